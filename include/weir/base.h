@@ -1,0 +1,144 @@
+/* weir/base.h: the words that every other header uses.
+ *
+ * Status and error. A call that can fail for a reason outside the program returns a weir_status, or NULL, and leaves
+ * one sentence in weir_error(). The sentence belongs to the calling thread and stays until its next failing call.
+ * Nothing in weir calls exit() or abort() on what a user, a file or a peer did.
+ *
+ * SBP says how a logical tensor lies on one axis of a mesh (Yuan et al. 2021, arXiv:2110.15032, section 3.1):
+ *
+ *     S(i)  split: each device holds a slice of dimension i (sizes differ by at most one when it does not divide)
+ *     B     broadcast: each device holds the whole
+ *     P     partial: each device holds a term; the logical value is their sum
+ *     AUTO  (zero, the default) the compiler deduces it
+ *
+ * Shapes are in elements, outermost dimension first, row-major without gaps. A rank of zero is a scalar.
+ */
+#ifndef WEIR_BASE_H
+#define WEIR_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEIR_DIMS_MAX 6   /* dimensions of a tensor */
+#define WEIR_AXES_MAX 3   /* axes of a mesh */
+#define WEIR_ARGS_MAX 512 /* inputs or outputs of one op */
+
+/* name, what it means */
+#define WEIR_STATUS_LIST(X)                                      \
+    X(OK, "ok")                                                  \
+    X(E_ARGUMENT, "wrong argument")                              \
+    X(E_GRAPH, "the graph has a mistake")                        \
+    X(E_PLAN, "the plan is not valid")                           \
+    X(E_MEMORY, "not enough memory")                             \
+    X(E_IO, "a file cannot be read or written")                  \
+    X(E_TIMEOUT, "the time given is over")                       \
+    X(E_STATE, "the call does not fit what the object is doing") \
+    X(E_KERNEL, "a kernel failed")                               \
+    X(E_LIVE, "the plan is not live: it would deadlock")         \
+    X(E_UNSUPPORTED, "not supported here")
+
+typedef enum weir_status {
+#define X(name, text) WEIR_##name,
+    WEIR_STATUS_LIST(X)
+#undef X
+} weir_status;
+
+/* The name of a status ("E_PLAN"); never NULL, static storage. */
+const char *weir_status_name(weir_status status);
+
+/* What went wrong in this thread's last failing call; "" if none has. Owned by the library, valid until the thread's
+ * next failing call. */
+const char *weir_error(void);
+
+/* A place in the user's program. `file` is borrowed and must outlive the graph (a string literal does). */
+typedef struct weir_src {
+    const char *file;
+    int line;
+} weir_src;
+
+#ifdef __cplusplus
+#define WEIR_HERE (weir_src{__FILE__, __LINE__})
+#else
+#define WEIR_HERE ((weir_src){__FILE__, __LINE__})
+#endif
+
+/* name, C type, bytes */
+#define WEIR_DTYPE_LIST(X) \
+    X(F32, float, 4)       \
+    X(I32, int32_t, 4)     \
+    X(U8, uint8_t, 1)
+
+typedef enum weir_dtype {
+    WEIR_DTYPE_NONE,
+#define X(name, type, bytes) WEIR_##name,
+    WEIR_DTYPE_LIST(X)
+#undef X
+        WEIR_DTYPES
+} weir_dtype;
+
+const char *weir_dtype_name(weir_dtype dtype); /* "f32" */
+size_t weir_dtype_bytes(weir_dtype dtype);
+
+typedef struct weir_shape {
+    int rank;
+    int64_t dim[WEIR_DIMS_MAX];
+} weir_shape;
+
+int64_t weir_shape_count(const weir_shape *shape); /* elements; 1 for a scalar */
+bool weir_shape_equal(const weir_shape *a, const weir_shape *b);
+
+/* One SBP, see above. S(-1) is the last dimension. */
+typedef int weir_sbp;
+enum {
+    WEIR_AUTO = 0,
+    WEIR_B = 1,
+    WEIR_P = 2,
+    WEIR_S0 = 16 /* S(i) is 16 + i */
+};
+#define WEIR_S(i) (WEIR_S0 + (i))
+#define WEIR_IS_S(sbp) ((sbp) >= WEIR_S0 - WEIR_DIMS_MAX)
+#define WEIR_S_DIM(sbp) ((sbp) - WEIR_S0)
+
+/* The short names of the papers; define WEIR_NO_SHORT_NAMES to keep them out. */
+#if !defined(WEIR_NO_SHORT_NAMES) && !defined(__cplusplus)
+#define S(i) WEIR_S(i)
+enum { B = WEIR_B, P = WEIR_P };
+#endif
+
+/* Writes "S(0)", "B", "P" or "auto" to `text` (at least 8 bytes) and returns it. */
+const char *weir_sbp_text(weir_sbp sbp, char *text);
+
+/* A tensor in the user's memory, for push, pull, read and write. `data` is borrowed for the call. */
+typedef struct weir_array {
+    void *data;
+    weir_dtype dtype;
+    weir_shape shape;
+} weir_array;
+
+/* A shard in weir's memory, as a kernel, a source or a sink sees it. `shape` is what lies at `data`; `offset` is the
+ * index of its first element in the logical tensor, whose shape is `global`. Borrowed for the call. */
+typedef struct weir_view {
+    void *data;
+    weir_dtype dtype;
+    weir_shape shape;
+    int64_t offset[WEIR_DIMS_MAX];
+    weir_shape global;
+} weir_view;
+
+/* Uniform 32-bit words: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of a 64-bit
+ * key and a 128-bit counter. The value at an index depends on nothing else, so every layout draws the same numbers. */
+void weir_philox(uint64_t key, uint64_t counter_lo, uint64_t counter_hi, uint32_t out[4]);
+
+/* One sample of N(0, 1) (Box and Muller 1958) or of U[0, 1) for element `index` of the stream `key`. */
+float weir_random_normal(uint64_t key, uint64_t index);
+float weir_random_uniform(uint64_t key, uint64_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,196 @@
+/* weir/graph.h: the DSL. A model is written as C functions of tensors; what they build is a logical graph, which says
+ * what is computed and where it is placed, not how it moves.
+ *
+ *     weir_graph *g = weir_graph_new("tiny");
+ *     weir_mesh *m = weir_mesh_new(g, "cpu:0-1", .shape = {2});
+ *     weir_tensor *x = weir_input(g, WEIR_F32, {64, 8}, .name = "x", .sbp = {S(0)}, .micro = true);
+ *     WEIR_ON(m, .name = "layer%d", 0)
+ *         x = weir_relu(weir_linear(x, 16, .name = "up"));
+ *     weir_fetch(x, .name = "y");
+ *
+ * Options are designated initialisers behind the positional arguments; what is left out is zero, and zero is the default.
+ *
+ * Mistakes stick. A wrong call never returns NULL: it returns a poisoned tensor, and the graph keeps the first mistake with
+ * the user's file and line. Everything that is built on a poisoned tensor is poisoned and quiet. weir_compile() reports
+ * the mistake, so a program checks once.
+ *
+ * Placement. An op lives on the mesh of the innermost WEIR_ON around it; outside of any, on that of its first input that
+ * is no parameter; inputs and parameters on the graph's first mesh ("cpu:0" when it has none). A tensor that is used on
+ * another mesh, or in another SBP than it has, is converted (boxed) by the compiler.
+ *
+ * Rates. One step runs M micro-batches (an option of weir_compile). A tensor that depends on an input with .micro = true
+ * exists once per micro-batch, all others once per step. The shape of a .micro input is that of one micro-batch.
+ *
+ * A graph and its tensors belong to one thread at a time; weir_graph_free() frees them all at once.
+ */
+#ifndef WEIR_GRAPH_H
+#define WEIR_GRAPH_H
+
+#include <weir/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weir_mesh weir_mesh;
+
+/* A new, empty graph; NULL when there is no memory. `name` is copied. Owned by the caller. */
+weir_graph *weir_graph_new(const char *name);
+void weir_graph_free(weir_graph *graph);
+
+/* The first mistake made on the graph ("model.c:42: matmul: ..."), or NULL. Owned by the graph. */
+const char *weir_graph_mistake(const weir_graph *graph);
+
+/* ---- meshes ---- */
+
+typedef struct weir_mesh_opts {
+    weir_src src;
+    int shape[WEIR_AXES_MAX]; /* devices per axis; {0}: one axis with all of them */
+} weir_mesh_opts;
+
+/* A mesh of the devices listed: "cpu:0", "cpu:0-3", "cpu:0,2,4-5", in row-major order over `.shape`. Owned by the graph. */
+#define weir_mesh_new(graph, devices, ...) \
+    weir_mesh_new_at(graph, devices, (weir_mesh_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_opts opts);
+int weir_mesh_size(const weir_mesh *mesh); /* devices */
+
+/* Places what is built in the statement or block that follows on `mesh` (NULL: as outside), and puts `.name` before its
+ * names, joined by '/'. "%d" in the name is replaced by the number that follows it: WEIR_ON(m, .name = "h%d", i).
+ * `break`, `continue` and `return` leave the scope as they should. */
+typedef struct weir_scope_opts {
+    weir_graph *graph; /* only needed when the mesh is NULL */
+    weir_mesh *mesh;
+    const char *name;
+    int64_t index;
+} weir_scope_opts;
+typedef struct weir_scope {
+    weir_graph *graph;
+    int depth; /* what was open before */
+    bool done;
+} weir_scope;
+weir_scope weir_scope_enter(weir_scope_opts opts);
+void weir_scope_leave(weir_scope *scope);
+#ifdef __GNUC__
+#define WEIR_ON_(var, ...)                                                                             \
+    for (weir_scope var __attribute__((cleanup(weir_scope_leave))) =                                   \
+             weir_scope_enter((weir_scope_opts){__VA_ARGS__});                                         \
+         !var.done; var.done = true)
+#else
+#define WEIR_ON_(var, ...)                                                                             \
+    for (weir_scope var = weir_scope_enter((weir_scope_opts){__VA_ARGS__}); !var.done;                 \
+         var.done = true, weir_scope_leave(&var))
+#endif
+#define WEIR_CAT_(a, b) a##b
+#define WEIR_CAT(a, b) WEIR_CAT_(a, b)
+#define WEIR_ON(m, ...) WEIR_ON_(WEIR_CAT(weir_scope_, __LINE__), .mesh = m, __VA_ARGS__)
+/* A name without a placement. */
+#define WEIR_NAMED(g, ...) WEIR_ON_(WEIR_CAT(weir_scope_, __LINE__), .graph = g, .name = __VA_ARGS__)
+
+/* ---- tensors that come from outside ---- */
+
+/* Fills `dst` (the whole logical tensor) for one micro-batch (or one step, when not .micro). Runs on a worker thread;
+ * anything but WEIR_OK stops the session with an error. */
+typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t step, int micro);
+/* Is given the whole value of a fetched tensor. Runs on a worker thread, in order. */
+typedef weir_status (*weir_sink_fn)(void *ctx, const weir_view *value, int64_t step, int micro);
+
+typedef struct weir_input_opts {
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0 */
+    weir_src src;
+    const char *name;
+    weir_sbp sbp[WEIR_AXES_MAX]; /* how it is laid out over its mesh; AUTO: deduced */
+    bool micro;                  /* a new value for every micro-batch; else for every step */
+    weir_source_fn source;       /* NULL: comes from weir_session_push() */
+    void *ctx;
+} weir_input_opts;
+
+/* weir_input(g, WEIR_I32, {8, 128}, .name = "tokens", .micro = true) */
+#define weir_input(graph, dtype, ...) \
+    weir_input_at(graph, dtype, (weir_input_opts){.src = WEIR_HERE, .shape = __VA_ARGS__})
+weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts opts);
+
+/* How a parameter starts: a function of (the seed given to weir_compile, the parameter's name, the element's index). */
+typedef enum weir_init_kind { WEIR_INIT_ZERO, WEIR_INIT_VALUE, WEIR_INIT_NORMAL, WEIR_INIT_UNIFORM } weir_init_kind;
+typedef struct weir_init {
+    weir_init_kind kind;
+    double a; /* VALUE: the value; NORMAL: the standard deviation; UNIFORM: the lower bound */
+    double b; /* UNIFORM: the upper bound */
+} weir_init;
+#define WEIR_VALUE(x) {WEIR_INIT_VALUE, (x), 0}
+#define WEIR_NORMAL(std) {WEIR_INIT_NORMAL, (std), 0}
+#define WEIR_UNIFORM(lo, hi) {WEIR_INIT_UNIFORM, (lo), (hi)}
+
+typedef struct weir_param_opts {
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
+    weir_src src;
+    const char *name;
+    weir_mesh *mesh;             /* NULL: as by WEIR_ON, else the graph's first */
+    weir_sbp sbp[WEIR_AXES_MAX]; /* AUTO: B, or what its first reader prefers */
+    weir_init init;              /* default: zeros */
+    bool frozen;                 /* not trained */
+} weir_param_opts;
+
+/* A parameter: made once, changed by the optimizer alone. weir_param(g, WEIR_F32, {8, 16}, .name = "w") */
+#define weir_param(graph, dtype, ...) \
+    weir_param_at(graph, dtype, (weir_param_opts){.src = WEIR_HERE, .shape = __VA_ARGS__})
+weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts);
+
+/* ---- tensors that go outside ---- */
+
+typedef struct weir_fetch_opts {
+    weir_src src;
+    const char *name;   /* NULL: the tensor's */
+    weir_sink_fn sink;  /* NULL: taken by weir_session_pull() */
+    void *ctx;
+    int slots;          /* values kept before the producer waits; 0: 2 */
+} weir_fetch_opts;
+
+/* Delivers the whole value of `x`, once per micro-batch or once per step, as it exists. */
+#define weir_fetch(x, ...) weir_fetch_at(x, (weir_fetch_opts){.src = WEIR_HERE, __VA_ARGS__})
+void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts);
+
+/* ---- explicit layout ---- */
+
+typedef struct weir_shard_opts {
+    weir_src src;
+    const char *name;
+    weir_sbp sbp[WEIR_AXES_MAX]; /* AUTO entries are deduced */
+    weir_mesh *mesh;             /* NULL: stays on its mesh */
+} weir_shard_opts;
+
+/* `x`, converted to another SBP, another mesh or both. P -> S, B, P; any other -> any. */
+#define weir_shard(x, ...) weir_shard_at(x, (weir_shard_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_shard_at(weir_tensor *x, weir_shard_opts opts);
+
+/* Fixes the number of slots of the register that will hold `x` (the credit of its producer). The compiler then neither
+ * raises nor lowers it, and refuses the plan when it cannot be live with so few. */
+void weir_slots(weir_tensor *x, int slots);
+
+/* ---- any C function as an op ---- */
+
+typedef struct weir_call_opts {
+    weir_tensor *in[8];          /* ends at the first NULL */
+    weir_src src;
+    const char *name;
+    weir_dtype dtype;            /* of the output */
+    int64_t shape[WEIR_DIMS_MAX];
+    void *ctx;                   /* args->host of the call */
+} weir_call_opts;
+
+/* One output from up to 8 inputs, all whole (B): a stage of one's own, such as decoding or sampling.
+ *     weir_call(fn, {x, y}, .dtype = WEIR_F32, .shape = {8}, .ctx = &mine) */
+#define weir_call(fn, ...) weir_call_at(fn, (weir_call_opts){.src = WEIR_HERE, .in = __VA_ARGS__})
+weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts);
+
+/* ---- queries ---- */
+
+weir_graph *weir_tensor_graph(const weir_tensor *x);
+weir_type weir_tensor_type(const weir_tensor *x);      /* logical; of a poisoned tensor: zeros */
+const char *weir_tensor_name(const weir_tensor *x);    /* "h0/q"; owned by the graph */
+weir_mesh *weir_tensor_mesh(const weir_tensor *x);
+bool weir_tensor_poisoned(const weir_tensor *x);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

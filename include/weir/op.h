@@ -1,0 +1,180 @@
+/* weir/op.h: what an op is. Built-in ops use this structure too; there is no private way to define one.
+ *
+ * An op is a set of rules over its inputs and outputs, and a kernel per kind of device:
+ *
+ *     infer        dtypes and logical shapes of the outputs; refuses wrong inputs with a sentence
+ *     signatures   the ways in which it may be split over one mesh axis
+ *     grad         builds the backward graph out of other ops, in the DSL
+ *     cost         floating-point operations and bytes moved, for local shapes
+ *     workspace    scratch bytes that the kernel needs, for local shapes
+ *     states       private memory that lives as long as the session (an optimizer's moments)
+ *     kernel       computes the outputs of one shard from those of its inputs
+ *
+ * Attributes are a plain structure whose members are int64_t and double alone (arrays of them too), listed in `fields`,
+ * so that a plan can store, print and check them without knowing the op.
+ *
+ * Signatures. A mesh has one to three axes; each picks one signature by itself. In the signature
+ * {.in = {S(0), B}, .out = {S(0)}} of a matrix product over an axis of p devices every device holds a p-th of the rows
+ * of A and the whole of B, and makes a p-th of the rows. A signature is a promise: the kernel, run on the local shards
+ * that it names, gives local shards of what the whole op gives (terms of the sum for P). Slices differ by at most one
+ * element when a size does not divide evenly; a signature that needs more than that says so with `granules`.
+ *
+ * A kernel runs on a worker thread and must not block, allocate, print, or keep state outside its arguments. Same
+ * arguments, same bits. It may be called for a shard that is empty (a dimension of 0).
+ */
+#ifndef WEIR_OP_H
+#define WEIR_OP_H
+
+#include <weir/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weir_graph weir_graph;
+typedef struct weir_tensor weir_tensor;
+typedef struct weir_op weir_op;
+
+typedef enum weir_device_kind { WEIR_CPU, WEIR_CUDA, WEIR_DEVICE_KINDS } weir_device_kind;
+
+typedef struct weir_type {
+    weir_dtype dtype;
+    weir_shape shape;
+} weir_type;
+
+/* One member of an attribute structure: `count` words of 8 bytes at `offset`. */
+typedef struct weir_field {
+    const char *name;
+    size_t offset;
+    int count;
+    bool real; /* double rather than int64_t */
+} weir_field;
+#define WEIR_FIELD_INT(type, member) \
+    {#member, offsetof(type, member), (int)(sizeof(((type *)0)->member) / 8), false}
+#define WEIR_FIELD_REAL(type, member) \
+    {#member, offsetof(type, member), (int)(sizeof(((type *)0)->member) / 8), true}
+
+/* What the rules are asked about. In `infer` out[] is to be filled; elsewhere it is filled. Shapes are logical in
+ * infer and signatures, local in cost and workspace. All borrowed. */
+typedef struct weir_op_args {
+    const weir_op *op;
+    const weir_type *in;
+    int in_count;
+    weir_type *out;
+    int out_count;
+    const void *attrs;
+} weir_op_args;
+
+/* One way to lie on one mesh axis. in[i] and out[i] are S(dim >= 0), B or P. `granules`, when not 0: the split dimensions
+ * consist of that many units which must stay whole (the heads of an attention layer, the rows of a reshape): the
+ * signature is used only when the number of devices that it splits over divides `granules`. */
+typedef struct weir_signature {
+    weir_sbp in[WEIR_ARGS_MAX];
+    weir_sbp out[8];
+    int64_t granules;
+} weir_signature;
+
+/* Collects signatures. Usage in a `signatures` rule:
+ *     weir_signature *s = weir_signature_new(list);   // all B; never NULL
+ *     s->in[0] = WEIR_S(0); s->out[0] = WEIR_S(0);
+ * The all-B signature is always allowed and need not be listed. */
+typedef struct weir_signature_list weir_signature_list;
+weir_signature *weir_signature_new(weir_signature_list *list);
+
+typedef struct weir_cost {
+    double flops;      /* multiply and add are two */
+    double bytes;      /* read and written */
+} weir_cost;
+
+/* The backward pass of one op application. dout[i] is NULL where no gradient flows into output i; din[i] must be set
+ * where needed[i], to a tensor of in[i]'s type. Build with the ordinary DSL functions. */
+typedef struct weir_grad_args {
+    weir_graph *graph;
+    weir_src src;
+    weir_tensor *const *in;
+    int in_count;
+    weir_tensor *const *out;
+    weir_tensor *const *dout;
+    int out_count;
+    const void *attrs;
+    const bool *needed;
+    weir_tensor **din;
+} weir_grad_args;
+
+/* One call of a kernel. Views are local shards. */
+typedef struct weir_kernel_args {
+    const weir_view *in;
+    int in_count;
+    const weir_view *out;
+    int out_count;
+    const weir_view *state;
+    int state_count;
+    const void *attrs;
+    void *workspace;    /* 64-byte aligned, as many bytes as `workspace` asked for; contents undefined */
+    size_t workspace_bytes;
+    uint64_t key;       /* of this op application in this plan: for weir_philox */
+    int64_t firing;     /* how often this kernel ran before, over the session's life */
+    int64_t step;       /* the training step it belongs to */
+    int micro;          /* the micro-batch within the step; 0 for kernels that run once a step */
+    bool accumulate;    /* only for ops with .accumulates: add to out[0] rather than write it */
+    void *host;         /* what a host function was bound with; NULL otherwise */
+    char *error;        /* on failure: one sentence may be written here */
+    size_t error_bytes;
+} weir_kernel_args;
+
+typedef weir_status (*weir_kernel_fn)(const weir_kernel_args *args);
+
+struct weir_op {
+    const char *name;           /* unique, as in "matmul" */
+    const weir_field *fields;   /* members of the attribute structure */
+    int field_count;
+    size_t attrs_bytes;
+    int in_min, in_max;         /* number of inputs */
+    int out_count;
+
+    /* Fills args->out. On refusal writes one sentence ("inner sizes 784 and 512 differ") to `error` and returns false. */
+    bool (*infer)(weir_op_args *args, char *error, size_t error_bytes);
+    void (*signatures)(const weir_op_args *args, weir_signature_list *list);       /* NULL: B only */
+    void (*grad)(weir_grad_args *args);                                            /* NULL: not differentiable */
+    void (*cost)(const weir_op_args *args, weir_cost *cost);                       /* NULL: bytes of all operands */
+    size_t (*workspace)(const weir_op_args *args, weir_device_kind kind);          /* NULL: none */
+    int (*states)(const weir_op_args *args, weir_type *states);                    /* NULL: none; at most 4, each of
+                                                                                      out[0]'s shape, or a scalar */
+    weir_kernel_fn kernel[WEIR_DEVICE_KINDS];
+
+    int inplace;                /* k + 1: out[0] may share the memory of in[k] (kernel reads each element before it
+                                   writes it). 0: never */
+    bool accumulates;           /* the kernel honours args->accumulate for out[0] */
+};
+
+/* Makes `op` known by name to plans that are loaded from files. `op` is borrowed for the life of the process. Thread-safe.
+ * Fails (E_ARGUMENT) when another op has the name or a rule that every op needs is missing. Built-in ops are known. */
+weir_status weir_op_register(const weir_op *op);
+const weir_op *weir_op_find(const char *name); /* NULL when unknown */
+
+/* Applies an op: the one way in which every DSL function adds to a graph. `in` and `attrs` are copied. Outputs go to
+ * outs[0..out_count) when outs is not NULL; returns the first. After a mistake all outputs are poisoned tensors: never
+ * NULL as long as one input or `graph` is given. */
+typedef struct weir_apply {
+    weir_src src;
+    const char *name;       /* NULL: the op's name, made unique */
+    const weir_op *op;
+    weir_graph *graph;      /* only needed when there are no inputs */
+    weir_tensor *const *in;
+    int in_count;
+    const void *attrs;
+} weir_apply;
+weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs);
+
+/* Reports a mistake of the user's at `src` on the tensor's graph ("model.c:42: reshape: ..."), and returns a poisoned
+ * tensor of it. The first mistake of a graph stays, later ones are dropped. */
+weir_tensor *weir_mistake(weir_tensor *near, weir_src src, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

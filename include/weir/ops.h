@@ -1,0 +1,195 @@
+/* weir/ops.h: the built-in ops. Values are f32 unless said otherwise; shapes are logical. Each is described by a weir_op
+ * in kernels/ (its rules and kernels); these functions check nothing themselves. Every one takes .name and returns a
+ * tensor owned by the graph, poisoned after a mistake.
+ *
+ * Binary ops broadcast as NumPy does: shapes are aligned at the last dimension, and a dimension of 1 or a missing one is
+ * repeated.
+ */
+#ifndef WEIR_OPS_H
+#define WEIR_OPS_H
+
+#include <weir/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weir_op_opts {
+    weir_src src;
+    const char *name;
+} weir_op_opts;
+
+/* ---- elementwise: f(x) ---- */
+#define WEIR_UNARY_LIST(X) \
+    X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu)
+#define X(name) weir_tensor *weir_##name##_at(weir_tensor *x, weir_op_opts opts);
+WEIR_UNARY_LIST(X)
+#undef X
+#define weir_neg(x, ...) weir_neg_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_exp(x, ...) weir_exp_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_log(x, ...) weir_log_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_sqrt(x, ...) weir_sqrt_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_tanh(x, ...) weir_tanh_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_sigmoid(x, ...) weir_sigmoid_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_relu(x, ...) weir_relu_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+/* tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */
+#define weir_gelu(x, ...) weir_gelu_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_silu(x, ...) weir_silu_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+
+/* ---- elementwise: f(a, b), broadcasting ---- */
+#define WEIR_BINARY_LIST(X) X(add) X(sub) X(mul) X(div)
+#define X(name) weir_tensor *weir_##name##_at(weir_tensor *a, weir_tensor *b, weir_op_opts opts);
+WEIR_BINARY_LIST(X)
+#undef X
+#define weir_add(a, b, ...) weir_add_at(a, b, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_sub(a, b, ...) weir_sub_at(a, b, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_mul(a, b, ...) weir_mul_at(a, b, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_div(a, b, ...) weir_div_at(a, b, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+
+/* The sum of 1 to WEIR_ARGS_MAX tensors of one shape. */
+weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, weir_op_opts opts);
+
+/* scale * x + shift, with constants */
+typedef struct weir_affine_opts {
+    double scale;
+    double shift;
+    weir_src src;
+    const char *name;
+} weir_affine_opts;
+#define weir_affine(x, ...) weir_affine_at(x, (weir_affine_opts){.src = WEIR_HERE, .scale = __VA_ARGS__})
+weir_tensor *weir_affine_at(weir_tensor *x, weir_affine_opts opts);
+
+/* ---- products ---- */
+typedef struct weir_matmul_opts {
+    weir_src src;
+    const char *name;
+    bool trans_a, trans_b; /* the last two dimensions are swapped first */
+} weir_matmul_opts;
+/* a [..., m, k] x b [..., k, n] -> [..., m, n]. The batch dimensions of the two are equal, or b has none. */
+#define weir_matmul(a, b, ...) weir_matmul_at(a, b, (weir_matmul_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_matmul_at(weir_tensor *a, weir_tensor *b, weir_matmul_opts opts);
+
+typedef struct weir_linear_opts {
+    weir_src src;
+    const char *name;
+    weir_sbp weight[WEIR_AXES_MAX]; /* SBP of the weight; the bias follows it */
+    bool no_bias;
+    weir_init init;                 /* of the weight; default: normal with standard deviation 1/sqrt(in) */
+} weir_linear_opts;
+/* x [..., in] -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias [out] (zeros at first). */
+#define weir_linear(x, out, ...) weir_linear_at(x, out, (weir_linear_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts);
+/* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */
+weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, weir_op_opts opts);
+
+/* ---- over the last dimension ---- */
+#define weir_softmax(x, ...) weir_softmax_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_softmax_at(weir_tensor *x, weir_op_opts opts);
+
+typedef struct weir_norm_opts {
+    weir_src src;
+    const char *name;
+    double eps; /* default 1e-5 */
+} weir_norm_opts;
+/* (x - mean) / sqrt(var + eps) * gain + bias, with parameters NAME/gain (ones) and NAME/bias (zeros), each [last]
+ * (Ba et al. 2016) */
+#define weir_layernorm(x, ...) weir_layernorm_at(x, (weir_norm_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_layernorm_at(weir_tensor *x, weir_norm_opts opts);
+/* x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019) */
+#define weir_rmsnorm(x, ...) weir_rmsnorm_at(x, (weir_norm_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_rmsnorm_at(weir_tensor *x, weir_norm_opts opts);
+
+/* Index (i32) of the largest element of the last dimension, which is dropped; the first one of equals. */
+#define weir_argmax(x, ...) weir_argmax_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_argmax_at(weir_tensor *x, weir_op_opts opts);
+
+/* ---- language models ---- */
+typedef struct weir_embedding_opts {
+    weir_src src;
+    const char *name;
+    weir_sbp weight[WEIR_AXES_MAX];
+    weir_init init; /* default: normal with standard deviation 0.02 */
+} weir_embedding_opts;
+/* ids i32 [...] in [0, vocab) -> [..., dim], rows of the parameter NAME/weight [vocab, dim]. */
+#define weir_embedding(ids, vocab, dim, ...) \
+    weir_embedding_at(ids, vocab, dim, (weir_embedding_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, weir_embedding_opts opts);
+
+typedef struct weir_attention_opts {
+    weir_src src;
+    const char *name;
+    int heads;     /* default 1; divides the last dimension */
+    bool causal;   /* position i sees positions 0..i */
+    double scale;  /* default 1/sqrt(dim/heads) */
+} weir_attention_opts;
+/* q [batch, seq, dim], k and v [batch, keys, dim] -> [batch, seq, dim]: softmax(scale q k^T) v per head, in blocks (Dao et
+ * al. 2022): the matrix seq x keys never exists as a whole. */
+#define weir_attention(q, k, v, ...) weir_attention_at(q, k, v, (weir_attention_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_attention_opts opts);
+
+typedef struct weir_cross_entropy_opts {
+    weir_src src;
+    const char *name;
+    bool ignore;          /* leave out rows whose label is ignore_index */
+    int32_t ignore_index;
+} weir_cross_entropy_opts;
+/* logits [..., classes], labels i32 [...] -> the mean, a scalar, of -log softmax(logits)[label] over all rows (those not
+ * ignored; 0 when all are). */
+#define weir_cross_entropy(logits, labels, ...) \
+    weir_cross_entropy_at(logits, labels, (weir_cross_entropy_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, weir_cross_entropy_opts opts);
+
+/* ---- reductions ---- */
+typedef struct weir_reduce_opts {
+    int axes[WEIR_DIMS_MAX]; /* may be negative */
+    weir_src src;
+    const char *name;
+    int axis_count;          /* how many of `axes` count; 0: over all dimensions */
+    bool keep;               /* reduced dimensions stay, as 1 */
+} weir_reduce_opts;
+/* weir_sum(x) over all; weir_sum(x, .axes = {-1}, .axis_count = 1) */
+#define weir_sum(x, ...) weir_sum_at(x, (weir_reduce_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_mean(x, ...) weir_mean_at(x, (weir_reduce_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_max(x, ...) weir_max_at(x, (weir_reduce_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_sum_at(weir_tensor *x, weir_reduce_opts opts);
+weir_tensor *weir_mean_at(weir_tensor *x, weir_reduce_opts opts);
+weir_tensor *weir_max_at(weir_tensor *x, weir_reduce_opts opts);
+
+/* ---- shape ---- */
+typedef struct weir_dims_opts {
+    int64_t dims[WEIR_DIMS_MAX]; /* ends at the first 0 for reshape */
+    weir_src src;
+    const char *name;
+} weir_dims_opts;
+/* Same elements in the same order; one dimension may be -1. weir_reshape(x, {8, -1}) */
+#define weir_reshape(x, ...) weir_reshape_at(x, (weir_dims_opts){.src = WEIR_HERE, .dims = __VA_ARGS__})
+weir_tensor *weir_reshape_at(weir_tensor *x, weir_dims_opts opts);
+/* Dimension i of the result is dimension dims[i] of x. weir_transpose(x, {0, 2, 1}) */
+#define weir_transpose(x, ...) weir_transpose_at(x, (weir_dims_opts){.src = WEIR_HERE, .dims = __VA_ARGS__})
+weir_tensor *weir_transpose_at(weir_tensor *x, weir_dims_opts opts);
+/* Elements first .. first+count-1 of dimension `axis` (may be negative). */
+#define weir_slice(x, axis, first, count, ...) \
+    weir_slice_at(x, axis, first, count, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, weir_op_opts opts);
+typedef struct weir_concat_opts {
+    weir_tensor *x[16]; /* ends at the first NULL */
+    weir_src src;
+    const char *name;
+} weir_concat_opts;
+/* weir_concat(axis, {a, b, c}): one after the other along `axis`; other dimensions are equal. */
+#define weir_concat(axis, ...) weir_concat_at(axis, (weir_concat_opts){.src = WEIR_HERE, .x = __VA_ARGS__})
+weir_tensor *weir_concat_at(int axis, weir_concat_opts opts);
+
+/* ---- others ---- */
+/* Each element is 0 with probability `rate`, else x / (1 - rate); drawn anew in every firing, from the element's index in
+ * the logical tensor, so every layout drops the same ones (Srivastava et al. 2014). */
+#define weir_dropout(x, rate, ...) weir_dropout_at(x, rate, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts);
+/* To another dtype; f32 to integers truncates towards zero and saturates, NaN becomes 0. */
+#define weir_cast(x, dtype, ...) weir_cast_at(x, dtype, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, weir_op_opts opts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,54 @@
+/* weir/plan.h: compile a graph to a plan; keep it, look at it, prove it.
+ *
+ * A plan says everything that will happen at run time: per device the actors, the registers between them (how many
+ * slots, how many bytes, where in the arena), every kernel call with its operands. It is proven free of deadlock before
+ * weir_compile() returns it. A saved plan needs neither the graph nor the program that built it; host functions (sources,
+ * sinks, calls) are known in it by name.
+ *
+ * A plan is immutable; any number of threads and sessions may read it. Owned by the caller; the graph may be freed.
+ */
+#ifndef WEIR_PLAN_H
+#define WEIR_PLAN_H
+
+#include <stdio.h>
+#include <weir/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weir_plan weir_plan;
+
+typedef struct weir_compile_opts {
+    weir_src src;
+    int micro_batches;   /* per step [1] */
+    const char *memory;  /* limit per device, as "512MiB" or "2GB" [none] */
+    uint64_t seed;       /* of parameters and dropout [0] */
+} weir_compile_opts;
+
+/* Compiles; NULL and weir_error() on a mistake in the graph, a limit that cannot be met, or no memory. Leaves the graph as
+ * it is: it may be compiled again with other options. */
+#define weir_compile(graph, ...) weir_compile_at(graph, (weir_compile_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts);
+void weir_plan_free(weir_plan *plan);
+
+/* The file format is described in docs/plan.md. Loading checks everything: a file that loads is a valid plan, and is
+ * live. */
+weir_status weir_plan_save(const weir_plan *plan, const char *path);
+weir_plan *weir_plan_load(const char *path);
+
+/* Plays the token game: WEIR_OK when one step completes and returns to the start; else WEIR_E_LIVE, and weir_error() tells
+ * which actors wait for each other and which register has too few slots. */
+weir_status weir_plan_check(const weir_plan *plan);
+
+/* Planned bytes: of one device, or (device < 0) of all. */
+uint64_t weir_plan_bytes(const weir_plan *plan, int device);
+
+weir_status weir_plan_show(const weir_plan *plan, FILE *to);  /* for people: memory by kind and device, actors */
+weir_status weir_plan_json(const weir_plan *plan, FILE *to);  /* the same and more, one JSON object */
+weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* the actors and registers, for graphviz */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,86 @@
+/* weir/session.h: run a plan.
+ *
+ *     weir_session *s = weir_session_open(plan, .trace = "run.json");
+ *     weir_status st = weir_session_run(s, 100);      // 100 steps
+ *     weir_session_close(s);
+ *
+ * Opening allocates every byte that the run will use, starts the workers and fills the parameters. A run of n steps is
+ * over when every actor has fired as often as n steps ask; the session is then at rest: parameters may be read and
+ * written, and the next run goes on at the next step. Values come in through sources and weir_session_push(), and go out
+ * through sinks and weir_session_pull(); push waits while the plan has no room, pull while there is no value.
+ *
+ * Threads: run, start, wait, read, write and close belong to one thread; push and pull may be called from any, one per
+ * input or fetch at a time. A failed session stays failed: push, pull, run and wait return the same error; close it.
+ */
+#ifndef WEIR_SESSION_H
+#define WEIR_SESSION_H
+
+#include <weir/plan.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weir_session weir_session;
+
+/* Gives the source, sink or call of this name in the plan (again) a function. Exactly one of the three is set. */
+typedef struct weir_binding {
+    const char *name;
+    weir_source_fn source;
+    weir_sink_fn sink;
+    weir_kernel_fn call;
+    void *ctx;
+} weir_binding;
+
+typedef struct weir_session_opts {
+    weir_src src;
+    int workers;                   /* threads [as many as devices, at most as many as cores]; changes no result */
+    const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes [none] */
+    int64_t trace_events;          /* kept, per worker, the last ones [1 << 18] */
+    const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */
+    int64_t first_step;            /* number of the first step, for schedules and random streams [0] */
+} weir_session_opts;
+
+/* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a binding. The
+ * plan is borrowed until close. */
+#define weir_session_open(plan, ...) weir_session_open_at(plan, (weir_session_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts);
+
+/* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. */
+weir_status weir_session_close(weir_session *session);
+
+/* start: begins n > 0 steps and returns. wait: until they are over (timeout_ms < 0: for ever). run: both. */
+weir_status weir_session_start(weir_session *session, int64_t steps);
+weir_status weir_session_wait(weir_session *session, int timeout_ms);
+weir_status weir_session_run(weir_session *session, int64_t steps);
+
+/* Copies one value of the input `name` into the plan's own memory. WEIR_E_TIMEOUT when there is no room in time (< 0: wait
+ * for ever); WEIR_E_ARGUMENT for a wrong name, dtype or shape, which harms nothing. Values may be pushed before start. */
+weir_status weir_session_push(weir_session *session, const char *name, const weir_array *value, int timeout_ms);
+/* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. */
+weir_status weir_session_pull(weir_session *session, const char *name, weir_array *value, int timeout_ms);
+
+/* The whole logical parameter `name`, put together from (or dealt out to) its shards. At rest only. */
+weir_status weir_session_read(weir_session *session, const char *name, weir_array *value);
+weir_status weir_session_write(weir_session *session, const char *name, const weir_array *value);
+
+typedef struct weir_queue_stats {
+    const char *name;   /* "cpu:0"; owned by the plan */
+    double busy;        /* share of the last run's time in kernels, 0..1 */
+    int64_t firings;    /* actor firings in the last run */
+} weir_queue_stats;
+typedef struct weir_session_stats {
+    int64_t steps;         /* done since open */
+    double seconds;        /* the last run, from start to rest */
+    uint64_t planned_bytes;
+    uint64_t arena_bytes;  /* allocated for arenas; equals planned_bytes */
+    int workers;
+    int queue_count;
+    weir_queue_stats queue[64];
+} weir_session_stats;
+void weir_session_get_stats(const weir_session *session, weir_session_stats *stats); /* at rest */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,57 @@
+/* weir/train.h: from a loss to updated parameters.
+ *
+ * weir_train() adds the backward graph, the clipping and one update op per parameter to the graph; what follows treats
+ * them as any other op. The gradient is that of the mean of the loss over the micro-batches of a step. An update runs
+ * once a step: it owns the parameter's register and changes it in place when the last reader has let go of it.
+ */
+#ifndef WEIR_TRAIN_H
+#define WEIR_TRAIN_H
+
+#include <weir/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weir_optimizer_kind { WEIR_SGD, WEIR_ADAMW } weir_optimizer_kind;
+
+/* Zero members mean the default in brackets. */
+typedef struct weir_optimizer {
+    weir_optimizer_kind kind;
+    double lr;              /* learning rate [0.01 SGD, 0.001 AdamW] */
+    double momentum;        /* SGD [0] */
+    double beta1, beta2;    /* AdamW [0.9, 0.999] */
+    double eps;             /* AdamW [1e-8] */
+    double weight_decay;    /* [0] of parameters with two or more dimensions: AdamW takes lr * decay * p off p, SGD adds
+                               decay * p to the gradient */
+    double clip_norm;       /* [0: no clipping] gradients are scaled by min(1, clip_norm / norm of all of them) */
+    int64_t warmup;         /* steps over which the rate rises linearly to lr [0]: lr (step + 1) / warmup */
+    int64_t total;          /* [0: constant] from warmup to this step a half cosine leads from lr to lr_min */
+    double lr_min;          /* [0] */
+} weir_optimizer;
+
+#ifdef __cplusplus
+#define WEIR_OPTIMIZER_(...) (weir_optimizer{__VA_ARGS__})
+#else
+#define WEIR_OPTIMIZER_(...) ((weir_optimizer){__VA_ARGS__})
+#endif
+/* p -= lr (g + decay p), or with momentum v = momentum v + g + decay p; p -= lr v */
+#define weir_sgd(...) WEIR_OPTIMIZER_(.kind = WEIR_SGD, __VA_ARGS__)
+/* Loshchilov and Hutter 2019 */
+#define weir_adamw(...) WEIR_OPTIMIZER_(.kind = WEIR_ADAMW, __VA_ARGS__)
+
+typedef struct weir_train_opts {
+    weir_src src;
+    bool zero[WEIR_AXES_MAX]; /* split parameters' master copies and optimizer state over these mesh axes, and gather the
+                                 parameters once a step (Rajbhandari et al. 2020): {[DP] = true} */
+} weir_train_opts;
+
+/* Trains all parameters that `loss` (a scalar) depends on and that are not frozen. Once per graph. */
+#define weir_train(loss, optimizer, ...) \
+    weir_train_at(loss, optimizer, (weir_train_opts){.src = WEIR_HERE, __VA_ARGS__})
+void weir_train_at(weir_tensor *loss, weir_optimizer optimizer, weir_train_opts opts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

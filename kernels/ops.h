@@ -1,0 +1,33 @@
+/* kernels/ops.h: the table of built-in ops. A family is a folder; adding an op is its definition there (a global
+ * `const weir_op op_NAME`) and its name here.
+ *
+ * Who may include this: the compiler (for the few ops that it inserts by itself) and the registry. The DSL functions of
+ * a family live beside its definitions and use the family's own header, if it has one.
+ */
+#ifndef KERNELS_OPS_H
+#define KERNELS_OPS_H
+
+#include <weir/op.h>
+
+/* core: what the compiler inserts */
+#define OPS_CORE(X) X(source) X(sink) X(call) X(box) X(accumulate) X(grad_seed)
+#define OPS_ELEMENTWISE(X)
+#define OPS_REDUCE(X)
+#define OPS_SHAPE(X)
+#define OPS_RANDOM(X)
+#define OPS_MATMUL(X)
+#define OPS_NORM(X)
+#define OPS_ATTENTION(X)
+#define OPS_EMBEDDING(X)
+#define OPS_LOSS(X)
+#define OPS_OPTIM(X)
+
+#define OPS_LIST(X)                                                                                            \
+    OPS_CORE(X) OPS_ELEMENTWISE(X) OPS_REDUCE(X) OPS_SHAPE(X) OPS_RANDOM(X) OPS_MATMUL(X) OPS_NORM(X)          \
+    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X)
+
+#define X(name) extern const weir_op op_##name;
+OPS_LIST(X)
+#undef X
+
+#endif
