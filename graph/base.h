@@ -1,0 +1,16 @@
+/* graph/base.h: what graph/base.c gives the library beyond <weir/base.h>. Pure functions; any thread. */
+#ifndef GRAPH_BASE_H
+#define GRAPH_BASE_H
+
+#include <weir/base.h>
+
+/* Writes "[8, 16]" to `text` and returns it. */
+const char *shape_text(const weir_shape *shape, char *text, size_t bytes);
+
+/* FNV-1a, 64 bits. */
+uint64_t name_hash(const char *name);
+
+/* The random stream of what is called `name` in a plan with this seed: FNV-1a of the name, xor seed * 0x9E3779B97F4A7C15. */
+uint64_t name_key(uint64_t seed, const char *name);
+
+#endif
