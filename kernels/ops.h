@@ -20,7 +20,7 @@
 #define OPS_ATTENTION(X)
 #define OPS_EMBEDDING(X)
 #define OPS_LOSS(X)
-#define OPS_OPTIM(X)
+#define OPS_OPTIM(X) X(sgd) X(adamw) X(square_sum) X(clip_scale)
 
 #define OPS_LIST(X)                                                                                            \
     OPS_CORE(X) OPS_ELEMENTWISE(X) OPS_REDUCE(X) OPS_SHAPE(X) OPS_RANDOM(X) OPS_MATMUL(X) OPS_NORM(X)          \
