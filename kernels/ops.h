@@ -10,12 +10,12 @@
 #include <weir/op.h>
 
 /* core: what the compiler inserts */
-#define OPS_CORE(X) X(source) X(sink) X(call) X(box) X(accumulate) X(grad_seed)
+#define OPS_CORE(X) X(source) X(sink) X(call) X(shard) X(box) X(accumulate) X(grad_seed)
 #define OPS_ELEMENTWISE(X)
 #define OPS_REDUCE(X)
 #define OPS_SHAPE(X)
 #define OPS_RANDOM(X)
-#define OPS_MATMUL(X)
+#define OPS_MATMUL(X) X(matmul) X(linear) X(linear_dw) X(linear_db)
 #define OPS_NORM(X)
 #define OPS_ATTENTION(X)
 #define OPS_EMBEDDING(X)

@@ -1,0 +1,122 @@
+/* kernels/core/box.c: the conversion kernel. One rule serves every pair of layouts: the output is the destination's shard, the
+ * inputs are those source shards that intersect it, and each view says where in the logical tensor it lies. The intersection
+ * of two boxes is a box; it is copied (or added, for the terms of a partial sum) row by row, where a row is the longest run
+ * that is contiguous on both sides.
+ *
+ * Terms are added in the order of the inputs, so the bits do not depend on which of them came first.
+ */
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
+#include "kernels/view.h"
+
+#include <string.h>
+
+typedef struct region {
+    int64_t count[WEIR_DIMS_MAX];       /* elements of the intersection */
+    int64_t from_stride[WEIR_DIMS_MAX]; /* in elements */
+    int64_t to_stride[WEIR_DIMS_MAX];
+    int64_t from_first, to_first;
+    int outer;                          /* dimensions that are looped over; the rest is one run */
+    int64_t run;
+} region;
+
+/* False when the two do not meet. */
+static bool region_meet(const weir_view *from, const weir_view *to, region *r)
+{
+    int64_t from_stride = 1, to_stride = 1;
+    *r = (region){.run = 1};
+    for (int d = to->shape.rank - 1; d >= 0; d--) {
+        int64_t lo = from->offset[d] > to->offset[d] ? from->offset[d] : to->offset[d];
+        int64_t from_end = from->offset[d] + from->shape.dim[d], to_end = to->offset[d] + to->shape.dim[d];
+        int64_t hi = from_end < to_end ? from_end : to_end;
+        if (hi <= lo)
+            return false;
+        r->count[d] = hi - lo;
+        r->from_stride[d] = from_stride;
+        r->to_stride[d] = to_stride;
+        r->from_first += (lo - from->offset[d]) * from_stride;
+        r->to_first += (lo - to->offset[d]) * to_stride;
+        from_stride *= from->shape.dim[d];
+        to_stride *= to->shape.dim[d];
+    }
+    return true;
+}
+
+/* Folds the trailing dimensions that are whole on both sides into one run. */
+static void region_fold(const weir_view *from, const weir_view *to, region *r)
+{
+    r->outer = to->shape.rank;
+    while (r->outer > 0) {
+        int d = --r->outer;
+        r->run *= r->count[d];
+        if (r->count[d] != from->shape.dim[d] || r->count[d] != to->shape.dim[d])
+            break;
+    }
+}
+
+static void run_add(float *restrict to, const float *restrict from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+static void region_move(const weir_view *from, const weir_view *to, const region *r, bool add)
+{
+    size_t bytes = weir_dtype_bytes(to->dtype);
+    int64_t index[WEIR_DIMS_MAX] = {0};
+    int64_t f = r->from_first, t = r->to_first;
+    for (;;) {
+        if (add)
+            run_add(view_f32(to) + t, view_f32(from) + f, r->run);
+        else
+            memcpy((char *)to->data + (size_t)t * bytes, (const char *)from->data + (size_t)f * bytes,
+                   (size_t)r->run * bytes);
+        int d = r->outer - 1;
+        for (; d >= 0; d--) {
+            f += r->from_stride[d];
+            t += r->to_stride[d];
+            if (++index[d] < r->count[d])
+                break;
+            f -= r->count[d] * r->from_stride[d];
+            t -= r->count[d] * r->to_stride[d];
+            index[d] = 0;
+        }
+        if (d < 0)
+            return;
+    }
+}
+
+static weir_status box_kernel(const weir_kernel_args *args)
+{
+    const box_attrs *a = args->attrs;
+    const weir_view *to = &args->out[0];
+    if (a->zero)
+        memset(to->data, 0, (size_t)view_count(to) * weir_dtype_bytes(to->dtype));
+    for (int i = 0; i < args->in_count; i++) {
+        region r;
+        if (!region_meet(&args->in[i], to, &r))
+            continue;
+        region_fold(&args->in[i], to, &r);
+        region_move(&args->in[i], to, &r, i % a->terms != 0);
+    }
+    return WEIR_OK;
+}
+
+static bool box_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (args->in_count < 1)
+        return REFUSE("a conversion has a source");
+    args->out[0] = args->in[0];
+    return true;
+}
+
+static const weir_field box_fields[] = {WEIR_FIELD_INT(box_attrs, terms), WEIR_FIELD_INT(box_attrs, zero)};
+
+const weir_op op_box = {.name = "box",
+                        .fields = box_fields,
+                        .field_count = 2,
+                        .attrs_bytes = sizeof(box_attrs),
+                        .in_max = WEIR_ARGS_MAX,
+                        .out_count = 1,
+                        .infer = box_infer,
+                        .kernel = {[WEIR_CPU] = box_kernel}};

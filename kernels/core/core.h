@@ -1,0 +1,37 @@
+/* kernels/core/core.h: the ops that the builder and the compiler insert by themselves.
+ *
+ *     source       -> x             the start of an input; its kernel calls the bound source function
+ *     sink       x ->               the end of a fetch; its kernel calls the bound sink function
+ *     call    x... -> y             a user's function
+ *     shard      x -> x             explicit boxing; no kernel: it is gone after the box pass
+ *     box     x... -> x             conversion: each input is a shard of the logical tensor (or a term of it), the output is
+ *                                   the destination's shard; views say where each lies
+ *     accumulate x -> y             y = x in the first firing of a fill, y += x in the others
+ *     grad_seed  x -> x             the gradient of a step's loss with respect to one micro-batch's: 1 / M
+ *
+ * Attribute structures hold int64_t and double alone, as weir_op asks.
+ */
+#ifndef KERNELS_CORE_H
+#define KERNELS_CORE_H
+
+#include <weir/op.h>
+
+/* source and call: what they make */
+typedef struct typed_attrs {
+    int64_t dtype;
+    int64_t rank;
+    int64_t dim[WEIR_DIMS_MAX];
+} typed_attrs;
+
+/* Inputs come in groups of `terms` that cover the same elements: the first is copied, the others are added to it, in order.
+ * `zero`: elements that no input covers exist, and become 0. */
+typedef struct box_attrs {
+    int64_t terms;
+    int64_t zero;
+} box_attrs;
+
+typedef struct seed_attrs {
+    double value; /* set by the lower pass */
+} seed_attrs;
+
+#endif
