@@ -1,9 +1,9 @@
 /* kernels/lanes.h: sixteen floats at a time, for the kernels whose inner loop is a reduction.
  *
- * The compiler vectorises elementwise loops by itself, but it may not reorder a sum of floats. Here the order is written
- * down: element i goes to lane i mod 16, and the lanes are added in pairs at the end. So the result is the same on every
- * machine, whatever its vectors are, and the error grows with count / 16 rather than with count. GCC turns a vector of 64
- * bytes into one AVX-512, two AVX or four SSE operations.
+ * The compiler vectorises elementwise loops by itself, but it may not reorder a sum of floats. Here the order is
+ * written down: element i goes to lane i mod 16, and the lanes are added in pairs at the end. So the result is the
+ * same on every machine, whatever its vectors are, and the error grows with count / 16 rather than with count. GCC
+ * turns a vector of 64 bytes into one AVX-512, two AVX or four SSE operations.
  *
  * Header-only; owns nothing; any thread. Pointers need no alignment beyond a float's.
  */

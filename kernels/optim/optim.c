@@ -1,17 +1,18 @@
 /* kernels/optim/optim.c: sgd, adamw, and the two ops of gradient clipping.
  *
- * An update reads and writes every element of a parameter and its state once, which is all that it does for long: at 28
- * bytes an element adamw is bound by memory, so all of it is one pass, and what does not depend on the element (the rate,
- * the bias corrections, the clipping factor) is folded into a few constants in double before the loop. The loops are
- * plain C that the compiler vectorises: square root and division included, since no errno is asked for.
+ * An update reads and writes every element of a parameter and its state once, which is all that it does for long: at
+ * 28 bytes an element adamw is bound by memory, so all of it is one pass, and what does not depend on the element
+ * (the rate, the bias corrections, the clipping factor) is folded into a few constants in double before the loop.
+ * The loops are plain C that the compiler vectorises: square root and division included, since no errno is asked for.
  *
- * The bias-corrected step lr * (m / c1) / (sqrt(v / c2) + eps) is computed as (lr / c1) * m / (sqrt(v) * (1 / sqrt(c2)) +
- * eps): the same value, with one division an element. Decay is decoupled (Loshchilov and Hutter 2019, algorithm 2).
+ * The bias-corrected step lr * (m / c1) / (sqrt(v / c2) + eps) is computed as (lr / c1) * m / (sqrt(v) * (1 /
+ * sqrt(c2)) + eps): the same value, with one division an element. Decay is decoupled (Loshchilov and Hutter 2019,
+ * algorithm 2).
  */
-#include <kernels/optim/optim.h>
+#include "kernels/optim/optim.h"
 
-#include <kernels/lanes.h>
-#include <kernels/view.h>
+#include "kernels/lanes.h"
+#include "kernels/view.h"
 #include <math.h>
 
 static const weir_field optim_fields[] = {

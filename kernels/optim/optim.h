@@ -5,22 +5,24 @@
  *                                                                |
  *     gradient, scale ---> sgd or adamw ---> the parameter, changed in place
  *
- * op_sgd and op_adamw take in[0] = the gradient and, if there is one, in[1] = a scalar that the gradient is multiplied by.
- * out[0] has the gradient's type and is the parameter itself: the view holds the old value when the kernel is called and
- * the new one when it returns. States: adamw has m and v; sgd has v when its momentum is not 0, else none. States start as
- * zeros. The number of the step, for the schedule and adamw's bias correction, is args->step + 1.
+ * op_sgd and op_adamw take in[0] = the gradient and, if there is one, in[1] = a scalar that the gradient is
+ * multiplied by. out[0] has the gradient's type and is the parameter itself: the view holds the old value when the
+ * kernel is called and the new one when it returns. States: adamw has m and v; sgd has v when its momentum is not 0,
+ * else none. States start as zeros. The number of the step, for the schedule and adamw's bias correction, is
+ * args->step + 1.
  *
- * op_square_sum: x -> the sum of its squares, a scalar. op_clip_scale: that sum s -> min(1, max_norm / sqrt(s)), 1 for 0.
+ * op_square_sum: x -> the sum of its squares, a scalar. op_clip_scale: that sum s -> min(1, max_norm / sqrt(s)), 1
+ * for 0.
  *
  * An update is elementwise, so a shard of a parameter needs nothing but the same shard of its gradient and state.
  */
 #ifndef KERNELS_OPTIM_OPTIM_H
 #define KERNELS_OPTIM_OPTIM_H
 
-#include <kernels/ops.h>
+#include "kernels/ops.h"
 
-/* Of op_sgd and op_adamw. Every value is taken as it is: there are no defaults here, and whoever builds the update of a
- * parameter that is not to decay (fewer than two dimensions) passes a weight_decay of 0. */
+/* Of op_sgd and op_adamw. Every value is taken as it is: there are no defaults here, and whoever builds the update
+ * of a parameter that is not to decay (fewer than two dimensions) passes a weight_decay of 0. */
 struct optim_attrs {
     double lr, lr_min;
     double momentum;     /* sgd */
@@ -34,8 +36,8 @@ struct clip_attrs {
     double max_norm; /* > 0 */
 };
 
-/* The rate at `step` (from 0): rises as lr (step + 1) / warmup, then stays at lr (total 0) or falls along a half cosine to
- * lr_min, which it has from `total` on. */
+/* The rate at `step` (from 0): rises as lr (step + 1) / warmup, then stays at lr (total 0) or falls along a half
+ * cosine to lr_min, which it has from `total` on. */
 double optim_rate(const struct optim_attrs *attrs, int64_t step);
 
 #endif

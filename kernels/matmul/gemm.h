@@ -1,0 +1,21 @@
+/* kernels/matmul/gemm.h: the one matrix product that all kernels call.
+ *
+ *     C [m, n] = alpha op(A) op(B) + beta C          op(A) [m, k], op(B) [k, n]
+ *
+ * Row-major; lda, ldb and ldc are the distances in elements between rows as stored, so a head of an attention layer
+ * or a slice of columns is a matrix too. With trans_a (trans_b) A is stored as [k, m] (B as [n, k]). With beta 0 C
+ * need not be initialised. Sizes of 0 are allowed: k = 0 leaves beta C.
+ *
+ * Runs on the calling thread alone; any number of threads may call at once. Same shapes and values, same bits.
+ * Allocates nothing, except for scratch that a thread keeps from its first call on.
+ */
+#ifndef KERNELS_MATMUL_GEMM_H
+#define KERNELS_MATMUL_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+          const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+
+#endif

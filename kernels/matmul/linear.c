@@ -1,0 +1,273 @@
+/* kernels/matmul/linear.c: y = x W + b, and what its gradient needs.
+ *
+ *     x [..., in]   W [in, out]   b [out]   y [..., out]           all dimensions of x but the last are rows
+ *
+ *     dx = dy W^T       matmul, b transposed
+ *     dW = x^T dy       linear_dw: the rows of all dimensions folded into one contraction
+ *     db = 1^T dy       linear_db: column sums
+ *
+ * The bias costs no pass of its own: the result is filled with it and the product adds to that, where otherwise the
+ * product would have begun by filling the result with zeros.
+ *
+ * linear_dw and linear_db accumulate: gradients of micro-batches are summed where they are made (beta = 1) instead of
+ * by an op that reads and writes them again.
+ *
+ * Over a mesh axis: rows are data parallelism (W whole; dW comes out as partial sums); W split along `out` and along
+ * `in` are the two halves of tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
+ */
+#include "kernels/matmul/gemm.h"
+#include "kernels/ops.h"
+#include "kernels/param.h"
+#include "kernels/view.h"
+
+#include <math.h>
+#include <string.h>
+#include <weir/ops.h>
+
+static bool inputs_are_f32(weir_op_args *args, char *error, size_t error_bytes)
+{
+    for (int i = 0; i < args->in_count; i++)
+        if (args->in[i].dtype != WEIR_F32)
+            return REFUSE("input %d is %s, not f32", i, weir_dtype_name(args->in[i].dtype));
+    return true;
+}
+
+/* ---- linear ---- */
+
+static bool linear_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const weir_shape *x = &args->in[0].shape, *w = &args->in[1].shape;
+    if (!inputs_are_f32(args, error, error_bytes))
+        return false;
+    if (x->rank < 2 || w->rank != 2)
+        return REFUSE("x has %d dimensions and the weight %d; it needs two or more, and two", x->rank, w->rank);
+    if (shape_last(x) != w->dim[0])
+        return REFUSE("inner sizes %lld and %lld differ", (long long)shape_last(x), (long long)w->dim[0]);
+    if (args->in_count > 2 && (args->in[2].shape.rank != 1 || args->in[2].shape.dim[0] != w->dim[1]))
+        return REFUSE("the bias does not have the size of the weight's last dimension, %lld", (long long)w->dim[1]);
+    args->out[0] = (weir_type){WEIR_F32, *x};
+    args->out[0].shape.dim[x->rank - 1] = w->dim[1];
+    return true;
+}
+
+static void linear_signature(weir_signature_list *list, weir_sbp x, weir_sbp w, weir_sbp b, weir_sbp y)
+{
+    weir_signature *s = weir_signature_new(list);
+    s->in[0] = x;
+    s->in[1] = w;
+    s->in[2] = b;
+    s->out[0] = y;
+}
+
+static void linear_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    int last = args->in[0].shape.rank - 1;
+    for (int d = 0; d < last; d++)
+        linear_signature(list, WEIR_S(d), WEIR_B, WEIR_B, WEIR_S(d));
+    linear_signature(list, WEIR_B, WEIR_S(1), WEIR_S(0), WEIR_S(last));
+    linear_signature(list, WEIR_S(last), WEIR_S(0), WEIR_P, WEIR_P);
+    linear_signature(list, WEIR_P, WEIR_B, WEIR_P, WEIR_P);
+}
+
+static void linear_cost(const weir_op_args *args, weir_cost *cost)
+{
+    double out = (double)weir_shape_count(&args->out[0].shape);
+    cost->flops = out * (2.0 * (double)args->in[1].shape.dim[0] + (args->in_count > 2));
+    cost->bytes = (double)type_bytes(&args->out[0]);
+    for (int i = 0; i < args->in_count; i++)
+        cost->bytes += (double)type_bytes(&args->in[i]);
+}
+
+static weir_status linear_cpu(const weir_kernel_args *args)
+{
+    const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
+    const int64_t rows = shape_rows(&args->out[0].shape);
+    float *y = view_f32(&args->out[0]);
+    const bool biased = args->in_count > 2;
+    if (biased)
+        for (int64_t row = 0; row < rows; row++)
+            memcpy(y + row * out, args->in[2].data, (size_t)out * sizeof *y);
+    gemm(false, false, rows, out, in, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, biased, y, out);
+    return WEIR_OK;
+}
+
+static void linear_grad(weir_grad_args *args)
+{
+    weir_tensor *dy = args->dout[0], *x_dy[2] = {args->in[0], dy};
+    if (args->needed[0])
+        args->din[0] = weir_matmul_at(dy, args->in[1], (weir_matmul_opts){.src = args->src, .trans_b = true});
+    if (args->needed[1])
+        args->din[1] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_dw, NULL, x_dy, 2, NULL}, NULL);
+    if (args->in_count > 2 && args->needed[2])
+        args->din[2] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_db, NULL, &dy, 1, NULL}, NULL);
+}
+
+const weir_op op_linear = {
+    .name = "linear",
+    .in_min = 2,
+    .in_max = 3,
+    .out_count = 1,
+    .infer = linear_infer,
+    .signatures = linear_signatures,
+    .grad = linear_grad,
+    .cost = linear_cost,
+    .kernel = {[WEIR_CPU] = linear_cpu},
+};
+
+/* ---- dW = x^T dy ---- */
+
+static bool linear_dw_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const weir_shape *x = &args->in[0].shape, *dy = &args->in[1].shape;
+    if (!inputs_are_f32(args, error, error_bytes))
+        return false;
+    if (x->rank < 2 || dy->rank != x->rank || shape_rows(x) != shape_rows(dy))
+        return REFUSE("rows %lld and %lld differ", (long long)shape_rows(x), (long long)shape_rows(dy));
+    args->out[0] = (weir_type){WEIR_F32, {2, {shape_last(x), shape_last(dy)}}};
+    return true;
+}
+
+static void linear_dw_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    int last = args->in[0].shape.rank - 1;
+    const weir_sbp split[][3] = {{WEIR_S(last), WEIR_B, WEIR_S(0)},
+                                 {WEIR_B, WEIR_S(last), WEIR_S(1)},
+                                 {WEIR_P, WEIR_B, WEIR_P},
+                                 {WEIR_B, WEIR_P, WEIR_P}};
+    for (int d = 0; d < last; d++)
+        linear_signature(list, WEIR_S(d), WEIR_S(d), WEIR_B, WEIR_P);
+    for (int i = 0; i < 4; i++)
+        linear_signature(list, split[i][0], split[i][1], WEIR_B, split[i][2]);
+}
+
+static void linear_dw_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost->flops = 2.0 * (double)weir_shape_count(&args->in[0].shape) * (double)shape_last(&args->in[1].shape);
+    cost->bytes = (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]) + type_bytes(&args->out[0]));
+}
+
+static weir_status linear_dw_cpu(const weir_kernel_args *args)
+{
+    const int64_t rows = shape_rows(&args->in[0].shape);
+    const int64_t in = shape_last(&args->in[0].shape), out = shape_last(&args->in[1].shape);
+    gemm(true, false, in, out, rows, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, args->accumulate,
+         view_f32(&args->out[0]), out);
+    return WEIR_OK;
+}
+
+const weir_op op_linear_dw = {
+    .name = "linear_dw",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = linear_dw_infer,
+    .signatures = linear_dw_signatures,
+    .cost = linear_dw_cost,
+    .kernel = {[WEIR_CPU] = linear_dw_cpu},
+    .accumulates = true,
+};
+
+/* ---- db = column sums of dy ---- */
+
+static bool linear_db_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (!inputs_are_f32(args, error, error_bytes))
+        return false;
+    if (args->in[0].shape.rank < 1)
+        return REFUSE("the input is a scalar");
+    args->out[0] = (weir_type){WEIR_F32, {1, {shape_last(&args->in[0].shape)}}};
+    return true;
+}
+
+static void linear_db_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    int last = args->in[0].shape.rank - 1;
+    for (int d = 0; d < last; d++)
+        linear_signature(list, WEIR_S(d), WEIR_B, WEIR_B, WEIR_P);
+    linear_signature(list, WEIR_S(last), WEIR_B, WEIR_B, WEIR_S(0));
+    linear_signature(list, WEIR_P, WEIR_B, WEIR_B, WEIR_P);
+}
+
+/* Four rows at a time: a quarter of the traffic to `sum`, and their sum in pairs is the more exact one. */
+static void columns_add(const float *restrict x, int64_t rows, int64_t columns, float *restrict sum)
+{
+    int64_t row = 0;
+    for (; row + 4 <= rows; row += 4) {
+        const float *a = x + row * columns, *b = a + columns, *c = b + columns, *d = c + columns;
+        for (int64_t i = 0; i < columns; i++)
+            sum[i] += (a[i] + b[i]) + (c[i] + d[i]);
+    }
+    for (; row < rows; row++)
+        for (int64_t i = 0; i < columns; i++)
+            sum[i] += x[row * columns + i];
+}
+
+static weir_status linear_db_cpu(const weir_kernel_args *args)
+{
+    const int64_t columns = shape_last(&args->in[0].shape);
+    float *sum = view_f32(&args->out[0]);
+    if (!args->accumulate)
+        memset(sum, 0, (size_t)columns * sizeof *sum);
+    columns_add(view_f32(&args->in[0]), shape_rows(&args->in[0].shape), columns, sum);
+    return WEIR_OK;
+}
+
+static void linear_db_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost->flops = (double)weir_shape_count(&args->in[0].shape);
+    cost->bytes = (double)(type_bytes(&args->in[0]) + type_bytes(&args->out[0]));
+}
+
+const weir_op op_linear_db = {
+    .name = "linear_db",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = linear_db_infer,
+    .signatures = linear_db_signatures,
+    .cost = linear_db_cost,
+    .kernel = {[WEIR_CPU] = linear_db_cpu},
+    .accumulates = true,
+};
+
+/* ---- the DSL ---- */
+
+weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, weir_op_opts opts)
+{
+    weir_tensor *in[3] = {x, weight, bias};
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_linear, NULL, in, bias ? 3 : 2, NULL}, NULL);
+}
+
+static weir_tensor *linear_weight(weir_tensor *x, int64_t in, int64_t out, const char *name,
+                                  const weir_linear_opts *opts)
+{
+    weir_param_opts param = {.shape = {in, out}, .src = opts->src};
+    param.init = init_or(opts->init, (weir_init)WEIR_NORMAL(1 / sqrt((double)in)));
+    memcpy(param.sbp, opts->weight, sizeof param.sbp);
+    return op_param(x, name, "weight", param);
+}
+
+/* Where the columns of the weight are split, so is the bias. */
+static weir_tensor *linear_bias(weir_tensor *x, int64_t out, const char *name, const weir_linear_opts *opts)
+{
+    weir_param_opts param = {.shape = {out}, .src = opts->src};
+    for (int axis = 0; axis < WEIR_AXES_MAX; axis++)
+        if (opts->weight[axis] == WEIR_S(1) || opts->weight[axis] == WEIR_S(-1))
+            param.sbp[axis] = WEIR_S(0);
+    return op_param(x, name, "bias", param);
+}
+
+weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts)
+{
+    if (weir_tensor_poisoned(x))
+        return x;
+    weir_type type = weir_tensor_type(x);
+    if (type.shape.rank < 2)
+        return weir_mistake(x, opts.src, "linear: x has %d dimensions; it needs two or more", type.shape.rank);
+    if (out < 1)
+        return weir_mistake(x, opts.src, "linear: the size of the output is %lld", (long long)out);
+    const char *name = graph_op_name(x, opts.name, "linear");
+    weir_tensor *weight = linear_weight(x, shape_last(&type.shape), out, name, &opts);
+    weir_tensor *bias = opts.no_bias ? NULL : linear_bias(x, out, name, &opts);
+    return weir_linear_with_at(x, weight, bias, (weir_op_opts){opts.src, name});
+}

@@ -1,0 +1,25 @@
+/* kernels/param.h: parameters that a DSL function makes for its op. Header-only; the graph's thread. */
+#ifndef KERNELS_PARAM_H
+#define KERNELS_PARAM_H
+
+#include "graph/build.h"
+
+#include <stdio.h>
+
+/* The parameter NAME/PART, on the mesh on which an op applied to `x` now would live. opts gives the rest. */
+static inline weir_tensor *op_param(weir_tensor *x, const char *name, const char *part, weir_param_opts opts)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", name, part);
+    opts.name = path;
+    opts.mesh = graph_mesh_for(x);
+    return weir_param_at(weir_tensor_graph(x), WEIR_F32, opts);
+}
+
+/* What a parameter without an .init of the user's starts with. */
+static inline weir_init init_or(weir_init init, weir_init fallback)
+{
+    return init.kind == WEIR_INIT_ZERO ? fallback : init;
+}
+
+#endif
