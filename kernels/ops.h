@@ -16,7 +16,7 @@
 #define OPS_SHAPE(X)
 #define OPS_RANDOM(X)
 #define OPS_MATMUL(X) X(matmul) X(linear) X(linear_dw) X(linear_db)
-#define OPS_NORM(X)
+#define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define OPS_ATTENTION(X)
 #define OPS_EMBEDDING(X)
 #define OPS_LOSS(X)

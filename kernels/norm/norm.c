@@ -1,0 +1,374 @@
+/* kernels/norm/norm.c: layernorm and rmsnorm over the last dimension, and their gradients.
+ *
+ *     layernorm   x, gain, bias -> y, mean, rstd        y = (x - mean) rstd gain + bias     (Ba et al. 2016)
+ *     rmsnorm     x, gain       -> y, rstd              y = x rstd gain                     (Zhang and Sennrich 2019)
+ *
+ * rmsnorm is layernorm with a mean of 0 that nothing depends on, so one row function serves both (`centred` says
+ * which; it is a constant where it is inlined). The mean and rstd of each row are outputs, two floats a row, because
+ * the backward pass needs them and computing them again would read x once more; the normalised x is not kept.
+ *
+ * With xhat = (x - mean) rstd and g = dy gain, over a row of C elements:
+ *
+ *     dx = rstd (g - sum(g)/C - xhat sum(g xhat)/C)     (without sum(g) for rmsnorm)
+ *     dgain = sum over rows of dy xhat                  dbias = sum over rows of dy
+ *
+ * A row is read twice in each kernel, the second time from the first-level cache. The variance is that of x - mean,
+ * not E[x^2] - mean^2, which loses all digits when the mean is large.
+ */
+#include "kernels/lanes.h"
+#include "kernels/ops.h"
+#include "kernels/param.h"
+#include "kernels/view.h"
+
+#include <math.h>
+#include <string.h>
+#include <weir/ops.h>
+
+struct norm_attrs {
+    double eps;
+};
+
+static const weir_field norm_fields[] = {WEIR_FIELD_REAL(struct norm_attrs, eps)};
+#define NORM_FIELDS .fields = norm_fields, .field_count = 1, .attrs_bytes = sizeof(struct norm_attrs)
+
+/* ---- rules ---- */
+
+/* The shape of a value per row of x. */
+static weir_type per_row(const weir_type *x)
+{
+    weir_type type = *x;
+    type.shape.rank--;
+    type.shape.dim[type.shape.rank] = 0;
+    return type;
+}
+
+static bool norm_inputs(const weir_op_args *args, int weights, char *error, size_t error_bytes)
+{
+    const weir_type *x = &args->in[0];
+    if (x->dtype != WEIR_F32)
+        return REFUSE("x is %s, not f32", weir_dtype_name(x->dtype));
+    if (x->shape.rank < 1)
+        return REFUSE("x is a scalar; there is no last dimension");
+    for (int i = 1; i <= weights; i++) {
+        const weir_type *weight = &args->in[i];
+        if (weight->dtype != WEIR_F32 || weight->shape.rank != 1 || weight->shape.dim[0] != shape_last(&x->shape))
+            return REFUSE("%s is not f32 of the size of x's last dimension, %lld", i == 1 ? "gain" : "bias",
+                          (long long)shape_last(&x->shape));
+    }
+    return true;
+}
+
+static bool layernorm_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (!norm_inputs(args, 2, error, error_bytes))
+        return false;
+    args->out[0] = args->in[0];
+    args->out[1] = args->out[2] = per_row(&args->in[0]);
+    return true;
+}
+
+static bool rmsnorm_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (!norm_inputs(args, 1, error, error_bytes))
+        return false;
+    args->out[0] = args->in[0];
+    args->out[1] = per_row(&args->in[0]);
+    return true;
+}
+
+/* Rows are independent: any dimension but the last may be split. */
+static void norm_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    for (int d = 0; d + 1 < args->in[0].shape.rank; d++) {
+        weir_signature *s = weir_signature_new(list);
+        s->in[0] = WEIR_S(d);
+        for (int i = 0; i < args->out_count; i++)
+            s->out[i] = WEIR_S(d);
+    }
+}
+
+static void norm_cost(const weir_op_args *args, weir_cost *cost)
+{
+    double count = (double)weir_shape_count(&args->in[0].shape);
+    cost->flops = 7 * count;
+    cost->bytes = 8 * count;
+}
+
+/* x, gain, mean (layernorm alone), rstd, dy -> dx, dgain, dbias (layernorm alone) */
+static bool norm_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const weir_type row = args->in[0].shape.rank ? per_row(&args->in[0]) : args->in[0];
+    if (!norm_inputs(args, 1, error, error_bytes))
+        return false;
+    for (int i = 2; i + 1 < args->in_count; i++)
+        if (!weir_shape_equal(&args->in[i].shape, &row.shape))
+            return REFUSE("input %d does not have one value per row of x", i);
+    if (!weir_shape_equal(&args->in[args->in_count - 1].shape, &args->in[0].shape))
+        return REFUSE("dy does not have the shape of x");
+    args->out[0] = args->in[0];
+    for (int i = 1; i < args->out_count; i++)
+        args->out[i] = args->in[1];
+    return true;
+}
+
+static void norm_grad_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    for (int d = 0; d + 1 < args->in[0].shape.rank; d++) {
+        weir_signature *s = weir_signature_new(list);
+        for (int i = 0; i < args->in_count; i++)
+            s->in[i] = i == 1 ? WEIR_B : WEIR_S(d);
+        for (int i = 0; i < args->out_count; i++)
+            s->out[i] = i == 0 ? WEIR_S(d) : WEIR_P;
+    }
+    weir_signature *partial = weir_signature_new(list); /* linear in dy */
+    partial->in[args->in_count - 1] = WEIR_P;
+    for (int i = 0; i < args->out_count; i++)
+        partial->out[i] = WEIR_P;
+}
+
+static void norm_grad_cost(const weir_op_args *args, weir_cost *cost)
+{
+    double count = (double)weir_shape_count(&args->in[0].shape);
+    cost->flops = 14 * count;
+    cost->bytes = 12 * count;
+}
+
+/* ---- rows ---- */
+
+/* sum of (x - mean)^2 */
+static inline float row_deviation(const float *x, int64_t count, float mean)
+{
+    lanes sum[2] = {};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        lanes a = lanes_load(x + i) - mean, b = lanes_load(x + i + LANES) - mean;
+        sum[0] += a * a;
+        sum[1] += b * b;
+    }
+    for (; i < count; i += LANES) {
+        lanes a = count - i < LANES ? lanes_load_part(x + i, count - i, mean) : lanes_load(x + i);
+        a -= mean;
+        sum[0] += a * a;
+    }
+    sum[0] += sum[1];
+    return lanes_sum(&sum[0]);
+}
+
+static inline float row_rstd(float square_sum, int64_t count, double eps)
+{
+    return (float)(1 / sqrt((double)square_sum / (double)count + eps));
+}
+
+/* sums[0] = sum of g, sums[1] = sum of g x, for g = dy gain. */
+static inline void row_grad_sums(const float *x, const float *gain, const float *dy, int64_t count, float sums[2])
+{
+    lanes g_sum = {}, gx_sum = {};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        lanes g = lanes_load(dy + i) * lanes_load(gain + i);
+        g_sum += g;
+        gx_sum += g * lanes_load(x + i);
+    }
+    if (i < count) {
+        lanes g = lanes_load_part(dy + i, count - i, 0) * lanes_load_part(gain + i, count - i, 0);
+        g_sum += g;
+        gx_sum += g * lanes_load_part(x + i, count - i, 0);
+    }
+    sums[0] = lanes_sum(&g_sum);
+    sums[1] = lanes_sum(&gx_sum);
+}
+
+typedef struct norm_row {
+    const float *x, *dy;
+    float *dx;
+    float mean, rstd;
+} norm_row;
+
+/* dx of one row, and its share of dgain and dbias. sum(g xhat) comes from sum(g x): xhat need not exist yet. */
+static inline __attribute__((always_inline)) void row_grad(const norm_row *row, bool centred, int64_t count,
+                                                           const float *restrict gain, float *restrict dgain,
+                                                           float *restrict dbias)
+{
+    const float *restrict x = row->x, *restrict dy = row->dy;
+    float *restrict dx = row->dx;
+    const float mean = centred ? row->mean : 0, rstd = row->rstd, per = 1 / (float)count;
+    float sums[2];
+    row_grad_sums(x, gain, dy, count, sums);
+    const float shift = centred ? sums[0] * per : 0, tilt = (sums[1] - mean * sums[0]) * rstd * per;
+
+    for (int64_t i = 0; i < count; i++) {
+        const float xhat = (x[i] - mean) * rstd;
+        dx[i] = rstd * (dy[i] * gain[i] - shift - xhat * tilt);
+        dgain[i] += dy[i] * xhat;
+        if (centred)
+            dbias[i] += dy[i];
+    }
+}
+
+/* ---- layernorm ---- */
+
+static weir_status layernorm_cpu(const weir_kernel_args *args)
+{
+    const struct norm_attrs *attrs = args->attrs;
+    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
+    const float *restrict gain = view_f32(&args->in[1]), *restrict bias = view_f32(&args->in[2]);
+    float *means = view_f32(&args->out[1]), *rstds = view_f32(&args->out[2]);
+
+    for (int64_t row = 0; row < rows; row++) {
+        const float *restrict x = view_f32(&args->in[0]) + row * count;
+        float *restrict y = view_f32(&args->out[0]) + row * count;
+        const float mean = row_sum(x, count) / (float)count;
+        const float rstd = row_rstd(row_deviation(x, count, mean), count, attrs->eps);
+        for (int64_t i = 0; i < count; i++)
+            y[i] = (x[i] - mean) * rstd * gain[i] + bias[i];
+        means[row] = mean;
+        rstds[row] = rstd;
+    }
+    return WEIR_OK;
+}
+
+static weir_status layernorm_grad_cpu(const weir_kernel_args *args)
+{
+    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
+    float *dgain = view_f32(&args->out[1]), *dbias = view_f32(&args->out[2]);
+    memset(dgain, 0, (size_t)count * sizeof *dgain);
+    memset(dbias, 0, (size_t)count * sizeof *dbias);
+    for (int64_t i = 0; i < rows; i++) {
+        norm_row row = {view_f32(&args->in[0]) + i * count, view_f32(&args->in[4]) + i * count,
+                        view_f32(&args->out[0]) + i * count, view_f32(&args->in[2])[i], view_f32(&args->in[3])[i]};
+        row_grad(&row, true, count, view_f32(&args->in[1]), dgain, dbias);
+    }
+    return WEIR_OK;
+}
+
+static void layernorm_backward(weir_grad_args *args)
+{
+    weir_tensor *in[5] = {args->in[0], args->in[1], args->out[1], args->out[2], args->dout[0]}, *d[3];
+    weir_op_apply(&(weir_apply){args->src, NULL, &op_layernorm_grad, NULL, in, 5, NULL}, d);
+    for (int i = 0; i < 3; i++)
+        if (args->needed[i])
+            args->din[i] = d[i];
+}
+
+const weir_op op_layernorm = {
+    .name = "layernorm",
+    NORM_FIELDS,
+    .in_min = 3,
+    .in_max = 3,
+    .out_count = 3,
+    .infer = layernorm_infer,
+    .signatures = norm_signatures,
+    .grad = layernorm_backward,
+    .cost = norm_cost,
+    .kernel = {[WEIR_CPU] = layernorm_cpu},
+};
+
+const weir_op op_layernorm_grad = {
+    .name = "layernorm_grad",
+    .in_min = 5,
+    .in_max = 5,
+    .out_count = 3,
+    .infer = norm_grad_infer,
+    .signatures = norm_grad_signatures,
+    .cost = norm_grad_cost,
+    .kernel = {[WEIR_CPU] = layernorm_grad_cpu},
+};
+
+/* ---- rmsnorm ---- */
+
+static weir_status rmsnorm_cpu(const weir_kernel_args *args)
+{
+    const struct norm_attrs *attrs = args->attrs;
+    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
+    const float *restrict gain = view_f32(&args->in[1]);
+    float *rstds = view_f32(&args->out[1]);
+
+    for (int64_t row = 0; row < rows; row++) {
+        const float *restrict x = view_f32(&args->in[0]) + row * count;
+        float *restrict y = view_f32(&args->out[0]) + row * count;
+        const float rstd = row_rstd(row_dot(x, x, count), count, attrs->eps);
+        for (int64_t i = 0; i < count; i++)
+            y[i] = x[i] * rstd * gain[i];
+        rstds[row] = rstd;
+    }
+    return WEIR_OK;
+}
+
+static weir_status rmsnorm_grad_cpu(const weir_kernel_args *args)
+{
+    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
+    float *dgain = view_f32(&args->out[1]);
+    memset(dgain, 0, (size_t)count * sizeof *dgain);
+    for (int64_t i = 0; i < rows; i++) {
+        norm_row row = {view_f32(&args->in[0]) + i * count, view_f32(&args->in[3]) + i * count,
+                        view_f32(&args->out[0]) + i * count, 0, view_f32(&args->in[2])[i]};
+        row_grad(&row, false, count, view_f32(&args->in[1]), dgain, NULL);
+    }
+    return WEIR_OK;
+}
+
+static void rmsnorm_backward(weir_grad_args *args)
+{
+    weir_tensor *in[4] = {args->in[0], args->in[1], args->out[1], args->dout[0]}, *d[2];
+    weir_op_apply(&(weir_apply){args->src, NULL, &op_rmsnorm_grad, NULL, in, 4, NULL}, d);
+    for (int i = 0; i < 2; i++)
+        if (args->needed[i])
+            args->din[i] = d[i];
+}
+
+const weir_op op_rmsnorm = {
+    .name = "rmsnorm",
+    NORM_FIELDS,
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 2,
+    .infer = rmsnorm_infer,
+    .signatures = norm_signatures,
+    .grad = rmsnorm_backward,
+    .cost = norm_cost,
+    .kernel = {[WEIR_CPU] = rmsnorm_cpu},
+};
+
+const weir_op op_rmsnorm_grad = {
+    .name = "rmsnorm_grad",
+    .in_min = 4,
+    .in_max = 4,
+    .out_count = 2,
+    .infer = norm_grad_infer,
+    .signatures = norm_grad_signatures,
+    .cost = norm_grad_cost,
+    .kernel = {[WEIR_CPU] = rmsnorm_grad_cpu},
+};
+
+/* ---- the DSL ---- */
+
+static weir_tensor *norm_param(weir_tensor *x, const char *name, const char *part, double value, weir_src src)
+{
+    weir_type type = weir_tensor_type(x);
+    weir_param_opts opts = {.shape = {shape_last(&type.shape)}, .src = src, .init = WEIR_VALUE(value)};
+    return op_param(x, name, part, opts);
+}
+
+static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_norm_opts opts)
+{
+    if (weir_tensor_poisoned(x))
+        return x;
+    if (weir_tensor_type(x).shape.rank < 1)
+        return weir_mistake(x, opts.src, "%s: x is a scalar; there is no last dimension", op->name);
+    struct norm_attrs attrs = {opts.eps > 0 ? opts.eps : 1e-5};
+    const char *name = graph_op_name(x, opts.name, op->name);
+    weir_tensor *in[3] = {x, norm_param(x, name, "gain", 1, opts.src), NULL};
+    if (op->in_max > 2)
+        in[2] = norm_param(x, name, "bias", 0, opts.src);
+    return weir_op_apply(&(weir_apply){opts.src, name, op, NULL, in, op->in_max, &attrs}, NULL);
+}
+
+weir_tensor *weir_layernorm_at(weir_tensor *x, weir_norm_opts opts)
+{
+    return norm_apply(&op_layernorm, x, opts);
+}
+
+weir_tensor *weir_rmsnorm_at(weir_tensor *x, weir_norm_opts opts)
+{
+    return norm_apply(&op_rmsnorm, x, opts);
+}
