@@ -293,8 +293,12 @@ static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full
     node->in = pool_copy(&g->pool, a->in, sizeof *a->in * (size_t)a->in_count);
     node->out = POOL_NEW(&g->pool, weir_tensor *, a->op->out_count);
     node->attrs = a->op->attrs_bytes ? pool_copy(&g->pool, a->attrs, a->op->attrs_bytes) : NULL;
-    for (int i = 0; i < a->in_count; i++)
+    for (int i = 0; i < a->in_count; i++) {
+        const graph_node *from = a->in[i]->node;
         node->micro |= a->in[i]->micro;
+        if (from && from->phase > node->phase)
+            node->phase = from->phase; /* phases only go forward: forward, backward, update */
+    }
     return g->pool.failed ? NULL : node;
 }
 

@@ -47,6 +47,7 @@ struct weir_tensor {
     bool frozen;
     weir_src src;
     graph_node *update;
+    bool zero[WEIR_AXES_MAX];  /* its master copy is split over this axis, and gathered for its readers */
 };
 
 struct graph_node {
@@ -64,6 +65,7 @@ struct graph_node {
     plan_binding binding;
     int fetch_slots;
     weir_tensor *updates;      /* the parameter that out[0] is written over */
+    bool fills;                /* its output is published once a step although it fires once per micro-batch */
 };
 
 typedef struct graph_scope {
@@ -115,8 +117,10 @@ graph_node *graph_apply(const weir_apply *apply);
 /* A mistake on the graph itself. */
 void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Builds the backward graph of `loss`; gradient[t->id] for every tensor that trains, of the caller's zeroed array with room
- * for the tensors that exist now. False after a mistake (sticky). */
-bool autograd(weir_tensor *loss, weir_src src, weir_tensor **gradient);
+/* Builds the backward graph of `loss` from its gradient `seed` on. For every parameter that trains and that the loss depends
+ * on, `done` is called once, as soon as its gradient is complete (gradients of unused parameters are not made). False after a
+ * mistake (sticky). */
+typedef void (*autograd_done)(void *ctx, weir_tensor *parameter, weir_tensor *gradient);
+bool autograd(weir_tensor *loss, weir_tensor *seed, weir_src src, autograd_done done, void *ctx);
 
 #endif

@@ -1,0 +1,142 @@
+/* graph/autograd.c: the backward graph.
+ *
+ * Nodes are visited from the loss towards the inputs; each asks its op's gradient builder for the gradients of its inputs
+ * given those of its outputs. What comes out is ordinary graph: the passes below do not know that it is a gradient, except
+ * by its phase.
+ *
+ * A tensor with several readers has several contributions, which are added when its producer is reached: by then all
+ * readers have been visited. A parameter has no producer, so its readers are counted, and its gradient is handed over with
+ * the last of them: early enough that reducing it over devices overlaps with the rest of the backward pass.
+ */
+#include "graph/build.h"
+
+#include <string.h>
+
+typedef struct contribution {
+    weir_tensor *gradient;
+    struct contribution *next;
+} contribution;
+
+typedef struct backward {
+    weir_graph *graph;
+    weir_src src;
+    contribution **of;   /* by tensor id, newest first */
+    int *readers;        /* by tensor id: nodes on the way to the loss still to be visited */
+    bool *reaches;       /* by node id: the loss depends on it */
+    int tensors;         /* that existed when it began */
+    autograd_done done;
+    void *ctx;
+} backward;
+
+static void contribute(backward *b, weir_tensor *to, weir_tensor *gradient)
+{
+    contribution *c = POOL_NEW(&b->graph->pool, contribution, 1);
+    if (!c)
+        return;
+    *c = (contribution){gradient, b->of[to->id]};
+    b->of[to->id] = c;
+}
+
+/* The sum of the contributions to t, on t's mesh; NULL when there are none. */
+static weir_tensor *collect(backward *b, weir_tensor *t)
+{
+    weir_tensor *all[WEIR_ARGS_MAX];
+    int count = 0;
+    for (contribution *c = b->of[t->id]; c; c = c->next) {
+        if (count == WEIR_ARGS_MAX)
+            return weir_mistake(t, t->src, "%s: is read more than %d times", t->name, WEIR_ARGS_MAX);
+        all[count++] = c->gradient;
+    }
+    if (count <= 1)
+        return count ? all[0] : NULL;
+    const char *prefix = pool_text(&b->graph->pool, "%s.grad/", t->name);
+    weir_scope scope = graph_scope_absolute(b->graph, t->mesh, prefix);
+    weir_tensor *sum = weir_add_many_at(all, count, (weir_op_opts){.src = b->src, .name = "sum"});
+    weir_scope_leave(&scope);
+    return sum;
+}
+
+/* Marks what the loss depends on, and counts the readers of each tensor among it. */
+static void mark(backward *b, const weir_tensor *loss)
+{
+    weir_graph *g = b->graph;
+    b->reaches[loss->node->id] = true;
+    for (int n = loss->node->id; n >= 0; n--) {
+        const graph_node *node = g->nodes.item[n];
+        if (!b->reaches[n])
+            continue;
+        for (int i = 0; i < node->in_count; i++) {
+            b->readers[node->in[i]->id]++;
+            if (node->in[i]->node)
+                b->reaches[node->in[i]->node->id] = true;
+        }
+    }
+}
+
+static void read_once_less(backward *b, weir_tensor *t)
+{
+    if (--b->readers[t->id] || t->node || !t->trains)
+        return;
+    weir_tensor *gradient = collect(b, t);
+    if (gradient)
+        b->done(b->ctx, t, gradient);
+}
+
+/* Calls the op's builder and files what it made. */
+static void node_backward(backward *b, graph_node *node, weir_tensor *const *dout)
+{
+    weir_graph *g = b->graph;
+    bool *needed = POOL_NEW(&g->pool, bool, node->in_count);
+    weir_tensor **din = POOL_NEW(&g->pool, weir_tensor *, node->in_count);
+    if (!needed || !din)
+        return;
+    for (int i = 0; i < node->in_count; i++)
+        needed[i] = node->in[i]->trains;
+    if (!node->op->grad) {
+        graph_mistake(g, node->src, "%s: has no gradient, and lies between the loss and what is trained",
+                      node->op->name);
+        return;
+    }
+    weir_grad_args args = {.graph = g, .src = node->src, .in = node->in, .in_count = node->in_count, .out = node->out,
+                           .dout = dout, .out_count = node->op->out_count, .attrs = node->attrs, .needed = needed,
+                           .din = din};
+    weir_scope scope = graph_scope_absolute(g, node->mesh, pool_text(&g->pool, "%s.grad/", node->name));
+    node->op->grad(&args);
+    weir_scope_leave(&scope);
+    for (int i = 0; i < node->in_count; i++)
+        if (needed[i] && din[i])
+            contribute(b, node->in[i], din[i]);
+}
+
+static void node_visit(backward *b, graph_node *node)
+{
+    weir_tensor *dout[8] = {0};
+    bool flows = false, trains = false;
+    for (int i = 0; i < node->op->out_count; i++) {
+        dout[i] = collect(b, node->out[i]);
+        flows |= dout[i] != NULL;
+        trains |= node->out[i]->trains;
+    }
+    if (flows && trains)
+        node_backward(b, node, dout);
+    for (int i = 0; i < node->in_count; i++)
+        read_once_less(b, node->in[i]);
+}
+
+bool autograd(weir_tensor *loss, weir_tensor *seed, weir_src src, autograd_done done, void *ctx)
+{
+    weir_graph *g = loss->graph;
+    int nodes = loss->node->id + 1;
+    backward b = {.graph = g, .src = src, .tensors = g->tensors.count, .done = done, .ctx = ctx};
+    b.of = POOL_NEW(&g->pool, contribution *, b.tensors);
+    b.readers = POOL_NEW(&g->pool, int, b.tensors);
+    b.reaches = POOL_NEW(&g->pool, bool, nodes);
+    if (g->pool.failed)
+        return false;
+    mark(&b, loss);
+    contribute(&b, loss, seed);
+    for (int n = nodes - 1; n >= 0 && !weir_graph_mistake(g); n--)
+        if (b.reaches[n])
+            node_visit(&b, g->nodes.item[n]);
+    return !weir_graph_mistake(g);
+}
