@@ -44,6 +44,39 @@ weir_status weir_plan_check(const weir_plan *plan);
 /* Planned bytes: of one device, or (device < 0) of all. */
 uint64_t weir_plan_bytes(const weir_plan *plan, int device);
 
+/* ---- what a program that never saw the graph has to know ---- */
+
+/* Micro-batches per step. */
+int weir_plan_micro_batches(const weir_plan *plan);
+
+typedef enum weir_host_kind {
+    WEIR_HOST_SOURCE, /* a source callback, to be bound when the session is opened */
+    WEIR_HOST_SINK,   /* a sink callback, likewise */
+    WEIR_HOST_CALL,   /* a weir_call() function, likewise */
+    WEIR_HOST_PUSH,   /* an input that is fed by weir_session_push() */
+    WEIR_HOST_PULL    /* a fetch that is taken by weir_session_pull() */
+} weir_host_kind;
+
+/* Where the program around a plan gives or takes values. */
+typedef struct weir_host_info {
+    const char *name;    /* owned by the plan */
+    weir_host_kind kind;
+    weir_type type;      /* logical, of the value given or taken; of a call: of its output */
+    int per_step;        /* values per step: 1, or the number of micro-batches */
+} weir_host_info;
+int weir_plan_host_count(const weir_plan *plan);
+weir_status weir_plan_host(const weir_plan *plan, int index, weir_host_info *info);
+
+/* A logical parameter, as weir_session_read() and weir_session_write() know it. */
+typedef struct weir_param_info {
+    const char *name; /* owned by the plan */
+    weir_type type;
+} weir_param_info;
+int weir_plan_param_count(const weir_plan *plan);
+weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *info);
+
+/* ---- to look at ---- */
+
 weir_status weir_plan_show(const weir_plan *plan, FILE *to);  /* for people: memory by kind and device, actors */
 weir_status weir_plan_json(const weir_plan *plan, FILE *to);  /* the same and more, one JSON object */
 weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* the actors and registers, for graphviz */

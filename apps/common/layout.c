@@ -1,0 +1,45 @@
+/* apps/common/layout.c: devices into meshes. Sizes that a mesh axis does not divide are no mistake (shards then differ by one
+ * element); refused is only what has no meaning: micro-batches of unequal size, and stages without a layer. */
+#include "apps/common/layout.h"
+
+#include <stdio.h>
+
+layout layout_full(layout l)
+{
+    l.dp += !l.dp;
+    l.tp += !l.tp;
+    l.pp += !l.pp;
+    l.micro += !l.micro;
+    return l;
+}
+
+int layout_check(const char *program, const layout *l, int batch, int layers)
+{
+    if (batch % l->micro)
+        return options_wrong(program, "--batch %d cannot be cut into --micro %d equal parts", batch, l->micro);
+    if (batch / l->micro < l->dp)
+        return options_wrong(program, "a micro-batch of %d rows is too small for --dp %d", batch / l->micro, l->dp);
+    if (l->pp > layers)
+        return options_wrong(program, "--pp must be at most the number of layers, %d, not %d", layers, l->pp);
+    return -1;
+}
+
+int layout_devices(const layout *l)
+{
+    return l->dp * l->tp * l->pp;
+}
+
+void layout_meshes(const layout *l, weir_graph *graph, weir_mesh *stage[LAYOUT_STAGES_MAX])
+{
+    int each = l->dp * l->tp;
+    for (int s = 0; s < l->pp; s++) {
+        char devices[48];
+        snprintf(devices, sizeof devices, "cpu:%d-%d", s * each, s * each + each - 1);
+        stage[s] = weir_mesh_new(graph, devices, .shape = {l->dp, l->tp});
+    }
+}
+
+int layout_stage(const layout *l, int layer, int layers)
+{
+    return layer * l->pp / layers;
+}

@@ -1,0 +1,245 @@
+/* apps/common/options.c: command lines, from a table.
+ *
+ * Not getopt_long(): its messages name neither the range nor the value, and the table here is at once the parser, the
+ * checks and the help text, so that none of them can disagree. Numbers are read to their last character; "1e3" is a whole
+ * number too when it has no fraction, because people write step counts so.
+ */
+#include "apps/common/options.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weir/weir.h>
+
+int options_wrong(const char *program, const char *format, ...)
+{
+    char text[1024];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    fflush(stdout);
+    fprintf(stderr, "%s: %s\n", program, text);
+    return OPTIONS_WRONG;
+}
+
+int options_failed(const char *program)
+{
+    options_wrong(program, "%s", weir_error());
+    return 1;
+}
+
+static bool is_positional(const options_entry *entry)
+{
+    return entry->name[0] != '-';
+}
+
+/* ---- help ---- */
+
+static const char *value_name(const options_entry *entry)
+{
+    static const char *const names[] = {
+#define X(kind, type, value) value,
+        OPTIONS_KIND_LIST(X)
+#undef X
+    };
+    return entry->value ? entry->value : names[entry->kind];
+}
+
+static void print_default(const options_entry *entry)
+{
+    if (entry->kind == OPTIONS_INT && *(int *)entry->to)
+        printf(" [%d]", *(int *)entry->to);
+    else if (entry->kind == OPTIONS_REAL && *(double *)entry->to != 0)
+        printf(" [%g]", *(double *)entry->to);
+    else if (entry->kind == OPTIONS_TEXT && *(const char **)entry->to && !is_positional(entry))
+        printf(" [%s]", *(const char **)entry->to);
+}
+
+static int print_help(const options_spec *spec)
+{
+    printf("usage: %s", spec->program);
+    for (const options_entry *e = spec->table; e->name; e++)
+        if (is_positional(e))
+            printf(e->optional ? " [%s]" : " %s", e->name);
+    printf(" [options]\n%s\n\n", spec->about);
+    for (const options_entry *e = spec->table; e->name; e++) {
+        char left[64];
+        snprintf(left, sizeof left, is_positional(e) ? "%s" : "%s %s", e->name, value_name(e));
+        printf("  %-20s %s", left, e->help);
+        print_default(e);
+        putchar('\n');
+    }
+    printf("  %-20s this text\n", "--help");
+    return 0;
+}
+
+/* ---- values ---- */
+
+static int wrong_range(const options_spec *spec, const options_entry *entry, const char *text)
+{
+    if (entry->max >= 1e9)
+        return options_wrong(spec->program, "%s must be at least %g, not %s", entry->name, entry->min, text);
+    return options_wrong(spec->program, "%s must be between %g and %g, not %s", entry->name, entry->min, entry->max, text);
+}
+
+static int set_number(const options_spec *spec, const options_entry *entry, const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    bool whole = entry->kind == OPTIONS_INT;
+    if (end == text || *end || !isfinite(value) || (whole && value != floor(value)))
+        return options_wrong(spec->program, "%s takes a %snumber, not \"%s\"", entry->name, whole ? "whole " : "", text);
+    bool limited = entry->min != 0 || entry->max != 0;
+    if ((limited && (value < entry->min || value > entry->max)) || (whole && fabs(value) > INT32_MAX))
+        return wrong_range(spec, entry, text);
+    if (whole)
+        *(int *)entry->to = (int)value;
+    else
+        *(double *)entry->to = value;
+    return -1;
+}
+
+static int set_u64(const options_spec *spec, const options_entry *entry, const char *text)
+{
+    char *end;
+    uint64_t value = strtoull(text, &end, 0);
+    if (end == text || *end || text[0] == '-')
+        return options_wrong(spec->program, "%s takes a whole number from 0 up, not \"%s\"", entry->name, text);
+    *(uint64_t *)entry->to = value;
+    return -1;
+}
+
+static int add_value(const options_spec *spec, const options_entry *entry, const char *text)
+{
+    options_list *list = entry->to;
+    if (list->count == OPTIONS_LIST_MAX)
+        return options_wrong(spec->program, "%s takes at most %d values", entry->name, OPTIONS_LIST_MAX);
+    list->value[list->count++] = text;
+    return -1;
+}
+
+static int set_value(const options_spec *spec, const options_entry *entry, const char *text)
+{
+    switch (entry->kind) {
+    case OPTIONS_INT:
+    case OPTIONS_REAL:
+        return set_number(spec, entry, text);
+    case OPTIONS_U64:
+        return set_u64(spec, entry, text);
+    case OPTIONS_LIST:
+        return add_value(spec, entry, text);
+    case OPTIONS_TEXT:
+        *(const char **)entry->to = text;
+        return -1;
+    case OPTIONS_FLAG:
+        *(bool *)entry->to = true;
+        return -1;
+    }
+    return -1;
+}
+
+/* ---- finding entries ---- */
+
+static const options_entry *find_option(const options_spec *spec, const char *name, size_t length)
+{
+    for (const options_entry *e = spec->table; e->name; e++)
+        if (!is_positional(e) && strlen(e->name) == length && !memcmp(e->name, name, length))
+            return e;
+    return NULL;
+}
+
+static const options_entry *positional(const options_spec *spec, int index)
+{
+    for (const options_entry *e = spec->table; e->name; e++)
+        if (is_positional(e) && index-- == 0)
+            return e;
+    return NULL;
+}
+
+/* The edit distance (Levenshtein 1966) of two short words; good enough to guess what was meant. */
+static int distance(const char *a, const char *b)
+{
+    int row[64], length = (int)strlen(b);
+    if (length >= 64)
+        return 64;
+    for (int j = 0; j <= length; j++)
+        row[j] = j;
+    for (int i = 1; *a; a++, i++) {
+        int corner = row[0];
+        row[0] = i;
+        for (int j = 1; j <= length; j++) {
+            int change = corner + (*a != b[j - 1]);
+            corner = row[j];
+            int other = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+            row[j] = change < other ? change : other;
+        }
+    }
+    return row[length];
+}
+
+static int wrong_option(const options_spec *spec, const char *text)
+{
+    const char *best = NULL;
+    int best_distance = 3;
+    for (const options_entry *e = spec->table; e->name; e++) {
+        int d = is_positional(e) ? 64 : distance(text, e->name);
+        if (d < best_distance) {
+            best = e->name;
+            best_distance = d;
+        }
+    }
+    if (best)
+        return options_wrong(spec->program, "unknown option %s (did you mean %s?)", text, best);
+    return options_wrong(spec->program, "unknown option %s; --help lists them", text);
+}
+
+/* ---- the command line ---- */
+
+/* Takes the option at argv[*at] with its values and moves *at past them. */
+static int take_option(const options_spec *spec, int argc, char **argv, int *at)
+{
+    const char *text = argv[(*at)++];
+    const char *equals = strchr(text, '=');
+    const options_entry *entry = find_option(spec, text, equals ? (size_t)(equals - text) : strlen(text));
+    if (!entry)
+        return wrong_option(spec, text);
+    if (entry->kind == OPTIONS_FLAG)
+        return equals ? options_wrong(spec->program, "%s takes no value", entry->name) : set_value(spec, entry, NULL);
+    if (equals)
+        return set_value(spec, entry, equals + 1);
+    if (*at >= argc || !strncmp(argv[*at], "--", 2))
+        return options_wrong(spec->program, "%s needs a value", entry->name);
+    int status = set_value(spec, entry, argv[(*at)++]);
+    while (status < 0 && entry->several && *at < argc && argv[*at][0] != '-')
+        status = set_value(spec, entry, argv[(*at)++]);
+    return status;
+}
+
+static int take_positional(const options_spec *spec, const char *text, int index)
+{
+    const options_entry *entry = positional(spec, index);
+    if (!entry)
+        return options_wrong(spec->program, "does not know what to do with \"%s\"; --help tells", text);
+    return set_value(spec, entry, text);
+}
+
+int options_parse(const options_spec *spec, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return print_help(spec);
+    int taken = 0, status = -1;
+    for (int at = 1; at < argc && status < 0;)
+        status = argv[at][0] == '-' ? take_option(spec, argc, argv, &at)
+                                    : take_positional(spec, argv[at++], taken++);
+    if (status >= 0)
+        return status;
+    const options_entry *missing = positional(spec, taken);
+    if (missing && !missing->optional)
+        return options_wrong(spec->program, "needs %s; --help tells more", missing->name);
+    return -1;
+}

@@ -1,0 +1,44 @@
+/* apps/common/text.c: text as bytes. A corpus is read whole: what fits a language model that trains on a few cores fits in
+ * memory many times over. */
+#include "apps/common/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weir/weir.h>
+
+bool text_add_file(text *corpus, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return false;
+    char part[1 << 16];
+    bool ok = true;
+    for (size_t got; ok && (got = fread(part, 1, sizeof part, file)) > 0;) {
+        uint8_t *grown = realloc(corpus->bytes, corpus->count + got);
+        ok = grown != NULL;
+        if (ok) {
+            corpus->bytes = grown;
+            memcpy(grown + corpus->count, part, got);
+            corpus->count += got;
+        }
+    }
+    ok = ok && !ferror(file);
+    fclose(file);
+    corpus->files += ok;
+    return ok;
+}
+
+void text_free(text *corpus)
+{
+    free(corpus->bytes);
+    *corpus = (text){0};
+}
+
+size_t text_window(const text *corpus, size_t length, uint64_t seed, int64_t step, int64_t row)
+{
+    uint32_t word[4];
+    weir_philox(seed, (uint64_t)step, (uint64_t)row, word);
+    uint64_t draw = (uint64_t)word[1] << 32 | word[0];
+    return (size_t)(draw % (corpus->count - length + 1));
+}
