@@ -17,9 +17,9 @@
 #define OPS_RANDOM(X)
 #define OPS_MATMUL(X) X(matmul) X(linear) X(linear_dw) X(linear_db)
 #define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
-#define OPS_ATTENTION(X)
-#define OPS_EMBEDDING(X)
-#define OPS_LOSS(X)
+#define OPS_ATTENTION(X) X(attention) X(attention_grad)
+#define OPS_EMBEDDING(X) X(embedding) X(embedding_grad)
+#define OPS_LOSS(X) X(cross_entropy) X(cross_entropy_grad) X(label_count)
 #define OPS_OPTIM(X) X(sgd) X(adamw) X(square_sum) X(clip_scale)
 
 #define OPS_LIST(X)                                                                                            \

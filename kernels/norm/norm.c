@@ -159,20 +159,21 @@ static inline float row_rstd(float square_sum, int64_t count, double eps)
     return (float)(1 / sqrt((double)square_sum / (double)count + eps));
 }
 
-/* sums[0] = sum of g, sums[1] = sum of g x, for g = dy gain. */
-static inline void row_grad_sums(const float *x, const float *gain, const float *dy, int64_t count, float sums[2])
+/* sums[0] = sum of g, sums[1] = sum of g (x - mean), for g = dy gain. */
+static inline void row_grad_sums(const float *x, float mean, const float *gain, const float *dy, int64_t count,
+                                 float sums[2])
 {
     lanes g_sum = {}, gx_sum = {};
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         lanes g = lanes_load(dy + i) * lanes_load(gain + i);
         g_sum += g;
-        gx_sum += g * lanes_load(x + i);
+        gx_sum += g * (lanes_load(x + i) - mean);
     }
     if (i < count) {
         lanes g = lanes_load_part(dy + i, count - i, 0) * lanes_load_part(gain + i, count - i, 0);
         g_sum += g;
-        gx_sum += g * lanes_load_part(x + i, count - i, 0);
+        gx_sum += g * (lanes_load_part(x + i, count - i, 0) - mean);
     }
     sums[0] = lanes_sum(&g_sum);
     sums[1] = lanes_sum(&gx_sum);
@@ -184,7 +185,7 @@ typedef struct norm_row {
     float mean, rstd;
 } norm_row;
 
-/* dx of one row, and its share of dgain and dbias. sum(g xhat) comes from sum(g x): xhat need not exist yet. */
+/* dx of one row, and its share of dgain and dbias. */
 static inline __attribute__((always_inline)) void row_grad(const norm_row *row, bool centred, int64_t count,
                                                            const float *restrict gain, float *restrict dgain,
                                                            float *restrict dbias)
@@ -193,8 +194,8 @@ static inline __attribute__((always_inline)) void row_grad(const norm_row *row, 
     float *restrict dx = row->dx;
     const float mean = centred ? row->mean : 0, rstd = row->rstd, per = 1 / (float)count;
     float sums[2];
-    row_grad_sums(x, gain, dy, count, sums);
-    const float shift = centred ? sums[0] * per : 0, tilt = (sums[1] - mean * sums[0]) * rstd * per;
+    row_grad_sums(x, mean, gain, dy, count, sums);
+    const float shift = centred ? sums[0] * per : 0, tilt = sums[1] * rstd * per;
 
     for (int64_t i = 0; i < count; i++) {
         const float xhat = (x[i] - mean) * rstd;

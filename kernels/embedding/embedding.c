@@ -1,0 +1,210 @@
+/* kernels/embedding/embedding.c: rows of a table, picked by ids, and the gradient of the table.
+ *
+ *     ids i32 [...], weight [vocab, dim] -> [..., dim]
+ *
+ * Over a mesh axis the table may be split by columns, or by rows: then a device knows from its view which rows it
+ * holds, gives zeros for ids that lie elsewhere, and the results are terms of a sum. An id outside the whole table
+ * fails on every device alike.
+ *
+ * The gradient is dense and adds the rows of dy in the order of the ids, so its bits do not depend on timing. It
+ * accumulates over micro-batches: then only the rows that were used are touched, where otherwise the whole table is
+ * first filled with zeros.
+ */
+#include "kernels/ops.h"
+#include "kernels/param.h"
+#include "kernels/position.h"
+#include "kernels/view.h"
+
+#include <string.h>
+#include <weir/ops.h>
+
+struct embedding_attrs {
+    int64_t vocab; /* rows of the whole table */
+};
+
+static const weir_field embedding_fields[] = {WEIR_FIELD_INT(struct embedding_attrs, vocab)};
+
+/* ---- rules ---- */
+
+static bool ids_fit(const weir_type *ids, char *error, size_t error_bytes)
+{
+    if (ids->dtype != WEIR_I32)
+        return REFUSE("ids are %s, not i32", weir_dtype_name(ids->dtype));
+    if (ids->shape.rank >= WEIR_DIMS_MAX)
+        return REFUSE("ids have %d dimensions; the result would have more than %d", ids->shape.rank, WEIR_DIMS_MAX);
+    return true;
+}
+
+static bool embedding_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const weir_type *ids = &args->in[0], *weight = &args->in[1];
+    if (!ids_fit(ids, error, error_bytes))
+        return false;
+    if (weight->dtype != WEIR_F32 || weight->shape.rank != 2)
+        return REFUSE("the weight is %s with %d dimensions; it needs to be f32 with two",
+                      weir_dtype_name(weight->dtype), weight->shape.rank);
+    args->out[0] = (weir_type){WEIR_F32, ids->shape};
+    args->out[0].shape.dim[args->out[0].shape.rank++] = weight->shape.dim[1];
+    return true;
+}
+
+static void signature(weir_signature_list *list, weir_sbp a, weir_sbp b, weir_sbp out)
+{
+    weir_signature *s = weir_signature_new(list);
+    s->in[0] = a;
+    s->in[1] = b;
+    s->out[0] = out;
+}
+
+static void embedding_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    int rank = args->in[0].shape.rank;
+    for (int d = 0; d < rank; d++)
+        signature(list, WEIR_S(d), WEIR_B, WEIR_S(d));
+    signature(list, WEIR_B, WEIR_S(1), WEIR_S(rank));
+    signature(list, WEIR_B, WEIR_S(0), WEIR_P);
+    signature(list, WEIR_B, WEIR_P, WEIR_P);
+}
+
+static void embedding_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost->flops = 0;
+    cost->bytes = 2.0 * (double)type_bytes(&args->out[0]) + (double)type_bytes(&args->in[0]);
+}
+
+static bool embedding_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const struct embedding_attrs *attrs = args->attrs;
+    const weir_shape *ids = &args->in[0].shape, *dy = &args->in[1].shape;
+    if (!ids_fit(&args->in[0], error, error_bytes))
+        return false;
+    weir_shape rows = *dy;
+    rows.rank = ids->rank;
+    if (args->in[1].dtype != WEIR_F32 || dy->rank != ids->rank + 1 || !weir_shape_equal(&rows, ids))
+        return REFUSE("dy does not have one row of f32 per id");
+    if (attrs->vocab < 1)
+        return REFUSE("the table has %lld rows", (long long)attrs->vocab);
+    args->out[0] = (weir_type){WEIR_F32, {2, {attrs->vocab, shape_last(dy)}}};
+    return true;
+}
+
+static void embedding_grad_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    int rank = args->in[0].shape.rank;
+    for (int d = 0; d < rank; d++)
+        signature(list, WEIR_S(d), WEIR_S(d), WEIR_P);
+    signature(list, WEIR_B, WEIR_S(rank), WEIR_S(1));
+    signature(list, WEIR_B, WEIR_B, WEIR_S(0));
+    signature(list, WEIR_B, WEIR_P, WEIR_P);
+}
+
+static void embedding_grad_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost->flops = (double)weir_shape_count(&args->in[1].shape);
+    cost->bytes = 3.0 * (double)type_bytes(&args->in[1]) + (double)type_bytes(&args->out[0]);
+}
+
+/* ---- kernels ---- */
+
+static weir_status id_refused(const weir_kernel_args *args, int64_t at, int64_t vocab)
+{
+    char text[POSITION_TEXT];
+    return KERNEL_FAIL(args, "id %d at %s is not in 0..%lld", view_i32(&args->in[0])[at],
+                       position_text(&args->in[0], at, text), (long long)vocab - 1);
+}
+
+static weir_status embedding_cpu(const weir_kernel_args *args)
+{
+    const weir_view *weight = &args->in[1];
+    const int32_t *ids = view_i32(&args->in[0]);
+    const int64_t count = view_count(&args->in[0]), dim = weight->shape.dim[1], rows = weight->shape.dim[0];
+    const int64_t vocab = weight->global.dim[0], first = weight->offset[0];
+    const size_t bytes = (size_t)dim * sizeof(float);
+    float *y = view_f32(&args->out[0]);
+
+    for (int64_t i = 0; i < count; i++, y += dim) {
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return id_refused(args, i, vocab);
+        const int64_t row = ids[i] - first;
+        if (row >= 0 && row < rows)
+            memcpy(y, view_f32(weight) + row * dim, bytes);
+        else
+            memset(y, 0, bytes);
+    }
+    return WEIR_OK;
+}
+
+static weir_status embedding_grad_cpu(const weir_kernel_args *args)
+{
+    const struct embedding_attrs *attrs = args->attrs;
+    const weir_view *out = &args->out[0];
+    const int32_t *ids = view_i32(&args->in[0]);
+    const int64_t count = view_count(&args->in[0]), rows = out->shape.dim[0], dim = out->shape.dim[1];
+    const float *dy = view_f32(&args->in[1]);
+
+    if (!args->accumulate)
+        memset(out->data, 0, (size_t)(rows * dim) * sizeof(float));
+    for (int64_t i = 0; i < count; i++, dy += dim) {
+        if (ids[i] < 0 || ids[i] >= attrs->vocab)
+            return id_refused(args, i, attrs->vocab);
+        const int64_t row = ids[i] - out->offset[0];
+        if (row < 0 || row >= rows)
+            continue;
+        float *restrict sum = view_f32(out) + row * dim;
+        for (int64_t j = 0; j < dim; j++)
+            sum[j] += dy[j];
+    }
+    return WEIR_OK;
+}
+
+static void embedding_backward(weir_grad_args *args)
+{
+    struct embedding_attrs attrs = {weir_tensor_type(args->in[1]).shape.dim[0]};
+    weir_tensor *in[2] = {args->in[0], args->dout[0]};
+    if (args->needed[1])
+        args->din[1] = weir_op_apply(&(weir_apply){args->src, NULL, &op_embedding_grad, NULL, in, 2, &attrs}, NULL);
+}
+
+const weir_op op_embedding = {
+    .name = "embedding",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = embedding_infer,
+    .signatures = embedding_signatures,
+    .grad = embedding_backward,
+    .cost = embedding_cost,
+    .kernel = {[WEIR_CPU] = embedding_cpu},
+};
+
+const weir_op op_embedding_grad = {
+    .name = "embedding_grad",
+    .fields = embedding_fields,
+    .field_count = 1,
+    .attrs_bytes = sizeof(struct embedding_attrs),
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = embedding_grad_infer,
+    .signatures = embedding_grad_signatures,
+    .cost = embedding_grad_cost,
+    .kernel = {[WEIR_CPU] = embedding_grad_cpu},
+    .accumulates = true,
+};
+
+/* ---- the DSL ---- */
+
+weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, weir_embedding_opts opts)
+{
+    if (weir_tensor_poisoned(ids))
+        return ids;
+    if (vocab < 1 || dim < 1 || vocab > INT32_MAX)
+        return weir_mistake(ids, opts.src, "embedding: a table of %lld rows of %lld is not possible",
+                            (long long)vocab, (long long)dim);
+    const char *name = graph_op_name(ids, opts.name, "embedding");
+    weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src};
+    param.init = init_or(opts.init, (weir_init)WEIR_NORMAL(0.02));
+    memcpy(param.sbp, opts.weight, sizeof param.sbp);
+    weir_tensor *in[2] = {ids, op_param(ids, name, "weight", param)};
+    return weir_op_apply(&(weir_apply){opts.src, name, &op_embedding, NULL, in, 2, NULL}, NULL);
+}

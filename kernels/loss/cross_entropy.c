@@ -1,0 +1,299 @@
+/* kernels/loss/cross_entropy.c: the mean of -log softmax(logits)[label] over rows, and its gradient.
+ *
+ *     logits [..., classes], labels i32 [...] (, count) -> loss, lse [...]        lse = log sum exp of a row
+ *
+ * The softmax is not kept: a row's lse is enough to make it again, (exp(x - lse) - onehot) * dloss / rows, in one
+ * pass of the backward kernel, which may write over the logits.
+ *
+ * The divisor must be that of the whole batch whatever part of it a device holds. Without .ignore it is the number of
+ * logical rows, which the view tells. With it the number of rows that count depends on the labels: label_count makes
+ * it (partial sums over devices, like any sum) and the op takes it as a third input. So the loss is a sum of terms
+ * over devices in both cases, and exact.
+ */
+#include "graph/base.h"
+#include "kernels/elementwise/fastmath.h"
+#include "kernels/lanes.h"
+#include "kernels/ops.h"
+#include "kernels/position.h"
+#include "kernels/view.h"
+
+#include <math.h>
+#include <string.h>
+#include <weir/ops.h>
+
+struct label_attrs {
+    int64_t ignore; /* 1: rows labelled ignore_index do not count */
+    int64_t ignore_index;
+};
+
+static const weir_field label_fields[] = {
+    WEIR_FIELD_INT(struct label_attrs, ignore),
+    WEIR_FIELD_INT(struct label_attrs, ignore_index),
+};
+#define LABEL_FIELDS .fields = label_fields, .field_count = 2, .attrs_bytes = sizeof(struct label_attrs)
+
+static bool label_ignored(const struct label_attrs *attrs, int32_t label)
+{
+    return attrs->ignore && label == attrs->ignore_index;
+}
+
+/* ---- rules ---- */
+
+static weir_shape rows_of(const weir_shape *logits)
+{
+    weir_shape rows = *logits;
+    rows.dim[--rows.rank] = 0;
+    return rows;
+}
+
+static bool logits_and_labels(const weir_op_args *args, char *error, size_t error_bytes)
+{
+    const weir_type *logits = &args->in[0], *labels = &args->in[1];
+    char text[2][128];
+    if (logits->dtype != WEIR_F32 || labels->dtype != WEIR_I32)
+        return REFUSE("logits are %s and labels %s; they need to be f32 and i32", weir_dtype_name(logits->dtype),
+                      weir_dtype_name(labels->dtype));
+    if (logits->shape.rank < 1)
+        return REFUSE("logits are a scalar");
+    weir_shape rows = rows_of(&logits->shape);
+    if (!weir_shape_equal(&rows, &labels->shape))
+        return REFUSE("labels have shape %s where logits have %s", shape_text(&labels->shape, text[0], sizeof text[0]),
+                      shape_text(&logits->shape, text[1], sizeof text[1]));
+    return true;
+}
+
+static bool is_scalar(const weir_type *type)
+{
+    return type->dtype == WEIR_F32 && weir_shape_count(&type->shape) == 1;
+}
+
+static bool cross_entropy_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (!logits_and_labels(args, error, error_bytes))
+        return false;
+    if (args->in_count > 2 && !is_scalar(&args->in[2]))
+        return REFUSE("the count of labels is not an f32 scalar");
+    args->out[0] = (weir_type){.dtype = WEIR_F32};
+    args->out[1] = (weir_type){WEIR_F32, args->in[1].shape};
+    return true;
+}
+
+static void cross_entropy_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    for (int d = 0; d < args->in[1].shape.rank; d++) {
+        weir_signature *s = weir_signature_new(list);
+        s->in[0] = s->in[1] = s->out[1] = WEIR_S(d);
+        s->out[0] = WEIR_P;
+    }
+}
+
+static void cross_entropy_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost->flops = 25.0 * (double)weir_shape_count(&args->in[0].shape); /* an exp is about twenty */
+    cost->bytes = (double)(type_bytes(&args->in[0]) + 2 * type_bytes(&args->in[1]));
+}
+
+static bool cross_entropy_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (!logits_and_labels(args, error, error_bytes))
+        return false;
+    if (args->in[2].dtype != WEIR_F32 || !weir_shape_equal(&args->in[2].shape, &args->in[1].shape))
+        return REFUSE("lse is not f32 with one value per row");
+    for (int i = 3; i < args->in_count; i++)
+        if (!is_scalar(&args->in[i]))
+            return REFUSE("input %d is not an f32 scalar", i);
+    args->out[0] = args->in[0];
+    return true;
+}
+
+static void cross_entropy_grad_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    for (int d = 0; d < args->in[1].shape.rank; d++) {
+        weir_signature *s = weir_signature_new(list);
+        s->in[0] = s->in[1] = s->in[2] = s->out[0] = WEIR_S(d);
+    }
+    weir_signature *partial = weir_signature_new(list);
+    partial->in[3] = partial->out[0] = WEIR_P;
+}
+
+static void cross_entropy_grad_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost->flops = 25.0 * (double)weir_shape_count(&args->in[0].shape);
+    cost->bytes = 2.0 * (double)type_bytes(&args->in[0]);
+}
+
+/* ---- kernels ---- */
+
+/* sum of exp(x - most) */
+static float row_exp_sum(const float *x, int64_t count, float most)
+{
+    float sum[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            sum[l] += fast_exp(x[i + l] - most);
+    for (; i < count; i++)
+        sum[0] += fast_exp(x[i] - most);
+    lanes v = lanes_load(sum);
+    return lanes_sum(&v);
+}
+
+static weir_status label_refused(const weir_kernel_args *args, int64_t row, int64_t classes)
+{
+    char text[POSITION_TEXT];
+    return KERNEL_FAIL(args, "label %d of row %s is not in 0..%lld", view_i32(&args->in[1])[row],
+                       position_text(&args->in[1], row, text), (long long)classes - 1);
+}
+
+/* 1 / number of rows that count, of the whole batch. */
+static double row_weight(const weir_view *labels, const weir_view *count)
+{
+    double rows = count ? (double)*view_f32(count) : (double)weir_shape_count(&labels->global);
+    return 1 / (rows > 1 ? rows : 1);
+}
+
+static weir_status cross_entropy_cpu(const weir_kernel_args *args)
+{
+    const struct label_attrs *attrs = args->attrs;
+    const weir_view *labels = &args->in[1];
+    const int64_t rows = view_count(labels), classes = shape_last(&args->in[0].shape);
+    float *lse = view_f32(&args->out[1]);
+    double sum = 0;
+
+    for (int64_t row = 0; row < rows; row++) {
+        const float *x = view_f32(&args->in[0]) + row * classes;
+        const int32_t label = view_i32(labels)[row];
+        const bool ignored = label_ignored(attrs, label);
+        if (!ignored && (label < 0 || label >= classes))
+            return label_refused(args, row, classes);
+        const float most = row_max(x, classes);
+        const double total = log((double)row_exp_sum(x, classes, most)) + (double)most;
+        lse[row] = (float)total;
+        if (!ignored)
+            sum += total - (double)x[label];
+    }
+    *view_f32(&args->out[0]) = (float)(sum * row_weight(labels, args->in_count > 2 ? &args->in[2] : NULL));
+    return WEIR_OK;
+}
+
+/* (exp(x - lse) - onehot) weight of one row; dx may be x. */
+static void row_softmax_grad(const float *x, int64_t classes, int32_t label, float lse, float weight, float *dx)
+{
+    FAST_LOOP
+    for (int64_t i = 0; i < classes; i++)
+        dx[i] = fast_exp(x[i] - lse) * weight;
+    dx[label] -= weight;
+}
+
+static weir_status cross_entropy_grad_cpu(const weir_kernel_args *args)
+{
+    const struct label_attrs *attrs = args->attrs;
+    const weir_view *labels = &args->in[1];
+    const int64_t rows = view_count(labels), classes = shape_last(&args->in[0].shape);
+    const float *lse = view_f32(&args->in[2]);
+    const double share = row_weight(labels, args->in_count > 4 ? &args->in[4] : NULL);
+    const float weight = (float)((double)*view_f32(&args->in[3]) * share);
+
+    for (int64_t row = 0; row < rows; row++) {
+        const int32_t label = view_i32(labels)[row];
+        float *dx = view_f32(&args->out[0]) + row * classes;
+        if (label_ignored(attrs, label))
+            memset(dx, 0, (size_t)classes * sizeof *dx);
+        else if (label < 0 || label >= classes)
+            return label_refused(args, row, classes);
+        else
+            row_softmax_grad(view_f32(&args->in[0]) + row * classes, classes, label, lse[row], weight, dx);
+    }
+    return WEIR_OK;
+}
+
+static void cross_entropy_backward(weir_grad_args *args)
+{
+    weir_tensor *in[5] = {args->in[0], args->in[1], args->out[1], args->dout[0], NULL};
+    int in_count = 4;
+    if (args->in_count > 2)
+        in[in_count++] = args->in[2];
+    weir_apply grad = {args->src, NULL, &op_cross_entropy_grad, NULL, in, in_count, args->attrs};
+    if (args->needed[0])
+        args->din[0] = weir_op_apply(&grad, NULL);
+}
+
+const weir_op op_cross_entropy = {
+    .name = "cross_entropy",
+    LABEL_FIELDS,
+    .in_min = 2,
+    .in_max = 3,
+    .out_count = 2,
+    .infer = cross_entropy_infer,
+    .signatures = cross_entropy_signatures,
+    .grad = cross_entropy_backward,
+    .cost = cross_entropy_cost,
+    .kernel = {[WEIR_CPU] = cross_entropy_cpu},
+};
+
+const weir_op op_cross_entropy_grad = {
+    .name = "cross_entropy_grad",
+    LABEL_FIELDS,
+    .in_min = 4,
+    .in_max = 5,
+    .out_count = 1,
+    .infer = cross_entropy_grad_infer,
+    .signatures = cross_entropy_grad_signatures,
+    .cost = cross_entropy_grad_cost,
+    .kernel = {[WEIR_CPU] = cross_entropy_grad_cpu},
+    .inplace = 1,
+};
+
+/* ---- label_count ---- */
+
+static bool label_count_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (args->in[0].dtype != WEIR_I32)
+        return REFUSE("labels are %s, not i32", weir_dtype_name(args->in[0].dtype));
+    args->out[0] = (weir_type){.dtype = WEIR_F32};
+    return true;
+}
+
+static void label_count_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    for (int d = 0; d < args->in[0].shape.rank; d++) {
+        weir_signature *s = weir_signature_new(list);
+        s->in[0] = WEIR_S(d);
+        s->out[0] = WEIR_P;
+    }
+}
+
+static weir_status label_count_cpu(const weir_kernel_args *args)
+{
+    const struct label_attrs *attrs = args->attrs;
+    const int32_t *labels = view_i32(&args->in[0]);
+    const int64_t rows = view_count(&args->in[0]);
+    int64_t counted = 0;
+    for (int64_t row = 0; row < rows; row++)
+        counted += !label_ignored(attrs, labels[row]);
+    *view_f32(&args->out[0]) = (float)counted;
+    return WEIR_OK;
+}
+
+const weir_op op_label_count = {
+    .name = "label_count",
+    LABEL_FIELDS,
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = label_count_infer,
+    .signatures = label_count_signatures,
+    .kernel = {[WEIR_CPU] = label_count_cpu},
+};
+
+/* ---- the DSL ---- */
+
+weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, weir_cross_entropy_opts opts)
+{
+    struct label_attrs attrs = {opts.ignore, opts.ignore ? opts.ignore_index : 0};
+    weir_tensor *in[3] = {logits, labels, NULL};
+    if (opts.ignore)
+        in[2] = weir_op_apply(&(weir_apply){opts.src, NULL, &op_label_count, NULL, &labels, 1, &attrs}, NULL);
+    int in_count = opts.ignore ? 3 : 2;
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_cross_entropy, NULL, in, in_count, &attrs}, NULL);
+}
