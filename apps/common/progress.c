@@ -1,0 +1,37 @@
+/* apps/common/progress.c: the line that tells how training goes. */
+#include "apps/common/progress.h"
+#include "apps/common/measure.h"
+
+#include <unistd.h>
+
+void progress_begin(progress *p, FILE *to, int steps, double items_per_step, const char *items)
+{
+    *p = (progress){.to = to, .steps = steps, .items_per_step = items_per_step, .items = items};
+    p->start = p->shown = measure_seconds();
+    p->tty = isatty(fileno(to));
+}
+
+/* "987", "12.3k", "1.20M" */
+static void rate_text(double rate, char text[32])
+{
+    if (rate < 1000)
+        snprintf(text, 32, "%.0f", rate);
+    else if (rate < 1e6)
+        snprintf(text, 32, "%.1fk", rate / 1e3);
+    else
+        snprintf(text, 32, "%.2fM", rate / 1e6);
+}
+
+void progress_show(progress *p, int done, double loss)
+{
+    double now = measure_seconds(), seconds = now - p->start;
+    if (done < p->steps && now - p->shown < (p->tty ? 0.1 : 1.0))
+        return;
+    char rate[32], left[32];
+    p->shown = now;
+    rate_text(seconds > 0 ? done * p->items_per_step / seconds : 0, rate);
+    measure_time_text(done ? seconds / done * (p->steps - done) : 0, left);
+    fprintf(p->to, "%sstep %d/%d  loss %.4f  %s %s/s  %s left%s", p->tty ? "\r\033[K" : "", done, p->steps, loss, rate,
+            p->items, done ? left : "?", p->tty && done < p->steps ? "" : "\n");
+    fflush(p->to);
+}

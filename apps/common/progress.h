@@ -1,0 +1,23 @@
+/* apps/common/progress.h: the line that tells how training goes: step, loss, rate, time left. On a terminal it is rewritten in
+ * place ten times a second; elsewhere a line is written about once a second, so that logs stay short. One thread. */
+#ifndef APPS_COMMON_PROGRESS_H
+#define APPS_COMMON_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct progress {
+    FILE *to;              /* borrowed */
+    int steps;             /* in all */
+    double items_per_step;
+    const char *items;     /* "tokens" */
+    double start, shown;   /* times */
+    bool tty;
+} progress;
+
+void progress_begin(progress *p, FILE *to, int steps, double items_per_step, const char *items);
+
+/* Says that `done` steps are over and the last had `loss`; writes when it is time to, or when `done` is all. */
+void progress_show(progress *p, int done, double loss);
+
+#endif

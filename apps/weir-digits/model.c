@@ -1,0 +1,85 @@
+/* apps/weir-digits/model.c: the perceptron and its batches. The pixels and the labels come from two sources which draw the same
+ * rows, because a draw depends on nothing but (seed, step, row). */
+#include "apps/weir-digits/model.h"
+
+#include <math.h>
+
+static weir_status fill_pixels(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    const model_config *c = ctx;
+    float *to = dst->data;
+    int64_t rows = dst->shape.dim[0];
+    for (int64_t i = 0, row = micro * rows; i < rows; i++, row++) {
+        const digits_image *image = &c->data->image[digits_draw(c->data, c->data_seed, step, row)];
+        digits_bend(image, c->data_seed, step, row, to + i * DIGITS_PIXELS);
+    }
+    return WEIR_OK;
+}
+
+static weir_status fill_labels(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    const model_config *c = ctx;
+    int32_t *to = dst->data;
+    int64_t rows = dst->shape.dim[0];
+    for (int64_t i = 0; i < rows; i++)
+        to[i] = c->data->image[digits_draw(c->data, c->data_seed, step, micro * rows + i)].label;
+    return WEIR_OK;
+}
+
+/* Hidden layer `i`: the weight starts with standard deviation sqrt(2/in) (He et al. 2015). */
+static weir_tensor *hidden(weir_tensor *x, int i, const model_config *c, bool train)
+{
+    double in = (double)weir_tensor_type(x).shape.dim[1];
+    x = weir_linear(x, c->dim, .name = "fc", .weight = {[TP] = S(i % 2 == 0)}, .init = WEIR_NORMAL(sqrt(2 / in)));
+    x = weir_relu(x, .name = "relu");
+    return train && c->dropout > 0 ? weir_dropout(x, c->dropout, .name = "dropout") : x;
+}
+
+static weir_tensor *model(weir_tensor *x, weir_mesh **stage, const model_config *c, const layout *l, bool train)
+{
+    WEIR_ON(stage[0])
+        x = weir_layernorm(x, .name = "ln");
+    for (int i = 0; i < c->layers; i++)
+        WEIR_ON(stage[layout_stage(l, i, c->layers + 1)], .name = "h%d", i)
+            x = hidden(x, i, c, train);
+    WEIR_ON(stage[l->pp - 1])
+        x = weir_linear(x, DIGITS_CLASSES, .name = "out");
+    return x;
+}
+
+weir_graph *model_train_graph(const model_config *c)
+{
+    weir_graph *g = weir_graph_new("digits");
+    if (!g)
+        return NULL;
+    layout l = layout_full(c->layout);
+    weir_mesh *stage[LAYOUT_STAGES_MAX];
+    layout_meshes(&l, g, stage);
+    int rows = c->batch / l.micro;
+    weir_tensor *x = NULL, *loss = NULL;
+    WEIR_ON(stage[0])
+        x = weir_input(g, WEIR_F32, {rows, DIGITS_PIXELS}, .name = "pixels", .sbp = {[DP] = S(0)}, .micro = true,
+                       .source = fill_pixels, .ctx = (void *)c);
+    x = model(x, stage, c, &l, true);
+    WEIR_ON(stage[l.pp - 1]) {
+        weir_tensor *labels = weir_input(g, WEIR_I32, {rows}, .name = "labels", .sbp = {[DP] = S(0)}, .micro = true,
+                                         .source = fill_labels, .ctx = (void *)c);
+        loss = weir_cross_entropy(x, labels, .name = "loss");
+    }
+    weir_train(loss, c->optimizer, .zero = {[DP] = l.zero});
+    weir_fetch(loss, .name = "loss", .slots = 2 * l.micro);
+    return g;
+}
+
+weir_graph *model_read_graph(const model_config *c, int rows)
+{
+    weir_graph *g = weir_graph_new("digits-read");
+    if (!g)
+        return NULL;
+    layout l = layout_full((layout){0});
+    weir_mesh *stage[LAYOUT_STAGES_MAX];
+    layout_meshes(&l, g, stage);
+    weir_tensor *x = weir_input(g, WEIR_F32, {rows, DIGITS_PIXELS}, .name = "pixels");
+    weir_fetch(weir_argmax(model(x, stage, c, &l, false), .name = "digits"), .name = "digits");
+    return g;
+}

@@ -1,0 +1,110 @@
+/* weir-gpt: trains a byte-level GPT on text, on as many devices as asked, and lets it write some.
+ *
+ *     weir-gpt                                          one device, on the project's own sources
+ *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
+ */
+#include "apps/common/gpt.h"
+#include "apps/common/measure.h"
+#include "apps/common/paths.h"
+#include "apps/common/trainer.h"
+#include "apps/weir-gpt/sample.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char program[] = "weir-gpt";
+
+static int add_file(text *corpus, const char *path)
+{
+    if (text_add_file(corpus, path))
+        return -1;
+    return options_wrong(program, "cannot read %s: %s", path, strerror(errno));
+}
+
+static int add_sources(text *corpus)
+{
+    paths_list sources;
+    int status = -1;
+    paths_sources(&sources);
+    for (int i = 0; i < sources.count && status < 0; i++)
+        status = add_file(corpus, sources.path[i]);
+    if (!sources.count)
+        status = options_wrong(program, "the project's sources are not above the program; give --text FILE");
+    paths_free(&sources);
+    return status;
+}
+
+static int load(text *corpus, const options_list *files, int seq)
+{
+    int status = files->count ? -1 : add_sources(corpus);
+    for (int i = 0; i < files->count && status < 0; i++)
+        status = add_file(corpus, files->value[i]);
+    if (status < 0 && corpus->count <= (size_t)seq)
+        return options_wrong(program, "the text has %zu bytes, too few for --seq %d", corpus->count, seq);
+    return status;
+}
+
+static int check(const gpt_config *c)
+{
+    if (c->dim % c->heads)
+        return options_wrong(program, "--dim %d cannot be cut into --heads %d equal parts", c->dim, c->heads);
+    return layout_check(program, &c->layout, c->batch, c->layers);
+}
+
+static void set_optimizer(gpt_config *c, double lr, int steps)
+{
+    c->optimizer = weir_adamw(.lr = lr, .beta2 = 0.95, .weight_decay = 0.1, .clip_norm = 1.0, .warmup = steps / 10,
+                              .total = steps, .lr_min = lr / 10);
+}
+
+static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *sample)
+{
+    char bytes[32];
+    fprintf(stderr, "%s: %d files, %s of text; %d layers of %d on %d devices\n", program, c->corpus->files,
+            measure_bytes_text(c->corpus->count, bytes), c->layers, c->dim, layout_devices(&c->layout));
+    int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
+    if (status < 0 && sample->bytes && sample_write(c, t->session, sample, stdout))
+        status = options_failed(program);
+    return trainer_end(t, status, "");
+}
+
+int main(int argc, char **argv)
+{
+    gpt_config c = {.layers = 4, .dim = 128, .heads = 4, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
+    trainer t = {.program = program, .opts = {.steps = 300}, .items = "tokens"};
+    sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
+    options_list files = {0};
+    double lr = 2e-3;
+    const options_entry table[] = {
+        {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...", .help = "text; by default the project's sources"},
+        {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
+        {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
+        {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; they divide --dim"},
+        {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes that it sees at once"},
+        {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all micro-batches and devices"},
+        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
+        LAYOUT_OPTIONS(c.layout),
+        TRAINER_OPTIONS(t.opts),
+        {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
+        {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100, .help = "of sampling; 0: the likeliest byte"},
+        {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "what the sample goes on from"},
+        {NULL},
+    };
+    int status = options_parse(&(options_spec){program, "Trains a byte-level GPT on text.", table}, argc, argv);
+    text corpus = {0};
+    if (status < 0)
+        status = check(&c);
+    if (status < 0 && !*sample.prompt)
+        status = options_wrong(program, "--prompt must not be empty");
+    if (status < 0)
+        status = load(&corpus, &files, c.seq);
+    if (status < 0) {
+        c.corpus = &corpus;
+        c.data_seed = sample.seed = t.opts.seed;
+        set_optimizer(&c, lr, t.opts.steps);
+        t.items_per_step = (double)c.batch * c.seq;
+        status = train_and_write(&t, &c, &sample);
+    }
+    text_free(&corpus);
+    return status;
+}
