@@ -11,10 +11,13 @@
 
 /* core: what the compiler inserts */
 #define OPS_CORE(X) X(source) X(sink) X(call) X(shard) X(box) X(accumulate) X(grad_seed)
-#define OPS_ELEMENTWISE(X)
-#define OPS_REDUCE(X)
-#define OPS_SHAPE(X)
-#define OPS_RANDOM(X)
+#define OPS_ELEMENTWISE(X)                                                                                     \
+    X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(sqrt_grad) X(tanh_grad)          \
+    X(sigmoid_grad) X(relu_grad) X(gelu_grad) X(silu_grad) X(add) X(sub) X(mul) X(div) X(add_many) X(affine)   \
+    X(cast)
+#define OPS_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
+#define OPS_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat)
+#define OPS_RANDOM(X) X(dropout) X(dropout_grad)
 #define OPS_MATMUL(X) X(matmul) X(linear) X(linear_dw) X(linear_db)
 #define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define OPS_ATTENTION(X) X(attention) X(attention_grad)

@@ -1,0 +1,196 @@
+/* unary.c: y = f(x), and the gradients dx = g(saved, dy).
+ *
+ * A gradient reads what the forward pass keeps anyway: the output where the derivative can be told from it (tanh, sigmoid,
+ * relu, sqrt), else the input (gelu, silu). exp and log need no gradient op: they are y dy and dy / x. Every gradient is
+ * linear in dy, so a partial dy goes through (P -> P) without being summed first.
+ *
+ * The loops are written once, in the two macros UNARY and UNARY_GRAD; each makes a kernel and a definition from one
+ * expression. fastmath.h says why the loops vectorise.
+ */
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/elementwise/fastmath.h"
+#include "kernels/ops.h"
+#include "kernels/rules.h"
+#include "kernels/view.h"
+
+#include <weir/ops.h>
+
+/* ---- functions of one element ---- */
+
+#define GELU_SLOPE 1.5957691216057308f /* 2 sqrt(2/pi) */
+#define GELU_CUBIC 0.044715f
+
+static inline float neg_of(float x)
+{
+    return -x;
+}
+
+static inline float relu_of(float x)
+{
+    return x < 0 ? 0 : x;
+}
+
+/* x/2 (1 + tanh u) is x sigmoid(2u), which keeps its digits where 1 + tanh(u) cancels. Below -200 it is -0; without the
+ * bound -infinity would give 0 * infinity. */
+static inline float gelu_of(float x)
+{
+    x = x < -200.0f ? -200.0f : x;
+    return x * fast_sigmoid(GELU_SLOPE * x * (1.0f + GELU_CUBIC * x * x));
+}
+
+static inline float silu_of(float x)
+{
+    x = x < -200.0f ? -200.0f : x;
+    return x * fast_sigmoid(x);
+}
+
+/* Beyond +-20 the derivative is 1 or 0 to the last digit, and x^2 may not overflow. */
+static inline float gelu_slope(float x)
+{
+    x = x > 20.0f ? 20.0f : x;
+    x = x < -20.0f ? -20.0f : x;
+    float s = fast_sigmoid(GELU_SLOPE * x * (1.0f + GELU_CUBIC * x * x));
+    return s + x * s * (1.0f - s) * GELU_SLOPE * (1.0f + 3.0f * GELU_CUBIC * x * x);
+}
+
+static inline float silu_slope(float x)
+{
+    x = x > 200.0f ? 200.0f : x;
+    x = x < -200.0f ? -200.0f : x;
+    float s = fast_sigmoid(x);
+    return s + x * s * (1.0f - s);
+}
+
+static inline float tanh_slope(float y)
+{
+    return 1.0f - y * y;
+}
+
+static inline float sigmoid_slope(float y)
+{
+    return y * (1.0f - y);
+}
+
+static inline float relu_slope(float y)
+{
+    return y > 0 ? 1.0f : 0.0f;
+}
+
+static inline float sqrt_slope(float y)
+{
+    return 0.5f / y;
+}
+
+/* ---- definitions ---- */
+
+/* f(x) with about `work` floating-point operations an element. */
+#define UNARY(opname, function, work, signs)                                                            \
+    static weir_status opname##_kernel(const weir_kernel_args *args)                                    \
+    {                                                                                                   \
+        const float *x = view_f32(&args->in[0]);                                                        \
+        float *y = view_f32(&args->out[0]);                                                             \
+        int64_t count = view_count(&args->out[0]);                                                      \
+        FAST_LOOP                                                                                       \
+        for (int64_t i = 0; i < count; i++)                                                             \
+            y[i] = function(x[i]);                                                                      \
+        return WEIR_OK;                                                                                 \
+    }                                                                                                   \
+    static void opname##_cost(const weir_op_args *args, weir_cost *cost)                                \
+    {                                                                                                   \
+        cost_moved(args, cost, work * (double)weir_shape_count(&args->out[0].shape));                   \
+    }                                                                                                   \
+    const weir_op op_##opname = {                                                                       \
+        .name = #opname,                                                                                \
+        .in_min = 1,                                                                                    \
+        .in_max = 1,                                                                                    \
+        .out_count = 1,                                                                                 \
+        .infer = infer_alike_f32,                                                                       \
+        .signatures = signs,                                                                            \
+        .grad = opname##_backward,                                                                      \
+        .cost = opname##_cost,                                                                          \
+        .kernel = {[WEIR_CPU] = opname##_kernel},                                                       \
+        .inplace = 1,                                                                                   \
+    };                                                                                                  \
+    weir_tensor *weir_##opname##_at(weir_tensor *x, weir_op_opts opts)                                  \
+    {                                                                                                   \
+        return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_##opname, NULL, &x, 1, NULL}, NULL); \
+    }
+
+/* slope(saved) dy. The result may lie where dy does. */
+#define UNARY_GRAD(opname, slope, work)                                                 \
+    static weir_status opname##_kernel(const weir_kernel_args *args)                    \
+    {                                                                                   \
+        const float *saved = view_f32(&args->in[0]), *dy = view_f32(&args->in[1]);      \
+        float *dx = view_f32(&args->out[0]);                                            \
+        int64_t count = view_count(&args->out[0]);                                      \
+        FAST_LOOP                                                                       \
+        for (int64_t i = 0; i < count; i++)                                             \
+            dx[i] = slope(saved[i]) * dy[i];                                            \
+        return WEIR_OK;                                                                 \
+    }                                                                                   \
+    static void opname##_cost(const weir_op_args *args, weir_cost *cost)                \
+    {                                                                                   \
+        cost_moved(args, cost, work * (double)weir_shape_count(&args->out[0].shape));   \
+    }                                                                                   \
+    const weir_op op_##opname = {                                                       \
+        .name = #opname,                                                                \
+        .in_min = 2,                                                                    \
+        .in_max = 2,                                                                    \
+        .out_count = 1,                                                                 \
+        .infer = infer_alike_f32,                                                       \
+        .signatures = sign_alike_grad,                                                  \
+        .cost = opname##_cost,                                                          \
+        .kernel = {[WEIR_CPU] = opname##_kernel},                                       \
+        .inplace = 2,                                                                   \
+    };
+
+/* din[0] = op(saved, dout[0]) */
+static void backward_with(weir_grad_args *args, const weir_op *op, weir_tensor *saved)
+{
+    weir_tensor *in[2] = {saved, args->dout[0]};
+    args->din[0] = weir_op_apply(&(weir_apply){.src = args->src, .op = op, .in = in, .in_count = 2}, NULL);
+}
+
+static void neg_backward(weir_grad_args *args)
+{
+    args->din[0] = weir_neg_at(args->dout[0], (weir_op_opts){.src = args->src});
+}
+
+static void exp_backward(weir_grad_args *args)
+{
+    args->din[0] = weir_mul_at(args->out[0], args->dout[0], (weir_op_opts){.src = args->src});
+}
+
+static void log_backward(weir_grad_args *args)
+{
+    args->din[0] = weir_div_at(args->dout[0], args->in[0], (weir_op_opts){.src = args->src});
+}
+
+UNARY_GRAD(sqrt_grad, sqrt_slope, 2)
+UNARY_GRAD(tanh_grad, tanh_slope, 3)
+UNARY_GRAD(sigmoid_grad, sigmoid_slope, 3)
+UNARY_GRAD(relu_grad, relu_slope, 1)
+UNARY_GRAD(gelu_grad, gelu_slope, 36)
+UNARY_GRAD(silu_grad, silu_slope, 26)
+
+#define BACKWARD_WITH(opname, saved)                         \
+    static void opname##_backward(weir_grad_args *args)      \
+    {                                                        \
+        backward_with(args, &op_##opname##_grad, saved);     \
+    }
+BACKWARD_WITH(sqrt, args->out[0])
+BACKWARD_WITH(tanh, args->out[0])
+BACKWARD_WITH(sigmoid, args->out[0])
+BACKWARD_WITH(relu, args->out[0])
+BACKWARD_WITH(gelu, args->in[0])
+BACKWARD_WITH(silu, args->in[0])
+
+UNARY(neg, neg_of, 1, sign_alike_linear)
+UNARY(exp, fast_exp, 18, sign_alike)
+UNARY(log, fast_log, 22, sign_alike)
+UNARY(sqrt, sqrtf, 1, sign_alike)
+UNARY(tanh, fast_tanh, 32, sign_alike)
+UNARY(sigmoid, fast_sigmoid, 21, sign_alike)
+UNARY(relu, relu_of, 1, sign_alike)
+UNARY(gelu, gelu_of, 27, sign_alike)
+UNARY(silu, silu_of, 22, sign_alike)

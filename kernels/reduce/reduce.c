@@ -1,0 +1,303 @@
+/* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast.
+ *
+ * Split over a dimension that stays, a reduction is split there; split over one that is reduced, a sum (and a mean, which
+ * divides by the logical count whatever the shard holds) is partial. A maximum is not a sum of terms, so it has no such
+ * signature.
+ */
+#include "kernels/reduce/reduce.h"
+
+#include "kernels/nest.h"
+#include "kernels/ops.h"
+#include "kernels/reduce/fold.h"
+#include "kernels/rules.h"
+#include "kernels/shape/shape.h"
+#include "kernels/view.h"
+
+#include "graph/base.h"
+
+#include <string.h>
+#include <weir/ops.h>
+
+/* ---- which dimensions ---- */
+
+static const weir_field reduce_fields[] = {
+    WEIR_FIELD_INT(reduce_attrs, axes),
+    WEIR_FIELD_INT(reduce_attrs, axis_count),
+    WEIR_FIELD_INT(reduce_attrs, keep),
+};
+
+/* A bit per reduced dimension. Axes must have been checked by reduce_infer. */
+static unsigned reduced_mask(const reduce_attrs *attrs, int rank)
+{
+    unsigned mask = 0;
+    if (!attrs->axis_count)
+        return (1u << rank) - 1;
+    for (int i = 0; i < attrs->axis_count; i++)
+        mask |= 1u << (attrs->axes[i] < 0 ? attrs->axes[i] + rank : attrs->axes[i]);
+    return mask;
+}
+
+/* `shape` with 1 for the reduced dimensions. */
+static weir_shape kept_shape(const weir_shape *shape, unsigned mask)
+{
+    weir_shape kept = *shape;
+    for (int d = 0; d < shape->rank; d++)
+        if (mask >> d & 1)
+            kept.dim[d] = 1;
+    return kept;
+}
+
+/* `shape` without the reduced dimensions. */
+static weir_shape dropped_shape(const weir_shape *shape, unsigned mask)
+{
+    weir_shape dropped = {0};
+    for (int d = 0; d < shape->rank; d++)
+        if (!(mask >> d & 1))
+            dropped.dim[dropped.rank++] = shape->dim[d];
+    return dropped;
+}
+
+static bool axes_are_right(const reduce_attrs *attrs, int rank, char *error, size_t error_bytes)
+{
+    unsigned seen = 0;
+    if (attrs->axis_count < 0 || attrs->axis_count > WEIR_DIMS_MAX)
+        return REFUSE("axis_count is %lld", (long long)attrs->axis_count);
+    for (int i = 0; i < attrs->axis_count; i++) {
+        int64_t axis = attrs->axes[i];
+        if (axis < -rank || axis >= rank)
+            return REFUSE("axis %lld is not one of the %d dimensions", (long long)axis, rank);
+        unsigned bit = 1u << (axis < 0 ? axis + rank : axis);
+        if (seen & bit)
+            return REFUSE("axis %lld is named twice", (long long)axis);
+        seen |= bit;
+    }
+    return true;
+}
+
+static bool reduce_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const reduce_attrs *attrs = args->attrs;
+    const weir_shape *in = &args->in[0].shape;
+    if (!rule_all_f32(args, error, error_bytes) || !axes_are_right(attrs, in->rank, error, error_bytes))
+        return false;
+    unsigned mask = reduced_mask(attrs, in->rank);
+    args->out[0] = (weir_type){WEIR_F32, attrs->keep ? kept_shape(in, mask) : dropped_shape(in, mask)};
+    return true;
+}
+
+/* ---- signatures and cost ---- */
+
+static void sign_kept(const weir_op_args *args, weir_signature_list *list)
+{
+    const reduce_attrs *attrs = args->attrs;
+    int rank = args->in[0].shape.rank, own = 0;
+    unsigned mask = reduced_mask(attrs, rank);
+    for (int d = 0; d < rank; d++) {
+        bool reduced = mask >> d & 1;
+        if (!reduced) {
+            weir_signature *s = weir_signature_new(list);
+            s->in[0] = WEIR_S(d);
+            s->out[0] = WEIR_S(own);
+        }
+        own += !reduced || attrs->keep;
+    }
+}
+
+static void sign_reduce(const weir_op_args *args, weir_signature_list *list)
+{
+    int rank = args->in[0].shape.rank;
+    unsigned mask = reduced_mask(args->attrs, rank);
+    sign_kept(args, list);
+    sign_linear(args, list);
+    for (int d = 0; d < rank; d++) {
+        if (!(mask >> d & 1))
+            continue;
+        weir_signature *s = weir_signature_new(list);
+        s->in[0] = WEIR_S(d);
+        s->out[0] = WEIR_P;
+    }
+}
+
+static void reduce_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost_moved(args, cost, (double)weir_shape_count(&args->in[0].shape));
+}
+
+/* ---- kernels ---- */
+
+static weir_shape kept_of(const weir_kernel_args *args)
+{
+    return kept_shape(&args->in[0].shape, reduced_mask(args->attrs, args->in[0].shape.rank));
+}
+
+static weir_status sum_kernel(const weir_kernel_args *args)
+{
+    weir_shape kept = kept_of(args);
+    fold(FOLD_SUM, &args->in[0], &kept, view_f32(&args->out[0]), args->accumulate);
+    return WEIR_OK;
+}
+
+static weir_status mean_kernel(const weir_kernel_args *args)
+{
+    weir_shape kept = kept_of(args);
+    float *y = view_f32(&args->out[0]);
+    double terms = (double)weir_shape_count(&args->in[0].global) / (double)weir_shape_count(&args->out[0].global);
+    const float share = (float)(1 / terms);
+    fold(FOLD_SUM, &args->in[0], &kept, y, false);
+    for (int64_t i = 0; i < view_count(&args->out[0]); i++)
+        y[i] *= share;
+    return WEIR_OK;
+}
+
+static weir_status max_kernel(const weir_kernel_args *args)
+{
+    weir_shape kept = kept_of(args);
+    fold(FOLD_MAX, &args->in[0], &kept, view_f32(&args->out[0]), false);
+    return WEIR_OK;
+}
+
+/* ---- gradients ---- */
+
+/* `dy`, repeated over the dimensions that were reduced. */
+static weir_tensor *spread(const weir_grad_args *args, weir_tensor *dy)
+{
+    weir_type type = weir_tensor_type(args->in[0]);
+    weir_shape kept = kept_shape(&type.shape, reduced_mask(args->attrs, type.shape.rank));
+    return shape_broadcast_to(shape_reshape(dy, &kept, args->src), &type.shape, args->src);
+}
+
+static void sum_backward(weir_grad_args *args)
+{
+    args->din[0] = spread(args, args->dout[0]);
+}
+
+static void mean_backward(weir_grad_args *args)
+{
+    weir_type in = weir_tensor_type(args->in[0]), out = weir_tensor_type(args->out[0]);
+    double terms = (double)weir_shape_count(&in.shape) / (double)weir_shape_count(&out.shape);
+    args->din[0] = spread(args, weir_affine_at(args->dout[0], (weir_affine_opts){.src = args->src, .scale = 1 / terms}));
+}
+
+static void max_backward(weir_grad_args *args)
+{
+    weir_tensor *in[3] = {args->in[0], args->out[0], args->dout[0]};
+    args->din[0] = weir_op_apply(&(weir_apply){args->src, NULL, &op_max_grad, NULL, in, 3, args->attrs}, NULL);
+}
+
+/* ---- definitions ---- */
+
+#define REDUCE(opname, signs, adds)                                                                                \
+    const weir_op op_##opname = {                                                                                  \
+        .name = #opname,                                                                                           \
+        .fields = reduce_fields,                                                                                   \
+        .field_count = 3,                                                                                          \
+        .attrs_bytes = sizeof(reduce_attrs),                                                                       \
+        .in_min = 1,                                                                                               \
+        .in_max = 1,                                                                                               \
+        .out_count = 1,                                                                                            \
+        .infer = reduce_infer,                                                                                     \
+        .signatures = signs,                                                                                       \
+        .grad = opname##_backward,                                                                                 \
+        .cost = reduce_cost,                                                                                       \
+        .kernel = {[WEIR_CPU] = opname##_kernel},                                                                  \
+        .accumulates = adds,                                                                                       \
+    };                                                                                                             \
+    weir_tensor *weir_##opname##_at(weir_tensor *x, weir_reduce_opts opts)                                         \
+    {                                                                                                              \
+        reduce_attrs attrs = {.axis_count = opts.axis_count, .keep = opts.keep};                                   \
+        for (int i = 0; i < WEIR_DIMS_MAX; i++)                                                                    \
+            attrs.axes[i] = opts.axes[i];                                                                          \
+        return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_##opname, NULL, &x, 1, &attrs}, NULL);         \
+    }
+REDUCE(sum, sign_reduce, true)
+REDUCE(mean, sign_reduce, false)
+REDUCE(max, sign_kept, false)
+
+/* ---- max_grad: (x, y, dy) -> dx. Equal maxima share dy evenly ---- */
+
+static bool max_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    char got[RULES_SHAPE_TEXT];
+    if (!reduce_infer(args, error, error_bytes))
+        return false;
+    for (int i = 1; i < 3; i++)
+        if (!weir_shape_equal(&args->in[i].shape, &args->out[0].shape))
+            return REFUSE("input %d has shape %s, which is not that of the maximum", i,
+                          shape_text(&args->in[i].shape, got, sizeof got));
+    args->out[0] = args->in[0];
+    return true;
+}
+
+static void max_grad_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    const reduce_attrs *attrs = args->attrs;
+    int rank = args->in[0].shape.rank, own = 0;
+    unsigned mask = reduced_mask(attrs, rank);
+    for (int d = 0; d < rank; d++) {
+        bool reduced = mask >> d & 1;
+        if (!reduced) {
+            weir_signature *s = weir_signature_new(list);
+            s->in[0] = s->out[0] = WEIR_S(d);
+            s->in[1] = s->in[2] = WEIR_S(own);
+        }
+        own += !reduced || attrs->keep;
+    }
+    sign_linear_in(args, list, 2);
+}
+
+/* How many elements are the maximum, per maximum. */
+static size_t max_grad_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    (void)kind;
+    return (size_t)weir_shape_count(&args->in[1].shape) * sizeof(float);
+}
+
+static nest max_grad_nest(const weir_kernel_args *args)
+{
+    weir_shape kept = kept_of(args);
+    nest n = nest_over(&args->in[0].shape);
+    nest_broadcast(&n, &kept);
+    nest_collapse(&n);
+    return n;
+}
+
+static void count_maxima(const nest *n, const float *x, const float *y, float *count)
+{
+    int64_t rows = nest_rows(n), inner = nest_inner(n), stride = n->stride[0][n->rank - 1];
+    nest_pos pos = {0};
+    for (int64_t r = 0; r < rows; r++, nest_step(n, &pos))
+        for (int64_t i = 0; i < inner; i++)
+            count[pos.at[0] + i * stride] += x[r * inner + i] == y[pos.at[0] + i * stride];
+}
+
+static weir_status max_grad_kernel(const weir_kernel_args *args)
+{
+    const float *x = view_f32(&args->in[0]), *y = view_f32(&args->in[1]), *dy = view_f32(&args->in[2]);
+    float *dx = view_f32(&args->out[0]), *count = args->workspace;
+    nest n = max_grad_nest(args);
+    int64_t rows = nest_rows(&n), inner = nest_inner(&n), stride = n.stride[0][n.rank - 1];
+    memset(count, 0, (size_t)view_count(&args->in[1]) * sizeof *count);
+    count_maxima(&n, x, y, count);
+    nest_pos pos = {0};
+    for (int64_t r = 0; r < rows; r++, nest_step(&n, &pos))
+        for (int64_t i = 0; i < inner; i++) {
+            int64_t at = pos.at[0] + i * stride;
+            dx[r * inner + i] = x[r * inner + i] == y[at] ? dy[at] / count[at] : 0;
+        }
+    return WEIR_OK;
+}
+
+const weir_op op_max_grad = {
+    .name = "max_grad",
+    .fields = reduce_fields,
+    .field_count = 3,
+    .attrs_bytes = sizeof(reduce_attrs),
+    .in_min = 3,
+    .in_max = 3,
+    .out_count = 1,
+    .infer = max_grad_infer,
+    .signatures = max_grad_signatures,
+    .cost = reduce_cost,
+    .workspace = max_grad_workspace,
+    .kernel = {[WEIR_CPU] = max_grad_kernel},
+};

@@ -1,0 +1,178 @@
+/* softmax.c: softmax over the last dimension, its gradient, and argmax.
+ *
+ * A row is normalised while it is in the cache: its maximum, then exp(x - max) into the output, then their sum, then the
+ * scaling; three short passes that vectorise are faster than one that does not. The gradient needs the output alone:
+ * dx = y (dy - sum(y dy)).
+ */
+#include "kernels/elementwise/fastmath.h"
+#include "kernels/lanes.h"
+#include "kernels/ops.h"
+#include "kernels/reduce/fold.h"
+#include "kernels/rules.h"
+#include "kernels/view.h"
+
+#include <weir/ops.h>
+
+static bool has_rows(const weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (!args->in[0].shape.rank)
+        return REFUSE("a scalar has no last dimension");
+    return true;
+}
+
+static bool softmax_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    return infer_alike_f32(args, error, error_bytes) && has_rows(args, error, error_bytes);
+}
+
+static void softmax_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    sign_split_alike(args, list, args->in[0].shape.rank - 1);
+}
+
+static void softmax_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost_moved(args, cost, 22 * (double)weir_shape_count(&args->out[0].shape));
+}
+
+/* ---- softmax ---- */
+
+static void softmax_row(const float *x, float *y, int64_t count)
+{
+    const float most = row_max(x, count);
+    FAST_LOOP
+    for (int64_t i = 0; i < count; i++)
+        y[i] = fast_exp(x[i] - most);
+    const float share = 1.0f / row_sum(y, count);
+    for (int64_t i = 0; i < count; i++)
+        y[i] *= share;
+}
+
+static weir_status softmax_kernel(const weir_kernel_args *args)
+{
+    const float *x = view_f32(&args->in[0]);
+    float *y = view_f32(&args->out[0]);
+    int64_t rows = shape_rows(&args->out[0].shape), count = shape_last(&args->out[0].shape);
+    for (int64_t r = 0; r < rows && count; r++)
+        softmax_row(x + r * count, y + r * count, count);
+    return WEIR_OK;
+}
+
+static void softmax_backward(weir_grad_args *args)
+{
+    weir_tensor *in[2] = {args->out[0], args->dout[0]};
+    args->din[0] = weir_op_apply(&(weir_apply){args->src, NULL, &op_softmax_grad, NULL, in, 2, NULL}, NULL);
+}
+
+const weir_op op_softmax = {
+    .name = "softmax",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = softmax_infer,
+    .signatures = softmax_signatures,
+    .grad = softmax_backward,
+    .cost = softmax_cost,
+    .kernel = {[WEIR_CPU] = softmax_kernel},
+    .inplace = 1,
+};
+
+weir_tensor *weir_softmax_at(weir_tensor *x, weir_op_opts opts)
+{
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_softmax, NULL, &x, 1, NULL}, NULL);
+}
+
+/* ---- softmax_grad: (y, dy) -> dx ---- */
+
+static void softmax_grad_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    softmax_signatures(args, list);
+    sign_linear_in(args, list, 1);
+}
+
+static void softmax_grad_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost_moved(args, cost, 4 * (double)weir_shape_count(&args->out[0].shape));
+}
+
+static weir_status softmax_grad_kernel(const weir_kernel_args *args)
+{
+    int64_t rows = shape_rows(&args->out[0].shape), count = shape_last(&args->out[0].shape);
+    for (int64_t r = 0; r < rows; r++) {
+        const float *y = view_f32(&args->in[0]) + r * count, *dy = view_f32(&args->in[1]) + r * count;
+        float *dx = view_f32(&args->out[0]) + r * count;
+        const float dot = row_dot(y, dy, count);
+        FAST_LOOP
+        for (int64_t i = 0; i < count; i++)
+            dx[i] = y[i] * (dy[i] - dot);
+    }
+    return WEIR_OK;
+}
+
+const weir_op op_softmax_grad = {
+    .name = "softmax_grad",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = softmax_infer,
+    .signatures = softmax_grad_signatures,
+    .cost = softmax_grad_cost,
+    .kernel = {[WEIR_CPU] = softmax_grad_kernel},
+    .inplace = 2,
+};
+
+/* ---- argmax ---- */
+
+static bool argmax_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    if (!rule_all_f32(args, error, error_bytes) || !has_rows(args, error, error_bytes))
+        return false;
+    args->out[0] = (weir_type){WEIR_I32, args->in[0].shape};
+    args->out[0].shape.dim[--args->out[0].shape.rank] = 0;
+    return true;
+}
+
+static void argmax_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    sign_split_alike(args, list, args->out[0].shape.rank);
+}
+
+static void argmax_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost_moved(args, cost, (double)weir_shape_count(&args->in[0].shape));
+}
+
+static int32_t argmax_row(const float *x, int64_t count)
+{
+    const float most = fold_max_row(x, count);
+    int64_t i = 0;
+    while (i + 1 < count && x[i] != most && (most == most || x[i] == x[i]))
+        i++;
+    return (int32_t)i;
+}
+
+static weir_status argmax_kernel(const weir_kernel_args *args)
+{
+    const float *x = view_f32(&args->in[0]);
+    int32_t *y = view_i32(&args->out[0]);
+    int64_t rows = view_count(&args->out[0]), count = shape_last(&args->in[0].shape);
+    for (int64_t r = 0; r < rows && count; r++)
+        y[r] = argmax_row(x + r * count, count);
+    return WEIR_OK;
+}
+
+const weir_op op_argmax = {
+    .name = "argmax",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = argmax_infer,
+    .signatures = argmax_signatures,
+    .cost = argmax_cost,
+    .kernel = {[WEIR_CPU] = argmax_kernel},
+};
+
+weir_tensor *weir_argmax_at(weir_tensor *x, weir_op_opts opts)
+{
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_argmax, NULL, &x, 1, NULL}, NULL);
+}

@@ -1,0 +1,88 @@
+/* rules.c: see the header. */
+#include "kernels/rules.h"
+
+#include "graph/base.h"
+#include "kernels/view.h"
+
+bool rule_all_f32(const weir_op_args *args, char *error, size_t error_bytes)
+{
+    for (int i = 0; i < args->in_count; i++)
+        if (args->in[i].dtype != WEIR_F32)
+            return REFUSE("input %d is %s, and only f32 will do", i, weir_dtype_name(args->in[i].dtype));
+    return true;
+}
+
+bool infer_alike(weir_op_args *args, char *error, size_t error_bytes)
+{
+    char first[RULES_SHAPE_TEXT], other[RULES_SHAPE_TEXT];
+    for (int i = 1; i < args->in_count; i++) {
+        if (!weir_shape_equal(&args->in[0].shape, &args->in[i].shape))
+            return REFUSE("shapes %s and %s differ", shape_text(&args->in[0].shape, first, sizeof first),
+                          shape_text(&args->in[i].shape, other, sizeof other));
+        if (args->in[i].dtype != args->in[0].dtype)
+            return REFUSE("dtypes %s and %s differ", weir_dtype_name(args->in[0].dtype),
+                          weir_dtype_name(args->in[i].dtype));
+    }
+    args->out[0] = args->in[0];
+    return true;
+}
+
+bool infer_alike_f32(weir_op_args *args, char *error, size_t error_bytes)
+{
+    return rule_all_f32(args, error, error_bytes) && infer_alike(args, error, error_bytes);
+}
+
+void sign_split_alike(const weir_op_args *args, weir_signature_list *list, int dims)
+{
+    for (int d = 0; d < dims; d++) {
+        weir_signature *s = weir_signature_new(list);
+        for (int i = 0; i < args->in_count; i++)
+            s->in[i] = WEIR_S(d);
+        for (int i = 0; i < args->out_count; i++)
+            s->out[i] = WEIR_S(d);
+    }
+}
+
+void sign_linear_in(const weir_op_args *args, weir_signature_list *list, int in)
+{
+    (void)args;
+    weir_signature *s = weir_signature_new(list);
+    s->in[in] = WEIR_P;
+    s->out[0] = WEIR_P;
+}
+
+void sign_linear(const weir_op_args *args, weir_signature_list *list)
+{
+    weir_signature *s = weir_signature_new(list);
+    for (int i = 0; i < args->in_count; i++)
+        s->in[i] = WEIR_P;
+    s->out[0] = WEIR_P;
+}
+
+void sign_alike(const weir_op_args *args, weir_signature_list *list)
+{
+    sign_split_alike(args, list, args->in[0].shape.rank);
+}
+
+void sign_alike_linear(const weir_op_args *args, weir_signature_list *list)
+{
+    sign_alike(args, list);
+    if (args->in[0].dtype == WEIR_F32)
+        sign_linear(args, list);
+}
+
+void sign_alike_grad(const weir_op_args *args, weir_signature_list *list)
+{
+    sign_alike(args, list);
+    sign_linear_in(args, list, args->in_count - 1);
+}
+
+void cost_moved(const weir_op_args *args, weir_cost *cost, double flops)
+{
+    double bytes = 0;
+    for (int i = 0; i < args->in_count; i++)
+        bytes += (double)type_bytes(&args->in[i]);
+    for (int i = 0; i < args->out_count; i++)
+        bytes += (double)type_bytes(&args->out[i]);
+    *cost = (weir_cost){.flops = flops, .bytes = bytes};
+}

@@ -1,0 +1,269 @@
+/* shape.c: reshape and broadcast_to, and shapes as attributes.
+ *
+ * A reshape keeps the order of the elements, so a split dimension of the input can only become a split dimension of the
+ * output when as many elements lie outside of it in both (the products of the dimensions before them agree). When the two
+ * also have the same size, any split of one is the same split of the other. Otherwise ([6, 4] to [2, 3, 4]) both must
+ * come apart evenly: the number of devices has to divide the greatest common divisor of the two, which is the
+ * signature's `granules`.
+ */
+#include "kernels/shape/shape.h"
+
+#include "kernels/nest.h"
+#include "kernels/ops.h"
+#include "kernels/reduce/reduce.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/rules.h"
+#include "kernels/view.h"
+
+#include "graph/base.h"
+
+#include <string.h>
+#include <weir/ops.h>
+
+/* ---- shapes as attributes ---- */
+
+const weir_field shape_fields[2] = {
+    WEIR_FIELD_INT(shape_attrs, dim),
+    WEIR_FIELD_INT(shape_attrs, rank),
+};
+
+shape_attrs shape_attrs_of(const weir_shape *shape)
+{
+    shape_attrs attrs = {.rank = shape->rank};
+    for (int d = 0; d < shape->rank; d++)
+        attrs.dim[d] = shape->dim[d];
+    return attrs;
+}
+
+bool shape_of_attrs(const shape_attrs *attrs, weir_shape *shape, char *error, size_t error_bytes)
+{
+    *shape = (weir_shape){0};
+    if (attrs->rank < 0 || attrs->rank > WEIR_DIMS_MAX)
+        return REFUSE("a shape has 0 to %d dimensions, not %lld", WEIR_DIMS_MAX, (long long)attrs->rank);
+    shape->rank = (int)attrs->rank;
+    for (int d = 0; d < shape->rank; d++) {
+        if (attrs->dim[d] < 1)
+            return REFUSE("dimension %d is %lld", d, (long long)attrs->dim[d]);
+        shape->dim[d] = attrs->dim[d];
+    }
+    return true;
+}
+
+/* ---- reshape ---- */
+
+/* Replaces the one -1 of `attrs` by what is left of `count` elements. */
+static bool fill_in(const shape_attrs *attrs, int64_t count, shape_attrs *filled, char *error, size_t error_bytes)
+{
+    int64_t rest = count;
+    int unknown = -1;
+    *filled = *attrs;
+    for (int d = 0; d < attrs->rank && d < WEIR_DIMS_MAX; d++) {
+        if (attrs->dim[d] == -1 && unknown >= 0)
+            return REFUSE("dimensions %d and %d are both -1", unknown, d);
+        if (attrs->dim[d] == -1)
+            unknown = d;
+        else
+            rest = attrs->dim[d] > 0 && rest % attrs->dim[d] == 0 ? rest / attrs->dim[d] : 0;
+    }
+    if (unknown >= 0 && !rest)
+        return REFUSE("%lld elements leave no whole number for the -1", (long long)count);
+    if (unknown >= 0)
+        filled->dim[unknown] = rest;
+    return true;
+}
+
+/* Whether the shape holds exactly `count` elements; no product overflows on the way. */
+static bool holds(const weir_shape *shape, int64_t count)
+{
+    for (int d = 0; d < shape->rank; d++) {
+        if (count % shape->dim[d])
+            return false;
+        count /= shape->dim[d];
+    }
+    return count == 1;
+}
+
+static bool reshape_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
+    int64_t count = weir_shape_count(&args->in[0].shape);
+    shape_attrs filled;
+    weir_shape target;
+    if (!fill_in(args->attrs, count, &filled, error, error_bytes) ||
+        !shape_of_attrs(&filled, &target, error, error_bytes))
+        return false;
+    if (!holds(&target, count))
+        return REFUSE("shapes %s and %s have different numbers of elements",
+                      shape_text(&args->in[0].shape, from, sizeof from), shape_text(&target, to, sizeof to));
+    args->out[0] = (weir_type){args->in[0].dtype, target};
+    return true;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The dimension of `out`, larger than 1, outside of which `outside` elements lie; -1 when there is none. */
+static int dim_after(const weir_shape *out, int64_t outside)
+{
+    int64_t product = 1;
+    for (int d = 0; d < out->rank; d++) {
+        if (product == outside && out->dim[d] > 1)
+            return d;
+        product *= out->dim[d];
+    }
+    return -1;
+}
+
+static void reshape_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    const weir_shape *in = &args->in[0].shape, *out = &args->out[0].shape;
+    int64_t outside = 1;
+    for (int d = 0; d < in->rank; outside *= in->dim[d++]) {
+        int to = dim_after(out, outside);
+        if (in->dim[d] == 1 || to < 0)
+            continue;
+        int64_t units = common_divisor(in->dim[d], out->dim[to]);
+        if (units == 1)
+            continue;
+        weir_signature *s = weir_signature_new(list);
+        s->in[0] = WEIR_S(d);
+        s->out[0] = WEIR_S(to);
+        s->granules = in->dim[d] == out->dim[to] ? 0 : units;
+    }
+    if (args->in[0].dtype == WEIR_F32)
+        sign_linear(args, list);
+}
+
+static weir_status reshape_kernel(const weir_kernel_args *args)
+{
+    const weir_view *in = &args->in[0], *out = &args->out[0];
+    if (in->data != out->data)
+        memcpy(out->data, in->data, (size_t)view_count(out) * weir_dtype_bytes(out->dtype));
+    return WEIR_OK;
+}
+
+static void reshape_backward(weir_grad_args *args)
+{
+    weir_type type = weir_tensor_type(args->in[0]);
+    args->din[0] = shape_reshape(args->dout[0], &type.shape, args->src);
+}
+
+const weir_op op_reshape = {
+    .name = "reshape",
+    .fields = shape_fields,
+    .field_count = 2,
+    .attrs_bytes = sizeof(shape_attrs),
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = reshape_infer,
+    .signatures = reshape_signatures,
+    .grad = reshape_backward,
+    .kernel = {[WEIR_CPU] = reshape_kernel},
+    .inplace = 1,
+};
+
+weir_tensor *weir_reshape_at(weir_tensor *x, weir_dims_opts opts)
+{
+    shape_attrs attrs = {0};
+    while (attrs.rank < WEIR_DIMS_MAX && opts.dims[attrs.rank]) {
+        attrs.dim[attrs.rank] = opts.dims[attrs.rank];
+        attrs.rank++;
+    }
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_reshape, NULL, &x, 1, &attrs}, NULL);
+}
+
+/* Applies an op whose attributes are the shape of its output. */
+static weir_tensor *to_shape(const weir_op *op, weir_tensor *x, const weir_shape *shape, weir_src src)
+{
+    weir_type type = weir_tensor_type(x);
+    if (weir_tensor_poisoned(x) || weir_shape_equal(&type.shape, shape))
+        return x;
+    shape_attrs attrs = shape_attrs_of(shape);
+    return weir_op_apply(&(weir_apply){src, NULL, op, NULL, &x, 1, &attrs}, NULL);
+}
+
+weir_tensor *shape_reshape(weir_tensor *x, const weir_shape *shape, weir_src src)
+{
+    return to_shape(&op_reshape, x, shape, src);
+}
+
+/* ---- broadcast_to ---- */
+
+static bool broadcast_to_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
+    weir_shape target, both;
+    if (!rule_all_f32(args, error, error_bytes) || !shape_of_attrs(args->attrs, &target, error, error_bytes))
+        return false;
+    if (!broadcast_shapes(&args->in[0].shape, &target, &both) || !weir_shape_equal(&both, &target))
+        return REFUSE("shape %s does not broadcast to %s", shape_text(&args->in[0].shape, from, sizeof from),
+                      shape_text(&target, to, sizeof to));
+    args->out[0] = (weir_type){WEIR_F32, target};
+    return true;
+}
+
+static void broadcast_to_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    const weir_shape *in = &args->in[0].shape, *out = &args->out[0].shape;
+    for (int d = 0; d < out->rank; d++) {
+        int own = d - (out->rank - in->rank);
+        if (out->dim[d] == 1)
+            continue;
+        weir_signature *s = weir_signature_new(list);
+        s->in[0] = own >= 0 && in->dim[own] != 1 ? WEIR_S(own) : WEIR_B;
+        s->out[0] = WEIR_S(d);
+    }
+    sign_linear(args, list);
+}
+
+static weir_status broadcast_to_kernel(const weir_kernel_args *args)
+{
+    const float *x = view_f32(&args->in[0]);
+    float *y = view_f32(&args->out[0]);
+    nest n = nest_over(&args->out[0].shape);
+    nest_broadcast(&n, &args->in[0].shape);
+    nest_collapse(&n);
+    int64_t rows = nest_rows(&n), inner = nest_inner(&n);
+    nest_pos pos = {0};
+    for (int64_t r = 0; r < rows && inner; r++, nest_step(&n, &pos)) {
+        if (n.stride[0][n.rank - 1])
+            memcpy(y + r * inner, x + pos.at[0], (size_t)inner * sizeof *y);
+        else
+            for (int64_t i = 0; i < inner; i++)
+                y[r * inner + i] = x[pos.at[0]];
+    }
+    return WEIR_OK;
+}
+
+static void broadcast_to_backward(weir_grad_args *args)
+{
+    weir_type type = weir_tensor_type(args->in[0]);
+    args->din[0] = reduce_sum_to(args->dout[0], &type.shape, args->src);
+}
+
+const weir_op op_broadcast_to = {
+    .name = "broadcast_to",
+    .fields = shape_fields,
+    .field_count = 2,
+    .attrs_bytes = sizeof(shape_attrs),
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = broadcast_to_infer,
+    .signatures = broadcast_to_signatures,
+    .grad = broadcast_to_backward,
+    .kernel = {[WEIR_CPU] = broadcast_to_kernel},
+};
+
+weir_tensor *shape_broadcast_to(weir_tensor *x, const weir_shape *shape, weir_src src)
+{
+    return to_shape(&op_broadcast_to, x, shape, src);
+}

@@ -1,0 +1,25 @@
+/* kernels/shape/shape.h: what the family gives to other families beyond <weir/ops.h>. */
+#ifndef KERNELS_SHAPE_SHAPE_H
+#define KERNELS_SHAPE_SHAPE_H
+
+#include <weir/op.h>
+
+/* A shape as attributes of an op. It is logical, so rules may use it; kernels look at their views. */
+typedef struct shape_attrs {
+    int64_t dim[WEIR_DIMS_MAX];
+    int64_t rank;
+} shape_attrs;
+extern const weir_field shape_fields[2];
+
+shape_attrs shape_attrs_of(const weir_shape *shape);
+/* Refuses a rank or a dimension that no shape has. */
+bool shape_of_attrs(const shape_attrs *attrs, weir_shape *shape, char *error, size_t error_bytes);
+
+/* DSL functions for gradients; x itself when it has the shape already. */
+weir_tensor *shape_reshape(weir_tensor *x, const weir_shape *shape, weir_src src);
+weir_tensor *shape_broadcast_to(weir_tensor *x, const weir_shape *shape, weir_src src);
+
+/* `x` with `before` zeros in front of it and `after` behind it along dimension `axis`. */
+weir_tensor *shape_pad(weir_tensor *x, int axis, int64_t before, int64_t after, weir_src src);
+
+#endif
