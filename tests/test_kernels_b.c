@@ -1,0 +1,920 @@
+/* test_kernels_b.c: products, norms, attention, embedding, losses and optimizers against plain loops in double. The
+ * gradients are held against finite differences in test_op_laws.c; here they are held against their formulas. */
+#include "kernels/lanes.h"
+#include "kernels/matmul/gemm.h"
+#include "kernels/ops.h"
+#include "kernels/optim/optim.h"
+#include "tests/support/kernel_check.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEED 20210 /* of all random inputs here */
+
+/* ---- attributes by name ---- */
+
+typedef union word {
+    int64_t i;
+    double r;
+} word;
+
+static void attr_set(const weir_op *op, word *attrs, const char *name, double value)
+{
+    for (int f = 0; f < op->field_count; f++)
+        if (!strcmp(op->fields[f].name, name)) {
+            word *at = attrs + op->fields[f].offset / sizeof(word);
+            if (op->fields[f].real)
+                at->r = value;
+            else
+                at->i = (int64_t)value;
+            return;
+        }
+    cr_assert_fail("%s has no attribute %s", op->name, name);
+}
+
+static double attr_get(const kernel_check *c, const char *name)
+{
+    for (int f = 0; f < c->op->field_count; f++)
+        if (!strcmp(c->op->fields[f].name, name)) {
+            const word *at = (const word *)c->attrs + c->op->fields[f].offset / sizeof(word);
+            return c->op->fields[f].real ? at->r : (double)at->i;
+        }
+    cr_assert_fail("%s has no attribute %s", c->op->name, name);
+    return 0;
+}
+
+static int64_t last(const weir_view *view)
+{
+    return view->shape.rank ? view->shape.dim[view->shape.rank - 1] : 1;
+}
+
+static int64_t rows(const weir_view *view)
+{
+    return last(view) ? weir_shape_count(&view->shape) / last(view) : 0;
+}
+
+/* ---- lanes ---- */
+
+Test(lanes, a_row_is_summed_whole_at_every_length, .timeout = 20)
+{
+    float x[100], y[100];
+    for (int i = 0; i < 100; i++) {
+        x[i] = (float)(i * i % 17 - 8);
+        y[i] = (float)(i % 5 - 2);
+    }
+    for (int count = 1; count <= 100; count++) {
+        double sum = 0, dot = 0, squares = 0, most = -INFINITY;
+        for (int i = 0; i < count; i++) {
+            sum += x[i];
+            dot += x[i] * y[i];
+            squares += x[i] * x[i];
+            most = x[i] > most ? x[i] : most;
+        }
+        cr_assert_eq(row_sum(x, count), sum, "sum of %d", count);
+        cr_assert_eq(row_dot(x, y, count), dot, "dot of %d", count);
+        cr_assert_eq(row_squares(x, count), squares, "squares of %d", count);
+        cr_assert_eq(row_max(x, count), most, "max of %d", count);
+    }
+}
+
+/* ---- products ---- */
+
+/* Element (row, column) of a matrix stored with or without a transposition. */
+static double stored(const float *x, bool trans, int64_t ld, int64_t row, int64_t column)
+{
+    return trans ? x[column * ld + row] : x[row * ld + column];
+}
+
+static void check_gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, float beta,
+                       uint64_t *random)
+{
+    const int64_t gap = 3, lda = (trans_a ? m : k) + gap, ldb = (trans_b ? k : n) + gap, ldc = n + gap;
+    const int64_t a_count = (trans_a ? k : m) * lda, b_count = (trans_b ? n : k) * ldb, c_count = m * ldc;
+    float *a = malloc((size_t)(a_count + 1) * 4), *b = malloc((size_t)(b_count + 1) * 4);
+    float *c = malloc((size_t)(c_count + 1) * 4), *old = malloc((size_t)(c_count + 1) * 4);
+    for (int64_t i = 0; i < a_count; i++)
+        a[i] = (float)(kernel_random(random) - 0.5);
+    for (int64_t i = 0; i < b_count; i++)
+        b[i] = (float)(kernel_random(random) - 0.5);
+    for (int64_t i = 0; i < c_count; i++)
+        old[i] = c[i] = beta == 0 ? NAN : (float)(kernel_random(random) - 0.5);
+    gemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double want = beta == 0 ? 0 : beta * old[i * ldc + j];
+            for (int64_t l = 0; l < k; l++)
+                want += alpha * stored(a, trans_a, lda, i, l) * stored(b, trans_b, ldb, l, j);
+            cr_assert(kernel_near(c[i * ldc + j], want, 1e-5), "%d%d %ldx%ldx%ld: %g at %ld,%ld, not %g", trans_a,
+                      trans_b, (long)m, (long)n, (long)k, c[i * ldc + j], (long)i, (long)j, want);
+        }
+    for (int64_t i = 0; i < c_count; i++)
+        if (i % ldc >= n)
+            cr_assert_eq(memcmp(&c[i], &old[i], 4), 0, "gemm wrote between the rows of C");
+    free(a), free(b), free(c), free(old);
+}
+
+Test(gemm, is_the_product_for_every_transposition_and_size, .timeout = 60)
+{
+    const int64_t sizes[][3] = {{1, 1, 1},   {3, 5, 7},    {0, 4, 4},   {4, 0, 4},    {4, 4, 0},  {0, 0, 0},
+                                {1, 64, 64}, {64, 1, 64},  {64, 64, 1}, {17, 33, 65}, {64, 64, 64}, {128, 96, 48},
+                                {31, 16, 1}, {100, 10, 784}, {2, 200, 130}, {15, 47, 300}};
+    const float beta[] = {0, 1, -0.5f};
+    uint64_t random = SEED;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int trans = 0; trans < 4; trans++)
+            for (int i = 0; i < 3; i++)
+                check_gemm(trans & 1, trans & 2, sizes[s][0], sizes[s][1], sizes[s][2], i ? 0.75f : 1, beta[i], &random);
+}
+
+Test(gemm, is_the_product_where_blocks_meet, .timeout = 60)
+{
+    uint64_t random = SEED;
+    for (int trans = 0; trans < 4; trans++) {
+        check_gemm(trans & 1, trans & 2, 257, 70, 401, 1, 0, &random);
+        check_gemm(trans & 1, trans & 2, 40, 530, 390, 1, 1, &random);
+    }
+}
+
+static void reference_matmul(const kernel_check *c, int out, double *want)
+{
+    const weir_view *a = &c->in[0], *b = &c->in[1];
+    const bool trans_a = attr_get(c, "trans_a") != 0, trans_b = attr_get(c, "trans_b") != 0;
+    const int64_t n = last(&c->out[out]), m = c->out[out].shape.dim[c->out[out].shape.rank - 2];
+    const int64_t k = a->shape.dim[a->shape.rank - (trans_a ? 2 : 1)];
+    const int64_t batch = m * n > 0 ? weir_shape_count(&c->out[out].shape) / (m * n) : 0;
+    for (int64_t g = 0; g < batch; g++)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++)
+                for (int64_t l = 0; l < k; l++)
+                    want[(g * m + i) * n + j] +=
+                        stored((float *)a->data + g * m * k, trans_a, trans_a ? m : k, i, l) *
+                        stored((float *)b->data + (b->shape.rank > 2 ? g * k * n : 0), trans_b, trans_b ? k : n, l, j);
+}
+
+static void check_matmul(weir_shape a, weir_shape b, bool trans_a, bool trans_b)
+{
+    word attrs[2] = {{0}};
+    attr_set(&op_matmul, attrs, "trans_a", trans_a);
+    attr_set(&op_matmul, attrs, "trans_b", trans_b);
+    kernel_check c = kernel_check_new(&op_matmul, attrs, SEED);
+    kernel_check_in(&c, WEIR_F32, a);
+    kernel_check_in(&c, WEIR_F32, b);
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_matmul, 1e-5);
+    kernel_check_free(&c);
+}
+
+Test(matmul, multiplies_matrices_stored_either_way, .timeout = 20)
+{
+    check_matmul(SHAPE(5, 7), SHAPE(7, 9), false, false);
+    check_matmul(SHAPE(7, 5), SHAPE(7, 9), true, false);
+    check_matmul(SHAPE(5, 7), SHAPE(9, 7), false, true);
+    check_matmul(SHAPE(7, 5), SHAPE(9, 7), true, true);
+    check_matmul(SHAPE(0, 7), SHAPE(7, 9), false, false);
+    check_matmul(SHAPE(5, 0), SHAPE(0, 9), false, false);
+}
+
+Test(matmul, takes_one_b_for_all_batches_or_one_for_each, .timeout = 20)
+{
+    for (int trans = 0; trans < 4; trans++) {
+        weir_shape a = trans & 1 ? SHAPE(2, 3, 7, 5) : SHAPE(2, 3, 5, 7);
+        check_matmul(a, trans & 2 ? SHAPE(9, 7) : SHAPE(7, 9), trans & 1, trans & 2);
+        check_matmul(a, trans & 2 ? SHAPE(2, 3, 9, 7) : SHAPE(2, 3, 7, 9), trans & 1, trans & 2);
+    }
+}
+
+Test(matmul, says_which_sizes_differ, .timeout = 20)
+{
+    word attrs[2] = {{0}};
+    weir_type in[2] = {{WEIR_F32, SHAPE(64, 784)}, {WEIR_F32, SHAPE(512, 10)}};
+    kernel_check_refuses(&op_matmul, attrs, in, 2, "inner sizes 784 and 512 differ");
+    kernel_check_refuses(&op_linear, NULL, in, 2, "inner sizes 784 and 512 differ");
+    in[0].shape = SHAPE(3, 64, 784);
+    in[1].shape = SHAPE(4, 784, 10);
+    kernel_check_refuses(&op_matmul, attrs, in, 2, "batch dimensions of [3, 64, 784] and [4, 784, 10] differ");
+    in[1].dtype = WEIR_I32;
+    kernel_check_refuses(&op_matmul, attrs, in, 2, "input 1 is i32, not f32");
+}
+
+static void reference_linear(const kernel_check *c, int out, double *want)
+{
+    const int64_t n = last(&c->out[out]), k = last(&c->in[0]);
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++) {
+        want[i] = c->in_count > 2 ? kernel_at(&c->in[2], i % n) : 0;
+        for (int64_t l = 0; l < k; l++)
+            want[i] += kernel_at(&c->in[0], i / n * k + l) * kernel_at(&c->in[1], l * n + i % n);
+    }
+}
+
+static void check_linear(weir_shape x, int64_t out, bool biased)
+{
+    kernel_check c = kernel_check_new(&op_linear, NULL, SEED);
+    kernel_check_in(&c, WEIR_F32, x);
+    kernel_check_in(&c, WEIR_F32, SHAPE(x.dim[x.rank - 1], out));
+    if (biased)
+        kernel_check_in(&c, WEIR_F32, SHAPE(out));
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_linear, 1e-5);
+    kernel_check_free(&c);
+}
+
+Test(linear, is_x_w_plus_b, .timeout = 20)
+{
+    check_linear(SHAPE(5, 7), 9, true);
+    check_linear(SHAPE(5, 7), 9, false);
+    check_linear(SHAPE(2, 3, 20), 33, true);
+    check_linear(SHAPE(0, 7), 9, true);
+}
+
+static void reference_linear_dw(const kernel_check *c, int out, double *want)
+{
+    const int64_t n = last(&c->in[1]), m = last(&c->in[0]);
+    (void)out;
+    for (int64_t row = 0; row < rows(&c->in[0]); row++)
+        for (int64_t i = 0; i < m * n; i++)
+            want[i] += kernel_at(&c->in[0], row * m + i / n) * kernel_at(&c->in[1], row * n + i % n);
+}
+
+static void reference_columns(const kernel_check *c, int out, double *want)
+{
+    (void)out;
+    for (int64_t i = 0; i < weir_shape_count(&c->in[0].shape); i++)
+        want[i % last(&c->in[0])] += kernel_at(&c->in[0], i);
+}
+
+Test(linear, its_gradients_sum_over_all_rows, .timeout = 20)
+{
+    kernel_check c = kernel_check_new(&op_linear_dw, NULL, SEED);
+    kernel_check_in(&c, WEIR_F32, SHAPE(3, 5, 7));
+    kernel_check_in(&c, WEIR_F32, SHAPE(3, 5, 9));
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_linear_dw, 1e-5);
+    kernel_check_free(&c);
+    for (int64_t count = 0; count < 10; count++) {
+        c = kernel_check_new(&op_linear_db, NULL, SEED);
+        kernel_check_in(&c, WEIR_F32, SHAPE(count, 21));
+        kernel_check_run(&c);
+        kernel_check_near(&c, 0, reference_columns, 1e-5);
+        kernel_check_free(&c);
+    }
+}
+
+/* ---- norms ---- */
+
+typedef struct row_stats {
+    double mean, rstd;
+} row_stats;
+
+static row_stats stats_of(const weir_view *x, int64_t row, bool centred, double eps)
+{
+    const int64_t count = last(x);
+    row_stats stats = {0, 0};
+    double square = 0;
+    for (int64_t i = 0; i < count && centred; i++)
+        stats.mean += kernel_at(x, row * count + i) / (double)count;
+    for (int64_t i = 0; i < count; i++)
+        square += pow(kernel_at(x, row * count + i) - stats.mean, 2) / (double)count;
+    stats.rstd = 1 / sqrt(square + eps);
+    return stats;
+}
+
+static void reference_norm(const kernel_check *c, int out, double *want)
+{
+    const bool centred = c->in_count == 3;
+    const int64_t count = last(&c->in[0]);
+    for (int64_t row = 0; row < rows(&c->in[0]); row++) {
+        row_stats stats = stats_of(&c->in[0], row, centred, attr_get(c, "eps"));
+        if (out > 0)
+            want[row] = out == 1 && centred ? stats.mean : stats.rstd;
+        for (int64_t i = 0; i < count && out == 0; i++)
+            want[row * count + i] = (kernel_at(&c->in[0], row * count + i) - stats.mean) * stats.rstd *
+                                        kernel_at(&c->in[1], i) +
+                                    (centred ? kernel_at(&c->in[2], i) : 0);
+    }
+}
+
+static void check_norm(const weir_op *op, weir_shape x, double shift)
+{
+    double eps = 1e-5;
+    kernel_check c = kernel_check_new(op, &eps, SEED);
+    weir_view *view = kernel_check_in(&c, WEIR_F32, x);
+    for (int64_t i = 0; i < weir_shape_count(&x); i++)
+        ((float *)view->data)[i] += (float)shift;
+    for (int i = 1; i < op->in_max; i++)
+        kernel_check_in(&c, WEIR_F32, SHAPE(x.dim[x.rank - 1]));
+    kernel_check_run(&c);
+    for (int out = 0; out < op->out_count; out++)
+        kernel_check_near(&c, out, reference_norm, 1e-5 * (1 + shift));
+    kernel_check_free(&c);
+}
+
+Test(layernorm, centres_and_scales_each_row, .timeout = 20)
+{
+    for (int64_t count = 1; count < 40; count += 3)
+        check_norm(&op_layernorm, SHAPE(3, count), 0);
+    check_norm(&op_layernorm, SHAPE(2, 3, 384), 0);
+    check_norm(&op_layernorm, SHAPE(5), 0);
+    check_norm(&op_layernorm, SHAPE(0, 8), 0);
+}
+
+Test(layernorm, keeps_its_digits_far_from_zero, .timeout = 20)
+{
+    check_norm(&op_layernorm, SHAPE(4, 100), 100);
+}
+
+Test(rmsnorm, scales_each_row, .timeout = 20)
+{
+    for (int64_t count = 1; count < 40; count += 3)
+        check_norm(&op_rmsnorm, SHAPE(3, count), 0);
+    check_norm(&op_rmsnorm, SHAPE(2, 3, 384), 0);
+}
+
+/* The formulas at the head of norm.c, with mean and rstd of the reference. */
+static void reference_norm_grad(const kernel_check *c, int out, double *want)
+{
+    const bool centred = c->in_count == 5;
+    const weir_view *x = &c->in[0], *dy = &c->in[c->in_count - 1];
+    const int64_t count = last(x);
+    for (int64_t row = 0; row < rows(x); row++) {
+        const double mean = centred ? kernel_at(&c->in[2], row) : 0, rstd = kernel_at(&c->in[c->in_count - 2], row);
+        double g_sum = 0, gx_sum = 0;
+        for (int64_t i = 0; i < count; i++) {
+            const double g = kernel_at(dy, row * count + i) * kernel_at(&c->in[1], i);
+            g_sum += g;
+            gx_sum += g * (kernel_at(x, row * count + i) - mean) * rstd;
+        }
+        for (int64_t i = 0; i < count; i++) {
+            const double d = kernel_at(dy, row * count + i), xhat = (kernel_at(x, row * count + i) - mean) * rstd;
+            if (out == 0)
+                want[row * count + i] = rstd * (d * kernel_at(&c->in[1], i) - (centred ? g_sum / (double)count : 0) -
+                                                xhat * gx_sum / (double)count);
+            else
+                want[i] += out == 1 ? d * xhat : d;
+        }
+    }
+}
+
+static void check_norm_grad(const weir_op *op, weir_shape x)
+{
+    kernel_check c = kernel_check_new(op, NULL, SEED);
+    weir_shape row = x;
+    row.rank--;
+    kernel_check_in(&c, WEIR_F32, x);
+    kernel_check_in(&c, WEIR_F32, SHAPE(x.dim[x.rank - 1]));
+    for (int i = 2; i + 1 < op->in_max; i++)
+        kernel_check_in(&c, WEIR_F32, row);
+    kernel_check_in(&c, WEIR_F32, x);
+    kernel_check_run(&c);
+    for (int out = 0; out < op->out_count; out++)
+        kernel_check_near(&c, out, reference_norm_grad, 2e-5);
+    kernel_check_free(&c);
+}
+
+Test(layernorm, gradient_follows_its_formula, .timeout = 20)
+{
+    check_norm_grad(&op_layernorm_grad, SHAPE(3, 4, 37));
+    check_norm_grad(&op_layernorm_grad, SHAPE(9, 64));
+    check_norm_grad(&op_layernorm_grad, SHAPE(0, 8));
+    check_norm_grad(&op_layernorm_grad, SHAPE(7));
+}
+
+Test(rmsnorm, gradient_follows_its_formula, .timeout = 20)
+{
+    check_norm_grad(&op_rmsnorm_grad, SHAPE(3, 4, 37));
+    check_norm_grad(&op_rmsnorm_grad, SHAPE(9, 64));
+}
+
+Test(norm, refuses_weights_of_another_size, .timeout = 20)
+{
+    double eps = 1e-5;
+    weir_type in[3] = {{WEIR_F32, SHAPE(4, 8)}, {WEIR_F32, SHAPE(8)}, {WEIR_F32, SHAPE(9)}};
+    kernel_check_refuses(&op_layernorm, &eps, in, 3, "bias is not f32 of the size of x's last dimension, 8");
+    in[1].shape = SHAPE(7);
+    kernel_check_refuses(&op_rmsnorm, &eps, in, 2, "gain is not f32 of the size of x's last dimension, 8");
+}
+
+/* ---- attention ---- */
+
+typedef struct heads {
+    int64_t batch, heads, seq, keys, dim, head_dim;
+    bool causal;
+    double scale;
+} heads;
+
+static heads heads_of(const kernel_check *c)
+{
+    const weir_shape *q = &c->in[0].shape;
+    heads h = {.batch = q->dim[0], .seq = q->dim[1], .dim = q->dim[2], .keys = c->in[1].shape.dim[1]};
+    h.head_dim = (int64_t)attr_get(c, "head_dim");
+    h.heads = h.dim / h.head_dim;
+    h.causal = attr_get(c, "causal") != 0;
+    h.scale = attr_get(c, "scale");
+    return h;
+}
+
+static double head_at(const heads *h, const weir_view *x, int64_t rows_per_batch, int64_t g, int64_t row, int64_t i)
+{
+    return kernel_at(x, (g / h->heads * rows_per_batch + row) * h->dim + g % h->heads * h->head_dim + i);
+}
+
+/* Probabilities of query i of head g (batch and head in one), and their log-sum-exp. */
+static double probabilities(const kernel_check *c, const heads *h, int64_t g, int64_t i, double *p)
+{
+    const int64_t seen = h->causal && i + 1 < h->keys ? i + 1 : h->keys;
+    double most = -INFINITY, total = 0;
+    for (int64_t j = 0; j < h->keys; j++) {
+        p[j] = j < seen ? 0 : -INFINITY;
+        for (int64_t l = 0; l < h->head_dim && j < seen; l++)
+            p[j] += h->scale * head_at(h, &c->in[0], h->seq, g, i, l) * head_at(h, &c->in[1], h->keys, g, j, l);
+        most = p[j] > most ? p[j] : most;
+    }
+    for (int64_t j = 0; j < h->keys; j++)
+        total += p[j] = exp(p[j] - most);
+    for (int64_t j = 0; j < h->keys; j++)
+        p[j] /= total;
+    return most + log(total);
+}
+
+static void reference_attention(const kernel_check *c, int out, double *want)
+{
+    const heads h = heads_of(c);
+    double *p = calloc((size_t)h.keys, sizeof *p);
+    for (int64_t g = 0; g < h.batch * h.heads; g++)
+        for (int64_t i = 0; i < h.seq; i++) {
+            double lse = probabilities(c, &h, g, i, p);
+            if (out == 1)
+                want[g * h.seq + i] = lse;
+            for (int64_t l = 0; l < h.head_dim && out == 0; l++)
+                for (int64_t j = 0; j < h.keys; j++)
+                    want[(g / h.heads * h.seq + i) * h.dim + g % h.heads * h.head_dim + l] +=
+                        p[j] * head_at(&h, &c->in[2], h.keys, g, j, l);
+        }
+    free(p);
+}
+
+typedef struct attention_case {
+    int64_t batch, seq, keys, heads, head_dim;
+    bool causal;
+    double sharpness; /* of the scores: large ones make the maximum move between blocks */
+} attention_case;
+
+static void attention_attrs(const attention_case *at, word *attrs)
+{
+    attr_set(&op_attention, attrs, "head_dim", (double)at->head_dim);
+    attr_set(&op_attention, attrs, "causal", at->causal);
+    attr_set(&op_attention, attrs, "scale", at->sharpness / sqrt((double)at->head_dim));
+}
+
+static void check_attention(attention_case at)
+{
+    word attrs[3] = {{0}};
+    attention_attrs(&at, attrs);
+    kernel_check c = kernel_check_new(&op_attention, attrs, SEED);
+    kernel_check_in(&c, WEIR_F32, SHAPE(at.batch, at.seq, at.heads * at.head_dim));
+    kernel_check_in(&c, WEIR_F32, SHAPE(at.batch, at.keys, at.heads * at.head_dim));
+    kernel_check_in(&c, WEIR_F32, SHAPE(at.batch, at.keys, at.heads * at.head_dim));
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_attention, 2e-5);
+    kernel_check_near(&c, 1, reference_attention, 2e-5);
+    kernel_check_free(&c);
+}
+
+Test(attention, is_softmax_of_scores_times_values, .timeout = 30)
+{
+    check_attention((attention_case){2, 5, 7, 3, 4, false, 1});
+    check_attention((attention_case){1, 1, 1, 1, 1, false, 1});
+    check_attention((attention_case){1, 64, 64, 2, 16, true, 1});
+    check_attention((attention_case){0, 4, 4, 1, 4, false, 1});
+    check_attention((attention_case){2, 0, 4, 1, 4, false, 1});
+}
+
+Test(attention, goes_on_over_several_blocks_of_queries_and_keys, .timeout = 60)
+{
+    check_attention((attention_case){1, 130, 600, 2, 8, false, 1});
+    check_attention((attention_case){1, 130, 600, 2, 8, false, 8});
+    check_attention((attention_case){1, 330, 330, 1, 8, true, 8});
+    check_attention((attention_case){1, 300, 20, 1, 8, true, 1});
+    check_attention((attention_case){1, 20, 300, 1, 8, true, 1});
+}
+
+/* dq, dk, dv by the formulas at the head of attention.c, with out and lse of the reference. */
+static void reference_attention_grad(const kernel_check *c, int out, double *want)
+{
+    const heads h = heads_of(c);
+    const weir_view *dout = &c->in[5];
+    double *p = calloc((size_t)h.keys, sizeof *p);
+    for (int64_t g = 0; g < h.batch * h.heads; g++)
+        for (int64_t i = 0; i < h.seq; i++) {
+            probabilities(c, &h, g, i, p);
+            double delta = 0;
+            for (int64_t l = 0; l < h.head_dim; l++)
+                for (int64_t j = 0; j < h.keys; j++)
+                    delta += head_at(&h, dout, h.seq, g, i, l) * p[j] * head_at(&h, &c->in[2], h.keys, g, j, l);
+            for (int64_t j = 0; j < h.keys; j++) {
+                double dp = 0;
+                for (int64_t l = 0; l < h.head_dim; l++)
+                    dp += head_at(&h, dout, h.seq, g, i, l) * head_at(&h, &c->in[2], h.keys, g, j, l);
+                const double ds = h.scale * p[j] * (dp - delta);
+                const int64_t q_row = (g / h.heads * h.seq + i) * h.dim + g % h.heads * h.head_dim;
+                const int64_t k_row = (g / h.heads * h.keys + j) * h.dim + g % h.heads * h.head_dim;
+                for (int64_t l = 0; l < h.head_dim; l++) {
+                    if (out == 0)
+                        want[q_row + l] += ds * head_at(&h, &c->in[1], h.keys, g, j, l);
+                    else if (out == 1)
+                        want[k_row + l] += ds * head_at(&h, &c->in[0], h.seq, g, i, l);
+                    else
+                        want[k_row + l] += p[j] * head_at(&h, dout, h.seq, g, i, l);
+                }
+            }
+        }
+    free(p);
+}
+
+/* Puts the forward kernel's reference where the gradient expects it. */
+static void fill_forward(kernel_check *c)
+{
+    for (int out = 0; out < 2; out++) {
+        const weir_view *to = &c->in[3 + out];
+        int64_t count = weir_shape_count(&to->shape);
+        double *want = calloc((size_t)count + 1, sizeof *want);
+        reference_attention(c, out, want);
+        for (int64_t i = 0; i < count; i++)
+            ((float *)to->data)[i] = (float)want[i];
+        free(want);
+    }
+}
+
+static void check_attention_grad(attention_case at)
+{
+    word attrs[3] = {{0}};
+    attention_attrs(&at, attrs);
+    const weir_shape q = SHAPE(at.batch, at.seq, at.heads * at.head_dim);
+    const weir_shape k = SHAPE(at.batch, at.keys, at.heads * at.head_dim);
+    kernel_check c = kernel_check_new(&op_attention_grad, attrs, SEED);
+    kernel_check_in(&c, WEIR_F32, q);
+    kernel_check_in(&c, WEIR_F32, k);
+    kernel_check_in(&c, WEIR_F32, k);
+    kernel_check_in(&c, WEIR_F32, q);
+    kernel_check_in(&c, WEIR_F32, SHAPE(at.batch, at.heads, at.seq));
+    kernel_check_in(&c, WEIR_F32, q);
+    fill_forward(&c);
+    kernel_check_run(&c);
+    for (int out = 0; out < 3; out++)
+        kernel_check_near(&c, out, reference_attention_grad, 5e-5);
+    kernel_check_free(&c);
+}
+
+Test(attention, gradient_follows_its_formula, .timeout = 60)
+{
+    check_attention_grad((attention_case){2, 5, 7, 3, 4, false, 1});
+    check_attention_grad((attention_case){2, 70, 70, 2, 8, true, 1});
+    check_attention_grad((attention_case){1, 130, 300, 1, 8, false, 3});
+    check_attention_grad((attention_case){1, 270, 270, 1, 8, true, 3});
+    check_attention_grad((attention_case){1, 100, 20, 1, 8, true, 1});
+}
+
+Test(attention, refuses_shapes_that_do_not_fit, .timeout = 20)
+{
+    word attrs[3] = {{0}};
+    attr_set(&op_attention, attrs, "head_dim", 3);
+    weir_type in[3] = {{WEIR_F32, SHAPE(2, 5, 8)}, {WEIR_F32, SHAPE(2, 7, 8)}, {WEIR_F32, SHAPE(2, 7, 8)}};
+    kernel_check_refuses(&op_attention, attrs, in, 3, "dim 8 does not consist of heads of 3");
+    in[2].shape = SHAPE(2, 6, 8);
+    kernel_check_refuses(&op_attention, attrs, in, 3, "the shapes of k and v differ");
+}
+
+/* ---- embedding ---- */
+
+static void reference_embedding(const kernel_check *c, int out, double *want)
+{
+    const int64_t dim = last(&c->in[1]);
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++)
+        want[i] = kernel_at(&c->in[1], (int64_t)kernel_at(&c->in[0], i / dim) * dim + i % dim);
+}
+
+Test(embedding, picks_rows, .timeout = 20)
+{
+    kernel_check c = kernel_check_new(&op_embedding, NULL, SEED);
+    kernel_check_in(&c, WEIR_I32, SHAPE(3, 5));
+    kernel_check_in(&c, WEIR_F32, SHAPE(10, 7));
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_embedding, 0);
+    kernel_check_free(&c);
+}
+
+static void reference_embedding_grad(const kernel_check *c, int out, double *want)
+{
+    const int64_t dim = last(&c->in[1]);
+    (void)out;
+    for (int64_t i = 0; i < weir_shape_count(&c->in[1].shape); i++)
+        want[(int64_t)kernel_at(&c->in[0], i / dim) * dim + i % dim] += kernel_at(&c->in[1], i);
+}
+
+Test(embedding, gradient_adds_rows, .timeout = 20)
+{
+    word vocab = {.i = 12};
+    kernel_check c = kernel_check_new(&op_embedding_grad, &vocab, SEED);
+    kernel_check_in(&c, WEIR_I32, SHAPE(3, 5));
+    kernel_check_in(&c, WEIR_F32, SHAPE(3, 5, 7));
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_embedding_grad, 1e-6);
+    kernel_check_free(&c);
+}
+
+/* Calls a kernel that is expected to fail, and returns what it wrote. */
+static const char *failure(const weir_op *op, const void *attrs, const weir_view *in, int in_count,
+                           const weir_view *out)
+{
+    static char error[256];
+    error[0] = 0;
+    weir_kernel_args args = {.in = in, .in_count = in_count, .out = out, .out_count = op->out_count, .attrs = attrs};
+    args.error = error;
+    args.error_bytes = sizeof error;
+    cr_assert_eq(op->kernel[WEIR_CPU](&args), WEIR_E_KERNEL);
+    return error;
+}
+
+Test(embedding, names_the_id_that_is_not_in_the_table, .timeout = 20)
+{
+    int32_t ids[] = {0, 1, 2, 3, 50257, 5};
+    float table[32] = {0}, y[24];
+    weir_view in[2] = {{ids, WEIR_I32, SHAPE(2, 3), {4, 0}, SHAPE(8, 3)},
+                       {table, WEIR_F32, SHAPE(8, 4), {8, 0}, SHAPE(16, 4)}};
+    weir_view out = {y, WEIR_F32, SHAPE(2, 3, 4), {4, 0, 0}, SHAPE(8, 3, 4)};
+    cr_assert_str_eq(failure(&op_embedding, NULL, in, 2, &out), "id 50257 at [5, 1] is not in 0..15");
+    ids[4] = -1;
+    cr_assert_str_eq(failure(&op_embedding, NULL, in, 2, &out), "id -1 at [5, 1] is not in 0..15");
+}
+
+/* ---- losses ---- */
+
+static bool row_counts(const kernel_check *c, int64_t row)
+{
+    return attr_get(c, "ignore") == 0 || kernel_at(&c->in[1], row) != attr_get(c, "ignore_index");
+}
+
+static double row_lse(const weir_view *x, int64_t row)
+{
+    double most = -INFINITY, total = 0;
+    for (int64_t i = 0; i < last(x); i++)
+        most = fmax(most, kernel_at(x, row * last(x) + i));
+    for (int64_t i = 0; i < last(x); i++)
+        total += exp(kernel_at(x, row * last(x) + i) - most);
+    return most + log(total);
+}
+
+static double rows_counted(const kernel_check *c)
+{
+    double counted = 0;
+    for (int64_t row = 0; row < rows(&c->in[0]); row++)
+        counted += row_counts(c, row);
+    return counted > 1 ? counted : 1;
+}
+
+static void reference_cross_entropy(const kernel_check *c, int out, double *want)
+{
+    const int64_t classes = last(&c->in[0]);
+    for (int64_t row = 0; row < rows(&c->in[0]); row++) {
+        double lse = row_lse(&c->in[0], row);
+        if (out == 1)
+            want[row] = lse;
+        else if (row_counts(c, row))
+            want[0] += (lse - kernel_at(&c->in[0], row * classes + (int64_t)kernel_at(&c->in[1], row))) / rows_counted(c);
+    }
+}
+
+static void reference_cross_entropy_grad(const kernel_check *c, int out, double *want)
+{
+    const int64_t classes = last(&c->in[0]);
+    (void)out;
+    for (int64_t i = 0; i < weir_shape_count(&c->in[0].shape); i++) {
+        double p = exp(kernel_at(&c->in[0], i) - row_lse(&c->in[0], i / classes));
+        if (row_counts(c, i / classes))
+            want[i] = (p - (kernel_at(&c->in[1], i / classes) == (double)(i % classes))) * kernel_at(&c->in[3], 0) /
+                      rows_counted(c);
+    }
+}
+
+/* The count is what label_count would have said. */
+static void add_count(kernel_check *c)
+{
+    weir_view *count = kernel_check_in(c, WEIR_F32, SHAPE());
+    *(float *)count->data = 0;
+    for (int64_t row = 0; row < rows(&c->in[0]); row++)
+        *(float *)count->data += row_counts(c, row);
+}
+
+static void check_cross_entropy(weir_shape labels, int64_t classes, double ignore_index)
+{
+    word attrs[2] = {{ignore_index >= 0}, {(int64_t)ignore_index}};
+    weir_shape logits = labels;
+    logits.dim[logits.rank++] = classes;
+    kernel_check c = kernel_check_new(&op_cross_entropy, attrs, SEED);
+    kernel_check_in(&c, WEIR_F32, logits);
+    kernel_check_in(&c, WEIR_I32, labels);
+    if (attrs[0].i)
+        add_count(&c);
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_cross_entropy, 1e-5);
+    kernel_check_near(&c, 1, reference_cross_entropy, 1e-5);
+    kernel_check_free(&c);
+
+    c = kernel_check_new(&op_cross_entropy_grad, attrs, SEED);
+    kernel_check_in(&c, WEIR_F32, logits);
+    kernel_check_in(&c, WEIR_I32, labels);
+    weir_view *lse = kernel_check_in(&c, WEIR_F32, labels);
+    for (int64_t row = 0; row < rows(&c.in[0]); row++)
+        ((float *)lse->data)[row] = (float)row_lse(&c.in[0], row);
+    kernel_check_in(&c, WEIR_F32, SHAPE());
+    if (attrs[0].i)
+        add_count(&c);
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_cross_entropy_grad, 1e-5);
+    kernel_check_free(&c);
+}
+
+Test(cross_entropy, is_the_mean_over_rows_with_its_gradient, .timeout = 20)
+{
+    check_cross_entropy(SHAPE(6), 10, -1);
+    check_cross_entropy(SHAPE(3, 4), 37, -1);
+    check_cross_entropy(SHAPE(), 16, -1);
+}
+
+Test(cross_entropy, leaves_out_ignored_rows, .timeout = 20)
+{
+    check_cross_entropy(SHAPE(30), 10, 3);
+    check_cross_entropy(SHAPE(4, 9), 50, 0);
+}
+
+Test(cross_entropy, is_zero_when_all_rows_are_ignored, .timeout = 20)
+{
+    word attrs[2] = {{1}, {-100}};
+    int32_t labels[] = {-100, -100};
+    float logits[] = {1, 2, 3, 4, 5, 6}, count = 7, loss = 7, lse[2];
+    weir_view in[3] = {{.data = logits, .dtype = WEIR_F32, .shape = SHAPE(2, 3), .global = SHAPE(2, 3)},
+                       {.data = labels, .dtype = WEIR_I32, .shape = SHAPE(2), .global = SHAPE(2)},
+                       {.data = &count, .dtype = WEIR_F32}};
+    weir_view out[2] = {{.data = &loss, .dtype = WEIR_F32}, {.data = lse, .dtype = WEIR_F32, .shape = SHAPE(2)}};
+    weir_kernel_args args = {.in = &in[1], .in_count = 1, .out = &in[2], .out_count = 1, .attrs = attrs};
+    cr_assert_eq(op_label_count.kernel[WEIR_CPU](&args), WEIR_OK);
+    cr_assert_eq(count, 0);
+    args = (weir_kernel_args){.in = in, .in_count = 3, .out = out, .out_count = 2, .attrs = attrs};
+    cr_assert_eq(op_cross_entropy.kernel[WEIR_CPU](&args), WEIR_OK);
+    cr_assert_eq(loss, 0);
+}
+
+Test(cross_entropy, names_the_label_that_is_no_class, .timeout = 20)
+{
+    word attrs[2] = {{0}};
+    int32_t labels[] = {2, 3};
+    float logits[6] = {0}, loss, lse[2];
+    weir_view in[2] = {{logits, WEIR_F32, SHAPE(2, 3), {2, 0}, SHAPE(4, 3)},
+                       {labels, WEIR_I32, SHAPE(2), {2}, SHAPE(4)}};
+    weir_view out[2] = {{.data = &loss, .dtype = WEIR_F32},
+                        {.data = lse, .dtype = WEIR_F32, .shape = SHAPE(2), .global = SHAPE(4)}};
+    cr_assert_str_eq(failure(&op_cross_entropy, attrs, in, 2, out), "label 3 of row [3] is not in 0..2");
+}
+
+/* ---- optimizers ---- */
+
+enum { PARAMS = 37, STEPS = 5 };
+
+typedef struct update_check {
+    struct optim_attrs attrs;
+    double p[PARAMS], m[PARAMS], v[PARAMS]; /* the reference's */
+    float got[PARAMS], state[2][PARAMS], grad[PARAMS];
+    float scale;
+} update_check;
+
+static void update_kernel(update_check *u, const weir_op *op, int64_t step)
+{
+    const weir_view in[2] = {{.data = u->grad, .dtype = WEIR_F32, .shape = SHAPE(PARAMS)},
+                             {.data = &u->scale, .dtype = WEIR_F32}};
+    const weir_view out = {.data = u->got, .dtype = WEIR_F32, .shape = SHAPE(PARAMS)};
+    weir_view state[2] = {out, out};
+    state[0].data = u->state[0];
+    state[1].data = u->state[1];
+    const weir_type type = {WEIR_F32, SHAPE(PARAMS)};
+    weir_type out_type = type, states[4];
+    weir_op_args rule = {op, &type, 1, &out_type, 1, &u->attrs};
+    weir_kernel_args args = {.in = in, .in_count = u->scale == 1 ? 1 : 2, .out = &out, .out_count = 1};
+    args.state = state;
+    args.state_count = op->states(&rule, states);
+    args.attrs = &u->attrs;
+    args.step = step;
+    cr_assert_eq(op->kernel[WEIR_CPU](&args), WEIR_OK);
+}
+
+static void update_begin(update_check *u, uint64_t *random)
+{
+    for (int i = 0; i < PARAMS; i++)
+        u->p[i] = u->got[i] = (float)(kernel_random(random) - 0.5);
+}
+
+static void sgd_reference(update_check *u, double rate)
+{
+    for (int i = 0; i < PARAMS; i++) {
+        double g = (double)u->scale * u->grad[i] + u->attrs.weight_decay * u->p[i];
+        u->v[i] = u->attrs.momentum * u->v[i] + g;
+        u->p[i] -= rate * u->v[i];
+    }
+}
+
+/* Loshchilov and Hutter 2019, algorithm 2, line by line. */
+static void adamw_reference(update_check *u, double rate, int64_t step)
+{
+    for (int i = 0; i < PARAMS; i++) {
+        double g = (double)u->scale * u->grad[i];
+        u->m[i] = u->attrs.beta1 * u->m[i] + (1 - u->attrs.beta1) * g;
+        u->v[i] = u->attrs.beta2 * u->v[i] + (1 - u->attrs.beta2) * g * g;
+        double m = u->m[i] / (1 - pow(u->attrs.beta1, (double)step + 1));
+        double v = u->v[i] / (1 - pow(u->attrs.beta2, (double)step + 1));
+        u->p[i] -= rate * (m / (sqrt(v) + u->attrs.eps) + u->attrs.weight_decay * u->p[i]);
+    }
+}
+
+static void check_update(const weir_op *op, struct optim_attrs attrs, float scale)
+{
+    uint64_t random = SEED;
+    update_check u = {.attrs = attrs, .scale = scale};
+    update_begin(&u, &random);
+    for (int64_t step = 0; step < STEPS; step++) {
+        for (int i = 0; i < PARAMS; i++)
+            u.grad[i] = (float)(kernel_random(&random) - 0.5);
+        update_kernel(&u, op, step);
+        if (op == &op_sgd)
+            sgd_reference(&u, optim_rate(&attrs, step));
+        else
+            adamw_reference(&u, optim_rate(&attrs, step), step);
+        for (int i = 0; i < PARAMS; i++)
+            cr_assert(kernel_near(u.got[i], u.p[i], 2e-6), "%s: step %ld: %g at %d, not %g", op->name, (long)step,
+                      u.got[i], i, u.p[i]);
+    }
+}
+
+Test(sgd, steps_against_the_gradient, .timeout = 20)
+{
+    check_update(&op_sgd, (struct optim_attrs){.lr = 0.1}, 1);
+    check_update(&op_sgd, (struct optim_attrs){.lr = 0.1, .weight_decay = 0.1}, 0.5f);
+    check_update(&op_sgd, (struct optim_attrs){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}, 0.5f);
+}
+
+Test(adamw, follows_its_algorithm, .timeout = 20)
+{
+    struct optim_attrs attrs = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    check_update(&op_adamw, attrs, 1);
+    attrs.weight_decay = 0.1;
+    attrs.warmup = 3;
+    attrs.total = 10;
+    check_update(&op_adamw, attrs, 0.25f);
+}
+
+Test(optim, rate_rises_then_falls_along_a_cosine, .timeout = 20)
+{
+    struct optim_attrs attrs = {.lr = 1, .lr_min = 0.1, .warmup = 4, .total = 12};
+    cr_assert_float_eq(optim_rate(&attrs, 0), 0.25, 1e-12);
+    cr_assert_float_eq(optim_rate(&attrs, 3), 1, 1e-12);
+    cr_assert_float_eq(optim_rate(&attrs, 4), 1, 1e-12);
+    cr_assert_float_eq(optim_rate(&attrs, 8), 0.55, 1e-12);
+    cr_assert_float_eq(optim_rate(&attrs, 12), 0.1, 1e-12);
+    cr_assert_float_eq(optim_rate(&attrs, 1000), 0.1, 1e-12);
+    attrs.total = 0;
+    cr_assert_float_eq(optim_rate(&attrs, 1000), 1, 1e-12);
+}
+
+static void reference_squares(const kernel_check *c, int out, double *want)
+{
+    (void)out;
+    for (int64_t i = 0; i < weir_shape_count(&c->in[0].shape); i++)
+        want[0] += kernel_at(&c->in[0], i) * kernel_at(&c->in[0], i);
+}
+
+Test(clip, sum_of_squares_keeps_its_digits, .timeout = 20)
+{
+    kernel_check c = kernel_check_new(&op_square_sum, NULL, SEED);
+    kernel_check_in(&c, WEIR_F32, SHAPE(1000, 301));
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, reference_squares, 1e-7);
+    kernel_check_free(&c);
+}
+
+static float clip(double max_norm, float squares)
+{
+    float scale = -1;
+    weir_view in = {.data = &squares, .dtype = WEIR_F32}, out = {.data = &scale, .dtype = WEIR_F32};
+    weir_kernel_args args = {.in = &in, .in_count = 1, .out = &out, .out_count = 1, .attrs = &max_norm};
+    cr_assert_eq(op_clip_scale.kernel[WEIR_CPU](&args), WEIR_OK);
+    return scale;
+}
+
+Test(clip, scales_down_to_the_largest_norm_and_never_up, .timeout = 20)
+{
+    cr_assert_float_eq(clip(1, 4), 0.5, 1e-7);
+    cr_assert_eq(clip(3, 4), 1);
+    cr_assert_eq(clip(1, 0), 1);
+    double none = 0;
+    weir_type in = {.dtype = WEIR_F32};
+    kernel_check_refuses(&op_clip_scale, &none, &in, 1, "must be positive");
+}
