@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUARD = 64, GUARD_BYTE = 0xA5, GARBAGE_BYTE = 0xFF /* NaN as f32 */ };
+enum { GUARD = 64, GUARD_BYTE = 0xA5 };
 
 /* ---- buffers ---- */
 
@@ -45,11 +45,17 @@ static size_t view_bytes(const weir_view *view)
     return (size_t)weir_shape_count(&view->shape) * weir_dtype_bytes(view->dtype);
 }
 
-static weir_view view_new(weir_type type, int fill)
+weir_view kernel_view_new(weir_type type, int fill)
 {
     weir_view view = {.dtype = type.dtype, .shape = type.shape, .global = type.shape};
     view.data = buffer_new(view_bytes(&view), fill);
     return view;
+}
+
+void kernel_view_free(weir_view *view)
+{
+    buffer_free(view->data);
+    view->data = NULL;
 }
 
 static void *copy_of(const weir_view *view)
@@ -75,7 +81,7 @@ double kernel_random(uint64_t *state)
     return (double)(random_next(state) >> 11) * 0x1p-53;
 }
 
-static double random_normal(uint64_t *state)
+double kernel_random_normal(uint64_t *state)
 {
     double u = 1 - kernel_random(state), v = kernel_random(state);
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
@@ -85,7 +91,7 @@ static void fill_random(const weir_view *view, uint64_t *state)
 {
     for (int64_t i = 0; i < weir_shape_count(&view->shape); i++) {
         if (view->dtype == WEIR_F32)
-            ((float *)view->data)[i] = (float)random_normal(state);
+            ((float *)view->data)[i] = (float)kernel_random_normal(state);
         else if (view->dtype == WEIR_I32)
             ((int32_t *)view->data)[i] = (int32_t)(kernel_random(state) * 10);
         else
@@ -112,7 +118,7 @@ weir_view *kernel_check_in(kernel_check *c, weir_dtype dtype, weir_shape shape)
 {
     cr_assert_lt(c->in_count, KERNEL_CHECK_MAX);
     weir_view *view = &c->in[c->in_count++];
-    *view = view_new((weir_type){dtype, shape}, 0);
+    *view = kernel_view_new((weir_type){dtype, shape}, 0);
     fill_random(view, &c->random);
     return view;
 }
@@ -124,16 +130,15 @@ static int types_of(const weir_view *view, int view_count, weir_type *type)
     return view_count;
 }
 
-/* One call with its own workspace, as the runtime would make it. */
-static void call(const kernel_check *c, const weir_view *in, const weir_view *out, const weir_view *state,
-                 bool accumulate)
+void kernel_check_call(const kernel_check *c, const weir_view *in, const weir_view *out, const weir_view *state,
+                       bool accumulate)
 {
     weir_type in_type[KERNEL_CHECK_MAX], out_type[KERNEL_CHECK_MAX];
     types_of(in, c->in_count, in_type);
     types_of(out, c->out_count, out_type);
     weir_op_args rule = {c->op, in_type, c->in_count, out_type, c->out_count, c->attrs};
     size_t bytes = c->op->workspace ? c->op->workspace(&rule, WEIR_CPU) : 0;
-    void *workspace = buffer_new(bytes, GARBAGE_BYTE);
+    void *workspace = buffer_new(bytes, KERNEL_GARBAGE);
     char error[256] = "";
     weir_kernel_args args = {
         .in = in, .in_count = c->in_count, .out = out, .out_count = c->out_count,
@@ -162,11 +167,11 @@ static void make_outputs(kernel_check *c)
     kernel_check_infers(c->op, c->attrs, in, c->in_count, out);
     c->out_count = c->op->out_count;
     for (int i = 0; i < c->out_count; i++)
-        c->out[i] = view_new(out[i], GARBAGE_BYTE);
+        c->out[i] = kernel_view_new(out[i], KERNEL_GARBAGE);
     weir_op_args rule = {c->op, in, c->in_count, out, c->out_count, c->attrs};
     c->state_count = c->op->states ? c->op->states(&rule, state) : 0;
     for (int i = 0; i < c->state_count; i++)
-        c->state[i] = view_new(state[i], 0);
+        c->state[i] = kernel_view_new(state[i], 0);
 }
 
 static void same_bits(const kernel_check *c, const weir_view *again, int out, const char *when)
@@ -182,7 +187,7 @@ static void call_again(const kernel_check *c, int shared)
     memcpy(in, c->in, sizeof in);
     for (int i = 0; i < c->out_count; i++) {
         out[i] = c->out[i];
-        out[i].data = buffer_new(view_bytes(&out[i]), GARBAGE_BYTE);
+        out[i].data = buffer_new(view_bytes(&out[i]), KERNEL_GARBAGE);
     }
     for (int i = 0; i < c->state_count; i++) {
         state[i] = c->state[i];
@@ -192,7 +197,7 @@ static void call_again(const kernel_check *c, int shared)
         memcpy(out[0].data, in[shared].data, view_bytes(&in[shared]));
         in[shared].data = out[0].data;
     }
-    call(c, in, out, state, false);
+    kernel_check_call(c, in, out, state, false);
     for (int i = 0; i < c->out_count; i++)
         same_bits(c, &out[i], i, shared >= 0 ? "in place" : "in a second call");
     for (int i = 0; i < c->out_count; i++)
@@ -221,7 +226,7 @@ static void check_accumulates(const kernel_check *c)
     uint64_t random = c->random;
     fill_random(&out[0], &random);
     float *start = copy_of(&out[0]);
-    call(c, c->in, out, c->state, true);
+    kernel_check_call(c, c->in, out, c->state, true);
     for (int64_t i = 0; i < weir_shape_count(&out[0].shape); i++) {
         double want = (double)start[i] + kernel_at(&c->out[0], i);
         cr_assert(kernel_near(kernel_at(&out[0], i), want, 1e-4), "%s accumulates wrongly at %ld", c->op->name, (long)i);
@@ -237,7 +242,7 @@ void kernel_check_run(kernel_check *c)
     make_outputs(c);
     for (int i = 0; i < c->in_count; i++)
         before[i] = copy_of(&c->in[i]);
-    call(c, c->in, c->out, c->state, false);
+    kernel_check_call(c, c->in, c->out, c->state, false);
     for (int i = 0; i < c->in_count; i++) {
         cr_assert_eq(memcmp(before[i], c->in[i].data, view_bytes(&c->in[i])), 0, "%s changed input %d", c->op->name, i);
         buffer_free(before[i]);

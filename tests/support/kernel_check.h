@@ -58,7 +58,16 @@ void kernel_check_infers(const weir_op *op, const void *attrs, const weir_type *
 void kernel_check_refuses(const weir_op *op, const void *attrs, const weir_type *in, int in_count,
                           const char *sentence);
 
-/* A uniform double in [0, 1) of the check's own generator. */
+/* A uniform double in [0, 1), and a sample of N(0, 1), of the check's own generator. */
 double kernel_random(uint64_t *state);
+double kernel_random_normal(uint64_t *state);
+
+/* The parts, for other harnesses: a tensor between guard bytes, every byte of it `fill` (0, or KERNEL_GARBAGE: NaN as
+ * f32); and one call with its own workspace, after which all guards have been looked at. */
+enum { KERNEL_GARBAGE = 0xFF };
+weir_view kernel_view_new(weir_type type, int fill);
+void kernel_view_free(weir_view *view);
+void kernel_check_call(const kernel_check *c, const weir_view *in, const weir_view *out, const weir_view *state,
+                       bool accumulate);
 
 #endif
