@@ -5,6 +5,7 @@
 #include "kernels/ops.h"
 #include "kernels/optim/optim.h"
 #include "tests/support/kernel_check.h"
+#include "tests/support/shard_check.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -53,6 +54,19 @@ static int64_t last(const weir_view *view)
 static int64_t rows(const weir_view *view)
 {
     return last(view) ? weir_shape_count(&view->shape) / last(view) : 0;
+}
+
+/* Runs the op whole, then on 2 and 3 devices in every way that it says it may be split. */
+static void run_all_ways(kernel_check *c, double tolerance)
+{
+    kernel_check_run(c);
+    for (int i = 0; i < c->in_count; i++)
+        if (weir_shape_count(&c->in[i].shape) == 0)
+            return;
+    for (int devices = 2; devices <= 3; devices++) {
+        int played = shard_check(c, devices, tolerance);
+        cr_assert(played > 0 || c->in[0].shape.rank < 2, "%s lists no signature", c->op->name);
+    }
 }
 
 /* ---- lanes ---- */
@@ -125,7 +139,8 @@ Test(gemm, is_the_product_for_every_transposition_and_size, .timeout = 60)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int trans = 0; trans < 4; trans++)
             for (int i = 0; i < 3; i++)
-                check_gemm(trans & 1, trans & 2, sizes[s][0], sizes[s][1], sizes[s][2], i ? 0.75f : 1, beta[i], &random);
+                check_gemm(trans & 1, trans & 2, sizes[s][0], sizes[s][1], sizes[s][2], i ? 0.75f : 1, beta[i],
+                           &random);
 }
 
 Test(gemm, is_the_product_where_blocks_meet, .timeout = 60)
@@ -161,7 +176,7 @@ static void check_matmul(weir_shape a, weir_shape b, bool trans_a, bool trans_b)
     kernel_check c = kernel_check_new(&op_matmul, attrs, SEED);
     kernel_check_in(&c, WEIR_F32, a);
     kernel_check_in(&c, WEIR_F32, b);
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_matmul, 1e-5);
     kernel_check_free(&c);
 }
@@ -215,7 +230,7 @@ static void check_linear(weir_shape x, int64_t out, bool biased)
     kernel_check_in(&c, WEIR_F32, SHAPE(x.dim[x.rank - 1], out));
     if (biased)
         kernel_check_in(&c, WEIR_F32, SHAPE(out));
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_linear, 1e-5);
     kernel_check_free(&c);
 }
@@ -249,13 +264,13 @@ Test(linear, its_gradients_sum_over_all_rows, .timeout = 20)
     kernel_check c = kernel_check_new(&op_linear_dw, NULL, SEED);
     kernel_check_in(&c, WEIR_F32, SHAPE(3, 5, 7));
     kernel_check_in(&c, WEIR_F32, SHAPE(3, 5, 9));
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_linear_dw, 1e-5);
     kernel_check_free(&c);
     for (int64_t count = 0; count < 10; count++) {
         c = kernel_check_new(&op_linear_db, NULL, SEED);
         kernel_check_in(&c, WEIR_F32, SHAPE(count, 21));
-        kernel_check_run(&c);
+        run_all_ways(&c, 1e-4);
         kernel_check_near(&c, 0, reference_columns, 1e-5);
         kernel_check_free(&c);
     }
@@ -304,7 +319,7 @@ static void check_norm(const weir_op *op, weir_shape x, double shift)
         ((float *)view->data)[i] += (float)shift;
     for (int i = 1; i < op->in_max; i++)
         kernel_check_in(&c, WEIR_F32, SHAPE(x.dim[x.rank - 1]));
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     for (int out = 0; out < op->out_count; out++)
         kernel_check_near(&c, out, reference_norm, 1e-5 * (1 + shift));
     kernel_check_free(&c);
@@ -366,7 +381,7 @@ static void check_norm_grad(const weir_op *op, weir_shape x)
     for (int i = 2; i + 1 < op->in_max; i++)
         kernel_check_in(&c, WEIR_F32, row);
     kernel_check_in(&c, WEIR_F32, x);
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     for (int out = 0; out < op->out_count; out++)
         kernel_check_near(&c, out, reference_norm_grad, 2e-5);
     kernel_check_free(&c);
@@ -475,7 +490,7 @@ static void check_attention(attention_case at)
     kernel_check_in(&c, WEIR_F32, SHAPE(at.batch, at.seq, at.heads * at.head_dim));
     kernel_check_in(&c, WEIR_F32, SHAPE(at.batch, at.keys, at.heads * at.head_dim));
     kernel_check_in(&c, WEIR_F32, SHAPE(at.batch, at.keys, at.heads * at.head_dim));
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_attention, 2e-5);
     kernel_check_near(&c, 1, reference_attention, 2e-5);
     kernel_check_free(&c);
@@ -560,7 +575,7 @@ static void check_attention_grad(attention_case at)
     kernel_check_in(&c, WEIR_F32, SHAPE(at.batch, at.heads, at.seq));
     kernel_check_in(&c, WEIR_F32, q);
     fill_forward(&c);
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     for (int out = 0; out < 3; out++)
         kernel_check_near(&c, out, reference_attention_grad, 5e-5);
     kernel_check_free(&c);
@@ -599,7 +614,7 @@ Test(embedding, picks_rows, .timeout = 20)
     kernel_check c = kernel_check_new(&op_embedding, NULL, SEED);
     kernel_check_in(&c, WEIR_I32, SHAPE(3, 5));
     kernel_check_in(&c, WEIR_F32, SHAPE(10, 7));
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_embedding, 0);
     kernel_check_free(&c);
 }
@@ -618,7 +633,7 @@ Test(embedding, gradient_adds_rows, .timeout = 20)
     kernel_check c = kernel_check_new(&op_embedding_grad, &vocab, SEED);
     kernel_check_in(&c, WEIR_I32, SHAPE(3, 5));
     kernel_check_in(&c, WEIR_F32, SHAPE(3, 5, 7));
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_embedding_grad, 1e-6);
     kernel_check_free(&c);
 }
@@ -681,7 +696,8 @@ static void reference_cross_entropy(const kernel_check *c, int out, double *want
         if (out == 1)
             want[row] = lse;
         else if (row_counts(c, row))
-            want[0] += (lse - kernel_at(&c->in[0], row * classes + (int64_t)kernel_at(&c->in[1], row))) / rows_counted(c);
+            want[0] += (lse - kernel_at(&c->in[0], row * classes + (int64_t)kernel_at(&c->in[1], row))) /
+                       rows_counted(c);
     }
 }
 
@@ -716,7 +732,7 @@ static void check_cross_entropy(weir_shape labels, int64_t classes, double ignor
     kernel_check_in(&c, WEIR_I32, labels);
     if (attrs[0].i)
         add_count(&c);
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_cross_entropy, 1e-5);
     kernel_check_near(&c, 1, reference_cross_entropy, 1e-5);
     kernel_check_free(&c);
@@ -730,7 +746,7 @@ static void check_cross_entropy(weir_shape labels, int64_t classes, double ignor
     kernel_check_in(&c, WEIR_F32, SHAPE());
     if (attrs[0].i)
         add_count(&c);
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_cross_entropy_grad, 1e-5);
     kernel_check_free(&c);
 }
@@ -895,7 +911,7 @@ Test(clip, sum_of_squares_keeps_its_digits, .timeout = 20)
 {
     kernel_check c = kernel_check_new(&op_square_sum, NULL, SEED);
     kernel_check_in(&c, WEIR_F32, SHAPE(1000, 301));
-    kernel_check_run(&c);
+    run_all_ways(&c, 1e-4);
     kernel_check_near(&c, 0, reference_squares, 1e-7);
     kernel_check_free(&c);
 }
