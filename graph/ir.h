@@ -64,6 +64,7 @@ typedef struct ptensor {           /* the shard of a tensor on one device */
     int producer;                  /* pop, or -1 (parameter that nothing updates) */
     int alias;                     /* the ptensor that it really is, or -1 */
     bool parameter;
+    bool fills;                    /* M firings of its producer go into one slot */
     POOL_LIST(int) readers;        /* pops, each once */
     /* group and layout */
     int reg;                       /* register, or -1: a temp */
@@ -79,11 +80,11 @@ typedef struct pop {               /* one kernel call on one device */
     const void *attrs;
     plan_phase phase;
     bool micro;
-    bool fills;                    /* fires M times into one slot */
     bool accumulate;               /* its kernel adds from the second firing on */
-    bool dead;                     /* merged into another */
+    bool dead;                     /* merged into another, or of no use */
     int level, group;
     uint64_t scratch, scratch_offset;
+    int scratch_block;             /* layout's own */
     POOL_LIST(int) states;         /* indexes in phys->state */
 } pop;
 
@@ -136,6 +137,7 @@ typedef struct phys {
     POOL_LIST(pstate) state;
     POOL_LIST(reg) reg;
     POOL_LIST(group) group;
+    bool coloured;                 /* workspaces are laid out */
 } phys;
 
 typedef struct compile {

@@ -1,0 +1,106 @@
+/* graph/slots.c: how many slots each register has at first.
+ *
+ * One, except:
+ *   - what a forward group of stage s of S saves for its backward: S - s, so that many micro-batches may be under way, and
+ *     one-forward-one-backward emerges from credits instead of from a schedule;
+ *   - what moves between devices, and inputs: two, so that the next transfer overlaps with the use of this one;
+ *   - what is fetched: as the user said.
+ * Never more than are written in one step, except for inputs and fetches, which may run ahead of it. A register whose slots the
+ * user fixed is left alone. The check raises what turns out to be too few, layout lowers what does not fit.
+ *
+ * The stage of a node counts how often a path to it moves on to a mesh that shares no device with the one before.
+ */
+#include "graph/error.h"
+#include "graph/ir.h"
+
+static bool meshes_meet(const weir_mesh *a, const weir_mesh *b)
+{
+    for (int i = 0; i < a->count && a->kind == b->kind; i++)
+        for (int k = 0; k < b->count; k++)
+            if (a->device[i] == b->device[k])
+                return true;
+    return false;
+}
+
+/* Fills stage[node] for forward nodes and returns the number of stages. */
+static int stages(const compile *c, int *stage)
+{
+    int last = 0;
+    for (int n = 0; n < c->ir.node_count; n++) {
+        const ir_node *node = &c->ir.node[n];
+        if (node->phase != PLAN_FORWARD)
+            continue;
+        for (int i = 0; i < node->in_count; i++) {
+            int from = c->ir.tensors.item[node->in[i]].node;
+            if (from < 0)
+                continue;
+            int reach = stage[from] + !meshes_meet(c->ir.node[from].mesh, node->mesh);
+            if (reach > stage[n])
+                stage[n] = reach;
+        }
+        if (stage[n] > last)
+            last = stage[n];
+    }
+    return last + 1;
+}
+
+static bool read_in_phase(const phys *p, const reg *r, plan_phase phase)
+{
+    for (int i = 0; i < r->readers.count; i++)
+        if (p->group.item[r->readers.item[i]].phase == phase)
+            return true;
+    return false;
+}
+
+static bool read_elsewhere(const phys *p, const reg *r)
+{
+    for (int i = 0; i < r->readers.count; i++)
+        if (p->group.item[r->readers.item[i]].device != r->device)
+            return true;
+    return false;
+}
+
+/* Slots that a fetch among the readers asks for; 0 when there is none. */
+static int fetch_slots(const compile *c, const reg *r)
+{
+    int slots = 0;
+    for (int i = 0; i < r->readers.count; i++) {
+        const group *g = &c->phys.group.item[r->readers.item[i]];
+        const graph_node *node = c->ir.node[c->phys.op.item[g->pops.item[0]].node].origin;
+        if (node && node->fetch_slots > slots)
+            slots = node->fetch_slots;
+    }
+    return slots;
+}
+
+static int reg_slots(const compile *c, const reg *r, const int *stage, int stage_count)
+{
+    const phys *p = &c->phys;
+    const group *g = &p->group.item[r->group];
+    int written = g->micro ? c->micro / r->fill : 1, slots = 1, fetched = fetch_slots(c, r);
+    if (fetched)
+        return fetched;
+    if (r->kind == PLAN_IO)
+        return 2;
+    if (r->kind == PLAN_TRANSFER || read_elsewhere(p, r))
+        slots = 2;
+    if (g->phase == PLAN_FORWARD && read_in_phase(p, r, PLAN_BACKWARD)) {
+        int ahead = stage_count - stage[p->op.item[g->pops.item[0]].node];
+        slots = ahead > slots ? ahead : slots;
+    }
+    return slots < written ? slots : written;
+}
+
+bool pass_slots(compile *c)
+{
+    int *stage = POOL_NEW(&c->pool, int, c->ir.node_count + 1);
+    if (!stage)
+        return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
+    int count = stages(c, stage);
+    for (int i = 0; i < c->phys.reg.count; i++) {
+        reg *r = &c->phys.reg.item[i];
+        if (!r->fixed && r->group >= 0 && !r->initial)
+            r->slots = reg_slots(c, r, stage, count);
+    }
+    return true;
+}
