@@ -1,0 +1,148 @@
+/* actors/actor.c: the state machine. This is the hot path: with empty kernels everything between two firings is here and in
+ * actors/worker.c.
+ *
+ * A slot that is published or freed on the same lane changes the other end's counters on the spot. That the other actor may
+ * thereby become ready while this one is still half-way through its bookkeeping does no harm: nothing fires until the lane
+ * chooses again.
+ */
+#include "actors/actor.h"
+
+static void follow(const struct slot_patches *patches, uint32_t slot)
+{
+    for (uint32_t i = 0; i < patches->count; i++)
+        *patches->patch[i].data = patches->patch[i].base + slot * patches->stride;
+}
+
+static inline void port_ready(struct actor_port *port, uint32_t count)
+{
+    bool had_none = port->reader.arrived == 0;
+    reader_arrive(&port->reader, count);
+    if (had_none)
+        actor_met(port->actor);
+}
+
+static inline void edge_free(struct actor_edge *edge, uint32_t count)
+{
+    struct actor_out *out = edge->out;
+    bool had_none = out->regst.credits == 0;
+    if (regst_freed(&out->regst, &edge->cursor, count) && had_none)
+        actor_met(out->actor);
+}
+
+static inline void port_fired(struct lane *lane, struct actor_port *port)
+{
+    if (!reader_fire(&port->reader))
+        return;
+    port->actor->unmet += port->reader.arrived == 0;
+    if (UNLIKELY(port->patches.count))
+        follow(&port->patches, port->reader.slot);
+    if (port->edge)
+        edge_free(port->edge, 1);
+    else if (port->free.end)
+        lane_send(lane, &port->free);
+}
+
+static inline void out_fired(struct lane *lane, struct actor_out *out)
+{
+    if (!regst_fire(&out->regst))
+        return;
+    out->actor->unmet += out->regst.credits == 0;
+    if (UNLIKELY(out->patches.count))
+        follow(&out->patches, out->regst.slot);
+    for (struct actor_edge *edge = out->edges; edge < out->edges + out->edge_count; edge++) {
+        if (edge->port)
+            port_ready(edge->port, 1);
+        else
+            lane_send(lane, &edge->ready);
+    }
+}
+
+void actor_fired(struct actor *actor)
+{
+    struct lane *lane = actor->lane;
+    assert(actor->unmet == 0 && actor->left > 0);
+    for (struct actor_out *out = actor->outs; out < actor->outs + actor->out_count; out++)
+        out_fired(lane, out);
+    for (struct actor_port *port = actor->ports; port < actor->ports + actor->port_count; port++)
+        port_fired(lane, port);
+    actor->firing++;
+    if (++actor->micro == actor->fires) {
+        actor->micro = 0;
+        actor->step++;
+    }
+    actor->unmet += --actor->left == 0;
+    if (actor->unmet)
+        ready_remove(&lane->ready, actor->rank);
+}
+
+weir_status actor_call(struct actor *actor, struct actor_kernel **failed)
+{
+    for (struct actor_kernel *kernel = actor->kernels; kernel < actor->kernels + actor->kernel_count; kernel++) {
+        kernel->args.firing = actor->firing;
+        kernel->args.step = actor->step;
+        kernel->args.micro = (int)actor->micro;
+        if (kernel->accumulate)
+            kernel->args.accumulate = kernel->accumulate->regst.filled != 0;
+        weir_status status = kernel->call(&kernel->args);
+        if (UNLIKELY(status)) {
+            *failed = kernel;
+            return status;
+        }
+    }
+    return actor->fence ? actor->fence(actor->index) : WEIR_OK;
+}
+
+void actor_receive(struct actor *actors, struct message message)
+{
+    struct actor *actor = &actors[message.actor];
+    assert(message.count > 0);
+    if (message.kind == MESSAGE_READY) {
+        assert(message.port < actor->port_count);
+        port_ready(&actor->ports[message.port], message.count);
+    } else {
+        assert(message.kind == MESSAGE_FREE && message.port < actor->edge_count);
+        edge_free(&actor->edges[message.port], message.count);
+    }
+}
+
+void lane_drain(struct lane *lane, struct actor *actors)
+{
+    struct message message;
+    while (mailbox_take(&lane->mailbox, &message)) {
+        if (LIKELY(message.kind <= MESSAGE_FREE))
+            actor_receive(actors, message);
+        else
+            lane->orders |= 1u << message.kind;
+    }
+}
+
+static uint32_t unmet_now(const struct actor *actor)
+{
+    uint32_t unmet = actor->left == 0;
+    for (uint32_t i = 0; i < actor->port_count; i++)
+        unmet += actor->ports[i].reader.arrived == 0;
+    for (uint32_t i = 0; i < actor->out_count; i++)
+        unmet += actor->outs[i].regst.credits == 0;
+    return unmet;
+}
+
+void actor_settle(struct actor *actor)
+{
+    actor->unmet = unmet_now(actor);
+    if (actor->unmet)
+        ready_remove(&actor->lane->ready, actor->rank);
+    else
+        ready_add(&actor->lane->ready, actor->rank);
+}
+
+void actor_check(const struct actor *actor)
+{
+    assert(actor->unmet == unmet_now(actor));
+    assert(actor->micro < actor->fires);
+    assert(actor->left >= 0);
+    for (uint32_t i = 0; i < actor->port_count; i++)
+        reader_check(&actor->ports[i].reader);
+    for (uint32_t i = 0; i < actor->out_count; i++)
+        regst_check(&actor->outs[i].regst);
+    (void)actor;
+}

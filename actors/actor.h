@@ -1,0 +1,133 @@
+/* actors/actor.h: the actor as it runs: counters, and the kernels that a firing calls.
+ *
+ *                    a port has no slot            all conditions are met
+ *     idle (unmet > 0) <----------------- fired -----------------------> ready (unmet == 0; in the lane's ready set)
+ *         |                                 ^                               |
+ *         '--- READY, FREE or START meets the last condition ---------------'--- chosen by the lane: calls its kernels
+ *
+ * The conditions of an actor are: each port has a slot to read; each register has a slot to fill; there are firings left in
+ * this run. `unmet` counts those that do not hold. Every event changes one counter, and `unmet` when that counter leaves or
+ * reaches zero: O(1), whatever the fan-in.
+ *
+ * The other end of an edge is either on the same lane, and is reached through a pointer, or on another, and is reached
+ * through the lane's outbox. Nothing else differs.
+ *
+ * An actor, its ports and its registers are touched by the thread of its lane alone. Each struct is on cache lines of its own,
+ * so that neighbours in an array may belong to different workers. Invariants: actor_check().
+ */
+#ifndef ACTORS_ACTOR_H
+#define ACTORS_ACTOR_H
+
+#include <weir/op.h>
+
+#include "actors/lane.h"
+#include "regst/regst.h"
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+struct actor;
+struct actor_edge;
+
+/* A view that has to follow the slots of a ring: *data = base + slot * (the ring's) stride. */
+struct slot_patch {
+    void **data;
+    char *base;
+};
+
+/* The views of one ring that follow it. None when the ring has one slot: those pointers never change. */
+struct slot_patches {
+    const struct slot_patch *patch; /* borrowed from the session's array */
+    uint32_t count;
+    uint64_t stride;
+};
+
+/* An input port: the reader's end of an edge. */
+struct actor_port {
+    _Alignas(64) struct regst_reader reader;
+    struct actor *actor;
+    struct actor_edge *edge; /* the producer's end, when it is on the same lane */
+    struct outgoing free;    /* used when it is not */
+    struct slot_patches patches;
+};
+
+/* An output register. */
+struct actor_out {
+    _Alignas(64) struct regst regst;
+    struct actor *actor;
+    struct actor_edge *edges; /* one per reader */
+    uint32_t edge_count;
+    struct slot_patches patches;
+};
+
+/* The producer's end of an edge. */
+struct actor_edge {
+    _Alignas(64) struct actor_out *out;
+    struct actor_port *port; /* the reader's end, when it is on the same lane */
+    struct outgoing ready;   /* used when it is not */
+    uint32_t cursor;         /* the next slot that this reader will free */
+};
+
+struct actor_kernel {
+    _Alignas(64) weir_kernel_fn call;
+    const struct actor_out *accumulate; /* adds to what is in its slot when that has been fired into; NULL: never */
+    weir_kernel_args args;
+    uint32_t id; /* plan_kernel_id */
+};
+
+struct actor {
+    _Alignas(64) uint32_t unmet;
+    uint32_t rank; /* in the lane's ready set */
+    struct lane *lane;
+    struct actor_port *ports;
+    struct actor_out *outs;
+    struct actor_kernel *kernels;
+    uint16_t port_count, out_count;
+    uint32_t kernel_count;
+    int64_t left;    /* firings in this run */
+    int64_t firing;  /* over the session's life */
+    int64_t step;    /* first step + firing / fires */
+    uint32_t micro;  /* firing % fires */
+    uint32_t fires;  /* per step */
+
+    /* cost, kept by the worker */
+    uint32_t cost_ns; /* of a firing, as last measured */
+    uint32_t unclocked; /* firings until the next one that is measured */
+
+    /* seldom used */
+    struct actor_edge *edges; /* all out-edges, what FREE's port counts */
+    uint32_t edge_count;
+    uint32_t id;    /* plan_actor_id */
+    uint32_t index; /* of the device, for its fence */
+    weir_status (*fence)(uint32_t index);
+    int64_t busy_ns;   /* in this run */
+    int64_t run_start; /* `firing` when this run began */
+};
+
+/* Counts the conditions that do not hold now, and sets or clears the ready bit. Before the first message. */
+void actor_settle(struct actor *actor);
+
+/* Asserts what must hold between two firings. */
+void actor_check(const struct actor *actor);
+
+/* Calls the kernels of one firing, in order. On failure *failed is the one that did, its sentence is in args.error. */
+weir_status actor_call(struct actor *actor, struct actor_kernel **failed);
+
+/* A firing is over: publishes, frees, and counts. */
+void actor_fired(struct actor *actor);
+
+/* Takes in a READY or FREE from another lane. `actors` is the session's array, by id. */
+void actor_receive(struct actor *actors, struct message message);
+
+/* Takes all messages out of the lane's mailbox; orders go to lane->orders. */
+void lane_drain(struct lane *lane, struct actor *actors);
+
+/* One more condition holds, or fails. */
+static inline void actor_met(struct actor *actor)
+{
+    assert(actor->unmet > 0);
+    if (--actor->unmet == 0)
+        ready_add(&actor->lane->ready, actor->rank);
+}
+
+#endif

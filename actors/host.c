@@ -1,0 +1,205 @@
+/* actors/host.c: where the program around weir comes in: its functions (bindings), its values (push), its results (pull).
+ *
+ * A push or pull is an actor on a lane of its own that the calling thread runs for a moment: it takes what is in the lane's
+ * mailbox, waits until the actor may fire, copies, and lets it fire like any other. Backpressure is the actor's credit;
+ * there is no second mechanism and no buffer but the register's slots.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/park.h"
+#include "actors/session.h"
+#include "graph/base.h"
+#include "graph/error.h"
+
+/* ---- bindings ---- */
+
+static const char *const kind_names[PLAN_HOST_KINDS] = {
+    [PLAN_SOURCE] = "source", [PLAN_SINK] = "sink", [PLAN_CALL] = "call", [PLAN_PUSH] = "push", [PLAN_PULL] = "pull"};
+
+/* Whether the binding has a function, and only one, of the host's kind; if so it goes to *to. */
+static bool binding_take(const weir_binding *from, uint32_t kind, plan_binding *to)
+{
+    if ((from->source != NULL) + (from->sink != NULL) + (from->call != NULL) != 1)
+        return false;
+    to->ctx = from->ctx;
+    if (kind == PLAN_SOURCE && from->source)
+        return (to->fn.source = from->source) != NULL;
+    if (kind == PLAN_SINK && from->sink)
+        return (to->fn.sink = from->sink) != NULL;
+    if (kind == PLAN_CALL && from->call)
+        return (to->fn.call = from->call) != NULL;
+    return false;
+}
+
+static weir_status bind_one(struct weir_session *s, const weir_binding *binding)
+{
+    const weir_plan *plan = s->plan;
+    bool found = false;
+    for (uint32_t h = 0; h < plan->hosts_count; h++) {
+        const plan_host *host = &plan->hosts[h];
+        if (strcmp(plan_text(plan, host->name), binding->name) || host->kind > PLAN_CALL)
+            continue;
+        if (!binding_take(binding, host->kind, &s->bindings[h]))
+            return error_set(WEIR_E_ARGUMENT, "%s:%u: %s is a %s; the binding for it is not (only) that",
+                             plan_text(plan, host->file), host->line, binding->name, kind_names[host->kind]);
+        found = true;
+    }
+    return found ? WEIR_OK
+                 : error_set(WEIR_E_ARGUMENT, "weir_session_open: the plan has no source, sink or call named '%s' to bind",
+                             binding->name);
+}
+
+static weir_status check_bound(const struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    for (uint32_t h = 0; h < plan->hosts_count; h++) {
+        const plan_host *host = &plan->hosts[h];
+        if (host->kind <= PLAN_CALL && !s->bindings[h].fn.call)
+            return error_set(WEIR_E_ARGUMENT, "%s:%u: the %s '%s' has no function; give it one with .bindings",
+                             plan_text(plan, host->file), host->line, kind_names[host->kind],
+                             plan_text(plan, host->name));
+    }
+    return WEIR_OK;
+}
+
+weir_status session_bind(struct weir_session *s, const weir_binding *bindings)
+{
+    uint32_t count = s->plan->hosts_count;
+    s->bindings = calloc(count + 1, sizeof(*s->bindings));
+    if (!s->bindings)
+        return error_set(WEIR_E_MEMORY, "no memory for %u bindings", count);
+    if (s->plan->bindings && count)
+        memcpy(s->bindings, s->plan->bindings, count * sizeof(*s->bindings));
+    for (; bindings && bindings->name; bindings++) {
+        weir_status status = bind_one(s, bindings);
+        if (status)
+            return status;
+    }
+    return check_bound(s);
+}
+
+/* ---- push and pull ---- */
+
+/* The names of what may be pushed or pulled, for the error. */
+static const char *names_of(const weir_plan *plan, uint32_t kind, char *text, size_t bytes)
+{
+    size_t used = 0;
+    snprintf(text, bytes, "none");
+    for (uint32_t h = 0; h < plan->hosts_count && used < bytes; h++)
+        if (plan->hosts[h].kind == kind)
+            used += (size_t)snprintf(text + used, bytes - used, "%s'%s'", used ? ", " : "",
+                                     plan_text(plan, plan->hosts[h].name));
+    return text;
+}
+
+static weir_status find_host(const weir_plan *plan, const char *verb, const char *name, uint32_t kind,
+                             const plan_host **host)
+{
+    char names[256];
+    for (uint32_t h = 0; name && h < plan->hosts_count; h++) {
+        *host = &plan->hosts[h];
+        if ((*host)->kind == kind && !strcmp(plan_text(plan, (*host)->name), name))
+            return WEIR_OK;
+    }
+    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: there is no '%s' to %s; there is: %s", verb, name ? name : "",
+                     verb, names_of(plan, kind, names, sizeof(names)));
+}
+
+/* The one tensor that a push fills or a pull empties; plan_validate() saw to it that it is one, and whole. */
+static const plan_tensor *host_tensor(const weir_plan *plan, const plan_host *host)
+{
+    const plan_actor *actor = &plan->actors[host->actor.i];
+    uint32_t regst = host->kind == PLAN_PUSH ? actor->regsts.first : plan->ports[actor->ports.first].regst.i;
+    return &plan->tensors[plan->regsts[regst].tensors.first];
+}
+
+static weir_status check_value(const weir_plan *plan, const char *verb, const plan_host *host,
+                               const plan_tensor *tensor, const weir_array *value)
+{
+    char given[128], wanted[128];
+    weir_shape shape = {.rank = (int)tensor->rank};
+    memcpy(shape.dim, tensor->global, sizeof(shape.dim));
+    const char *file = plan_text(plan, host->file), *name = plan_text(plan, host->name);
+    if (!value || (!value->data && weir_shape_count(&shape)))
+        return error_set(WEIR_E_ARGUMENT, "%s:%u: weir_session_%s: no array given for '%s'", file, host->line, verb,
+                         name);
+    if (value->dtype == (weir_dtype)tensor->dtype && value->shape.rank >= 0 && weir_shape_equal(&value->shape, &shape))
+        return WEIR_OK;
+    bool readable = value->shape.rank >= 0 && value->shape.rank <= WEIR_DIMS_MAX;
+    return error_set(WEIR_E_ARGUMENT, "%s:%u: weir_session_%s: '%s' is %s %s, the array given is %s %s", file, host->line,
+                     verb, name, weir_dtype_name((weir_dtype)tensor->dtype), shape_text(&shape, wanted, sizeof(wanted)),
+                     weir_dtype_name(value->dtype),
+                     readable ? shape_text(&value->shape, given, sizeof(given)) : "of a wrong rank");
+}
+
+/* Runs the actor's lane until it may fire. */
+static weir_status await_turn(struct weir_session *s, struct actor *actor, const char *verb, const char *name,
+                              int timeout_ms)
+{
+    const char *lacks = actor->out_count ? "no room" : "no value";
+    int64_t deadline = park_deadline(timeout_ms);
+    lane_drain(actor->lane, s->actors);
+    while (actor->unmet && !session_failure(s)) {
+        bool in_time = mailbox_wait(&actor->lane->mailbox, deadline);
+        lane_drain(actor->lane, s->actors);
+        if (!in_time && actor->unmet)
+            return error_set(WEIR_E_TIMEOUT, "weir_session_%s: %s for '%s' within %d ms", verb,
+                             lacks, name, timeout_ms);
+    }
+    return session_failure(s);
+}
+
+static void fire_outside(struct actor *actor)
+{
+    actor_fired(actor);
+    lane_flush(actor->lane);
+}
+
+weir_status weir_session_push(weir_session *s, const char *name, const weir_array *value, int timeout_ms)
+{
+    const plan_host *host = NULL;
+    weir_status status = session_failure(s);
+    if (!status)
+        status = find_host(s->plan, "push", name, PLAN_PUSH, &host);
+    if (status)
+        return status;
+    const plan_tensor *tensor = host_tensor(s->plan, host);
+    struct actor *actor = &s->actors[host->actor.i];
+    status = check_value(s->plan, "push", host, tensor, value);
+    if (!status)
+        status = await_turn(s, actor, "push", name, timeout_ms);
+    if (status)
+        return status;
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    char *to = arena_tensor(s->arenas, s->plan, tensor, actor->outs->regst.slot);
+    uint64_t bytes = plan_tensor_bytes(tensor);
+    if (bytes)
+        arena->device->copy_in(to, value->data, bytes);
+    fire_outside(actor);
+    return WEIR_OK;
+}
+
+weir_status weir_session_pull(weir_session *s, const char *name, weir_array *value, int timeout_ms)
+{
+    const plan_host *host = NULL;
+    weir_status status = session_failure(s);
+    if (!status)
+        status = find_host(s->plan, "pull", name, PLAN_PULL, &host);
+    if (status)
+        return status;
+    const plan_tensor *tensor = host_tensor(s->plan, host);
+    struct actor *actor = &s->actors[host->actor.i];
+    status = check_value(s->plan, "pull", host, tensor, value);
+    if (!status)
+        status = await_turn(s, actor, "pull", name, timeout_ms);
+    if (status)
+        return status;
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    uint32_t slot = actor->port_count ? actor->ports->reader.slot : 0; /* no port is counted for a constant */
+    uint64_t bytes = plan_tensor_bytes(tensor);
+    if (bytes)
+        arena->device->copy_out(value->data, arena_tensor(s->arenas, s->plan, tensor, slot), bytes);
+    fire_outside(actor);
+    return WEIR_OK;
+}

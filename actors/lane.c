@@ -1,0 +1,44 @@
+/* actors/lane.c: see the header. Merging on the line itself, rather than looking for an equal message in a queue of messages,
+ * makes it free: the line is at hand when the slot is published or freed. */
+#include "actors/lane.h"
+
+#include <stdlib.h>
+
+#include "graph/error.h"
+
+#define ORDERS_MAX 4 /* START, FAIL, STOP, and one to spare: messages to a lane that no edge accounts for */
+
+weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns)
+{
+    lane->outbox.room = size->lines;
+    lane->outbox.lines = calloc(size->lines ? size->lines : 1, sizeof(*lane->outbox.lines));
+    if (!lane->outbox.lines || !ready_open(&lane->ready, size->actors))
+        return error_set(WEIR_E_MEMORY, "no memory for the ready set of %u actors", size->actors);
+    return mailbox_open(&lane->mailbox, size->messages + ORDERS_MAX, spin_ns);
+}
+
+void lane_close(struct lane *lane)
+{
+    mailbox_close(&lane->mailbox);
+    ready_close(&lane->ready);
+    free(lane->outbox.lines);
+    lane->outbox = (struct outbox){0};
+}
+
+static void line_flush(struct outgoing *line)
+{
+    struct message message = line->message;
+    while (line->unsent) {
+        uint32_t count = line->unsent < MESSAGE_COUNT_MAX ? line->unsent : MESSAGE_COUNT_MAX;
+        message.count = (uint8_t)count;
+        line->unsent -= count;
+        line->end->post(line->end, message);
+    }
+}
+
+void lane_flush(struct lane *lane)
+{
+    for (uint32_t i = 0; i < lane->outbox.count; i++)
+        line_flush(lane->outbox.lines[i]);
+    lane->outbox.count = 0;
+}

@@ -1,0 +1,65 @@
+/* actors/mailbox.h: what other threads have to say to one thread: a bounded ring with many senders and one owner.
+ *
+ *            tail (senders take tickets)              head (owner)
+ *     cells  [ . . . . . m m m m . . . . ]            a cell that is 0 is empty
+ *
+ * A sender takes a ticket and stores its message, which is never 0, into the ticket's cell. The owner takes the message at
+ * the head as soon as it is not 0 and puts 0 back. A sender that is slow between the two steps holds back those behind it for
+ * a moment, never the other senders.
+ *
+ * The ring cannot be full: the plan bounds the messages that can be under way to an actor (each carries at least one slot of
+ * an edge, and an edge has so many slots), the session computes the capacity from that, and post asserts it.
+ *
+ * Owner: the thread that takes; it also waits here. Any thread may post. Messages of one sender arrive in order.
+ */
+#ifndef ACTORS_MAILBOX_H
+#define ACTORS_MAILBOX_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <weir/base.h>
+
+#include "transport/bus.h"
+
+struct mailbox {
+    struct bus_end end;       /* first: what the bus sees */
+    _Atomic uint64_t *cells;  /* owned */
+    uint64_t mask;            /* of the index: capacity - 1 */
+    int64_t spin_ns;          /* how long the owner spins before it sleeps */
+    _Atomic uint32_t asleep;  /* 1: the owner sleeps on this word, or is about to */
+    _Alignas(64) _Atomic uint64_t tail; /* next ticket; on a line of its own: senders fight for it */
+    _Alignas(64) uint64_t head;         /* owner's */
+};
+
+/* Room for at least `capacity` messages under way. */
+weir_status mailbox_open(struct mailbox *box, uint64_t capacity, int64_t spin_ns);
+void mailbox_close(struct mailbox *box);
+
+/* Any thread. Does not block. */
+void mailbox_post(struct mailbox *box, struct message message);
+
+/* Owner only. Waits until there is a message, at most until `deadline` (park_deadline()); false when it is over. */
+bool mailbox_wait(struct mailbox *box, int64_t deadline);
+
+/* Owner only. Whether a message is there. One load from a line that stays in the owner's cache until somebody writes it. */
+static inline bool mailbox_pending(const struct mailbox *box)
+{
+    /* acquire: pairs with the exchange in mailbox_post() */
+    return atomic_load_explicit(&box->cells[box->head & box->mask], memory_order_acquire) != 0;
+}
+
+/* Owner only. Takes the next message; false when there is none. */
+static inline bool mailbox_take(struct mailbox *box, struct message *message)
+{
+    _Atomic uint64_t *cell = &box->cells[box->head & box->mask];
+    uint64_t word = atomic_load_explicit(cell, memory_order_acquire); /* pairs with the exchange in mailbox_post() */
+    if (!word)
+        return false;
+    /* relaxed: whoever uses the cell next knows that it is empty through the messages that gave it the credit to send */
+    atomic_store_explicit(cell, 0, memory_order_relaxed);
+    box->head++;
+    *message = message_unpack(word);
+    return true;
+}
+
+#endif

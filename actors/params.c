@@ -1,0 +1,216 @@
+/* actors/params.c: values that do not come from a kernel: what parameters and states start as, and reading and writing logical
+ * parameters between runs.
+ *
+ * All three walk a shard row by row, where a row is a run along the last dimension: it is contiguous in the shard and in the
+ * logical tensor, so it is what is copied, and the logical index of its first element is what an initial value needs.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/session.h"
+#include "graph/base.h"
+#include "graph/error.h"
+
+struct rows {
+    const plan_tensor *tensor;
+    int64_t length;               /* elements of a row */
+    int64_t count, done;          /* rows */
+    int64_t index[WEIR_DIMS_MAX]; /* of the row within the shard */
+};
+
+static struct rows rows_of(const plan_tensor *tensor)
+{
+    struct rows rows = {.tensor = tensor, .length = 1, .count = 1};
+    if (tensor->rank)
+        rows.length = tensor->shape[tensor->rank - 1];
+    for (uint32_t d = 0; d + 1 < tensor->rank; d++)
+        rows.count *= tensor->shape[d];
+    if (!rows.length)
+        rows.count = 0;
+    return rows;
+}
+
+/* Row-major index in the logical tensor of the row's first element. */
+static int64_t rows_logical(const struct rows *rows)
+{
+    const plan_tensor *tensor = rows->tensor;
+    int64_t logical = 0;
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        logical = logical * tensor->global[d] + tensor->start[d] + rows->index[d];
+    return logical;
+}
+
+/* Byte offset of the row within the shard. */
+static uint64_t rows_offset(const struct rows *rows)
+{
+    return (uint64_t)(rows->done * rows->length) * weir_dtype_bytes((weir_dtype)rows->tensor->dtype);
+}
+
+static void rows_next(struct rows *rows)
+{
+    rows->done++;
+    for (int d = (int)rows->tensor->rank - 2; d >= 0; d--) {
+        if (++rows->index[d] < rows->tensor->shape[d])
+            return;
+        rows->index[d] = 0;
+    }
+}
+
+/* ---- initial values ---- */
+
+static float init_value(const plan_init *init, int64_t index)
+{
+    switch (init->kind) {
+    case WEIR_INIT_VALUE:
+        return (float)init->a;
+    case WEIR_INIT_NORMAL:
+        return (float)(init->a * weir_random_normal(init->key, (uint64_t)index));
+    case WEIR_INIT_UNIFORM:
+        return (float)(init->a + (init->b - init->a) * weir_random_uniform(init->key, (uint64_t)index));
+    default:
+        return 0;
+    }
+}
+
+static void fill_row(const plan_init *init, weir_dtype dtype, int64_t first, int64_t length, void *row)
+{
+    for (int64_t i = 0; i < length; i++) {
+        if (dtype == WEIR_F32)
+            ((float *)row)[i] = init_value(init, first + i);
+        else if (dtype == WEIR_I32)
+            ((int32_t *)row)[i] = init->kind == WEIR_INIT_VALUE ? (int32_t)init->a : 0;
+        else
+            ((uint8_t *)row)[i] = init->kind == WEIR_INIT_VALUE ? (uint8_t)init->a : 0;
+    }
+}
+
+/* Slots that hold a value before the first step; a state is its own only slot. */
+static uint32_t filled_slots(const weir_plan *plan, const plan_tensor *tensor)
+{
+    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].initial : 1;
+}
+
+static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
+{
+    const plan_tensor *tensor = &s->plan->tensors[init->tensor.i];
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    struct rows rows = rows_of(tensor);
+    uint64_t bytes = (uint64_t)rows.length * weir_dtype_bytes((weir_dtype)tensor->dtype);
+    void *row = malloc(bytes + 1);
+    if (!row)
+        return error_set(WEIR_E_MEMORY, "no memory to fill %s", plan_text(s->plan, tensor->name));
+    for (; rows.done < rows.count; rows_next(&rows)) {
+        fill_row(init, (weir_dtype)tensor->dtype, rows_logical(&rows), rows.length, row);
+        for (uint32_t slot = 0; slot < filled_slots(s->plan, tensor); slot++)
+            arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows), row, bytes);
+    }
+    free(row);
+    return WEIR_OK;
+}
+
+weir_status session_fill(struct weir_session *s)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < s->plan->inits_count; i++)
+        if (s->plan->inits[i].kind != WEIR_INIT_ZERO) /* arenas start as zeros */
+            status = fill_tensor(s, &s->plan->inits[i]);
+    return status;
+}
+
+/* ---- read and write ---- */
+
+static weir_status find_param(const struct weir_session *s, const char *verb, const char *name,
+                              const plan_param **param)
+{
+    for (uint32_t i = 0; name && i < s->plan->params_count; i++) {
+        *param = &s->plan->params[i];
+        if (!strcmp(plan_text(s->plan, (*param)->name), name))
+            return WEIR_OK;
+    }
+    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: the plan has no parameter '%s'", verb, name ? name : "");
+}
+
+static weir_status check_array(const weir_plan *plan, const char *verb, const plan_param *param,
+                               const plan_tensor *tensor, const weir_array *value)
+{
+    char given[128], wanted[128];
+    weir_shape shape = {.rank = (int)tensor->rank};
+    memcpy(shape.dim, tensor->global, sizeof(shape.dim));
+    if (!value || (!value->data && weir_shape_count(&shape)))
+        return error_set(WEIR_E_ARGUMENT, "weir_session_%s: no array given for '%s'", verb,
+                         plan_text(plan, param->name));
+    bool readable = value->shape.rank >= 0 && value->shape.rank <= WEIR_DIMS_MAX;
+    if (readable && value->dtype == (weir_dtype)tensor->dtype && weir_shape_equal(&value->shape, &shape))
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: '%s' is %s %s, the array given is %s %s", verb,
+                     plan_text(plan, param->name), weir_dtype_name((weir_dtype)tensor->dtype),
+                     shape_text(&shape, wanted, sizeof(wanted)), weir_dtype_name(value->dtype),
+                     readable ? shape_text(&value->shape, given, sizeof(given)) : "of a wrong rank");
+}
+
+/* The slot published last: what a reader that comes now would see. */
+static uint32_t newest_slot(const struct weir_session *s, const plan_tensor *tensor)
+{
+    if (tensor->home != PLAN_IN_REGST)
+        return 0;
+    const struct regst *regst = &s->outs[tensor->owner].regst;
+    return (regst->slot + regst->slots - 1) % regst->slots;
+}
+
+static void read_shard(const struct weir_session *s, const plan_tensor *tensor, char *to)
+{
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    const char *from = arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor));
+    uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
+    for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
+        arena->device->copy_out(to + (uint64_t)rows_logical(&rows) * item, from + rows_offset(&rows),
+                                (uint64_t)rows.length * item);
+}
+
+/* Into every slot: with several, those that are published and not yet read are all to show the new value. */
+static void write_shard(const struct weir_session *s, const plan_tensor *tensor, const char *from)
+{
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    uint32_t slots = tensor->home == PLAN_IN_REGST ? s->plan->regsts[tensor->owner].slots : 1;
+    uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
+    for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
+        for (uint32_t slot = 0; slot < slots; slot++)
+            arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows),
+                                   from + (uint64_t)rows_logical(&rows) * item, (uint64_t)rows.length * item);
+}
+
+/* What read and write check before they touch anything; *tensor is the first shard. */
+static weir_status param_open(const struct weir_session *s, const char *verb, const char *name, const weir_array *value,
+                              const plan_param **param)
+{
+    weir_status status = session_failure(s);
+    if (status)
+        return status;
+    /* acquire: pairs with the exchange in session_worker_done(): the shards are as the last step left them */
+    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
+        return error_set(WEIR_E_STATE, "weir_session_%s: a run is under way", verb);
+    status = find_param(s, verb, name, param);
+    if (status)
+        return status;
+    if (!(*param)->shards.count)
+        return error_set(WEIR_E_ARGUMENT, "weir_session_%s: no shard of '%s' is here", verb, name);
+    return check_array(s->plan, verb, *param, &s->plan->tensors[s->plan->shards[(*param)->shards.first].i], value);
+}
+
+weir_status weir_session_read(weir_session *s, const char *name, weir_array *value)
+{
+    const plan_param *param = NULL;
+    weir_status status = param_open(s, "read", name, value, &param);
+    for (uint32_t i = 0; !status && i < param->shards.count; i++)
+        read_shard(s, &s->plan->tensors[s->plan->shards[param->shards.first + i].i], value->data);
+    return status;
+}
+
+weir_status weir_session_write(weir_session *s, const char *name, const weir_array *value)
+{
+    const plan_param *param = NULL;
+    weir_status status = param_open(s, "write", name, value, &param);
+    for (uint32_t i = 0; !status && i < param->shards.count; i++)
+        write_shard(s, &s->plan->tensors[s->plan->shards[param->shards.first + i].i], value->data);
+    return status;
+}

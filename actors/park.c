@@ -1,0 +1,92 @@
+/* actors/park.c: futexes, the clock, and the price of a wake-up.
+ *
+ * A futex rather than a condition variable: the word that is waited for is already there, and no lock is needed around it.
+ */
+#define _GNU_SOURCE
+#include "actors/park.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S 1000000000
+#define WAKE_ROUNDS 16
+#define WAKE_COST_DEFAULT_NS 20000 /* when no thread can be had to measure it */
+
+int64_t park_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * (int64_t)NS_PER_S + now.tv_nsec;
+}
+
+int64_t park_deadline(int timeout_ms)
+{
+    return timeout_ms < 0 ? PARK_FOREVER : park_now_ns() + timeout_ms * (int64_t)1000000;
+}
+
+bool park_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline)
+{
+    struct timespec time, *timeout = NULL;
+    if (deadline != PARK_FOREVER) {
+        int64_t left = deadline - park_now_ns();
+        if (left <= 0)
+            return false;
+        time = (struct timespec){.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+        timeout = &time;
+    }
+    long rc = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout, NULL, 0);
+    return rc == 0 || errno != ETIMEDOUT;
+}
+
+void park_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+int park_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        return CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t holds */
+    return online > 0 ? (int)online : 1;
+}
+
+/* Two threads hand a word to and fro; each sleeps at once when it is not its turn. */
+struct wake_game {
+    _Atomic uint32_t turn;
+};
+
+static void wake_play(struct wake_game *game, uint32_t me)
+{
+    for (uint32_t round = 0; round < WAKE_ROUNDS; round++) {
+        uint32_t mine = 2 * round + me, now;
+        while ((now = atomic_load(&game->turn)) != mine)
+            park_wait(&game->turn, now, PARK_FOREVER);
+        atomic_store(&game->turn, mine + 1);
+        park_wake(&game->turn);
+    }
+}
+
+static void *wake_partner(void *game)
+{
+    wake_play(game, 1);
+    return NULL;
+}
+
+int64_t park_wake_cost_ns(void)
+{
+    struct wake_game game = {0};
+    pthread_t partner;
+    if (pthread_create(&partner, NULL, wake_partner, &game))
+        return WAKE_COST_DEFAULT_NS;
+    int64_t start = park_now_ns();
+    wake_play(&game, 0);
+    pthread_join(partner, NULL);
+    return (park_now_ns() - start) / (2 * WAKE_ROUNDS);
+}

@@ -1,0 +1,47 @@
+/* actors/park.h: how a thread waits: it spins for a while, then sleeps on a futex. Also the clock that everything is
+ * measured with.
+ *
+ * A thread that spins takes a hand-off in a fraction of a microsecond; waking one that sleeps can cost tens, and on a
+ * virtual machine more. So a waiter spins about as long as a wake-up costs: then it never waits more than twice as long as
+ * the better of the two choices would have (the ski-rental bound). The cost is measured, see park_wake_cost_ns(). With more
+ * threads than cores spinning only keeps the awaited thread from running; then the budget is 0.
+ */
+#ifndef ACTORS_PARK_H
+#define ACTORS_PARK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PARK_FOREVER INT64_MAX
+
+/* CLOCK_MONOTONIC. */
+int64_t park_now_ns(void);
+
+/* The moment `timeout_ms` from now; PARK_FOREVER when it is negative. */
+int64_t park_deadline(int timeout_ms);
+
+/* Sleeps while *word == value, at most until `deadline`. May return early. False: the deadline is over. */
+bool park_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline);
+
+/* Wakes all that sleep on `word`. */
+void park_wake(_Atomic uint32_t *word);
+
+/* What waking a sleeping thread costs on this machine, from the call to the thread running, at this moment. Takes about a
+ * millisecond. */
+int64_t park_wake_cost_ns(void);
+
+/* Cores that this process may use. */
+int park_cores(void);
+
+/* Tells the core that this is a spin loop. */
+static inline void park_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+#endif

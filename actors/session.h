@@ -1,0 +1,102 @@
+/* actors/session.h: the inside of a session (<weir/session.h>): everything that runs one plan, and how it ends.
+ *
+ *     session.c   open, start, wait, close            build.c   plan -> actors, ports, registers, edges, kernels
+ *     host.c      bindings, push, pull                params.c  initial values, read, write
+ *     stats.c     what a run did
+ *
+ * State (a futex word; only the session's own thread starts a run):
+ *
+ *     REST --start--> RUNNING --last worker done--> REST
+ *       '----------------'----- a kernel failed ------> FAILED (for ever)
+ *
+ * A failure is reported once: whoever claims it first writes the sentence, then makes `state` FAILED, then tells every
+ * lane. Who sees FAILED may read the sentence; it does not change any more.
+ */
+#ifndef ACTORS_SESSION_H
+#define ACTORS_SESSION_H
+
+#include <weir/session.h>
+
+#include "actors/actor.h"
+#include "actors/worker.h"
+#include "graph/plan.h"
+#include "regst/arena.h"
+#include "transport/bus.h"
+
+enum session_state { SESSION_REST, SESSION_RUNNING, SESSION_FAILED };
+
+struct weir_session {
+    const weir_plan *plan; /* borrowed */
+    plan_binding *bindings; /* owned; parallel to the plan's hosts */
+    struct arena *arenas;   /* by space */
+    struct bus bus;
+
+    struct worker *workers; /* owned; the first `opened` are to be closed */
+    uint32_t worker_count;
+    uint32_t *worker_of;    /* by queue; of outside queues it means nothing */
+    struct lane *outside;   /* one per outside actor */
+    uint32_t outside_count;
+    struct lane **lane_of;  /* by actor */
+
+    /* built from the plan, all owned; ids are the plan's unless said otherwise */
+    struct actor *actors;
+    struct actor_port *ports;    /* without those that read constants */
+    struct actor_port **port_of; /* by plan port; NULL for those */
+    struct actor_out *outs;
+    struct actor_edge *edges;    /* by register, and in it by port */
+    struct actor_kernel *kernels;
+    uint32_t *pending;
+    weir_view *views;            /* by operand */
+    struct slot_patch *patches;
+
+    int64_t first_step;
+    int64_t steps;      /* of the run that goes on, or went on last */
+    int64_t steps_done; /* before it */
+    int64_t run_start_ns, run_end_ns;
+    int64_t open_ns;
+    FILE *trace;        /* owned */
+
+    _Atomic uint32_t state;   /* enum session_state */
+    _Atomic uint32_t running; /* workers that are not done with this run */
+    _Atomic uint32_t failing; /* claimed by the first failure */
+    char failure[1024];
+};
+
+/* ---- build.c ---- */
+
+/* Makes everything from `lane_of` down to `patches`; actors are at rest, with the registers' initial slots. Lanes must be
+ * known, arenas open, bindings resolved. */
+weir_status session_build(struct weir_session *session);
+void session_unbuild(struct weir_session *session);
+
+/* Lines and messages under way of each lane. By worker, then by outside lane. */
+void session_size_lanes(const struct weir_session *session, struct lane_size *sizes);
+
+/* The number of an actor's lane: its worker, or worker_count + its place among the outside actors. */
+uint32_t session_lane_number(const struct weir_session *session, uint32_t actor);
+
+/* ---- session.c ---- */
+
+/* Called by workers. */
+weir_status session_worker_open(struct weir_session *session, uint32_t worker);
+int64_t session_steps(const struct weir_session *session);
+void session_worker_done(struct weir_session *session);
+
+/* A kernel of the actor failed with this sentence ("" for none). */
+void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
+                         const char *sentence);
+
+/* The session failed: sets the calling thread's error to the report and returns E_KERNEL; else OK. */
+weir_status session_failure(const struct weir_session *session);
+
+/* ---- host.c ---- */
+
+/* Gives each source, sink and call a function; E_ARGUMENT names the one without. */
+weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
+
+/* ---- params.c ---- */
+
+/* Fills what has an initial value. */
+weir_status session_fill(struct weir_session *session);
+
+#endif

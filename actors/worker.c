@@ -1,0 +1,169 @@
+/* actors/worker.c: the loop, its clock and its orders. See the header.
+ *
+ * The inner loop looks at the mailbox before each firing: one load of a line that is in the cache as long as nobody writes to
+ * it. A message that makes a better actor ready is thus never later than one firing.
+ */
+#define _GNU_SOURCE
+#include "actors/worker.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include "actors/park.h"
+#include "actors/session.h"
+#include "graph/error.h"
+
+#define MERGE_NS 2000          /* firings that a message may wait for before it is sent */
+#define CHEAP_NS 1000          /* a firing that takes longer is measured each time */
+#define CLOCK_EVERY 64         /* one of so many cheap firings is measured */
+#define COST_MAX_NS 1000000000 /* fits the counters; a second is long enough to be long */
+
+/* One firing with the clock running: learns what it costs, counts it as busy, records it. */
+static weir_status call_clocked(struct worker *worker, struct actor *actor, struct actor_kernel **failed)
+{
+    int64_t start = park_now_ns();
+    weir_status status = actor_call(actor, failed);
+    int64_t ns = park_now_ns() - start;
+    bool was_cheap = actor->cost_ns <= CHEAP_NS;
+    if (was_cheap && !worker->trace.events)
+        actor->busy_ns += (int64_t)actor->cost_ns * (CLOCK_EVERY - 1); /* those that were not measured */
+    actor->busy_ns += ns;
+    actor->cost_ns = ns < COST_MAX_NS ? (uint32_t)ns : COST_MAX_NS;
+    actor->unclocked = ns <= CHEAP_NS && !worker->trace.events ? CLOCK_EVERY - 1 : 0;
+    if (worker->trace.events)
+        trace_add(&worker->trace, (struct trace_event){start, ns, actor->step, actor->id, actor->micro});
+    return status;
+}
+
+/* Sends what is unsent if this firing would make it wait too long. */
+static inline void flush_before(struct worker *worker, const struct actor *actor)
+{
+    if (!worker->lane.outbox.count) {
+        worker->waited_ns = 0;
+        return;
+    }
+    worker->waited_ns += actor->cost_ns;
+    if (worker->waited_ns > MERGE_NS) {
+        lane_flush(&worker->lane);
+        worker->waited_ns = 0;
+    }
+}
+
+static void worker_fire(struct worker *worker, struct actor *actor)
+{
+    struct actor_kernel *failed = NULL;
+    weir_status status;
+    flush_before(worker, actor);
+    if (LIKELY(actor->unclocked)) {
+        actor->unclocked--;
+        status = actor_call(actor, &failed);
+    } else {
+        status = call_clocked(worker, actor, &failed);
+    }
+    if (UNLIKELY(status)) {
+        worker->halted = true;
+        session_fail_kernel(worker->session, actor, failed, worker->error);
+        return;
+    }
+    actor_fired(actor);
+    worker->running -= actor->left == 0;
+}
+
+/* A run begins: every actor gets its firings. */
+static void worker_begin(struct worker *worker)
+{
+    int64_t steps = session_steps(worker->session);
+    worker->running = worker->actor_count;
+    worker->reported = false;
+    for (uint32_t i = 0; i < worker->actor_count; i++) {
+        struct actor *actor = worker->by_rank[i];
+        assert(actor->left == 0);
+        actor->left = actor->fires * steps;
+        actor->run_start = actor->firing;
+        actor->busy_ns = 0;
+        actor_met(actor);
+    }
+}
+
+/* False: the thread is to end. */
+static bool worker_obey(struct worker *worker)
+{
+    uint32_t orders = worker->lane.orders;
+    worker->lane.orders = 0;
+    if (orders & 1u << MESSAGE_FAIL)
+        worker->halted = true;
+    if (orders & 1u << MESSAGE_START && !worker->halted)
+        worker_begin(worker);
+    return !(orders & 1u << MESSAGE_STOP);
+}
+
+/* Nothing to fire. */
+static void worker_idle(struct worker *worker)
+{
+    lane_flush(&worker->lane);
+    if (!worker->running && !worker->reported && !worker->halted) {
+        for (uint32_t i = 0; i < worker->actor_count; i++)
+            actor_check(worker->by_rank[i]);
+        worker->reported = true;
+        session_worker_done(worker->session);
+    }
+    mailbox_wait(&worker->lane.mailbox, PARK_FOREVER);
+}
+
+static void worker_loop(struct worker *worker)
+{
+    struct lane *lane = &worker->lane;
+    for (;;) {
+        if (UNLIKELY(mailbox_pending(&lane->mailbox))) {
+            lane_drain(lane, worker->actors);
+            if (UNLIKELY(lane->orders) && !worker_obey(worker))
+                return;
+        }
+        uint32_t rank = ready_first(&lane->ready);
+        if (UNLIKELY(rank == READY_NONE || worker->halted))
+            worker_idle(worker);
+        else
+            worker_fire(worker, worker->by_rank[rank]);
+    }
+}
+
+static void *worker_main(void *argument)
+{
+    struct worker *worker = argument;
+    weir_status status = session_worker_open(worker->session, worker->number);
+    if (status)
+        worker->halted = true;
+    worker_loop(worker);
+    return NULL;
+}
+
+weir_status worker_start(struct worker *worker)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* the program's signals belong to the program's threads */
+    int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return error_set(WEIR_E_MEMORY, "no thread for worker %u", worker->number);
+    worker->started = true;
+    char name[16];
+    snprintf(name, sizeof(name), "weir-%u", worker->number % 1000000000);
+    pthread_setname_np(worker->thread, name);
+    return WEIR_OK;
+}
+
+void worker_join(struct worker *worker)
+{
+    if (worker->started)
+        pthread_join(worker->thread, NULL);
+    worker->started = false;
+}
+
+void worker_close(struct worker *worker)
+{
+    lane_close(&worker->lane);
+    trace_close(&worker->trace);
+    free(worker->by_rank);
+    worker->by_rank = NULL;
+}

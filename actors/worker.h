@@ -1,0 +1,56 @@
+/* actors/worker.h: a thread that runs the actors of one or more queues.
+ *
+ *     forever: take what is in the mailbox; fire the ready actor of the lowest rank;
+ *              when none is ready: send what is unsent, tell the session if this run is over, wait for a message
+ *
+ * When unsent messages go out. Sending one by one costs two atomic operations and a cache miss each, so they are merged; but
+ * a consumer that could run must not wait behind this worker's kernels. Both follow from one rule: before a firing, if its
+ * expected time plus that of the firings since the outbox began to fill exceeds MERGE_NS, the outbox is sent first. So a
+ * message waits for at most MERGE_NS of firings, a long kernel never starts on top of unsent messages, and chains of
+ * short firings are merged.
+ *
+ * The expected time of a firing is what it last took. Firings that take long are all measured (which also gives the queue's
+ * busy share); of short ones one in CLOCK_EVERY, since reading the clock would cost more than they do. With a trace all are.
+ *
+ * A worker obeys orders that come through its mailbox: START (a run), FAIL (fire no more), STOP (end). It runs until then,
+ * also between runs: frees and pushes arrive at any time.
+ *
+ * The worker owns its lane, its actors and its trace. The session owns the worker, and may read its actors at rest (after
+ * worker_done() has told so) and after the thread has been joined.
+ */
+#ifndef ACTORS_WORKER_H
+#define ACTORS_WORKER_H
+
+#include <pthread.h>
+
+#include "actors/actor.h"
+#include "actors/trace.h"
+
+struct weir_session;
+
+struct worker {
+    struct lane lane;
+    struct actor *actors;    /* borrowed: the session's array, by id */
+    struct actor **by_rank;  /* owned: this worker's actors */
+    uint32_t actor_count;
+    int64_t waited_ns;       /* expected time of firings since the outbox began to fill */
+    uint32_t running;        /* actors with firings left in this run */
+    bool halted;             /* by FAIL: takes messages, fires nothing */
+    bool reported;           /* has told that this run is over for it */
+    struct trace trace;
+    struct weir_session *session; /* borrowed */
+    uint32_t number;
+    pthread_t thread;
+    bool started;            /* `thread` is to be joined */
+    char error[512];         /* where its kernels write their sentence */
+};
+
+/* Starts the thread. */
+weir_status worker_start(struct worker *worker);
+
+/* Joins the thread, if it was started. STOP must have been posted. */
+void worker_join(struct worker *worker);
+
+void worker_close(struct worker *worker);
+
+#endif

@@ -1,0 +1,58 @@
+/* regst/arena.c: see the header. Addresses are computed here alone, so that the plan's rules for offsets are in one place. */
+#include "regst/arena.h"
+
+#include "graph/error.h"
+
+static weir_status arena_open(struct arena *arena, const weir_plan *plan, const plan_space *space)
+{
+    const char *name = plan_text(plan, space->name);
+    *arena = (struct arena){.bytes = space->bytes, .device = device_find(space->kind), .index = space->index};
+    if (!arena->device)
+        return error_set(WEIR_E_UNSUPPORTED, "%s: this build of weir has no devices of that kind", name);
+    if (!space->bytes)
+        return WEIR_OK;
+    arena->base = arena->device->space_new(space->index, space->bytes);
+    if (!arena->base)
+        return error_set(WEIR_E_MEMORY, "%s: no memory for an arena of %llu bytes", name,
+                         (unsigned long long)space->bytes);
+    return WEIR_OK;
+}
+
+weir_status arenas_open(struct arena *arenas, const weir_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->spaces_count; i++) {
+        weir_status status = arena_open(&arenas[i], plan, &plan->spaces[i]);
+        if (status) {
+            arenas_close(arenas, i);
+            return status;
+        }
+    }
+    return WEIR_OK;
+}
+
+void arenas_close(struct arena *arenas, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (arenas[i].base)
+            arenas[i].device->space_free(arenas[i].base, arenas[i].bytes);
+        arenas[i].base = NULL;
+    }
+}
+
+plan_space_id arena_space(const weir_plan *plan, const plan_tensor *tensor)
+{
+    if (tensor->home == PLAN_IN_REGST)
+        return plan->regsts[tensor->owner].space;
+    return plan->queues[plan->actors[tensor->owner].queue.i].space;
+}
+
+char *arena_tensor(const struct arena *arenas, const weir_plan *plan, const plan_tensor *tensor, uint32_t slot)
+{
+    uint64_t offset = tensor->offset;
+    if (tensor->home == PLAN_IN_REGST)
+        offset += plan->regsts[tensor->owner].offset + slot * plan->regsts[tensor->owner].slot_bytes;
+    if (tensor->home == PLAN_IN_TEMP)
+        offset += plan->queues[plan->actors[tensor->owner].queue.i].workspace_offset;
+    char *base = arenas[arena_space(plan, tensor).i].base;
+    return base ? base + offset : NULL;
+}

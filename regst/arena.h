@@ -1,0 +1,30 @@
+/* regst/arena.h: the memory of a plan: one arena per space, of exactly the planned bytes, allocated before the first step.
+ *
+ * Everything that a run touches lies in an arena at an offset that the plan fixed: the slots of registers, states, and one
+ * workspace per queue. Owner: the session. The arenas do not move; any thread may compute addresses.
+ */
+#ifndef REGST_ARENA_H
+#define REGST_ARENA_H
+
+#include "graph/plan.h"
+#include "regst/device.h"
+
+struct arena {
+    char *base; /* owned; NULL when the space has no bytes */
+    uint64_t bytes;
+    const struct device_ops *device; /* borrowed */
+    uint32_t index;                  /* of the device within its kind */
+};
+
+/* Allocates `spaces_count` arenas. E_MEMORY or E_UNSUPPORTED (no such kind of device) names the device; then nothing stays
+ * allocated. */
+weir_status arenas_open(struct arena *arenas, const weir_plan *plan);
+void arenas_close(struct arena *arenas, uint32_t count);
+
+/* Where a tensor lies: of slot `slot` for one in a register. */
+char *arena_tensor(const struct arena *arenas, const weir_plan *plan, const plan_tensor *tensor, uint32_t slot);
+
+/* The space that a tensor lies in. */
+plan_space_id arena_space(const weir_plan *plan, const plan_tensor *tensor);
+
+#endif

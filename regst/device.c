@@ -1,0 +1,11 @@
+/* regst/device.c: the kinds of devices that this build knows. */
+#include "regst/device.h"
+
+static const struct device_ops *const kinds[WEIR_DEVICE_KINDS] = {
+    [WEIR_CPU] = &device_cpu,
+};
+
+const struct device_ops *device_find(uint32_t kind)
+{
+    return kind < WEIR_DEVICE_KINDS ? kinds[kind] : NULL;
+}

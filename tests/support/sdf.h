@@ -1,0 +1,69 @@
+/* tests/support/sdf.h: plans made by hand. Things are added in any order; sdf_plan() sorts them into the ranges that
+ * graph/plan.h asks for, lays out the arenas and returns the plan.
+ *
+ *     sdf *s = sdf_new("pair", 1);
+ *     uint32_t q = sdf_device(s);
+ *     uint32_t a = sdf_actor(s, q, "a", .kernel = "test_count"), b = sdf_actor(s, q, "b");
+ *     sdf_port(s, b, sdf_regst(s, a, .slots = 2));
+ *     weir_plan *plan = sdf_plan(s);      // frees s; weir_plan_free(plan) is the caller's
+ *
+ * What is returned by sdf_device(), sdf_actor() and sdf_regst() are handles; devices and actors have the same number in the
+ * plan, registers do not. Actors are added with falling priority: the first one fires first. Options that are 0 mean 1
+ * where 0 makes no sense (slots, fill, hold, fires).
+ */
+#ifndef TESTS_SUPPORT_SDF_H
+#define TESTS_SUPPORT_SDF_H
+
+#include "graph/plan.h"
+
+#define SDF_NOBODY UINT32_MAX /* producer of a constant */
+
+typedef struct sdf sdf;
+
+sdf *sdf_new(const char *name, uint32_t micro_batches);
+void sdf_free(sdf *s);
+
+/* A CPU device with a compute queue; returns the queue. */
+uint32_t sdf_device(sdf *s);
+/* A queue on the device of `queue` for pushes and pulls. */
+uint32_t sdf_outside(sdf *s, uint32_t queue);
+
+typedef struct sdf_actor_opts {
+    uint32_t fires;
+    const char *kernel;   /* op; reads the tensors of all ports, writes those of all registers, in the order added */
+    bool accumulate;
+    uint32_t host_kind;   /* 1 + plan_host_kind: the kernel calls it, or it is a push or pull. Named as the actor */
+    uint32_t states;      /* f32 scalars that the kernel is given */
+    uint32_t workspace;   /* bytes */
+    uint32_t priority;    /* [the order of sdf_actor() calls] */
+} sdf_actor_opts;
+#define sdf_actor(s, queue, name, ...) sdf_actor_at(s, queue, name, (sdf_actor_opts){__VA_ARGS__})
+uint32_t sdf_actor_at(sdf *s, uint32_t queue, const char *name, sdf_actor_opts opts);
+
+typedef struct sdf_regst_opts {
+    uint32_t slots, fill, initial;
+    uint32_t items;        /* of its one f32 tensor; 0: it has no tensor */
+    uint32_t queue;        /* of a constant: where it lies */
+    weir_init_kind init;   /* of `initial` slots; ZERO: none */
+    double a, b;
+    const char *param;     /* also a parameter of this name, whole unless .start and .global say otherwise */
+    uint32_t start, global;
+} sdf_regst_opts;
+#define sdf_regst(s, producer, ...) sdf_regst_at(s, producer, (sdf_regst_opts){__VA_ARGS__})
+uint32_t sdf_regst_at(sdf *s, uint32_t producer, sdf_regst_opts opts);
+
+typedef struct sdf_port_opts {
+    uint32_t hold;
+} sdf_port_opts;
+#define sdf_port(s, reader, regst, ...) sdf_port_at(s, reader, regst, (sdf_port_opts){__VA_ARGS__})
+void sdf_port_at(sdf *s, uint32_t reader, uint32_t regst, sdf_port_opts opts);
+
+/* Frees the builder. Fails the test when there is no memory. `bindings` (malloc'ed, by the order in which actors with a host
+ * were added) goes to the plan; may be NULL. */
+weir_plan *sdf_plan_bound(sdf *s, plan_binding *bindings);
+weir_plan *sdf_plan(sdf *s);
+
+/* Slots of a register before the plan is made. */
+uint32_t *sdf_slots(sdf *s, uint32_t regst);
+
+#endif
