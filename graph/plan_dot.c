@@ -1,0 +1,110 @@
+/* graph/plan_dot.c: the plan as a picture, for graphviz: a box per device, in it its actors, coloured by phase; an arrow per
+ * port, from the register's producer to its reader, that tells the slots and their size.
+ *
+ * Arrows of what starts full (parameters) lead backwards in time. They are drawn thin and do not push their ends apart,
+ * so that the picture follows the data through one step. A constant is a small box of its own, beside its readers.
+ */
+#include "graph/error.h"
+#include "graph/plan_text.h"
+
+#include <inttypes.h>
+
+#define NAME_BYTES_SHOWN 40
+
+static void put_text(FILE *to, const char *text)
+{
+    for (int shown = 0; *text && shown < NAME_BYTES_SHOWN; text++, shown++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', to);
+        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
+    }
+    if (*text)
+        fputs("...", to);
+}
+
+static bool outside(const weir_plan *plan, const plan_actor *actor)
+{
+    return plan->queues[actor->queue.i].kind == PLAN_OUTSIDE;
+}
+
+static void put_actor(const weir_plan *plan, FILE *to, uint32_t a)
+{
+    static const char *const fill[PLAN_PHASES] = {"#d6e8fa", "#fde3c8", "#d8f0d3"};
+    const plan_actor *actor = &plan->actors[a];
+    fprintf(to, "    a%" PRIu32 " [label=\"", a);
+    put_text(to, plan_text(plan, actor->name));
+    if (actor->kernels.count)
+        fprintf(to, "\\n%" PRIu32 " kernel%s", actor->kernels.count, actor->kernels.count == 1 ? "" : "s");
+    if (actor->fires > 1)
+        fprintf(to, "%s%" PRIu32 " times a step", actor->kernels.count ? ", " : "\\n", actor->fires);
+    if (outside(plan, actor))
+        fputs("\", shape=ellipse, fillcolor=\"#f2f2f2\"];\n", to);
+    else
+        fprintf(to, "\", fillcolor=\"%s\"];\n", fill[actor->phase]);
+}
+
+static void put_space(const weir_plan *plan, FILE *to, uint32_t s)
+{
+    char bytes[PLAN_TEXT_BYTES];
+    fprintf(to, "  subgraph cluster_%" PRIu32 " {\n    style=rounded; color=\"#999999\";\n    label=\"", s);
+    put_text(to, plan_text(plan, plan->spaces[s].name));
+    fprintf(to, ", %s\";\n", bytes_text(plan->spaces[s].bytes, bytes));
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        if (plan->queues[plan->actors[a].queue.i].space.i == s)
+            put_actor(plan, to, a);
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        if (plan->regsts[r].producer.i != PLAN_NONE || plan->regsts[r].space.i != s)
+            continue;
+        fprintf(to, "    r%" PRIu32 " [label=\"", r);
+        put_text(to, regst_text(plan, (plan_regst_id){r}, bytes));
+        fputs("\", shape=note, fillcolor=\"#ffffff\", fontsize=9];\n", to);
+    }
+    fputs("  }\n", to);
+}
+
+/* "h" above "2 x 1.0 KiB, hold 4" */
+static void put_label(const weir_plan *plan, FILE *to, const plan_port *port)
+{
+    const plan_regst *regst = &plan->regsts[port->regst.i];
+    char text[PLAN_TEXT_BYTES];
+    fputs("  ", to); /* away from the line */
+    put_text(to, regst_text(plan, port->regst, text));
+    fprintf(to, "\\n  %" PRIu32 " x %s", regst->slots, bytes_text(regst->slot_bytes, text));
+    if (regst->fill > 1)
+        fprintf(to, ", fill %" PRIu32, regst->fill);
+    if (port->hold > 1)
+        fprintf(to, ", hold %" PRIu32, port->hold);
+}
+
+static void put_edge(const weir_plan *plan, FILE *to, const plan_port *port)
+{
+    const plan_regst *regst = &plan->regsts[port->regst.i];
+    bool constant = regst->producer.i == PLAN_NONE;
+    fprintf(to, "  %c%" PRIu32 " -> a%" PRIu32 " [label=\"", constant ? 'r' : 'a',
+            constant ? port->regst.i : regst->producer.i, port->actor.i);
+    put_label(plan, to, port);
+    if (constant)
+        fputs("\", style=dotted];\n", to);
+    else if (regst->initial)
+        fputs("\", style=dashed, color=\"#5b8c4f\", fontcolor=\"#5b8c4f\", constraint=false];\n", to);
+    else
+        fputs("\"];\n", to);
+}
+
+weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
+{
+    fputs("digraph plan {\n"
+          "  graph [label=\"",
+          to);
+    put_text(to, plan_text(plan, plan->name));
+    fputs("\", labelloc=t, fontname=\"Helvetica\", fontsize=14, rankdir=TB, nodesep=0.5, ranksep=0.6, newrank=true];\n"
+          "  node [shape=box, style=\"filled,rounded\", color=\"#555555\", fontname=\"Helvetica\", fontsize=11];\n"
+          "  edge [fontname=\"Helvetica\", fontsize=9, color=\"#555555\", fontcolor=\"#333333\", arrowsize=0.7];\n",
+          to);
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        put_space(plan, to, s);
+    for (uint32_t p = 0; p < plan->ports_count; p++)
+        put_edge(plan, to, &plan->ports[p]);
+    fputs("}\n", to);
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+}
