@@ -1,0 +1,26 @@
+/* apps/weir/command.h: the verbs of `weir`. Each parses its own command line (argv[0] is the verb), reports its own mistakes
+ * and returns the exit status: 0; 1 when the work failed (a plan that is not valid, a kernel that fails); 2 for a wrong
+ * command line or a file that cannot be read.
+ *
+ * Adding a verb is a file here and a line in COMMAND_LIST.
+ */
+#ifndef APPS_WEIR_COMMAND_H
+#define APPS_WEIR_COMMAND_H
+
+#include <weir/weir.h>
+
+/* verb, arguments, what it does */
+#define COMMAND_LIST(X)                                                                        \
+    X(show, "PLAN [--json] [--dot FILE]", "print a plan: memory, actors, registers")          \
+    X(check, "PLAN", "prove that a plan cannot deadlock")                                     \
+    X(run, "PLAN [--steps N] [--feed NAME=FILE]", "run a plan that another program compiled") \
+    X(bench, "[NAME] [--json]", "measure this machine")
+
+#define X(verb, arguments, text) int command_##verb(int argc, char **argv);
+COMMAND_LIST(X)
+#undef X
+
+/* Loads a plan for `program` ("weir show"). NULL after reporting; *status is then the exit status. */
+weir_plan *command_load(const char *program, const char *path, int *status);
+
+#endif

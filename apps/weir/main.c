@@ -1,0 +1,48 @@
+/* weir: looks at plans, checks them, runs them, and measures. */
+#include "apps/common/options.h"
+#include "apps/weir/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+weir_plan *command_load(const char *program, const char *path, int *status)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file || fgetc(file) == EOF) {
+        const char *why = !file ? strerror(errno) : ferror(file) ? strerror(errno) : "it is empty";
+        *status = options_wrong(program, "cannot read %s: %s", path, why);
+        if (file)
+            fclose(file);
+        return NULL;
+    }
+    fclose(file);
+    weir_plan *plan = weir_plan_load(path);
+    if (!plan)
+        *status = options_failed(program);
+    return plan;
+}
+
+static int help(FILE *to)
+{
+    fprintf(to, "usage: weir VERB ...\n\n");
+#define X(verb, arguments, text) fprintf(to, "  %-6s %-38s %s\n", #verb, arguments, text);
+    COMMAND_LIST(X)
+#undef X
+    fprintf(to, "\n`weir VERB --help` tells more. Plans come from weir_plan_save(), or from weir-gpt --plan FILE.\n");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
+        return help(stdout);
+#define X(verb, arguments, text)           \
+    if (argc > 1 && !strcmp(argv[1], #verb)) \
+        return command_##verb(argc - 1, argv + 1);
+    COMMAND_LIST(X)
+#undef X
+    if (argc > 1)
+        return options_wrong("weir", "there is no verb \"%s\"; weir --help lists them", argv[1]);
+    return options_wrong("weir", "needs a verb; weir --help lists them");
+}

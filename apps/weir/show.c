@@ -1,0 +1,43 @@
+/* weir show: a plan, for people, for programs, or for graphviz. */
+#include "apps/common/options.h"
+#include "apps/weir/command.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char program[] = "weir show";
+
+static int write_dot(const weir_plan *plan, const char *path)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return options_wrong(program, "--dot: cannot write %s: %s", path, strerror(errno));
+    weir_status status = weir_plan_dot(plan, file);
+    if (fclose(file))
+        return options_wrong(program, "--dot: cannot write %s: %s", path, strerror(errno));
+    return status ? options_failed(program) : 0;
+}
+
+int command_show(int argc, char **argv)
+{
+    const char *path = NULL, *dot = NULL;
+    bool json = false;
+    const options_entry table[] = {
+        {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
+        {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
+        {"--dot", OPTIONS_TEXT, &dot, .value = "FILE", .help = "write a graph for graphviz instead"},
+        {NULL},
+    };
+    int status = options_parse(&(options_spec){program, "Prints a plan.", table}, argc, argv);
+    if (status >= 0)
+        return status;
+    weir_plan *plan = command_load(program, path, &status);
+    if (!plan)
+        return status;
+    if (dot)
+        status = write_dot(plan, dot);
+    else
+        status = (json ? weir_plan_json : weir_plan_show)(plan, stdout) ? options_failed(program) : 0;
+    weir_plan_free(plan);
+    return status;
+}
