@@ -1,5 +1,5 @@
 /* test_kernels_b.c: products, norms, attention, embedding, losses and optimizers against plain loops in double. The
- * gradients are held against finite differences in test_op_laws.c; here they are held against their formulas. */
+ * gradients are held against finite differences in test_gradients_b.c; here they are held against their formulas. */
 #include "kernels/lanes.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/ops.h"

@@ -1,0 +1,215 @@
+/* test_gradients_b.c: the gradient builders of products, norms, attention, embedding and losses against finite differences,
+ * built in the DSL as a user would. */
+#include "tests/support/gradient_check.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define SEED 4711 /* of all random values here */
+#define TOLERANCE 2e-3
+
+static weir_tensor *param(weir_graph *g, const char *name, int64_t a, int64_t b, int64_t c)
+{
+    return weir_param(g, WEIR_F32, {a, b, c}, .name = name);
+}
+
+/* ---- products ---- */
+
+static weir_tensor *linear_stack(weir_graph *g)
+{
+    weir_tensor *x = param(g, "x", 2, 3, 5);
+    return weir_linear(weir_linear(x, 7), 4, .no_bias = true);
+}
+
+Test(linear, gradient, .timeout = 20)
+{
+    gradient_check(linear_stack, SEED, TOLERANCE);
+}
+
+static weir_tensor *matmul_nn(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 3, 4, 0), param(g, "b", 4, 5, 0));
+}
+static weir_tensor *matmul_tn(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 4, 3, 0), param(g, "b", 4, 5, 0), .trans_a = true);
+}
+static weir_tensor *matmul_nt(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 3, 4, 0), param(g, "b", 5, 4, 0), .trans_b = true);
+}
+static weir_tensor *matmul_tt(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 4, 3, 0), param(g, "b", 5, 4, 0), .trans_a = true, .trans_b = true);
+}
+
+Test(matmul, gradient, .timeout = 20)
+{
+    gradient_check(matmul_nn, SEED, TOLERANCE);
+    gradient_check(matmul_tn, SEED, TOLERANCE);
+    gradient_check(matmul_nt, SEED, TOLERANCE);
+    gradient_check(matmul_tt, SEED, TOLERANCE);
+}
+
+static weir_tensor *batched_nn(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 2, 3, 4), param(g, "b", 2, 4, 5));
+}
+static weir_tensor *batched_tn(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 2, 4, 3), param(g, "b", 2, 4, 5), .trans_a = true);
+}
+static weir_tensor *batched_nt(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 2, 3, 4), param(g, "b", 2, 5, 4), .trans_b = true);
+}
+static weir_tensor *batched_tt(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 2, 4, 3), param(g, "b", 2, 5, 4), .trans_a = true, .trans_b = true);
+}
+
+Test(matmul, gradient_of_batches, .timeout = 20)
+{
+    gradient_check(batched_nn, SEED, TOLERANCE);
+    gradient_check(batched_tn, SEED, TOLERANCE);
+    gradient_check(batched_nt, SEED, TOLERANCE);
+    gradient_check(batched_tt, SEED, TOLERANCE);
+}
+
+static weir_tensor *shared_nn(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 2, 3, 4), param(g, "b", 4, 5, 0));
+}
+static weir_tensor *shared_tn(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 2, 4, 3), param(g, "b", 4, 5, 0), .trans_a = true);
+}
+static weir_tensor *shared_nt(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 2, 3, 4), param(g, "b", 5, 4, 0), .trans_b = true);
+}
+static weir_tensor *shared_tt(weir_graph *g)
+{
+    return weir_matmul(param(g, "a", 2, 4, 3), param(g, "b", 5, 4, 0), .trans_a = true, .trans_b = true);
+}
+
+Test(matmul, gradient_of_one_b_for_all_batches, .timeout = 20)
+{
+    gradient_check(shared_nn, SEED, TOLERANCE);
+    gradient_check(shared_tn, SEED, TOLERANCE);
+    gradient_check(shared_nt, SEED, TOLERANCE);
+    gradient_check(shared_tt, SEED, TOLERANCE);
+}
+
+/* ---- norms ---- */
+
+static weir_tensor *layernorm(weir_graph *g)
+{
+    return weir_layernorm(param(g, "x", 2, 3, 20));
+}
+static weir_tensor *rmsnorm(weir_graph *g)
+{
+    return weir_rmsnorm(param(g, "x", 2, 3, 20));
+}
+
+Test(norm, gradient, .timeout = 20)
+{
+    gradient_check(layernorm, SEED, TOLERANCE);
+    gradient_check(rmsnorm, SEED, TOLERANCE);
+}
+
+/* ---- language models ---- */
+
+static weir_tensor *attention(weir_graph *g)
+{
+    return weir_attention(param(g, "q", 2, 5, 6), param(g, "k", 2, 7, 6), param(g, "v", 2, 7, 6), .heads = 3);
+}
+static weir_tensor *attention_causal(weir_graph *g)
+{
+    return weir_attention(param(g, "q", 1, 9, 8), param(g, "k", 1, 9, 8), param(g, "v", 1, 9, 8), .heads = 2,
+                          .causal = true);
+}
+
+Test(attention, gradient, .timeout = 20)
+{
+    gradient_check(attention, SEED, TOLERANCE);
+    gradient_check(attention_causal, SEED, TOLERANCE);
+}
+
+static weir_tensor *embedding(weir_graph *g)
+{
+    weir_tensor *ids = weir_input(g, WEIR_I32, {2, 4}, .name = "ids");
+    return weir_embedding(ids, 10, 3);
+}
+
+Test(embedding, gradient, .timeout = 20)
+{
+    gradient_check(embedding, SEED, TOLERANCE);
+}
+
+static weir_tensor *cross_entropy(weir_graph *g)
+{
+    weir_tensor *labels = weir_input(g, WEIR_I32, {3, 4}, .name = "labels");
+    return weir_cross_entropy(param(g, "logits", 3, 4, 10), labels);
+}
+static weir_tensor *cross_entropy_ignore(weir_graph *g)
+{
+    weir_tensor *labels = weir_input(g, WEIR_I32, {30}, .name = "labels");
+    return weir_cross_entropy(param(g, "logits", 30, 10, 0), labels, .ignore = true, .ignore_index = 3);
+}
+
+Test(cross_entropy, gradient, .timeout = 20)
+{
+    gradient_check(cross_entropy, SEED, TOLERANCE);
+    gradient_check(cross_entropy_ignore, SEED, TOLERANCE);
+}
+
+/* ---- together ---- */
+
+static weir_tensor *block(weir_graph *g)
+{
+    weir_tensor *ids = weir_input(g, WEIR_I32, {2, 6}, .name = "ids");
+    weir_tensor *x = weir_embedding(ids, 10, 8, .init = WEIR_NORMAL(1));
+    weir_tensor *h = weir_layernorm(x);
+    weir_tensor *a = weir_attention(weir_linear(h, 8), weir_linear(h, 8), weir_linear(h, 8), .heads = 2, .causal = true);
+    x = weir_add(x, weir_linear(a, 8));
+    x = weir_add(x, weir_linear(weir_gelu(weir_linear(weir_rmsnorm(x), 16)), 8));
+    return weir_cross_entropy(weir_linear(x, 10), ids);
+}
+
+Test(model, gradient_of_a_transformer_block, .timeout = 30)
+{
+    gradient_check(block, SEED, TOLERANCE);
+}
+
+/* ---- mistakes ---- */
+
+static void expect_mistake(weir_graph *g, const char *sentence)
+{
+    const char *mistake = weir_graph_mistake(g);
+    cr_assert_not_null(mistake);
+    cr_assert_not_null(strstr(mistake, sentence), "%s", mistake);
+    weir_graph_free(g);
+}
+
+Test(dsl, mistakes_are_named_and_stick, .timeout = 20)
+{
+    weir_graph *g = weir_graph_new("wrong");
+    weir_tensor *y = weir_linear(param(g, "x", 3, 0, 0), 4);
+    cr_assert(weir_tensor_poisoned(weir_layernorm(weir_linear(weir_embedding(y, 3, 3), 5))));
+    expect_mistake(g, "linear: x has 1 dimensions");
+    g = weir_graph_new("wrong");
+    weir_linear(param(g, "x", 3, 4, 0), 0);
+    expect_mistake(g, "linear: the size of the output is 0");
+    g = weir_graph_new("wrong");
+    weir_tensor *x = param(g, "x", 1, 3, 8);
+    weir_attention(x, x, x, .heads = 3);
+    expect_mistake(g, "attention: 3 heads do not divide dim 8");
+    g = weir_graph_new("wrong");
+    weir_embedding(param(g, "x", 1, 3, 8), 5, 5);
+    expect_mistake(g, "embedding: ids are f32, not i32");
+    g = weir_graph_new("wrong");
+    weir_tensor *labels = weir_input(g, WEIR_I32, {5}, .name = "labels");
+    weir_cross_entropy(param(g, "x", 4, 8, 0), labels);
+    expect_mistake(g, "cross_entropy: labels have shape [5] where logits have [4, 8]");
+}
