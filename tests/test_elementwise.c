@@ -1,0 +1,463 @@
+/* Elementwise ops and casts: values against libm in double precision, broadcasting against an index-by-index walk, every
+ * signature on 2 and 3 devices, and the vector functions over all of f32. */
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/ops.h"
+#include "tests/support/kernel_check.h"
+#include "tests/support/shard_check.h"
+
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEED = 20240611 };
+
+/* ---- functions of one element ---- */
+
+static double ref_neg(double x)
+{
+    return -x;
+}
+static double ref_sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+static double ref_relu(double x)
+{
+    return x < 0 ? 0 : x;
+}
+static double ref_gelu(double x)
+{
+    return isinf(x) ? ref_relu(x) : x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+static double ref_silu(double x)
+{
+    return isinf(x) ? ref_relu(x) : x * ref_sigmoid(x);
+}
+
+typedef struct unary_case {
+    const weir_op *op, *grad;
+    double (*f)(double);
+    bool positive;      /* domain */
+    bool saves_output;  /* what the gradient reads */
+} unary_case;
+
+static const unary_case unary_cases[] = {
+    {&op_neg, NULL, ref_neg, false, false},
+    {&op_exp, NULL, exp, false, false},
+    {&op_log, NULL, log, true, false},
+    {&op_sqrt, &op_sqrt_grad, sqrt, true, true},
+    {&op_tanh, &op_tanh_grad, tanh, false, true},
+    {&op_sigmoid, &op_sigmoid_grad, ref_sigmoid, false, true},
+    {&op_relu, &op_relu_grad, ref_relu, false, true},
+    {&op_gelu, &op_gelu_grad, ref_gelu, false, false},
+    {&op_silu, &op_silu_grad, ref_silu, false, false},
+};
+enum { UNARY_CASES = sizeof unary_cases / sizeof *unary_cases };
+
+static const unary_case *current; /* of the references below; one test process runs one test */
+
+static void ref_unary(const kernel_check *c, int out, double *want)
+{
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++)
+        want[i] = current->f(kernel_at(&c->in[0], i));
+}
+
+static void make_positive(weir_view *view)
+{
+    float *x = view->data;
+    for (int64_t i = 0; i < weir_shape_count(&view->shape); i++)
+        x[i] = fabsf(x[i]) + 0.1f;
+}
+
+static void check_unary(const unary_case *u, weir_shape shape)
+{
+    kernel_check c = kernel_check_new(u->op, NULL, SEED);
+    weir_view *x = kernel_check_in(&c, WEIR_F32, shape);
+    if (u->positive)
+        make_positive(x);
+    current = u;
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, ref_unary, 1e-6);
+    for (int devices = 2; devices <= 3; devices++)
+        cr_assert_geq(shard_check(&c, devices, 1e-6), shape.rank);
+    kernel_check_free(&c);
+}
+
+Test(elementwise, functions_agree_with_libm_on_every_layout, .timeout = 20)
+{
+    for (int u = 0; u < UNARY_CASES; u++) {
+        check_unary(&unary_cases[u], SHAPE());
+        check_unary(&unary_cases[u], SHAPE(1000));
+        check_unary(&unary_cases[u], SHAPE(5, 1, 7));
+        check_unary(&unary_cases[u], SHAPE(2, 3, 2, 1, 2, 5));
+    }
+}
+
+/* x of the saved value: the reference is the slope of f there, by a central difference in double precision. */
+static double saved_to_x(double saved)
+{
+    if (!current->saves_output)
+        return saved;
+    if (current->op == &op_sqrt)
+        return saved * saved;
+    if (current->op == &op_tanh)
+        return atanh(saved);
+    if (current->op == &op_sigmoid)
+        return log(saved / (1 - saved));
+    return saved;
+}
+
+static void ref_unary_grad(const kernel_check *c, int out, double *want)
+{
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++) {
+        double x = saved_to_x(kernel_at(&c->in[0], i)), h = 1e-5;
+        double slope = (current->f(x + h) - current->f(x - h)) / (2 * h);
+        if (current->op == &op_relu && x == 0)
+            slope = 0;
+        want[i] = slope * kernel_at(&c->in[1], i);
+    }
+}
+
+Test(elementwise, gradients_are_the_slopes_on_every_layout, .timeout = 20)
+{
+    for (int u = 0; u < UNARY_CASES; u++) {
+        current = &unary_cases[u];
+        if (!current->grad)
+            continue;
+        kernel_check c = kernel_check_new(current->grad, NULL, SEED);
+        weir_view *saved = kernel_check_in(&c, WEIR_F32, SHAPE(7, 33));
+        for (int64_t i = 0; i < 7 * 33; i++) {
+            float *x = (float *)saved->data + i;
+            if (current->positive)
+                *x = fabsf(*x) + 0.1f;
+            if (current->saves_output)
+                *x = (float)current->f(*x);
+        }
+        kernel_check_in(&c, WEIR_F32, SHAPE(7, 33));
+        kernel_check_run(&c);
+        kernel_check_near(&c, 0, ref_unary_grad, 2e-6);
+        cr_assert_geq(shard_check(&c, 2, 2e-6), 3, "%s: S, S and P", current->grad->name);
+        shard_check(&c, 3, 2e-6);
+        kernel_check_free(&c);
+    }
+}
+
+/* ---- all of f32 ---- */
+
+enum { SWEEP = 1 << 16 };
+
+/* Distance in units of the last place of the float nearest to `want`. */
+static double ulps(float got, double want)
+{
+    double unit = ldexp(1, ilogb(fmax(fabs(want), 0x1p-126)) - 23);
+    return fabs(got - want) / unit;
+}
+
+/* What a float can hold of it. Between the largest float and infinity, either will do. */
+static bool agrees(float got, double want, double ulps_max)
+{
+    if (isnan(want) || isnan(got))
+        return isnan(want) && isnan(got);
+    if (isinf(got) || fabs(want) > FLT_MAX)
+        return fabs(want) > FLT_MAX * (1 - 1e-6) && (isinf(got) ? !signbit(got) == !signbit(want) : fabsf(got) == FLT_MAX);
+    return ulps(got, want) <= ulps_max;
+}
+
+static void sweep(const weir_op *op, double (*f)(double), double ulps_max, float from, float to)
+{
+    float *x = malloc(SWEEP * sizeof *x), *y = malloc(SWEEP * sizeof *y);
+    cr_assert(x && y);
+    weir_view in = {.data = x, .dtype = WEIR_F32, .shape = SHAPE(SWEEP), .global = SHAPE(SWEEP)}, out = in;
+    out.data = y;
+    weir_kernel_args args = {.in = &in, .in_count = 1, .out = &out, .out_count = 1};
+    for (uint64_t first = 0; first < UINT64_C(1) << 32; first += UINT64_C(1031) * SWEEP) {
+        for (uint64_t i = 0; i < SWEEP; i++) {
+            uint32_t bits = (uint32_t)(first + i * 1031);
+            memcpy(&x[i], &bits, sizeof bits);
+        }
+        cr_assert_eq(op->kernel[WEIR_CPU](&args), WEIR_OK);
+        for (int i = 0; i < SWEEP; i++)
+            if (!(x[i] < from) && !(x[i] > to))
+                cr_assert(agrees(y[i], f(x[i]), ulps_max), "%s(%a) is %a, not %a", op->name, x[i], y[i], f(x[i]));
+    }
+    free(x);
+    free(y);
+}
+
+Test(elementwise, vector_functions_are_exact_to_4_ulp_over_all_floats, .timeout = 60)
+{
+    sweep(&op_exp, exp, 4, -INFINITY, INFINITY);
+    sweep(&op_log, log, 4, -INFINITY, INFINITY);
+    sweep(&op_sqrt, sqrt, 1, -INFINITY, INFINITY);
+    sweep(&op_tanh, tanh, 4, -INFINITY, INFINITY);
+    sweep(&op_sigmoid, ref_sigmoid, 4, -88, INFINITY);
+    sweep(&op_silu, ref_silu, 4, -88, INFINITY);
+}
+
+static float value_at(const weir_op *op, float x)
+{
+    float y;
+    weir_view in = {.data = &x, .dtype = WEIR_F32}, out = {.data = &y, .dtype = WEIR_F32};
+    weir_kernel_args args = {.in = &in, .in_count = 1, .out = &out, .out_count = 1};
+    cr_assert_eq(op->kernel[WEIR_CPU](&args), WEIR_OK);
+    return y;
+}
+
+Test(elementwise, infinities_and_nan_go_where_the_limit_goes)
+{
+    const float far[] = {100, 1e4f, 1e20f, FLT_MAX, INFINITY};
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        cr_assert_eq(value_at(&op_gelu, far[i]), far[i]);
+        cr_assert_eq(value_at(&op_gelu, -far[i]), 0);
+        cr_assert_eq(value_at(&op_silu, far[i]), far[i]);
+        cr_assert_lt(fabsf(value_at(&op_silu, -far[i])), 1e-40f);
+        cr_assert_eq(value_at(&op_sigmoid, far[i]), 1);
+        cr_assert_lt(value_at(&op_sigmoid, -far[i]), 1e-40f);
+    }
+    for (int u = 0; u < UNARY_CASES; u++)
+        cr_assert(isnan(value_at(unary_cases[u].op, NAN)), "%s(NaN)", unary_cases[u].op->name);
+    cr_assert(signbit(value_at(&op_tanh, -0.0f)));
+}
+
+/* The references are slopes of double functions, which have no trouble far out; the kernels must not have any either. */
+Test(elementwise, gradients_stay_finite_far_out)
+{
+    const weir_op *ops[] = {&op_gelu_grad, &op_silu_grad};
+    const float far[] = {50, 1e10f, 3e38f, INFINITY};
+    for (int o = 0; o < 2; o++)
+        for (int i = 0; i < 4; i++)
+            for (int sign = -1; sign <= 1; sign += 2) {
+                float x = (float)sign * far[i], dy = 3, dx;
+                weir_view in[2] = {{.data = &x, .dtype = WEIR_F32}, {.data = &dy, .dtype = WEIR_F32}};
+                weir_view out = {.data = &dx, .dtype = WEIR_F32};
+                weir_kernel_args args = {.in = in, .in_count = 2, .out = &out, .out_count = 1};
+                cr_assert_eq(ops[o]->kernel[WEIR_CPU](&args), WEIR_OK);
+                cr_assert_float_eq(dx, sign > 0 ? 3 : 0, 1e-6, "%s(%g) is %g", ops[o]->name, x, dx);
+            }
+}
+
+/* ---- two operands ---- */
+
+/* Where the element at output index `index` lies in an operand that broadcasts to `out`. */
+static int64_t operand_at(const weir_shape *operand, const weir_shape *out, int64_t index)
+{
+    int64_t at = 0, step = 1;
+    for (int d = out->rank - 1; d >= 0; d--) {
+        int own = d - (out->rank - operand->rank);
+        if (own >= 0) {
+            at += (operand->dim[own] == 1 ? 0 : index % out->dim[d]) * step;
+            step *= operand->dim[own];
+        }
+        index /= out->dim[d];
+    }
+    return at;
+}
+
+static double apply(const weir_op *op, double a, double b)
+{
+    if (op == &op_add)
+        return a + b;
+    if (op == &op_sub)
+        return a - b;
+    return op == &op_mul ? a * b : a / b;
+}
+
+static void ref_binary(const kernel_check *c, int out, double *want)
+{
+    const weir_shape *shape = &c->out[out].shape;
+    for (int64_t i = 0; i < weir_shape_count(shape); i++)
+        want[i] = apply(c->op, kernel_at(&c->in[0], operand_at(&c->in[0].shape, shape, i)),
+                        kernel_at(&c->in[1], operand_at(&c->in[1].shape, shape, i)));
+}
+
+static void check_binary(const weir_op *op, weir_shape a, weir_shape b)
+{
+    kernel_check c = kernel_check_new(op, NULL, SEED);
+    kernel_check_in(&c, WEIR_F32, a);
+    weir_view *divisor = kernel_check_in(&c, WEIR_F32, b);
+    if (op == &op_div)
+        make_positive(divisor);
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, ref_binary, 1e-6);
+    shard_check(&c, 2, 3e-5);
+    shard_check(&c, 3, 3e-5);
+    kernel_check_free(&c);
+}
+
+static void check_binary_both_ways(weir_shape a, weir_shape b)
+{
+    const weir_op *ops[] = {&op_add, &op_sub, &op_mul, &op_div};
+    for (int o = 0; o < 4; o++) {
+        check_binary(ops[o], a, b);
+        check_binary(ops[o], b, a);
+    }
+}
+
+Test(elementwise, binary_ops_broadcast_as_numpy_does_on_every_layout, .timeout = 20)
+{
+    check_binary_both_ways(SHAPE(), SHAPE());
+    check_binary_both_ways(SHAPE(100), SHAPE(100));
+    check_binary_both_ways(SHAPE(33, 65), SHAPE(33, 65));
+    check_binary_both_ways(SHAPE(33, 65), SHAPE(65));
+    check_binary_both_ways(SHAPE(33, 65), SHAPE(33, 1));
+    check_binary_both_ways(SHAPE(33, 65), SHAPE());
+    check_binary_both_ways(SHAPE(1, 65), SHAPE(33, 1));
+    check_binary_both_ways(SHAPE(4, 1, 6, 1), SHAPE(5, 1, 7));
+    check_binary_both_ways(SHAPE(2, 3, 1, 2, 1, 3), SHAPE(2, 1, 2, 2, 2, 1));
+    check_binary_both_ways(SHAPE(2, 3, 4), SHAPE(3, 4));
+}
+
+/* Shapes with random ranks, sizes 1..4, and random dimensions of either operand set to 1 or left out. */
+Test(elementwise, binary_ops_broadcast_random_shapes, .timeout = 20)
+{
+    uint64_t random = SEED;
+    for (int round = 0; round < 200; round++) {
+        weir_shape whole = {.rank = (int)(kernel_random(&random) * 7)}, in[2];
+        for (int d = 0; d < whole.rank; d++)
+            whole.dim[d] = 1 + (int64_t)(kernel_random(&random) * 4);
+        for (int k = 0; k < 2; k++) {
+            int missing = kernel_random(&random) < 0.5 ? 0 : (int)(kernel_random(&random) * whole.rank);
+            in[k] = (weir_shape){.rank = whole.rank - missing};
+            for (int d = 0; d < in[k].rank; d++)
+                in[k].dim[d] = kernel_random(&random) < 0.4 ? 1 : whole.dim[d + missing];
+        }
+        check_binary(&op_sub, in[0], in[1]);
+    }
+}
+
+Test(elementwise, a_sum_takes_two_partial_operands_and_a_product_one)
+{
+    const weir_op *ops[] = {&op_add, &op_mul, &op_div};
+    const int signatures[] = {1 + 2, 2 + 2, 1 + 2}; /* those of P, and two splits */
+    for (int o = 0; o < 3; o++) {
+        kernel_check c = kernel_check_new(ops[o], NULL, SEED);
+        kernel_check_in(&c, WEIR_F32, SHAPE(4, 6));
+        kernel_check_in(&c, WEIR_F32, SHAPE(6));
+        kernel_check_run(&c);
+        cr_assert_eq(shard_check(&c, 2, 1e-3), signatures[o], "%s", ops[o]->name);
+        kernel_check_free(&c);
+    }
+}
+
+Test(elementwise, shapes_that_do_not_broadcast_are_named)
+{
+    const weir_type wrong[2] = {{WEIR_F32, SHAPE(8, 16)}, {WEIR_F32, SHAPE(8, 15)}};
+    kernel_check_refuses(&op_add, NULL, wrong, 2, "shapes [8, 16] and [8, 15] do not broadcast");
+    const weir_type integer[2] = {{WEIR_F32, SHAPE(8)}, {WEIR_I32, SHAPE(8)}};
+    kernel_check_refuses(&op_mul, NULL, integer, 2, "input 1 is i32");
+    kernel_check_refuses(&op_exp, NULL, &integer[1], 1, "input 0 is i32");
+    const weir_type slope[2] = {{WEIR_F32, SHAPE(8)}, {WEIR_F32, SHAPE(9)}};
+    kernel_check_refuses(&op_tanh_grad, NULL, slope, 2, "shapes [8] and [9] differ");
+}
+
+/* ---- many, and scale and shift ---- */
+
+static void ref_add_many(const kernel_check *c, int out, double *want)
+{
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++)
+        for (int k = 0; k < c->in_count; k++)
+            want[i] += kernel_at(&c->in[k], i);
+}
+
+Test(elementwise, many_tensors_are_added_whatever_their_dtype, .timeout = 20)
+{
+    for (int dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++)
+        for (int count = 1; count <= 9; count += 4) {
+            kernel_check c = kernel_check_new(&op_add_many, NULL, SEED);
+            for (int k = 0; k < count; k++)
+                kernel_check_in(&c, (weir_dtype)dtype, SHAPE(5, 733));
+            kernel_check_run(&c);
+            kernel_check_near(&c, 0, ref_add_many, 1e-6);
+            cr_assert_eq(shard_check(&c, 3, 3e-6), dtype == WEIR_F32 ? 3 : 2);
+            kernel_check_free(&c);
+        }
+    const weir_type wrong[2] = {{WEIR_I32, SHAPE(8)}, {WEIR_U8, SHAPE(8)}};
+    kernel_check_refuses(&op_add_many, NULL, wrong, 2, "dtypes i32 and u8 differ");
+}
+
+Test(elementwise, a_tensor_can_be_added_to_itself_in_place)
+{
+    float x[3] = {1, 2, 3};
+    weir_view view = {.data = x, .dtype = WEIR_F32, .shape = SHAPE(3), .global = SHAPE(3)};
+    weir_view in[3] = {view, view, view};
+    weir_kernel_args args = {.in = in, .in_count = 3, .out = &view, .out_count = 1};
+    cr_assert_eq(op_add_many.kernel[WEIR_CPU](&args), WEIR_OK);
+    cr_assert(x[0] == 3 && x[1] == 6 && x[2] == 9);
+}
+
+static void ref_affine(const kernel_check *c, int out, double *want)
+{
+    const affine_attrs *attrs = c->attrs;
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++)
+        want[i] = attrs->scale * kernel_at(&c->in[0], i) + attrs->shift;
+}
+
+Test(elementwise, affine_is_linear_only_without_a_shift)
+{
+    const affine_attrs cases[] = {{2.5, 0}, {-0.5, 3}};
+    for (int i = 0; i < 2; i++) {
+        kernel_check c = kernel_check_new(&op_affine, &cases[i], SEED);
+        kernel_check_in(&c, WEIR_F32, SHAPE(37));
+        kernel_check_run(&c);
+        kernel_check_near(&c, 0, ref_affine, 1e-6);
+        cr_assert_eq(shard_check(&c, 2, 1e-5), cases[i].shift == 0 ? 2 : 1);
+        kernel_check_free(&c);
+    }
+}
+
+/* ---- casts ---- */
+
+typedef struct cast_attrs {
+    int64_t dtype;
+} cast_attrs;
+
+static double clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static void ref_cast(const kernel_check *c, int out, double *want)
+{
+    weir_dtype to = c->out[out].dtype;
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++) {
+        double x = kernel_at(&c->in[0], i);
+        if (to == WEIR_F32)
+            want[i] = (float)x;
+        else if (isnan(x))
+            want[i] = 0;
+        else
+            want[i] = trunc(to == WEIR_I32 ? clamp(x, INT32_MIN, INT32_MAX) : clamp(x, 0, 255));
+    }
+}
+
+static void put_edges(const weir_view *view)
+{
+    const float reals[] = {0, -0.0f, 0.9f, -0.9f, 254.9f, 255, 256, 2147483520.0f, 2147483648.0f, -2147483648.0f,
+                           -2147483904.0f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 16777217};
+    const int32_t integers[] = {0, -1, 255, 256, INT32_MAX, INT32_MIN, 16777217};
+    if (view->dtype == WEIR_F32)
+        memcpy(view->data, reals, sizeof reals);
+    else if (view->dtype == WEIR_I32)
+        memcpy(view->data, integers, sizeof integers);
+    else
+        memset(view->data, 255, 1);
+}
+
+Test(elementwise, casts_truncate_and_saturate_between_all_dtypes)
+{
+    for (int from = WEIR_F32; from < WEIR_DTYPES; from++)
+        for (int to = WEIR_F32; to < WEIR_DTYPES; to++) {
+            cast_attrs attrs = {to};
+            kernel_check c = kernel_check_new(&op_cast, &attrs, SEED);
+            put_edges(kernel_check_in(&c, (weir_dtype)from, SHAPE(3, 47)));
+            kernel_check_run(&c);
+            cr_assert_eq(c.out[0].dtype, (weir_dtype)to);
+            kernel_check_near(&c, 0, ref_cast, 0);
+            shard_check(&c, 2, 0);
+            kernel_check_free(&c);
+        }
+    cast_attrs none = {WEIR_DTYPES};
+    kernel_check_refuses(&op_cast, &none, &(weir_type){WEIR_F32, SHAPE(1)}, 1, "there is no dtype");
+}
