@@ -356,7 +356,7 @@ static void merge_accumulations(lowering *l)
         pop *acc = &l->p->op.item[i];
         if (acc->dead || l->c->ir.node[acc->node].op != &op_accumulate)
             continue;
-        const ptensor *from = &l->p->tensor.item[acc->in[0]];
+        ptensor *from = &l->p->tensor.item[acc->in[0]];
         pop *maker = from->producer >= 0 && !from->parameter ? &l->p->op.item[from->producer] : NULL;
         if (!maker || from->readers.count != 1 || maker->device != acc->device || maker->phase != acc->phase ||
             maker->micro != acc->micro || !l->c->ir.node[maker->node].op->accumulates || maker->out[0] != acc->in[0])
@@ -364,6 +364,8 @@ static void merge_accumulations(lowering *l)
         maker->out[0] = acc->out[0];
         maker->accumulate = true;
         l->p->tensor.item[acc->out[0]].producer = from->producer;
+        from->readers.count = 0;
+        from->producer = -1;
         acc->dead = true;
     }
 }
