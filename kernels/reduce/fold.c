@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { ROW_BLOCK = 4096, COLUMN_TILE = 256, COLUMN_BLOCK = 32 };
+enum { ROW_BLOCK = 512, COLUMN_TILE = 256, COLUMN_BLOCK = 32 };
 
 /* NaN is larger than everything. */
 static inline float larger(float a, float b)
