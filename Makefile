@@ -74,6 +74,32 @@ test: deps ## build everything and run every suite
 	@$(MAKE) --no-print-directory all tests
 	@failed=0; for t in $(TEST_BIN); do echo "== $$t"; $$t || failed=1; done; exit $$failed
 
+# ---- programs: examples, what tests need of them, demo, bench ----
+
+# An example is one file, apps/examples/<name>.c, and needs nothing but the library.
+EXAMPLES := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
+all: $(EXAMPLES)
+$(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+# Tests that train the GPT link it; tests/test_apps.c runs the programs.
+GPT_PARTS := $(patsubst %,$(OUT)/apps/common/%.o,gpt layout options text)
+GPT_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(shell grep -l 'support/reference.h' $(TEST_SRC) /dev/null))
+$(GPT_TESTS): $(GPT_PARTS)
+$(GPT_TESTS): LDLIBS := $(LIB) $(LDLIBS)
+$(OUT)/tests/test_apps.o: CFLAGS += -DAPPS_BIN='"$(BIN)"'
+$(OUT)/tests/test_apps: | $(APP_BIN) $(EXAMPLES)
+
+demo: deps all ## train a GPT on four CPU devices on the project's own sources, for about a minute
+	$(BIN)/weir-gpt --pp 2 --dp 2 --micro 4 --steps 300 --sample 400
+
+bench: deps all ## measure actors and a training step on this machine
+	$(BIN)/weir bench
+
+-include $(wildcard $(OUT)/apps/*/*.d)
+# ---- end of programs ----
+
 clean: ## remove build/
 	rm -rf build
 
