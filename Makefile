@@ -64,7 +64,13 @@ $(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard apps/$(1)/*.c apps/$(1)
 endef
 $(foreach a,$(APPS),$(eval $(call app_rule,$(a))))
 
-$(OUT)/tests/%: $(OUT)/tests/%.o $(TEST_SUPPORT) $(LIB)
+# Support code is a library, so that a suite takes what it uses; so is what the programs share.
+$(OUT)/libsupport.a: $(TEST_SUPPORT) $(APP_COMMON)
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(OUT)/tests/%: $(OUT)/tests/%.o $(OUT)/libsupport.a $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcriterion -o $@
 
@@ -83,11 +89,7 @@ $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-# Tests that train the GPT link it; tests/test_apps.c runs the programs.
-GPT_PARTS := $(patsubst %,$(OUT)/apps/common/%.o,gpt layout options text)
-GPT_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(shell grep -l 'support/reference.h' $(TEST_SRC) /dev/null))
-$(GPT_TESTS): $(GPT_PARTS)
-$(GPT_TESTS): LDLIBS := $(LIB) $(LDLIBS)
+# tests/test_apps.c runs the programs.
 $(OUT)/tests/test_apps.o: CFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps: | $(APP_BIN) $(EXAMPLES)
 

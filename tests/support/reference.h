@@ -8,7 +8,7 @@
  *     config.layout = (layout){.dp = 2, .pp = 2, .micro = 4};
  *     ... weir_compile(gpt_train_graph(&config), .micro_batches = 4, .seed = REFERENCE_SEED) ...
  *
- * A test that uses this links apps/common/gpt.o, layout.o and text.o (see APP_TESTS in the Makefile).
+ * A test that uses this links what the programs share, too (libsupport.a).
  */
 #ifndef TESTS_SUPPORT_REFERENCE_H
 #define TESTS_SUPPORT_REFERENCE_H
