@@ -224,6 +224,10 @@ static void add_kernel(sdf *s, uint32_t a, plan_actor *to)
                           .line = 100 + a, .host = host, .accumulate = actor->opts.accumulate, .key = KEY + a,
                           .workspace_bytes = actor->opts.workspace};
     add_operands(s, a, &kernel, &to->states);
+    const weir_op *op = weir_op_find(actor->opts.kernel);
+    kernel.attrs = (plan_range){plan_of(s)->words_count, op ? (uint32_t)(op->attrs_bytes / 8) : 0};
+    for (uint32_t i = 0; i < kernel.attrs.count; i++)
+        plan_add_words(s->builder, (plan_word){.i = 0});
     plan_queue *queue = &plan_of(s)->queues[to->queue.i];
     if (actor->opts.workspace > queue->workspace_bytes)
         queue->workspace_bytes = actor->opts.workspace;
