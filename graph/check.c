@@ -1,15 +1,16 @@
 /* graph/check.c: the token game; check.h says what it proves.
  *
- * Marking. A port has its unread slots and the firings that it has held the current one; a register has its free slots and
- * the firings that it has filled the current one. A slot is free again when the last of its readers has let go of it.
- * Readers free in order, so a register needs no entry per slot: each reader counts what it freed, and a slot comes back
- * when the slowest reader's count rises. `slowest` is how many readers are at that count; when it reaches zero the count
- * rises and they are counted anew, which happens once per slot: O(1) per event and edge.
+ * Marking. A port has its unread slots and the firings that it has held the current one; a register has its free slots
+ * and the firings that it has filled the current one. A slot is free again when the last of its readers has let go of
+ * it. Readers free in order, so a register needs no entry per slot: each reader counts what it freed, and a slot comes
+ * back when the slowest reader's count rises. `slowest` is how many readers are at that count; when it reaches zero
+ * the count rises and they are counted anew, which happens once per slot: O(1) per event and edge.
  *
- * Each actor counts its unmet conditions, as it does at run time; at zero it goes on a stack. The order does not matter.
+ * Each actor counts its unmet conditions, as it does at run time; at zero it goes on a stack. The order does not
+ * matter.
  *
- * Finding out how many slots would do is playing again: with as many slots as a step can fill, then by bisection. That is
- * done for stalls alone, for at most CANDIDATES_MAX registers, and not for plans so large that it would be slow.
+ * Finding out how many slots would do is playing again: with as many slots as a step can fill, then by bisection. That
+ * is done for stalls alone, for at most CANDIDATES_MAX registers, and not for plans so large that it would be slow.
  */
 #include "graph/check.h"
 
@@ -275,7 +276,8 @@ static wait first_wait(const game *g, uint32_t actor)
 }
 
 /* Follows who waits for whom from a stalled actor until one comes a second time; fills `circle` (as long as there are
- * actors) and returns its length. `seen` is zeroed, one per actor. 0: the chain ends, which consistent rates exclude. */
+ * actors) and returns its length. `seen` is zeroed, one per actor. 0: the chain ends, which consistent rates
+ * exclude. */
 static uint32_t find_circle(const game *g, wait *circle, uint32_t *seen)
 {
     uint32_t actor = 0, length = 0;
@@ -307,8 +309,8 @@ static int live_with(const weir_plan *plan, uint32_t regst, uint32_t slots)
     return live;
 }
 
-/* The smallest number of slots of this register that makes the plan live by itself; 0: none does. More slots never hurt,
- * and more than are published in a step and at its start are of no use. */
+/* The smallest number of slots of this register that makes the plan live by itself; 0: none does. More slots never
+ * hurt, and more than are published in a step and at its start are of no use. */
 static uint32_t slots_that_do(const weir_plan *plan, uint32_t regst)
 {
     const plan_regst *of = &plan->regsts[regst];

@@ -1,9 +1,9 @@
 /* graph/check.h: the token game.
  *
- * A plan is a synchronous dataflow graph (Lee and Messerschmitt 1987): actors fire, registers hold at most `slots` tokens,
- * fill and hold are the rates. No two actors compete for a token, so firing one never disables another; therefore if one
- * order of firings completes a step and comes back to the initial marking, every order does, for ever. The game plays one
- * step, counting only, in O(firings).
+ * A plan is a synchronous dataflow graph (Lee and Messerschmitt 1987): actors fire, registers hold at most `slots`
+ * tokens, fill and hold are the rates. No two actors compete for a token, so firing one never disables another;
+ * therefore if one order of firings completes a step and comes back to the initial marking, every order does, for
+ * ever. The game plays one step, counting only, in O(firings).
  *
  *     live     every actor fired as often as a step asks, and the marking is the initial one again
  *     stalled  none can fire and some have not fired enough: then everyone who waits, waits for another who waits, and
@@ -20,9 +20,9 @@
 typedef struct check_result {
     bool live;
     uint32_t firings;       /* done before the end or the stall */
-    plan_regst_id short_of; /* PLAN_NONE, or the register to give more slots to: of those in the circle that alone make the
-                               plan live the one that costs least, else one that the user did not fix */
-    uint32_t slots_needed;  /* that make the plan live when nothing else is changed; 0: one register alone does not */
+    plan_regst_id short_of; /* the register to give more slots to, or PLAN_NONE: of those in the circle that alone make
+                               the plan live the one that costs least, else one that the user did not fix */
+    uint32_t slots_needed;  /* of short_of, to make the plan live with no other change; 0: that is not enough */
     char text[1024];        /* "not live: a waits for ...", or "" */
 } check_result;
 

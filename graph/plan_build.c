@@ -1,8 +1,8 @@
 /* graph/plan_build.c: see plan_build.h.
  *
- * Arrays double when they are full. Names repeat a lot (an op, a file, a prefix), so texts are interned: an open-addressed
- * table of places in plan->strings, kept at most half full. The table compares the texts themselves, so that a
- * collision of the hash costs time, never correctness.
+ * Arrays double when they are full. Names repeat a lot (an op, a file, a prefix), so texts are interned: an
+ * open-addressed table of places in plan->strings, kept at most half full. The table compares the texts themselves, so
+ * that a collision of the hash costs time, never correctness.
  */
 #include "graph/plan_build.h"
 

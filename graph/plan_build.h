@@ -6,8 +6,9 @@
  *     plan_builder_plan(builder)->actors[a].regsts.count++;       // what is there may be patched
  *     weir_plan *plan = plan_builder_finish(builder, bindings);   // NULL: no memory
  *
- * Running out of memory sticks: from then on every plan_add_ returns PLAN_NONE and plan_builder_finish() NULL, so a maker
- * may check once, at the end. One who indexes an array by what plan_add_ returned asks plan_builder_failed() before.
+ * Running out of memory sticks: from then on every plan_add_ returns PLAN_NONE and plan_builder_finish() NULL, so a
+ * maker may check once, at the end. One who indexes an array by what plan_add_ returned asks plan_builder_failed()
+ * before.
  *
  * Nothing is checked here; that is what plan_validate() is for. A builder belongs to one thread.
  */
@@ -18,14 +19,14 @@
 
 typedef struct plan_builder plan_builder;
 
-/* An empty plan of version PLAN_VERSION; NULL and weir_error() when there is no memory. Owned by the caller until finish
- * or free. */
+/* An empty plan of version PLAN_VERSION; NULL and weir_error() when there is no memory. Owned by the caller until
+ * finish or free. */
 plan_builder *plan_builder_new(void);
 void plan_builder_free(plan_builder *builder); /* also NULL */
 
 /* plan_add_spaces(), plan_add_queues(), ...: append `value` to the array of that name and return its index, or
- * PLAN_NONE when there is no memory. (Text goes through plan_add_text(), not through plan_add_strings(), which appends one
- * byte.) */
+ * PLAN_NONE when there is no memory. (Text goes through plan_add_text(), not through plan_add_strings(), which appends
+ * one byte.) */
 #define X(type, member) uint32_t plan_add_##member(plan_builder *builder, type value);
 PLAN_ARRAY_LIST(X)
 #undef X
@@ -39,8 +40,8 @@ weir_plan *plan_builder_plan(plan_builder *builder);
 
 bool plan_builder_failed(const plan_builder *builder);
 
-/* Ends the builder and returns its plan, with its hash. Takes `bindings` (malloc'ed, parallel to hosts, or NULL) over. On
- * failure frees everything, and the error is set. */
+/* Ends the builder and returns its plan, with its hash. Takes `bindings` (malloc'ed, parallel to hosts, or NULL) over.
+ * On failure frees everything, and the error is set. */
 weir_plan *plan_builder_finish(plan_builder *builder, plan_binding *bindings);
 
 #endif

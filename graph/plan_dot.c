@@ -1,5 +1,5 @@
-/* graph/plan_dot.c: the plan as a picture, for graphviz: a box per device, in it its actors, coloured by phase; an arrow per
- * port, from the register's producer to its reader, that tells the slots and their size.
+/* graph/plan_dot.c: the plan as a picture, for graphviz: a box per device, in it its actors, coloured by phase; an
+ * arrow per port, from the register's producer to its reader, that tells the slots and their size.
  *
  * Arrows of what starts full (parameters) lead backwards in time. They are drawn thin and do not push their ends apart,
  * so that the picture follows the data through one step. A constant is a small box of its own, beside its readers.

@@ -1,5 +1,5 @@
-/* graph/plan_fields.c: see plan_fields.h. The lists below follow plan.h member by member; a _Static_assert beside each list
- * holds its width against the structure's, so that a member which was added there and forgotten here does not
+/* graph/plan_fields.c: see plan_fields.h. The lists below follow plan.h member by member; a _Static_assert beside each
+ * list holds its width against the structure's, so that a member which was added there and forgotten here does not
  * compile.
  */
 #include "graph/plan_fields.h"

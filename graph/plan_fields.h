@@ -1,9 +1,9 @@
-/* graph/plan_fields.h: the plan's structures described as data: which members each array's elements have, and what a member
- * refers to. Hashing, the file format and the first half of validation are loops over these tables, so a new member of a
- * structure is one line in plan_fields.c and none elsewhere.
+/* graph/plan_fields.h: the plan's structures described as data: which members each array's elements have, and what a
+ * member refers to. Hashing, the file format and the first half of validation are loops over these tables, so a new
+ * member of a structure is one line in plan_fields.c and none elsewhere.
  *
- * Every member is one or more *values* of at most 64 bits: a range has two (first, count), a shape WEIR_DIMS_MAX. Strings are
- * the one array without a table: they are bytes.
+ * Every member is one or more *values* of at most 64 bits: a range has two (first, count), a shape WEIR_DIMS_MAX.
+ * Strings are the one array without a table: they are bytes.
  */
 #ifndef GRAPH_PLAN_FIELDS_H
 #define GRAPH_PLAN_FIELDS_H

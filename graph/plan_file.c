@@ -1,7 +1,7 @@
 /* graph/plan_file.c: plans in files. What is in them is plan_pack.c's business.
  *
- * Saving writes a new file beside the old one and renames it, so whoever opens the path sees the old plan or the new one,
- * whole. Every error names the file.
+ * Saving writes a new file beside the old one and renames it, so whoever opens the path sees the old plan or the new
+ * one, whole. Every error names the file.
  */
 #define _GNU_SOURCE
 #include "graph/plan_file.h"

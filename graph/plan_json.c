@@ -1,4 +1,5 @@
-/* graph/plan_json.c: the whole plan as one JSON object, for programs. Ids are indexes into the arrays of the same object.
+/* graph/plan_json.c: the whole plan as one JSON object, for programs. Ids are indexes into the arrays of the same
+ * object.
  *
  * Numbers of 64 bits that mean no quantity (hash, keys) are texts in hexadecimal, because many readers keep numbers as
  * doubles. Texts are made valid UTF-8: a byte that is none becomes U+FFFD.

@@ -1,16 +1,17 @@
-/* graph/plan_pack.c: a plan as MessagePack, and back. docs/plan.md describes the format for whoever writes another reader.
+/* graph/plan_pack.c: a plan as MessagePack, and back. docs/plan.md describes the format for whoever writes another
+ * reader.
  *
- * Tables are stored by column: one map per array of the plan, from each member's name to an array with the values of all
- * elements. Names then cost nothing, numbers are small (one byte up to 127), and a reader in another language needs no
- * copy of plan.h. A column that is missing, unknown or of another length than its siblings is refused: there is one version of
- * the format, and what differs from it is not it.
+ * Tables are stored by column: one map per array of the plan, from each member's name to an array with the values of
+ * all elements. Names then cost nothing, numbers are small (one byte up to 127), and a reader in another language
+ * needs no copy of plan.h. A column that is missing, unknown or of another length than its siblings is refused: there
+ * is one version of the format, and what differs from it is not it.
  *
- * The layout of each op's attribute structure is written along with the plan and compared on reading. Without that a plan
- * from a program whose op has other attributes would be read, and mean something else.
+ * The layout of each op's attribute structure is written along with the plan and compared on reading. Without that a
+ * plan from a program whose op has other attributes would be read, and mean something else.
  *
- * Bytes from outside. MessagePack-C allocates as many elements as an array's head claims before it has seen one of them, so
- * the heads are checked first (well_formed): then the objects number at most as many as there are bytes, 24 bytes each.
- * The plan itself is smaller than that.
+ * Bytes from outside. MessagePack-C allocates as many elements as an array's head claims before it has seen one of
+ * them, so the heads are checked first (well_formed): then the objects number at most as many as there are bytes, 24
+ * bytes each. The plan itself is smaller than that.
  */
 #include "graph/error.h"
 #include "graph/plan_fields.h"
@@ -214,8 +215,8 @@ static head read_head(uint8_t first)
     return (head){.length_bytes = 2u << (first - 0xde), .objects = 2};
 }
 
-/* One object and nothing else, none of whose heads claims more than there is. Counts the objects still to come; there can
- * never be more of them than bytes. */
+/* One object and nothing else, none of whose heads claims more than there is. Counts the objects still to come; there
+ * can never be more of them than bytes. */
 static bool well_formed(const uint8_t *at, size_t left)
 {
     uint64_t pending = 1;
@@ -296,7 +297,8 @@ static const msgpack_object_array *find_column(const plan_table *table, const ms
     return NULL;
 }
 
-static bool read_column(const plan_table *table, const plan_field *field, const msgpack_object_array *column, char *items)
+static bool read_column(const plan_table *table, const plan_field *field, const msgpack_object_array *column,
+                        char *items)
 {
     for (uint32_t i = 0; i < column->size; i++) {
         uint64_t bits;
@@ -375,7 +377,6 @@ static bool same_field(const weir_field *field, const msgpack_object *object)
            part[1].via.u64 == (uint64_t)field->count && text_is(&part[2], field->real ? "real" : "int");
 }
 
-/* Ops that this program does not know are left to plan_validate(), which names the kernel. */
 static bool check_op(const msgpack_object_kv *entry)
 {
     char name[64];
@@ -385,7 +386,7 @@ static bool check_op(const msgpack_object_kv *entry)
     name[entry->key.via.str.size] = '\0';
     const weir_op *op = weir_op_find(name);
     if (!op)
-        return true;
+        return REFUSE_FILE("ops.%s: there is no such op in this program", name);
     if (entry->val.type != MSGPACK_OBJECT_ARRAY || entry->val.via.array.size != (uint32_t)op->field_count)
         return REFUSE_FILE("ops.%s: has other attributes than the %s of this program", name, name);
     for (int f = 0; f < op->field_count; f++)

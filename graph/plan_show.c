@@ -1,8 +1,9 @@
-/* graph/plan_show.c: a plan for people. A header, the memory by device and kind, the queues, and the actors of each queue in
- * the order of their priority, one line each.
+/* graph/plan_show.c: a plan for people. A header, the memory by device and kind, the queues, and the actors of each
+ * queue in the order of their priority, one line each.
  *
- * A section is first written as lines of cells separated by tabs into memory, then measured and printed in aligned columns.
- * Names come from the plan, so control characters in them are replaced: they would break the table or the terminal.
+ * A section is first written as lines of cells separated by tabs into memory, then measured and printed in aligned
+ * columns. Names come from the plan, so control characters in them are replaced: they would break the table or the
+ * terminal.
  */
 #define _GNU_SOURCE
 #include "graph/error.h"

@@ -1,15 +1,15 @@
 /* graph/plan_validate.c: is this a plan? A plan may come from a file that somebody made up, so nothing is believed.
  *
- * The order is what makes it safe: first every member by the tables of plan_fields.c (an index is below its array's count, a
- * range inside of its array, an enum one of its values, a text inside of the strings); then who owns what; only then is an
- * index followed. Ranges that refer to one array are disjoint, which also bounds every later loop: going through the ranges
- * of all owners touches no element twice.
+ * The order is what makes it safe: first every member by the tables of plan_fields.c (an index is below its array's
+ * count, a range inside of its array, an enum one of its values, a text inside of the strings); then who owns what;
+ * only then is an index followed. Ranges that refer to one array are disjoint, which also bounds every later loop:
+ * going through the ranges of all owners touches no element twice.
  *
  * Time is O(n log n) in the size of the plan (extents and priorities are sorted), memory O(n).
  *
  * What is not checked: whether a kernel can compute with the local shapes that it is given. Ops have a rule for logical
- * shapes only, and for shards it does not hold. A plan is a program; this check keeps it inside of its own memory map, it
- * does not make a hostile one harmless to run.
+ * shapes only, and for shards it does not hold. A plan is a program; this check keeps it inside of its own memory map,
+ * it does not make a hostile one harmless to run.
  */
 #include "graph/plan_validate.h"
 
@@ -163,8 +163,8 @@ static bool validate_tensor_owner(const weir_plan *plan, uint32_t t)
     return range_has(range, t) || REFUSE_STRAY(tensors, t);
 }
 
-/* A constant names nobody, so it lies in nobody's range. For all others: ranges are disjoint, and everything lies in the
- * range of the one that it names, so a range has nothing that names another. */
+/* A constant names nobody, so it lies in nobody's range. For all others: ranges are disjoint, and everything lies in
+ * the range of the one that it names, so a range has nothing that names another. */
 static bool validate_constants(const weir_plan *plan)
 {
     for (uint32_t a = 0; a < plan->actors_count; a++)
@@ -201,7 +201,8 @@ static bool validate_ports(const weir_plan *plan, void *scratch)
     for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
         uint32_t regst = plan->ports[p].regst.i, actor = plan->ports[p].actor.i;
         if (reader[regst] == actor)
-            ok = REFUSE_PLAN("ports[%" PRIu32 "].regst: %" PRIu32 " is read through another port of the actor", p, regst);
+            ok = REFUSE_PLAN("ports[%" PRIu32 "].regst: %" PRIu32 " is read through another port of the actor", p,
+                             regst);
         reader[regst] = actor;
     }
     return ok;
@@ -235,8 +236,8 @@ static bool validate_regst_rate(const weir_plan *plan, uint32_t r)
         return regst->initial || REFUSE_PLAN("regsts[%" PRIu32 "].initial: 0 in a constant", r);
     uint32_t fires = plan->actors[regst->producer.i].fires;
     return (regst->fill && fires % regst->fill == 0) ||
-           REFUSE_PLAN("regsts[%" PRIu32 "].fill: %" PRIu32 " does not divide the %" PRIu32 " firings of its producer", r,
-                       regst->fill, fires);
+           REFUSE_PLAN("regsts[%" PRIu32 "].fill: %" PRIu32 " does not divide the %" PRIu32 " firings of its producer",
+                       r, regst->fill, fires);
 }
 
 static bool validate_port_rate(const weir_plan *plan, uint32_t p)
@@ -378,7 +379,8 @@ static bool validate_sizes(const weir_plan *plan)
     bool ok = true;
     for (uint32_t s = 0; ok && s < plan->spaces_count; s++)
         if (plan->spaces[s].bytes > BYTES_MAX)
-            ok = REFUSE_PLAN("spaces[%" PRIu32 "].bytes: %" PRIu64 ", more than there can be", s, plan->spaces[s].bytes);
+            ok = REFUSE_PLAN("spaces[%" PRIu32 "].bytes: %" PRIu64 ", more than there can be", s,
+                             plan->spaces[s].bytes);
     for (uint32_t q = 0; ok && q < plan->queues_count; q++)
         ok = validate_queue_bytes(plan, q);
     for (uint32_t r = 0; ok && r < plan->regsts_count; r++)
@@ -439,8 +441,8 @@ static bool validate_extents(const weir_plan *plan, void *scratch)
     for (size_t i = 1; ok && i < count; i++) {
         const extent *a = &extents[i - 1], *b = &extents[i];
         if (a->space == b->space && a->first + a->bytes > b->first)
-            ok = REFUSE_PLAN("%s[%" PRIu32 "] and %s[%" PRIu32 "] overlap in the arena of spaces[%" PRIu32 "]", a->array,
-                             a->index, b->array, b->index, a->space);
+            ok = REFUSE_PLAN("%s[%" PRIu32 "] and %s[%" PRIu32 "] overlap in the arena of spaces[%" PRIu32 "]",
+                             a->array, a->index, b->array, b->index, a->space);
     }
     return ok;
 }

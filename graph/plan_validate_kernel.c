@@ -1,9 +1,9 @@
 /* graph/plan_validate_kernel.c: the second half of plan_validate(): are the kernels called with what is theirs?
  *
- * A kernel writes what its actor owns (a register that it produces, a state, a temp) and reads that or a register behind
- * one of the actor's ports. The register protocol then keeps everything else away from those bytes while it runs. Reading
- * from memory of one's own needs someone to have written it in the same firing, or a value from the start; anything else
- * is a mistake in the plan, whatever the bytes are.
+ * A kernel writes what its actor owns (a register that it produces, a state, a temp) and reads that or a register
+ * behind one of the actor's ports. The register protocol then keeps everything else away from those bytes while it
+ * runs. Reading from memory of one's own needs someone to have written it in the same firing, or a value from the
+ * start; anything else is a mistake in the plan, whatever the bytes are.
  *
  * A rule of an op is asked about one thing alone, its states, which depends on attributes and the type of its output.
  */
@@ -65,8 +65,8 @@ static bool validate_read_port(const place *at, uint32_t o)
         return REFUSE_KERNEL(at, "operands[%" PRIu32 "].port: %" PRIu32 " is a port of another actor", o,
                              operand->port.i);
     if (tensor->home != PLAN_IN_REGST || tensor->owner != at->plan->ports[operand->port.i].regst.i)
-        return REFUSE_KERNEL(at, "operands[%" PRIu32 "].tensor: %" PRIu32 " is not in the register behind port %" PRIu32,
-                             o, operand->tensor.i, operand->port.i);
+        return REFUSE_KERNEL(at, "operands[%" PRIu32 "].tensor: %" PRIu32 " is not in the register of port %" PRIu32, o,
+                             operand->tensor.i, operand->port.i);
     return true;
 }
 
@@ -77,8 +77,8 @@ static bool validate_read(const place *at, uint32_t o)
     if (at->plan->operands[o].port.i != PLAN_NONE)
         return validate_read_port(at, o);
     if (!own_regst(at, tensor) && !own_state_or_temp(at, tensor))
-        return REFUSE_KERNEL(at, "operands[%" PRIu32 "].tensor: %" PRIu32 " belongs to another actor and no port is named",
-                             o, t);
+        return REFUSE_KERNEL(at, "operands[%" PRIu32 "].tensor: %" PRIu32 " is another actor's, and no port is named", o,
+                             t);
     bool started = tensor->home == PLAN_IN_STATE ||
                    (tensor->home == PLAN_IN_REGST && (at->plan->regsts[tensor->owner].initial || among_outputs(at, t)));
     return started || at->written[t] ||
@@ -202,8 +202,8 @@ static bool validate_kernel_place(const place *at)
         return REFUSE_KERNEL(at, "%s has no kernel for %s", at->op->name, device == WEIR_CPU ? "cpu" : "cuda");
     if (at->kernel->workspace_offset % PLAN_ALIGN ||
         !fits(at->kernel->workspace_offset, at->kernel->workspace_bytes, queue->workspace_bytes))
-        return REFUSE_KERNEL(at, "workspace: %" PRIu64 " bytes at %" PRIu64 ", of %" PRIu64, at->kernel->workspace_bytes,
-                             at->kernel->workspace_offset, queue->workspace_bytes);
+        return REFUSE_KERNEL(at, "workspace: %" PRIu64 " bytes at %" PRIu64 ", of %" PRIu64,
+                             at->kernel->workspace_bytes, at->kernel->workspace_offset, queue->workspace_bytes);
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* tests/support/sample_plan.c: see sample_plan.h. Everything is laid out one after the other, in the order of the plan's
- * rules: what an actor owns is added between two actors. */
+/* tests/support/sample_plan.c: see sample_plan.h. Everything is laid out one after the other, in the order of the
+ * plan's rules: what an actor owns is added between two actors. */
 #include "tests/support/sample_plan.h"
 
 #include "graph/plan_build.h"
@@ -97,8 +97,14 @@ static void actor(maker *m, uint32_t queue, const char *name, uint32_t phase, ui
 
 static uint32_t tensor(maker *m, const char *name, uint32_t home, uint32_t owner, uint64_t offset)
 {
-    plan_tensor made = {.name = text(m, name), .home = home, .owner = owner, .dtype = WEIR_F32, .rank = 2, .offset = offset,
-                        .shape = {ROWS, COLS}, .global = {ROWS, COLS}};
+    plan_tensor made = {.name = text(m, name),
+                        .home = home,
+                        .owner = owner,
+                        .dtype = WEIR_F32,
+                        .rank = 2,
+                        .offset = offset,
+                        .shape = {ROWS, COLS},
+                        .global = {ROWS, COLS}};
     return plan_add_tensors(m->builder, made);
 }
 
