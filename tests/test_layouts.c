@@ -72,7 +72,8 @@ Test(layouts, of_reductions, .timeout = 60)
 {
     const weir_op *ops[] = {&op_sum, &op_mean, &op_max};
     for (int o = 0; o < 3; o++) {
-        check_one(ops[o], &(reduce_attrs){0}, SHAPE(5, 2, 7));
+        if (ops[o] != &op_max) /* over everything, a maximum has no layout but B */
+            check_one(ops[o], &(reduce_attrs){0}, SHAPE(5, 2, 7));
         check_one(ops[o], &(reduce_attrs){{1}, 1, 0}, SHAPE(5, 2, 7));
         check_one(ops[o], &(reduce_attrs){{0, -1}, 2, 1}, SHAPE(5, 2, 7));
     }
