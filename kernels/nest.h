@@ -2,8 +2,8 @@
  *
  * Broadcasting, reductions, transposes and slices are all the same walk: over one shape, row-major, with a stride of 0
  * where an operand is repeated (or summed into). nest_collapse() drops dimensions of 1 and merges neighbours that every
- * operand passes through without a jump, so that what is left is as few and as long loops as can be; the kernel runs its
- * fast code over the last dimension and nest_step() moves over the others:
+ * operand passes through without a jump, so that what is left is as few and as long loops as can be; the kernel runs
+ * its fast code over the last dimension and nest_step() moves over the others:
  *
  *     nest n = nest_over(&out->shape);
  *     nest_broadcast(&n, &in->shape);              // operand 0
@@ -36,7 +36,7 @@ typedef struct nest_pos {
 
 nest nest_over(const weir_shape *shape);
 
-/* An operand without gaps of a shape that broadcasts to the walked one: stride 0 where its dimension is 1 or missing. */
+/* An operand without gaps of a shape that broadcasts to the walked one: stride 0 where it repeats. */
 void nest_broadcast(nest *n, const weir_shape *shape);
 
 /* An operand with these strides, one per walked dimension. */

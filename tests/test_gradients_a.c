@@ -1,5 +1,6 @@
 /* test_gradients_a.c: the gradient builders of elementwise, reduction, shape and random ops against finite differences,
- * built in the DSL as a user would. Sizes are small, so that no element lies within a step of a kink (the seed is fixed). */
+ * built in the DSL as a user would. Sizes are small, so that no element lies within a step of a kink (the seed is
+ * fixed). */
 #include "tests/support/gradient_check.h"
 
 #include "kernels/reduce/reduce.h"

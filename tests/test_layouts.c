@@ -1,5 +1,5 @@
-/* Every op of the first families through compiler and runtime, on 2 and 3 devices, in every layout that it lists. Sizes do
- * not divide, and some are smaller than the number of devices. */
+/* Every op of the first families through compiler and runtime, on 2 and 3 devices, in every layout that it lists. Sizes
+ * do not divide, and some are smaller than the number of devices. */
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/ops.h"
 #include "kernels/reduce/reduce.h"
@@ -40,7 +40,8 @@ static void check_two(const weir_op *op, const void *attrs, weir_shape a, weir_s
 
 Test(layouts, of_functions, .timeout = 60)
 {
-    const weir_op *ops[] = {&op_neg, &op_exp, &op_tanh, &op_sigmoid, &op_relu, &op_gelu, &op_silu, &op_softmax, &op_argmax};
+    const weir_op *ops[] = {&op_neg,  &op_exp,  &op_tanh,    &op_sigmoid, &op_relu,
+                            &op_gelu, &op_silu, &op_softmax, &op_argmax};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         check_one(ops[o], NULL, SHAPE(5, 2, 7));
     check_one(&op_affine, &(affine_attrs){2, 0}, SHAPE(5, 7));

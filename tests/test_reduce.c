@@ -167,7 +167,8 @@ Test(reduce, equal_maxima_share_the_gradient)
 {
     const reduce_attrs cases[] = {{{0}, 0, 0}, {{0}, 1, 0}, {{1}, 1, 1}, {{2}, 1, 0}, {{0, 2}, 2, 1}};
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-        kernel_check y = kernel_check_new(&op_max, &cases[n], SEED), c = kernel_check_new(&op_max_grad, &cases[n], SEED);
+        kernel_check y = kernel_check_new(&op_max, &cases[n], SEED);
+        kernel_check c = kernel_check_new(&op_max_grad, &cases[n], SEED);
         weir_view *x = kernel_check_in(&y, WEIR_F32, SHAPE(4, 5, 6));
         make_ties(x, x->data);
         kernel_check_run(&y);

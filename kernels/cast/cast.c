@@ -1,7 +1,7 @@
 /* cast.c: from any dtype to any other. What does not fit saturates; f32 is truncated towards zero, and NaN becomes 0.
  *
- * Between two floating-point types a gradient would flow; there is only one, so the only cast that has a gradient is the
- * one that changes nothing.
+ * Between two floating-point types a gradient would flow; there is only one, so the only cast that has a gradient is
+ * the one that changes nothing.
  */
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/ops.h"

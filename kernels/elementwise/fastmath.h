@@ -1,10 +1,11 @@
-/* kernels/elementwise/fastmath.h: exp, log, tanh and the logistic function for loops that the compiler turns into vector
- * code: no branches, no calls, no tables. Each is within 4 ulp of the true value over all of f32 (tests/test_elementwise.c
- * sweeps them), except that sigmoid gives 0 where the true value is below 2^-128. Infinities and NaN behave as in libm.
+/* kernels/elementwise/fastmath.h: exp, log, tanh and the logistic function for loops that the compiler turns into
+ * vector code: no branches, no calls, no tables. Each is within 4 ulp of the true value over all of f32
+ * (tests/test_elementwise.c sweeps them), except that sigmoid gives 0 where the true value is below 2^-128. Infinities
+ * and NaN behave as in libm.
  *
- * A loop vectorises when it is no more than `y[i] = fast_exp(x[i])` over int64_t i; put FAST_LOOP before it. That pragma
- * says that no iteration reads what another one wrote, which also holds when x == y. `restrict` would not allow that,
- * and without either, gcc's own overlap test sends the in-place case to scalar code.
+ * A loop vectorises when it is no more than `y[i] = fast_exp(x[i])` over int64_t i; put FAST_LOOP before it. That
+ * pragma says that no iteration reads what another one wrote, which also holds when x == y. `restrict` would not allow
+ * that, and without either, gcc's own overlap test sends the in-place case to scalar code.
  */
 #ifndef KERNELS_ELEMENTWISE_FASTMATH_H
 #define KERNELS_ELEMENTWISE_FASTMATH_H
@@ -35,9 +36,9 @@ static inline float fast_pow2(int32_t k)
     return fast_float(((uint32_t)k + 127u) << 23);
 }
 
-/* x = n ln 2 + r, exp(x) = 2^n exp(r); the polynomial and the two parts of ln 2 are those of Cephes expf (Moshier 1989).
- * Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits, with no conversion that is undefined for NaN. 2^n
- * is applied in two halves, so that results fade into subnormals and overflow to infinity by themselves. */
+/* x = n ln 2 + r, exp(x) = 2^n exp(r); the polynomial and the two parts of ln 2 are those of Cephes expf (Moshier
+ * 1989). Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits, with no conversion that is undefined for
+ * NaN. 2^n is applied in two halves, so that results fade into subnormals and overflow to infinity by themselves. */
 static inline float fast_exp(float x)
 {
     const float round = 0x1.8p23f;

@@ -1,8 +1,8 @@
 /* unary.c: y = f(x), and the gradients dx = g(saved, dy).
  *
- * A gradient reads what the forward pass keeps anyway: the output where the derivative can be told from it (tanh, sigmoid,
- * relu, sqrt), else the input (gelu, silu). exp and log need no gradient op: they are y dy and dy / x. Every gradient is
- * linear in dy, so a partial dy goes through (P -> P) without being summed first.
+ * A gradient reads what the forward pass keeps anyway: the output where the derivative can be told from it (tanh,
+ * sigmoid, relu, sqrt), else the input (gelu, silu). exp and log need no gradient op: they are y dy and dy / x. Every
+ * gradient is linear in dy, so a partial dy goes through (P -> P) without being summed first.
  *
  * The loops are written once, in the two macros UNARY and UNARY_GRAD; each makes a kernel and a definition from one
  * expression. fastmath.h says why the loops vectorise.

@@ -1,9 +1,9 @@
 /* dropout.c: zeroes a random part of a tensor and scales the rest up.
  *
- * Whether an element is dropped is a function of (the key of the op application, the number of the firing, the element's
- * index in the logical tensor), so all layouts drop the same ones and no generator has a state. Element g draws from the
- * group of 64 that it is in: word (g >> 4 & 3) of Philox at counter (g >> 6) * 16 + (g & 15). So a group is 16 counters,
- * which are computed at once, and their four words are 64 elements in order.
+ * Whether an element is dropped is a function of (the key of the op application, the number of the firing, the
+ * element's index in the logical tensor), so all layouts drop the same ones and no generator has a state. Element g
+ * draws from the group of 64 that it is in: word (g >> 4 & 3) of Philox at counter (g >> 6) * 16 + (g & 15). So a group
+ * is 16 counters, which are computed at once, and their four words are 64 elements in order.
  *
  * The forward pass also gives a mask (u8, 1 where kept), which the backward pass reads: the gradient is another op
  * application with another key and its own count of firings, so it could not draw the same numbers again.

@@ -1,6 +1,7 @@
 /* kernels/reduce/fold.h: sums and maxima over any set of dimensions.
  *
- * A fold walks its input once, in memory order. What the walk is depends on the innermost dimension (after nest_collapse):
+ * A fold walks its input once, in memory order. What the walk is depends on the innermost dimension (after
+ * nest_collapse):
  *
  *     reduced:  each row is folded to one number     [rows, n] -> [rows]      (also the fold of everything)
  *     kept:     rows are folded into one row         [rows, n] -> [n]         (a bias gradient)

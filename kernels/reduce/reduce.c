@@ -1,8 +1,8 @@
 /* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast.
  *
- * Split over a dimension that stays, a reduction is split there; split over one that is reduced, a sum (and a mean, which
- * divides by the logical count whatever the shard holds) is partial. A maximum is not a sum of terms, so it has no such
- * signature.
+ * Split over a dimension that stays, a reduction is split there; split over one that is reduced, a sum (and a mean,
+ * which divides by the logical count whatever the shard holds) is partial. A maximum is not a sum of terms, so it has
+ * no such signature.
  */
 #include "kernels/reduce/reduce.h"
 
@@ -175,7 +175,8 @@ static void mean_backward(weir_grad_args *args)
 {
     weir_type in = weir_tensor_type(args->in[0]), out = weir_tensor_type(args->out[0]);
     double terms = (double)weir_shape_count(&in.shape) / (double)weir_shape_count(&out.shape);
-    args->din[0] = spread(args, weir_affine_at(args->dout[0], (weir_affine_opts){.src = args->src, .scale = 1 / terms}));
+    weir_affine_opts opts = {.src = args->src, .scale = 1 / terms};
+    args->din[0] = spread(args, weir_affine_at(args->dout[0], opts));
 }
 
 static void max_backward(weir_grad_args *args)

@@ -10,8 +10,8 @@ typedef struct reduce_attrs {
     int64_t keep;                /* reduced dimensions stay, as 1 */
 } reduce_attrs;
 
-/* `x` summed to `shape`, which broadcasts to x's shape: what flows back through a broadcast. x itself when the shapes are
- * equal. */
+/* `x` summed to `shape`, which broadcasts to x's shape: what flows back through a broadcast. x itself when the shapes
+ * are equal. */
 weir_tensor *reduce_sum_to(weir_tensor *x, const weir_shape *shape, weir_src src);
 
 #endif

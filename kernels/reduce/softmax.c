@@ -1,8 +1,8 @@
 /* softmax.c: softmax over the last dimension, its gradient, and argmax.
  *
- * A row is normalised while it is in the cache: its maximum, then exp(x - max) into the output, then their sum, then the
- * scaling; three short passes that vectorise are faster than one that does not. The gradient needs the output alone:
- * dx = y (dy - sum(y dy)).
+ * A row is normalised while it is in the cache: its maximum, then exp(x - max) into the output, then their sum, then
+ * the scaling; three short passes that vectorise are faster than one that does not. The gradient needs the output
+ * alone: dx = y (dy - sum(y dy)).
  */
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"

@@ -1,5 +1,5 @@
-/* sum_to.c: the sum that undoes a broadcast. Logically the target shape is an attribute; the kernel looks at its output's
- * view, because a shard of the target is what it has to fill.
+/* sum_to.c: the sum that undoes a broadcast. Logically the target shape is an attribute; the kernel looks at its
+ * output's view, because a shard of the target is what it has to fill.
  */
 #include "kernels/reduce/reduce.h"
 

@@ -1,9 +1,9 @@
 /* shape.c: reshape and broadcast_to, and shapes as attributes.
  *
  * A reshape keeps the order of the elements, so a split dimension of the input can only become a split dimension of the
- * output when as many elements lie outside of it in both (the products of the dimensions before them agree). When the two
- * also have the same size, any split of one is the same split of the other. Otherwise ([6, 4] to [2, 3, 4]) both must
- * come apart evenly: the number of devices has to divide the greatest common divisor of the two, which is the
+ * output when as many elements lie outside of it in both (the products of the dimensions before them agree). When the
+ * two also have the same size, any split of one is the same split of the other. Otherwise ([6, 4] to [2, 3, 4]) both
+ * must come apart evenly: the number of devices has to divide the greatest common divisor of the two, which is the
  * signature's `granules`.
  */
 #include "kernels/shape/shape.h"

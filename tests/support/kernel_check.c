@@ -229,7 +229,8 @@ static void check_accumulates(const kernel_check *c)
     kernel_check_call(c, c->in, out, c->state, true);
     for (int64_t i = 0; i < weir_shape_count(&out[0].shape); i++) {
         double want = (double)start[i] + kernel_at(&c->out[0], i);
-        cr_assert(kernel_near(kernel_at(&out[0], i), want, 1e-4), "%s accumulates wrongly at %ld", c->op->name, (long)i);
+        cr_assert(kernel_near(kernel_at(&out[0], i), want, 1e-4), "%s accumulates wrongly at %ld", c->op->name,
+                  (long)i);
     }
     buffer_free(start);
     for (int i = 0; i < c->out_count; i++)
