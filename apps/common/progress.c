@@ -25,13 +25,14 @@ static void rate_text(double rate, char text[32])
 void progress_show(progress *p, int done, double loss)
 {
     double now = measure_seconds(), seconds = now - p->start;
-    if (done < p->steps && now - p->shown < (p->tty ? 0.1 : 1.0))
+    bool last = done == p->steps;
+    if (!last && now - p->shown < (p->tty ? 0.1 : 1.0))
         return;
-    char rate[32], left[32];
+    char rate[32], time[32];
     p->shown = now;
     rate_text(seconds > 0 ? done * p->items_per_step / seconds : 0, rate);
-    measure_time_text(done ? seconds / done * (p->steps - done) : 0, left);
-    fprintf(p->to, "%sstep %d/%d  loss %.4f  %s %s/s  %s left%s", p->tty ? "\r\033[K" : "", done, p->steps, loss, rate,
-            p->items, done ? left : "?", p->tty && done < p->steps ? "" : "\n");
+    measure_time_text(last ? seconds : seconds / done * (p->steps - done), time);
+    fprintf(p->to, "%sstep %d/%d  loss %.4f  %s %s/s  %s%s%s%s", p->tty ? "\r\033[K" : "", done, p->steps, loss, rate,
+            p->items, last ? "in " : "", time, last ? "" : " left", p->tty && !last ? "" : "\n");
     fflush(p->to);
 }

@@ -17,7 +17,7 @@ typedef struct progress {
 
 void progress_begin(progress *p, FILE *to, int steps, double items_per_step, const char *items);
 
-/* Says that `done` steps are over and the last had `loss`; writes when it is time to, or when `done` is all. */
+/* Says that `done` > 0 steps are over and the last had `loss`; writes when it is time to, or when `done` is all. */
 void progress_show(progress *p, int done, double loss);
 
 #endif

@@ -103,8 +103,9 @@ static weir_status run_steps(trainer *t)
 static void print_summary(const trainer *t)
 {
     char time[32], planned[32], arenas[32], peak[32], base[32];
-    fprintf(stderr, "%d steps in %s, %.1f ms each; %d workers; busy", t->opts.steps, measure_time_text(t->seconds, time),
-            1e3 * t->seconds / t->opts.steps, t->stats.workers);
+    fprintf(stderr, "%d steps in %s, %.1f ms each; %d worker%s; busy", t->opts.steps,
+            measure_time_text(t->seconds, time), 1e3 * t->seconds / t->opts.steps, t->stats.workers,
+            t->stats.workers == 1 ? "" : "s");
     for (int q = 0; q < t->stats.queue_count; q++)
         fprintf(stderr, "%s %s %.0f %%", q ? "," : "", t->stats.queue[q].name, 100 * t->stats.queue[q].busy);
     fprintf(stderr, "\nmemory: planned %s, allocated %s; peak of the process %s, of which %s before the session\n",

@@ -60,8 +60,9 @@ static void set_optimizer(gpt_config *c, double lr, int steps)
 static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *sample)
 {
     char bytes[32];
-    fprintf(stderr, "%s: %d files, %s of text; %d layers of %d on %d devices\n", program, c->corpus->files,
-            measure_bytes_text(c->corpus->count, bytes), c->layers, c->dim, layout_devices(&c->layout));
+    int files = c->corpus->files, devices = layout_devices(&c->layout);
+    fprintf(stderr, "%s: %d file%s, %s of text; %d layers, dim %d, on %d device%s\n", program, files, files == 1 ? "" : "s",
+            measure_bytes_text(c->corpus->count, bytes), c->layers, c->dim, devices, devices == 1 ? "" : "s");
     int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
     if (status < 0 && sample->bytes && sample_write(c, t->session, sample, stdout))
         status = options_failed(program);
