@@ -1,120 +1,133 @@
-/* Every op of the first families through compiler and runtime, on 2 and 3 devices, in every layout that it lists. Sizes
- * do not divide, and some are smaller than the number of devices. */
-#include "kernels/elementwise/elementwise.h"
-#include "kernels/ops.h"
-#include "kernels/reduce/reduce.h"
-#include "kernels/shape/shape.h"
-#include "tests/support/op_check.h"
+/* tests/test_layouts.c: the same GPT, trained in every layout, learns the same.
+ *
+ * One device is the reference, itself held against PyTorch in double precision. Every layout, with and without .zero, with 1, 2
+ * and 4 micro-batches, must give each of the 20 losses within 1e-4 relative, and the same bits when it is run again, also with
+ * another number of workers.
+ */
+#include "tests/support/reference.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-enum { SEED = 31337 };
+typedef struct losses {
+    float value[REFERENCE_STEPS];
+} losses;
 
-#define TOLERANCE 2e-5
-
-/* Takes the case over. */
-static void check(kernel_check *c)
+static weir_status run_steps(weir_session *s, int micro, losses *out)
 {
-    cr_assert_geq(op_check(c, 2, TOLERANCE), 1, "%s has no layout but B", c->op->name);
-    op_check(c, 3, TOLERANCE);
-    kernel_check_free(c);
-}
-
-static void check_one(const weir_op *op, const void *attrs, weir_shape shape)
-{
-    kernel_check c = kernel_check_new(op, attrs, SEED);
-    kernel_check_in(&c, WEIR_F32, shape);
-    check(&c);
-}
-
-static void check_two(const weir_op *op, const void *attrs, weir_shape a, weir_shape b)
-{
-    kernel_check c = kernel_check_new(op, attrs, SEED);
-    kernel_check_in(&c, WEIR_F32, a);
-    weir_view *second = kernel_check_in(&c, WEIR_F32, b);
-    for (int64_t i = 0; i < weir_shape_count(&b); i++)
-        ((float *)second->data)[i] += ((float *)second->data)[i] < 0 ? -0.5f : 0.5f;
-    check(&c);
-}
-
-Test(layouts, of_functions, .timeout = 60)
-{
-    const weir_op *ops[] = {&op_neg,  &op_exp,  &op_tanh,    &op_sigmoid, &op_relu,
-                            &op_gelu, &op_silu, &op_softmax, &op_argmax};
-    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
-        check_one(ops[o], NULL, SHAPE(5, 2, 7));
-    check_one(&op_affine, &(affine_attrs){2, 0}, SHAPE(5, 7));
-    check_one(&op_affine, &(affine_attrs){2, 1}, SHAPE(5, 7));
-    check_one(&op_neg, NULL, SHAPE());
-}
-
-Test(layouts, of_gradients, .timeout = 60)
-{
-    const weir_op *ops[] = {&op_sqrt_grad, &op_tanh_grad, &op_sigmoid_grad, &op_relu_grad,
-                            &op_gelu_grad, &op_silu_grad, &op_softmax_grad};
-    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
-        check_two(ops[o], NULL, SHAPE(5, 7), SHAPE(5, 7));
-}
-
-Test(layouts, of_binary_ops, .timeout = 60)
-{
-    const weir_op *ops[] = {&op_add, &op_sub, &op_mul, &op_div};
-    for (int o = 0; o < 4; o++) {
-        check_two(ops[o], NULL, SHAPE(5, 7), SHAPE(5, 7));
-        check_two(ops[o], NULL, SHAPE(5, 7), SHAPE(7));
-        check_two(ops[o], NULL, SHAPE(5, 1), SHAPE(2, 1, 7));
-        check_two(ops[o], NULL, SHAPE(), SHAPE(4));
+    weir_status status = weir_session_start(s, REFERENCE_STEPS);
+    for (int step = 0; step < REFERENCE_STEPS && !status; step++) {
+        double sum = 0;
+        for (int m = 0; m < micro && !status; m++) {
+            float loss = 0;
+            status = weir_session_pull(s, "loss", &(weir_array){.data = &loss, .dtype = WEIR_F32}, 20000);
+            sum += loss;
+        }
+        out->value[step] = (float)(sum / micro);
     }
-    check_two(&op_add_many, NULL, SHAPE(5, 7), SHAPE(5, 7));
+    return status ? status : weir_session_wait(s, 20000);
 }
 
-Test(layouts, of_reductions, .timeout = 60)
+static losses train(const weir_plan *plan, int micro, int workers)
 {
-    const weir_op *ops[] = {&op_sum, &op_mean, &op_max};
-    for (int o = 0; o < 3; o++) {
-        if (ops[o] != &op_max) /* over everything, a maximum has no layout but B */
-            check_one(ops[o], &(reduce_attrs){0}, SHAPE(5, 2, 7));
-        check_one(ops[o], &(reduce_attrs){{1}, 1, 0}, SHAPE(5, 2, 7));
-        check_one(ops[o], &(reduce_attrs){{0, -1}, 2, 1}, SHAPE(5, 2, 7));
+    losses out = {{0}};
+    weir_session *s = weir_session_open(plan, .workers = workers);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(run_steps(s, micro, &out), WEIR_OK, "%s", weir_error());
+    weir_session_stats stats;
+    weir_session_get_stats(s, &stats);
+    cr_expect_eq(stats.arena_bytes, stats.planned_bytes);
+    cr_assert_eq(weir_session_close(s), WEIR_OK);
+    return out;
+}
+
+static weir_plan *plan_for(const text *corpus, gpt_config *config, reference_kind kind, layout l)
+{
+    *config = reference_gpt(corpus, kind);
+    config->layout = l;
+    weir_graph *g = gpt_train_graph(config);
+    cr_assert_not_null(g);
+    weir_plan *plan = weir_compile(g, .micro_batches = l.micro, .seed = REFERENCE_SEED);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+static losses single(const text *corpus, reference_kind kind)
+{
+    gpt_config config;
+    weir_plan *plan = plan_for(corpus, &config, kind, (layout){1, 1, 1, 1, false});
+    losses out = train(plan, 1, 1);
+    weir_plan_free(plan);
+    return out;
+}
+
+static void expect_close(const losses *got, const losses *want, const layout *l)
+{
+    for (int i = 0; i < REFERENCE_STEPS; i++)
+        cr_expect_lt(fabs((double)got->value[i] - want->value[i]), 1e-4 * fabs((double)want->value[i]),
+                     "dp%d tp%d pp%d micro %d zero %d: step %d: %.7f, one device %.7f", l->dp, l->tp, l->pp, l->micro,
+                     l->zero, i, (double)got->value[i], (double)want->value[i]);
+}
+
+static void layout_agrees(const text *corpus, const losses *one, layout l)
+{
+    gpt_config config;
+    weir_plan *plan = plan_for(corpus, &config, REFERENCE_FULL, l);
+    losses first = train(plan, l.micro, 0), again = train(plan, l.micro, 1);
+    expect_close(&first, one, &l);
+    cr_expect_arr_eq(first.value, again.value, sizeof first.value,
+                     "dp%d tp%d pp%d micro %d zero %d: other bits on one worker", l.dp, l.tp, l.pp, l.micro, l.zero);
+    weir_plan_free(plan);
+}
+
+static void all_agree(int dp, int tp, int pp)
+{
+    text corpus = reference_text();
+    losses one = single(&corpus, REFERENCE_FULL);
+    for (int zero = 0; zero < 2; zero++)
+        for (int micro = 1; micro <= 4; micro *= 2)
+            layout_agrees(&corpus, &one, (layout){dp, tp, pp, micro, zero});
+    text_free(&corpus);
+}
+
+#define LAYOUT(dp, tp, pp)                                                       \
+    Test(layouts, dp##dp##_tp##tp##_pp##pp##_agrees_with_one_device, .timeout = 300) \
+    {                                                                            \
+        all_agree(dp, tp, pp);                                                   \
     }
-    check_one(&op_sum_to, &(shape_attrs){{2, 1}, 2}, SHAPE(5, 2, 7));
+LAYOUT(1, 1, 1)
+LAYOUT(2, 1, 1)
+LAYOUT(4, 1, 1)
+LAYOUT(1, 2, 1)
+LAYOUT(1, 4, 1)
+LAYOUT(1, 1, 2)
+LAYOUT(1, 1, 4)
+LAYOUT(2, 2, 1)
+LAYOUT(2, 1, 2)
+LAYOUT(1, 2, 2)
+LAYOUT(2, 2, 2)
+
+static void agrees_with_pytorch(reference_kind kind)
+{
+    double want[REFERENCE_STEPS];
+    cr_assert(reference_losses(kind, want));
+    text corpus = reference_text();
+    losses got = single(&corpus, kind);
+    for (int i = 0; i < REFERENCE_STEPS; i++)
+        cr_expect_lt(fabs(got.value[i] - want[i]), 1e-4 * want[i], "step %d: %.7f, PyTorch %.7f", i, (double)got.value[i],
+                     want[i]);
+    text_free(&corpus);
 }
 
-Test(layouts, of_shape_ops, .timeout = 60)
+Test(layouts, one_device_agrees_with_pytorch, .timeout = 60)
 {
-    check_one(&op_reshape, &(shape_attrs){{6, 2, 5}, 3}, SHAPE(12, 5));
-    check_one(&op_reshape, &(shape_attrs){{-1}, 1}, SHAPE(6, 5));
-    check_one(&op_broadcast_to, &(shape_attrs){{5, 2, 7}, 3}, SHAPE(2, 1));
-    check_one(&op_transpose, (int64_t[WEIR_DIMS_MAX]){2, 0, 1}, SHAPE(5, 2, 7));
-    check_one(&op_slice, (int64_t[3]){1, 2, 3}, SHAPE(5, 7));
-    check_one(&op_pad, (int64_t[3]){-1, 2, 3}, SHAPE(5, 7));
-    check_two(&op_concat, (int64_t[1]){0}, SHAPE(5, 7), SHAPE(2, 7));
+    agrees_with_pytorch(REFERENCE_PLAIN);
 }
 
-Test(layouts, of_dropout_and_casts, .timeout = 60)
+Test(layouts, one_device_agrees_with_pytorch_on_clipping_decay_and_schedule, .timeout = 60)
 {
-    check_one(&op_dropout, (double[1]){0.5}, SHAPE(5, 2, 7));
-    for (int64_t dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++)
-        check_one(&op_cast, &dtype, SHAPE(5, 7));
-    kernel_check c = kernel_check_new(&op_dropout_grad, (double[1]){0.5}, SEED);
-    kernel_check_in(&c, WEIR_U8, SHAPE(5, 7));
-    kernel_check_in(&c, WEIR_F32, SHAPE(5, 7));
-    check(&c);
-}
-
-/* The gradient reads the maximum itself, so it is run on one that was computed. */
-Test(layouts, of_the_gradient_of_max, .timeout = 60)
-{
-    reduce_attrs attrs = {{1}, 1, 0};
-    kernel_check y = kernel_check_new(&op_max, &attrs, SEED), c = kernel_check_new(&op_max_grad, &attrs, SEED);
-    kernel_check_in(&y, WEIR_F32, SHAPE(5, 2, 7));
-    kernel_check_run(&y);
-    kernel_check_in(&c, WEIR_F32, SHAPE(5, 2, 7)); /* the same seed, so the same values */
-    weir_view *most = kernel_check_in(&c, WEIR_F32, SHAPE(5, 7));
-    for (int64_t i = 0; i < 35; i++)
-        ((float *)most->data)[i] = (float)kernel_at(&y.out[0], i);
-    kernel_check_in(&c, WEIR_F32, SHAPE(5, 7));
-    check(&c);
-    kernel_check_free(&y);
+    agrees_with_pytorch(REFERENCE_FULL);
 }
