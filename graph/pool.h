@@ -17,7 +17,7 @@ typedef struct pool {
 
 void *pool_alloc(pool *p, size_t bytes);
 void *pool_copy(pool *p, const void *from, size_t bytes);
-char *pool_text(pool *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *pool_text(pool *p, const char *format, ...) __attribute__((format(printf, 2, 3), nonnull(2)));
 void pool_free(pool *p);
 
 #define POOL_NEW(p, type, count) ((type *)pool_alloc((p), sizeof(type) * (size_t)(count)))
