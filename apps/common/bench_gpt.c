@@ -1,8 +1,8 @@
 /* apps/common/bench_gpt.c: `weir bench gpt`.
  *
- * Clocks and neighbours change while a benchmark runs. So every round does one step on one device, one pass over the BLAS shapes on
- * one thread, and the same for two: a slow spell hits all four alike, and the medians of the rounds compare. Two rounds
- * are not counted.
+ * Clocks and neighbours change while a benchmark runs. So every round does one step on one device, one pass over the
+ * BLAS shapes on one thread, and the same for two: a slow spell hits all four alike, and the medians of the rounds
+ * compare. Two rounds are not counted.
  */
 #include "apps/common/bench_gpt.h"
 #include "apps/common/bench_sgemm.h"
@@ -85,7 +85,8 @@ static void write_json(const figures f[2], double flops, FILE *to)
     fprintf(to, "{\"rounds\": %d, \"model_gflop\": %.3f", ROUNDS, flops / 1e9);
     for (int i = 0; i < 2; i++) {
         fprintf(to, ", \"step_ms_%d\": %.2f, \"sgemm_share_%d\": %.4f", i + 1, f[i].step_ms, i + 1, f[i].share);
-        fprintf(to, ", \"sgemm_gflops_%d\": %.2f, \"tokens_per_s_%d\": %.0f", i + 1, f[i].gflops, i + 1, f[i].tokens_per_s);
+        fprintf(to, ", \"sgemm_gflops_%d\": %.2f, \"tokens_per_s_%d\": %.0f", i + 1, f[i].gflops, i + 1,
+                f[i].tokens_per_s);
     }
     fprintf(to, ", \"planned_bytes\": %llu, \"planned_bytes_2\": %llu}\n", (unsigned long long)f[0].planned_bytes,
             (unsigned long long)f[1].planned_bytes);

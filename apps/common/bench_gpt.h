@@ -1,8 +1,9 @@
 /* apps/common/bench_gpt.h: `weir bench gpt`: how long a training step of a GPT takes, on one device and on two.
  *
- * 6 layers, dim 384, 6 heads, seq 256, batch 8, a vocabulary of 256, AdamW, f32. The step is held against what this machine's
- * BLAS does in the same run (apps/common/bench_sgemm.h): `sgemm_share` is the model's floating-point operations per second of
- * the whole step (gpt_step_flops(): attention counted at half, as it is causal) over those of sgemm alone.
+ * 6 layers, dim 384, 6 heads, seq 256, batch 8, a vocabulary of 256, AdamW, f32. The step is held against what this
+ * machine's BLAS does in the same run (apps/common/bench_sgemm.h): `sgemm_share` is the model's floating-point
+ * operations per second of the whole step (gpt_step_flops(): attention counted at half, as it is causal) over those of
+ * sgemm alone.
  */
 #ifndef APPS_COMMON_BENCH_GPT_H
 #define APPS_COMMON_BENCH_GPT_H

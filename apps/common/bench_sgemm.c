@@ -1,7 +1,8 @@
 /* apps/common/bench_sgemm.c: how fast this machine's BLAS multiplies the matrices of a GPT.
  *
- * The threads of a round meet at a barrier before each product, so that they compete for caches and clocks as the devices of a
- * step do; a product's time is that of the slower thread. oneDNN runs on OpenMP: each thread tells it to use no other.
+ * The threads of a round meet at a barrier before each product, so that they compete for caches and clocks as the
+ * devices of a step do; a product's time is that of the slower thread. oneDNN runs on OpenMP: each thread tells it to
+ * use no other.
  */
 #include "apps/common/bench_sgemm.h"
 #include "apps/common/measure.h"

@@ -1,8 +1,10 @@
-/* apps/common/bench_sgemm.h: how fast this machine's BLAS multiplies the matrices of a GPT, to hold weir's steps against.
+/* apps/common/bench_sgemm.h: how fast this machine's BLAS multiplies the matrices of a GPT, to hold weir's steps
+ * against.
  *
- * The shapes are those of the model's linear layers, forward, for the gradient of the input and for that of the weight, with
- * the rows that one device has. OpenBLAS and oneDNN are called directly, each on `threads` threads at once that share nothing,
- * one product a thread; per shape the faster of the two counts. One thread owns a bench; its helpers end with each call.
+ * The shapes are those of the model's linear layers, forward, for the gradient of the input and for that of the
+ * weight, with the rows that one device has. OpenBLAS and oneDNN are called directly, each on `threads` threads at
+ * once that share nothing, one product a thread; per shape the faster of the two counts. One thread owns a bench; its
+ * helpers end with each call.
  */
 #ifndef APPS_COMMON_BENCH_SGEMM_H
 #define APPS_COMMON_BENCH_SGEMM_H
@@ -36,8 +38,8 @@ void bench_sgemm_close(bench_sgemm *bench);
 /* Times every shape once with each library; at most BENCH_SGEMM_ROUNDS times. */
 void bench_sgemm_round(bench_sgemm *bench);
 
-/* Floating-point operations per second of all threads together: each shape's median over the rounds, weighted by how much of
- * the step's work it is. */
+/* Floating-point operations per second of all threads together: each shape's median over the rounds, weighted by how
+ * much of the step's work it is. */
 double bench_sgemm_rate(const bench_sgemm *bench);
 
 #endif

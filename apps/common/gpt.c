@@ -1,7 +1,8 @@
 /* apps/common/gpt.c: the model, its data and its arithmetic.
  *
- * The forward-only graph is built by the same functions as the training graph, on a layout of one device: what differs is
- * where the tokens come from and what is fetched. So the two cannot drift apart, and parameters are carried over by name.
+ * The forward-only graph is built by the same functions as the training graph, on a layout of one device: what differs
+ * is where the tokens come from and what is fetched. So the two cannot drift apart, and parameters are carried over by
+ * name.
  */
 #include "apps/common/gpt.h"
 

@@ -1,5 +1,5 @@
-/* apps/common/layout.c: devices into meshes. Sizes that a mesh axis does not divide are no mistake (shards then differ by one
- * element); refused is only what has no meaning: micro-batches of unequal size, and stages without a layer. */
+/* apps/common/layout.c: devices into meshes. Sizes that a mesh axis does not divide are no mistake (shards then differ
+ * by one element); refused is only what has no meaning: micro-batches of unequal size, and stages without a layer. */
 #include "apps/common/layout.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* apps/common/measure.c: time, memory and medians. Peak memory is VmHWM rather than getrusage()'s ru_maxrss: the latter is
- * inherited from the process that started this one. */
+/* apps/common/measure.c: time, memory and medians. Peak memory is VmHWM rather than getrusage()'s ru_maxrss: the
+ * latter is inherited from the process that started this one. */
 #include "apps/common/measure.h"
 
 #include <stdio.h>

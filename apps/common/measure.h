@@ -7,7 +7,8 @@
 /* Seconds of a clock that only goes forward. */
 double measure_seconds(void);
 
-/* The most memory that this process has ever had resident, and what it has now, in bytes; 0 when the system does not say. */
+/* The most memory that this process has ever had resident, and what it has now, in bytes; 0 when the system does not
+ * say. */
 uint64_t measure_peak_rss(void);
 uint64_t measure_rss(void);
 

@@ -1,8 +1,8 @@
 /* apps/common/options.c: command lines, from a table.
  *
  * Not getopt_long(): its messages name neither the range nor the value, and the table here is at once the parser, the
- * checks and the help text, so that none of them can disagree. Numbers are read to their last character; "1e3" is a whole
- * number too when it has no fraction, because people write step counts so.
+ * checks and the help text, so that none of them can disagree. Numbers are read to their last character; "1e3" is a
+ * whole number too when it has no fraction, because people write step counts so.
  */
 #include "apps/common/options.h"
 
@@ -83,7 +83,8 @@ static int wrong_range(const options_spec *spec, const options_entry *entry, con
 {
     if (entry->max >= 1e9)
         return options_wrong(spec->program, "%s must be at least %g, not %s", entry->name, entry->min, text);
-    return options_wrong(spec->program, "%s must be between %g and %g, not %s", entry->name, entry->min, entry->max, text);
+    return options_wrong(spec->program, "%s must be between %g and %g, not %s", entry->name, entry->min, entry->max,
+                         text);
 }
 
 static int set_number(const options_spec *spec, const options_entry *entry, const char *text)
@@ -92,7 +93,8 @@ static int set_number(const options_spec *spec, const options_entry *entry, cons
     double value = strtod(text, &end);
     bool whole = entry->kind == OPTIONS_INT;
     if (end == text || *end || !isfinite(value) || (whole && value != floor(value)))
-        return options_wrong(spec->program, "%s takes a %snumber, not \"%s\"", entry->name, whole ? "whole " : "", text);
+        return options_wrong(spec->program, "%s takes a %s, not \"%s\"", entry->name,
+                             whole ? "whole number" : "number", text);
     bool limited = entry->min != 0 || entry->max != 0;
     if ((limited && (value < entry->min || value > entry->max)) || (whole && fabs(value) > INT32_MAX))
         return wrong_range(spec, entry, text);

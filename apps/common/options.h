@@ -1,7 +1,7 @@
 /* apps/common/options.h: command lines, from a table.
  *
- * A program lists what it takes as an array that ends at a NULL name; an entry names where the value goes, so that its default is
- * what stands there before:
+ * A program lists what it takes as an array that ends at a NULL name; an entry names where the value goes, so that its
+ * default is what stands there before:
  *
  *     int steps = 100;
  *     const options_entry table[] = {
@@ -40,8 +40,8 @@ typedef enum options_kind {
 #undef X
 } options_kind;
 
-/* All values of an option that is given several times (`--feed x=1 --feed y=2`) or, with .several, takes all that follow
- * (`--text a b`). */
+/* All values of an option that is given several times (`--feed x=1 --feed y=2`) or, with .several, takes all that
+ * follow (`--text a b`). */
 typedef struct options_list {
     const char *value[OPTIONS_LIST_MAX];
     int count;
@@ -64,7 +64,8 @@ typedef struct options_spec {
     const options_entry *table;
 } options_spec;
 
-/* Fills the table from argv[1..]. Returns -1 to go on; else the exit status: 0 after --help, OPTIONS_WRONG after a mistake. */
+/* Fills the table from argv[1..]. Returns -1 to go on; else the exit status: 0 after --help, OPTIONS_WRONG after a
+ * mistake. */
 int options_parse(const options_spec *spec, int argc, char **argv);
 
 /* "weir-gpt: " and the sentence, as one line on stderr; returns OPTIONS_WRONG. */

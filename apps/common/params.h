@@ -1,4 +1,5 @@
-/* apps/common/params.h: carries parameters from one session to another, as from training to a graph that only looks ahead. */
+/* apps/common/params.h: carries parameters from one session to another, as from training to a graph that only looks
+ * ahead. */
 #ifndef APPS_COMMON_PARAMS_H
 #define APPS_COMMON_PARAMS_H
 

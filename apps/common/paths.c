@@ -1,5 +1,5 @@
-/* apps/common/paths.c: where the project's own files are. The programs are built into build/bin of the tree, so the tree is
- * found by going up from the program; nothing is compiled in, and the tree may be moved. */
+/* apps/common/paths.c: where the project's own files are. The programs are built into build/bin of the tree, so the
+ * tree is found by going up from the program; nothing is compiled in, and the tree may be moved. */
 #include "apps/common/paths.h"
 
 #include <dirent.h>

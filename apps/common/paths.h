@@ -7,8 +7,8 @@
 
 #define PATHS_BYTES 4096
 
-/* Writes the path of `file` within the project ("apps/data/digits.csv") to `path`: the first folder that has it, going up from
- * the one that the program itself lies in, then from the working directory. False when none has. */
+/* Writes the path of `file` within the project ("apps/data/digits.csv") to `path`: the first folder that has it, going
+ * up from the one that the program itself lies in, then from the working directory. False when none has. */
 bool paths_in_project(const char *file, char path[PATHS_BYTES]);
 
 /* A list of paths, sorted. */
@@ -17,8 +17,8 @@ typedef struct paths_list {
     int count;
 } paths_list;
 
-/* The project's own text: every .c, .h and .md file under its folders, in alphabetical order (so that every run on the same
- * tree reads the same bytes). Empty when the tree is not where it was built. */
+/* The project's own text: every .c, .h and .md file under its folders, in alphabetical order (so that every run on the
+ * same tree reads the same bytes). Empty when the tree is not where it was built. */
 void paths_sources(paths_list *list);
 void paths_free(paths_list *list);
 

@@ -1,5 +1,6 @@
-/* apps/common/progress.h: the line that tells how training goes: step, loss, rate, time left. On a terminal it is rewritten in
- * place ten times a second; elsewhere a line is written about once a second, so that logs stay short. One thread. */
+/* apps/common/progress.h: the line that tells how training goes: step, loss, rate, time left. On a terminal it is
+ * rewritten in place ten times a second; elsewhere a line is written about once a second, so that logs stay short. One
+ * thread. */
 #ifndef APPS_COMMON_PROGRESS_H
 #define APPS_COMMON_PROGRESS_H
 

@@ -1,5 +1,5 @@
-/* apps/common/text.c: text as bytes. A corpus is read whole: what fits a language model that trains on a few cores fits in
- * memory many times over. */
+/* apps/common/text.c: text as bytes. A corpus is read whole: what fits a language model that trains on a few cores
+ * fits in memory many times over. */
 #include "apps/common/text.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* apps/common/trainer.c: what every training program does with its graph.
  *
  * The losses are pulled by the program's own thread while weir's workers go on: nothing here runs inside the plan, so
- * progress, logging and a slow disk cost the training nothing as long as they keep up. They need no lock either. All steps are one
- * run, so that the pipeline stays full from one step to the next.
+ * progress, logging and a slow disk cost the training nothing as long as they keep up. They need no lock either. All
+ * steps are one run, so that the pipeline stays full from one step to the next.
  */
 #include "apps/common/trainer.h"
 #include "apps/common/measure.h"

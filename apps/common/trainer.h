@@ -1,5 +1,5 @@
-/* apps/common/trainer.h: what every training program does with its graph: compile it, keep the plan, run it while telling how it
- * goes, log it, and say what it took.
+/* apps/common/trainer.h: what every training program does with its graph: compile it, keep the plan, run it while
+ * telling how it goes, log it, and say what it took.
  *
  *     trainer t = {.program = "weir-gpt", .opts = {.steps = 100}, .items = "tokens", .items_per_step = 2048};
  *     int status = trainer_train(&t, graph, micro);      // -1, or an exit status that has been reported
@@ -28,13 +28,13 @@ typedef struct trainer_opts {
 } trainer_opts;
 
 /* Their entries for a program's table; `o` is a trainer_opts variable. */
-#define TRAINER_OPTIONS(o)                                                                                              \
-    {"--steps", OPTIONS_INT, &(o).steps, .min = 1, .max = 1e9, .help = "training steps"},                              \
-    {"--seed", OPTIONS_U64, &(o).seed, .help = "of initial values, data and sampling [0]"},                            \
-    {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                   \
-    {"--workers", OPTIONS_INT, &(o).workers, .min = 1, .max = 1024, .help = "threads; by default as cores and devices"}, \
-    {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .help = "write one JSON object per step, and a summary"},       \
-    {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},               \
+#define TRAINER_OPTIONS(o)                                                                                            \
+    {"--steps", OPTIONS_INT, &(o).steps, .min = 1, .max = 1e9, .help = "training steps"},                             \
+    {"--seed", OPTIONS_U64, &(o).seed, .help = "of initial values, data and sampling [0]"},                           \
+    {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                  \
+    {"--workers", OPTIONS_INT, &(o).workers, .min = 1, .max = 1024, .help = "threads; default: as cores and devices"}, \
+    {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .help = "write one JSON object per step, and a summary"},      \
+    {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},              \
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .help = "save the compiled plan"}
 
 typedef struct trainer {
@@ -54,11 +54,12 @@ typedef struct trainer {
     weir_session_stats stats;
 } trainer;
 
-/* Takes `graph` (freed here; NULL when there was no memory for it). Returns -1, or the exit status of what was reported. */
+/* Takes `graph` (freed here; NULL when there was no memory for it). Returns -1, or the exit status of what was
+ * reported. */
 int trainer_train(trainer *t, weir_graph *graph, int micro);
 
-/* Writes the summary to the log, with `more` (", \"test_accuracy\": 0.97") in it, unless `status` is an exit status already;
- * closes and frees everything. Returns the exit status: 0, `status`, or that of what went wrong here. */
+/* Writes the summary to the log, with `more` (", \"test_accuracy\": 0.97") in it, unless `status` is an exit status
+ * already; closes and frees everything. Returns the exit status: 0, `status`, or that of what went wrong here. */
 int trainer_end(trainer *t, int status, const char *more);
 
 #endif

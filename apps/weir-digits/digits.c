@@ -1,7 +1,8 @@
 /* apps/weir-digits/digits.c: reading the handwritten digits, and bending them.
  *
- * Without bending, a perceptron knows the 1437 training images by heart and reads nine of ten digits of other people's: the
- * test images are of other writers. Small random affine maps (Simard et al. 2003) are what makes it read them.
+ * Without bending, a perceptron knows the 1437 training images by heart and reads nine of ten digits of other
+ * people's: the test images are of other writers. Small random affine maps (Simard et al. 2003) are what makes it read
+ * them.
  */
 #include "apps/weir-digits/digits.h"
 

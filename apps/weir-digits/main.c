@@ -1,4 +1,5 @@
-/* weir-digits: trains a perceptron on handwritten digits, on as many devices as asked, and tells how well it reads the test set.
+/* weir-digits: trains a perceptron on handwritten digits, on as many devices as asked, and tells how well it reads the
+ * test set.
  *
  *     weir-digits                              one device
  *     weir-digits --dp 2 --pp 2 --micro 4      two pipeline stages of two devices
@@ -91,7 +92,8 @@ int main(int argc, char **argv)
         {"--data", OPTIONS_TEXT, &path, .value = "FILE", .help = "CSV of 64 pixels and a label a line"},
         {NULL},
     };
-    int status = options_parse(&(options_spec){program, "Trains a perceptron on handwritten digits.", table}, argc, argv);
+    const options_spec spec = {program, "Trains a perceptron on handwritten digits.", table};
+    int status = options_parse(&spec, argc, argv);
     digits data = {0};
     if (status < 0)
         status = layout_check(program, &c.layout, c.batch, c.layers + 1);

@@ -1,5 +1,5 @@
-/* apps/weir-digits/model.c: the perceptron and its batches. The pixels and the labels come from two sources which draw the same
- * rows, because a draw depends on nothing but (seed, step, row). */
+/* apps/weir-digits/model.c: the perceptron and its batches. The pixels and the labels come from two sources which draw
+ * the same rows, because a draw depends on nothing but (seed, step, row). */
 #include "apps/weir-digits/model.h"
 
 #include <math.h>

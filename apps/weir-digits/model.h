@@ -2,8 +2,8 @@
  *
  *     pixels [rows, 64] -> ln -> fc0 -> relu -> dropout -> fc1 -> ... -> out -> logits [rows, 10]
  *
- * The layer norm at the front takes out how hard a writer presses. Over TP, even layers are split by columns and odd ones by
- * rows, so that a pair needs one conversion. Placement is that of apps/common/layout.h.
+ * The layer norm at the front takes out how hard a writer presses. Over TP, even layers are split by columns and odd
+ * ones by rows, so that a pair needs one conversion. Placement is that of apps/common/layout.h.
  */
 #ifndef APPS_WEIR_DIGITS_MODEL_H
 #define APPS_WEIR_DIGITS_MODEL_H
@@ -24,11 +24,12 @@ typedef struct model_config {
     uint64_t data_seed;
 } model_config;
 
-/* A new graph that trains on the training images; the fetch "loss" is to be pulled once per micro-batch. `config` is borrowed
- * while sessions of the plan run. NULL when there is no memory. */
+/* A new graph that trains on the training images; the fetch "loss" is to be pulled once per micro-batch. `config` is
+ * borrowed while sessions of the plan run. NULL when there is no memory. */
 weir_graph *model_train_graph(const model_config *config);
 
-/* A new graph that reads digits, on cpu:0: the input "pixels" [rows, 64] is to be pushed, the fetch "digits" [rows] pulled. */
+/* A new graph that reads digits, on cpu:0: the input "pixels" [rows, 64] is to be pushed, the fetch "digits" [rows]
+ * pulled. */
 weir_graph *model_read_graph(const model_config *config, int rows);
 
 #endif

@@ -61,8 +61,9 @@ static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *s
 {
     char bytes[32];
     int files = c->corpus->files, devices = layout_devices(&c->layout);
-    fprintf(stderr, "%s: %d file%s, %s of text; %d layers, dim %d, on %d device%s\n", program, files, files == 1 ? "" : "s",
-            measure_bytes_text(c->corpus->count, bytes), c->layers, c->dim, devices, devices == 1 ? "" : "s");
+    fprintf(stderr, "%s: %d file%s, %s of text; %d layers, dim %d, on %d device%s\n", program, files,
+            files == 1 ? "" : "s", measure_bytes_text(c->corpus->count, bytes), c->layers, c->dim, devices,
+            devices == 1 ? "" : "s");
     int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
     if (status < 0 && sample->bytes && sample_write(c, t->session, sample, stdout))
         status = options_failed(program);
@@ -77,17 +78,19 @@ int main(int argc, char **argv)
     options_list files = {0};
     double lr = 2e-3;
     const options_entry table[] = {
-        {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...", .help = "text; by default the project's sources"},
+        {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...",
+         .help = "what to learn; by default the project's sources"},
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
         {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; they divide --dim"},
         {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes that it sees at once"},
-        {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all micro-batches and devices"},
+        {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices"},
         {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
         LAYOUT_OPTIONS(c.layout),
         TRAINER_OPTIONS(t.opts),
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
-        {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100, .help = "of sampling; 0: the likeliest byte"},
+        {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
+         .help = "of sampling; 0: always the likeliest byte"},
         {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "what the sample goes on from"},
         {NULL},
     };

@@ -1,7 +1,8 @@
 /* apps/weir-gpt/sample.c: lets a trained GPT write, a byte at a time.
  *
- * The model sees the last `seq` bytes. While there are fewer, zeros follow them: causal attention never looks there. Every
- * byte is a whole forward pass: keys and values are not kept, since a sample is a few hundred bytes of a small model.
+ * The model sees the last `seq` bytes. While there are fewer, zeros follow them: causal attention never looks there.
+ * Every byte is a whole forward pass: keys and values are not kept, since a sample is a few hundred bytes of a small
+ * model.
  */
 #include "apps/weir-gpt/sample.h"
 #include "apps/common/params.h"

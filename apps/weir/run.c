@@ -1,9 +1,9 @@
-/* weir run: runs a plan that some other program compiled. This process never saw the graph: it asks the plan where values go in
- * and come out, binds its own functions there, and knows nothing else.
+/* weir run: runs a plan that some other program compiled. This process never saw the graph: it asks the plan where
+ * values go in and come out, binds its own functions there, and knows nothing else.
  *
  *     source, push   from a file given by --feed NAME=FILE, read round and round; else made up: normal numbers for f32,
  *                    zeros for integers (an index that is always allowed)
- *     sink, pull     scalars are printed, as their mean over the micro-batches of a step; of others, the mean of the elements
+ *     sink, pull     printed, as the mean over the micro-batches of a step; of tensors, the mean of the elements
  *
  * What the plan's program pushed or pulled itself needs a thread each here: a push waits while the plan has no room.
  */
@@ -323,7 +323,7 @@ int command_run(int argc, char **argv)
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
         {"--steps", OPTIONS_INT, &steps, .min = 1, .max = 1e9, .help = "steps to run"},
-        {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input, from a file of raw numbers"},
+        {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input, as raw numbers"},
         {"--workers", OPTIONS_INT, &workers, .min = 1, .max = 1024, .help = "threads; by default as cores and devices"},
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},
         {NULL},

@@ -1,4 +1,5 @@
-/* tests/support/reference.c: the reference training run. Every number here stands in tests/reference/gpt_reference.py too. */
+/* tests/support/reference.c: the reference training run. Every number here stands in tests/reference/gpt_reference.py
+ * too. */
 #include "tests/support/reference.h"
 
 #include <stdio.h>
@@ -23,6 +24,9 @@ text reference_text(void)
 
 gpt_config reference_gpt(const text *corpus, reference_kind kind)
 {
+    const weir_optimizer plain = weir_adamw(.lr = 1e-3);
+    const weir_optimizer full = weir_adamw(.lr = 1e-3, .beta2 = 0.95, .weight_decay = 0.1, .clip_norm = 1.0,
+                                           .warmup = 5, .total = 20, .lr_min = 1e-4);
     return (gpt_config){
         .layers = 4,
         .dim = 64,
@@ -31,9 +35,7 @@ gpt_config reference_gpt(const text *corpus, reference_kind kind)
         .batch = 16,
         .corpus = corpus,
         .data_seed = REFERENCE_SEED,
-        .optimizer = kind == REFERENCE_PLAIN ? weir_adamw(.lr = 1e-3)
-                                             : weir_adamw(.lr = 1e-3, .beta2 = 0.95, .weight_decay = 0.1, .clip_norm = 1.0,
-                                                          .warmup = 5, .total = 20, .lr_min = 1e-4),
+        .optimizer = kind == REFERENCE_PLAIN ? plain : full,
     };
 }
 

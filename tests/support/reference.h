@@ -1,7 +1,7 @@
 /* tests/support/reference.h: the training run whose losses PyTorch computed in double precision, said in C.
  *
- * tests/reference/gpt_reference.py is the oracle: it draws the same initial values and batches, trains 20 steps and wrote
- * tests/reference/gpt_losses.csv. Here are the same model, text and optimizers, for any layout:
+ * tests/reference/gpt_reference.py is the oracle: it draws the same initial values and batches, trains 20 steps and
+ * wrote tests/reference/gpt_losses.csv. Here are the same model, text and optimizers, for any layout:
  *
  *     text corpus = reference_text();
  *     gpt_config config = reference_gpt(&corpus, REFERENCE_FULL);
@@ -29,7 +29,8 @@ text reference_text(void);
 /* The model, trained as the oracle trained it, on one device. */
 gpt_config reference_gpt(const text *corpus, reference_kind kind);
 
-/* Reads the oracle's losses, one per step; false when the file is not there or is not whole. Tests run in the project's root. */
+/* Reads the oracle's losses, one per step; false when the file is not there or is not whole. Tests run in the
+ * project's root. */
 bool reference_losses(reference_kind kind, double loss[REFERENCE_STEPS]);
 
 #endif
