@@ -1,5 +1,6 @@
-/* graph/plan_dot.c: the plan as a picture, for graphviz: a box per device, in it its actors, coloured by phase; an
- * arrow per port, from the register's producer to its reader, that tells the slots and their size.
+/* graph/plan_dot.c: the plan as a picture, for graphviz: a box per device, in it its actors, coloured by phase; an arrow
+ * from each producer to each of its readers, that tells the slots of the register and their size. Several registers
+ * between the same two are one arrow, with their sum: a real plan has too many of them to draw, or to look at.
  *
  * Arrows of what starts full (parameters) lead backwards in time. They are drawn thin and do not push their ends apart,
  * so that the picture follows the data through one step. A constant is a small box of its own, beside its readers.
@@ -8,6 +9,7 @@
 #include "graph/plan_text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define NAME_BYTES_SHOWN 40
 
@@ -62,6 +64,13 @@ static void put_space(const weir_plan *plan, FILE *to, uint32_t s)
     fputs("  }\n", to);
 }
 
+/* The ports of one actor that lead to the same producer, and start full or not. */
+typedef struct arrow {
+    uint32_t ports;
+    uint32_t port; /* the first of them */
+    uint64_t bytes;
+} arrow;
+
 /* "h" above "2 x 1.0 KiB, hold 4" */
 static void put_label(const weir_plan *plan, FILE *to, const plan_port *port)
 {
@@ -76,13 +85,18 @@ static void put_label(const weir_plan *plan, FILE *to, const plan_port *port)
         fprintf(to, ", hold %" PRIu32, port->hold);
 }
 
-static void put_edge(const weir_plan *plan, FILE *to, const plan_port *port)
+static void put_arrow(const weir_plan *plan, FILE *to, const arrow *from)
 {
+    const plan_port *port = &plan->ports[from->port];
     const plan_regst *regst = &plan->regsts[port->regst.i];
     bool constant = regst->producer.i == PLAN_NONE;
+    char bytes[PLAN_TEXT_BYTES];
     fprintf(to, "  %c%" PRIu32 " -> a%" PRIu32 " [label=\"", constant ? 'r' : 'a',
             constant ? port->regst.i : regst->producer.i, port->actor.i);
-    put_label(plan, to, port);
+    if (from->ports == 1)
+        put_label(plan, to, port);
+    else
+        fprintf(to, "  %" PRIu32 " registers\\n  %s", from->ports, bytes_text(from->bytes, bytes));
     if (constant)
         fputs("\", style=dotted];\n", to);
     else if (regst->initial)
@@ -91,8 +105,34 @@ static void put_edge(const weir_plan *plan, FILE *to, const plan_port *port)
         fputs("\"];\n", to);
 }
 
+/* `arrows` has two per actor of the plan, for what starts empty and full; they are zero before and after. */
+static void put_reads(const weir_plan *plan, FILE *to, const plan_range *ports, arrow *arrows)
+{
+    for (uint32_t p = ports->first; p < ports->first + ports->count; p++) {
+        const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
+        arrow alone = {0, p, 0};
+        arrow *to_add = regst->producer.i == PLAN_NONE ? &alone : &arrows[2 * regst->producer.i + (regst->initial > 0)];
+        if (!to_add->ports++)
+            to_add->port = p;
+        to_add->bytes += regst->slots * regst->slot_bytes;
+        if (to_add == &alone)
+            put_arrow(plan, to, &alone);
+    }
+    for (uint32_t p = ports->first; p < ports->first + ports->count; p++) {
+        const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
+        arrow *drawn = regst->producer.i == PLAN_NONE ? NULL : &arrows[2 * regst->producer.i + (regst->initial > 0)];
+        if (drawn && drawn->ports)
+            put_arrow(plan, to, drawn);
+        if (drawn)
+            *drawn = (arrow){0};
+    }
+}
+
 weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
 {
+    arrow *arrows = calloc(2 * (size_t)plan->actors_count + 1, sizeof *arrows);
+    if (!arrows)
+        return error_set(WEIR_E_MEMORY, "no memory to draw the plan");
     fputs("digraph plan {\n"
           "  graph [label=\"",
           to);
@@ -103,8 +143,9 @@ weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
           to);
     for (uint32_t s = 0; s < plan->spaces_count; s++)
         put_space(plan, to, s);
-    for (uint32_t p = 0; p < plan->ports_count; p++)
-        put_edge(plan, to, &plan->ports[p]);
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        put_reads(plan, to, &plan->actors[a].ports, arrows);
     fputs("}\n", to);
+    free(arrows);
     return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
 }

@@ -1,5 +1,6 @@
-/* graph/plan_show.c: a plan for people. A header, the memory by device and kind, the queues, and the actors of each
- * queue in the order of their priority, one line each.
+/* graph/plan_show.c: a plan for people. A header, the memory by device and kind, the queues, and the actors of each queue
+ * by phase and priority, one line each. A real plan has hundreds of them, so names are cut and lists end after LISTED_MAX;
+ * weir_plan_json() leaves nothing out.
  *
  * A section is first written as lines of cells separated by tabs into memory, then measured and printed in aligned
  * columns. Names come from the plan, so control characters in them are replaced: they would break the table or the
@@ -14,8 +15,9 @@
 #include <string.h>
 
 #define COLUMNS_MAX 16
-#define LISTED_MAX 4 /* registers named in one cell */
-#define NAME_MAX_SHOWN 48
+#define LISTED_MAX 2  /* registers named in one cell */
+#define NAME_SHOWN 40 /* characters of a name; in lists: */
+#define LISTED_NAME_SHOWN 28
 
 /* ---- aligned columns ---- */
 
@@ -101,13 +103,18 @@ static weir_status print_section(const weir_plan *plan, FILE *to, section_fn wri
 /* ---- cells ---- */
 
 /* The text with a question mark for each control character, cut when it is long. */
-static void put_text(FILE *table, const char *text)
+static void put_cut(FILE *table, const char *text, int shown_max)
 {
     int shown = 0;
-    for (; *text && shown < NAME_MAX_SHOWN; text++, shown += (*text & 0xc0) != 0x80)
+    for (; *text && shown < shown_max; text++, shown += (*text & 0xc0) != 0x80)
         fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, table);
     if (*text)
-        fputs("...", table);
+        fputs("..", table);
+}
+
+static void put_text(FILE *table, const char *text)
+{
+    put_cut(table, text, NAME_SHOWN);
 }
 
 static void put_bytes(FILE *table, uint64_t bytes)
@@ -190,22 +197,34 @@ static void put_separator(FILE *table, uint32_t i)
     fputs(i ? ", " : "", table);
 }
 
-/* Says that there are more than LISTED_MAX; true when it did, and the list is over. */
+/* Says how many more there are after LISTED_MAX; true when it did, and the list is over. */
 static bool put_rest(FILE *table, uint32_t i, uint32_t count)
 {
     if (i < LISTED_MAX)
         return false;
-    fprintf(table, ", and %" PRIu32 " more", count - i);
+    fprintf(table, ", +%" PRIu32, count - i);
     return true;
+}
+
+/* The name of its first tensor, and how many more there are. */
+static void put_regst_name(const weir_plan *plan, FILE *table, uint32_t r)
+{
+    const plan_range *tensors = &plan->regsts[r].tensors;
+    if (!tensors->count) {
+        fprintf(table, "register %" PRIu32, r);
+        return;
+    }
+    put_cut(table, plan_text(plan, plan->tensors[tensors->first].name), LISTED_NAME_SHOWN);
+    if (tensors->count > 1)
+        fprintf(table, "+%" PRIu32, tensors->count - 1);
 }
 
 static void put_reads(const weir_plan *plan, FILE *table, const plan_range *ports)
 {
-    char text[PLAN_TEXT_BYTES];
     for (uint32_t i = 0; i < ports->count && !put_rest(table, i, ports->count); i++) {
         const plan_port *port = &plan->ports[ports->first + i];
         put_separator(table, i);
-        put_text(table, regst_text(plan, port->regst, text));
+        put_regst_name(plan, table, port->regst.i);
         if (port->hold > 1)
             fprintf(table, " (hold %" PRIu32 ")", port->hold);
     }
@@ -215,7 +234,7 @@ static void put_regst(const weir_plan *plan, FILE *table, uint32_t r)
 {
     char text[PLAN_TEXT_BYTES];
     const plan_regst *regst = &plan->regsts[r];
-    put_text(table, regst_text(plan, (plan_regst_id){r}, text));
+    put_regst_name(plan, table, r);
     fprintf(table, " %" PRIu32 "x%s", regst->slots, bytes_text(regst->slot_bytes, text));
     if (regst->fill > 1)
         fprintf(table, " (fill %" PRIu32 ")", regst->fill);
@@ -242,10 +261,12 @@ static void actor_row(const weir_plan *plan, FILE *table, const plan_actor *acto
     fputs("\n", table);
 }
 
-static int compare_priorities(const void *a, const void *b, void *actors)
+static int compare_actors(const void *a, const void *b, void *actors)
 {
     const plan_actor *x = (const plan_actor *)actors + *(const uint32_t *)a;
     const plan_actor *y = (const plan_actor *)actors + *(const uint32_t *)b;
+    if (x->phase != y->phase)
+        return x->phase < y->phase ? -1 : 1;
     return (x->priority > y->priority) - (x->priority < y->priority);
 }
 
@@ -257,7 +278,7 @@ static void actors_section(const weir_plan *plan, FILE *table, uint32_t queue)
         if (plan->actors[a].queue.i == queue)
             order[count++] = a;
     if (order)
-        qsort_r(order, count, sizeof *order, compare_priorities, plan->actors);
+        qsort_r(order, count, sizeof *order, compare_actors, plan->actors);
     put_text(table, plan_text(plan, plan->queues[queue].name));
     fputs("\tactor\tphase\tfires\tkernels\tmakes (slots x bytes)\treads\n", table);
     for (uint32_t i = 0; i < count; i++)
