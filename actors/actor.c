@@ -57,9 +57,9 @@ static inline void out_fired(struct lane *lane, struct actor_out *out)
     }
 }
 
-void actor_fired(struct actor *actor)
+/* All of a firing but its kernels, and the ready bit. */
+static inline void settle_counters(struct lane *lane, struct actor *actor)
 {
-    struct lane *lane = actor->lane;
     assert(actor->unmet == 0 && actor->left > 0);
     for (struct actor_out *out = actor->outs; out < actor->outs + actor->out_count; out++)
         out_fired(lane, out);
@@ -71,16 +71,21 @@ void actor_fired(struct actor *actor)
         actor->step++;
     }
     actor->unmet += --actor->left == 0;
-    if (actor->unmet)
-        ready_remove(&lane->ready, actor->rank);
 }
 
-weir_status actor_call(struct actor *actor, struct actor_kernel **failed)
+void actor_fired(struct actor *actor)
+{
+    settle_counters(actor->lane, actor);
+    if (actor->unmet)
+        ready_remove(&actor->lane->ready, actor->rank);
+}
+
+static inline weir_status call_kernels(struct actor *actor, struct actor_kernel **failed)
 {
     for (struct actor_kernel *kernel = actor->kernels; kernel < actor->kernels + actor->kernel_count; kernel++) {
         kernel->args.firing = actor->firing;
-        kernel->args.step = actor->step;
         kernel->args.micro = (int)actor->micro;
+        kernel->args.step = actor->step;
         if (kernel->accumulate)
             kernel->args.accumulate = kernel->accumulate->regst.filled != 0;
         weir_status status = kernel->call(&kernel->args);
@@ -90,6 +95,21 @@ weir_status actor_call(struct actor *actor, struct actor_kernel **failed)
         }
     }
     return actor->fence ? actor->fence(actor->index) : WEIR_OK;
+}
+
+uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed)
+{
+    uint32_t done = 0;
+    struct lane *lane = actor->lane;
+    do {
+        *status = call_kernels(actor, failed);
+        if (UNLIKELY(*status))
+            return done;
+        settle_counters(lane, actor);
+    } while (++done < count && !actor->unmet);
+    if (actor->unmet)
+        ready_remove(&lane->ready, actor->rank);
+    return done;
 }
 
 void actor_receive(struct actor *actors, struct message message)

@@ -86,12 +86,13 @@ struct actor {
     uint32_t kernel_count;
     int64_t left;    /* firings in this run */
     int64_t firing;  /* over the session's life */
-    int64_t step;    /* first step + firing / fires */
     uint32_t micro;  /* firing % fires */
     uint32_t fires;  /* per step */
+    int64_t step;    /* first step + firing / fires */
 
     /* cost, kept by the worker */
-    uint32_t cost_ns; /* of a firing, as last measured */
+    uint32_t cost_ns;   /* of a firing, as last measured */
+    uint32_t batch;     /* so many firings in a row may go by before the worker chooses again */
     uint32_t unclocked; /* firings until the next one that is measured */
 
     /* seldom used */
@@ -110,10 +111,12 @@ void actor_settle(struct actor *actor);
 /* Asserts what must hold between two firings. */
 void actor_check(const struct actor *actor);
 
-/* Calls the kernels of one firing, in order. On failure *failed is the one that did, its sentence is in args.error. */
-weir_status actor_call(struct actor *actor, struct actor_kernel **failed);
+/* Fires up to `count` times, as long as all conditions are met: calls the kernels in order, publishes, frees, counts. Returns
+ * how often it fired. When a kernel fails, it stops at once: *status is set, and *failed is the kernel, whose sentence is in its
+ * args.error, or NULL if it was the device's fence. */
+uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed);
 
-/* A firing is over: publishes, frees, and counts. */
+/* What follows a firing's kernels; an outside actor, which has none, is fired by this alone. */
 void actor_fired(struct actor *actor);
 
 /* Takes in a READY or FREE from another lane. `actors` is the session's array, by id. */

@@ -18,6 +18,7 @@
 #ifndef ACTORS_LANE_H
 #define ACTORS_LANE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 

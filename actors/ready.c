@@ -9,26 +9,15 @@
 
 bool ready_open(struct ready *ready, uint32_t size)
 {
-    uint64_t words[READY_LEVELS_MAX], total = 0;
-    uint32_t levels = 0;
-    uint64_t bits = size ? size : 1;
-    do {
-        bits = (bits + 63) / 64;
-        words[levels++] = bits;
-        total += bits;
-    } while (bits > 1);
-
-    *ready = (struct ready){.levels = levels};
-    uint64_t *place = calloc(total, sizeof(*place));
-    for (uint32_t l = 0; place && l < levels; l++) {
-        ready->level[l] = place;
-        place += words[levels - 1 - l];
-    }
-    return ready->level[0] != NULL;
+    uint32_t words = size / 64 + 1, tops = words / 64 + 1;
+    *ready = (struct ready){.top_count = tops};
+    ready->words = calloc((size_t)words + tops, sizeof(*ready->words));
+    ready->top = ready->words ? ready->words + words : NULL;
+    return ready->words != NULL;
 }
 
 void ready_close(struct ready *ready)
 {
-    free(ready->level[0]);
+    free(ready->words);
     *ready = (struct ready){0};
 }

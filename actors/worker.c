@@ -14,35 +14,45 @@
 #include "graph/error.h"
 
 #define MERGE_NS 2000          /* firings that a message may wait for before it is sent */
+#define BATCH_NS 1000          /* firings in a row of one actor before the worker chooses again */
 #define CHEAP_NS 1000          /* a firing that takes longer is measured each time */
-#define CLOCK_EVERY 64         /* one of so many cheap firings is measured */
+#define CLOCK_EVERY 256        /* one of so many cheap firings is measured */
 #define COST_MAX_NS 1000000000 /* fits the counters; a second is long enough to be long */
 
-/* One firing with the clock running: learns what it costs, counts it as busy, records it. */
-static weir_status call_clocked(struct worker *worker, struct actor *actor, struct actor_kernel **failed)
+/* What the last measured firing says of those to come. */
+static void learn_cost(struct actor *actor, int64_t ns, bool all_clocked)
 {
-    int64_t start = park_now_ns();
-    weir_status status = actor_call(actor, failed);
-    int64_t ns = park_now_ns() - start;
-    bool was_cheap = actor->cost_ns <= CHEAP_NS;
-    if (was_cheap && !worker->trace.events)
+    bool cheap = ns <= CHEAP_NS && !all_clocked;
+    actor->cost_ns = (uint32_t)(ns < 1 ? 1 : ns < COST_MAX_NS ? ns : COST_MAX_NS);
+    actor->unclocked = cheap ? CLOCK_EVERY - 1 : 0;
+    actor->batch = cheap ? BATCH_NS / actor->cost_ns + 1 : 1;
+}
+
+/* One firing with the clock running: learns what it costs, counts it as busy, records it. */
+static weir_status fire_clocked(struct worker *worker, struct actor *actor, struct actor_kernel **failed)
+{
+    weir_status status;
+    struct trace_event event = {.step = actor->step, .micro = actor->micro, .actor = actor->id};
+    event.start_ns = park_now_ns();
+    actor_fire(actor, 1, &status, failed);
+    event.ns = park_now_ns() - event.start_ns;
+    if (actor->cost_ns <= CHEAP_NS && !worker->trace.events)
         actor->busy_ns += (int64_t)actor->cost_ns * (CLOCK_EVERY - 1); /* those that were not measured */
-    actor->busy_ns += ns;
-    actor->cost_ns = ns < COST_MAX_NS ? (uint32_t)ns : COST_MAX_NS;
-    actor->unclocked = ns <= CHEAP_NS && !worker->trace.events ? CLOCK_EVERY - 1 : 0;
+    actor->busy_ns += event.ns;
+    learn_cost(actor, event.ns, worker->trace.events != NULL);
     if (worker->trace.events)
-        trace_add(&worker->trace, (struct trace_event){start, ns, actor->step, actor->id, actor->micro});
+        trace_add(&worker->trace, event);
     return status;
 }
 
-/* Sends what is unsent if this firing would make it wait too long. */
-static inline void flush_before(struct worker *worker, const struct actor *actor)
+/* Sends what is unsent if these firings would make it wait too long. */
+static inline void flush_before(struct worker *worker, int64_t ns)
 {
     if (!worker->lane.outbox.count) {
         worker->waited_ns = 0;
         return;
     }
-    worker->waited_ns += actor->cost_ns;
+    worker->waited_ns += ns;
     if (worker->waited_ns > MERGE_NS) {
         lane_flush(&worker->lane);
         worker->waited_ns = 0;
@@ -53,19 +63,18 @@ static void worker_fire(struct worker *worker, struct actor *actor)
 {
     struct actor_kernel *failed = NULL;
     weir_status status;
-    flush_before(worker, actor);
+    flush_before(worker, (int64_t)actor->cost_ns * actor->batch);
     if (LIKELY(actor->unclocked)) {
-        actor->unclocked--;
-        status = actor_call(actor, &failed);
+        uint32_t count = actor->batch < actor->unclocked ? actor->batch : actor->unclocked;
+        actor->unclocked -= actor_fire(actor, count, &status, &failed);
     } else {
-        status = call_clocked(worker, actor, &failed);
+        status = fire_clocked(worker, actor, &failed);
     }
     if (UNLIKELY(status)) {
         worker->halted = true;
         session_fail_kernel(worker->session, actor, failed, worker->error);
         return;
     }
-    actor_fired(actor);
     worker->running -= actor->left == 0;
 }
 

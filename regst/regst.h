@@ -62,7 +62,7 @@ static inline uint32_t slot_next(uint32_t slot, uint32_t slots)
 static inline bool regst_fire(struct regst *regst)
 {
     assert(regst->credits > 0);
-    if (++regst->filled < regst->fill)
+    if (regst->fill > 1 && ++regst->filled < regst->fill)
         return false;
     regst->filled = 0;
     if (regst->readers > 1)
@@ -99,7 +99,7 @@ static inline void reader_arrive(struct regst_reader *reader, uint32_t count)
 static inline bool reader_fire(struct regst_reader *reader)
 {
     assert(reader->arrived > 0);
-    if (++reader->held < reader->hold)
+    if (reader->hold > 1 && ++reader->held < reader->hold)
         return false;
     reader->held = 0;
     reader->arrived--;
