@@ -31,7 +31,8 @@ void plan_builder_free(plan_builder *builder); /* also NULL */
 PLAN_ARRAY_LIST(X)
 #undef X
 
-/* The place of `text` in the plan's strings: equal texts have equal places, "" and NULL are at 0. */
+/* The place of `text` in the plan's strings: equal texts have equal places, "" and NULL are at 0. `text`
+ * must not point into the plan itself: its strings may move. */
 plan_str plan_add_text(plan_builder *builder, const char *text);
 
 /* The plan as far as it is made; scalars may be set and elements changed. Array pointers move with the next plan_add_.
