@@ -1,6 +1,7 @@
-/* graph/plan_dot.c: the plan as a picture, for graphviz: a box per device, in it its actors, coloured by phase; an arrow
- * from each producer to each of its readers, that tells the slots of the register and their size. Several registers
- * between the same two are one arrow, with their sum: a real plan has too many of them to draw, or to look at.
+/* graph/plan_dot.c: the plan as a picture, for graphviz: a box per device, in it its actors, coloured by phase; an
+ * arrow from each producer to each of its readers, that tells the slots of the register and their size. Several
+ * registers between the same two are one arrow, with their sum: a real plan has too many of them to draw, or to look
+ * at.
  *
  * Arrows of what starts full (parameters) lead backwards in time. They are drawn thin and do not push their ends apart,
  * so that the picture follows the data through one step. A constant is a small box of its own, beside its readers.

@@ -1,6 +1,6 @@
-/* graph/plan_show.c: a plan for people. A header, the memory by device and kind, the queues, and the actors of each queue
- * by phase and priority, one line each. A real plan has hundreds of them, so names are cut and lists end after LISTED_MAX;
- * weir_plan_json() leaves nothing out.
+/* graph/plan_show.c: a plan for people. A header, the memory by device and kind, the queues, and the actors of each
+ * queue by phase and priority, one line each. A real plan has hundreds of them, so names are cut and lists end after
+ * LISTED_MAX; weir_plan_json() leaves nothing out.
  *
  * A section is first written as lines of cells separated by tabs into memory, then measured and printed in aligned
  * columns. Names come from the plan, so control characters in them are replaced: they would break the table or the

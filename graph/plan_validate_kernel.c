@@ -77,8 +77,8 @@ static bool validate_read(const place *at, uint32_t o)
     if (at->plan->operands[o].port.i != PLAN_NONE)
         return validate_read_port(at, o);
     if (!own_regst(at, tensor) && !own_state_or_temp(at, tensor))
-        return REFUSE_KERNEL(at, "operands[%" PRIu32 "].tensor: %" PRIu32 " is another actor's, and no port is named", o,
-                             t);
+        return REFUSE_KERNEL(at, "operands[%" PRIu32 "].tensor: %" PRIu32 " is another actor's, and no port is named",
+                             o, t);
     bool started = tensor->home == PLAN_IN_STATE ||
                    (tensor->home == PLAN_IN_REGST && (at->plan->regsts[tensor->owner].initial || among_outputs(at, t)));
     return started || at->written[t] ||

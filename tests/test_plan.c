@@ -342,8 +342,8 @@ static const plan_field *field_named(const plan_table *table, const char *name)
 #define AT(array) PLAN_ARRAY_##array
 
 /* Of sample_plan(4, 2). Its actors are 0 x, 1 forward, 2 labels, 3 loss, 4 backward, 5 update, 6 loss (the pull); its
- * registers 0 seed, 1 x, 2 w, 3 h, 4 labels, 5 loss, 6 dh, 7 dw; its tensors 0 to 3 as these, 4 product, then 5 labels to
- * 8 dw, 9 w/m. */
+ * registers 0 seed, 1 x, 2 w, 3 h, 4 labels, 5 loss, 6 dh, 7 dw; its tensors 0 to 3 as these, 4 product, then 5 labels
+ * to 8 dw, 9 w/m. */
 static const fault faults[] = {
     {AT(spaces), 0, "kind", 0, 9, "spaces[0].kind: 9 of 2"},
     {AT(spaces), 0, "name", 0, 1u << 20, "spaces[0].name: 1048576 of "},

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz.h: what a fuzz target gives. Linked with libFuzzer (`make fuzz`) it is searched for inputs that break it;
- * linked with replay.c it is run on the inputs of its corpus, as a part of `make test`.
+/* tests/fuzz/fuzz.h: what a fuzz target gives. Linked with libFuzzer (`make fuzz`) it is searched for inputs that
+ * break it; linked with replay.c it is run on the inputs of its corpus, as a part of `make test`.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H

@@ -1,6 +1,6 @@
-/* tests/fuzz/replay.c: runs a fuzz target once on each file that is named, or on each of its corpus; and, because corpora
- * are small, on every file cut short and with each byte changed. For compilers without libFuzzer, and for looking at
- * one input in a debugger.
+/* tests/fuzz/replay.c: runs a fuzz target once on each file that is named, or on each of its corpus; and, because
+ * corpora are small, on every file cut short and with each byte changed. For compilers without libFuzzer, and for
+ * looking at one input in a debugger.
  */
 #include "tests/fuzz/fuzz.h"
 
