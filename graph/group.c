@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-enum { BUCKET = 1 << 20 };
+enum { BUCKET = 1 << 22 };
 
 static const ir_node *pop_node(const compile *c, const pop *op)
 {

@@ -18,6 +18,7 @@
 #define MEMORY_PER_S 1e10   /* bytes, one device */
 #define LINK_PER_S 5e9      /* bytes between two devices */
 #define LINK_S 1e-6         /* latency of one conversion */
+#define EAGER 2             /* times worse: to convert a gradient before it is accumulated, also when M is 1 */
 #define PARTIAL_S 1e-7      /* a sum left open has to be closed some day */
 
 enum { SWEEPS_MAX = 10 };
@@ -113,7 +114,8 @@ static double tensor_s(const compile *c, int tensor, int axis)
             weir_sbp to = axis < reader->mesh->axes ? node_in_sbp(reader, i, axis) : WEIR_B;
             if (reader->in[i] == tensor && wish_new(&w, to, reader->mesh)) {
                 int parts = axis < reader->mesh->axes ? reader->mesh->shape[axis] : 1;
-                seconds += convert_s(from, to, parts, tensor_bytes(t), mesh_equal(t->mesh, reader->mesh));
+                double once = convert_s(from, to, parts, tensor_bytes(t), mesh_equal(t->mesh, reader->mesh));
+                seconds += reader->origin->fills ? EAGER * once : once;
             }
         }
     }
