@@ -115,10 +115,12 @@ $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
 $(OUT)/tests/test_apps.o: CFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps: | $(APP_BIN) $(EXAMPLES)
 
-demo: deps all ## train a GPT on four CPU devices on the project's own sources, for about a minute
+demo: deps ## train a GPT on four CPU devices on the project's own sources, for about a minute
+	@$(MAKE) --no-print-directory all
 	$(BIN)/weir-gpt --pp 2 --dp 2 --micro 4 --steps 700 --sample 500
 
-bench: deps all ## measure actors and a training step on this machine
+bench: deps ## measure actors and a training step on this machine
+	@$(MAKE) --no-print-directory all
 	$(BIN)/weir bench
 
 -include $(wildcard $(OUT)/apps/*/*.d)
