@@ -82,22 +82,45 @@ static void read_once_less(backward *b, weir_tensor *t)
         b->done(b->ctx, t, gradient);
 }
 
+/* What a gradient builder is to read for `t`: what a cheap op made is made again, on the mesh where it was. */
+static weir_tensor *for_backward(weir_graph *g, weir_tensor *t)
+{
+    const graph_node *from = t->node;
+    if (!g->recompute || !from || !from->op->cheap || from->out[0] != t || from->phase != PLAN_FORWARD)
+        return t;
+    if (!t->again) {
+        weir_scope scope = graph_scope_absolute(g, from->mesh, "");
+        graph_node *node = graph_apply(&(weir_apply){.src = from->src,
+                                                     .name = pool_text(&g->pool, "%s.again", from->name),
+                                                     .op = from->op,
+                                                     .in = from->in,
+                                                     .in_count = from->in_count,
+                                                     .attrs = from->attrs});
+        weir_scope_leave(&scope);
+        t->again = node ? node->out[0] : t;
+    }
+    return t->again;
+}
+
 /* Calls the op's builder and files what it made. */
 static void node_backward(backward *b, graph_node *node, weir_tensor *const *dout)
 {
     weir_graph *g = b->graph;
     bool *needed = POOL_NEW(&g->pool, bool, node->in_count);
     weir_tensor **din = POOL_NEW(&g->pool, weir_tensor *, node->in_count);
-    if (!needed || !din)
+    weir_tensor **in = POOL_NEW(&g->pool, weir_tensor *, node->in_count);
+    if (!needed || !din || !in)
         return;
-    for (int i = 0; i < node->in_count; i++)
+    for (int i = 0; i < node->in_count; i++) {
         needed[i] = node->in[i]->trains;
+        in[i] = for_backward(g, node->in[i]);
+    }
     if (!node->op->grad) {
         graph_mistake(g, node->src, "%s: has no gradient, and lies between the loss and what is trained",
                       node->op->name);
         return;
     }
-    weir_grad_args args = {.graph = g, .src = node->src, .in = node->in, .in_count = node->in_count, .out = node->out,
+    weir_grad_args args = {.graph = g, .src = node->src, .in = in, .in_count = node->in_count, .out = node->out,
                            .dout = dout, .out_count = node->op->out_count, .attrs = node->attrs, .needed = needed,
                            .din = din};
     weir_scope scope = graph_scope_absolute(g, node->mesh, pool_text(&g->pool, "%s.grad/", node->name));

@@ -47,6 +47,7 @@ struct weir_tensor {
     bool frozen;
     weir_src src;
     graph_node *update;
+    weir_tensor *again;        /* the same, computed once more in the backward pass */
     bool zero[WEIR_AXES_MAX];  /* its master copy is split over this axis, and gathered for its readers */
 };
 
@@ -86,6 +87,7 @@ struct weir_graph {
     weir_tensor poison;        /* handed out when there is no memory for another */
     plan_phase phase;          /* of the nodes built now */
     weir_tensor *loss;         /* set by weir_train */
+    bool recompute;            /* as weir_train was asked */
 };
 
 /* Meshes with the same devices in the same arrangement are the same place. */

@@ -182,6 +182,7 @@ void weir_train_at(weir_tensor *loss, weir_optimizer optimizer, weir_train_opts 
     weir_graph *g = loss->graph;
     training t = {.graph = g, .src = opts.src, .optimizer = optimizer};
     g->loss = loss;
+    g->recompute = opts.recompute;
     g->phase = PLAN_BACKWARD;
     weir_scope scope = graph_scope_absolute(g, loss->mesh, "");
     seed_attrs attrs = {.value = 1};

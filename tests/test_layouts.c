@@ -110,6 +110,26 @@ LAYOUT(2, 1, 2)
 LAYOUT(1, 2, 2)
 LAYOUT(2, 2, 2)
 
+/* The same kernels on the same values, only later. */
+Test(layouts, recomputing_saves_memory_and_changes_no_bit, .timeout = 60)
+{
+    text corpus = reference_text();
+    losses kept = single(&corpus, REFERENCE_FULL);
+    gpt_config config;
+    weir_plan *keeps = plan_for(&corpus, &config, REFERENCE_FULL, (layout){1, 1, 1, 1, false});
+    config.recompute = true;
+    weir_graph *g = gpt_train_graph(&config);
+    weir_plan *plan = weir_compile(g, .seed = REFERENCE_SEED);
+    cr_assert_not_null(plan, "%s", weir_error());
+    losses again = train(plan, 1, 1);
+    cr_expect_arr_eq(kept.value, again.value, sizeof kept.value);
+    cr_expect_lt(weir_plan_bytes(plan, -1), weir_plan_bytes(keeps, -1));
+    weir_plan_free(plan);
+    weir_plan_free(keeps);
+    weir_graph_free(g);
+    text_free(&corpus);
+}
+
 static void agrees_with_pytorch(reference_kind kind)
 {
     double want[REFERENCE_STEPS];

@@ -101,7 +101,7 @@ weir_graph *gpt_train_graph(const gpt_config *c)
                                          .sbp = {[DP] = S(0)}, .micro = true, .source = fill_labels, .ctx = (void *)c);
         loss = weir_cross_entropy(logits, labels, .name = "loss");
     }
-    weir_train(loss, c->optimizer, .zero = {[DP] = l.zero});
+    weir_train(loss, c->optimizer, .zero = {[DP] = l.zero}, .recompute = c->recompute);
     weir_fetch(loss, .name = "loss", .slots = 2 * l.micro);
     return g;
 }

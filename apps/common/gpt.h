@@ -28,6 +28,7 @@ typedef struct gpt_config {
     int batch;                 /* rows per step, over all micro-batches and devices */
     layout layout;
     weir_optimizer optimizer;
+    bool recompute;            /* less memory for activations, as weir_train_opts has it */
     const text *corpus;        /* borrowed; at least seq + 1 bytes; must outlive every session of the plan */
     uint64_t data_seed;        /* of the windows drawn from the corpus */
 } gpt_config;

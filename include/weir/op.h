@@ -145,6 +145,8 @@ struct weir_op {
     int inplace;                /* k + 1: out[0] may share the memory of in[k] (kernel reads each element before it
                                    writes it). 0: never */
     bool accumulates;           /* the kernel honours args->accumulate for out[0] */
+    bool cheap;                 /* so fast that a backward pass may compute out[0] again rather than keep it; its gradient
+                                   reads its inputs, not out[0] */
 };
 
 /* Makes `op` known by name to plans that are loaded from files. `op` is borrowed for the life of the process. Thread-safe.

@@ -44,6 +44,8 @@ typedef struct weir_train_opts {
     weir_src src;
     bool zero[WEIR_AXES_MAX]; /* split parameters' master copies and optimizer state over these mesh axes, and gather the
                                  parameters once a step (Rajbhandari et al. 2020): {[DP] = true} */
+    bool recompute;           /* compute what cheap ops made (normalisation, gelu, silu) again in the backward pass instead of
+                                 keeping it (Chen et al. 2016): less memory for activations, a little more time */
 } weir_train_opts;
 
 /* Trains all parameters that `loss` (a scalar) depends on and that are not frozen. Once per graph. */

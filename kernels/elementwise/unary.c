@@ -83,8 +83,8 @@ static inline float sqrt_slope(float y)
 
 /* ---- definitions ---- */
 
-/* f(x) with about `work` floating-point operations an element. */
-#define UNARY(opname, function, work, signs)                                                            \
+/* f(x) with about `work` floating-point operations an element; `again`: the backward pass may compute it once more. */
+#define UNARY(opname, function, work, signs, again)                                                     \
     static weir_status opname##_kernel(const weir_kernel_args *args)                                    \
     {                                                                                                   \
         const float *x = view_f32(&args->in[0]);                                                        \
@@ -110,6 +110,7 @@ static inline float sqrt_slope(float y)
         .cost = opname##_cost,                                                                          \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                                       \
         .inplace = 1,                                                                                   \
+        .cheap = again,                                                                                 \
     };                                                                                                  \
     weir_tensor *weir_##opname##_at(weir_tensor *x, weir_op_opts opts)                                  \
     {                                                                                                   \
@@ -185,12 +186,12 @@ BACKWARD_WITH(relu, args->out[0])
 BACKWARD_WITH(gelu, args->in[0])
 BACKWARD_WITH(silu, args->in[0])
 
-UNARY(neg, neg_of, 1, sign_alike_linear)
-UNARY(exp, fast_exp, 18, sign_alike)
-UNARY(log, fast_log, 22, sign_alike)
-UNARY(sqrt, sqrtf, 1, sign_alike)
-UNARY(tanh, fast_tanh, 32, sign_alike)
-UNARY(sigmoid, fast_sigmoid, 21, sign_alike)
-UNARY(relu, relu_of, 1, sign_alike)
-UNARY(gelu, gelu_of, 27, sign_alike)
-UNARY(silu, silu_of, 22, sign_alike)
+UNARY(neg, neg_of, 1, sign_alike_linear, false)
+UNARY(exp, fast_exp, 18, sign_alike, false)
+UNARY(log, fast_log, 22, sign_alike, false)
+UNARY(sqrt, sqrtf, 1, sign_alike, false)
+UNARY(tanh, fast_tanh, 32, sign_alike, false)
+UNARY(sigmoid, fast_sigmoid, 21, sign_alike, false)
+UNARY(relu, relu_of, 1, sign_alike, false)
+UNARY(gelu, gelu_of, 27, sign_alike, true)
+UNARY(silu, silu_of, 22, sign_alike, true)

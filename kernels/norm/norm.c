@@ -262,6 +262,7 @@ const weir_op op_layernorm = {
     .grad = layernorm_backward,
     .cost = norm_cost,
     .kernel = {[WEIR_CPU] = layernorm_cpu},
+    .cheap = true,
 };
 
 const weir_op op_layernorm_grad = {
@@ -328,6 +329,7 @@ const weir_op op_rmsnorm = {
     .grad = rmsnorm_backward,
     .cost = norm_cost,
     .kernel = {[WEIR_CPU] = rmsnorm_cpu},
+    .cheap = true,
 };
 
 const weir_op op_rmsnorm_grad = {
