@@ -3,8 +3,8 @@
  * A group is a run of pops of one device, phase and rate that fires as one actor. Joining saves messages and registers, cutting
  * lets others start earlier, so groups are maximal except:
  *   - a pop that reads from another device starts a group, unless the open one waits for the same groups already;
- *   - a pop whose output is read by another device in the same phase ends one; in a later phase (a gradient on its way to be
- *     reduced) when BUCKET bytes have come together;
+ *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
+ *     a later phase, or in the update) when BUCKET bytes have come together;
  *   - host functions are alone, so that a slow one holds up nothing else.
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
@@ -128,7 +128,7 @@ static void maybe_end(grouping *x, const pop *op)
         for (int r = 0; r < t->readers.count && !t->parameter; r++) {
             const pop *reader = &x->p->op.item[t->readers.item[r]];
             leaves |= reader->device != op->device;
-            end |= reader->device != op->device && reader->phase == op->phase;
+            end |= reader->device != op->device && reader->phase == op->phase && op->phase != PLAN_UPDATE;
         }
         g->published += leaves ? t->bytes : 0;
     }
