@@ -79,19 +79,20 @@ static inline float row_dot(const float *x, const float *y, int64_t count)
     return lanes_sum(&sum[0]);
 }
 
-/* The largest of count > 0 elements. */
+/* The largest of count > 0 elements. Four vectors' worth at a time: a maximum waits for the one before it. */
 static inline float row_max(const float *x, int64_t count)
 {
-    float most[LANES];
-    for (int l = 0; l < LANES; l++)
+    enum { WIDE = 4 * LANES };
+    float most[WIDE];
+    for (int l = 0; l < WIDE; l++)
         most[l] = x[0];
     int64_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        for (int l = 0; l < LANES; l++)
+    for (; i + WIDE <= count; i += WIDE)
+        for (int l = 0; l < WIDE; l++)
             most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
     for (; i < count; i++)
-        most[0] = x[i] > most[0] ? x[i] : most[0];
-    for (int width = LANES / 2; width; width /= 2)
+        most[i % LANES] = x[i] > most[i % LANES] ? x[i] : most[i % LANES];
+    for (int width = WIDE / 2; width; width /= 2)
         for (int l = 0; l < width; l++)
             most[l] = most[l] > most[l + width] ? most[l] : most[l + width];
     return most[0];

@@ -1,5 +1,5 @@
-/* test_gradients_b.c: the gradient builders of products, norms, attention, embedding and losses against finite differences,
- * built in the DSL as a user would. */
+/* test_gradients_b.c: the gradient builders of products, norms, attention, embedding and losses against finite
+ * differences, built in the DSL as a user would. */
 #include "tests/support/gradient_check.h"
 
 #include <criterion/criterion.h>
@@ -171,7 +171,8 @@ static weir_tensor *block(weir_graph *g)
     weir_tensor *ids = weir_input(g, WEIR_I32, {2, 6}, .name = "ids");
     weir_tensor *x = weir_embedding(ids, 10, 8, .init = WEIR_NORMAL(1));
     weir_tensor *h = weir_layernorm(x);
-    weir_tensor *a = weir_attention(weir_linear(h, 8), weir_linear(h, 8), weir_linear(h, 8), .heads = 2, .causal = true);
+    weir_tensor *q = weir_linear(h, 8), *k = weir_linear(h, 8), *v = weir_linear(h, 8);
+    weir_tensor *a = weir_attention(q, k, v, .heads = 2, .causal = true);
     x = weir_add(x, weir_linear(a, 8));
     x = weir_add(x, weir_linear(weir_gelu(weir_linear(weir_rmsnorm(x), 16)), 8));
     return weir_cross_entropy(weir_linear(x, 10), ids);

@@ -89,7 +89,7 @@ static bool attention_infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
-/* The inputs q, k, v and the output are split alike, over the batch or over heads; lse has its heads in dimension 1. */
+/* q, k, v and the output are split alike, over the batch or over heads; lse has its heads in dimension 1. */
 static void attention_signatures(const weir_op_args *args, weir_signature_list *list)
 {
     const struct attention_attrs *attrs = args->attrs;
@@ -120,10 +120,19 @@ static void attention_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = 2.0 * (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]));
 }
 
+/* Bytes of `blocks` blocks of scores, and behind them what their products need. */
+static size_t workspace_of(const weir_op_args *args, int blocks)
+{
+    const struct attention_attrs *attrs = args->attrs;
+    size_t scores = gemm_workspace(false, QUERIES, KEYS, attrs->head_dim);
+    size_t summed = gemm_workspace(true, KEYS, attrs->head_dim, KEYS);
+    return (size_t)blocks * QUERIES * KEYS * sizeof(float) + (scores > summed ? scores : summed);
+}
+
 static size_t attention_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)args, (void)kind;
-    return QUERIES * KEYS * sizeof(float);
+    (void)kind;
+    return workspace_of(args, 1);
 }
 
 /* q, k, v, out, lse, dout -> dq, dk, dv */
@@ -166,8 +175,8 @@ static void attention_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 static size_t attention_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)args, (void)kind;
-    return 2 * QUERIES * KEYS * sizeof(float);
+    (void)kind;
+    return workspace_of(args, 2);
 }
 
 /* ---- one head ---- */
@@ -183,9 +192,10 @@ typedef struct attention_call {
     float scale;
     bool causal;
     float *scores; /* QUERIES x KEYS; the gradient has another block behind it */
+    void *scratch; /* of the products */
 } attention_call;
 
-static attention_call call_of(const weir_kernel_args *args)
+static attention_call call_of(const weir_kernel_args *args, int blocks)
 {
     const struct attention_attrs *attrs = args->attrs;
     const weir_shape *q = &args->in[0].shape;
@@ -199,6 +209,7 @@ static attention_call call_of(const weir_kernel_args *args)
         .scale = (float)attrs->scale,
         .causal = attrs->causal,
         .scores = args->workspace,
+        .scratch = (float *)args->workspace + blocks * QUERIES * KEYS,
     };
 }
 
@@ -224,7 +235,7 @@ static int64_t columns_seen(const attention_call *call, const block *at, int64_t
 static void block_scores(const attention_call *call, const block *at, const float *q, const float *k)
 {
     gemm(false, true, at->rows, at->columns, call->head_dim, call->scale, q + at->query * call->dim, call->dim,
-         k + at->key * call->dim, call->dim, 0, call->scores, KEYS);
+         k + at->key * call->dim, call->dim, 0, call->scores, KEYS, call->scratch);
 }
 
 static void row_scale(float *x, int64_t count, float by)
@@ -243,27 +254,36 @@ static void row_exp(float *x, int64_t seen, int64_t columns, float shift)
         memset(x + seen, 0, (size_t)(columns - seen) * sizeof *x);
 }
 
-/* Turns the block's scores into exp(score - most), where most[] is the largest score that a row has seen up to this
- * block, and brings total[] and the rows of `out` that were summed under an older maximum to the same scale. */
+/* The softmax of a row so far: the largest score, the sum of exp(score - most), and the sum of values weighted so. */
+typedef struct softmax_row {
+    float *most, *total, *out;
+} softmax_row;
+
+/* Takes `largest` for the maximum if it is larger, and brings what was summed under an older one to the same scale. */
+static void softmax_raise(const attention_call *call, const softmax_row *row, float largest, bool first)
+{
+    if (first) {
+        *row->most = largest;
+        *row->total = 0;
+    } else if (largest > *row->most) {
+        float shrink = fast_exp(*row->most - largest);
+        *row->most = largest;
+        *row->total *= shrink;
+        row_scale(row->out, call->head_dim, shrink);
+    }
+}
+
+/* Turns the block's scores into exp(score - most), with the largest score that each row has seen up to this block. */
 static void block_softmax(const attention_call *call, const block *at, float *most, float *total, float *out)
 {
-    for (int64_t row = 0; row < at->rows; row++) {
-        float *x = call->scores + row * KEYS;
-        int64_t seen = columns_seen(call, at, row);
-        if (seen > 0) {
-            float largest = row_max(x, seen);
-            if (at->key == 0) {
-                most[row] = largest;
-                total[row] = 0;
-            } else if (largest > most[row]) {
-                float shrink = fast_exp(most[row] - largest);
-                most[row] = largest;
-                total[row] *= shrink;
-                row_scale(out + (at->query + row) * call->dim, call->head_dim, shrink);
-            }
-        }
-        row_exp(x, seen, at->columns, most[row]);
-        total[row] += row_sum(x, seen);
+    for (int64_t i = 0; i < at->rows; i++) {
+        const softmax_row row = {most + i, total + i, out + (at->query + i) * call->dim};
+        const int64_t seen = columns_seen(call, at, i);
+        float *x = call->scores + i * KEYS;
+        if (seen > 0)
+            softmax_raise(call, &row, row_max(x, seen), at->key == 0);
+        row_exp(x, seen, at->columns, *row.most);
+        *row.total += row_sum(x, seen);
     }
 }
 
@@ -280,7 +300,7 @@ static void head_forward(const attention_call *call, int64_t query, const float 
         block_scores(call, &at, q, k);
         block_softmax(call, &at, most, total, out);
         gemm(false, false, at.rows, call->head_dim, at.columns, 1, call->scores, KEYS, v + at.key * call->dim,
-             call->dim, at.key > 0, out + query * call->dim, call->dim);
+             call->dim, at.key > 0, out + query * call->dim, call->dim, call->scratch);
     }
     for (int64_t row = 0; row < at.rows; row++) {
         row_scale(out + (query + row) * call->dim, call->head_dim, 1 / total[row]);
@@ -290,7 +310,7 @@ static void head_forward(const attention_call *call, int64_t query, const float 
 
 static weir_status attention_cpu(const weir_kernel_args *args)
 {
-    const attention_call call = call_of(args);
+    const attention_call call = call_of(args, 1);
     for (int64_t i = 0; i < call.batch * call.heads; i++) {
         const int64_t batch = i / call.heads, column = i % call.heads * call.head_dim;
         const int64_t q = batch * call.seq * call.dim + column, k = batch * call.keys * call.dim + column;
@@ -322,19 +342,21 @@ static void block_softmax_grad(const attention_call *call, const block *at, cons
     }
 }
 
-static void block_backward(const attention_call *call, const attention_head *head, const block *at, const float *delta)
+static void block_backward(const attention_call *call, const attention_head *head, const block *at,
+                           const float *delta)
 {
-    const int64_t dim = call->dim, width = call->head_dim;
+    const int64_t dim = call->dim, width = call->head_dim, rows = at->rows, columns = at->columns;
     const float *q = head->q + at->query * dim, *dout = head->dout + at->query * dim;
     const float *k = head->k + at->key * dim, *v = head->v + at->key * dim;
+    float *dq = head->dq + at->query * dim, *dk = head->dk + at->key * dim, *dv = head->dv + at->key * dim;
     float *p = call->scores, *ds = p + QUERIES * KEYS;
 
     block_scores(call, at, head->q, head->k);
-    gemm(false, true, at->rows, at->columns, width, 1, dout, dim, v, dim, 0, ds, KEYS);
+    gemm(false, true, rows, columns, width, 1, dout, dim, v, dim, 0, ds, KEYS, call->scratch);
     block_softmax_grad(call, at, head->lse, delta);
-    gemm(true, false, at->columns, width, at->rows, 1, p, KEYS, dout, dim, 1, head->dv + at->key * dim, dim);
-    gemm(true, false, at->columns, width, at->rows, 1, ds, KEYS, q, dim, 1, head->dk + at->key * dim, dim);
-    gemm(false, false, at->rows, width, at->columns, 1, ds, KEYS, k, dim, at->key > 0, head->dq + at->query * dim, dim);
+    gemm(true, false, columns, width, rows, 1, p, KEYS, dout, dim, 1, dv, dim, call->scratch);
+    gemm(true, false, columns, width, rows, 1, ds, KEYS, q, dim, 1, dk, dim, call->scratch);
+    gemm(false, false, rows, width, columns, 1, ds, KEYS, k, dim, at->key > 0, dq, dim, call->scratch);
 }
 
 static void head_backward(const attention_call *call, const attention_head *head)
@@ -358,7 +380,7 @@ static void head_backward(const attention_call *call, const attention_head *head
 
 static weir_status attention_grad_cpu(const weir_kernel_args *args)
 {
-    const attention_call call = call_of(args);
+    const attention_call call = call_of(args, 2);
     for (int64_t i = 0; i < call.batch * call.heads; i++) {
         const int64_t batch = i / call.heads, column = i % call.heads * call.head_dim;
         const int64_t q = batch * call.seq * call.dim + column, k = batch * call.keys * call.dim + column;

@@ -57,7 +57,8 @@ static bool logits_and_labels(const weir_op_args *args, char *error, size_t erro
         return REFUSE("logits are a scalar");
     weir_shape rows = rows_of(&logits->shape);
     if (!weir_shape_equal(&rows, &labels->shape))
-        return REFUSE("labels have shape %s where logits have %s", shape_text(&labels->shape, text[0], sizeof text[0]),
+        return REFUSE("labels have shape %s where logits have %s",
+                      shape_text(&labels->shape, text[0], sizeof text[0]),
                       shape_text(&logits->shape, text[1], sizeof text[1]));
     return true;
 }
@@ -124,18 +125,17 @@ static void cross_entropy_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 /* ---- kernels ---- */
 
-/* sum of exp(x - most) */
+/* sum of exp(x - most), in two vectors: one would wait for its last addition. */
 static float row_exp_sum(const float *x, int64_t count, float most)
 {
-    float sum[LANES] = {0};
+    float sum[2 * LANES] = {0};
     int64_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        for (int l = 0; l < LANES; l++)
+    for (; i + 2 * LANES <= count; i += 2 * LANES)
+        for (int l = 0; l < 2 * LANES; l++)
             sum[l] += fast_exp(x[i + l] - most);
     for (; i < count; i++)
-        sum[0] += fast_exp(x[i] - most);
-    lanes v = lanes_load(sum);
-    return lanes_sum(&v);
+        sum[i % LANES] += fast_exp(x[i] - most);
+    return row_sum(sum, 2 * LANES);
 }
 
 static weir_status label_refused(const weir_kernel_args *args, int64_t row, int64_t classes)

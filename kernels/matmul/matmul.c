@@ -114,22 +114,43 @@ static void matmul_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]) + type_bytes(&args->out[0]));
 }
 
+/* The gemms that a call consists of. */
+typedef struct gemms {
+    int64_t count, m, n, k;
+} gemms;
+
+static gemms gemms_of(const weir_shape *a, const weir_shape *b, const struct matmul_attrs *attrs)
+{
+    const product at = product_of(a, b, attrs);
+    gemms g = {1, a->dim[at.a_m], b->dim[at.b_n], a->dim[at.a_k]};
+    for (int d = 0; d + 2 < at.rank; d++)
+        g.count *= a->dim[d];
+    if (!at.batched && !attrs->trans_a) {
+        g.m *= g.count;
+        g.count = 1;
+    }
+    return g;
+}
+
+static size_t matmul_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    const struct matmul_attrs *attrs = args->attrs;
+    const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, attrs);
+    (void)kind;
+    return gemm_workspace(attrs->trans_a, g.m, g.n, g.k);
+}
+
 static weir_status matmul_cpu(const weir_kernel_args *args)
 {
     const struct matmul_attrs *attrs = args->attrs;
-    const weir_view *a = &args->in[0], *b = &args->in[1], *out = &args->out[0];
-    product at = product_of(&a->shape, &b->shape, attrs);
-    int64_t m = a->shape.dim[at.a_m], k = a->shape.dim[at.a_k], n = b->shape.dim[at.b_n], batch = 1;
+    const weir_view *a = &args->in[0], *b = &args->in[1];
+    const gemms g = gemms_of(&a->shape, &b->shape, attrs);
+    const int64_t b_step = b->shape.rank > 2 ? g.k * g.n : 0;
 
-    for (int d = 0; d + 2 < at.rank; d++)
-        batch *= a->shape.dim[d];
-    if (!at.batched && !attrs->trans_a) {
-        m *= batch;
-        batch = 1;
-    }
-    for (int64_t i = 0; i < batch; i++)
-        gemm(attrs->trans_a, attrs->trans_b, m, n, k, 1, view_f32(a) + i * m * k, attrs->trans_a ? m : k,
-             view_f32(b) + (at.batched ? i * k * n : 0), attrs->trans_b ? k : n, 0, view_f32(out) + i * m * n, n);
+    for (int64_t i = 0; i < g.count; i++)
+        gemm(attrs->trans_a, attrs->trans_b, g.m, g.n, g.k, 1, view_f32(a) + i * g.m * g.k,
+             attrs->trans_a ? g.m : g.k, view_f32(b) + i * b_step, attrs->trans_b ? g.k : g.n, 0,
+             view_f32(&args->out[0]) + i * g.m * g.n, g.n, args->workspace);
     return WEIR_OK;
 }
 
@@ -204,6 +225,7 @@ const weir_op op_matmul = {
     .signatures = matmul_signatures,
     .grad = matmul_grad,
     .cost = matmul_cost,
+    .workspace = matmul_workspace,
     .kernel = {[WEIR_CPU] = matmul_cpu},
 };
 
