@@ -42,6 +42,19 @@ static int last_use(const colouring *x, const ptensor *t)
     return last;
 }
 
+/* Whether element i of both lies at the same bytes: a repeated operand, or one of narrower elements, would be overwritten
+ * before it is read. */
+static bool same_elements(const compile *c, const ptensor *a, const ptensor *b)
+{
+    const weir_type *x = &c->ir.tensors.item[a->tensor].type, *y = &c->ir.tensors.item[b->tensor].type;
+    int64_t count_a = 1, count_b = 1;
+    for (int d = 0; d < WEIR_DIMS_MAX; d++) {
+        count_a *= d < x->shape.rank ? a->part.count[d] : 1;
+        count_b *= d < y->shape.rank ? b->part.count[d] : 1;
+    }
+    return count_a == count_b && weir_dtype_bytes(x->dtype) == weir_dtype_bytes(y->dtype);
+}
+
 /* The block of the input that the pop may overwrite with its first output, or -1. */
 static int block_in_place(const colouring *x, const pop *op, int at, int out)
 {
@@ -51,7 +64,7 @@ static int block_in_place(const colouring *x, const pop *op, int at, int out)
         return -1;
     int in = op->in[k];
     const ptensor *from = &p->tensor.item[in], *to = &p->tensor.item[op->out[0]];
-    if (!is_temp(p, in, op->group) || from->bytes != to->bytes || x->block_of[in] < 0)
+    if (!is_temp(p, in, op->group) || x->block_of[in] < 0 || !same_elements(x->c, from, to))
         return -1;
     return x->blocks.item[x->block_of[in]].to == at && last_use(x, from) == at ? x->block_of[in] : -1;
 }
