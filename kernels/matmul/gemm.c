@@ -15,14 +15,17 @@
  * packed through a transposition in registers: products with few rows, as in attention, would spend half of their
  * time on it otherwise.
  *
- * Why not a BLAS. Both that Debian has were measured, on one core of a Zen 5 (GFLOP/s of processor time, other cores
- * busy, the theoretical peak is about 260; "blas" is OpenBLAS 0.3.21, "dnnl" is oneDNN 2.6):
+ * Why not a BLAS. Both that Debian has were measured, on one core of a Zen 5 (GFLOP/s of processor time while other
+ * cores were busy; "blas" is OpenBLAS 0.3.21, "dnnl" is dnnl_sgemm of oneDNN 2.6; m x n x k):
  *
- *     A B     2048 x 384 x 384 (m n k)   blas 258  dnnl 269  this 250      A B^T     64 x  64 x   64   179  166  216
- *     A B     2048 x 1536 x 384               242       257       242      A B^T     64 x 256 x   64   190  240  213
- *     A B     2048 x 384 x 1536               228       249       243      A^T B    256 x  64 x   64   221  245  211
- *     A B^T   2048 x 384 x 1536               221       243       235      A B       64 x  64 x  256   209  254  239
- *     A^T B   384 x 1536 x 2048               246       265       231      A B     1024 x 1024 x 1024  240  253  240
+ *                                  blas   dnnl   this                               blas   dnnl   this
+ *     A B     2048 x  384 x  384    248    258    253      A B^T    64 x  64 x   64   171    161    233
+ *     A B     2048 x 1536 x  384    235    252    246      A B^T    64 x 256 x   64   182    228    226
+ *     A B     2048 x  384 x 1536    225    249    233      A^T B   256 x  64 x   64   210    235    235
+ *     A B^T   2048 x  384 x 1536    223    240    246      A B      64 x  64 x  256   197    242    234
+ *     A B^T   2048 x 1536 x  384    232    248    247      A B      64 x  64 x   64   257    224    238
+ *     A^T B    384 x 1536 x 2048    220    238    235      A B    1024 x1024 x 1024   233    251    243
+ *     A^T B   1536 x  384 x 2048    225    241    225      A B       8 x1024 x 1024    75    230    110
  *
  * dnnl_sgemm allocates and frees its buffers in every call (one posix_memalign of 74 kB to megabytes, whatever the
  * shape), and a primitive's execution builds a map of its arguments; a step of weir allocates nothing. OpenBLAS does
@@ -121,7 +124,7 @@ INLINE void tile_store(const tile *t, int rows, int vectors, vector (*sum)[2])
     const float alpha = t->alpha, beta = t->beta;
     float *c = t->c;
     if (t->columns < vectors * VECTOR) {
-        for (int i = 0; i < rows; i++) {
+        UNROLL for (int i = 0; i < rows; i++) {
             float row[COLUMNS] = {0};
             memcpy(row, sum[i], (size_t)vectors * sizeof(vector));
             tile_store_part(t, i, row);
@@ -153,7 +156,7 @@ INLINE void tile_run(const tile *t, int rows, int vectors, bool packed)
         for (int j = 0; j < vectors; j++)
             row[j] = load(b + j * VECTOR);
         UNROLL for (int i = 0; i < rows; i++) {
-            vector each = (vector){} + a[i * a_row];
+            vector each = a[i * a_row] - (vector){}; /* a broadcast: x - 0 is x, x + 0 would not keep -0 */
             for (int j = 0; j < vectors; j++)
                 sum[i][j] += each * row[j];
         }
