@@ -120,19 +120,10 @@ static void attention_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = 2.0 * (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]));
 }
 
-/* Bytes of `blocks` blocks of scores, and behind them what their products need. */
-static size_t workspace_of(const weir_op_args *args, int blocks)
-{
-    const struct attention_attrs *attrs = args->attrs;
-    size_t scores = gemm_workspace(false, QUERIES, KEYS, attrs->head_dim);
-    size_t summed = gemm_workspace(true, KEYS, attrs->head_dim, KEYS);
-    return (size_t)blocks * QUERIES * KEYS * sizeof(float) + (scores > summed ? scores : summed);
-}
-
 static size_t attention_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
-    return workspace_of(args, 1);
+    (void)args, (void)kind;
+    return QUERIES * KEYS * sizeof(float);
 }
 
 /* q, k, v, out, lse, dout -> dq, dk, dv */
@@ -175,8 +166,8 @@ static void attention_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 static size_t attention_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
-    return workspace_of(args, 2);
+    (void)args, (void)kind;
+    return 2 * QUERIES * KEYS * sizeof(float);
 }
 
 /* ---- one head ---- */
@@ -192,10 +183,9 @@ typedef struct attention_call {
     float scale;
     bool causal;
     float *scores; /* QUERIES x KEYS; the gradient has another block behind it */
-    void *scratch; /* of the products */
 } attention_call;
 
-static attention_call call_of(const weir_kernel_args *args, int blocks)
+static attention_call call_of(const weir_kernel_args *args)
 {
     const struct attention_attrs *attrs = args->attrs;
     const weir_shape *q = &args->in[0].shape;
@@ -209,7 +199,6 @@ static attention_call call_of(const weir_kernel_args *args, int blocks)
         .scale = (float)attrs->scale,
         .causal = attrs->causal,
         .scores = args->workspace,
-        .scratch = (float *)args->workspace + blocks * QUERIES * KEYS,
     };
 }
 
@@ -235,7 +224,7 @@ static int64_t columns_seen(const attention_call *call, const block *at, int64_t
 static void block_scores(const attention_call *call, const block *at, const float *q, const float *k)
 {
     gemm(false, true, at->rows, at->columns, call->head_dim, call->scale, q + at->query * call->dim, call->dim,
-         k + at->key * call->dim, call->dim, 0, call->scores, KEYS, call->scratch);
+         k + at->key * call->dim, call->dim, 0, call->scores, KEYS);
 }
 
 static void row_scale(float *x, int64_t count, float by)
@@ -300,7 +289,7 @@ static void head_forward(const attention_call *call, int64_t query, const float 
         block_scores(call, &at, q, k);
         block_softmax(call, &at, most, total, out);
         gemm(false, false, at.rows, call->head_dim, at.columns, 1, call->scores, KEYS, v + at.key * call->dim,
-             call->dim, at.key > 0, out + query * call->dim, call->dim, call->scratch);
+             call->dim, at.key > 0, out + query * call->dim, call->dim);
     }
     for (int64_t row = 0; row < at.rows; row++) {
         row_scale(out + (query + row) * call->dim, call->head_dim, 1 / total[row]);
@@ -310,7 +299,7 @@ static void head_forward(const attention_call *call, int64_t query, const float 
 
 static weir_status attention_cpu(const weir_kernel_args *args)
 {
-    const attention_call call = call_of(args, 1);
+    const attention_call call = call_of(args);
     for (int64_t i = 0; i < call.batch * call.heads; i++) {
         const int64_t batch = i / call.heads, column = i % call.heads * call.head_dim;
         const int64_t q = batch * call.seq * call.dim + column, k = batch * call.keys * call.dim + column;
@@ -352,11 +341,11 @@ static void block_backward(const attention_call *call, const attention_head *hea
     float *p = call->scores, *ds = p + QUERIES * KEYS;
 
     block_scores(call, at, head->q, head->k);
-    gemm(false, true, rows, columns, width, 1, dout, dim, v, dim, 0, ds, KEYS, call->scratch);
+    gemm(false, true, rows, columns, width, 1, dout, dim, v, dim, 0, ds, KEYS);
     block_softmax_grad(call, at, head->lse, delta);
-    gemm(true, false, columns, width, rows, 1, p, KEYS, dout, dim, 1, dv, dim, call->scratch);
-    gemm(true, false, columns, width, rows, 1, ds, KEYS, q, dim, 1, dk, dim, call->scratch);
-    gemm(false, false, rows, width, columns, 1, ds, KEYS, k, dim, at->key > 0, dq, dim, call->scratch);
+    gemm(true, false, columns, width, rows, 1, p, KEYS, dout, dim, 1, dv, dim);
+    gemm(true, false, columns, width, rows, 1, ds, KEYS, q, dim, 1, dk, dim);
+    gemm(false, false, rows, width, columns, 1, ds, KEYS, k, dim, at->key > 0, dq, dim);
 }
 
 static void head_backward(const attention_call *call, const attention_head *head)
@@ -380,7 +369,7 @@ static void head_backward(const attention_call *call, const attention_head *head
 
 static weir_status attention_grad_cpu(const weir_kernel_args *args)
 {
-    const attention_call call = call_of(args, 2);
+    const attention_call call = call_of(args);
     for (int64_t i = 0; i < call.batch * call.heads; i++) {
         const int64_t batch = i / call.heads, column = i % call.heads * call.head_dim;
         const int64_t q = batch * call.seq * call.dim + column, k = batch * call.keys * call.dim + column;

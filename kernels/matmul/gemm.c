@@ -1,347 +1,45 @@
-/* kernels/matmul/gemm.c: the matrix product, blocked for caches as in Goto and van de Geijn 2008 ("Anatomy of
- * high-performance matrix multiplication") and written with the compiler's vectors.
+/* kernels/matmul/gemm.c: one product, two libraries.
  *
- *                n ->   [ WIDTH ]                        for each WIDTH columns of B and C
- *                       [       ]  DEPTH                   for each DEPTH of k: pack that block of B      (L2, L3)
- *                       [ | | | ]                            for each BAND rows of A and C                (L2)
- *     m   [ DEPTH ]     [ C     ]                              for each panel of COLUMNS of B             (L1)
- *     |   [       ]     [       ]  BAND                          for each ROWS of A: one tile of C        (registers)
- *     v   [  A    ]     [       ]
+ * oneDNN's sgemm does all but small products. It generates code for the processor it finds, and was measured ahead of
+ * OpenBLAS 0.3.21 by 4 to 15 % on the shapes of a GPT (one core with AVX-512, GFLOP/s, OpenBLAS with its AVX-512
+ * kernels against oneDNN 2.6: NN 2048x384x384 238, 263; NN 2048x1536x384 239, 249; NT 2048x384x1536 214, 232; TN
+ * 384x384x2048 212, 250), and by a factor of two where OpenBLAS does not know the processor, or is told by
+ * OPENBLAS_CORETYPE to use another one's kernels. OpenBLAS does the small ones, which are over before oneDNN has
+ * looked up its code.
  *
- * A tile of ROWS x COLUMNS of C stays in registers while DEPTH products are added to it: each step loads one row of a
- * packed panel of B and multiplies it by ROWS elements of A, one broadcast each. B is packed into panels of COLUMNS
- * adjacent columns, so that the step reads 2 vectors one after the other; an A that is stored as it is used is read
- * in place (its rows are contiguous along k), a transposed one is packed into panels of ROWS rows. A transposed B is
- * packed through a transposition in registers: products with few rows, as in attention, would spend half of their
- * time on it otherwise.
+ * The choice is a function of the shape alone, because the two do not round alike: the same plan must give the same
+ * bits in every run. A timing at start would not.
  *
- * Why not a BLAS. Both that Debian has were measured, on one core of a Zen 5 (GFLOP/s of processor time while other
- * cores were busy; "blas" is OpenBLAS 0.3.21, "dnnl" is dnnl_sgemm of oneDNN 2.6; m x n x k):
- *
- *                                  blas   dnnl   this                               blas   dnnl   this
- *     A B     2048 x  384 x  384    248    258    253      A B^T    64 x  64 x   64   171    161    233
- *     A B     2048 x 1536 x  384    235    252    246      A B^T    64 x 256 x   64   182    228    226
- *     A B     2048 x  384 x 1536    225    249    233      A^T B   256 x  64 x   64   210    235    235
- *     A B^T   2048 x  384 x 1536    223    240    246      A B      64 x  64 x  256   197    242    234
- *     A B^T   2048 x 1536 x  384    232    248    247      A B      64 x  64 x   64   257    224    238
- *     A^T B    384 x 1536 x 2048    220    238    235      A B    1024 x1024 x 1024   233    251    243
- *     A^T B   1536 x  384 x 2048    225    241    225      A B       8 x1024 x 1024    75    230    110
- *
- * dnnl_sgemm allocates and frees its buffers in every call (one posix_memalign of 74 kB to megabytes, whatever the
- * shape), and a primitive's execution builds a map of its arguments; a step of weir allocates nothing. OpenBLAS does
- * not allocate, but its number of threads and its choice of kernels are the process's: the first has to be set for
- * the whole program that weir is a part of, and the second is decided by CPU lists and environment variables before
- * main() (OPENBLAS_CORETYPE=Haswell, which some images set, halves the numbers above). This one costs these lines,
- * has no state, takes its scratch from the plan, and gives an element the same bits in every layout.
- *
- * The vectors are GCC's, so nothing here names an instruction set but the three sizes: 16 floats and 8 x 32 tiles
- * where there are 32 registers of 64 bytes, else 8 floats and 6 x 16 tiles, which fill the 16 registers of AVX2.
+ * oneDNN takes a buffer for packed blocks from malloc in every call, and gives it back. It is the only allocation of
+ * a step. Its primitives, which take a buffer from their caller, allocate more: they look up their arguments in a
+ * hash map that is made for each execution.
  */
 #include "kernels/matmul/gemm.h"
 
-#include <string.h>
+#include <cblas.h>
+#include <dnnl.h>
 
-#pragma GCC diagnostic ignored "-Wpsabi" /* vectors are never passed to a function that is not inlined */
+enum { SMALL = 32 * 32 * 32 }; /* multiplications */
 
-#ifdef __AVX512F__
-#define VECTOR 16 /* floats */
-#define ROWS 8
-#else
-#define VECTOR 8
-#define ROWS 6
-#endif
-#define COLUMNS (2 * VECTOR)
-
-/* A panel of B is DEPTH x COLUMNS floats, 48 kB: it streams through the first level. All of them, and the band of A
- * that they meet, are about the second level's size. */
-#define DEPTH 384
-#define BAND 240 /* a multiple of ROWS */
-#define WIDTH 512
-#define PANEL_GAP 16 /* floats between packed panels, so that they do not all begin in the same set of the cache */
-
-typedef float vector __attribute__((vector_size(VECTOR * sizeof(float))));
-typedef int32_t lanes __attribute__((vector_size(VECTOR * sizeof(int32_t))));
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
-
-_Static_assert(BAND % ROWS == 0 && WIDTH % COLUMNS == 0, "blocks consist of whole tiles");
-
-INLINE vector load(const float *from)
-{
-    vector v;
-    memcpy(&v, from, sizeof v);
-    return v;
-}
-
-INLINE void store(float *to, const vector *v)
-{
-    memcpy(to, v, sizeof *v);
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t round_up(int64_t count, int64_t to)
-{
-    return (count + to - 1) / to * to;
-}
-
-/* The size of the largest of as few equal parts as possible of which none is larger than `most`. */
-static int64_t even_part(int64_t count, int64_t most)
-{
-    int64_t parts = (count + most - 1) / most;
-    return (count + parts - 1) / parts;
-}
-
-/* ---- a tile ---- */
-
-/* C [rows, columns] = alpha A [rows, depth] B [depth, columns] + beta C */
-typedef struct tile {
-    int64_t depth;
-    const float *a;
-    int64_t a_step;  /* between rows of A; packed: ROWS elements of a column lie together */
-    const float *b;
-    int64_t b_step;  /* between rows of B */
-    float *c;
-    int64_t ldc;
-    int64_t columns; /* that exist in C, of those that B has */
-    float alpha, beta;
-} tile;
-
-/* The columns that exist, one by one. */
-static void tile_store_part(const tile *t, int row, const float *sum)
-{
-    float *c = t->c + row * t->ldc;
-    for (int64_t j = 0; j < t->columns; j++)
-        c[j] = t->beta == 0 ? t->alpha * sum[j] : t->alpha * sum[j] + t->beta * c[j];
-}
-
-INLINE void tile_store(const tile *t, int rows, int vectors, vector (*sum)[2])
-{
-    const float alpha = t->alpha, beta = t->beta;
-    float *c = t->c;
-    if (t->columns < vectors * VECTOR) {
-        UNROLL for (int i = 0; i < rows; i++) {
-            float row[COLUMNS] = {0};
-            memcpy(row, sum[i], (size_t)vectors * sizeof(vector));
-            tile_store_part(t, i, row);
-        }
-        return;
-    }
-    UNROLL for (int i = 0; i < rows; i++, c += t->ldc)
-        for (int j = 0; j < vectors; j++) {
-            vector v = alpha * sum[i][j];
-            if (beta != 0)
-                v += beta * load(c + j * VECTOR);
-            store(c + j * VECTOR, &v);
-        }
-}
-
-/* `rows`, `vectors` and `packed` are constants where this is inlined, so that sum[][] is registers. */
-INLINE void tile_run(const tile *t, int rows, int vectors, bool packed)
-{
-    vector sum[ROWS][2];
-    const float *a = t->a, *b = t->b;
-    const int64_t a_row = packed ? 1 : t->a_step, a_column = packed ? ROWS : 1, b_step = t->b_step;
-    UNROLL for (int i = 0; i < rows; i++) {
-        sum[i][0] = sum[i][1] = (vector){};
-        __builtin_prefetch(t->c + i * t->ldc);
-        __builtin_prefetch(t->c + i * t->ldc + t->columns - 1);
-    }
-    for (int64_t p = 0; p < t->depth; p++, a += a_column, b += b_step) {
-        vector row[2];
-        for (int j = 0; j < vectors; j++)
-            row[j] = load(b + j * VECTOR);
-        UNROLL for (int i = 0; i < rows; i++) {
-            vector each = a[i * a_row] - (vector){}; /* a broadcast: x - 0 is x, x + 0 would not keep -0 */
-            for (int j = 0; j < vectors; j++)
-                sum[i][j] += each * row[j];
-        }
-    }
-    tile_store(t, rows, vectors, sum);
-}
-
-/* One function per number of rows, vectors in a row (1 or 2) and kind of A. */
-#define TILE(rows, vectors, packed)                                  \
-    static void tile_##rows##_##vectors##_##packed(const tile *t)    \
-    {                                                                \
-        tile_run(t, rows, vectors, packed);                          \
-    }
-#define TILES(rows) TILE(rows, 1, 0) TILE(rows, 2, 0) TILE(rows, 1, 1) TILE(rows, 2, 1)
-#define ENTRY(rows) {{tile_##rows##_1_0, tile_##rows##_2_0}, {tile_##rows##_1_1, tile_##rows##_2_1}},
-
-TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
-#if ROWS == 8
-TILES(7) TILES(8)
-#endif
-
-static void (*const tiles[ROWS][2][2])(const tile *) = { /* [rows - 1][packed][vectors - 1] */
-    ENTRY(1) ENTRY(2) ENTRY(3) ENTRY(4) ENTRY(5) ENTRY(6)
-#if ROWS == 8
-    ENTRY(7) ENTRY(8)
-#endif
-};
-
-/* ---- packing ---- */
-
-/* Transposes VECTOR x VECTOR elements: stage d exchanges element e with e ^ d of the rows i and i ^ d, for the pairs
- * that lie across the diagonal. */
-#define LOW(d, e) ((e) & (d) ? VECTOR + ((e) ^ (d)) : (e))
-#define HIGH(d, e) ((e) & (d) ? VECTOR + (e) : (e) ^ (d))
-#define FOUR(f, d, e) f(d, e), f(d, e + 1), f(d, e + 2), f(d, e + 3)
-#define EIGHT(f, d, e) FOUR(f, d, e), FOUR(f, d, e + 4)
-#if VECTOR == 16
-#define EACH(f, d) EIGHT(f, d, 0), EIGHT(f, d, 8)
-#else
-#define EACH(f, d) EIGHT(f, d, 0)
-#endif
-#define STAGE(d)                                                                        \
-    UNROLL for (int i = 0; i < VECTOR; i++)                                             \
-        if (!(i & d)) {                                                                 \
-            vector low = __builtin_shuffle(x[i], x[i + d], (lanes){EACH(LOW, d)});      \
-            x[i + d] = __builtin_shuffle(x[i], x[i + d], (lanes){EACH(HIGH, d)});       \
-            x[i] = low;                                                                 \
-        }
-
-INLINE void transpose(vector x[VECTOR])
-{
-    STAGE(1)
-    STAGE(2)
-    STAGE(4)
-#if VECTOR == 16
-    STAGE(8)
-#endif
-}
-
-/* A panel of B: row p of `to` is row p of the columns, zeros behind them. The distance between rows is too large for
- * the processor to foresee the next one by itself. */
-static void pack_rows(const float *b, int64_t ldb, int64_t depth, int64_t columns, float *to)
-{
-    for (int64_t p = 0; p < depth; p++, b += ldb, to += COLUMNS) {
-        __builtin_prefetch(b + 8 * ldb);
-        __builtin_prefetch(b + 8 * ldb + VECTOR);
-        if (columns == COLUMNS) {
-            memcpy(to, b, COLUMNS * sizeof *to);
-            continue;
-        }
-        memset(to, 0, COLUMNS * sizeof *to);
-        for (int64_t j = 0; j < columns; j++)
-            to[j] = b[j];
-    }
-}
-
-/* The same, half a panel, of a B that is stored transposed. */
-static void pack_columns(const float *b, int64_t ldb, int64_t depth, int64_t columns, float *to)
-{
-    int64_t p = 0;
-    for (; columns == VECTOR && p + VECTOR <= depth; p += VECTOR) {
-        vector x[VECTOR];
-        UNROLL for (int j = 0; j < VECTOR; j++)
-            x[j] = load(b + j * ldb + p);
-        transpose(x);
-        UNROLL for (int j = 0; j < VECTOR; j++)
-            store(to + (p + j) * COLUMNS, &x[j]);
-    }
-    for (; p < depth; p++)
-        for (int64_t j = 0; j < VECTOR; j++)
-            to[p * COLUMNS + j] = j < columns ? b[j * ldb + p] : 0;
-}
-
-static int64_t b_panel(int64_t depth)
-{
-    return depth * COLUMNS + PANEL_GAP;
-}
-
-static void pack_b(bool trans, const float *b, int64_t ldb, int64_t depth, int64_t width, float *to)
-{
-    for (int64_t j = 0; j < width; j += COLUMNS, to += b_panel(depth)) {
-        const int64_t columns = least(COLUMNS, width - j), first = least(columns, VECTOR);
-        if (!trans) {
-            pack_rows(b + j, ldb, depth, columns, to);
-            continue;
-        }
-        pack_columns(b + j * ldb, ldb, depth, first, to);
-        if (columns > first)
-            pack_columns(b + (j + first) * ldb, ldb, depth, columns - first, to + VECTOR);
-    }
-}
-
-static int64_t a_panel(int64_t depth)
-{
-    return depth * ROWS + PANEL_GAP;
-}
-
-/* Panels of ROWS rows of an A that is stored transposed. A row of what is stored is read once, from end to end. */
-static void pack_a(const float *a, int64_t lda, int64_t depth, int64_t rows, float *to)
-{
-    const int64_t whole = rows / ROWS;
-    for (int64_t p = 0; p < depth; p++, a += lda) {
-        float *at = to + p * ROWS;
-        for (int64_t i = 0; i < whole; i++, at += a_panel(depth))
-            memcpy(at, a + i * ROWS, ROWS * sizeof *at);
-        for (int64_t i = whole * ROWS; i < rows; i++)
-            at[i - whole * ROWS] = a[i];
-    }
-}
-
-/* ---- the product ---- */
-
-/* The sizes of the blocks of one product. */
-typedef struct blocks {
-    int64_t depth, band, width;
-} blocks;
-
-static blocks blocks_of(int64_t m, int64_t n, int64_t k)
-{
-    return (blocks){
-        .depth = even_part(k, DEPTH),
-        .band = round_up(even_part(m, BAND), ROWS),
-        .width = round_up(even_part(n, WIDTH), COLUMNS),
-    };
-}
-
-static size_t b_bytes(int64_t n, int64_t k)
-{
-    return (size_t)(round_up(least(n, WIDTH), COLUMNS) / COLUMNS * b_panel(least(k, DEPTH))) * sizeof(float);
-}
-
-size_t gemm_workspace(bool trans_a, int64_t m, int64_t n, int64_t k)
-{
-    size_t bytes = b_bytes(n, k);
-    if (trans_a)
-        bytes += (size_t)(round_up(least(m, BAND), ROWS) / ROWS * a_panel(least(k, DEPTH))) * sizeof(float);
-    return bytes;
-}
-
-/* A band of C. t has all but the columns; t.a, t.b and t.c are where the band and the packed block of B begin. */
-static void band_run(tile t, int64_t rows, int64_t width, bool packed)
-{
-    const tile band = t;
-    const int64_t height = packed ? ROWS : even_part(rows, ROWS);
-    for (int64_t j = 0; j < width; j += COLUMNS) {
-        t.columns = least(COLUMNS, width - j);
-        t.b = band.b + j / COLUMNS * b_panel(t.depth);
-        for (int64_t i = 0; i < rows; i += height) {
-            t.a = band.a + (packed ? i / ROWS * a_panel(t.depth) : i * t.a_step);
-            t.c = band.c + i * t.ldc + j;
-            tiles[least(height, rows - i) - 1][packed][t.columns > VECTOR](&t);
-        }
-    }
-}
-
-/* C = beta C */
+/* Neither library takes a leading dimension of 0, which a product over nothing may well have. */
 static void scale(int64_t m, int64_t n, float beta, float *c, int64_t ldc)
 {
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
-            c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
+    for (int64_t row = 0; row < m; row++)
+        for (int64_t i = 0; i < n; i++)
+            c[row * ldc + i] = beta == 0 ? 0 : beta * c[row * ldc + i];
+}
+
+static void gemm_openblas(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                          int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    if (openblas_get_num_threads() != 1)
+        openblas_set_num_threads(1);
+    cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans, trans_b ? CblasTrans : CblasNoTrans, (blasint)m,
+                (blasint)n, (blasint)k, alpha, a, (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }
 
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-          const float *b, int64_t ldb, float beta, float *c, int64_t ldc, void *workspace)
+          const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
     if (m == 0 || n == 0)
         return;
@@ -349,22 +47,7 @@ void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alp
         scale(m, n, beta, c, ldc);
         return;
     }
-    const blocks most = blocks_of(m, n, k);
-    float *b_packed = workspace, *a_packed = (float *)((char *)workspace + b_bytes(n, k));
-
-    for (int64_t j = 0; j < n; j += most.width)
-        for (int64_t p = 0; p < k; p += most.depth) {
-            const int64_t width = least(most.width, n - j), depth = least(most.depth, k - p);
-            tile t = {.depth = depth, .a_step = lda, .b = b_packed, .b_step = COLUMNS, .ldc = ldc, .alpha = alpha};
-            t.beta = p ? 1 : beta;
-            pack_b(trans_b, trans_b ? b + j * ldb + p : b + p * ldb + j, ldb, depth, width, b_packed);
-            for (int64_t i = 0; i < m; i += most.band) {
-                const int64_t rows = least(most.band, m - i);
-                if (trans_a)
-                    pack_a(a + p * lda + i, lda, depth, rows, a_packed);
-                t.a = trans_a ? a_packed : a + i * lda + p;
-                t.c = c + i * ldc + j;
-                band_run(t, rows, width, trans_a);
-            }
-        }
+    if (m * n * k <= SMALL || dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta,
+                                         c, ldc) != dnnl_success)
+        gemm_openblas(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }

@@ -6,24 +6,16 @@
  * or a slice of columns is a matrix too. With trans_a (trans_b) A is stored as [k, m] (B as [n, k]). With beta 0 C
  * need not be initialised. Sizes of 0 are allowed: k = 0 leaves beta C. A, B and C do not overlap.
  *
- * Runs on the calling thread alone and keeps nothing between calls; any number of threads may call at once. Allocates
- * nothing: scratch is the caller's, as a kernel's workspace is the plan's.
- *
- * An element of C is the same sum in the same order wherever it lies in C and however large C is: rows or columns of
- * a product that are computed elsewhere, as a shard, have the same bits.
+ * Runs on the calling thread alone and keeps nothing between calls; any number of threads may call at once. Same shape and
+ * values, same bits.
  */
 #ifndef KERNELS_MATMUL_GEMM_H
 #define KERNELS_MATMUL_GEMM_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of scratch for a product of this size; not less for a larger one. */
-size_t gemm_workspace(bool trans_a, int64_t m, int64_t n, int64_t k);
-
-/* `workspace` is aligned to 64 bytes and as large as gemm_workspace() says; its contents are undefined afterwards. */
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-          const float *b, int64_t ldb, float beta, float *c, int64_t ldc, void *workspace);
+          const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
 #endif

@@ -77,13 +77,6 @@ static void linear_cost(const weir_op_args *args, weir_cost *cost)
         cost->bytes += (double)type_bytes(&args->in[i]);
 }
 
-static size_t linear_workspace(const weir_op_args *args, weir_device_kind kind)
-{
-    const weir_shape *w = &args->in[1].shape;
-    (void)kind;
-    return gemm_workspace(false, shape_rows(&args->in[0].shape), w->dim[1], w->dim[0]);
-}
-
 static weir_status linear_cpu(const weir_kernel_args *args)
 {
     const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
@@ -93,8 +86,7 @@ static weir_status linear_cpu(const weir_kernel_args *args)
     if (biased)
         for (int64_t row = 0; row < rows; row++)
             memcpy(y + row * out, args->in[2].data, (size_t)out * sizeof *y);
-    gemm(false, false, rows, out, in, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, biased, y, out,
-         args->workspace);
+    gemm(false, false, rows, out, in, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, biased, y, out);
     return WEIR_OK;
 }
 
@@ -118,7 +110,6 @@ const weir_op op_linear = {
     .signatures = linear_signatures,
     .grad = linear_grad,
     .cost = linear_cost,
-    .workspace = linear_workspace,
     .kernel = {[WEIR_CPU] = linear_cpu},
 };
 
@@ -154,19 +145,12 @@ static void linear_dw_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]) + type_bytes(&args->out[0]));
 }
 
-static size_t linear_dw_workspace(const weir_op_args *args, weir_device_kind kind)
-{
-    const weir_shape *dw = &args->out[0].shape;
-    (void)kind;
-    return gemm_workspace(true, dw->dim[0], dw->dim[1], shape_rows(&args->in[0].shape));
-}
-
 static weir_status linear_dw_cpu(const weir_kernel_args *args)
 {
     const int64_t rows = shape_rows(&args->in[0].shape);
     const int64_t in = shape_last(&args->in[0].shape), out = shape_last(&args->in[1].shape);
     gemm(true, false, in, out, rows, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, args->accumulate,
-         view_f32(&args->out[0]), out, args->workspace);
+         view_f32(&args->out[0]), out);
     return WEIR_OK;
 }
 
@@ -178,7 +162,6 @@ const weir_op op_linear_dw = {
     .infer = linear_dw_infer,
     .signatures = linear_dw_signatures,
     .cost = linear_dw_cost,
-    .workspace = linear_dw_workspace,
     .kernel = {[WEIR_CPU] = linear_dw_cpu},
     .accumulates = true,
 };

@@ -132,14 +132,6 @@ static gemms gemms_of(const weir_shape *a, const weir_shape *b, const struct mat
     return g;
 }
 
-static size_t matmul_workspace(const weir_op_args *args, weir_device_kind kind)
-{
-    const struct matmul_attrs *attrs = args->attrs;
-    const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, attrs);
-    (void)kind;
-    return gemm_workspace(attrs->trans_a, g.m, g.n, g.k);
-}
-
 static weir_status matmul_cpu(const weir_kernel_args *args)
 {
     const struct matmul_attrs *attrs = args->attrs;
@@ -150,7 +142,7 @@ static weir_status matmul_cpu(const weir_kernel_args *args)
     for (int64_t i = 0; i < g.count; i++)
         gemm(attrs->trans_a, attrs->trans_b, g.m, g.n, g.k, 1, view_f32(a) + i * g.m * g.k,
              attrs->trans_a ? g.m : g.k, view_f32(b) + i * b_step, attrs->trans_b ? g.k : g.n, 0,
-             view_f32(&args->out[0]) + i * g.m * g.n, g.n, args->workspace);
+             view_f32(&args->out[0]) + i * g.m * g.n, g.n);
     return WEIR_OK;
 }
 
@@ -225,7 +217,6 @@ const weir_op op_matmul = {
     .signatures = matmul_signatures,
     .grad = matmul_grad,
     .cost = matmul_cost,
-    .workspace = matmul_workspace,
     .kernel = {[WEIR_CPU] = matmul_cpu},
 };
 
