@@ -7,6 +7,8 @@
  */
 #include "actors/actor.h"
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 static void follow(const struct slot_patches *patches, uint32_t slot)
 {
     for (uint32_t i = 0; i < patches->count; i++)
@@ -49,7 +51,8 @@ static inline void out_fired(struct lane *lane, struct actor_out *out)
     out->actor->unmet += out->regst.credits == 0;
     if (UNLIKELY(out->patches.count))
         follow(&out->patches, out->regst.slot);
-    for (struct actor_edge *edge = out->edges; edge < out->edges + out->edge_count; edge++) {
+    struct actor_edge *edge = out->edges;
+    for (uint32_t i = out->edge_count; i > 0; i--, edge++) {
         if (edge->port)
             port_ready(edge->port, 1);
         else
@@ -58,13 +61,15 @@ static inline void out_fired(struct lane *lane, struct actor_out *out)
 }
 
 /* All of a firing but its kernels, and the ready bit. */
-static inline void settle_counters(struct lane *lane, struct actor *actor)
+static ALWAYS_INLINE void settle_counters(struct lane *lane, struct actor *actor)
 {
     assert(actor->unmet == 0 && actor->left > 0);
-    for (struct actor_out *out = actor->outs; out < actor->outs + actor->out_count; out++)
-        out_fired(lane, out);
-    for (struct actor_port *port = actor->ports; port < actor->ports + actor->port_count; port++)
-        port_fired(lane, port);
+    struct actor_out *out = actor->outs;
+    for (uint32_t i = actor->out_count; i > 0; i--)
+        out_fired(lane, out++);
+    struct actor_port *port = actor->ports;
+    for (uint32_t i = actor->port_count; i > 0; i--)
+        port_fired(lane, port++);
     actor->firing++;
     if (++actor->micro == actor->fires) {
         actor->micro = 0;
@@ -80,9 +85,10 @@ void actor_fired(struct actor *actor)
         ready_remove(&actor->lane->ready, actor->rank);
 }
 
-static inline weir_status call_kernels(struct actor *actor, struct actor_kernel **failed)
+static ALWAYS_INLINE weir_status call_kernels(struct actor *actor, struct actor_kernel **failed)
 {
-    for (struct actor_kernel *kernel = actor->kernels; kernel < actor->kernels + actor->kernel_count; kernel++) {
+    struct actor_kernel *kernel = actor->kernels;
+    for (uint32_t i = actor->kernel_count; i > 0; i--, kernel++) {
         kernel->args.firing = actor->firing;
         kernel->args.micro = (int)actor->micro;
         kernel->args.step = actor->step;
@@ -112,7 +118,8 @@ uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, st
     return done;
 }
 
-void actor_receive(struct actor *actors, struct message message)
+/* Takes in a READY or FREE from another lane. */
+static inline void receive(struct actor *actors, struct message message)
 {
     struct actor *actor = &actors[message.actor];
     assert(message.count > 0);
@@ -130,7 +137,7 @@ void lane_drain(struct lane *lane, struct actor *actors)
     struct message message;
     while (mailbox_take(&lane->mailbox, &message)) {
         if (LIKELY(message.kind <= MESSAGE_FREE))
-            actor_receive(actors, message);
+            receive(actors, message);
         else
             lane->orders |= 1u << message.kind;
     }

@@ -119,9 +119,6 @@ uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, st
 /* What follows a firing's kernels; an outside actor, which has none, is fired by this alone. */
 void actor_fired(struct actor *actor);
 
-/* Takes in a READY or FREE from another lane. `actors` is the session's array, by id. */
-void actor_receive(struct actor *actors, struct message message);
-
 /* Takes all messages out of the lane's mailbox; orders go to lane->orders. */
 void lane_drain(struct lane *lane, struct actor *actors);
 

@@ -25,20 +25,25 @@ void lane_close(struct lane *lane)
     lane->outbox = (struct outbox){0};
 }
 
-static void line_flush(struct outgoing *line)
+/* A message says at most MESSAGE_COUNT_MAX. */
+static void line_flush_many(struct outgoing *line)
 {
     struct message message = line->message;
-    while (line->unsent) {
-        uint32_t count = line->unsent < MESSAGE_COUNT_MAX ? line->unsent : MESSAGE_COUNT_MAX;
-        message.count = (uint8_t)count;
-        line->unsent -= count;
+    message.count = MESSAGE_COUNT_MAX;
+    for (; line->unsent > MESSAGE_COUNT_MAX; line->unsent -= MESSAGE_COUNT_MAX)
         line->end->post(line->end, message);
-    }
 }
 
 void lane_flush(struct lane *lane)
 {
-    for (uint32_t i = 0; i < lane->outbox.count; i++)
-        line_flush(lane->outbox.lines[i]);
+    for (uint32_t i = 0; i < lane->outbox.count; i++) {
+        struct outgoing *line = lane->outbox.lines[i];
+        if (line->unsent > MESSAGE_COUNT_MAX)
+            line_flush_many(line);
+        struct message message = line->message;
+        message.count = (uint8_t)line->unsent;
+        line->unsent = 0;
+        line->end->post(line->end, message);
+    }
     lane->outbox.count = 0;
 }

@@ -8,7 +8,8 @@
  * a moment, never the other senders.
  *
  * The ring cannot be full: the plan bounds the messages that can be under way to an actor (each carries at least one slot of
- * an edge, and an edge has so many slots), the session computes the capacity from that, and post asserts it.
+ * an edge, and an edge has so many slots), and the session computes the capacity from that. It is asserted where the owner
+ * looks at the tail anyway, before it sleeps: the tail is the senders' cache line.
  *
  * Owner: the thread that takes; it also waits here. Any thread may post. Messages of one sender arrive in order.
  */
@@ -44,7 +45,7 @@ bool mailbox_wait(struct mailbox *box, int64_t deadline);
 /* Owner only. Whether a message is there. One load from a line that stays in the owner's cache until somebody writes it. */
 static inline bool mailbox_pending(const struct mailbox *box)
 {
-    /* acquire: pairs with the exchange in mailbox_post() */
+    /* acquire: pairs with the store in mailbox_post() */
     return atomic_load_explicit(&box->cells[box->head & box->mask], memory_order_acquire) != 0;
 }
 
@@ -52,7 +53,7 @@ static inline bool mailbox_pending(const struct mailbox *box)
 static inline bool mailbox_take(struct mailbox *box, struct message *message)
 {
     _Atomic uint64_t *cell = &box->cells[box->head & box->mask];
-    uint64_t word = atomic_load_explicit(cell, memory_order_acquire); /* pairs with the exchange in mailbox_post() */
+    uint64_t word = atomic_load_explicit(cell, memory_order_acquire); /* pairs with the store in mailbox_post() */
     if (!word)
         return false;
     /* relaxed: whoever uses the cell next knows that it is empty through the messages that gave it the credit to send */

@@ -30,12 +30,12 @@ void ready_close(struct ready *ready);
 
 static inline uint32_t ready_first(const struct ready *ready)
 {
-    for (uint32_t t = 0; t < ready->top_count; t++)
-        if (ready->top[t]) {
-            uint32_t word = t * 64 + (uint32_t)__builtin_ctzll(ready->top[t]);
-            return word * 64 + (uint32_t)__builtin_ctzll(ready->words[word]);
-        }
-    return READY_NONE;
+    uint32_t t = 0;
+    while (!ready->top[t])
+        if (++t == ready->top_count)
+            return READY_NONE;
+    uint32_t word = t * 64 + (uint32_t)__builtin_ctzll(ready->top[t]);
+    return word * 64 + (uint32_t)__builtin_ctzll(ready->words[word]);
 }
 
 static inline void ready_add(struct ready *ready, uint32_t rank)

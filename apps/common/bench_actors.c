@@ -16,9 +16,10 @@
 
 #define STAGES 8
 #define SLOTS 64
-#define ROUNDS 7
-#define CHAIN_TOKENS 400000
-#define PING_TOKENS 100000
+#define ROUNDS 9
+#define ROUND_SECONDS 0.05
+#define TOKENS_MIN 2000
+#define TOKENS_MAX 400000
 #define NS 1e9
 
 /* ---- plans ---- */
@@ -132,99 +133,180 @@ static double time_raw_ring(int64_t tokens)
 
 /* ---- two threads by hand ---- */
 
-struct wire {
-    _Alignas(64) _Atomic uint64_t cell; /* 0: empty */
+#define PLACES 64
+
+/* One producer, one consumer (Lamport 1983): each owns an index, and keeps a copy of the other's that it renews when it has to. */
+struct spsc {
+    _Alignas(64) _Atomic uint64_t tail; /* producer's */
+    uint64_t head_seen;
+    _Alignas(64) _Atomic uint64_t head; /* consumer's */
+    uint64_t tail_seen;
+    _Alignas(64) uint64_t place[PLACES];
 };
 
-struct rally {
-    struct wire there, back;
-    int64_t tokens;
-};
-
-static uint64_t wire_take(struct wire *wire)
+static void spsc_put(struct spsc *ring, uint64_t value)
 {
-    uint64_t value;
-    /* acquire: pairs with the store in wire_put() */
-    while (!(value = atomic_load_explicit(&wire->cell, memory_order_acquire)))
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed); /* own index */
+    while (tail - ring->head_seen == PLACES)
+        ring->head_seen = atomic_load_explicit(&ring->head, memory_order_acquire); /* pairs with spsc_take()'s store */
+    ring->place[tail % PLACES] = value;
+    atomic_store_explicit(&ring->tail, tail + 1, memory_order_release); /* pairs with spsc_take()'s load */
+}
+
+static uint64_t spsc_take(struct spsc *ring)
+{
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* own index */
+    while ((ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire)) == head) /* pairs with spsc_put() */
         park_pause();
-    atomic_store_explicit(&wire->cell, 0, memory_order_relaxed); /* the answer tells the other side */
+    uint64_t value = ring->place[head % PLACES];
+    atomic_store_explicit(&ring->head, head + 1, memory_order_release); /* pairs with spsc_put()'s load */
     return value;
 }
 
-static void wire_put(struct wire *wire, uint64_t value)
+/* The least there is: one word, full or empty. */
+struct word {
+    _Alignas(64) _Atomic uint64_t value; /* 0: empty */
+};
+
+static void word_put(struct word *word, uint64_t value)
 {
-    atomic_store_explicit(&wire->cell, value, memory_order_release); /* pairs with the load in wire_take() */
+    atomic_store_explicit(&word->value, value, memory_order_release); /* pairs with the load in word_take() */
 }
 
-static void *rally_answer(void *argument)
+static uint64_t word_take(struct word *word)
+{
+    uint64_t value;
+    while (!(value = atomic_load_explicit(&word->value, memory_order_acquire))) /* pairs with word_put() */
+        park_pause();
+    atomic_store_explicit(&word->value, 0, memory_order_relaxed); /* the answer tells the other side */
+    return value;
+}
+
+struct rally {
+    struct spsc ring[2]; /* there and back */
+    struct word word[2];
+    int64_t tokens;
+};
+
+static void *answer_ring(void *argument)
 {
     struct rally *rally = argument;
     for (int64_t i = 0; i < rally->tokens; i++)
-        wire_put(&rally->back, wire_take(&rally->there));
+        spsc_put(&rally->ring[1], spsc_take(&rally->ring[0]));
     return NULL;
 }
 
-/* Negative when there is no thread. */
-static double time_raw_pingpong(int64_t tokens)
+static void *answer_word(void *argument)
 {
-    static struct rally rally;
-    rally.tokens = tokens;
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, rally_answer, &rally))
-        return -1;
-    double start = measure_seconds();
-    for (int64_t i = 0; i < tokens; i++) {
-        wire_put(&rally.there, 1);
-        wire_take(&rally.back);
+    struct rally *rally = argument;
+    for (int64_t i = 0; i < rally->tokens; i++)
+        word_put(&rally->word[1], word_take(&rally->word[0]));
+    return NULL;
+}
+
+static void play_ring(struct rally *rally)
+{
+    for (int64_t i = 0; i < rally->tokens; i++) {
+        spsc_put(&rally->ring[0], 1);
+        spsc_take(&rally->ring[1]);
     }
+}
+
+static void play_word(struct rally *rally)
+{
+    for (int64_t i = 0; i < rally->tokens; i++) {
+        word_put(&rally->word[0], 1);
+        word_take(&rally->word[1]);
+    }
+}
+
+/* Seconds per token, there and back; 0 when there is no thread. */
+static double time_rally(int64_t tokens, void (*play)(struct rally *), void *(*answer)(void *))
+{
+    struct rally rally = {.tokens = tokens};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, answer, &rally))
+        return 0;
+    double start = measure_seconds();
+    play(&rally);
     double seconds = (measure_seconds() - start) / (double)tokens;
     pthread_join(thread, NULL);
     return seconds;
 }
 
+static double time_raw_pingpong(int64_t tokens)
+{
+    return time_rally(tokens, play_ring, answer_ring);
+}
+
+static double time_raw_handoff(int64_t tokens)
+{
+    return time_rally(tokens, play_word, answer_word);
+}
+
 /* ---- all of it ---- */
 
-/* name, stages, slots, workers, tokens of a round */
-#define CASE_LIST(X)                          \
-    X(chain8_1w, STAGES, SLOTS, 1, CHAIN_TOKENS) \
-    X(chain8_2w, STAGES, SLOTS, 2, CHAIN_TOKENS) \
-    X(pingpong, 2, 1, 2, PING_TOKENS)
+/* name, stages, slots, workers */
+#define CASE_LIST(X)                \
+    X(chain8_1w, STAGES, SLOTS, 1)  \
+    X(chain8_2w, STAGES, SLOTS, 2)  \
+    X(pingpong, 2, 1, 2)
+
+/* name */
+#define RAW_LIST(X) X(raw_ring) X(raw_pingpong) X(raw_handoff)
 
 enum {
-#define X(name, stages, slots, workers, tokens) CASE_##name,
+#define X(name, stages, slots, workers) CASE_##name,
     CASE_LIST(X)
 #undef X
         CASES
 };
+enum {
+#define X(name) CASE_##name,
+    RAW_LIST(X)
+#undef X
+        RAWS
+};
 
 struct bench_case {
-    const char *name;
     uint32_t stages, slots;
     int workers;
-    int64_t tokens;
-    weir_plan *plan;
-    weir_session *session;
-    double seconds[ROUNDS];
+};
+
+static const struct bench_case cases[CASES] = {
+#define X(name, stages, slots, workers) {stages, slots, workers},
+    CASE_LIST(X)
+#undef X
+};
+static double (*const raws[RAWS])(int64_t tokens) = {
+#define X(name) time_##name,
+    RAW_LIST(X)
+#undef X
 };
 
 struct bench {
-    struct bench_case cases[CASES];
-    double raw_ring[ROUNDS], raw_pingpong[ROUNDS];
+    double seconds[CASES][ROUNDS], raw[RAWS][ROUNDS]; /* per token */
 };
 
-static weir_status case_run(struct bench_case *c, int round)
+/* So many tokens take about ROUND_SECONDS when one takes `seconds`. A busy machine can be a thousand times slower. */
+static int64_t tokens_for(double seconds)
 {
-    weir_status status = WEIR_OK;
-    c->plan = chain_plan(c->stages, c->slots, (uint32_t)c->workers);
-    c->session = c->plan ? weir_session_open(c->plan, .workers = c->workers) : NULL;
-    if (!c->session)
-        status = WEIR_E_MEMORY; /* the sentence is there */
+    double tokens = ROUND_SECONDS / (seconds > 0 ? seconds : 1);
+    return tokens < TOKENS_MIN ? TOKENS_MIN : tokens > TOKENS_MAX ? TOKENS_MAX : (int64_t)tokens;
+}
+
+/* The first run warms up and says how long the second may be. */
+static weir_status run_case(const struct bench_case *c, double *seconds)
+{
+    weir_plan *plan = chain_plan(c->stages, c->slots, (uint32_t)c->workers);
+    weir_session *session = plan ? weir_session_open(plan, .workers = c->workers) : NULL;
+    weir_status status = session ? WEIR_OK : WEIR_E_MEMORY; /* the sentence is there */
     if (!status)
-        status = time_session(c->session, c->tokens / 10, &c->seconds[round]); /* warms up */
+        status = time_session(session, TOKENS_MIN, seconds);
     if (!status)
-        status = time_session(c->session, c->tokens, &c->seconds[round]);
-    weir_session_close(c->session);
-    weir_plan_free(c->plan);
+        status = time_session(session, tokens_for(*seconds), seconds);
+    weir_session_close(session);
+    weir_plan_free(plan);
     return status;
 }
 
@@ -232,41 +314,39 @@ static weir_status measure_all(struct bench *bench)
 {
     weir_status status = WEIR_OK;
     for (int round = 0; round < ROUNDS && !status; round++) {
-        bench->raw_ring[round] = time_raw_ring(CHAIN_TOKENS);
-        bench->raw_pingpong[round] = time_raw_pingpong(PING_TOKENS);
+        for (int i = 0; i < RAWS; i++)
+            bench->raw[i][round] = raws[i](tokens_for(raws[i](TOKENS_MIN)));
         for (int i = 0; i < CASES && !status; i++)
-            status = case_run(&bench->cases[i], round);
+            status = run_case(&cases[i], &bench->seconds[i][round]);
     }
     return status;
 }
 
 static void report(struct bench *bench, bool json, FILE *to)
 {
-    double chain1 = measure_median(bench->cases[CASE_chain8_1w].seconds, ROUNDS) / STAGES * NS;
-    double chain2 = measure_median(bench->cases[CASE_chain8_2w].seconds, ROUNDS) / STAGES * NS;
-    double pingpong = measure_median(bench->cases[CASE_pingpong].seconds, ROUNDS) * NS;
-    double raw_ring = measure_median(bench->raw_ring, ROUNDS) / STAGES * NS;
-    double raw_pingpong = measure_median(bench->raw_pingpong, ROUNDS) * NS;
+    double chain1 = measure_median(bench->seconds[CASE_chain8_1w], ROUNDS) / STAGES * NS;
+    double chain2 = measure_median(bench->seconds[CASE_chain8_2w], ROUNDS) / STAGES * NS;
+    double pingpong = measure_median(bench->seconds[CASE_pingpong], ROUNDS) * NS;
+    double raw_ring = measure_median(bench->raw[CASE_raw_ring], ROUNDS) / STAGES * NS;
+    double raw_pingpong = measure_median(bench->raw[CASE_raw_pingpong], ROUNDS) * NS;
+    double raw_handoff = measure_median(bench->raw[CASE_raw_handoff], ROUNDS) * NS;
     if (json) {
         fprintf(to, "{\"chain8_1w_ns\": %.2f, \"chain8_2w_ns\": %.2f, \"pingpong_ns\": %.1f, ", chain1, chain2, pingpong);
-        fprintf(to, "\"raw_ring_ns\": %.2f, \"raw_pingpong_ns\": %.1f}\n", raw_ring, raw_pingpong);
+        fprintf(to, "\"raw_ring_ns\": %.2f, \"raw_pingpong_ns\": %.1f, \"raw_handoff_ns\": %.1f}\n", raw_ring,
+                raw_pingpong, raw_handoff);
         return;
     }
     fprintf(to, "chain of 8, one worker    %8.2f ns per token and actor\n", chain1);
     fprintf(to, "  by hand                 %8.2f ns\n", raw_ring);
     fprintf(to, "chain of 8, two workers   %8.2f ns per token and actor\n", chain2);
     fprintf(to, "ping-pong, two workers    %8.1f ns there and back\n", pingpong);
-    fprintf(to, "  by hand                 %8.1f ns\n", raw_pingpong);
+    fprintf(to, "  by hand, two rings      %8.1f ns\n", raw_pingpong);
+    fprintf(to, "  by hand, two words      %8.1f ns\n", raw_handoff);
 }
 
 weir_status bench_actors(bool json, FILE *to)
 {
-    struct bench bench = {.cases = {
-#define X(name_, stages_, slots_, workers_, tokens_) \
-    {.name = #name_, .stages = stages_, .slots = slots_, .workers = workers_, .tokens = tokens_},
-                              CASE_LIST(X)
-#undef X
-                          }};
+    struct bench bench;
     weir_status status = weir_op_register(&op_empty);
     if (!status)
         status = measure_all(&bench);
