@@ -15,6 +15,7 @@
  * A row is read twice in each kernel, the second time from the first-level cache. The variance is that of x - mean,
  * not E[x^2] - mean^2, which loses all digits when the mean is large.
  */
+#include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"
 #include "kernels/ops.h"
 #include "kernels/param.h"
@@ -185,24 +186,25 @@ typedef struct norm_row {
     float mean, rstd;
 } norm_row;
 
-/* dx of one row, and its share of dgain and dbias. */
+/* dx of one row, and its share of dgain and dbias. dx may be dy. */
 static inline __attribute__((always_inline)) void row_grad(const norm_row *row, bool centred, int64_t count,
                                                            const float *restrict gain, float *restrict dgain,
                                                            float *restrict dbias)
 {
-    const float *restrict x = row->x, *restrict dy = row->dy;
-    float *restrict dx = row->dx;
+    const float *x = row->x, *dy = row->dy;
+    float *dx = row->dx;
     const float mean = centred ? row->mean : 0, rstd = row->rstd, per = 1 / (float)count;
     float sums[2];
     row_grad_sums(x, mean, gain, dy, count, sums);
     const float shift = centred ? sums[0] * per : 0, tilt = sums[1] * rstd * per;
 
+    FAST_LOOP
     for (int64_t i = 0; i < count; i++) {
-        const float xhat = (x[i] - mean) * rstd;
-        dx[i] = rstd * (dy[i] * gain[i] - shift - xhat * tilt);
-        dgain[i] += dy[i] * xhat;
+        const float xhat = (x[i] - mean) * rstd, d = dy[i];
+        dx[i] = rstd * (d * gain[i] - shift - xhat * tilt);
+        dgain[i] += d * xhat;
         if (centred)
-            dbias[i] += dy[i];
+            dbias[i] += d;
     }
 }
 
@@ -274,6 +276,7 @@ const weir_op op_layernorm_grad = {
     .signatures = norm_grad_signatures,
     .cost = norm_grad_cost,
     .kernel = {[WEIR_CPU] = layernorm_grad_cpu},
+    .inplace = 5, /* dy */
 };
 
 /* ---- rmsnorm ---- */
@@ -341,6 +344,7 @@ const weir_op op_rmsnorm_grad = {
     .signatures = norm_grad_signatures,
     .cost = norm_grad_cost,
     .kernel = {[WEIR_CPU] = rmsnorm_grad_cpu},
+    .inplace = 4, /* dy */
 };
 
 /* ---- the DSL ---- */
