@@ -35,7 +35,7 @@ static weir_status side_open(side *s, const text *corpus, int devices)
     s->devices = devices;
     s->config = (gpt_config){
         .layers = 6, .dim = 384, .heads = 6, .seq = 256, .batch = 8, .layout = {.dp = devices, .micro = 1},
-        .optimizer = weir_adamw(.lr = 3e-4), .corpus = corpus,
+        .optimizer = weir_adamw(.lr = 3e-4), .recompute = true, .corpus = corpus,
     };
     weir_graph *graph = gpt_train_graph(&s->config);
     s->plan = graph ? weir_compile(graph) : NULL;

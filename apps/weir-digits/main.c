@@ -77,7 +77,7 @@ static int load(digits *data, const char *path)
 
 int main(int argc, char **argv)
 {
-    model_config c = {.layers = 2, .dim = 256, .batch = 128, .dropout = 0.3, .layout = {1, 1, 1, 1, false}};
+    model_config c = {.layers = 1, .dim = 256, .batch = 128, .dropout = 0.3, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 4000}, .items = "samples"};
     double lr = 2e-3;
     const char *path = NULL;

@@ -87,6 +87,7 @@ int main(int argc, char **argv)
         {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices"},
         {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
         LAYOUT_OPTIONS(c.layout),
+        {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations, compute them again"},
         TRAINER_OPTIONS(t.opts),
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
