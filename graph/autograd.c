@@ -102,6 +102,22 @@ static weir_tensor *for_backward(weir_graph *g, weir_tensor *t)
     return t->again;
 }
 
+/* Holds a gradient builder to what <weir/op.h> asks of it. */
+static bool gradients_ok(const graph_node *node, const bool *needed, weir_tensor *const *din)
+{
+    weir_graph *g = node->out[0]->graph;
+    for (int i = 0; i < node->in_count; i++) {
+        const weir_type *type = &node->in[i]->type;
+        if (!needed[i] || (din[i] && din[i]->poisoned))
+            continue;
+        if (!din[i])
+            graph_mistake(g, node->src, "%s: its gradient builder made none for input %d", node->op->name, i);
+        else if (din[i]->type.dtype != type->dtype || !weir_shape_equal(&din[i]->type.shape, &type->shape))
+            graph_mistake(g, node->src, "%s: its gradient for input %d is of another type than that", node->op->name, i);
+    }
+    return !weir_graph_mistake(g);
+}
+
 /* Calls the op's builder and files what it made. */
 static void node_backward(backward *b, graph_node *node, weir_tensor *const *dout)
 {
@@ -126,8 +142,8 @@ static void node_backward(backward *b, graph_node *node, weir_tensor *const *dou
     weir_scope scope = graph_scope_absolute(g, node->mesh, pool_text(&g->pool, "%s.grad/", node->name));
     node->op->grad(&args);
     weir_scope_leave(&scope);
-    for (int i = 0; i < node->in_count; i++)
-        if (needed[i] && din[i])
+    for (int i = 0; i < node->in_count && gradients_ok(node, needed, din); i++)
+        if (needed[i])
             contribute(b, node->in[i], din[i]);
 }
 

@@ -138,12 +138,13 @@ weir_mesh *graph_mesh_for(weir_tensor *x)
 
 /* ---- names ---- */
 
-static const char **name_slot(const char **table, int room, const char *name)
+/* Where the name is, or belongs. */
+static graph_name *name_slot(graph_name *table, int room, const char *name)
 {
-    uint64_t at = name_hash(name);
-    while (table[at & (uint64_t)(room - 1)] && strcmp(table[at & (uint64_t)(room - 1)], name))
-        at++;
-    return &table[at & (uint64_t)(room - 1)];
+    uint64_t mask = (uint64_t)room - 1, at = name_hash(name) & mask;
+    while (table[at].name && strcmp(table[at].name, name))
+        at = (at + 1) & mask;
+    return &table[at];
 }
 
 static bool names_make_room(weir_graph *g)
@@ -151,45 +152,44 @@ static bool names_make_room(weir_graph *g)
     if (g->names_count * 2 < g->names_room)
         return true;
     int room = g->names_room ? g->names_room * 2 : 256;
-    const char **table = POOL_NEW(&g->pool, const char *, room);
+    graph_name *table = POOL_NEW(&g->pool, graph_name, room);
     if (!table)
         return false;
     for (int i = 0; i < g->names_room; i++)
-        if (g->names[i])
-            *name_slot(table, room, g->names[i]) = g->names[i];
+        if (g->names[i].name)
+            *name_slot(table, room, g->names[i].name) = g->names[i];
     g->names = table;
     g->names_room = room;
     return true;
 }
 
-static bool name_taken(weir_graph *g, const char *name)
+/* The entry of a name that is in use, or NULL. */
+static graph_name *name_find(weir_graph *g, const char *name)
 {
-    return g->names_room && *name_slot(g->names, g->names_room, name);
+    graph_name *slot = name && g->names_room ? name_slot(g->names, g->names_room, name) : NULL;
+    return slot && slot->name ? slot : NULL;
 }
 
 /* Enters the name; false when it is in use (or there is no memory). `name` is kept, not copied. */
 static bool name_take(weir_graph *g, const char *name)
 {
-    if (!name || !names_make_room(g))
+    if (!name || !names_make_room(g) || name_find(g, name))
         return false;
-    const char **slot = name_slot(g->names, g->names_room, name);
-    if (*slot)
-        return false;
-    *slot = name;
+    *name_slot(g->names, g->names_room, name) = (graph_name){.name = name, .next = 1};
     g->names_count++;
     return true;
 }
 
+/* `base`, or when that is in use `base_1`, `base_2`, ...: the first that is not. */
 static const char *name_fresh(weir_graph *g, const char *base)
 {
-    if (!name_taken(g, pool_text(&g->pool, "%s%s", scope_prefix(g), base)))
-        return base;
-    for (int i = 1;; i++) {
-        char *name = pool_text(&g->pool, "%s_%d", base, i);
-        char *full = pool_text(&g->pool, "%s%s", scope_prefix(g), name);
-        if (g->pool.failed || !name_taken(g, full))
+    graph_name *taken = name_find(g, pool_text(&g->pool, "%s%s", scope_prefix(g), base));
+    while (taken && !g->pool.failed) {
+        char *name = pool_text(&g->pool, "%s_%d", base, taken->next++);
+        if (!name_find(g, pool_text(&g->pool, "%s%s", scope_prefix(g), name ? name : base)))
             return name;
     }
+    return base;
 }
 
 const char *graph_op_name(weir_tensor *x, const char *name, const char *op)
@@ -397,5 +397,7 @@ void weir_slots(weir_tensor *x, int slots)
         return;
     if (slots < 1)
         graph_mistake(x->graph, x->src, "%s: a register needs at least one slot, not %d", x->name, slots);
+    else if (!x->node && slots > 1)
+        graph_mistake(x->graph, x->src, "%s: a parameter is changed in place and has one slot, not %d", x->name, slots);
     x->slots = slots;
 }

@@ -74,6 +74,11 @@ typedef struct graph_scope {
     const char *prefix;        /* "a/b/" */
 } graph_scope;
 
+typedef struct graph_name {
+    const char *name;          /* NULL: an empty place */
+    int next;                  /* NAME_<next> is the next to try for another that wants to be called so */
+} graph_name;
+
 struct weir_graph {
     pool pool;
     const char *name;
@@ -81,7 +86,7 @@ struct weir_graph {
     POOL_LIST(weir_tensor *) tensors;
     POOL_LIST(graph_node *) nodes;
     POOL_LIST(graph_scope) scopes;
-    const char **names;        /* hash set of the names in use */
+    graph_name *names;         /* hash set of the names in use */
     int names_count, names_room;
     const char *mistake;
     weir_tensor poison;        /* handed out when there is no memory for another */

@@ -347,6 +347,8 @@ static void choose_short(const game *g, const wait *circle, uint32_t length, che
             continue;
         uint32_t needed = slots_that_do(plan, regst);
         uint64_t cost = (needed - plan->regsts[regst].slots) * plan->regsts[regst].slot_bytes;
+        if (plan->regsts[regst].fixed)
+            cost |= UINT64_C(1) << 63; /* only if no other will do */
         if (needed && cost < least) {
             least = cost;
             result->short_of.i = regst;

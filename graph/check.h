@@ -21,7 +21,7 @@ typedef struct check_result {
     bool live;
     uint32_t firings;       /* done before the end or the stall */
     plan_regst_id short_of; /* the register to give more slots to, or PLAN_NONE: of those in the circle that alone make
-                               the plan live the one that costs least, else one that the user did not fix */
+                               the plan live the one that costs least, best one that the user did not fix */
     uint32_t slots_needed;  /* of short_of, to make the plan live with no other change; 0: that is not enough */
     char text[1024];        /* "not live: a waits for ...", or "" */
 } check_result;

@@ -1,15 +1,16 @@
 /* graph/compile.c: weir_compile(): the passes in order, and the loop around the last of them.
  *
- * Slots, layout and check depend on each other: the game tells which register has too few slots, and more slots need more
- * memory. So a plan is written, played, and written again with one register changed until it is live and fits. Slots only
- * rise until it is live, then only fall, and a register that cannot fall is not tried twice: the loop ends.
+ * Slots, layout and check depend on each other: fewer slots need less memory, and the game tells which register has too
+ * few. So slots are taken away until all fits, which is arithmetic; the plan is written and played; and where it stalls,
+ * the register that is short of slots is given them back and is never lowered again: the loop ends.
  */
 #include "graph/check.h"
 #include "graph/error.h"
 #include "graph/ir.h"
+#include "graph/plan_text.h"
+#include "kernels/ops.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,14 +51,17 @@ static bool options_ok(compile *c)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
                          src.file, src.line, c->opts.memory),
                false;
-    for (int n = 0; n < c->graph->nodes.count; n++)
-        if (c->graph->nodes.item[n]->host || c->graph->nodes.item[n]->updates)
+    for (int n = 0; n < c->graph->nodes.count; n++) {
+        const graph_node *node = c->graph->nodes.item[n];
+        if (node->updates || node->op == &op_sink || node->op == &op_call)
             return true;
+    }
     return error_set(WEIR_E_GRAPH, "%s:%d: compile: the graph \"%s\" fetches nothing and trains nothing", src.file,
                      src.line, c->graph->name),
            false;
 }
 
+/* The register of the plan written last. */
 static reg *reg_of(compile *c, plan_regst_id id)
 {
     for (int r = 0; r < c->phys.reg.count; r++)
@@ -78,96 +82,97 @@ static weir_plan *write(compile *c, check_result *result)
     return plan;
 }
 
-/* Writes plans with more slots until one is live. */
-static weir_plan *make_live(compile *c)
+/* Whether taking a slot from `a` is better than from `b`: one slot that is enough, and no larger than it must be, rather
+ * than several; else the larger. */
+static bool lowers_better(const reg *a, const reg *b, uint64_t over)
 {
-    for (;;) {
-        check_result result;
-        weir_plan *plan = write(c, &result);
-        if (!plan || result.live)
-            return plan;
-        weir_plan_free(plan);
-        reg *r = result.short_of.i == PLAN_NONE ? NULL : reg_of(c, result.short_of);
-        if (!r || r->fixed || r->slots >= c->micro * 2) {
-            error_set(WEIR_E_LIVE, "%s:%d: compile: %s", c->opts.src.file, c->opts.src.line, result.text);
-            return NULL;
-        }
-        r->slots++;
-    }
+    if (!b)
+        return true;
+    bool enough = a->slot_bytes >= over && b->slot_bytes >= over;
+    return enough ? a->slot_bytes < b->slot_bytes : a->slot_bytes > b->slot_bytes;
 }
 
-/* The register whose loss of a slot gives the device most; NULL when none can lose one. */
-static reg *reg_to_lower(compile *c, int device)
+/* The register that the device, which is `over` bytes too large, takes a slot from; NULL when none can lose one. */
+static reg *reg_to_lower(compile *c, int device, uint64_t over)
 {
     reg *best = NULL;
     for (int i = 0; i < c->phys.reg.count; i++) {
         reg *r = &c->phys.reg.item[i];
-        if (r->device == device && !r->fixed && r->slots > 1 && r->slot_bytes &&
-            (!best || r->slot_bytes > best->slot_bytes))
+        if (r->device == device && !r->fixed && !r->needed && r->slots > 1 && r->slot_bytes &&
+            lowers_better(r, best, over))
             best = r;
     }
     return best;
 }
 
-static int device_over(const compile *c)
+/* What a device needs at least, by kind and in all. */
+static void report_memory(compile *c, int device)
 {
-    for (int d = 0; d < c->phys.device.count; d++)
-        if (c->phys.device.item[d].bytes > c->memory_max)
-            return d;
-    return -1;
-}
-
-static void report_memory(compile *c, const weir_plan *plan, int device)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        PLAN_MEM_LIST(X)
-#undef X
-    };
-    uint64_t bytes[PLAN_MEMS];
-    char list[400] = "";
+    const pdevice *d = &c->phys.device.item[device];
+    uint64_t bytes[PLAN_MEMS] = {[PLAN_WORKSPACE] = d->workspace};
+    for (int i = 0; i < c->phys.reg.count; i++)
+        if (c->phys.reg.item[i].device == device)
+            bytes[c->phys.reg.item[i].kind] += c->phys.reg.item[i].slot_bytes * (uint64_t)c->phys.reg.item[i].slots;
+    for (int i = 0; i < c->phys.state.count; i++) {
+        const pop *op = &c->phys.op.item[c->phys.state.item[i].pop];
+        bytes[PLAN_STATE] += op->device == device && !op->dead ? c->phys.state.item[i].bytes : 0;
+    }
+    char list[400] = "", text[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
     size_t at = 0;
-    plan_bytes_by_kind(plan, (plan_space_id){(uint32_t)device}, bytes);
-    for (int k = 0; k < PLAN_MEMS; k++)
+    for (uint32_t k = 0; k < PLAN_MEMS; k++)
         if (bytes[k])
-            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s %.1f MB", at ? ", " : "", names[k],
-                                   (double)bytes[k] / 1e6);
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s %s", at ? ", " : "", mem_text(k),
+                                   bytes_text(bytes[k], text));
     bool saved = bytes[PLAN_ACTIVATION] + bytes[PLAN_WORKSPACE] >= bytes[PLAN_PARAMETER] + bytes[PLAN_STATE];
-    error_set(WEIR_E_MEMORY,
-              "%s:%d: compile: %s needs %.1f MB, %.1f MB more than the limit of %s: %s. %s would make it smaller",
-              c->opts.src.file, c->opts.src.line, plan_text(plan, plan->spaces[device].name),
-              (double)plan->spaces[device].bytes / 1e6, (double)(plan->spaces[device].bytes - c->memory_max) / 1e6,
-              c->opts.memory, list,
+    error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs %s, %s more than the limit of %s: %s. %s would make it smaller",
+              c->opts.src.file, c->opts.src.line, d->kind == WEIR_CPU ? "cpu" : "cuda", d->index,
+              bytes_text(d->bytes, text), bytes_text(d->bytes - c->memory_max, more), c->opts.memory, list,
               saved ? "Smaller micro-batches" : "More devices, or .zero over a data axis,");
 }
 
-/* Takes slots away until every device is within the limit. Takes `plan` over. */
-static weir_plan *make_fit(compile *c, weir_plan *plan)
+/* Takes slots away until every device is within the limit. */
+static bool lower_to_fit(compile *c)
 {
-    for (int device; plan && (device = device_over(c)) >= 0;) {
-        reg *r = reg_to_lower(c, device);
-        if (!r) {
-            report_memory(c, plan, device);
-            weir_plan_free(plan);
-            return NULL;
+    for (int d = 0; d < c->phys.device.count; d++)
+        while (c->phys.device.item[d].bytes > c->memory_max) {
+            reg *r = reg_to_lower(c, d, c->phys.device.item[d].bytes - c->memory_max);
+            if (!r) {
+                report_memory(c, d);
+                return false;
+            }
+            r->slots--;
+            c->phys.device.item[d].bytes -= r->slot_bytes;
         }
-        check_result result;
-        r->slots--;
-        weir_plan *less = write(c, &result);
-        if (less && result.live) {
-            weir_plan_free(plan);
-            plan = less;
-            continue;
-        }
-        weir_plan_free(less);
-        r->slots++;
-        r->fixed = true; /* for this compilation: it cannot be lowered */
-        if (!pass_layout(c)) {
-            weir_plan_free(plan);
-            return NULL;
-        }
+    return true;
+}
+
+/* Gives the register that the game found too small what it needs, for good; false when that cannot help. */
+static bool raise_short(compile *c, const check_result *result)
+{
+    reg *r = result->short_of.i == PLAN_NONE ? NULL : reg_of(c, result->short_of);
+    if (!r || r->fixed || r->slots > 2 * c->micro) {
+        error_set(WEIR_E_LIVE, "%s:%d: compile: %s", c->opts.src.file, c->opts.src.line, result->text);
+        return false;
     }
-    return plan;
+    r->slots = result->slots_needed > (uint32_t)r->slots ? (int)result->slots_needed : r->slots + 1;
+    r->needed = true;
+    return true;
+}
+
+/* Writes plans until one fits and is live. */
+static weir_plan *make_plan(compile *c)
+{
+    for (;;) {
+        check_result result;
+        if (!pass_layout(c) || !lower_to_fit(c))
+            return NULL;
+        weir_plan *plan = write(c, &result);
+        if (!plan || result.live)
+            return plan;
+        weir_plan_free(plan);
+        if (!raise_short(c, &result))
+            return NULL;
+    }
 }
 
 static weir_plan *run_passes(compile *c)
@@ -177,7 +182,7 @@ static weir_plan *run_passes(compile *c)
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
         if (!passes[i](c))
             return NULL;
-    return make_fit(c, make_live(c));
+    return make_plan(c);
 }
 
 weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts)

@@ -17,6 +17,7 @@ typedef struct emission {
     plan_builder *b;
     uint32_t *queue, *outside;     /* by device */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
+    uint32_t *port;                /* by register: the port through which the actor written now reads it */
     plan_binding *bindings;
     uint32_t bindings_count;
 } emission;
@@ -117,8 +118,9 @@ static plan_range emit_ports(emission *e, int g)
     for (int i = 0; i < from->reads.count; i++) {
         const reg *r = &e->p->reg.item[from->reads.item[i]];
         uint32_t published = r->group >= 0 ? fires(e->c, &e->p->group.item[r->group]) / (uint32_t)r->fill : 1;
-        plan_add_ports(e->b, (plan_port){.actor = {(uint32_t)g}, .regst = {r->plan_id},
-                                         .hold = fires(e->c, from) / published});
+        e->port[from->reads.item[i]] =
+            plan_add_ports(e->b, (plan_port){.actor = {(uint32_t)g}, .regst = {r->plan_id},
+                                             .hold = fires(e->c, from) / published});
     }
     return range;
 }
@@ -161,13 +163,11 @@ static plan_range emit_temps(emission *e, int g)
     return range;
 }
 
-/* The port of actor g that reads the tensor's register, PLAN_NONE when it is its own. */
-static uint32_t port_of(emission *e, int g, plan_range ports, const ptensor *t)
+/* The port of actor g, whose ports have been written last, that reads the tensor's register; PLAN_NONE when it is its
+ * own. */
+static uint32_t port_of(const emission *e, int g, const ptensor *t)
 {
-    for (int i = 0; t->reg >= 0 && i < e->p->group.item[g].reads.count; i++)
-        if (e->p->group.item[g].reads.item[i] == t->reg)
-            return ports.first + (uint32_t)i;
-    return PLAN_NONE;
+    return t->reg < 0 || e->p->reg.item[t->reg].group == g ? PLAN_NONE : e->port[t->reg];
 }
 
 static plan_range emit_words(emission *e, const weir_op *op, const void *attrs)
@@ -191,7 +191,7 @@ static uint32_t emit_host(emission *e, int g, const ir_node *node)
                                             .line = (uint32_t)node->src.line});
 }
 
-static void emit_kernel(emission *e, int g, plan_range ports, int id)
+static void emit_kernel(emission *e, int g, int id)
 {
     const pop *op = &e->p->op.item[id];
     const ir_node *node = &e->c->ir.node[op->node];
@@ -210,7 +210,7 @@ static void emit_kernel(emission *e, int g, plan_range ports, int id)
     k.in = (plan_range){plan->operands_count, (uint32_t)op->in_count};
     for (int i = 0; i < op->in_count; i++) {
         const ptensor *t = &e->p->tensor.item[op->in[i]];
-        plan_add_operands(e->b, (plan_operand){{t->plan_id}, {port_of(e, g, ports, t)}});
+        plan_add_operands(e->b, (plan_operand){{t->plan_id}, {port_of(e, g, t)}});
     }
     k.out = (plan_range){plan->operands_count, (uint32_t)op->out_count};
     for (int o = 0; o < op->out_count; o++)
@@ -246,7 +246,7 @@ static void emit_actor(emission *e, int g)
     if (from->outside)
         emit_host(e, g, first_node(e->c, from));
     for (int i = 0; i < from->pops.count && !from->outside; i++, a.kernels.count++)
-        emit_kernel(e, g, a.ports, from->pops.item[i]);
+        emit_kernel(e, g, from->pops.item[i]);
     plan_add_actors(e->b, a);
 }
 
@@ -256,9 +256,9 @@ static void emit_parameters(emission *e)
     for (int t = 0; t < e->c->graph->tensors.count; t++) {
         const weir_tensor *from = e->c->graph->tensors.item[t];
         plan_range shards = {plan_builder_plan(e->b)->shards_count, 0};
-        for (int i = 0; i < e->p->tensor.count && !from->node; i++) {
-            const ptensor *shard = &e->p->tensor.item[i];
-            if (shard->tensor != t || shard->reg < 0)
+        for (int i = 0; i < from->mesh->count && !from->node; i++) {
+            const ptensor *shard = &e->p->tensor.item[e->p->first[t] + i];
+            if (shard->reg < 0)
                 continue;
             plan_add_shards(e->b, (plan_tensor_id){shard->plan_id});
             plan_add_inits(e->b, (plan_init){.tensor = {shard->plan_id},
@@ -280,6 +280,7 @@ static bool emission_begin(emission *e)
     e->queue = POOL_NEW(&e->c->pool, uint32_t, devices);
     e->outside = POOL_NEW(&e->c->pool, uint32_t, devices);
     e->first_state = POOL_NEW(&e->c->pool, uint32_t, e->p->op.count + 1);
+    e->port = POOL_NEW(&e->c->pool, uint32_t, e->p->reg.count + 1);
     e->bindings = calloc((size_t)e->c->ir.node_count + 1, sizeof *e->bindings);
     return e->b && e->bindings && !e->c->pool.failed;
 }

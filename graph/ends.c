@@ -2,7 +2,8 @@
  * writes.
  *
  * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard that
- * lays it out as asked. So inputs need no boxing of their own: the general rule deals them out.
+ * lays it out as asked. So inputs need no boxing of their own: the general rule deals them out. A call is the same: the
+ * user's function runs on one device, however large the mesh is, so it is called once for every value.
  */
 #include "graph/base.h"
 #include "graph/build.h"
@@ -66,6 +67,14 @@ static bool sbp_set(weir_graph *g, weir_src src, const char *what, const weir_ty
     return true;
 }
 
+/* A mesh lives as long as its own graph. Reports. */
+static bool mesh_of_graph(weir_graph *g, weir_src src, const char *what, const weir_mesh *mesh)
+{
+    if (mesh->graph != g)
+        graph_mistake(g, src, "%s: the mesh belongs to another graph", what);
+    return mesh->graph == g;
+}
+
 static typed_attrs typed(weir_dtype dtype, const weir_shape *shape)
 {
     typed_attrs attrs = {.dtype = dtype, .rank = shape->rank};
@@ -76,13 +85,24 @@ static typed_attrs typed(weir_dtype dtype, const weir_shape *shape)
 static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, const char *name, const weir_sbp *sbp)
 {
     weir_graph *g = x->graph;
-    weir_scope scope = weir_scope_enter((weir_scope_opts){.graph = g, .mesh = mesh});
+    if (!mesh_of_graph(g, src, "shard", mesh))
+        return &g->poison;
+    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = mesh});
     graph_node *node =
         graph_apply(&(weir_apply){.src = src, .name = name, .op = &op_shard, .in = &x, .in_count = 1, .graph = g});
     weir_scope_leave(&scope);
     if (!node || !sbp_set(g, src, "shard", &x->type, mesh, sbp, node->out[0]->sbp))
         return &g->poison;
     return node->out[0];
+}
+
+/* What a node on one device made, laid out over `mesh`. */
+static weir_tensor *spread(graph_node *node, weir_mesh *mesh, weir_src src, const weir_sbp *sbp)
+{
+    weir_graph *g = mesh->graph;
+    const char *slash = strrchr(node->name, '/');
+    char *name = pool_text(&g->pool, "%s.shard", slash ? slash + 1 : node->name);
+    return name ? shard_to(node->out[0], mesh, src, name, sbp) : &g->poison;
 }
 
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts opts)
@@ -103,8 +123,7 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts 
     node->host = 1 + (opts.source ? PLAN_SOURCE : PLAN_PUSH);
     node->binding = (plan_binding){.fn.source = opts.source, .ctx = opts.ctx};
     node->micro = node->out[0]->micro = opts.micro;
-    char *name = pool_text(&graph->pool, "%s.shard", strrchr(node->name, '/') ? strrchr(node->name, '/') + 1 : node->name);
-    return name ? shard_to(node->out[0], mesh, opts.src, name, opts.sbp) : &graph->poison;
+    return spread(node, mesh, opts.src, opts.sbp);
 }
 
 weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts)
@@ -118,7 +137,7 @@ weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts 
     if (!t || t->poisoned)
         return &graph->poison;
     t->type = (weir_type){dtype, shape};
-    t->mesh = opts.mesh ? opts.mesh : graph_default_mesh(graph);
+    t->mesh = opts.mesh && mesh_of_graph(graph, opts.src, opts.name, opts.mesh) ? opts.mesh : graph_default_mesh(graph);
     t->name = graph_full_name(graph, opts.src, opts.name);
     t->init = opts.init;
     t->frozen = opts.frozen || dtype != WEIR_F32;
@@ -162,6 +181,33 @@ weir_tensor *weir_shard_at(weir_tensor *x, weir_shard_opts opts)
     return shard_to(x, opts.mesh ? opts.mesh : x->mesh, opts.src, opts.name, opts.sbp);
 }
 
+/* Where a call of these inputs would live if it were an op like others. */
+static weir_mesh *call_mesh(weir_tensor *const *in, int in_count)
+{
+    for (int i = 0; i < in_count; i++)
+        if (in[i]->node)
+            return graph_mesh_for(in[i]);
+    return graph_mesh_for(in[0]);
+}
+
+/* The function is called once, on the first device of the mesh; its value is then dealt out to the others. */
+static weir_tensor *call_on(weir_mesh *mesh, weir_kernel_fn fn, const weir_call_opts *opts, const weir_apply *apply)
+{
+    weir_graph *g = mesh->graph;
+    weir_mesh *first = mesh_first(mesh);
+    if (!first)
+        return &g->poison;
+    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = first});
+    graph_node *node = graph_apply(apply);
+    weir_scope_leave(&scope);
+    if (!node)
+        return &g->poison;
+    node->host = 1 + PLAN_CALL;
+    node->binding = (plan_binding){.fn.call = fn, .ctx = opts->ctx};
+    node->out[0]->trains = false;
+    return first == mesh ? node->out[0] : spread(node, mesh, opts->src, (weir_sbp[WEIR_AXES_MAX]){WEIR_AUTO});
+}
+
 weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts)
 {
     int in_count = 0;
@@ -178,12 +224,9 @@ weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts)
     if (!shape_ok(g, opts.src, "call", opts.dtype, &shape))
         return &g->poison;
     typed_attrs attrs = typed(opts.dtype, &shape);
-    graph_node *node = graph_apply(&(weir_apply){
-        .src = opts.src, .name = opts.name, .op = &op_call, .in = opts.in, .in_count = in_count, .attrs = &attrs});
-    if (!node)
-        return &g->poison;
-    node->host = 1 + PLAN_CALL;
-    node->binding = (plan_binding){.fn.call = fn, .ctx = opts.ctx};
-    node->out[0]->trains = false;
-    return node->out[0];
+    weir_mesh *mesh = opts.in[0]->poisoned ? NULL : call_mesh(opts.in, in_count);
+    return mesh ? call_on(mesh, fn, &opts,
+                          &(weir_apply){.src = opts.src, .name = opts.name, .op = &op_call, .in = opts.in,
+                                        .in_count = in_count, .attrs = &attrs})
+                : &g->poison;
 }

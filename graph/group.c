@@ -205,8 +205,7 @@ static bool reg_fits(const reg *r, int maker, int device, plan_mem kind, int fil
 static int reg_for(compile *c, const ptensor *t, int maker, const int_list *readers)
 {
     phys *p = &c->phys;
-    const weir_tensor *origin = c->ir.tensors.item[t->tensor].origin;
-    int fixed = origin ? origin->slots : 0, fill = t->fills ? c->micro : 1;
+    int fixed = t->slots, fill = t->fills ? c->micro : 1;
     plan_mem kind = reg_kind(c, t);
     for (int r = p->reg.count - 1; r >= 0; r--)
         if (reg_fits(&p->reg.item[r], maker, t->device, kind, fill, fixed, readers))

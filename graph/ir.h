@@ -65,6 +65,7 @@ typedef struct ptensor {           /* the shard of a tensor on one device */
     int alias;                     /* the ptensor that it really is, or -1 */
     bool parameter;
     bool fills;                    /* M firings of its producer go into one slot */
+    int slots;                     /* as the user fixed it; 0 */
     POOL_LIST(int) readers;        /* pops, each once */
     /* group and layout */
     int reg;                       /* register, or -1: a temp */
@@ -102,7 +103,8 @@ typedef struct reg {               /* a register */
     int device;
     plan_mem kind;
     int fill, slots, initial;
-    bool fixed;
+    bool fixed;                    /* by the user */
+    bool needed;                   /* fewer slots would stall */
     uint64_t slot_bytes, offset;
     POOL_LIST(int) tensors;        /* ptensors */
     POOL_LIST(int) readers;        /* groups, each once */
@@ -137,6 +139,8 @@ typedef struct phys {
     POOL_LIST(pstate) state;
     POOL_LIST(reg) reg;
     POOL_LIST(group) group;
+    int *first;                    /* by ir tensor: its ptensor on the first device of its mesh; the others follow */
+    int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
     bool coloured;                 /* workspaces are laid out */
 } phys;
 

@@ -17,36 +17,52 @@
 typedef struct lowering {
     compile *c;
     phys *p;
-    int *first;                    /* by ir tensor: its ptensor on the first device of its mesh */
 } lowering;
 
-static int device_id(compile *c, weir_device_kind kind, int index)
+static int device_id(const compile *c, weir_device_kind kind, int index)
 {
-    for (int d = 0; d < c->phys.device.count; d++)
-        if (c->phys.device.item[d].kind == kind && c->phys.device.item[d].index == index)
-            return d;
-    pdevice *d = POOL_PUSH(&c->pool, &c->phys.device);
-    if (d)
-        *d = (pdevice){.kind = kind, .index = index};
-    return c->phys.device.count - 1;
+    return c->phys.device_of[kind][index];
 }
 
-/* Devices get their ids in ascending order, so that plans read well. */
-static void devices_number(compile *c)
+static int device_last(const compile *c)
 {
-    int last = -1;
+    int last = 0;
     for (int n = 0; n < c->ir.node_count; n++)
         for (int i = 0; i < c->ir.node[n].mesh->count; i++)
             if (c->ir.node[n].mesh->device[i] > last)
                 last = c->ir.node[n].mesh->device[i];
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        for (int i = 0; i < c->ir.tensors.item[t].mesh->count; i++)
+            if (c->ir.tensors.item[t].mesh->device[i] > last)
+                last = c->ir.tensors.item[t].mesh->device[i];
+    return last;
+}
+
+static void mesh_mark(compile *c, const weir_mesh *mesh)
+{
+    for (int i = 0; i < mesh->count; i++)
+        c->phys.device_of[mesh->kind][mesh->device[i]] = 1;
+}
+
+/* Devices get their ids in ascending order, so that plans read well. */
+static bool devices_number(compile *c)
+{
+    int count = device_last(c) + 1;
     for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
-        for (int index = 0; index <= last; index++)
-            for (int n = 0, found = 0; n < c->ir.node_count && !found; n++)
-                for (int i = 0; i < c->ir.node[n].mesh->count && !found; i++)
-                    if ((int)c->ir.node[n].mesh->kind == k && c->ir.node[n].mesh->device[i] == index) {
-                        device_id(c, (weir_device_kind)k, index);
-                        found = 1;
-                    }
+        if (!(c->phys.device_of[k] = POOL_NEW(&c->pool, int, count)))
+            return false;
+    for (int n = 0; n < c->ir.node_count; n++)
+        mesh_mark(c, c->ir.node[n].mesh);
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        mesh_mark(c, c->ir.tensors.item[t].mesh);
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        for (int i = 0; i < count; i++) {
+            pdevice *d = c->phys.device_of[k][i] ? POOL_PUSH(&c->pool, &c->phys.device) : NULL;
+            c->phys.device_of[k][i] = d ? c->phys.device.count - 1 : -1;
+            if (d)
+                *d = (pdevice){.kind = (weir_device_kind)k, .index = i};
+        }
+    return true;
 }
 
 static uint64_t slice_bytes(const weir_type *type, const slice *part)
@@ -62,7 +78,7 @@ static void tensors_make(lowering *l)
     compile *c = l->c;
     for (int t = 0; t < c->ir.tensors.count; t++) {
         const ir_tensor *from = &c->ir.tensors.item[t];
-        l->first[t] = l->p->tensor.count;
+        l->p->first[t] = l->p->tensor.count;
         for (int at = 0; at < from->mesh->count; at++) {
             ptensor *to = POOL_PUSH(&c->pool, &l->p->tensor);
             if (!to)
@@ -75,6 +91,7 @@ static void tensors_make(lowering *l)
                             .producer = -1,
                             .alias = -1,
                             .reg = -1,
+                            .slots = from->origin ? from->origin->slots : 0,
                             .parameter = from->origin && !from->origin->node};
         }
     }
@@ -187,14 +204,14 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at)
 {
     compile *c = l->c;
     const ir_tensor *from = &c->ir.tensors.item[node->in[0]], *to = &c->ir.tensors.item[node->out[0]];
-    int out = l->first[node->out[0]] + at, terms;
+    int out = l->p->first[node->out[0]] + at, terms;
     int *list = POOL_NEW(&c->pool, int, from->mesh->count + 1);
     box_attrs *attrs = POOL_NEW(&c->pool, box_attrs, 1);
     pop *op = POOL_PUSH(&c->pool, &l->p->op);
     if (!list || !attrs || !op)
         return false;
     choice ch = choose_sources(from, to, at);
-    int count = list_sources(l, from, l->first[node->in[0]], &l->p->tensor.item[out], &ch, list, &terms);
+    int count = list_sources(l, from, l->p->first[node->in[0]], &l->p->tensor.item[out], &ch, list, &terms);
     *attrs = (box_attrs){.terms = terms, .zero = ch.zero};
     *op = (pop){.node = n, .device = l->p->tensor.item[out].device, .in_count = count, .out_count = 1, .in = list,
                 .attrs = attrs, .phase = node->phase, .micro = node->micro};
@@ -283,9 +300,9 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
     if (!op->in || !op->out)
         return false;
     for (int i = 0; i < op->in_count; i++)
-        op->in[i] = l->first[node->in[i]] + at;
+        op->in[i] = l->p->first[node->in[i]] + at;
     for (int o = 0; o < op->out_count; o++) {
-        op->out[o] = l->first[o == 0 && node->updates >= 0 ? node->updates : node->out[o]] + at;
+        op->out[o] = l->p->first[o == 0 && node->updates >= 0 ? node->updates : node->out[o]] + at;
         l->p->tensor.item[op->out[o]].producer = id;
     }
     bool fills = node->origin && node->origin->fills;
@@ -311,8 +328,14 @@ static bool kernel_there(const lowering *l, const ir_node *node)
 
 /* ---- after all are there ---- */
 
+/* Inputs become what they really are, and slots fixed for a layout are fixed for what lies so. */
 static void aliases_resolve(phys *p)
 {
+    for (int t = 0; t < p->tensor.count; t++) {
+        ptensor *real = &p->tensor.item[ptensor_real(p, t)];
+        if (!real->slots && !real->parameter)
+            real->slots = p->tensor.item[t].slots;
+    }
     for (int i = 0; i < p->op.count; i++)
         for (int k = 0; k < p->op.item[i].in_count; k++)
             p->op.item[i].in[k] = ptensor_real(p, p->op.item[i].in[k]);
@@ -386,11 +409,9 @@ static bool lower_all(lowering *l)
 bool pass_lower(compile *c)
 {
     lowering l = {.c = c, .p = &c->phys};
-    l.first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
-    if (l.first) {
-        devices_number(c);
+    l.p->first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
+    if (l.p->first && devices_number(c))
         tensors_make(&l);
-    }
     if (c->pool.failed || !lower_all(&l))
         return c->pool.failed ? error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK
                               : false;

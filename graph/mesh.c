@@ -73,15 +73,17 @@ static weir_mesh *mesh_make(weir_graph *g, weir_device_kind kind, const int *dev
 
 static bool mesh_arrange(weir_mesh *mesh, const int *shape)
 {
-    if (!shape[0])
+    if (!shape[0] && !shape[1] && !shape[2])
         return true;
     int64_t count = 1;
     mesh->axes = 0;
-    for (int a = 0; a < WEIR_AXES_MAX && shape[a]; a++) {
-        if (shape[a] < 0)
+    for (int a = 0; a < WEIR_AXES_MAX; a++) {
+        bool beyond = a > mesh->axes; /* behind a 0, which ends the shape */
+        if (shape[a] && (beyond || shape[a] < 0 || shape[a] > DEVICES_MAX))
             return false;
-        mesh->shape[mesh->axes++] = shape[a];
-        count *= shape[a];
+        mesh->axes += shape[a] > 0;
+        mesh->shape[a] = shape[a];
+        count *= shape[a] ? shape[a] : 1;
     }
     return count == mesh->count;
 }
@@ -104,9 +106,8 @@ weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_op
         return NULL;
     *at = mesh;
     if (parsed && !mesh_arrange(mesh, opts.shape)) {
-        graph_mistake(graph, opts.src, "mesh: a shape of %d x %d x %d does not hold the %d devices of \"%s\"",
-                      opts.shape[0], opts.shape[1] ? opts.shape[1] : 1, opts.shape[2] ? opts.shape[2] : 1, list.count,
-                      devices);
+        graph_mistake(graph, opts.src, "mesh: the shape {%d, %d, %d} does not hold the %d devices of \"%s\"",
+                      opts.shape[0], opts.shape[1], opts.shape[2], list.count, devices);
         *mesh = (weir_mesh){.graph = graph, .kind = kind, .count = mesh->count, .axes = 1, .shape = {mesh->count},
                             .device = mesh->device};
     }

@@ -4,7 +4,7 @@
  *   - what a forward group of stage s of S saves for its backward: S - s, so that many micro-batches may be under way, and
  *     one-forward-one-backward emerges from credits instead of from a schedule;
  *   - what moves between devices, and inputs: two, so that the next transfer overlaps with the use of this one;
- *   - what is fetched: as the user said.
+ *   - what is fetched: as many as the user said, at least.
  * Never more than are written in one step, except for inputs and fetches, which may run ahead of it. A register whose slots the
  * user fixed is left alone. The check raises what turns out to be too few, layout lowers what does not fit.
  *
@@ -78,17 +78,16 @@ static int reg_slots(const compile *c, const reg *r, const int *stage, int stage
     const phys *p = &c->phys;
     const group *g = &p->group.item[r->group];
     int written = g->micro ? c->micro / r->fill : 1, slots = 1, fetched = fetch_slots(c, r);
-    if (fetched)
-        return fetched;
     if (r->kind == PLAN_IO)
-        return 2;
+        return fetched > 2 ? fetched : 2;
     if (r->kind == PLAN_TRANSFER || read_elsewhere(p, r))
         slots = 2;
     if (g->phase == PLAN_FORWARD && read_in_phase(p, r, PLAN_BACKWARD)) {
         int ahead = stage_count - stage[p->op.item[g->pops.item[0]].node];
         slots = ahead > slots ? ahead : slots;
     }
-    return slots < written ? slots : written;
+    slots = slots < written ? slots : written;
+    return fetched > slots ? fetched : slots;
 }
 
 bool pass_slots(compile *c)

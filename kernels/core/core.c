@@ -13,6 +13,8 @@ static bool typed_infer(weir_op_args *args, char *error, size_t error_bytes)
     const typed_attrs *a = args->attrs;
     if (a->dtype <= WEIR_DTYPE_NONE || a->dtype >= WEIR_DTYPES)
         return REFUSE("there is no dtype %lld", (long long)a->dtype);
+    if (a->rank < 0 || a->rank > WEIR_DIMS_MAX)
+        return REFUSE("there are no tensors of %lld dimensions", (long long)a->rank);
     weir_type *out = &args->out[0];
     out->dtype = (weir_dtype)a->dtype;
     out->shape.rank = (int)a->rank;
