@@ -1,9 +1,9 @@
-/* actors/actor.c: the state machine. This is the hot path: with empty kernels everything between two firings is here and in
- * actors/worker.c.
+/* actors/actor.c: the state machine. This is the hot path: with empty kernels everything between two firings is here
+ * and in actors/worker.c.
  *
- * A slot that is published or freed on the same lane changes the other end's counters on the spot. That the other actor may
- * thereby become ready while this one is still half-way through its bookkeeping does no harm: nothing fires until the lane
- * chooses again.
+ * A slot that is published or freed on the same lane changes the other end's counters on the spot. That the other
+ * actor may thereby become ready while this one is still half-way through its bookkeeping does no harm: nothing fires
+ * until the lane chooses again.
  */
 #include "actors/actor.h"
 

@@ -5,15 +5,15 @@
  *         |                                 ^                               |
  *         '--- READY, FREE or START meets the last condition ---------------'--- chosen by the lane: calls its kernels
  *
- * The conditions of an actor are: each port has a slot to read; each register has a slot to fill; there are firings left in
- * this run. `unmet` counts those that do not hold. Every event changes one counter, and `unmet` when that counter leaves or
- * reaches zero: O(1), whatever the fan-in.
+ * The conditions of an actor are: each port has a slot to read; each register has a slot to fill; there are firings
+ * left in this run. `unmet` counts those that do not hold. Every event changes one counter, and `unmet` when that
+ * counter leaves or reaches zero: O(1), whatever the fan-in.
  *
  * The other end of an edge is either on the same lane, and is reached through a pointer, or on another, and is reached
  * through the lane's outbox. Nothing else differs.
  *
- * An actor, its ports and its registers are touched by the thread of its lane alone. Each struct is on cache lines of its own,
- * so that neighbours in an array may belong to different workers. Invariants: actor_check().
+ * An actor, its ports and its registers are touched by the thread of its lane alone. Each struct is on cache lines of
+ * its own, so that neighbours in an array may belong to different workers. Invariants: actor_check().
  */
 #ifndef ACTORS_ACTOR_H
 #define ACTORS_ACTOR_H
@@ -111,9 +111,9 @@ void actor_settle(struct actor *actor);
 /* Asserts what must hold between two firings. */
 void actor_check(const struct actor *actor);
 
-/* Fires up to `count` times, as long as all conditions are met: calls the kernels in order, publishes, frees, counts. Returns
- * how often it fired. When a kernel fails, it stops at once: *status is set, and *failed is the kernel, whose sentence is in its
- * args.error, or NULL if it was the device's fence. */
+/* Fires up to `count` times, as long as all conditions are met: calls the kernels in order, publishes, frees, counts.
+ * Returns how often it fired. When a kernel fails, it stops at once: *status is set, and *failed is the kernel, whose
+ * sentence is in its args.error, or NULL if it was the device's fence. */
 uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed);
 
 /* What follows a firing's kernels; an outside actor, which has none, is fired by this alone. */

@@ -1,5 +1,6 @@
-/* actors/build.c: from the plan's arrays to the runtime's. One pass over the plan per kind of thing, each into one array of the
- * right size; what belongs to one actor stays together, as in the plan, so that a firing walks forward through memory.
+/* actors/build.c: from the plan's arrays to the runtime's. One pass over the plan per kind of thing, each into one
+ * array of the right size; what belongs to one actor stays together, as in the plan, so that a firing walks forward
+ * through memory.
  *
  * Ports that read constants are left out: their registers are never published nor freed again, so there is nothing to
  * count. A message's port number counts what is left.
@@ -340,9 +341,9 @@ static weir_status check_widths(const weir_plan *plan)
         widest = ends > widest ? ends : widest;
     }
     free(readers);
-    return widest <= MESSAGE_PORT_MAX ? WEIR_OK
-                                      : error_set(WEIR_E_UNSUPPORTED, "an actor has %u ends; at most %d can be addressed",
-                                                  widest, MESSAGE_PORT_MAX);
+    if (widest <= MESSAGE_PORT_MAX)
+        return WEIR_OK;
+    return error_set(WEIR_E_UNSUPPORTED, "an actor has %u ends; at most %d can be addressed", widest, MESSAGE_PORT_MAX);
 }
 
 weir_status session_build(struct weir_session *s)
@@ -350,7 +351,7 @@ weir_status session_build(struct weir_session *s)
     const weir_plan *plan = s->plan;
     weir_status status = check_widths(plan);
     if (!status && !build_arrays(s))
-        status = error_set(WEIR_E_MEMORY, "no memory for %u actors and %u ports", plan->actors_count, plan->ports_count);
+        status = error_set(WEIR_E_MEMORY, "no memory for %u actors", plan->actors_count);
     if (!status)
         status = build_ranks(s);
     if (status)

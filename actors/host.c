@@ -1,15 +1,15 @@
-/* actors/host.c: where the program around weir comes in: its functions (bindings), its values (push), its results (pull).
+/* actors/host.c: where the program around weir comes in: its functions (bindings), its values (push), its results
+ * (pull).
  *
- * A push or pull is an actor on a lane of its own that the calling thread runs for a moment: it takes what is in the lane's
- * mailbox, waits until the actor may fire, copies, and lets it fire like any other. Backpressure is the actor's credit;
- * there is no second mechanism and no buffer but the register's slots.
+ * A push or pull is an actor on a lane of its own that the calling thread runs for a moment: it takes what is in the
+ * lane's mailbox, waits until the actor may fire, copies, and lets it fire like any other. Backpressure is the
+ * actor's credit; there is no second mechanism and no buffer but the register's slots.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "actors/park.h"
 #include "actors/session.h"
-#include "graph/base.h"
 #include "graph/error.h"
 
 /* ---- bindings ---- */
@@ -45,9 +45,10 @@ static weir_status bind_one(struct weir_session *s, const weir_binding *binding)
                              plan_text(plan, host->file), host->line, binding->name, kind_names[host->kind]);
         found = true;
     }
-    return found ? WEIR_OK
-                 : error_set(WEIR_E_ARGUMENT, "weir_session_open: the plan has no source, sink or call named '%s' to bind",
-                             binding->name);
+    if (found)
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "weir_session_open: the plan has no source, sink or call named '%s' to bind",
+                     binding->name);
 }
 
 static weir_status check_bound(const struct weir_session *s)
@@ -117,20 +118,10 @@ static const plan_tensor *host_tensor(const weir_plan *plan, const plan_host *ho
 static weir_status check_value(const weir_plan *plan, const char *verb, const plan_host *host,
                                const plan_tensor *tensor, const weir_array *value)
 {
-    char given[128], wanted[128];
-    weir_shape shape = {.rank = (int)tensor->rank};
-    memcpy(shape.dim, tensor->global, sizeof(shape.dim));
-    const char *file = plan_text(plan, host->file), *name = plan_text(plan, host->name);
-    if (!value || (!value->data && weir_shape_count(&shape)))
-        return error_set(WEIR_E_ARGUMENT, "%s:%u: weir_session_%s: no array given for '%s'", file, host->line, verb,
-                         name);
-    if (value->dtype == (weir_dtype)tensor->dtype && value->shape.rank >= 0 && weir_shape_equal(&value->shape, &shape))
-        return WEIR_OK;
-    bool readable = value->shape.rank >= 0 && value->shape.rank <= WEIR_DIMS_MAX;
-    return error_set(WEIR_E_ARGUMENT, "%s:%u: weir_session_%s: '%s' is %s %s, the array given is %s %s", file, host->line,
-                     verb, name, weir_dtype_name((weir_dtype)tensor->dtype), shape_text(&shape, wanted, sizeof(wanted)),
-                     weir_dtype_name(value->dtype),
-                     readable ? shape_text(&value->shape, given, sizeof(given)) : "of a wrong rank");
+    char what[512];
+    snprintf(what, sizeof(what), "%s:%u: weir_session_%s: '%s'", plan_text(plan, host->file), host->line, verb,
+             plan_text(plan, host->name));
+    return session_check_array(what, tensor, value);
 }
 
 /* Runs the actor's lane until it may fire. */

@@ -1,5 +1,5 @@
-/* actors/lane.c: see the header. Merging on the line itself, rather than looking for an equal message in a queue of messages,
- * makes it free: the line is at hand when the slot is published or freed. */
+/* actors/lane.c: see the header. Merging on the line itself, rather than looking for an equal message in a queue of
+ * messages, makes it free: the line is at hand when the slot is published or freed. */
 #include "actors/lane.h"
 
 #include <stdlib.h>

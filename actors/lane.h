@@ -1,4 +1,5 @@
-/* actors/lane.h: what actors need of the thread that runs them: a mailbox, a set of those that are ready, and an outbox.
+/* actors/lane.h: what actors need of the thread that runs them: a mailbox, a set of those that are ready, and an
+ * outbox.
  *
  *                 +--------------------- lane ----------------------+
  *     others ---> | mailbox --> actor counters --> ready set        |
@@ -6,12 +7,12 @@
  *                 |             outbox (messages to other lanes) ---+---> bus
  *                 +-------------------------------------------------+
  *
- * A worker is a lane and a thread of its own. Each outside actor (a push, a pull) is alone on a lane, which the program's
- * thread runs while it is inside weir_session_push() or weir_session_pull().
+ * A worker is a lane and a thread of its own. Each outside actor (a push, a pull) is alone on a lane, which the
+ * program's thread runs while it is inside weir_session_push() or weir_session_pull().
  *
- * Outbox. A message to another lane is not sent at once: the line (struct outgoing) of that edge counts up, and goes out as
- * one message when the lane flushes. What bounds the delay is the worker's business (actors/worker.h). A line stands in the
- * outbox at most once, so the outbox has as many places as the lane has lines.
+ * Outbox. A message to another lane is not sent at once: the line (struct outgoing) of that edge counts up, and goes
+ * out as one message when the lane flushes. What bounds the delay is the worker's business (actors/worker.h). A line
+ * stands in the outbox at most once, so the outbox has as many places as the lane has lines.
  *
  * One owner thread at a time: the one that runs the lane. Only the mailbox is open to others.
  */

@@ -1,14 +1,17 @@
 /* actors/mailbox.c: see the header.
  *
- * Why tickets: one fetch_add per message and no loop, so a sender is never delayed by others more than by the cache line's
- * travel. A linked list (Vyukov's MPSC queue) would need nodes; a lock would let a sender that lost its core stop all others.
+ * Why tickets: one fetch_add per message and no loop, so a sender is never delayed by others more than by the cache
+ * line's travel. A linked list (Vyukov's MPSC queue) would need nodes; a lock would let a sender that lost its core
+ * stop all others.
  *
- * Taking the ticket is sequentially consistent because it is one half of a Dekker handshake with the owner that goes to sleep:
+ * Taking the ticket is sequentially consistent because it is one half of a Dekker handshake with the owner that goes
+ * to sleep:
  *
  *     sender: take a ticket; read asleep          owner: asleep = 1; read the next ticket
  *
- * At least one of them sees what the other wrote, so no message is slept through. An owner that sees a ticket taken whose
- * message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no fence.
+ * At least one of them sees what the other wrote, so no message is slept through. An owner that sees a ticket taken
+ * whose message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no
+ * fence.
  */
 #include "actors/mailbox.h"
 
@@ -62,12 +65,14 @@ void mailbox_post(struct mailbox *box, struct message message)
 {
     uint64_t word = message_pack(message);
     assert(word != 0);
-    /* seq_cst: pairs with the load in mailbox_sleep(). It also orders this sender after all earlier ones, and with them after
-     * the takes that their credits came from; so the cell is known to be empty (the bound on messages, by counting). */
+    /* seq_cst: pairs with the load in mailbox_sleep(). It also orders this sender after all earlier ones, and with
+     * them after the takes that their credits came from; so the cell is known to be empty (the bound on messages, by
+     * counting). */
     uint64_t ticket = atomic_fetch_add_explicit(&box->tail, 1, memory_order_seq_cst);
     /* release: pairs with the loads in mailbox_pending() and mailbox_take() */
     atomic_store_explicit(&box->cells[ticket & box->mask], word, memory_order_release);
-    if (UNLIKELY(atomic_load_explicit(&box->asleep, memory_order_seq_cst))) /* pairs with the store in mailbox_sleep() */
+    /* seq_cst: pairs with the store in mailbox_sleep() */
+    if (UNLIKELY(atomic_load_explicit(&box->asleep, memory_order_seq_cst)))
         mailbox_wake(box);
 }
 

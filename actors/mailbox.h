@@ -3,13 +3,13 @@
  *            tail (senders take tickets)              head (owner)
  *     cells  [ . . . . . m m m m . . . . ]            a cell that is 0 is empty
  *
- * A sender takes a ticket and stores its message, which is never 0, into the ticket's cell. The owner takes the message at
- * the head as soon as it is not 0 and puts 0 back. A sender that is slow between the two steps holds back those behind it for
- * a moment, never the other senders.
+ * A sender takes a ticket and stores its message, which is never 0, into the ticket's cell. The owner takes the
+ * message at the head as soon as it is not 0 and puts 0 back. A sender that is slow between the two steps holds back
+ * those behind it for a moment, never the other senders.
  *
- * The ring cannot be full: the plan bounds the messages that can be under way to an actor (each carries at least one slot of
- * an edge, and an edge has so many slots), and the session computes the capacity from that. It is asserted where the owner
- * looks at the tail anyway, before it sleeps: the tail is the senders' cache line.
+ * The ring cannot be full: the plan bounds the messages that can be under way to an actor (each carries at least one
+ * slot of an edge, and an edge has so many slots), and the session computes the capacity from that. It is asserted
+ * where the owner looks at the tail anyway, before it sleeps: the tail is the senders' cache line.
  *
  * Owner: the thread that takes; it also waits here. Any thread may post. Messages of one sender arrive in order.
  */
@@ -42,7 +42,8 @@ void mailbox_post(struct mailbox *box, struct message message);
 /* Owner only. Waits until there is a message, at most until `deadline` (park_deadline()); false when it is over. */
 bool mailbox_wait(struct mailbox *box, int64_t deadline);
 
-/* Owner only. Whether a message is there. One load from a line that stays in the owner's cache until somebody writes it. */
+/* Owner only. Whether a message is there. One load from a line that stays in the owner's cache until somebody writes
+ * it. */
 static inline bool mailbox_pending(const struct mailbox *box)
 {
     /* acquire: pairs with the store in mailbox_post() */
@@ -56,7 +57,8 @@ static inline bool mailbox_take(struct mailbox *box, struct message *message)
     uint64_t word = atomic_load_explicit(cell, memory_order_acquire); /* pairs with the store in mailbox_post() */
     if (!word)
         return false;
-    /* relaxed: whoever uses the cell next knows that it is empty through the messages that gave it the credit to send */
+    /* relaxed: whoever uses the cell next knows that it is empty through the messages that gave it the credit to send
+     * */
     atomic_store_explicit(cell, 0, memory_order_relaxed);
     box->head++;
     *message = message_unpack(word);

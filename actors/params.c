@@ -1,8 +1,9 @@
-/* actors/params.c: values that do not come from a kernel: what parameters and states start as, and reading and writing logical
- * parameters between runs.
+/* actors/params.c: values that do not come from a kernel: what parameters and states start as, and reading and
+ * writing logical parameters between runs.
  *
- * All three walk a shard row by row, where a row is a run along the last dimension: it is contiguous in the shard and in the
- * logical tensor, so it is what is copied, and the logical index of its first element is what an initial value needs.
+ * All three walk a shard row by row, where a row is a run along the last dimension: it is contiguous in the shard and
+ * in the logical tensor, so it is what is copied, and the logical index of its first element is what an initial value
+ * needs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -130,22 +131,21 @@ static weir_status find_param(const struct weir_session *s, const char *verb, co
     return error_set(WEIR_E_ARGUMENT, "weir_session_%s: the plan has no parameter '%s'", verb, name ? name : "");
 }
 
-static weir_status check_array(const weir_plan *plan, const char *verb, const plan_param *param,
-                               const plan_tensor *tensor, const weir_array *value)
+weir_status session_check_array(const char *what, const plan_tensor *tensor, const weir_array *value)
 {
-    char given[128], wanted[128];
+    char given[128] = "of a wrong rank", wanted[128];
     weir_shape shape = {.rank = (int)tensor->rank};
     memcpy(shape.dim, tensor->global, sizeof(shape.dim));
     if (!value || (!value->data && weir_shape_count(&shape)))
-        return error_set(WEIR_E_ARGUMENT, "weir_session_%s: no array given for '%s'", verb,
-                         plan_text(plan, param->name));
+        return error_set(WEIR_E_ARGUMENT, "%s: no array is given", what);
     bool readable = value->shape.rank >= 0 && value->shape.rank <= WEIR_DIMS_MAX;
     if (readable && value->dtype == (weir_dtype)tensor->dtype && weir_shape_equal(&value->shape, &shape))
         return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: '%s' is %s %s, the array given is %s %s", verb,
-                     plan_text(plan, param->name), weir_dtype_name((weir_dtype)tensor->dtype),
-                     shape_text(&shape, wanted, sizeof(wanted)), weir_dtype_name(value->dtype),
-                     readable ? shape_text(&value->shape, given, sizeof(given)) : "of a wrong rank");
+    if (readable)
+        shape_text(&value->shape, given, sizeof(given));
+    return error_set(WEIR_E_ARGUMENT, "%s is %s %s, the array given is %s %s", what,
+                     weir_dtype_name((weir_dtype)tensor->dtype), shape_text(&shape, wanted, sizeof(wanted)),
+                     weir_dtype_name(value->dtype), given);
 }
 
 /* The slot published last: what a reader that comes now would see. */
@@ -179,7 +179,7 @@ static void write_shard(const struct weir_session *s, const plan_tensor *tensor,
                                    from + (uint64_t)rows_logical(&rows) * item, (uint64_t)rows.length * item);
 }
 
-/* What read and write check before they touch anything; *tensor is the first shard. */
+/* What read and write check before they touch anything. */
 static weir_status param_open(const struct weir_session *s, const char *verb, const char *name, const weir_array *value,
                               const plan_param **param)
 {
@@ -194,7 +194,9 @@ static weir_status param_open(const struct weir_session *s, const char *verb, co
         return status;
     if (!(*param)->shards.count)
         return error_set(WEIR_E_ARGUMENT, "weir_session_%s: no shard of '%s' is here", verb, name);
-    return check_array(s->plan, verb, *param, &s->plan->tensors[s->plan->shards[(*param)->shards.first].i], value);
+    char what[256];
+    snprintf(what, sizeof(what), "weir_session_%s: '%s'", verb, name);
+    return session_check_array(what, &s->plan->tensors[s->plan->shards[(*param)->shards.first].i], value);
 }
 
 weir_status weir_session_read(weir_session *s, const char *name, weir_array *value)

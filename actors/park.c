@@ -1,6 +1,7 @@
 /* actors/park.c: futexes, the clock, and the price of a wake-up.
  *
- * A futex rather than a condition variable: the word that is waited for is already there, and no lock is needed around it.
+ * A futex rather than a condition variable: the word that is waited for is already there, and no lock is needed
+ * around it.
  */
 #define _GNU_SOURCE
 #include "actors/park.h"

@@ -2,9 +2,10 @@
  * measured with.
  *
  * A thread that spins takes a hand-off in a fraction of a microsecond; waking one that sleeps can cost tens, and on a
- * virtual machine more. So a waiter spins about as long as a wake-up costs: then it never waits more than twice as long as
- * the better of the two choices would have (the ski-rental bound). The cost is measured, see park_wake_cost_ns(). With more
- * threads than cores spinning only keeps the awaited thread from running; then the budget is 0.
+ * virtual machine more. So a waiter spins about as long as a wake-up costs: then it never waits more than twice as
+ * long as the better of the two choices would have (the ski-rental bound). The cost is measured, see
+ * park_wake_cost_ns(). With more threads than cores spinning only keeps the awaited thread from running; then the
+ * budget is 0.
  */
 #ifndef ACTORS_PARK_H
 #define ACTORS_PARK_H
@@ -27,8 +28,8 @@ bool park_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline);
 /* Wakes all that sleep on `word`. */
 void park_wake(_Atomic uint32_t *word);
 
-/* What waking a sleeping thread costs on this machine, from the call to the thread running, at this moment. Takes about a
- * millisecond. */
+/* What waking a sleeping thread costs on this machine, from the call to the thread running, at this moment. Takes
+ * about a millisecond. */
 int64_t park_wake_cost_ns(void);
 
 /* Cores that this process may use. */

@@ -1,7 +1,7 @@
 /* actors/ready.c: the life of a ready set; the rest is inline in the header.
  *
- * A heap would do O(log n) comparisons per message; an array of queues per priority would have to say what a priority is.
- * Ranks are unique, so a set of bits is all there is to know.
+ * A heap would do O(log n) comparisons per message; an array of queues per priority would have to say what a priority
+ * is. Ranks are unique, so a set of bits is all there is to know.
  */
 #include "actors/ready.h"
 

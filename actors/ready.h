@@ -5,8 +5,8 @@
  *     top    [ 1 0 1 ... ]                bit w: word w is not zero
  *     words  [ 64 ranks ][ 64 ranks ]...
  *
- * Adding and removing are a few instructions without a loop; the first member is two count-trailing-zeros away for up to 4096
- * actors, and one more look at `top` for every 4096 beyond.
+ * Adding and removing are a few instructions without a loop; the first member is two count-trailing-zeros away for up
+ * to 4096 actors, and one more look at `top` for every 4096 beyond.
  *
  * Inline because every change of state comes through here. One owner thread: the lane's.
  */

@@ -1,7 +1,7 @@
 /* actors/session.c: the life of a session: open, start, wait, close, and how it fails.
  *
- * Everything is acquired in open, in the order of struct weir_session, and released in close in the reverse one; close takes
- * whatever open got to, so open has one way out.
+ * Everything is acquired in open, in the order of struct weir_session, and released in close in the reverse one;
+ * close takes whatever open got to, so open has one way out.
  */
 #include "actors/session.h"
 
@@ -385,5 +385,14 @@ void session_fail_kernel(struct weir_session *s, const struct actor *actor, cons
         snprintf(s->failure, sizeof(s->failure), "%s:%u: %s (%s) failed on %s in step %lld%s%s",
                  plan_text(plan, from->file), from->line, plan_text(plan, from->name), plan_text(plan, from->op),
                  plan_text(plan, space->name), (long long)actor->step, *sentence ? ": " : "", sentence);
+    session_fail(s);
+}
+
+void session_fail_worker(struct weir_session *s)
+{
+    /* relaxed: only one wins, nothing else hangs on it */
+    if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
+        return;
+    snprintf(s->failure, sizeof(s->failure), "%s", weir_error());
     session_fail(s);
 }

@@ -64,8 +64,8 @@ struct weir_session {
 
 /* ---- build.c ---- */
 
-/* Makes everything from `lane_of` down to `patches`; actors are at rest, with the registers' initial slots. Lanes must be
- * known, arenas open, bindings resolved. */
+/* Makes everything from `lane_of` down to `patches`; actors are at rest, with the registers' initial slots. Lanes
+ * must be known, arenas open, bindings resolved. */
 weir_status session_build(struct weir_session *session);
 void session_unbuild(struct weir_session *session);
 
@@ -86,6 +86,9 @@ void session_worker_done(struct weir_session *session);
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                          const char *sentence);
 
+/* The calling worker could not open its queues; its thread's error says why. */
+void session_fail_worker(struct weir_session *session);
+
 /* The session failed: sets the calling thread's error to the report and returns E_KERNEL; else OK. */
 weir_status session_failure(const struct weir_session *session);
 
@@ -95,6 +98,9 @@ weir_status session_failure(const struct weir_session *session);
 weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
 
 /* ---- params.c ---- */
+
+/* Whether the user's array has the dtype and the logical shape of the tensor; the error starts with `what`. */
+weir_status session_check_array(const char *what, const plan_tensor *tensor, const weir_array *value);
 
 /* Fills what has an initial value. */
 weir_status session_fill(struct weir_session *session);

@@ -1,4 +1,5 @@
-/* actors/stats.c: what a run did, put together at rest from what each actor counted. Nothing is added up while it runs. */
+/* actors/stats.c: what a run did, put together at rest from what each actor counted. Nothing is added up while it
+ * runs. */
 #include <string.h>
 
 #include "actors/session.h"
@@ -6,8 +7,8 @@
 #define QUEUES_MAX ((int)(sizeof(((weir_session_stats *)0)->queue) / sizeof(weir_queue_stats)))
 #define NS_PER_S 1e9
 
-/* One queue's actors. A firing that was not measured counts with the time of the last one that was, so the sum can come out
- * above the time there was. */
+/* One queue's actors. A firing that was not measured counts with the time of the last one that was, so the sum can
+ * come out above the time there was. */
 static void add_queue(const struct weir_session *s, uint32_t q, weir_queue_stats *stats, double seconds)
 {
     const weir_plan *plan = s->plan;

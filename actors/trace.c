@@ -1,4 +1,5 @@
-/* actors/trace.c: the Chrome trace format (JSON object form, "Trace Event Format", 2016): "X" events with microseconds. */
+/* actors/trace.c: the Chrome trace format (JSON object form, "Trace Event Format", 2016): "X" events with
+ * microseconds. */
 #include "actors/trace.h"
 
 #include <stdlib.h>

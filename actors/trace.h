@@ -1,4 +1,5 @@
-/* actors/trace.h: a flight recorder: the last firings of one worker, in a ring that is allocated when the session opens.
+/* actors/trace.h: a flight recorder: the last firings of one worker, in a ring that is allocated when the session
+ * opens.
  *
  * trace_write() makes them a Chrome/Perfetto trace: one process, one track per queue, one slice per firing.
  *

@@ -1,7 +1,7 @@
 /* actors/worker.c: the loop, its clock and its orders. See the header.
  *
- * The inner loop looks at the mailbox before each firing: one load of a line that is in the cache as long as nobody writes to
- * it. A message that makes a better actor ready is thus never later than one firing.
+ * The inner loop looks at the mailbox before each firing: one load of a line that is in the cache as long as nobody
+ * writes to it. A message that makes a better actor ready is thus never later than one firing.
  */
 #define _GNU_SOURCE
 #include "actors/worker.h"
@@ -139,9 +139,10 @@ static void worker_loop(struct worker *worker)
 static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
-    weir_status status = session_worker_open(worker->session, worker->number);
-    if (status)
+    if (session_worker_open(worker->session, worker->number)) {
         worker->halted = true;
+        session_fail_worker(worker->session);
+    }
     worker_loop(worker);
     return NULL;
 }

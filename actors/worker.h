@@ -3,24 +3,25 @@
  *     forever: take what is in the mailbox; fire the ready actor of the lowest rank;
  *              when none is ready: send what is unsent, tell the session if this run is over, wait for a message
  *
- * When unsent messages go out. Sending one by one costs two atomic operations and a cache miss each, so they are merged; but
- * a consumer that could run must not wait behind this worker's kernels. Both follow from one rule: before a firing, if its
- * expected time plus that of the firings since the outbox began to fill exceeds MERGE_NS, the outbox is sent first. So a
- * message waits for at most MERGE_NS of firings, a long kernel never starts on top of unsent messages, and chains of
- * short firings are merged.
+ * When unsent messages go out. Sending one by one costs an atomic operation and a cache miss each, so they are
+ * merged; but a consumer that could run must not wait behind this worker's kernels. Both follow from one rule: before
+ * a firing, if its expected time plus that of the firings since the outbox began to fill exceeds MERGE_NS, the outbox
+ * is sent first. So a message waits for at most MERGE_NS of firings, a long kernel never starts on top of unsent
+ * messages, and chains of short firings are merged.
  *
- * An actor whose firings are short goes on for up to BATCH_NS while it stays ready, before the worker looks again which one is
- * best: choosing costs as much as firing, and what the actor works with is in the cache. The order of firings changes no
- * result, only time.
+ * An actor whose firings are short goes on for up to BATCH_NS while it stays ready, before the worker looks again
+ * which one is best: choosing costs as much as firing, and what the actor works with is in the cache. The order of
+ * firings changes no result, only time.
  *
- * The expected time of a firing is what it last took. Firings that take long are all measured (which also gives the queue's
- * busy share); of short ones one in CLOCK_EVERY, since reading the clock would cost more than they do. With a trace all are.
+ * The expected time of a firing is what it last took. Firings that take long are all measured (which also gives the
+ * queue's busy share); of short ones one in CLOCK_EVERY, since reading the clock would cost more than they do. With a
+ * trace all are.
  *
- * A worker obeys orders that come through its mailbox: START (a run), FAIL (fire no more), STOP (end). It runs until then,
- * also between runs: frees and pushes arrive at any time.
+ * A worker obeys orders that come through its mailbox: START (a run), FAIL (fire no more), STOP (end). It runs until
+ * then, also between runs: frees and pushes arrive at any time.
  *
- * The worker owns its lane, its actors and its trace. The session owns the worker, and may read its actors at rest (after
- * worker_done() has told so) and after the thread has been joined.
+ * The worker owns its lane, its actors and its trace. The session owns the worker, and may read its actors at rest
+ * (after session_worker_done() has told so) and after the thread has been joined.
  */
 #ifndef ACTORS_WORKER_H
 #define ACTORS_WORKER_H

@@ -1,4 +1,5 @@
-/* regst/arena.c: see the header. Addresses are computed here alone, so that the plan's rules for offsets are in one place. */
+/* regst/arena.c: see the header. Addresses are computed here alone, so that the plan's rules for offsets are in one
+ * place. */
 #include "regst/arena.h"
 
 #include "graph/error.h"

@@ -1,7 +1,8 @@
-/* regst/arena.h: the memory of a plan: one arena per space, of exactly the planned bytes, allocated before the first step.
+/* regst/arena.h: the memory of a plan: one arena per space, of exactly the planned bytes, allocated before the first
+ * step.
  *
- * Everything that a run touches lies in an arena at an offset that the plan fixed: the slots of registers, states, and one
- * workspace per queue. Owner: the session. The arenas do not move; any thread may compute addresses.
+ * Everything that a run touches lies in an arena at an offset that the plan fixed: the slots of registers, states,
+ * and one workspace per queue. Owner: the session. The arenas do not move; any thread may compute addresses.
  */
 #ifndef REGST_ARENA_H
 #define REGST_ARENA_H
@@ -16,8 +17,8 @@ struct arena {
     uint32_t index;                  /* of the device within its kind */
 };
 
-/* Allocates `spaces_count` arenas. E_MEMORY or E_UNSUPPORTED (no such kind of device) names the device; then nothing stays
- * allocated. */
+/* Allocates `spaces_count` arenas. E_MEMORY or E_UNSUPPORTED (no such kind of device) names the device; then nothing
+ * stays allocated. */
 weir_status arenas_open(struct arena *arenas, const weir_plan *plan);
 void arenas_close(struct arena *arenas, uint32_t count);
 

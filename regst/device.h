@@ -4,7 +4,8 @@
  *     queue          executes kernels in order; opened by the thread that will call them
  *     fence          the kernels called so far have finished
  *
- * Nothing above this header asks which kind it is. Adding a kind is one file with its table and one line in device_find().
+ * Nothing above this header asks which kind it is. Adding a kind is one file with its table and one line in
+ * device_find().
  *
  * A kernel function (weir_op.kernel[kind]) is called on the thread that opened the queue. On a device whose kernels are
  * done when they return, `fence` is NULL and costs nothing.
@@ -17,8 +18,8 @@
 struct device_ops {
     const char *name;
 
-    /* Zeroed memory of `bytes` > 0 on device `index`, aligned to 64 bytes or more and backed by real pages; NULL when there
-     * is none. */
+    /* Zeroed memory of `bytes` > 0 on device `index`, aligned to 64 bytes or more and backed by real pages; NULL when
+     * there is none. */
     void *(*space_new)(uint32_t index, uint64_t bytes);
     void (*space_free)(void *space, uint64_t bytes);
 

@@ -1,12 +1,14 @@
-/* regst/device_cpu.c: the CPU as a device. Its memory space is the process's own memory, its queue is the calling thread.
+/* regst/device_cpu.c: the CPU as a device. Its memory space is the process's own memory, its queue is the calling
+ * thread.
  *
- * An arena is mapped, not malloc'ed: it is exactly as large as planned (to the page), starts on a page, is zero, and goes back
- * to the system at once. All its pages are made real at the start, so that no step pays for a page fault and a lack of memory
- * shows before the run. Large arenas ask for huge pages: kernels that stream over parameters then miss the TLB less.
+ * An arena is mapped, not malloc'ed: it is exactly as large as planned (to the page), starts on a page, is zero, and
+ * goes back to the system at once. All its pages are made real at the start, so that no step pays for a page fault
+ * and a lack of memory shows before the run. Large arenas ask for huge pages: kernels that stream over parameters
+ * then miss the TLB less.
  *
- * One device is one thread: the libraries that kernels call (OpenBLAS, oneDNN through OpenMP) are told not to start threads
- * of their own, which would fight the workers for the cores and make the sum order depend on their number. The symbols are
- * weak so that a program that links neither still links.
+ * One device is one thread: the libraries that kernels call (OpenBLAS, oneDNN through OpenMP) are told not to start
+ * threads of their own, which would fight the workers for the cores and make the sum order depend on their number.
+ * The symbols are weak so that a program that links neither still links.
  */
 #include <string.h>
 #include <sys/mman.h>

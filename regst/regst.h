@@ -1,7 +1,7 @@
 /* regst/regst.h: the counters of a register. They alone decide who may fire; the bytes lie elsewhere (regst/arena.h).
  *
- * A register is a ring of slots with one producer and any number of readers. Both sides walk the ring in order, so neither
- * names a slot to the other: a count is enough.
+ * A register is a ring of slots with one producer and any number of readers. Both sides walk the ring in order, so
+ * neither names a slot to the other: a count is enough.
  *
  *     producer (struct regst)                       reader (struct regst_reader), one per port
  *       credits  slots it may still fill              arrived  published slots that it has not yet freed
@@ -10,12 +10,12 @@
  *          regst_fire() -- every `fill`-th time --- published: arrived + 1 ---> reader_arrive()
  *          regst_freed() <-- when the last reader has let go --- freed --------- reader_fire(), every `hold`-th time
  *
- * With several readers a slot counts as free when each has freed it: `pending` holds per slot how many have not. Since
- * every reader frees in order, slots become free in order too; each reader's place is a cursor (edge state of the producer).
- * Each event costs O(1) per slot.
+ * With several readers a slot counts as free when each has freed it: `pending` holds per slot how many have not.
+ * Since every reader frees in order, slots become free in order too; each reader's place is a cursor (edge state of
+ * the producer). Each event costs O(1) per slot.
  *
- * Invariants: credits <= slots; filled < fill; held < hold; arrived <= slots. Over all: credits + slots published and not
- * yet freed by all = slots, when no message is under way.
+ * Invariants: credits <= slots; filled < fill; held < hold; arrived <= slots. Over all: credits + slots published and
+ * not yet freed by all = slots, when no message is under way.
  *
  * Each struct has one owner thread: the worker of the producer, the worker of the reader. No call blocks.
  */

@@ -7,7 +7,7 @@
 
 static struct message ready(uint32_t actor, uint32_t count)
 {
-    return (struct message){.actor = actor, .port = (uint16_t)(actor * 7), .kind = MESSAGE_READY, .count = (uint8_t)count};
+    return (struct message){actor, (uint16_t)(actor * 7), MESSAGE_READY, (uint8_t)count};
 }
 
 Test(mailbox, gives_back_messages_in_the_order_they_came, .timeout = 20)
@@ -78,7 +78,7 @@ static void *send_all(void *argument)
         while (atomic_load_explicit(&me->credit, memory_order_acquire) == 0)
             park_pause();
         atomic_fetch_sub_explicit(&me->credit, 1, memory_order_acq_rel);
-        mailbox_post(me->to, (struct message){.actor = i, .port = (uint16_t)me->number, .kind = MESSAGE_READY, .count = 1});
+        mailbox_post(me->to, (struct message){i, (uint16_t)me->number, MESSAGE_READY, 1});
     }
     return NULL;
 }

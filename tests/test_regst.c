@@ -1,4 +1,5 @@
-/* tests/test_regst.c: the counters of a register against a trivial model that keeps every slot's state, and the arenas. */
+/* tests/test_regst.c: the counters of a register against a trivial model that keeps every slot's state, and the
+ * arenas. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* tests/test_sdf.c: what weir_plan_check() says about a plan is what the runtime does with it.
  *
- * Random plans: several devices, actors that fire once or M times a step, registers with every fill and hold that fits,
- * several readers, feedback edges with too few initial slots or too few slots at all, so that about half of them deadlock.
- * A live one has to complete its steps on any number of workers; one that is not has to stall, and to be closed.
+ * Random plans: several devices, actors that fire once or M times a step, registers with every fill and hold that
+ * fits, several readers, feedback edges with too few initial slots or too few slots at all, so that about half of
+ * them deadlock. A live one has to complete its steps on any number of workers; one that is not has to stall, and to
+ * be closed.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ static void play(const weir_plan *plan, bool live, int workers, unsigned seed)
     cr_assert_not_null(session, "%s", weir_error());
     cr_assert_eq(weir_session_start(session, STEPS), WEIR_OK);
     weir_status status = weir_session_wait(session, live ? LIVE_MS : STALL_MS);
-    cr_assert_eq(status, live ? WEIR_OK : WEIR_E_TIMEOUT, "seed %u, %d workers: the check says %s, the run says %s", seed,
+    cr_assert_eq(status, live ? WEIR_OK : WEIR_E_TIMEOUT, "seed %u, %d workers: the check says %s, the run %s", seed,
                  workers, live ? "live" : "not live", weir_status_name(status));
     if (live) { /* and again: a step returns to the start */
         cr_assert_eq(weir_session_start(session, 2 * STEPS), WEIR_OK);
@@ -101,7 +102,8 @@ Test(sdf, the_check_and_the_runtime_agree_on_random_graphs, .timeout = 60)
     cr_assert_lt(live_count, games - games / 8, "%d of %d plans are live (first seed %u)", live_count, games, start);
 }
 
-/* The same numbers come out of any interleaving: a feedback loop over three devices whose values depend on every step. */
+/* The same numbers come out of any interleaving: a feedback loop over three devices whose values depend on every
+ * step. */
 static float feedback_result(int workers)
 {
     sdf *s = sdf_new("feedback", 2);

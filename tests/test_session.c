@@ -1,5 +1,5 @@
-/* tests/test_session.c: sessions over hand-made plans: runs, values in and out, rates, errors, parameters, traces. Each plan is
- * small enough to know by heart what must come out. */
+/* tests/test_session.c: sessions over hand-made plans: runs, values in and out, rates, errors, parameters, traces.
+ * Each plan is small enough to know by heart what must come out. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -178,8 +178,8 @@ Test(session, refuses_what_does_not_fit_its_state, .timeout = 20)
 
 /* ---- rates ---- */
 
-/* A source gives M micro-batches; "acc" sums M of them into one slot; "grow" reads the sum once a step; a constant is added to
- * each. */
+/* A source gives M micro-batches; "acc" sums M of them into one slot; "grow" reads the sum once a step; a constant is
+ * added to each. */
 Test(session, micro_batches_accumulate_into_one_slot, .timeout = 20)
 {
     enum { M = 4 };
@@ -190,7 +190,8 @@ Test(session, micro_batches_accumulate_into_one_slot, .timeout = 20)
     uint32_t x = sdf_actor(s, q, "x", SOURCE, .fires = M);
     uint32_t acc = sdf_actor(s, q2, "acc", .kernel = "test_sum", .fires = M, .accumulate = true);
     uint32_t y = sdf_actor(s, q, "y", SINK);
-    uint32_t constant = sdf_regst(s, SDF_NOBODY, .queue = q, .items = 3, .initial = 1, .init = WEIR_INIT_VALUE, .a = 100);
+    uint32_t constant =
+        sdf_regst(s, SDF_NOBODY, .queue = q, .items = 3, .initial = 1, .init = WEIR_INIT_VALUE, .a = 100);
     sdf_port(s, acc, sdf_regst(s, x, .slots = 2, .items = 3));
     sdf_port(s, acc, constant, .hold = M);
     sdf_port(s, y, sdf_regst(s, acc, .fill = M, .slots = 2, .items = 3));
@@ -271,8 +272,8 @@ Test(session, a_sharded_parameter_starts_and_reads_like_a_whole_one, .timeout = 
     uint32_t q[3];
     for (int i = 0; i < 3; i++) {
         q[i] = sdf_device(s);
-        sdf_regst(s, SDF_NOBODY, .queue = q[i], .initial = 1, .items = cut[i + 1] - cut[i], .start = cut[i], .global = N,
-                  .init = WEIR_INIT_NORMAL, .a = 0.5, .param = "w");
+        sdf_regst(s, SDF_NOBODY, .queue = q[i], .initial = 1, .items = cut[i + 1] - cut[i], .start = cut[i],
+                  .global = N, .init = WEIR_INIT_NORMAL, .a = 0.5, .param = "w");
     }
     weir_plan *plan = sdf_plan(s);
     for (uint32_t i = 0; i < 3; i++)

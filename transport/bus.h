@@ -4,11 +4,11 @@
  *                           the mailbox of an outside actor (a push or pull, drained by the program's own thread)
  *                           a connection to another process
  *
- * Messages between actors of one worker do not come here: their sender knows that it owns both (bus_same()) and changes the
- * counters itself.
+ * Messages between actors of one worker do not come here: their sender knows that it owns both (bus_same()) and
+ * changes the counters itself.
  *
- * The table is filled before the first message and does not change while messages flow; then any thread may read it. Ends
- * are borrowed: whoever made one keeps it until the bus has gone.
+ * The table is filled before the first message and does not change while messages flow; then any thread may read it.
+ * Ends are borrowed: whoever made one keeps it until the bus has gone.
  */
 #ifndef TRANSPORT_BUS_H
 #define TRANSPORT_BUS_H

@@ -5,8 +5,8 @@
  *                                   counted over all its registers in plan order)
  *     START, FAIL, STOP             from the session to a worker; `actor` means nothing
  *
- * A message names no slot: both ends walk the register's ring in the same order. Since a mailbox cell that is zero is empty,
- * the kinds begin at 1.
+ * A message names no slot: both ends walk the register's ring in the same order. Since a mailbox cell that is zero is
+ * empty, the kinds begin at 1.
  */
 #ifndef TRANSPORT_MESSAGE_H
 #define TRANSPORT_MESSAGE_H

@@ -1,8 +1,8 @@
-/* apps/common/bench_actors.c: the plans are made by hand, since a compiler would rightly fuse a chain on one device into one
- * actor.
+/* apps/common/bench_actors.c: the plans are made by hand, since a compiler would rightly fuse a chain on one device
+ * into one actor.
  *
- * The raw figures do the least that could do the same job: a bounded ring between stages (so backpressure is there), one
- * indirect call per stage, nothing else. They are the floor, not a competitor.
+ * The raw figures do the least that could do the same job: a bounded ring between stages (so backpressure is there),
+ * one indirect call per stage, nothing else. They are the floor, not a competitor.
  */
 #include "apps/common/bench_actors.h"
 
@@ -49,7 +49,8 @@ static void add_devices(plan_builder *builder, uint32_t count)
     }
 }
 
-/* Stage i of `stages`: reads register i - 1, writes register i; the last one writes none. What is downstream fires first. */
+/* Stage i of `stages`: reads register i - 1, writes register i; the last one writes none. What is downstream fires
+ * first. */
 static void add_stage(plan_builder *builder, uint32_t i, uint32_t stages, uint32_t slots, uint32_t device)
 {
     plan_str name = plan_add_text(builder, "stage");
@@ -105,7 +106,9 @@ struct stage {
 
 static bool stage_fire(struct stage *stage, const weir_kernel_args *args)
 {
-    if ((stage->in && stage->in->head == stage->in->tail) || (stage->out && stage->out->tail - stage->out->head == SLOTS))
+    if (stage->in && stage->in->head == stage->in->tail)
+        return false;
+    if (stage->out && stage->out->tail - stage->out->head == SLOTS)
         return false;
     if (stage->call(args))
         return false;
@@ -135,7 +138,8 @@ static double time_raw_ring(int64_t tokens)
 
 #define PLACES 64
 
-/* One producer, one consumer (Lamport 1983): each owns an index, and keeps a copy of the other's that it renews when it has to. */
+/* One producer, one consumer (Lamport 1983): each owns an index, and keeps a copy of the other's that it renews when
+ * it has to. */
 struct spsc {
     _Alignas(64) _Atomic uint64_t tail; /* producer's */
     uint64_t head_seen;
@@ -156,7 +160,8 @@ static void spsc_put(struct spsc *ring, uint64_t value)
 static uint64_t spsc_take(struct spsc *ring)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* own index */
-    while ((ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire)) == head) /* pairs with spsc_put() */
+    /* acquire: pairs with the store in spsc_put() */
+    while ((ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire)) == head)
         park_pause();
     uint64_t value = ring->place[head % PLACES];
     atomic_store_explicit(&ring->head, head + 1, memory_order_release); /* pairs with spsc_put()'s load */
@@ -331,9 +336,9 @@ static void report(struct bench *bench, bool json, FILE *to)
     double raw_pingpong = measure_median(bench->raw[CASE_raw_pingpong], ROUNDS) * NS;
     double raw_handoff = measure_median(bench->raw[CASE_raw_handoff], ROUNDS) * NS;
     if (json) {
-        fprintf(to, "{\"chain8_1w_ns\": %.2f, \"chain8_2w_ns\": %.2f, \"pingpong_ns\": %.1f, ", chain1, chain2, pingpong);
-        fprintf(to, "\"raw_ring_ns\": %.2f, \"raw_pingpong_ns\": %.1f, \"raw_handoff_ns\": %.1f}\n", raw_ring,
-                raw_pingpong, raw_handoff);
+        fprintf(to, "{\"chain8_1w_ns\": %.2f, \"chain8_2w_ns\": %.2f, ", chain1, chain2);
+        fprintf(to, "\"pingpong_ns\": %.1f, \"raw_ring_ns\": %.2f, ", pingpong, raw_ring);
+        fprintf(to, "\"raw_pingpong_ns\": %.1f, \"raw_handoff_ns\": %.1f}\n", raw_pingpong, raw_handoff);
         return;
     }
     fprintf(to, "chain of 8, one worker    %8.2f ns per token and actor\n", chain1);

@@ -1,4 +1,5 @@
-/* apps/common/bench_actors.h: `weir bench actors`: what passing a token costs, beside what the machine itself needs for it.
+/* apps/common/bench_actors.h: `weir bench actors`: what passing a token costs, beside what the machine itself needs
+ * for it.
  *
  *     chain8_1w_ns      a chain of 8 actors with empty kernels on one worker: time per token and actor
  *     raw_ring_ns       the same work by hand: rings of the same size and one indirect call per stage, one thread

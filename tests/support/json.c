@@ -1,5 +1,5 @@
-/* tests/support/json.c: a recursive descent over the grammar; each function takes the text from the start of its construct and
- * returns the place behind it, or NULL. */
+/* tests/support/json.c: a recursive descent over the grammar; each function takes the text from the start of its
+ * construct and returns the place behind it, or NULL. */
 #include "tests/support/json.h"
 
 #include <ctype.h>

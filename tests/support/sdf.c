@@ -1,5 +1,5 @@
-/* tests/support/sdf.c: see the header. Things are kept as they came, in three lists; the plan is made in one pass over the actors,
- * since a plan keeps what belongs to an actor together. */
+/* tests/support/sdf.c: see the header. Things are kept as they came, in three lists; the plan is made in one pass
+ * over the actors, since a plan keeps what belongs to an actor together. */
 #include "tests/support/sdf.h"
 
 #include <stdio.h>

@@ -7,9 +7,9 @@
  *     sdf_port(s, b, sdf_regst(s, a, .slots = 2));
  *     weir_plan *plan = sdf_plan(s);      // frees s; weir_plan_free(plan) is the caller's
  *
- * What is returned by sdf_device(), sdf_actor() and sdf_regst() are handles; devices and actors have the same number in the
- * plan, registers do not. Actors are added with falling priority: the first one fires first. Options that are 0 mean 1
- * where 0 makes no sense (slots, fill, hold, fires).
+ * What is returned by sdf_device(), sdf_actor() and sdf_regst() are handles; devices and actors have the same number
+ * in the plan, registers do not. Actors are added with falling priority: the first one fires first. Options that are
+ * 0 mean 1 where 0 makes no sense (slots, fill, hold, fires).
  */
 #ifndef TESTS_SUPPORT_SDF_H
 #define TESTS_SUPPORT_SDF_H
@@ -58,8 +58,8 @@ typedef struct sdf_port_opts {
 #define sdf_port(s, reader, regst, ...) sdf_port_at(s, reader, regst, (sdf_port_opts){__VA_ARGS__})
 void sdf_port_at(sdf *s, uint32_t reader, uint32_t regst, sdf_port_opts opts);
 
-/* Frees the builder. Fails the test when there is no memory. `bindings` (malloc'ed, by the order in which actors with a host
- * were added) goes to the plan; may be NULL. */
+/* Frees the builder. Fails the test when there is no memory. `bindings` (malloc'ed, by the order in which actors with
+ * a host were added) goes to the plan; may be NULL. */
 weir_plan *sdf_plan_bound(sdf *s, plan_binding *bindings);
 weir_plan *sdf_plan(sdf *s);
 
