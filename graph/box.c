@@ -20,6 +20,8 @@ enum { SMALL = 4096 };
 typedef struct boxed {             /* a conversion that exists */
     int from, to;                  /* tensors */
     int node;                      /* in `made` */
+    int next;                      /* 1 + the next conversion of the same tensor; 0: none */
+    int before;                    /* 1 + the conversion that made `from`; 0: none */
 } boxed;
 
 typedef struct boxing {
@@ -81,16 +83,21 @@ static int tensor_like(compile *c, int from, const weir_mesh *mesh, const weir_s
     return id;
 }
 
-static void chain(boxing *b, int from, int to, int node)
+/* Enters a conversion; those of one tensor stay in the order in which they were made. */
+static void enter(boxing *b, int from, int to, int node, int before)
 {
     boxed *entry = POOL_PUSH(&b->c->pool, &b->list);
-    if (entry)
-        *entry = (boxed){from, to, node};
+    if (!entry)
+        return;
+    *entry = (boxed){.from = from, .to = to, .node = node, .before = before};
+    int *last = &b->c->ir.tensors.item[from].conversion;
+    while (*last)
+        last = &b->list.item[*last - 1].next;
+    *last = b->list.count;
 }
 
-static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp);
-
-static int convert_direct(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp)
+/* Makes the conversion, behind the one that made `from` (1 + its entry; 0: a node of the user's). */
+static int convert_direct(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp, int before)
 {
     compile *c = b->c;
     int to = tensor_like(c, from, mesh, sbp);
@@ -114,42 +121,46 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
         return from;
     node->in[0] = from;
     node->out[0] = to;
-    chain(b, from, to, b->made.count - 1);
+    enter(b, from, to, b->made.count - 1, before);
     return to;
 }
 
 /* A conversion, and those that it is made from, belong to the phase of their first reader. */
 static void phase_no_later(boxing *b, int entry, plan_phase phase)
 {
-    for (int i = entry; i >= 0; i--) {
-        boxed *e = &b->list.item[i];
-        if (i != entry && e->to != b->list.item[entry].from)
-            continue;
-        if (phase < b->made.item[e->node].phase)
-            b->made.item[e->node].phase = phase;
-        entry = i;
+    for (int i = entry; i; i = b->list.item[i - 1].before) {
+        ir_node *node = &b->made.item[b->list.item[i - 1].node];
+        if (phase < node->phase)
+            node->phase = phase;
     }
 }
 
-/* The tensor that is `from` in the layout asked for; made if it is not there. */
-static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp)
+/* The conversion of `from` to this layout, as 1 + its entry; 0: there is none yet. */
+static int conversion_of(const boxing *b, int from, const weir_mesh *mesh, const weir_sbp *sbp)
 {
-    compile *c = b->c;
+    int i = b->c->ir.tensors.item[from].conversion;
+    while (i && !layout_is(&b->c->ir.tensors.item[b->list.item[i - 1].to], mesh, sbp))
+        i = b->list.item[i - 1].next;
+    return i;
+}
+
+/* The tensor that is `from` in the layout asked for; made if it is not there. `before` as in convert_direct(). */
+static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp, int before)
+{
+    const ir_tensor *t = &b->c->ir.tensors.item[from];
     weir_sbp between[WEIR_AXES_MAX] = {0};
-    if (layout_is(&c->ir.tensors.item[from], mesh, sbp))
+    if (layout_is(t, mesh, sbp))
         return from;
-    for (int i = 0; i < b->list.count; i++) {
-        boxed *e = &b->list.item[i];
-        if (e->from == from && layout_is(&c->ir.tensors.item[e->to], mesh, sbp)) {
-            phase_no_later(b, i, reader->phase);
-            return e->to;
-        }
+    int there = conversion_of(b, from, mesh, sbp);
+    if (there) {
+        phase_no_later(b, there, reader->phase);
+        return b->list.item[there - 1].to;
     }
-    if (scatter_first(&c->ir.tensors.item[from], mesh, sbp, between)) {
-        int scattered = convert(b, from, reader, c->ir.tensors.item[from].mesh, between);
-        return convert(b, scattered, reader, mesh, sbp);
-    }
-    return convert_direct(b, from, reader, mesh, sbp);
+    if (!scatter_first(t, mesh, sbp, between))
+        return convert_direct(b, from, reader, mesh, sbp, before);
+    const weir_mesh *own = t->mesh;
+    int scattered = convert(b, from, reader, own, between, before);
+    return convert(b, scattered, reader, mesh, sbp, conversion_of(b, from, own, between));
 }
 
 /* Puts the node, and behind it the conversions of what it makes, into the new order. */
@@ -157,9 +168,8 @@ static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node no
 
 static void place_conversions(boxing *b, ir_node *order, int *count, int *new_id, int tensor)
 {
-    for (int i = 0; i < b->list.count; i++)
-        if (b->list.item[i].from == tensor)
-            place(b, order, count, new_id, b->made.item[b->list.item[i].node], -1);
+    for (int i = b->c->ir.tensors.item[tensor].conversion; i; i = b->list.item[i - 1].next)
+        place(b, order, count, new_id, b->made.item[b->list.item[i - 1].node], -1);
 }
 
 static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node node, int old_id)
@@ -206,7 +216,7 @@ bool pass_box(compile *c)
             weir_sbp wish[WEIR_AXES_MAX] = {0};
             for (int a = 0; a < node->mesh->axes; a++)
                 wish[a] = node_in_sbp(node, i, a);
-            node->in[i] = convert(&b, node->in[i], node, node->mesh, wish);
+            node->in[i] = convert(&b, node->in[i], node, node->mesh, wish, 0);
         }
     }
     if (!reorder(&b) || c->pool.failed) {

@@ -207,9 +207,11 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
     phys *p = &c->phys;
     int fixed = t->slots, fill = t->fills ? c->micro : 1;
     plan_mem kind = reg_kind(c, t);
-    for (int r = p->reg.count - 1; r >= 0; r--)
-        if (reg_fits(&p->reg.item[r], maker, t->device, kind, fill, fixed, readers))
-            return r;
+    const int *near = maker >= 0 ? p->group.item[maker].regs.item : p->group.item[readers->item[0]].reads.item;
+    int near_count = maker >= 0 ? p->group.item[maker].regs.count : p->group.item[readers->item[0]].reads.count;
+    for (int i = near_count - 1; i >= 0; i--)
+        if (reg_fits(&p->reg.item[near[i]], maker, t->device, kind, fill, fixed, readers))
+            return near[i];
     reg *r = POOL_PUSH(&c->pool, &p->reg);
     if (!r)
         return 0;

@@ -101,10 +101,8 @@ static bool node_copy(compile *c, const graph_node *from, ir_node *to)
     to->out = POOL_NEW(&c->pool, int, to->out_count + 1);
     if (c->pool.failed)
         return false;
-    for (int i = 0; i < to->in_count; i++) {
+    for (int i = 0; i < to->in_count; i++)
         to->in[i] = from->in[i]->id;
-        LIST_ONCE(&c->pool, &c->ir.tensors.item[to->in[i]].readers, from->id);
-    }
     for (int o = 0; o < to->out_count; o++)
         to->out[o] = from->out[o]->id;
     return node_rules(c, to);

@@ -13,6 +13,12 @@
 
 #include "graph/build.h"
 
+typedef struct ir_wish {           /* a layout that a tensor is read in, on the axis that is being chosen */
+    weir_sbp sbp;
+    const weir_mesh *mesh;
+    int readers, fills;            /* how many ask for it; of those, how many fill */
+} ir_wish;
+
 typedef struct ir_tensor {
     const char *name;
     weir_type type;
@@ -23,7 +29,8 @@ typedef struct ir_tensor {
     int node;                      /* producer, -1 for a parameter */
     int update;                    /* the node that updates it, or -1 */
     bool micro;
-    POOL_LIST(int) readers;        /* nodes, each once */
+    POOL_LIST(ir_wish) wishes;     /* the shard pass's own */
+    int conversion;                /* the box pass's own: 1 + the first conversion of it */
 } ir_tensor;
 
 typedef struct ir_node {

@@ -79,45 +79,47 @@ static double tensor_bytes(const ir_tensor *t)
     return (double)weir_shape_count(&t->type.shape) * (double)weir_dtype_bytes(t->type.dtype);
 }
 
-typedef struct wishes { /* different layouts that a tensor is read in */
-    weir_sbp sbp[16];
-    const weir_mesh *mesh[16];
-    int count;
-} wishes;
+/* ---- wishes: in which layouts a tensor is read, and by how many ---- */
 
-static bool wish_new(wishes *w, weir_sbp sbp, const weir_mesh *mesh)
+static void wish_count(compile *c, int tensor, weir_sbp sbp, const ir_node *reader, int change)
 {
-    for (int i = 0; i < w->count; i++)
-        if (w->sbp[i] == sbp && mesh_equal(w->mesh[i], mesh))
-            return false;
-    if (w->count < 16) {
-        w->sbp[w->count] = sbp;
-        w->mesh[w->count++] = mesh;
+    ir_tensor *t = &c->ir.tensors.item[tensor];
+    int w = 0;
+    while (w < t->wishes.count && (t->wishes.item[w].sbp != sbp || !mesh_equal(t->wishes.item[w].mesh, reader->mesh)))
+        w++;
+    if (w == t->wishes.count) {
+        ir_wish *made = POOL_PUSH(&c->pool, &t->wishes);
+        if (!made)
+            return;
+        *made = (ir_wish){.sbp = sbp, .mesh = reader->mesh};
     }
-    return true;
+    t->wishes.item[w].readers += change;
+    t->wishes.item[w].fills += reader->origin->fills ? change : 0;
+}
+
+/* Enters (1) or takes back (-1) what the node wishes of its inputs by its choice. */
+static void node_wishes(compile *c, const ir_node *node, int axis, int change)
+{
+    bool chosen = axis >= node->mesh->axes || node->choice[axis] >= 0;
+    for (int i = 0; i < node->in_count && chosen; i++)
+        wish_count(c, node->in[i], axis < node->mesh->axes ? node_in_sbp(node, i, axis) : WEIR_B, node, change);
 }
 
 /* Seconds per step for the conversions of one tensor that its readers (those that have chosen) ask for. */
 static double tensor_s(const compile *c, int tensor, int axis)
 {
     const ir_tensor *t = &c->ir.tensors.item[tensor];
-    wishes w = {.count = 0};
     double seconds = 0;
     weir_sbp from = tensor_sbp(&c->ir, t, axis);
     if (from == WEIR_AUTO)
         from = WEIR_B;
-    for (int r = 0; r < t->readers.count; r++) {
-        const ir_node *reader = &c->ir.node[t->readers.item[r]];
-        if (axis < reader->mesh->axes && reader->choice[axis] < 0)
+    for (int w = 0; w < t->wishes.count; w++) {
+        const ir_wish *wish = &t->wishes.item[w];
+        if (!wish->readers)
             continue;
-        for (int i = 0; i < reader->in_count; i++) {
-            weir_sbp to = axis < reader->mesh->axes ? node_in_sbp(reader, i, axis) : WEIR_B;
-            if (reader->in[i] == tensor && wish_new(&w, to, reader->mesh)) {
-                int parts = axis < reader->mesh->axes ? reader->mesh->shape[axis] : 1;
-                double once = convert_s(from, to, parts, tensor_bytes(t), mesh_equal(t->mesh, reader->mesh));
-                seconds += reader->origin->fills ? EAGER * once : once;
-            }
-        }
+        int parts = axis < wish->mesh->axes ? wish->mesh->shape[axis] : 1;
+        double once = convert_s(from, wish->sbp, parts, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
+        seconds += wish->fills ? EAGER * once : once;
     }
     return seconds * (t->micro ? c->micro : 1);
 }
@@ -172,17 +174,21 @@ static bool choose(compile *c, ir_node *node, int axis)
 {
     int before = node->choice[axis], best = -1;
     double best_s = 0;
+    node_wishes(c, node, axis, -1);
     for (int s = 0; s < node->signature_count; s++) {
         node->choice[axis] = s;
         if (!allowed(c, node, &node->signature[s], axis))
             continue;
+        node_wishes(c, node, axis, 1);
         double seconds = node_s(c, node, axis);
+        node_wishes(c, node, axis, -1);
         if (best < 0 || seconds < best_s * (1 - 1e-9) || (s == before && seconds <= best_s * (1 + 1e-9))) {
             best = s;
             best_s = seconds;
         }
     }
     node->choice[axis] = best;
+    node_wishes(c, node, axis, 1);
     return best != before;
 }
 
@@ -203,6 +209,16 @@ static bool refuse(const ir_node *node, int axis)
     error_set(WEIR_E_GRAPH, "%s:%d: %s: \"%s\" cannot be laid out as asked on mesh axis %d", node->src.file,
               node->src.line, node->op->name, node->name, axis);
     return false;
+}
+
+/* Meshes without this axis read everything whole. */
+static void axis_begin(compile *c, int axis)
+{
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        c->ir.tensors.item[t].wishes.count = 0;
+    for (int n = 0; n < c->ir.node_count; n++)
+        if (axis >= c->ir.node[n].mesh->axes)
+            node_wishes(c, &c->ir.node[n], axis, 1);
 }
 
 static bool axis_greedy(compile *c, int axis)
@@ -252,6 +268,7 @@ bool pass_shard(compile *c)
             for (int a = 0; a < WEIR_AXES_MAX; a++)
                 c->ir.tensors.item[t].sbp[a] = c->ir.tensors.item[t].fixed[a];
     for (int a = 0; a < WEIR_AXES_MAX; a++) {
+        axis_begin(c, a);
         if (!axis_greedy(c, a))
             return false;
         axis_sweep(c, a);
