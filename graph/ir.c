@@ -39,7 +39,36 @@ static void cost_default(const weir_op_args *args, weir_cost *cost)
     }
 }
 
-static bool node_rules(compile *c, ir_node *node)
+static bool signatures_equal(const ir_rules *rules, const weir_signature_list *list)
+{
+    const weir_op_args *args = list->args;
+    if (rules->op != args->op || rules->in_count != args->in_count || rules->count != list->count)
+        return false;
+    for (int s = 0; s < list->count; s++) {
+        const weir_signature *a = &rules->item[s], *b = &list->item[s];
+        if (a->granules != b->granules || memcmp(a->in, b->in, sizeof *a->in * (size_t)args->in_count) ||
+            memcmp(a->out, b->out, sizeof *a->out * (size_t)args->out_count))
+            return false;
+    }
+    return true;
+}
+
+/* A lasting copy of the list. Most nodes of an op have the same one, so they share it: a signature is large. */
+static const ir_rules *signatures_keep(compile *c, const weir_signature_list *list)
+{
+    for (int r = c->ir.rules.count - 1; r >= 0; r--)
+        if (signatures_equal(&c->ir.rules.item[r], list))
+            return &c->ir.rules.item[r];
+    ir_rules *rules = POOL_PUSH(&c->pool, &c->ir.rules);
+    if (!rules)
+        return NULL;
+    *rules = (ir_rules){.op = list->args->op, .in_count = list->args->in_count, .count = list->count};
+    rules->item = pool_copy(&c->pool, list->item, sizeof *list->item * (size_t)list->count);
+    return rules;
+}
+
+/* Asks the op's rules about the node: signatures and cost. `list` is used for one node after the other. */
+static bool node_rules(compile *c, ir_node *node, weir_signature_list *list)
 {
     weir_type *types = POOL_NEW(&c->pool, weir_type, node->in_count + node->out_count + 1);
     if (!types)
@@ -49,16 +78,16 @@ static bool node_rules(compile *c, ir_node *node)
     for (int o = 0; o < node->out_count; o++)
         types[node->in_count + o] = c->ir.tensors.item[node->out[o]].type;
     weir_op_args args = {node->op, types, node->in_count, types + node->in_count, node->out_count, node->attrs};
-    weir_signature_list *list = POOL_NEW(&c->pool, weir_signature_list, 1);
-    if (!list)
-        return false;
-    list->pool = &c->pool;
+    list->count = 0;
     list->args = &args;
     weir_signature_new(list);
     if (node->op->signatures)
         node->op->signatures(&args, list);
-    node->signature = list->item;
-    node->signature_count = list->count;
+    const ir_rules *rules = signatures_keep(c, list);
+    if (!rules)
+        return false;
+    node->signature = rules->item;
+    node->signature_count = rules->count;
     if (node->op->cost)
         node->op->cost(&args, &node->cost);
     else
@@ -83,7 +112,7 @@ static void tensors_copy(compile *c)
     }
 }
 
-static bool node_copy(compile *c, const graph_node *from, ir_node *to)
+static bool node_copy(compile *c, const graph_node *from, ir_node *to, weir_signature_list *list)
 {
     *to = (ir_node){.name = from->name,
                     .src = from->src,
@@ -105,7 +134,7 @@ static bool node_copy(compile *c, const graph_node *from, ir_node *to)
         to->in[i] = from->in[i]->id;
     for (int o = 0; o < to->out_count; o++)
         to->out[o] = from->out[o]->id;
-    return node_rules(c, to);
+    return node_rules(c, to, list);
 }
 
 bool ir_new(compile *c)
@@ -113,8 +142,9 @@ bool ir_new(compile *c)
     tensors_copy(c);
     c->ir.node_count = c->graph->nodes.count;
     c->ir.node = POOL_NEW(&c->pool, ir_node, c->ir.node_count + 1);
+    weir_signature_list list = {.pool = &c->pool};
     for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
-        node_copy(c, c->graph->nodes.item[n], &c->ir.node[n]);
+        node_copy(c, c->graph->nodes.item[n], &c->ir.node[n], &list);
     return !c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
 }
 

@@ -45,16 +45,23 @@ typedef struct ir_node {
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
     int updates;                   /* ir tensor of the parameter that out[0] is, or -1 */
-    weir_signature *signature;     /* candidates; the first is all B */
+    const weir_signature *signature; /* candidates; the first is all B */
     int signature_count;
     int choice[WEIR_AXES_MAX];     /* one for each mesh axis; -1 until chosen */
     weir_cost cost;                /* of the whole, on one device */
 } ir_node;
 
+typedef struct ir_rules {          /* signatures that nodes share */
+    const weir_op *op;
+    int in_count, count;
+    weir_signature *item;
+} ir_rules;
+
 typedef struct ir_graph {
     ir_node *node;
     int node_count;
     POOL_LIST(ir_tensor) tensors;
+    POOL_LIST(ir_rules) rules;
 } ir_graph;
 
 /* ---- per device ---- */
