@@ -31,7 +31,7 @@ static bool list_add(device_list *list, long first, long last)
 /* "0-3,6" */
 static bool list_parse(device_list *list, const char *text)
 {
-    do {
+    for (;; text++) {
         char *end;
         if (*text < '0' || *text > '9')
             return false;
@@ -45,8 +45,9 @@ static bool list_parse(device_list *list, const char *text)
         if (!list_add(list, first, last))
             return false;
         text = end;
-    } while (*text == ',' && *++text);
-    return *text == '\0';
+        if (*text != ',')
+            return *text == '\0';
+    }
 }
 
 static bool kind_parse(const char **text, weir_device_kind *kind)
