@@ -1,133 +1,183 @@
-# weir's build. `make help` lists the targets. Objects go to build/<variant>; SAN=address,undefined and SAN=thread are variants.
+# weir's build. `make help` lists the targets.
+#
+#     make test                                  all suites; what is missing is installed first
+#     make test SUITES="test_plan test_session"  these only
+#     make test SAN=address,undefined            under sanitizers; or SAN=thread
+#     make all CC=clang OPT="-O2"                another compiler, other flags; what they change is built again
+#
+# One Makefile for all folders: a library module is a .c file in one of LIB_DIRS, a suite is tests/test_<name>.c, a fuzz
+# target is tests/fuzz/fuzz_<name>.c, an example is apps/examples/<name>.c; none of them is listed here. Objects lie in
+# build/<variant>/ under the names of their sources, programs in build/bin/. The processor's own instructions are used
+# (-march=native): build where it runs, or give OPT.
 
-SAN     ?=
-VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
-comma   := ,
-VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
-OUT     := build/$(VARIANT)
-BIN     := $(if $(SAN),$(OUT)/bin,build/bin)
+comma    := ,
+SAN      ?=
+VARIANT  := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
+OUT      := build/$(VARIANT)
+BIN      := $(if $(SAN),$(OUT)/bin,build/bin)
 
-CC      ?= gcc
-CXX     ?= g++
-OPT     ?= -O3 -march=native -fno-math-errno -fno-trapping-math
-WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
-CFLAGS  += -std=gnu17 $(WARN) -g $(if $(SAN),-O1 -march=native -fno-omit-frame-pointer -fsanitize=$(SAN),$(OPT)) \
-           $(if $(findstring thread,$(SAN)),-Itests/support/plain) -Iinclude -I. -MMD -MP -pthread $(shell pkg-config --cflags msgpack criterion 2>/dev/null)
-LDFLAGS += -pthread $(if $(SAN),-fsanitize=$(SAN))
-LDLIBS  += -lmsgpackc -lopenblas -ldnnl -lm
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+OPT      ?= $(if $(SAN),-O1 -march=native,-O3 -march=native -fno-math-errno -fno-trapping-math)
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
+SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+INCLUDE  := -Iinclude -I.
+COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
+LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
+LIBS     := -lmsgpackc -lopenblas -ldnnl -lm
 
-LIB_DIRS := graph regst actors transport kernels $(sort $(dir $(wildcard kernels/*/*.c)))
-LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d:/=)/*.c)))
-LIB_OBJ  := $(LIB_SRC:%.c=$(OUT)/%.o)
-LIB      := $(OUT)/libweir.a
+# As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
+MAKEFLAGS += -j$(shell nproc) --no-builtin-rules
+Q        := $(if $(V),,@)
+say       = @$(if $(V),:,echo "  $(1)")
 
-# A program is apps/<name>/ or apps/<name>.c; what they share is in apps/common/.
-APP_COMMON := $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/common/*.c))
-APPS       := weir weir-digits weir-gpt
-APP_BIN    := $(APPS:%=$(BIN)/%)
-
-# A suite is tests/test_<name>.c; what they share is in tests/support/.
-TEST_SRC     := $(sort $(wildcard tests/test_*.c))
-TEST_BIN     := $(TEST_SRC:tests/%.c=$(OUT)/tests/%)
-TEST_SUPPORT := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support/*.c))
-
-DEPS := libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz pkg-config gcc g++
-
-.PHONY: help all deps demo test bench check clean
 .DEFAULT_GOAL := help
+.SECONDARY:
+.DELETE_ON_ERROR:
+.PHONY: help deps all tests demo test bench fuzz check clean force
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# ---- what it is made of ----
+
+LIB_DIRS   := graph regst actors transport kernels $(patsubst %/,%,$(sort $(dir $(wildcard kernels/*/*.c))))
+APPS       := weir weir-digits weir-gpt
+FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+SUITES     ?= $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) $(FUZZ)
+
+LIB_SRC    := $(wildcard $(LIB_DIRS:%=%/*.c))
+COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
+APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) apps/examples/*.c)
+HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
+RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
+TEST_SRC   := $(wildcard tests/test_*.c tests/fuzz/*.c)
+
+OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC)))
+LIB        := $(OUT)/libweir.a
+EXAMPLES   := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
+PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
+
+# ---- packages ----
+
+PACKAGES := gcc libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+            $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
+            $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev)
+
+# Goals that a fresh machine starts with: nothing is compiled before the packages are there.
+ifneq (,$(filter demo test bench fuzz check,$(MAKECMDGOALS)))
+$(OBJ): | deps
+endif
 
 deps: ## install the Debian packages that are missing; does nothing when all are there
-	@missing=$$(for p in $(DEPS); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
-	if [ -n "$$missing" ]; then \
-		root=$$( [ $$(id -u) = 0 ] || echo sudo ); echo "installing $$missing"; \
-		$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing; \
-	fi
+	@command -v dpkg-query >/dev/null || { echo "not a Debian system; this is needed: $(PACKAGES)"; exit 0; }; \
+	missing=$$(for p in $(PACKAGES); do \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	[ -n "$$missing" ] || exit 0; \
+	echo "installing" $$missing; \
+	[ $$(id -u) = 0 ] || sudo=sudo; \
+	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing
 
-all: $(LIB) $(APP_BIN) ## the library and the programs
+# ---- objects, the library, programs ----
 
-$(OUT)/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
-
-$(LIB): $(LIB_OBJ)
-	@mkdir -p $(@D)
-	@rm -f $@
-	ar rcs $@ $^
-
-define app_rule
-$(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(sort $(wildcard apps/$(1)/*.c apps/$(1).c))) $(APP_COMMON) $(LIB)
-	@mkdir -p $$(@D)
-	$(CC) $(LDFLAGS) $$^ $(LDLIBS) -o $$@
+# A file that holds what was said last time: touched when that changes, so that what depends on it is made again.
+# $(call said,FILE,TEXT)
+define said
+$(1): force
+	@mkdir -p $$(@D); printf '%s\n' '$(subst ','\'',$(2))' | cmp -s - $$@ || printf '%s\n' '$(subst ','\'',$(2))' >$$@
 endef
-$(foreach a,$(APPS),$(eval $(call app_rule,$(a))))
+$(eval $(call said,$(OUT)/flags,$(COMPILE)))
+$(eval $(call said,$(OUT)/modules,$(LIB_SRC) $(HELP_SRC)))
 
-# Support code is a library, so that a suite takes what it uses; so is what the programs share.
-$(OUT)/libsupport.a: $(TEST_SUPPORT) $(APP_COMMON)
+all: $(LIB) $(PROGRAMS) ## the library and the programs, in build/
+
+$(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
 	@mkdir -p $(@D)
-	@rm -f $@
-	ar rcs $@ $^
+	$(call say,cc   $<)
+	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
-$(OUT)/tests/%: $(OUT)/tests/%.o $(OUT)/libsupport.a $(LIB)
+# The library; and what suites share as another, so that a suite takes only what it uses.
+$(LIB):               $(LIB_SRC:%.c=$(OUT)/%.o)
+$(OUT)/libsupport.a:  $(HELP_SRC:%.c=$(OUT)/%.o) $(RUNNER_SRC:%.c=$(OUT)/%.o)
+$(LIB) $(OUT)/libsupport.a: $(OUT)/modules
+	$(call say,ar   $@)
+	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
+
+define link
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) $(if $(findstring thread,$(SAN)),,-lcriterion) -o $@
+	$(call say,link $@)
+	$(Q)$(LINK) $^ $(LIBS) $(1) -o $@
+endef
 
-# ---- fuzzing: a target is tests/fuzz/fuzz_<name>.c, its inputs are tests/fuzz/corpus/<name>/ ----
-FUZZ         := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+# A program has a folder, and takes what all share; an example is one file, and needs the library alone.
+define program
+$(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c) $(COMMON_SRC)) $(LIB)
+	$$(call link)
+endef
+$(foreach app,$(APPS),$(eval $(call program,$(app))))
+$(EXAMPLES): $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
+	$(call link)
+
+demo: $(BIN)/weir-gpt ## train a GPT on four CPU devices on the project's own sources, for about a minute
+	$< --pp 2 --dp 2 --micro 4 --steps 700 --sample 500
+
+bench: $(BIN)/weir ## measure actors and a training step on this machine
+	$< bench
+
+# ---- suites ----
+
+tests: $(SUITES:%=$(OUT)/tests/%)
+
+test: all tests ## build everything and run every suite; SUITES="..." for some, SAN=... under sanitizers
+	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
+
+$(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(OUT)/libsupport.a $(LIB)
+	$(call link,$(if $(SAN),,-lcriterion))
+
+# A fuzz target as a suite: its corpus is replayed.
+$(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(LIB)
+	$(call link)
+
+# In sanitizers' variants <criterion/criterion.h> is the stand-in.
+$(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
+
+# This suite runs the programs.
+$(OUT)/tests/test_apps.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
+$(OUT)/tests/test_apps: | $(PROGRAMS)
+
+# ---- fuzzing ----
+
 FUZZ_SECONDS ?= 60
-FUZZ_FLAGS   := -std=gnu17 -O1 -g -Iinclude -I. -pthread -fsanitize=fuzzer,address,undefined
-FUZZ_CODE    := $(wildcard graph/plan*.c) graph/check.c # what is searched; the rest is linked as it is
-TEST_BIN     += $(FUZZ:%=$(OUT)/tests/replay_%)
+FUZZ_CODE    := $(wildcard graph/plan*.c) graph/check.c# what is searched; the rest is linked as it is
+FUZZ_FLAGS   := -std=gnu17 -O1 -g -pthread -fsanitize=fuzzer,address,undefined
 
-$(OUT)/tests/replay_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(LIB)
+build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,link $@)
+	$(Q)clang $(FUZZ_FLAGS) $(INCLUDE) $^ $(LIBS) -o $@
 
-build/fuzz/%: tests/fuzz/fuzz_%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)
-	@mkdir -p $(@D)
-	clang $(FUZZ_FLAGS) $^ $(LDLIBS) -o $@
+fuzz: $(FUZZ:%=build/fuzz/%) ## search for inputs that break what parses bytes, FUZZ_SECONDS each
+	@for f in $(FUZZ); do \
+	    mkdir -p build/fuzz/found/$$f; \
+	    build/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -artifact_prefix=build/fuzz/$$f- \
+	        build/fuzz/found/$$f tests/fuzz/corpus/$${f#fuzz_} || exit 1; \
+	done
 
-fuzz: $(FUZZ:%=build/fuzz/%) ## search for inputs that break what parses bytes, FUZZ_SECONDS each; needs clang
-	@for f in $(FUZZ); do mkdir -p build/fuzz/found-$$f && build/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
-		-artifact_prefix=build/fuzz/$$f- build/fuzz/found-$$f tests/fuzz/corpus/$$f || exit 1; done
-.PHONY: fuzz
--include $(wildcard $(OUT)/tests/fuzz/*.d)
-# ---- end of fuzzing ----
+# ---- checks that run nothing ----
 
-tests: $(TEST_BIN)
+# A source is looked at again when its object had to be made again.
+TIDY := $(patsubst %.c,$(OUT)/%.tidy,$(LIB_SRC) $(COMMON_SRC) $(APP_SRC))
+$(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
+	$(call say,tidy $<)
+	$(Q)clang-tidy --quiet $< -- -std=gnu17 $(OPT) $(INCLUDE) $(CPPFLAGS) >$@.txt 2>$@.err || { cat $@.txt $@.err; exit 1; }
+	@mv $@.txt $@
 
-test: deps ## build everything and run every suite
-	@$(MAKE) --no-print-directory all tests
-	@failed=0; for t in $(TEST_BIN); do echo "== $$t"; $$t || failed=1; done; exit $$failed
-
-# ---- programs: examples, what tests need of them, demo, bench ----
-
-# An example is one file, apps/examples/<name>.c, and needs nothing but the library.
-EXAMPLES := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
-all: $(EXAMPLES)
-$(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-
-# tests/test_apps.c runs the programs.
-$(OUT)/tests/test_apps.o: CFLAGS += -DAPPS_BIN='"$(BIN)"'
-$(OUT)/tests/test_apps: | $(APP_BIN) $(EXAMPLES)
-
-demo: deps ## train a GPT on four CPU devices on the project's own sources, for about a minute
-	@$(MAKE) --no-print-directory all
-	$(BIN)/weir-gpt --pp 2 --dp 2 --micro 4 --steps 700 --sample 500
-
-bench: deps ## measure actors and a training step on this machine
-	@$(MAKE) --no-print-directory all
-	$(BIN)/weir bench
-
--include $(wildcard $(OUT)/apps/*/*.d)
-# ---- end of programs ----
+check: $(TIDY) | deps ## static analysis (clang-tidy); public headers alone in C11, C17 and C++17; the README's program
+	@tests/check_headers
+	@tests/check_readme
 
 clean: ## remove build/
 	rm -rf build
 
--include $(LIB_OBJ:.o=.d) $(TEST_SRC:tests/%.c=$(OUT)/tests/%.d) $(TEST_SUPPORT:.o=.d) $(APP_COMMON:.o=.d)
-.SECONDARY:
+-include $(OBJ:.o=.d)
