@@ -6,10 +6,6 @@
  * going through the ranges of all owners touches no element twice.
  *
  * Time is O(n log n) in the size of the plan (extents and priorities are sorted), memory O(n).
- *
- * What is not checked: whether a kernel can compute with the local shapes that it is given. Ops have a rule for logical
- * shapes only, and for shards it does not hold. A plan is a program; this check keeps it inside of its own memory map,
- * it does not make a hostile one harmless to run.
  */
 #include "graph/plan_validate.h"
 
@@ -21,7 +17,8 @@
 
 #define MICRO_BATCHES_MAX (1u << 20)
 #define FIRINGS_MAX (1u << 26) /* per step, of all actors: bounds the token game */
-#define BYTES_MAX (UINT64_C(1) << 56)
+#define SLOTS_MAX (1u << 24)   /* of all registers: each costs the session a counter, even when it has no bytes */
+#define BYTES_MAX (UINT64_C(1) << 47) /* no process can map more; sums over all operands of a kernel do not overflow */
 #define TEXT_BYTES_MAX 4096 /* of one text: names are compared */
 
 /* ---- every member by itself ---- */
@@ -374,6 +371,14 @@ static bool validate_queue_bytes(const weir_plan *plan, uint32_t q)
                        queue->workspace_bytes, queue->workspace_offset, limit);
 }
 
+static bool validate_slots(const weir_plan *plan)
+{
+    uint64_t slots = 0;
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        slots += plan->regsts[r].slots;
+    return slots <= SLOTS_MAX || REFUSE_PLAN("regsts: have %" PRIu64 " slots, of %u at most", slots, SLOTS_MAX);
+}
+
 static bool validate_sizes(const weir_plan *plan)
 {
     bool ok = true;
@@ -387,7 +392,7 @@ static bool validate_sizes(const weir_plan *plan)
         ok = validate_regst_bytes(plan, r);
     for (uint32_t t = 0; ok && t < plan->tensors_count; t++)
         ok = validate_tensor(plan, t);
-    return ok;
+    return ok && validate_slots(plan);
 }
 
 /* A part of an arena: a register, a state or a workspace. */

@@ -1,6 +1,16 @@
-/* graph/plan_validate.h: the two halves of plan_validate(): plan_validate.c looks at the structure and the memory,
- * plan_validate_kernel.c at what is called and with what. A rule returns true, or refuses: sets the error, which names
- * the place ("actors[3].queue: 7 of 2"), and returns false. The first fault ends the check.
+/* graph/plan_validate.h: the three parts of plan_validate():
+ *
+ *     plan_validate.c          is it a plan?      indexes, owners, rates, sizes, the arenas' map
+ *     plan_validate_kernel.c   who calls what?    kernels, host functions, parameters, and what is theirs
+ *     plan_validate_op.c       can it be called?  each op's own rule for its shards, states, scratch, overlaps
+ *
+ * A rule returns true, or refuses: sets the error, which names the place ("actors[3].queue: 7 of 2"), and returns false.
+ * The first fault ends the check.
+ *
+ * Together they promise: whoever made the plan, running it reads and writes nothing but its arenas, its own attributes and
+ * strings, and of these only what the map gives to each kernel; and two threads never touch the same bytes at once. They
+ * do not promise that it computes anything sensible, or ends soon. The promise is as good as the ops' rules, which is why
+ * tests/test_plan_run.c and tests/fuzz/fuzz_run.c run whatever passes.
  */
 #ifndef GRAPH_PLAN_VALIDATE_H
 #define GRAPH_PLAN_VALIDATE_H
@@ -8,7 +18,15 @@
 #include "graph/error.h"
 #include "graph/plan.h"
 
+#include <inttypes.h>
+#include <weir/op.h>
+
 #define REFUSE_PLAN(...) (error_set(WEIR_E_PLAN, __VA_ARGS__), false)
+
+/* "kernels[3] (h0/q): ..."; `at` has the members plan, index and kernel. */
+#define REFUSE_KERNEL(at, format, ...)                                                                       \
+    REFUSE_PLAN("kernels[%" PRIu32 "] (%.60s): " format, (at)->index, plan_text((at)->plan, (at)->kernel->name) \
+                __VA_OPT__(, ) __VA_ARGS__)
 
 static inline bool range_has(const plan_range *range, uint32_t index)
 {
@@ -32,5 +50,8 @@ typedef struct validate_name {
 bool validate_kernels(const weir_plan *plan, void *scratch);
 bool validate_hosts(const weir_plan *plan, void *scratch);
 bool validate_starts(const weir_plan *plan, void *scratch); /* params and inits */
+
+/* Whether the kernel's op can be called so. Relies on its place, counts and operands having been checked. */
+bool validate_call(const weir_plan *plan, uint32_t kernel, const weir_op *op);
 
 #endif

@@ -1,19 +1,15 @@
-/* graph/plan_validate_kernel.c: the second half of plan_validate(): are the kernels called with what is theirs?
+/* graph/plan_validate_kernel.c: are the kernels called with what is theirs?
  *
  * A kernel writes what its actor owns (a register that it produces, a state, a temp) and reads that or a register
  * behind one of the actor's ports. The register protocol then keeps everything else away from those bytes while it
  * runs. Reading from memory of one's own needs someone to have written it in the same firing, or a value from the
  * start; anything else is a mistake in the plan, whatever the bytes are.
- *
- * A rule of an op is asked about one thing alone, its states, which depends on attributes and the type of its output.
  */
 #include "graph/plan_validate.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weir/op.h>
 
 #define NAME(str) plan_text(plan, plan->str)
 
@@ -25,11 +21,6 @@ typedef struct place {
     const weir_op *op;
     uint8_t *written; /* per tensor: by a kernel before */
 } place;
-
-/* "kernels[3] (h0/q): ..." */
-#define REFUSE_KERNEL(at, format, ...)                                                                       \
-    REFUSE_PLAN("kernels[%" PRIu32 "] (%.60s): " format, (at)->index, plan_text((at)->plan, (at)->kernel->name) \
-                __VA_OPT__(, ) __VA_ARGS__)
 
 static const plan_tensor *operand_tensor(const place *at, uint32_t operand)
 {
@@ -140,39 +131,6 @@ static bool validate_counts(const place *at)
     return true;
 }
 
-static void operand_types(const place *at, const plan_range *range, weir_type *types)
-{
-    for (uint32_t i = 0; i < range->count; i++) {
-        const plan_tensor *tensor = operand_tensor(at, range->first + i);
-        types[i].dtype = (weir_dtype)tensor->dtype;
-        types[i].shape.rank = (int)tensor->rank;
-        memcpy(types[i].shape.dim, tensor->shape, sizeof tensor->shape);
-    }
-}
-
-static bool validate_state_types(const place *at)
-{
-    const plan_range *state = &at->kernel->state;
-    weir_type in[WEIR_ARGS_MAX], out[8], wanted[4], have[4];
-    if (state->count > 4 || (!at->op->states && state->count))
-        return REFUSE_KERNEL(at, "%" PRIu32 " states, more than %s has", state->count, at->op->name);
-    if (!at->op->states)
-        return true;
-    weir_op_args args = {at->op, in, (int)at->kernel->in.count, out, (int)at->kernel->out.count,
-                         at->plan->words + at->kernel->attrs.first};
-    operand_types(at, &at->kernel->in, in);
-    operand_types(at, &at->kernel->out, out);
-    operand_types(at, state, have);
-    int count = at->op->states(&args, wanted);
-    if ((uint32_t)count != state->count)
-        return REFUSE_KERNEL(at, "%" PRIu32 " states, %s has %d", state->count, at->op->name, count);
-    for (int i = 0; i < count; i++)
-        if (have[i].dtype != wanted[i].dtype || !weir_shape_equal(&have[i].shape, &wanted[i].shape))
-            return REFUSE_KERNEL(at, "operands[%" PRIu32 "].tensor: not of the type that %s keeps there",
-                                 state->first + (uint32_t)i, at->op->name);
-    return true;
-}
-
 /* The kind of host function that the op calls; PLAN_HOST_KINDS for ops that call none. */
 static uint32_t op_host_kind(const char *op)
 {
@@ -214,7 +172,7 @@ static bool validate_kernel(const weir_plan *plan, uint32_t k, uint8_t *written)
     if (!at.op)
         return REFUSE_KERNEL(&at, "there is no op %.60s", NAME(kernels[k].op));
     return validate_kernel_place(&at) && validate_counts(&at) && validate_kernel_host(&at) && validate_operands(&at) &&
-           validate_state_types(&at);
+           validate_call(plan, k, at.op);
 }
 
 bool validate_kernels(const weir_plan *plan, void *scratch)
@@ -310,12 +268,27 @@ static bool validate_ends(const weir_plan *plan, uint8_t *has_end)
     return true;
 }
 
+/* A function is called from one place: the plan's types of what it gives or takes are those of that kernel. */
+static bool validate_called(const weir_plan *plan, uint8_t *called)
+{
+    memset(called, 0, plan->hosts_count);
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        uint32_t h = plan->kernels[k].host;
+        if (h != PLAN_NONE && called[h]++)
+            return REFUSE_PLAN("kernels[%" PRIu32 "].host: %" PRIu32 " is already that of another", k, h);
+    }
+    for (uint32_t h = 0; h < plan->hosts_count; h++)
+        if (!outside(&plan->hosts[h]) && !called[h])
+            return REFUSE_PLAN("hosts[%" PRIu32 "] (%.60s): no kernel calls it", h, NAME(hosts[h].name));
+    return true;
+}
+
 bool validate_hosts(const weir_plan *plan, void *scratch)
 {
     for (uint32_t h = 0; h < plan->hosts_count; h++)
         if (!validate_host(plan, h))
             return false;
-    if (!validate_ends(plan, scratch))
+    if (!validate_ends(plan, scratch) || !validate_called(plan, scratch))
         return false;
     validate_name *names = scratch;
     uint32_t count = 0;
@@ -356,6 +329,14 @@ static bool validate_param(const weir_plan *plan, uint32_t p)
     return true;
 }
 
+/* Whether the value that an integer tensor starts with is one that it can hold. */
+static bool init_in_range(const plan_init *init, uint32_t dtype)
+{
+    if (init->kind != WEIR_INIT_VALUE || dtype == WEIR_F32)
+        return true;
+    return dtype == WEIR_I32 ? init->a >= INT32_MIN && init->a <= INT32_MAX : init->a >= 0 && init->a <= UINT8_MAX;
+}
+
 static bool validate_init(const weir_plan *plan, uint32_t i)
 {
     const plan_init *init = &plan->inits[i];
@@ -367,6 +348,9 @@ static bool validate_init(const weir_plan *plan, uint32_t i)
     if (random && tensor->dtype != WEIR_F32)
         return REFUSE_PLAN("inits[%" PRIu32 "].kind: random numbers are f32, tensors[%" PRIu32 "] is not", i,
                            init->tensor.i);
+    if (!init_in_range(init, tensor->dtype))
+        return REFUSE_PLAN("inits[%" PRIu32 "].a: %g is no %s", i, init->a,
+                           weir_dtype_name((weir_dtype)tensor->dtype));
     return (isfinite(init->a) && isfinite(init->b)) || REFUSE_PLAN("inits[%" PRIu32 "]: not a finite number", i);
 }
 

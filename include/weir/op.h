@@ -6,6 +6,7 @@
  *     signatures   the ways in which it may be split over one mesh axis
  *     grad         builds the backward graph out of other ops, in the DSL
  *     cost         floating-point operations and bytes moved, for local shapes
+ *     fits         whether the kernel may be called with shards of these types
  *     workspace    scratch bytes that the kernel needs, for local shapes
  *     states       private memory that lives as long as the session (an optimizer's moments)
  *     kernel       computes the outputs of one shard from those of its inputs
@@ -55,7 +56,7 @@ typedef struct weir_field {
     {#member, offsetof(type, member), (int)(sizeof(((type *)0)->member) / 8), true}
 
 /* What the rules are asked about. In `infer` out[] is to be filled; elsewhere it is filled. Shapes are logical in
- * infer and signatures, local in cost and workspace. All borrowed. */
+ * infer and signatures, local in fits, cost, workspace and states. All borrowed. */
 typedef struct weir_op_args {
     const weir_op *op;
     const weir_type *in;
@@ -134,6 +135,14 @@ struct weir_op {
 
     /* Fills args->out. On refusal writes one sentence ("inner sizes 784 and 512 differ") to `error` and returns false. */
     bool (*infer)(weir_op_args *args, char *error, size_t error_bytes);
+    /* Whether the kernel may be called with shards of these types (and these attributes): whatever the values are, it then
+     * touches nothing but the elements of its operands and states, and its workspace. A plan may come from anywhere, so
+     * its every call is asked about before one is made; `out` is filled, with what the plan says. Refuses as infer does.
+     * NULL: infer, asked about the shards, gives exactly out[]. That is right unless attributes hold sizes that are
+     * split, or infer refuses the empty shards of a size that is. What a kernel may rely on besides: offset >= 0 and
+     * offset + shape <= global in each view, but not that two views agree in that; states and workspace as the rules below
+     * give them; and nothing that it writes overlaps anything else, but for `inplace`. */
+    bool (*fits)(const weir_op_args *local, char *error, size_t error_bytes);
     void (*signatures)(const weir_op_args *args, weir_signature_list *list);       /* NULL: B only */
     void (*grad)(weir_grad_args *args);                                            /* NULL: not differentiable */
     void (*cost)(const weir_op_args *args, weir_cost *cost);                       /* NULL: bytes of all operands */
@@ -142,8 +151,8 @@ struct weir_op {
                                                                                       out[0]'s shape, or a scalar */
     weir_kernel_fn kernel[WEIR_DEVICE_KINDS];
 
-    int inplace;                /* k + 1: out[0] may share the memory of in[k] (kernel reads each element before it
-                                   writes it). 0: never */
+    int inplace;                /* k + 1: out[0] may share the memory of in[k], of which it then has the number and width
+                                   of elements (kernel reads each element before it writes it). 0: never */
     bool accumulates;           /* the kernel honours args->accumulate for out[0] */
     bool cheap;                 /* so fast that a backward pass may compute out[0] again rather than keep it; its gradient
                                    reads its inputs, not out[0] */

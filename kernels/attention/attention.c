@@ -133,6 +133,9 @@ static bool attention_grad_infer(weir_op_args *args, char *error, size_t error_b
     if (!attention_inputs(args, error, error_bytes))
         return false;
     weir_type lse = lse_type(&args->in[0], attrs->head_dim);
+    for (int i = 3; i < 6; i++)
+        if (args->in[i].dtype != WEIR_F32)
+            return REFUSE("input %d is %s, not f32", i, weir_dtype_name(args->in[i].dtype));
     if (!weir_shape_equal(&args->in[4].shape, &lse.shape))
         return REFUSE("lse does not have one value per row and head");
     if (!weir_shape_equal(&args->in[3].shape, &args->in[0].shape) ||

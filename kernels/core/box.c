@@ -110,6 +110,21 @@ static bool box_infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
+/* The kernel goes by intersections, which lie within both shards wherever these are said to be. */
+static bool box_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    const box_attrs *attrs = local->attrs;
+    const weir_type *to = &local->out[0];
+    if (attrs->terms < 1)
+        return REFUSE("%lld terms", (long long)attrs->terms);
+    if (attrs->terms > 1 && to->dtype != WEIR_F32)
+        return REFUSE("sums are of f32, not of %s", weir_dtype_name(to->dtype));
+    for (int i = 0; i < local->in_count; i++)
+        if (local->in[i].dtype != to->dtype || local->in[i].shape.rank != to->shape.rank)
+            return REFUSE("input %d and the output differ in dtype or rank", i);
+    return true;
+}
+
 static const weir_field box_fields[] = {WEIR_FIELD_INT(box_attrs, terms), WEIR_FIELD_INT(box_attrs, zero)};
 
 const weir_op op_box = {.name = "box",
@@ -119,4 +134,5 @@ const weir_op op_box = {.name = "box",
                         .in_max = WEIR_ARGS_MAX,
                         .out_count = 1,
                         .infer = box_infer,
+                        .fits = box_fits,
                         .kernel = {[WEIR_CPU] = box_kernel}};

@@ -2,6 +2,7 @@
 #include "kernels/core/core.h"
 #include "graph/plan.h"
 #include "kernels/ops.h"
+#include "kernels/rules.h"
 #include "kernels/view.h"
 
 #include <string.h>
@@ -26,12 +27,33 @@ static bool typed_infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
+/* Attributes hold the logical shape, of which the output is a part. */
+static bool typed_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    weir_type whole, *out = local->out;
+    weir_op_args args = {.op = local->op, .out = &whole, .out_count = 1, .attrs = local->attrs};
+    if (!typed_infer(&args, error, error_bytes))
+        return false;
+    if (out->dtype != whole.dtype || out->shape.rank != whole.shape.rank)
+        return REFUSE("the output is not of the dtype and rank that it makes");
+    for (int d = 0; d < whole.shape.rank; d++)
+        if (out->shape.dim[d] > whole.shape.dim[d])
+            return REFUSE("dimension %d is %lld of %lld", d, (long long)out->shape.dim[d],
+                          (long long)whole.shape.dim[d]);
+    return true;
+}
+
 static bool same_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     (void)error;
     (void)error_bytes;
     args->out[0] = args->in[0];
     return true;
+}
+
+static bool accumulate_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    return rule_all_f32(args, error, error_bytes) && same_infer(args, error, error_bytes);
 }
 
 static bool sink_infer(weir_op_args *args, char *error, size_t error_bytes)
@@ -136,6 +158,7 @@ const weir_op op_source = {.name = "source",
                            .attrs_bytes = sizeof(typed_attrs),
                            .out_count = 1,
                            .infer = typed_infer,
+                           .fits = typed_fits,
                            .kernel = {[WEIR_CPU] = source_kernel}};
 
 const weir_op op_sink = {.name = "sink",
@@ -151,6 +174,7 @@ const weir_op op_call = {.name = "call",
                          .in_max = 8,
                          .out_count = 1,
                          .infer = typed_infer,
+                         .fits = typed_fits,
                          .kernel = {[WEIR_CPU] = call_kernel}};
 
 const weir_op op_shard = {.name = "shard",
@@ -166,7 +190,7 @@ const weir_op op_accumulate = {.name = "accumulate",
                                .in_min = 1,
                                .in_max = 1,
                                .out_count = 1,
-                               .infer = same_infer,
+                               .infer = accumulate_infer,
                                .signatures = identity_signatures,
                                .kernel = {[WEIR_CPU] = accumulate_kernel},
                                .accumulates = true};

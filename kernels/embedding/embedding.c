@@ -88,6 +88,19 @@ static bool embedding_grad_infer(weir_op_args *args, char *error, size_t error_b
     return true;
 }
 
+/* The output may be some of the table's rows. */
+static bool embedding_grad_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    weir_type whole, *out = local->out;
+    weir_op_args args = *local;
+    args.out = &whole;
+    if (!embedding_grad_infer(&args, error, error_bytes))
+        return false;
+    if (out->dtype != WEIR_F32 || out->shape.rank != 2 || out->shape.dim[1] != whole.shape.dim[1])
+        return REFUSE("the output does not consist of rows of %lld f32", (long long)whole.shape.dim[1]);
+    return true;
+}
+
 static void embedding_grad_signatures(const weir_op_args *args, weir_signature_list *list)
 {
     int rank = args->in[0].shape.rank;
@@ -186,6 +199,7 @@ const weir_op op_embedding_grad = {
     .in_max = 2,
     .out_count = 1,
     .infer = embedding_grad_infer,
+    .fits = embedding_grad_fits,
     .signatures = embedding_grad_signatures,
     .cost = embedding_grad_cost,
     .kernel = {[WEIR_CPU] = embedding_grad_cpu},

@@ -55,6 +55,8 @@ static bool logits_and_labels(const weir_op_args *args, char *error, size_t erro
                       weir_dtype_name(labels->dtype));
     if (logits->shape.rank < 1)
         return REFUSE("logits are a scalar");
+    if (shape_last(&logits->shape) < 1)
+        return REFUSE("there are no classes");
     weir_shape rows = rows_of(&logits->shape);
     if (!weir_shape_equal(&rows, &labels->shape))
         return REFUSE("labels have shape %s where logits have %s",

@@ -102,10 +102,11 @@ static bool norm_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
     if (!norm_inputs(args, 1, error, error_bytes))
         return false;
     for (int i = 2; i + 1 < args->in_count; i++)
-        if (!weir_shape_equal(&args->in[i].shape, &row.shape))
-            return REFUSE("input %d does not have one value per row of x", i);
-    if (!weir_shape_equal(&args->in[args->in_count - 1].shape, &args->in[0].shape))
-        return REFUSE("dy does not have the shape of x");
+        if (args->in[i].dtype != WEIR_F32 || !weir_shape_equal(&args->in[i].shape, &row.shape))
+            return REFUSE("input %d does not have one f32 value per row of x", i);
+    const weir_type *dy = &args->in[args->in_count - 1];
+    if (dy->dtype != WEIR_F32 || !weir_shape_equal(&dy->shape, &args->in[0].shape))
+        return REFUSE("dy is not f32 of the shape of x");
     args->out[0] = args->in[0];
     for (int i = 1; i < args->out_count; i++)
         args->out[i] = args->in[1];

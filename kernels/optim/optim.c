@@ -37,7 +37,7 @@ double optim_rate(const struct optim_attrs *attrs, int64_t step)
         return attrs->lr;
     if (step >= attrs->total)
         return attrs->lr_min;
-    double done = (double)(step - attrs->warmup) / (double)(attrs->total - attrs->warmup);
+    double done = ((double)step - (double)attrs->warmup) / ((double)attrs->total - (double)attrs->warmup);
     return attrs->lr_min + (attrs->lr - attrs->lr_min) * 0.5 * (1 + cos(M_PI * done));
 }
 

@@ -27,6 +27,12 @@ static bool sum_to_infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
+/* The target is the output's shard. */
+static bool sum_to_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    return shape_repeats(&local->out[0], &local->in[0], error, error_bytes);
+}
+
 static void sum_to_signatures(const weir_op_args *args, weir_signature_list *list)
 {
     const weir_shape *in = &args->in[0].shape, *out = &args->out[0].shape;
@@ -72,6 +78,7 @@ const weir_op op_sum_to = {
     .in_max = 1,
     .out_count = 1,
     .infer = sum_to_infer,
+    .fits = sum_to_fits,
     .signatures = sum_to_signatures,
     .grad = sum_to_backward,
     .cost = sum_to_cost,

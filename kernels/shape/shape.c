@@ -99,6 +99,16 @@ static bool reshape_infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
+/* A shard is reshaped into a shard, whatever the whole is. */
+static bool reshape_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    int64_t in = weir_shape_count(&local->in[0].shape), out = weir_shape_count(&local->out[0].shape);
+    if (local->in[0].dtype != local->out[0].dtype || in != out)
+        return REFUSE("%lld elements of %s become %lld of %s", (long long)in, weir_dtype_name(local->in[0].dtype),
+                      (long long)out, weir_dtype_name(local->out[0].dtype));
+    return true;
+}
+
 static int64_t common_divisor(int64_t a, int64_t b)
 {
     while (b) {
@@ -164,6 +174,7 @@ const weir_op op_reshape = {
     .in_max = 1,
     .out_count = 1,
     .infer = reshape_infer,
+    .fits = reshape_fits,
     .signatures = reshape_signatures,
     .grad = reshape_backward,
     .kernel = {[WEIR_CPU] = reshape_kernel},
@@ -197,6 +208,18 @@ weir_tensor *shape_reshape(weir_tensor *x, const weir_shape *shape, weir_src src
 
 /* ---- broadcast_to ---- */
 
+bool shape_repeats(const weir_type *small, const weir_type *large, char *error, size_t error_bytes)
+{
+    char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
+    weir_shape both;
+    if (small->dtype != WEIR_F32 || large->dtype != WEIR_F32)
+        return REFUSE("%s and %s, and only f32 will do", weir_dtype_name(small->dtype), weir_dtype_name(large->dtype));
+    if (!broadcast_shapes(&small->shape, &large->shape, &both) || !weir_shape_equal(&both, &large->shape))
+        return REFUSE("shape %s does not broadcast to %s", shape_text(&small->shape, from, sizeof from),
+                      shape_text(&large->shape, to, sizeof to));
+    return true;
+}
+
 static bool broadcast_to_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
@@ -208,6 +231,12 @@ static bool broadcast_to_infer(weir_op_args *args, char *error, size_t error_byt
                       shape_text(&target, to, sizeof to));
     args->out[0] = (weir_type){WEIR_F32, target};
     return true;
+}
+
+/* The target is the output's shard. */
+static bool broadcast_to_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    return shape_repeats(&local->in[0], &local->out[0], error, error_bytes);
 }
 
 static void broadcast_to_signatures(const weir_op_args *args, weir_signature_list *list)
@@ -258,6 +287,7 @@ const weir_op op_broadcast_to = {
     .in_max = 1,
     .out_count = 1,
     .infer = broadcast_to_infer,
+    .fits = broadcast_to_fits,
     .signatures = broadcast_to_signatures,
     .grad = broadcast_to_backward,
     .kernel = {[WEIR_CPU] = broadcast_to_kernel},

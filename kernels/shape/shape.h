@@ -15,6 +15,9 @@ shape_attrs shape_attrs_of(const weir_shape *shape);
 /* Refuses a rank or a dimension that no shape has. */
 bool shape_of_attrs(const shape_attrs *attrs, weir_shape *shape, char *error, size_t error_bytes);
 
+/* Whether the two are f32 and `small` is of a shape that broadcasts to that of `large`; refuses if not. */
+bool shape_repeats(const weir_type *small, const weir_type *large, char *error, size_t error_bytes);
+
 /* DSL functions for gradients; x itself when it has the shape already. */
 weir_tensor *shape_reshape(weir_tensor *x, const weir_shape *shape, weir_src src);
 weir_tensor *shape_broadcast_to(weir_tensor *x, const weir_shape *shape, weir_src src);

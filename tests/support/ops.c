@@ -15,6 +15,15 @@ static bool infer_vectors(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
+/* How long a vector is made of nothing, only the plan says. */
+static bool fits_vectors(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    for (int i = 0; i < local->in_count; i++)
+        if (local->in[i].dtype != WEIR_F32 || !weir_shape_equal(&local->in[i].shape, &local->out[0].shape))
+            return REFUSE("input %d is not f32 of the shape of the output", i);
+    return local->out[0].dtype == WEIR_F32 || REFUSE("the output is not f32");
+}
+
 static weir_status kernel_none(const weir_kernel_args *args)
 {
     (void)args;
@@ -40,9 +49,9 @@ static weir_status kernel_fail(const weir_kernel_args *args)
 
 static const weir_op op_test_none = {.name = "test_none", .infer = infer_vectors, .kernel = {[WEIR_CPU] = kernel_none}};
 static const weir_op op_test_sum = {.name = "test_sum", .in_max = 64, .out_count = 1, .infer = infer_vectors,
-                                    .kernel = {[WEIR_CPU] = kernel_sum}, .accumulates = true};
+                                    .fits = fits_vectors, .kernel = {[WEIR_CPU] = kernel_sum}, .accumulates = true};
 static const weir_op op_test_fail = {.name = "test_fail", .in_max = 64, .out_count = 1, .infer = infer_vectors,
-                                     .kernel = {[WEIR_CPU] = kernel_fail}};
+                                     .fits = fits_vectors, .kernel = {[WEIR_CPU] = kernel_fail}};
 
 void test_ops(void)
 {

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "graph/plan_build.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
 
 #define NAME_BYTES 48
 #define KEY 7919 /* of random initial values: register i has the stream KEY + i */
@@ -212,6 +214,19 @@ static void add_operands(sdf *s, uint32_t a, plan_kernel *kernel, const plan_ran
         plan_add_operands(s->builder, (plan_operand){{states->first + i}, {PLAN_NONE}});
 }
 
+/* Zeros, but for source and call, whose attributes are the type that they make. */
+static plan_range add_words(sdf *s, const weir_op *op, const plan_range *out)
+{
+    plan_range range = {plan_of(s)->words_count, op ? (uint32_t)(op->attrs_bytes / 8) : 0};
+    typed_attrs typed = {.dtype = WEIR_F32, .rank = 1};
+    bool makes = (op == &op_source || op == &op_call) && out->count;
+    if (makes)
+        typed.dim[0] = plan_of(s)->tensors[plan_of(s)->operands[out->first].tensor.i].global[0];
+    for (uint32_t i = 0; i < range.count; i++)
+        plan_add_words(s->builder, makes ? ((const plan_word *)&typed)[i] : (plan_word){.i = 0});
+    return range;
+}
+
 static void add_kernel(sdf *s, uint32_t a, plan_actor *to)
 {
     const struct actor_item *actor = &s->actors.item[a];
@@ -224,10 +239,7 @@ static void add_kernel(sdf *s, uint32_t a, plan_actor *to)
                           .line = 100 + a, .host = host, .accumulate = actor->opts.accumulate, .key = KEY + a,
                           .workspace_bytes = actor->opts.workspace};
     add_operands(s, a, &kernel, &to->states);
-    const weir_op *op = weir_op_find(actor->opts.kernel);
-    kernel.attrs = (plan_range){plan_of(s)->words_count, op ? (uint32_t)(op->attrs_bytes / 8) : 0};
-    for (uint32_t i = 0; i < kernel.attrs.count; i++)
-        plan_add_words(s->builder, (plan_word){.i = 0});
+    kernel.attrs = add_words(s, weir_op_find(actor->opts.kernel), &kernel.out);
     plan_queue *queue = &plan_of(s)->queues[to->queue.i];
     if (actor->opts.workspace > queue->workspace_bytes)
         queue->workspace_bytes = actor->opts.workspace;
