@@ -9,6 +9,7 @@
 #include "graph/build.h"
 #include "graph/base.h"
 #include "graph/error.h"
+#include "kernels/ops.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -400,4 +401,6 @@ void weir_slots(weir_tensor *x, int slots)
     else if (!x->node && slots > 1)
         graph_mistake(x->graph, x->src, "%s: a parameter is changed in place and has one slot, not %d", x->name, slots);
     x->slots = slots;
+    if (x->node && x->node->op == &op_shard && x->node->in[0]->node && x->node->in[0]->node->host)
+        x->node->in[0]->slots = slots; /* an input: also where the value comes in */
 }

@@ -199,7 +199,8 @@ static bool reg_fits(const reg *r, int maker, int device, plan_mem kind, int fil
 {
     return r->group == maker && r->device == device && r->kind == kind && r->fill == fill &&
            (r->fixed ? r->slots : 0) == fixed && r->readers.count == readers->count &&
-           !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count);
+           (!readers->count ||
+            !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count));
 }
 
 static int reg_for(compile *c, const ptensor *t, int maker, const int_list *readers)

@@ -1,10 +1,10 @@
 /* test_box.c: every conversion gives the logical tensor that was pushed, to the bit.
  *
- * An input x is laid out as A, then as B on the same or another mesh, and fetched. One graph holds many such pairs, so a
- * case is a pair of meshes, a shape and a dtype. Values are small integers: sums of partial terms are exact.
+ * An input x is laid out as A, then as B on the same or another mesh, and fetched. One graph holds many such pairs, so
+ * a case is a pair of meshes, a shape and a dtype.
  *
- * Partial sums come in two kinds: those that a conversion makes (x on one device, zeros on the others), and real ones, of
- * which every device has a term (a sum over a dimension that is split).
+ * Partial sums come in two kinds: those that a conversion makes (every element on one device, zeros on the others), and
+ * real ones, of which every device has a term (a sum over a dimension that is split; of integers, so it is exact).
  */
 #include "graph/plan.h"
 #include "tests/support/kernel_check.h"

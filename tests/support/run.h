@@ -1,7 +1,7 @@
 /* tests/support/run.h: runs a plan as it is and keeps all that comes out of it.
  *
- * Every input that is to be pushed gets values that follow from (its name, step, micro-batch, element) alone; all values
- * of all fetches are kept, and the parameters as they are at the end. So a model in two layouts is compared by
+ * Every input that is to be pushed gets values that follow from (its name, step, micro-batch, element) alone; all
+ * values of all fetches are kept, and the parameters as they are at the end. So a model in two layouts is compared by
  *
  *     run a = run_plan(one, 3, 1), b = run_plan(four, 3, 2);      // steps, workers
  *     run_near(&a, &b, 1e-5, "data parallel");
@@ -32,7 +32,7 @@ run run_plan(const weir_plan *plan, int64_t steps, int workers);
 void run_free(run *r);
 const run_entry *run_find(const run *r, const char *name); /* NULL: not there */
 
-/* The same names with values within tolerance * (1 + |value|); tolerance 0: the same bits. `what` begins the message. */
+/* The same names with values within tolerance * (1 + |value|); tolerance 0: the same bits. `what` begins messages. */
 void run_near(const run *got, const run *want, double tolerance, const char *what);
 
 /* Element `i` of what is pushed to the input `name`. */
