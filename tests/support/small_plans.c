@@ -1,0 +1,135 @@
+/* tests/support/small_plans.c: see the header. */
+#include "tests/support/small_plans.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <weir/weir.h>
+
+static weir_status give_nothing(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    (void)ctx, (void)dst, (void)step, (void)micro;
+    return WEIR_OK;
+}
+
+static weir_status take_nothing(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    (void)ctx, (void)value, (void)step, (void)micro;
+    return WEIR_OK;
+}
+
+static weir_status call_nothing(const weir_kernel_args *args)
+{
+    (void)args;
+    return WEIR_OK;
+}
+
+/* ---- mlp ---- */
+
+static weir_plan *mlp(weir_graph *g)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-2"))
+    {
+        weir_tensor *x = weir_input(g, WEIR_F32, {7, 5}, .name = "x", .sbp = {S(0)}, .micro = true);
+        weir_tensor *labels =
+            weir_input(g, WEIR_I32, {7}, .name = "labels", .sbp = {S(0)}, .micro = true, .source = give_nothing);
+        weir_tensor *h = weir_relu(weir_linear(x, 6, .name = "up"));
+        h = weir_tanh(weir_linear(h, 7, .name = "middle", .weight = {S(1)}));
+        weir_tensor *logits = weir_linear(h, 3, .name = "down");
+        weir_tensor *loss = weir_cross_entropy(logits, labels, .name = "loss", .ignore = true, .ignore_index = 2);
+        weir_fetch(loss, .name = "loss");
+        weir_fetch(weir_argmax(logits), .name = "guess", .sink = take_nothing);
+        weir_train(loss, weir_adamw(.clip_norm = 1, .weight_decay = 0.1, .warmup = 2, .total = 9), .zero = {true});
+    }
+    return weir_compile(g, .micro_batches = 2);
+}
+
+/* ---- gpt ---- */
+
+enum { BATCH = 4, SEQ = 3, VOCAB = 5, DIM = 8 };
+
+static weir_tensor *gpt_block(weir_tensor *x)
+{
+    weir_tensor *h = weir_layernorm(x, .name = "ln1");
+    weir_tensor *q = weir_linear(h, DIM, .name = "q", .weight = {S(1)});
+    weir_tensor *k = weir_linear(h, DIM, .name = "k", .weight = {S(1)});
+    weir_tensor *v = weir_linear(h, DIM, .name = "v", .weight = {S(1)});
+    weir_tensor *a = weir_attention(q, k, v, .heads = 2, .causal = true);
+    x = weir_add(x, weir_dropout(weir_linear(a, DIM, .name = "o", .weight = {S(0)}), 0.25));
+    h = weir_gelu(weir_linear(weir_rmsnorm(x, .name = "ln2"), 2 * DIM, .name = "up", .weight = {S(1)}));
+    return weir_add(x, weir_linear(h, DIM, .name = "down", .weight = {S(0)}));
+}
+
+static weir_plan *gpt(weir_graph *g)
+{
+    weir_mesh *stage[2] = {weir_mesh_new(g, "cpu:0-1"), weir_mesh_new(g, "cpu:2-3")};
+    weir_tensor *x = NULL, *loss = NULL;
+    WEIR_ON(stage[0])
+    {
+        weir_tensor *tokens =
+            weir_input(g, WEIR_I32, {BATCH, SEQ}, .name = "tokens", .micro = true, .source = give_nothing);
+        x = weir_embedding(tokens, VOCAB, DIM, .name = "wte", .weight = {S(0)});
+        x = weir_add(x, weir_param(g, WEIR_F32, {SEQ, DIM}, .name = "wpe", .init = WEIR_NORMAL(0.02)));
+        x = gpt_block(x);
+    }
+    WEIR_ON(stage[1], .name = "h1")
+    {
+        weir_tensor *labels = weir_input(g, WEIR_I32, {BATCH, SEQ}, .name = "labels", .micro = true);
+        loss = weir_cross_entropy(weir_linear(weir_layernorm(gpt_block(x)), VOCAB), labels, .name = "loss");
+    }
+    weir_fetch(loss, .name = "loss");
+    weir_train(loss, weir_sgd(.momentum = 0.9, .lr = 0.1));
+    return weir_compile(g, .micro_batches = 2);
+}
+
+/* ---- zoo ---- */
+
+static weir_tensor *zoo_elementwise(weir_tensor *p, weir_tensor *row, weir_tensor *column)
+{
+    weir_tensor *e = weir_exp(weir_mul(p, row)), *s = weir_sigmoid(weir_sub(p, column));
+    weir_tensor *a = weir_add(weir_log(weir_affine(e, 1, .shift = 1)), weir_sqrt(weir_affine(s, 2, .shift = 1)));
+    weir_tensor *b = weir_div(weir_silu(weir_neg(p)), weir_affine(weir_softmax(a), 1, .shift = 2));
+    weir_tensor *many[3] = {a, b, weir_shard(weir_gelu(p), .sbp = {S(0)})};
+    return weir_add_many_at(many, 3, (weir_op_opts){.src = WEIR_HERE});
+}
+
+/* x [5, 4] */
+static weir_tensor *zoo_shapes(weir_tensor *x)
+{
+    weir_tensor *t = weir_transpose(weir_reshape(x, {5, 2, 2}), {2, 0, 1});            /* [2, 5, 2] */
+    weir_tensor *m = weir_matmul(t, weir_reshape(x, {2, 5, 2}), .trans_b = true);      /* [2, 5, 5] */
+    weir_tensor *c = weir_concat(2, {m, weir_slice(m, 2, 1, 3)});                      /* [2, 5, 8] */
+    return weir_max(c, .axes = {-1}, .axis_count = 1, .keep = true);                   /* [2, 5, 1] */
+}
+
+static weir_plan *zoo(weir_graph *g)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+    {
+        weir_tensor *x = weir_input(g, WEIR_F32, {5, 4}, .name = "x", .micro = true);
+        weir_tensor *p = weir_param(g, WEIR_F32, {5, 4}, .name = "p", .init = WEIR_UNIFORM(-1, 1));
+        weir_tensor *row = weir_param(g, WEIR_F32, {4}, .name = "row", .init = WEIR_VALUE(0.5));
+        weir_tensor *column = weir_param(g, WEIR_F32, {5, 1}, .name = "column", .init = WEIR_NORMAL(1));
+        weir_tensor *y = zoo_elementwise(weir_add(x, p), row, column);
+        weir_tensor *loss = weir_add(weir_mean(y), weir_sum(zoo_shapes(weir_tanh(y))));
+        weir_fetch(weir_cast(y, WEIR_U8), .name = "bytes");
+        weir_fetch(weir_call(call_nothing, {x}, .name = "call", .dtype = WEIR_I32, .shape = {3}), .name = "called",
+                   .sink = take_nothing);
+        weir_train(loss, weir_sgd(.lr = 0.1));
+    }
+    return weir_compile(g, .micro_batches = 2);
+}
+
+weir_plan *small_plan(int which)
+{
+    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo};
+    weir_graph *g = weir_graph_new("small");
+    weir_plan *plan = g ? makers[which](g) : NULL;
+    if (!plan) {
+        fprintf(stderr, "small plan %d: %s\n", which, weir_error());
+        abort();
+    }
+    weir_graph_free(g);
+    free(plan->bindings);
+    plan->bindings = NULL;
+    return plan;
+}
