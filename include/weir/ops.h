@@ -76,7 +76,8 @@ typedef struct weir_linear_opts {
     bool no_bias;
     weir_init init;                 /* of the weight; default: normal with standard deviation 1/sqrt(in) */
 } weir_linear_opts;
-/* x [..., in] -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias [out] (zeros at first). */
+/* x [..., in], of two or more dimensions, -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias
+ * [out] (zeros at first). */
 #define weir_linear(x, out, ...) weir_linear_at(x, out, (weir_linear_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts);
 /* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */
