@@ -101,6 +101,15 @@ const char *shape_text(const weir_shape *shape, char *text, size_t bytes)
     return text;
 }
 
+bool shape_countable(const weir_shape *shape)
+{
+    int64_t count = 1;
+    for (int d = 0; d < shape->rank; d++)
+        if (shape->dim[d] < 0 || __builtin_mul_overflow(count, shape->dim[d], &count) || count > INT64_MAX / 64)
+            return false;
+    return true;
+}
+
 void weir_philox(uint64_t key, uint64_t counter_lo, uint64_t counter_hi, uint32_t out[4])
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);

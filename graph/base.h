@@ -7,6 +7,9 @@
 /* Writes "[8, 16]" to `text` and returns it. */
 const char *shape_text(const weir_shape *shape, char *text, size_t bytes);
 
+/* Whether the elements can be counted, and their bytes too. */
+bool shape_countable(const weir_shape *shape);
+
 /* FNV-1a, 64 bits. */
 uint64_t name_hash(const char *name);
 

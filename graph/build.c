@@ -274,6 +274,13 @@ static bool apply_infer(const weir_apply *a, weir_graph *g, weir_type *out)
         graph_mistake(g, a->src, "%s: %s", a->op->name, *error ? error : "wrong inputs");
         return false;
     }
+    for (int o = 0; o < a->op->out_count; o++)
+        if (!shape_countable(&out[o].shape)) {
+            char text[160];
+            graph_mistake(g, a->src, "%s: a result of shape %s has too many elements", a->op->name,
+                          shape_text(&out[o].shape, text, sizeof text));
+            return false;
+        }
     return true;
 }
 

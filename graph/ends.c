@@ -26,18 +26,18 @@ static weir_shape shape_of(const int64_t *dim)
 /* Whether the shape can be a tensor's: sizes of at least 1, bytes that fit. Reports. */
 static bool shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const weir_shape *shape)
 {
-    int64_t count = 1;
+    bool sizes = shape_countable(shape);
     if (!weir_dtype_bytes(dtype)) {
         graph_mistake(g, src, "%s: there is no dtype %d", what, (int)dtype);
         return false;
     }
     for (int d = 0; d < shape->rank; d++)
-        if (shape->dim[d] < 1 || __builtin_mul_overflow(count, shape->dim[d], &count) || count > INT64_MAX / 64) {
-            char text[160];
-            graph_mistake(g, src, "%s: %s is not a shape", what, shape_text(shape, text, sizeof text));
-            return false;
-        }
-    return true;
+        sizes &= shape->dim[d] >= 1;
+    if (!sizes) {
+        char text[160];
+        graph_mistake(g, src, "%s: %s is not a shape", what, shape_text(shape, text, sizeof text));
+    }
+    return sizes;
 }
 
 /* Copies the user's SBP to `to`, with negative dimensions counted from the end. Reports what cannot be. */

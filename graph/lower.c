@@ -341,11 +341,21 @@ static void aliases_resolve(phys *p)
             p->op.item[i].in[k] = ptensor_real(p, p->op.item[i].in[k]);
 }
 
+/* Pops come in order, so one that is there already is the last. */
+static void reader_add(lowering *l, ptensor *t, int op)
+{
+    if (t->readers.count && t->readers.item[t->readers.count - 1] == op)
+        return;
+    int *at = POOL_PUSH(&l->c->pool, &t->readers);
+    if (at)
+        *at = op;
+}
+
 static void readers_list(lowering *l)
 {
     for (int i = 0; i < l->p->op.count; i++)
         for (int k = 0; k < l->p->op.item[i].in_count && !l->p->op.item[i].dead; k++)
-            LIST_ONCE(&l->c->pool, &l->p->tensor.item[l->p->op.item[i].in[k]].readers, i);
+            reader_add(l, &l->p->tensor.item[l->p->op.item[i].in[k]], i);
 }
 
 /* Whether the pop must run although nobody may read what it makes. */

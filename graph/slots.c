@@ -1,14 +1,14 @@
 /* graph/slots.c: how many slots each register has at first.
  *
  * One, except:
- *   - what a forward group of stage s of S saves for its backward: S - s, so that many micro-batches may be under way, and
- *     one-forward-one-backward emerges from credits instead of from a schedule;
+ *   - what a forward group saves for its backward, with k stages behind it: k + 1, so that many micro-batches may be under
+ *     way, and one-forward-one-backward emerges from credits instead of from a schedule;
  *   - what moves between devices, and inputs: two, so that the next transfer overlaps with the use of this one;
  *   - what is fetched: as many as the user said, at least.
  * Never more than are written in one step, except for inputs and fetches, which may run ahead of it. A register whose slots the
  * user fixed is left alone. The check raises what turns out to be too few, layout lowers what does not fit.
  *
- * The stage of a node counts how often a path to it moves on to a mesh that shares no device with the one before.
+ * The stages behind a node are how often a path from it moves on to a mesh that shares no device with the one before.
  */
 #include "graph/error.h"
 #include "graph/ir.h"
@@ -22,11 +22,10 @@ static bool meshes_meet(const weir_mesh *a, const weir_mesh *b)
     return false;
 }
 
-/* Fills stage[node] for forward nodes and returns the number of stages. */
-static int stages(const compile *c, int *stage)
+/* Fills behind[node] with the stages behind each forward node. */
+static void stages(const compile *c, int *behind)
 {
-    int last = 0;
-    for (int n = 0; n < c->ir.node_count; n++) {
+    for (int n = c->ir.node_count - 1; n >= 0; n--) {
         const ir_node *node = &c->ir.node[n];
         if (node->phase != PLAN_FORWARD)
             continue;
@@ -34,14 +33,22 @@ static int stages(const compile *c, int *stage)
             int from = c->ir.tensors.item[node->in[i]].node;
             if (from < 0)
                 continue;
-            int reach = stage[from] + !meshes_meet(c->ir.node[from].mesh, node->mesh);
-            if (reach > stage[n])
-                stage[n] = reach;
+            int reach = behind[n] + !meshes_meet(c->ir.node[from].mesh, node->mesh);
+            if (reach > behind[from])
+                behind[from] = reach;
         }
-        if (stage[n] > last)
-            last = stage[n];
     }
-    return last + 1;
+}
+
+/* The stages behind what is in the register. */
+static int reg_behind(const phys *p, const reg *r, const int *behind)
+{
+    int most = 0;
+    for (int t = 0; t < r->tensors.count; t++) {
+        int n = p->op.item[p->tensor.item[r->tensors.item[t]].producer].node;
+        most = behind[n] > most ? behind[n] : most;
+    }
+    return most;
 }
 
 static bool read_in_phase(const phys *p, const reg *r, plan_phase phase)
@@ -73,7 +80,7 @@ static int fetch_slots(const compile *c, const reg *r)
     return slots;
 }
 
-static int reg_slots(const compile *c, const reg *r, const int *stage, int stage_count)
+static int reg_slots(const compile *c, const reg *r, const int *behind)
 {
     const phys *p = &c->phys;
     const group *g = &p->group.item[r->group];
@@ -83,7 +90,7 @@ static int reg_slots(const compile *c, const reg *r, const int *stage, int stage
     if (r->kind == PLAN_TRANSFER || read_elsewhere(p, r))
         slots = 2;
     if (g->phase == PLAN_FORWARD && read_in_phase(p, r, PLAN_BACKWARD)) {
-        int ahead = stage_count - stage[p->op.item[g->pops.item[0]].node];
+        int ahead = reg_behind(p, r, behind) + 1;
         slots = ahead > slots ? ahead : slots;
     }
     slots = slots < written ? slots : written;
@@ -92,14 +99,14 @@ static int reg_slots(const compile *c, const reg *r, const int *stage, int stage
 
 bool pass_slots(compile *c)
 {
-    int *stage = POOL_NEW(&c->pool, int, c->ir.node_count + 1);
-    if (!stage)
+    int *behind = POOL_NEW(&c->pool, int, c->ir.node_count + 1);
+    if (!behind)
         return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
-    int count = stages(c, stage);
+    stages(c, behind);
     for (int i = 0; i < c->phys.reg.count; i++) {
         reg *r = &c->phys.reg.item[i];
         if (!r->fixed && r->group >= 0 && !r->initial)
-            r->slots = reg_slots(c, r, stage, count);
+            r->slots = reg_slots(c, r, behind);
     }
     return true;
 }

@@ -229,20 +229,23 @@ static const plan_regst *register_of(const weir_plan *plan, const char *tensor)
     return NULL;
 }
 
-/* Four stages, each x -> gelu(linear(x)), of which the backward pass needs what linear made. */
+/* Stages, each x -> gelu(linear(x)), of which the backward pass needs what linear made. */
 static weir_graph *pipeline(int stages)
 {
     weir_graph *g = weir_graph_new("pipeline");
     weir_tensor *x = NULL;
     for (int s = 0; s < stages; s++) {
-        char device[16];
-        snprintf(device, sizeof device, "cpu:%d", s);
-        WEIR_ON(weir_mesh_new(g, device), .name = "s%d", s) {
-            x = s ? x : weir_input(g, WEIR_F32, {4, 8}, .name = "x", .micro = true);
+        char devices[32];
+        snprintf(devices, sizeof devices, "cpu:%d-%d", 2 * s, 2 * s + 1);
+        WEIR_ON(weir_mesh_new(g, devices), .name = "s%d", s) {
+            x = s ? x : weir_input(g, WEIR_F32, {4, 8}, .name = "x", .micro = true, .sbp = {S(0)});
             x = weir_gelu(weir_linear(x, 8, .name = "linear"), .name = "gelu");
         }
     }
-    weir_tensor *loss = weir_mean(x, .name = "loss");
+    weir_tensor *t = NULL;
+    WEIR_ON(weir_tensor_mesh(x))
+        t = weir_input(g, WEIR_F32, {4, 8}, .name = "t", .micro = true, .sbp = {S(0)});
+    weir_tensor *loss = weir_mean(weir_mul(x, t), .name = "loss");
     weir_train(loss, weir_sgd());
     weir_fetch(loss, .name = "loss");
     return g;
@@ -258,6 +261,8 @@ Test(compile, one_forward_one_backward_comes_from_slots, .timeout = 10)
         cr_assert_not_null(saved, "%s is not kept", name);
         cr_expect_eq((int)saved->slots, 4 - s, "stage %d keeps %u micro-batches", s, saved->slots);
     }
+    cr_assert_not_null(register_of(plan, "t>S(0)"));
+    cr_expect_eq(register_of(plan, "t>S(0)")->slots, 2, "an input of the last stage is not kept longer than that");
     weir_plan_free(plan);
     plan = compile_and_free(pipeline(4), (weir_compile_opts){.micro_batches = 2});
     cr_expect_eq(register_of(plan, "s0/linear")->slots, 2, "no more than there are");

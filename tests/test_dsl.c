@@ -148,6 +148,21 @@ Test(dsl, a_shape_that_overflows_is_refused)
     expect_mistake("w: ");
 }
 
+Test(dsl, a_result_too_large_to_be_counted_is_refused)
+{
+    weir_tensor *column = matrix("a", INT64_C(1) << 40, 1), *row = matrix("b", 1, INT64_C(1) << 40);
+    weir_add(column, row);
+    expect_mistake("add: a result of shape [1099511627776, 1099511627776] has too many elements");
+}
+
+Test(dsl, a_kind_of_device_without_kernels_is_named)
+{
+    WEIR_ON(weir_mesh_new(g, "cuda:0"))
+        weir_fetch(weir_relu(matrix("x", 2, 2), .name = "y"));
+    cr_expect_null(weir_compile(g));
+    cr_expect_not_null(strstr(weir_error(), "has no kernel for cuda devices"), "%s", weir_error());
+}
+
 Test(dsl, a_dtype_that_is_none_is_refused)
 {
     weir_input(g, (weir_dtype)17, {8}, .name = "x");
