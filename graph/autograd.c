@@ -37,23 +37,29 @@ static void contribute(backward *b, weir_tensor *to, weir_tensor *gradient)
     b->of[to->id] = c;
 }
 
+/* Their sum, on t's mesh. */
+static weir_tensor *sum_of(backward *b, weir_tensor *t, weir_tensor *const *terms, int count)
+{
+    weir_scope scope = graph_scope_absolute(b->graph, t->mesh, pool_text(&b->graph->pool, "%s.grad/", t->name));
+    const char *name = graph_op_name(t, NULL, "sum");
+    weir_tensor *sum = weir_add_many_at(terms, count, (weir_op_opts){.src = b->src, .name = name});
+    weir_scope_leave(&scope);
+    return sum;
+}
+
 /* The sum of the contributions to t, on t's mesh; NULL when there are none. */
 static weir_tensor *collect(backward *b, weir_tensor *t)
 {
     weir_tensor *all[WEIR_ARGS_MAX];
     int count = 0;
     for (contribution *c = b->of[t->id]; c; c = c->next) {
-        if (count == WEIR_ARGS_MAX)
-            return weir_mistake(t, t->src, "%s: is read more than %d times", t->name, WEIR_ARGS_MAX);
+        if (count == WEIR_ARGS_MAX) {
+            all[0] = sum_of(b, t, all, count);
+            count = 1;
+        }
         all[count++] = c->gradient;
     }
-    if (count <= 1)
-        return count ? all[0] : NULL;
-    const char *prefix = pool_text(&b->graph->pool, "%s.grad/", t->name);
-    weir_scope scope = graph_scope_absolute(b->graph, t->mesh, prefix);
-    weir_tensor *sum = weir_add_many_at(all, count, (weir_op_opts){.src = b->src, .name = "sum"});
-    weir_scope_leave(&scope);
-    return sum;
+    return count > 1 ? sum_of(b, t, all, count) : count ? all[0] : NULL;
 }
 
 /* Marks what the loss depends on, and counts the readers of each tensor among it. */

@@ -221,7 +221,8 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at)
     op->out[0] = out;
     l->p->tensor.item[out].producer = l->p->op.count - 1;
     if (count > WEIR_ARGS_MAX)
-        return error_set(WEIR_E_UNSUPPORTED, "%s: a conversion from more than %d shards", node->name, WEIR_ARGS_MAX),
+        return error_set(WEIR_E_UNSUPPORTED, "%s:%d: \"%s\" is a conversion from %d shards, more than the %d that can be",
+                         node->src.file, node->src.line, node->name, count, WEIR_ARGS_MAX),
                false;
     if (count == 1 && !ch.zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
         l->p->tensor.item[out].alias = list[0];

@@ -504,3 +504,20 @@ Test(compile, a_layout_that_an_op_cannot_have_is_refused_with_its_place, .timeou
                        weir_error());
     weir_graph_free(g);
 }
+
+/* The gradient of w is a sum of as many terms as w is read, more than one op takes. */
+Test(compile, a_parameter_may_be_read_a_thousand_times, .timeout = 20)
+{
+    weir_graph *g = weir_graph_new("unrolled");
+    weir_tensor *w = weir_param(g, WEIR_F32, {4}, .name = "w", .init = WEIR_VALUE(0));
+    weir_tensor *x = weir_input(g, WEIR_F32, {4}, .name = "x");
+    for (int i = 0; i < 1200; i++)
+        x = weir_add(x, w);
+    weir_tensor *loss = weir_sum(x, .name = "loss");
+    weir_train(loss, weir_sgd(.lr = 0.001));
+    weir_fetch(loss, .name = "loss");
+    run r = run_graph(g, 1);
+    for (int i = 0; i < 4; i++)
+        cr_expect_float_eq(value_of(&r, "w", i), -1.2, 1e-5, "%g", value_of(&r, "w", i));
+    run_free(&r);
+}
