@@ -7,7 +7,8 @@
  *                                                  changes it in place, once a step
  *
  * Special ops (kernels/core): `source` and `sink` are the ends of inputs and fetches and live on one device; `shard` is
- * explicit boxing, has no kernel and disappears in the box pass; weir_input() is a source followed by a shard.
+ * explicit boxing, has no kernel and disappears in the box pass; weir_input() is a source followed by a shard, and so is
+ * weir_call() a `call` on one device and a shard, when its mesh has several.
  *
  * Everything lives in the graph's pool. One thread at a time. Compiling only reads.
  */

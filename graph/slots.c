@@ -1,8 +1,8 @@
 /* graph/slots.c: how many slots each register has at first.
  *
  * One, except:
- *   - what a forward group saves for its backward, with k stages behind it: k + 1, so that many micro-batches may be under
- *     way, and one-forward-one-backward emerges from credits instead of from a schedule;
+ *   - what a forward group saves for its backward, with k stages behind it: k + 1, so that many micro-batches may be
+ *     under way, and one-forward-one-backward emerges from credits instead of from a schedule;
  *   - what moves between devices, and inputs: two, so that the next transfer overlaps with the use of this one;
  *   - what is fetched: as many as the user said, at least.
  * Never more than are written in one step, except for inputs and fetches, which may run ahead of it. A register whose slots the

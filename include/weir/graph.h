@@ -177,7 +177,8 @@ typedef struct weir_call_opts {
     void *ctx;                   /* args->host of the call */
 } weir_call_opts;
 
-/* One output from up to 8 inputs, all whole (B): a stage of one's own, such as decoding or sampling.
+/* One output from up to 8 inputs, all whole (B): a stage of one's own, such as decoding or sampling. Called once for
+ * every value, on the first device of the mesh; no gradient flows through it.
  *     weir_call(fn, {x, y}, .dtype = WEIR_F32, .shape = {8}, .ctx = &mine) */
 #define weir_call(fn, ...) weir_call_at(fn, (weir_call_opts){.src = WEIR_HERE, .in = __VA_ARGS__})
 weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts);

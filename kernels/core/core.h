@@ -2,7 +2,7 @@
  *
  *     source       -> x             the start of an input; its kernel calls the bound source function
  *     sink       x ->               the end of a fetch; its kernel calls the bound sink function
- *     call    x... -> y             a user's function
+ *     call    x... -> y             a user's function; on one device, like source and sink
  *     shard      x -> x             explicit boxing; no kernel: it is gone after the box pass
  *     box     x... -> x             conversion: each input is a shard of the logical tensor (or a term of it), the output is
  *                                   the destination's shard; views say where each lies
