@@ -6,6 +6,7 @@
  * The seed is 1 / M, so accumulated gradients are those of the mean over the micro-batches. With one micro-batch the lower pass
  * drops the accumulations. Squares are summed per mesh before they travel, so clipping costs one number per stage.
  */
+#include "graph/base.h"
 #include "graph/build.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
@@ -160,8 +161,12 @@ static void zero_split(weir_tensor *parameter, int axis)
 static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src src)
 {
     weir_graph *g = loss->graph;
+    char text[160];
     if (g->loss)
         graph_mistake(g, src, "train: the graph is trained already");
+    else if (loss->type.shape.rank || loss->type.dtype != WEIR_F32)
+        graph_mistake(g, src, "train: the loss must be one f32 number; \"%s\" is %s %s", loss->name,
+                      weir_dtype_name(loss->type.dtype), shape_text(&loss->type.shape, text, sizeof text));
     else if (!loss->node || !loss->trains)
         graph_mistake(g, src, "train: \"%s\" depends on no parameter that trains", loss->name);
     else if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
