@@ -5,6 +5,7 @@
  * Ports that read constants are left out: their registers are never published nor freed again, so there is nothing to
  * count. A message's port number counts what is left.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -197,6 +198,7 @@ static uint32_t first_slot(const struct weir_session *s, const plan_operand *ope
 {
     const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
     bool writes = tensor->home == PLAN_IN_REGST && operand->port.i == PLAN_NONE;
+    assert(s->outs || !writes);
     return writes ? s->outs[tensor->owner].regst.slot : 0;
 }
 

@@ -15,7 +15,7 @@
 
 static _Thread_local char error_text[1024];
 
-weir_status error_set(weir_status status, const char *format, ...)
+weir_status(error_set)(weir_status status, const char *format, ...)
 {
     char text[sizeof error_text];
     va_list list;

@@ -13,6 +13,7 @@
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { SMALL = 4096 };
@@ -29,6 +30,13 @@ typedef struct boxing {
     POOL_LIST(ir_node) made;       /* conversions */
     POOL_LIST(boxed) list;
 } boxing;
+
+/* The conversion that `entry`, which is 1 + its place, stands for. */
+static boxed *entry_at(const boxing *b, int entry)
+{
+    assert(b->list.item && entry >= 1 && entry <= b->list.count);
+    return &b->list.item[entry - 1];
+}
 
 static bool layout_is(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp)
 {
@@ -92,7 +100,7 @@ static void enter(boxing *b, int from, int to, int node, int before)
     *entry = (boxed){.from = from, .to = to, .node = node, .before = before};
     int *last = &b->c->ir.tensors.item[from].conversion;
     while (*last)
-        last = &b->list.item[*last - 1].next;
+        last = &entry_at(b, *last)->next;
     *last = b->list.count;
 }
 
@@ -128,8 +136,8 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
 /* A conversion, and those that it is made from, belong to the phase of their first reader. */
 static void phase_no_later(boxing *b, int entry, plan_phase phase)
 {
-    for (int i = entry; i; i = b->list.item[i - 1].before) {
-        ir_node *node = &b->made.item[b->list.item[i - 1].node];
+    for (int i = entry; i; i = entry_at(b, i)->before) {
+        ir_node *node = &b->made.item[entry_at(b, i)->node];
         if (phase < node->phase)
             node->phase = phase;
     }
@@ -139,8 +147,8 @@ static void phase_no_later(boxing *b, int entry, plan_phase phase)
 static int conversion_of(const boxing *b, int from, const weir_mesh *mesh, const weir_sbp *sbp)
 {
     int i = b->c->ir.tensors.item[from].conversion;
-    while (i && !layout_is(&b->c->ir.tensors.item[b->list.item[i - 1].to], mesh, sbp))
-        i = b->list.item[i - 1].next;
+    while (i && !layout_is(&b->c->ir.tensors.item[entry_at(b, i)->to], mesh, sbp))
+        i = entry_at(b, i)->next;
     return i;
 }
 
@@ -154,7 +162,7 @@ static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *
     int there = conversion_of(b, from, mesh, sbp);
     if (there) {
         phase_no_later(b, there, reader->phase);
-        return b->list.item[there - 1].to;
+        return entry_at(b, there)->to;
     }
     if (!scatter_first(t, mesh, sbp, between))
         return convert_direct(b, from, reader, mesh, sbp, before);
@@ -168,8 +176,8 @@ static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node no
 
 static void place_conversions(boxing *b, ir_node *order, int *count, int *new_id, int tensor)
 {
-    for (int i = b->c->ir.tensors.item[tensor].conversion; i; i = b->list.item[i - 1].next)
-        place(b, order, count, new_id, b->made.item[b->list.item[i - 1].node], -1);
+    for (int i = b->c->ir.tensors.item[tensor].conversion; i; i = entry_at(b, i)->next)
+        place(b, order, count, new_id, b->made.item[entry_at(b, i)->node], -1);
 }
 
 static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node node, int old_id)

@@ -7,4 +7,9 @@
 /* Sets the thread's error text (at most 1023 bytes are kept) and returns `status`. Arguments may refer to the old text. */
 weir_status error_set(weir_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What a static analyser cannot see from the declaration. */
+#ifdef __clang_analyzer__
+#define error_set(status, ...) ((error_set)((status), __VA_ARGS__), (status))
+#endif
+
 #endif

@@ -84,6 +84,7 @@ static bool node_rules(compile *c, ir_node *node, weir_signature_list *list)
     if (node->op->signatures)
         node->op->signatures(&args, list);
     const ir_rules *rules = signatures_keep(c, list);
+    list->args = NULL;
     if (!rules)
         return false;
     node->signature = rules->item;

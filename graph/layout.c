@@ -10,6 +10,7 @@
 #include "graph/error.h"
 #include "graph/ir.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,7 @@ static void blocks_of_pop(colouring *x, int id, int at)
             continue;
         const ptensor *t = &p->tensor.item[op->out[o]];
         int shared = block_in_place(x, op, at, o), last = last_use(x, t);
+        assert(shared < x->blocks.count);
         if (shared < 0) {
             block_new(x, t->bytes, at, last);
             shared = x->blocks.count - 1;
@@ -158,8 +160,10 @@ static void group_colour(compile *c, group *g, int *block_of, int *position)
         for (int o = 0; o < op->out_count; o++)
             if (is_temp(&c->phys, op->out[o], op->group))
                 c->phys.tensor.item[op->out[o]].offset = x.blocks.item[block_of[op->out[o]]].offset;
-        if (op->scratch)
+        if (op->scratch) {
+            assert(op->scratch_block >= 0 && op->scratch_block < x.blocks.count);
             op->scratch_offset = x.blocks.item[op->scratch_block].offset;
+        }
     }
 }
 

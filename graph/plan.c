@@ -52,7 +52,7 @@ static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_tabl
     for (uint32_t i = 0; i < count; i++, item += table->item_bytes) {
         if (!table->fields)
             hash = hash_byte(hash, (unsigned char)*item);
-        for (uint32_t f = 0; f < table->field_count; f++)
+        for (uint32_t f = 0; table->fields && f < table->field_count; f++)
             for (uint32_t v = 0; v < table->fields[f].values; v++)
                 hash = hash_value(hash, plan_field_get(&table->fields[f], item, v));
     }

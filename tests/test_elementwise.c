@@ -436,7 +436,7 @@ static void ref_cast(const kernel_check *c, int out, double *want)
 static void put_edges(const weir_view *view)
 {
     const float reals[] = {0, -0.0f, 0.9f, -0.9f, 254.9f, 255, 256, 2147483520.0f, 2147483648.0f, -2147483648.0f,
-                           -2147483904.0f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 16777217};
+                           -2147483904.0f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 16777216};
     const int32_t integers[] = {0, -1, 255, 256, INT32_MAX, INT32_MIN, 16777217};
     if (view->dtype == WEIR_F32)
         memcpy(view->data, reals, sizeof reals);

@@ -7,6 +7,7 @@
 #include "apps/common/bench_sgemm.h"
 #include "apps/common/measure.h"
 
+#include <assert.h>
 #include <cblas.h>
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -127,6 +128,7 @@ static double time_product(bench_sgemm *bench, bench_blas blas, const bench_shap
     pthread_barrier_t barrier;
     pthread_t helper;
     product p[2];
+    assert(bench->threads >= 1 && bench->threads <= 2);
     for (int t = 0; t < bench->threads; t++)
         p[t] = (product){.blas = blas, .shape = shape, .buffer = bench->buffer[t], .barrier = &barrier};
     pthread_barrier_init(&barrier, NULL, (unsigned)bench->threads);

@@ -6,7 +6,7 @@
  *     int steps = 100;
  *     const options_entry table[] = {
  *         {"--steps", OPTIONS_INT, &steps, .min = 1, .max = 1e9, .help = "training steps"},
- *         {NULL},
+ *         {.name = NULL},
  *     };
  *     int status = options_parse(&(options_spec){"demo", "trains something", table}, argc, argv);
  *     if (status >= 0)

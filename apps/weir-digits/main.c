@@ -90,7 +90,7 @@ int main(int argc, char **argv)
         LAYOUT_OPTIONS(c.layout),
         TRAINER_OPTIONS(t.opts),
         {"--data", OPTIONS_TEXT, &path, .value = "FILE", .help = "CSV of 64 pixels and a label a line"},
-        {NULL},
+        {.name = NULL},
     };
     const options_spec spec = {program, "Trains a perceptron on handwritten digits.", table};
     int status = options_parse(&spec, argc, argv);

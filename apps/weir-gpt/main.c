@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
          .help = "of sampling; 0: always the likeliest byte"},
         {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "what the sample goes on from"},
-        {NULL},
+        {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Trains a byte-level GPT on text.", table}, argc, argv);
     text corpus = {0};

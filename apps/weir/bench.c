@@ -57,7 +57,7 @@ int command_bench(int argc, char **argv)
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true, .help = BENCH_LIST(BENCH_HELP) "all by default"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
-        {NULL},
+        {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Measures this machine.", table}, argc, argv);
     if (status >= 0)

@@ -8,7 +8,7 @@ static const char program[] = "weir check";
 int command_check(int argc, char **argv)
 {
     const char *path = NULL;
-    const options_entry table[] = {{"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"}, {NULL}};
+    const options_entry table[] = {{"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"}, {.name = NULL}};
     int status = options_parse(&(options_spec){program, "Proves that a plan cannot deadlock.", table}, argc, argv);
     if (status >= 0)
         return status;

@@ -326,7 +326,7 @@ int command_run(int argc, char **argv)
         {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input, as raw numbers"},
         {"--workers", OPTIONS_INT, &workers, .min = 1, .max = 1024, .help = "threads; by default as cores and devices"},
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},
-        {NULL},
+        {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Runs a plan with its own inputs.", table}, argc, argv);
     if (status >= 0)

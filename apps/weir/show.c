@@ -26,7 +26,7 @@ int command_show(int argc, char **argv)
         {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--dot", OPTIONS_TEXT, &dot, .value = "FILE", .help = "write a graph for graphviz instead"},
-        {NULL},
+        {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Prints a plan.", table}, argc, argv);
     if (status >= 0)

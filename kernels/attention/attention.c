@@ -283,7 +283,7 @@ static void block_softmax(const attention_call *call, const block *at, float *mo
 static void head_forward(const attention_call *call, int64_t query, const float *q, const float *k, const float *v,
                          float *out, float *lse)
 {
-    float most[QUERIES], total[QUERIES];
+    float most[QUERIES] = {0}, total[QUERIES] = {0};
     block at = {.query = query, .rows = least(QUERIES, call->seq - query)};
     const int64_t keys = keys_seen(call, query + at.rows);
 

@@ -14,7 +14,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __clang__
+#define FAST_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#else
 #define FAST_LOOP _Pragma("GCC ivdep")
+#endif
 
 static inline uint32_t fast_bits(float x)
 {
