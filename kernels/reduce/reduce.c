@@ -275,6 +275,8 @@ static weir_status max_grad_kernel(const weir_kernel_args *args)
 {
     const float *x = view_f32(&args->in[0]), *y = view_f32(&args->in[1]), *dy = view_f32(&args->in[2]);
     float *dx = view_f32(&args->out[0]), *count = args->workspace;
+    if (!view_count(&args->in[0]))
+        return WEIR_OK;
     nest n = max_grad_nest(args);
     int64_t rows = nest_rows(&n), inner = nest_inner(&n), stride = n.stride[0][n.rank - 1];
     memset(count, 0, (size_t)view_count(&args->in[1]) * sizeof *count);
