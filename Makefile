@@ -149,7 +149,7 @@ $(OUT)/tests/test_apps: | $(PROGRAMS)
 # ---- fuzzing ----
 
 FUZZ_SECONDS ?= 60
-FUZZ_CODE    := $(wildcard graph/plan*.c) graph/check.c# what is searched; the rest is linked as it is
+FUZZ_CODE    := $(wildcard graph/plan*.c kernels/*.c kernels/*/*.c) graph/check.c# searched; the rest is linked as it is
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)
