@@ -82,7 +82,9 @@ static typed_attrs typed(weir_dtype dtype, const weir_shape *shape)
     return attrs;
 }
 
-static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, const char *name, const weir_sbp *sbp)
+/* `what` is the word for it in mistakes. */
+static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, const char *what, const char *name,
+                             const weir_sbp *sbp)
 {
     weir_graph *g = x->graph;
     if (!mesh_of_graph(g, src, "shard", mesh))
@@ -91,7 +93,7 @@ static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, cons
     graph_node *node =
         graph_apply(&(weir_apply){.src = src, .name = name, .op = &op_shard, .in = &x, .in_count = 1, .graph = g});
     weir_scope_leave(&scope);
-    if (!node || !sbp_set(g, src, "shard", &x->type, mesh, sbp, node->out[0]->sbp))
+    if (!node || !sbp_set(g, src, what, &x->type, mesh, sbp, node->out[0]->sbp))
         return &g->poison;
     return node->out[0];
 }
@@ -178,7 +180,7 @@ weir_tensor *weir_shard_at(weir_tensor *x, weir_shard_opts opts)
 {
     if (!x || x->poisoned)
         return x;
-    return shard_to(x, opts.mesh ? opts.mesh : x->mesh, opts.src, opts.name, opts.sbp);
+    return shard_to(x, opts.mesh ? opts.mesh : x->mesh, opts.src, "shard", opts.name, opts.sbp);
 }
 
 /* Where a call of these inputs would live if it were an op like others. */
