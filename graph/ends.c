@@ -104,7 +104,7 @@ static weir_tensor *spread(graph_node *node, weir_mesh *mesh, weir_src src, cons
     weir_graph *g = mesh->graph;
     const char *slash = strrchr(node->name, '/');
     char *name = pool_text(&g->pool, "%s.shard", slash ? slash + 1 : node->name);
-    return name ? shard_to(node->out[0], mesh, src, name, sbp) : &g->poison;
+    return name ? shard_to(node->out[0], mesh, src, node->name, name, sbp) : &g->poison;
 }
 
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts opts)
