@@ -4,15 +4,19 @@
 
 #include "graph/error.h"
 
+/* A space without bytes gets an address all the same: its empty tensors go to kernels, and memcpy() takes no NULL. */
+static uint64_t mapped_bytes(const struct arena *arena)
+{
+    return arena->bytes ? arena->bytes : 1;
+}
+
 static weir_status arena_open(struct arena *arena, const weir_plan *plan, const plan_space *space)
 {
     const char *name = plan_text(plan, space->name);
     *arena = (struct arena){.bytes = space->bytes, .device = device_find(space->kind), .index = space->index};
     if (!arena->device)
         return error_set(WEIR_E_UNSUPPORTED, "%s: this build of weir has no devices of that kind", name);
-    if (!space->bytes)
-        return WEIR_OK;
-    arena->base = arena->device->space_new(space->index, space->bytes);
+    arena->base = arena->device->space_new(space->index, mapped_bytes(arena));
     if (!arena->base)
         return error_set(WEIR_E_MEMORY, "%s: no memory for an arena of %llu bytes", name,
                          (unsigned long long)space->bytes);
@@ -35,7 +39,7 @@ void arenas_close(struct arena *arenas, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (arenas[i].base)
-            arenas[i].device->space_free(arenas[i].base, arenas[i].bytes);
+            arenas[i].device->space_free(arenas[i].base, mapped_bytes(&arenas[i]));
         arenas[i].base = NULL;
     }
 }
@@ -54,6 +58,5 @@ char *arena_tensor(const struct arena *arenas, const weir_plan *plan, const plan
         offset += plan->regsts[tensor->owner].offset + slot * plan->regsts[tensor->owner].slot_bytes;
     if (tensor->home == PLAN_IN_TEMP)
         offset += plan->queues[plan->actors[tensor->owner].queue.i].workspace_offset;
-    char *base = arenas[arena_space(plan, tensor).i].base;
-    return base ? base + offset : NULL;
+    return arenas[arena_space(plan, tensor).i].base + offset;
 }

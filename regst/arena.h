@@ -11,7 +11,7 @@
 #include "regst/device.h"
 
 struct arena {
-    char *base; /* owned; NULL when the space has no bytes */
+    char *base; /* owned */
     uint64_t bytes;
     const struct device_ops *device; /* borrowed */
     uint32_t index;                  /* of the device within its kind */
