@@ -227,7 +227,7 @@ bool pass_box(compile *c)
             node->in[i] = convert(&b, node->in[i], node, node->mesh, wish, 0);
         }
     }
-    if (!reorder(&b) || c->pool.failed) {
+    if (c->pool.failed || !reorder(&b)) {
         error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name);
         return false;
     }

@@ -285,15 +285,19 @@ static bool emission_begin(emission *e)
     return e->b && e->bindings && !e->c->pool.failed;
 }
 
+static weir_plan *emission_failed(emission *e)
+{
+    plan_builder_free(e->b);
+    free(e->bindings);
+    error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", e->c->graph->name);
+    return NULL;
+}
+
 weir_plan *pass_emit(compile *c)
 {
     emission e = {.c = c, .p = &c->phys};
-    if (!emission_begin(&e)) {
-        plan_builder_free(e.b);
-        free(e.bindings);
-        error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name);
-        return NULL;
-    }
+    if (!emission_begin(&e))
+        return emission_failed(&e);
     weir_plan *plan = plan_builder_plan(e.b);
     plan->micro_batches = (uint32_t)c->micro;
     plan->seed = c->opts.seed;
@@ -303,5 +307,5 @@ weir_plan *pass_emit(compile *c)
     for (int g = 0; g < c->phys.group.count; g++)
         emit_actor(&e, g);
     emit_parameters(&e);
-    return plan_builder_finish(e.b, e.bindings);
+    return c->pool.failed ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
 }

@@ -111,7 +111,7 @@ static int group_new(grouping *x, const pop *op)
     group *g = POOL_PUSH(&x->c->pool, &x->p->group);
     int *at = POOL_PUSH(&x->c->pool, &x->open);
     if (!g || !at)
-        return 0;
+        return -1;
     *g = (group){.device = op->device, .phase = op->phase, .micro = op->micro, .level = op->level};
     *at = x->p->group.count - 1;
     return *at;
@@ -144,6 +144,8 @@ static void join(grouping *x, int id)
     op->group = find_open(x, op, alone);
     if (op->group < 0)
         op->group = group_new(x, op);
+    if (op->group < 0)
+        return; /* no memory */
     group *g = &x->p->group.item[op->group];
     int *at = POOL_PUSH(&x->c->pool, &g->pops);
     if (!at)
@@ -215,7 +217,7 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
             return near[i];
     reg *r = POOL_PUSH(&c->pool, &p->reg);
     if (!r)
-        return 0;
+        return -1;
     *r = (reg){.group = maker, .device = t->device, .kind = kind, .fill = fill, .slots = fixed ? fixed : 1,
                .fixed = fixed > 0, .initial = t->parameter ? 1 : 0};
     for (int i = 0; i < readers->count; i++)
@@ -241,6 +243,8 @@ static void place_tensor(compile *c, int id)
     if (!readers.count && !(t->parameter && maker))
         return;
     t->reg = reg_for(c, t, from, &readers);
+    if (t->reg < 0)
+        return; /* no memory */
     reg *r = &c->phys.reg.item[t->reg];
     int *at = POOL_PUSH(&c->pool, &r->tensors);
     if (!at)
