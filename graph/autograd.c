@@ -1,12 +1,12 @@
 /* graph/autograd.c: the backward graph.
  *
- * Nodes are visited from the loss towards the inputs; each asks its op's gradient builder for the gradients of its inputs
- * given those of its outputs. What comes out is ordinary graph: the passes below do not know that it is a gradient, except
- * by its phase.
+ * Nodes are visited from the loss towards the inputs; each asks its op's gradient builder for the gradients of its
+ * inputs given those of its outputs. What comes out is ordinary graph: the passes below do not know that it is a
+ * gradient, except by its phase.
  *
  * A tensor with several readers has several contributions, which are added when its producer is reached: by then all
- * readers have been visited. A parameter has no producer, so its readers are counted, and its gradient is handed over with
- * the last of them: early enough that reducing it over devices overlaps with the rest of the backward pass.
+ * readers have been visited. A parameter has no producer, so its readers are counted, and its gradient is handed over
+ * with the last of them: early enough that reducing it over devices overlaps with the rest of the backward pass.
  */
 #include "graph/build.h"
 

@@ -1,8 +1,8 @@
 /* graph/base.c: statuses, the thread's error text, dtypes, shapes, SBP names and random numbers.
  *
  * Random numbers are counter-based because nothing else gives every layout the same ones: the value at an index is a
- * function of (key, index), so a shard draws exactly the elements that it holds, in any order. Box and Muller's transform is
- * used rather than a faster one because it needs one counter per value and no rejection.
+ * function of (key, index), so a shard draws exactly the elements that it holds, in any order. Box and Muller's
+ * transform is used rather than a faster one because it needs one counter per value and no rejection.
  */
 #include "graph/base.h"
 #include "graph/error.h"

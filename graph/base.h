@@ -13,7 +13,8 @@ bool shape_countable(const weir_shape *shape);
 /* FNV-1a, 64 bits. */
 uint64_t name_hash(const char *name);
 
-/* The random stream of what is called `name` in a plan with this seed: FNV-1a of the name, xor seed * 0x9E3779B97F4A7C15. */
+/* The random stream of what is called `name` in a plan with this seed: FNV-1a of the name, xor seed *
+ * 0x9E3779B97F4A7C15. */
 uint64_t name_key(uint64_t seed, const char *name);
 
 #endif

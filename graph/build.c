@@ -1,10 +1,11 @@
 /* graph/build.c: graphs, scopes, names and mistakes, and weir_op_apply(), through which every op enters a graph.
  *
  * A mistake is reported where it is made and never again: the graph keeps the first sentence, and the tensor that comes
- * back is poisoned. The alternative, a status from every builder call, would put an error check after each line of a model.
+ * back is poisoned. The alternative, a status from every builder call, would put an error check after each line of a
+ * model.
  *
- * Names are checked at once, by a hash set, because they are the identity of parameters: initial values, checkpoints and the
- * agreement between processes hang on them.
+ * Names are checked at once, by a hash set, because they are the identity of parameters: initial values, checkpoints
+ * and the agreement between processes hang on them.
  */
 #include "graph/build.h"
 #include "graph/base.h"

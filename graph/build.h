@@ -7,8 +7,8 @@
  *                                                  changes it in place, once a step
  *
  * Special ops (kernels/core): `source` and `sink` are the ends of inputs and fetches and live on one device; `shard` is
- * explicit boxing, has no kernel and disappears in the box pass; weir_input() is a source followed by a shard, and so is
- * weir_call() a `call` on one device and a shard, when its mesh has several.
+ * explicit boxing, has no kernel and disappears in the box pass; weir_input() is a source followed by a shard, and so
+ * is weir_call() a `call` on one device and a shard, when its mesh has several.
  *
  * Everything lives in the graph's pool. One thread at a time. Compiling only reads.
  */
@@ -107,7 +107,8 @@ weir_mesh *graph_mesh_for(weir_tensor *x);
 /* `name`, or when that is NULL a fresh one after the op ("linear_3"), without the scope's prefix. In the pool. */
 const char *graph_op_name(weir_tensor *x, const char *name, const char *op);
 
-/* Opens a scope of which the prefix is exactly `prefix` (in the pool), for names that do not follow the user's scopes. */
+/* Opens a scope of which the prefix is exactly `prefix` (in the pool), for names that do not follow the user's
+ * scopes. */
 weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *prefix);
 
 /* The mesh for what has no inputs: the innermost scope's, else the graph's first, else a new one of "cpu:0". */
@@ -125,9 +126,9 @@ graph_node *graph_apply(const weir_apply *apply);
 /* A mistake on the graph itself. */
 void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Builds the backward graph of `loss` from its gradient `seed` on. For every parameter that trains and that the loss depends
- * on, `done` is called once, as soon as its gradient is complete (gradients of unused parameters are not made). False after a
- * mistake (sticky). */
+/* Builds the backward graph of `loss` from its gradient `seed` on. For every parameter that trains and that the loss
+ * depends on, `done` is called once, as soon as its gradient is complete (gradients of unused parameters are not
+ * made). False after a mistake (sticky). */
 typedef void (*autograd_done)(void *ctx, weir_tensor *parameter, weir_tensor *gradient);
 bool autograd(weir_tensor *loss, weir_tensor *seed, weir_src src, autograd_done done, void *ctx);
 

@@ -1,8 +1,8 @@
 /* graph/compile.c: weir_compile(): the passes in order, and the loop around the last of them.
  *
  * Slots, layout and check depend on each other: fewer slots need less memory, and the game tells which register has too
- * few. So slots are taken away until all fits, which is arithmetic; the plan is written and played; and where it stalls,
- * the register that is short of slots is given them back and is never lowered again: the loop ends.
+ * few. So slots are taken away until all fits, which is arithmetic; the plan is written and played; and where it
+ * stalls, the register that is short of slots is given them back and is never lowered again: the loop ends.
  */
 #include "graph/check.h"
 #include "graph/error.h"
@@ -82,8 +82,8 @@ static weir_plan *write(compile *c, check_result *result)
     return plan;
 }
 
-/* Whether taking a slot from `a` is better than from `b`: one slot that is enough, and no larger than it must be, rather
- * than several; else the larger. */
+/* Whether taking a slot from `a` is better than from `b`: one slot that is enough, and no larger than it must be,
+ * rather than several; else the larger. */
 static bool lowers_better(const reg *a, const reg *b, uint64_t over)
 {
     if (!b)

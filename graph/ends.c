@@ -1,9 +1,9 @@
-/* graph/ends.c: where a graph meets the outside: inputs, parameters, fetches, calls, and the explicit layouts that the user
- * writes.
+/* graph/ends.c: where a graph meets the outside: inputs, parameters, fetches, calls, and the explicit layouts that
+ * the user writes.
  *
- * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard that
- * lays it out as asked. So inputs need no boxing of their own: the general rule deals them out. A call is the same: the
- * user's function runs on one device, however large the mesh is, so it is called once for every value.
+ * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard
+ * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out. A call is the
+ * same: the user's function runs on one device, however large the mesh is, so it is called once for every value.
  */
 #include "graph/base.h"
 #include "graph/build.h"

@@ -5,8 +5,8 @@
  *                --lower---> phys (per device: pops, ptensors)  group: pops -> groups; regs; slots; order; layout
  *                --emit----> weir_plan                          check
  *
- * One compilation owns one `compile`, with one pool; the graph is only read. Indexes refer to arrays of the same struct.
- * A pass returns false after setting the error.
+ * One compilation owns one `compile`, with one pool; the graph is only read. Indexes refer to arrays of the same
+ * struct. A pass returns false after setting the error.
  */
 #ifndef GRAPH_IR_H
 #define GRAPH_IR_H
@@ -183,8 +183,8 @@ weir_plan *pass_emit(compile *c);
 
 /* The coordinate on `axis` of the `at`-th device of the mesh. */
 int mesh_coordinate(const weir_mesh *mesh, int at, int axis);
-/* The part of a tensor of `shape` that the device `at` of `mesh` holds: split dimensions are cut as evenly as can be, the
- * first parts one longer; several axes split one dimension one after the other. */
+/* The part of a tensor of `shape` that the device `at` of `mesh` holds: split dimensions are cut as evenly as can be,
+ * the first parts one longer; several axes split one dimension one after the other. */
 slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp, int at);
 /* What input i, output o of a node must be on `axis` by its choice. */
 weir_sbp node_in_sbp(const ir_node *node, int i, int axis);

@@ -1,11 +1,12 @@
 /* graph/layout.c: where everything lies.
  *
- * Inside a group temporaries live from the pop that makes them to the last that reads them; those that never live at the same
- * time may share memory (interval colouring, largest first, each at the lowest place that is free during its life). A kernel
- * that may work in place takes over the memory of an input that dies with it. A queue runs one actor at a time, so all groups
- * of a queue share one workspace.
+ * Inside a group temporaries live from the pop that makes them to the last that reads them; those that never live at
+ * the same time may share memory (interval colouring, largest first, each at the lowest place that is free during its
+ * life). A kernel that may work in place takes over the memory of an input that dies with it. A queue runs one actor
+ * at a time, so all groups of a queue share one workspace.
  *
- * Arena of a device: registers by kind, states, then the workspace. Every part is padded to PLAN_ALIGN, so the sum is exact.
+ * Arena of a device: registers by kind, states, then the workspace. Every part is padded to PLAN_ALIGN, so the sum is
+ * exact.
  */
 #include "graph/error.h"
 #include "graph/ir.h"
@@ -43,8 +44,8 @@ static int last_use(const colouring *x, const ptensor *t)
     return last;
 }
 
-/* Whether element i of both lies at the same bytes: a repeated operand, or one of narrower elements, would be overwritten
- * before it is read. */
+/* Whether element i of both lies at the same bytes: a repeated operand, or one of narrower elements, would be
+ * overwritten before it is read. */
 static bool same_elements(const compile *c, const ptensor *a, const ptensor *b)
 {
     const weir_type *x = &c->ir.tensors.item[a->tensor].type, *y = &c->ir.tensors.item[b->tensor].type;

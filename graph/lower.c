@@ -1,11 +1,12 @@
 /* graph/lower.c: from the logical graph to kernel calls per device.
  *
- * Every node becomes one pop (physical op) per device of its mesh, every tensor one ptensor per device of its. What needs no
- * work disappears: explicit layouts, conversions whose one source is the same slice on the same device, accumulation over one
- * micro-batch, and pops of which nobody reads an output. An accumulation behind a kernel that can add is merged into it.
+ * Every node becomes one pop (physical op) per device of its mesh, every tensor one ptensor per device of its. What
+ * needs no work disappears: explicit layouts, conversions whose one source is the same slice on the same device,
+ * accumulation over one micro-batch, and pops of which nobody reads an output. An accumulation behind a kernel that
+ * can add is merged into it.
  *
- * The sources of a conversion: of each slice of the source that meets the destination's, one copy (its own, if it can be), or
- * all terms if it is a partial sum, in the order of the devices.
+ * The sources of a conversion: of each slice of the source that meets the destination's, one copy (its own, if it can
+ * be), or all terms if it is a partial sum, in the order of the devices.
  */
 #include "graph/error.h"
 #include "graph/ir.h"

@@ -1,8 +1,8 @@
 /* graph/order.c: which of several ready actors of a queue fires first.
  *
  * Updates before backward before forward: what comes later in a step gives memory back, and in a pipeline this is what
- * makes one-forward-one-backward. Within a phase, conversions first, because another device waits for most of them; then graph
- * order. Priorities decide speed alone: every order completes, as the check proves.
+ * makes one-forward-one-backward. Within a phase, conversions first, because another device waits for most of them;
+ * then graph order. Priorities decide speed alone: every order completes, as the check proves.
  */
 #include "graph/error.h"
 #include "graph/ir.h"

@@ -1,7 +1,7 @@
 /* graph/plan.h: the plan, the only thing that compiler and runtime share.
  *
- * Flat arrays that refer to each other by index; ids of different kinds are different types. What belongs to one owner lies
- * together: an actor's ports, registers and kernels are ranges [first, first + count).
+ * Flat arrays that refer to each other by index; ids of different kinds are different types. What belongs to one
+ * owner lies together: an actor's ports, registers and kernels are ranges [first, first + count).
  *
  *        space (bytes) <-- regst (offset, slots x slot_bytes) --> tensor, tensor, ...      one arena per space
  *                            ^ out               | read by
@@ -11,8 +11,8 @@
  *                 '  states: tensors at fixed offsets
  *
  * What the numbers mean at run time:
- *   - An actor fires `fires` times per step. It may fire when every port has an unread slot and every register has a free
- *     one (credit). A queue runs one actor at a time; a firing calls the actor's kernels in order.
+ *   - An actor fires `fires` times per step. It may fire when every port has an unread slot and every register has a
+ *     free one (credit). A queue runs one actor at a time; a firing calls the actor's kernels in order.
  *   - A port reads the same slot for `hold` firings, then frees it.
  *   - A register's producer fires `fill` times into the same slot, then publishes it to all readers.
  *   - A register starts with `initial` published slots (parameters). `constant`: its readers never free it, and its
@@ -148,8 +148,8 @@ typedef struct plan_kernel {
     uint64_t workspace_bytes;
 } plan_kernel;
 
-/* An operand is a tensor: of a register that the actor reads through one of its ports or produces, a state of the actor or
- * a temp of it. `port` is the port (id) that it is read through, PLAN_NONE for all others. */
+/* An operand is a tensor: of a register that the actor reads through one of its ports or produces, a state of the
+ * actor or a temp of it. `port` is the port (id) that it is read through, PLAN_NONE for all others. */
 typedef struct plan_operand {
     plan_tensor_id tensor;
     plan_port_id port;
@@ -235,8 +235,8 @@ static inline const char *plan_text(const weir_plan *plan, plan_str str)
 uint64_t plan_tensor_bytes(const plan_tensor *tensor);
 
 /* Checks the whole plan: every index, range, size, rate, offset and overlap, operands against the op's rules, attribute
- * counts. E_PLAN and weir_error() naming the first fault. Bounded in time and memory by the size of the plan. Does not play
- * the token game; weir_plan_check() does. */
+ * counts. E_PLAN and weir_error() naming the first fault. Bounded in time and memory by the size of the plan. Does
+ * not play the token game; weir_plan_check() does. */
 weir_status plan_validate(const weir_plan *plan);
 
 /* FNV-1a of every array and scalar but `hash`. */

@@ -1,5 +1,5 @@
-/* graph/pool.c: a chain of blocks, each at least 64 KiB; large requests get a block of their own. Nothing is ever given back
- * one by one: graphs and compilations are short-lived and bounded by what the user wrote.
+/* graph/pool.c: a chain of blocks, each at least 64 KiB; large requests get a block of their own. Nothing is ever
+ * given back one by one: graphs and compilations are short-lived and bounded by what the user wrote.
  */
 #include "graph/pool.h"
 

@@ -1,7 +1,7 @@
 /* graph/pool.h: memory that lives as long as one graph or one compilation and is freed at once.
  *
- * Everything handed out is zeroed and aligned to 16 bytes. One owner thread. An allocation that fails returns NULL and sets
- * `failed`, which sticks, so that a pass may check once at its end.
+ * Everything handed out is zeroed and aligned to 16 bytes. One owner thread. An allocation that fails returns NULL
+ * and sets `failed`, which sticks, so that a pass may check once at its end.
  */
 #ifndef GRAPH_POOL_H
 #define GRAPH_POOL_H
@@ -22,8 +22,8 @@ void pool_free(pool *p);
 
 #define POOL_NEW(p, type, count) ((type *)pool_alloc((p), sizeof(type) * (size_t)(count)))
 
-/* An array that grows inside a pool; the old copy stays until the pool goes (at most as much again). `list` is a struct with
- * members `item` and `count`, `room`. Evaluates to a pointer to the new, zeroed item, or NULL. */
+/* An array that grows inside a pool; the old copy stays until the pool goes (at most as much again). `list` is a
+ * struct with members `item` and `count`, `room`. Evaluates to a pointer to the new, zeroed item, or NULL. */
 #define POOL_LIST(type)      \
     struct {                 \
         type *item;          \

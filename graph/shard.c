@@ -1,15 +1,17 @@
 /* graph/shard.c: choose how everything lies.
  *
- * Each node picks, for each axis of its mesh, one of the signatures that its op lists. A choice is rated in seconds: compute,
- * shared among the devices when the signature splits it, plus the conversions that it causes on its inputs and on its
- * outputs' other readers. What the user fixed (weir_shard, .sbp, .weight) and what ZeRO needs restricts the choices.
+ * Each node picks, for each axis of its mesh, one of the signatures that its op lists. A choice is rated in seconds:
+ * compute, shared among the devices when the signature splits it, plus the conversions that it causes on its inputs
+ * and on its outputs' other readers. What the user fixed (weir_shard, .sbp, .weight) and what ZeRO needs restricts
+ * the choices.
  *
- * The search goes axis by axis: first greedily, in graph order, which is right for chains; then nodes are reconsidered one at
- * a time, with what their neighbours have chosen, until none changes. It does not find every optimum (two nodes that would
- * have to change together), but it is linear in the graph and the same on every machine. A tensor that several readers want
- * in the same layout is converted once, and is rated so.
+ * The search goes axis by axis: first greedily, in graph order, which is right for chains; then nodes are
+ * reconsidered one at a time, with what their neighbours have chosen, until none changes. It does not find every
+ * optimum (two nodes that would have to change together), but it is linear in the graph and the same on every
+ * machine. A tensor that several readers want in the same layout is converted once, and is rated so.
  *
- * The machine is a model, not a measurement: ratios are all that matters, and equal plans on all ranks need equal numbers.
+ * The machine is a model, not a measurement: ratios are all that matters, and equal plans on all ranks need equal
+ * numbers.
  */
 #include "graph/ir.h"
 #include "graph/error.h"

@@ -5,8 +5,9 @@
  *     under way, and one-forward-one-backward emerges from credits instead of from a schedule;
  *   - what moves between devices, and inputs: two, so that the next transfer overlaps with the use of this one;
  *   - what is fetched: as many as the user said, at least.
- * Never more than are written in one step, except for inputs and fetches, which may run ahead of it. A register whose slots the
- * user fixed is left alone. The loop in compile.c lowers what does not fit and raises what turns out to be too few.
+ * Never more than are written in one step, except for inputs and fetches, which may run ahead of it. A register whose
+ * slots the user fixed is left alone. The loop in compile.c lowers what does not fit and raises what turns out to be
+ * too few.
  *
  * The stages behind a node are how often a path from it moves on to a mesh that shares no device with the one before.
  */

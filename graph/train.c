@@ -3,8 +3,9 @@
  *     loss -> grad_seed -> backward ... -> gradient -> accumulate -+-> square_sum -> (+) -> clip_scale -+
  *                                                                  +------------------------------------+-> update
  *
- * The seed is 1 / M, so accumulated gradients are those of the mean over the micro-batches. With one micro-batch the lower pass
- * drops the accumulations. Squares are summed per mesh before they travel, so clipping costs one number per stage.
+ * The seed is 1 / M, so accumulated gradients are those of the mean over the micro-batches. With one micro-batch the
+ * lower pass drops the accumulations. Squares are summed per mesh before they travel, so clipping costs one number
+ * per stage.
  */
 #include "graph/base.h"
 #include "graph/build.h"

@@ -1,6 +1,6 @@
-/* kernels/registry.c: ops by name. Built-in ops are a constant table; ops that a program registers are kept in a list that
- * only grows, so that lookups need no lock: a node is published with release and found with acquire. The list is process-wide
- * because plans refer to ops by name alone, as a file must.
+/* kernels/registry.c: ops by name. Built-in ops are a constant table; ops that a program registers are kept in a list
+ * that only grows, so that lookups need no lock: a node is published with release and found with acquire. The list is
+ * process-wide because plans refer to ops by name alone, as a file must.
  */
 #include "graph/error.h"
 #include "kernels/ops.h"

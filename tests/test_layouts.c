@@ -1,8 +1,8 @@
 /* tests/test_layouts.c: the same GPT, trained in every layout, learns the same.
  *
- * One device is the reference, itself held against PyTorch in double precision. Every layout, with and without .zero, with 1, 2
- * and 4 micro-batches, must give each of the 20 losses within 1e-4 relative, and the same bits when it is run again, also with
- * another number of workers.
+ * One device is the reference, itself held against PyTorch in double precision. Every layout, with and without .zero,
+ * with 1, 2 and 4 micro-batches, must give each of the 20 losses within 1e-4 relative, and the same bits when it is
+ * run again, also with another number of workers.
  */
 #include "tests/support/reference.h"
 

@@ -1,9 +1,9 @@
 /* tests/test_op_calls.c: each op's rule for shards is as careful as its kernel needs.
  *
- * Plans of one actor with one kernel are made up: an op, operands of random ranks, sizes (0 too), dtypes and places in their
- * logical tensors, random attributes. Sizes come from few numbers and shapes from each other, so that they often fit; outputs
- * are mostly what the op would make. Whatever plan_validate() accepts is called between guards. That goes to where changed
- * models (test_plan_run.c) do not come: every op by itself, thousands of times.
+ * Plans of one actor with one kernel are made up: an op, operands of random ranks, sizes (0 too), dtypes and places
+ * in their logical tensors, random attributes. Sizes come from few numbers and shapes from each other, so that they
+ * often fit; outputs are mostly what the op would make. Whatever plan_validate() accepts is called between guards.
+ * That goes to where changed models (test_plan_run.c) do not come: every op by itself, thousands of times.
  */
 #include "graph/error.h"
 #include "graph/plan.h"

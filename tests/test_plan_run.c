@@ -1,8 +1,9 @@
 /* tests/test_plan_run.c: what plan_validate() lets through can be run, whoever made it.
  *
- * Compiled plans among which every op occurs are changed at random, thousands of times. Most of what comes out is refused.
- * The rest is run: every kernel by itself between pages that do not exist, and of some of them a step in a session. Whatever the plan is,
- * nothing may crash (run it under sanitizers, too: SAN=address,undefined), and what is live must come to its end.
+ * Compiled plans among which every op occurs are changed at random, thousands of times. Most of what comes out is
+ * refused. The rest is run: every kernel by itself between pages that do not exist, and of some of them a step in a
+ * session. Whatever the plan is, nothing may crash (run it under sanitizers, too: SAN=address,undefined), and what is
+ * live must come to its end.
  */
 #include "graph/error.h"
 #include "kernels/ops.h"

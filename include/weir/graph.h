@@ -8,18 +8,19 @@
  *         x = weir_relu(weir_linear(x, 16, .name = "up"));
  *     weir_fetch(x, .name = "y");
  *
- * Options are designated initialisers behind the positional arguments; what is left out is zero, and zero is the default.
+ * Options are designated initialisers behind the positional arguments; what is left out is zero, and zero is the
+ * default.
  *
- * Mistakes stick. A wrong call never returns NULL: it returns a poisoned tensor, and the graph keeps the first mistake with
- * the user's file and line. Everything that is built on a poisoned tensor is poisoned and quiet. weir_compile() reports
- * the mistake, so a program checks once.
+ * Mistakes stick. A wrong call never returns NULL: it returns a poisoned tensor, and the graph keeps the first
+ * mistake with the user's file and line. Everything that is built on a poisoned tensor is poisoned and quiet.
+ * weir_compile() reports the mistake, so a program checks once.
  *
- * Placement. An op lives on the mesh of the innermost WEIR_ON around it; outside of any, on that of its first input that
- * is no parameter; inputs and parameters on the graph's first mesh ("cpu:0" when it has none). A tensor that is used on
- * another mesh, or in another SBP than it has, is converted (boxed) by the compiler.
+ * Placement. An op lives on the mesh of the innermost WEIR_ON around it; outside of any, on that of its first input
+ * that is no parameter; inputs and parameters on the graph's first mesh ("cpu:0" when it has none). A tensor that is
+ * used on another mesh, or in another SBP than it has, is converted (boxed) by the compiler.
  *
- * Rates. One step runs M micro-batches (an option of weir_compile). A tensor that depends on an input with .micro = true
- * exists once per micro-batch, all others once per step. The shape of a .micro input is that of one micro-batch.
+ * Rates. One step runs M micro-batches (an option of weir_compile). A tensor that depends on an input with .micro =
+ * true exists once per micro-batch, all others once per step. The shape of a .micro input is that of one micro-batch.
  *
  * A graph and its tensors belong to one thread at a time; weir_graph_free() frees them all at once.
  */
@@ -48,7 +49,8 @@ typedef struct weir_mesh_opts {
     int shape[WEIR_AXES_MAX]; /* devices per axis; {0}: one axis with all of them */
 } weir_mesh_opts;
 
-/* A mesh of the devices listed: "cpu:0", "cpu:0-3", "cpu:0,2,4-5", in row-major order over `.shape`. Owned by the graph. */
+/* A mesh of the devices listed: "cpu:0", "cpu:0-3", "cpu:0,2,4-5", in row-major order over `.shape`. Owned by the
+ * graph. */
 #define weir_mesh_new(graph, devices, ...) \
     weir_mesh_new_at(graph, devices, (weir_mesh_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_opts opts);

@@ -66,9 +66,9 @@ typedef struct weir_op_args {
     const void *attrs;
 } weir_op_args;
 
-/* One way to lie on one mesh axis. in[i] and out[i] are S(dim >= 0), B or P. `granules`, when not 0: the split dimensions
- * consist of that many units which must stay whole (the heads of an attention layer, the rows of a reshape): the
- * signature is used only when the number of devices that it splits over divides `granules`. */
+/* One way to lie on one mesh axis. in[i] and out[i] are S(dim >= 0), B or P. `granules`, when not 0: the split
+ * dimensions consist of that many units which must stay whole (the heads of an attention layer, the rows of a
+ * reshape): the signature is used only when the number of devices that it splits over divides `granules`. */
 typedef struct weir_signature {
     weir_sbp in[WEIR_ARGS_MAX];
     weir_sbp out[8];
@@ -133,15 +133,17 @@ struct weir_op {
     int in_min, in_max;         /* number of inputs */
     int out_count;
 
-    /* Fills args->out. On refusal writes one sentence ("inner sizes 784 and 512 differ") to `error` and returns false. */
+    /* Fills args->out. On refusal writes one sentence ("inner sizes 784 and 512 differ") to `error` and returns
+     * false. */
     bool (*infer)(weir_op_args *args, char *error, size_t error_bytes);
-    /* Whether the kernel may be called with shards of these types (and these attributes): whatever the values are, it then
-     * touches nothing but the elements of its operands and states, and its workspace. A plan may come from anywhere, so
-     * its every call is asked about before one is made; `out` is filled, with what the plan says. Refuses as infer does.
-     * NULL: infer, asked about the shards, gives exactly out[]. That is right unless attributes hold sizes that are
-     * split, or infer refuses the empty shards of a size that is. What a kernel may rely on besides: offset >= 0 and
-     * offset + shape <= global in each view, but not that two views agree in that; states and workspace as the rules below
-     * give them; and nothing that it writes overlaps anything else, but for `inplace`. */
+    /* Whether the kernel may be called with shards of these types (and these attributes): whatever the values are, it
+     * then touches nothing but the elements of its operands and states, and its workspace. A plan may come from
+     * anywhere, so its every call is asked about before one is made; `out` is filled, with what the plan says.
+     * Refuses as infer does. NULL: infer, asked about the shards, gives exactly out[]. That is right unless
+     * attributes hold sizes that are split, or infer refuses the empty shards of a size that is. What a kernel may
+     * rely on besides: offset >= 0 and offset + shape <= global in each view, but not that two views agree in that;
+     * states and workspace as the rules below give them; and nothing that it writes overlaps anything else, but for
+     * `inplace`. */
     bool (*fits)(const weir_op_args *local, char *error, size_t error_bytes);
     void (*signatures)(const weir_op_args *args, weir_signature_list *list);       /* NULL: B only */
     void (*grad)(weir_grad_args *args);                                            /* NULL: not differentiable */
@@ -158,8 +160,9 @@ struct weir_op {
                                    reads its inputs, not out[0] */
 };
 
-/* Makes `op` known by name to plans that are loaded from files. `op` is borrowed for the life of the process. Thread-safe.
- * Fails (E_ARGUMENT) when another op has the name or a rule that every op needs is missing. Built-in ops are known. */
+/* Makes `op` known by name to plans that are loaded from files. `op` is borrowed for the life of the process.
+ * Thread-safe. Fails (E_ARGUMENT) when another op has the name or a rule that every op needs is missing. Built-in ops
+ * are known. */
 weir_status weir_op_register(const weir_op *op);
 const weir_op *weir_op_find(const char *name); /* NULL when unknown */
 

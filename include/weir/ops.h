@@ -1,9 +1,9 @@
-/* weir/ops.h: the built-in ops. Values are f32 unless said otherwise; shapes are logical. Each is described by a weir_op
- * in kernels/ (its rules and kernels); these functions check nothing themselves. Every one takes .name and returns a
- * tensor owned by the graph, poisoned after a mistake.
+/* weir/ops.h: the built-in ops. Values are f32 unless said otherwise; shapes are logical. Each is described by a
+ * weir_op in kernels/ (its rules and kernels); these functions check nothing themselves. Every one takes .name and
+ * returns a tensor owned by the graph, poisoned after a mistake.
  *
- * Binary ops broadcast as NumPy does: shapes are aligned at the last dimension, and a dimension of 1 or a missing one is
- * repeated.
+ * Binary ops broadcast as NumPy does: shapes are aligned at the last dimension, and a dimension of 1 or a missing one
+ * is repeated.
  */
 #ifndef WEIR_OPS_H
 #define WEIR_OPS_H
@@ -123,8 +123,8 @@ typedef struct weir_attention_opts {
     bool causal;   /* position i sees positions 0..i */
     double scale;  /* default 1/sqrt(dim/heads) */
 } weir_attention_opts;
-/* q [batch, seq, dim], k and v [batch, keys, dim] -> [batch, seq, dim]: softmax(scale q k^T) v per head, in blocks (Dao et
- * al. 2022): the matrix seq x keys never exists as a whole. */
+/* q [batch, seq, dim], k and v [batch, keys, dim] -> [batch, seq, dim]: softmax(scale q k^T) v per head, in blocks
+ * (Dao et al. 2022): the matrix seq x keys never exists as a whole. */
 #define weir_attention(q, k, v, ...) weir_attention_at(q, k, v, (weir_attention_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_attention_opts opts);
 
@@ -134,8 +134,8 @@ typedef struct weir_cross_entropy_opts {
     bool ignore;          /* leave out rows whose label is ignore_index */
     int32_t ignore_index;
 } weir_cross_entropy_opts;
-/* logits [..., classes], labels i32 [...] -> the mean, a scalar, of -log softmax(logits)[label] over all rows (those not
- * ignored; 0 when all are). */
+/* logits [..., classes], labels i32 [...] -> the mean, a scalar, of -log softmax(logits)[label] over all rows (those
+ * not ignored; 0 when all are). */
 #define weir_cross_entropy(logits, labels, ...) \
     weir_cross_entropy_at(logits, labels, (weir_cross_entropy_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, weir_cross_entropy_opts opts);
@@ -182,8 +182,8 @@ typedef struct weir_concat_opts {
 weir_tensor *weir_concat_at(int axis, weir_concat_opts opts);
 
 /* ---- others ---- */
-/* Each element is 0 with probability `rate`, else x / (1 - rate); drawn anew in every firing, from the element's index in
- * the logical tensor, so every layout drops the same ones (Srivastava et al. 2014). */
+/* Each element is 0 with probability `rate`, else x / (1 - rate); drawn anew in every firing, from the element's
+ * index in the logical tensor, so every layout drops the same ones (Srivastava et al. 2014). */
 #define weir_dropout(x, rate, ...) weir_dropout_at(x, rate, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts);
 /* To another dtype; f32 to integers truncates towards zero and saturates, NaN becomes 0. */

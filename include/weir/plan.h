@@ -2,8 +2,8 @@
  *
  * A plan says everything that will happen at run time: per device the actors, the registers between them (how many
  * slots, how many bytes, where in the arena), every kernel call with its operands. It is proven free of deadlock before
- * weir_compile() returns it. A saved plan needs neither the graph nor the program that built it; host functions (sources,
- * sinks, calls) are known in it by name.
+ * weir_compile() returns it. A saved plan needs neither the graph nor the program that built it; host functions
+ * (sources, sinks, calls) are known in it by name.
  *
  * A plan is immutable; any number of threads and sessions may read it. Owned by the caller; the graph may be freed.
  */
@@ -26,8 +26,8 @@ typedef struct weir_compile_opts {
     uint64_t seed;       /* of parameters and dropout [0] */
 } weir_compile_opts;
 
-/* Compiles; NULL and weir_error() on a mistake in the graph, a limit that cannot be met, or no memory. Leaves the graph as
- * it is: it may be compiled again with other options. */
+/* Compiles; NULL and weir_error() on a mistake in the graph, a limit that cannot be met, or no memory. Leaves the
+ * graph as it is: it may be compiled again with other options. */
 #define weir_compile(graph, ...) weir_compile_at(graph, (weir_compile_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts);
 void weir_plan_free(weir_plan *plan);
@@ -37,8 +37,8 @@ void weir_plan_free(weir_plan *plan);
 weir_status weir_plan_save(const weir_plan *plan, const char *path);
 weir_plan *weir_plan_load(const char *path);
 
-/* Plays the token game: WEIR_OK when one step completes and returns to the start; else WEIR_E_LIVE, and weir_error() tells
- * which actors wait for each other and which register has too few slots. */
+/* Plays the token game: WEIR_OK when one step completes and returns to the start; else WEIR_E_LIVE, and weir_error()
+ * tells which actors wait for each other and which register has too few slots. */
 weir_status weir_plan_check(const weir_plan *plan);
 
 /* Planned bytes: of one device, or (device < 0) of all. */

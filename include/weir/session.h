@@ -6,8 +6,8 @@
  *
  * Opening allocates every byte that the run will use, starts the workers and fills the parameters. A run of n steps is
  * over when every actor has fired as often as n steps ask; the session is then at rest: parameters may be read and
- * written, and the next run goes on at the next step. Values come in through sources and weir_session_push(), and go out
- * through sinks and weir_session_pull(); push waits while the plan has no room, pull while there is no value.
+ * written, and the next run goes on at the next step. Values come in through sources and weir_session_push(), and go
+ * out through sinks and weir_session_pull(); push waits while the plan has no room, pull while there is no value.
  *
  * Threads: run, start, wait, read, write and close belong to one thread; push and pull may be called from any, one per
  * input or fetch at a time. A failed session stays failed: push, pull, run and wait return the same error; close it.
@@ -41,8 +41,8 @@ typedef struct weir_session_opts {
     int64_t first_step;            /* number of the first step, for schedules and random streams [0] */
 } weir_session_opts;
 
-/* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a binding. The
- * plan is borrowed until close. */
+/* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a
+ * binding. The plan is borrowed until close. */
 #define weir_session_open(plan, ...) weir_session_open_at(plan, (weir_session_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts);
 
@@ -54,8 +54,9 @@ weir_status weir_session_start(weir_session *session, int64_t steps);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
 weir_status weir_session_run(weir_session *session, int64_t steps);
 
-/* Copies one value of the input `name` into the plan's own memory. WEIR_E_TIMEOUT when there is no room in time (< 0: wait
- * for ever); WEIR_E_ARGUMENT for a wrong name, dtype or shape, which harms nothing. Values may be pushed before start. */
+/* Copies one value of the input `name` into the plan's own memory. WEIR_E_TIMEOUT when there is no room in time (< 0:
+ * wait for ever); WEIR_E_ARGUMENT for a wrong name, dtype or shape, which harms nothing. Values may be pushed before
+ * start. */
 weir_status weir_session_push(weir_session *session, const char *name, const weir_array *value, int timeout_ms);
 /* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. */
 weir_status weir_session_pull(weir_session *session, const char *name, weir_array *value, int timeout_ms);

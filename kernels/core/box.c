@@ -1,7 +1,7 @@
-/* kernels/core/box.c: the conversion kernel. One rule serves every pair of layouts: the output is the destination's shard, the
- * inputs are those source shards that intersect it, and each view says where in the logical tensor it lies. The intersection
- * of two boxes is a box; it is copied (or added, for the terms of a partial sum) row by row, where a row is the longest run
- * that is contiguous on both sides.
+/* kernels/core/box.c: the conversion kernel. One rule serves every pair of layouts: the output is the destination's
+ * shard, the inputs are those source shards that intersect it, and each view says where in the logical tensor it
+ * lies. The intersection of two boxes is a box; it is copied (or added, for the terms of a partial sum) row by row,
+ * where a row is the longest run that is contiguous on both sides.
  *
  * Terms are added in the order of the inputs, so the bits do not depend on which of them came first.
  */

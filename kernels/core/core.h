@@ -4,8 +4,8 @@
  *     sink       x ->               the end of a fetch; its kernel calls the bound sink function
  *     call    x... -> y             a user's function; on one device, like source and sink
  *     shard      x -> x             explicit boxing; no kernel: it is gone after the box pass
- *     box     x... -> x             conversion: each input is a shard of the logical tensor (or a term of it), the output is
- *                                   the destination's shard; views say where each lies
+ *     box     x... -> x             conversion: each input is a shard of the logical tensor (or a term of it), the
+ *                                   output is the destination's shard; views say where each lies
  *     accumulate x -> y             y = x in the first firing of a fill, y += x in the others
  *     grad_seed  x -> x             the gradient of a step's loss with respect to one micro-batch's: 1 / M
  *
@@ -23,8 +23,8 @@ typedef struct typed_attrs {
     int64_t dim[WEIR_DIMS_MAX];
 } typed_attrs;
 
-/* Inputs come in groups of `terms` that cover the same elements: the first is copied, the others are added to it, in order.
- * `zero`: elements that no input covers exist, and become 0. */
+/* Inputs come in groups of `terms` that cover the same elements: the first is copied, the others are added to it, in
+ * order. `zero`: elements that no input covers exist, and become 0. */
 typedef struct box_attrs {
     int64_t terms;
     int64_t zero;

@@ -6,8 +6,8 @@
  * or a slice of columns is a matrix too. With trans_a (trans_b) A is stored as [k, m] (B as [n, k]). With beta 0 C
  * need not be initialised. Sizes of 0 are allowed: k = 0 leaves beta C. A, B and C do not overlap.
  *
- * Runs on the calling thread alone and keeps nothing between calls; any number of threads may call at once. Same shape and
- * values, same bits.
+ * Runs on the calling thread alone and keeps nothing between calls; any number of threads may call at once. Same
+ * shape and values, same bits.
  */
 #ifndef KERNELS_MATMUL_GEMM_H
 #define KERNELS_MATMUL_GEMM_H

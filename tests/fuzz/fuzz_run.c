@@ -1,9 +1,9 @@
 /* tests/fuzz/fuzz_run.c: a plan that nobody compiled, loaded and run.
  *
- * The input is how an enemy makes the plan: the first byte chooses a compiled one, and each eight bytes after it are the
- * seed of one change (tests/support/mutate_plan.h). Bytes of a plan file would hardly ever pass plan_validate(), and
- * would be stale with every change of the format; fuzz_plan.c takes those. What passes goes through the file format and is
- * then run, between guards and in a session.
+ * The input is how an enemy makes the plan: the first byte chooses a compiled one, and each eight bytes after it are
+ * the seed of one change (tests/support/mutate_plan.h). Bytes of a plan file would hardly ever pass plan_validate(),
+ * and would be stale with every change of the format; fuzz_plan.c takes those. What passes goes through the file
+ * format and is then run, between guards and in a session.
  */
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/mutate_plan.h"

@@ -6,17 +6,17 @@
  *     mutate_plan(plan, &random);                         // one change; a few make a stranger plan
  *     if (plan_validate(plan) == WEIR_OK) ...
  *
- * Most single values that are changed anyhow are refused at once. So that more of them pass, there are changes that keep
- * together what belongs together: a size wherever it occurs, the dtype of all operands of a kernel, an operand for another
- * one, an op for another. What they lead to is what a careful enemy would write.
+ * Most single values that are changed anyhow are refused at once. So that more of them pass, there are changes that
+ * keep together what belongs together: a size wherever it occurs, the dtype of all operands of a kernel, an operand
+ * for another one, an op for another. What they lead to is what a careful enemy would write.
  */
 #ifndef TESTS_SUPPORT_MUTATE_PLAN_H
 #define TESTS_SUPPORT_MUTATE_PLAN_H
 
 #include "graph/plan.h"
 
-/* A copy with four times the memory for everything but scratch, so that tensors may grow where they lie, and with the names of all
- * built-in ops among its strings. Owned by the caller. */
+/* A copy with four times the memory for everything but scratch, so that tensors may grow where they lie, and with the
+ * names of all built-in ops among its strings. Owned by the caller. */
 weir_plan *mutate_room(const weir_plan *plan);
 
 /* One random change in place. The hash is not kept. */

@@ -1,7 +1,7 @@
 /* tests/support/small_plans.h: compiled plans of a few kilobytes, among which every op occurs.
  *
- *     mlp     three devices that do not divide the rows, ZeRO, AdamW with clipping, two micro-batches; push, source, pull
- *     gpt     two stages of two devices, the weights split; SGD with momentum; embedding, attention, dropout
+ *     mlp     three devices that do not divide the rows, ZeRO, AdamW with clipping, two micro-batches; push, source,
+ *     pull gpt     two stages of two devices, the weights split; SGD with momentum; embedding, attention, dropout
  *     zoo     one of everything else, forward and backward, on two devices
  */
 #ifndef TESTS_SUPPORT_SMALL_PLANS_H

@@ -6,12 +6,12 @@
  *     }
  *
  * In an arena everything lies wall to wall, and neither a sanitizer nor the processor sees a kernel reach over. So
- * untrusted_calls() calls each kernel once by itself, every operand in pages of its own that end (or begin) where no page
- * is: the libraries' code, which no sanitizer looks into, is caught too. untrusted_run() then runs one step in a session,
- * for the runtime's sake. Values are random, now and then wild. Kernels may refuse them: that is no fault.
+ * untrusted_calls() calls each kernel once by itself, every operand in pages of its own that end (or begin) where no
+ * page is: the libraries' code, which no sanitizer looks into, is caught too. untrusted_run() then runs one step in a
+ * session, for the runtime's sake. Values are random, now and then wild. Kernels may refuse them: that is no fault.
  *
- * For suites and fuzz targets: knows nothing of Criterion. A fault is a crash; one of the runtime's (a live plan that does
- * not end) says so and aborts.
+ * For suites and fuzz targets: knows nothing of Criterion. A fault is a crash; one of the runtime's (a live plan that
+ * does not end) says so and aborts.
  */
 #ifndef TESTS_SUPPORT_UNTRUSTED_H
 #define TESTS_SUPPORT_UNTRUSTED_H
@@ -24,7 +24,8 @@ bool untrusted_small(const weir_plan *plan);
 /* One thread at a time. Returns how many kernels were called. */
 int untrusted_calls(const weir_plan *plan, uint64_t seed);
 
-/* Gives the plan, which has no bindings, functions of its own. False when the session cannot be opened (no such device). */
+/* Gives the plan, which has no bindings, functions of its own. False when the session cannot be opened (no such
+ * device). */
 bool untrusted_run(weir_plan *plan, uint64_t seed);
 
 #endif

@@ -1,9 +1,9 @@
 /* tests/support/plain/criterion/criterion.h: stands in for Criterion where a sanitizer watches (SAN=...).
  *
  * Criterion shares memory between its processes at an address that ThreadSanitizer keeps for itself, so no suite starts
- * under it; and it takes no notice when AddressSanitizer finds a leak as a test's process ends. This runner does little,
- * and that: each test in a process of its own, whose exit status decides. See plain.c. What the suites do not use of
- * Criterion is not here.
+ * under it; and it takes no notice when AddressSanitizer finds a leak as a test's process ends. This runner does
+ * little, and that: each test in a process of its own, whose exit status decides. See plain.c. What the suites do not
+ * use of Criterion is not here.
  */
 #ifndef TESTS_SUPPORT_PLAIN_CRITERION_H
 #define TESTS_SUPPORT_PLAIN_CRITERION_H
