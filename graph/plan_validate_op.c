@@ -1,14 +1,14 @@
 /* graph/plan_validate_op.c: can the op be called with what the plan gives it?
  *
- * Only the op knows. Its `fits` rule says whether the kernel is safe with the shards' types and the attributes; where it
- * has none, its `infer` rule, asked about the shards, must give exactly the outputs. `states` and `workspace` say what else
- * the kernel touches. All of them see types alone, never memory, so they are safe to ask about anything that has come
- * this far: ranks, dtypes and sizes are in their bounds; attributes are any bits at all.
+ * Only the op knows. Its `fits` rule says whether the kernel is safe with the shards' types and the attributes; where
+ * it has none, its `infer` rule, asked about the shards, must give exactly the outputs. `states` and `workspace` say
+ * what else the kernel touches. All of them see types alone, never memory, so they are safe to ask about anything
+ * that has come this far: ranks, dtypes and sizes are in their bounds; attributes are any bits at all.
  *
- * What remains is overlap. Kernels may read and write in any order, so what one writes must not lie over anything else that
- * it is given. Parts of the arena (registers, states, workspaces) are known to be disjoint, a slot that is read through a
- * port is another one than that being written, and a queue runs one actor at a time: so two operands can meet only in
- * a register of the actor's own, in the same state, or in the workspace.
+ * What remains is overlap. Kernels may read and write in any order, so what one writes must not lie over anything
+ * else that it is given. Parts of the arena (registers, states, workspaces) are known to be disjoint, a slot that is
+ * read through a port is another one than that being written, and a queue runs one actor at a time: so two operands
+ * can meet only in a register of the actor's own, in the same state, or in the workspace.
  */
 #include "graph/plan_validate.h"
 
@@ -97,7 +97,8 @@ static bool validate_scratch(const call *at)
     const plan_space *space = &at->plan->spaces[at->plan->queues[actor->queue.i].space.i];
     size_t bytes = op->workspace ? op->workspace(&at->local, (weir_device_kind)space->kind) : 0;
     return at->kernel->workspace_bytes >= bytes ||
-           REFUSE_KERNEL(at, "workspace: %" PRIu64 " bytes, %s needs %zu", at->kernel->workspace_bytes, op->name, bytes);
+           REFUSE_KERNEL(at, "workspace: %" PRIu64 " bytes, %s needs %zu", at->kernel->workspace_bytes, op->name,
+                         bytes);
 }
 
 /* ---- overlaps ---- */

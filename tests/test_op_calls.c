@@ -15,7 +15,15 @@
 #include <math.h>
 #include <string.h>
 
-enum { SEED = 6007, ROUNDS = 3000, TRIES = 30, INPUTS_MAX = 8, TENSORS_MAX = INPUTS_MAX + 8 + 4, WORDS_MAX = 16, PLACE_BYTES = 1 << 14 };
+enum {
+    SEED = 6007,
+    ROUNDS = 3000,         /* per op */
+    TRIES = 30,            /* to find inputs that the op takes */
+    INPUTS_MAX = 8,
+    TENSORS_MAX = INPUTS_MAX + 8 + 4,
+    WORDS_MAX = 16,
+    PLACE_BYTES = 1 << 14  /* room for one tensor */
+};
 
 static const weir_op *const ops[] = {
 #define X(name) &op_##name,

@@ -136,14 +136,13 @@ struct weir_op {
     /* Fills args->out. On refusal writes one sentence ("inner sizes 784 and 512 differ") to `error` and returns
      * false. */
     bool (*infer)(weir_op_args *args, char *error, size_t error_bytes);
-    /* Whether the kernel may be called with shards of these types (and these attributes): whatever the values are, it
-     * then touches nothing but the elements of its operands and states, and its workspace. A plan may come from
-     * anywhere, so its every call is asked about before one is made; `out` is filled, with what the plan says.
-     * Refuses as infer does. NULL: infer, asked about the shards, gives exactly out[]. That is right unless
-     * attributes hold sizes that are split, or infer refuses the empty shards of a size that is. What a kernel may
-     * rely on besides: offset >= 0 and offset + shape <= global in each view, but not that two views agree in that;
-     * states and workspace as the rules below give them; and nothing that it writes overlaps anything else, but for
-     * `inplace`. */
+    /* Whether the kernel may be called with shards of these types, and these attributes: whatever the values are, it then
+     * touches nothing but the elements of its operands and states, and its workspace. A plan may come from anywhere, so
+     * this is asked about every call before one is made. out[] is filled, with what the plan says. Refuses as infer does.
+     * NULL: infer, asked about the shards, gives exactly out[]. That is right unless attributes hold sizes that get
+     * split, or infer refuses what is empty. A kernel may rely on these besides: in each view offset >= 0 and offset +
+     * shape <= global (but no two views need agree on where they lie); states and workspace are as the rules below give
+     * them; what it writes overlaps nothing else that it is given, but for `inplace`. */
     bool (*fits)(const weir_op_args *local, char *error, size_t error_bytes);
     void (*signatures)(const weir_op_args *args, weir_signature_list *list);       /* NULL: B only */
     void (*grad)(weir_grad_args *args);                                            /* NULL: not differentiable */
