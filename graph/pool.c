@@ -15,7 +15,9 @@ struct pool_block {
     _Alignas(16) unsigned char data[];
 };
 
-enum { BLOCK_BYTES = 1 << 16 };
+#ifndef POOL_BLOCK_BYTES /* tests make it small, so that memory can run out everywhere */
+#define POOL_BLOCK_BYTES (1 << 16)
+#endif
 
 void *pool_alloc(pool *p, size_t bytes)
 {
@@ -26,7 +28,7 @@ void *pool_alloc(pool *p, size_t bytes)
     bytes = (bytes + 15) & ~(size_t)15;
     pool_block *block = p->head;
     if (!block || block->bytes - block->used < bytes) {
-        size_t room = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+        size_t room = bytes > POOL_BLOCK_BYTES ? bytes : POOL_BLOCK_BYTES;
         block = calloc(1, sizeof *block + room);
         if (!block) {
             p->failed = true;
