@@ -18,6 +18,7 @@
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { BUCKET = 1 << 22 };
@@ -173,6 +174,7 @@ static void reader_groups(compile *c, const ptensor *t, int maker, int_list *lis
 {
     for (int r = 0; r < t->readers.count; r++) {
         int g = c->phys.op.item[t->readers.item[r]].group;
+        assert(list->item || !list->count);
         if (g != maker)
             LIST_ONCE(&c->pool, list, g);
     }
@@ -208,6 +210,7 @@ static bool reg_fits(const reg *r, int maker, int device, plan_mem kind, int fil
 static int reg_for(compile *c, const ptensor *t, int maker, const int_list *readers)
 {
     phys *p = &c->phys;
+    assert(maker >= 0 || readers->count > 0);
     int fixed = t->slots, fill = t->fills ? c->micro : 1;
     plan_mem kind = reg_kind(c, t);
     const int *near = maker >= 0 ? p->group.item[maker].regs.item : p->group.item[readers->item[0]].reads.item;
@@ -234,13 +237,13 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
 static void place_tensor(compile *c, int id)
 {
     ptensor *t = &c->phys.tensor.item[id];
-    const pop *maker = t->producer >= 0 ? &c->phys.op.item[t->producer] : NULL;
-    if (t->alias >= 0 || (!t->parameter && (!maker || maker->dead)))
+    bool made = t->producer >= 0;
+    if (t->alias >= 0 || (!t->parameter && (!made || c->phys.op.item[t->producer].dead)))
         return;
-    int from = maker ? maker->group : -1;
+    int from = made ? c->phys.op.item[t->producer].group : -1;
     int_list readers = {0};
     reader_groups(c, t, from, &readers);
-    if (!readers.count && !(t->parameter && maker))
+    if (!readers.count && !(t->parameter && made))
         return;
     t->reg = reg_for(c, t, from, &readers);
     if (t->reg < 0)
