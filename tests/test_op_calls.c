@@ -156,8 +156,10 @@ static bool infers(lone_call *c, const weir_op *op, int in_count)
 /* Inputs, and what the op makes of them. False if it refuses them. */
 static bool try_inputs(lone_call *c, const weir_op *op, int in_count)
 {
-    for (int i = 0; i < in_count; i++)
-        c->in[i] = (weir_type){any_dtype(c), i ? shape_beside(c, &c->in[one_in(c, 2) ? 0 : i - 1].shape) : any_shape(c)};
+    for (int i = 0; i < in_count; i++) {
+        const weir_shape *like = &c->in[i && one_in(c, 2) ? i - 1 : 0].shape;
+        c->in[i] = (weir_type){any_dtype(c), i ? shape_beside(c, like) : any_shape(c)};
+    }
     any_words(c, op);
     return infers(c, op, in_count);
 }

@@ -136,13 +136,13 @@ struct weir_op {
     /* Fills args->out. On refusal writes one sentence ("inner sizes 784 and 512 differ") to `error` and returns
      * false. */
     bool (*infer)(weir_op_args *args, char *error, size_t error_bytes);
-    /* Whether the kernel may be called with shards of these types, and these attributes: whatever the values are, it then
-     * touches nothing but the elements of its operands and states, and its workspace. A plan may come from anywhere, so
-     * this is asked about every call before one is made. out[] is filled, with what the plan says. Refuses as infer does.
-     * NULL: infer, asked about the shards, gives exactly out[]. That is right unless attributes hold sizes that get
-     * split, or infer refuses what is empty. A kernel may rely on these besides: in each view offset >= 0 and offset +
-     * shape <= global (but no two views need agree on where they lie); states and workspace are as the rules below give
-     * them; what it writes overlaps nothing else that it is given, but for `inplace`. */
+    /* Whether the kernel may be called with shards of these types, and these attributes: whatever the values are, it
+     * then touches nothing but the elements of its operands and states, and its workspace. A plan may come from
+     * anywhere, so this is asked about every call before one is made. out[] is filled, with what the plan says.
+     * Refuses as infer does. NULL: infer, asked about the shards, gives exactly out[]. That is right unless attributes
+     * hold sizes that get split, or infer refuses what is empty. A kernel may rely on these besides: in each view
+     * offset >= 0 and offset + shape <= global (but no two views need agree on where they lie); states and workspace
+     * are as the rules below give them; what it writes overlaps nothing else that it is given, but for `inplace`. */
     bool (*fits)(const weir_op_args *local, char *error, size_t error_bytes);
     void (*signatures)(const weir_op_args *args, weir_signature_list *list);       /* NULL: B only */
     void (*grad)(weir_grad_args *args);                                            /* NULL: not differentiable */
@@ -152,11 +152,11 @@ struct weir_op {
                                                                                       out[0]'s shape, or a scalar */
     weir_kernel_fn kernel[WEIR_DEVICE_KINDS];
 
-    int inplace;                /* k + 1: out[0] may share the memory of in[k], of which it then has the number and width
-                                   of elements (kernel reads each element before it writes it). 0: never */
+    int inplace;                /* k + 1: out[0] may share the memory of in[k], of which it then has the number and
+                                   width of elements (kernel reads each element before it writes it). 0: never */
     bool accumulates;           /* the kernel honours args->accumulate for out[0] */
-    bool cheap;                 /* so fast that a backward pass may compute out[0] again rather than keep it; its gradient
-                                   reads its inputs, not out[0] */
+    bool cheap;                 /* so fast that a backward pass may compute out[0] again rather than keep it; its
+                                   gradient reads its inputs, not out[0] */
 };
 
 /* Makes `op` known by name to plans that are loaded from files. `op` is borrowed for the life of the process.
