@@ -523,6 +523,32 @@ Test(plan_validate, refuses_two_parameters_or_two_ends_of_one_name, .timeout = 2
     weir_plan_free(plan);
 }
 
+Test(plan_validate, refuses_a_host_function_that_nothing_calls, .timeout = 20)
+{
+    weir_plan *plan = sample_plan(4, 2);
+    plan->hosts = realloc(plan->hosts, (plan->hosts_count + 1) * sizeof *plan->hosts);
+    plan->hosts[plan->hosts_count] = plan->hosts[1];
+    plan->hosts_count++;
+    cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
+    assert_error_has("hosts[3] (labels): no kernel calls it");
+    weir_plan_free(plan);
+}
+
+Test(plan_validate, refuses_integers_that_start_with_what_they_cannot_hold, .timeout = 20)
+{
+    weir_plan *plan = sample_plan(4, 2);
+    for (uint32_t t = 0; t < plan->tensors_count; t++)
+        plan->tensors[t].dtype = WEIR_I32;
+    plan->words[8].i = WEIR_I32; /* what the source makes */
+    plan->inits[2].kind = WEIR_INIT_ZERO;
+    plan->inits[0].a = -1;
+    cr_expect_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    plan->inits[0].a = 0x1p31;
+    cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
+    assert_error_has("inits[0].a: 2.14748e+09 is no i32");
+    weir_plan_free(plan);
+}
+
 /* Everything that reads plans, on one that passed: there must be nothing for a sanitizer to see. */
 static void use(const weir_plan *plan)
 {
