@@ -307,6 +307,8 @@ Test(box, adds_up_the_terms_of_every_device, .timeout = 60)
     real_sums((box_case){.from = square, .to = square, .dims = {5, 3}});
     real_sums((box_case){.from = square, .to = {"cpu:2-5", {2, 2}}, .dims = {5, 3}});
     real_sums((box_case){.from = cube, .to = cube, .dims = {3, 4}});
+    real_sums((box_case){.from = {"cpu:0-8", {3, 3}}, .to = {"cpu:0-8", {9}}, .dims = {3, 4}});
+    real_sums((box_case){.from = {"cpu:0-8", {9}}, .to = {"cpu:4-13", {5, 2}}, .dims = {0}});
 }
 
 Test(box, adds_up_large_sums_in_every_layout, .timeout = 60)
