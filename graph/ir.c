@@ -184,7 +184,10 @@ weir_sbp node_out_sbp(const ir_node *node, int o, int axis)
 
 bool sbp_equal(const weir_mesh *mesh, const weir_sbp *a, const weir_sbp *b)
 {
-    return !memcmp(a, b, sizeof *a * (size_t)mesh->axes);
+    for (int axis = 0; axis < mesh->axes; axis++)
+        if (mesh->shape[axis] > 1 && a[axis] != b[axis])
+            return false;
+    return true;
 }
 
 int ptensor_real(const phys *p, int tensor)

@@ -189,6 +189,7 @@ slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *s
 /* What input i, output o of a node must be on `axis` by its choice. */
 weir_sbp node_in_sbp(const ir_node *node, int i, int axis);
 weir_sbp node_out_sbp(const ir_node *node, int o, int axis);
+/* Whether the two are the same layout: on an axis of one device everything is. */
 bool sbp_equal(const weir_mesh *mesh, const weir_sbp *a, const weir_sbp *b);
 static inline uint64_t round_up(uint64_t bytes)
 {

@@ -383,3 +383,18 @@ Test(box, what_is_there_is_not_sent_again, .timeout = 20)
     cr_expect_eq(movedbetween(sb, to_b, "y>B,B"), 4, "the other half, once for each device");
     cr_expect_eq(movedbetween(ss, to_b, "y>B,B"), 12);
 }
+
+Test(box, on_an_axis_of_one_device_every_layout_is_the_same, .timeout = 20)
+{
+    weir_graph *g = weir_graph_new("box");
+    weir_mesh_new(g, "cpu:0-1", .shape = {2, 1});
+    weir_tensor *x = weir_input(g, WEIR_F32, {8, 8}, .name = "x", .sbp = {S(0), B});
+    weir_tensor *y = weir_shard(weir_relu(x), .name = "y", .sbp = {S(0), S(1)});
+    weir_fetch(weir_neg(weir_shard(y, .sbp = {S(0), P})), .name = "neg");
+    weir_plan *plan = compiled(g);
+    int boxes_all = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        boxes_all += !strcmp(plan_text(plan, plan->kernels[k].op), "box");
+    cr_expect_eq(boxes_all, 3, "two that deal x out and one that gathers the result, not %d", boxes_all);
+    weir_plan_free(plan);
+}
