@@ -20,6 +20,7 @@
 #define MEMORY_PER_S 1e10   /* bytes, one device */
 #define LINK_PER_S 5e9      /* bytes between two devices */
 #define LINK_S 1e-6         /* latency of one conversion */
+#define AGAINST_WISH 16     /* times worse: to read a parameter in another layout than the user gave it */
 #define EAGER 2             /* times worse: to convert a gradient before it is accumulated, also when M is 1 */
 #define PARTIAL_S 1e-7      /* a sum left open has to be closed some day */
 
@@ -107,6 +108,13 @@ static void node_wishes(compile *c, const ir_node *node, int axis, int change)
         wish_count(c, node->in[i], axis < node->mesh->axes ? node_in_sbp(node, i, axis) : WEIR_B, node, change);
 }
 
+/* A parameter that the user split: that says how its readers should work, too. (ZeRO's split does not: it is there to
+ * be gathered.) */
+static bool is_placed_by_hand(const ir_tensor *t, int axis)
+{
+    return t->node < 0 && t->origin && WEIR_IS_S(t->origin->sbp[axis]) && !t->origin->zero[axis];
+}
+
 /* Seconds per step for the conversions of one tensor that its readers (those that have chosen) ask for. */
 static double tensor_s(const compile *c, int tensor, int axis)
 {
@@ -123,6 +131,8 @@ static double tensor_s(const compile *c, int tensor, int axis)
         double once = convert_s(from, wish->sbp, parts, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
         seconds += wish->fills ? EAGER * once : once;
     }
+    if (is_placed_by_hand(t, axis))
+        seconds *= AGAINST_WISH;
     return seconds * (t->micro ? c->micro : 1);
 }
 

@@ -4,6 +4,7 @@
  * with 1, 2 and 4 micro-batches, must give each of the 20 losses within 1e-4 relative, and the same bits when it is
  * run again, also with another number of workers.
  */
+#include "graph/plan.h"
 #include "tests/support/reference.h"
 
 #include <criterion/criterion.h>
@@ -134,6 +135,24 @@ Test(layouts, recomputing_saves_memory_and_changes_no_bit, .timeout = 60)
     weir_plan_free(plan);
     weir_plan_free(keeps);
     weir_graph_free(g);
+    text_free(&corpus);
+}
+
+/* Weights that were split by hand are worked with where they lie: their readers' layouts follow, not the other way. */
+Test(layouts, weights_split_by_hand_are_not_gathered, .timeout = 60)
+{
+    text corpus = reference_text();
+    gpt_config config;
+    weir_plan *plan = plan_for(&corpus, &config, REFERENCE_FULL, (layout){1, 2, 1, 1, false});
+    bool found = false;
+    for (uint32_t t = 0; t < plan->tensors_count; t++) {
+        const char *name = plan_text(plan, plan->tensors[t].name);
+        found |= !strcmp(name, "h0/up/weight");
+        cr_expect_null(strstr(name, "/up/weight>"), "%s", name);
+        cr_expect_null(strstr(name, "/o/weight>"), "%s", name);
+    }
+    cr_expect(found);
+    weir_plan_free(plan);
     text_free(&corpus);
 }
 
