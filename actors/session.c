@@ -162,6 +162,8 @@ static weir_status open_arenas(struct weir_session *s)
 static weir_status start_workers(struct weir_session *s)
 {
     weir_status status = WEIR_OK;
+    /* relaxed: the threads that are started see it */
+    atomic_store_explicit(&s->firing, s->worker_count, memory_order_relaxed);
     for (uint32_t w = 0; !status && w < s->worker_count; w++) {
         s->workers[w].actors = s->actors;
         status = worker_start(&s->workers[w]);
@@ -308,6 +310,15 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
     return WEIR_OK;
 }
 
+/* A failure is known before the other workers have ended what they were firing. */
+static void wait_halted(struct weir_session *s, int64_t deadline)
+{
+    /* acquire: pairs with the decrement in session_worker_halted() */
+    for (uint32_t firing; (firing = atomic_load_explicit(&s->firing, memory_order_acquire)) != 0;)
+        if (!park_wait(&s->firing, firing, deadline))
+            return;
+}
+
 weir_status weir_session_wait(weir_session *s, int timeout_ms)
 {
     int64_t deadline = park_deadline(timeout_ms);
@@ -315,8 +326,11 @@ weir_status weir_session_wait(weir_session *s, int timeout_ms)
     while (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
         if (!park_wait(&s->state, SESSION_RUNNING, deadline))
             break;
-    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
+    uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
+    if (state == SESSION_RUNNING)
         return error_set(WEIR_E_TIMEOUT, "weir_session_wait: the run is not over after %d ms", timeout_ms);
+    if (state == SESSION_FAILED)
+        wait_halted(s, deadline);
     return session_failure(s);
 }
 
@@ -356,6 +370,13 @@ void session_worker_done(struct weir_session *s)
     if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
                                                 memory_order_relaxed))
         park_wake(&s->state);
+}
+
+void session_worker_halted(struct weir_session *s)
+{
+    /* acq_rel: what all workers did happens before the last one's decrement, and so before the end of wait_halted() */
+    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1)
+        park_wake(&s->firing);
 }
 
 /* The first failure writes the report; then everybody is told. */

@@ -10,7 +10,9 @@
  *       '----------------'----- a kernel failed ------> FAILED (for ever)
  *
  * A failure is reported once: whoever claims it first writes the sentence, then makes `state` FAILED, then tells every
- * lane. Who sees FAILED may read the sentence; it does not change any more.
+ * lane. Who sees FAILED may read the sentence; it does not change any more. A worker that hears of it fires no
+ * more; `firing` counts those that have not heard of it, so that a run that failed returns only when nobody calls a
+ * function of the user's any more.
  */
 #ifndef ACTORS_SESSION_H
 #define ACTORS_SESSION_H
@@ -59,6 +61,7 @@ struct weir_session {
     _Atomic uint32_t state;   /* enum session_state */
     _Atomic uint32_t running; /* workers that are not done with this run */
     _Atomic uint32_t failing; /* claimed by the first failure */
+    _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
     char failure[1024];
 };
 
@@ -81,6 +84,7 @@ uint32_t session_lane_number(const struct weir_session *session, uint32_t actor)
 weir_status session_worker_open(struct weir_session *session, uint32_t worker);
 int64_t session_steps(const struct weir_session *session);
 void session_worker_done(struct weir_session *session);
+void session_worker_halted(struct weir_session *session); /* once: when it hears that the session failed */
 
 /* A kernel of the actor failed with this sentence ("" for none). */
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,

@@ -99,8 +99,10 @@ static bool worker_obey(struct worker *worker)
 {
     uint32_t orders = worker->lane.orders;
     worker->lane.orders = 0;
-    if (orders & 1u << MESSAGE_FAIL)
+    if (orders & 1u << MESSAGE_FAIL) {
         worker->halted = true;
+        session_worker_halted(worker->session);
+    }
     if (orders & 1u << MESSAGE_START && !worker->halted)
         worker_begin(worker);
     return !(orders & 1u << MESSAGE_STOP);

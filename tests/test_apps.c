@@ -200,7 +200,7 @@ Test(apps, digits_are_read_with_97_percent_accuracy)
 {
     char *output = new_output();
     double percent = 0;
-    must_run("cd / && $OLDPWD/" APPS_BIN "/weir-digits 2>/dev/null", output);
+    must_run("cd / && \"$OLDPWD\"/" APPS_BIN "/weir-digits 2>/dev/null", output);
     cr_assert(sscanf(output, "test accuracy %lf %% of 360 images", &percent) == 1, "%s", output);
     cr_expect(percent >= 97, "%s", output);
     free(output);

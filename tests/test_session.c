@@ -2,6 +2,7 @@
  * Each plan is small enough to know by heart what must come out. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -483,6 +484,37 @@ Test(session, a_source_that_gives_up_ends_the_run, .timeout = 20)
     weir_session *session = weir_session_open(plan, .bindings = bindings);
     FAILS(WEIR_E_KERNEL, weir_session_run(session, 10), "model.c:100: x (source) failed on cpu:0 in step 3");
     cr_assert_leq(seen.count, 3);
+    OK(weir_session_close(session));
+    weir_plan_free(plan);
+}
+
+static weir_status linger(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    (void)value, (void)step, (void)micro;
+    atomic_store((atomic_int *)ctx, 1);
+    usleep(20000);
+    atomic_store((atomic_int *)ctx, 0);
+    return WEIR_OK;
+}
+
+/* Fails while the sink lingers. */
+static weir_status refuse_then(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    (void)dst, (void)micro;
+    while (step == 3 && !atomic_load((atomic_int *)ctx))
+        usleep(100);
+    return step == 3 ? WEIR_E_IO : WEIR_OK;
+}
+
+Test(session, no_function_of_the_user_runs_after_a_failed_run, .timeout = 20)
+{
+    atomic_int lingers = 0;
+    weir_plan *plan = chain_plan(2, 2, 2, 1);
+    weir_binding bindings[] = {{.name = "x", .source = refuse_then, .ctx = &lingers},
+                               {.name = "y", .sink = linger, .ctx = &lingers}, {0}};
+    weir_session *session = weir_session_open(plan, .bindings = bindings, .workers = 2);
+    FAILS(WEIR_E_KERNEL, weir_session_run(session, 10), "x (source) failed on cpu:0 in step 3");
+    cr_assert_eq(atomic_load(&lingers), 0);
     OK(weir_session_close(session));
     weir_plan_free(plan);
 }

@@ -11,6 +11,8 @@
  *
  * Threads: run, start, wait, read, write and close belong to one thread; push and pull may be called from any, one per
  * input or fetch at a time. A failed session stays failed: push, pull, run and wait return the same error; close it.
+ * When the run that failed, or wait before its time was over, has returned it, no function that the user gave is being
+ * called any more.
  */
 #ifndef WEIR_SESSION_H
 #define WEIR_SESSION_H
