@@ -170,7 +170,8 @@ fuzz: $(FUZZ:%=build/fuzz/%) ## search for inputs that break what parses bytes, 
 TIDY := $(patsubst %.c,$(OUT)/%.tidy,$(LIB_SRC) $(COMMON_SRC) $(APP_SRC))
 $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	$(call say,tidy $<)
-	$(Q)clang-tidy --quiet $< -- -std=gnu17 $(OPT) $(INCLUDE) $(CPPFLAGS) >$@.txt 2>$@.err || { cat $@.txt $@.err; exit 1; }
+	$(Q)clang-tidy --quiet $< -- -std=gnu17 $(OPT) $(INCLUDE) $(CPPFLAGS) >$@.txt 2>$@.err || \
+	    { cat $@.txt $@.err; exit 1; }
 	@mv $@.txt $@
 
 check: $(TIDY) | deps ## static analysis (clang-tidy); public headers alone in C11, C17 and C++17; the README's program

@@ -60,7 +60,8 @@ void plain_check(bool holds, bool fatal, const char *file, int line, const char 
     __attribute__((format(printf, 6, 7)));
 _Noreturn void plain_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-#define PLAIN_CHECK(fatal, x, what, ...) plain_check((x) ? true : false, fatal, __FILE__, __LINE__, what, " " __VA_ARGS__)
+#define PLAIN_CHECK(fatal, x, what, ...) \
+    plain_check((x) ? true : false, fatal, __FILE__, __LINE__, what, " " __VA_ARGS__)
 #define PLAIN_IS(fatal, x, ...) PLAIN_CHECK(fatal, x, #x, __VA_ARGS__)
 #define PLAIN_NOT(fatal, x, ...) PLAIN_CHECK(fatal, !(x), "not " #x, __VA_ARGS__)
 #define PLAIN_OP(fatal, a, op, b, ...) PLAIN_CHECK(fatal, (a)op(b), #a " " #op " " #b, __VA_ARGS__)
