@@ -146,6 +146,13 @@ float weir_random_normal(uint64_t key, uint64_t index)
     return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
 }
 
+const char *device_kind_name(weir_device_kind kind)
+{
+    static const char *const names[] = {[WEIR_CPU] = "cpu", [WEIR_CUDA] = "cuda"};
+    _Static_assert(sizeof names / sizeof *names == WEIR_DEVICE_KINDS, "every kind has a name");
+    return names[kind];
+}
+
 uint64_t name_hash(const char *name)
 {
     uint64_t hash = 0xCBF29CE484222325u;

@@ -2,13 +2,16 @@
 #ifndef GRAPH_BASE_H
 #define GRAPH_BASE_H
 
-#include <weir/base.h>
+#include <weir/op.h>
 
 /* Writes "[8, 16]" to `text` and returns it. */
 const char *shape_text(const weir_shape *shape, char *text, size_t bytes);
 
 /* Whether the elements can be counted, and their bytes too. */
 bool shape_countable(const weir_shape *shape);
+
+/* "cpu": what device lists, plans and messages call the kind. Static storage. */
+const char *device_kind_name(weir_device_kind kind);
 
 /* FNV-1a, 64 bits. */
 uint64_t name_hash(const char *name);

@@ -4,6 +4,7 @@
  * few. So slots are taken away until all fits, which is arithmetic; the plan is written and played; and where it
  * stalls, the register that is short of slots is given them back and is never lowered again: the loop ends.
  */
+#include "graph/base.h"
 #include "graph/check.h"
 #include "graph/error.h"
 #include "graph/ir.h"
@@ -125,7 +126,7 @@ static void report_memory(compile *c, int device)
                                    bytes_text(bytes[k], text));
     bool saved = bytes[PLAN_ACTIVATION] + bytes[PLAN_WORKSPACE] >= bytes[PLAN_PARAMETER] + bytes[PLAN_STATE];
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs %s, %s more than the limit of %s: %s. %s would make it smaller",
-              c->opts.src.file, c->opts.src.line, d->kind == WEIR_CPU ? "cpu" : "cuda", d->index,
+              c->opts.src.file, c->opts.src.line, device_kind_name(d->kind), d->index,
               bytes_text(d->bytes, text), bytes_text(d->bytes - c->memory_max, more), c->opts.memory, list,
               saved ? "Smaller micro-batches" : "More devices, or .zero over a data axis,");
 }

@@ -34,10 +34,9 @@ static const ir_node *first_node(const compile *c, const group *g)
 
 static void emit_devices(emission *e)
 {
-    static const char *const kinds[] = {[WEIR_CPU] = "cpu", [WEIR_CUDA] = "cuda"};
     for (int d = 0; d < e->p->device.count; d++) {
         const pdevice *from = &e->p->device.item[d];
-        char *name = pool_text(&e->c->pool, "%s:%d", kinds[from->kind], from->index);
+        char *name = pool_text(&e->c->pool, "%s:%d", device_kind_name(from->kind), from->index);
         char *outside = pool_text(&e->c->pool, "outside %s", name);
         plan_space_id space = {plan_add_spaces(e->b, (plan_space){.kind = from->kind,
                                                                   .index = (uint32_t)from->index,

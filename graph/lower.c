@@ -8,6 +8,7 @@
  * The sources of a conversion: of each slice of the source that meets the destination's, one copy (its own, if it can
  * be), or all terms if it is a partial sum, in the order of the devices.
  */
+#include "graph/base.h"
 #include "graph/error.h"
 #include "graph/ir.h"
 #include "kernels/core/core.h"
@@ -317,14 +318,13 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
     return pop_memory(l, node, id);
 }
 
-static bool kernel_there(const lowering *l, const ir_node *node)
+static bool kernel_there(const ir_node *node)
 {
     weir_device_kind kind = node->mesh->kind;
     if (node->op->kernel[kind])
         return true;
     error_set(WEIR_E_UNSUPPORTED, "%s:%d: %s: \"%s\" has no kernel for %s devices", node->src.file, node->src.line,
-              node->op->name, node->name, kind == WEIR_CPU ? "cpu" : "cuda");
-    (void)l;
+              node->op->name, node->name, device_kind_name(kind));
     return false;
 }
 
@@ -409,7 +409,7 @@ static bool lower_all(lowering *l)
 {
     for (int n = 0; n < l->c->ir.node_count; n++) {
         const ir_node *node = &l->c->ir.node[n];
-        if (!kernel_there(l, node))
+        if (!kernel_there(node))
             return false;
         for (int at = 0; at < node->mesh->count; at++)
             if (!(node->op == &op_box ? lower_box(l, node, n, at) : lower_op(l, node, n, at)))

@@ -3,6 +3,7 @@
  * Devices are named by kind and index ("cpu:0-3,6"). The list's order is the mesh's row-major order, so a user can put
  * neighbours on an axis next to each other.
  */
+#include "graph/base.h"
 #include "graph/build.h"
 
 #include <stdlib.h>
@@ -52,13 +53,15 @@ static bool list_parse(device_list *list, const char *text)
 
 static bool kind_parse(const char **text, weir_device_kind *kind)
 {
-    static const char *const names[] = {[WEIR_CPU] = "cpu:", [WEIR_CUDA] = "cuda:"};
-    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
-        if (!strncmp(*text, names[k], strlen(names[k]))) {
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++) {
+        const char *name = device_kind_name((weir_device_kind)k);
+        size_t length = strlen(name);
+        if (!strncmp(*text, name, length) && (*text)[length] == ':') {
             *kind = (weir_device_kind)k;
-            *text += strlen(names[k]);
+            *text += length + 1;
             return true;
         }
+    }
     return false;
 }
 

@@ -4,6 +4,7 @@
  * Numbers of 64 bits that mean no quantity (hash, keys) are texts in hexadecimal, because many readers keep numbers as
  * doubles. Texts are made valid UTF-8: a byte that is none becomes U+FFFD.
  */
+#include "graph/base.h"
 #include "graph/error.h"
 #include "graph/plan_text.h"
 
@@ -161,7 +162,7 @@ static void put_device(json *j, const weir_plan *plan, uint32_t s)
     uint64_t bytes[PLAN_MEMS];
     plan_bytes_by_kind(plan, (plan_space_id){s}, bytes);
     put_string(j, "name", plan_text(plan, space->name));
-    put_string(j, "kind", space->kind == WEIR_CPU ? "cpu" : "cuda");
+    put_string(j, "kind", device_kind_name((weir_device_kind)space->kind));
     put_number(j, "index", space->index);
     put_number(j, "rank", space->rank);
     put_number(j, "bytes", space->bytes);

@@ -5,6 +5,7 @@
  * runs. Reading from memory of one's own needs someone to have written it in the same firing, or a value from the
  * start; anything else is a mistake in the plan, whatever the bytes are.
  */
+#include "graph/base.h"
 #include "graph/plan_validate.h"
 
 #include <math.h>
@@ -157,7 +158,7 @@ static bool validate_kernel_place(const place *at)
     if (queue->kind != PLAN_COMPUTE)
         return REFUSE_KERNEL(at, "nothing runs on an outside queue");
     if (!at->op->kernel[device])
-        return REFUSE_KERNEL(at, "%s has no kernel for %s", at->op->name, device == WEIR_CPU ? "cpu" : "cuda");
+        return REFUSE_KERNEL(at, "%s has no kernel for %s", at->op->name, device_kind_name((weir_device_kind)device));
     if (at->kernel->workspace_offset % PLAN_ALIGN ||
         !fits(at->kernel->workspace_offset, at->kernel->workspace_bytes, queue->workspace_bytes))
         return REFUSE_KERNEL(at, "workspace: %" PRIu64 " bytes at %" PRIu64 ", of %" PRIu64,
