@@ -25,7 +25,7 @@ SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fr
 INCLUDE  := -Iinclude -I.
 COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
-LIBS     := -lmsgpackc -lopenblas -ldnnl -lm
+LIBS     := -lzmq -lmsgpackc -lopenblas -ldnnl -lm
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
 MAKEFLAGS += -j$(shell nproc) --no-builtin-rules
@@ -61,7 +61,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
 
 # ---- packages ----
 
-PACKAGES := gcc libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+PACKAGES := gcc libzmq3-dev libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
             $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev)
 

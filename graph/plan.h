@@ -56,7 +56,7 @@ typedef struct plan_range {
 typedef struct plan_space {
     uint32_t kind;     /* weir_device_kind */
     uint32_t index;    /* the 2 of cpu:2 */
-    uint32_t rank;     /* process that owns it: 0 */
+    uint32_t rank;     /* process that owns it, less than plan->ranks */
     plan_str name;     /* "cpu:2" */
     uint64_t bytes;    /* of the arena */
 } plan_space;
@@ -216,6 +216,9 @@ struct weir_plan {
     uint32_t version;
     uint32_t micro_batches;
     uint64_t seed;
+    uint32_t ranks;          /* processes that it is spread over (graph/spread.h); 1: says nothing about processes */
+    uint32_t part;           /* 1 + the rank whose part it is; 0: it is the whole */
+    uint64_t whole;          /* of a part: the hash of the plan that it is a part of */
     uint64_t hash;           /* of everything in the file but itself */
     plan_str name;
 #define X(type, member) \

@@ -40,7 +40,8 @@ extern "C" {
     X(E_STATE, "the call does not fit what the object is doing") \
     X(E_KERNEL, "a kernel failed")                               \
     X(E_LIVE, "the plan is not live: it would deadlock")         \
-    X(E_UNSUPPORTED, "not supported here")
+    X(E_UNSUPPORTED, "not supported here")                       \
+    X(E_PEER, "another rank is lost, or is not what it should be")
 
 typedef enum weir_status {
 #define X(name, text) WEIR_##name,

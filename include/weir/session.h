@@ -17,6 +17,7 @@
 #ifndef WEIR_SESSION_H
 #define WEIR_SESSION_H
 
+#include <weir/cluster.h>
 #include <weir/plan.h>
 
 #ifdef __cplusplus
@@ -41,6 +42,10 @@ typedef struct weir_session_opts {
     int64_t trace_events;          /* kept, per worker, the last ones [1 << 18] */
     const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */
     int64_t first_step;            /* number of the first step, for schedules and random streams [0] */
+    weir_cluster_opts cluster;     /* [what the environment says] */
+    double stall_s;                /* report when nothing fired for so long; < 0: never [WEIR_STALL, or 10] */
+    weir_report_fn report;         /* gets reports [they go to stderr] */
+    void *report_ctx;
 } weir_session_opts;
 
 /* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a

@@ -1,0 +1,60 @@
+/* weir/cluster.h: one program on many processes.
+ *
+ *     weir launch -n 4 -- ./program        or   srun -n 4 ./program   or   mpirun -n 4 ./program
+ *
+ * Every process (a rank) runs the same program and builds the same graph. weir_session_open() finds in the environment
+ * how many there are and where rank 0 is, meets the others there, and runs what belongs to this rank's devices.
+ * Devices count over all ranks, in rank order: with four a rank, cpu:0 to cpu:3 are rank 0's and cpu:4 to cpu:7 rank
+ * 1's. How devices are spread over ranks changes no result.
+ *
+ * Where it looks, first come first served: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (`weir launch` sets these); Open
+ * MPI's OMPI_COMM_WORLD_RANK and _SIZE; Slurm's SLURM_PROCID and SLURM_STEP_NUM_TASKS. And what the ranks have to agree
+ * on:
+ *
+ *     WEIR_DEVICES    devices of each rank [as many as the plan needs, shared out evenly]
+ *     WEIR_KEY        the session's secret, from weir_key_new(); WEIR_KEY_FILE: a file that holds it. With it all
+ *                     connections are encrypted (CURVE), and a peer without it is refused
+ *     WEIR_INSECURE   1: connections off loopback may do without a key
+ *     WEIR_LIVENESS   seconds without a sign of life after which a rank counts as lost [5]
+ *     WEIR_STALL      seconds in which nothing fires before it is reported [10]; 0: never
+ *     WEIR_JOIN       seconds to wait for all ranks to come [60]
+ *     WEIR_SHM        0: no memory is shared with the other processes of a host
+ *
+ * In a session of several ranks all of them make the same calls in the same order: runs, read, write, push, pull.
+ * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value.
+ */
+#ifndef WEIR_CLUSTER_H
+#define WEIR_CLUSTER_H
+
+#include <weir/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the environment says of this process: its rank, of how many. 0 and 1 when it says nothing, or nonsense (which
+ * weir_session_open() reports). */
+int weir_rank(void);
+int weir_world_size(void);
+
+#define WEIR_KEY_BYTES 41 /* with the 0 at the end */
+
+/* Makes a new secret (a CURVE key in ZeroMQ's Z85 letters). E_UNSUPPORTED when libzmq was built without CURVE. */
+weir_status weir_key_new(char secret[WEIR_KEY_BYTES]);
+
+/* Gets what weir says beside its results: stalls, lost and refused peers. `text` is a whole report, of one or more
+ * lines. Called from a thread of weir's own; must not call weir. */
+typedef void (*weir_report_fn)(void *ctx, const char *text);
+
+/* Overrides of the environment, for programs that find their peers by themselves. */
+typedef struct weir_cluster_opts {
+    bool alone;          /* this process runs the whole plan, whatever the environment says */
+    int world_size;      /* 0: as the environment says; then what follows counts */
+    int rank;
+    const char *address; /* rank 0's, "host:port" */
+} weir_cluster_opts;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

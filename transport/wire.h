@@ -1,0 +1,90 @@
+/* transport/wire.h: the header frames of the bus between processes, to bytes and back. docs/wire.md describes them for
+ * people.
+ *
+ * A message on a socket is a header frame (a MessagePack array) and, for some kinds, payload frames (raw bytes).
+ *
+ *     header = [version, kind, session, rank, number, ...]       rank: the sender's; number: 0, 1, 2, ... per sender
+ *                                                                and receiver, so that a lost frame shows
+ *     kind    more in the header            payload
+ *     HELLO   shm                           none               the first: this is rank's connection; whether it could
+ *                                                              map the receiver's memory
+ *     WORDS   count                         count x 8 bytes    bus messages (transport/message.h)
+ *     DATA    port, slot, spans, initial    spans frames       what the reader at `port` (plan port) is to find in this
+ *                                                              slot; counts as one READY unless `initial`
+ *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
+ *     FAIL    culprit, text                 none               the session failed
+ *     BYE     steps                         none               it closes, having done so many steps
+ *     VALUE   tensor, round                 1 frame            a shard, for weir_session_read()
+ *     WAITS   count                         count x 16 bytes   who waits for whom (actors/watch.h), for a stall report
+ *
+ * Decoding checks form alone: types, counts, ranges of what stands by itself (kind, text length). What a number means
+ * to the session (is there such a port) is checked by who uses it. Nothing here allocates.
+ */
+#ifndef TRANSPORT_WIRE_H
+#define TRANSPORT_WIRE_H
+
+#include <stdbool.h>
+#include <weir/base.h>
+
+#define WIRE_VERSION 1
+#define WIRE_TEXT_MAX 1023
+#define WIRE_HEADER_MAX 1152 /* bytes of a header frame at most */
+#define WIRE_SPANS_MAX 4096
+
+enum wire_kind {
+    WIRE_HELLO = 1,
+    WIRE_WORDS,
+    WIRE_DATA,
+    WIRE_BEAT,
+    WIRE_FAIL,
+    WIRE_BYE,
+    WIRE_VALUE,
+    WIRE_WAITS,
+    WIRE_KIND_END
+};
+
+struct wire_frame {
+    uint32_t version, kind, rank;
+    uint64_t session, number;
+    union {
+        struct {
+            bool shm;
+        } hello;
+        struct {
+            uint32_t count;
+        } words, waits;
+        struct {
+            uint32_t port, slot, spans;
+            bool initial;
+        } data;
+        struct {
+            uint32_t state; /* enum session_state */
+            uint64_t fired; /* firings since the session opened */
+            int64_t step;   /* of the actor that fired last */
+            uint32_t actor; /* it; UINT32_MAX: none yet */
+        } beat;
+        struct {
+            uint32_t culprit; /* rank that failed */
+            char text[WIRE_TEXT_MAX + 1];
+        } fail;
+        struct {
+            int64_t steps;
+        } bye;
+        struct {
+            uint32_t tensor;
+            uint64_t round;
+        } value;
+    };
+};
+
+/* Writes the header; returns its bytes, at most WIRE_HEADER_MAX. */
+size_t wire_encode(const struct wire_frame *frame, unsigned char bytes[WIRE_HEADER_MAX]);
+
+/* E_PEER and weir_error() saying what is wrong ("DATA: 3 fields of 9"). A frame of another version is refused before
+ * anything else in it is looked at. Text is cut at the first 0 and holds no control characters afterwards. */
+weir_status wire_decode(const void *bytes, size_t bytes_count, struct wire_frame *frame);
+
+/* "DATA"; "?" for what is no kind. */
+const char *wire_kind_name(uint32_t kind);
+
+#endif
