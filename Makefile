@@ -149,7 +149,8 @@ $(OUT)/tests/test_apps: | $(PROGRAMS)
 # ---- fuzzing ----
 
 FUZZ_SECONDS ?= 60
-FUZZ_CODE    := $(wildcard graph/plan*.c kernels/*.c kernels/*/*.c) graph/check.c# searched; the rest is linked as it is
+# These are searched; the rest is linked as it is.
+FUZZ_CODE    := $(wildcard graph/plan*.c kernels/*.c kernels/*/*.c transport/wire*.c) graph/check.c
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)

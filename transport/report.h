@@ -10,7 +10,8 @@ struct report {
     void *ctx;
 };
 
-/* Adds "weir: " in front on stderr, and a newline when there is none. At most REPORT_BYTES are kept. */
+/* Adds "weir: " in front on stderr, and a newline when there is none; the function gets the text as it is. At most
+ * REPORT_BYTES are kept, the end counted. errno stays. NULL is stderr, too. */
 #define REPORT_BYTES 16384
 void report_say(const struct report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

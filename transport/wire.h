@@ -77,11 +77,13 @@ struct wire_frame {
     };
 };
 
-/* Writes the header; returns its bytes, at most WIRE_HEADER_MAX. */
+/* Writes the header, with WIRE_VERSION whatever frame->version is; returns its bytes, at most WIRE_HEADER_MAX.
+ * frame->kind must be one. */
 size_t wire_encode(const struct wire_frame *frame, unsigned char bytes[WIRE_HEADER_MAX]);
 
 /* E_PEER and weir_error() saying what is wrong ("DATA: 3 fields of 9"). A frame of another version is refused before
- * anything else in it is looked at. Text is cut at the first 0 and holds no control characters afterwards. */
+ * anything else in it is looked at. Text is cut at the first 0; controls in it become spaces, and bytes that are no
+ * UTF-8 question marks. What *frame holds after an error means nothing. */
 weir_status wire_decode(const void *bytes, size_t bytes_count, struct wire_frame *frame);
 
 /* "DATA"; "?" for what is no kind. */
