@@ -65,6 +65,9 @@ uint64_t plan_hash(const weir_plan *plan)
     hash = hash_value(hash, plan->version);
     hash = hash_value(hash, plan->micro_batches);
     hash = hash_value(hash, plan->seed);
+    hash = hash_value(hash, plan->ranks);
+    hash = hash_value(hash, plan->part);
+    hash = hash_value(hash, plan->whole);
     hash = hash_value(hash, plan->name.i);
     for (int a = 0; a < PLAN_ARRAYS; a++)
         hash = hash_table(hash, plan, &plan_tables[a]);

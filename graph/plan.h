@@ -31,9 +31,10 @@
 
 #include <weir/plan.h>
 
-#define PLAN_VERSION 1
+#define PLAN_VERSION 2
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
+#define PLAN_RANKS_MAX 4096
 
 #define PLAN_ID(name)        \
     typedef struct name {    \

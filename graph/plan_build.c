@@ -134,6 +134,7 @@ plan_builder *plan_builder_new(void)
     }
     plan->version = PLAN_VERSION;
     plan->micro_batches = 1;
+    plan->ranks = 1;
     builder->plan = plan;
     plan_add_text(builder, ""); /* at 0, so that a zeroed plan_str is an empty text */
     if (!builder->failed)

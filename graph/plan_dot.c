@@ -51,6 +51,8 @@ static void put_space(const weir_plan *plan, FILE *to, uint32_t s)
     char bytes[PLAN_TEXT_BYTES];
     fprintf(to, "  subgraph cluster_%" PRIu32 " {\n    style=rounded; color=\"#999999\";\n    label=\"", s);
     put_text(to, plan_text(plan, plan->spaces[s].name));
+    if (plan->ranks > 1)
+        fprintf(to, ", rank %" PRIu32, plan->spaces[s].rank);
     fprintf(to, ", %s\";\n", bytes_text(plan->spaces[s].bytes, bytes));
     for (uint32_t a = 0; a < plan->actors_count; a++)
         if (plan->queues[plan->actors[a].queue.i].space.i == s)

@@ -343,6 +343,11 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     put_hex(&j, "hash", plan->hash);
     put_number(&j, "seed", plan->seed);
     put_number(&j, "micro_batches", plan->micro_batches);
+    put_number(&j, "ranks", plan->ranks);
+    if (plan->part) {
+        put_number(&j, "part", plan->part - 1);
+        put_hex(&j, "whole", plan->whole);
+    }
     put_number(&j, "bytes", weir_plan_bytes(plan, -1));
 #define X(key, member, put)                               \
     open_in(&j, key, '[');                                \

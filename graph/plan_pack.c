@@ -137,6 +137,9 @@ static void pack_ops(packer *p, const weir_plan *plan)
     X("version", version)             \
     X("micro_batches", micro_batches) \
     X("seed", seed)                   \
+    X("ranks", ranks)                 \
+    X("part", part)                   \
+    X("whole", whole)                 \
     X("hash", hash)                   \
     X("name", name.i)
 #define X(key, member) +1

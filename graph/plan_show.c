@@ -125,13 +125,20 @@ static void put_bytes(FILE *table, uint64_t bytes)
 
 /* ---- memory ---- */
 
-static void memory_row(FILE *table, const char *name, const uint64_t bytes[PLAN_MEMS], uint64_t total)
+static void memory_cells(FILE *table, const uint64_t bytes[PLAN_MEMS], uint64_t total)
 {
-    put_text(table, name);
     for (int kind = 0; kind < PLAN_MEMS; kind++)
         put_bytes(table, bytes[kind]);
     put_bytes(table, total);
     fputs("\n", table);
+}
+
+/* "cpu:2", and in a plan that is spread "cpu:2 (rank 1)" */
+static void put_space(const weir_plan *plan, FILE *table, uint32_t s)
+{
+    put_text(table, plan_text(plan, plan->spaces[s].name));
+    if (plan->ranks > 1)
+        fprintf(table, " (rank %" PRIu32 ")", plan->spaces[s].rank);
 }
 
 static void memory_section(const weir_plan *plan, FILE *table, uint32_t index)
@@ -145,12 +152,15 @@ static void memory_section(const weir_plan *plan, FILE *table, uint32_t index)
     for (uint32_t s = 0; s < plan->spaces_count; s++) {
         uint64_t bytes[PLAN_MEMS];
         plan_bytes_by_kind(plan, (plan_space_id){s}, bytes);
-        memory_row(table, plan_text(plan, plan->spaces[s].name), bytes, plan->spaces[s].bytes);
+        put_space(plan, table, s);
+        memory_cells(table, bytes, plan->spaces[s].bytes);
         for (int kind = 0; kind < PLAN_MEMS; kind++)
             all[kind] += bytes[kind];
     }
-    if (plan->spaces_count > 1)
-        memory_row(table, "all", all, weir_plan_bytes(plan, -1));
+    if (plan->spaces_count <= 1)
+        return;
+    fputs("all", table);
+    memory_cells(table, all, weir_plan_bytes(plan, -1));
 }
 
 /* ---- queues ---- */
@@ -319,6 +329,10 @@ static void show_header(const weir_plan *plan, FILE *to)
             plan->spaces_count, plan->spaces_count == 1 ? "" : "s", plan->micro_batches,
             plan->micro_batches == 1 ? "" : "es", plan->actors_count, plan->kernels_count,
             bytes_text(weir_plan_bytes(plan, -1), text));
+    if (plan->part)
+        fprintf(to, ", rank %" PRIu32 "'s part of %016" PRIx64, plan->part - 1, plan->whole);
+    if (plan->ranks > 1)
+        fprintf(to, ", on %" PRIu32 " ranks", plan->ranks);
     fprintf(to, ", seed %" PRIu64 ", hash %016" PRIx64 "\n\n", plan->seed, plan->hash);
 }
 

@@ -10,6 +10,7 @@
 #include "graph/plan_validate.h"
 
 #include "graph/plan_fields.h"
+#include "graph/spread.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -92,7 +93,11 @@ static bool validate_scalars(const weir_plan *plan)
         return REFUSE_PLAN("version: %" PRIu32 ", known is %d", plan->version, PLAN_VERSION);
     if (plan->micro_batches < 1 || plan->micro_batches > MICRO_BATCHES_MAX)
         return REFUSE_PLAN("micro_batches: %" PRIu32 ", must be 1 to %u", plan->micro_batches, MICRO_BATCHES_MAX);
-    return true;
+    if (plan->ranks < 1 || plan->ranks > PLAN_RANKS_MAX)
+        return REFUSE_PLAN("ranks: %" PRIu32 ", must be 1 to %d", plan->ranks, PLAN_RANKS_MAX);
+    if (plan->part > plan->ranks)
+        return REFUSE_PLAN("part: %" PRIu32 " of %" PRIu32, plan->part, plan->ranks);
+    return plan->part || !plan->whole || REFUSE_PLAN("whole: %016" PRIx64 ", but this is no part", plan->whole);
 }
 
 static bool validate_members(const weir_plan *plan)
@@ -205,6 +210,24 @@ static bool validate_ports(const weir_plan *plan, void *scratch)
     return ok;
 }
 
+/* ---- ranks ---- */
+
+/* Nobody writes into another process's memory: what an actor produces lies with its own rank. */
+static bool validate_ranks(const weir_plan *plan)
+{
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        if (plan->spaces[s].rank >= plan->ranks)
+            return REFUSE_PLAN("spaces[%" PRIu32 "].rank: %" PRIu32 " of %" PRIu32, s, plan->spaces[s].rank,
+                               plan->ranks);
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        const plan_regst *regst = &plan->regsts[r];
+        if (regst->producer.i != PLAN_NONE && plan->spaces[regst->space.i].rank != plan_rank_of(plan, regst->producer.i))
+            return REFUSE_PLAN("regsts[%" PRIu32 "].space: %" PRIu32 " is another rank's than its producer", r,
+                               regst->space.i);
+    }
+    return true;
+}
+
 /* ---- rates ---- */
 
 static bool validate_fires(const weir_plan *plan)
@@ -264,13 +287,13 @@ static bool validate_rates(const weir_plan *plan)
     return ok;
 }
 
-typedef struct rank {
+typedef struct turn {
     uint32_t queue, priority, actor;
-} rank;
+} turn;
 
-static int compare_ranks(const void *a, const void *b)
+static int compare_turns(const void *a, const void *b)
 {
-    const rank *x = a, *y = b;
+    const turn *x = a, *y = b;
     if (x->queue != y->queue)
         return x->queue < y->queue ? -1 : 1;
     return (x->priority > y->priority) - (x->priority < y->priority);
@@ -278,15 +301,15 @@ static int compare_ranks(const void *a, const void *b)
 
 static bool validate_priorities(const weir_plan *plan, void *scratch)
 {
-    rank *ranks = scratch;
+    turn *turns = scratch;
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        ranks[a] = (rank){plan->actors[a].queue.i, plan->actors[a].priority, a};
-    qsort(ranks, plan->actors_count, sizeof *ranks, compare_ranks);
+        turns[a] = (turn){plan->actors[a].queue.i, plan->actors[a].priority, a};
+    qsort(turns, plan->actors_count, sizeof *turns, compare_turns);
     bool ok = true;
     for (uint32_t i = 1; ok && i < plan->actors_count; i++)
-        if (compare_ranks(&ranks[i - 1], &ranks[i]) == 0)
+        if (compare_turns(&turns[i - 1], &turns[i]) == 0)
             ok = REFUSE_PLAN("actors[%" PRIu32 "].priority: the same as that of actors[%" PRIu32 "] on its queue",
-                             ranks[i].actor, ranks[i - 1].actor);
+                             turns[i].actor, turns[i - 1].actor);
     return ok;
 }
 
@@ -457,7 +480,7 @@ static bool validate_extents(const weir_plan *plan, void *scratch)
 static size_t scratch_bytes(const weir_plan *plan)
 {
     size_t most = sizeof(extent) * ((size_t)plan->regsts_count + plan->queues_count + plan->tensors_count);
-    size_t needs[] = {sizeof(rank) * plan->actors_count, sizeof(validate_name) * plan->params_count,
+    size_t needs[] = {sizeof(turn) * plan->actors_count, sizeof(validate_name) * plan->params_count,
                       sizeof(validate_name) * plan->hosts_count};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
         most = needs[i] > most ? needs[i] : most;
@@ -472,7 +495,7 @@ weir_status plan_validate(const weir_plan *plan)
     if (!scratch)
         return error_set(WEIR_E_MEMORY, "no memory to check the plan");
     bool ok = validate_members(plan) && validate_ranges(plan, scratch) && validate_owners(plan) &&
-              validate_ports(plan, scratch) && validate_rates(plan) && validate_priorities(plan, scratch) &&
+              validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) && validate_priorities(plan, scratch) &&
               validate_sizes(plan) && validate_extents(plan, scratch) && validate_kernels(plan, scratch) &&
               validate_hosts(plan, scratch) && validate_starts(plan, scratch);
     free(scratch);

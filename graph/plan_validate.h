@@ -39,10 +39,11 @@ static inline bool fits(uint64_t first, uint64_t bytes, uint64_t limit)
     return first <= limit && bytes <= limit - first;
 }
 
-/* For finding equal names: sorted by kind and name. */
+/* For finding equal names: sorted by kind, name and rank. */
 typedef struct validate_name {
     const char *name;
     uint32_t kind, index;
+    uint32_t rank; /* of a pull, which every rank may have; 0 of all else */
 } validate_name;
 
 /* All rely on the structure having been checked. `scratch` is memory for one rule at a time: an extent per register,

@@ -7,6 +7,7 @@
  */
 #include "graph/base.h"
 #include "graph/plan_validate.h"
+#include "graph/spread.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -192,7 +193,8 @@ static int compare_names(const void *a, const void *b)
     const validate_name *x = a, *y = b;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
-    return strcmp(x->name, y->name);
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
 static bool names_differ(validate_name *names, uint32_t count, const char *array)
@@ -254,7 +256,13 @@ static bool validate_host(const weir_plan *plan, uint32_t h)
     return !outside(host) || validate_end(plan, h);
 }
 
-/* Every actor outside is the end of exactly one push or pull, or nobody would fire it. */
+static bool runs_here(const weir_plan *plan, uint32_t actor)
+{
+    return !plan->part || plan_rank_of(plan, actor) == plan->part - 1;
+}
+
+/* Every actor outside is the end of exactly one push or pull, or nobody would fire it. Those of other ranks are fired
+ * there: their ends are not in this one's part. */
 static bool validate_ends(const weir_plan *plan, uint8_t *has_end)
 {
     memset(has_end, 0, plan->actors_count);
@@ -264,7 +272,7 @@ static bool validate_ends(const weir_plan *plan, uint8_t *has_end)
             return REFUSE_PLAN("hosts[%" PRIu32 "].actor: %" PRIu32 " is already that of another", h, actor);
     }
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        if (plan->queues[plan->actors[a].queue.i].kind == PLAN_OUTSIDE && !has_end[a])
+        if (plan->queues[plan->actors[a].queue.i].kind == PLAN_OUTSIDE && !has_end[a] && runs_here(plan, a))
             return REFUSE_PLAN("actors[%" PRIu32 "]: on an outside queue, but neither push nor pull", a);
     return true;
 }
@@ -284,6 +292,26 @@ static bool validate_called(const weir_plan *plan, uint8_t *called)
     return true;
 }
 
+/* Every rank may have a pull of the same name ... */
+static uint32_t pull_rank(const weir_plan *plan, uint32_t h)
+{
+    return plan->hosts[h].kind == PLAN_PULL ? plan_rank_of(plan, plan->hosts[h].actor.i) : 0;
+}
+
+/* ... of the same value. `names` are sorted. */
+static bool pulls_agree(const weir_plan *plan, const validate_name *names, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        uint32_t a = names[i - 1].index, b = names[i].index;
+        if (names[i].kind == PLAN_PULL && names[i - 1].kind == PLAN_PULL && !strcmp(names[i - 1].name, names[i].name) &&
+            end_regst(plan, &plan->hosts[a]) != end_regst(plan, &plan->hosts[b]))
+            return REFUSE_PLAN("hosts[%" PRIu32 "].name: %.60s is also that of hosts[%" PRIu32
+                               "], which pulls another value",
+                               b, names[i].name, a);
+    }
+    return true;
+}
+
 bool validate_hosts(const weir_plan *plan, void *scratch)
 {
     for (uint32_t h = 0; h < plan->hosts_count; h++)
@@ -295,8 +323,8 @@ bool validate_hosts(const weir_plan *plan, void *scratch)
     uint32_t count = 0;
     for (uint32_t h = 0; h < plan->hosts_count; h++)
         if (outside(&plan->hosts[h]))
-            names[count++] = (validate_name){NAME(hosts[h].name), plan->hosts[h].kind, h};
-    return names_differ(names, count, "hosts");
+            names[count++] = (validate_name){NAME(hosts[h].name), plan->hosts[h].kind, h, pull_rank(plan, h)};
+    return names_differ(names, count, "hosts") && pulls_agree(plan, names, count);
 }
 
 /* ---- parameters and starts ---- */
@@ -361,7 +389,7 @@ bool validate_starts(const weir_plan *plan, void *scratch)
     for (uint32_t p = 0; p < plan->params_count; p++) {
         if (!validate_param(plan, p))
             return false;
-        names[p] = (validate_name){NAME(params[p].name), 0, p};
+        names[p] = (validate_name){NAME(params[p].name), 0, p, 0};
     }
     for (uint32_t i = 0; i < plan->inits_count; i++)
         if (!validate_init(plan, i))

@@ -114,6 +114,15 @@ Test(plan, the_hash_depends_on_every_member_of_every_element, .timeout = 20)
     plan->micro_batches--;
     plan->seed++;
     cr_expect_neq(plan_hash(plan), plan->hash);
+    plan->seed--;
+    plan->ranks++;
+    cr_expect_neq(plan_hash(plan), plan->hash);
+    plan->ranks--;
+    plan->part++;
+    cr_expect_neq(plan_hash(plan), plan->hash);
+    plan->part--;
+    plan->whole++;
+    cr_expect_neq(plan_hash(plan), plan->hash);
     weir_plan_free(plan);
 }
 
@@ -302,8 +311,8 @@ Test(plan_file, says_which_part_of_a_file_is_wrong, .timeout = 20)
 {
     cr_expect_null(read_replaced("weir plan", "weir plum", 9));
     assert_error_has("this is not a weir plan");
-    cr_expect_null(read_replaced("version\x01", "version\x02", 8));
-    assert_error_has("version: 2, known is 1");
+    cr_expect_null(read_replaced("version\x02", "version\x01", 8));
+    assert_error_has("version: 1, known is 2");
     cr_expect_null(read_replaced("slot_bytes", "slot_bites", 10));
     assert_error_has("regsts.slot_bytes: is missing");
     cr_expect_null(read_replaced("queues", "kueues", 6));
@@ -486,14 +495,33 @@ Test(plan_validate, refuses_each_kind_of_fault_and_says_where_it_is, .timeout = 
 Test(plan_validate, refuses_wrong_scalars_and_strings, .timeout = 20)
 {
     weir_plan *plan = sample_plan(4, 2);
-    plan->version = 2;
+    plan->version = 1;
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
-    assert_error_has("version: 2, known is 1");
+    assert_error_has("version: 1, known is 2");
     plan->version = PLAN_VERSION;
     plan->micro_batches = 0;
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
     assert_error_has("micro_batches: 0");
     plan->micro_batches = 4;
+    plan->ranks = 0;
+    cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
+    assert_error_has("ranks: 0, must be 1 to 4096");
+    plan->ranks = PLAN_RANKS_MAX + 1;
+    cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
+    assert_error_has("ranks: 4097");
+    plan->ranks = 1;
+    plan->part = 2;
+    cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
+    assert_error_has("part: 2 of 1");
+    plan->part = 0;
+    plan->whole = 1;
+    cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
+    assert_error_has("but this is no part");
+    plan->whole = 0;
+    plan->spaces[1].rank = 1;
+    cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
+    assert_error_has("spaces[1].rank: 1 of 1");
+    plan->spaces[1].rank = 0;
     plan->strings[plan->strings_count - 1] = 'x';
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
     assert_error_has("strings: do not end with a zero byte");
