@@ -345,7 +345,7 @@ static weir_status read_kind(struct reader *reader, uint32_t fields, uint32_t *k
 weir_status wire_decode(const void *bytes, size_t bytes_count, struct wire_frame *frame)
 {
     struct reader reader = {bytes, bytes_count, false};
-    uint32_t fields;
+    uint32_t fields = 0;
     memset(frame, 0, sizeof(*frame));
     weir_status status = read_version(&reader, &fields, &frame->version);
     if (!status)
