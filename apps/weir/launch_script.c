@@ -101,12 +101,12 @@ static void write_program(FILE *to, const launch_job *job)
           "while read -r signal; do kill -s \"$signal\" 0; done\n"
           "kill -s KILL 0 ) <&3 >/dev/null 3<&- 4>&- &\n",
           to);
-    fprintf(to, "sh -c 'echo \"%s pid $$\" >&2; exec \"$@\"' sh", job->token);
+    fprintf(to, "( exec sh -c 'echo \"%s pid $$\" >&2; exec \"$@\"' sh", job->token);
     for (char **argument = job->argv; *argument; argument++) {
         fputc(' ', to);
         quote(to, *argument);
     }
-    fputs(" </dev/null 2>&4 3<&- 4>&-\n"
+    fputs(" </dev/null 2>&4 3<&- 4>&- )\n"
           "status=$?\n",
           to);
     fprintf(to, "echo \"%s status $status\" >&4\nexit $status\n", job->token);

@@ -350,14 +350,22 @@ static void fill_standard_files(void)
         close(fd);
 }
 
+/* As nohup has it: then the ranks are not to get it either. */
+static bool is_ignored(int sig)
+{
+    struct sigaction action;
+    return !sigaction(sig, NULL, &action) && action.sa_handler == SIG_IGN && sig != SIGCHLD;
+}
+
 static void take_signals_over(watch *w)
 {
     static const int passed[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-        sigaddset(&set, passed[i]);
     signal(SIGCHLD, SIG_DFL);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        if (!is_ignored(passed[i]))
+            sigaddset(&set, passed[i]);
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, &w->origin.pipe_action);
     sigprocmask(SIG_BLOCK, &set, &w->origin.mask);
     w->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
