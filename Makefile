@@ -150,7 +150,7 @@ $(OUT)/tests/test_apps: | $(PROGRAMS)
 
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
-FUZZ_CODE    := $(wildcard graph/plan*.c graph/spread.c graph/part.c kernels/*.c kernels/*/*.c transport/wire*.c) graph/check.c
+FUZZ_CODE    := $(wildcard graph/plan*.c kernels/*.c kernels/*/*.c transport/wire*.c) graph/check.c
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)
