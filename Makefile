@@ -142,15 +142,15 @@ $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT
 # In sanitizers' variants <criterion/criterion.h> is the stand-in.
 $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 
-# These suites run the programs.
-$(OUT)/tests/test_apps.o $(OUT)/tests/test_launch.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
-$(OUT)/tests/test_apps $(OUT)/tests/test_launch: | $(PROGRAMS)
+# This suite runs the programs.
+$(OUT)/tests/test_apps.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
+$(OUT)/tests/test_apps: | $(PROGRAMS)
 
 # ---- fuzzing ----
 
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
-FUZZ_CODE    := $(wildcard graph/plan*.c kernels/*.c kernels/*/*.c transport/wire*.c) graph/check.c
+FUZZ_CODE    := $(wildcard graph/plan*.c graph/spread.c graph/part.c kernels/*.c kernels/*/*.c transport/wire*.c) graph/check.c
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)

@@ -6,7 +6,6 @@
 #include "graph/spread.h"
 #include "tests/support/random_model.h"
 #include "tests/support/run.h"
-#include "tests/support/sample_plan.h"
 #include "tests/support/small_plans.h"
 
 #include <criterion/criterion.h>
@@ -212,6 +211,335 @@ Test(spread, pulls_of_one_name_are_of_different_ranks_and_one_value, .timeout = 
         spread->spaces[s].rank = 0;
     cr_expect_eq(plan_validate(spread), WEIR_E_PLAN);
     cr_expect(strstr(weir_error(), "is also that of"), "%s", weir_error());
+    weir_plan_free(spread);
+    weir_plan_free(plan);
+}
+
+/* ---- values ---- */
+
+enum { ROWS = 6, STEPS = 3 };
+
+static weir_status take_loss(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    float *losses = ctx;
+    if (value->shape.rank == 0)
+        losses[step * 2 + micro] = *(const float *)value->data;
+    return WEIR_OK;
+}
+
+/* Two stages of two devices each, trained. Its loss goes to a function: copies of a pull would all have to be served
+ * where one process runs a plan that is spread. */
+static weir_plan *stages_plan(float *losses)
+{
+    weir_graph *g = weir_graph_new("stages");
+    weir_mesh *first = weir_mesh_new(g, "cpu:0-1"), *second = weir_mesh_new(g, "cpu:2-3");
+    weir_tensor *x = NULL, *loss = NULL;
+    WEIR_ON(first)
+    {
+        x = weir_input(g, WEIR_F32, {ROWS, 8}, .name = "x", .sbp = {WEIR_S(0)}, .micro = true);
+        x = weir_gelu(weir_linear(x, 12, .name = "up", .init = WEIR_NORMAL(0.3)));
+    }
+    WEIR_ON(second)
+    {
+        weir_tensor *labels = weir_input(g, WEIR_I32, {ROWS}, .name = "labels", .sbp = {WEIR_S(0)}, .micro = true);
+        weir_tensor *logits = weir_linear(x, RUN_CLASSES, .name = "down", .init = WEIR_NORMAL(0.3));
+        loss = weir_cross_entropy(logits, labels, .name = "loss");
+        weir_fetch(loss, .name = "loss", .sink = take_loss, .ctx = losses);
+    }
+    weir_train(loss, weir_adamw(.lr = 0.1, .clip_norm = 0.5));
+    weir_plan *plan = weir_compile(g, .micro_batches = 2);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(spread, one_process_computes_the_same_bits_with_it, .timeout = 60)
+{
+    float losses[2 * STEPS] = {0}, spread_losses[2 * STEPS];
+    weir_plan *plan = stages_plan(losses);
+    run want = run_plan(plan, STEPS, 2);
+    cr_assert_gt(losses[0], 0);
+    for (uint32_t ranks = 1; ranks <= 4; ranks++) {
+        weir_plan *spread = plan_spread(plan, ranks, 0);
+        cr_assert_not_null(spread, "%s", weir_error());
+        memcpy(spread_losses, losses, sizeof losses);
+        memset(losses, 0, sizeof losses);
+        run got = run_plan(spread, STEPS, 2);
+        run_near(&got, &want, 0, "spread");
+        cr_expect_arr_eq(losses, spread_losses, sizeof losses, "%u ranks", ranks);
+        run_free(&got);
+        weir_plan_free(spread);
+    }
+    run_free(&want);
+    weir_plan_free(plan);
+}
+
+/* ---- parts ---- */
+
+static weir_plan *part_of(const weir_plan *spread, uint32_t rank)
+{
+    weir_plan *part = plan_part(spread, rank);
+    cr_assert_not_null(part, "rank %u: %s", rank, weir_error());
+    return part;
+}
+
+/* Calls `test` for every part of what random models are spread to. */
+static void each_part(void (*test)(const weir_plan *spread, const weir_plan *part, uint32_t rank))
+{
+    cr_log_info("seed %d", SEED);
+    for (int i = 0; i < MODELS; i++) {
+        weir_plan *plan = random_plan(i), *spread = spread_plan(plan, i);
+        for (uint32_t rank = 0; rank < spread->ranks; rank++) {
+            weir_plan *part = part_of(spread, rank);
+            test(spread, part, rank);
+            weir_plan_free(part);
+        }
+        weir_plan_free(spread);
+        weir_plan_free(plan);
+    }
+}
+
+static void part_is_sound(const weir_plan *spread, const weir_plan *part, uint32_t rank)
+{
+    assert_sound(part, "part", (int)rank);
+    cr_expect_eq(part->ranks, spread->ranks);
+    cr_expect_eq(part->part, rank + 1);
+    cr_expect_eq(part->whole, spread->hash);
+    cr_expect_leq(part->tensors_count, spread->tensors_count);
+}
+
+Test(part, of_random_models_is_valid_and_live, .timeout = 60)
+{
+    each_part(part_is_sound);
+}
+
+static void same_skeleton(const weir_plan *spread, const weir_plan *part, uint32_t rank)
+{
+    cr_assert_eq(part->spaces_count, spread->spaces_count);
+    cr_assert_eq(part->queues_count, spread->queues_count);
+    cr_assert_eq(part->actors_count, spread->actors_count);
+    cr_assert_eq(part->ports_count, spread->ports_count);
+    cr_assert_eq(part->regsts_count, spread->regsts_count);
+    for (uint32_t a = 0; a < spread->actors_count; a++) {
+        const plan_actor *x = &spread->actors[a], *y = &part->actors[a];
+        cr_expect(x->queue.i == y->queue.i && x->fires == y->fires && x->priority == y->priority &&
+                      x->ports.first == y->ports.first && x->ports.count == y->ports.count &&
+                      x->regsts.first == y->regsts.first && x->regsts.count == y->regsts.count,
+                  "rank %u: actor %u", rank, a);
+        cr_expect_str_eq(plan_text(spread, x->name), plan_text(part, y->name));
+    }
+    for (uint32_t r = 0; r < spread->regsts_count; r++) {
+        const plan_regst *x = &spread->regsts[r], *y = &part->regsts[r];
+        cr_expect(x->producer.i == y->producer.i && x->space.i == y->space.i && x->slots == y->slots &&
+                      x->fill == y->fill && x->initial == y->initial && x->offset == y->offset &&
+                      x->slot_bytes == y->slot_bytes,
+                  "rank %u: register %u", rank, r);
+    }
+    cr_expect_arr_eq(part->ports, spread->ports, spread->ports_count * sizeof *spread->ports);
+    for (uint32_t s = 0; s < spread->spaces_count; s++)
+        cr_expect(part->spaces[s].bytes == spread->spaces[s].bytes && part->spaces[s].rank == spread->spaces[s].rank);
+}
+
+Test(part, numbers_actors_ports_and_registers_as_the_whole_does, .timeout = 60)
+{
+    each_part(same_skeleton);
+}
+
+static void same_tensor(const weir_plan *a, uint32_t x, const weir_plan *b, uint32_t y)
+{
+    plan_tensor p = a->tensors[x], q = b->tensors[y];
+    cr_assert_str_eq(plan_text(a, p.name), plan_text(b, q.name));
+    q.name = p.name;
+    cr_assert(p.home == q.home && p.owner == q.owner && p.dtype == q.dtype && p.rank == q.rank && p.offset == q.offset);
+    cr_assert_arr_eq(p.shape, q.shape, sizeof p.shape);
+    cr_assert_arr_eq(p.start, q.start, sizeof p.start);
+    cr_assert_arr_eq(p.global, q.global, sizeof p.global);
+}
+
+static void same_operands(const weir_plan *a, plan_range x, const weir_plan *b, plan_range y)
+{
+    cr_assert_eq(x.count, y.count);
+    for (uint32_t o = 0; o < x.count; o++) {
+        const plan_operand *p = &a->operands[x.first + o], *q = &b->operands[y.first + o];
+        cr_assert_eq(p->port.i, q->port.i);
+        same_tensor(a, p->tensor.i, b, q->tensor.i);
+    }
+}
+
+static void same_kernel(const weir_plan *a, const plan_kernel *x, const weir_plan *b, const plan_kernel *y)
+{
+    cr_assert_str_eq(plan_text(a, x->op), plan_text(b, y->op));
+    cr_assert_str_eq(plan_text(a, x->name), plan_text(b, y->name));
+    cr_assert(x->actor.i == y->actor.i && x->key == y->key && x->accumulate == y->accumulate && x->line == y->line &&
+              x->workspace_offset == y->workspace_offset && x->workspace_bytes == y->workspace_bytes);
+    same_operands(a, x->in, b, y->in);
+    same_operands(a, x->out, b, y->out);
+    same_operands(a, x->state, b, y->state);
+    cr_assert_eq(x->attrs.count, y->attrs.count);
+    if (x->attrs.count)
+        cr_assert_arr_eq(a->words + x->attrs.first, b->words + y->attrs.first, x->attrs.count * sizeof *a->words);
+    cr_assert_eq(x->host == PLAN_NONE, y->host == PLAN_NONE);
+    if (x->host != PLAN_NONE)
+        cr_assert_str_eq(plan_text(a, a->hosts[x->host].name), plan_text(b, b->hosts[y->host].name));
+}
+
+/* Whether the part has to have the actor's kernels: it runs here, or reads what lies here. */
+static bool has_body(const weir_plan *spread, uint32_t actor, uint32_t rank)
+{
+    bool body = plan_rank_of(spread, actor) == rank;
+    plan_range ports = spread->actors[actor].ports;
+    for (uint32_t p = ports.first; p < ports.first + ports.count; p++)
+        body |= spread->spaces[spread->regsts[spread->ports[p].regst.i].space.i].rank == rank;
+    return body;
+}
+
+static void same_bodies(const weir_plan *spread, const weir_plan *part, uint32_t rank)
+{
+    uint32_t kernels = 0;
+    for (uint32_t a = 0; a < spread->actors_count; a++) {
+        plan_range x = spread->actors[a].kernels, y = part->actors[a].kernels;
+        cr_assert_eq(y.count, has_body(spread, a, rank) ? x.count : 0);
+        for (uint32_t k = 0; k < y.count; k++)
+            same_kernel(spread, &spread->kernels[x.first + k], part, &part->kernels[y.first + k]);
+        kernels += y.count;
+    }
+    cr_expect_eq(part->kernels_count, kernels);
+}
+
+Test(part, has_the_kernels_of_its_actors_and_of_their_readers, .timeout = 60)
+{
+    each_part(same_bodies);
+}
+
+static void same_params(const weir_plan *spread, const weir_plan *part, uint32_t rank)
+{
+    (void)rank;
+    cr_assert_eq(part->params_count, spread->params_count);
+    cr_assert_eq(part->shards_count, spread->shards_count);
+    for (uint32_t p = 0; p < spread->params_count; p++)
+        cr_expect_str_eq(plan_text(part, part->params[p].name), plan_text(spread, spread->params[p].name));
+    for (uint32_t i = 0; i < spread->shards_count; i++)
+        same_tensor(spread, spread->shards[i].i, part, part->shards[i].i);
+}
+
+Test(part, has_all_parameters_and_their_shards, .timeout = 60)
+{
+    each_part(same_params);
+}
+
+static void same_after_packing(const weir_plan *spread, const weir_plan *part, uint32_t rank)
+{
+    void *bytes = NULL;
+    size_t count = 0;
+    (void)spread;
+    cr_assert_eq(plan_encode(part, &bytes, &count), WEIR_OK);
+    weir_plan *again = plan_decode(bytes, count);
+    cr_assert_not_null(again, "rank %u: %s", rank, weir_error());
+    cr_expect_eq(again->hash, part->hash);
+    cr_expect_eq(again->part, part->part);
+    cr_expect_eq(again->whole, part->whole);
+    weir_plan_free(again);
+    free(bytes);
+}
+
+Test(part, comes_back_from_its_bytes, .timeout = 60)
+{
+    each_part(same_after_packing);
+}
+
+/* How the tensor starts, or NULL. */
+static const plan_init *init_of(const weir_plan *plan, const plan_tensor *tensor)
+{
+    for (uint32_t i = 0; i < plan->inits_count; i++) {
+        const plan_tensor *other = &plan->tensors[plan->inits[i].tensor.i];
+        if (other->home == tensor->home && other->owner == tensor->owner && other->offset == tensor->offset)
+            return &plan->inits[i];
+    }
+    return NULL;
+}
+
+/* Over all ranks, and by who runs them, kernels and starts add up to the whole: no more, no less. */
+static void adds_up(const weir_plan *spread, int i)
+{
+    uint32_t kernels = 0, own_hosts = 0;
+    for (uint32_t rank = 0; rank < spread->ranks; rank++) {
+        weir_plan *part = part_of(spread, rank);
+        for (uint32_t k = 0; k < part->kernels_count; k++)
+            kernels += plan_rank_of(part, part->kernels[k].actor.i) == rank;
+        for (uint32_t h = 0; h < part->hosts_count; h++)
+            own_hosts += plan_rank_of(part, part->hosts[h].actor.i) == rank;
+        for (uint32_t n = 0; n < spread->inits_count; n++) {
+            const plan_tensor *tensor = &spread->tensors[spread->inits[n].tensor.i];
+            bool state = tensor->home == PLAN_IN_STATE;
+            uint32_t space = state ? spread->queues[spread->actors[tensor->owner].queue.i].space.i
+                                   : spread->regsts[tensor->owner].space.i;
+            const plan_init *init = init_of(part, tensor);
+            if (spread->spaces[space].rank == rank)
+                cr_expect(init && init->key == spread->inits[n].key && init->kind == spread->inits[n].kind,
+                          "model %d, rank %u: init %u", SEED + i, rank, n);
+            else
+                cr_expect(!init || spread->regsts[tensor->owner].producer.i == PLAN_NONE);
+        }
+        weir_plan_free(part);
+    }
+    cr_expect_eq(kernels, spread->kernels_count);
+    cr_expect_eq(own_hosts, spread->hosts_count);
+}
+
+Test(part, all_of_them_add_up_to_the_whole, .timeout = 60)
+{
+    for (int i = 0; i < MODELS; i++) {
+        weir_plan *plan = random_plan(i), *spread = spread_plan(plan, i);
+        adds_up(spread, i);
+        weir_plan_free(spread);
+        weir_plan_free(plan);
+    }
+}
+
+Test(part, keeps_the_functions_of_its_hosts, .timeout = 20)
+{
+    float losses[2 * STEPS];
+    weir_plan *plan = stages_plan(losses), *spread = plan_spread(plan, 2, 0), *part = part_of(spread, 1);
+    int sinks = 0;
+    for (uint32_t h = 0; h < part->hosts_count; h++)
+        if (part->hosts[h].kind == PLAN_SINK) {
+            cr_expect(part->bindings[h].fn.sink == take_loss && part->bindings[h].ctx == losses);
+            sinks++;
+        }
+    cr_expect_eq(sinks, 1);
+    weir_plan_free(part);
+    weir_plan_free(spread);
+    weir_plan_free(plan);
+}
+
+Test(part, is_made_of_a_whole_plan_for_a_rank_that_there_is, .timeout = 20)
+{
+    weir_plan *plan = small_plan(0), *spread = plan_spread(plan, 3, 0), *part = part_of(spread, 1);
+    cr_expect_null(plan_part(spread, 3));
+    cr_expect_null(plan_part(part, 1));
+    cr_expect_null(plan_spread(part, 3, 0));
+    cr_expect(strstr(weir_error(), "only the part of rank 1"), "%s", weir_error());
+    weir_plan_free(part);
+    weir_plan_free(spread);
+    weir_plan_free(plan);
+}
+
+/* An end of this rank without a host would never be fired; other ranks' are fired there. */
+Test(part, must_have_the_ends_of_its_own_rank, .timeout = 20)
+{
+    float losses[2 * STEPS];
+    weir_plan *plan = stages_plan(losses), *spread = plan_spread(plan, 2, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        weir_plan *part = part_of(spread, rank);
+        cr_assert_lt(part->hosts_count, spread->hosts_count);
+        part->part = 2 - rank;
+        cr_expect_eq(plan_validate(part), WEIR_E_PLAN);
+        cr_expect(strstr(weir_error(), "neither push nor pull"), "%s", weir_error());
+        part->part = 0;
+        part->whole = 0;
+        cr_expect_eq(plan_validate(part), WEIR_E_PLAN);
+        weir_plan_free(part);
+    }
     weir_plan_free(spread);
     weir_plan_free(plan);
 }

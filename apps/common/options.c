@@ -53,7 +53,7 @@ static void print_default(const options_entry *entry)
 {
     if (entry->kind == OPTIONS_INT && *(int *)entry->to)
         printf(" [%d]", *(int *)entry->to);
-    else if (entry->kind == OPTIONS_REAL && *(double *)entry->to != 0)
+    else if (entry->kind == OPTIONS_REAL && *(double *)entry->to != 0 && !isnan(*(double *)entry->to))
         printf(" [%g]", *(double *)entry->to);
     else if (entry->kind == OPTIONS_TEXT && *(const char **)entry->to && !is_positional(entry))
         printf(" [%s]", *(const char **)entry->to);

@@ -10,10 +10,11 @@
 #include <weir/weir.h>
 
 /* verb, arguments, what it does */
-#define COMMAND_LIST(X)                                                                        \
-    X(show, "PLAN [--json] [--dot FILE]", "print a plan: memory, actors, registers")          \
-    X(check, "PLAN", "prove that a plan cannot deadlock")                                     \
-    X(run, "PLAN [--steps N] [--feed NAME=FILE]", "run a plan that another program compiled") \
+#define COMMAND_LIST(X)                                                                                 \
+    X(show, "PLAN [--json] [--dot FILE]", "print a plan: memory, actors, registers")                    \
+    X(check, "PLAN", "prove that a plan cannot deadlock")                                               \
+    X(run, "PLAN [--steps N] [--feed NAME=FILE]", "run a plan that another program compiled")           \
+    X(launch, "-n N [--hosts A:2,B:2] -- PROGRAM ...", "start a program on several processes or hosts") \
     X(bench, "[NAME] [--json]", "measure this machine")
 
 #define X(verb, arguments, text) int command_##verb(int argc, char **argv);

@@ -1,16 +1,19 @@
 /* tests/fuzz/fuzz_plan.c: bytes that claim to be a plan.
  *
  * A mutated file almost never has the right hash, so the plan is read without that check first; what then passes
- * plan_validate() must survive everything that reads plans, and come back from its own encoding unchanged.
+ * plan_validate() must survive everything that reads plans, and come back from its own encoding unchanged. Spread over
+ * ranks and cut into parts it must stay valid, and live if it was.
  */
 #include "graph/check.h"
 #include "graph/plan_file.h"
+#include "graph/spread.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/sample_plan.h"
 
 #include <stdlib.h>
 
 #define FIRINGS_PLAYED_MAX 100000 /* larger plans are valid, and slow to play */
+#define RANKS 3
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/plan";
 
@@ -50,6 +53,35 @@ static void encode_again(weir_plan *plan)
     free(bytes);
 }
 
+static bool live(const weir_plan *plan)
+{
+    check_result result;
+    return firings(plan) > FIRINGS_PLAYED_MAX || check_play(plan, &result) != WEIR_OK || result.live;
+}
+
+static void check_part(const weir_plan *spread, uint32_t rank, bool was_live)
+{
+    weir_plan *part = plan_part(spread, rank);
+    if (!part || (was_live && !live(part)))
+        __builtin_trap();
+    view(part);
+    encode_again(part);
+    weir_plan_free(part);
+}
+
+/* Not every plan can be spread: its firings may become too many, or an actor write to a device far away. */
+static void spread_and_part(const weir_plan *plan)
+{
+    bool was_live = live(plan);
+    uint32_t ranks = plan->ranks > 1 ? plan->ranks : RANKS;
+    weir_plan *spread = plan->part || ranks > RANKS ? NULL : plan_spread(plan, ranks, 0);
+    if (spread && was_live && !live(spread))
+        __builtin_trap();
+    for (uint32_t rank = 0; spread && rank < spread->ranks; rank++)
+        check_part(spread, rank, was_live);
+    weir_plan_free(spread);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     check_result result;
@@ -61,6 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             check_play(plan, &result);
         view(plan);
         encode_again(plan);
+        spread_and_part(plan);
     }
     weir_plan_free(plan);
     return 0;

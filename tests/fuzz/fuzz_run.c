@@ -1,10 +1,11 @@
 /* tests/fuzz/fuzz_run.c: a plan that nobody compiled, loaded and run.
  *
- * The input is how an enemy makes the plan: the first byte chooses a compiled one, and each eight bytes after it are
- * the seed of one change (tests/support/mutate_plan.h). Bytes of a plan file would hardly ever pass plan_validate(),
+ * The input is how an enemy makes the plan: the first byte chooses a compiled one, or one that is spread over two ranks,
+ * or the part of either; and each eight bytes after it are the seed of one change (tests/support/mutate_plan.h). Bytes of a plan file would hardly ever pass plan_validate(),
  * and would be stale with every change of the format; fuzz_plan.c takes those. What passes goes through the file
  * format and is then run, between guards and in a session.
  */
+#include "graph/spread.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/sample_plan.h"
@@ -15,24 +16,42 @@
 #include <string.h>
 
 enum { CHANGES_MAX = 16 };
+enum { WHOLE, SPREAD, PART_0, PART_1, FORMS };
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/run";
 
-/* Made once: the plan that is changed. */
-static const weir_plan *base_plan(int which)
+/* Takes the plan over. */
+static weir_plan *in_form(weir_plan *plan, int form)
 {
-    static weir_plan *bases[SMALL_PLANS];
-    if (!bases[which]) {
-        weir_plan *compiled = small_plan(which);
-        bases[which] = mutate_room(compiled);
-        weir_plan_free(compiled);
+    weir_plan *spread = form == WHOLE ? NULL : plan_spread(plan, 2, 0);
+    weir_plan *part = spread && form != SPREAD ? plan_part(spread, form == PART_1) : NULL;
+    if (form == WHOLE)
+        return plan;
+    weir_plan_free(plan);
+    if (form == SPREAD)
+        return spread;
+    weir_plan_free(spread);
+    return part;
+}
+
+/* Made once: the plan that is changed. */
+static const weir_plan *base_plan(int choice)
+{
+    static weir_plan *bases[FORMS][SMALL_PLANS];
+    int which = choice % SMALL_PLANS, form = choice / SMALL_PLANS % FORMS;
+    if (!bases[form][which]) {
+        weir_plan *formed = in_form(small_plan(which), form);
+        bases[form][which] = formed ? mutate_room(formed) : NULL;
+        weir_plan_free(formed);
     }
-    return bases[which];
+    if (!bases[form][which])
+        __builtin_trap();
+    return bases[form][which];
 }
 
 static weir_plan *changed_plan(const uint8_t *data, size_t size)
 {
-    weir_plan *plan = plan_copy(base_plan(size ? data[0] % SMALL_PLANS : 0));
+    weir_plan *plan = plan_copy(base_plan(size ? data[0] : 0));
     size_t changes = size / 8 < CHANGES_MAX ? size / 8 : CHANGES_MAX;
     for (size_t i = 0; i < changes; i++) {
         uint64_t random = 0;

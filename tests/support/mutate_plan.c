@@ -338,6 +338,23 @@ static void change_slots(weir_plan *plan, uint64_t *random)
     *changed = (uint32_t)any_size(*changed, random);
 }
 
+/* How many ranks there are, whose part it is, or who owns a device. */
+static void change_ranks(weir_plan *plan, uint64_t *random)
+{
+    switch (below(random, 3)) {
+    case 0:
+        plan->ranks = (uint32_t)any_value(plan->ranks, random);
+        break;
+    case 1:
+        plan->part = below(random, 4);
+        plan->whole = plan->part ? mutate_draw(random) : 0;
+        break;
+    default:
+        plan->spaces[below(random, plan->spaces_count)].rank = below(random, plan->ranks);
+        break;
+    }
+}
+
 typedef void (*change)(weir_plan *plan, uint64_t *random);
 
 void mutate_plan(weir_plan *plan, uint64_t *random)
@@ -345,7 +362,9 @@ void mutate_plan(weir_plan *plan, uint64_t *random)
     static const change changes[] = {
         change_value, change_size,    change_sizes,   change_sizes, change_dtype,   change_rank,
         change_start, change_place,   change_word,    change_word,  change_op,      change_op,
-        change_slots, change_operand, change_operand, change_range, change_scratch, change_accumulate};
-    if (plan->tensors_count && plan->kernels_count && plan->operands_count && plan->words_count && plan->regsts_count)
+        change_slots, change_operand, change_operand, change_range, change_scratch, change_accumulate,
+        change_ranks};
+    if (plan->tensors_count && plan->kernels_count && plan->operands_count && plan->words_count && plan->regsts_count &&
+        plan->spaces_count)
         changes[below(random, sizeof changes / sizeof *changes)](plan, random);
 }

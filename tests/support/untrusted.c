@@ -317,6 +317,8 @@ static bool serve(ends *x)
 
 bool untrusted_run(weir_plan *plan, uint64_t seed)
 {
+    if (plan->ranks > 1 || plan->part)
+        return false;
     if (!bind_all(plan))
         abort();
     weir_session *s = weir_session_open(plan, .workers = 2);

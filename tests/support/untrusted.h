@@ -25,7 +25,7 @@ bool untrusted_small(const weir_plan *plan);
 int untrusted_calls(const weir_plan *plan, uint64_t seed);
 
 /* Gives the plan, which has no bindings, functions of its own. False when the session cannot be opened (no such
- * device). */
+ * device), or the plan is made for several processes: alone, one waits for the others for ever. */
 bool untrusted_run(weir_plan *plan, uint64_t seed);
 
 #endif

@@ -1,0 +1,132 @@
+/* apps/weir/launch_script.c: what the shell on another host is told to do.
+ *
+ * It is all one compound command: shells read a script from a pipe by line or by block, and this one has to be read
+ * whole before the rest of the pipe is for the listener.
+ *
+ * The shell, the listener and the program are one process group (the remote shell's session, or the group that the
+ * launcher made), and `kill ... 0` reaches just that: no number is kept that could be somebody else's by then. The
+ * shell catches what it passes on, the listener ignores it, the program begins with neither. The program runs in the
+ * foreground, as shells let background programs ignore SIGINT.
+ */
+#define _GNU_SOURCE
+#include "apps/weir/launch_script.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SIGNALS "HUP INT QUIT TERM USR1 USR2"
+
+extern char **environ;
+
+/* In single quotes every byte is itself, but a single quote. */
+static void quote(FILE *to, const char *text)
+{
+    fputc('\'', to);
+    for (const char *c = text; *c; c++)
+        if (*c == '\'')
+            fputs("'\\''", to);
+        else
+            fputc(*c, to);
+    fputc('\'', to);
+}
+
+static void export(FILE *to, const char *name, const char *value)
+{
+    fprintf(to, "export %s=", name);
+    quote(to, value);
+    fputc('\n', to);
+}
+
+static void export_number(FILE *to, const char *name, int value)
+{
+    fprintf(to, "export %s=%d\n", name, value);
+}
+
+/* Whether `entry` is NAME=VALUE with a name that a shell takes, and one of weir's that the job does not set itself. */
+static bool is_inherited(const launch_job *job, const char *entry)
+{
+    size_t length = strcspn(entry, "=");
+    if (strncmp(entry, "WEIR_", 5) || !strncmp(entry, "WEIR_RSH=", 9) || !entry[length])
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)entry[i]) && entry[i] != '_')
+            return false;
+    for (const launch_setting *s = job->settings; s->name; s++)
+        if (strlen(s->name) == length && !strncmp(s->name, entry, length))
+            return false;
+    return true;
+}
+
+static void write_environment(FILE *to, const launch_job *job, int rank)
+{
+    for (char **entry = environ; *entry; entry++)
+        if (is_inherited(job, *entry)) {
+            size_t length = strcspn(*entry, "=");
+            fprintf(to, "export %.*s=", (int)length, *entry);
+            quote(to, *entry + length + 1);
+            fputc('\n', to);
+        }
+    for (const launch_setting *s = job->settings; s->name; s++)
+        if (s->value)
+            export(to, s->name, s->value);
+        else
+            fprintf(to, "unset %s\n", s->name);
+    export_number(to, "RANK", rank);
+    export_number(to, "WORLD_SIZE", job->ranks);
+    export_number(to, "LOCAL_RANK", job->places[rank].local_rank);
+    export_number(to, "LOCAL_WORLD_SIZE", job->places[rank].local_size);
+}
+
+static void write_directory(FILE *to)
+{
+    char *path = getcwd(NULL, 0);
+    if (path) {
+        fputs("cd ", to);
+        quote(to, path);
+        fputs(" 2>/dev/null\n", to);
+    }
+    free(path);
+}
+
+/* Descriptor 3 is what the launcher says, 4 is standard error: the shell itself has none, as it would comment on how
+ * the program ended. */
+static void write_program(FILE *to, const launch_job *job)
+{
+    fputs("exec 3<&0 4>&2 2>/dev/null\n"
+          "trap : " SIGNALS "\n"
+          "( trap '' " SIGNALS "\n"
+          "while read -r signal; do kill -s \"$signal\" 0; done\n"
+          "kill -s KILL 0 ) <&3 >/dev/null 3<&- 4>&- &\n",
+          to);
+    fprintf(to, "( exec sh -c 'echo \"%s pid $$\" >&2; exec \"$@\"' sh", job->token);
+    for (char **argument = job->argv; *argument; argument++) {
+        fputc(' ', to);
+        quote(to, *argument);
+    }
+    fputs(" </dev/null 2>&4 3<&- 4>&- )\n"
+          "status=$?\n",
+          to);
+    fprintf(to, "echo \"%s status $status\" >&4\nexit $status\n", job->token);
+}
+
+char *launch_script_write(const launch_job *job, int rank, size_t *bytes)
+{
+    char *script = NULL;
+    FILE *to = open_memstream(&script, bytes);
+    if (!to)
+        return NULL;
+    fputs("{\n", to);
+    write_directory(to);
+    write_environment(to, job, rank);
+    write_program(to, job);
+    fputs("}\n", to);
+    bool failed = ferror(to);
+    if (fclose(to) || failed) {
+        free(script);
+        return NULL;
+    }
+    return script;
+}
