@@ -142,9 +142,9 @@ $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT
 # In sanitizers' variants <criterion/criterion.h> is the stand-in.
 $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 
-# This suite runs the programs.
-$(OUT)/tests/test_apps.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
-$(OUT)/tests/test_apps: | $(PROGRAMS)
+# These suites run the programs.
+$(OUT)/tests/test_apps.o $(OUT)/tests/test_launch.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
+$(OUT)/tests/test_apps $(OUT)/tests/test_launch: | $(PROGRAMS)
 
 # ---- fuzzing ----
 
