@@ -13,6 +13,10 @@
 
 #define TRACE_EVENTS_DEFAULT (1 << 18)
 #define TRACE_EVENTS_MAX (INT64_C(1) << 32)
+#define STALL_DEFAULT_S 10
+#define STALL_MIN_NS 1000000
+#define STALL_MAX_NS (INT64_C(1) << 60)
+#define FLIGHT_TEXT_BYTES 4096
 
 /* ---- which thread runs what ---- */
 
@@ -171,6 +175,15 @@ static weir_status start_workers(struct weir_session *s)
     return status;
 }
 
+/* The shortest that makes sense is a few wake-ups of the watch; the longest fits the clock. */
+static int64_t stall_ns(double stall_s)
+{
+    if (stall_s < 0)
+        return 0;
+    double ns = (stall_s > 0 ? stall_s : STALL_DEFAULT_S) * 1e9;
+    return ns < STALL_MIN_NS ? STALL_MIN_NS : ns > STALL_MAX_NS ? STALL_MAX_NS : (int64_t)ns;
+}
+
 static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
 {
     weir_status status = session_bind(s, opts->bindings);
@@ -192,7 +205,9 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = session_fill(s);
     if (!status)
         status = open_trace(s, opts);
-    return status ? status : start_workers(s);
+    if (!status)
+        status = start_workers(s);
+    return status ? status : watch_open(&s->watch, s, stall_ns(opts->stall_s));
 }
 
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts)
@@ -210,6 +225,7 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
     s->plan = plan;
     s->first_step = opts.first_step;
     s->open_ns = park_now_ns();
+    s->report = (struct report){opts.report, opts.report_ctx};
     if (session_open(s, &opts)) {
         weir_session_close(s);
         return NULL;
@@ -252,6 +268,7 @@ weir_status weir_session_close(weir_session *s)
 {
     if (!s)
         return WEIR_OK;
+    watch_close(s->watch);
     stop_workers(s);
     weir_status status = close_trace(s);
     session_unbuild(s);
@@ -310,13 +327,23 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
     return WEIR_OK;
 }
 
-/* A failure is known before the other workers have ended what they were firing. */
-static void wait_halted(struct weir_session *s, int64_t deadline)
+/* A failure is known before the other workers have ended what they were firing. False: the deadline was over first. */
+static bool wait_halted(struct weir_session *s, int64_t deadline)
 {
     /* acquire: pairs with the decrement in session_worker_halted() */
     for (uint32_t firing; (firing = atomic_load_explicit(&s->firing, memory_order_acquire)) != 0;)
         if (!park_wait(&s->firing, firing, deadline))
-            return;
+            return false;
+    return true;
+}
+
+/* Once, and when nothing fires any more. */
+static void tell_flight(struct weir_session *s)
+{
+    char text[FLIGHT_TEXT_BYTES];
+    if (!s->told && flight_text(s, text, sizeof(text)))
+        report_say(&s->report, "the last firings before the failure, oldest first:\n%s", text);
+    s->told = true;
 }
 
 weir_status weir_session_wait(weir_session *s, int timeout_ms)
@@ -329,8 +356,8 @@ weir_status weir_session_wait(weir_session *s, int timeout_ms)
     uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
     if (state == SESSION_RUNNING)
         return error_set(WEIR_E_TIMEOUT, "weir_session_wait: the run is not over after %d ms", timeout_ms);
-    if (state == SESSION_FAILED)
-        wait_halted(s, deadline);
+    if (state == SESSION_FAILED && wait_halted(s, deadline))
+        tell_flight(s);
     return session_failure(s);
 }
 

@@ -24,6 +24,7 @@
 #include "graph/plan.h"
 #include "regst/arena.h"
 #include "transport/bus.h"
+#include "transport/report.h"
 
 enum session_state { SESSION_REST, SESSION_RUNNING, SESSION_FAILED };
 
@@ -57,6 +58,9 @@ struct weir_session {
     int64_t run_start_ns, run_end_ns;
     int64_t open_ns;
     FILE *trace;        /* owned */
+    struct watch *watch; /* owned; NULL: nobody watches */
+    struct report report;
+    bool told;          /* the last firings before the failure have been reported */
 
     _Atomic uint32_t state;   /* enum session_state */
     _Atomic uint32_t running; /* workers that are not done with this run */

@@ -64,6 +64,7 @@ static void worker_fire(struct worker *worker, struct actor *actor)
     struct actor_kernel *failed = NULL;
     weir_status status;
     flush_before(worker, (int64_t)actor->cost_ns * actor->batch);
+    flight_record(&worker->flight, actor->id, actor->firing);
     if (LIKELY(actor->unclocked)) {
         uint32_t count = actor->batch < actor->unclocked ? actor->batch : actor->unclocked;
         actor->unclocked -= actor_fire(actor, count, &status, &failed);
@@ -71,7 +72,7 @@ static void worker_fire(struct worker *worker, struct actor *actor)
         status = fire_clocked(worker, actor, &failed);
     }
     if (UNLIKELY(status)) {
-        worker->halted = true;
+        worker->halted = worker->flight.failed = true;
         session_fail_kernel(worker->session, actor, failed, worker->error);
         return;
     }
@@ -82,6 +83,7 @@ static void worker_fire(struct worker *worker, struct actor *actor)
 static void worker_begin(struct worker *worker)
 {
     int64_t steps = session_steps(worker->session);
+    flight_begin(&worker->flight, worker->session);
     worker->running = worker->actor_count;
     worker->reported = false;
     for (uint32_t i = 0; i < worker->actor_count; i++) {
@@ -105,6 +107,8 @@ static bool worker_obey(struct worker *worker)
     }
     if (orders & 1u << MESSAGE_START && !worker->halted)
         worker_begin(worker);
+    if (orders & 1u << MESSAGE_LOOK)
+        look_write(&worker->look, worker);
     return !(orders & 1u << MESSAGE_STOP);
 }
 
@@ -176,6 +180,7 @@ void worker_close(struct worker *worker)
 {
     lane_close(&worker->lane);
     trace_close(&worker->trace);
+    look_close(&worker->look);
     free(worker->by_rank);
     worker->by_rank = NULL;
 }

@@ -17,8 +17,10 @@
  * queue's busy share); of short ones one in CLOCK_EVERY, since reading the clock would cost more than they do. With a
  * trace all are.
  *
- * A worker obeys orders that come through its mailbox: START (a run), FAIL (fire no more), STOP (end). It runs until
- * then, also between runs: frees and pushes arrive at any time.
+ * A worker obeys orders that come through its mailbox: START (a run), FAIL (fire no more), STOP (end), LOOK (write down
+ * who waits for what, see actors/watch.h). It runs until then, also between runs: frees and pushes arrive at any time.
+ *
+ * Before it begins to fire an actor it says so in its flight recorder, which any thread may read (actors/flight.h).
  *
  * The worker owns its lane, its actors and its trace. The session owns the worker, and may read its actors at rest
  * (after session_worker_done() has told so) and after the thread has been joined.
@@ -29,7 +31,9 @@
 #include <pthread.h>
 
 #include "actors/actor.h"
+#include "actors/flight.h"
 #include "actors/trace.h"
+#include "actors/watch.h"
 
 struct weir_session;
 
@@ -43,11 +47,13 @@ struct worker {
     bool halted;             /* by FAIL: takes messages, fires nothing */
     bool reported;           /* has told that this run is over for it */
     struct trace trace;
+    struct look look;        /* for the watch */
     struct weir_session *session; /* borrowed */
     uint32_t number;
     pthread_t thread;
     bool started;            /* `thread` is to be joined */
     char error[512];         /* where its kernels write their sentence */
+    _Alignas(64) struct flight flight;
 };
 
 /* Starts the thread. */

@@ -3,7 +3,7 @@
  *     READY  producer -> reader     `count` more slots are published at the reader's port `port`
  *     FREE   reader -> producer     `count` slots are freed on the producer's out-edge `port` (its registers' readers,
  *                                   counted over all its registers in plan order)
- *     START, FAIL, STOP             from the session to a worker; `actor` means nothing
+ *     START, FAIL, STOP, LOOK       from the session (LOOK: its watch) to a worker; `actor` means nothing
  *
  * A message names no slot: both ends walk the register's ring in the same order. Since a mailbox cell that is zero is
  * empty, the kinds begin at 1.
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum message_kind { MESSAGE_READY = 1, MESSAGE_FREE, MESSAGE_START, MESSAGE_FAIL, MESSAGE_STOP };
+enum message_kind { MESSAGE_READY = 1, MESSAGE_FREE, MESSAGE_START, MESSAGE_FAIL, MESSAGE_STOP, MESSAGE_LOOK };
 
 #define MESSAGE_COUNT_MAX UINT8_MAX
 #define MESSAGE_PORT_MAX UINT16_MAX
