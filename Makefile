@@ -35,7 +35,7 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test bench fuzz check clean force
+.PHONY: help deps all tests demo test bench deploy net fuzz check clean force
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -52,7 +52,7 @@ COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
 APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) apps/examples/*.c)
 HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
-TEST_SRC   := $(wildcard tests/test_*.c tests/fuzz/*.c)
+TEST_SRC   := $(wildcard tests/test_*.c tests/fuzz/*.c tests/net/*.c)
 
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC)))
 LIB        := $(OUT)/libweir.a
@@ -63,10 +63,12 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
 
 PACKAGES := gcc libzmq3-dev libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
-            $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev)
+            $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev) \
+            $(if $(filter deploy,$(MAKECMDGOALS)),openmpi-bin slurm-wlm munge procps) \
+            $(if $(filter net,$(MAKECMDGOALS)),iproute2 procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
-ifneq (,$(filter demo test bench fuzz check,$(MAKECMDGOALS)))
+ifneq (,$(filter demo test bench deploy net fuzz check,$(MAKECMDGOALS)))
 $(OBJ): | deps
 endif
 
@@ -145,6 +147,19 @@ $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 # These suites run the programs.
 $(OUT)/tests/test_apps.o $(OUT)/tests/test_launch.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_launch: | $(PROGRAMS)
+
+# ---- between processes ----
+
+# Programs for the scripts in tests/net and tests/deploy. CASES="..." runs some of their cases.
+NET := $(patsubst tests/net/%.c,$(OUT)/tests/net/%,$(wildcard tests/net/*.c))
+$(NET): %: %.o $(OUT)/libsupport.a $(LIB)
+	$(call link)
+
+deploy: $(BIN)/weir $(NET) ## the same program under weir launch, Open MPI and a Slurm of its own
+	@BIN=$(BIN) PROGRAMS=$(OUT)/tests/net tests/deploy/run $(CASES)
+
+net: $(BIN)/weir $(NET) ## three hosts as network namespaces: layouts, slow links, lost ranks, attackers
+	@BIN=$(BIN) PROGRAMS=$(OUT)/tests/net tests/net/run $(CASES)
 
 # ---- fuzzing ----
 

@@ -1,0 +1,231 @@
+/* tests/net/rank.c: what runs in the tests between processes: a small GPT that writes down, exactly, all it learns.
+ *
+ *     rank --dp 2 --pp 2 --micro 2 --steps 5 --out /tmp/run          alone, or a rank of many; writes /tmp/run.RANK
+ *
+ * One line for each thing that happened, so that a script can compare two runs, and find what a rank said and when.
+ * Times are seconds of the system's clock, which all network namespaces share:
+ *
+ *     rank 1 of 4, pid 4711            first
+ *     start 1700000000.123             the session is open
+ *     loss 0 0x1.62e42ep+2             step, the mean of its micro-batches' losses
+ *     param h0/q/weight 9ae16a3b2f90404f   after the last step; a hash of the bits
+ *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
+ *     end 1700000000.123 OK            last; or the status and the session's error
+ *
+ * The text that it learns from is drawn from words at random, the same for everybody. With --pause and --until it is
+ * slow, and with --leave, --die and --stop-pulling it misbehaves.
+ */
+#include "apps/common/gpt.h"
+#include "apps/common/measure.h"
+#include "apps/common/options.h"
+#include "tests/support/reference.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char program[] = "rank";
+
+struct rank {
+    gpt_config config;
+    int steps, workers;
+    int pause_ms;       /* after each step's loss */
+    int leave;          /* after so many steps: closes the session though the run goes on; -1: never */
+    int die;            /* after so many steps: exits at once */
+    int stop_pulling;   /* after so many steps: takes no more losses, for ever */
+    uint64_t seed;
+    const char *out_prefix;
+    FILE *out;          /* owned */
+    weir_plan *plan;    /* owned */
+    weir_session *session; /* owned */
+};
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void pause_for(int ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
+}
+
+/* Called from a thread of the session's; stdio's own lock keeps lines whole. */
+static void keep_report(void *ctx, const char *said)
+{
+    const struct rank *r = ctx;
+    flockfile(r->out);
+    fprintf(r->out, "report %.3f ", seconds_now());
+    for (; *said; said++)
+        if (*said != '\n')
+            putc_unlocked(*said, r->out);
+        else if (said[1])
+            fputs(" | ", r->out);
+    putc_unlocked('\n', r->out);
+    funlockfile(r->out);
+}
+
+static weir_status pull_loss(struct rank *r, double *loss)
+{
+    int micro = r->config.layout.micro;
+    double sum = 0;
+    for (int m = 0; m < micro; m++) {
+        float value = 0;
+        weir_status status = weir_session_pull(r->session, "loss", &(weir_array){&value, WEIR_F32, {0}}, -1);
+        if (status)
+            return status;
+        sum += (double)value;
+    }
+    *loss = sum / micro;
+    return WEIR_OK;
+}
+
+/* What a bad rank does; false: it has left. */
+static bool behave(const struct rank *r, int done)
+{
+    if (done == r->die)
+        _exit(3);
+    while (done == r->stop_pulling)
+        pause();
+    pause_for(r->pause_ms);
+    return done != r->leave;
+}
+
+static weir_status run_steps(struct rank *r)
+{
+    weir_status status = weir_session_start(r->session, r->steps);
+    for (int step = 0; !status && step < r->steps; step++) {
+        double loss = 0;
+        if ((status = pull_loss(r, &loss)))
+            break;
+        fprintf(r->out, "loss %d %a\n", step, loss);
+        if (!behave(r, step + 1))
+            return WEIR_OK;
+    }
+    return status ? status : weir_session_wait(r->session, -1);
+}
+
+/* FNV-1a (Fowler, Noll and Vo). */
+static uint64_t hash_bytes(const unsigned char *bytes, size_t count)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3;
+    return hash;
+}
+
+static weir_status write_param(struct rank *r, const weir_param_info *info)
+{
+    size_t bytes = (size_t)weir_shape_count(&info->type.shape) * weir_dtype_bytes(info->type.dtype);
+    weir_array value = {malloc(bytes), info->type.dtype, info->type.shape};
+    if (!value.data)
+        return WEIR_E_MEMORY;
+    weir_status status = weir_session_read(r->session, info->name, &value);
+    if (!status)
+        fprintf(r->out, "param %s %016llx\n", info->name, (unsigned long long)hash_bytes(value.data, bytes));
+    free(value.data);
+    return status;
+}
+
+static weir_status write_params(struct rank *r)
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < weir_plan_param_count(r->plan) && !status; i++) {
+        weir_param_info info;
+        status = weir_plan_param(r->plan, i, &info);
+        if (!status)
+            status = write_param(r, &info);
+    }
+    return status;
+}
+
+static weir_status train(struct rank *r)
+{
+    r->session = weir_session_open(r->plan, .workers = r->workers, .report = keep_report, .report_ctx = r);
+    if (!r->session)
+        return WEIR_E_PEER;
+    fprintf(r->out, "start %.3f\n", seconds_now());
+    weir_status status = run_steps(r);
+    if (!status && r->leave < 0)
+        status = write_params(r);
+    return status;
+}
+
+static weir_status compile(struct rank *r)
+{
+    weir_graph *graph = gpt_train_graph(&r->config);
+    if (!graph)
+        return WEIR_E_MEMORY;
+    r->plan = weir_compile(graph, .micro_batches = r->config.layout.micro, .seed = r->seed);
+    weir_graph_free(graph);
+    return r->plan ? WEIR_OK : WEIR_E_GRAPH;
+}
+
+/* Opens what is written to; unbuffered by lines, so that what happened before a kill is there. */
+static int open_out(struct rank *r)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s.%d", r->out_prefix ? r->out_prefix : "", weir_rank());
+    r->out = r->out_prefix ? fopen(path, "w") : stdout;
+    if (!r->out)
+        return options_wrong(program, "cannot write %s", path);
+    setvbuf(r->out, NULL, _IOLBF, 0);
+    fprintf(r->out, "rank %d of %d, pid %d\n", weir_rank(), weir_world_size(), (int)getpid());
+    return -1;
+}
+
+/* Everything; the exit status is 0 when the session ended well. */
+static int work(struct rank *r)
+{
+    char error[1200] = "";
+    weir_status status = compile(r);
+    if (!status)
+        status = train(r);
+    if (status)
+        snprintf(error, sizeof error, " %s", weir_error());
+    weir_status closed = weir_session_close(r->session);
+    if (!status && closed) {
+        status = closed;
+        snprintf(error, sizeof error, " %s", weir_error());
+    }
+    fprintf(r->out, "end %.3f %s%s\n", seconds_now(), weir_status_name(status), error);
+    weir_plan_free(r->plan);
+    return status ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    text corpus = reference_text();
+    struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .leave = -1,
+                     .die = -1, .stop_pulling = -1, .seed = REFERENCE_SEED};
+    r.config.layout = (layout){1, 1, 1, 1, false};
+    r.config.dim = 48, r.config.heads = 6, r.config.seq = 16, r.config.batch = 24;
+    const options_entry table[] = {
+        LAYOUT_OPTIONS(r.config.layout),
+        {"--layers", OPTIONS_INT, &r.config.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
+        {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "training steps"},
+        {"--seed", OPTIONS_U64, &r.seed, .help = "of the initial values"},
+        {"--workers", OPTIONS_INT, &r.workers, .min = 1, .max = 1024, .help = "threads"},
+        {"--pause", OPTIONS_INT, &r.pause_ms, .min = 0, .max = 1e6, .help = "milliseconds of rest after each step"},
+        {"--leave", OPTIONS_INT, &r.leave, .min = 1, .max = 1e9, .help = "close after so many steps"},
+        {"--die", OPTIONS_INT, &r.die, .min = 1, .max = 1e9, .help = "exit at once after so many steps"},
+        {"--stop-pulling", OPTIONS_INT, &r.stop_pulling, .min = 1, .max = 1e9, .help = "hang after so many steps"},
+        {"--out", OPTIONS_TEXT, &r.out_prefix, .value = "PREFIX", .help = "write to PREFIX.RANK [standard output]"},
+        {.name = NULL},
+    };
+    int status = options_parse(&(options_spec){program, "Trains a small GPT and writes down what it learns.", table},
+                               argc, argv);
+    if (status < 0)
+        status = layout_check(program, &r.config.layout, r.config.batch, r.config.layers);
+    if (status < 0)
+        status = open_out(&r);
+    if (status < 0)
+        status = work(&r);
+    if (r.out && r.out_prefix)
+        fclose(r.out);
+    text_free(&corpus);
+    return status;
+}
