@@ -64,8 +64,8 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
 PACKAGES := gcc libzmq3-dev libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
             $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev) \
-            $(if $(filter deploy,$(MAKECMDGOALS)),openmpi-bin slurm-wlm munge procps) \
-            $(if $(filter net,$(MAKECMDGOALS)),iproute2 procps)
+            $(if $(filter deploy,$(MAKECMDGOALS)),openmpi-bin slurm-wlm munge iproute2 procps) \
+            $(if $(filter net,$(MAKECMDGOALS)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
 ifneq (,$(filter demo test bench deploy net fuzz check,$(MAKECMDGOALS)))

@@ -1,0 +1,209 @@
+/* tests/net/attacker.c: a stranger who knows where a session listens, and tries all that needs no key.
+ *
+ *     attacker MODE ADDRESS PORT COUNT [SEED]
+ *
+ *     bytes      COUNT connections one after the other, each says random bytes
+ *     greeting   the same, after a greeting as ZMTP (ZeroMQ's protocol, RFC 23) wants it
+ *     frames     COUNT messages of a well-behaved ZeroMQ socket without a key: random frames, and headers of the bus
+ *                whose numbers are random
+ *     keys       COUNT sockets, each with a fresh key of its own; the session's public key is made from WEIR_KEY
+ *     silent     COUNT connections that say nothing; prints "open N", and holds them until it is killed
+ *
+ * The seed is printed. One thread.
+ */
+#include "transport/wire.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#define BYTES_MAX 8192
+
+struct target {
+    const char *address;
+    int port, count;
+    uint64_t random;
+};
+
+/* splitmix64 (Steele, Lea and Flood 2014). */
+static uint64_t draw(struct target *t)
+{
+    uint64_t z = t->random += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+static size_t draw_bytes(struct target *t, unsigned char *to, size_t bytes_max)
+{
+    size_t bytes = draw(t) % (bytes_max + 1);
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (unsigned char)draw(t);
+    return bytes;
+}
+
+static void nap_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static int open_connection(const struct target *t)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)t->port)};
+    inet_pton(AF_INET, t->address, &to.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* What both sides of ZMTP 3 say first: 64 bytes. */
+static size_t write_greeting(struct target *t, unsigned char *to)
+{
+    memset(to, 0, 64);
+    to[0] = 0xff, to[9] = 0x7f;
+    to[10] = 3;
+    memcpy(to + 12, draw(t) % 2 ? "CURVE" : "NULL\0", 5);
+    return 64;
+}
+
+/* A connection that is reset while it talks was refused, as it should be. */
+static int say_bytes(struct target *t, bool greet)
+{
+    int refused = 0;
+    for (int i = 0; i < t->count; i++) {
+        unsigned char text[64 + BYTES_MAX];
+        size_t bytes = greet ? write_greeting(t, text) : 0;
+        bytes += draw_bytes(t, text + bytes, BYTES_MAX);
+        int fd = open_connection(t);
+        if (fd < 0 || send(fd, text, bytes, MSG_NOSIGNAL) < 0)
+            refused++;
+        if (draw(t) % 2)
+            nap_ms(5);
+        if (fd >= 0)
+            close(fd);
+    }
+    printf("said %d, %d of them refused\n", t->count, refused);
+    return 0;
+}
+
+/* A header of the bus that is right in form. */
+static size_t draw_header(struct target *t, unsigned char header[WIRE_HEADER_MAX])
+{
+    struct wire_frame frame = {.version = draw(t) % 4 ? WIRE_VERSION : (uint32_t)draw(t),
+                               .kind = 1 + (uint32_t)(draw(t) % (WIRE_KIND_END - 1)),
+                               .rank = (uint32_t)(draw(t) % 5),
+                               .session = draw(t),
+                               .number = draw(t) % 3};
+    if (frame.kind == WIRE_DATA)
+        frame.data.port = (uint32_t)draw(t), frame.data.slot = (uint32_t)draw(t) % 4, frame.data.spans = 1;
+    if (frame.kind == WIRE_WORDS || frame.kind == WIRE_WAITS)
+        frame.words.count = 1 + (uint32_t)(draw(t) % 8);
+    if (frame.kind == WIRE_FAIL)
+        snprintf(frame.fail.text, sizeof frame.fail.text, "all is lost");
+    return wire_encode(&frame, header);
+}
+
+static void send_message(struct target *t, void *socket)
+{
+    unsigned char bytes[BYTES_MAX];
+    for (int frames = (int)(draw(t) % 4); frames > 0; frames--)
+        zmq_send(socket, bytes, draw_bytes(t, bytes, 256), ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    if (draw(t) % 2)
+        zmq_send(socket, bytes, draw_header(t, bytes), ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    zmq_send(socket, bytes, draw_bytes(t, bytes, BYTES_MAX), ZMQ_DONTWAIT);
+}
+
+static void *open_socket(const struct target *t, void *context)
+{
+    char endpoint[64];
+    int linger_ms = 200;
+    void *socket = zmq_socket(context, ZMQ_DEALER);
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+    snprintf(endpoint, sizeof endpoint, "tcp://%s:%d", t->address, t->port);
+    if (getenv("WEIR_KEY")) {
+        char session_public[41], own_public[41], own_secret[41];
+        zmq_curve_public(session_public, getenv("WEIR_KEY"));
+        zmq_curve_keypair(own_public, own_secret);
+        zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, session_public, 41);
+        zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, own_public, 41);
+        zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, own_secret, 41);
+    }
+    zmq_connect(socket, endpoint);
+    return socket;
+}
+
+static int say_frames(struct target *t)
+{
+    void *context = zmq_ctx_new(), *socket = open_socket(t, context);
+    for (int i = 0; i < t->count; i++) {
+        send_message(t, socket);
+        if (i % 50 == 49)
+            nap_ms(10);
+    }
+    zmq_close(socket);
+    zmq_ctx_term(context);
+    printf("said %d\n", t->count);
+    return 0;
+}
+
+static int try_keys(struct target *t)
+{
+    void *context = zmq_ctx_new();
+    for (int i = 0; i < t->count; i++) {
+        void *socket = open_socket(t, context);
+        send_message(t, socket);
+        nap_ms(100);
+        zmq_close(socket);
+    }
+    zmq_ctx_term(context);
+    printf("tried %d\n", t->count);
+    return 0;
+}
+
+static int keep_silent(const struct target *t)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int opened = 0;
+    while (opened < t->count && open_connection(t) >= 0)
+        opened++;
+    printf("open %d%s%s\n", opened, opened < t->count ? ": " : "", opened < t->count ? strerror(errno) : "");
+    fflush(stdout);
+    while (pause())
+        continue;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 5) {
+        fprintf(stderr, "attacker bytes|greeting|frames|keys|silent ADDRESS PORT COUNT [SEED]\n");
+        return 2;
+    }
+    struct target t = {argv[2], atoi(argv[3]), atoi(argv[4]), 0};
+    t.random = argc > 5 ? strtoull(argv[5], NULL, 0) : (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)t.random);
+    signal(SIGPIPE, SIG_IGN);
+    if (!strcmp(argv[1], "bytes") || !strcmp(argv[1], "greeting"))
+        return say_bytes(&t, argv[1][0] == 'g');
+    if (!strcmp(argv[1], "frames"))
+        return say_frames(&t);
+    if (!strcmp(argv[1], "keys"))
+        return try_keys(&t);
+    return keep_silent(&t);
+}
