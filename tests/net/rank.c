@@ -7,6 +7,7 @@
  *
  *     rank 1 of 4, pid 4711            first
  *     start 1700000000.123             the session is open
+ *     memory 123456                    bytes of this rank's arenas
  *     loss 0 0x1.62e42ep+2             step, the mean of its micro-batches' losses
  *     param h0/q/weight 9ae16a3b2f90404f   after the last step; a hash of the bits
  *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
@@ -147,7 +148,9 @@ static weir_status train(struct rank *r)
     r->session = weir_session_open(r->plan, .workers = r->workers, .report = keep_report, .report_ctx = r);
     if (!r->session)
         return WEIR_E_PEER;
-    fprintf(r->out, "start %.3f\n", seconds_now());
+    weir_session_stats stats;
+    weir_session_get_stats(r->session, &stats);
+    fprintf(r->out, "start %.3f\nmemory %llu\n", seconds_now(), (unsigned long long)stats.arena_bytes);
     weir_status status = run_steps(r);
     if (!status && r->leave < 0)
         status = write_params(r);
