@@ -155,6 +155,18 @@ NET := $(patsubst tests/net/%.c,$(OUT)/tests/net/%,$(wildcard tests/net/*.c))
 $(NET): %: %.o $(OUT)/libsupport.a $(LIB)
 	$(call link)
 
+# The same rank, but what it says to others is of another version.
+OTHER := $(patsubst transport/%.c,$(OUT)/tests/net/other/%.o,$(wildcard transport/*.c))
+$(OTHER): $(OUT)/tests/net/other/%.o: transport/%.c $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,cc   $< of another version)
+	$(Q)$(COMPILE) -DWIRE_VERSION=77 -MMD -MP -c $< -o $@
+
+$(OUT)/tests/net/other_version: $(OUT)/tests/net/rank.o $(OTHER) $(OUT)/libsupport.a $(LIB)
+	$(call link)
+
+NET += $(OUT)/tests/net/other_version
+
 deploy: $(BIN)/weir $(NET) ## the same program under weir launch, Open MPI and a Slurm of its own
 	@BIN=$(BIN) PROGRAMS=$(OUT)/tests/net tests/deploy/run $(CASES)
 
@@ -197,4 +209,4 @@ check: $(TIDY) | deps ## static analysis (clang-tidy); public headers alone in C
 clean: ## remove build/
 	rm -rf build
 
--include $(OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(OTHER:.o=.d)
