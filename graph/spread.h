@@ -9,7 +9,11 @@
  * plan_part() leaves of a spread plan what one rank needs: the skeleton of the whole (spaces, queues, actors, ports,
  * registers: so that ids, counters and names mean the same on all ranks), and bodies (kernels, operands, attributes,
  * temps, states, tensors, initial values, hosts, parameters) for its own actors, and for actors of other ranks that
- * read its registers (what they read of them decides what is sent). A part is a valid plan by itself.
+ * read its registers (what they read of them decides what is sent). A part is a valid plan by itself. Indexes of spaces,
+ * queues, actors, ports, registers, parameters and their shards are those of the whole, those of tensors, kernels and
+ * hosts are not; but their order is. A register of another rank has those of its tensors that somebody here names.
+ *
+ * In both, a pull's name alone does not tell which host is meant: it is the one whose actor is of this rank.
  */
 #ifndef GRAPH_SPREAD_H
 #define GRAPH_SPREAD_H

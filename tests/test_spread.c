@@ -1,5 +1,6 @@
 /* A plan on many ranks: spread, and in parts. Random models in random layouts are compiled and spread over one to five
  * ranks; what has to be the same is compared with the plan that they come from. */
+#define _GNU_SOURCE /* open_memstream */
 #include "graph/check.h"
 #include "graph/error.h"
 #include "graph/plan_fields.h"
@@ -540,6 +541,68 @@ Test(part, must_have_the_ends_of_its_own_rank, .timeout = 20)
         cr_expect_eq(plan_validate(part), WEIR_E_PLAN);
         weir_plan_free(part);
     }
+    weir_plan_free(spread);
+    weir_plan_free(plan);
+}
+
+/* ---- what people and programs see ---- */
+
+typedef weir_status (*view_fn)(const weir_plan *plan, FILE *to);
+
+static void expect_view(view_fn view, const weir_plan *plan, const char *wanted)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *to = open_memstream(&text, &bytes);
+    cr_assert_eq(view(plan, to), WEIR_OK);
+    fclose(to);
+    cr_expect(strstr(text, wanted), "lacks '%s'", wanted);
+    free(text);
+}
+
+Test(spread, views_tell_ranks, .timeout = 20)
+{
+    weir_plan *plan = small_plan(1), *spread = plan_spread(plan, 2, 0), *part = part_of(spread, 1);
+    expect_view(weir_plan_show, spread, ", on 2 ranks, seed");
+    expect_view(weir_plan_show, spread, "cpu:3 (rank 1)");
+    expect_view(weir_plan_show, part, ", rank 1's part of ");
+    expect_view(weir_plan_json, spread, "\"ranks\":2,\"bytes\"");
+    expect_view(weir_plan_json, part, "\"ranks\":2,\"part\":1,\"whole\":\"");
+    expect_view(weir_plan_dot, spread, "cpu:3, rank 1, ");
+    weir_plan_free(part);
+    weir_plan_free(spread);
+    weir_plan_free(plan);
+}
+
+/* ---- faults ---- */
+
+Test(spread, an_actor_writes_to_its_own_rank, .timeout = 20)
+{
+    weir_plan *plan = small_plan(1), *spread = plan_spread(plan, 2, 0);
+    plan_regst *regst = spread->regsts;
+    while (regst->producer.i == PLAN_NONE)
+        regst++;
+    for (uint32_t s = 0; s < spread->spaces_count; s++) {
+        if (spread->spaces[s].rank == plan_rank_of(spread, regst->producer.i))
+            continue;
+        regst->space.i = s;
+        cr_expect_eq(plan_validate(spread), WEIR_E_PLAN);
+        cr_expect(strstr(weir_error(), "is another rank's than its producer"), "%s", weir_error());
+    }
+    weir_plan_free(spread);
+    weir_plan_free(plan);
+}
+
+/* Three devices, all of rank 0 and 1: the others run nothing, and pull nothing. */
+Test(spread, a_rank_without_devices_has_nothing, .timeout = 20)
+{
+    weir_plan *plan = small_plan(0), *spread = plan_spread(plan, 5, 2), *part = part_of(spread, 4);
+    assert_sound(spread, "spread", 0);
+    assert_sound(part, "part", 0);
+    cr_expect_eq(spread->actors_count, plan->actors_count + 1);
+    cr_expect_eq(part->kernels_count, 0);
+    cr_expect_eq(part->hosts_count, 0);
+    weir_plan_free(part);
     weir_plan_free(spread);
     weir_plan_free(plan);
 }
