@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <weir/cluster.h>
 
 #define OUTPUT_BYTES (1 << 20)
 #define TINY_GPT APPS_BIN "/weir-gpt --layers 2 --dim 16 --heads 2 --seq 16 --batch 8 --text README.md --sample 20"
@@ -88,7 +89,20 @@ Test(apps, wrong_options_get_one_line_and_status_2)
     refuses("weir", 2, "weir: needs a verb");
     refuses("weir fly", 2, "there is no verb \"fly\"");
     refuses("weir check", 2, "weir check: needs PLAN");
+    refuses("weir keygen /nowhere/key", 2, "weir keygen: cannot write /nowhere/key: No such file or directory");
     refuses("weir bench nothing", 2, "there is no benchmark \"nothing\"");
+}
+
+Test(apps, keygen_makes_another_secret_each_time_and_keeps_files_private)
+{
+    char *first = new_output(), *second = new_output();
+    must_run(APPS_BIN "/weir keygen", first);
+    must_run(APPS_BIN "/weir keygen", second);
+    cr_expect(strlen(first) == WEIR_KEY_BYTES && strcmp(first, second) != 0, "%s%s", first, second);
+    must_run("umask 0; " APPS_BIN "/weir keygen $T/key && stat -c %a $T/key && wc -c <$T/key", first);
+    cr_expect_str_eq(first, "600\n41\n");
+    cr_expect(run(APPS_BIN "/weir keygen $T/key 2>&1", first) == 2, "a key was overwritten");
+    free(first), free(second);
 }
 
 Test(apps, files_that_cannot_be_read_or_written_get_one_line_and_status_2)
