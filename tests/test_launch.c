@@ -533,10 +533,64 @@ Test(launch, a_host_that_cannot_be_reached_is_named)
     expect_line(errors, "weir launch: rank 0 could not be started on b: the remote shell ended with status 255");
 }
 
-Test(launch, the_environment_is_in_no_argument_list)
+Test(launch, the_secret_is_in_no_argument_list)
 {
-    expect_status("WEIR_RSH=$T/rsh WEIR_SECRET=xyzzy$$ " LAUNCH "--hosts a,b,localhost -- sh -c 'sleep 0.2; case "
-                  "\"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr -d \"\\\\0\")\" in *\"$WEIR_SECRET\"*) echo seen;; "
-                  "*weir*launch*) echo hidden;; esac'", 0);
-    cr_expect(count_text(output, "] hidden\n") == 3, "%s%s", output, errors);
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH "--hosts a,b,localhost -- sh -c 'sleep 0.2; case "
+                  "\"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr -d \"\\0\")\" in *\"$WEIR_KEY\"*) echo seen;; "
+                  "*weir*launch*) echo hidden ${#WEIR_KEY};; esac'", 0);
+    cr_expect(count_text(output, "] hidden 40\n") == 3, "%s%s", output, errors);
+}
+
+/* ---- secrets ---- */
+
+#define TELL_KEY "-- sh -c 'echo key $WEIR_KEY.'"
+
+/* The secret that rank 0 printed. */
+static void read_key(const char *command, char key[64])
+{
+    expect_status(command, 0);
+    const char *line = strstr(output, "[0] key ");
+    cr_assert(line && sscanf(line, "[0] key %60s", key) == 1, "%s%s", output, errors);
+}
+
+Test(launch, every_job_has_its_own_secret)
+{
+    char key[2][64], line[80];
+    for (int i = 0; i < 2; i++) {
+        read_key(LAUNCH "-n 2 " TELL_KEY, key[i]);
+        cr_expect_eq(strlen(key[i]), 41, "%s", key[i]);
+        snprintf(line, sizeof line, "[1] key %s", key[i]);
+        expect_line(output, line);
+    }
+    cr_expect(strcmp(key[0], key[1]));
+    read_key(LAUNCH "-n 1 --insecure " TELL_KEY, key[0]);
+    cr_expect_str_eq(key[0], ".");
+}
+
+Test(launch, a_secret_of_a_file_is_shared)
+{
+    char key[64];
+    expect_status("$WEIR keygen $T/key", 0);
+    const char *const ways[] = {LAUNCH "-n 1 --key $T/key " TELL_KEY, "WEIR_KEY_FILE=$T/key " LAUNCH "-n 1 " TELL_KEY,
+                                "WEIR_KEY=$(cat $T/key) " LAUNCH "-n 1 " TELL_KEY,
+                                "WEIR_RSH=$T/rsh WEIR_KEY=$(cat $T/key) " LAUNCH "--hosts a " TELL_KEY,
+                                "WEIR_KEY=other " LAUNCH "-n 1 --insecure --key $T/key " TELL_KEY};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        read_key(ways[i], key);
+        read_file("key", output);
+        cr_expect(strlen(key) == 41 && !strncmp(key, output, 40), "%s: %s, not %s", ways[i], key, output);
+    }
+}
+
+static void expect_wrong(const char *command, const char *says)
+{
+    expect_status(command, 2);
+    cr_expect(strstr(errors, says) && count_text(errors, "\n") == 1, "%s: %s", command, errors);
+}
+
+Test(launch, a_file_that_holds_no_secret_is_refused)
+{
+    expect_wrong("umask 077; echo short >$T/key; " LAUNCH "-n 1 --key $T/key -- true", "holds no key");
+    expect_wrong("chmod 644 $T/key; " LAUNCH "-n 1 --key $T/key -- true", "is open to others (mode 644)");
+    expect_wrong(LAUNCH "-n 1 --key /nowhere -- true", "cannot read /nowhere: No such file or directory");
 }

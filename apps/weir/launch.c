@@ -6,6 +6,7 @@
  */
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "apps/weir/launch_key.h"
 #include "apps/weir/launch_watch.h"
 
 #include <arpa/inet.h>
@@ -31,7 +32,7 @@ static const char program[] = "weir launch";
 
 typedef struct launch_opts {
     int ranks, devices, port;
-    const char *hosts, *address;
+    const char *hosts, *address, *key_file;
     double liveness, stall, join; /* NAN: not given */
     bool insecure, no_shm, no_prefix;
 } launch_opts;
@@ -129,6 +130,26 @@ static void set_options(settings *s, const launch_opts *opts)
         set_text(s, "WEIR_SHM", "0");
 }
 
+/* The session's secret: of a file, else what the environment has, else a fresh one. Ranks get it itself, as other hosts
+ * need not have the file. Returns -1, or the exit status of what was reported. */
+static int set_key(settings *s, const launch_opts *opts)
+{
+    char secret[WEIR_KEY_BYTES];
+    const char *path = opts->key_file ? opts->key_file : getenv("WEIR_KEY_FILE");
+    int status = -1;
+    if (!opts->key_file && (opts->insecure || getenv("WEIR_KEY")))
+        return -1;
+    if (path)
+        status = launch_key_read(program, path, secret);
+    else if (weir_key_new(secret)) {
+        options_wrong(program, "warning: %s; connections are plain", weir_error());
+        return -1;
+    }
+    if (status < 0)
+        set_text(s, "WEIR_KEY", secret);
+    return status;
+}
+
 /* How long a rank takes at most to notice that another is lost. */
 static double liveness(const launch_opts *opts)
 {
@@ -156,8 +177,10 @@ static int launch(const launch_opts *opts, char **argv)
         draw_token(job.token);
         set_meeting(&s, opts, places, job.ranks);
         set_options(&s, opts);
-        status = launch_watch(&job);
+        status = set_key(&s, opts);
     }
+    if (status < 0)
+        status = launch_watch(&job);
     free(places);
     return status;
 }
@@ -184,7 +207,8 @@ int command_launch(int argc, char **argv)
         {"--stall", OPTIONS_REAL, &o.stall, .min = 0, .max = 86400,
          .help = "seconds in which nothing fires until that is reported; 0: never"},
         {"--join", OPTIONS_REAL, &o.join, .min = 0.1, .max = 86400, .help = "seconds to wait for all ranks to come"},
-        {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "allow plain connections between hosts"},
+        {"--key", OPTIONS_TEXT, &o.key_file, .value = "FILE", .help = "a secret from weir keygen; default: a fresh one"},
+        {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "make no secret; connections are plain, between hosts too"},
         {"--address", OPTIONS_TEXT, &o.address, .value = "HOST", .help = "what other hosts call rank 0's"},
         {"--port", OPTIONS_INT, &o.port, .min = 1, .max = 65535, .help = "where ranks meet; default: drawn"},
         {"--no-shm", OPTIONS_FLAG, &o.no_shm, .help = "share no memory between the ranks of a host"},
