@@ -1,15 +1,19 @@
 /* kernels/core/box.c: the conversion kernel. One rule serves every pair of layouts: the output is the destination's
  * shard, the inputs are those source shards that intersect it, and each view says where in the logical tensor it
- * lies. The intersection of two boxes is a box; it is copied (or added, for the terms of a partial sum) row by row,
+ * lies. The intersection of two boxes is a box; it is copied (or summed, for the terms of a partial sum) row by row,
  * where a row is the longest run that is contiguous on both sides.
  *
- * Terms are added in the order of the inputs, so the bits do not depend on which of them came first.
+ * Terms are added in the order of the inputs, so the bits do not depend on which of them came first. A row goes block by
+ * block through all its terms: what has been added so far stays in the nearest cache, and each byte of the output goes to
+ * memory once. The first two terms need no copy: their sum is written.
  */
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 #include "kernels/view.h"
 
 #include <string.h>
+
+enum { BLOCK = 4096 }; /* elements of a sum that stay in the nearest cache until all terms are in */
 
 typedef struct region {
     int64_t count[WEIR_DIMS_MAX];       /* elements of the intersection */
@@ -60,17 +64,41 @@ static void run_add(float *restrict to, const float *restrict from, int64_t coun
         to[i] += from[i];
 }
 
-static void region_move(const weir_view *from, const weir_view *to, const region *r, bool add)
+static void run_sum(float *restrict to, const float *restrict a, const float *restrict b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = a[i] + b[i];
+}
+
+/* to[0 .. count) = (or, with `add`, +=) the sum of elements [from, from + count) of the terms. */
+static void run_terms(float *to, const weir_view *term, int terms, int64_t from, int64_t count, bool add)
+{
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        int64_t part = count - at < BLOCK ? count - at : BLOCK;
+        int done = add ? 0 : 2;
+        if (!add)
+            run_sum(to + at, view_f32(&term[0]) + from + at, view_f32(&term[1]) + from + at, part);
+        for (; done < terms; done++)
+            run_add(to + at, view_f32(&term[done]) + from + at, part);
+    }
+}
+
+static void run_copy(const weir_view *to, int64_t t, const weir_view *from, int64_t f, int64_t count)
 {
     size_t bytes = weir_dtype_bytes(to->dtype);
+    memcpy((char *)to->data + (size_t)t * bytes, (const char *)from->data + (size_t)f * bytes, (size_t)count * bytes);
+}
+
+/* Puts the terms, which all lie as the first does, where they meet the output; with `add` onto what is there. */
+static void region_move(const weir_view *term, int terms, const weir_view *to, const region *r, bool add)
+{
     int64_t index[WEIR_DIMS_MAX] = {0};
     int64_t f = r->from_first, t = r->to_first;
     for (;;) {
-        if (add)
-            run_add(view_f32(to) + t, view_f32(from) + f, r->run);
+        if (terms > 1 || add)
+            run_terms(view_f32(to) + t, term, terms, f, r->run, add);
         else
-            memcpy((char *)to->data + (size_t)t * bytes, (const char *)from->data + (size_t)f * bytes,
-                   (size_t)r->run * bytes);
+            run_copy(to, t, term, f, r->run);
         int d = r->outer - 1;
         for (; d >= 0; d--) {
             f += r->from_stride[d];
@@ -86,18 +114,36 @@ static void region_move(const weir_view *from, const weir_view *to, const region
     }
 }
 
+static bool views_alike(const weir_view *a, const weir_view *b)
+{
+    size_t bytes = sizeof *a->offset * (size_t)a->shape.rank;
+    return !memcmp(a->offset, b->offset, bytes) && !memcmp(a->shape.dim, b->shape.dim, bytes);
+}
+
+/* The terms of one slice; those that do not lie alike, which the compiler never makes, go one by one. */
+static void slice_move(const weir_view *term, int terms, const weir_view *to)
+{
+    int alike = 1;
+    region r;
+    while (alike < terms && views_alike(&term[0], &term[alike]))
+        alike++;
+    for (int done = 0, count = alike == terms ? terms : 1; done < terms; done += count) {
+        if (!region_meet(&term[done], to, &r))
+            continue;
+        region_fold(&term[done], to, &r);
+        region_move(&term[done], count, to, &r, done > 0);
+    }
+}
+
 static weir_status box_kernel(const weir_kernel_args *args)
 {
     const box_attrs *a = args->attrs;
     const weir_view *to = &args->out[0];
     if (a->zero)
         memset(to->data, 0, (size_t)view_count(to) * weir_dtype_bytes(to->dtype));
-    for (int i = 0; i < args->in_count; i++) {
-        region r;
-        if (!region_meet(&args->in[i], to, &r))
-            continue;
-        region_fold(&args->in[i], to, &r);
-        region_move(&args->in[i], to, &r, i % a->terms != 0);
+    for (int i = 0, terms; i < args->in_count; i += terms) {
+        terms = a->terms < args->in_count - i ? (int)a->terms : args->in_count - i;
+        slice_move(&args->in[i], terms, to);
     }
     return WEIR_OK;
 }
