@@ -256,7 +256,7 @@ static void emit_parameters(emission *e)
         const weir_tensor *from = e->c->graph->tensors.item[t];
         plan_range shards = {plan_builder_plan(e->b)->shards_count, 0};
         for (int i = 0; i < from->mesh->count && !from->node; i++) {
-            const ptensor *shard = &e->p->tensor.item[e->p->first[t] + i];
+            const ptensor *shard = &e->p->tensor.item[ptensor_at(e->p, t, i, 0)];
             if (shard->reg < 0)
                 continue;
             plan_add_shards(e->b, (plan_tensor_id){shard->plan_id});

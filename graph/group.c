@@ -5,6 +5,7 @@
  *   - a pop that reads from another device starts a group, unless the open one waits for the same groups already;
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
  *     a later phase, or in the update) when BUCKET bytes have come together;
+ *   - a chunk ends one, so that it is on its way while the next is made;
  *   - host functions are alone, so that a slow one holds up nothing else.
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
@@ -131,6 +132,7 @@ static void maybe_end(grouping *x, const pop *op)
             leaves |= reader->device != op->device;
             end |= reader->device != op->device && reader->phase == op->phase && op->phase != PLAN_UPDATE;
         }
+        end |= t->chunk;
         g->published += leaves ? t->bytes : 0;
     }
     if (end || g->published >= BUCKET)

@@ -70,7 +70,7 @@ typedef struct slice {
     int64_t start[WEIR_DIMS_MAX], count[WEIR_DIMS_MAX];
 } slice;
 
-typedef struct ptensor {           /* the shard of a tensor on one device */
+typedef struct ptensor {           /* the shard of a tensor on one device, or a chunk of it */
     int tensor;                    /* ir tensor */
     int device;                    /* index in phys->device */
     slice part;
@@ -78,6 +78,7 @@ typedef struct ptensor {           /* the shard of a tensor on one device */
     int producer;                  /* pop, or -1 (parameter that nothing updates) */
     int alias;                     /* the ptensor that it really is, or -1 */
     bool parameter;
+    bool chunk;                    /* one of several of a shard */
     bool fills;                    /* M firings of its producer go into one slot */
     int slots;                     /* as the user fixed it; 0 */
     POOL_LIST(int) readers;        /* pops, each once */
@@ -153,7 +154,8 @@ typedef struct phys {
     POOL_LIST(pstate) state;
     POOL_LIST(reg) reg;
     POOL_LIST(group) group;
-    int *first;                    /* by ir tensor: its ptensor on the first device of its mesh; the others follow */
+    int *first;                    /* by ir tensor: its first ptensor, see ptensor_at() */
+    int *chunks;                   /* by ir tensor: how many each of its shards is cut into; 1: they are whole */
     int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
     bool coloured;                 /* workspaces are laid out */
 } phys;
@@ -173,6 +175,9 @@ bool ir_new(compile *c);
 bool pass_shard(compile *c);
 bool pass_box(compile *c);
 bool pass_lower(compile *c);
+/* Shards that conversions hand to conversions are cut into chunks of at most so many bytes, as far as there may be that
+ * many chunks. Tests shrink it; nothing else changes it. */
+extern uint64_t lower_chunk_bytes;
 bool pass_group(compile *c);
 bool pass_slots(compile *c);
 bool pass_order(compile *c);
@@ -194,6 +199,11 @@ bool sbp_equal(const weir_mesh *mesh, const weir_sbp *a, const weir_sbp *b);
 static inline uint64_t round_up(uint64_t bytes)
 {
     return (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+}
+/* The ptensor of a chunk of the shard on the device `at` of the tensor's mesh; chunk 0 is all of one that is not cut. */
+static inline int ptensor_at(const phys *p, int tensor, int at, int chunk)
+{
+    return p->first[tensor] + at * p->chunks[tensor] + chunk;
 }
 /* The ptensor behind its aliases. */
 int ptensor_real(const phys *p, int tensor);

@@ -7,6 +7,11 @@
  *
  * The sources of a conversion: of each slice of the source that meets the destination's, one copy (its own, if it can
  * be), or all terms if it is a partial sum, in the order of the devices.
+ *
+ * What one conversion makes for others alone, the scattered sum on its way to everybody, is cut into chunks where its
+ * shards are large: each is a ptensor that a pop of its own makes, so that one is on its way while the next is summed.
+ * Pops of all devices come chunk by chunk. A chunk is a run of rows, contiguous in its shard. Which elements are added
+ * in which order does not change, so the bits do not.
  */
 #include "graph/base.h"
 #include "graph/error.h"
@@ -15,6 +20,9 @@
 #include "kernels/ops.h"
 
 #include <string.h>
+
+enum { CHUNKS_MAX = 16 };          /* of a shard */
+uint64_t lower_chunk_bytes = 1 << 20;
 
 typedef struct lowering {
     compile *c;
@@ -75,28 +83,96 @@ static uint64_t slice_bytes(const weir_type *type, const slice *part)
     return round_up(count * weir_dtype_bytes(type->dtype));
 }
 
-static void tensors_make(lowering *l)
+/* ---- chunks ---- */
+
+/* The dimension whose rows chunks are made of: the first of which the shard has more than one. */
+static int chunk_dimension(const slice *part, int rank)
+{
+    int d = 0;
+    while (d < rank - 1 && part->count[d] <= 1)
+        d++;
+    return d;
+}
+
+/* Chunk `chunk` of `chunks` of the shard; the first are one row longer where rows do not divide. */
+static slice chunk_of(slice part, int rank, int chunk, int chunks)
+{
+    if (chunks == 1)
+        return part;
+    int d = chunk_dimension(&part, rank);
+    int64_t each = part.count[d] / chunks, longer = part.count[d] % chunks;
+    part.start[d] += chunk * each + (chunk < longer ? chunk : longer);
+    part.count[d] = each + (chunk < longer);
+    return part;
+}
+
+/* Into how many chunks the shards of a tensor of this layout are cut: no more than each has rows, and than one
+ * conversion can gather. */
+static int chunks_for(const ir_tensor *t)
+{
+    int64_t chunks = CHUNKS_MAX, most = 1;
+    for (int at = 0; at < t->mesh->count; at++) {
+        slice part = slice_of(&t->type.shape, t->mesh, t->sbp, at);
+        int64_t wanted = (int64_t)((slice_bytes(&t->type, &part) + lower_chunk_bytes - 1) / lower_chunk_bytes);
+        int64_t rows = part.count[chunk_dimension(&part, t->type.shape.rank)];
+        most = wanted > most ? wanted : most;
+        chunks = rows < chunks ? rows : chunks;
+    }
+    chunks = most < chunks ? most : chunks;
+    chunks = WEIR_ARGS_MAX / t->mesh->count < chunks ? WEIR_ARGS_MAX / t->mesh->count : chunks;
+    return chunks > 1 ? (int)chunks : 1;
+}
+
+/* Decides for all tensors: those that a conversion makes for conversions alone may be cut. */
+static bool chunks_choose(lowering *l)
 {
     compile *c = l->c;
-    for (int t = 0; t < c->ir.tensors.count; t++) {
-        const ir_tensor *from = &c->ir.tensors.item[t];
-        l->p->first[t] = l->p->tensor.count;
-        for (int at = 0; at < from->mesh->count; at++) {
-            ptensor *to = POOL_PUSH(&c->pool, &l->p->tensor);
-            if (!to)
-                return;
-            slice part = slice_of(&from->type.shape, from->mesh, from->sbp, at);
-            *to = (ptensor){.tensor = t,
-                            .device = device_id(c, from->mesh->kind, from->mesh->device[at]),
-                            .part = part,
-                            .bytes = slice_bytes(&from->type, &part),
-                            .producer = -1,
-                            .alias = -1,
-                            .reg = -1,
-                            .slots = from->origin ? from->origin->slots : 0,
-                            .parameter = from->origin && !from->origin->node};
-        }
+    int count = c->ir.tensors.count;
+    bool *kept = POOL_NEW(&c->pool, bool, count + 1), *converted = POOL_NEW(&c->pool, bool, count + 1);
+    if (!kept || !converted)
+        return false;
+    for (int n = 0; n < c->ir.node_count; n++)
+        for (int i = 0; i < c->ir.node[n].in_count; i++)
+            *(c->ir.node[n].op == &op_box ? &converted[c->ir.node[n].in[i]] : &kept[c->ir.node[n].in[i]]) = true;
+    for (int t = 0; t < count; t++) {
+        const ir_tensor *tensor = &c->ir.tensors.item[t];
+        bool passes = !tensor->origin && tensor->type.shape.rank && converted[t] && !kept[t];
+        l->p->chunks[t] = passes ? chunks_for(tensor) : 1;
     }
+    return true;
+}
+
+static bool tensor_make(lowering *l, int tensor, int at, int chunk)
+{
+    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
+    int chunks = l->p->chunks[tensor];
+    slice shard = slice_of(&from->type.shape, from->mesh, from->sbp, at);
+    slice part = chunk_of(shard, from->type.shape.rank, chunk, chunks);
+    ptensor *to = POOL_PUSH(&l->c->pool, &l->p->tensor);
+    if (to)
+        *to = (ptensor){.tensor = tensor,
+                        .device = device_id(l->c, from->mesh->kind, from->mesh->device[at]),
+                        .part = part,
+                        .bytes = slice_bytes(&from->type, &part),
+                        .producer = -1,
+                        .alias = -1,
+                        .reg = -1,
+                        .slots = from->origin ? from->origin->slots : 0,
+                        .parameter = from->origin && !from->origin->node,
+                        .chunk = chunks > 1};
+    return to;
+}
+
+static bool tensors_make(lowering *l)
+{
+    for (int t = 0; t < l->c->ir.tensors.count; t++) {
+        l->p->first[t] = l->p->tensor.count;
+        for (int at = 0; at < l->c->ir.tensors.item[t].mesh->count; at++)
+            for (int chunk = 0; chunk < l->p->chunks[t]; chunk++)
+                if (!tensor_make(l, t, at, chunk))
+                    return false;
+    }
+    return true;
 }
 
 /* ---- conversions ---- */
@@ -177,23 +253,29 @@ static bool same_slice_coordinates(const ir_tensor *from, int a, int b)
     return true;
 }
 
-/* Lists the source ptensors of one destination, terms of one slice next to each other. */
-static int list_sources(lowering *l, const ir_tensor *from, int from_first, const ptensor *to, const choice *ch,
-                        int *list, int *terms)
+/* Lists the terms of the slice that the source's device `at` has a term of; returns how many are listed then. */
+static int list_terms(const lowering *l, int tensor, int at, int chunk, const choice *ch, int *list, int count)
 {
+    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
+    for (int term = 0; term < from->mesh->count; term++)
+        if (taken(from, ch, term) && same_slice_coordinates(from, at, term))
+            list[count++] = ptensor_at(l->p, tensor, term, chunk);
+    return count;
+}
+
+/* Lists the source ptensors of one destination, terms of one slice next to each other. */
+static int list_sources(const lowering *l, int tensor, const ptensor *to, const choice *ch, int *list, int *terms)
+{
+    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
     int count = 0, rank = from->type.shape.rank;
     *terms = 1;
     for (int a = 0; a < from->mesh->axes; a++)
         if (from->sbp[a] == WEIR_P && ch->only[a] < 0)
             *terms *= from->mesh->shape[a];
-    for (int at = 0; at < from->mesh->count; at++) {
-        const ptensor *s = &l->p->tensor.item[from_first + at];
-        if (!taken(from, ch, at) || !first_term(from, ch, at) || !slices_meet(&s->part, &to->part, rank))
-            continue;
-        for (int term = 0; term < from->mesh->count; term++)
-            if (taken(from, ch, term) && same_slice_coordinates(from, at, term))
-                list[count++] = from_first + term;
-    }
+    for (int at = 0; at < from->mesh->count; at++)
+        for (int chunk = 0; chunk < l->p->chunks[tensor] && taken(from, ch, at) && first_term(from, ch, at); chunk++)
+            if (slices_meet(&l->p->tensor.item[ptensor_at(l->p, tensor, at, chunk)].part, &to->part, rank))
+                count = list_terms(l, tensor, at, chunk, ch, list, count);
     return count;
 }
 
@@ -202,18 +284,18 @@ static bool same_place(const ptensor *a, const ptensor *b)
     return a->device == b->device && !memcmp(&a->part, &b->part, sizeof a->part);
 }
 
-static bool lower_box(lowering *l, const ir_node *node, int n, int at)
+static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk)
 {
     compile *c = l->c;
     const ir_tensor *from = &c->ir.tensors.item[node->in[0]], *to = &c->ir.tensors.item[node->out[0]];
-    int out = l->p->first[node->out[0]] + at, terms;
-    int *list = POOL_NEW(&c->pool, int, from->mesh->count + 1);
+    int out = ptensor_at(l->p, node->out[0], at, chunk), terms;
+    int *list = POOL_NEW(&c->pool, int, from->mesh->count * l->p->chunks[node->in[0]] + 1);
     box_attrs *attrs = POOL_NEW(&c->pool, box_attrs, 1);
     pop *op = POOL_PUSH(&c->pool, &l->p->op);
     if (!list || !attrs || !op)
         return false;
     choice ch = choose_sources(from, to, at);
-    int count = list_sources(l, from, l->p->first[node->in[0]], &l->p->tensor.item[out], &ch, list, &terms);
+    int count = list_sources(l, node->in[0], &l->p->tensor.item[out], &ch, list, &terms);
     *attrs = (box_attrs){.terms = terms, .zero = ch.zero};
     *op = (pop){.node = n, .device = l->p->tensor.item[out].device, .in_count = count, .out_count = 1, .in = list,
                 .attrs = attrs, .phase = node->phase, .micro = node->micro};
@@ -303,9 +385,9 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
     if (!op->in || !op->out)
         return false;
     for (int i = 0; i < op->in_count; i++)
-        op->in[i] = l->p->first[node->in[i]] + at;
+        op->in[i] = ptensor_at(l->p, node->in[i], at, 0);
     for (int o = 0; o < op->out_count; o++) {
-        op->out[o] = l->p->first[o == 0 && node->updates >= 0 ? node->updates : node->out[o]] + at;
+        op->out[o] = ptensor_at(l->p, o == 0 && node->updates >= 0 ? node->updates : node->out[o], at, 0);
         l->p->tensor.item[op->out[o]].producer = id;
     }
     bool fills = node->origin && node->origin->fills;
@@ -405,16 +487,22 @@ static void merge_accumulations(lowering *l)
     }
 }
 
+/* One pop per device, or, where what it makes is cut, per chunk and device. */
+static bool lower_node(lowering *l, const ir_node *node, int n)
+{
+    int chunks = node->op == &op_box ? l->p->chunks[node->out[0]] : 1;
+    for (int chunk = 0; chunk < chunks; chunk++)
+        for (int at = 0; at < node->mesh->count; at++)
+            if (!(node->op == &op_box ? lower_box(l, node, n, at, chunk) : lower_op(l, node, n, at)))
+                return false;
+    return true;
+}
+
 static bool lower_all(lowering *l)
 {
-    for (int n = 0; n < l->c->ir.node_count; n++) {
-        const ir_node *node = &l->c->ir.node[n];
-        if (!kernel_there(node))
+    for (int n = 0; n < l->c->ir.node_count; n++)
+        if (!kernel_there(&l->c->ir.node[n]) || !lower_node(l, &l->c->ir.node[n], n))
             return false;
-        for (int at = 0; at < node->mesh->count; at++)
-            if (!(node->op == &op_box ? lower_box(l, node, n, at) : lower_op(l, node, n, at)))
-                return false;
-    }
     return true;
 }
 
@@ -422,9 +510,9 @@ bool pass_lower(compile *c)
 {
     lowering l = {.c = c, .p = &c->phys};
     l.p->first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
-    if (l.p->first && devices_number(c))
-        tensors_make(&l);
-    if (c->pool.failed || !lower_all(&l))
+    l.p->chunks = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
+    bool ready = l.p->first && l.p->chunks && devices_number(c) && chunks_choose(&l) && tensors_make(&l);
+    if (c->pool.failed || !ready || !lower_all(&l))
         return c->pool.failed ? error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK
                               : false;
     aliases_resolve(l.p);

@@ -6,7 +6,10 @@
  * Partial sums come in two kinds: those that a conversion makes (every element on one device, zeros on the others), and
  * real ones, of which every device has a term (a sum over a dimension that is split; of integers, so it is exact).
  */
+#include "graph/ir.h"
 #include "graph/plan.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/run.h"
 
@@ -318,6 +321,54 @@ Test(box, adds_up_large_sums_in_every_layout, .timeout = 60)
     real_sums((box_case){.from = line4, .to = line2, .dims = {2, 2500}});
     real_sums((box_case){.from = square, .to = square, .dims = {61, 83}});
     real_sums((box_case){.from = square, .to = line3, .dims = {5003}});
+    real_sums((box_case){.from = line3, .to = line3, .dims = {40009}});
+}
+
+/* ---- the kernel by itself ---- */
+
+/* A row of `count` elements that begins at `start` in the logical tensor; element i of that is first + i. */
+static weir_view row_of(int64_t start, int64_t count, float first)
+{
+    weir_view view = kernel_view_new((weir_type){WEIR_F32, SHAPE(count)}, KERNEL_GARBAGE);
+    view.offset[0] = start;
+    for (int64_t i = 0; i < count; i++)
+        ((float *)view.data)[i] = first + (float)(start + i);
+    return view;
+}
+
+/* Adds rows into elements [100, 20100), and holds each against what the rows say. */
+static void expect_row_sum(weir_view *in, int count)
+{
+    kernel_check c = kernel_check_new(&op_box, &(box_attrs){.terms = count, .zero = 1}, 1);
+    weir_view out = row_of(100, 20000, 0);
+    c.in_count = count;
+    c.out_count = 1;
+    kernel_check_call(&c, in, &out, NULL, false);
+    for (int64_t i = 0; i < 20000; i++) {
+        double want = 0;
+        for (int k = 0; k < count; k++) {
+            int64_t at = 100 + i - in[k].offset[0];
+            want += at >= 0 && at < in[k].shape.dim[0] ? kernel_at(&in[k], at) : 0;
+        }
+        cr_assert_eq(kernel_at(&out, i), want, "element %ld is %g, not %g", (long)i, kernel_at(&out, i), want);
+    }
+    kernel_view_free(&out);
+    for (int k = 0; k < count; k++)
+        kernel_view_free(&in[k]);
+    kernel_check_free(&c);
+}
+
+Test(box, sums_rows_of_more_than_a_block, .timeout = 20)
+{
+    expect_row_sum((weir_view[]){row_of(0, 30000, 1), row_of(0, 30000, 7)}, 2);
+    expect_row_sum((weir_view[]){row_of(200, 9000, 1), row_of(200, 9000, 2), row_of(200, 9000, 3)}, 3);
+    expect_row_sum((weir_view[]){row_of(0, 4197, 1), row_of(0, 4197, 2), row_of(0, 4197, 3), row_of(0, 4197, 4)}, 4);
+}
+
+Test(box, sums_terms_that_do_not_lie_alike, .timeout = 20)
+{
+    expect_row_sum((weir_view[]){row_of(0, 30000, 1), row_of(5000, 10, 5), row_of(19000, 5000, 3)}, 3);
+    expect_row_sum((weir_view[]){row_of(100, 20000, 1), row_of(0, 50, 5)}, 2);
 }
 
 /* ---- how it is done ---- */
@@ -354,6 +405,150 @@ Test(box, a_small_sum_for_all_goes_directly, .timeout = 20)
     cr_expect_eq(boxes(plan, "open>S(0)", &inputs, &moved), 0);
     cr_expect_eq(boxes(plan, "open>B", &inputs, &moved), 2);
     cr_expect_eq(inputs, 8);
+    weir_plan_free(plan);
+}
+
+/* ---- chunks ---- */
+
+/* Compiles, for a moment with chunks of `bytes`. */
+static weir_plan *compiled_in_chunks(weir_graph *g, uint64_t bytes)
+{
+    uint64_t usual = lower_chunk_bytes;
+    lower_chunk_bytes = bytes;
+    weir_plan *plan = compiled(g);
+    lower_chunk_bytes = usual;
+    return plan;
+}
+
+/* Actors that have a kernel named `name`, and the registers that these make. */
+static int makers(const weir_plan *plan, const char *name, int *regsts)
+{
+    int actors = 0;
+    *regsts = 0;
+    for (uint32_t a = 0; a < plan->actors_count; a++) {
+        const plan_range of = plan->actors[a].kernels;
+        bool makes = false;
+        for (uint32_t k = of.first; k < of.first + of.count; k++)
+            makes |= !strcmp(plan_text(plan, plan->kernels[k].name), name);
+        actors += makes;
+        *regsts += makes ? (int)plan->actors[a].regsts.count : 0;
+    }
+    return actors;
+}
+
+/* Sums over the mesh `from`, of fractions, one for every layout on `to`. */
+static weir_plan *fractions(const box_case *c, uint64_t chunk_bytes)
+{
+    weir_graph *g = weir_graph_new("box");
+    weir_mesh *from = mesh_of(g, &c->from), *to = mesh_of(g, &c->to);
+    weir_input_opts opts = {.src = WEIR_HERE, .name = "x", .shape = {weir_mesh_size(from)}};
+    memcpy(opts.shape + 1, c->dims, sizeof opts.shape - sizeof *opts.shape);
+    weir_sbp split[WEIR_AXES_MAX] = {0}, open[WEIR_AXES_MAX] = {0};
+    for (int a = 0; a < place_axes(&c->from); a++) {
+        split[a] = S(0);
+        open[a] = P;
+    }
+    weir_tensor *x = laid_out(weir_input_at(g, WEIR_F32, opts), from, split);
+    layout_list b = layouts(&c->to, rank_of(c->dims), WEIR_F32);
+    for (int k = 0; k < b.count; k++) {
+        char name[64];
+        weir_tensor *sum = weir_sum(x, .axes = {0}, .axis_count = 1);
+        sum = weir_shard(sum, .sbp = {open[0], open[1], open[2]});
+        weir_fetch(laid_out(sum, to, b.sbp[k]), .name = pair_name(name, open, b.sbp[k]));
+    }
+    return compiled_in_chunks(g, chunk_bytes);
+}
+
+/* The same bits whether in chunks or not; the second step goes into slots that have been used. */
+static void same_in_chunks(box_case c)
+{
+    weir_plan *whole = fractions(&c, UINT64_MAX);
+    run want = run_plan(whole, 2, 2);
+    for (uint64_t bytes = PLAN_ALIGN; bytes < 1 << 14; bytes *= 5) {
+        weir_plan *plan = fractions(&c, bytes);
+        cr_expect_gt(plan->kernels_count, whole->kernels_count);
+        run got = run_plan(plan, 2, 2);
+        run_near(&got, &want, 0, "in chunks");
+        run_free(&got);
+        weir_plan_free(plan);
+    }
+    run_free(&want);
+    weir_plan_free(whole);
+}
+
+Test(box, chunks_give_the_same_bits_on_2_3_and_4_devices, .timeout = 60)
+{
+    same_in_chunks((box_case){.from = line2, .to = line2, .dims = {83, 101}});
+    same_in_chunks((box_case){.from = line3, .to = line3, .dims = {83, 101}});
+    same_in_chunks((box_case){.from = line4, .to = line4, .dims = {2, 10007}});
+    same_in_chunks((box_case){.from = line4, .to = line4, .dims = {10007}});
+    same_in_chunks((box_case){.from = line3, .to = line3, .dims = {5, 7, 211}});
+}
+
+Test(box, chunks_give_the_same_bits_between_meshes, .timeout = 60)
+{
+    place square = {"cpu:0-3", {2, 2}};
+    same_in_chunks((box_case){.from = line2, .to = line3, .dims = {83, 101}});
+    same_in_chunks((box_case){.from = line3, .to = {"cpu:3-5", {3}}, .dims = {83, 101}});
+    same_in_chunks((box_case){.from = square, .to = square, .dims = {83, 101}});
+    same_in_chunks((box_case){.from = square, .to = {"cpu:2-5", {2, 2}}, .dims = {101, 83}});
+    same_in_chunks((box_case){.from = line4, .to = square, .dims = {3, 10007}});
+}
+
+/* A sum of 128 x 100 over four devices, for all of them; 8 of the 32 rows that a device adds up are a chunk. */
+static weir_plan *sum_in_chunks(bool read_between)
+{
+    weir_graph *g = weir_graph_new("box");
+    box_case c = {.from = line4, .dims = {128, 100}};
+    weir_tensor *sum = real_sum(g, &c, mesh_of(g, &line4), 4);
+    weir_fetch(weir_relu(weir_shard(sum, .sbp = {B})), .name = "all");
+    if (read_between)
+        weir_fetch(weir_relu(weir_shard(sum, .sbp = {S(0)})), .name = "split");
+    return compiled_in_chunks(g, UINT64_C(8) * 100 * 4);
+}
+
+Test(box, each_chunk_has_its_own_actor_and_register, .timeout = 20)
+{
+    int inputs, moved, regsts;
+    weir_plan *plan = sum_in_chunks(false);
+    cr_expect_eq(boxes(plan, "open>S(0)", &inputs, &moved), 4 * 4);
+    cr_expect_eq(inputs, 4 * 4 * 4);
+    cr_expect_eq(makers(plan, "open>S(0)", &regsts), 4 * 4);
+    cr_expect_eq(regsts, 4 * 4);
+    cr_expect_eq(boxes(plan, "open>S(0)>B", &inputs, &moved), 4, "everybody gathers once");
+    cr_expect_eq(inputs, 4 * 4 * 4);
+    cr_expect_eq(moved, 4 * 3 * 4);
+    weir_plan_free(plan);
+}
+
+Test(box, what_others_than_conversions_read_is_not_cut, .timeout = 20)
+{
+    int inputs, moved;
+    weir_plan *plan = sum_in_chunks(true);
+    cr_expect_eq(boxes(plan, "open>S(0)", &inputs, &moved), 4);
+    weir_plan_free(plan);
+}
+
+/* On each device, the chunk with the lower rows goes first. */
+Test(box, chunks_are_made_in_the_order_of_their_rows, .timeout = 20)
+{
+    weir_plan *plan = sum_in_chunks(false);
+    int64_t row[4] = {-1, -1, -1, -1}, priority[4] = {-1, -1, -1, -1};
+    int chunks = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const plan_actor *actor = &plan->actors[plan->kernels[k].actor.i];
+        const plan_tensor *made = &plan->tensors[plan->operands[plan->kernels[k].out.first].tensor.i];
+        uint32_t space = plan->queues[actor->queue.i].space.i;
+        if (strcmp(plan_text(plan, plan->kernels[k].name), "open>S(0)"))
+            continue;
+        cr_assert_lt(space, 4);
+        cr_expect_gt(made->start[0], row[space]);
+        cr_expect_gt((int64_t)actor->priority, priority[space]);
+        row[space] = made->start[0];
+        priority[space] = actor->priority;
+        chunks++;
+    }
+    cr_expect_eq(chunks, 16);
     weir_plan_free(plan);
 }
 
