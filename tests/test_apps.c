@@ -294,6 +294,44 @@ Test(apps, a_plan_that_was_damaged_gets_one_line_and_status_1)
     free(output);
 }
 
+/* ---- several ranks ---- */
+
+static int count_text(const char *in, const char *text)
+{
+    int count = 0;
+    for (const char *at = in; (at = strstr(at, text)); at += strlen(text))
+        count++;
+    return count;
+}
+
+static void expect_count(const char *output, const char *text, int count)
+{
+    cr_expect(count_text(output, text) == count, "\"%s\" is there %d times, not %d: %s", text, count_text(output, text),
+              count, output);
+}
+
+Test(apps, of_several_ranks_one_speaks)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir launch -n 2 -- " TINY_GPT " --dp 2 --steps 3 --plan $T/plan --log $T/log --trace $T/t.json "
+             "2>&1", output);
+    expect_count(output, "weir-gpt: 1 file", 1);
+    expect_count(output, "step 3/3", 1);
+    expect_count(output, "3 steps in", 1);
+    expect_count(output, "[0] /* ", 1);
+    expect_count(output, "[1] ", 0);
+    must_run("wc -l <$T/log; ls $T", output);
+    cr_expect_str_eq(output, "4\nlog\nplan\nt.rank0.json\nt.rank1.json\n");
+    must_run(APPS_BIN "/weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --steps 2 2>&1", output);
+    expect_count(output, "step 0  loss", 1);
+    expect_count(output, "step 1  loss", 1);
+    expect_count(output, "2 steps in", 1);
+    cr_expect(run(APPS_BIN "/weir launch -n 2 --liveness 0.1 -- " APPS_BIN "/weir run $T/plan --feed nothing=README.md "
+                  "2>&1", output) == 2);
+    cr_expect(strstr(output, "weir run: --feed: \"nothing\" is no input"), "%s", output);
+    free(output);
+}
+
 /* ---- the example ---- */
 
 static char *read_whole(const char *path)

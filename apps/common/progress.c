@@ -8,7 +8,7 @@ void progress_begin(progress *p, FILE *to, int steps, double items_per_step, con
 {
     *p = (progress){.to = to, .steps = steps, .items_per_step = items_per_step, .items = items};
     p->start = p->shown = measure_seconds();
-    p->tty = isatty(fileno(to));
+    p->tty = to && isatty(fileno(to));
 }
 
 /* "987", "12.3k", "1.20M" */
@@ -26,7 +26,7 @@ void progress_show(progress *p, int done, double loss)
 {
     double now = measure_seconds(), seconds = now - p->start;
     bool last = done == p->steps;
-    if (!last && now - p->shown < (p->tty ? 0.1 : 1.0))
+    if (!p->to || (!last && now - p->shown < (p->tty ? 0.1 : 1.0)))
         return;
     char rate[32], time[32];
     p->shown = now;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 typedef struct progress {
-    FILE *to;              /* borrowed */
+    FILE *to;              /* borrowed; NULL: nothing is written */
     int steps;             /* in all */
     double items_per_step;
     const char *items;     /* "tokens" */

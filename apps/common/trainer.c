@@ -27,10 +27,10 @@ static int check_writable(const trainer *t, const char *option, const char *path
 
 static int open_files(trainer *t)
 {
-    int status = check_writable(t, "--trace", t->opts.trace);
-    if (status < 0)
+    int status = check_writable(t, "--trace", ranks_path(t->opts.trace, t->trace));
+    if (status < 0 && ranks_first())
         status = check_writable(t, "--plan", t->opts.plan);
-    if (status >= 0 || !t->opts.log)
+    if (status >= 0 || !t->opts.log || !ranks_first())
         return status;
     t->log = fopen(t->opts.log, "w");
     return t->log ? -1 : options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(errno));
@@ -43,7 +43,7 @@ static int compile(trainer *t, weir_graph *graph)
     weir_graph_free(graph);
     if (!graph)
         return options_wrong(t->program, "out of memory"), 1;
-    if (!t->plan || (t->opts.plan && weir_plan_save(t->plan, t->opts.plan)))
+    if (!t->plan || (t->opts.plan && ranks_first() && weir_plan_save(t->plan, t->opts.plan)))
         return options_failed(t->program);
     return -1;
 }
@@ -85,7 +85,7 @@ static weir_status run_steps(trainer *t)
     progress p;
     weir_status status = weir_session_start(t->session, t->opts.steps);
     double start = measure_seconds(), last = start;
-    progress_begin(&p, stderr, t->opts.steps, t->items_per_step, t->items);
+    progress_begin(&p, ranks_first() ? stderr : NULL, t->opts.steps, t->items_per_step, t->items);
     for (int step = 0; !status && step < t->opts.steps; step++) {
         if ((status = pull_loss(t, &p, step)))
             break;
@@ -124,12 +124,13 @@ int trainer_train(trainer *t, weir_graph *graph, int micro)
     if ((status = compile(t, graph)) >= 0)
         return status;
     t->base_rss = measure_rss();
-    t->session = weir_session_open(t->plan, .workers = t->opts.workers, .trace = t->opts.trace);
+    t->session = weir_session_open(t->plan, .workers = t->opts.workers, .trace = t->opts.trace ? t->trace : NULL);
     if (!t->session || run_steps(t))
         return options_failed(t->program);
     t->peak_rss = measure_peak_rss();
     weir_session_get_stats(t->session, &t->stats);
-    print_summary(t);
+    if (ranks_first())
+        print_summary(t);
     return -1;
 }
 

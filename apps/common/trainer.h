@@ -6,12 +6,16 @@
  *     ... weir_session_read(t.session, ...) ...
  *     status = trainer_end(&t, status, "");
  *
+ * In a cluster every rank does this with the same graph; the first one tells, logs and saves the plan, and each writes
+ * a trace of its own (ranks.h).
+ *
  * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. One thread.
  */
 #ifndef APPS_COMMON_TRAINER_H
 #define APPS_COMMON_TRAINER_H
 
 #include "apps/common/options.h"
+#include "apps/common/ranks.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -46,6 +50,7 @@ typedef struct trainer {
     weir_plan *plan;         /* owned */
     weir_session *session;   /* owned; at rest after trainer_train() */
     FILE *log;               /* owned */
+    char trace[PATHS_BYTES]; /* this rank's */
     int micro;
     double loss;             /* of the last step */
     double seconds;          /* of all steps together */

@@ -57,15 +57,21 @@ static void set_optimizer(gpt_config *c, double lr, int steps)
                               .total = steps, .lr_min = lr / 10);
 }
 
-static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *sample)
+static void print_banner(const gpt_config *c)
 {
     char bytes[32];
     int files = c->corpus->files, devices = layout_devices(&c->layout);
     fprintf(stderr, "%s: %d file%s, %s of text; %d layers, dim %d, on %d device%s\n", program, files,
             files == 1 ? "" : "s", measure_bytes_text(c->corpus->count, bytes), c->layers, c->dim, devices,
             devices == 1 ? "" : "s");
+}
+
+static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *sample)
+{
+    if (ranks_first())
+        print_banner(c);
     int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
-    if (status < 0 && sample->bytes && sample_write(c, t->session, sample, stdout))
+    if (status < 0 && sample->bytes && sample_write(c, t->session, sample, ranks_first() ? stdout : NULL))
         status = options_failed(program);
     return trainer_end(t, status, "");
 }

@@ -99,8 +99,8 @@ weir_status sample_write(const gpt_config *config, weir_session *trained, const 
     weir_graph_free(graph);
     w.tokens = calloc((size_t)config->seq, sizeof *w.tokens);
     w.logits = calloc((size_t)config->seq * GPT_VOCAB, sizeof *w.logits);
-    w.session = plan && w.tokens && w.logits ? weir_session_open(plan) : NULL;
-    if (w.session && !(status = params_copy(trained, w.session, plan)))
+    w.session = plan && w.tokens && w.logits ? weir_session_open(plan, .cluster = {.alone = true}) : NULL;
+    if (w.session && !(status = params_copy(trained, w.session, plan)) && to)
         status = write_bytes(&w, to);
     weir_session_close(w.session);
     weir_plan_free(plan);

@@ -1,4 +1,5 @@
-/* apps/weir/launch_key.h: a session's secret from a file that `weir keygen` wrote: one line, for its owner's eyes alone. */
+/* apps/weir/launch_key.h: a session's secret from a file that `weir keygen` wrote: one line, for its owner's eyes
+ * alone. */
 #ifndef APPS_WEIR_LAUNCH_KEY_H
 #define APPS_WEIR_LAUNCH_KEY_H
 

@@ -6,9 +6,13 @@
  *     sink, pull     printed, as the mean over the micro-batches of a step; of tensors, the mean of the elements
  *
  * What the plan's program pushed or pulled itself needs a thread each here: a push waits while the plan has no room.
+ *
+ * In a cluster every rank does this with its part of the plan, which may lack some of the places: a sink prints where
+ * it is, a pull, of which every rank gets the value, on the first rank.
  */
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
+#include "apps/common/ranks.h"
 #include "apps/weir/command.h"
 
 #include <errno.h>
@@ -36,6 +40,7 @@ typedef struct port {
 } port;
 
 typedef struct runner {
+    const char *path;        /* of the plan; borrowed */
     weir_plan *plan;         /* owned */
     weir_session *session;   /* owned */
     port *ports;             /* owned */
@@ -111,8 +116,9 @@ static void take(port *p, const void *data, int64_t step, int micro)
     p->sum += count ? sum / (double)count : 0;
     if (micro + 1 < p->info.per_step)
         return;
-    printf("step %lld  %s%s %.6g\n", (long long)step, p->info.name, p->info.type.shape.rank ? " (mean)" : "",
-           p->sum / p->info.per_step);
+    if (p->info.kind == WEIR_HOST_SINK || ranks_first())
+        printf("step %lld  %s%s %.6g\n", (long long)step, p->info.name, p->info.type.shape.rank ? " (mean)" : "",
+               p->sum / p->info.per_step);
     p->sum = 0;
 }
 
@@ -214,6 +220,23 @@ static int read_feed(port *p, const char *path)
     return status;
 }
 
+/* Whether an input that this rank's part of the plan does not have may be another's. The first rank, which has the
+ * file, looks it up there, so that a wrong name is no silent one. */
+static bool is_elsewhere(const runner *r, const char *name, size_t length)
+{
+    if (weir_world_size() == 1)
+        return false;
+    weir_plan *whole = ranks_first() ? weir_plan_load(r->path) : NULL;
+    bool found = !ranks_first();
+    for (int i = 0; whole && i < weir_plan_host_count(whole); i++) {
+        weir_host_info info;
+        found |= !weir_plan_host(whole, i, &info) && strlen(info.name) == length && !memcmp(info.name, name, length) &&
+                 (info.kind == WEIR_HOST_SOURCE || info.kind == WEIR_HOST_PUSH);
+    }
+    weir_plan_free(whole);
+    return found;
+}
+
 static int add_feed(runner *r, const char *text)
 {
     char names[512];
@@ -221,31 +244,48 @@ static int add_feed(runner *r, const char *text)
     if (!equals)
         return options_wrong(program, "--feed takes NAME=FILE, not \"%s\"", text);
     port *p = find_port(r, text, (size_t)(equals - text));
+    if (!p && is_elsewhere(r, text, (size_t)(equals - text)))
+        return -1;
     if (!p || !goes_in(p) || p->feed)
         return options_wrong(program, "--feed: \"%.*s\" is %s; the plan's are: %s", (int)(equals - text), text,
                              p && p->feed ? "given twice" : "no input", inputs_text(r, names, sizeof names));
     return read_feed(p, equals + 1);
 }
 
-static int make_ports(runner *r)
+/* Takes in the plan's host function number `index`. In a plan for several ranks a pull is there for each, by one
+ * name. */
+static int add_port(runner *r, int index)
 {
-    r->port_count = weir_plan_host_count(r->plan);
-    r->ports = calloc((size_t)r->port_count + 1, sizeof *r->ports);
-    r->bindings = calloc((size_t)r->port_count + 1, sizeof *r->bindings);
-    if (!r->ports || !r->bindings)
-        return options_wrong(program, "out of memory"), 1;
+    weir_host_info info;
+    if (weir_plan_host(r->plan, index, &info))
+        return options_failed(program);
+    if (find_port(r, info.name, strlen(info.name)))
+        return -1;
+    r->ports[r->port_count++] = (port){.info = info, .steps = r->steps};
+    return -1;
+}
+
+static void bind_ports(runner *r)
+{
     weir_binding *bind = r->bindings;
-    for (int i = 0; i < r->port_count; i++) {
-        port *p = &r->ports[i];
-        if (weir_plan_host(r->plan, i, &p->info))
-            return options_failed(program);
-        p->steps = r->steps;
+    for (port *p = r->ports; p < r->ports + r->port_count; p++)
         if (p->info.kind == WEIR_HOST_SOURCE)
             *bind++ = (weir_binding){.name = p->info.name, .source = source, .ctx = p};
         else if (p->info.kind == WEIR_HOST_SINK)
             *bind++ = (weir_binding){.name = p->info.name, .sink = sink, .ctx = p};
-    }
-    return -1;
+}
+
+static int make_ports(runner *r)
+{
+    int hosts = weir_plan_host_count(r->plan), status = -1;
+    r->ports = calloc((size_t)hosts + 1, sizeof *r->ports);
+    r->bindings = calloc((size_t)hosts + 1, sizeof *r->bindings);
+    if (!r->ports || !r->bindings)
+        return options_wrong(program, "out of memory"), 1;
+    for (int i = 0; i < hosts && status < 0; i++)
+        status = add_port(r, i);
+    bind_ports(r);
+    return status;
 }
 
 static int prepare(runner *r, const options_list *feeds, int workers, const char *trace)
@@ -255,6 +295,8 @@ static int prepare(runner *r, const options_list *feeds, int workers, const char
         status = add_feed(r, feeds->value[i]);
     if (status >= 0)
         return status;
+    char own[PATHS_BYTES];
+    trace = ranks_path(trace, own);
     r->session = weir_session_open(r->plan, .workers = workers, .trace = trace, .bindings = r->bindings);
     return r->session ? -1 : options_failed(program);
 }
@@ -298,7 +340,7 @@ static int run(runner *r)
         status = options_failed(program);
     else if (error && status < 0)
         options_wrong(program, "%s", error), status = 1;
-    if (status < 0)
+    if (status < 0 && ranks_first())
         print_stats(r);
     return status < 0 ? 0 : status;
 }
@@ -313,6 +355,11 @@ static void release(runner *r)
     free(r->ports);
     free(r->bindings);
     weir_plan_free(r->plan);
+}
+
+static weir_plan *load(const char *path, int *status)
+{
+    return command_load(program, path, status);
 }
 
 int command_run(int argc, char **argv)
@@ -331,7 +378,7 @@ int command_run(int argc, char **argv)
     int status = options_parse(&(options_spec){program, "Runs a plan with its own inputs.", table}, argc, argv);
     if (status >= 0)
         return status;
-    runner r = {.steps = steps, .plan = command_load(program, path, &status)};
+    runner r = {.path = path, .steps = steps, .plan = load(path, &status)};
     if (r.plan)
         status = prepare(&r, &feeds, workers, trace);
     if (status < 0)

@@ -1,0 +1,24 @@
+/* apps/common/ranks.c: what a program does once, although every rank of a cluster runs it. */
+#include "apps/common/ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <weir/weir.h>
+
+bool ranks_first(void)
+{
+    return weir_rank() == 0;
+}
+
+const char *ranks_path(const char *path, char own[PATHS_BYTES])
+{
+    if (!path)
+        return NULL;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    size_t stem = dot && dot > name ? (size_t)(dot - path) : strlen(path);
+    if (weir_world_size() == 1)
+        snprintf(own, PATHS_BYTES, "%s", path);
+    else
+        snprintf(own, PATHS_BYTES, "%.*s.rank%d%s", (int)stem, path, weir_rank(), path + stem);
+    return own;
+}

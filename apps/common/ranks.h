@@ -1,0 +1,17 @@
+/* apps/common/ranks.h: what a program does once, although every rank of a cluster runs it (<weir/cluster.h>).
+ *
+ * All ranks compute and pull the same values, so the first one speaks for all: banners, progress, results, logs, plans.
+ * What differs between ranks, a trace, goes to a file of each. Alone a process is the first of one. Keeps no state.
+ */
+#ifndef APPS_COMMON_RANKS_H
+#define APPS_COMMON_RANKS_H
+
+#include "apps/common/paths.h"
+
+bool ranks_first(void);
+
+/* The file that this rank writes for `path`: alone just that; else "run.rank2.json" for "run.json". Returns `own`, or
+ * NULL when `path` is NULL. */
+const char *ranks_path(const char *path, char own[PATHS_BYTES]);
+
+#endif
