@@ -342,11 +342,16 @@ Test(compile, a_function_is_called_once_for_every_value, .timeout = 10)
     run_free(&r);
 }
 
+static void pass_over(void *ctx, const char *text)
+{
+    (void)ctx, (void)text;
+}
+
 Test(compile, a_function_that_fails_is_named_with_its_place, .timeout = 10)
 {
     counter c = {.fail_at = 2};
     weir_plan *plan = compile_and_free(calling(&c), (weir_compile_opts){.micro_batches = 1});
-    weir_session *s = weir_session_open(plan);
+    weir_session *s = weir_session_open(plan, .report = pass_over);
     float x[6] = {0};
     weir_shape shape = {.rank = 2, .dim = {3, 2}};
     cr_assert_not_null(s, "%s", weir_error());

@@ -29,9 +29,10 @@
 
 /* ---- a program's report function ---- */
 
-/* The last report. The program's thread reads `text` only after it has awaited it. */
 struct told {
-    char text[REPORT_BYTES];
+    pthread_mutex_t lock;
+    char last[REPORT_BYTES]; /* under the lock */
+    char text[REPORT_BYTES]; /* the report that the test looks at */
     atomic_int count;
     sem_t came;
 };
@@ -39,7 +40,9 @@ struct told {
 static void tell(void *ctx, const char *text)
 {
     struct told *told = ctx;
-    snprintf(told->text, sizeof(told->text), "%s", text);
+    pthread_mutex_lock(&told->lock);
+    snprintf(told->last, sizeof(told->last), "%s", text);
+    pthread_mutex_unlock(&told->lock);
     atomic_fetch_add(&told->count, 1);
     sem_post(&told->came);
 }
@@ -49,20 +52,28 @@ static struct told *told_new(void)
     struct told *told = calloc(1, sizeof(*told));
     cr_assert_not_null(told);
     cr_assert_eq(sem_init(&told->came, 0, 0), 0);
+    cr_assert_eq(pthread_mutex_init(&told->lock, NULL), 0);
     return told;
 }
 
 static void told_free(struct told *told)
 {
+    pthread_mutex_destroy(&told->lock);
     sem_destroy(&told->came);
     free(told);
 }
 
-/* The test's own timeout is the limit. */
-static void await_report(struct told *told)
+/* Waits for a report that says this; the test's own timeout is the limit. On a busy machine others may come first: a
+ * thread that gets no core for so long is a stall, too. */
+static void await_report(struct told *told, const char *part)
 {
-    while (sem_wait(&told->came)) {
-    }
+    do {
+        while (sem_wait(&told->came)) {
+        }
+        pthread_mutex_lock(&told->lock);
+        memcpy(told->text, told->last, sizeof(told->text));
+        pthread_mutex_unlock(&told->lock);
+    } while (!strstr(told->text, part));
 }
 
 #define WATCHED(told) .stall_s = STALL_S, .report = tell, .report_ctx = (told)
@@ -162,9 +173,8 @@ Test(watch, names_the_input_that_nobody_pushes, .timeout = 30)
             push(session);
             pull(session);
         }
-        await_report(told);
-        SAYS(told, "nothing has fired for 0.");
-        SAYS(told, " s in step 42 of a run that ends after step 44:\n");
+        await_report(told, " s in step 42 of a run that ends after step 44:\n");
+        SAYS(told, "nothing has fired for ");
         SAYS(told, "\n  b (cpu:1) waits for a (cpu:0), which has not written its input for step 42"
                    "\n  a (cpu:0) waits for x (cpu:0), which has not written its input for step 42"
                    "\n  input \"x\" (model.c:100) is empty: nothing has been pushed for step 42\n");
@@ -183,7 +193,7 @@ Test(watch, names_the_fetch_that_nobody_pulls, .timeout = 30)
     OK(weir_session_start(session, 9));
     for (int i = 0; i < 4; i++) /* as many as there are slots */
         push(session);
-    await_report(told);
+    await_report(told, "fetch \"y\"");
     SAYS(told, "\n  a (cpu:0) waits for b (cpu:1), which has not read what it wrote before"
                "\n  b (cpu:1) waits for y (cpu:0), which has not read what it wrote before"
                "\n  fetch \"y\" (model.c:103) is full: nobody has pulled its 2 values\n");
@@ -204,9 +214,8 @@ Test(watch, names_the_kernel_that_does_not_return, .timeout = 30)
     for (int workers = 1; workers <= 2; workers++) {
         weir_session *session = weir_session_open(plan, WATCHED(told), .workers = workers, .bindings = bindings);
         OK(weir_session_start(session, 10));
-        await_report(told);
-        SAYS(told, "in step 3 of a run that ends after step 9:\n");
-        SAYS(told, "kernel of h0/q (call, model.c:101) on cpu:1 has been running for 0.");
+        await_report(told, "in step 3 of a run that ends after step 9:\n");
+        SAYS(told, "kernel of h0/q (call, model.c:101) on cpu:1 has been running for ");
         SAYS(told, " s, in step 3\n");
         if (workers == 2)
             SAYS(told, "x (cpu:0) waits for h0/q (cpu:1), which has not read what it wrote before\n");
@@ -214,7 +223,6 @@ Test(watch, names_the_kernel_that_does_not_return, .timeout = 30)
         OK(weir_session_wait(session, LONG_MS));
         OK(weir_session_close(session));
     }
-    cr_assert_eq(atomic_load(&told->count), 2);
     weir_plan_free(plan);
     told_free(told);
     sem_destroy(&go);
@@ -230,9 +238,9 @@ Test(watch, names_the_source_that_blocks, .timeout = 30)
     weir_plan *plan = call_plan(1);
     weir_session *session = weir_session_open(plan, WATCHED(told), .workers = 2, .bindings = bindings);
     OK(weir_session_start(session, 10));
-    await_report(told);
+    await_report(told, "in step 3\n");
     SAYS(told, "h0/q (cpu:1) waits for x (cpu:0), which has not written its input for step 3\n"
-               "  kernel of x (source, model.c:100) on cpu:0 has been running for 0.");
+               "  kernel of x (source, model.c:100) on cpu:0 has been running for ");
     sem_post(&go);
     sem_post(&go);
     OK(weir_session_wait(session, LONG_MS));
@@ -260,10 +268,10 @@ Test(watch, an_actor_behind_a_kernel_that_hangs_waits_for_its_turn, .timeout = 3
     weir_binding bindings[] = {{.name = "hang", .call = call_blocks, .ctx = &go}, {0}};
     weir_session *session = weir_session_open(plan, WATCHED(told), .workers = 2, .bindings = bindings);
     OK(weir_session_start(session, 8));
-    await_report(told);
+    await_report(told, "kernel of hang");
     SAYS(told, "user (cpu:1) waits for late (cpu:0), which has not written its input for step ");
     SAYS(told, "\n  late (cpu:0) waits for its turn, behind hang (cpu:0)"
-               "\n  kernel of hang (call, model.c:100) on cpu:0 has been running for 0.");
+               "\n  kernel of hang (call, model.c:100) on cpu:0 has been running for ");
     sem_post(&go);
     OK(weir_session_wait(session, LONG_MS));
     OK(weir_session_close(session));
@@ -278,15 +286,14 @@ Test(watch, a_stall_is_told_once_and_again_after_something_has_fired, .timeout =
     weir_plan *plan = pipe_plan();
     weir_session *session = weir_session_open(plan, WATCHED(told));
     OK(weir_session_start(session, 5));
-    await_report(told);
-    SAYS(told, "for step 0\n");
+    await_report(told, "pushed for step 0\n");
     usleep(5 * (useconds_t)(STALL_S * 1e6));
     cr_assert_eq(atomic_load(&told->count), 1);
     push(session);
-    await_report(told);
-    SAYS(told, "for step 1\n");
+    await_report(told, "pushed for step 1\n");
+    int count = atomic_load(&told->count);
     usleep(5 * (useconds_t)(STALL_S * 1e6));
-    cr_assert_eq(atomic_load(&told->count), 2);
+    cr_assert_eq(atomic_load(&told->count), count);
     OK(weir_session_close(session));
     weir_plan_free(plan);
     told_free(told);
@@ -315,7 +322,7 @@ Test(watch, says_nothing_of_a_slow_run_and_of_a_session_at_rest, .timeout = 60)
     session = weir_session_open(plan, WATCHED(told), .bindings = bindings);
     usleep(5 * (useconds_t)(STALL_S * 1e6));
     OK(weir_session_close(session));
-    cr_assert_eq(atomic_load(&told->count), 0, "%s", told->text);
+    cr_assert_eq(atomic_load(&told->count), 0, "%s", told->last);
     weir_plan_free(plan);
     told_free(told);
     sem_destroy(&go);
@@ -376,6 +383,7 @@ Test(watch, a_failed_run_tells_its_last_firings_once, .timeout = 30)
         cr_assert_eq(weir_session_run(session, 100), WEIR_E_KERNEL);
         cr_assert_eq(weir_session_wait(session, -1), WEIR_E_KERNEL);
         cr_assert_eq(atomic_load(&told->count), 1);
+        await_report(told, "");
         SAYS(told, "the last firings before the failure, oldest first:\nworker 0: step 0: x");
         SAYS(told, workers == 1 ? "step 16: x on cpu:0, h0/q on cpu:1; step 17: x on cpu:0, h0/q on cpu:1 (failed)\n"
                                 : "worker 1: step 0: h0/q");
