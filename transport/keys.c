@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,12 @@ bool address_is_loopback(const char *address)
     if (inet_pton(AF_INET6, address, &six) == 1)
         return IN6_IS_ADDR_LOOPBACK(&six);
     return !strcmp(address, "localhost");
+}
+
+const char *address_for_people(const char *address)
+{
+    static const char mapped[] = "::ffff:";
+    return strncmp(address, mapped, sizeof mapped - 1) ? address : address + sizeof mapped - 1;
 }
 
 weir_status keys_open(struct keys *keys, const struct cluster_env *env)
@@ -169,7 +176,7 @@ static void refuse(struct zap *zap, const char *address, const char *reason)
     }
     if (zap->left_out)
         snprintf(others, sizeof others, " (and %llu more since the last report)", (unsigned long long)zap->left_out);
-    report_say(zap->report, "refused a peer at %s: %s%s", address, reason, others);
+    report_say(zap->report, "refused a peer at %s: %s%s", address_for_people(address), reason, others);
     zap->reported_ns = now;
     zap->left_out = 0;
 }
@@ -246,7 +253,7 @@ static void answer(struct zap *zap)
 
 /* ---- events: failed handshakes ---- */
 
-/* "10.0.0.7:40123" of the other end of a connection. */
+/* "10.0.0.7:40123" of the other end of a connection. One that was closed since it was accepted has none any more. */
 static void address_find(int fd, char *text)
 {
     struct sockaddr_storage peer;
@@ -274,6 +281,8 @@ static void take_event(struct zap *zap, struct watched *watched, uint16_t event,
         address_find((int)value, address);
     } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
         watched->reason = failure_text(value);
+    } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) {
+        watched->reason = "it said nothing or broke off the handshake, as one without a key does";
     } else if (event == ZMQ_EVENT_DISCONNECTED && watched->reason) {
         refuse(zap, *address ? address : "an unknown address", watched->reason);
         watched->reason = NULL;
@@ -373,6 +382,17 @@ static void zap_free(struct zap *zap)
     free(zap);
 }
 
+/* The program's signals belong to the program's threads. */
+static bool thread_start(struct zap *zap)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int failed = pthread_create(&zap->thread, NULL, zap_run, zap);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !failed;
+}
+
 weir_status zap_open(struct zap **opened, void *context, const struct keys *keys, const struct report *report)
 {
     char control[64];
@@ -394,7 +414,7 @@ weir_status zap_open(struct zap **opened, void *context, const struct keys *keys
         status = error_set(WEIR_E_MEMORY, "no memory for the thread that checks keys");
     else if (!zap->questions)
         status = zmq_failed("the check of keys cannot be set up");
-    else if (pthread_create(&zap->thread, NULL, zap_run, zap))
+    else if (!thread_start(zap))
         status = error_set(WEIR_E_MEMORY, "no thread for the check of keys");
     if (status == WEIR_OK)
         *opened = zap;
@@ -420,17 +440,18 @@ weir_status zap_watch(struct zap *zap, void *socket)
         return WEIR_OK;
     if (zap->watches == WATCHES_MAX)
         return error_set(WEIR_E_STATE, "%d sockets are watched already", WATCHES_MAX);
+    const int events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_DISCONNECTED |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_MONITOR_STOPPED;
     snprintf(endpoint, sizeof endpoint, "inproc://weir-watch-%p", socket);
-    if (zmq_socket_monitor(socket, endpoint, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                                                 ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_MONITOR_STOPPED))
+    if (zmq_socket_monitor(socket, endpoint, events))
         return zmq_failed("a socket cannot be watched");
-    void *events = socket_open(zap->context, ZMQ_PAIR, endpoint, false);
-    if (!events) {
+    void *reader = socket_open(zap->context, ZMQ_PAIR, endpoint, false);
+    if (!reader) {
         weir_status status = zmq_failed("a socket cannot be watched");
         zmq_socket_monitor(socket, NULL, 0);
         return status;
     }
-    zmq_send(zap->control, &events, sizeof events, 0);
+    zmq_send(zap->control, &reader, sizeof(void *), 0);
     zap->watches++;
     return WEIR_OK;
 }

@@ -23,6 +23,9 @@ weir_status keys_open(struct keys *keys, const struct cluster_env *env);
  * 127.x.x.x, ::1, localhost. */
 bool address_is_loopback(const char *address);
 
+/* ZeroMQ and the system write an IPv4 address that reached an IPv6 socket as ::ffff:10.0.0.7; people do not. */
+const char *address_for_people(const char *address);
+
 /* What every socket that others can reach, or that reaches out, gets before bind or connect, keys apart: IPv6, no
  * waiting on close, room for many that connect at once and little patience with those that then say nothing, and no
  * message of more than `message_bytes_max` (no limit when < 0), so that nobody makes us allocate. */

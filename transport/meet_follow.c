@@ -1,5 +1,9 @@
 /* transport/meet_follow.c: the side of every rank but 0. It says JOIN until somebody answers, answers what it is asked,
  * and keeps what it is given in order; a frame that is missing shows, and the next JOIN brings all of it again.
+ *
+ * JOIN is said once there is a connection, as the socket's events tell. Said before, it would wait in ZeroMQ's queue and
+ * arrive as often as it was said; and ZMQ_IMMEDIATE, which is there to prevent that, throws away what came in on a
+ * connection that was closed since: the last word of a rank 0 that refuses.
  */
 #include <netdb.h>
 #include <stdio.h>
@@ -12,16 +16,14 @@
 #include "transport/meet_ops.h"
 #include "transport/wire.h"
 
-enum {
-    AGAIN_MS = 500, /* of silence, after which JOIN is said again */
-    RETRY_MS = 20   /* while there is no connection */
-};
+enum { AGAIN_MS = 500 }; /* of silence, after which JOIN is said again */
 
 struct follower {
     struct meeting *meeting;
     struct op_list ops;   /* our own, once rank 0 has asked */
     uint32_t cards;       /* that have come */
     bool reached;         /* somebody accepted a connection */
+    bool connected;       /* and speaks ZeroMQ, with our key */
     bool done;
     int64_t join_at_ns;
     char wait[MEET_TEXT_MAX + 1]; /* rank 0's last WAIT */
@@ -38,8 +40,8 @@ static void send_join(struct follower *f)
     meeting->out.join.size = env->size;
     meeting->out.join.plan = meeting->plan;
     meeting->out.join.card = meeting->rendezvous->members[env->rank];
-    bool sent = meet_send(meeting, NULL, 0, NULL, 0);
-    f->join_at_ns = meet_now_ns() + (sent ? AGAIN_MS : RETRY_MS) * INT64_C(1000000);
+    meet_send(meeting, NULL, 0, NULL, 0);
+    f->join_at_ns = meet_now_ns() + AGAIN_MS * INT64_C(1000000);
 }
 
 static weir_status take_ask(struct follower *f)
@@ -70,6 +72,14 @@ static void send_thanks(struct follower *f)
     f->meeting->out = (struct meet_frame){.kind = MEET_THANKS};
     meet_send(f->meeting, NULL, 0, NULL, 0);
     f->done = true;
+}
+
+/* Rank 0 knows then that it need not say it again. */
+static weir_status take_refuse(struct follower *f)
+{
+    const struct meet_frame *in = &f->meeting->in;
+    send_thanks(f);
+    return error_set((weir_status)in->refuse.status, "%s", in->refuse.text);
 }
 
 static weir_status take_welcome(struct follower *f)
@@ -131,7 +141,7 @@ static weir_status take_frame(struct follower *f)
     case MEET_ASK: return take_ask(f);
     case MEET_WELCOME: return take_welcome(f);
     case MEET_PART: return take_part(f);
-    case MEET_REFUSE: return error_set((weir_status)in->refuse.status, "%s", in->refuse.text);
+    case MEET_REFUSE: return take_refuse(f);
     case MEET_WAIT: memcpy(f->wait, in->wait.text, sizeof f->wait); return WEIR_OK;
     default: return error_set(WEIR_E_PEER, "rank 0 sends what only others send it (kind %u)", in->kind);
     }
@@ -155,9 +165,15 @@ static weir_status take_all(struct follower *f)
 /* A connection that is made again and again means a listener that does not let us in. */
 static void take_events(struct follower *f)
 {
-    char event[32];
-    while (zmq_recv(f->meeting->events, event, sizeof event, ZMQ_DONTWAIT) >= 0)
-        f->reached = true;
+    char bytes[128]; /* the event, then its endpoint */
+    uint16_t event;
+    while (zmq_recv(f->meeting->events, bytes, sizeof bytes, ZMQ_DONTWAIT) >= (int)sizeof event) {
+        memcpy(&event, bytes, sizeof event);
+        f->reached |= event == ZMQ_EVENT_CONNECTED;
+        f->connected = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+        f->join_at_ns = 0;
+        zmq_recv(f->meeting->events, bytes, sizeof bytes, ZMQ_DONTWAIT);
+    }
 }
 
 static weir_status too_late(const struct follower *f)
@@ -189,9 +205,10 @@ weir_status meet_follow(struct meeting *meeting)
             status = too_late(&f);
             break;
         }
-        if (now >= f.join_at_ns)
+        if (f.connected && now >= f.join_at_ns)
             send_join(&f);
-        status = meet_wait(meeting, f.join_at_ns < meeting->deadline_ns ? f.join_at_ns : meeting->deadline_ns);
+        bool again = f.connected && f.join_at_ns < meeting->deadline_ns;
+        status = meet_wait(meeting, again ? f.join_at_ns : meeting->deadline_ns);
         take_events(&f);
         if (status == WEIR_OK)
             status = take_all(&f);

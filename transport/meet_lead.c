@@ -2,7 +2,7 @@
  *
  *     gathering    until all have come: -> welcoming; until one differs, or the time is over: -> refusing
  *     welcoming    until all have said that they have everything, or nobody has moved for some seconds
- *     refusing     all that have come are told why; for two seconds those that come late are, too
+ *     refusing     until all have said that they know why, those that come late, too; or two seconds are over
  *
  * A JOIN that does not belong here (another version, another size, a rank that is taken) is a stranger's: it is refused
  * by itself, reported, and the others go on waiting. One that belongs here but has another plan ends it for all, since
@@ -33,7 +33,7 @@ _Static_assert(sizeof(struct member) == 384 + 4 * 4 + 2 * 8, "a card without gap
 enum phase { GATHERING, WELCOMING, REFUSING };
 
 struct seat {
-    bool came, done; /* done: has said thanks, or was told of the refusal */
+    bool came, done; /* done: has said thanks, for the welcome or the refusal */
     uint32_t id_bytes;
     unsigned char id[256];
 };
@@ -139,16 +139,14 @@ static void send_refusal(struct leader *l, uint32_t rank)
     out->refuse.status = l->refusal;
     memcpy(out->refuse.text, l->why, sizeof out->refuse.text);
     meet_send(l->meeting, seat->id, seat->id_bytes, NULL, 0);
-    l->done += !seat->done;
-    seat->done = true;
 }
 
 /* `why` is complete. */
-static void refuse_all(struct leader *l, weir_status status, int64_t time_ns)
+static void refuse_all(struct leader *l, weir_status status)
 {
     l->phase = REFUSING;
     l->refusal = status;
-    l->until_ns = meet_now_ns() + time_ns;
+    l->until_ns = meet_now_ns() + REFUSE_S * second_ns;
     for (uint32_t r = 1; r < l->env->size; r++)
         if (l->seats[r].came)
             send_refusal(l, r);
@@ -262,7 +260,7 @@ static void compare(struct leader *l, uint32_t rank)
 {
     const struct meet_plan *plan = &l->meeting->in.join.plan;
     if (differs_plainly(l)) {
-        refuse_all(l, WEIR_E_PEER, REFUSE_S * second_ns);
+        refuse_all(l, WEIR_E_PEER);
     } else if (plan->hash && plan->hash != l->meeting->plan.hash && (!l->asked || l->asked == rank)) {
         l->asked = rank;
         l->their_plan = *plan;
@@ -337,17 +335,18 @@ static weir_status take_ops(struct leader *l, uint32_t rank)
     if (status != WEIR_OK)
         return status;
     difference_text(&l->ours, &l->meeting->plan, &l->theirs, &l->their_plan, rank, l->why);
-    refuse_all(l, WEIR_E_PEER, REFUSE_S * second_ns);
+    refuse_all(l, WEIR_E_PEER);
     return WEIR_OK;
 }
 
 static void take_thanks(struct leader *l, uint32_t rank)
 {
-    if (l->phase != WELCOMING)
+    if (l->phase == GATHERING)
         return;
     l->done += !l->seats[rank].done;
     l->seats[rank].done = true;
-    l->until_ns = meet_now_ns() + WELCOME_S * second_ns;
+    if (l->phase == WELCOMING)
+        l->until_ns = meet_now_ns() + WELCOME_S * second_ns;
 }
 
 static weir_status take_want(struct leader *l, uint32_t rank)
@@ -393,36 +392,47 @@ static weir_status take_some(struct leader *l)
 
 /* ---- the meeting ---- */
 
-/* The time of a phase is over, and so is the meeting. */
-static void phase_ends(struct leader *l)
+/* Whom rank 0 still waits for when it gives up. */
+static uint32_t waited_for(const struct leader *l)
 {
-    if (l->phase != GATHERING)
-        return;
+    return l->refusal == WEIR_E_TIMEOUT ? l->came - 1 : l->env->size - 1;
+}
+
+static void give_up(struct leader *l)
+{
     if (l->asked)
         snprintf(l->why, sizeof l->why, "rank %u's graph is not rank 0's, and it did not say in what", l->asked);
     else
         missing_text(l, l->why, sizeof l->why);
-    refuse_all(l, l->asked ? WEIR_E_PEER : WEIR_E_TIMEOUT, 0);
+    refuse_all(l, l->asked ? WEIR_E_PEER : WEIR_E_TIMEOUT);
 }
 
 static weir_status gather(struct leader *l)
 {
     weir_status status = WEIR_OK;
-    while (status == WEIR_OK && (l->phase == GATHERING || l->done < l->env->size - 1)) {
+    while (status == WEIR_OK && (l->phase == GATHERING || l->done < waited_for(l))) {
         if (meet_now_ns() >= l->until_ns) {
-            phase_ends(l);
-            break;
+            if (l->phase != GATHERING)
+                break;
+            give_up(l);
         }
         status = meet_wait(l->meeting, l->until_ns);
         if (status == WEIR_OK)
             status = take_some(l);
     }
-    if (status != WEIR_OK && l->phase != REFUSING) {
+    return status;
+}
+
+static weir_status gather_or_say(struct leader *l)
+{
+    weir_status status = gather(l);
+    if (status == WEIR_OK)
+        return l->phase == REFUSING ? error_set(l->refusal, "%s", l->why) : WEIR_OK;
+    if (l->phase != REFUSING) {
         snprintf(l->why, sizeof l->why, "rank 0 failed: %s", weir_error());
-        refuse_all(l, WEIR_E_PEER, 0);
-        return error_set(status, "%s", l->why + strlen("rank 0 failed: "));
+        refuse_all(l, WEIR_E_PEER);
     }
-    return status != WEIR_OK || l->phase != REFUSING ? status : error_set(l->refusal, "%s", l->why);
+    return status;
 }
 
 weir_status meet_lead(struct meeting *meeting)
@@ -439,7 +449,7 @@ weir_status meet_lead(struct meeting *meeting)
                              .seats = seats,
                              .came = 1,
                              .until_ns = meeting->deadline_ns};
-        status = gather(l);
+        status = gather_or_say(l);
         op_list_free(&l->ours);
         op_list_free(&l->theirs);
     } else {

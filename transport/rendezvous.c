@@ -58,7 +58,7 @@ static bool receive_id(struct meeting *meeting)
 static void note_sender(struct meeting *meeting, zmq_msg_t *frame)
 {
     const char *address = zmq_msg_gets(frame, "Peer-Address");
-    snprintf(meeting->from, sizeof meeting->from, "%s", address ? address : "an unknown address");
+    snprintf(meeting->from, sizeof meeting->from, "%s", address ? address_for_people(address) : "an unknown address");
 }
 
 enum meet_got meet_receive(struct meeting *meeting)
@@ -92,7 +92,6 @@ bool meet_send(struct meeting *meeting, const void *id, size_t id_bytes, const v
     return !payload || zmq_send(meeting->socket, payload, payload_count, ZMQ_DONTWAIT) >= 0;
 }
 
-/* Of a connection attempt nothing counts but that there was one (meet_follow.c), so events are waited for, too. */
 weir_status meet_wait(struct meeting *meeting, int64_t until_ns)
 {
     zmq_pollitem_t items[2] = {{.socket = meeting->socket, .events = ZMQ_POLLIN},
@@ -173,14 +172,15 @@ static weir_status follow_open(struct meeting *meeting)
         status = keys_client(meeting->rendezvous->keys, socket);
     if (status != WEIR_OK)
         return status;
-    if (set_int(socket, ZMQ_HANDSHAKE_IVL, 30000) || set_int(socket, ZMQ_IMMEDIATE, 1) ||
-        set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS) || set_int(socket, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS))
+    if (set_int(socket, ZMQ_HANDSHAKE_IVL, 30000) || set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS) ||
+        set_int(socket, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS))
         return socket_failed(env, "connect to");
     char watch[64];
+    const int events = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
     snprintf(watch, sizeof watch, "inproc://weir-meet-%p", socket);
     meeting->events = zmq_socket(meeting->rendezvous->zmq_context, ZMQ_PAIR);
     if (!meeting->events || set_int(meeting->events, ZMQ_LINGER, 0) ||
-        zmq_socket_monitor(socket, watch, ZMQ_EVENT_CONNECTED) || zmq_connect(meeting->events, watch) ||
+        zmq_socket_monitor(socket, watch, events) || zmq_connect(meeting->events, watch) ||
         zmq_connect(socket, endpoint))
         return socket_failed(env, "connect to");
     return WEIR_OK;
@@ -215,20 +215,18 @@ weir_status meet_run(struct meeting *meeting)
 {
     const struct rendezvous *rendezvous = meeting->rendezvous;
     const struct cluster_env *env = rendezvous->env;
-    struct zap *zap = rendezvous->zap, *own = NULL;
+    struct zap *zap = NULL;
     weir_status status = WEIR_OK;
     zmq_msg_init(&meeting->payload);
     meeting->deadline_ns = meet_now_ns() + env->join_ns;
-    if (env->rank == 0 && !zap) {
-        status = zap_open(&own, rendezvous->zmq_context, rendezvous->keys, rendezvous->report);
-        zap = own;
-    }
+    if (env->rank == 0)
+        status = zap_open(&zap, rendezvous->zmq_context, rendezvous->keys, rendezvous->report);
     if (status == WEIR_OK)
         status = meet_open(meeting, zap);
     if (status == WEIR_OK)
         status = env->rank == 0 ? meet_lead(meeting) : meet_follow(meeting);
     meet_close(meeting, zap);
-    zap_close(own);
+    zap_close(zap);
     return status;
 }
 
@@ -239,7 +237,7 @@ static uint64_t random_session(void)
     uint64_t number = 0;
     if (getrandom(&number, sizeof number, 0) != sizeof number)
         number = (uint64_t)meet_now_ns() ^ (uint64_t)getpid() << 40;
-    return number & 0xff ? number : number | 1; /* ZeroMQ keeps names that begin with a 0 for itself */
+    return number ? number : 1;
 }
 
 weir_status rendezvous_meet(struct rendezvous *rendezvous)
