@@ -85,8 +85,20 @@ void actor_fired(struct actor *actor)
         ready_remove(&actor->lane->ready, actor->rank);
 }
 
+/* What has arrived from another host lies where the network put it. */
+static __attribute__((noinline)) void follow_wires(const struct actor *actor)
+{
+    for (uint32_t i = 0; i < actor->wire_count; i++) {
+        const struct wire_patch *wire = &actor->wires[i];
+        uint32_t slot = wire->reader ? wire->reader->slot : 0;
+        *wire->data = wire->spans[(size_t)slot * wire->stride] + wire->offset;
+    }
+}
+
 static ALWAYS_INLINE weir_status call_kernels(struct actor *actor, struct actor_kernel **failed)
 {
+    if (UNLIKELY(actor->wire_count))
+        follow_wires(actor);
     struct actor_kernel *kernel = actor->kernels;
     for (uint32_t i = actor->kernel_count; i > 0; i--, kernel++) {
         kernel->args.firing = actor->firing;
@@ -132,11 +144,42 @@ static inline void receive(struct actor *actors, struct message message)
     }
 }
 
+/* Whether each of the slots that the message frees had been published to all: then nothing is counted below zero. */
+static bool free_fits(const struct actor_edge *edge, uint32_t count)
+{
+    const struct regst *regst = &edge->out->regst;
+    if (regst->readers <= 1)
+        return count <= regst->slots - regst->credits;
+    uint32_t cursor = edge->cursor;
+    for (uint32_t i = 0; i < count; i++, cursor = slot_next(cursor, regst->slots))
+        if (i >= regst->slots || !regst->pending[cursor])
+            return false;
+    return true;
+}
+
+/* Whether another process may have posted this. */
+static bool message_fits(const struct lane *lane, const struct actor *actors, struct message message)
+{
+    if (message.kind > MESSAGE_FREE)
+        return message.kind <= MESSAGE_STOP;
+    if (!message.kind || !message.count || message.actor >= lane->guard->actor_count)
+        return false;
+    const struct actor *actor = &actors[message.actor];
+    if (actor->lane != lane)
+        return false;
+    if (message.kind == MESSAGE_FREE)
+        return message.port < actor->edge_count && free_fits(&actor->edges[message.port], message.count);
+    const struct regst_reader *reader = message.port < actor->port_count ? &actor->ports[message.port].reader : NULL;
+    return reader && message.count <= reader->slots - reader->arrived;
+}
+
 void lane_drain(struct lane *lane, struct actor *actors)
 {
     struct message message;
     while (mailbox_take(&lane->mailbox, &message)) {
-        if (LIKELY(message.kind <= MESSAGE_FREE))
+        if (UNLIKELY(lane->guard) && !message_fits(lane, actors, message))
+            lane->guard->refuse(lane->guard, message);
+        else if (LIKELY(message.kind <= MESSAGE_FREE))
             receive(actors, message);
         else
             lane->orders |= 1u << message.kind;

@@ -42,6 +42,15 @@ struct slot_patches {
     uint64_t stride;
 };
 
+/* A view of what a rank on another host sent: *data = the frame in the reader's slot + offset (transport/links.h). */
+struct wire_patch {
+    void **data;
+    const struct regst_reader *reader; /* NULL: of a constant */
+    char *const *spans;
+    uint32_t stride; /* spans of a slot */
+    uint64_t offset;
+};
+
 /* An input port: the reader's end of an edge. */
 struct actor_port {
     _Alignas(64) struct regst_reader reader;
@@ -84,6 +93,7 @@ struct actor {
     struct actor_kernel *kernels;
     uint16_t port_count, out_count;
     uint32_t kernel_count;
+    uint32_t wire_count;
     int64_t left;    /* firings in this run */
     int64_t firing;  /* over the session's life */
     uint32_t micro;  /* firing % fires */
@@ -100,6 +110,7 @@ struct actor {
     uint32_t edge_count;
     uint32_t id;    /* plan_actor_id */
     uint32_t index; /* of the device, for its fence */
+    struct wire_patch *wires; /* borrowed; looked at before each firing */
     weir_status (*fence)(uint32_t index);
     int64_t busy_ns;   /* in this run */
     int64_t run_start; /* `firing` when this run began */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/cluster.h"
 #include "actors/session.h"
 #include "graph/error.h"
 
@@ -53,8 +54,9 @@ static bool build_arrays(struct weir_session *s)
     s->pending = array_new(pending, sizeof(*s->pending));
     s->views = array_new(plan->operands_count, sizeof(*s->views));
     s->patches = array_new(plan->operands_count, sizeof(*s->patches));
+    s->wires = array_new(s->cluster ? plan->operands_count : 0, sizeof(*s->wires));
     return s->actors && s->ports && s->port_of && s->outs && s->edges && s->kernels && s->pending && s->views &&
-           s->patches;
+           s->patches && s->wires;
 }
 
 void session_unbuild(struct weir_session *s)
@@ -68,6 +70,7 @@ void session_unbuild(struct weir_session *s)
     free(s->pending);
     free(s->views);
     free(s->patches);
+    free(s->wires);
 }
 
 /* ---- actors, ports, registers ---- */
@@ -79,6 +82,7 @@ static void build_actor(struct weir_session *s, uint32_t a)
     const struct arena *arena = &s->arenas[queue->space.i];
     bool outside = queue->kind == PLAN_OUTSIDE;
     struct actor *actor = &s->actors[a];
+    bool calls = !outside && session_runs(s, a);
     *actor = (struct actor){
         .rank = actor->rank,
         .lane = s->lane_of[a],
@@ -93,7 +97,7 @@ static void build_actor(struct weir_session *s, uint32_t a)
         .batch = 1,
         .id = a,
         .index = arena->index,
-        .fence = outside ? NULL : arena->device->fence,
+        .fence = calls ? arena->device->fence : NULL,
     };
 }
 
@@ -158,6 +162,8 @@ static void build_edge(struct weir_session *s, uint32_t p)
     struct actor_edge *edge = &out->edges[out->edge_count++];
     struct actor *reader = port->actor, *producer = out->actor;
     edge->out = out;
+    if (!reader->lane && !producer->lane)
+        return; /* between two other ranks */
     if (bus_same(&s->bus, reader->id, producer->id)) {
         edge->port = port;
         port->edge = edge;
@@ -172,6 +178,45 @@ static void build_edge(struct weir_session *s, uint32_t p)
 }
 
 /* ---- what kernels are called with ---- */
+
+/* The parcel through which the port's reader gets its register; NULL: it reads it where it lies. */
+static const struct parcel *parcel_of(const struct weir_session *s, uint32_t port)
+{
+    const struct parcel *parcel = s->cluster && port != PLAN_NONE ? links_find(&s->cluster->links, port) : NULL;
+    return parcel && parcel->to == s->cluster->env.rank ? parcel : NULL;
+}
+
+const char *session_port_data(const struct weir_session *s, uint32_t port, const plan_tensor *tensor, uint32_t slot)
+{
+    const struct parcel *parcel = parcel_of(s, port);
+    if (!parcel)
+        return arena_tensor(s->arenas, s->plan, tensor, slot);
+    const struct piece *piece = &s->cluster->links.pieces[parcel->pieces.first];
+    while (&s->plan->tensors[piece->tensor] != tensor)
+        piece++; /* an outside reader has a piece of each */
+    return parcel->data[(size_t)slot * parcel->spans.count + piece->span] + piece->span_offset;
+}
+
+/* The operand is what came over the wire: a slice, which says itself where in the tensor it lies. */
+static void build_wire(struct weir_session *s, uint32_t o, const struct parcel *parcel, struct actor *actor)
+{
+    uint32_t port = s->plan->operands[o].port.i, number = s->cluster->links.piece_of[o];
+    weir_view *view = &s->views[o];
+    if (number == LINKS_NONE) { /* nothing of it is read */
+        memset(view->shape.dim, 0, sizeof(view->shape.dim));
+        view->data = s->views;
+        return;
+    }
+    const struct piece *piece = &s->cluster->links.pieces[number];
+    memcpy(view->shape.dim, piece->count, sizeof(piece->count));
+    memcpy(view->offset, piece->start, sizeof(piece->start));
+    actor->wires[actor->wire_count++] =
+        (struct wire_patch){.data = &view->data,
+                            .reader = s->port_of[port] ? &s->port_of[port]->reader : NULL,
+                            .spans = parcel->data + piece->span,
+                            .stride = parcel->spans.count,
+                            .offset = piece->span_offset};
+}
 
 static weir_view view_of(const struct weir_session *s, const plan_tensor *tensor, uint32_t slot)
 {
@@ -219,25 +264,71 @@ static void ring_place(struct slot_patches *ring, struct slot_patch **next)
     ring->count = 0; /* counts up again in build_views() */
 }
 
-static void build_views(struct weir_session *s)
+static void count_view(struct weir_session *s, uint32_t o, struct actor *actor)
+{
+    struct slot_patches *ring = ring_of(s, &s->plan->operands[o]);
+    if (parcel_of(s, s->plan->operands[o].port.i))
+        actor->wire_count++;
+    else if (ring)
+        ring->count++;
+}
+
+static void build_view(struct weir_session *s, uint32_t o, struct actor *actor)
 {
     const weir_plan *plan = s->plan;
-    for (uint32_t o = 0; o < plan->operands_count; o++) {
-        struct slot_patches *ring = ring_of(s, &plan->operands[o]);
-        if (ring)
-            ring->count++;
+    const plan_tensor *tensor = &plan->tensors[plan->operands[o].tensor.i];
+    const struct parcel *parcel = parcel_of(s, plan->operands[o].port.i);
+    struct slot_patches *ring = ring_of(s, &plan->operands[o]);
+    s->views[o] = view_of(s, tensor, first_slot(s, &plan->operands[o]));
+    if (parcel)
+        build_wire(s, o, parcel, actor);
+    if (parcel || !ring || !s->views[o].data)
+        return;
+    ring->stride = plan->regsts[tensor->owner].slot_bytes;
+    struct slot_patch *patch = &s->patches[ring->patch - s->patches + ring->count++];
+    *patch = (struct slot_patch){&s->views[o].data, arena_tensor(s->arenas, plan, tensor, 0)};
+}
+
+/* By operand: the actor of a kernel that this process calls with it; NULL: none. */
+static struct actor **find_owners(struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    struct actor **owners = calloc(plan->operands_count + (size_t)1, sizeof(*owners));
+    for (uint32_t k = 0; owners && k < plan->kernels_count; k++) {
+        const plan_kernel *kernel = &plan->kernels[k];
+        const plan_range *const lists[] = {&kernel->in, &kernel->out, &kernel->state};
+        for (int l = 0; l < 3 && session_runs(s, kernel->actor.i); l++)
+            for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
+                owners[o] = &s->actors[kernel->actor.i];
     }
+    return owners;
+}
+
+static void place_wires(struct weir_session *s)
+{
+    struct wire_patch *next = s->wires;
+    for (uint32_t a = 0; a < s->plan->actors_count; a++) {
+        s->actors[a].wires = next;
+        next += s->actors[a].wire_count;
+        s->actors[a].wire_count = 0; /* counts up again in build_wire() */
+    }
+}
+
+static weir_status build_views(struct weir_session *s)
+{
+    struct actor **owners = find_owners(s);
+    if (!owners)
+        return error_set(WEIR_E_MEMORY, "no memory for %u operands", s->plan->operands_count);
+    for (uint32_t o = 0; o < s->plan->operands_count; o++)
+        if (owners[o])
+            count_view(s, o, owners[o]);
     each_ring(s, ring_place);
-    for (uint32_t o = 0; o < plan->operands_count; o++) {
-        const plan_tensor *tensor = &plan->tensors[plan->operands[o].tensor.i];
-        struct slot_patches *ring = ring_of(s, &plan->operands[o]);
-        s->views[o] = view_of(s, tensor, first_slot(s, &plan->operands[o]));
-        if (!ring || !s->views[o].data)
-            continue;
-        ring->stride = plan->regsts[tensor->owner].slot_bytes;
-        struct slot_patch *patch = &s->patches[ring->patch - s->patches + ring->count++];
-        *patch = (struct slot_patch){&s->views[o].data, arena_tensor(s->arenas, plan, tensor, 0)};
-    }
+    place_wires(s);
+    for (uint32_t o = 0; o < s->plan->operands_count; o++)
+        if (owners[o])
+            build_view(s, o, owners[o]);
+    free(owners);
+    return WEIR_OK;
 }
 
 static weir_status find_kernel(const weir_plan *plan, const plan_kernel *kernel, weir_kernel_fn *call)
@@ -366,11 +457,13 @@ weir_status session_build(struct weir_session *s)
     for (uint32_t p = 0; p < plan->ports_count; p++)
         if (s->port_of[p])
             build_edge(s, p);
-    build_views(s);
+    status = build_views(s);
     for (uint32_t k = 0; !status && k < plan->kernels_count; k++)
-        status = build_kernel(s, k);
+        if (session_runs(s, plan->kernels[k].actor.i))
+            status = build_kernel(s, k);
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        actor_settle(&s->actors[a]);
+        if (s->lane_of[a])
+            actor_settle(&s->actors[a]);
     return status;
 }
 
@@ -379,16 +472,28 @@ weir_status session_build(struct weir_session *s)
 uint32_t session_lane_number(const struct weir_session *s, uint32_t a)
 {
     uint32_t queue = s->plan->actors[a].queue.i;
+    if (!s->lane_of[a])
+        return UINT32_MAX;
     if (s->plan->queues[queue].kind != PLAN_OUTSIDE)
         return s->worker_of[queue];
     return s->worker_count + (uint32_t)(s->lane_of[a] - s->outside);
+}
+
+/* One end of an edge between two lanes; UINT32_MAX: it is on another rank. */
+static void size_end(struct lane_size *sizes, uint32_t lane, uint32_t slots)
+{
+    if (lane == UINT32_MAX)
+        return;
+    sizes[lane].lines++;
+    sizes[lane].messages += slots;
 }
 
 void session_size_lanes(const struct weir_session *s, struct lane_size *sizes)
 {
     const weir_plan *plan = s->plan;
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        sizes[session_lane_number(s, a)].actors++;
+        if (s->lane_of[a])
+            sizes[session_lane_number(s, a)].actors++;
     for (uint32_t p = 0; p < plan->ports_count; p++) {
         const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
         if (!port_lives(plan, &plan->ports[p]))
@@ -397,9 +502,7 @@ void session_size_lanes(const struct weir_session *s, struct lane_size *sizes)
         uint32_t producer = session_lane_number(s, regst->producer.i);
         if (reader == producer)
             continue;
-        sizes[reader].lines++; /* frees out, readies in */
-        sizes[reader].messages += regst->slots;
-        sizes[producer].lines++;
-        sizes[producer].messages += regst->slots;
+        size_end(sizes, reader, regst->slots); /* frees out, readies in */
+        size_end(sizes, producer, regst->slots);
     }
 }

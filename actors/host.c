@@ -56,7 +56,7 @@ static weir_status check_bound(const struct weir_session *s)
     const weir_plan *plan = s->plan;
     for (uint32_t h = 0; h < plan->hosts_count; h++) {
         const plan_host *host = &plan->hosts[h];
-        if (host->kind <= PLAN_CALL && !s->bindings[h].fn.call)
+        if (host->kind <= PLAN_CALL && session_runs(s, host->actor.i) && !s->bindings[h].fn.call)
             return error_set(WEIR_E_ARGUMENT, "%s:%u: the %s '%s' has no function; give it one with .bindings",
                              plan_text(plan, host->file), host->line, kind_names[host->kind],
                              plan_text(plan, host->name));
@@ -94,15 +94,21 @@ static const char *names_of(const weir_plan *plan, uint32_t kind, char *text, si
     return text;
 }
 
-static weir_status find_host(const weir_plan *plan, const char *verb, const char *name, uint32_t kind,
+static weir_status find_host(const struct weir_session *s, const char *verb, const char *name, uint32_t kind,
                              const plan_host **host)
 {
+    const weir_plan *plan = s->plan;
     char names[256];
     for (uint32_t h = 0; name && h < plan->hosts_count; h++) {
-        *host = &plan->hosts[h];
-        if ((*host)->kind == kind && !strcmp(plan_text(plan, (*host)->name), name))
-            return WEIR_OK;
+        const plan_host *candidate = &plan->hosts[h];
+        if (candidate->kind != kind || strcmp(plan_text(plan, candidate->name), name))
+            continue;
+        *host = candidate; /* this rank's, if it has one */
+        if (session_runs(s, candidate->actor.i))
+            break;
     }
+    if (*host)
+        return WEIR_OK;
     return error_set(WEIR_E_ARGUMENT, "weir_session_%s: there is no '%s' to %s; there is: %s", verb, name ? name : "",
                      verb, names_of(plan, kind, names, sizeof(names)));
 }
@@ -152,12 +158,14 @@ weir_status weir_session_push(weir_session *s, const char *name, const weir_arra
     const plan_host *host = NULL;
     weir_status status = session_failure(s);
     if (!status)
-        status = find_host(s->plan, "push", name, PLAN_PUSH, &host);
+        status = find_host(s, "push", name, PLAN_PUSH, &host);
     if (status)
         return status;
     const plan_tensor *tensor = host_tensor(s->plan, host);
     struct actor *actor = &s->actors[host->actor.i];
     status = check_value(s->plan, "push", host, tensor, value);
+    if (!status && !session_runs(s, host->actor.i))
+        return WEIR_OK; /* the rank that runs it pushes the same */
     if (!status)
         status = await_turn(s, actor, "push", name, timeout_ms);
     if (status)
@@ -176,12 +184,14 @@ weir_status weir_session_pull(weir_session *s, const char *name, weir_array *val
     const plan_host *host = NULL;
     weir_status status = session_failure(s);
     if (!status)
-        status = find_host(s->plan, "pull", name, PLAN_PULL, &host);
+        status = find_host(s, "pull", name, PLAN_PULL, &host);
     if (status)
         return status;
     const plan_tensor *tensor = host_tensor(s->plan, host);
     struct actor *actor = &s->actors[host->actor.i];
     status = check_value(s->plan, "pull", host, tensor, value);
+    if (!status && !session_runs(s, host->actor.i))
+        status = error_set(WEIR_E_ARGUMENT, "weir_session_pull: this rank has no device, and so no '%s'", name);
     if (!status)
         status = await_turn(s, actor, "pull", name, timeout_ms);
     if (status)
@@ -189,8 +199,9 @@ weir_status weir_session_pull(weir_session *s, const char *name, weir_array *val
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
     uint32_t slot = actor->port_count ? actor->ports->reader.slot : 0; /* no port is counted for a constant */
     uint64_t bytes = plan_tensor_bytes(tensor);
+    const char *from = session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot);
     if (bytes)
-        arena->device->copy_out(value->data, arena_tensor(s->arenas, s->plan, tensor, slot), bytes);
+        arena->device->copy_out(value->data, from, bytes);
     fire_outside(actor);
     return WEIR_OK;
 }

@@ -8,13 +8,21 @@
 
 #define ORDERS_MAX 4 /* START, FAIL, STOP, and one to spare: messages to a lane that no edge accounts for */
 
-weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns)
+uint64_t lane_messages(const struct lane_size *size)
+{
+    return size->messages + ORDERS_MAX;
+}
+
+weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns, void *ring)
 {
     lane->outbox.room = size->lines;
     lane->outbox.lines = calloc(size->lines ? size->lines : 1, sizeof(*lane->outbox.lines));
     if (!lane->outbox.lines || !ready_open(&lane->ready, size->actors))
         return error_set(WEIR_E_MEMORY, "no memory for the ready set of %u actors", size->actors);
-    return mailbox_open(&lane->mailbox, size->messages + ORDERS_MAX, spin_ns);
+    if (!ring)
+        return mailbox_open(&lane->mailbox, lane_messages(size), spin_ns);
+    mailbox_share(&lane->mailbox, ring, lane_messages(size), spin_ns);
+    return WEIR_OK;
 }
 
 void lane_close(struct lane *lane)

@@ -43,7 +43,14 @@ struct lane {
     struct mailbox mailbox;
     struct ready ready;
     struct outbox outbox;
+    struct lane_guard *guard; /* borrowed; NULL: nobody but this process's own threads posts here */
     uint32_t orders; /* bits 1 << MESSAGE_START, FAIL, STOP that came and have not been obeyed */
+};
+
+/* Who hears of a message that another process may not have posted. Called by the lane's owner. */
+struct lane_guard {
+    uint32_t actor_count;
+    void (*refuse)(struct lane_guard *guard, struct message message);
 };
 
 /* What a lane will have to hold, counted from the plan before it is opened. */
@@ -53,7 +60,11 @@ struct lane_size {
     uint64_t messages; /* that can be under way to it */
 };
 
-weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns);
+/* Messages that the lane's mailbox has room for. */
+uint64_t lane_messages(const struct lane_size *size);
+
+/* `ring`: memory that other processes see for the mailbox's ring; NULL: it gets its own. */
+weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns, void *ring);
 void lane_close(struct lane *lane);
 
 /* Sends everything in the outbox. */

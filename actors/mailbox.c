@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "actors/park.h"
 #include "graph/error.h"
@@ -35,30 +36,66 @@ static void end_post(struct bus_end *end, struct message message)
 /* Kept out of mailbox_post(): a system call is not worth its registers there. */
 static __attribute__((noinline, cold)) void mailbox_wake(struct mailbox *box)
 {
-    atomic_store_explicit(&box->asleep, 0, memory_order_seq_cst);
-    park_wake(&box->asleep);
+    /* seq_cst: before the wake-up, after which the owner may set it again */
+    atomic_store_explicit(&box->ring->asleep, 0, memory_order_seq_cst);
+    if (box->event_fd >= 0) {
+        uint64_t one = 1;
+        if (write(box->event_fd, &one, sizeof(one)) < 0)
+            return; /* the counter is full: it is readable already */
+    } else if (box->shared) {
+        park_wake_shared(&box->ring->asleep);
+    } else {
+        park_wake(&box->ring->asleep);
+    }
 }
 
-weir_status mailbox_open(struct mailbox *box, uint64_t capacity, int64_t spin_ns)
+static uint64_t ring_size(uint64_t capacity)
 {
     uint64_t size = 8;
     while (size < capacity && size < CAPACITY_MAX)
         size *= 2;
+    return size;
+}
+
+uint64_t mailbox_ring_bytes(uint64_t capacity)
+{
+    return sizeof(struct mailbox_ring) + ring_size(capacity) * sizeof(uint64_t);
+}
+
+static void mailbox_init(struct mailbox *box, struct mailbox_ring *ring, uint64_t capacity, int64_t spin_ns)
+{
+    *box = (struct mailbox){.end.post = end_post,
+                            .ring = ring,
+                            .cells = ring->cells,
+                            .mask = ring_size(capacity) - 1,
+                            .spin_ns = spin_ns,
+                            .event_fd = -1};
+}
+
+weir_status mailbox_open(struct mailbox *box, uint64_t capacity, int64_t spin_ns)
+{
+    uint64_t bytes = (mailbox_ring_bytes(capacity) + 63) / 64 * 64;
+    struct mailbox_ring *ring = capacity < CAPACITY_MAX ? aligned_alloc(64, bytes) : NULL;
     memset(box, 0, sizeof(*box));
-    box->end.post = end_post;
-    box->mask = size - 1;
-    box->spin_ns = spin_ns;
-    box->cells = capacity < CAPACITY_MAX ? aligned_alloc(64, size * sizeof(*box->cells)) : NULL;
-    if (!box->cells)
+    if (!ring)
         return error_set(WEIR_E_MEMORY, "no memory for a mailbox of %llu messages", (unsigned long long)capacity);
-    memset((void *)box->cells, 0, size * sizeof(*box->cells));
+    memset((void *)ring, 0, bytes);
+    mailbox_init(box, ring, capacity, spin_ns);
+    box->owned = true;
     return WEIR_OK;
+}
+
+void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, int64_t spin_ns)
+{
+    mailbox_init(box, ring, capacity, spin_ns);
+    box->shared = true;
 }
 
 void mailbox_close(struct mailbox *box)
 {
-    free((void *)box->cells);
-    box->cells = NULL;
+    if (box->owned)
+        free((void *)box->ring);
+    memset(box, 0, sizeof(*box));
 }
 
 void mailbox_post(struct mailbox *box, struct message message)
@@ -68,11 +105,11 @@ void mailbox_post(struct mailbox *box, struct message message)
     /* seq_cst: pairs with the load in mailbox_sleep(). It also orders this sender after all earlier ones, and with
      * them after the takes that their credits came from; so the cell is known to be empty (the bound on messages, by
      * counting). */
-    uint64_t ticket = atomic_fetch_add_explicit(&box->tail, 1, memory_order_seq_cst);
+    uint64_t ticket = atomic_fetch_add_explicit(&box->ring->tail, 1, memory_order_seq_cst);
     /* release: pairs with the loads in mailbox_pending() and mailbox_take() */
     atomic_store_explicit(&box->cells[ticket & box->mask], word, memory_order_release);
     /* seq_cst: pairs with the store in mailbox_sleep() */
-    if (UNLIKELY(atomic_load_explicit(&box->asleep, memory_order_seq_cst)))
+    if (UNLIKELY(atomic_load_explicit(&box->ring->asleep, memory_order_seq_cst)))
         mailbox_wake(box);
 }
 
@@ -92,19 +129,33 @@ static bool mailbox_spin(const struct mailbox *box)
     return false;
 }
 
+bool mailbox_asleep(struct mailbox *box)
+{
+    atomic_store_explicit(&box->ring->asleep, 1, memory_order_seq_cst); /* pairs with the load in mailbox_post() */
+    /* seq_cst: the other half of the handshake, pairs with the ticket in mailbox_post() */
+    uint64_t tail = atomic_load_explicit(&box->ring->tail, memory_order_seq_cst);
+    assert((box->shared || tail - box->head <= box->mask + 1) && "the plan's bound on messages under way is wrong");
+    if (tail == box->head)
+        return true;
+    if (!mailbox_pending(box))
+        sched_yield(); /* the sender is between its two steps */
+    mailbox_awake(box);
+    return false;
+}
+
+void mailbox_awake(struct mailbox *box)
+{
+    atomic_store_explicit(&box->ring->asleep, 0, memory_order_relaxed);
+}
+
 /* Sleeps unless a message has come meanwhile; false when the deadline is over. */
 static bool mailbox_sleep(struct mailbox *box, int64_t deadline)
 {
-    bool in_time = true;
-    atomic_store_explicit(&box->asleep, 1, memory_order_seq_cst); /* pairs with the load in mailbox_post() */
-    /* seq_cst: the other half of the handshake, pairs with the ticket in mailbox_post() */
-    uint64_t tail = atomic_load_explicit(&box->tail, memory_order_seq_cst);
-    assert(tail - box->head <= box->mask + 1 && "the plan's bound on messages under way is wrong");
-    if (tail == box->head)
-        in_time = park_wait(&box->asleep, 1, deadline);
-    else if (!mailbox_pending(box))
-        sched_yield(); /* the sender is between its two steps */
-    atomic_store_explicit(&box->asleep, 0, memory_order_relaxed);
+    if (!mailbox_asleep(box))
+        return true;
+    bool in_time = box->shared ? park_wait_shared(&box->ring->asleep, 1, deadline)
+                               : park_wait(&box->ring->asleep, 1, deadline);
+    mailbox_awake(box);
     return in_time;
 }
 

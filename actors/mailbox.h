@@ -11,6 +11,12 @@
  * slot of an edge, and an edge has so many slots), and the session computes the capacity from that. It is asserted
  * where the owner looks at the tail anyway, before it sleeps: the tail is the senders' cache line.
  *
+ * The ring may lie in memory that other processes see. Then their threads post too: each process has a struct mailbox
+ * of its own for the ring, of which only the owner's takes. What comes out of such a ring is to be checked.
+ *
+ * The owner sleeps on a futex in the ring, or, when it has other things to wait for at the same time, in a poll() with
+ * an eventfd in it that senders write to.
+ *
  * Owner: the thread that takes; it also waits here. Any thread may post. Messages of one sender arrive in order.
  */
 #ifndef ACTORS_MAILBOX_H
@@ -22,19 +28,38 @@
 
 #include "transport/bus.h"
 
+/* What all sides see. */
+struct mailbox_ring {
+    _Alignas(64) _Atomic uint32_t asleep; /* 1: the owner sleeps on this word, or is about to */
+    _Alignas(64) _Atomic uint64_t tail;   /* next ticket; on a line of its own: senders fight for it */
+    _Alignas(64) _Atomic uint64_t cells[];
+};
+
 struct mailbox {
-    struct bus_end end;       /* first: what the bus sees */
-    _Atomic uint64_t *cells;  /* owned */
-    uint64_t mask;            /* of the index: capacity - 1 */
-    int64_t spin_ns;          /* how long the owner spins before it sleeps */
-    _Atomic uint32_t asleep;  /* 1: the owner sleeps on this word, or is about to */
-    _Alignas(64) _Atomic uint64_t tail; /* next ticket; on a line of its own: senders fight for it */
-    _Alignas(64) uint64_t head;         /* owner's */
+    _Alignas(64) struct bus_end end; /* first: what the bus sees */
+    struct mailbox_ring *ring;
+    _Atomic uint64_t *cells; /* the ring's */
+    uint64_t mask;           /* of the index: capacity - 1 */
+    int64_t spin_ns;         /* how long the owner spins before it sleeps */
+    int event_fd;            /* senders write to it when the owner is asleep; borrowed; -1: it sleeps on the ring */
+    bool shared;             /* other processes see the ring */
+    bool owned;              /* the ring is freed with the mailbox */
+    _Alignas(64) uint64_t head; /* owner's */
 };
 
 /* Room for at least `capacity` messages under way. */
 weir_status mailbox_open(struct mailbox *box, uint64_t capacity, int64_t spin_ns);
 void mailbox_close(struct mailbox *box);
+
+/* The same in memory that other processes see, zeroed and aligned to 64 bytes: mailbox_ring_bytes(capacity) of it. The
+ * owner opens it first; senders give the same capacity. */
+uint64_t mailbox_ring_bytes(uint64_t capacity);
+void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, int64_t spin_ns);
+
+/* Whether the owner may sleep now, in a wait of its own that ends when event_fd is written to; if so it calls
+ * mailbox_awake() after it. */
+bool mailbox_asleep(struct mailbox *box);
+void mailbox_awake(struct mailbox *box);
 
 /* Any thread. Does not block. */
 void mailbox_post(struct mailbox *box, struct message message);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/cluster.h"
 #include "actors/session.h"
 #include "graph/base.h"
 #include "graph/error.h"
@@ -109,11 +110,17 @@ static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
     return WEIR_OK;
 }
 
+static bool owns_tensor(const struct weir_session *s, const plan_tensor *tensor)
+{
+    return session_owns(s, arena_space(s->plan, tensor).i);
+}
+
 weir_status session_fill(struct weir_session *s)
 {
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && i < s->plan->inits_count; i++)
-        if (s->plan->inits[i].kind != WEIR_INIT_ZERO) /* arenas start as zeros */
+        if (s->plan->inits[i].kind != WEIR_INIT_ZERO && /* arenas start as zeros */
+            owns_tensor(s, &s->plan->tensors[s->plan->inits[i].tensor.i]))
             status = fill_tensor(s, &s->plan->inits[i]);
     return status;
 }
@@ -199,20 +206,117 @@ static weir_status param_open(const struct weir_session *s, const char *verb, co
     return session_check_array(what, &s->plan->tensors[s->plan->shards[(*param)->shards.first].i], value);
 }
 
+/* ---- with other ranks ---- */
+
+static uint32_t shard_id(const struct weir_session *s, const plan_param *param, uint32_t i)
+{
+    return s->plan->shards[param->shards.first + i].i;
+}
+
+/* Whether an earlier shard has the same elements. */
+static bool shard_again(const struct weir_session *s, const plan_param *param, uint32_t i)
+{
+    const plan_tensor *shard = &s->plan->tensors[shard_id(s, param, i)];
+    for (uint32_t k = 0; k < i; k++) {
+        const plan_tensor *other = &s->plan->tensors[shard_id(s, param, k)];
+        if (!memcmp(shard->start, other->start, sizeof(shard->start)) &&
+            !memcmp(shard->shape, other->shape, sizeof(shard->shape)))
+            return true;
+    }
+    return false;
+}
+
+static weir_status send_shard(struct weir_session *s, uint32_t shard)
+{
+    const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    uint64_t bytes = plan_tensor_bytes(tensor);
+    void *copy = malloc(bytes + 1);
+    if (!copy)
+        return error_set(WEIR_E_MEMORY, "no memory for a shard of %llu bytes", (unsigned long long)bytes);
+    if (bytes)
+        arena->device->copy_out(copy, arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor)), bytes);
+    weir_status status = cluster_round_send(s->cluster, shard, copy, bytes);
+    free(copy);
+    return status;
+}
+
+/* What came of another rank's shard goes to its rows. */
+static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
+{
+    const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
+    uint32_t rank = s->plan->spaces[arena_space(s->plan, tensor).i].rank;
+    const struct arrival *arrival = cluster_round_find(s->cluster, rank, shard);
+    uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
+    if (!arrival)
+        return error_set(WEIR_E_PEER, "rank %u sent no shard of %s; is it reading another parameter?", rank,
+                         plan_text(s->plan, tensor->name));
+    for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
+        memcpy(to + (uint64_t)rows_logical(&rows) * item, arrival->data + rows_offset(&rows),
+               (uint64_t)rows.length * item);
+    return WEIR_OK;
+}
+
+/* Every rank sends what it owns to all, so that all have the whole. */
+static weir_status gather_shards(struct weir_session *s, const plan_param *param, char *to)
+{
+    weir_status status = WEIR_OK;
+    cluster_round_begin(s->cluster);
+    for (uint32_t i = 0; !status && i < param->shards.count; i++)
+        if (!shard_again(s, param, i) && owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
+            status = send_shard(s, param->shards.first + i);
+    if (!status)
+        status = cluster_round_end(s->cluster);
+    for (uint32_t i = 0; !status && i < param->shards.count; i++)
+        if (!shard_again(s, param, i) && !owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
+            status = take_shard(s, param->shards.first + i, to);
+    cluster_round_close(s->cluster);
+    return status;
+}
+
+/* A round in which nothing is sent: all are at rest, and have seen what was sent before. */
+static weir_status await_all(struct weir_session *s)
+{
+    if (!s->cluster)
+        return WEIR_OK;
+    cluster_round_begin(s->cluster);
+    weir_status status = cluster_round_end(s->cluster);
+    cluster_round_close(s->cluster);
+    return status;
+}
+
 weir_status weir_session_read(weir_session *s, const char *name, weir_array *value)
 {
     const plan_param *param = NULL;
     weir_status status = param_open(s, "read", name, value, &param);
+    if (!status && s->cluster)
+        status = gather_shards(s, param, value->data);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
-        read_shard(s, &s->plan->tensors[s->plan->shards[param->shards.first + i].i], value->data);
+        if (owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
+            read_shard(s, &s->plan->tensors[shard_id(s, param, i)], value->data);
     return status;
+}
+
+/* Ranks that cannot see the register get what is in it now. */
+static weir_status share_shard(struct weir_session *s, const plan_tensor *tensor)
+{
+    if (!s->cluster || tensor->home != PLAN_IN_REGST)
+        return WEIR_OK;
+    return cluster_share_regst(s, tensor->owner);
 }
 
 weir_status weir_session_write(weir_session *s, const char *name, const weir_array *value)
 {
     const plan_param *param = NULL;
     weir_status status = param_open(s, "write", name, value, &param);
-    for (uint32_t i = 0; !status && i < param->shards.count; i++)
-        write_shard(s, &s->plan->tensors[s->plan->shards[param->shards.first + i].i], value->data);
-    return status;
+    if (!status)
+        status = await_all(s); /* another rank may still read it in its last step */
+    for (uint32_t i = 0; !status && i < param->shards.count; i++) {
+        const plan_tensor *tensor = &s->plan->tensors[shard_id(s, param, i)];
+        if (!owns_tensor(s, tensor))
+            continue;
+        write_shard(s, tensor, value->data);
+        status = share_shard(s, tensor);
+    }
+    return status ? status : await_all(s);
 }

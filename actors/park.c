@@ -32,7 +32,7 @@ int64_t park_deadline(int timeout_ms)
     return timeout_ms < 0 ? PARK_FOREVER : park_now_ns() + timeout_ms * (int64_t)1000000;
 }
 
-bool park_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline)
+static bool futex_wait(_Atomic uint32_t *word, int operation, uint32_t value, int64_t deadline)
 {
     struct timespec time, *timeout = NULL;
     if (deadline != PARK_FOREVER) {
@@ -42,13 +42,28 @@ bool park_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline)
         time = (struct timespec){.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
         timeout = &time;
     }
-    long rc = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout, NULL, 0);
+    long rc = syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
     return rc == 0 || errno != ETIMEDOUT;
+}
+
+bool park_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline)
+{
+    return futex_wait(word, FUTEX_WAIT_PRIVATE, value, deadline);
+}
+
+bool park_wait_shared(_Atomic uint32_t *word, uint32_t value, int64_t deadline)
+{
+    return futex_wait(word, FUTEX_WAIT, value, deadline);
 }
 
 void park_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+void park_wake_shared(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
 int park_cores(void)

@@ -28,6 +28,10 @@ bool park_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline);
 /* Wakes all that sleep on `word`. */
 void park_wake(_Atomic uint32_t *word);
 
+/* The same two for a word in memory that other processes see. */
+bool park_wait_shared(_Atomic uint32_t *word, uint32_t value, int64_t deadline);
+void park_wake_shared(_Atomic uint32_t *word);
+
 /* What waking a sleeping thread costs on this machine, from the call to the thread running, at this moment. Takes
  * about a millisecond. */
 int64_t park_wake_cost_ns(void);

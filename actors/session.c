@@ -5,28 +5,43 @@
  */
 #include "actors/session.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/cluster.h"
+
 #include "actors/park.h"
 #include "graph/error.h"
+#include "graph/spread.h"
 
 #define TRACE_EVENTS_DEFAULT (1 << 18)
 #define TRACE_EVENTS_MAX (INT64_C(1) << 32)
-#define STALL_DEFAULT_S 10
 #define STALL_MIN_NS 1000000
 #define STALL_MAX_NS (INT64_C(1) << 60)
 #define FLIGHT_TEXT_BYTES 4096
 
-/* ---- which thread runs what ---- */
+/* ---- which process and thread runs what ---- */
 
-/* Numbers the devices that have a compute queue; others get UINT32_MAX. Returns how many there are. */
-static uint32_t number_devices(const weir_plan *plan, uint32_t *number)
+bool session_owns(const struct weir_session *s, uint32_t space)
 {
+    return !s->cluster || s->plan->spaces[space].rank == s->cluster->env.rank;
+}
+
+bool session_runs(const struct weir_session *s, uint32_t actor)
+{
+    return session_owns(s, s->plan->queues[s->plan->actors[actor].queue.i].space.i);
+}
+
+/* Numbers this process's devices that have a compute queue; others get UINT32_MAX. Returns how many there are. */
+static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
+{
+    const weir_plan *plan = s->plan;
     uint32_t count = 0;
     memset(number, 0xff, plan->spaces_count * sizeof(*number));
     for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (plan->queues[q].kind != PLAN_OUTSIDE && number[plan->queues[q].space.i] == UINT32_MAX)
+        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i) &&
+            number[plan->queues[q].space.i] == UINT32_MAX)
             number[plan->queues[q].space.i] = count++;
     return count;
 }
@@ -41,40 +56,42 @@ static weir_status assign_queues(struct weir_session *s, int wanted)
         free(number);
         return error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
     }
-    uint32_t devices = number_devices(plan, number);
+    uint32_t devices = number_devices(s, number);
     uint32_t limit = wanted > 0 ? (uint32_t)wanted : (uint32_t)park_cores();
     s->worker_count = devices < limit ? devices : limit;
     if (!s->worker_count)
         s->worker_count = 1;
     for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (plan->queues[q].kind != PLAN_OUTSIDE)
+        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i))
             s->worker_of[q] = number[plan->queues[q].space.i] % s->worker_count;
     free(number);
     return WEIR_OK;
 }
 
-static uint32_t count_outside(const weir_plan *plan)
+static uint32_t count_outside(const struct weir_session *s)
 {
+    const weir_plan *plan = s->plan;
     uint32_t count = 0;
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        count += plan->queues[plan->actors[a].queue.i].kind == PLAN_OUTSIDE;
+        count += plan->queues[plan->actors[a].queue.i].kind == PLAN_OUTSIDE && session_runs(s, a);
     return count;
 }
 
-/* Every actor's lane; lanes are not open yet. */
+/* Every actor's lane; NULL for those of other ranks. Lanes are not open yet. */
 static void assign_lanes(struct weir_session *s)
 {
     struct lane *outside = s->outside;
     for (uint32_t a = 0; a < s->plan->actors_count; a++) {
         uint32_t queue = s->plan->actors[a].queue.i;
         bool is_outside = s->plan->queues[queue].kind == PLAN_OUTSIDE;
-        s->lane_of[a] = is_outside ? outside++ : &s->workers[s->worker_of[queue]].lane;
+        if (session_runs(s, a))
+            s->lane_of[a] = is_outside ? outside++ : &s->workers[s->worker_of[queue]].lane;
     }
 }
 
 static weir_status alloc_lanes(struct weir_session *s)
 {
-    s->outside_count = count_outside(s->plan);
+    s->outside_count = count_outside(s);
     s->workers = aligned_alloc(64, s->worker_count * sizeof(*s->workers));
     s->outside = aligned_alloc(64, (s->outside_count + 1) * sizeof(*s->outside));
     s->lane_of = calloc(s->plan->actors_count + 1, sizeof(*s->lane_of));
@@ -87,6 +104,15 @@ static weir_status alloc_lanes(struct weir_session *s)
     return WEIR_OK;
 }
 
+static weir_status open_lane(struct weir_session *s, struct lane *lane, uint32_t number, const struct lane_size *size,
+                             int64_t spin_ns)
+{
+    bool shared = s->cluster && s->cluster->own.segment.base;
+    weir_status status = lane_open(lane, size, spin_ns, shared ? share_ring(&s->cluster->own, number) : NULL);
+    lane->guard = shared ? &s->guard : NULL;
+    return status;
+}
+
 static weir_status open_worker(struct weir_session *s, uint32_t number, const struct lane_size *size, int64_t spin_ns)
 {
     struct worker *worker = &s->workers[number];
@@ -96,23 +122,26 @@ static weir_status open_worker(struct weir_session *s, uint32_t number, const st
     worker->by_rank = calloc(size->actors + 1, sizeof(*worker->by_rank));
     if (!worker->by_rank)
         return error_set(WEIR_E_MEMORY, "no memory for worker %u", number);
-    return lane_open(&worker->lane, size, spin_ns);
+    return open_lane(s, &worker->lane, number, size, spin_ns);
 }
 
-static weir_status open_lanes(struct weir_session *s)
+static void refuse_message(struct lane_guard *guard, struct message message)
 {
-    uint32_t count = s->worker_count + s->outside_count;
-    struct lane_size *sizes = calloc(count, sizeof(*sizes));
-    if (!sizes)
-        return error_set(WEIR_E_MEMORY, "no memory for %u lanes", count);
-    session_size_lanes(s, sizes);
+    struct weir_session *s = (struct weir_session *)((char *)guard - offsetof(struct weir_session, guard));
+    session_fail_peer(s, s->cluster->env.rank,
+                      "another rank of this host posted what it may not: actor %u, port %u, kind %u, count %u",
+                      message.actor, message.port, message.kind, message.count);
+}
+
+static weir_status open_lanes(struct weir_session *s, const struct lane_size *sizes)
+{
+    s->guard = (struct lane_guard){.actor_count = s->plan->actors_count, .refuse = refuse_message};
     int64_t spin_ns = s->worker_count <= (uint32_t)park_cores() ? park_wake_cost_ns() : 0;
     weir_status status = WEIR_OK;
     for (uint32_t w = 0; !status && w < s->worker_count; w++)
         status = open_worker(s, w, &sizes[w], spin_ns);
     for (uint32_t i = 0; !status && i < s->outside_count; i++)
-        status = lane_open(&s->outside[i], &sizes[s->worker_count + i], spin_ns);
-    free(sizes);
+        status = open_lane(s, &s->outside[i], s->worker_count + i, &sizes[s->worker_count + i], spin_ns);
     return status;
 }
 
@@ -120,8 +149,9 @@ static weir_status open_bus(struct weir_session *s)
 {
     weir_status status = bus_open(&s->bus, s->plan->actors_count);
     for (uint32_t a = 0; !status && a < s->plan->actors_count; a++)
-        bus_attach(&s->bus, a, &s->lane_of[a]->mailbox.end);
-    return status;
+        if (s->lane_of[a])
+            bus_attach(&s->bus, a, &s->lane_of[a]->mailbox.end);
+    return status ? status : cluster_route(s);
 }
 
 /* ---- trace ---- */
@@ -157,10 +187,39 @@ static weir_status close_trace(struct weir_session *s)
 
 static weir_status open_arenas(struct weir_session *s)
 {
-    s->arenas = calloc(s->plan->spaces_count + 1, sizeof(*s->arenas));
-    if (!s->arenas)
-        return error_set(WEIR_E_MEMORY, "no memory for %u arenas", s->plan->spaces_count);
-    return arenas_open(s->arenas, s->plan);
+    uint32_t count = s->plan->spaces_count;
+    char **bases = calloc(count + (size_t)1, sizeof(*bases));
+    bool *elsewhere = calloc(count + (size_t)1, sizeof(*elsewhere));
+    weir_status status = WEIR_OK;
+    s->arenas = calloc(count + (size_t)1, sizeof(*s->arenas));
+    if (!bases || !elsewhere || !s->arenas)
+        status = error_set(WEIR_E_MEMORY, "no memory for %u arenas", count);
+    for (uint32_t i = 0; !status && i < count; i++) {
+        elsewhere[i] = !session_owns(s, i);
+        bases[i] = s->cluster ? share_arena(&s->cluster->own, i) : NULL;
+    }
+    if (!status)
+        status = arenas_open(s->arenas, s->plan, bases, elsewhere);
+    free(bases);
+    free(elsewhere);
+    return status;
+}
+
+/* Memory: what other ranks share in is known before it is made. */
+static weir_status open_memory(struct weir_session *s)
+{
+    uint32_t count = s->worker_count + s->outside_count;
+    struct lane_size *sizes = calloc(count + (size_t)1, sizeof(*sizes));
+    if (!sizes)
+        return error_set(WEIR_E_MEMORY, "no memory for %u lanes", count);
+    session_size_lanes(s, sizes);
+    weir_status status = cluster_share(s, sizes);
+    if (!status)
+        status = open_arenas(s);
+    if (!status)
+        status = open_lanes(s, sizes);
+    free(sizes);
+    return status;
 }
 
 static weir_status start_workers(struct weir_session *s)
@@ -180,34 +239,38 @@ static int64_t stall_ns(double stall_s)
 {
     if (stall_s < 0)
         return 0;
-    double ns = (stall_s > 0 ? stall_s : STALL_DEFAULT_S) * 1e9;
+    double ns = stall_s * 1e9;
     return ns < STALL_MIN_NS ? STALL_MIN_NS : ns > STALL_MAX_NS ? STALL_MAX_NS : (int64_t)ns;
 }
 
 static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
 {
-    weir_status status = session_bind(s, opts->bindings);
+    weir_status status = cluster_open(s, opts);
     if (!status)
-        status = open_arenas(s);
+        status = session_bind(s, opts->bindings);
     if (!status)
         status = assign_queues(s, opts->workers);
     if (!status)
         status = alloc_lanes(s);
     if (!status) {
         assign_lanes(s);
-        status = open_lanes(s);
+        status = open_memory(s);
     }
+    if (!status)
+        status = session_fill(s); /* before other ranks can look */
+    if (!status)
+        status = open_trace(s, opts);
+    if (!status)
+        status = cluster_meet(s);
     if (!status)
         status = open_bus(s);
     if (!status)
         status = session_build(s);
     if (!status)
-        status = session_fill(s);
-    if (!status)
-        status = open_trace(s, opts);
-    if (!status)
         status = start_workers(s);
-    return status ? status : watch_open(&s->watch, s, stall_ns(opts->stall_s));
+    if (!status)
+        status = watch_open(&s->watch, s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
+    return status ? status : cluster_begin(s);
 }
 
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts)
@@ -223,6 +286,7 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
         return NULL;
     }
     s->plan = plan;
+    s->report = (struct report){opts.report, opts.report_ctx};
     s->first_step = opts.first_step;
     s->open_ns = park_now_ns();
     s->report = (struct report){opts.report, opts.report_ctx};
@@ -268,16 +332,19 @@ weir_status weir_session_close(weir_session *s)
 {
     if (!s)
         return WEIR_OK;
+    cluster_leave(s); /* after it nobody calls the watch */
     watch_close(s->watch);
     stop_workers(s);
     weir_status status = close_trace(s);
     session_unbuild(s);
     bus_close(&s->bus);
     close_lanes(s);
+    cluster_close(s);
     if (s->arenas)
         arenas_close(s->arenas, s->plan->spaces_count);
     free(s->arenas);
     free(s->bindings);
+    weir_plan_free(s->spread);
     free(s);
     return status;
 }
@@ -289,7 +356,7 @@ weir_status session_failure(const weir_session *s)
     /* acquire: pairs with the store in session_fail(), after which the sentence does not change */
     if (atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_FAILED)
         return WEIR_OK;
-    return error_set(WEIR_E_KERNEL, "%s", s->failure);
+    return error_set(s->failure_status, "%s", s->failure);
 }
 
 /* Every actor's number of firings has to fit its counter, over the session's whole life. */
@@ -315,6 +382,9 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
     s->steps = 0;
     if (steps <= 0 || !steps_fit(s, steps))
         return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)steps);
+    status = cluster_start(s, s->steps_done + steps);
+    if (status)
+        return status;
     s->steps = steps;
     s->run_start_ns = park_now_ns();
     /* relaxed: published to the workers by the START messages */
@@ -407,14 +477,21 @@ void session_worker_halted(struct weir_session *s)
 }
 
 /* The first failure writes the report; then everybody is told. */
-static void session_fail(struct weir_session *s)
+static void session_fail(struct weir_session *s, weir_status status, uint32_t culprit)
 {
+    s->failure_status = status;
     /* release: pairs with the load in session_failure() */
     atomic_store_explicit(&s->state, SESSION_FAILED, memory_order_release);
     park_wake(&s->state);
     post_all(s, MESSAGE_FAIL);
     for (uint32_t i = 0; i < s->outside_count; i++)
         mailbox_post(&s->outside[i].mailbox, (struct message){.kind = MESSAGE_FAIL, .count = 1});
+    cluster_fail(s, culprit, s->failure);
+}
+
+static uint32_t session_rank(const struct weir_session *s)
+{
+    return s->cluster ? s->cluster->env.rank : 0;
 }
 
 void session_fail_kernel(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
@@ -433,7 +510,37 @@ void session_fail_kernel(struct weir_session *s, const struct actor *actor, cons
         snprintf(s->failure, sizeof(s->failure), "%s:%u: %s (%s) failed on %s in step %lld%s%s",
                  plan_text(plan, from->file), from->line, plan_text(plan, from->name), plan_text(plan, from->op),
                  plan_text(plan, space->name), (long long)actor->step, *sentence ? ": " : "", sentence);
-    session_fail(s);
+    session_fail(s, WEIR_E_KERNEL, session_rank(s));
+}
+
+void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *format, ...)
+{
+    va_list list;
+    /* relaxed: only one wins, nothing else hangs on it */
+    if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
+        return;
+    va_start(list, format);
+    vsnprintf(s->failure, sizeof(s->failure), format, list);
+    va_end(list);
+    session_fail(s, WEIR_E_PEER, culprit);
+}
+
+void session_beat(const struct weir_session *s, struct wire_frame *frame)
+{
+    frame->beat.state = atomic_load_explicit(&s->state, memory_order_relaxed);
+    frame->beat.actor = UINT32_MAX;
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        const struct flight *flight = &s->workers[w].flight;
+        struct flight_row row;
+        frame->beat.fired += atomic_load_explicit(&flight->fired, memory_order_relaxed);
+        if (!flight_last(flight, &row))
+            continue;
+        int64_t step = flight_step(s, row.actor, row.firing);
+        if (frame->beat.actor == UINT32_MAX || step > frame->beat.step) {
+            frame->beat.actor = row.actor;
+            frame->beat.step = step;
+        }
+    }
 }
 
 void session_fail_worker(struct weir_session *s)
@@ -442,5 +549,5 @@ void session_fail_worker(struct weir_session *s)
     if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
         return;
     snprintf(s->failure, sizeof(s->failure), "%s", weir_error());
-    session_fail(s);
+    session_fail(s, WEIR_E_KERNEL, session_rank(s));
 }

@@ -2,7 +2,7 @@
  *
  *     session.c   open, start, wait, close            build.c   plan -> actors, ports, registers, edges, kernels
  *     host.c      bindings, push, pull                params.c  initial values, read, write
- *     stats.c     what a run did
+ *     stats.c     what a run did                      cluster.c what there is with other ranks
  *
  * State (a futex word; only the session's own thread starts a run):
  *
@@ -25,11 +25,17 @@
 #include "regst/arena.h"
 #include "transport/bus.h"
 #include "transport/report.h"
+#include "transport/wire.h"
 
 enum session_state { SESSION_REST, SESSION_RUNNING, SESSION_FAILED };
 
+struct cluster;
+
 struct weir_session {
-    const weir_plan *plan; /* borrowed */
+    const weir_plan *plan;   /* borrowed, or `spread` */
+    weir_plan *spread;       /* owned; with several ranks: the plan with an owner for every device */
+    struct cluster *cluster; /* owned; NULL: this process runs the whole plan */
+    int64_t stall_ns;
     plan_binding *bindings; /* owned; parallel to the plan's hosts */
     struct arena *arenas;   /* by space */
     struct bus bus;
@@ -51,6 +57,8 @@ struct weir_session {
     uint32_t *pending;
     weir_view *views;            /* by operand */
     struct slot_patch *patches;
+    struct wire_patch *wires;
+    struct lane_guard guard;     /* of the lanes, when other processes post to them */
 
     int64_t first_step;
     int64_t steps;      /* of the run that goes on, or went on last */
@@ -66,8 +74,13 @@ struct weir_session {
     _Atomic uint32_t running; /* workers that are not done with this run */
     _Atomic uint32_t failing; /* claimed by the first failure */
     _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
+    weir_status failure_status;
     char failure[1024];
 };
+
+/* Whether this process runs the actor, or owns the space. */
+bool session_runs(const struct weir_session *session, uint32_t actor);
+bool session_owns(const struct weir_session *session, uint32_t space);
 
 /* ---- build.c ---- */
 
@@ -79,7 +92,8 @@ void session_unbuild(struct weir_session *session);
 /* Lines and messages under way of each lane. By worker, then by outside lane. */
 void session_size_lanes(const struct weir_session *session, struct lane_size *sizes);
 
-/* The number of an actor's lane: its worker, or worker_count + its place among the outside actors. */
+/* The number of an actor's lane: its worker, or worker_count + its place among the outside actors; UINT32_MAX for one
+ * that another rank runs. */
 uint32_t session_lane_number(const struct weir_session *session, uint32_t actor);
 
 /* ---- session.c ---- */
@@ -97,7 +111,14 @@ void session_fail_kernel(struct weir_session *session, const struct actor *actor
 /* The calling worker could not open its queues; its thread's error says why. */
 void session_fail_worker(struct weir_session *session);
 
-/* The session failed: sets the calling thread's error to the report and returns E_KERNEL; else OK. */
+/* Another rank is why the session cannot go on. */
+void session_fail_peer(struct weir_session *session, uint32_t culprit, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* What this rank has done, for its sign of life. */
+void session_beat(const struct weir_session *session, struct wire_frame *frame);
+
+/* The session failed: sets the calling thread's error to the report and returns E_KERNEL or E_PEER; else OK. */
 weir_status session_failure(const struct weir_session *session);
 
 /* ---- host.c ---- */
@@ -109,6 +130,10 @@ weir_status session_bind(struct weir_session *session, const weir_binding *bindi
 
 /* Whether the user's array has the dtype and the logical shape of the tensor; the error starts with `what`. */
 weir_status session_check_array(const char *what, const plan_tensor *tensor, const weir_array *value);
+
+/* Where the reader at a plan port finds the tensor now, in a slot of its register. */
+const char *session_port_data(const struct weir_session *session, uint32_t port, const plan_tensor *tensor,
+                              uint32_t slot);
 
 /* Fills what has an initial value. */
 weir_status session_fill(struct weir_session *session);

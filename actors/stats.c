@@ -34,6 +34,8 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     stats->steps = running ? s->steps_done : s->steps_done + s->steps;
     stats->workers = (int)s->worker_count;
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
+        if (!session_owns(s, i))
+            continue;
         stats->planned_bytes += plan->spaces[i].bytes;
         stats->arena_bytes += s->arenas[i].base ? s->arenas[i].bytes : 0;
     }
@@ -41,6 +43,6 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
         return; /* the rest belongs to the workers */
     stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;
     for (uint32_t q = 0; q < plan->queues_count && stats->queue_count < QUEUES_MAX; q++)
-        if (plan->queues[q].kind != PLAN_OUTSIDE)
+        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i))
             add_queue(s, q, &stats->queue[stats->queue_count++], stats->seconds);
 }

@@ -10,10 +10,17 @@ static uint64_t mapped_bytes(const struct arena *arena)
     return arena->bytes ? arena->bytes : 1;
 }
 
-static weir_status arena_open(struct arena *arena, const weir_plan *plan, const plan_space *space)
+static weir_status arena_open(struct arena *arena, const weir_plan *plan, const plan_space *space, char *base,
+                              bool elsewhere)
 {
     const char *name = plan_text(plan, space->name);
-    *arena = (struct arena){.bytes = space->bytes, .device = device_find(space->kind), .index = space->index};
+    *arena = (struct arena){.base = base,
+                            .bytes = space->bytes,
+                            .device = device_find(space->kind),
+                            .index = space->index,
+                            .borrowed = base || elsewhere};
+    if (arena->borrowed && (arena->device || elsewhere))
+        return WEIR_OK;
     if (!arena->device)
         return error_set(WEIR_E_UNSUPPORTED, "%s: this build of weir has no devices of that kind", name);
     arena->base = arena->device->space_new(space->index, mapped_bytes(arena));
@@ -23,10 +30,11 @@ static weir_status arena_open(struct arena *arena, const weir_plan *plan, const 
     return WEIR_OK;
 }
 
-weir_status arenas_open(struct arena *arenas, const weir_plan *plan)
+weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere)
 {
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
-        weir_status status = arena_open(&arenas[i], plan, &plan->spaces[i]);
+        weir_status status = arena_open(&arenas[i], plan, &plan->spaces[i], bases ? bases[i] : NULL,
+                                        elsewhere && elsewhere[i]);
         if (status) {
             arenas_close(arenas, i);
             return status;
@@ -38,7 +46,7 @@ weir_status arenas_open(struct arena *arenas, const weir_plan *plan)
 void arenas_close(struct arena *arenas, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (arenas[i].base)
+        if (arenas[i].base && !arenas[i].borrowed)
             arenas[i].device->space_free(arenas[i].base, mapped_bytes(&arenas[i]));
         arenas[i].base = NULL;
     }

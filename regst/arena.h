@@ -15,11 +15,14 @@ struct arena {
     uint64_t bytes;
     const struct device_ops *device; /* borrowed */
     uint32_t index;                  /* of the device within its kind */
+    bool borrowed;                   /* `base` is somebody else's: a part of a shared segment */
 };
 
-/* Allocates `spaces_count` arenas. E_MEMORY or E_UNSUPPORTED (no such kind of device) names the device; then nothing
- * stays allocated. */
-weir_status arenas_open(struct arena *arenas, const weir_plan *plan);
+/* Opens `spaces_count` arenas. Where `bases` is not NULL, and for a space neither, the arena is there: zeroed and real
+ * memory of the caller's. Spaces for which `elsewhere` (NULL: none) is set belong to other processes: they get no
+ * memory, and a base only when that process shares its own. E_MEMORY or E_UNSUPPORTED (no such kind of device) names
+ * the device; then nothing stays allocated. */
+weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere);
 void arenas_close(struct arena *arenas, uint32_t count);
 
 /* Where a tensor lies: of slot `slot` for one in a register. */

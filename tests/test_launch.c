@@ -37,6 +37,7 @@ static void make_folder(void)
     setenv("WEIR", APPS_BIN "/weir", 1);
     write_script("rsh", "#!/bin/sh\nshift\ncat | setsid sh -c \"$*\"\n");
     write_script("lost", "#!/bin/sh\nread -r line\necho no route >&2\nexit 255\n");
+    write_script("cut", "#!/bin/sh\nshift\ntimeout 1 cat | setsid sh -c \"$*\"\n");
     unsetenv("WEIR_LIVENESS");
 }
 
@@ -532,7 +533,14 @@ Test(launch, a_host_that_cannot_be_reached_is_named)
 {
     expect_status("WEIR_RSH=$T/lost " LAUNCH "--hosts b -- true", 255);
     expect_line(errors, "[0] no route");
-    expect_line(errors, "weir launch: rank 0 could not be started on b: the remote shell ended with status 255");
+    expect_line(errors, "weir launch: rank 0 did not start on b: the remote shell ended with status 255");
+}
+
+Test(launch, a_lost_connection_ends_the_program_there)
+{
+    expect_status("WEIR_RSH=$T/cut " LAUNCH "--hosts b -- sh -c 'sleep 300 & echo $$ $! >>$T/pids; wait; true'", 137);
+    cr_expect(strstr(errors, " on b) was lost with the connection to its host\n"), "%s", errors);
+    expect_gone(2, 1000);
 }
 
 Test(launch, the_secret_is_in_no_argument_list)

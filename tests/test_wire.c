@@ -71,7 +71,7 @@ static struct wire_frame random_frame(uint64_t *random, uint32_t kind)
         frame.bye.steps = (int64_t)(random_number(random) ^ (mutate_draw(random) & 1 ? UINT64_MAX : 0));
         break;
     case WIRE_VALUE:
-        frame.value.tensor = (uint32_t)random_number(random);
+        frame.value.shard = (uint32_t)random_number(random);
         frame.value.round = random_number(random);
         break;
     default: frame.waits.count = (uint32_t)random_number(random); break;
@@ -103,7 +103,7 @@ static struct wire_frame example(uint32_t kind)
         break;
     case WIRE_BYE: frame.bye.steps = 1000; break;
     case WIRE_VALUE:
-        frame.value.tensor = 7;
+        frame.value.shard = 7;
         frame.value.round = 1;
         break;
     default: frame.waits.count = 5; break;
@@ -205,7 +205,7 @@ Test(wire, the_largest_header_of_each_kind_fits, .timeout = 20)
             break;
         case WIRE_BYE: frame.bye.steps = INT64_MAX; break;
         case WIRE_VALUE:
-            frame.value.tensor = UINT32_MAX;
+            frame.value.shard = UINT32_MAX;
             frame.value.round = UINT64_MAX;
             break;
         default: frame.waits.count = UINT32_MAX; break;

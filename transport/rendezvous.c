@@ -215,18 +215,20 @@ weir_status meet_run(struct meeting *meeting)
 {
     const struct rendezvous *rendezvous = meeting->rendezvous;
     const struct cluster_env *env = rendezvous->env;
-    struct zap *zap = NULL;
+    struct zap *zap = rendezvous->zap, *own = NULL;
     weir_status status = WEIR_OK;
     zmq_msg_init(&meeting->payload);
     meeting->deadline_ns = meet_now_ns() + env->join_ns;
-    if (env->rank == 0)
-        status = zap_open(&zap, rendezvous->zmq_context, rendezvous->keys, rendezvous->report);
+    if (env->rank == 0 && !zap) {
+        status = zap_open(&own, rendezvous->zmq_context, rendezvous->keys, rendezvous->report);
+        zap = own;
+    }
     if (status == WEIR_OK)
         status = meet_open(meeting, zap);
     if (status == WEIR_OK)
         status = env->rank == 0 ? meet_lead(meeting) : meet_follow(meeting);
     meet_close(meeting, zap);
-    zap_close(zap);
+    zap_close(own);
     return status;
 }
 
@@ -237,7 +239,7 @@ static uint64_t random_session(void)
     uint64_t number = 0;
     if (getrandom(&number, sizeof number, 0) != sizeof number)
         number = (uint64_t)meet_now_ns() ^ (uint64_t)getpid() << 40;
-    return number ? number : 1;
+    return number & 0xff ? number : number | 1; /* ZeroMQ keeps names that begin with a 0 for itself */
 }
 
 weir_status rendezvous_meet(struct rendezvous *rendezvous)

@@ -39,6 +39,7 @@ struct rendezvous {
     void *zmq_context;             /* borrowed, as all pointers here */
     const struct cluster_env *env;
     const struct keys *keys;
+    struct zap *zap;               /* that the context has already; NULL: none, rank 0 opens one for the meeting */
     const struct report *report;
     const weir_plan *plan;         /* NULL: has none, takes rank 0's part for it (see rendezvous_part()) */
     struct member *members;        /* env->size; the caller fills in its own, at [env->rank] */

@@ -53,7 +53,7 @@ static const struct kind kinds[WIRE_KIND_END] = {
                                U32("actor", beat.actor)}},
     [WIRE_FAIL] = {"FAIL", 2, {U32("culprit", fail.culprit), TEXT("text", fail.text)}},
     [WIRE_BYE] = {"BYE", 1, {I64("steps", bye.steps)}},
-    [WIRE_VALUE] = {"VALUE", 2, {U32("tensor", value.tensor), U64("round", value.round)}},
+    [WIRE_VALUE] = {"VALUE", 2, {U32("shard", value.shard), U64("round", value.round)}},
     [WIRE_WAITS] = {"WAITS", 1, {U32("count", waits.count)}},
 };
 

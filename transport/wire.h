@@ -14,7 +14,7 @@
  *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
  *     FAIL    culprit, text                 none               the session failed
  *     BYE     steps                         none               it closes, having done so many steps
- *     VALUE   tensor, round                 1 frame            a shard, for weir_session_read()
+ *     VALUE   shard, round                  1 frame            a shard, for weir_session_read()
  *     WAITS   count                         count x 16 bytes   who waits for whom (actors/watch.h), for a stall report
  *
  * Decoding checks form alone: types, counts, ranges of what stands by itself (kind, text length). What a number means
@@ -73,7 +73,7 @@ struct wire_frame {
             int64_t steps;
         } bye;
         struct {
-            uint32_t tensor;
+            uint32_t shard; /* its place in plan->shards; UINT32_MAX: the end of the round */
             uint64_t round;
         } value;
     };

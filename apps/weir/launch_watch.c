@@ -88,10 +88,10 @@ static void report_failure(watch *w)
     int rank = r->process.rank;
     char where[LAUNCH_HOST_BYTES + 32];
     snprintf(where, sizeof where, "(pid %ld on %s)", r->remote_id, place->host);
-    if (!r->remote_id)
-        launch_sink_say(w->err, "%s: rank %d could not be started on %s: the remote shell ended with status %d",
+    if (!r->remote_id && !r->ended.by_signal)
+        launch_sink_say(w->err, "%s: rank %d did not start on %s: the remote shell ended with status %d",
                         w->job->name, rank, place->host, exit_status(&r->ended));
-    else if (place->remote && !r->told.known)
+    else if (place->remote && !r->told.known && !r->ended.by_signal)
         launch_sink_say(w->err, "%s: rank %d %s was lost with the connection to its host", w->job->name, rank, where);
     else if (r->ended.by_signal)
         launch_sink_say(w->err, "%s: rank %d %s was ended by signal %d (%s)", w->job->name, rank, where,
@@ -187,13 +187,22 @@ static watched *find_rank(watch *w, pid_t id)
     return NULL;
 }
 
+/* The connection to another host ended, and nothing was told of the program there. */
+static ending guess_ending(const watch *w, const ending *of_shell)
+{
+    if (w->phase == KILLED)
+        return (ending){.known = true, .by_signal = true, .number = SIGKILL};
+    int status = exit_status(of_shell);
+    return (ending){.known = true, .number = status ? status : 255}; /* 255: as ssh has it */
+}
+
 static void end_rank(watch *w, watched *r, int status)
 {
     read_stream(&r->out);
     read_stream(&r->err);
     r->ended = r->told.known ? r->told : read_status(status);
-    if (r->process.remote && !r->told.known && !exit_status(&r->ended))
-        r->ended.number = 255; /* as ssh has it: the connection ended, nobody knows about the program */
+    if (r->process.remote && !r->told.known)
+        r->ended = guess_ending(w, &r->ended);
     w->alive--;
     note_end(w, r);
 }

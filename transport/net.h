@@ -1,0 +1,92 @@
+/* transport/net.h: this rank's end of the bus between processes, and the thread that runs it.
+ *
+ *     workers --- messages for ranks on the wire ---> mailbox ---> +------------+ ---> DEALER per peer --->
+ *     any thread --- net_tell() ------------------------ list ---> | net thread |
+ *     workers' mailboxes <--- READY, FREE, checked --------------- +------------+ <--- ROUTER <-----------
+ *
+ * Every rank has one ROUTER, on which it only receives, and a DEALER to each peer, on which it only sends: so who sent a
+ * frame is known from the connection. Peers with which memory is shared exchange their bus messages through that; to
+ * them go only the frames of the session itself (BEAT, FAIL, BYE, VALUE, WAITS).
+ *
+ * A message for an actor of a wired peer comes through the mailbox like one for a worker. A READY for the leader of a
+ * parcel (transport/links.h) becomes a DATA frame whose payload lies in the register's slot: the slot is not written
+ * again before the reader's FREE, which comes after all bytes have arrived. All others are gathered and go out
+ * together, as one WORDS frame per peer, when the mailbox is empty. What is under way is bounded by the plan's slots, and
+ * ZeroMQ's high-water marks are set above that bound, so they are never reached.
+ *
+ * Signs of life. A BEAT goes to every peer some times per liveness limit. A peer counts as lost when nothing was heard
+ * from it for the limit, or at once when its connection ends without a BYE. A rank that was itself stopped gives its
+ * peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails the session.
+ *
+ * Life: open (sockets; the card says where) - meet (rendezvous, connections) - greet (HELLO from all; who shares memory)
+ * - route (what crosses) - start (the thread) - tell, query - stop (BYE, the thread ends) - close. Until start all of it
+ * belongs to the session's thread, then to the net thread; net_tell() and the queries may be called by any.
+ */
+#ifndef TRANSPORT_NET_H
+#define TRANSPORT_NET_H
+
+#include "regst/arena.h"
+#include "transport/bus.h"
+#include "transport/links.h"
+#include "transport/rendezvous.h"
+#include "transport/wire.h"
+
+#define NET_ALL UINT32_MAX
+
+struct net;
+
+/* What the net thread tells the session. Each is called on the net thread and returns soon. */
+struct net_hooks {
+    void *ctx;
+    void (*lost)(void *ctx, uint32_t rank, const char *how);     /* a peer is lost; `how` is the rest of a sentence */
+    void (*failed)(void *ctx, uint32_t rank, uint32_t culprit, const char *text); /* a peer's session failed */
+    void (*left)(void *ctx, uint32_t rank, int64_t steps);       /* it has said BYE */
+    void (*broken)(void *ctx, const char *sentence);             /* this rank cannot go on */
+    void (*beat)(void *ctx, struct wire_frame *frame);           /* fills in frame->beat */
+    bool (*value)(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes); /* false:
+                                                                    it may not send that */
+    void (*waits)(void *ctx, uint32_t rank, const void *entries, uint32_t count);
+};
+
+/* What a peer last said of itself. */
+struct net_life {
+    int64_t heard_ns; /* when (park_now_ns()) */
+    uint64_t fired;
+    int64_t step;
+    uint32_t actor, state;
+};
+
+/* Opens the sockets for a plan that is spread over the ranks, and writes where they listen into `card`. All pointers are
+ * borrowed until close. */
+weir_status net_open(struct net **net, const weir_plan *plan, const struct cluster_env *env,
+                     const struct report *report, const struct net_hooks *hooks, struct member *card);
+
+/* The rendezvous; then connects to every peer. `members`: env->size, this rank's own filled in. */
+weir_status net_meet(struct net *net, struct member *members);
+
+/* Tells each peer whether its memory could be mapped (`mapped`, by rank) and waits for the same from all. wired[r]: not
+ * both could. Of this rank itself: false. */
+weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
+
+/* What goes to wired peers and comes from them. `bus` leads to the local lanes already; actors of wired peers are
+ * attached here. */
+weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus);
+
+/* Starts the thread. */
+weir_status net_start(struct net *net);
+
+/* Sends a frame (the head is filled in) with a copy of the payload, to one rank or all. Any thread. */
+weir_status net_tell(struct net *net, uint32_t rank, const struct wire_frame *frame, const void *payload,
+                     size_t payload_bytes);
+
+/* Sends slot `slot` of the parcel as it is now, to be found there by the reader without a READY. Any thread. */
+weir_status net_share(struct net *net, const struct parcel *parcel, uint32_t slot);
+
+struct net_life net_life_of(struct net *net, uint32_t rank);
+bool net_here(struct net *net, uint32_t rank); /* neither lost nor gone */
+
+/* Says BYE when `steps` >= 0, sends what is left, ends the thread. */
+void net_stop(struct net *net, int64_t steps); /* < 0: the session failed; then nobody is waited for long */
+void net_close(struct net *net); /* also NULL */
+
+#endif

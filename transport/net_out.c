@@ -1,0 +1,150 @@
+/* transport/net_out.c: frames that go to peers. See net.h. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/net_inside.h"
+
+/* A frame cannot be sent: the peer takes nothing any more. The bound on what is under way is below the high-water mark,
+ * so a peer that keeps the protocol never brings it here. */
+static void send_failed(struct net *net, uint32_t rank)
+{
+    net_lose(net, rank, errno == EAGAIN ? "it does not take what is sent to it" : "it cannot be reached: %s",
+             zmq_strerror(errno));
+}
+
+static bool part_send(void *dealer, zmq_msg_t *part, bool more)
+{
+    if (zmq_msg_send(part, dealer, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) >= 0)
+        return true;
+    int error = errno;
+    zmq_msg_close(part);
+    errno = error;
+    return false;
+}
+
+static bool bytes_send(void *dealer, const void *bytes, size_t count, bool more)
+{
+    zmq_msg_t part;
+    if (zmq_msg_init_size(&part, count))
+        return false;
+    if (count)
+        memcpy(zmq_msg_data(&part), bytes, count);
+    return part_send(dealer, &part, more);
+}
+
+static bool header_send(struct net *net, struct peer *peer, struct wire_frame *frame, bool more)
+{
+    unsigned char bytes[WIRE_HEADER_MAX];
+    frame->version = WIRE_VERSION;
+    frame->session = net->session;
+    frame->rank = net->env->rank;
+    frame->number = peer->sent++;
+    return bytes_send(peer->dealer, bytes, wire_encode(frame, bytes), more);
+}
+
+void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, const void *payload, size_t payload_bytes)
+{
+    struct peer *peer = net_peer(net, rank);
+    bool has_payload = frame->kind == WIRE_WORDS || frame->kind == WIRE_VALUE || frame->kind == WIRE_WAITS;
+    if (!peer || !peer_is(peer, PEER_HERE))
+        return;
+    if (!header_send(net, peer, frame, has_payload) ||
+        (has_payload && !bytes_send(peer->dealer, payload, payload_bytes, false)))
+        send_failed(net, rank);
+}
+
+/* ---- register contents ---- */
+
+static const char *slot_address(const struct net *net, const struct parcel *parcel, uint32_t slot)
+{
+    const plan_regst *regst = &net->plan->regsts[parcel->regst];
+    return net->arenas[regst->space.i].base + regst->offset + slot * regst->slot_bytes;
+}
+
+/* A direct span's frame refers to the slot; a packed one's is a copy. */
+static bool span_send(struct net *net, struct peer *peer, const struct parcel *parcel, uint32_t number, uint32_t slot)
+{
+    const struct span *span = &net->links->spans[parcel->spans.first + number];
+    const char *from = slot_address(net, parcel, slot);
+    zmq_msg_t part;
+    /* without a function to free them, ZeroMQ refers to the bytes and allocates nothing */
+    int rc = span->direct ? zmq_msg_init_data(&part, (void *)(from + span->slot_offset), span->bytes, NULL, NULL)
+                          : zmq_msg_init_size(&part, span->bytes);
+    if (rc)
+        return false;
+    if (!span->direct)
+        links_pack(net->links, net->plan, span, from, zmq_msg_data(&part));
+    return part_send(peer->dealer, &part, number + 1 < parcel->spans.count);
+}
+
+void net_send_parcel(struct net *net, const struct parcel *parcel, uint32_t slot, bool initial)
+{
+    struct peer *peer = net_peer(net, parcel->to);
+    struct wire_frame frame = {
+        .kind = WIRE_DATA,
+        .data = {.port = parcel->leader, .slot = slot, .spans = parcel->spans.count, .initial = initial}};
+    if (!peer || !peer_is(peer, PEER_HERE))
+        return;
+    bool sent = header_send(net, peer, &frame, parcel->spans.count > 0);
+    for (uint32_t i = 0; sent && i < parcel->spans.count; i++)
+        sent = span_send(net, peer, parcel, i, slot);
+    if (!sent)
+        send_failed(net, parcel->to);
+}
+
+/* ---- bus messages ---- */
+
+static void words_send(struct net *net, uint32_t rank)
+{
+    struct peer *peer = &net->peers[rank];
+    struct wire_frame frame = {.kind = WIRE_WORDS, .words.count = peer->words_count};
+    size_t bytes = peer->words_count * sizeof(uint64_t);
+    peer->words_count = 0;
+    net_send(net, rank, &frame, peer->words, bytes);
+}
+
+static void word_add(struct net *net, uint32_t rank, struct message message)
+{
+    struct peer *peer = &net->peers[rank];
+    peer->words[peer->words_count++] = message_pack(message);
+    if (peer->words_count == NET_WORDS_MAX)
+        words_send(net, rank);
+}
+
+void net_flush(struct net *net)
+{
+    for (uint32_t r = 0; r < net->env->size; r++)
+        if (net->peers[r].words_count)
+            words_send(net, r);
+}
+
+/* The plan port that a message is about. */
+static uint32_t port_of(const struct net *net, struct message message)
+{
+    return message.kind == MESSAGE_READY ? net->live[net->live_first[message.actor] + message.port]
+                                         : net->edges[net->edge_first[message.actor] + message.port];
+}
+
+void net_send_message(struct net *net, struct message message)
+{
+    uint32_t rank = net->rank_of[message.actor];
+    uint32_t port = port_of(net, message);
+    struct parcel *parcel = links_find(net->links, port);
+    bool carries = message.kind == MESSAGE_READY && parcel && parcel->leader == port;
+    if (message.kind == MESSAGE_READY)
+        net->outstanding[port] += message.count;
+    else
+        net->outstanding[port] -= message.count;
+    assert(net->outstanding[port] <= net->plan->regsts[net->plan->ports[port].regst.i].slots);
+    if (!carries) {
+        word_add(net, rank, message);
+        return;
+    }
+    uint32_t slots = net->plan->regsts[parcel->regst].slots;
+    for (uint32_t i = 0; i < message.count; i++) {
+        net_send_parcel(net, parcel, parcel->next_slot, false);
+        parcel->next_slot = parcel->next_slot + 1 == slots ? 0 : parcel->next_slot + 1;
+    }
+}
