@@ -180,15 +180,16 @@ static void find_busy(struct waits *waits)
 /* How sure it is that the reader at this port keeps a slot, when somebody does. 0: it does not. */
 static int port_blocks(const struct waits *waits, uint32_t port)
 {
-    uint32_t actor = waits->plan->ports[port].actor.i;
+    uint32_t actor = waits->plan->ports[port].actor.i, rank = plan_rank_of(waits->plan, actor);
     if (waits->empty[port])
         return 0;
     if (waits->actors[actor].told)
-        return 3; /* and not that it lacks something here */
+        return 4; /* and not that it lacks something here */
     if (is_outside(waits, actor))
-        return 1;
-    bool silent = !waits->answered[plan_rank_of(waits->plan, actor)];
-    return silent || waits->busy[waits->plan->actors[actor].queue.i] != PLAN_NONE ? 2 : 0;
+        return 2; /* it is not asked */
+    if (!waits->answered[rank] || waits->busy[waits->plan->actors[actor].queue.i] != PLAN_NONE)
+        return 3;
+    return rank != waits->rank ? 1 : 0; /* its rank may not have started; here, it has done all that the run asks */
 }
 
 static void find_blockers(struct waits *waits)
@@ -395,6 +396,15 @@ static void add_silent(struct text *to, const struct waits_about *about, uint32_
         text_add(to, "rank %u did not answer", rank);
 }
 
+/* It has been asked and lacks nothing, so it has no firings left. */
+static void add_idle(struct text *to, const weir_plan *plan, uint32_t a, bool elsewhere)
+{
+    add_actor(to, plan, a);
+    text_add(to, " has no firings left");
+    if (elsewhere)
+        text_add(to, ": rank %u has not started a run that goes so far", plan_rank_of(plan, a));
+}
+
 /* What does not wait for an actor. */
 static void add_end(struct text *to, const struct waits *waits, const struct waits_about *about, uint32_t a,
                     uint32_t from)
@@ -406,10 +416,8 @@ static void add_end(struct text *to, const struct waits *waits, const struct wai
         add_firing(to, waits, about, a);
     else if (is_outside(waits, a))
         add_outside(to, waits, a, from);
-    else {
-        add_actor(to, waits->plan, a);
-        text_add(to, " lacks nothing, but does not fire");
-    }
+    else
+        add_idle(to, waits->plan, a, rank != waits->rank);
 }
 
 static void add_circle(struct text *to, const struct waits *waits, uint32_t a)

@@ -12,7 +12,7 @@
  *
  *     loss --empty--> h3/down --empty--> h0/q --empty--> tokens, a push: nobody pushes
  *                                                        (or: a pull: nobody pulls; a kernel that does not return;
- *                                                         a rank that did not answer; a circle)
+ *                                                         a rank that did not answer, or has not started; a circle)
  *
  * The longest chain is told, from the waiting actor of lowest number if there are several; of other chains their ends.
  *

@@ -105,13 +105,24 @@ Test(waits, a_rank_that_does_not_answer_ends_the_chain, .timeout = 10)
     line_free(line);
 }
 
+Test(waits, a_rank_that_has_not_started_is_named, .timeout = 10)
+{
+    struct line *line = line_new(2, 2);
+    waits_put(&line->waits, 0, &(struct wait_entry){1, made_by(line, 0), 5}, 1);
+    waits_put(&line->waits, 1, NULL, 0);
+    SAYS(say(line), "s0 (cpu:0, rank 0) waits for s1 (cpu:1, rank 1), which has not read what it wrote before\n"
+                    "  s1 (cpu:1, rank 1) has no firings left: rank 1 has not started a run that goes so far\n");
+    line_free(line);
+}
+
 Test(waits, a_kernel_of_another_rank_is_named, .timeout = 10)
 {
     struct line *line = line_new(3, 3);
     waits_put(&line->waits, 0, &(struct wait_entry){1, made_by(line, 0), 5}, 1);
     waits_put(&line->waits, 1, &(struct wait_entry){2, PLAN_NONE, 4}, 1);
     waits_put(&line->waits, 2, &(struct wait_entry){3, made_by(line, 1), 4}, 1);
-    SAYS(say(line), "\n  kernel of s1 (test_sum, model.c:102) on cpu:1 of rank 1 has been running for 2.0 s, in step 4\n");
+    SAYS(say(line), "\n  kernel of s1 (test_sum, model.c:102) on cpu:1 of rank 1 has been running for 2.0 s, "
+                    "in step 4\n");
     line_free(line);
 }
 

@@ -42,8 +42,9 @@ int weir_world_size(void);
 /* Makes a new secret (a CURVE key in ZeroMQ's Z85 letters). E_UNSUPPORTED when libzmq was built without CURVE. */
 weir_status weir_key_new(char secret[WEIR_KEY_BYTES]);
 
-/* Gets what weir says beside its results: stalls, lost and refused peers. `text` is a whole report, of one or more
- * lines. Called from a thread of weir's own; must not call weir. */
+/* Gets what weir says beside its results: stalls, lost and refused peers, what a run that failed did last. `text` is a
+ * whole report, of one or more lines. Called from a thread of weir's own, or by weir_session_wait(); must not call
+ * weir. */
 typedef void (*weir_report_fn)(void *ctx, const char *text);
 
 /* Overrides of the environment, for programs that find their peers by themselves. */
