@@ -253,6 +253,12 @@ static bool bind_all(weir_plan *plan)
     return plan->bindings;
 }
 
+/* Many a plan that was changed fails, which needs no report. */
+static void pass_over(void *ctx, const char *text)
+{
+    (void)ctx, (void)text;
+}
+
 /* Pushes or pulls one value of the end, if it can. */
 static weir_status serve_end(weir_session *s, const weir_host_info *info, uint64_t *random)
 {
@@ -321,7 +327,7 @@ bool untrusted_run(weir_plan *plan, uint64_t seed)
         return false;
     if (!bind_all(plan))
         abort();
-    weir_session *s = weir_session_open(plan, .workers = 2);
+    weir_session *s = weir_session_open(plan, .workers = 2, .report = pass_over);
     if (!s)
         return false;
     ends x = {.session = s, .plan = plan, .random = seed, .left = calloc(plan->hosts_count + 1, sizeof *x.left)};
