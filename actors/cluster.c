@@ -13,6 +13,8 @@
 #include "graph/error.h"
 #include "graph/spread.h"
 
+#define WAITERS_MAX 4 /* that a report names */
+
 /* ---- hooks: on the net thread ---- */
 
 static void hook_news(struct cluster *c)
@@ -453,6 +455,54 @@ void session_send_waits(struct weir_session *s, const struct wait_entry *entries
     struct wire_frame frame = {.kind = WIRE_WAITS, .waits.count = count};
     if (s->cluster)
         net_tell(s->cluster->net, NET_ALL, &frame, entries, count * sizeof(*entries));
+}
+
+struct waiters {
+    char *text;
+    size_t bytes, used;
+    uint32_t count;
+};
+
+static void waiter_add(struct waiters *to, const struct weir_session *s, uint32_t actor, const char *verb,
+                       uint32_t other)
+{
+    const weir_plan *plan = s->plan;
+    if (to->count++ >= WAITERS_MAX || to->used >= to->bytes)
+        return;
+    to->used += (size_t)snprintf(to->text + to->used, to->bytes - to->used, "%s%.100s (%s, step %lld) for %.100s to %s",
+                                 to->used ? "; " : "  for it waited here: ", plan_text(plan, plan->actors[actor].name),
+                                 plan_text(plan, plan->queues[plan->actors[actor].queue.i].name),
+                                 (long long)s->actors[actor].step, plan_text(plan, plan->actors[other].name), verb);
+}
+
+/* What the actor lacks, that an actor of the rank was to do. */
+static void waiter_look(struct waiters *to, const struct weir_session *s, uint32_t a, uint32_t rank)
+{
+    const weir_plan *plan = s->plan;
+    for (uint32_t p = plan->actors[a].ports.first; p < plan->actors[a].ports.first + plan->actors[a].ports.count; p++) {
+        uint32_t producer = plan->regsts[plan->ports[p].regst.i].producer.i;
+        if (s->port_of[p] && !s->port_of[p]->reader.arrived && plan_rank_of(plan, producer) == rank)
+            waiter_add(to, s, a, "publish", producer);
+    }
+    for (uint32_t p = 0; p < plan->ports_count; p++) {
+        const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
+        if (regst->producer.i == a && !s->outs[plan->ports[p].regst.i].regst.credits &&
+            plan_rank_of(plan, plan->ports[p].actor.i) == rank)
+            waiter_add(to, s, a, "free", plan->ports[p].actor.i);
+    }
+}
+
+void cluster_waiters(const struct weir_session *s, uint32_t rank, char *text, size_t bytes)
+{
+    struct waiters to = {.text = text, .bytes = bytes - 1};
+    text[0] = 0;
+    for (uint32_t a = 0; a < s->plan->actors_count; a++)
+        if (session_runs(s, a) && s->actors[a].left > 0)
+            waiter_look(&to, s, a, rank);
+    if (to.used >= to.bytes)
+        to.used = to.bytes - 1;
+    if (to.used)
+        snprintf(text + to.used, bytes - to.used, "\n");
 }
 
 /* ---- close ---- */

@@ -66,6 +66,10 @@ weir_status cluster_start(struct weir_session *session, int64_t target);
 /* The session has failed on this rank: tells the others, ends waits. */
 void cluster_fail(struct weir_session *session, uint32_t culprit, const char *text);
 
+/* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
+ * fires any more. */
+void cluster_waiters(const struct weir_session *session, uint32_t rank, char *text, size_t bytes);
+
 /* A round: begin, send any number, end (which waits), take what came, close. */
 void cluster_round_begin(struct cluster *cluster);
 weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);

@@ -20,6 +20,7 @@
 #define STALL_MIN_NS 1000000
 #define STALL_MAX_NS (INT64_C(1) << 60)
 #define FLIGHT_TEXT_BYTES 4096
+#define WAITERS_TEXT_BYTES 1024
 
 /* ---- which process and thread runs what ---- */
 
@@ -328,6 +329,25 @@ static void close_lanes(struct weir_session *s)
     free(s->worker_of);
 }
 
+static uint32_t session_rank(const struct weir_session *s)
+{
+    return s->cluster ? s->cluster->env.rank : 0;
+}
+
+/* Once, and when nothing fires any more. */
+static void tell_failure(struct weir_session *s)
+{
+    char waiters[WAITERS_TEXT_BYTES] = "", text[FLIGHT_TEXT_BYTES];
+    if (s->told)
+        return;
+    s->told = true;
+    if (s->culprit != session_rank(s))
+        cluster_waiters(s, s->culprit, waiters, sizeof(waiters));
+    if (flight_text(s, text, sizeof(text)) || *waiters)
+        report_say(&s->report, "%s\n%sthe last firings before the failure, oldest first:\n%s", s->failure, waiters,
+                   *text ? text : "none\n");
+}
+
 weir_status weir_session_close(weir_session *s)
 {
     if (!s)
@@ -335,6 +355,9 @@ weir_status weir_session_close(weir_session *s)
     cluster_leave(s); /* after it nobody calls the watch */
     watch_close(s->watch);
     stop_workers(s);
+    /* acquire: pairs with the store in session_fail() */
+    if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
+        tell_failure(s);
     weir_status status = close_trace(s);
     session_unbuild(s);
     bus_close(&s->bus);
@@ -407,15 +430,6 @@ static bool wait_halted(struct weir_session *s, int64_t deadline)
     return true;
 }
 
-/* Once, and when nothing fires any more. */
-static void tell_flight(struct weir_session *s)
-{
-    char text[FLIGHT_TEXT_BYTES];
-    if (!s->told && flight_text(s, text, sizeof(text)))
-        report_say(&s->report, "the last firings before the failure, oldest first:\n%s", text);
-    s->told = true;
-}
-
 weir_status weir_session_wait(weir_session *s, int timeout_ms)
 {
     int64_t deadline = park_deadline(timeout_ms);
@@ -427,7 +441,7 @@ weir_status weir_session_wait(weir_session *s, int timeout_ms)
     if (state == SESSION_RUNNING)
         return error_set(WEIR_E_TIMEOUT, "weir_session_wait: the run is not over after %d ms", timeout_ms);
     if (state == SESSION_FAILED && wait_halted(s, deadline))
-        tell_flight(s);
+        tell_failure(s);
     return session_failure(s);
 }
 
@@ -480,6 +494,7 @@ void session_worker_halted(struct weir_session *s)
 static void session_fail(struct weir_session *s, weir_status status, uint32_t culprit)
 {
     s->failure_status = status;
+    s->culprit = culprit;
     /* release: pairs with the load in session_failure() */
     atomic_store_explicit(&s->state, SESSION_FAILED, memory_order_release);
     park_wake(&s->state);
@@ -487,11 +502,6 @@ static void session_fail(struct weir_session *s, weir_status status, uint32_t cu
     for (uint32_t i = 0; i < s->outside_count; i++)
         mailbox_post(&s->outside[i].mailbox, (struct message){.kind = MESSAGE_FAIL, .count = 1});
     cluster_fail(s, culprit, s->failure);
-}
-
-static uint32_t session_rank(const struct weir_session *s)
-{
-    return s->cluster ? s->cluster->env.rank : 0;
 }
 
 void session_fail_kernel(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,

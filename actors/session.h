@@ -75,6 +75,7 @@ struct weir_session {
     _Atomic uint32_t failing; /* claimed by the first failure */
     _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
     weir_status failure_status;
+    uint32_t culprit;         /* the rank that failed first, as far as is known */
     char failure[1024];
 };
 
