@@ -326,6 +326,13 @@ Test(apps, of_several_ranks_one_speaks)
     expect_count(output, "step 0  loss", 1);
     expect_count(output, "step 1  loss", 1);
     expect_count(output, "2 steps in", 1);
+    must_run(APPS_BIN "/weir run $T/plan --steps 2 2>/dev/null | sort >$T/alone; for n in 1 2 3; do " APPS_BIN
+             "/weir launch --no-prefix -n $n -- " APPS_BIN "/weir run $T/plan --steps 2 2>/dev/null | sort | "
+             "cmp - $T/alone || exit 1; done; wc -l <$T/alone", output);
+    cr_expect_str_eq(output, "2\n");
+    must_run(APPS_BIN "/weir launch -n 3 -- " TINY_GPT " --dp 2 --steps 1 2>&1", output);
+    expect_count(output, "[0] step 1/1", 1);
+    expect_count(output, "[2] ", 0);
     cr_expect(run(APPS_BIN "/weir launch -n 2 --liveness 0.1 -- " APPS_BIN "/weir run $T/plan --feed nothing=README.md "
                   "2>&1", output) == 2);
     cr_expect(strstr(output, "weir run: --feed: \"nothing\" is no input"), "%s", output);

@@ -3,11 +3,17 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <weir/weir.h>
 
 bool ranks_first(void)
 {
     return weir_rank() == 0;
+}
+
+bool ranks_has_device(const weir_session *session)
+{
+    weir_session_stats stats;
+    weir_session_get_stats(session, &stats);
+    return stats.queue_count > 0;
 }
 
 const char *ranks_path(const char *path, char own[PATHS_BYTES])

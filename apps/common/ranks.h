@@ -8,7 +8,13 @@
 
 #include "apps/common/paths.h"
 
+#include <weir/weir.h>
+
 bool ranks_first(void);
+
+/* Whether this rank has a device of the session's plan. One that has none, as there are more ranks than devices, takes
+ * part in runs and reads, but pulls nothing. The session is at rest. */
+bool ranks_has_device(const weir_session *session);
 
 /* The file that this rank writes for `path`: alone just that; else "run.rank2.json" for "run.json". Returns `own`, or
  * NULL when `path` is NULL. */

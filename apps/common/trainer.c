@@ -83,10 +83,11 @@ static weir_status pull_loss(trainer *t, progress *p, int done)
 static weir_status run_steps(trainer *t)
 {
     progress p;
+    int pulled = ranks_has_device(t->session) ? t->opts.steps : 0;
     weir_status status = weir_session_start(t->session, t->opts.steps);
     double start = measure_seconds(), last = start;
     progress_begin(&p, ranks_first() ? stderr : NULL, t->opts.steps, t->items_per_step, t->items);
-    for (int step = 0; !status && step < t->opts.steps; step++) {
+    for (int step = 0; !status && step < pulled; step++) {
         if ((status = pull_loss(t, &p, step)))
             break;
         double now = measure_seconds();
@@ -108,9 +109,10 @@ static void print_summary(const trainer *t)
             t->stats.workers == 1 ? "" : "s");
     for (int q = 0; q < t->stats.queue_count; q++)
         fprintf(stderr, "%s %s %.0f %%", q ? "," : "", t->stats.queue[q].name, 100 * t->stats.queue[q].busy);
-    fprintf(stderr, "\nmemory: planned %s, allocated %s; peak of the process %s, of which %s before the session\n",
-            measure_bytes_text(t->stats.planned_bytes, planned), measure_bytes_text(t->stats.arena_bytes, arenas),
-            measure_bytes_text(t->peak_rss, peak), measure_bytes_text(t->base_rss, base));
+    fprintf(stderr, "\nmemory%s: planned %s, allocated %s; peak of the process %s, of which %s before the session\n",
+            weir_world_size() > 1 ? " of rank 0" : "", measure_bytes_text(t->stats.planned_bytes, planned),
+            measure_bytes_text(t->stats.arena_bytes, arenas), measure_bytes_text(t->peak_rss, peak),
+            measure_bytes_text(t->base_rss, base));
 }
 
 int trainer_train(trainer *t, weir_graph *graph, int micro)

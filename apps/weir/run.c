@@ -47,6 +47,7 @@ typedef struct runner {
     int port_count;
     weir_binding *bindings;  /* owned; ends at name NULL */
     int64_t steps;
+    bool has_device;         /* of this rank; else nothing is pushed or pulled here */
     atomic_bool stop;
 } runner;
 
@@ -166,7 +167,7 @@ static bool needs_thread(const port *p)
 
 static int start_threads(runner *r)
 {
-    for (int i = 0; i < r->port_count; i++) {
+    for (int i = 0; r->has_device && i < r->port_count; i++) {
         port *p = &r->ports[i];
         p->session = r->session;
         p->stop = &r->stop;
@@ -329,6 +330,7 @@ static const char *join_threads(runner *r)
 
 static int run(runner *r)
 {
+    r->has_device = ranks_has_device(r->session);
     if (weir_session_start(r->session, r->steps))
         return options_failed(program);
     int status = start_threads(r);
