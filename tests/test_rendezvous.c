@@ -12,6 +12,8 @@
 #include <weir/weir.h>
 #include <zmq.h>
 
+#include "graph/spread.h"
+#include "tests/support/small_plans.h"
 #include "transport/meet_frames.h"
 #include "transport/rendezvous.h"
 #include "transport/wire.h"
@@ -625,5 +627,66 @@ Test(rendezvous, keeps_out_who_knows_the_public_key_alone)
     expect_all(party, WEIR_E_TIMEOUT, "1 of 2 ranks have not come");
     cr_expect(strstr(party->reports, "refused a peer at 127.0.0.1: its key is not the session's"), "%s", party->reports);
     stranger_free(&stranger);
+    party_free(party);
+}
+
+/* ---- parts ---- */
+
+struct part_case {
+    struct rank *rank;
+    const weir_plan *whole; /* NULL but for rank 0 */
+    weir_plan *part;
+};
+
+static void *part_run(void *arg)
+{
+    struct part_case *one = arg;
+    struct rank *rank = one->rank;
+    struct keys keys;
+    struct report report = {keep_report, rank->party};
+    void *context = zmq_ctx_new();
+    struct rendezvous rendezvous = {.zmq_context = context, .env = &rank->env, .keys = &keys, .report = &report};
+    rank->status = keys_open(&keys, &rank->env);
+    if (rank->status == WEIR_OK)
+        rank->status = rendezvous_part(&rendezvous, one->whole, &one->part);
+    snprintf(rank->error, sizeof rank->error, "%s", rank->status == WEIR_OK ? "" : weir_error());
+    zmq_ctx_term(context);
+    return NULL;
+}
+
+Test(rendezvous, gives_every_rank_its_part_of_rank_0s_plan)
+{
+    enum { SIZE = 2 };
+    struct party *party = party_new(SIZE, 20);
+    struct part_case cases[SIZE] = {{.rank = NULL}};
+    weir_plan *whole = small_plan(1), *spread = plan_spread(whole, SIZE, 0);
+    cr_assert(spread, "%s", weir_error());
+    for (uint32_t r = 0; r < SIZE; r++) {
+        cases[r] = (struct part_case){.rank = &party->ranks[r], .whole = r ? NULL : whole};
+        cr_assert_eq(pthread_create(&party->ranks[r].thread, NULL, part_run, &cases[r]), 0);
+    }
+    party_wait(party);
+    for (uint32_t r = 0; r < SIZE; r++) {
+        weir_plan *expected = plan_part(spread, r);
+        cr_assert_eq(party->ranks[r].status, WEIR_OK, "rank %u: %s", r, party->ranks[r].error);
+        cr_assert_eq(cases[r].part->hash, expected->hash);
+        cr_assert_eq(cases[r].part->part, r + 1);
+        weir_plan_free(expected);
+        weir_plan_free(cases[r].part);
+    }
+    weir_plan_free(spread);
+    weir_plan_free(whole);
+    party_free(party);
+}
+
+/* One asks for its part, the other opens a session. */
+Test(rendezvous, notices_ranks_that_are_not_at_the_same_call)
+{
+    struct party *party = party_new(2, 20);
+    struct part_case one = {.rank = &party->ranks[1]};
+    cr_assert_eq(pthread_create(&party->ranks[0].thread, NULL, rank_run, &party->ranks[0]), 0);
+    cr_assert_eq(pthread_create(&party->ranks[1].thread, NULL, part_run, &one), 0);
+    party_wait(party);
+    expect_all(party, WEIR_E_PEER, "rank 1 wants a part of a plan, rank 0 opens a session: they are not at the same call");
     party_free(party);
 }

@@ -25,7 +25,7 @@
 #define MEET_ITEMS_MAX 56    /* ops or cards in one frame */
 #define MEET_OPS_MAX 65536   /* of a list; more are not compared */
 #define MEET_TEXT_MAX 1000
-#define MEET_PART_BYTES (1 << 20) /* of a PART's second frame at most */
+#define MEET_PART_BYTES (1 << 15) /* of a PART's second frame at most */
 
 enum meet_kind {
     MEET_JOIN = 1,

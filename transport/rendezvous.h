@@ -58,7 +58,9 @@ weir_status rendezvous_bind_address(const struct cluster_env *env, char *endpoin
 void rendezvous_host(char *host, size_t bytes);
 
 /* For `weir run PLAN` under a launcher: rank 0 has the plan; every rank gets its own part (graph/spread.h). On rank 0
- * `whole` is given and *part is rank 0's part; on others `whole` is NULL. Owned by the caller. */
+ * `whole` is given and *part is rank 0's part; on others `whole` is NULL. Owned by the caller. A meeting of its own,
+ * before the one of the session, at the same address; `plan` and `members` are not used and may be NULL. Of a size of 1
+ * the part is the whole, copied. */
 weir_status rendezvous_part(struct rendezvous *rendezvous, const weir_plan *whole, weir_plan **part);
 
 #endif
