@@ -44,6 +44,7 @@ static void line_flush_many(struct outgoing *line)
 
 void lane_flush(struct lane *lane)
 {
+    struct bus_end *posted = NULL; /* that is to be flushed: there is one such end, the network's */
     for (uint32_t i = 0; i < lane->outbox.count; i++) {
         struct outgoing *line = lane->outbox.lines[i];
         if (line->unsent > MESSAGE_COUNT_MAX)
@@ -52,6 +53,10 @@ void lane_flush(struct lane *lane)
         message.count = (uint8_t)line->unsent;
         line->unsent = 0;
         line->end->post(line->end, message);
+        if (line->end->flush)
+            posted = line->end;
     }
     lane->outbox.count = 0;
+    if (posted)
+        posted->flush(posted);
 }

@@ -98,7 +98,7 @@ void mailbox_close(struct mailbox *box)
     memset(box, 0, sizeof(*box));
 }
 
-void mailbox_post(struct mailbox *box, struct message message)
+void mailbox_put(struct mailbox *box, struct message message)
 {
     uint64_t word = message_pack(message);
     assert(word != 0);
@@ -108,9 +108,19 @@ void mailbox_post(struct mailbox *box, struct message message)
     uint64_t ticket = atomic_fetch_add_explicit(&box->ring->tail, 1, memory_order_seq_cst);
     /* release: pairs with the loads in mailbox_pending() and mailbox_take() */
     atomic_store_explicit(&box->cells[ticket & box->mask], word, memory_order_release);
+}
+
+void mailbox_call(struct mailbox *box)
+{
     /* seq_cst: pairs with the store in mailbox_sleep() */
     if (UNLIKELY(atomic_load_explicit(&box->ring->asleep, memory_order_seq_cst)))
         mailbox_wake(box);
+}
+
+void mailbox_post(struct mailbox *box, struct message message)
+{
+    mailbox_put(box, message);
+    mailbox_call(box);
 }
 
 /* Looks for a message for as long as the budget lasts. */

@@ -64,6 +64,10 @@ void mailbox_awake(struct mailbox *box);
 /* Any thread. Does not block. */
 void mailbox_post(struct mailbox *box, struct message message);
 
+/* The two halves of it: the message is there; the owner is woken if it sleeps. */
+void mailbox_put(struct mailbox *box, struct message message);
+void mailbox_call(struct mailbox *box);
+
 /* Owner only. Waits until there is a message, at most until `deadline` (park_deadline()); false when it is over. */
 bool mailbox_wait(struct mailbox *box, int64_t deadline);
 

@@ -19,9 +19,11 @@
 #include "transport/message.h"
 
 /* The part of an end that its senders see; the end embeds it. `post` may be called by any thread, does not block and
- * cannot fail: the plan bounds how many messages can be under way. */
+ * cannot fail: the plan bounds how many messages can be under way. Where `flush` is not NULL, what was posted may stay
+ * until the sender calls it, which it does when it has no more to post for now. */
 struct bus_end {
     void (*post)(struct bus_end *end, struct message message);
+    void (*flush)(struct bus_end *end);
 };
 
 struct bus {
@@ -50,6 +52,8 @@ static inline void bus_post(const struct bus *bus, struct message message)
 {
     struct bus_end *end = bus->ends[message.actor];
     end->post(end, message);
+    if (end->flush)
+        end->flush(end);
 }
 
 #endif

@@ -145,6 +145,7 @@ weir_status net_open(struct net **to, const weir_plan *plan, const struct cluste
     *net = (struct net){.env = env, .report = report, .hooks = *hooks, .plan = plan, .event_fd = -1};
     net->tellings_end = &net->tellings;
     pthread_mutex_init(&net->lock, NULL);
+    pthread_mutex_init(&net->sockets, NULL);
     net->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     net->zmq = zmq_ctx_new();
     net->peers = calloc(env->size, sizeof(*net->peers));
@@ -400,6 +401,38 @@ static bool parcel_room(struct net *net, struct parcel *parcel)
     return parcel->data && frames;
 }
 
+/* With net->sockets held. */
+static bool messages_take(struct net *net)
+{
+    struct message message;
+    bool any = false;
+    while (mailbox_take(&net->mailbox, &message)) {
+        net_send_message(net, message);
+        any = true;
+    }
+    if (any)
+        net_flush(net);
+    return any;
+}
+
+static void end_post(struct bus_end *end, struct message message)
+{
+    mailbox_put((struct mailbox *)end, message);
+}
+
+/* If somebody else is at the sockets, it may be the net thread, which looks into the mailbox again before it sleeps, or
+ * another worker, which may have looked already; then the net thread sleeps, and is woken. */
+static void end_flush(struct bus_end *end)
+{
+    struct net *net = (struct net *)((char *)end - offsetof(struct net, mailbox));
+    if (pthread_mutex_trylock(&net->sockets)) {
+        mailbox_call(&net->mailbox);
+        return;
+    }
+    messages_take(net);
+    pthread_mutex_unlock(&net->sockets);
+}
+
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus)
 {
     const weir_plan *plan = net->plan;
@@ -424,6 +457,7 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     if (!ok || mailbox_open(&net->mailbox, messages, 0))
         return error_set(WEIR_E_MEMORY, "no memory for the links of rank %u", net->env->rank);
     net->mailbox.event_fd = net->event_fd;
+    net->mailbox.end = (struct bus_end){.post = end_post, .flush = end_flush};
     for (uint32_t a = 0; a < plan->actors_count; a++)
         if (net->peers[net->rank_of[a]].wired)
             bus_attach(bus, a, &net->mailbox.end);
@@ -567,18 +601,6 @@ static void net_time(struct net *net)
     peers_silent(net, now);
 }
 
-static bool messages_take(struct net *net)
-{
-    struct message message;
-    bool any = false;
-    while (mailbox_take(&net->mailbox, &message)) {
-        net_send_message(net, message);
-        any = true;
-    }
-    if (any)
-        net_flush(net);
-    return any;
-}
 
 static bool frames_take(struct net *net)
 {
@@ -593,8 +615,6 @@ static bool frames_take(struct net *net)
 /* Sleeps until something comes or time is due. */
 static void net_sleep(struct net *net, zmq_pollitem_t *items, int count)
 {
-    if (!mailbox_asleep(&net->mailbox))
-        return;
     int64_t left_ns = net->next_beat_ns - park_now_ns();
     long left_ms = left_ns > 0 ? (long)(left_ns / NS_PER_MS) + 1 : 0;
     bool ending = false;
@@ -634,17 +654,22 @@ static void deferred_handle(struct net *net)
 
 static void net_loop(struct net *net, zmq_pollitem_t *items, int count)
 {
+    pthread_mutex_lock(&net->sockets);
     deferred_handle(net);
+    pthread_mutex_unlock(&net->sockets);
     for (;;) {
         /* acquire: pairs with the store in net_stop(); what was told before it is sent first */
         bool stop = atomic_load_explicit(&net->stop, memory_order_acquire);
+        pthread_mutex_lock(&net->sockets);
         bool busy = messages_take(net);
         busy |= tellings_take(net);
         busy |= frames_take(net);
         net_time(net);
+        bool idle = !stop && !busy && mailbox_asleep(&net->mailbox);
+        pthread_mutex_unlock(&net->sockets);
         if (stop)
             return;
-        if (!busy)
+        if (idle)
             net_sleep(net, items, count);
     }
 }
@@ -757,5 +782,6 @@ void net_close(struct net *net)
     free(net->edges);
     free(net->outstanding);
     pthread_mutex_destroy(&net->lock);
+    pthread_mutex_destroy(&net->sockets);
     free(net);
 }

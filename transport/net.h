@@ -8,7 +8,9 @@
  * frame is known from the connection. Peers with which memory is shared exchange their bus messages through that; to
  * them go only the frames of the session itself (BEAT, FAIL, BYE, VALUE, WAITS).
  *
- * A message for an actor of a wired peer comes through the mailbox like one for a worker. A READY for the leader of a
+ * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
+ * there sends it itself when nobody else is at the sockets (a lock that is only ever tried); else the net thread does.
+ * So nobody has to wake up for a message to go out. A READY for the leader of a
  * parcel (transport/links.h) becomes a DATA frame whose payload lies in the register's slot: the slot is not written
  * again before the reader's FREE, which comes after all bytes have arrived. All others are gathered and go out
  * together, as one WORDS frame per peer, when the mailbox is empty. What is under way is bounded by the plan's slots, and

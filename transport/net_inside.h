@@ -75,6 +75,7 @@ struct net {
     bool routed;
     _Atomic uint32_t stop;
     _Atomic uint32_t loop_state;
+    pthread_mutex_t sockets; /* all of the above but the ROUTER: who holds it takes messages and sends them */
     pthread_mutex_t lock;   /* of tellings and of peers' lives; held for a few instructions */
     struct telling *tellings, **tellings_end;
     struct incoming incoming;

@@ -37,6 +37,10 @@ void weir_plan_free(weir_plan *plan);
 weir_status weir_plan_save(const weir_plan *plan, const char *path);
 weir_plan *weir_plan_load(const char *path);
 
+/* With several ranks (weir/cluster.h): rank 0 reads the file, and each rank gets what it runs of the plan and the
+ * skeleton of the rest; all ranks call it, before they open a session of it. Alone it is weir_plan_load(). */
+weir_plan *weir_plan_load_part(const char *path);
+
 /* Plays the token game: WEIR_OK when one step completes and returns to the start; else WEIR_E_LIVE, and weir_error()
  * tells which actors wait for each other and which register has too few slots. */
 weir_status weir_plan_check(const weir_plan *plan);
