@@ -29,7 +29,7 @@
 #define BEATS_PER_LIMIT 5
 #define FRAMES_PER_TURN 64    /* taken in before the loop looks elsewhere */
 #define LEAVE_NS 300000000    /* a BYE may be on its way when the other connection ends */
-#define LINGER_MS 10000       /* for what was sent last to get away */
+#define LINGER_EXTRA_MS 1000   /* beyond the liveness limit, for what was sent last to get away */
 #define LINGER_FAILED_MS 500  /* the same when the session failed */
 #define CONTROL_FRAMES 4096   /* beats, values and the like under way to one peer, at most */
 #define VALUE_SLACK 4096
@@ -710,6 +710,7 @@ void net_stop(struct net *net, int64_t steps)
     struct wire_frame bye = {.kind = WIRE_BYE, .bye.steps = steps};
     if (!net || !net->started)
         return;
+    int linger_ms = (int)(net->env->liveness_ns / NS_PER_MS) + LINGER_EXTRA_MS;
     if (steps >= 0)
         net_tell(net, NET_ALL, &bye, NULL, 0);
     /* release: pairs with the load in net_loop() */
@@ -719,7 +720,7 @@ void net_stop(struct net *net, int64_t steps)
     net->started = false;
     for (uint32_t r = 0; r < net->env->size; r++)
         if (net->peers[r].dealer && peer_is(&net->peers[r], PEER_HERE))
-            socket_set(net->peers[r].dealer, ZMQ_LINGER, steps >= 0 ? LINGER_MS : LINGER_FAILED_MS);
+            socket_set(net->peers[r].dealer, ZMQ_LINGER, steps >= 0 ? linger_ms : LINGER_FAILED_MS);
 }
 
 static void peers_close(struct net *net)
