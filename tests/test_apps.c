@@ -18,6 +18,7 @@ static char folder[] = "/tmp/weir-apps-XXXXXX";
 static void make_folder(void)
 {
     cr_assert(mkdtemp(folder), "no folder for the test's files");
+    setenv("TSAN_OPTIONS", "suppressions=tests/support/tsan.supp", 0);
 }
 
 static void remove_folder(void)
@@ -313,8 +314,8 @@ static void expect_count(const char *output, const char *text, int count)
 Test(apps, of_several_ranks_one_speaks)
 {
     char *output = new_output();
-    must_run(APPS_BIN "/weir launch -n 2 -- " TINY_GPT " --dp 2 --steps 3 --plan $T/plan --log $T/log --trace $T/t.json "
-             "2>&1", output);
+    must_run(APPS_BIN "/weir launch -n 2 -- " TINY_GPT " --dp 2 --steps 3 --plan $T/plan --log $T/log "
+             "--trace $T/t.json 2>&1", output);
     expect_count(output, "weir-gpt: 1 file", 1);
     expect_count(output, "step 3/3", 1);
     expect_count(output, "3 steps in", 1);

@@ -29,15 +29,16 @@ static void write_script(const char *name, const char *text)
     cr_assert(file && fputs(text, file) >= 0 && !fclose(file) && !chmod(path, 0755));
 }
 
-/* `rsh HOST WORDS...` as ssh has it: one command for the login shell of a session of its own, behind a connection. */
+/* `rsh HOST WORDS...` as ssh has it: one command for the login shell of a session of its own, behind a connection; what
+ * becomes of that shell is no news. */
 static void make_folder(void)
 {
     cr_assert(mkdtemp(folder), "no folder for the test's files");
     setenv("T", folder, 1);
     setenv("WEIR", APPS_BIN "/weir", 1);
-    write_script("rsh", "#!/bin/sh\nshift\ncat | setsid sh -c \"$*\"\n");
+    write_script("rsh", "#!/bin/sh\nshift\nexec 3>&2 2>/dev/null\ncat | setsid sh -c \"$*\" 2>&3 3>&-\n");
     write_script("lost", "#!/bin/sh\nread -r line\necho no route >&2\nexit 255\n");
-    write_script("cut", "#!/bin/sh\nshift\ntimeout 1 cat | setsid sh -c \"$*\"\n");
+    write_script("cut", "#!/bin/sh\nshift\nexec 3>&2 2>/dev/null\ntimeout 1 cat | setsid sh -c \"$*\" 2>&3 3>&-\n");
     unsetenv("WEIR_LIVENESS");
 }
 
@@ -565,7 +566,7 @@ static void read_key(const char *command, char key[64])
 
 Test(launch, every_job_has_its_own_secret)
 {
-    char key[2][64], line[80];
+    char key[2][64], line[160];
     for (int i = 0; i < 2; i++) {
         read_key(LAUNCH "-n 2 " TELL_KEY, key[i]);
         cr_expect_eq(strlen(key[i]), 41, "%s", key[i]);
