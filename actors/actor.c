@@ -161,7 +161,7 @@ static bool free_fits(const struct actor_edge *edge, uint32_t count)
 static bool message_fits(const struct lane *lane, const struct actor *actors, struct message message)
 {
     if (message.kind > MESSAGE_FREE)
-        return message.kind <= MESSAGE_STOP;
+        return message.kind <= MESSAGE_LOOK;
     if (!message.kind || !message.count || message.actor >= lane->guard->actor_count)
         return false;
     const struct actor *actor = &actors[message.actor];

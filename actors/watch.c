@@ -18,7 +18,8 @@
 #include "graph/spread.h"
 
 #define LOOKS_PER_STALL 4
-#define ANSWER_NS 200000000 /* a worker or rank that has not answered by then does not */
+#define ANSWER_NS 200000000 /* a worker that has not answered by then does not */
+#define RANKS_NS 1000000000 /* the same for a rank, which asks its workers first, and may be far away */
 
 /* What the watch knows of one worker. */
 struct watched {
@@ -212,7 +213,7 @@ static bool watch_sleep(struct watch *watch, uint32_t events, int64_t deadline)
 
 static void await_ranks(struct watch *watch)
 {
-    int64_t deadline = park_now_ns() + ANSWER_NS;
+    int64_t deadline = park_now_ns() + RANKS_NS;
     for (;;) {
         uint32_t events = atomic_load_explicit(&watch->events, memory_order_acquire);
         if (all_answered(watch) || atomic_load_explicit(&watch->closing, memory_order_acquire) ||

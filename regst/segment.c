@@ -69,7 +69,8 @@ weir_status segment_map(struct segment *segment, uint32_t pid, int fd, uint64_t 
     char path[64];
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", pid, fd);
     *segment = (struct segment){.bytes = bytes, .cookie = cookie, .fd = open(path, O_RDWR | O_CLOEXEC)};
-    if (segment->fd < 0 || !segment_sound(segment) || segment_place(segment, MAP_POPULATE) ||
+    /* not populated: of what another process shares only what is read becomes this one's, too */
+    if (segment->fd < 0 || !segment_sound(segment) || segment_place(segment, 0) ||
         memcmp(segment->base, &cookie, sizeof(cookie)) != 0) {
         segment_close(segment);
         return error_set(WEIR_E_UNSUPPORTED, "process %u's memory cannot be shared", pid);
