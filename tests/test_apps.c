@@ -334,6 +334,11 @@ Test(apps, of_several_ranks_one_speaks)
     must_run(APPS_BIN "/weir launch -n 3 -- " TINY_GPT " --dp 2 --steps 1 2>&1", output);
     expect_count(output, "[0] step 1/1", 1);
     expect_count(output, "[2] ", 0);
+    must_run(APPS_BIN "/weir launch -n 2 -- sh -c 'exec " APPS_BIN "/weir run $([ $RANK = 0 ] && echo $T/plan || "
+             "echo /nowhere) --steps 1' 2>&1", output);
+    expect_count(output, "[0] step 0  loss", 1);
+    cr_expect(run(APPS_BIN "/weir launch -n 2 --liveness 0.1 -- " APPS_BIN "/weir run /nowhere 2>&1", output) == 2);
+    expect_count(output, "cannot read /nowhere", 1);
     cr_expect(run(APPS_BIN "/weir launch -n 2 --liveness 0.1 -- " APPS_BIN "/weir run $T/plan --feed nothing=README.md "
                   "2>&1", output) == 2);
     cr_expect(strstr(output, "weir run: --feed: \"nothing\" is no input"), "%s", output);

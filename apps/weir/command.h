@@ -22,6 +22,9 @@
 COMMAND_LIST(X)
 #undef X
 
+/* -1 when the file is there and not empty; else the exit status, after reporting. */
+int command_check_readable(const char *program, const char *path);
+
 /* Loads a plan for `program` ("weir show"). NULL after reporting; *status is then the exit status. */
 weir_plan *command_load(const char *program, const char *path, int *status);
 

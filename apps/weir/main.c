@@ -6,17 +6,23 @@
 #include <stdio.h>
 #include <string.h>
 
-weir_plan *command_load(const char *program, const char *path, int *status)
+int command_check_readable(const char *program, const char *path)
 {
     FILE *file = fopen(path, "rb");
+    int status = -1;
     if (!file || fgetc(file) == EOF) {
         const char *why = !file ? strerror(errno) : ferror(file) ? strerror(errno) : "it is empty";
-        *status = options_wrong(program, "cannot read %s: %s", path, why);
-        if (file)
-            fclose(file);
-        return NULL;
+        status = options_wrong(program, "cannot read %s: %s", path, why);
     }
-    fclose(file);
+    if (file)
+        fclose(file);
+    return status;
+}
+
+weir_plan *command_load(const char *program, const char *path, int *status)
+{
+    if ((*status = command_check_readable(program, path)) >= 0)
+        return NULL;
     weir_plan *plan = weir_plan_load(path);
     if (!plan)
         *status = options_failed(program);

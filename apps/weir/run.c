@@ -248,8 +248,9 @@ static int add_feed(runner *r, const char *text)
     if (!p && is_elsewhere(r, text, (size_t)(equals - text)))
         return -1;
     if (!p || !goes_in(p) || p->feed)
-        return options_wrong(program, "--feed: \"%.*s\" is %s; the plan's are: %s", (int)(equals - text), text,
-                             p && p->feed ? "given twice" : "no input", inputs_text(r, names, sizeof names));
+        return options_wrong(program, "--feed: \"%.*s\" is %s; %s are: %s", (int)(equals - text), text,
+                             p && p->feed ? "given twice" : "no input",
+                             weir_world_size() > 1 ? "this rank's" : "the plan's", inputs_text(r, names, sizeof names));
     return read_feed(p, equals + 1);
 }
 
@@ -359,9 +360,17 @@ static void release(runner *r)
     weir_plan_free(r->plan);
 }
 
+/* This rank's part; all of it when alone. Only the first rank needs the file. */
 static weir_plan *load(const char *path, int *status)
 {
-    return command_load(program, path, status);
+    if (weir_world_size() == 1)
+        return command_load(program, path, status);
+    if (ranks_first() && (*status = command_check_readable(program, path)) >= 0)
+        return NULL;
+    weir_plan *plan = weir_plan_load_part(path);
+    if (!plan)
+        *status = options_failed(program);
+    return plan;
 }
 
 int command_run(int argc, char **argv)
