@@ -374,6 +374,8 @@ static weir_status read_own(struct cluster_env *env)
     if (status == WEIR_OK)
         status = read_flag("WEIR_SHM", &env->shm);
     if (status == WEIR_OK)
+        status = read_flag("WEIR_IPC", &env->ipc);
+    if (status == WEIR_OK)
         status = read_number("WEIR_DEVICES", 1, DEVICES_MAX, &devices);
     if (status == WEIR_OK)
         status = read_seconds("WEIR_LIVENESS", false, &env->liveness_ns);
@@ -391,6 +393,7 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
     *env = (struct cluster_env){.size = 1,
                                 .from = "nobody",
                                 .shm = true,
+                                .ipc = true,
                                 .liveness_ns = 5 * second_ns,
                                 .stall_ns = 10 * second_ns,
                                 .join_ns = 60 * second_ns};

@@ -15,6 +15,7 @@ struct cluster_env {
     char secret[WEIR_KEY_BYTES]; /* "": no key */
     bool insecure;
     bool shm;               /* memory may be shared */
+    bool ipc;               /* Unix sockets may be used between processes of a host */
     uint32_t devices;       /* of each rank; 0: as many as the plan needs */
     int64_t liveness_ns, stall_ns, join_ns; /* stall_ns 0: never */
 };

@@ -193,7 +193,7 @@ static weir_status dealer_open(struct net *net, uint32_t rank)
 static weir_status dealer_connect(struct net *net, uint32_t rank)
 {
     const struct member *me = &net->members[net->env->rank], *other = &net->members[rank];
-    bool near = !strcmp(me->host, other->host) && other->ipc[0];
+    bool near = net->env->ipc && !strcmp(me->host, other->host) && other->ipc[0];
     const char *endpoint = near ? other->ipc : other->tcp;
     if (zmq_connect(net->peers[rank].dealer, endpoint))
         return error_set(WEIR_E_PEER, "rank %u cannot connect to rank %u at %s: %s", net->env->rank, rank, endpoint,

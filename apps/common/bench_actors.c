@@ -290,6 +290,7 @@ static double (*const raws[RAWS])(int64_t tokens) = {
 };
 
 struct bench {
+    int rounds;
     double seconds[CASES][ROUNDS], raw[RAWS][ROUNDS]; /* per token */
 };
 
@@ -318,7 +319,7 @@ static weir_status run_case(const struct bench_case *c, double *seconds)
 static weir_status measure_all(struct bench *bench)
 {
     weir_status status = WEIR_OK;
-    for (int round = 0; round < ROUNDS && !status; round++) {
+    for (int round = 0; round < bench->rounds && !status; round++) {
         for (int i = 0; i < RAWS; i++)
             bench->raw[i][round] = raws[i](tokens_for(raws[i](TOKENS_MIN)));
         for (int i = 0; i < CASES && !status; i++)
@@ -329,12 +330,12 @@ static weir_status measure_all(struct bench *bench)
 
 static void report(struct bench *bench, bool json, FILE *to)
 {
-    double chain1 = measure_median(bench->seconds[CASE_chain8_1w], ROUNDS) / STAGES * NS;
-    double chain2 = measure_median(bench->seconds[CASE_chain8_2w], ROUNDS) / STAGES * NS;
-    double pingpong = measure_median(bench->seconds[CASE_pingpong], ROUNDS) * NS;
-    double raw_ring = measure_median(bench->raw[CASE_raw_ring], ROUNDS) / STAGES * NS;
-    double raw_pingpong = measure_median(bench->raw[CASE_raw_pingpong], ROUNDS) * NS;
-    double raw_handoff = measure_median(bench->raw[CASE_raw_handoff], ROUNDS) * NS;
+    double chain1 = measure_median(bench->seconds[CASE_chain8_1w], bench->rounds) / STAGES * NS;
+    double chain2 = measure_median(bench->seconds[CASE_chain8_2w], bench->rounds) / STAGES * NS;
+    double pingpong = measure_median(bench->seconds[CASE_pingpong], bench->rounds) * NS;
+    double raw_ring = measure_median(bench->raw[CASE_raw_ring], bench->rounds) / STAGES * NS;
+    double raw_pingpong = measure_median(bench->raw[CASE_raw_pingpong], bench->rounds) * NS;
+    double raw_handoff = measure_median(bench->raw[CASE_raw_handoff], bench->rounds) * NS;
     if (json) {
         fprintf(to, "{\"chain8_1w_ns\": %.2f, \"chain8_2w_ns\": %.2f, ", chain1, chain2);
         fprintf(to, "\"pingpong_ns\": %.1f, \"raw_ring_ns\": %.2f, ", pingpong, raw_ring);
@@ -349,9 +350,9 @@ static void report(struct bench *bench, bool json, FILE *to)
     fprintf(to, "  by hand, two words      %8.1f ns\n", raw_handoff);
 }
 
-weir_status bench_actors(bool json, FILE *to)
+weir_status bench_actors(bool json, bool quick, FILE *to)
 {
-    struct bench bench;
+    struct bench bench = {.rounds = quick ? 1 : ROUNDS};
     weir_status status = weir_op_register(&op_empty);
     if (!status)
         status = measure_all(&bench);

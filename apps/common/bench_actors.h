@@ -18,6 +18,6 @@
 #include <weir/weir.h>
 
 /* Runs for a few seconds; writes a JSON object or a table to `to`. */
-weir_status bench_actors(bool json, FILE *to);
+weir_status bench_actors(bool json, bool quick, FILE *to);
 
 #endif

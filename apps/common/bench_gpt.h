@@ -13,6 +13,6 @@
 #include <weir/weir.h>
 
 /* Runs for about half a minute; writes a JSON object or a table to `to`. */
-weir_status bench_gpt(bool json, FILE *to);
+weir_status bench_gpt(bool json, bool quick, FILE *to);
 
 #endif

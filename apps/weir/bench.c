@@ -1,6 +1,7 @@
 /* weir bench: measures this machine. A benchmark is a function in apps/common/ and a line in BENCH_LIST. */
 #include "apps/common/bench_actors.h"
 #include "apps/common/bench_gpt.h"
+#include "apps/common/bench_link.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
 
@@ -8,14 +9,15 @@
 
 static const char program[] = "weir bench";
 
-/* name, what it measures */
-#define BENCH_LIST(X)                    \
-    X(actors, "messages between actors") \
+/* Those that fork come first: before there are threads. name, what it measures */
+#define BENCH_LIST(X)                              \
+    X(link, "a register to another process")       \
+    X(actors, "messages between actors")           \
     X(gpt, "a training step of a GPT")
 
 typedef struct bench {
     const char *name;
-    weir_status (*run)(bool json, FILE *to);
+    weir_status (*run)(bool json, bool quick, FILE *to);
 } bench;
 
 static const bench benches[] = {
@@ -26,16 +28,16 @@ static const bench benches[] = {
 #define BENCH_HELP(name, text) #name ": " text "; "
 #define BENCH_COUNT (sizeof benches / sizeof *benches)
 
-static int run_one(const char *name, bool json)
+static int run_one(const char *name, bool json, bool quick)
 {
     for (size_t i = 0; i < BENCH_COUNT; i++)
         if (!strcmp(benches[i].name, name))
-            return benches[i].run(json, stdout) ? options_failed(program) : 0;
+            return benches[i].run(json, quick, stdout) ? options_failed(program) : 0;
     return options_wrong(program, "there is no benchmark \"%s\"; --help lists them", name);
 }
 
 /* All: one JSON object with a member each, or one text after the other. */
-static int run_all(bool json)
+static int run_all(bool json, bool quick)
 {
     int status = 0;
     for (size_t i = 0; i < BENCH_COUNT && !status; i++) {
@@ -43,7 +45,7 @@ static int run_all(bool json)
             printf("%s\"%s\": ", i ? ", " : "{", benches[i].name);
         else
             printf("%s-- %s\n", i ? "\n" : "", benches[i].name);
-        status = run_one(benches[i].name, json);
+        status = run_one(benches[i].name, json, quick);
     }
     if (json)
         printf("}\n");
@@ -53,14 +55,15 @@ static int run_all(bool json)
 int command_bench(int argc, char **argv)
 {
     const char *name = NULL;
-    bool json = false;
+    bool json = false, quick = false;
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true, .help = BENCH_LIST(BENCH_HELP) "all by default"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
+        {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Measures this machine.", table}, argc, argv);
     if (status >= 0)
         return status;
-    return name ? run_one(name, json) : run_all(json);
+    return name ? run_one(name, json, quick) : run_all(json, quick);
 }

@@ -16,7 +16,7 @@
     X(run, "PLAN [--steps N] [--feed NAME=FILE]", "run a plan that another program compiled")           \
     X(launch, "-n N [--hosts A:2,B:2] -- PROGRAM ...", "start a program on several processes or hosts") \
     X(keygen, "[FILE]", "make a secret for WEIR_KEY")                                                   \
-    X(bench, "[NAME] [--json]", "measure this machine")
+    X(bench, "[NAME] [--json] [--quick]", "measure this machine")
 
 #define X(verb, arguments, text) int command_##verb(int argc, char **argv);
 COMMAND_LIST(X)

@@ -19,6 +19,7 @@
  *     WEIR_STALL      seconds in which nothing fires before it is reported [10]; 0: never
  *     WEIR_JOIN       seconds to wait for all ranks to come [60]
  *     WEIR_SHM        0: no memory is shared with the other processes of a host
+ *     WEIR_IPC        0: what is said to them goes over TCP, as to other hosts, rather than over Unix sockets
  *
  * In a session of several ranks all of them make the same calls in the same order: runs, read, write, push, pull.
  * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value.
