@@ -368,3 +368,26 @@ Test(apps, the_example_works_and_is_the_one_in_the_readme)
     free(readme);
     free(output);
 }
+
+/* ---- benchmarks that fork ---- */
+
+/* All that the list names is there, and took some time. */
+static void measures(const char *json, const char *const *names)
+{
+    for (; *names; names++)
+        cr_expect(member(json, *names) > 0, "%s in %s", *names, json);
+}
+
+Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
+{
+    static const char *const names[] = {"ring_ns",           "shm_ns",        "shm_read_ns",   "copy_ns",
+                                        "socket_ns",         "zmq_ns",        "tcp_ns",        "socket_stream_ns",
+                                        "zmq_stream_ns",     "tcp_stream_ns", "shm_of_ring",   "tcp_of_zmq",
+                                        "tcp_stream_of_zmq", NULL};
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench link --json --quick", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(json_count(output, "\"bytes\": "), 4);
+    measures(output, names);
+    free(output);
+}

@@ -9,8 +9,8 @@
 #include "apps/common/measure.h"
 #include "graph/plan_build.h"
 
-#define ROUNDS 7
-#define ROUND_SECONDS 0.06
+#define ROUNDS 5
+#define ROUND_SECONDS 0.05
 #define QUICK_SECONDS 0.002
 #define STREAM_BYTES (8 << 20) /* a stream has about as many bytes of slots */
 #define STREAM_SLOTS_MIN 2

@@ -4,8 +4,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "apps/common/measure.h"
+
+#define LISTEN_US 3000 /* by then rank 0 listens; who comes earlier tries again only after 100 ms */
 
 struct side {
     weir_session *session;
@@ -38,6 +41,8 @@ static weir_status member_session(struct bench_team *team, uint32_t rank, void *
     snprintf(address, sizeof address, "127.0.0.1:%u", team->port);
     choose_way(ranks->way);
     weir_cluster_opts cluster = {.world_size = (int)team->count, .rank = (int)rank, .address = address};
+    if (rank)
+        usleep(LISTEN_US);
     struct side side = {.single = ranks->single};
     side.session = weir_session_open(ranks->plan, .workers = 1, .cluster = cluster);
     if (!side.session)

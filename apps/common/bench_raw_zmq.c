@@ -21,12 +21,21 @@ struct pair {
     size_t count;
 };
 
-static bool pair_open(struct pair *pair, const struct bench_team *team, uint32_t rank, size_t bytes)
+/* The one who connects comes when the other listens: ZeroMQ would try again only after 100 ms. */
+static bool pair_meet(struct pair *pair, struct bench_team *team, uint32_t rank)
 {
     char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", team->port);
+    if (!rank && zmq_bind(pair->socket, endpoint))
+        return false;
+    bench_team_barrier(team);
+    return !rank || !zmq_connect(pair->socket, endpoint);
+}
+
+static bool pair_open(struct pair *pair, struct bench_team *team, uint32_t rank, size_t bytes)
+{
     int linger = 0, ahead = (int)(AHEAD_BYTES / bytes);
     ahead = ahead < AHEAD_MIN ? AHEAD_MIN : ahead > AHEAD_MAX ? AHEAD_MAX : ahead;
-    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", team->port);
     pair->context = zmq_ctx_new();
     pair->socket = pair->context ? zmq_socket(pair->context, ZMQ_PAIR) : NULL;
     pair->bytes = calloc(1, bytes);
@@ -34,7 +43,7 @@ static bool pair_open(struct pair *pair, const struct bench_team *team, uint32_t
     return pair->socket && pair->bytes && !zmq_setsockopt(pair->socket, ZMQ_LINGER, &linger, sizeof linger) &&
            !zmq_setsockopt(pair->socket, ZMQ_SNDHWM, &ahead, sizeof ahead) &&
            !zmq_setsockopt(pair->socket, ZMQ_RCVHWM, &ahead, sizeof ahead) &&
-           !(rank ? zmq_connect(pair->socket, endpoint) : zmq_bind(pair->socket, endpoint));
+           pair_meet(pair, team, rank);
 }
 
 static void pair_close(struct pair *pair)
