@@ -75,7 +75,7 @@ static size_t write_greeting(struct target *t, unsigned char *to)
     memset(to, 0, 64);
     to[0] = 0xff, to[9] = 0x7f;
     to[10] = 3;
-    memcpy(to + 12, draw(t) % 2 ? "CURVE" : "NULL\0", 5);
+    strncpy((char *)to + 12, draw(t) % 2 ? "CURVE" : "NULL", 20);
     return 64;
 }
 

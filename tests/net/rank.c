@@ -13,8 +13,7 @@
  *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
  *     end 1700000000.123 OK            last; or the status and the session's error
  *
- * The text that it learns from is drawn from words at random, the same for everybody. With --pause and --until it is
- * slow, and with --leave, --die and --stop-pulling it misbehaves.
+ * The text that it learns from is drawn from words at random, the same for everybody. With --pause it is slow, and with --leave, --die and --stop-pulling it misbehaves.
  */
 #include "apps/common/gpt.h"
 #include "apps/common/measure.h"
@@ -32,6 +31,7 @@ struct rank {
     gpt_config config;
     int steps, workers;
     int pause_ms;       /* after each step's loss */
+    const char *hurry;  /* when this file is there, pauses are over */
     int leave;          /* after so many steps: closes the session though the run goes on; -1: never */
     int die;            /* after so many steps: exits at once */
     int stop_pulling;   /* after so many steps: takes no more losses, for ever */
@@ -91,7 +91,8 @@ static bool behave(const struct rank *r, int done)
         _exit(3);
     while (done == r->stop_pulling)
         pause();
-    pause_for(r->pause_ms);
+    if (!r->hurry || access(r->hurry, F_OK))
+        pause_for(r->pause_ms);
     return done != r->leave;
 }
 
@@ -213,6 +214,7 @@ int main(int argc, char **argv)
         {"--seed", OPTIONS_U64, &r.seed, .help = "of the initial values"},
         {"--workers", OPTIONS_INT, &r.workers, .min = 1, .max = 1024, .help = "threads"},
         {"--pause", OPTIONS_INT, &r.pause_ms, .min = 0, .max = 1e6, .help = "milliseconds of rest after each step"},
+        {"--hurry", OPTIONS_TEXT, &r.hurry, .value = "FILE", .help = "no more pauses when this file is there"},
         {"--leave", OPTIONS_INT, &r.leave, .min = 1, .max = 1e9, .help = "close after so many steps"},
         {"--die", OPTIONS_INT, &r.die, .min = 1, .max = 1e9, .help = "exit at once after so many steps"},
         {"--stop-pulling", OPTIONS_INT, &r.stop_pulling, .min = 1, .max = 1e9, .help = "hang after so many steps"},
