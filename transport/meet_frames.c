@@ -308,7 +308,7 @@ size_t meet_encode(const struct meet_frame *frame, unsigned char bytes[MEET_FRAM
 {
     char magic[] = MAGIC;
     struct walk walk = {.bytes = bytes};
-    struct meet_frame *fields = (struct meet_frame *)(uintptr_t)frame; /* a walk that writes changes nothing */
+    struct meet_frame *fields = (struct meet_frame *)frame; /* a walk that writes changes nothing */
     assert(frame->kind >= MEET_JOIN && frame->kind < MEET_KIND_END);
     uint32_t version = frame->version ? frame->version : WIRE_VERSION, kind = frame->kind;
     msgpack_packer_init(&walk.packer, &walk, walk_write);
