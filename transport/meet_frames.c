@@ -148,8 +148,7 @@ static void walk_text(struct walk *walk, const char *field, char *text, size_t b
         faulty(walk, field, read ? "is too long" : "is no text");
         return;
     }
-    memcpy(text, at, length);
-    text[length] = '\0';
+    memcpy(text, at, strnlen((const char *)at, length)); /* and zeros behind: frames are compared as bytes */
     text_clean(text);
 }
 

@@ -234,6 +234,7 @@ weir_status meet_run(struct meeting *meeting)
 
 /* ---- the call ---- */
 
+/* Its lowest byte is the first of a routing id (transport/wire.h), and ZMTP keeps those that begin with 0 for itself. */
 static uint64_t random_session(void)
 {
     uint64_t number = 0;
