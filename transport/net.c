@@ -28,11 +28,14 @@
 #define NS_PER_MS 1000000
 #define BEATS_PER_LIMIT 5
 #define FRAMES_PER_TURN 64    /* taken in before the loop looks elsewhere */
-#define LEAVE_NS 300000000    /* a BYE may be on its way when the other connection ends */
+#define LEAVE_NS 300000000    /* a BYE may be on its way when the other connection ends; and who leaves waits so long for
+                                 those who leave at the same time */
 #define LINGER_EXTRA_MS 1000   /* beyond the liveness limit, for what was sent last to get away */
 #define LINGER_FAILED_MS 500  /* the same when the session failed */
 #define CONTROL_FRAMES 4096   /* beats, values and the like under way to one peer, at most */
 #define VALUE_SLACK 4096
+
+enum { STOP_NOW = 1, STOP_PARTED }; /* net->stop */
 
 void peer_become(struct peer *peer, enum peer_state state)
 {
@@ -617,7 +620,7 @@ static void net_sleep(struct net *net, zmq_pollitem_t *items, int count)
 {
     int64_t left_ns = net->next_beat_ns - park_now_ns();
     long left_ms = left_ns > 0 ? (long)(left_ns / NS_PER_MS) + 1 : 0;
-    bool ending = false;
+    bool ending = net->leaving_ns != 0;
     for (uint32_t r = 0; r < net->env->size; r++)
         ending |= net->peers[r].ended_ns && peer_is(&net->peers[r], PEER_HERE);
     if (zmq_poll(items, count, ending && left_ms > 20 ? 20 : left_ms) > 0 && (items[1].revents & ZMQ_POLLIN)) {
@@ -652,6 +655,21 @@ static void deferred_handle(struct net *net)
     net->deferred_count = 0;
 }
 
+/* Whether this rank, which has said BYE, may go. What is on its way to a peer that goes at the same time would never
+ * arrive, and closing the sockets would wait for it in vain; so the peers' own BYEs are awaited, but not for long. */
+static bool net_parted(struct net *net)
+{
+    int64_t now = park_now_ns();
+    if (!net->leaving_ns)
+        net->leaving_ns = now;
+    if (now - net->leaving_ns > LEAVE_NS)
+        return true;
+    for (uint32_t r = 0; r < net->env->size; r++)
+        if (peer_is(&net->peers[r], PEER_HERE) && !net->peers[r].ended_ns)
+            return false;
+    return true;
+}
+
 static void net_loop(struct net *net, zmq_pollitem_t *items, int count)
 {
     pthread_mutex_lock(&net->sockets);
@@ -659,15 +677,16 @@ static void net_loop(struct net *net, zmq_pollitem_t *items, int count)
     pthread_mutex_unlock(&net->sockets);
     for (;;) {
         /* acquire: pairs with the store in net_stop(); what was told before it is sent first */
-        bool stop = atomic_load_explicit(&net->stop, memory_order_acquire);
+        uint32_t stop = atomic_load_explicit(&net->stop, memory_order_acquire);
         pthread_mutex_lock(&net->sockets);
         bool busy = messages_take(net);
         busy |= tellings_take(net);
         busy |= frames_take(net);
         net_time(net);
-        bool idle = !stop && !busy && mailbox_asleep(&net->mailbox);
+        bool over = stop == STOP_NOW || (stop == STOP_PARTED && net_parted(net));
+        bool idle = !over && !busy && mailbox_asleep(&net->mailbox);
         pthread_mutex_unlock(&net->sockets);
-        if (stop)
+        if (over)
             return;
         if (idle)
             net_sleep(net, items, count);
@@ -714,12 +733,12 @@ void net_stop(struct net *net, int64_t steps)
     if (steps >= 0)
         net_tell(net, NET_ALL, &bye, NULL, 0);
     /* release: pairs with the load in net_loop() */
-    atomic_store_explicit(&net->stop, 1, memory_order_release);
+    atomic_store_explicit(&net->stop, steps >= 0 ? STOP_PARTED : STOP_NOW, memory_order_release);
     net_wake(net);
     pthread_join(net->thread, NULL);
     net->started = false;
     for (uint32_t r = 0; r < net->env->size; r++)
-        if (net->peers[r].dealer && peer_is(&net->peers[r], PEER_HERE))
+        if (net->peers[r].dealer && peer_is(&net->peers[r], PEER_HERE) && !net->peers[r].ended_ns)
             socket_set(net->peers[r].dealer, ZMQ_LINGER, steps >= 0 ? linger_ms : LINGER_FAILED_MS);
 }
 

@@ -81,6 +81,7 @@ struct net {
     struct incoming incoming;
     struct incoming *deferred; /* came before the links were there */
     uint32_t deferred_count, deferred_room;
+    int64_t leaving_ns;     /* since when it only waits for the others' BYE; 0: not yet */
     int64_t looked_ns;      /* when the loop last came by */
     int64_t beat_ns;        /* between beats */
     int64_t next_beat_ns;
