@@ -123,13 +123,17 @@ static void put_one(struct waits *waits, uint32_t rank, struct wait_entry entry)
     actor->step = entry.step;
 }
 
-void waits_put(struct waits *waits, uint32_t rank, const struct wait_entry *entries, uint32_t count)
+void waits_put(struct waits *waits, uint32_t rank, const void *entries, uint32_t count)
 {
+    const char *at = entries;
+    struct wait_entry entry;
     if (rank >= waits->plan->ranks)
         return;
     forget(waits, rank);
-    for (uint32_t i = 0; i < count; i++)
-        put_one(waits, rank, entries[i]);
+    for (uint32_t i = 0; i < count; i++, at += sizeof(entry)) {
+        memcpy(&entry, at, sizeof(entry)); /* it may come from a frame, and lie anywhere */
+        put_one(waits, rank, entry);
+    }
     waits->answered[rank] = true;
 }
 

@@ -184,7 +184,7 @@ static void watch_event(struct watch *watch)
     park_wake(&watch->events);
 }
 
-void watch_remote(struct watch *watch, uint32_t rank, const struct wait_entry *entries, uint32_t count)
+void watch_remote(struct watch *watch, uint32_t rank, const void *entries, uint32_t count)
 {
     if (!watch || rank == watch->rank)
         return;

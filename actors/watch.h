@@ -41,9 +41,9 @@ void look_close(struct look *look);
 weir_status watch_open(struct watch **watch, struct weir_session *session, int64_t stall_ns);
 void watch_close(struct watch *watch); /* joins it; also NULL; before the workers stop */
 
-/* What another rank waits for; any thread, but not after watch_close() has begun. Also NULL. Entries are checked; those
- * that make no sense are passed over. */
-void watch_remote(struct watch *watch, uint32_t rank, const struct wait_entry *entries, uint32_t count);
+/* What another rank waits for, `count` entries at any address; any thread, but not after watch_close() has begun. Also
+ * NULL. Entries are checked; those that make no sense are passed over. */
+void watch_remote(struct watch *watch, uint32_t rank, const void *entries, uint32_t count);
 
 /* What the workers of this process have recorded, all together; any thread. It moves when something fires. */
 uint64_t watch_fired(const struct weir_session *session);
