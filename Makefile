@@ -124,7 +124,7 @@ $(EXAMPLES): $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
 demo: $(BIN)/weir-gpt ## train a GPT on four CPU devices on the project's own sources, for about a minute
 	$< --pp 2 --dp 2 --micro 4 --steps 700 --sample 500
 
-bench: $(BIN)/weir ## measure actors and a training step on this machine
+bench: $(BIN)/weir ## measure messages, sums over processes and a training step on this machine
 	$< bench
 
 # ---- suites ----

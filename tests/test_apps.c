@@ -391,3 +391,15 @@ Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
     measures(output, names);
     free(output);
 }
+
+Test(apps, bench_allreduce_measures_a_sum_beside_a_bare_loop)
+{
+    static const char *const names[] = {"bare_us", "shm_us",        "shm_steady_us", "tcp_us",
+                                        "ranks",   "tcp_steady_us", "shm_of_bare",   NULL};
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench allreduce --json --quick", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(json_count(output, "\"bytes\": "), 6);
+    measures(output, names);
+    free(output);
+}

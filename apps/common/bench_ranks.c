@@ -10,19 +10,10 @@
 
 #define LISTEN_US 3000 /* by then rank 0 listens; who comes earlier tries again only after 100 ms */
 
-struct side {
-    weir_session *session;
-    bool single;
-};
-
-static bool play_steps(void *at, uint32_t rank, int64_t count)
+static bool play_steps(void *session, uint32_t rank, int64_t count)
 {
-    const struct side *side = at;
-    weir_status status = WEIR_OK;
     (void)rank;
-    for (int64_t i = 0; side->single && i < count && !status; i++)
-        status = weir_session_run(side->session, 1);
-    return !(side->single ? status : weir_session_run(side->session, count));
+    return !weir_session_run(session, count);
 }
 
 static void choose_way(enum bench_way way)
@@ -43,13 +34,12 @@ static weir_status member_session(struct bench_team *team, uint32_t rank, void *
     weir_cluster_opts cluster = {.world_size = (int)team->count, .rank = (int)rank, .address = address};
     if (rank)
         usleep(LISTEN_US);
-    struct side side = {.single = ranks->single};
-    side.session = weir_session_open(ranks->plan, .workers = 1, .cluster = cluster);
-    if (!side.session)
+    weir_session *session = weir_session_open(ranks->plan, .workers = 1, .cluster = cluster);
+    if (!session)
         return WEIR_E_PEER; /* the sentence is there */
     bench_team_pin(team, rank); /* now: a session that opens on one core would not spin */
-    weir_status status = bench_team_play(team, rank, &ranks->round, play_steps, &side) ? WEIR_OK : WEIR_E_PEER;
-    weir_session_close(side.session);
+    weir_status status = bench_team_play(team, rank, &ranks->round, play_steps, session) ? WEIR_OK : WEIR_E_PEER;
+    weir_session_close(session);
     return status;
 }
 

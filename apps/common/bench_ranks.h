@@ -12,7 +12,6 @@ struct bench_ranks {
     const weir_plan *plan;    /* borrowed; a device a rank */
     struct bench_round round;
     enum bench_way way;
-    bool single;              /* runs of one step each, rather than one run of many */
 };
 
 /* Seconds per step, from all ranks' being at rest to their being at rest again. */

@@ -1,5 +1,6 @@
 /* weir bench: measures this machine. A benchmark is a function in apps/common/ and a line in BENCH_LIST. */
 #include "apps/common/bench_actors.h"
+#include "apps/common/bench_allreduce.h"
 #include "apps/common/bench_gpt.h"
 #include "apps/common/bench_link.h"
 #include "apps/common/options.h"
@@ -12,6 +13,7 @@ static const char program[] = "weir bench";
 /* Those that fork come first: before there are threads. name, what it measures */
 #define BENCH_LIST(X)                              \
     X(link, "a register to another process")       \
+    X(allreduce, "a sum over processes")           \
     X(actors, "messages between actors")           \
     X(gpt, "a training step of a GPT")
 
