@@ -20,6 +20,8 @@
 
 #define SECONDS_DEFAULT 60
 #define LOOK_MS 2
+#define PORT_FIRST 12000
+#define PORTS 20000
 #define RESULT_ALIGN 64
 
 static double seconds_now(void)
@@ -34,15 +36,28 @@ void ranks_pause(int time_ms)
     nanosleep(&(struct timespec){time_ms / 1000, time_ms % 1000 * 1000000L}, NULL);
 }
 
+static bool port_is_free(int port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool is_free = fd >= 0 && !bind(fd, (struct sockaddr *)&address, sizeof address);
+    if (fd >= 0)
+        close(fd);
+    return is_free;
+}
+
+/* Below those that the system gives to sockets without a wish: between two sessions nobody takes it by accident. */
 int ranks_port(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    cr_assert(fd >= 0 && !bind(fd, (struct sockaddr *)&address, bytes) &&
-              !getsockname(fd, (struct sockaddr *)&address, &bytes));
-    close(fd);
-    return ntohs(address.sin_port);
+    static int tries;
+    for (int i = 0; i < PORTS; i++) {
+        int port = PORT_FIRST + (int)(((unsigned)getpid() * 61u + (unsigned)tries++) % PORTS);
+        if (port_is_free(port))
+            return port;
+    }
+    cr_assert_fail("no port is free");
+    return 0;
 }
 
 static int entries_in(const char *path)
