@@ -518,21 +518,24 @@ static void telling_send(struct net *net, struct telling *telling)
             net_send(net, r, &telling->frame, telling->payload, telling->payload_bytes);
 }
 
-static bool tellings_take(struct net *net)
+/* Takes all that is to be told now. */
+static struct telling *tellings_take(struct net *net)
 {
     pthread_mutex_lock(&net->lock);
     struct telling *list = net->tellings;
     net->tellings = NULL;
     net->tellings_end = &net->tellings;
     pthread_mutex_unlock(&net->lock);
+    return list;
+}
+
+static void tellings_send(struct net *net, struct telling *list)
+{
     for (struct telling *next; list; list = next) {
         next = list->next;
         telling_send(net, list);
         free(list);
-        if (!next)
-            return true;
     }
-    return false;
 }
 
 struct net_life net_life_of(struct net *net, uint32_t rank)
@@ -679,8 +682,11 @@ static void net_loop(struct net *net, zmq_pollitem_t *items, int count)
         /* acquire: pairs with the store in net_stop(); what was told before it is sent first */
         uint32_t stop = atomic_load_explicit(&net->stop, memory_order_acquire);
         pthread_mutex_lock(&net->sockets);
-        bool busy = messages_take(net);
-        busy |= tellings_take(net);
+        /* taken before the messages and sent behind them: a run's last messages were posted before the BYE was told, and
+         * a peer listens to nothing behind that */
+        struct telling *tellings = tellings_take(net);
+        bool busy = messages_take(net) || tellings;
+        tellings_send(net, tellings);
         busy |= frames_take(net);
         net_time(net);
         bool over = stop == STOP_NOW || (stop == STOP_PARTED && net_parted(net));
