@@ -232,14 +232,18 @@ static void peer_map(struct weir_session *s, uint32_t rank)
                                 other->segment_cookie) == WEIR_OK;
 }
 
-/* With more workers on this host than cores, a worker that spins keeps another from running. */
+/* With more threads on this host than cores, a worker that spins keeps another from running; or the network, which is
+ * two threads of each rank (its own, and ZeroMQ's) when something goes over the wire. */
 static void spin_less(struct weir_session *s)
 {
     const struct cluster *c = s->cluster;
-    uint32_t ranks_here = 0;
-    for (uint32_t r = 0; r < c->env.size; r++)
+    uint32_t ranks_here = 0, threads = s->worker_count;
+    for (uint32_t r = 0; r < c->env.size; r++) {
         ranks_here += !strcmp(c->members[r].host, c->members[c->env.rank].host);
-    if (ranks_here * s->worker_count <= (uint32_t)park_cores())
+        if (c->wired[r] && threads == s->worker_count)
+            threads += 2;
+    }
+    if (ranks_here * threads <= (uint32_t)park_cores())
         return;
     for (uint32_t w = 0; w < s->worker_count; w++)
         s->workers[w].lane.mailbox.spin_ns = 0;

@@ -6,7 +6,7 @@
 
 #include "graph/error.h"
 
-#define ORDERS_MAX 4 /* START, FAIL, STOP, and one to spare: messages to a lane that no edge accounts for */
+#define ORDERS_MAX 5 /* START, FAIL, STOP, LOOK, and one to spare: messages to a lane that no edge accounts for */
 
 uint64_t lane_messages(const struct lane_size *size)
 {

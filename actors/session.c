@@ -344,8 +344,8 @@ static void tell_failure(struct weir_session *s)
     if (s->culprit != session_rank(s))
         cluster_waiters(s, s->culprit, waiters, sizeof(waiters));
     if (flight_text(s, text, sizeof(text)) || *waiters)
-        report_say(&s->report, "%s\n%sthe last firings before the failure, oldest first:\n%s", s->failure, waiters,
-                   *text ? text : "none\n");
+        report_say(&s->report, "%s\n%s%s%s", s->failure, waiters,
+                   *text ? "the last firings before the failure, oldest first:\n" : "", text);
 }
 
 weir_status weir_session_close(weir_session *s)

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "actors/park.h"
+#include "actors/cluster.h"
 #include "actors/session.h"
 #include "graph/error.h"
 #include "graph/spread.h"
@@ -39,6 +40,7 @@ struct watch {
     uint64_t fired;           /* of all, when last looked at */
     int64_t changed_ns;       /* when it was first seen to be that */
     bool reported;            /* since then */
+    bool complete;            /* with the answers of all ranks */
     int64_t sent_ns;          /* when this rank last told the others */
     uint32_t rank;
     struct watched *workers;  /* owned */
@@ -231,6 +233,8 @@ static void answer_ranks(struct watch *watch, int64_t now)
     pthread_mutex_unlock(&watch->lock);
     if (heard && now - watch->sent_ns > watch->stall_ns / 2)
         look_around(watch);
+    if (heard && !watch->complete)
+        watch->reported = false; /* more is known now */
 }
 
 /* ---- noticing ---- */
@@ -283,6 +287,7 @@ static void tell_stall(struct watch *watch, struct waits_about *about)
         watch->running_ns[w] = now - watch->workers[w].changed_ns;
     }
     pthread_mutex_lock(&watch->lock);
+    watch->complete = waits_complete(&watch->waits);
     waits_text(&watch->waits, about, watch->text, sizeof(watch->text));
     pthread_mutex_unlock(&watch->lock);
     report_say(&s->report, "%s", watch->text);
@@ -326,15 +331,6 @@ static void *watch_main(void *argument)
 }
 
 /* ---- life ---- */
-
-/* The rank whose actors this session's workers run. */
-static uint32_t own_rank(const struct weir_session *s)
-{
-    for (uint32_t w = 0; w < s->worker_count; w++)
-        if (s->workers[w].actor_count)
-            return plan_rank_of(s->plan, s->workers[w].by_rank[0]->id);
-    return s->plan->ranks > 1 ? UINT32_MAX : 0;
-}
 
 static weir_status watch_alloc(struct watch *watch)
 {
@@ -386,7 +382,7 @@ weir_status watch_open(struct watch **out, struct weir_session *session, int64_t
         return error_set(WEIR_E_MEMORY, "no memory for a watch");
     watch->session = session;
     watch->stall_ns = stall_ns;
-    watch->rank = own_rank(session);
+    watch->rank = session->cluster ? session->cluster->env.rank : 0;
     watch->changed_ns = park_now_ns();
     pthread_mutex_init(&watch->lock, NULL);
     weir_status status = watch_alloc(watch);
