@@ -29,7 +29,7 @@ static const char program[] = "rank";
 
 struct rank {
     gpt_config config;
-    int steps, workers;
+    int steps, workers, params;
     int pause_ms;       /* after each step's loss */
     const char *hurry;  /* when this file is there, pauses are over */
     int leave;          /* after so many steps: closes the session though the run goes on; -1: never */
@@ -135,7 +135,8 @@ static weir_status write_param(struct rank *r, const weir_param_info *info)
 static weir_status write_params(struct rank *r)
 {
     weir_status status = WEIR_OK;
-    for (int i = 0; i < weir_plan_param_count(r->plan) && !status; i++) {
+    int count = weir_plan_param_count(r->plan);
+    for (int i = 0; i < count && i < r->params && !status; i++) {
         weir_param_info info;
         status = weir_plan_param(r->plan, i, &info);
         if (!status)
@@ -203,7 +204,7 @@ static int work(struct rank *r)
 int main(int argc, char **argv)
 {
     text corpus = reference_text();
-    struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .leave = -1,
+    struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .params = 1000, .leave = -1,
                      .die = -1, .stop_pulling = -1, .seed = REFERENCE_SEED};
     r.config.layout = (layout){1, 1, 1, 1, false};
     r.config.dim = 48, r.config.heads = 6, r.config.seq = 16, r.config.batch = 24;
@@ -213,6 +214,7 @@ int main(int argc, char **argv)
         {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "training steps"},
         {"--seed", OPTIONS_U64, &r.seed, .help = "of the initial values"},
         {"--workers", OPTIONS_INT, &r.workers, .min = 1, .max = 1024, .help = "threads"},
+        {"--params", OPTIONS_INT, &r.params, .min = 0, .max = 1e9, .help = "parameters to write, of all"},
         {"--pause", OPTIONS_INT, &r.pause_ms, .min = 0, .max = 1e6, .help = "milliseconds of rest after each step"},
         {"--hurry", OPTIONS_TEXT, &r.hurry, .value = "FILE", .help = "no more pauses when this file is there"},
         {"--leave", OPTIONS_INT, &r.leave, .min = 1, .max = 1e9, .help = "close after so many steps"},
