@@ -13,8 +13,8 @@
 #include "graph/plan.h"
 
 #define ROUNDS 5
-#define ROUND_SECONDS 0.15
-#define QUICK_SECONDS 0.005
+#define ROUND_SECONDS 0.2
+#define QUICK_SECONDS 0.01
 #define FILLS 4  /* firings in which a source writes: at least as many as slots */
 #define CHECKS 3 /* firings in which results are checked */
 #define US 1e6

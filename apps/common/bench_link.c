@@ -10,8 +10,8 @@
 #include "graph/plan_build.h"
 
 #define ROUNDS 5
-#define ROUND_SECONDS 0.05
-#define QUICK_SECONDS 0.002
+#define ROUND_SECONDS 0.1
+#define QUICK_SECONDS 0.01
 #define STREAM_BYTES (8 << 20) /* a stream has about as many bytes of slots */
 #define STREAM_SLOTS_MIN 2
 #define STREAM_SLOTS_MAX 64

@@ -21,6 +21,8 @@
 #include "graph/error.h"
 
 #define TURNS_PER_YIELD 2000
+#define GAMES 25
+#define GAMES_MIN 3
 #define COUNT_MIN 4
 #define COUNT_MAX 400000
 #define FIRST_BYTES (UINT64_C(8) << 20) /* about as many go through a first game */
@@ -80,7 +82,7 @@ double bench_team_longest(struct bench_team *team)
 
 int64_t bench_round_count(const struct bench_round *round, double seconds, int64_t count)
 {
-    double fit = seconds > 0 ? round->round_seconds * (double)count / seconds : (double)COUNT_MAX;
+    double fit = seconds > 0 ? round->round_seconds / GAMES * (double)count / seconds : (double)COUNT_MAX;
     return fit < COUNT_MIN ? COUNT_MIN : fit > COUNT_MAX ? COUNT_MAX : (int64_t)fit;
 }
 
@@ -102,13 +104,21 @@ static bool play_once(struct bench_team *team, uint32_t rank, bench_play_fn play
 bool bench_team_play(struct bench_team *team, uint32_t rank, const struct bench_round *round, bench_play_fn play,
                      void *side)
 {
+    double games[GAMES], total = 0;
+    int played = 0;
     int64_t count = bench_round_first(round);
     if (!play_once(team, rank, play, side, count))
         return false;
     count = bench_round_count(round, bench_team_longest(team), count);
-    bool good = play_once(team, rank, play, side, count);
-    team->seconds[rank] /= (double)count;
-    return good;
+    for (; played < GAMES && (played < GAMES_MIN || total < round->round_seconds); played++) {
+        if (!play_once(team, rank, play, side, count))
+            return false;
+        double longest = bench_team_longest(team);
+        games[played] = longest / (double)count;
+        total += longest;
+    }
+    team->seconds[rank] = measure_median(games, played);
+    return true;
 }
 
 /* The rank'th of `count` equal parts of the cores in `all`. False: there are too few. */

@@ -54,12 +54,13 @@ struct bench_round {
 /* Does a member's part of `count` of them; false: it failed. */
 typedef bool (*bench_play_fn)(void *side, uint32_t rank, int64_t count);
 
-/* Plays twice: a few hand-offs, whose time says how many the second game may have. Leaves seconds per hand-off of the
- * second in team->seconds[rank]. All members call it together. */
+/* Plays a game of a few hand-offs, whose time says how many those may have that count: some tens of short ones, since a
+ * member that loses its core for a moment then spoils one of them. Leaves the median of seconds per hand-off, of which
+ * each is the slowest member's, in team->seconds[rank]. All members call it together. */
 bool bench_team_play(struct bench_team *team, uint32_t rank, const struct bench_round *round, bench_play_fn play,
                      void *side);
 
-/* How many hand-offs fit into a round when `count` took `seconds`; and how many to begin with, to find that out. */
+/* How many hand-offs fit into a game when `count` took `seconds`; and how many to begin with, to find that out. */
 int64_t bench_round_count(const struct bench_round *round, double seconds, int64_t count);
 int64_t bench_round_first(const struct bench_round *round);
 
