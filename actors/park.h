@@ -32,8 +32,8 @@ void park_wake(_Atomic uint32_t *word);
 bool park_wait_shared(_Atomic uint32_t *word, uint32_t value, int64_t deadline);
 void park_wake_shared(_Atomic uint32_t *word);
 
-/* What waking a sleeping thread costs on this machine, from the call to the thread running, at this moment. Takes
- * about a millisecond. */
+/* What waking a thread that sleeps on another core costs on this machine, from the call to the thread running, at this
+ * moment. Takes about two milliseconds. */
 int64_t park_wake_cost_ns(void);
 
 /* Cores that this process may use. */
