@@ -204,6 +204,7 @@ static void parcel_merge(struct building *b, uint32_t port, uint32_t first)
         if (!parcel_same(l, &l->parcels[i], &l->parcels[last]))
             continue;
         operands_move(b, port, &l->parcels[last], &l->parcels[i]);
+        l->parcels[i].readers++;
         l->pieces_count = l->parcels[last].pieces.first;
         l->parcels_count = last;
         l->parcel_of[port] = i;
@@ -233,6 +234,7 @@ static void parcel_new(struct building *b, uint32_t port, uint32_t first)
                               .regst = b->plan->ports[port].regst.i,
                               .from = from,
                               .to = to,
+                              .readers = 1,
                               .pieces.first = l->pieces_count};
     l->parcel_of[port] = l->parcels_count - 1;
     pieces_of_port(b, parcel, port);

@@ -13,8 +13,8 @@
  * Ports of one rank that read the same pieces of the same register share a parcel: it is sent for the first of them,
  * the *leader*; to the others goes the bare READY.
  *
- * The receiver keeps the frames of a slot until the next ones for it arrive: by then, by credit, every reader has freed
- * it. So there are never more than `slots` of them, and nothing has to be told when a slot is freed.
+ * The receiver keeps the frames of a slot until its reader frees it; with several readers until the next ones for it
+ * arrive, when by credit all have. So there are never more than `slots` of them.
  *
  * Made when the session opens; then what is sent or has arrived in a parcel belongs to the network's thread. A reader
  * looks at the pointers of a slot only after the READY that came behind them.
@@ -49,7 +49,9 @@ struct parcel {
     uint32_t from, to; /* ranks */
     plan_range pieces, spans;
     uint64_t bytes;     /* of all spans */
+    uint32_t readers;   /* ports that share it */
     uint32_t next_slot; /* sender: to be sent next; receiver: expected next */
+    uint32_t free_slot; /* receiver: to be freed next, with one reader */
     char **data;        /* receiver: of slot s, span i at [s * spans.count + i]; NULL: nothing has arrived */
     void *frames;       /* receiver: zmq_msg_t, likewise */
 };

@@ -127,6 +127,21 @@ static uint32_t port_of(const struct net *net, struct message message)
                                          : net->edges[net->edge_first[message.actor] + message.port];
 }
 
+/* The parcel's one reader has let go of `count` slots: the memory of what came in them may be used for what comes next,
+ * while it is still in the cache. */
+static void frames_drop(struct net *net, struct parcel *parcel, uint32_t count)
+{
+    uint32_t slots = net->plan->regsts[parcel->regst].slots;
+    for (uint32_t i = 0; i < count; i++) {
+        zmq_msg_t *frames = (zmq_msg_t *)parcel->frames + (size_t)parcel->free_slot * parcel->spans.count;
+        for (uint32_t k = 0; k < parcel->spans.count; k++) {
+            zmq_msg_close(&frames[k]);
+            zmq_msg_init(&frames[k]);
+        }
+        parcel->free_slot = parcel->free_slot + 1 == slots ? 0 : parcel->free_slot + 1;
+    }
+}
+
 void net_send_message(struct net *net, struct message message)
 {
     uint32_t rank = net->rank_of[message.actor];
@@ -137,6 +152,8 @@ void net_send_message(struct net *net, struct message message)
         net->outstanding[port] += message.count;
     else
         net->outstanding[port] -= message.count;
+    if (message.kind == MESSAGE_FREE && parcel && parcel->readers == 1)
+        frames_drop(net, parcel, message.count);
     assert(net->outstanding[port] <= net->plan->regsts[net->plan->ports[port].regst.i].slots);
     if (!carries) {
         word_add(net, rank, message);
