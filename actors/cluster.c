@@ -272,6 +272,15 @@ weir_status cluster_meet(struct weir_session *s)
     return links_open(&c->links, s->plan, c->env.rank, c->wired);
 }
 
+/* Nobody posts to this rank's lanes from another process. */
+static bool all_wired(const struct cluster *c)
+{
+    for (uint32_t r = 0; r < c->env.size; r++)
+        if (r != c->env.rank && !c->wired[r])
+            return false;
+    return true;
+}
+
 weir_status cluster_route(struct weir_session *s)
 {
     struct cluster *c = s->cluster;
@@ -283,7 +292,8 @@ weir_status cluster_route(struct weir_session *s)
         if (rank != c->env.rank && !c->wired[rank])
             bus_attach(&s->bus, a, &share->senders[share->ring_of[a]].end);
     }
-    return net_route(c->net, &c->links, s->arenas, &s->bus);
+    weir_status status = net_route(c->net, &c->links, s->arenas, &s->bus);
+    return !status && s->worker_count == 1 && all_wired(c) ? net_watch(c->net, &s->workers[0].lane) : status;
 }
 
 /* The first slot that is published and not read: at rest, `initial` of them follow. */

@@ -122,7 +122,10 @@ static void worker_idle(struct worker *worker)
         worker->reported = true;
         session_worker_done(worker->session);
     }
-    mailbox_wait(&worker->lane.mailbox, PARK_FOREVER);
+    if (worker->lane.waiter)
+        worker->lane.waiter->wait(worker->lane.waiter, &worker->lane.mailbox);
+    else
+        mailbox_wait(&worker->lane.mailbox, PARK_FOREVER);
 }
 
 static void worker_loop(struct worker *worker)

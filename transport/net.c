@@ -30,6 +30,8 @@
 #define FRAMES_PER_TURN 64    /* taken in before the loop looks elsewhere */
 #define LEAVE_NS 300000000    /* a BYE may be on its way when the other connection ends; and who leaves waits so long for
                                  those who leave at the same time */
+#define ENDING_MS 20          /* between two looks while somebody leaves */
+#define GLANCE_MS 5           /* between two looks at a ROUTER that a worker watches */
 #define LINGER_EXTRA_MS 1000   /* beyond the liveness limit, for what was sent last to get away */
 #define LINGER_FAILED_MS 500  /* the same when the session failed */
 #define CONTROL_FRAMES 4096   /* beats, values and the like under way to one peer, at most */
@@ -145,7 +147,7 @@ weir_status net_open(struct net **to, const weir_plan *plan, const struct cluste
     struct net *net = *to = aligned_alloc(_Alignof(struct net), sizeof(*net));
     if (!net)
         return error_set(WEIR_E_MEMORY, "no memory for the network");
-    *net = (struct net){.env = env, .report = report, .hooks = *hooks, .plan = plan, .event_fd = -1};
+    *net = (struct net){.env = env, .report = report, .hooks = *hooks, .plan = plan, .event_fd = -1, .worker_fd = -1};
     net->tellings_end = &net->tellings;
     pthread_mutex_init(&net->lock, NULL);
     pthread_mutex_init(&net->sockets, NULL);
@@ -469,11 +471,16 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
 
 /* ---- telling ---- */
 
-static void net_wake(struct net *net)
+static void event_set(int event_fd)
 {
     uint64_t one = 1;
-    if (write(net->event_fd, &one, sizeof(one)) < 0)
-        return; /* full: it is awake */
+    if (write(event_fd, &one, sizeof(one)) < 0)
+        return; /* full: it is set */
+}
+
+static void net_wake(struct net *net)
+{
+    event_set(net->event_fd);
 }
 
 static weir_status telling_add(struct net *net, struct telling *telling)
@@ -618,33 +625,88 @@ static bool frames_take(struct net *net)
     return count > 0;
 }
 
-/* Sleeps until something comes or time is due. */
-static void net_sleep(struct net *net, zmq_pollitem_t *items, int count)
+/* What was written to wake somebody up is read. */
+static void event_clear(int event_fd)
+{
+    uint64_t count;
+    while (read(event_fd, &count, sizeof(count)) > 0)
+        continue; /* until there is none */
+}
+
+/* How long the net thread may sleep. */
+static long sleep_ms(const struct net *net)
 {
     int64_t left_ns = net->next_beat_ns - park_now_ns();
-    long left_ms = left_ns > 0 ? (long)(left_ns / NS_PER_MS) + 1 : 0;
-    bool ending = net->leaving_ns != 0;
+    long left_ms = left_ns > 0 ? (long)(left_ns / NS_PER_MS) + 1 : 0, most_ms = left_ms;
+    if (net->worker_fd >= 0)
+        most_ms = GLANCE_MS;
+    if (net->leaving_ns && most_ms > ENDING_MS)
+        most_ms = ENDING_MS;
     for (uint32_t r = 0; r < net->env->size; r++)
-        ending |= net->peers[r].ended_ns && peer_is(&net->peers[r], PEER_HERE);
-    if (zmq_poll(items, count, ending && left_ms > 20 ? 20 : left_ms) > 0 && (items[1].revents & ZMQ_POLLIN)) {
-        uint64_t count_of_wakes;
-        if (read(net->event_fd, &count_of_wakes, sizeof(count_of_wakes)) < 0)
-            items[1].revents = 0; /* somebody else has read it: there is nobody */
-    }
+        if (net->peers[r].ended_ns && peer_is(&net->peers[r], PEER_HERE) && most_ms > ENDING_MS)
+            most_ms = ENDING_MS;
+    return left_ms < most_ms ? left_ms : most_ms;
+}
+
+/* Sleeps until something comes or time is due. The first item is the eventfd, the last the ROUTER. */
+static void net_sleep(struct net *net, zmq_pollitem_t *items, int count)
+{
+    if (zmq_poll(items, net->worker_fd >= 0 ? count - 1 : count, sleep_ms(net)) > 0 && (items[0].revents & ZMQ_POLLIN))
+        event_clear(net->event_fd);
     mailbox_awake(&net->mailbox);
 }
+
+/* ---- a worker at the ROUTER ---- */
+
+/* Takes what there is; whether the worker may sleep now. */
+static bool watch_turn(struct net *net, struct mailbox *mailbox)
+{
+    pthread_mutex_lock(&net->sockets);
+    bool busy = net->begun && frames_take(net);
+    bool idle = !busy && !mailbox_pending(mailbox) && mailbox_asleep(mailbox);
+    pthread_mutex_unlock(&net->sockets);
+    return idle;
+}
+
+/* `begun` changes once, and the worker is woken then. */
+static void watch_wait(struct lane_waiter *waiter, struct mailbox *mailbox)
+{
+    struct net *net = (struct net *)((char *)waiter - offsetof(struct net, waiter));
+    while (!mailbox_pending(mailbox)) {
+        if (!watch_turn(net, mailbox))
+            continue;
+        struct pollfd fds[2] = {{.fd = net->worker_fd, .events = POLLIN}, {.fd = net->router_fd, .events = POLLIN}};
+        if (poll(fds, 2, -1) > 0 && (fds[0].revents & POLLIN))
+            event_clear(net->worker_fd);
+        mailbox_awake(mailbox);
+    }
+}
+
+weir_status net_watch(struct net *net, struct lane *lane)
+{
+    size_t bytes = sizeof(net->router_fd);
+    net->worker_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (net->worker_fd < 0 || zmq_getsockopt(net->router, ZMQ_FD, &net->router_fd, &bytes))
+        return error_set(WEIR_E_MEMORY, "the worker cannot watch the network");
+    net->waiter.wait = watch_wait;
+    lane->waiter = &net->waiter;
+    lane->mailbox.event_fd = net->worker_fd;
+    return WEIR_OK;
+}
+
+/* ---- the net thread ---- */
 
 static zmq_pollitem_t *poll_items(const struct net *net, int *count)
 {
     zmq_pollitem_t *items = calloc(2 + (size_t)net->env->size, sizeof(*items));
     if (!items)
         return NULL;
-    items[0] = (zmq_pollitem_t){.socket = net->router, .events = ZMQ_POLLIN};
-    items[1] = (zmq_pollitem_t){.fd = net->event_fd, .events = ZMQ_POLLIN};
-    *count = 2;
+    items[0] = (zmq_pollitem_t){.fd = net->event_fd, .events = ZMQ_POLLIN};
+    *count = 1;
     for (uint32_t r = 0; r < net->env->size; r++)
         if (net->peers[r].monitor)
             items[(*count)++] = (zmq_pollitem_t){.socket = net->peers[r].monitor, .events = ZMQ_POLLIN};
+    items[(*count)++] = (zmq_pollitem_t){.socket = net->router, .events = ZMQ_POLLIN};
     return items;
 }
 
@@ -675,9 +737,6 @@ static bool net_parted(struct net *net)
 
 static void net_loop(struct net *net, zmq_pollitem_t *items, int count)
 {
-    pthread_mutex_lock(&net->sockets);
-    deferred_handle(net);
-    pthread_mutex_unlock(&net->sockets);
     for (;;) {
         /* acquire: pairs with the store in net_stop(); what was told before it is sent first */
         uint32_t stop = atomic_load_explicit(&net->stop, memory_order_acquire);
@@ -717,6 +776,12 @@ weir_status net_start(struct net *net)
     sigset_t all, before;
     net->beat_ns = net->env->liveness_ns / BEATS_PER_LIMIT;
     peers_forgive(net, park_now_ns());
+    pthread_mutex_lock(&net->sockets);
+    deferred_handle(net);
+    net->begun = true;
+    pthread_mutex_unlock(&net->sockets);
+    if (net->worker_fd >= 0)
+        event_set(net->worker_fd);
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int failed = pthread_create(&net->thread, NULL, net_main, net);
@@ -801,6 +866,8 @@ void net_close(struct net *net)
         mailbox_close(&net->mailbox);
     if (net->event_fd >= 0)
         close(net->event_fd);
+    if (net->worker_fd >= 0)
+        close(net->worker_fd);
     free(net->rank_of);
     free(net->live_first);
     free(net->live);

@@ -16,6 +16,9 @@
  * together, as one WORDS frame per peer, when the mailbox is empty. What is under way is bounded by the plan's slots, and
  * ZeroMQ's high-water marks are set above that bound, so they are never reached.
  *
+ * What comes in is taken by the net thread, or by a worker that waits at the ROUTER because it has nothing else to do
+ * (net_watch()); then the net thread only looks in now and then.
+ *
  * Signs of life. A BEAT goes to every peer some times per liveness limit. A peer counts as lost when nothing was heard
  * from it for the limit, or at once when its connection ends without a BYE. A rank that was itself stopped gives its
  * peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails the session.
@@ -27,6 +30,7 @@
 #ifndef TRANSPORT_NET_H
 #define TRANSPORT_NET_H
 
+#include "actors/lane.h"
 #include "regst/arena.h"
 #include "transport/bus.h"
 #include "transport/links.h"
@@ -73,6 +77,11 @@ weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
 /* What goes to wired peers and comes from them. `bus` leads to the local lanes already; actors of wired peers are
  * attached here. */
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus);
+
+/* From now on the lane's owner watches the ROUTER itself while it has nothing to do: then what comes for it needs no
+ * other thread to wake up. For the only worker of a rank, to whose mailbox no other process posts. Before its thread
+ * starts. */
+weir_status net_watch(struct net *net, struct lane *lane);
 
 /* Starts the thread. */
 weir_status net_start(struct net *net);

@@ -62,7 +62,7 @@ struct net {
     struct links *links;
     const struct arena *arenas;
     const struct bus *bus;
-    struct mailbox mailbox;
+    struct mailbox mailbox; /* the owner is who holds `sockets` */
     uint32_t *rank_of;      /* by actor */
     uint32_t *live_first;   /* by actor: its first in `live` */
     uint32_t *live;         /* plan ports that are counted, by actor */
@@ -70,12 +70,17 @@ struct net {
     uint32_t *edges;        /* plan ports, by producer, then register, then port */
     uint32_t *outstanding;  /* by plan port that crosses: slots that were made ready and not freed */
 
+    struct lane_waiter waiter; /* of the worker that watches the ROUTER */
+    int worker_fd;          /* an eventfd that wakes it; -1: none does */
+    int router_fd;          /* readable when something may have happened at the ROUTER */
+    bool begun;             /* frames may be handled: what came early has been */
+
     pthread_t thread;
     bool started;
     bool routed;
     _Atomic uint32_t stop;
     _Atomic uint32_t loop_state;
-    pthread_mutex_t sockets; /* all of the above but the ROUTER: who holds it takes messages and sends them */
+    pthread_mutex_t sockets; /* of all of the above: who holds it takes messages and frames, and sends */
     pthread_mutex_t lock;   /* of tellings and of peers' lives; held for a few instructions */
     struct telling *tellings, **tellings_end;
     struct incoming incoming;
