@@ -137,6 +137,19 @@ static bool span_goes_on(const struct span *span, const struct piece *piece)
     return span->direct && piece->contiguous && piece->slot_offset >= end && piece->slot_offset - end <= GAP_BYTES;
 }
 
+/* Where the next piece goes in a packed span. */
+static uint64_t span_end(const struct span *span)
+{
+    return (span->bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+}
+
+/* Whether the packed span can take the piece. Slices of one tensor may overlap and so be more, together, than there is in
+ * the slot; a frame is no larger than that, which is what the other end allows. */
+static bool span_has_room(const struct span *span, const struct piece *piece, uint64_t slot_bytes)
+{
+    return !span->direct && span_end(span) + piece->bytes <= slot_bytes;
+}
+
 static void span_take(struct span *span, uint32_t number, struct piece *piece)
 {
     piece->span = number;
@@ -144,7 +157,7 @@ static void span_take(struct span *span, uint32_t number, struct piece *piece)
         piece->span_offset = piece->slot_offset - span->slot_offset;
         span->bytes = piece->span_offset + piece->bytes;
     } else {
-        piece->span_offset = (span->bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+        piece->span_offset = span_end(span);
         span->bytes = piece->span_offset + piece->bytes;
     }
     span->pieces.count++;
@@ -153,12 +166,13 @@ static void span_take(struct span *span, uint32_t number, struct piece *piece)
 static void spans_cut(struct building *b, struct parcel *parcel)
 {
     struct links *l = b->links;
+    uint64_t slot_bytes = b->plan->regsts[parcel->regst].slot_bytes;
     struct span *span = NULL;
     parcel->spans.first = l->spans_count;
     for (uint32_t i = parcel->pieces.first; i < parcel->pieces.first + parcel->pieces.count; i++) {
         struct piece *piece = &l->pieces[i];
         bool alone = piece->contiguous && piece->bytes >= DIRECT_BYTES;
-        bool joins = span && (span_goes_on(span, piece) || (!span->direct && !alone));
+        bool joins = span && (span_goes_on(span, piece) || (!alone && span_has_room(span, piece, slot_bytes)));
         if (!joins) {
             span = more(b, (void **)&l->spans, &l->spans_count, &b->spans_room, sizeof(*span));
             if (!span)
