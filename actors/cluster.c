@@ -341,9 +341,10 @@ weir_status cluster_begin(struct weir_session *s)
 
 /* ---- rounds ---- */
 
+/* With c->lock held. */
 static bool mark_came(const struct cluster *c, uint32_t rank)
 {
-    return cluster_round_find(c, rank, CLUSTER_MARK) != NULL;
+    return arrival_find(c, rank, CLUSTER_MARK, atomic_load(&c->round)) != NULL;
 }
 
 /* The first rank whose mark of this round has not come; the number of ranks when all have. */
@@ -392,9 +393,13 @@ weir_status cluster_round_end(struct cluster *c)
     return status ? status : round_wait(c);
 }
 
-const struct arrival *cluster_round_find(const struct cluster *c, uint32_t rank, uint32_t shard)
+/* What was found stays until the round is closed; what comes early for the next one is put in front of it meanwhile. */
+const struct arrival *cluster_round_find(struct cluster *c, uint32_t rank, uint32_t shard)
 {
-    return arrival_find(c, rank, shard, atomic_load(&c->round));
+    pthread_mutex_lock(&c->lock);
+    const struct arrival *arrival = arrival_find(c, rank, shard, atomic_load(&c->round));
+    pthread_mutex_unlock(&c->lock);
+    return arrival;
 }
 
 void cluster_round_close(struct cluster *c)

@@ -74,7 +74,7 @@ void cluster_waiters(const struct weir_session *session, uint32_t rank, char *te
 void cluster_round_begin(struct cluster *cluster);
 weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);
 weir_status cluster_round_end(struct cluster *cluster);
-const struct arrival *cluster_round_find(const struct cluster *cluster, uint32_t rank, uint32_t shard);
+const struct arrival *cluster_round_find(struct cluster *cluster, uint32_t rank, uint32_t shard);
 void cluster_round_close(struct cluster *cluster);
 
 /* Sends the published slots of a register again to those who cannot see them. At rest, within a round. */

@@ -128,12 +128,25 @@ static void worker_idle(struct worker *worker)
         mailbox_wait(&worker->lane.mailbox, PARK_FOREVER);
 }
 
+/* When the session has failed, counters stay as they are: the report of who waited for whom looks at them from another
+ * thread. Only orders are taken. */
+static void worker_drain_orders(struct lane *lane)
+{
+    struct message message;
+    while (mailbox_take(&lane->mailbox, &message))
+        if (message.kind > MESSAGE_FREE && message.kind <= MESSAGE_LOOK)
+            lane->orders |= 1u << message.kind;
+}
+
 static void worker_loop(struct worker *worker)
 {
     struct lane *lane = &worker->lane;
     for (;;) {
         if (UNLIKELY(mailbox_pending(&lane->mailbox))) {
-            lane_drain(lane, worker->actors);
+            if (UNLIKELY(worker->halted))
+                worker_drain_orders(lane);
+            else
+                lane_drain(lane, worker->actors);
             if (UNLIKELY(lane->orders) && !worker_obey(worker))
                 return;
         }
