@@ -375,7 +375,10 @@ static bool tables_make(struct net *net)
     net->edge_first = calloc(actors, sizeof(*net->edge_first));
     net->edges = calloc(ports, sizeof(*net->edges));
     net->outstanding = calloc(ports, sizeof(*net->outstanding));
-    if (!net->rank_of || !net->live_first || !net->live || !net->edge_first || !net->edges || !net->outstanding)
+    net->behind = calloc(ports, sizeof(*net->behind));
+    net->follower = calloc(ports, sizeof(*net->follower));
+    if (!net->rank_of || !net->live_first || !net->live || !net->edge_first || !net->edges || !net->outstanding ||
+        !net->behind || !net->follower)
         return false;
     for (uint32_t a = 0; a < plan->actors_count; a++)
         net->rank_of[a] = plan_rank_of(plan, a);
@@ -392,6 +395,20 @@ static bool port_crosses(const struct net *net, uint32_t port)
         return false;
     uint32_t from = net->rank_of[regst->producer.i], to = net->rank_of[plan->ports[port].actor.i];
     return (from == net->env->rank && net->peers[to].wired) || (to == net->env->rank && net->peers[from].wired);
+}
+
+/* Who shares a parcel, from its leader on. */
+static void followers_list(struct net *net)
+{
+    for (uint32_t p = 0; p < net->plan->ports_count; p++)
+        net->follower[p] = LINKS_NONE;
+    for (uint32_t p = 0; p < net->plan->ports_count; p++) {
+        const struct parcel *parcel = links_find(net->links, p);
+        if (!parcel || parcel->leader == p)
+            continue;
+        net->follower[p] = net->follower[parcel->leader];
+        net->follower[parcel->leader] = p;
+    }
 }
 
 static bool parcel_room(struct net *net, struct parcel *parcel)
@@ -447,6 +464,8 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     net->arenas = arenas;
     net->bus = bus;
     net->routed = ok;
+    if (ok)
+        followers_list(net);
     for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
         if (!port_crosses(net, p))
             continue;
@@ -874,6 +893,8 @@ void net_close(struct net *net)
     free(net->edge_first);
     free(net->edges);
     free(net->outstanding);
+    free(net->behind);
+    free(net->follower);
     pthread_mutex_destroy(&net->lock);
     pthread_mutex_destroy(&net->sockets);
     free(net);

@@ -8,6 +8,7 @@
 #include "transport/net_inside.h"
 
 #define NS_PER_S 1000000000
+#define ELEMENT_BYTES_MAX 8
 
 /* ---- taking them in ---- */
 
@@ -96,9 +97,10 @@ static bool word_ready(struct net *net, uint32_t rank, struct message message)
     const plan_regst *regst = &plan->regsts[plan->ports[port].regst.i];
     const struct parcel *parcel = links_find(net->links, port);
     if (net->rank_of[regst->producer.i] != rank || !parcel || parcel->leader == port ||
-        message.count > regst->slots - net->outstanding[port])
+        message.count > regst->slots - net->outstanding[port] || message.count > net->behind[port])
         return false;
     net->outstanding[port] += message.count;
+    net->behind[port] -= message.count;
     return true;
 }
 
@@ -147,6 +149,15 @@ static void handle_words(struct net *net, uint32_t rank, const struct wire_frame
 
 /* ---- register contents ---- */
 
+/* Whether all readers have freed the slot that comes next, also those who have not been told of it. */
+static bool slot_is_free(const struct net *net, uint32_t leader)
+{
+    for (uint32_t port = leader; port != LINKS_NONE; port = net->follower[port])
+        if (net->outstanding[port] + net->behind[port] >= net->plan->regsts[net->plan->ports[port].regst.i].slots)
+            return false;
+    return true;
+}
+
 /* Why the frame cannot be; NULL: it can. */
 static const char *data_wrong(const struct net *net, uint32_t rank, const struct wire_frame *frame,
                               const struct incoming *in)
@@ -165,9 +176,22 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
             return "in frames of other sizes";
     if (frame->data.initial)
         return NULL;
-    if (regst->producer.i == PLAN_NONE || net->outstanding[port] >= regst->slots)
+    if (regst->producer.i == PLAN_NONE || !slot_is_free(net, port))
         return "without credit";
     return frame->data.slot == parcel->next_slot ? NULL : "out of order";
+}
+
+/* A small frame lies where it happened to come to lie among others; what a kernel is given is aligned. */
+static void frame_move(zmq_msg_t *to, zmq_msg_t *from)
+{
+    zmq_msg_t copy;
+    if ((uintptr_t)zmq_msg_data(from) % ELEMENT_BYTES_MAX && !zmq_msg_init_size(&copy, zmq_msg_size(from))) {
+        memcpy(zmq_msg_data(&copy), zmq_msg_data(from), zmq_msg_size(from));
+        zmq_msg_move(to, &copy);
+        zmq_msg_close(&copy);
+    } else {
+        zmq_msg_move(to, from);
+    }
 }
 
 /* Puts the frames where the reader looks; those that were there go. */
@@ -176,7 +200,7 @@ static void data_keep(struct parcel *parcel, uint32_t slot, struct incoming *in)
     zmq_msg_t *frames = (zmq_msg_t *)parcel->frames + (size_t)slot * parcel->spans.count;
     char **data = parcel->data + (size_t)slot * parcel->spans.count;
     for (uint32_t i = 0; i < parcel->spans.count; i++) {
-        zmq_msg_move(&frames[i], &in->parts[2 + i]);
+        frame_move(&frames[i], &in->parts[2 + i]);
         data[i] = zmq_msg_data(&frames[i]);
     }
 }
@@ -196,6 +220,8 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
         return;
     parcel->next_slot = parcel->next_slot + 1 == regst->slots ? 0 : parcel->next_slot + 1;
     net->outstanding[parcel->leader]++;
+    for (uint32_t port = net->follower[parcel->leader]; port != LINKS_NONE; port = net->follower[port])
+        net->behind[port]++;
     uint32_t actor = net->plan->ports[parcel->leader].actor.i, number = net->live_first[actor];
     while (net->live[number] != parcel->leader)
         number++;

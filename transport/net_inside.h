@@ -69,6 +69,9 @@ struct net {
     uint32_t *edge_first;   /* by actor: its first in `edges`; actors_count + 1 */
     uint32_t *edges;        /* plan ports, by producer, then register, then port */
     uint32_t *outstanding;  /* by plan port that crosses: slots that were made ready and not freed */
+    uint32_t *behind;       /* by plan port that shares a parcel with its leader: slots that came and were not yet made
+                               ready to it */
+    uint32_t *follower;     /* by plan port with a parcel: the next of those who share it; LINKS_NONE */
 
     struct lane_waiter waiter; /* of the worker that watches the ROUTER */
     int worker_fd;          /* an eventfd that wakes it; -1: none does */
