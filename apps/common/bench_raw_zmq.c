@@ -11,8 +11,8 @@
 #include "apps/common/bench_raw.h"
 #include "graph/error.h"
 
-#define AHEAD_BYTES (64 << 20)
-#define AHEAD_MIN 4
+#define AHEAD_BYTES (8 << 20)
+#define AHEAD_MIN 2
 #define AHEAD_MAX 1000
 
 struct pair {
