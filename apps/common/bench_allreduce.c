@@ -12,7 +12,7 @@
 #include "graph/error.h"
 #include "graph/plan.h"
 
-#define ROUNDS 5
+#define ROUNDS 3
 #define ROUND_SECONDS 0.2
 #define QUICK_SECONDS 0.01
 #define FILLS 4  /* firings in which a source writes: at least as many as slots */

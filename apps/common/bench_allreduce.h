@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <weir/weir.h>
 
-/* Runs for a minute or two, or some seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be called
+/* Runs for some minutes, or some seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be called
  * by a process that has not opened a session. */
 weir_status bench_allreduce(bool json, bool quick, FILE *to);
 

@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <weir/weir.h>
 
-/* Runs for about half a minute, or a few seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be
+/* Runs for about a minute, or a few seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be
  * called by a process that has not opened a session. */
 weir_status bench_link(bool json, bool quick, FILE *to);
 

@@ -22,8 +22,8 @@
 
 #define TURNS_PER_YIELD 2000
 #define GAMES 25
-#define GAMES_MIN 3
-#define COUNT_MIN 4
+#define GAMES_MIN 2
+#define COUNT_MIN 2
 #define COUNT_MAX 400000
 #define FIRST_BYTES (UINT64_C(8) << 20) /* about as many go through a first game */
 #define FIRST_MAX 500
