@@ -177,7 +177,8 @@ net: $(BIN)/weir $(NET) ## three hosts as network namespaces: layouts, slow link
 
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
-FUZZ_CODE    := $(wildcard graph/plan*.c graph/spread.c graph/part.c kernels/*.c kernels/*/*.c transport/wire*.c transport/meet_*.c) graph/check.c
+FUZZ_CODE    := $(wildcard graph/plan*.c graph/spread.c graph/part.c kernels/*.c kernels/*/*.c transport/wire*.c \
+                           transport/net*.c transport/links.c transport/meet_*.c) graph/check.c
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)

@@ -129,7 +129,7 @@ static void layout_agrees(int dp, int tp, int pp)
 {
     struct cases *cases = cases_new(dp, tp, pp);
     for (int count = 2; count <= dp * tp * pp; count *= 2)
-        for (int link = RANKS_SHM; link <= RANKS_WIRE; link++)
+        for (int link = RANKS_SHM; link <= (count == 2 ? RANKS_TCP : RANKS_WIRE); link++)
             agree(cases, count, (enum ranks_link)link, 0);
     cases_free(cases);
 }

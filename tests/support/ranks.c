@@ -237,6 +237,7 @@ struct ranks *ranks_run_at(rank_fn fn, void *ctx, struct ranks_opts opts)
     struct ranks *ranks = ranks_new(ctx, &opts);
     double seconds = opts.seconds > 0 ? opts.seconds : SECONDS_DEFAULT;
     setenv("WEIR_SHM", opts.link == RANKS_SHM ? "1" : "0", 1);
+    setenv("WEIR_IPC", opts.link == RANKS_TCP ? "0" : "1", 1);
     if (opts.kind == RANKS_THREADS)
         threads_run(ranks, fn, seconds);
     else

@@ -30,7 +30,8 @@ enum { RANKS_MAX = 16 };
 
 enum ranks_link {
     RANKS_SHM, /* shared memory */
-    RANKS_WIRE /* sockets */
+    RANKS_WIRE, /* Unix sockets */
+    RANKS_TCP
 };
 
 enum ranks_kind { RANKS_PROCESSES, RANKS_THREADS };
