@@ -115,6 +115,12 @@ static bool hook_value(void *ctx, uint32_t rank, uint32_t shard, uint64_t round,
     return fits;
 }
 
+static bool hook_running(void *ctx)
+{
+    const struct cluster *c = ctx;
+    return atomic_load_explicit(&c->session->state, memory_order_relaxed) == SESSION_RUNNING;
+}
+
 static void hook_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
 {
     struct cluster *c = ctx;
@@ -192,6 +198,7 @@ weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
                                     .broken = hook_broken,
                                     .beat = hook_beat,
                                     .value = hook_value,
+                                    .running = hook_running,
                                     .waits = hook_waits};
     card_fill(c, &c->members[env.rank]);
     return net_open(&c->net, s->plan, &c->env, &s->report, &hooks, &c->members[env.rank]);
@@ -516,7 +523,7 @@ void cluster_waiters(const struct weir_session *s, uint32_t rank, char *text, si
     struct waiters to = {.text = text, .bytes = bytes - 1};
     text[0] = 0;
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
-        if (session_runs(s, a) && s->actors[a].left > 0)
+        if (session_runs(s, a) && s->actors[a].kernel_count && s->actors[a].left > 0)
             waiter_look(&to, s, a, rank);
     if (to.used >= to.bytes)
         to.used = to.bytes - 1;
@@ -531,6 +538,8 @@ void cluster_leave(struct weir_session *s)
 {
     if (!s->cluster || !s->cluster->net)
         return;
+    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST)
+        session_drop_pulls(s);
     uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
     int64_t steps = state == SESSION_REST ? s->steps_done + s->steps : s->steps_done;
     net_stop(s->cluster->net, state == SESSION_FAILED ? -1 : steps);

@@ -205,3 +205,28 @@ weir_status weir_session_pull(weir_session *s, const char *name, weir_array *val
     fire_outside(actor);
     return WEIR_OK;
 }
+
+/* ---- what nobody pulled ---- */
+
+/* Whether what the pull takes is made on another rank. */
+static bool pulls_from_afar(const struct weir_session *s, const plan_host *host)
+{
+    const plan_range *ports = &s->plan->actors[host->actor.i].ports;
+    uint32_t producer = s->plan->regsts[s->plan->ports[ports->first].regst.i].producer.i;
+    return host->kind == PLAN_PULL && session_runs(s, host->actor.i) && producer != PLAN_NONE &&
+           !session_runs(s, producer);
+}
+
+void session_drop_pulls(struct weir_session *s)
+{
+    int64_t steps = s->steps_done + s->steps;
+    for (uint32_t h = 0; h < s->plan->hosts_count; h++) {
+        const plan_host *host = &s->plan->hosts[h];
+        struct actor *actor = &s->actors[host->actor.i];
+        while (pulls_from_afar(s, host) && actor->firing < steps * actor->fires) {
+            if (await_turn(s, actor, "pull", plan_text(s->plan, host->name), -1))
+                return; /* the session has failed */
+            fire_outside(actor);
+        }
+    }
+}

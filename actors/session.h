@@ -127,6 +127,10 @@ weir_status session_failure(const struct weir_session *session);
 /* Gives each source, sink and call a function; E_ARGUMENT names the one without. */
 weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
 
+/* With other ranks: takes what they have still to publish for this rank's pulls, and drops it, so that they can end
+ * their run. At rest. */
+void session_drop_pulls(struct weir_session *session);
+
 /* ---- params.c ---- */
 
 /* Whether the user's array has the dtype and the logical shape of the tensor; the error starts with `what`. */

@@ -56,6 +56,7 @@ static struct wire_frame random_frame(uint64_t *random, uint32_t kind)
         frame.data.slot = (uint32_t)random_number(random);
         frame.data.spans = (uint32_t)(random_number(random) % (WIRE_SPANS_MAX + 1));
         frame.data.initial = mutate_draw(random) & 1;
+        frame.data.words = (uint32_t)random_number(random);
         break;
     case WIRE_BEAT:
         frame.beat.state = (uint32_t)random_number(random);
@@ -90,6 +91,7 @@ static struct wire_frame example(uint32_t kind)
         frame.data.port = 130;
         frame.data.slot = 1;
         frame.data.spans = 2;
+        frame.data.words = 3;
         break;
     case WIRE_BEAT:
         frame.beat.state = 1;
@@ -124,7 +126,7 @@ struct bytes {
 static const struct bytes examples[WIRE_KIND_END] = {
     [WIRE_HELLO] = BYTES(0x96, 0x01, 0x01, SENDER, 0xc3),
     [WIRE_WORDS] = BYTES(0x96, 0x01, 0x02, SENDER, 0x02),
-    [WIRE_DATA] = BYTES(0x99, 0x01, 0x03, SENDER, 0xcc, 0x82, 0x01, 0x02, 0xc2),
+    [WIRE_DATA] = BYTES(0x9a, 0x01, 0x03, SENDER, 0xcc, 0x82, 0x01, 0x02, 0xc2, 0x03),
     [WIRE_BEAT] = BYTES(0x99, 0x01, 0x04, SENDER, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xff, 0xce, 0xff, 0xff, 0xff,
                          0xff),
     [WIRE_FAIL] = BYTES(0x97, 0x01, 0x05, SENDER, 0x02, 0xa4, 'l', 'o', 's', 't'),
@@ -191,7 +193,7 @@ Test(wire, the_largest_header_of_each_kind_fits, .timeout = 20)
         case WIRE_HELLO: frame.hello.shm = true; break;
         case WIRE_WORDS: frame.words.count = UINT32_MAX; break;
         case WIRE_DATA:
-            frame.data.port = frame.data.slot = UINT32_MAX;
+            frame.data.port = frame.data.slot = frame.data.words = UINT32_MAX;
             frame.data.spans = WIRE_SPANS_MAX;
             break;
         case WIRE_BEAT:
@@ -334,8 +336,8 @@ Test(wire, says_what_is_wrong, .timeout = 20)
         {BYTES(0x96, 1, 0), "kind 0, which is none"},
         {BYTES(0x96, 1, 9), "kind 9, which is none"},
         {BYTES(0x96, 1, 0xcf, 1, 0, 0, 0, 1, 0, 0, 1), "kind 72057594054705153, which is none"},
-        {BYTES(0x93, 1, 3, 0), "DATA: 3 fields of 9"},
-        {BYTES(0x9a, 1, 3, 0, 0, 0, 1, 1, 1, 0xc2, 0), "DATA: 10 fields of 9"},
+        {BYTES(0x93, 1, 3, 0), "DATA: 3 fields of 10"},
+        {BYTES(0x9b, 1, 3, 0, 0, 0, 1, 1, 1, 0xc2, 0, 0), "DATA: 11 fields of 10"},
         {BYTES(0x96, 1, 1, 0xff, 0, 0, 0xc2), "HELLO: session is not a number from 0 to 18446744073709551615"},
         {BYTES(0x96, 1, 1, 0, 0xcf, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0xc2),
          "HELLO: rank is not a number from 0 to 4294967295"},
@@ -344,7 +346,7 @@ Test(wire, says_what_is_wrong, .timeout = 20)
         {BYTES(0x96, 1, 1, 0, 0, 0, 1), "HELLO: shm is neither true nor false"},
         {BYTES(0x96, 1, 1, 0, 0, 0), "HELLO: ends within shm"},
         {BYTES(0x96, 1, 1, 0, 0, 0, 0xc2, 0, 0), "HELLO: 2 bytes after its end"},
-        {BYTES(0x99, 1, 3, 0, 0, 0, 1, 1, 0xcd, 0x10, 0x01, 0xc2), "DATA: spans is not a number from 0 to 4096"},
+        {BYTES(0x9a, 1, 3, 0, 0, 0, 1, 1, 0xcd, 0x10, 0x01, 0xc2, 0), "DATA: spans is not a number from 0 to 4096"},
         {BYTES(0x96, 1, 6, 0, 0, 0, 0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0), "BYE: steps is not a number of 64 bits"},
         {BYTES(0x97, 1, 5, 0, 0, 0, 0, 0xc4, 1, 'x'), "FAIL: text is not a text of at most 1023 bytes"},
         {BYTES(0x97, 1, 5, 0, 0, 0, 0, 0xda, 0x04, 0x00), "FAIL: text is not a text of at most 1023 bytes"},

@@ -10,8 +10,10 @@
 #include "graph/spread.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
+#include "transport/wire.h"
 
 #define DIRECT_BYTES 8192 /* a smaller piece is not worth a frame of its own */
+#define SPANS_MAX 1024    /* of a parcel, before the rest is packed */
 #define GAP_BYTES 1024    /* so many bytes that nobody wants may go along to keep two pieces in one frame */
 
 struct building {
@@ -171,7 +173,7 @@ static void spans_cut(struct building *b, struct parcel *parcel)
     parcel->spans.first = l->spans_count;
     for (uint32_t i = parcel->pieces.first; i < parcel->pieces.first + parcel->pieces.count; i++) {
         struct piece *piece = &l->pieces[i];
-        bool alone = piece->contiguous && piece->bytes >= DIRECT_BYTES;
+        bool alone = piece->contiguous && piece->bytes >= DIRECT_BYTES && parcel->spans.count < SPANS_MAX;
         bool joins = span && (span_goes_on(span, piece) || (!alone && span_has_room(span, piece, slot_bytes)));
         if (!joins) {
             span = more(b, (void **)&l->spans, &l->spans_count, &b->spans_room, sizeof(*span));
@@ -289,6 +291,21 @@ static void parcels_make(struct building *b)
     free(order);
 }
 
+static weir_status check_spans(struct links *links, const weir_plan *plan)
+{
+    for (uint32_t i = 0; i < links->parcels_count; i++) {
+        const struct parcel *parcel = &links->parcels[i];
+        if (parcel->spans.count <= WIRE_SPANS_MAX)
+            continue;
+        const char *name = plan_text(plan, plan->actors[plan->ports[parcel->leader].actor.i].name);
+        error_set(WEIR_E_UNSUPPORTED, "%s reads a register of another host in %u parts; at most %u can be sent", name,
+                  parcel->spans.count, WIRE_SPANS_MAX);
+        links_close(links);
+        return WEIR_E_UNSUPPORTED;
+    }
+    return WEIR_OK;
+}
+
 weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank, const bool *wired)
 {
     struct building b = {.links = links, .plan = plan, .rank = rank, .wired = wired};
@@ -302,7 +319,7 @@ weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank
         parcels_make(&b);
     }
     if (!b.failed)
-        return WEIR_OK;
+        return check_spans(links, plan);
     links_close(links);
     return error_set(WEIR_E_MEMORY, "no memory for the links between ranks");
 }

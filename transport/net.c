@@ -478,7 +478,8 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
         links->parcels[i].next_slot = regst->initial % (regst->slots ? regst->slots : 1);
         ok = parcel_room(net, &links->parcels[i]);
     }
-    if (!ok || mailbox_open(&net->mailbox, messages, 0))
+    net->data = calloc(messages, sizeof(*net->data));
+    if (!ok || !net->data || mailbox_open(&net->mailbox, messages, 0))
         return error_set(WEIR_E_MEMORY, "no memory for the links of rank %u", net->env->rank);
     net->mailbox.event_fd = net->event_fd;
     net->mailbox.end = (struct bus_end){.post = end_post, .flush = end_flush};
@@ -895,6 +896,7 @@ void net_close(struct net *net)
     free(net->outstanding);
     free(net->behind);
     free(net->follower);
+    free(net->data);
     pthread_mutex_destroy(&net->lock);
     pthread_mutex_destroy(&net->sockets);
     free(net);

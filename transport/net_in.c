@@ -127,15 +127,15 @@ static bool word_take(struct net *net, uint32_t rank, struct message message)
     return fits;
 }
 
-static void handle_words(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
+/* `part`: the frame that they are in, the last. */
+static void handle_words(struct net *net, uint32_t rank, uint32_t count, struct incoming *in, uint32_t part)
 {
-    if (in->count != 3 || zmq_msg_size(&in->parts[2]) != frame->words.count * sizeof(uint64_t)) {
-        net_lose(net, rank, "it broke the protocol: WORDS of %u messages in a payload of another size",
-                 frame->words.count);
+    if (in->count != part + 1 || zmq_msg_size(&in->parts[part]) != count * sizeof(uint64_t)) {
+        net_lose(net, rank, "it broke the protocol: %u messages in a payload of another size", count);
         return;
     }
-    const char *words = zmq_msg_data(&in->parts[2]);
-    for (uint32_t i = 0; i < frame->words.count; i++) {
+    const char *words = zmq_msg_data(&in->parts[part]);
+    for (uint32_t i = 0; i < count; i++) {
         uint64_t word;
         memcpy(&word, words + i * sizeof(word), sizeof(word));
         struct message message = message_unpack(word);
@@ -169,13 +169,13 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
     const plan_regst *regst = &net->plan->regsts[parcel->regst];
     if (frame->data.slot >= regst->slots)
         return "for a slot that is not there";
-    if (frame->data.spans != parcel->spans.count || in->count != 2 + parcel->spans.count)
+    if (frame->data.spans != parcel->spans.count || in->count != 2 + parcel->spans.count + (frame->data.words != 0))
         return "in another number of frames";
     for (uint32_t i = 0; i < parcel->spans.count; i++)
         if (zmq_msg_size(&in->parts[2 + i]) != net->links->spans[parcel->spans.first + i].bytes)
             return "in frames of other sizes";
     if (frame->data.initial)
-        return NULL;
+        return frame->data.words ? "with messages" : net->hooks.running(net->hooks.ctx) ? "in the middle of a run" : NULL;
     if (regst->producer.i == PLAN_NONE || !slot_is_free(net, port))
         return "without credit";
     return frame->data.slot == parcel->next_slot ? NULL : "out of order";
@@ -229,6 +229,8 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
                                         .port = (uint16_t)(number - net->live_first[actor]),
                                         .kind = MESSAGE_READY,
                                         .count = 1});
+    if (frame->data.words)
+        handle_words(net, rank, frame->data.words, in, 2 + parcel->spans.count);
 }
 
 /* ---- the session's own frames ---- */
@@ -261,7 +263,7 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
 {
     switch (frame->kind) {
     case WIRE_WORDS:
-        handle_words(net, rank, frame, in);
+        handle_words(net, rank, frame->words.count, in, 2);
         break;
     case WIRE_DATA:
         handle_data(net, rank, frame, in);

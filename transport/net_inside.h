@@ -25,6 +25,7 @@ struct peer {
     int64_t ended_ns;    /* its connection ended without a BYE, then; 0: it did not */
     struct net_life life; /* under net->lock */
     uint32_t words_count;
+    uint32_t data_count; /* slots in net->data that go to it */
     uint64_t words[NET_WORDS_MAX];
 };
 
@@ -32,6 +33,12 @@ struct peer {
 struct incoming {
     zmq_msg_t *parts; /* owned; `room` of them */
     uint32_t count, room;
+};
+
+/* A slot that is to be sent, when the messages that may go with it have been gathered. */
+struct outgoing_data {
+    const struct parcel *parcel;
+    uint32_t slot;
 };
 
 /* A frame to be sent for another thread. */
@@ -68,6 +75,8 @@ struct net {
     uint32_t *live;         /* plan ports that are counted, by actor */
     uint32_t *edge_first;   /* by actor: its first in `edges`; actors_count + 1 */
     uint32_t *edges;        /* plan ports, by producer, then register, then port */
+    struct outgoing_data *data; /* what READYs in the mailbox carry; room for all that can be under way */
+    uint32_t data_count;
     uint32_t *outstanding;  /* by plan port that crosses: slots that were made ready and not freed */
     uint32_t *behind;       /* by plan port that shares a parcel with its leader: slots that came and were not yet made
                                ready to it */

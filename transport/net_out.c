@@ -64,7 +64,8 @@ static const char *slot_address(const struct net *net, const struct parcel *parc
 }
 
 /* A direct span's frame refers to the slot; a packed one's is a copy. */
-static bool span_send(struct net *net, struct peer *peer, const struct parcel *parcel, uint32_t number, uint32_t slot)
+static bool span_send(struct net *net, struct peer *peer, const struct parcel *parcel, uint32_t number, uint32_t slot,
+                      bool more)
 {
     const struct span *span = &net->links->spans[parcel->spans.first + number];
     const char *from = slot_address(net, parcel, slot);
@@ -76,22 +77,47 @@ static bool span_send(struct net *net, struct peer *peer, const struct parcel *p
         return false;
     if (!span->direct)
         links_pack(net->links, net->plan, span, from, zmq_msg_data(&part));
-    return part_send(peer->dealer, &part, number + 1 < parcel->spans.count);
+    return part_send(peer->dealer, &part, more);
+}
+
+/* `words`: the peer's gathered messages go along. */
+static void data_send(struct net *net, const struct parcel *parcel, uint32_t slot, bool initial, bool words)
+{
+    struct peer *peer = net_peer(net, parcel->to);
+    uint32_t word_count = words && peer ? peer->words_count : 0;
+    struct wire_frame frame = {.kind = WIRE_DATA,
+                               .data = {.port = parcel->leader,
+                                        .slot = slot,
+                                        .spans = parcel->spans.count,
+                                        .initial = initial,
+                                        .words = word_count}};
+    if (!peer || !peer_is(peer, PEER_HERE))
+        return;
+    bool sent = header_send(net, peer, &frame, parcel->spans.count || word_count);
+    for (uint32_t i = 0; sent && i < parcel->spans.count; i++)
+        sent = span_send(net, peer, parcel, i, slot, word_count || i + 1 < parcel->spans.count);
+    if (sent && word_count)
+        sent = bytes_send(peer->dealer, peer->words, word_count * sizeof(uint64_t), false);
+    if (word_count)
+        peer->words_count = 0;
+    if (!sent)
+        send_failed(net, parcel->to);
 }
 
 void net_send_parcel(struct net *net, const struct parcel *parcel, uint32_t slot, bool initial)
 {
-    struct peer *peer = net_peer(net, parcel->to);
-    struct wire_frame frame = {
-        .kind = WIRE_DATA,
-        .data = {.port = parcel->leader, .slot = slot, .spans = parcel->spans.count, .initial = initial}};
-    if (!peer || !peer_is(peer, PEER_HERE))
-        return;
-    bool sent = header_send(net, peer, &frame, parcel->spans.count > 0);
-    for (uint32_t i = 0; sent && i < parcel->spans.count; i++)
-        sent = span_send(net, peer, parcel, i, slot);
-    if (!sent)
-        send_failed(net, parcel->to);
+    data_send(net, parcel, slot, initial, false);
+}
+
+/* The last slot for a peer takes along what else there is to say to it: whoever shares a parcel hears of it then. */
+static void data_flush(struct net *net)
+{
+    for (uint32_t i = 0; i < net->data_count; i++) {
+        const struct outgoing_data *data = &net->data[i];
+        bool last = --net->peers[data->parcel->to].data_count == 0;
+        data_send(net, data->parcel, data->slot, false, last);
+    }
+    net->data_count = 0;
 }
 
 /* ---- bus messages ---- */
@@ -110,11 +136,14 @@ static void word_add(struct net *net, uint32_t rank, struct message message)
     struct peer *peer = &net->peers[rank];
     peer->words[peer->words_count++] = message_pack(message);
     if (peer->words_count == NET_WORDS_MAX)
+        data_flush(net);
+    if (peer->words_count == NET_WORDS_MAX)
         words_send(net, rank);
 }
 
 void net_flush(struct net *net)
 {
+    data_flush(net);
     for (uint32_t r = 0; r < net->env->size; r++)
         if (net->peers[r].words_count)
             words_send(net, r);
@@ -161,7 +190,8 @@ void net_send_message(struct net *net, struct message message)
     }
     uint32_t slots = net->plan->regsts[parcel->regst].slots;
     for (uint32_t i = 0; i < message.count; i++) {
-        net_send_parcel(net, parcel, parcel->next_slot, false);
+        net->data[net->data_count++] = (struct outgoing_data){parcel, parcel->next_slot};
+        net->peers[rank].data_count++;
         parcel->next_slot = parcel->next_slot + 1 == slots ? 0 : parcel->next_slot + 1;
     }
 }

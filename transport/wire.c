@@ -17,7 +17,7 @@
 
 enum field_type { FIELD_U32, FIELD_U64, FIELD_I64, FIELD_BOOL, FIELD_TEXT };
 
-enum { FIELDS_MAX = 4 }; /* of one kind, beside the five that all have */
+enum { FIELDS_MAX = 5 }; /* of one kind, beside the five that all have */
 
 struct field {
     const char *name;
@@ -47,8 +47,9 @@ enum { SENDER_FIELDS = sizeof(sender) / sizeof(sender[0]), COMMON_FIELDS = 2 + S
 static const struct kind kinds[WIRE_KIND_END] = {
     [WIRE_HELLO] = {"HELLO", 1, {BOOL("shm", hello.shm)}},
     [WIRE_WORDS] = {"WORDS", 1, {U32("count", words.count)}},
-    [WIRE_DATA] = {"DATA", 4, {U32("port", data.port), U32("slot", data.slot),
-                               U32_UP_TO("spans", data.spans, WIRE_SPANS_MAX), BOOL("initial", data.initial)}},
+    [WIRE_DATA] = {"DATA", 5, {U32("port", data.port), U32("slot", data.slot),
+                               U32_UP_TO("spans", data.spans, WIRE_SPANS_MAX), BOOL("initial", data.initial),
+                               U32("words", data.words)}},
     [WIRE_BEAT] = {"BEAT", 4, {U32("state", beat.state), U64("fired", beat.fired), I64("step", beat.step),
                                U32("actor", beat.actor)}},
     [WIRE_FAIL] = {"FAIL", 2, {U32("culprit", fail.culprit), TEXT("text", fail.text)}},

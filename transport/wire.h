@@ -9,8 +9,9 @@
  *     HELLO   shm                           none               the first: this is rank's connection; whether it could
  *                                                              map the receiver's memory
  *     WORDS   count                         count x 8 bytes    bus messages (transport/message.h)
- *     DATA    port, slot, spans, initial    spans frames       what the reader at `port` (plan port) is to find in this
- *                                                              slot; counts as one READY unless `initial`
+ *     DATA    port, slot, spans, initial,   spans frames       what the reader at `port` (plan port) is to find in this
+ *             words                                            slot; counts as one READY unless `initial`
+ *                                           words x 8 bytes    then bus messages, as in WORDS; no frame when 0
  *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
  *     FAIL    culprit, text                 none               the session failed
  *     BYE     steps                         none               it closes, having done so many steps
@@ -56,7 +57,7 @@ struct wire_frame {
             uint32_t count;
         } words, waits;
         struct {
-            uint32_t port, slot, spans;
+            uint32_t port, slot, spans, words;
             bool initial;
         } data;
         struct {
@@ -83,7 +84,7 @@ struct wire_frame {
  * frame->kind must be one. */
 size_t wire_encode(const struct wire_frame *frame, unsigned char bytes[WIRE_HEADER_MAX]);
 
-/* E_PEER and weir_error() saying what is wrong ("DATA: 3 fields of 9"). A frame of another version is refused before
+/* E_PEER and weir_error() saying what is wrong ("DATA: 3 fields of 10"). A frame of another version is refused before
  * anything else in it is looked at. Text is cut at the first 0; controls in it become spaces, and bytes that are no
  * UTF-8 question marks. What *frame holds after an error means nothing. */
 weir_status wire_decode(const void *bytes, size_t bytes_count, struct wire_frame *frame);

@@ -129,6 +129,12 @@ static bool on_value(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, c
     return rank == PEER && (shard ^ round ^ sum) % 8 != 0;
 }
 
+static bool on_running(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
 static void on_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
 {
     uint64_t sum = 0;
@@ -156,7 +162,15 @@ static void net_make(struct fuzzed *f)
     expect(net != NULL);
     *net = (struct net){.env = &f->env, .report = &f->report, .plan = f->plan, .session = SESSION, .event_fd = -1};
     net->worker_fd = -1;
-    net->hooks = (struct net_hooks){f, on_lost, on_failed, on_left, on_said, on_beat, on_value, on_waits};
+    net->hooks = (struct net_hooks){.ctx = f,
+                                    .lost = on_lost,
+                                    .failed = on_failed,
+                                    .left = on_left,
+                                    .broken = on_said,
+                                    .beat = on_beat,
+                                    .value = on_value,
+                                    .running = on_running,
+                                    .waits = on_waits};
     net->tellings_end = &net->tellings;
     pthread_mutex_init(&net->lock, NULL);
     pthread_mutex_init(&net->sockets, NULL);
