@@ -240,7 +240,8 @@ static void peer_map(struct weir_session *s, uint32_t rank)
 }
 
 /* With more threads on this host than cores, a worker that spins keeps another from running; or the network, which is
- * two threads of each rank (its own, and ZeroMQ's) when something goes over the wire. */
+ * two threads of each rank (its own, and ZeroMQ's) when something goes over the wire. A rank that may not use all cores
+ * has been given its own: then only its own threads count. */
 static void spin_less(struct weir_session *s)
 {
     const struct cluster *c = s->cluster;
@@ -250,7 +251,8 @@ static void spin_less(struct weir_session *s)
         if (c->wired[r] && threads == s->worker_count)
             threads += 2;
     }
-    if (ranks_here * threads <= (uint32_t)park_cores())
+    bool bound = park_cores() < sysconf(_SC_NPROCESSORS_ONLN);
+    if ((bound ? threads : ranks_here * threads) <= (uint32_t)park_cores())
         return;
     for (uint32_t w = 0; w < s->worker_count; w++)
         s->workers[w].lane.mailbox.spin_ns = 0;
