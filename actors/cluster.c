@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actors/park.h"
 #include "actors/session.h"
 #include "actors/watch.h"
 #include "graph/error.h"
 #include "graph/spread.h"
+#include "transport/park.h"
 
 #define WAITERS_MAX 4 /* that a report names */
 
@@ -302,7 +302,8 @@ weir_status cluster_route(struct weir_session *s)
             bus_attach(&s->bus, a, &share->senders[share->ring_of[a]].end);
     }
     weir_status status = net_route(c->net, &c->links, s->arenas, &s->bus);
-    return !status && s->worker_count == 1 && all_wired(c) ? net_watch(c->net, &s->workers[0].lane) : status;
+    struct lane *lane = &s->workers[0].lane;
+    return !status && s->worker_count == 1 && all_wired(c) ? net_watch(c->net, &lane->mailbox, &lane->waiter) : status;
 }
 
 /* The first slot that is published and not read: at rest, `initial` of them follow. */

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actors/park.h"
 #include "actors/session.h"
 #include "graph/error.h"
+#include "transport/park.h"
 
 /* ---- bindings ---- */
 

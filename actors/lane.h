@@ -23,8 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "actors/mailbox.h"
 #include "actors/ready.h"
+#include "transport/mailbox.h"
 
 /* A line to an actor on another lane. */
 struct outgoing {
@@ -43,7 +43,7 @@ struct lane {
     struct mailbox mailbox;
     struct ready ready;
     struct outbox outbox;
-    struct lane_waiter *waiter; /* borrowed; NULL: waits at its mailbox */
+    struct mailbox_waiter *waiter; /* borrowed; NULL: waits at its mailbox */
     struct lane_guard *guard; /* borrowed; NULL: nobody but this process's own threads posts here */
     uint32_t orders; /* bits 1 << MESSAGE_START, FAIL, STOP that came and have not been obeyed */
 };
@@ -52,11 +52,6 @@ struct lane {
 struct lane_guard {
     uint32_t actor_count;
     void (*refuse)(struct lane_guard *guard, struct message message);
-};
-
-/* How a lane's owner waits when it waits for more than its mailbox. Returns when there is a message. */
-struct lane_waiter {
-    void (*wait)(struct lane_waiter *waiter, struct mailbox *mailbox);
 };
 
 /* What a lane will have to hold, counted from the plan before it is opened. */

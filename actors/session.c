@@ -11,9 +11,9 @@
 
 #include "actors/cluster.h"
 
-#include "actors/park.h"
 #include "graph/error.h"
 #include "graph/spread.h"
+#include "transport/park.h"
 
 #define TRACE_EVENTS_DEFAULT (1 << 18)
 #define TRACE_EVENTS_MAX (INT64_C(1) << 32)

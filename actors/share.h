@@ -11,9 +11,9 @@
 #ifndef ACTORS_SHARE_H
 #define ACTORS_SHARE_H
 
-#include "actors/mailbox.h"
 #include "graph/plan.h"
 #include "regst/segment.h"
+#include "transport/mailbox.h"
 
 struct share_ring {
     uint64_t offset, capacity;

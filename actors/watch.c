@@ -12,11 +12,11 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "actors/park.h"
 #include "actors/cluster.h"
 #include "actors/session.h"
 #include "graph/error.h"
 #include "graph/spread.h"
+#include "transport/park.h"
 
 #define LOOKS_PER_STALL 4
 #define ANSWER_NS 200000000 /* a worker that has not answered by then does not */

@@ -9,9 +9,9 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "actors/park.h"
 #include "actors/session.h"
 #include "graph/error.h"
+#include "transport/park.h"
 
 #define MERGE_NS 2000          /* firings that a message may wait for before it is sent */
 #define BATCH_NS 1000          /* firings in a row of one actor before the worker chooses again */

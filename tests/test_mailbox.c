@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 
-#include "actors/mailbox.h"
-#include "actors/park.h"
+#include "transport/mailbox.h"
+#include "transport/park.h"
 
 static struct message ready(uint32_t actor, uint32_t count)
 {

@@ -1,6 +1,6 @@
 /* transport/bus.h: where a message for an actor goes. The bus is a table from actors to ends; an end takes messages.
  *
- *     actor id --> bus_end: a worker's mailbox           (actors/mailbox.h)
+ *     actor id --> bus_end: a worker's mailbox           (transport/mailbox.h)
  *                           the mailbox of an outside actor (a push or pull, drained by the program's own thread)
  *                           a connection to another process
  *

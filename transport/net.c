@@ -20,10 +20,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "actors/park.h"
 #include "graph/error.h"
 #include "graph/spread.h"
 #include "transport/net_inside.h"
+#include "transport/park.h"
 
 #define NS_PER_MS 1000000
 #define BEATS_PER_LIMIT 5
@@ -689,7 +689,7 @@ static bool watch_turn(struct net *net, struct mailbox *mailbox)
 }
 
 /* `begun` changes once, and the worker is woken then. */
-static void watch_wait(struct lane_waiter *waiter, struct mailbox *mailbox)
+static void watch_wait(struct mailbox_waiter *waiter, struct mailbox *mailbox)
 {
     struct net *net = (struct net *)((char *)waiter - offsetof(struct net, waiter));
     while (!mailbox_pending(mailbox)) {
@@ -702,15 +702,15 @@ static void watch_wait(struct lane_waiter *waiter, struct mailbox *mailbox)
     }
 }
 
-weir_status net_watch(struct net *net, struct lane *lane)
+weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_waiter **waiter)
 {
     size_t bytes = sizeof(net->router_fd);
     net->worker_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (net->worker_fd < 0 || zmq_getsockopt(net->router, ZMQ_FD, &net->router_fd, &bytes))
         return error_set(WEIR_E_MEMORY, "the worker cannot watch the network");
     net->waiter.wait = watch_wait;
-    lane->waiter = &net->waiter;
-    lane->mailbox.event_fd = net->worker_fd;
+    mailbox->event_fd = net->worker_fd;
+    *waiter = &net->waiter;
     return WEIR_OK;
 }
 

@@ -30,10 +30,10 @@
 #ifndef TRANSPORT_NET_H
 #define TRANSPORT_NET_H
 
-#include "actors/lane.h"
 #include "regst/arena.h"
 #include "transport/bus.h"
 #include "transport/links.h"
+#include "transport/mailbox.h"
 #include "transport/rendezvous.h"
 #include "transport/wire.h"
 
@@ -79,10 +79,10 @@ weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
  * attached here. */
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus);
 
-/* From now on the lane's owner watches the ROUTER itself while it has nothing to do: then what comes for it needs no
- * other thread to wake up. For the only worker of a rank, to whose mailbox no other process posts. Before its thread
- * starts. */
-weir_status net_watch(struct net *net, struct lane *lane);
+/* From now on the mailbox's owner watches the ROUTER itself while it has nothing to do (*waiter is how): then what comes
+ * for it needs no other thread to wake up. For the only worker of a rank, to whose mailbox no other process posts. Before
+ * its thread starts. */
+weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_waiter **waiter);
 
 /* Starts the thread. */
 weir_status net_start(struct net *net);

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actors/park.h"
 #include "graph/error.h"
 #include "transport/net_inside.h"
+#include "transport/park.h"
 
 #define NS_PER_S 1000000000
 #define ELEMENT_BYTES_MAX 8

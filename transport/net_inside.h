@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <zmq.h>
 
-#include "actors/mailbox.h"
+#include "transport/mailbox.h"
 #include "transport/net.h"
 
 #define NET_IDENTITY_BYTES 12 /* session, rank; little-endian */
@@ -82,7 +82,7 @@ struct net {
                                ready to it */
     uint32_t *follower;     /* by plan port with a parcel: the next of those who share it; LINKS_NONE */
 
-    struct lane_waiter waiter; /* of the worker that watches the ROUTER */
+    struct mailbox_waiter waiter; /* of the worker that watches the ROUTER */
     int worker_fd;          /* an eventfd that wakes it; -1: none does */
     int router_fd;          /* readable when something may have happened at the ROUTER */
     bool begun;             /* frames may be handled: what came early has been */

@@ -10,9 +10,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "actors/park.h"
 #include "apps/common/measure.h"
 #include "graph/plan_build.h"
+#include "transport/park.h"
 
 #define STAGES 8
 #define SLOTS 64

@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "actors/park.h"
 #include "apps/common/measure.h"
 #include "graph/error.h"
+#include "transport/park.h"
 
 #define TURNS_PER_YIELD 2000
 #define GAMES 25

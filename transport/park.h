@@ -1,4 +1,4 @@
-/* actors/park.h: how a thread waits: it spins for a while, then sleeps on a futex. Also the clock that everything is
+/* transport/park.h: how a thread waits: it spins for a while, then sleeps on a futex. Also the clock that everything is
  * measured with.
  *
  * A thread that spins takes a hand-off in a fraction of a microsecond; waking one that sleeps can cost tens, and on a
@@ -7,8 +7,8 @@
  * park_wake_cost_ns(). With more threads than cores spinning only keeps the awaited thread from running; then the
  * budget is 0.
  */
-#ifndef ACTORS_PARK_H
-#define ACTORS_PARK_H
+#ifndef TRANSPORT_PARK_H
+#define TRANSPORT_PARK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* actors/mailbox.h: what other threads have to say to one thread: a bounded ring with many senders and one owner.
+/* transport/mailbox.h: what other threads have to say to one thread: a bounded ring with many senders and one owner.
  *
  *            tail (senders take tickets)              head (owner)
  *     cells  [ . . . . . m m m m . . . . ]            a cell that is 0 is empty
@@ -19,8 +19,8 @@
  *
  * Owner: the thread that takes; it also waits here. Any thread may post. Messages of one sender arrive in order.
  */
-#ifndef ACTORS_MAILBOX_H
-#define ACTORS_MAILBOX_H
+#ifndef TRANSPORT_MAILBOX_H
+#define TRANSPORT_MAILBOX_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,6 +45,11 @@ struct mailbox {
     bool shared;             /* other processes see the ring */
     bool owned;              /* the ring is freed with the mailbox */
     _Alignas(64) uint64_t head; /* owner's */
+};
+
+/* How an owner waits when it waits for more than its mailbox. Returns when there is a message. */
+struct mailbox_waiter {
+    void (*wait)(struct mailbox_waiter *waiter, struct mailbox *mailbox);
 };
 
 /* Room for at least `capacity` messages under way. */

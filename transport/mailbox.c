@@ -1,4 +1,4 @@
-/* actors/mailbox.c: see the header.
+/* transport/mailbox.c: see the header.
  *
  * Why tickets: one fetch_add per message and no loop, so a sender is never delayed by others more than by the cache
  * line's travel. A linked list (Vyukov's MPSC queue) would need nodes; a lock would let a sender that lost its core
@@ -13,7 +13,7 @@
  * whose message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no
  * fence.
  */
-#include "actors/mailbox.h"
+#include "transport/mailbox.h"
 
 #include <assert.h>
 #include <sched.h>
@@ -21,8 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actors/park.h"
 #include "graph/error.h"
+#include "transport/park.h"
 
 #define CAPACITY_MAX (UINT64_C(1) << 40)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -1,10 +1,10 @@
-/* actors/park.c: futexes, the clock, and the price of a wake-up.
+/* transport/park.c: futexes, the clock, and the price of a wake-up.
  *
  * A futex rather than a condition variable: the word that is waited for is already there, and no lock is needed
  * around it.
  */
 #define _GNU_SOURCE
-#include "actors/park.h"
+#include "transport/park.h"
 
 #include <errno.h>
 #include <linux/futex.h>
