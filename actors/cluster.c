@@ -541,7 +541,7 @@ void cluster_leave(struct weir_session *s)
 {
     if (!s->cluster || !s->cluster->net)
         return;
-    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST)
+    if (s->steps_done + s->steps && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST)
         session_drop_pulls(s);
     uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
     int64_t steps = state == SESSION_REST ? s->steps_done + s->steps : s->steps_done;
