@@ -39,6 +39,7 @@ static void hook_lost(void *ctx, uint32_t rank, const char *how)
 static void hook_failed(void *ctx, uint32_t rank, uint32_t culprit, const char *text)
 {
     struct cluster *c = ctx;
+    atomic_store(&c->told, true);
     session_fail_peer(c->session, culprit, "rank %u reports: %s", rank, text);
 }
 
@@ -453,7 +454,7 @@ void cluster_fail(struct weir_session *s, uint32_t culprit, const char *text)
         return;
     struct wire_frame frame = {.kind = WIRE_FAIL, .fail.culprit = culprit};
     snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", text);
-    if (c->net)
+    if (c->net && !atomic_load(&c->told))
         net_tell(c->net, NET_ALL, &frame, NULL, 0);
     hook_news(c);
 }

@@ -48,6 +48,7 @@ struct cluster {
     _Atomic uint64_t round;
     pthread_mutex_t lock;     /* of arrivals */
     struct arrival *arrivals;
+    _Atomic bool told;        /* of the failure, by another rank, which has told all */
     _Atomic uint32_t news;    /* counts arrivals and failures (a futex word) */
 };
 

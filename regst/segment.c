@@ -34,11 +34,28 @@ static weir_status create_failed(struct segment *segment, weir_status status, co
                      strerror(error));
 }
 
+/* What the machine can still give, in bytes; UINT64_MAX when it does not say. */
+static uint64_t memory_left(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    bool found = false;
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
+    if (file)
+        fclose(file);
+    return found ? kib * 1024 : UINT64_MAX;
+}
+
 weir_status segment_create(struct segment *segment, uint64_t bytes)
 {
     *segment = (struct segment){.bytes = bytes, .fd = memfd_create("weir", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     if (segment->fd < 0)
         return create_failed(segment, WEIR_E_UNSUPPORTED, "memfd_create", errno);
+    /* a memfd has no limit: the system would end processes rather than refuse */
+    if (bytes > memory_left())
+        return create_failed(segment, WEIR_E_MEMORY, "the machine has no more", ENOMEM);
     /* posix_fallocate() rather than ftruncate(): what is not there shows now and not as a signal in a kernel */
     int error = posix_fallocate(segment->fd, 0, (off_t)bytes);
     if (error)

@@ -314,6 +314,34 @@ Test(cluster, all_push_and_all_pull_the_same_values_over_wires)
     push_and_pull_agree(4, RANKS_WIRE);
 }
 
+/* Ranks but the last leave their values, more than there are slots for, and go when their own actors are done. */
+static void pull_on_the_last(struct rank *rank)
+{
+    enum { VALUES = 5 };
+    float value[ITEMS] = {0};
+    bool last = rank->number + 1 == rank->count;
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_start(s, VALUES));
+    for (int i = 0; i < VALUES; i++)
+        RANK_OK(rank, weir_session_push(s, "x", &(weir_array){value, WEIR_F32, {1, {ITEMS}}}, WAIT_MS));
+    for (int i = 0; i < VALUES && last; i++)
+        RANK_OK(rank, weir_session_pull(s, "y", &(weir_array){value, WEIR_F32, {1, {ITEMS}}}, WAIT_MS));
+    RANK_OK(rank, weir_session_wait(s, WAIT_MS));
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(cluster, what_a_rank_has_not_pulled_is_dropped_when_it_closes)
+{
+    weir_plan *plan = chain_plan("test_sum", false, DEVICES);
+    for (int link = RANKS_SHM; link <= RANKS_WIRE; link++) {
+        struct ranks *ranks =
+            ranks_run(pull_on_the_last, plan, .count = 2, .link = (enum ranks_link)link, .kind = RANKS_THREADS);
+        ranks_free(ranks);
+    }
+    weir_plan_free(plan);
+}
+
 struct counted {
     int gives, values, wrong, queues;
     int64_t firings;

@@ -26,7 +26,8 @@
 #include "transport/park.h"
 
 #define NS_PER_MS 1000000
-#define BEATS_PER_LIMIT 5
+#define BEATS_PER_LIMIT 20    /* a peer may have been silent for so much of the limit before it stops */
+#define GREET_EXTRA_NS 2000000000 /* beyond the liveness limit, for connections to be made */
 #define FRAMES_PER_TURN 64    /* taken in before the loop looks elsewhere */
 #define LEAVE_NS 300000000    /* a BYE may be on its way when the other connection ends; and who leaves waits so long for
                                  those who leave at the same time */
@@ -187,7 +188,7 @@ static weir_status dealer_open(struct net *net, uint32_t rank)
         return status;
     snprintf(name, sizeof(name), "inproc://weir-monitor-%u", rank);
     if (zmq_setsockopt(peer->dealer, ZMQ_ROUTING_ID, identity, sizeof(identity)) ||
-        zmq_socket_monitor(peer->dealer, name, ZMQ_EVENT_DISCONNECTED))
+        zmq_socket_monitor(peer->dealer, name, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED))
         return zmq_failed("cannot watch a connection");
     peer->monitor = zmq_socket(net->zmq, ZMQ_PAIR);
     if (!peer->monitor || !socket_set(peer->monitor, ZMQ_LINGER, 0) || zmq_connect(peer->monitor, name))
@@ -263,14 +264,23 @@ static weir_status greet_take(struct net *net, uint32_t *missing)
     return status;
 }
 
-/* Whether the connection to the peer has ended. */
+/* Whether the connection to the peer, which stood, has ended since it was last asked. One that breaks off while it is
+ * made is made again. */
 static bool peer_ended(struct peer *peer)
 {
     bool ended = false;
     zmq_msg_t part;
     zmq_msg_init(&part);
-    while (peer->monitor && zmq_msg_recv(&part, peer->monitor, ZMQ_DONTWAIT) >= 0)
-        ended = true; /* no other event is asked for; each comes in two parts */
+    /* an event comes in two parts: its number, in 16 bits, and more; and an address */
+    while (peer->monitor && zmq_msg_recv(&part, peer->monitor, ZMQ_DONTWAIT) >= 0) {
+        uint16_t event = 0;
+        bool first = zmq_msg_more(&part) && zmq_msg_size(&part) >= sizeof(event);
+        if (first)
+            memcpy(&event, zmq_msg_data(&part), sizeof(event));
+        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+            peer->connected = true;
+        ended |= event == ZMQ_EVENT_DISCONNECTED && peer->connected;
+    }
     zmq_msg_close(&part);
     return ended;
 }
@@ -282,7 +292,7 @@ static weir_status greet_missing(const struct net *net, int64_t waited_ns)
     for (uint32_t r = 0; r < net->env->size && used + 16 < sizeof(list); r++)
         if (r != net->env->rank && !peer_is(&net->peers[r], PEER_HERE))
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%u", used ? ", " : "", r);
-    return error_set(WEIR_E_TIMEOUT, "rank %u met all others, but heard no more of rank %s for %.1f s", net->env->rank,
+    return error_set(WEIR_E_PEER, "rank %u met all others, but heard no more of rank %s for %.1f s", net->env->rank,
                      list, (double)waited_ns * 1e-9);
 }
 
@@ -295,12 +305,17 @@ static weir_status greet_wait(struct net *net)
         status = greet_take(net, &missing);
         if (status || !missing)
             return status;
-        for (uint32_t r = 0; r < net->env->size; r++)
-            if (peer_ended(&net->peers[r]))
+        int64_t now = park_now_ns();
+        for (uint32_t r = 0; r < net->env->size; r++) {
+            struct peer *peer = &net->peers[r];
+            if (peer_ended(peer))
+                peer->ended_ns = now; /* it is looked at again when the thread runs */
+            if (peer->ended_ns && now - peer->ended_ns > LEAVE_NS && peer_is(peer, PEER_ABSENT))
                 return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) ended while the session opened", r,
                                  net->members[r].pid, net->members[r].name);
-        if (park_now_ns() - start > net->env->join_ns)
-            return greet_missing(net, net->env->join_ns);
+        }
+        if (now - start > net->env->liveness_ns + GREET_EXTRA_NS)
+            return greet_missing(net, now - start);
         zmq_pollitem_t item = {.socket = net->router, .events = ZMQ_POLLIN};
         zmq_poll(&item, 1, 50);
     }

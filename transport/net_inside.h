@@ -19,6 +19,7 @@ struct peer {
     void *dealer;        /* to it; NULL: this rank itself */
     void *monitor;       /* tells when that connection ends */
     _Atomic uint32_t state;
+    bool connected;      /* the connection to it has stood */
     bool hello;          /* it has said it could map this rank's memory */
     bool wired;
     uint64_t sent, heard; /* numbers of the next frames */

@@ -22,7 +22,8 @@
  *     WEIR_IPC        0: what is said to them goes over TCP, as to other hosts, rather than over Unix sockets
  *
  * In a session of several ranks all of them make the same calls in the same order: runs, read, write, push, pull.
- * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value.
+ * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value (but
+ * for ranks that own no device of the plan, which pull nothing). What a rank has not pulled when it closes is dropped.
  */
 #ifndef WEIR_CLUSTER_H
 #define WEIR_CLUSTER_H
