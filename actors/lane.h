@@ -45,6 +45,7 @@ struct lane {
     struct outbox outbox;
     struct mailbox_waiter *waiter; /* borrowed; NULL: waits at its mailbox */
     struct lane_guard *guard; /* borrowed; NULL: nobody but this process's own threads posts here */
+    _Atomic int64_t waiting; /* outside: 1 + the step for which a thread waits in push or pull; 0: none does */
     uint32_t orders; /* bits 1 << MESSAGE_START, FAIL, STOP that came and have not been obeyed */
 };
 

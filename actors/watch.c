@@ -154,6 +154,22 @@ static void take_recorded(struct watch *watch, const struct flight *flight)
             (struct wait_entry){row.actor, PLAN_NONE, flight_step(watch->session, row.actor, row.firing)};
 }
 
+/* A rank whose program waits in a pull is not the one that keeps the others from publishing more. Alone there is one
+ * pull for each value, and nothing to tell apart. */
+static void take_pulls(struct watch *watch)
+{
+    const struct weir_session *s = watch->session;
+    for (uint32_t h = 0; s->cluster && h < s->plan->hosts_count; h++) {
+        const plan_host *host = &s->plan->hosts[h];
+        if (host->kind != PLAN_PULL || !session_runs(s, host->actor.i))
+            continue;
+        int64_t waiting = atomic_load_explicit(&s->lane_of[host->actor.i]->waiting, memory_order_relaxed);
+        uint32_t regst = s->plan->ports[s->plan->actors[host->actor.i].ports.first].regst.i;
+        if (waiting)
+            watch->entries[watch->count++] = (struct wait_entry){host->actor.i, regst, waiting - 1};
+    }
+}
+
 /* Asks all workers, and puts what they say where the text is made from. */
 static void look_around(struct watch *watch)
 {
@@ -168,6 +184,7 @@ static void look_around(struct watch *watch)
         else
             take_recorded(watch, &worker->flight);
     }
+    take_pulls(watch);
     pthread_mutex_lock(&watch->lock);
     waits_put(&watch->waits, watch->rank, watch->entries, watch->count);
     watch->told = true;
@@ -335,7 +352,7 @@ static void *watch_main(void *argument)
 static weir_status watch_alloc(struct watch *watch)
 {
     struct weir_session *s = watch->session;
-    uint64_t room = s->worker_count;
+    uint64_t room = s->worker_count + (uint64_t)s->plan->hosts_count;
     weir_status status = waits_open(&watch->waits, s->plan, s->worker_of, watch->rank);
     for (uint32_t w = 0; !status && w < s->worker_count; w++) {
         status = look_open(&s->workers[w].look, &s->workers[w]);
