@@ -115,7 +115,7 @@ static int line_open(struct bench_team *team, uint32_t rank)
 {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(team->port)};
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), line = fd;
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), line;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (!rank) {
         bool good = !bind(fd, (struct sockaddr *)&address, sizeof address) && !listen(fd, 1);
