@@ -5,7 +5,8 @@
  *     under way, and one-forward-one-backward emerges from credits instead of from a schedule;
  *   - what moves between devices, and inputs: two, so that the next transfer overlaps with the use of this one;
  *   - what is fetched: as many as the user said, at least.
- * Never more than are written in one step, except for inputs and fetches, which may run ahead of it. A register whose
+ * Never more than are written in one step, except for inputs and fetches, which may run ahead of it, and for what is small
+ * and read by another device: there the next step's need not wait for the way back of the word that it was read. A register whose
  * slots the user fixed is left alone. The loop in compile.c lowers what does not fit and raises what turns out to be
  * too few.
  *
@@ -13,6 +14,8 @@
  */
 #include "graph/error.h"
 #include "graph/ir.h"
+
+enum { SMALL_BYTES = 1 << 16 };
 
 static bool meshes_meet(const weir_mesh *a, const weir_mesh *b)
 {
@@ -95,6 +98,8 @@ static int reg_slots(const compile *c, const reg *r, const int *behind)
         slots = ahead > slots ? ahead : slots;
     }
     slots = slots < written ? slots : written;
+    if (slots < 2 && r->slot_bytes <= SMALL_BYTES && read_elsewhere(p, r))
+        slots = 2;
     return fetched > slots ? fetched : slots;
 }
 
