@@ -15,7 +15,7 @@
 
 #define WAITERS_MAX 4 /* that a report names */
 
-/* ---- hooks: on the net thread ---- */
+/* ---- hooks: by whoever is at the sockets (transport/net.h) ---- */
 
 static void hook_news(struct cluster *c)
 {
@@ -116,10 +116,11 @@ static bool hook_value(void *ctx, uint32_t rank, uint32_t shard, uint64_t round,
     return fits;
 }
 
+/* After a failure kernels may go on for a moment, too. */
 static bool hook_running(void *ctx)
 {
     const struct cluster *c = ctx;
-    return atomic_load_explicit(&c->session->state, memory_order_relaxed) == SESSION_RUNNING;
+    return atomic_load_explicit(&c->session->state, memory_order_relaxed) != SESSION_REST;
 }
 
 static void hook_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
@@ -271,6 +272,8 @@ weir_status cluster_meet(struct weir_session *s)
         peer_map(s, r);
     if (!status)
         status = net_greet(c->net, c->mapped, c->wired);
+    if (status && session_failure(s))
+        return WEIR_E_PEER; /* it says more than that nobody was heard */
     if (status)
         return status;
     spin_less(s);
@@ -437,12 +440,14 @@ weir_status cluster_start(struct weir_session *s, int64_t target)
     if (!c)
         return WEIR_OK;
     /* seq_cst: pairs with the other order in hook_left() */
-    atomic_store(&c->target, target);
+    int64_t before = atomic_exchange(&c->target, target);
     for (uint32_t r = 0; r < c->env.size; r++) {
         int64_t steps = atomic_load(&c->left[r]);
-        if (steps >= 0 && steps < target)
-            return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) has closed its session after %lld steps", r,
-                             c->members[r].pid, c->members[r].name, (long long)steps);
+        if (steps < 0 || steps >= target)
+            continue;
+        atomic_store(&c->target, before); /* no run is under way that the next to leave would break off */
+        return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) has closed its session after %lld steps", r,
+                         c->members[r].pid, c->members[r].name, (long long)steps);
     }
     return WEIR_OK;
 }

@@ -11,7 +11,7 @@
  * then a mark, and waits for the marks of all. A rank can be at most one round ahead of another, so what comes early is
  * bounded.
  *
- * The session's thread runs all of this but the hooks (transport/net.h), which the net thread calls.
+ * The session's thread runs all of this but the hooks, which whoever is at the network's sockets calls (transport/net.h).
  */
 #ifndef ACTORS_CLUSTER_H
 #define ACTORS_CLUSTER_H

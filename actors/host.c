@@ -204,9 +204,9 @@ weir_status weir_session_pull(weir_session *s, const char *name, weir_array *val
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
     uint32_t slot = actor->port_count ? actor->ports->reader.slot : 0; /* no port is counted for a constant */
     uint64_t bytes = plan_tensor_bytes(tensor);
-    const char *from = session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot);
-    if (bytes)
-        arena->device->copy_out(value->data, from, bytes);
+    if (bytes) /* of an empty tensor nothing has come from another host */
+        arena->device->copy_out(value->data,
+                                session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
     fire_outside(actor);
     return WEIR_OK;
 }

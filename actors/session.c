@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "actors/cluster.h"
-
 #include "graph/error.h"
 #include "graph/spread.h"
 #include "transport/park.h"
@@ -290,7 +289,6 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
     s->report = (struct report){opts.report, opts.report_ctx};
     s->first_step = opts.first_step;
     s->open_ns = park_now_ns();
-    s->report = (struct report){opts.report, opts.report_ctx};
     if (session_open(s, &opts)) {
         weir_session_close(s);
         return NULL;
@@ -304,7 +302,7 @@ static void post_all(struct weir_session *s, enum message_kind kind)
 {
     struct message message = {.kind = (uint8_t)kind, .count = 1};
     for (uint32_t w = 0; w < s->worker_count; w++)
-        mailbox_post(&s->workers[w].lane.mailbox, message);
+        (kind == MESSAGE_START ? mailbox_post : mailbox_order)(&s->workers[w].lane.mailbox, message);
 }
 
 /* A thread that never started has nothing to stop. Its mailbox takes the message all the same, if it has one. */
@@ -312,7 +310,7 @@ static void stop_workers(struct weir_session *s)
 {
     for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
         if (s->workers[w].started)
-            mailbox_post(&s->workers[w].lane.mailbox, (struct message){.kind = MESSAGE_STOP, .count = 1});
+            mailbox_order(&s->workers[w].lane.mailbox, (struct message){.kind = MESSAGE_STOP, .count = 1});
     for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
         worker_join(&s->workers[w]);
 }
@@ -500,7 +498,7 @@ static void session_fail(struct weir_session *s, weir_status status, uint32_t cu
     park_wake(&s->state);
     post_all(s, MESSAGE_FAIL);
     for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_post(&s->outside[i].mailbox, (struct message){.kind = MESSAGE_FAIL, .count = 1});
+        mailbox_order(&s->outside[i].mailbox, (struct message){.kind = MESSAGE_FAIL, .count = 1});
     cluster_fail(s, culprit, s->failure);
 }
 

@@ -7,7 +7,7 @@
  * State (a futex word; only the session's own thread starts a run):
  *
  *     REST --start--> RUNNING --last worker done--> REST
- *       '----------------'----- a kernel failed ------> FAILED (for ever)
+ *       '----------------'- a kernel, or a rank, failed -> FAILED (for ever)
  *
  * A failure is reported once: whoever claims it first writes the sentence, then makes `state` FAILED, then tells every
  * lane. Who sees FAILED may read the sentence; it does not change any more. A worker that hears of it fires no
@@ -40,7 +40,7 @@ struct weir_session {
     struct arena *arenas;   /* by space */
     struct bus bus;
 
-    struct worker *workers; /* owned; the first `opened` are to be closed */
+    struct worker *workers; /* owned */
     uint32_t worker_count;
     uint32_t *worker_of;    /* by queue; of outside queues it means nothing */
     struct lane *outside;   /* one per outside actor */

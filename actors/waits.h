@@ -65,8 +65,8 @@ void waits_close(struct waits *waits);
 /* Forgets what the ranks said. */
 void waits_clear(struct waits *waits);
 
-/* Takes in what a rank says, `count` entries at any address, instead of what it said before. Entries about other ranks' actors, and those that the
- * plan does not allow, are passed over. */
+/* Takes in what a rank says, `count` entries at any address, instead of what it said before. Entries about other ranks'
+ * actors, and those that the plan does not allow, are passed over. */
 void waits_put(struct waits *waits, uint32_t rank, const void *entries, uint32_t count);
 
 /* Whether all ranks have answered. */

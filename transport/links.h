@@ -16,8 +16,8 @@
  * The receiver keeps the frames of a slot until its reader frees it; with several readers until the next ones for it
  * arrive, when by credit all have. So there are never more than `slots` of them.
  *
- * Made when the session opens; then what is sent or has arrived in a parcel belongs to the network's thread. A reader
- * looks at the pointers of a slot only after the READY that came behind them.
+ * Made when the session opens; then what is sent or has arrived in a parcel belongs to whoever is at the network's
+ * sockets (transport/net.h). A reader looks at the pointers of a slot only after the READY that came behind them.
  */
 #ifndef TRANSPORT_LINKS_H
 #define TRANSPORT_LINKS_H

@@ -102,7 +102,7 @@ void mailbox_put(struct mailbox *box, struct message message)
 {
     uint64_t word = message_pack(message);
     assert(word != 0);
-    /* seq_cst: pairs with the load in mailbox_sleep(). It also orders this sender after all earlier ones, and with
+    /* seq_cst: pairs with the load in mailbox_asleep(). It also orders this sender after all earlier ones, and with
      * them after the takes that their credits came from; so the cell is known to be empty (the bound on messages, by
      * counting). */
     uint64_t ticket = atomic_fetch_add_explicit(&box->ring->tail, 1, memory_order_seq_cst);
@@ -112,7 +112,7 @@ void mailbox_put(struct mailbox *box, struct message message)
 
 void mailbox_call(struct mailbox *box)
 {
-    /* seq_cst: pairs with the store in mailbox_sleep() */
+    /* seq_cst: pairs with the store in mailbox_asleep() */
     if (UNLIKELY(atomic_load_explicit(&box->ring->asleep, memory_order_seq_cst)))
         mailbox_wake(box);
 }
@@ -121,6 +121,15 @@ void mailbox_post(struct mailbox *box, struct message message)
 {
     mailbox_put(box, message);
     mailbox_call(box);
+}
+
+void mailbox_order(struct mailbox *box, struct message message)
+{
+    mailbox_put(box, message);
+    if (box->shared)
+        mailbox_wake(box);
+    else
+        mailbox_call(box);
 }
 
 /* Looks for a message for as long as the budget lasts. */
@@ -141,8 +150,8 @@ static bool mailbox_spin(const struct mailbox *box)
 
 bool mailbox_asleep(struct mailbox *box)
 {
-    atomic_store_explicit(&box->ring->asleep, 1, memory_order_seq_cst); /* pairs with the load in mailbox_post() */
-    /* seq_cst: the other half of the handshake, pairs with the ticket in mailbox_post() */
+    atomic_store_explicit(&box->ring->asleep, 1, memory_order_seq_cst); /* pairs with the load in mailbox_call() */
+    /* seq_cst: the other half of the handshake, pairs with the ticket in mailbox_put() */
     uint64_t tail = atomic_load_explicit(&box->ring->tail, memory_order_seq_cst);
     assert((box->shared || tail - box->head <= box->mask + 1) && "the plan's bound on messages under way is wrong");
     if (tail == box->head)

@@ -73,6 +73,10 @@ void mailbox_post(struct mailbox *box, struct message message);
 void mailbox_put(struct mailbox *box, struct message message);
 void mailbox_call(struct mailbox *box);
 
+/* The same for what must be heard when another process has died: one that had begun to wake the owner may not have done
+ * so, and then nobody else would. */
+void mailbox_order(struct mailbox *box, struct message message);
+
 /* Owner only. Waits until there is a message, at most until `deadline` (park_deadline()); false when it is over. */
 bool mailbox_wait(struct mailbox *box, int64_t deadline);
 
@@ -80,7 +84,7 @@ bool mailbox_wait(struct mailbox *box, int64_t deadline);
  * it. */
 static inline bool mailbox_pending(const struct mailbox *box)
 {
-    /* acquire: pairs with the store in mailbox_post() */
+    /* acquire: pairs with the store in mailbox_put() */
     return atomic_load_explicit(&box->cells[box->head & box->mask], memory_order_acquire) != 0;
 }
 
@@ -88,11 +92,11 @@ static inline bool mailbox_pending(const struct mailbox *box)
 static inline bool mailbox_take(struct mailbox *box, struct message *message)
 {
     _Atomic uint64_t *cell = &box->cells[box->head & box->mask];
-    uint64_t word = atomic_load_explicit(cell, memory_order_acquire); /* pairs with the store in mailbox_post() */
+    uint64_t word = atomic_load_explicit(cell, memory_order_acquire); /* pairs with the store in mailbox_put() */
     if (!word)
         return false;
-    /* relaxed: whoever uses the cell next knows that it is empty through the messages that gave it the credit to send
-     * */
+    /* relaxed: whoever uses the cell next knows that it is empty through the messages that gave it the credit to
+     * send */
     atomic_store_explicit(cell, 0, memory_order_relaxed);
     box->head++;
     *message = message_unpack(word);

@@ -37,6 +37,7 @@
 #define LINGER_FAILED_MS 500  /* the same when the session failed */
 #define CONTROL_FRAMES 4096   /* beats, values and the like under way to one peer, at most */
 #define VALUE_SLACK 4096
+#define WAIT_BYTES 16          /* an entry of WAITS */
 
 enum { STOP_NOW = 1, STOP_PARTED }; /* net->stop */
 
@@ -76,14 +77,21 @@ static int frames_bound(const weir_plan *plan)
     return bound < INT32_MAX ? (int)bound : INT32_MAX;
 }
 
-/* The largest frame that a peer may send. */
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The largest frame that a peer may send: bus messages; of WAITS an entry for each end of its actors, each pull and each
+ * worker; a slot, or a part of one; a shard, which may be a state and larger than any slot. */
 static int64_t frame_bound(const weir_plan *plan)
 {
-    uint64_t bytes = NET_WORDS_MAX * sizeof(uint64_t);
+    uint64_t ends = plan->ports_count + (uint64_t)plan->regsts_count + plan->hosts_count + plan->spaces_count;
+    uint64_t bytes = larger(NET_WORDS_MAX * sizeof(uint64_t), ends * WAIT_BYTES);
     for (uint32_t r = 0; r < plan->regsts_count; r++)
-        bytes = plan->regsts[r].slot_bytes > bytes ? plan->regsts[r].slot_bytes : bytes;
-    if (bytes < plan->actors_count * UINT64_C(16))
-        bytes = plan->actors_count * UINT64_C(16);
+        bytes = larger(bytes, plan->regsts[r].slot_bytes);
+    for (uint32_t i = 0; i < plan->shards_count; i++)
+        bytes = larger(bytes, plan_tensor_bytes(&plan->tensors[plan->shards[i].i]));
     return (int64_t)(bytes + VALUE_SLACK);
 }
 
@@ -231,9 +239,11 @@ weir_status net_meet(struct net *net, struct member *members)
 
 /* ---- greeting ---- */
 
-/* Keeps a message for later, when there are links. */
+/* Keeps a message for later, when there are links. A peer that keeps the protocol has no more under way than this. */
 static weir_status defer(struct net *net)
 {
+    if (net->deferred_count >= (uint64_t)frames_bound(net->plan) * net->env->size)
+        return error_set(WEIR_E_PEER, "more frames came early than can be under way");
     if (net->deferred_count == net->deferred_room) {
         uint32_t room = net->deferred_room ? 2 * net->deferred_room : 16;
         struct incoming *grown = realloc(net->deferred, room * sizeof(*grown));
@@ -257,6 +267,8 @@ static weir_status greet_take(struct net *net, uint32_t *missing)
         } else if (peer_is(&net->peers[rank], PEER_ABSENT)) {
             net_handle(net, &net->incoming);
             *missing -= peer_is(&net->peers[rank], PEER_HERE);
+            if (peer_is(&net->peers[rank], PEER_LOST))
+                status = error_set(WEIR_E_PEER, "rank %u broke the protocol while the session opened", rank);
         } else {
             status = defer(net);
         }
@@ -478,7 +490,6 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     net->links = links;
     net->arenas = arenas;
     net->bus = bus;
-    net->routed = ok;
     if (ok)
         followers_list(net);
     for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
@@ -649,7 +660,6 @@ static void net_time(struct net *net)
     peers_silent(net, now);
 }
 
-
 static bool frames_take(struct net *net)
 {
     int count = 0;
@@ -693,25 +703,27 @@ static void net_sleep(struct net *net, zmq_pollitem_t *items, int count)
 
 /* ---- a worker at the ROUTER ---- */
 
-/* Takes what there is; whether the worker may sleep now. */
-static bool watch_turn(struct net *net, struct mailbox *mailbox)
+/* Takes what there is; whether the worker may sleep now. *begun: it is to watch the ROUTER, too. */
+static bool watch_turn(struct net *net, struct mailbox *mailbox, bool *begun)
 {
     pthread_mutex_lock(&net->sockets);
+    *begun = net->begun;
     bool busy = net->begun && frames_take(net);
     bool idle = !busy && !mailbox_pending(mailbox) && mailbox_asleep(mailbox);
     pthread_mutex_unlock(&net->sockets);
     return idle;
 }
 
-/* `begun` changes once, and the worker is woken then. */
+/* When `begun` becomes true the worker is woken; when it becomes false it will soon be told to end. */
 static void watch_wait(struct mailbox_waiter *waiter, struct mailbox *mailbox)
 {
     struct net *net = (struct net *)((char *)waiter - offsetof(struct net, waiter));
     while (!mailbox_pending(mailbox)) {
-        if (!watch_turn(net, mailbox))
+        bool begun;
+        if (!watch_turn(net, mailbox, &begun))
             continue;
         struct pollfd fds[2] = {{.fd = net->worker_fd, .events = POLLIN}, {.fd = net->router_fd, .events = POLLIN}};
-        if (poll(fds, 2, -1) > 0 && (fds[0].revents & POLLIN))
+        if (poll(fds, begun ? 2 : 1, -1) > 0 && (fds[0].revents & POLLIN))
             event_clear(net->worker_fd);
         mailbox_awake(mailbox);
     }
@@ -830,11 +842,23 @@ weir_status net_start(struct net *net)
 
 /* ---- the end ---- */
 
+/* A worker that watches the ROUTER leaves it alone from now on: who is told of what comes in may be gone. */
+static void net_deafen(struct net *net)
+{
+    pthread_mutex_lock(&net->sockets);
+    net->begun = false;
+    pthread_mutex_unlock(&net->sockets);
+}
+
 void net_stop(struct net *net, int64_t steps)
 {
     struct wire_frame bye = {.kind = WIRE_BYE, .bye.steps = steps};
-    if (!net || !net->started)
+    if (!net)
         return;
+    if (!net->started) {
+        net_deafen(net);
+        return;
+    }
     int linger_ms = (int)(net->env->liveness_ns / NS_PER_MS) + LINGER_EXTRA_MS;
     if (steps >= 0)
         net_tell(net, NET_ALL, &bye, NULL, 0);
@@ -843,6 +867,7 @@ void net_stop(struct net *net, int64_t steps)
     net_wake(net);
     pthread_join(net->thread, NULL);
     net->started = false;
+    net_deafen(net);
     for (uint32_t r = 0; r < net->env->size; r++)
         if (net->peers[r].dealer && peer_is(&net->peers[r], PEER_HERE) && !net->peers[r].ended_ns)
             socket_set(net->peers[r].dealer, ZMQ_LINGER, steps >= 0 ? linger_ms : LINGER_FAILED_MS);

@@ -25,7 +25,8 @@
  *
  * Life: open (sockets; the card says where) - meet (rendezvous, connections) - greet (HELLO from all; who shares memory)
  * - route (what crosses) - start (the thread) - tell, query - stop (BYE, the thread ends) - close. Until start all of it
- * belongs to the session's thread, then to the net thread; net_tell() and the queries may be called by any.
+ * belongs to the session's thread, then to whoever holds the sockets' lock: the net thread, a worker that watches, any
+ * thread that flushes. net_tell() and the queries may be called by any.
  */
 #ifndef TRANSPORT_NET_H
 #define TRANSPORT_NET_H
@@ -41,7 +42,9 @@
 
 struct net;
 
-/* What the net thread tells the session. Each is called on the net thread and returns soon. */
+/* What the network tells the session. Each is called by whoever is at the sockets, one at a time: the net thread, a
+ * worker that watches the ROUTER, a thread that sends and finds a peer gone, before start the session's. None waits, or
+ * sends a bus message to another rank. */
 struct net_hooks {
     void *ctx;
     void (*lost)(void *ctx, uint32_t rank, const char *how);     /* a peer is lost; `how` is the rest of a sentence */
@@ -79,7 +82,8 @@ weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
  * attached here. */
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus);
 
-/* From now on the mailbox's owner watches the ROUTER itself while it has nothing to do (*waiter is how): then what comes
+/* From net_start() to net_stop() the mailbox's owner watches the ROUTER itself while it has nothing to do (*waiter is
+ * how): then what comes
  * for it needs no other thread to wake up. For the only worker of a rank, to whose mailbox no other process posts. Before
  * its thread starts. */
 weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_waiter **waiter);
@@ -97,7 +101,7 @@ weir_status net_share(struct net *net, const struct parcel *parcel, uint32_t slo
 struct net_life net_life_of(struct net *net, uint32_t rank);
 bool net_here(struct net *net, uint32_t rank); /* neither lost nor gone */
 
-/* Says BYE when `steps` >= 0, sends what is left, ends the thread. */
+/* Says BYE when `steps` >= 0, sends what is left, ends the thread. After it no hook is called for what comes in. */
 void net_stop(struct net *net, int64_t steps); /* < 0: the session failed; then nobody is waited for long */
 void net_close(struct net *net); /* also NULL */
 

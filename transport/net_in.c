@@ -9,6 +9,7 @@
 
 #define NS_PER_S 1000000000
 #define ELEMENT_BYTES_MAX 8
+#define PARTS_MAX (WIRE_SPANS_MAX + 3) /* of a message: who, header, spans, words */
 
 /* ---- taking them in ---- */
 
@@ -52,7 +53,7 @@ bool net_receive(struct net *net)
             return false; /* only before the first: a message comes whole */
         }
         more = zmq_msg_more(&part);
-        kept = kept && in->count < WIRE_SPANS_MAX + 2 && incoming_room(in);
+        kept = kept && in->count < PARTS_MAX && incoming_room(in);
         if (kept) {
             zmq_msg_init(&in->parts[in->count]);
             zmq_msg_move(&in->parts[in->count++], &part);
@@ -272,6 +273,10 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
         handle_beat(net, rank, frame);
         break;
     case WIRE_FAIL:
+        if (frame->fail.culprit >= net->env->size) {
+            net_lose(net, rank, "it broke the protocol: a FAIL of rank %u", frame->fail.culprit);
+            break;
+        }
         net->hooks.failed(net->hooks.ctx, rank, frame->fail.culprit, frame->fail.text);
         break;
     case WIRE_BYE:
@@ -287,6 +292,13 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
     }
 }
 
+/* Whether the kind may have frames behind the header; how many is looked at by who takes them. */
+static bool has_payload(const struct wire_frame *frame)
+{
+    return frame->kind == WIRE_WORDS || frame->kind == WIRE_DATA || frame->kind == WIRE_VALUE ||
+           frame->kind == WIRE_WAITS;
+}
+
 /* Whether the header is the peer's next. */
 static bool header_fits(struct net *net, uint32_t rank, struct incoming *in, struct wire_frame *frame)
 {
@@ -298,6 +310,10 @@ static bool header_fits(struct net *net, uint32_t rank, struct incoming *in, str
     if (frame->session != net->session || frame->rank != rank || frame->number != peer->heard) {
         net_lose(net, rank, "it broke the protocol: frame %llu of rank %u came where its frame %llu was due",
                  (unsigned long long)frame->number, frame->rank, (unsigned long long)peer->heard);
+        return false;
+    }
+    if (!has_payload(frame) && in->count != 2) {
+        net_lose(net, rank, "it broke the protocol: %s with a payload", wire_kind_name(frame->kind));
         return false;
     }
     peer->heard++;

@@ -86,11 +86,10 @@ struct net {
     struct mailbox_waiter waiter; /* of the worker that watches the ROUTER */
     int worker_fd;          /* an eventfd that wakes it; -1: none does */
     int router_fd;          /* readable when something may have happened at the ROUTER */
-    bool begun;             /* frames may be handled: what came early has been */
+    bool begun;             /* frames may be handled: what came early has been, and net_stop() has not */
 
     pthread_t thread;
     bool started;
-    bool routed;
     _Atomic uint32_t stop;
     _Atomic uint32_t loop_state;
     pthread_mutex_t sockets; /* of all of the above: who holds it takes messages and frames, and sends */

@@ -16,7 +16,7 @@
  *     FAIL    culprit, text                 none               the session failed
  *     BYE     steps                         none               it closes, having done so many steps
  *     VALUE   shard, round                  1 frame            a shard, for weir_session_read()
- *     WAITS   count                         count x 16 bytes   who waits for whom (actors/watch.h), for a stall report
+ *     WAITS   count                         count x 16 bytes   who waits for whom (actors/waits.h), for a stall report
  *
  * Decoding checks form alone: types, counts, ranges of what stands by itself (kind, text length). What a number means
  * to the session (is there such a port) is checked by who uses it. Nothing here allocates.
