@@ -101,8 +101,8 @@ static bool worker_obey(struct worker *worker)
 {
     uint32_t orders = worker->lane.orders;
     worker->lane.orders = 0;
-    if (orders & 1u << MESSAGE_FAIL) {
-        worker->halted = true;
+    if (orders & 1u << MESSAGE_FAIL && !worker->heard) {
+        worker->halted = worker->heard = true;
         session_worker_halted(worker->session);
     }
     if (orders & 1u << MESSAGE_START && !worker->halted)
@@ -112,8 +112,8 @@ static bool worker_obey(struct worker *worker)
     return !(orders & 1u << MESSAGE_STOP);
 }
 
-/* Nothing to fire. */
-static void worker_idle(struct worker *worker)
+/* Nothing to fire. False: the thread is to end. */
+static bool worker_idle(struct worker *worker)
 {
     lane_flush(&worker->lane);
     if (!worker->running && !worker->reported && !worker->halted) {
@@ -126,6 +126,8 @@ static void worker_idle(struct worker *worker)
         worker->lane.waiter->wait(worker->lane.waiter, &worker->lane.mailbox);
     else
         mailbox_wait(&worker->lane.mailbox, PARK_FOREVER);
+    worker->lane.orders |= mailbox_orders(&worker->lane.mailbox);
+    return !worker->lane.orders || worker_obey(worker);
 }
 
 /* When the session has failed, counters stay as they are: the report of who waited for whom looks at them from another
@@ -151,10 +153,10 @@ static void worker_loop(struct worker *worker)
                 return;
         }
         uint32_t rank = ready_first(&lane->ready);
-        if (UNLIKELY(rank == READY_NONE || worker->halted))
-            worker_idle(worker);
-        else
+        if (LIKELY(rank != READY_NONE && !worker->halted))
             worker_fire(worker, worker->by_rank[rank]);
+        else if (!worker_idle(worker))
+            return;
     }
 }
 

@@ -45,6 +45,7 @@ struct worker {
     int64_t waited_ns;       /* expected time of firings since the outbox began to fill */
     uint32_t running;        /* actors with firings left in this run */
     bool halted;             /* by FAIL: takes messages, fires nothing */
+    bool heard;              /* of the failure; has told so */
     bool reported;           /* has told that this run is over for it */
     struct trace trace;
     struct look look;        /* for the watch */

@@ -1,6 +1,7 @@
 /* tests/test_mailbox.c: the mailbox under one and many senders, at the edge of its capacity, awake and asleep. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "transport/mailbox.h"
 #include "transport/park.h"
@@ -116,4 +117,48 @@ Test(mailbox, loses_nothing_of_many_senders_while_its_owner_spins, .timeout = 30
 Test(mailbox, loses_nothing_of_many_senders_while_its_owner_sleeps, .timeout = 30)
 {
     many_senders(0);
+}
+
+/* A process that was killed had taken its ticket, and its message never comes. */
+Test(mailbox, an_order_is_heard_behind_a_message_that_never_comes, .timeout = 20)
+{
+    static _Alignas(64) unsigned char ring[4096];
+    struct mailbox box;
+    struct message got;
+    cr_assert(mailbox_ring_bytes(16) <= sizeof(ring));
+    mailbox_share(&box, ring, 16, 0);
+    atomic_fetch_add(&box.ring->tail, 1);
+    cr_assert_not(mailbox_wait(&box, park_deadline(10)));
+    mailbox_order(&box, (struct message){.kind = MESSAGE_STOP, .count = 1});
+    cr_assert(mailbox_wait(&box, PARK_FOREVER));
+    cr_assert_not(mailbox_take(&box, &got));
+    cr_assert_eq(mailbox_orders(&box), 1u << MESSAGE_STOP);
+    cr_assert_eq(mailbox_orders(&box), 0);
+    mailbox_close(&box);
+}
+
+static void *order_later(void *argument)
+{
+    struct mailbox *box = argument;
+    struct timespec pause = {.tv_nsec = 20000000};
+    nanosleep(&pause, NULL);
+    atomic_store(&box->ring->asleep, 0); /* as far as a process that was killed came with waking the owner */
+    mailbox_order(box, (struct message){.kind = MESSAGE_FAIL, .count = 1});
+    return NULL;
+}
+
+Test(mailbox, an_order_wakes_an_owner_whom_another_process_was_about_to_wake, .timeout = 20)
+{
+    static _Alignas(64) unsigned char ring[4096];
+    struct mailbox box;
+    struct message got;
+    pthread_t thread;
+    mailbox_share(&box, ring, 16, 0);
+    cr_assert_eq(pthread_create(&thread, NULL, order_later, &box), 0);
+    cr_assert(mailbox_wait(&box, PARK_FOREVER));
+    pthread_join(thread, NULL); /* both ways then */
+    cr_assert_eq(mailbox_orders(&box), 1u << MESSAGE_FAIL);
+    cr_assert(mailbox_take(&box, &got));
+    cr_assert_eq(got.kind, MESSAGE_FAIL);
+    mailbox_close(&box);
 }

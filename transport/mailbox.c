@@ -125,6 +125,8 @@ void mailbox_post(struct mailbox *box, struct message message)
 
 void mailbox_order(struct mailbox *box, struct message message)
 {
+    /* release: pairs with the exchange in mailbox_orders() */
+    atomic_fetch_or_explicit(&box->orders, 1u << message.kind, memory_order_release);
     mailbox_put(box, message);
     if (box->shared)
         mailbox_wake(box);
@@ -167,11 +169,11 @@ void mailbox_awake(struct mailbox *box)
     atomic_store_explicit(&box->ring->asleep, 0, memory_order_relaxed);
 }
 
-/* Sleeps unless a message has come meanwhile; false when the deadline is over. */
+/* Sleeps unless a message has come, or is about to; false when the deadline is over. */
 static bool mailbox_sleep(struct mailbox *box, int64_t deadline)
 {
     if (!mailbox_asleep(box))
-        return true;
+        return deadline == PARK_FOREVER || park_now_ns() < deadline;
     bool in_time = box->shared ? park_wait_shared(&box->ring->asleep, 1, deadline)
                                : park_wait(&box->ring->asleep, 1, deadline);
     mailbox_awake(box);
@@ -180,8 +182,12 @@ static bool mailbox_sleep(struct mailbox *box, int64_t deadline)
 
 bool mailbox_wait(struct mailbox *box, int64_t deadline)
 {
-    while (!mailbox_pending(box) && !mailbox_spin(box))
+    while (!mailbox_pending(box) && !mailbox_spin(box)) {
         if (!mailbox_sleep(box, deadline))
             return mailbox_pending(box);
+        /* relaxed: mailbox_orders() takes it */
+        if (atomic_load_explicit(&box->orders, memory_order_relaxed))
+            return true;
+    }
     return true;
 }

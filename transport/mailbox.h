@@ -44,6 +44,7 @@ struct mailbox {
     int event_fd;            /* senders write to it when the owner is asleep; borrowed; -1: it sleeps on the ring */
     bool shared;             /* other processes see the ring */
     bool owned;              /* the ring is freed with the mailbox */
+    _Atomic uint32_t orders; /* bits 1 << kind: what mailbox_order() posted and nobody has taken here */
     _Alignas(64) uint64_t head; /* owner's */
 };
 
@@ -73,12 +74,23 @@ void mailbox_post(struct mailbox *box, struct message message);
 void mailbox_put(struct mailbox *box, struct message message);
 void mailbox_call(struct mailbox *box);
 
-/* The same for what must be heard when another process has died: one that had begun to wake the owner may not have done
- * so, and then nobody else would. */
+/* The same for what must be heard although another process has died: one that had begun to wake the owner may not have
+ * done so, and then nobody else would; and one that had taken its ticket may never store its message, and then nothing
+ * behind it is ever seen. So the owner is woken in any case, and may take the order from mailbox_orders() instead; it
+ * has to bear one that comes both ways. Of this process alone. */
 void mailbox_order(struct mailbox *box, struct message message);
 
-/* Owner only. Waits until there is a message, at most until `deadline` (park_deadline()); false when it is over. */
+/* Owner only. Waits until there is a message or an order, at most until `deadline` (park_deadline()); false when it is over. */
 bool mailbox_wait(struct mailbox *box, int64_t deadline);
+
+/* Owner only. Takes the orders that have not been taken here, whether or not they can be seen in the ring. */
+static inline uint32_t mailbox_orders(struct mailbox *box)
+{
+    /* relaxed: seldom there is one; acquire: pairs with the store in mailbox_order() */
+    return atomic_load_explicit(&box->orders, memory_order_relaxed)
+               ? atomic_exchange_explicit(&box->orders, 0, memory_order_acquire)
+               : 0;
+}
 
 /* Owner only. Whether a message is there. One load from a line that stays in the owner's cache until somebody writes
  * it. */
