@@ -1,5 +1,8 @@
 /* apps/common/bench_team.c: forks rather than programs of their own, so that a benchmark is one function that can be
  * read from top to bottom. */
+#define PORT_FIRST 20000
+#define PORTS 10000
+#define PORT_TRIES 100
 #define _GNU_SOURCE
 #include "apps/common/bench_team.h"
 
@@ -40,17 +43,21 @@ void bench_team_release(void *memory, size_t bytes)
         munmap(memory, bytes);
 }
 
-/* One that the system gives out; somebody else could take it before a member does, which then says so. */
+/* Below those that the system gives to connections of its own: such a one would be taken again before it is used. */
 static uint16_t free_port(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && (bind(fd, (struct sockaddr *)&address, bytes) || getsockname(fd, (struct sockaddr *)&address, &bytes)))
-        address.sin_port = 0;
-    if (fd >= 0)
-        close(fd);
-    return ntohs(address.sin_port);
+    for (unsigned try = 0; try < PORT_TRIES; try++) {
+        uint16_t port = (uint16_t)(PORT_FIRST + ((unsigned)getpid() * 61u + try) % PORTS);
+        struct sockaddr_in address = {
+            .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool free = fd >= 0 && !bind(fd, (struct sockaddr *)&address, sizeof address);
+        if (fd >= 0)
+            close(fd);
+        if (free)
+            return port;
+    }
+    return 0;
 }
 
 void bench_team_pause(uint32_t *turns)
