@@ -157,7 +157,7 @@ static bool free_fits(const struct actor_edge *edge, uint32_t count)
     return true;
 }
 
-/* Whether another process may have posted this. */
+/* Whether another process may have posted this. Orders pass: this process's own come the same way. */
 static bool message_fits(const struct lane *lane, const struct actor *actors, struct message message)
 {
     if (message.kind > MESSAGE_FREE)

@@ -117,10 +117,10 @@ static bool hook_value(void *ctx, uint32_t rank, uint32_t shard, uint64_t round,
 }
 
 /* After a failure kernels may go on for a moment, too. */
-static bool hook_running(void *ctx)
+static bool hook_sharing(void *ctx)
 {
     const struct cluster *c = ctx;
-    return atomic_load_explicit(&c->session->state, memory_order_relaxed) != SESSION_REST;
+    return atomic_load(&c->sharing);
 }
 
 static void hook_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
@@ -200,7 +200,7 @@ weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
                                     .broken = hook_broken,
                                     .beat = hook_beat,
                                     .value = hook_value,
-                                    .running = hook_running,
+                                    .sharing = hook_sharing,
                                     .waits = hook_waits};
     card_fill(c, &c->members[env.rank]);
     return net_open(&c->net, s->plan, &c->env, &s->report, &hooks, &c->members[env.rank]);
@@ -339,6 +339,7 @@ weir_status cluster_begin(struct weir_session *s)
     struct cluster *c = s->cluster;
     if (!c)
         return WEIR_OK;
+    cluster_sharing(c, true);
     weir_status status = net_start(c->net);
     cluster_round_begin(c);
     for (uint32_t i = 0; !status && i < c->links.parcels_count; i++) {
@@ -350,7 +351,13 @@ weir_status cluster_begin(struct weir_session *s)
     if (!status)
         status = cluster_round_end(c);
     cluster_round_close(c);
+    cluster_sharing(c, false);
     return status;
+}
+
+void cluster_sharing(struct cluster *c, bool on)
+{
+    atomic_store(&c->sharing, on);
 }
 
 /* ---- rounds ---- */

@@ -48,6 +48,7 @@ struct cluster {
     _Atomic uint64_t round;
     pthread_mutex_t lock;     /* of arrivals */
     struct arrival *arrivals;
+    _Atomic bool sharing;     /* other ranks may send what registers hold, outside of a run */
     _Atomic bool told;        /* of the failure, by another rank, which has told all */
     _Atomic uint32_t news;    /* counts arrivals and failures (a futex word) */
 };
@@ -77,6 +78,10 @@ weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const vo
 weir_status cluster_round_end(struct cluster *cluster);
 const struct arrival *cluster_round_find(struct cluster *cluster, uint32_t rank, uint32_t shard);
 void cluster_round_close(struct cluster *cluster);
+
+/* Whether slots may come that no actor has published. From before this rank's mark of the round in which they are sent;
+ * until its end. */
+void cluster_sharing(struct cluster *cluster, bool on);
 
 /* Sends the published slots of a register again to those who cannot see them. At rest, within a round. */
 weir_status cluster_share_regst(struct weir_session *session, uint32_t regst);

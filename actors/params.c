@@ -257,6 +257,13 @@ static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
     return WEIR_OK;
 }
 
+/* What cannot be sent to the other ranks ends the session for all. */
+static void give_up(struct weir_session *s, weir_status status)
+{
+    if (status && s->cluster)
+        session_fail_peer(s, s->cluster->env.rank, "%s", weir_error());
+}
+
 /* Every rank sends what it owns to all, so that all have the whole. */
 static weir_status gather_shards(struct weir_session *s, const plan_param *param, char *to)
 {
@@ -265,6 +272,7 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
         if (!shard_again(s, param, i) && owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
             status = send_shard(s, param->shards.first + i);
+    give_up(s, status); /* without this rank's mark the others would wait */
     if (!status)
         status = cluster_round_end(s->cluster);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
@@ -309,14 +317,22 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
 {
     const plan_param *param = NULL;
     weir_status status = param_open(s, "write", name, value, &param);
-    if (!status)
-        status = await_all(s); /* another rank may still read it in its last step */
+    if (status)
+        return status;
+    if (s->cluster)
+        cluster_sharing(s->cluster, true);
+    status = await_all(s); /* another rank may still read it in its last step */
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
         const plan_tensor *tensor = &s->plan->tensors[shard_id(s, param, i)];
         if (!owns_tensor(s, tensor))
             continue;
         write_shard(s, tensor, value->data);
         status = share_shard(s, tensor);
+        give_up(s, status);
     }
-    return status ? status : await_all(s);
+    if (!status)
+        status = await_all(s);
+    if (s->cluster)
+        cluster_sharing(s->cluster, false);
+    return status;
 }

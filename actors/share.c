@@ -16,10 +16,9 @@ static uint64_t align_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Where the tables lie; returns where they end. */
-static uint64_t tables_place(struct share *share, const weir_plan *plan, uint32_t ring_count)
+/* Where the tables lie in a segment that begins at `base`; returns where they end. */
+static uint64_t tables_place(struct share *share, char *base, const weir_plan *plan, uint32_t ring_count)
 {
-    char *base = share->segment.base;
     uint64_t offset = SEGMENT_HEAD_BYTES;
     share->ring_count = ring_count;
     share->arena_offset = (uint64_t *)(base + offset);
@@ -38,8 +37,8 @@ static uint32_t *ring_count_place(const struct share *share)
 
 static uint64_t segment_bytes(const weir_plan *plan, const bool *here, const uint64_t *capacities, uint32_t ring_count)
 {
-    struct share measure = {.segment.base = NULL};
-    uint64_t bytes = tables_place(&measure, plan, ring_count);
+    struct share measure;
+    uint64_t bytes = tables_place(&measure, NULL, plan, ring_count);
     for (uint32_t i = 0; i < ring_count; i++)
         bytes = align_up(bytes + mailbox_ring_bytes(capacities[i]), LINE_BYTES);
     for (uint32_t i = 0; i < plan->spaces_count; i++)
@@ -55,7 +54,7 @@ weir_status share_create(struct share *share, const weir_plan *plan, const bool 
     weir_status status = segment_create(&share->segment, segment_bytes(plan, here, capacities, ring_count));
     if (status)
         return status;
-    uint64_t offset = tables_place(share, plan, ring_count);
+    uint64_t offset = tables_place(share, share->segment.base, plan, ring_count);
     *ring_count_place(share) = ring_count;
     memcpy(share->ring_of, ring_of, plan->actors_count * sizeof(*ring_of));
     for (uint32_t i = 0; i < ring_count; i++) {
@@ -98,13 +97,18 @@ static bool share_sound(const struct share *share, const weir_plan *plan, uint32
     return true;
 }
 
-static bool tables_fit(struct share *share, const weir_plan *plan)
+static bool tables_take(struct share *share, const weir_plan *plan)
 {
     uint32_t count = *ring_count_place(share);
-    struct share measure = {.segment.base = NULL};
-    if (count > RING_COUNT_MAX || tables_place(&measure, plan, count) > share->segment.bytes)
+    struct share measure;
+    uint64_t bytes = count <= RING_COUNT_MAX ? tables_place(&measure, NULL, plan, count) : UINT64_MAX;
+    if (bytes > share->segment.bytes)
         return false;
-    tables_place(share, plan, count);
+    share->tables = malloc(bytes);
+    if (!share->tables)
+        return false;
+    memcpy(share->tables, share->segment.base, bytes);
+    tables_place(share, share->tables, plan, count);
     return true;
 }
 
@@ -123,7 +127,7 @@ weir_status share_map(struct share *share, const weir_plan *plan, uint32_t rank,
     weir_status status = segment_map(&share->segment, pid, fd, bytes, cookie);
     if (status)
         return status;
-    if (tables_fit(share, plan) && share_sound(share, plan, rank) && senders_open(share))
+    if (tables_take(share, plan) && share_sound(share, plan, rank) && senders_open(share))
         return WEIR_OK;
     share_close(share);
     return error_set(WEIR_E_UNSUPPORTED, "rank %u's shared memory is not laid out as this plan asks", rank);
@@ -132,6 +136,7 @@ weir_status share_map(struct share *share, const weir_plan *plan, uint32_t rank,
 void share_close(struct share *share)
 {
     free(share->senders);
+    free(share->tables);
     segment_close(&share->segment);
     *share = (struct share){.segment.fd = -1};
 }

@@ -21,7 +21,8 @@ struct share_ring {
 
 struct share {
     struct segment segment;
-    uint64_t *arena_offset;   /* by space; 0: elsewhere. All three point into the segment */
+    void *tables;             /* owned: of a mapped segment, a copy: what has been checked cannot change */
+    uint64_t *arena_offset;   /* by space; 0: elsewhere. All three point into the segment, or the copy */
     uint32_t *ring_of;        /* by actor; UINT32_MAX: elsewhere */
     struct share_ring *rings;
     uint32_t ring_count;

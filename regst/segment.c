@@ -14,6 +14,7 @@
 
 #include "graph/error.h"
 
+#define FALLOCATE_TRIES 100
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* Zero, or the number of an error. */
@@ -57,7 +58,9 @@ weir_status segment_create(struct segment *segment, uint64_t bytes)
     if (bytes > memory_left())
         return create_failed(segment, WEIR_E_MEMORY, "the machine has no more", ENOMEM);
     /* posix_fallocate() rather than ftruncate(): what is not there shows now and not as a signal in a kernel */
-    int error = posix_fallocate(segment->fd, 0, (off_t)bytes);
+    int error = EINTR;
+    for (int i = 0; i < FALLOCATE_TRIES && error == EINTR; i++) /* by a signal of the program's, a timer perhaps */
+        error = posix_fallocate(segment->fd, 0, (off_t)bytes);
     if (error)
         return create_failed(segment, WEIR_E_MEMORY, "posix_fallocate", error);
     if (fcntl(segment->fd, F_ADD_SEALS, SEALS))

@@ -54,7 +54,7 @@ struct net_hooks {
     void (*beat)(void *ctx, struct wire_frame *frame);           /* fills in frame->beat */
     bool (*value)(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes); /* false:
                                                                     it may not send that */
-    bool (*running)(void *ctx);                                  /* a run is under way on this rank */
+    bool (*sharing)(void *ctx);                                  /* what registers start with may come now */
     void (*waits)(void *ctx, uint32_t rank, const void *entries, uint32_t count);
 };
 

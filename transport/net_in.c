@@ -60,8 +60,10 @@ bool net_receive(struct net *net)
         }
         zmq_msg_close(&part);
     }
-    if (!kept)
+    if (!kept) {
         incoming_clear(in);
+        net_strange(net, "a message of too many frames, or for which there is no memory,");
+    }
     return true;
 }
 
@@ -176,7 +178,9 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
         if (zmq_msg_size(&in->parts[2 + i]) != net->links->spans[parcel->spans.first + i].bytes)
             return "in frames of other sizes";
     if (frame->data.initial)
-        return frame->data.words ? "with messages" : net->hooks.running(net->hooks.ctx) ? "in the middle of a run" : NULL;
+        return frame->data.words                        ? "with messages"
+               : net->hooks.sharing(net->hooks.ctx) ? NULL
+                                                    : "when nothing is being shared";
     if (regst->producer.i == PLAN_NONE || !slot_is_free(net, port))
         return "without credit";
     return frame->data.slot == parcel->next_slot ? NULL : "out of order";

@@ -129,10 +129,10 @@ static bool on_value(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, c
     return rank == PEER && (shard ^ round ^ sum) % 8 != 0;
 }
 
-static bool on_running(void *ctx)
+static bool on_sharing(void *ctx)
 {
     (void)ctx;
-    return false;
+    return true;
 }
 
 static void on_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
@@ -169,7 +169,7 @@ static void net_make(struct fuzzed *f)
                                     .broken = on_said,
                                     .beat = on_beat,
                                     .value = on_value,
-                                    .running = on_running,
+                                    .sharing = on_sharing,
                                     .waits = on_waits};
     net->tellings_end = &net->tellings;
     pthread_mutex_init(&net->lock, NULL);
