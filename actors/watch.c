@@ -9,7 +9,6 @@
 #include "actors/watch.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "actors/cluster.h"
@@ -368,15 +367,8 @@ static weir_status watch_alloc(struct watch *watch)
 
 static weir_status watch_start(struct watch *watch)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* the program's signals belong to the program's threads */
-    int failed = pthread_create(&watch->thread, NULL, watch_main, watch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed)
-        return error_set(WEIR_E_MEMORY, "no thread to watch the workers");
-    pthread_setname_np(watch->thread, "weir-watch");
-    return WEIR_OK;
+    bool started = park_thread(&watch->thread, "weir-watch", watch_main, watch);
+    return started ? WEIR_OK : error_set(WEIR_E_MEMORY, "no thread to watch the workers");
 }
 
 static void watch_free(struct watch *watch)

@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "actors/worker.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
 #include "actors/session.h"
@@ -173,18 +172,10 @@ static void *worker_main(void *argument)
 
 weir_status worker_start(struct worker *worker)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* the program's signals belong to the program's threads */
-    int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed)
-        return error_set(WEIR_E_MEMORY, "no thread for worker %u", worker->number);
-    worker->started = true;
     char name[16];
     snprintf(name, sizeof(name), "weir-%u", worker->number % 1000000000);
-    pthread_setname_np(worker->thread, name);
-    return WEIR_OK;
+    worker->started = park_thread(&worker->thread, name, worker_main, worker);
+    return worker->started ? WEIR_OK : error_set(WEIR_E_MEMORY, "no thread for worker %u", worker->number);
 }
 
 void worker_join(struct worker *worker)

@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +30,7 @@
 #include <zmq.h>
 
 #include "graph/error.h"
+#include "transport/park.h"
 
 enum {
     KEY_BYTES = 32,
@@ -382,17 +382,6 @@ static void zap_free(struct zap *zap)
     free(zap);
 }
 
-/* The program's signals belong to the program's threads. */
-static bool thread_start(struct zap *zap)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int failed = pthread_create(&zap->thread, NULL, zap_run, zap);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return !failed;
-}
-
 weir_status zap_open(struct zap **opened, void *context, const struct keys *keys, const struct report *report)
 {
     char control[64];
@@ -414,7 +403,7 @@ weir_status zap_open(struct zap **opened, void *context, const struct keys *keys
         status = error_set(WEIR_E_MEMORY, "no memory for the thread that checks keys");
     else if (!zap->questions)
         status = zmq_failed("the check of keys cannot be set up");
-    else if (!thread_start(zap))
+    else if (!park_thread(&zap->thread, "weir-keys", zap_run, zap))
         status = error_set(WEIR_E_MEMORY, "no thread for the check of keys");
     if (status == WEIR_OK)
         *opened = zap;

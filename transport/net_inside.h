@@ -1,4 +1,5 @@
-/* transport/net_inside.h: what net.c (life, loop, time), net_in.c (frames that come) and net_out.c (frames that go)
+/* transport/net_inside.h: what net_open.c (sockets, meeting), net_route.c (tables), net.c (the thread), net_in.c (frames
+ * that come) and net_out.c (frames that go)
  * share. See net.h. */
 #ifndef TRANSPORT_NET_INSIDE_H
 #define TRANSPORT_NET_INSIDE_H
@@ -12,6 +13,8 @@
 
 #define NET_IDENTITY_BYTES 12 /* session, rank; little-endian */
 #define NET_WORDS_MAX 1024    /* bus messages in one frame */
+#define NET_LEAVE_NS 300000000 /* a BYE may be on its way when the other connection ends; and who leaves waits so long
+                                  for those who leave at the same time */
 
 enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_LOST };
 
@@ -116,12 +119,22 @@ static inline bool peer_is(const struct peer *peer, enum peer_state state)
     return atomic_load_explicit(&peer->state, memory_order_acquire) == (uint32_t)state;
 }
 
+static inline bool socket_set(void *socket, int option, int value)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof(value)) == 0;
+}
+
 void peer_become(struct peer *peer, enum peer_state state);
 
 /* net.c */
 void net_lose(struct net *net, uint32_t rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* net_open.c */
+bool peer_ended(struct peer *peer);
+
 /* net_out.c */
+void net_end_open(struct net *net); /* the mailbox becomes an end of the bus */
+bool net_take_messages(struct net *net); /* sends what is in the mailbox; with net->sockets held */
 void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, const void *payload, size_t payload_bytes);
 void net_send_parcel(struct net *net, const struct parcel *parcel, uint32_t slot, bool initial);
 void net_send_message(struct net *net, struct message message);

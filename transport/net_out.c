@@ -195,3 +195,41 @@ void net_send_message(struct net *net, struct message message)
         parcel->next_slot = parcel->next_slot + 1 == slots ? 0 : parcel->next_slot + 1;
     }
 }
+
+/* ---- what workers post ---- */
+
+bool net_take_messages(struct net *net)
+{
+    struct message message;
+    bool any = false;
+    while (mailbox_take(&net->mailbox, &message)) {
+        net_send_message(net, message);
+        any = true;
+    }
+    if (any)
+        net_flush(net);
+    return any;
+}
+
+static void end_post(struct bus_end *end, struct message message)
+{
+    mailbox_put((struct mailbox *)end, message);
+}
+
+/* If somebody else is at the sockets, it may be the net thread, which looks into the mailbox again before it sleeps, or
+ * another worker, which may have looked already; then the net thread sleeps, and is woken. */
+static void end_flush(struct bus_end *end)
+{
+    struct net *net = (struct net *)((char *)end - offsetof(struct net, mailbox));
+    if (pthread_mutex_trylock(&net->sockets)) {
+        mailbox_call(&net->mailbox);
+        return;
+    }
+    net_take_messages(net);
+    pthread_mutex_unlock(&net->sockets);
+}
+
+void net_end_open(struct net *net)
+{
+    net->mailbox.end = (struct bus_end){.post = end_post, .flush = end_flush};
+}

@@ -8,8 +8,9 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -64,6 +65,20 @@ void park_wake(_Atomic uint32_t *word)
 void park_wake_shared(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+bool park_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *argument)
+{
+    sigset_t all, before;
+    char cut[16];
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    bool started = pthread_create(thread, NULL, run, argument) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    snprintf(cut, sizeof(cut), "%s", name);
+    if (started)
+        pthread_setname_np(*thread, cut);
+    return started;
 }
 
 int park_cores(void)

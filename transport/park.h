@@ -10,6 +10,7 @@
 #ifndef TRANSPORT_PARK_H
 #define TRANSPORT_PARK_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +36,10 @@ void park_wake_shared(_Atomic uint32_t *word);
 /* What waking a thread that sleeps on another core costs on this machine, from the call to the thread running, at this
  * moment. Takes about two milliseconds. */
 int64_t park_wake_cost_ns(void);
+
+/* Starts a thread in which the program's signals are blocked: they belong to the program's threads. At most 15 letters
+ * of `name` are seen. False: there is none to be had. */
+bool park_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *argument);
 
 /* Cores that this process may use. */
 int park_cores(void);
