@@ -116,7 +116,6 @@ static bool hook_value(void *ctx, uint32_t rank, uint32_t shard, uint64_t round,
     return fits;
 }
 
-/* After a failure kernels may go on for a moment, too. */
 static bool hook_sharing(void *ctx)
 {
     const struct cluster *c = ctx;
@@ -323,7 +322,7 @@ weir_status cluster_share_regst(struct weir_session *s, uint32_t r)
     struct cluster *c = s->cluster;
     const plan_regst *regst = &s->plan->regsts[r];
     weir_status status = WEIR_OK;
-    for (uint32_t i = 0; i < c->links.parcels_count; i++) {
+    for (uint32_t i = 0; regst->initial && i < c->links.parcels_count; i++) {
         const struct parcel *parcel = &c->links.parcels[i];
         if (parcel->regst != r || parcel->from != c->env.rank)
             continue;

@@ -50,6 +50,7 @@ struct parcel {
     plan_range pieces, spans;
     uint64_t bytes;     /* of all spans */
     uint32_t readers;   /* ports that share it */
+    uint16_t number;    /* receiver: the leader's, as messages number its actor's ports */
     uint32_t next_slot; /* sender: to be sent next; receiver: expected next */
     uint32_t free_slot; /* receiver: to be freed next, with one reader */
     char **data;        /* receiver: of slot s, span i at [s * spans.count + i]; NULL: nothing has arrived */

@@ -9,19 +9,19 @@
  * them go only the frames of the session itself (BEAT, FAIL, BYE, VALUE, WAITS).
  *
  * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
- * there sends it itself when nobody else is at the sockets (a lock that is only ever tried); else the net thread does.
- * So nobody has to wake up for a message to go out. A READY for the leader of a
- * parcel (transport/links.h) becomes a DATA frame whose payload lies in the register's slot: the slot is not written
- * again before the reader's FREE, which comes after all bytes have arrived. All others are gathered and go out
- * together, as one WORDS frame per peer, when the mailbox is empty. What is under way is bounded by the plan's slots, and
- * ZeroMQ's high-water marks are set above that bound, so they are never reached.
+ * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does. So
+ * nobody has to wake up for a message to go out. A READY for the leader of a parcel (transport/links.h) becomes a DATA
+ * frame whose payload lies in the register's slot: the slot is not written again before the reader's FREE, which comes
+ * after all bytes have arrived. All others are gathered until the mailbox is empty, and go with the last DATA for their
+ * peer, or as one WORDS when there is none. What is under way is bounded by the plan's slots, and ZeroMQ's high-water
+ * marks are set above that bound, so they are never reached.
  *
  * What comes in is taken by the net thread, or by a worker that waits at the ROUTER because it has nothing else to do
  * (net_watch()); then the net thread only looks in now and then.
  *
- * Signs of life. A BEAT goes to every peer some times per liveness limit. A peer counts as lost when nothing was heard
- * from it for the limit, or at once when its connection ends without a BYE. A rank that was itself stopped gives its
- * peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails the session.
+ * Signs of life. A BEAT goes to every peer many times per liveness limit. A peer counts as lost when nothing was heard
+ * from it for the limit, or when its connection ends and no BYE comes in the third of a second after that. A rank that
+ * was itself stopped gives its peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails the session.
  *
  * Life: open (sockets; the card says where) - meet (rendezvous, connections) - greet (HELLO from all; who shares memory)
  * - route (what crosses) - start (the thread) - tell, query - stop (BYE, the thread ends) - close. Until start all of it
@@ -83,9 +83,8 @@ weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus);
 
 /* From net_start() to net_stop() the mailbox's owner watches the ROUTER itself while it has nothing to do (*waiter is
- * how): then what comes
- * for it needs no other thread to wake up. For the only worker of a rank, to whose mailbox no other process posts. Before
- * its thread starts. */
+ * how): then what comes for it needs no other thread to wake up. For the only worker of a rank, to whose mailbox no
+ * other process posts. Before its thread starts. */
 weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_waiter **waiter);
 
 /* Starts the thread. */

@@ -227,11 +227,8 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
     net->outstanding[parcel->leader]++;
     for (uint32_t port = net->follower[parcel->leader]; port != LINKS_NONE; port = net->follower[port])
         net->behind[port]++;
-    uint32_t actor = net->plan->ports[parcel->leader].actor.i, number = net->live_first[actor];
-    while (net->live[number] != parcel->leader)
-        number++;
-    bus_post(net->bus, (struct message){.actor = actor,
-                                        .port = (uint16_t)(number - net->live_first[actor]),
+    bus_post(net->bus, (struct message){.actor = net->plan->ports[parcel->leader].actor.i,
+                                        .port = parcel->number,
                                         .kind = MESSAGE_READY,
                                         .count = 1});
     if (frame->data.words)

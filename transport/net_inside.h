@@ -1,6 +1,5 @@
 /* transport/net_inside.h: what net_open.c (sockets, meeting), net_route.c (tables), net.c (the thread), net_in.c (frames
- * that come) and net_out.c (frames that go)
- * share. See net.h. */
+ * that come) and net_out.c (frames that go) share. See net.h. */
 #ifndef TRANSPORT_NET_INSIDE_H
 #define TRANSPORT_NET_INSIDE_H
 

@@ -93,6 +93,16 @@ static void followers_list(struct net *net)
     }
 }
 
+/* The leader's number among the ports of its actor that are counted. One that reads a constant is told of nothing, and
+ * has none. */
+static uint16_t leader_number(const struct net *net, const struct parcel *parcel)
+{
+    uint32_t actor = net->plan->ports[parcel->leader].actor.i, first = net->live_first[actor], number = first;
+    while (number < net->live_first[actor + 1] && net->live[number] != parcel->leader)
+        number++;
+    return (uint16_t)(number - first);
+}
+
 static bool parcel_room(struct net *net, struct parcel *parcel)
 {
     size_t count = (size_t)net->plan->regsts[parcel->regst].slots * parcel->spans.count;
@@ -125,6 +135,7 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     for (uint32_t i = 0; ok && i < links->parcels_count; i++) {
         const plan_regst *regst = &plan->regsts[links->parcels[i].regst];
         links->parcels[i].next_slot = regst->initial % (regst->slots ? regst->slots : 1);
+        links->parcels[i].number = leader_number(net, &links->parcels[i]);
         ok = parcel_room(net, &links->parcels[i]);
     }
     net->data = calloc(messages, sizeof(*net->data));
