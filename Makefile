@@ -5,8 +5,9 @@
 #     make test SAN=address,undefined            under sanitizers; or SAN=thread
 #     make all CC=clang OPT="-O2"                another compiler, other flags; what they change is built again
 #
-# One Makefile for all folders: a library module is a .c file in one of LIB_DIRS, a suite is tests/test_<name>.c, a fuzz
-# target is tests/fuzz/fuzz_<name>.c, an example is apps/examples/<name>.c; none of them is listed here. Objects lie in
+# One Makefile for all folders: a library module is a .c file below one of ROOMS, a suite is a test_<name>.c below
+# tests/, where it mirrors what it tests, a fuzz target is tests/fuzz/fuzz_<name>.c, an example is
+# apps/examples/<name>.c; none of them is listed here. Objects lie in
 # build/<variant>/ under the names of their sources, programs in build/bin/. The processor's own instructions are used
 # (-march=native): build where it runs, or give OPT.
 
@@ -42,17 +43,18 @@ help: ## this list
 
 # ---- what it is made of ----
 
-LIB_DIRS   := graph regst actors transport kernels $(patsubst %/,%,$(sort $(dir $(wildcard kernels/*/*.c))))
+ROOMS      := graph regst actors transport kernels
 APPS       := weir weir-digits weir-gpt
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-SUITES     ?= $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) $(FUZZ)
+SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
+SUITES     ?= $(sort $(notdir $(SUITE_SRC:.c=))) $(FUZZ)
 
-LIB_SRC    := $(wildcard $(LIB_DIRS:%=%/*.c))
+LIB_SRC    := $(wildcard $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c))
 COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
-APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) apps/examples/*.c)
+APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c)
 HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
-TEST_SRC   := $(wildcard tests/test_*.c tests/fuzz/*.c tests/net/*.c)
+TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
 
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC)))
 LIB        := $(OUT)/libweir.a
@@ -104,7 +106,7 @@ $(LIB):               $(LIB_SRC:%.c=$(OUT)/%.o)
 $(OUT)/libsupport.a:  $(HELP_SRC:%.c=$(OUT)/%.o) $(RUNNER_SRC:%.c=$(OUT)/%.o)
 $(LIB) $(OUT)/libsupport.a: $(OUT)/modules
 	$(call say,ar   $@)
-	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
+	$(Q)rm -f $@ && ar qcs $@ $(filter %.o,$^)
 
 define link
 	@mkdir -p $(@D)
@@ -114,7 +116,7 @@ endef
 
 # A program has a folder, and takes what all share; an example is one file, and needs the library alone.
 define program
-$(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c) $(COMMON_SRC)) $(LIB)
+$(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) $(LIB)
 	$$(call link)
 endef
 $(foreach app,$(APPS),$(eval $(call program,$(app))))
@@ -134,8 +136,11 @@ tests: $(SUITES:%=$(OUT)/tests/%)
 test: all tests ## build everything and run every suite; SUITES="..." for some, SAN=... under sanitizers
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
-$(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(OUT)/libsupport.a $(LIB)
-	$(call link,$(if $(SAN),,-lcriterion))
+define suite
+$(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(OUT)/libsupport.a $(LIB)
+	$$(call link,$(if $(SAN),,-lcriterion))
+endef
+$(foreach src,$(SUITE_SRC),$(eval $(call suite,$(src))))
 
 # A fuzz target as a suite: its corpus is replayed.
 $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(LIB)
@@ -145,7 +150,7 @@ $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT
 $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 
 # These suites run the programs.
-$(OUT)/tests/test_apps.o $(OUT)/tests/test_launch.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
+$(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_launch: | $(PROGRAMS)
 
 # ---- between processes ----
@@ -156,7 +161,7 @@ $(NET): %: %.o $(OUT)/libsupport.a $(LIB)
 	$(call link)
 
 # The same rank, but what it says to others is of another version.
-OTHER := $(patsubst transport/%.c,$(OUT)/tests/net/other/%.o,$(wildcard transport/*.c))
+OTHER := $(patsubst transport/%.c,$(OUT)/tests/net/other/%.o,$(wildcard transport/*/*.c))
 $(OTHER): $(OUT)/tests/net/other/%.o: transport/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,cc   $< of another version)
@@ -177,8 +182,7 @@ net: $(BIN)/weir $(NET) ## three hosts as network namespaces: layouts, slow link
 
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
-FUZZ_CODE    := $(wildcard graph/plan*.c graph/spread.c graph/part.c kernels/*.c kernels/*/*.c transport/wire*.c \
-                           transport/net*.c transport/links.c transport/meet_*.c) graph/check.c
+FUZZ_CODE    := $(wildcard graph/plan/*.c kernels/*.c kernels/*/*.c transport/net/*.c transport/meet/*.c)
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)

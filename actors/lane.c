@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "graph/error.h"
+#include "graph/base/error.h"
 
 #define ORDERS_MAX 5 /* START, FAIL, STOP, LOOK, and one to spare: messages to a lane that no edge accounts for */
 

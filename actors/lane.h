@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "actors/ready.h"
-#include "transport/mailbox.h"
+#include "transport/mail/mailbox.h"
 
 /* A line to an actor on another lane. */
 struct outgoing {

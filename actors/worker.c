@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-#include "actors/session.h"
-#include "graph/error.h"
-#include "transport/park.h"
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+#include "transport/mail/park.h"
 
 #define MERGE_NS 2000          /* firings that a message may wait for before it is sent */
 #define BATCH_NS 1000          /* firings in a row of one actor before the worker chooses again */

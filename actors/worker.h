@@ -18,9 +18,9 @@
  * trace all are.
  *
  * A worker obeys orders that come through its mailbox: START (a run), FAIL (fire no more), STOP (end), LOOK (write down
- * who waits for what, see actors/watch.h). It runs until then, also between runs: frees and pushes arrive at any time.
+ * who waits for what, see actors/watch/watch.h). It runs until then, also between runs: frees and pushes arrive at any time.
  *
- * Before it begins to fire an actor it says so in its flight recorder, which any thread may read (actors/flight.h).
+ * Before it begins to fire an actor it says so in its flight recorder, which any thread may read (actors/watch/flight.h).
  *
  * The worker owns its lane, its actors and its trace. The session owns the worker, and may read its actors at rest
  * (after session_worker_done() has told so) and after the thread has been joined.
@@ -31,9 +31,9 @@
 #include <pthread.h>
 
 #include "actors/actor.h"
-#include "actors/flight.h"
-#include "actors/trace.h"
-#include "actors/watch.h"
+#include "actors/watch/flight.h"
+#include "actors/watch/trace.h"
+#include "actors/watch/watch.h"
 
 struct weir_session;
 

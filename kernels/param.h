@@ -2,7 +2,7 @@
 #ifndef KERNELS_PARAM_H
 #define KERNELS_PARAM_H
 
-#include "graph/build.h"
+#include "graph/model/build.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * that only grows, so that lookups need no lock: a node is published with release and found with acquire. The list is
  * process-wide because plans refer to ops by name alone, as a file must.
  */
-#include "graph/error.h"
+#include "graph/base/error.h"
 #include "kernels/ops.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* rules.c: see the header. */
 #include "kernels/rules.h"
 
-#include "graph/base.h"
+#include "graph/base/base.h"
 #include "kernels/view.h"
 
 bool rule_all_f32(const weir_op_args *args, char *error, size_t error_bytes)

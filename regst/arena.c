@@ -2,7 +2,7 @@
  * place. */
 #include "regst/arena.h"
 
-#include "graph/error.h"
+#include "graph/base/error.h"
 
 /* A space without bytes gets an address all the same: its empty tensors go to kernels, and memcpy() takes no NULL. */
 static uint64_t mapped_bytes(const struct arena *arena)

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "graph/error.h"
+#include "graph/base/error.h"
 
 #define FALLOCATE_TRIES 100
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)

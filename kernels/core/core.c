@@ -1,6 +1,6 @@
 /* kernels/core/core.c: source, sink, call, shard, accumulate and grad_seed. box has a file of its own. */
 #include "kernels/core/core.h"
-#include "graph/plan.h"
+#include "graph/plan/plan.h"
 #include "kernels/ops.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"

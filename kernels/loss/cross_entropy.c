@@ -10,7 +10,7 @@
  * it (partial sums over devices, like any sum) and the op takes it as a third input. So the loss is a sum of terms
  * over devices in both cases, and exact.
  */
-#include "graph/base.h"
+#include "graph/base/base.h"
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"
 #include "kernels/ops.h"

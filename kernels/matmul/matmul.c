@@ -17,7 +17,7 @@
  * A b without batch dimensions has the sum of db over the batch; for an a that is not transposed that is linear_dw,
  * which sums in the product itself and can accumulate over micro-batches.
  */
-#include "graph/base.h"
+#include "graph/base/base.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/ops.h"
 #include "kernels/view.h"

@@ -13,7 +13,7 @@
 #include "kernels/shape/shape.h"
 #include "kernels/view.h"
 
-#include "graph/base.h"
+#include "graph/base/base.h"
 
 #include <string.h>
 #include <weir/ops.h>

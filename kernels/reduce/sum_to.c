@@ -10,7 +10,7 @@
 #include "kernels/shape/shape.h"
 #include "kernels/view.h"
 
-#include "graph/base.h"
+#include "graph/base/base.h"
 
 #include <weir/graph.h>
 

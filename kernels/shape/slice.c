@@ -11,7 +11,7 @@
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
-#include "graph/base.h"
+#include "graph/base/base.h"
 
 #include <string.h>
 #include <weir/ops.h>

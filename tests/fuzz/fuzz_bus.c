@@ -6,10 +6,10 @@
  * what was posted, every message has to be one that its receiver can take, and every byte of every slot that a reader
  * was told of has to be there: a sanitizer sees one that is not.
  */
-#include "graph/spread.h"
+#include "graph/plan/spread.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/small_plans.h"
-#include "transport/net_inside.h"
+#include "transport/net/inside.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-/* tests/fuzz/fuzz_meet.c: bytes that claim to be a frame of the rendezvous.
+/* tests/fuzz/fuzz_meet.c: bytes that claim to be a frame of the meet.
  *
  * What decodes must come back from its own encoding unchanged, and an OPS frame must survive being compared, with
  * itself and with another.
  */
 #include "tests/fuzz/fuzz.h"
-#include "transport/meet_ops.h"
-#include "transport/wire.h"
+#include "transport/meet/ops.h"
+#include "transport/net/wire.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
  *
  * The seed is printed. One thread.
  */
-#include "transport/wire.h"
+#include "transport/net/wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The GPT of apps/common/gpt.c in PyTorch and double precision: an oracle for weir's training.
 
-It draws the same initial values and the same batches as weir (Philox, graph/base.c), trains 20 steps and writes the
+It draws the same initial values and the same batches as weir (Philox, graph/base/base.c), trains 20 steps and writes the
 losses to gpt_losses.csv beside this file, once for plain AdamW and once with everything that weir_adamw() takes:
 clipping, weight decay, warm-up and cosine. tests/support/reference.c says the same in C; the committed losses are
 what this script wrote.

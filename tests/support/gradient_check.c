@@ -2,7 +2,7 @@
  * STEP from rounding and STEP^2 from curvature; sums are taken in double so as not to add to it. */
 #include "tests/support/gradient_check.h"
 
-#include "graph/build.h"
+#include "graph/model/build.h"
 #include "kernels/ops.h"
 #include "tests/support/kernel_check.h"
 

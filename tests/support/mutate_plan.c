@@ -2,7 +2,7 @@
 #define _GNU_SOURCE /* memmem */
 #include "tests/support/mutate_plan.h"
 
-#include "graph/plan_fields.h"
+#include "graph/plan/fields.h"
 #include "kernels/ops.h"
 #include "tests/support/sample_plan.h"
 

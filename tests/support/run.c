@@ -1,7 +1,7 @@
 /* run.c: see the header. */
 #include "tests/support/run.h"
 
-#include "graph/base.h"
+#include "graph/base/base.h"
 #include "tests/support/kernel_check.h"
 
 #include <criterion/criterion.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/plan_build.h"
+#include "graph/plan/build.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 

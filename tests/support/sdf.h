@@ -1,5 +1,5 @@
 /* tests/support/sdf.h: plans made by hand. Things are added in any order; sdf_plan() sorts them into the ranges that
- * graph/plan.h asks for, lays out the arenas and returns the plan.
+ * graph/plan/plan.h asks for, lays out the arenas and returns the plan.
  *
  *     sdf *s = sdf_new("pair", 1);
  *     uint32_t q = sdf_device(s);
@@ -14,7 +14,7 @@
 #ifndef TESTS_SUPPORT_SDF_H
 #define TESTS_SUPPORT_SDF_H
 
-#include "graph/plan.h"
+#include "graph/plan/plan.h"
 
 #define SDF_NOBODY UINT32_MAX /* producer of a constant */
 

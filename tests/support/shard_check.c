@@ -1,9 +1,9 @@
 /* shard_check.c: see the header. The signatures come from the compiler's own collector (ir_new), which is asked about a
- * graph of this one op. Shards are cut as slice_of() in graph/ir.c cuts them: the first ones are one longer.
+ * graph of this one op. Shards are cut as slice_of() in graph/compile/ir.c cuts them: the first ones are one longer.
  */
 #include "tests/support/shard_check.h"
 
-#include "graph/ir.h"
+#include "graph/compile/ir.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

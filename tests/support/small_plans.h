@@ -7,7 +7,7 @@
 #ifndef TESTS_SUPPORT_SMALL_PLANS_H
 #define TESTS_SUPPORT_SMALL_PLANS_H
 
-#include "graph/plan.h"
+#include "graph/plan/plan.h"
 
 enum { SMALL_PLANS = 3 };
 

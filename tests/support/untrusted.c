@@ -2,7 +2,7 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tests/support/untrusted.h"
 
-#include "graph/check.h"
+#include "graph/plan/check.h"
 #include "kernels/ops.h"
 #include "tests/support/mutate_plan.h"
 

@@ -1,0 +1,508 @@
+/* actors/session/build.c: from the plan's arrays to the runtime's. One pass over the plan per kind of thing, each into one
+ * array of the right size; what belongs to one actor stays together, as in the plan, so that a firing walks forward
+ * through memory.
+ *
+ * Ports that read constants are left out: their registers are never published nor freed again, so there is nothing to
+ * count. A message's port number counts what is left.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/session/cluster.h"
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+
+#define LINE_BYTES 64
+#define PENDING_ALIGN (LINE_BYTES / sizeof(uint32_t)) /* registers of different workers share no line */
+
+/* Zeroed and on whole cache lines; NULL when there is no memory. */
+static void *array_new(size_t count, size_t item_bytes)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, item_bytes, &bytes) || bytes > SIZE_MAX - 2 * LINE_BYTES)
+        return NULL;
+    bytes = (bytes + 2 * LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    void *array = aligned_alloc(LINE_BYTES, bytes);
+    if (array)
+        memset(array, 0, bytes);
+    return array;
+}
+
+static bool port_lives(const weir_plan *plan, const plan_port *port)
+{
+    return plan->regsts[port->regst.i].producer.i != PLAN_NONE;
+}
+
+static size_t pending_room(const plan_regst *regst)
+{
+    return (regst->slots + PENDING_ALIGN - 1) / PENDING_ALIGN * PENDING_ALIGN;
+}
+
+static bool build_arrays(struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    size_t pending = 0;
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        pending += pending_room(&plan->regsts[r]);
+    s->actors = array_new(plan->actors_count, sizeof(*s->actors));
+    s->ports = array_new(plan->ports_count, sizeof(*s->ports));
+    s->port_of = array_new(plan->ports_count, sizeof(*s->port_of));
+    s->outs = array_new(plan->regsts_count, sizeof(*s->outs));
+    s->edges = array_new(plan->ports_count, sizeof(*s->edges));
+    s->kernels = array_new(plan->kernels_count, sizeof(*s->kernels));
+    s->pending = array_new(pending, sizeof(*s->pending));
+    s->views = array_new(plan->operands_count, sizeof(*s->views));
+    s->patches = array_new(plan->operands_count, sizeof(*s->patches));
+    s->wires = array_new(s->cluster ? plan->operands_count : 0, sizeof(*s->wires));
+    return s->actors && s->ports && s->port_of && s->outs && s->edges && s->kernels && s->pending && s->views &&
+           s->patches && s->wires;
+}
+
+void session_unbuild(struct weir_session *s)
+{
+    free(s->actors);
+    free(s->ports);
+    free(s->port_of);
+    free(s->outs);
+    free(s->edges);
+    free(s->kernels);
+    free(s->pending);
+    free(s->views);
+    free(s->patches);
+    free(s->wires);
+}
+
+/* ---- actors, ports, registers ---- */
+
+static void build_actor(struct weir_session *s, uint32_t a)
+{
+    const plan_actor *plan = &s->plan->actors[a];
+    const plan_queue *queue = &s->plan->queues[plan->queue.i];
+    const struct arena *arena = &s->arenas[queue->space.i];
+    bool outside = queue->kind == PLAN_OUTSIDE;
+    struct actor *actor = &s->actors[a];
+    bool calls = !outside && session_runs(s, a);
+    *actor = (struct actor){
+        .rank = actor->rank,
+        .lane = s->lane_of[a],
+        .outs = &s->outs[plan->regsts.first],
+        .out_count = (uint16_t)plan->regsts.count,
+        .kernels = &s->kernels[plan->kernels.first],
+        .kernel_count = plan->kernels.count,
+        .left = outside ? INT64_MAX : 0,
+        .step = s->first_step,
+        .fires = plan->fires,
+        .cost_ns = UINT32_MAX, /* not known yet: as long as can be */
+        .batch = 1,
+        .id = a,
+        .index = arena->index,
+        .fence = calls ? arena->device->fence : NULL,
+    };
+}
+
+static void build_ports(struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    struct actor_port *next = s->ports;
+    for (uint32_t a = 0; a < plan->actors_count; a++) {
+        struct actor *actor = &s->actors[a];
+        actor->ports = next;
+        for (uint32_t p = plan->actors[a].ports.first; p < plan->actors[a].ports.first + plan->actors[a].ports.count;
+             p++) {
+            const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
+            if (!port_lives(plan, &plan->ports[p]))
+                continue;
+            reader_init(&next->reader, regst->slots, plan->ports[p].hold, regst->initial);
+            next->actor = actor;
+            s->port_of[p] = next++;
+        }
+        actor->port_count = (uint16_t)(next - actor->ports);
+    }
+}
+
+/* Edges lie in the order of registers: a counting sort of the ports. */
+static void count_edges(struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    for (uint32_t p = 0; p < plan->ports_count; p++)
+        if (s->port_of[p])
+            s->outs[plan->ports[p].regst.i].edge_count++;
+    struct actor_edge *next = s->edges;
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        s->outs[r].edges = next;
+        next += s->outs[r].edge_count;
+    }
+}
+
+static void build_outs(struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    uint32_t *pending = s->pending;
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        const plan_regst *regst = &plan->regsts[r];
+        struct actor_out *out = &s->outs[r];
+        regst_init(&out->regst, regst->slots, regst->fill ? regst->fill : 1, regst->initial, out->edge_count, pending);
+        pending += pending_room(regst);
+        if (regst->producer.i == PLAN_NONE)
+            continue;
+        struct actor *producer = out->actor = &s->actors[regst->producer.i];
+        producer->edge_count += out->edge_count;
+        if (producer->outs == out)
+            producer->edges = out->edges;
+        out->edge_count = 0; /* counts up again in build_edges() */
+    }
+}
+
+/* Ties the two ends of port p's edge together: by pointers on one lane, by messages between two. */
+static void build_edge(struct weir_session *s, uint32_t p)
+{
+    struct actor_port *port = s->port_of[p];
+    struct actor_out *out = &s->outs[s->plan->ports[p].regst.i];
+    struct actor_edge *edge = &out->edges[out->edge_count++];
+    struct actor *reader = port->actor, *producer = out->actor;
+    edge->out = out;
+    if (!reader->lane && !producer->lane)
+        return; /* between two other ranks */
+    if (bus_same(&s->bus, reader->id, producer->id)) {
+        edge->port = port;
+        port->edge = edge;
+        return;
+    }
+    edge->ready.end = bus_find(&s->bus, reader->id);
+    edge->ready.message =
+        (struct message){.actor = reader->id, .port = (uint16_t)(port - reader->ports), .kind = MESSAGE_READY};
+    port->free.end = bus_find(&s->bus, producer->id);
+    port->free.message =
+        (struct message){.actor = producer->id, .port = (uint16_t)(edge - producer->edges), .kind = MESSAGE_FREE};
+}
+
+/* ---- what kernels are called with ---- */
+
+/* The parcel through which the port's reader gets its register; NULL: it reads it where it lies. */
+static const struct parcel *parcel_of(const struct weir_session *s, uint32_t port)
+{
+    const struct parcel *parcel = s->cluster && port != PLAN_NONE ? links_find(&s->cluster->links, port) : NULL;
+    return parcel && parcel->to == s->cluster->env.rank ? parcel : NULL;
+}
+
+const char *session_port_data(const struct weir_session *s, uint32_t port, const plan_tensor *tensor, uint32_t slot)
+{
+    const struct parcel *parcel = parcel_of(s, port);
+    if (!parcel)
+        return arena_tensor(s->arenas, s->plan, tensor, slot);
+    const struct piece *piece = &s->cluster->links.pieces[parcel->pieces.first];
+    while (&s->plan->tensors[piece->tensor] != tensor)
+        piece++; /* an outside reader has a piece of each */
+    return parcel->data[(size_t)slot * parcel->spans.count + piece->span] + piece->span_offset;
+}
+
+/* The operand is what came over the wire: a slice, which says itself where in the tensor it lies. */
+static void build_wire(struct weir_session *s, uint32_t o, const struct parcel *parcel, struct actor *actor)
+{
+    uint32_t port = s->plan->operands[o].port.i, number = s->cluster->links.piece_of[o];
+    weir_view *view = &s->views[o];
+    if (number == LINKS_NONE) { /* nothing of it is read */
+        memset(view->shape.dim, 0, sizeof(view->shape.dim));
+        view->data = s->views;
+        return;
+    }
+    const struct piece *piece = &s->cluster->links.pieces[number];
+    memcpy(view->shape.dim, piece->count, sizeof(piece->count));
+    memcpy(view->offset, piece->start, sizeof(piece->start));
+    actor->wires[actor->wire_count++] =
+        (struct wire_patch){.data = &view->data,
+                            .reader = s->port_of[port] ? &s->port_of[port]->reader : NULL,
+                            .spans = parcel->data + piece->span,
+                            .stride = parcel->spans.count,
+                            .offset = piece->span_offset};
+}
+
+static weir_view view_of(const struct weir_session *s, const plan_tensor *tensor, uint32_t slot)
+{
+    weir_view view = {.data = arena_tensor(s->arenas, s->plan, tensor, slot), .dtype = (weir_dtype)tensor->dtype};
+    view.shape.rank = view.global.rank = (int)tensor->rank;
+    memcpy(view.shape.dim, tensor->shape, sizeof(tensor->shape));
+    memcpy(view.global.dim, tensor->global, sizeof(tensor->global));
+    memcpy(view.offset, tensor->start, sizeof(tensor->start));
+    return view;
+}
+
+/* The ring that an operand's pointer follows; NULL when it stays where it is. */
+static struct slot_patches *ring_of(struct weir_session *s, const plan_operand *operand)
+{
+    const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
+    if (tensor->home != PLAN_IN_REGST || s->plan->regsts[tensor->owner].slots == 1)
+        return NULL;
+    if (operand->port.i == PLAN_NONE)
+        return &s->outs[tensor->owner].patches;
+    return s->port_of[operand->port.i] ? &s->port_of[operand->port.i]->patches : NULL;
+}
+
+static uint32_t first_slot(const struct weir_session *s, const plan_operand *operand)
+{
+    const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
+    bool writes = tensor->home == PLAN_IN_REGST && operand->port.i == PLAN_NONE;
+    assert(s->outs || !writes);
+    return writes ? s->outs[tensor->owner].regst.slot : 0;
+}
+
+static void each_ring(struct weir_session *s, void (*visit)(struct slot_patches *ring, struct slot_patch **next))
+{
+    struct slot_patch *next = s->patches;
+    for (uint32_t p = 0; p < s->plan->ports_count; p++)
+        if (s->port_of[p])
+            visit(&s->port_of[p]->patches, &next);
+    for (uint32_t r = 0; r < s->plan->regsts_count; r++)
+        visit(&s->outs[r].patches, &next);
+}
+
+static void ring_place(struct slot_patches *ring, struct slot_patch **next)
+{
+    ring->patch = *next;
+    *next += ring->count;
+    ring->count = 0; /* counts up again in build_views() */
+}
+
+static void count_view(struct weir_session *s, uint32_t o, struct actor *actor)
+{
+    struct slot_patches *ring = ring_of(s, &s->plan->operands[o]);
+    if (parcel_of(s, s->plan->operands[o].port.i))
+        actor->wire_count++;
+    else if (ring)
+        ring->count++;
+}
+
+static void build_view(struct weir_session *s, uint32_t o, struct actor *actor)
+{
+    const weir_plan *plan = s->plan;
+    const plan_tensor *tensor = &plan->tensors[plan->operands[o].tensor.i];
+    const struct parcel *parcel = parcel_of(s, plan->operands[o].port.i);
+    struct slot_patches *ring = ring_of(s, &plan->operands[o]);
+    s->views[o] = view_of(s, tensor, first_slot(s, &plan->operands[o]));
+    if (parcel)
+        build_wire(s, o, parcel, actor);
+    if (parcel || !ring || !s->views[o].data)
+        return;
+    ring->stride = plan->regsts[tensor->owner].slot_bytes;
+    struct slot_patch *patch = &s->patches[ring->patch - s->patches + ring->count++];
+    *patch = (struct slot_patch){&s->views[o].data, arena_tensor(s->arenas, plan, tensor, 0)};
+}
+
+/* By operand: the actor of a kernel that this process calls with it; NULL: none. */
+static struct actor **find_owners(struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    struct actor **owners = calloc(plan->operands_count + (size_t)1, sizeof(*owners));
+    for (uint32_t k = 0; owners && k < plan->kernels_count; k++) {
+        const plan_kernel *kernel = &plan->kernels[k];
+        const plan_range *const lists[] = {&kernel->in, &kernel->out, &kernel->state};
+        for (int l = 0; l < 3 && session_runs(s, kernel->actor.i); l++)
+            for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
+                owners[o] = &s->actors[kernel->actor.i];
+    }
+    return owners;
+}
+
+static void place_wires(struct weir_session *s)
+{
+    struct wire_patch *next = s->wires;
+    for (uint32_t a = 0; a < s->plan->actors_count; a++) {
+        s->actors[a].wires = next;
+        next += s->actors[a].wire_count;
+        s->actors[a].wire_count = 0; /* counts up again in build_wire() */
+    }
+}
+
+static weir_status build_views(struct weir_session *s)
+{
+    struct actor **owners = find_owners(s);
+    if (!owners)
+        return error_set(WEIR_E_MEMORY, "no memory for %u operands", s->plan->operands_count);
+    for (uint32_t o = 0; o < s->plan->operands_count; o++)
+        if (owners[o])
+            count_view(s, o, owners[o]);
+    each_ring(s, ring_place);
+    place_wires(s);
+    for (uint32_t o = 0; o < s->plan->operands_count; o++)
+        if (owners[o])
+            build_view(s, o, owners[o]);
+    free(owners);
+    return WEIR_OK;
+}
+
+static weir_status find_kernel(const weir_plan *plan, const plan_kernel *kernel, weir_kernel_fn *call)
+{
+    const plan_queue *queue = &plan->queues[plan->actors[kernel->actor.i].queue.i];
+    const plan_space *space = &plan->spaces[queue->space.i];
+    const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
+    *call = op ? op->kernel[space->kind] : NULL;
+    if (*call)
+        return WEIR_OK;
+    return error_set(WEIR_E_UNSUPPORTED, "%s:%u: %s: %s %s%s", plan_text(plan, kernel->file), kernel->line,
+                     plan_text(plan, kernel->name), op ? "there is no kernel for" : "there is no op",
+                     plan_text(plan, op ? space->name : kernel->op), op ? "" : " in this program");
+}
+
+static const struct actor_out *accumulates_into(const struct weir_session *s, const plan_kernel *kernel)
+{
+    if (!kernel->accumulate || !kernel->out.count)
+        return NULL;
+    const plan_tensor *out = &s->plan->tensors[s->plan->operands[kernel->out.first].tensor.i];
+    return out->home == PLAN_IN_REGST ? &s->outs[out->owner] : NULL;
+}
+
+static weir_status build_kernel(struct weir_session *s, uint32_t k)
+{
+    const weir_plan *plan = s->plan;
+    const plan_kernel *from = &plan->kernels[k];
+    const plan_queue *queue = &plan->queues[plan->actors[from->actor.i].queue.i];
+    char *error = s->workers[s->worker_of[plan->actors[from->actor.i].queue.i]].error;
+    char *base = s->arenas[queue->space.i].base;
+    struct actor_kernel *kernel = &s->kernels[k];
+    kernel->id = k;
+    kernel->accumulate = accumulates_into(s, from);
+    kernel->args = (weir_kernel_args){
+        .in = s->views + from->in.first,
+        .in_count = (int)from->in.count,
+        .out = s->views + from->out.first,
+        .out_count = (int)from->out.count,
+        .state = s->views + from->state.first,
+        .state_count = (int)from->state.count,
+        .attrs = from->attrs.count ? plan->words + from->attrs.first : NULL,
+        .workspace = from->workspace_bytes ? base + queue->workspace_offset + from->workspace_offset : NULL,
+        .workspace_bytes = from->workspace_bytes,
+        .key = from->key,
+        .host = from->host == PLAN_NONE ? NULL : &s->bindings[from->host],
+        .error = error,
+        .error_bytes = sizeof(s->workers->error),
+    };
+    return find_kernel(plan, from, &kernel->call);
+}
+
+/* ---- ranks ---- */
+
+struct rank_key {
+    uint32_t lane, priority, actor;
+};
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct rank_key *x = a, *y = b;
+    if (x->lane != y->lane)
+        return x->lane < y->lane ? -1 : 1;
+    if (x->priority != y->priority)
+        return x->priority < y->priority ? -1 : 1;
+    return x->actor < y->actor ? -1 : x->actor > y->actor;
+}
+
+/* Priorities are unique within a queue; a worker with several queues breaks ties by the actor's number. */
+static weir_status build_ranks(struct weir_session *s)
+{
+    uint32_t count = s->plan->actors_count;
+    struct rank_key *keys = calloc(count + 1, sizeof(*keys));
+    if (!keys)
+        return error_set(WEIR_E_MEMORY, "no memory to order %u actors", count);
+    for (uint32_t a = 0; a < count; a++)
+        keys[a] = (struct rank_key){session_lane_number(s, a), s->plan->actors[a].priority, a};
+    qsort(keys, count, sizeof(*keys), compare_keys);
+    for (uint32_t i = 0; i < count && keys[i].lane < s->worker_count; i++) {
+        struct worker *worker = &s->workers[keys[i].lane];
+        s->actors[keys[i].actor].rank = worker->actor_count;
+        worker->by_rank[worker->actor_count++] = &s->actors[keys[i].actor];
+    }
+    free(keys);
+    return WEIR_OK;
+}
+
+/* ---- all of it ---- */
+
+/* Message ports are 16 bits wide. */
+static weir_status check_widths(const weir_plan *plan)
+{
+    uint32_t *readers = calloc(plan->actors_count + 1, sizeof(*readers));
+    if (!readers)
+        return error_set(WEIR_E_MEMORY, "no memory to count the readers of %u actors", plan->actors_count);
+    uint32_t widest = 0;
+    for (uint32_t p = 0; p < plan->ports_count; p++) {
+        uint32_t producer = plan->regsts[plan->ports[p].regst.i].producer.i;
+        if (producer != PLAN_NONE && ++readers[producer] > widest)
+            widest = readers[producer];
+    }
+    for (uint32_t a = 0; a < plan->actors_count; a++) {
+        uint32_t ends = plan->actors[a].ports.count + plan->actors[a].regsts.count;
+        widest = ends > widest ? ends : widest;
+    }
+    free(readers);
+    if (widest <= MESSAGE_PORT_MAX)
+        return WEIR_OK;
+    return error_set(WEIR_E_UNSUPPORTED, "an actor has %u ends; at most %d can be addressed", widest, MESSAGE_PORT_MAX);
+}
+
+weir_status session_build(struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    weir_status status = check_widths(plan);
+    if (!status && !build_arrays(s))
+        status = error_set(WEIR_E_MEMORY, "no memory for %u actors", plan->actors_count);
+    if (!status)
+        status = build_ranks(s);
+    if (status)
+        return status;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        build_actor(s, a);
+    build_ports(s);
+    count_edges(s);
+    build_outs(s);
+    for (uint32_t p = 0; p < plan->ports_count; p++)
+        if (s->port_of[p])
+            build_edge(s, p);
+    status = build_views(s);
+    for (uint32_t k = 0; !status && k < plan->kernels_count; k++)
+        if (session_runs(s, plan->kernels[k].actor.i))
+            status = build_kernel(s, k);
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        if (s->lane_of[a])
+            actor_settle(&s->actors[a]);
+    return status;
+}
+
+/* ---- lanes ---- */
+
+uint32_t session_lane_number(const struct weir_session *s, uint32_t a)
+{
+    uint32_t queue = s->plan->actors[a].queue.i;
+    if (!s->lane_of[a])
+        return UINT32_MAX;
+    if (s->plan->queues[queue].kind != PLAN_OUTSIDE)
+        return s->worker_of[queue];
+    return s->worker_count + (uint32_t)(s->lane_of[a] - s->outside);
+}
+
+/* One end of an edge between two lanes; UINT32_MAX: it is on another rank. */
+static void size_end(struct lane_size *sizes, uint32_t lane, uint32_t slots)
+{
+    if (lane == UINT32_MAX)
+        return;
+    sizes[lane].lines++;
+    sizes[lane].messages += slots;
+}
+
+void session_size_lanes(const struct weir_session *s, struct lane_size *sizes)
+{
+    const weir_plan *plan = s->plan;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        if (s->lane_of[a])
+            sizes[session_lane_number(s, a)].actors++;
+    for (uint32_t p = 0; p < plan->ports_count; p++) {
+        const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
+        if (!port_lives(plan, &plan->ports[p]))
+            continue;
+        uint32_t reader = session_lane_number(s, plan->ports[p].actor.i);
+        uint32_t producer = session_lane_number(s, regst->producer.i);
+        if (reader == producer)
+            continue;
+        size_end(sizes, reader, regst->slots); /* frees out, readies in */
+        size_end(sizes, producer, regst->slots);
+    }
+}

@@ -1,0 +1,89 @@
+/* actors/session/cluster.h: a session that is one of several: what it has beside the single one, and what it asks of the others.
+ *
+ *     open:   environment -> sockets -> plan spread over the ranks          cluster_open()
+ *             own lanes and arenas into a segment, when there may be one     cluster_share()
+ *             meet; map the segments of this host's ranks; HELLO       cluster_meet()
+ *             bus: actors elsewhere -> mailboxes in segments, or the net     cluster_route()
+ *             what remote readers find before the first step; a barrier      cluster_begin()
+ *     close:  BYE; the network ends before the arenas go                     cluster_leave(), cluster_close()
+ *
+ * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends the others what it has to give,
+ * then a mark, and waits for the marks of all. A rank can be at most one round ahead of another, so what comes early is
+ * bounded.
+ *
+ * The session's thread runs all of this but the hooks, which whoever is at the network's sockets calls (transport/net/net.h).
+ */
+#ifndef ACTORS_SESSION_CLUSTER_H
+#define ACTORS_SESSION_CLUSTER_H
+
+#include <pthread.h>
+#include <weir/session.h>
+
+#include "actors/lane.h"
+#include "actors/session/share.h"
+#include "transport/net/links.h"
+#include "transport/net/net.h"
+
+/* A shard (a place in plan->shards) that another rank sent in a round; CLUSTER_MARK: its end. */
+#define CLUSTER_MARK UINT32_MAX
+struct arrival {
+    struct arrival *next;
+    uint32_t rank, shard;
+    uint64_t round;
+    size_t bytes;
+    unsigned char data[];
+};
+
+struct cluster {
+    struct weir_session *session;
+    struct cluster_env env;
+    struct member *members; /* owned; by rank */
+    struct net *net;
+    struct links links;
+    struct share own, *peers; /* peers: owned, by rank */
+    bool *mapped, *wired;     /* by rank */
+    bool *here;               /* by space: this rank's */
+    _Atomic int64_t *left;    /* by rank: steps that it had done when it left; -1: it is here */
+    _Atomic int64_t target;   /* steps that the run under way ends after */
+    _Atomic uint64_t round;
+    pthread_mutex_t lock;     /* of arrivals */
+    struct arrival *arrivals;
+    _Atomic bool sharing;     /* other ranks may send what registers hold, outside of a run */
+    _Atomic bool told;        /* of the failure, by another rank, which has told all */
+    _Atomic uint32_t news;    /* counts arrivals and failures (a futex word) */
+};
+
+/* Reads the environment. With one rank: OK, and session->cluster stays NULL. */
+weir_status cluster_open(struct weir_session *session, const weir_session_opts *opts);
+weir_status cluster_share(struct weir_session *session, const struct lane_size *sizes);
+weir_status cluster_meet(struct weir_session *session);
+weir_status cluster_route(struct weir_session *session);
+weir_status cluster_begin(struct weir_session *session);
+void cluster_leave(struct weir_session *session);
+void cluster_close(struct weir_session *session);
+
+/* A run of the session is about to begin that ends after `target` steps. E_PEER when a rank has left. */
+weir_status cluster_start(struct weir_session *session, int64_t target);
+
+/* The session has failed on this rank: tells the others, ends waits. */
+void cluster_fail(struct weir_session *session, uint32_t culprit, const char *text);
+
+/* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
+ * fires any more. */
+void cluster_waiters(const struct weir_session *session, uint32_t rank, char *text, size_t bytes);
+
+/* A round: begin, send any number, end (which waits), take what came, close. */
+void cluster_round_begin(struct cluster *cluster);
+weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);
+weir_status cluster_round_end(struct cluster *cluster);
+const struct arrival *cluster_round_find(struct cluster *cluster, uint32_t rank, uint32_t shard);
+void cluster_round_close(struct cluster *cluster);
+
+/* Whether slots may come that no actor has published. From before this rank's mark of the round in which they are sent;
+ * until its end. */
+void cluster_sharing(struct cluster *cluster, bool on);
+
+/* Sends the published slots of a register again to those who cannot see them. At rest, within a round. */
+weir_status cluster_share_regst(struct weir_session *session, uint32_t regst);
+
+#endif

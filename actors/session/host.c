@@ -1,0 +1,237 @@
+/* actors/session/host.c: where the program around weir comes in: its functions (bindings), its values (push), its results
+ * (pull).
+ *
+ * A push or pull is an actor on a lane of its own that the calling thread runs for a moment: it takes what is in the
+ * lane's mailbox, waits until the actor may fire, copies, and lets it fire like any other. Backpressure is the
+ * actor's credit; there is no second mechanism and no buffer but the register's slots.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+#include "transport/mail/park.h"
+
+/* ---- bindings ---- */
+
+static const char *const kind_names[PLAN_HOST_KINDS] = {
+    [PLAN_SOURCE] = "source", [PLAN_SINK] = "sink", [PLAN_CALL] = "call", [PLAN_PUSH] = "push", [PLAN_PULL] = "pull"};
+
+/* Whether the binding has a function, and only one, of the host's kind; if so it goes to *to. */
+static bool binding_take(const weir_binding *from, uint32_t kind, plan_binding *to)
+{
+    if ((from->source != NULL) + (from->sink != NULL) + (from->call != NULL) != 1)
+        return false;
+    to->ctx = from->ctx;
+    if (kind == PLAN_SOURCE && from->source)
+        return (to->fn.source = from->source) != NULL;
+    if (kind == PLAN_SINK && from->sink)
+        return (to->fn.sink = from->sink) != NULL;
+    if (kind == PLAN_CALL && from->call)
+        return (to->fn.call = from->call) != NULL;
+    return false;
+}
+
+static weir_status bind_one(struct weir_session *s, const weir_binding *binding)
+{
+    const weir_plan *plan = s->plan;
+    bool found = false;
+    for (uint32_t h = 0; h < plan->hosts_count; h++) {
+        const plan_host *host = &plan->hosts[h];
+        if (strcmp(plan_text(plan, host->name), binding->name) || host->kind > PLAN_CALL)
+            continue;
+        if (!binding_take(binding, host->kind, &s->bindings[h]))
+            return error_set(WEIR_E_ARGUMENT, "%s:%u: %s is a %s; the binding for it is not (only) that",
+                             plan_text(plan, host->file), host->line, binding->name, kind_names[host->kind]);
+        found = true;
+    }
+    if (found)
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "weir_session_open: the plan has no source, sink or call named '%s' to bind",
+                     binding->name);
+}
+
+static weir_status check_bound(const struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    for (uint32_t h = 0; h < plan->hosts_count; h++) {
+        const plan_host *host = &plan->hosts[h];
+        if (host->kind <= PLAN_CALL && session_runs(s, host->actor.i) && !s->bindings[h].fn.call)
+            return error_set(WEIR_E_ARGUMENT, "%s:%u: the %s '%s' has no function; give it one with .bindings",
+                             plan_text(plan, host->file), host->line, kind_names[host->kind],
+                             plan_text(plan, host->name));
+    }
+    return WEIR_OK;
+}
+
+weir_status session_bind(struct weir_session *s, const weir_binding *bindings)
+{
+    uint32_t count = s->plan->hosts_count;
+    s->bindings = calloc(count + 1, sizeof(*s->bindings));
+    if (!s->bindings)
+        return error_set(WEIR_E_MEMORY, "no memory for %u bindings", count);
+    if (s->plan->bindings && count)
+        memcpy(s->bindings, s->plan->bindings, count * sizeof(*s->bindings));
+    for (; bindings && bindings->name; bindings++) {
+        weir_status status = bind_one(s, bindings);
+        if (status)
+            return status;
+    }
+    return check_bound(s);
+}
+
+/* ---- push and pull ---- */
+
+/* The names of what may be pushed or pulled, for the error. */
+static const char *names_of(const weir_plan *plan, uint32_t kind, char *text, size_t bytes)
+{
+    size_t used = 0;
+    snprintf(text, bytes, "none");
+    for (uint32_t h = 0; h < plan->hosts_count && used < bytes; h++)
+        if (plan->hosts[h].kind == kind)
+            used += (size_t)snprintf(text + used, bytes - used, "%s'%s'", used ? ", " : "",
+                                     plan_text(plan, plan->hosts[h].name));
+    return text;
+}
+
+static weir_status find_host(const struct weir_session *s, const char *verb, const char *name, uint32_t kind,
+                             const plan_host **host)
+{
+    const weir_plan *plan = s->plan;
+    char names[256];
+    for (uint32_t h = 0; name && h < plan->hosts_count; h++) {
+        const plan_host *candidate = &plan->hosts[h];
+        if (candidate->kind != kind || strcmp(plan_text(plan, candidate->name), name))
+            continue;
+        *host = candidate; /* this rank's, if it has one */
+        if (session_runs(s, candidate->actor.i))
+            break;
+    }
+    if (*host)
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: there is no '%s' to %s; there is: %s", verb, name ? name : "",
+                     verb, names_of(plan, kind, names, sizeof(names)));
+}
+
+/* The one tensor that a push fills or a pull empties; plan_validate() saw to it that it is one, and whole. */
+static const plan_tensor *host_tensor(const weir_plan *plan, const plan_host *host)
+{
+    const plan_actor *actor = &plan->actors[host->actor.i];
+    uint32_t regst = host->kind == PLAN_PUSH ? actor->regsts.first : plan->ports[actor->ports.first].regst.i;
+    return &plan->tensors[plan->regsts[regst].tensors.first];
+}
+
+static weir_status check_value(const weir_plan *plan, const char *verb, const plan_host *host,
+                               const plan_tensor *tensor, const weir_array *value)
+{
+    char what[512];
+    snprintf(what, sizeof(what), "%s:%u: weir_session_%s: '%s'", plan_text(plan, host->file), host->line, verb,
+             plan_text(plan, host->name));
+    return session_check_array(what, tensor, value);
+}
+
+/* Runs the actor's lane until it may fire. */
+static weir_status await_turn(struct weir_session *s, struct actor *actor, const char *verb, const char *name,
+                              int timeout_ms)
+{
+    const char *lacks = actor->out_count ? "no room" : "no value";
+    int64_t deadline = park_deadline(timeout_ms);
+    lane_drain(actor->lane, s->actors);
+    if (actor->unmet) /* relaxed: for a report */
+        atomic_store_explicit(&actor->lane->waiting, actor->step + 1, memory_order_relaxed);
+    while (actor->unmet && !session_failure(s)) {
+        bool in_time = mailbox_wait(&actor->lane->mailbox, deadline);
+        lane_drain(actor->lane, s->actors);
+        if (!in_time && actor->unmet) {
+            atomic_store_explicit(&actor->lane->waiting, 0, memory_order_relaxed);
+            return error_set(WEIR_E_TIMEOUT, "weir_session_%s: %s for '%s' within %d ms", verb,
+                             lacks, name, timeout_ms);
+        }
+    }
+    atomic_store_explicit(&actor->lane->waiting, 0, memory_order_relaxed);
+    return session_failure(s);
+}
+
+static void fire_outside(struct actor *actor)
+{
+    actor_fired(actor);
+    lane_flush(actor->lane);
+}
+
+weir_status weir_session_push(weir_session *s, const char *name, const weir_array *value, int timeout_ms)
+{
+    const plan_host *host = NULL;
+    weir_status status = session_failure(s);
+    if (!status)
+        status = find_host(s, "push", name, PLAN_PUSH, &host);
+    if (status)
+        return status;
+    const plan_tensor *tensor = host_tensor(s->plan, host);
+    struct actor *actor = &s->actors[host->actor.i];
+    status = check_value(s->plan, "push", host, tensor, value);
+    if (!status && !session_runs(s, host->actor.i))
+        return WEIR_OK; /* the rank that runs it pushes the same */
+    if (!status)
+        status = await_turn(s, actor, "push", name, timeout_ms);
+    if (status)
+        return status;
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    char *to = arena_tensor(s->arenas, s->plan, tensor, actor->outs->regst.slot);
+    uint64_t bytes = plan_tensor_bytes(tensor);
+    if (bytes)
+        arena->device->copy_in(to, value->data, bytes);
+    fire_outside(actor);
+    return WEIR_OK;
+}
+
+weir_status weir_session_pull(weir_session *s, const char *name, weir_array *value, int timeout_ms)
+{
+    const plan_host *host = NULL;
+    weir_status status = session_failure(s);
+    if (!status)
+        status = find_host(s, "pull", name, PLAN_PULL, &host);
+    if (status)
+        return status;
+    const plan_tensor *tensor = host_tensor(s->plan, host);
+    struct actor *actor = &s->actors[host->actor.i];
+    status = check_value(s->plan, "pull", host, tensor, value);
+    if (!status && !session_runs(s, host->actor.i))
+        status = error_set(WEIR_E_ARGUMENT, "weir_session_pull: this rank has no device, and so no '%s'", name);
+    if (!status)
+        status = await_turn(s, actor, "pull", name, timeout_ms);
+    if (status)
+        return status;
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    uint32_t slot = actor->port_count ? actor->ports->reader.slot : 0; /* no port is counted for a constant */
+    uint64_t bytes = plan_tensor_bytes(tensor);
+    if (bytes) /* of an empty tensor nothing has come from another host */
+        arena->device->copy_out(value->data,
+                                session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
+    fire_outside(actor);
+    return WEIR_OK;
+}
+
+/* ---- what nobody pulled ---- */
+
+/* Whether what the pull takes is made on another rank. */
+static bool pulls_from_afar(const struct weir_session *s, const plan_host *host)
+{
+    const plan_range *ports = &s->plan->actors[host->actor.i].ports;
+    uint32_t producer = s->plan->regsts[s->plan->ports[ports->first].regst.i].producer.i;
+    return host->kind == PLAN_PULL && session_runs(s, host->actor.i) && producer != PLAN_NONE &&
+           !session_runs(s, producer);
+}
+
+void session_drop_pulls(struct weir_session *s)
+{
+    int64_t steps = s->steps_done + s->steps;
+    for (uint32_t h = 0; h < s->plan->hosts_count; h++) {
+        const plan_host *host = &s->plan->hosts[h];
+        struct actor *actor = &s->actors[host->actor.i];
+        while (pulls_from_afar(s, host) && actor->firing < steps * actor->fires) {
+            if (await_turn(s, actor, "pull", plan_text(s->plan, host->name), -1))
+                return; /* the session has failed */
+            fire_outside(actor);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+/* actors/session/params.c: values that do not come from a kernel: what parameters and states start as, and reading and
+ * writing logical parameters between runs.
+ *
+ * All three walk a shard row by row, where a row is a run along the last dimension: it is contiguous in the shard and
+ * in the logical tensor, so it is what is copied, and the logical index of its first element is what an initial value
+ * needs.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/session/cluster.h"
+#include "actors/session/session.h"
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+
+struct rows {
+    const plan_tensor *tensor;
+    int64_t length;               /* elements of a row */
+    int64_t count, done;          /* rows */
+    int64_t index[WEIR_DIMS_MAX]; /* of the row within the shard */
+};
+
+static struct rows rows_of(const plan_tensor *tensor)
+{
+    struct rows rows = {.tensor = tensor, .length = 1, .count = 1};
+    if (tensor->rank)
+        rows.length = tensor->shape[tensor->rank - 1];
+    for (uint32_t d = 0; d + 1 < tensor->rank; d++)
+        rows.count *= tensor->shape[d];
+    if (!rows.length)
+        rows.count = 0;
+    return rows;
+}
+
+/* Row-major index in the logical tensor of the row's first element. */
+static int64_t rows_logical(const struct rows *rows)
+{
+    const plan_tensor *tensor = rows->tensor;
+    int64_t logical = 0;
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        logical = logical * tensor->global[d] + tensor->start[d] + rows->index[d];
+    return logical;
+}
+
+/* Byte offset of the row within the shard. */
+static uint64_t rows_offset(const struct rows *rows)
+{
+    return (uint64_t)(rows->done * rows->length) * weir_dtype_bytes((weir_dtype)rows->tensor->dtype);
+}
+
+static void rows_next(struct rows *rows)
+{
+    rows->done++;
+    for (int d = (int)rows->tensor->rank - 2; d >= 0; d--) {
+        if (++rows->index[d] < rows->tensor->shape[d])
+            return;
+        rows->index[d] = 0;
+    }
+}
+
+/* ---- initial values ---- */
+
+static float init_value(const plan_init *init, int64_t index)
+{
+    switch (init->kind) {
+    case WEIR_INIT_VALUE:
+        return (float)init->a;
+    case WEIR_INIT_NORMAL:
+        return (float)(init->a * weir_random_normal(init->key, (uint64_t)index));
+    case WEIR_INIT_UNIFORM:
+        return (float)(init->a + (init->b - init->a) * weir_random_uniform(init->key, (uint64_t)index));
+    default:
+        return 0;
+    }
+}
+
+static void fill_row(const plan_init *init, weir_dtype dtype, int64_t first, int64_t length, void *row)
+{
+    for (int64_t i = 0; i < length; i++) {
+        if (dtype == WEIR_F32)
+            ((float *)row)[i] = init_value(init, first + i);
+        else if (dtype == WEIR_I32)
+            ((int32_t *)row)[i] = init->kind == WEIR_INIT_VALUE ? (int32_t)init->a : 0;
+        else
+            ((uint8_t *)row)[i] = init->kind == WEIR_INIT_VALUE ? (uint8_t)init->a : 0;
+    }
+}
+
+/* Slots that hold a value before the first step; a state is its own only slot. */
+static uint32_t filled_slots(const weir_plan *plan, const plan_tensor *tensor)
+{
+    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].initial : 1;
+}
+
+static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
+{
+    const plan_tensor *tensor = &s->plan->tensors[init->tensor.i];
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    struct rows rows = rows_of(tensor);
+    uint64_t bytes = (uint64_t)rows.length * weir_dtype_bytes((weir_dtype)tensor->dtype);
+    void *row = malloc(bytes + 1);
+    if (!row)
+        return error_set(WEIR_E_MEMORY, "no memory to fill %s", plan_text(s->plan, tensor->name));
+    for (; rows.done < rows.count; rows_next(&rows)) {
+        fill_row(init, (weir_dtype)tensor->dtype, rows_logical(&rows), rows.length, row);
+        for (uint32_t slot = 0; slot < filled_slots(s->plan, tensor); slot++)
+            arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows), row, bytes);
+    }
+    free(row);
+    return WEIR_OK;
+}
+
+static bool owns_tensor(const struct weir_session *s, const plan_tensor *tensor)
+{
+    return session_owns(s, arena_space(s->plan, tensor).i);
+}
+
+weir_status session_fill(struct weir_session *s)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < s->plan->inits_count; i++)
+        if (s->plan->inits[i].kind != WEIR_INIT_ZERO && /* arenas start as zeros */
+            owns_tensor(s, &s->plan->tensors[s->plan->inits[i].tensor.i]))
+            status = fill_tensor(s, &s->plan->inits[i]);
+    return status;
+}
+
+/* ---- read and write ---- */
+
+static weir_status find_param(const struct weir_session *s, const char *verb, const char *name,
+                              const plan_param **param)
+{
+    for (uint32_t i = 0; name && i < s->plan->params_count; i++) {
+        *param = &s->plan->params[i];
+        if (!strcmp(plan_text(s->plan, (*param)->name), name))
+            return WEIR_OK;
+    }
+    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: the plan has no parameter '%s'", verb, name ? name : "");
+}
+
+weir_status session_check_array(const char *what, const plan_tensor *tensor, const weir_array *value)
+{
+    char given[128] = "of a wrong rank", wanted[128];
+    weir_shape shape = {.rank = (int)tensor->rank};
+    memcpy(shape.dim, tensor->global, sizeof(shape.dim));
+    if (!value || (!value->data && weir_shape_count(&shape)))
+        return error_set(WEIR_E_ARGUMENT, "%s: no array is given", what);
+    bool readable = value->shape.rank >= 0 && value->shape.rank <= WEIR_DIMS_MAX;
+    if (readable && value->dtype == (weir_dtype)tensor->dtype && weir_shape_equal(&value->shape, &shape))
+        return WEIR_OK;
+    if (readable)
+        shape_text(&value->shape, given, sizeof(given));
+    return error_set(WEIR_E_ARGUMENT, "%s is %s %s, the array given is %s %s", what,
+                     weir_dtype_name((weir_dtype)tensor->dtype), shape_text(&shape, wanted, sizeof(wanted)),
+                     weir_dtype_name(value->dtype), given);
+}
+
+/* The slot published last: what a reader that comes now would see. */
+static uint32_t newest_slot(const struct weir_session *s, const plan_tensor *tensor)
+{
+    if (tensor->home != PLAN_IN_REGST)
+        return 0;
+    const struct regst *regst = &s->outs[tensor->owner].regst;
+    return (regst->slot + regst->slots - 1) % regst->slots;
+}
+
+static void read_shard(const struct weir_session *s, const plan_tensor *tensor, char *to)
+{
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    const char *from = arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor));
+    uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
+    for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
+        arena->device->copy_out(to + (uint64_t)rows_logical(&rows) * item, from + rows_offset(&rows),
+                                (uint64_t)rows.length * item);
+}
+
+/* Into every slot: with several, those that are published and not yet read are all to show the new value. */
+static void write_shard(const struct weir_session *s, const plan_tensor *tensor, const char *from)
+{
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    uint32_t slots = tensor->home == PLAN_IN_REGST ? s->plan->regsts[tensor->owner].slots : 1;
+    uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
+    for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
+        for (uint32_t slot = 0; slot < slots; slot++)
+            arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows),
+                                   from + (uint64_t)rows_logical(&rows) * item, (uint64_t)rows.length * item);
+}
+
+/* What read and write check before they touch anything. */
+static weir_status param_open(const struct weir_session *s, const char *verb, const char *name, const weir_array *value,
+                              const plan_param **param)
+{
+    weir_status status = session_failure(s);
+    if (status)
+        return status;
+    /* acquire: pairs with the exchange in session_worker_done(): the shards are as the last step left them */
+    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
+        return error_set(WEIR_E_STATE, "weir_session_%s: a run is under way", verb);
+    status = find_param(s, verb, name, param);
+    if (status)
+        return status;
+    if (!(*param)->shards.count)
+        return error_set(WEIR_E_ARGUMENT, "weir_session_%s: no shard of '%s' is here", verb, name);
+    char what[256];
+    snprintf(what, sizeof(what), "weir_session_%s: '%s'", verb, name);
+    return session_check_array(what, &s->plan->tensors[s->plan->shards[(*param)->shards.first].i], value);
+}
+
+/* ---- with other ranks ---- */
+
+static uint32_t shard_id(const struct weir_session *s, const plan_param *param, uint32_t i)
+{
+    return s->plan->shards[param->shards.first + i].i;
+}
+
+/* Whether an earlier shard has the same elements. */
+static bool shard_again(const struct weir_session *s, const plan_param *param, uint32_t i)
+{
+    const plan_tensor *shard = &s->plan->tensors[shard_id(s, param, i)];
+    for (uint32_t k = 0; k < i; k++) {
+        const plan_tensor *other = &s->plan->tensors[shard_id(s, param, k)];
+        if (!memcmp(shard->start, other->start, sizeof(shard->start)) &&
+            !memcmp(shard->shape, other->shape, sizeof(shard->shape)))
+            return true;
+    }
+    return false;
+}
+
+static weir_status send_shard(struct weir_session *s, uint32_t shard)
+{
+    const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    uint64_t bytes = plan_tensor_bytes(tensor);
+    void *copy = malloc(bytes + 1);
+    if (!copy)
+        return error_set(WEIR_E_MEMORY, "no memory for a shard of %llu bytes", (unsigned long long)bytes);
+    if (bytes)
+        arena->device->copy_out(copy, arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor)), bytes);
+    weir_status status = cluster_round_send(s->cluster, shard, copy, bytes);
+    free(copy);
+    return status;
+}
+
+/* What came of another rank's shard goes to its rows. */
+static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
+{
+    const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
+    uint32_t rank = s->plan->spaces[arena_space(s->plan, tensor).i].rank;
+    const struct arrival *arrival = cluster_round_find(s->cluster, rank, shard);
+    uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
+    if (!arrival)
+        return error_set(WEIR_E_PEER, "rank %u sent no shard of %s; is it reading another parameter?", rank,
+                         plan_text(s->plan, tensor->name));
+    for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
+        memcpy(to + (uint64_t)rows_logical(&rows) * item, arrival->data + rows_offset(&rows),
+               (uint64_t)rows.length * item);
+    return WEIR_OK;
+}
+
+/* What cannot be sent to the other ranks ends the session for all. */
+static void give_up(struct weir_session *s, weir_status status)
+{
+    if (status && s->cluster)
+        session_fail_peer(s, s->cluster->env.rank, "%s", weir_error());
+}
+
+/* Every rank sends what it owns to all, so that all have the whole. */
+static weir_status gather_shards(struct weir_session *s, const plan_param *param, char *to)
+{
+    weir_status status = WEIR_OK;
+    cluster_round_begin(s->cluster);
+    for (uint32_t i = 0; !status && i < param->shards.count; i++)
+        if (!shard_again(s, param, i) && owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
+            status = send_shard(s, param->shards.first + i);
+    give_up(s, status); /* without this rank's mark the others would wait */
+    if (!status)
+        status = cluster_round_end(s->cluster);
+    for (uint32_t i = 0; !status && i < param->shards.count; i++)
+        if (!shard_again(s, param, i) && !owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
+            status = take_shard(s, param->shards.first + i, to);
+    cluster_round_close(s->cluster);
+    return status;
+}
+
+/* A round in which nothing is sent: all are at rest, and have seen what was sent before. */
+static weir_status await_all(struct weir_session *s)
+{
+    if (!s->cluster)
+        return WEIR_OK;
+    cluster_round_begin(s->cluster);
+    weir_status status = cluster_round_end(s->cluster);
+    cluster_round_close(s->cluster);
+    return status;
+}
+
+weir_status weir_session_read(weir_session *s, const char *name, weir_array *value)
+{
+    const plan_param *param = NULL;
+    weir_status status = param_open(s, "read", name, value, &param);
+    if (!status && s->cluster)
+        status = gather_shards(s, param, value->data);
+    for (uint32_t i = 0; !status && i < param->shards.count; i++)
+        if (owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
+            read_shard(s, &s->plan->tensors[shard_id(s, param, i)], value->data);
+    return status;
+}
+
+/* Ranks that cannot see the register get what is in it now. */
+static weir_status share_shard(struct weir_session *s, const plan_tensor *tensor)
+{
+    if (!s->cluster || tensor->home != PLAN_IN_REGST)
+        return WEIR_OK;
+    return cluster_share_regst(s, tensor->owner);
+}
+
+weir_status weir_session_write(weir_session *s, const char *name, const weir_array *value)
+{
+    const plan_param *param = NULL;
+    weir_status status = param_open(s, "write", name, value, &param);
+    if (status)
+        return status;
+    if (s->cluster)
+        cluster_sharing(s->cluster, true);
+    status = await_all(s); /* another rank may still read it in its last step */
+    for (uint32_t i = 0; !status && i < param->shards.count; i++) {
+        const plan_tensor *tensor = &s->plan->tensors[shard_id(s, param, i)];
+        if (!owns_tensor(s, tensor))
+            continue;
+        write_shard(s, tensor, value->data);
+        status = share_shard(s, tensor);
+        give_up(s, status);
+    }
+    if (!status)
+        status = await_all(s);
+    if (s->cluster)
+        cluster_sharing(s->cluster, false);
+    return status;
+}

@@ -1,0 +1,561 @@
+/* actors/session/session.c: the life of a session: open, start, wait, close, and how it fails.
+ *
+ * Everything is acquired in open, in the order of struct weir_session, and released in close in the reverse one;
+ * close takes whatever open got to, so open has one way out.
+ */
+#include "actors/session/session.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/session/cluster.h"
+#include "graph/base/error.h"
+#include "graph/plan/spread.h"
+#include "transport/mail/park.h"
+
+#define TRACE_EVENTS_DEFAULT (1 << 18)
+#define TRACE_EVENTS_MAX (INT64_C(1) << 32)
+#define STALL_MIN_NS 1000000
+#define STALL_MAX_NS (INT64_C(1) << 60)
+#define FLIGHT_TEXT_BYTES 4096
+#define WAITERS_TEXT_BYTES 1024
+
+/* ---- which process and thread runs what ---- */
+
+bool session_owns(const struct weir_session *s, uint32_t space)
+{
+    return !s->cluster || s->plan->spaces[space].rank == s->cluster->env.rank;
+}
+
+bool session_runs(const struct weir_session *s, uint32_t actor)
+{
+    return session_owns(s, s->plan->queues[s->plan->actors[actor].queue.i].space.i);
+}
+
+/* Numbers this process's devices that have a compute queue; others get UINT32_MAX. Returns how many there are. */
+static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
+{
+    const weir_plan *plan = s->plan;
+    uint32_t count = 0;
+    memset(number, 0xff, plan->spaces_count * sizeof(*number));
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i) &&
+            number[plan->queues[q].space.i] == UINT32_MAX)
+            number[plan->queues[q].space.i] = count++;
+    return count;
+}
+
+/* All queues of the k-th device go to worker k modulo the number of workers. */
+static weir_status assign_queues(struct weir_session *s, int wanted)
+{
+    const weir_plan *plan = s->plan;
+    uint32_t *number = calloc(plan->spaces_count + 1, sizeof(*number));
+    s->worker_of = calloc(plan->queues_count + 1, sizeof(*s->worker_of));
+    if (!number || !s->worker_of) {
+        free(number);
+        return error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
+    }
+    uint32_t devices = number_devices(s, number);
+    uint32_t limit = wanted > 0 ? (uint32_t)wanted : (uint32_t)park_cores();
+    s->worker_count = devices < limit ? devices : limit;
+    if (!s->worker_count)
+        s->worker_count = 1;
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i))
+            s->worker_of[q] = number[plan->queues[q].space.i] % s->worker_count;
+    free(number);
+    return WEIR_OK;
+}
+
+static uint32_t count_outside(const struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    uint32_t count = 0;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        count += plan->queues[plan->actors[a].queue.i].kind == PLAN_OUTSIDE && session_runs(s, a);
+    return count;
+}
+
+/* Every actor's lane; NULL for those of other ranks. Lanes are not open yet. */
+static void assign_lanes(struct weir_session *s)
+{
+    struct lane *outside = s->outside;
+    for (uint32_t a = 0; a < s->plan->actors_count; a++) {
+        uint32_t queue = s->plan->actors[a].queue.i;
+        bool is_outside = s->plan->queues[queue].kind == PLAN_OUTSIDE;
+        if (session_runs(s, a))
+            s->lane_of[a] = is_outside ? outside++ : &s->workers[s->worker_of[queue]].lane;
+    }
+}
+
+static weir_status alloc_lanes(struct weir_session *s)
+{
+    s->outside_count = count_outside(s);
+    s->workers = aligned_alloc(64, s->worker_count * sizeof(*s->workers));
+    s->outside = aligned_alloc(64, (s->outside_count + 1) * sizeof(*s->outside));
+    s->lane_of = calloc(s->plan->actors_count + 1, sizeof(*s->lane_of));
+    if (s->workers)
+        memset(s->workers, 0, s->worker_count * sizeof(*s->workers));
+    if (s->outside)
+        memset(s->outside, 0, (s->outside_count + 1) * sizeof(*s->outside));
+    if (!s->workers || !s->outside || !s->lane_of)
+        return error_set(WEIR_E_MEMORY, "no memory for %u workers", s->worker_count);
+    return WEIR_OK;
+}
+
+static weir_status open_lane(struct weir_session *s, struct lane *lane, uint32_t number, const struct lane_size *size,
+                             int64_t spin_ns)
+{
+    bool shared = s->cluster && s->cluster->own.segment.base;
+    weir_status status = lane_open(lane, size, spin_ns, shared ? share_ring(&s->cluster->own, number) : NULL);
+    lane->guard = shared ? &s->guard : NULL;
+    return status;
+}
+
+static weir_status open_worker(struct weir_session *s, uint32_t number, const struct lane_size *size, int64_t spin_ns)
+{
+    struct worker *worker = &s->workers[number];
+    worker->session = s;
+    worker->number = number;
+    worker->reported = true; /* nothing to report before the first run */
+    worker->by_rank = calloc(size->actors + 1, sizeof(*worker->by_rank));
+    if (!worker->by_rank)
+        return error_set(WEIR_E_MEMORY, "no memory for worker %u", number);
+    return open_lane(s, &worker->lane, number, size, spin_ns);
+}
+
+static void refuse_message(struct lane_guard *guard, struct message message)
+{
+    struct weir_session *s = (struct weir_session *)((char *)guard - offsetof(struct weir_session, guard));
+    session_fail_peer(s, s->cluster->env.rank,
+                      "another rank of this host posted what it may not: actor %u, port %u, kind %u, count %u",
+                      message.actor, message.port, message.kind, message.count);
+}
+
+static weir_status open_lanes(struct weir_session *s, const struct lane_size *sizes)
+{
+    s->guard = (struct lane_guard){.actor_count = s->plan->actors_count, .refuse = refuse_message};
+    int64_t spin_ns = s->worker_count <= (uint32_t)park_cores() ? park_wake_cost_ns() : 0;
+    weir_status status = WEIR_OK;
+    for (uint32_t w = 0; !status && w < s->worker_count; w++)
+        status = open_worker(s, w, &sizes[w], spin_ns);
+    for (uint32_t i = 0; !status && i < s->outside_count; i++)
+        status = open_lane(s, &s->outside[i], s->worker_count + i, &sizes[s->worker_count + i], spin_ns);
+    return status;
+}
+
+static weir_status open_bus(struct weir_session *s)
+{
+    weir_status status = bus_open(&s->bus, s->plan->actors_count);
+    for (uint32_t a = 0; !status && a < s->plan->actors_count; a++)
+        if (s->lane_of[a])
+            bus_attach(&s->bus, a, &s->lane_of[a]->mailbox.end);
+    return status ? status : cluster_route(s);
+}
+
+/* ---- trace ---- */
+
+static weir_status open_trace(struct weir_session *s, const weir_session_opts *opts)
+{
+    if (!opts->trace)
+        return WEIR_OK;
+    int64_t events = opts->trace_events ? opts->trace_events : TRACE_EVENTS_DEFAULT;
+    if (events < 0 || events > TRACE_EVENTS_MAX)
+        return error_set(WEIR_E_ARGUMENT, "trace_events is %lld", (long long)events);
+    s->trace = fopen(opts->trace, "w");
+    if (!s->trace)
+        return error_set(WEIR_E_IO, "cannot write the trace to %s", opts->trace);
+    weir_status status = WEIR_OK;
+    for (uint32_t w = 0; !status && w < s->worker_count; w++)
+        status = trace_open(&s->workers[w].trace, (uint64_t)events);
+    return status;
+}
+
+static weir_status close_trace(struct weir_session *s)
+{
+    if (!s->trace)
+        return WEIR_OK;
+    trace_begin(s->trace, s->plan);
+    for (uint32_t w = 0; w < s->worker_count; w++)
+        if (s->workers[w].trace.events)
+            trace_write(&s->workers[w].trace, s->trace, s->plan, s->open_ns);
+    return trace_end(s->trace);
+}
+
+/* ---- open ---- */
+
+static weir_status open_arenas(struct weir_session *s)
+{
+    uint32_t count = s->plan->spaces_count;
+    char **bases = calloc(count + (size_t)1, sizeof(*bases));
+    bool *elsewhere = calloc(count + (size_t)1, sizeof(*elsewhere));
+    weir_status status = WEIR_OK;
+    s->arenas = calloc(count + (size_t)1, sizeof(*s->arenas));
+    if (!bases || !elsewhere || !s->arenas)
+        status = error_set(WEIR_E_MEMORY, "no memory for %u arenas", count);
+    for (uint32_t i = 0; !status && i < count; i++) {
+        elsewhere[i] = !session_owns(s, i);
+        bases[i] = s->cluster ? share_arena(&s->cluster->own, i) : NULL;
+    }
+    if (!status)
+        status = arenas_open(s->arenas, s->plan, bases, elsewhere);
+    free(bases);
+    free(elsewhere);
+    return status;
+}
+
+/* Memory: what other ranks share in is known before it is made. */
+static weir_status open_memory(struct weir_session *s)
+{
+    uint32_t count = s->worker_count + s->outside_count;
+    struct lane_size *sizes = calloc(count + (size_t)1, sizeof(*sizes));
+    if (!sizes)
+        return error_set(WEIR_E_MEMORY, "no memory for %u lanes", count);
+    session_size_lanes(s, sizes);
+    weir_status status = cluster_share(s, sizes);
+    if (!status)
+        status = open_arenas(s);
+    if (!status)
+        status = open_lanes(s, sizes);
+    free(sizes);
+    return status;
+}
+
+static weir_status start_workers(struct weir_session *s)
+{
+    weir_status status = WEIR_OK;
+    /* relaxed: the threads that are started see it */
+    atomic_store_explicit(&s->firing, s->worker_count, memory_order_relaxed);
+    for (uint32_t w = 0; !status && w < s->worker_count; w++) {
+        s->workers[w].actors = s->actors;
+        status = worker_start(&s->workers[w]);
+    }
+    return status;
+}
+
+/* The shortest that makes sense is a few wake-ups of the watch; the longest fits the clock. */
+static int64_t stall_ns(double stall_s)
+{
+    if (stall_s < 0)
+        return 0;
+    double ns = stall_s * 1e9;
+    return ns < STALL_MIN_NS ? STALL_MIN_NS : ns > STALL_MAX_NS ? STALL_MAX_NS : (int64_t)ns;
+}
+
+static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
+{
+    weir_status status = cluster_open(s, opts);
+    if (!status)
+        status = session_bind(s, opts->bindings);
+    if (!status)
+        status = assign_queues(s, opts->workers);
+    if (!status)
+        status = alloc_lanes(s);
+    if (!status) {
+        assign_lanes(s);
+        status = open_memory(s);
+    }
+    if (!status)
+        status = session_fill(s); /* before other ranks can look */
+    if (!status)
+        status = open_trace(s, opts);
+    if (!status)
+        status = cluster_meet(s);
+    if (!status)
+        status = open_bus(s);
+    if (!status)
+        status = session_build(s);
+    if (!status)
+        status = start_workers(s);
+    if (!status)
+        status = watch_open(&s->watch, s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
+    return status ? status : cluster_begin(s);
+}
+
+weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts)
+{
+    if (!plan || opts.workers < 0) {
+        error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: %s", opts.src.file ? opts.src.file : "", opts.src.line,
+                  plan ? "workers is negative" : "there is no plan");
+        return NULL;
+    }
+    weir_session *s = calloc(1, sizeof(*s));
+    if (!s) {
+        error_set(WEIR_E_MEMORY, "no memory for a session");
+        return NULL;
+    }
+    s->plan = plan;
+    s->report = (struct report){opts.report, opts.report_ctx};
+    s->first_step = opts.first_step;
+    s->open_ns = park_now_ns();
+    if (session_open(s, &opts)) {
+        weir_session_close(s);
+        return NULL;
+    }
+    return s;
+}
+
+/* ---- close ---- */
+
+static void post_all(struct weir_session *s, enum message_kind kind)
+{
+    struct message message = {.kind = (uint8_t)kind, .count = 1};
+    for (uint32_t w = 0; w < s->worker_count; w++)
+        (kind == MESSAGE_START ? mailbox_post : mailbox_order)(&s->workers[w].lane.mailbox, message);
+}
+
+/* A thread that never started has nothing to stop. Its mailbox takes the message all the same, if it has one. */
+static void stop_workers(struct weir_session *s)
+{
+    for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
+        if (s->workers[w].started)
+            mailbox_order(&s->workers[w].lane.mailbox, (struct message){.kind = MESSAGE_STOP, .count = 1});
+    for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
+        worker_join(&s->workers[w]);
+}
+
+static void close_lanes(struct weir_session *s)
+{
+    for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
+        worker_close(&s->workers[w]);
+    for (uint32_t i = 0; s->outside && i < s->outside_count; i++)
+        lane_close(&s->outside[i]);
+    free(s->workers);
+    free(s->outside);
+    free(s->lane_of);
+    free(s->worker_of);
+}
+
+static uint32_t session_rank(const struct weir_session *s)
+{
+    return s->cluster ? s->cluster->env.rank : 0;
+}
+
+/* Once, and when nothing fires any more. */
+static void tell_failure(struct weir_session *s)
+{
+    char waiters[WAITERS_TEXT_BYTES] = "", text[FLIGHT_TEXT_BYTES];
+    if (s->told)
+        return;
+    s->told = true;
+    if (s->culprit != session_rank(s))
+        cluster_waiters(s, s->culprit, waiters, sizeof(waiters));
+    if (flight_text(s, text, sizeof(text)) || *waiters)
+        report_say(&s->report, "%s\n%s%s%s", s->failure, waiters,
+                   *text ? "the last firings before the failure, oldest first:\n" : "", text);
+}
+
+weir_status weir_session_close(weir_session *s)
+{
+    if (!s)
+        return WEIR_OK;
+    cluster_leave(s); /* after it nobody calls the watch */
+    watch_close(s->watch);
+    stop_workers(s);
+    /* acquire: pairs with the store in session_fail() */
+    if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
+        tell_failure(s);
+    weir_status status = close_trace(s);
+    session_unbuild(s);
+    bus_close(&s->bus);
+    close_lanes(s);
+    cluster_close(s);
+    if (s->arenas)
+        arenas_close(s->arenas, s->plan->spaces_count);
+    free(s->arenas);
+    free(s->bindings);
+    weir_plan_free(s->spread);
+    free(s);
+    return status;
+}
+
+/* ---- runs ---- */
+
+weir_status session_failure(const weir_session *s)
+{
+    /* acquire: pairs with the store in session_fail(), after which the sentence does not change */
+    if (atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_FAILED)
+        return WEIR_OK;
+    return error_set(s->failure_status, "%s", s->failure);
+}
+
+/* Every actor's number of firings has to fit its counter, over the session's whole life. */
+static bool steps_fit(const weir_session *s, int64_t steps)
+{
+    int64_t total, firings;
+    if (__builtin_add_overflow(s->first_step, s->steps_done, &total) || __builtin_add_overflow(total, steps, &total))
+        return false;
+    for (uint32_t a = 0; a < s->plan->actors_count; a++)
+        if (__builtin_mul_overflow(total, (int64_t)s->plan->actors[a].fires, &firings))
+            return false;
+    return true;
+}
+
+weir_status weir_session_start(weir_session *s, int64_t steps)
+{
+    weir_status status = session_failure(s);
+    if (status)
+        return status;
+    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
+        return error_set(WEIR_E_STATE, "weir_session_start: %lld steps are under way", (long long)s->steps);
+    s->steps_done += s->steps;
+    s->steps = 0;
+    if (steps <= 0 || !steps_fit(s, steps))
+        return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)steps);
+    status = cluster_start(s, s->steps_done + steps);
+    if (status)
+        return status;
+    s->steps = steps;
+    s->run_start_ns = park_now_ns();
+    /* relaxed: published to the workers by the START messages */
+    atomic_store_explicit(&s->running, s->worker_count, memory_order_relaxed);
+    uint32_t rest = SESSION_REST;
+    if (!atomic_compare_exchange_strong_explicit(&s->state, &rest, SESSION_RUNNING, memory_order_acq_rel,
+                                                 memory_order_acquire))
+        return session_failure(s);
+    post_all(s, MESSAGE_START);
+    return WEIR_OK;
+}
+
+/* A failure is known before the other workers have ended what they were firing. False: the deadline was over first. */
+static bool wait_halted(struct weir_session *s, int64_t deadline)
+{
+    /* acquire: pairs with the decrement in session_worker_halted() */
+    for (uint32_t firing; (firing = atomic_load_explicit(&s->firing, memory_order_acquire)) != 0;)
+        if (!park_wait(&s->firing, firing, deadline))
+            return false;
+    return true;
+}
+
+weir_status weir_session_wait(weir_session *s, int timeout_ms)
+{
+    int64_t deadline = park_deadline(timeout_ms);
+    /* acquire: pairs with the exchange in session_worker_done(); what the workers did is visible after it */
+    while (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
+        if (!park_wait(&s->state, SESSION_RUNNING, deadline))
+            break;
+    uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
+    if (state == SESSION_RUNNING)
+        return error_set(WEIR_E_TIMEOUT, "weir_session_wait: the run is not over after %d ms", timeout_ms);
+    if (state == SESSION_FAILED && wait_halted(s, deadline))
+        tell_failure(s);
+    return session_failure(s);
+}
+
+weir_status weir_session_run(weir_session *s, int64_t steps)
+{
+    weir_status status = weir_session_start(s, steps);
+    return status ? status : weir_session_wait(s, -1);
+}
+
+/* ---- called by workers ---- */
+
+weir_status session_worker_open(struct weir_session *s, uint32_t worker)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t q = 0; !status && q < s->plan->queues_count; q++) {
+        const plan_queue *queue = &s->plan->queues[q];
+        const struct arena *arena = &s->arenas[queue->space.i];
+        if (queue->kind != PLAN_OUTSIDE && s->worker_of[q] == worker)
+            status = arena->device->queue_open(arena->index);
+    }
+    return status;
+}
+
+int64_t session_steps(const struct weir_session *s)
+{
+    return s->steps;
+}
+
+void session_worker_done(struct weir_session *s)
+{
+    /* acq_rel: what all workers did happens before the last one's decrement, and so before REST */
+    if (atomic_fetch_sub_explicit(&s->running, 1, memory_order_acq_rel) != 1)
+        return;
+    s->run_end_ns = park_now_ns();
+    uint32_t running = SESSION_RUNNING;
+    /* release: pairs with the load in weir_session_wait(). Fails if a failure came first. */
+    if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
+                                                memory_order_relaxed))
+        park_wake(&s->state);
+}
+
+void session_worker_halted(struct weir_session *s)
+{
+    /* acq_rel: what all workers did happens before the last one's decrement, and so before the end of wait_halted() */
+    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1)
+        park_wake(&s->firing);
+}
+
+/* The first failure writes the report; then everybody is told. */
+static void session_fail(struct weir_session *s, weir_status status, uint32_t culprit)
+{
+    s->failure_status = status;
+    s->culprit = culprit;
+    /* release: pairs with the load in session_failure() */
+    atomic_store_explicit(&s->state, SESSION_FAILED, memory_order_release);
+    park_wake(&s->state);
+    post_all(s, MESSAGE_FAIL);
+    for (uint32_t i = 0; i < s->outside_count; i++)
+        mailbox_order(&s->outside[i].mailbox, (struct message){.kind = MESSAGE_FAIL, .count = 1});
+    cluster_fail(s, culprit, s->failure);
+}
+
+void session_fail_kernel(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
+                         const char *sentence)
+{
+    /* relaxed: only one wins, nothing else hangs on it */
+    if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
+        return;
+    const weir_plan *plan = s->plan;
+    const plan_kernel *from = kernel ? &plan->kernels[kernel->id] : NULL;
+    const plan_space *space = &plan->spaces[plan->queues[plan->actors[actor->id].queue.i].space.i];
+    if (!from)
+        snprintf(s->failure, sizeof(s->failure), "%s: the device failed in step %lld", plan_text(plan, space->name),
+                 (long long)actor->step);
+    else
+        snprintf(s->failure, sizeof(s->failure), "%s:%u: %s (%s) failed on %s in step %lld%s%s",
+                 plan_text(plan, from->file), from->line, plan_text(plan, from->name), plan_text(plan, from->op),
+                 plan_text(plan, space->name), (long long)actor->step, *sentence ? ": " : "", sentence);
+    session_fail(s, WEIR_E_KERNEL, session_rank(s));
+}
+
+void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *format, ...)
+{
+    va_list list;
+    /* relaxed: only one wins, nothing else hangs on it */
+    if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
+        return;
+    va_start(list, format);
+    vsnprintf(s->failure, sizeof(s->failure), format, list);
+    va_end(list);
+    session_fail(s, WEIR_E_PEER, culprit);
+}
+
+void session_beat(const struct weir_session *s, struct wire_frame *frame)
+{
+    frame->beat.state = atomic_load_explicit(&s->state, memory_order_relaxed);
+    frame->beat.actor = UINT32_MAX;
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        const struct flight *flight = &s->workers[w].flight;
+        struct flight_row row;
+        frame->beat.fired += atomic_load_explicit(&flight->fired, memory_order_relaxed);
+        if (!flight_last(flight, &row))
+            continue;
+        int64_t step = flight_step(s, row.actor, row.firing);
+        if (frame->beat.actor == UINT32_MAX || step > frame->beat.step) {
+            frame->beat.actor = row.actor;
+            frame->beat.step = step;
+        }
+    }
+}
+
+void session_fail_worker(struct weir_session *s)
+{
+    /* relaxed: only one wins, nothing else hangs on it */
+    if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
+        return;
+    snprintf(s->failure, sizeof(s->failure), "%s", weir_error());
+    session_fail(s, WEIR_E_KERNEL, session_rank(s));
+}

@@ -1,0 +1,146 @@
+/* actors/session/session.h: the inside of a session (<weir/session.h>): everything that runs one plan, and how it ends.
+ *
+ *     session.c   open, start, wait, close            build.c   plan -> actors, ports, registers, edges, kernels
+ *     host.c      bindings, push, pull                params.c  initial values, read, write
+ *     stats.c     what a run did                      cluster.c what there is with other ranks
+ *
+ * State (a futex word; only the session's own thread starts a run):
+ *
+ *     REST --start--> RUNNING --last worker done--> REST
+ *       '----------------'- a kernel, or a rank, failed -> FAILED (for ever)
+ *
+ * A failure is reported once: whoever claims it first writes the sentence, then makes `state` FAILED, then tells every
+ * lane. Who sees FAILED may read the sentence; it does not change any more. A worker that hears of it fires no
+ * more; `firing` counts those that have not heard of it, so that a run that failed returns only when nobody calls a
+ * function of the user's any more.
+ */
+#ifndef ACTORS_SESSION_SESSION_H
+#define ACTORS_SESSION_SESSION_H
+
+#include <weir/session.h>
+
+#include "actors/actor.h"
+#include "actors/worker.h"
+#include "graph/plan/plan.h"
+#include "regst/arena.h"
+#include "transport/mail/bus.h"
+#include "transport/meet/report.h"
+#include "transport/net/wire.h"
+
+enum session_state { SESSION_REST, SESSION_RUNNING, SESSION_FAILED };
+
+struct cluster;
+
+struct weir_session {
+    const weir_plan *plan;   /* borrowed, or `spread` */
+    weir_plan *spread;       /* owned; with several ranks: the plan with an owner for every device */
+    struct cluster *cluster; /* owned; NULL: this process runs the whole plan */
+    int64_t stall_ns;
+    plan_binding *bindings; /* owned; parallel to the plan's hosts */
+    struct arena *arenas;   /* by space */
+    struct bus bus;
+
+    struct worker *workers; /* owned */
+    uint32_t worker_count;
+    uint32_t *worker_of;    /* by queue; of outside queues it means nothing */
+    struct lane *outside;   /* one per outside actor */
+    uint32_t outside_count;
+    struct lane **lane_of;  /* by actor */
+
+    /* built from the plan, all owned; ids are the plan's unless said otherwise */
+    struct actor *actors;
+    struct actor_port *ports;    /* without those that read constants */
+    struct actor_port **port_of; /* by plan port; NULL for those */
+    struct actor_out *outs;
+    struct actor_edge *edges;    /* by register, and in it by port */
+    struct actor_kernel *kernels;
+    uint32_t *pending;
+    weir_view *views;            /* by operand */
+    struct slot_patch *patches;
+    struct wire_patch *wires;
+    struct lane_guard guard;     /* of the lanes, when other processes post to them */
+
+    int64_t first_step;
+    int64_t steps;      /* of the run that goes on, or went on last */
+    int64_t steps_done; /* before it */
+    int64_t run_start_ns, run_end_ns;
+    int64_t open_ns;
+    FILE *trace;        /* owned */
+    struct watch *watch; /* owned; NULL: nobody watches */
+    struct report report;
+    bool told;          /* the last firings before the failure have been reported */
+
+    _Atomic uint32_t state;   /* enum session_state */
+    _Atomic uint32_t running; /* workers that are not done with this run */
+    _Atomic uint32_t failing; /* claimed by the first failure */
+    _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
+    weir_status failure_status;
+    uint32_t culprit;         /* the rank that failed first, as far as is known */
+    char failure[1024];
+};
+
+/* Whether this process runs the actor, or owns the space. */
+bool session_runs(const struct weir_session *session, uint32_t actor);
+bool session_owns(const struct weir_session *session, uint32_t space);
+
+/* ---- build.c ---- */
+
+/* Makes everything from `lane_of` down to `patches`; actors are at rest, with the registers' initial slots. Lanes
+ * must be known, arenas open, bindings resolved. */
+weir_status session_build(struct weir_session *session);
+void session_unbuild(struct weir_session *session);
+
+/* Lines and messages under way of each lane. By worker, then by outside lane. */
+void session_size_lanes(const struct weir_session *session, struct lane_size *sizes);
+
+/* The number of an actor's lane: its worker, or worker_count + its place among the outside actors; UINT32_MAX for one
+ * that another rank runs. */
+uint32_t session_lane_number(const struct weir_session *session, uint32_t actor);
+
+/* ---- session.c ---- */
+
+/* Called by workers. */
+weir_status session_worker_open(struct weir_session *session, uint32_t worker);
+int64_t session_steps(const struct weir_session *session);
+void session_worker_done(struct weir_session *session);
+void session_worker_halted(struct weir_session *session); /* once: when it hears that the session failed */
+
+/* A kernel of the actor failed with this sentence ("" for none). */
+void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
+                         const char *sentence);
+
+/* The calling worker could not open its queues; its thread's error says why. */
+void session_fail_worker(struct weir_session *session);
+
+/* Another rank is why the session cannot go on. */
+void session_fail_peer(struct weir_session *session, uint32_t culprit, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* What this rank has done, for its sign of life. */
+void session_beat(const struct weir_session *session, struct wire_frame *frame);
+
+/* The session failed: sets the calling thread's error to the report and returns E_KERNEL or E_PEER; else OK. */
+weir_status session_failure(const struct weir_session *session);
+
+/* ---- host.c ---- */
+
+/* Gives each source, sink and call a function; E_ARGUMENT names the one without. */
+weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
+
+/* With other ranks: takes what they have still to publish for this rank's pulls, and drops it, so that they can end
+ * their run. At rest. */
+void session_drop_pulls(struct weir_session *session);
+
+/* ---- params.c ---- */
+
+/* Whether the user's array has the dtype and the logical shape of the tensor; the error starts with `what`. */
+weir_status session_check_array(const char *what, const plan_tensor *tensor, const weir_array *value);
+
+/* Where the reader at a plan port finds the tensor now, in a slot of its register. */
+const char *session_port_data(const struct weir_session *session, uint32_t port, const plan_tensor *tensor,
+                              uint32_t slot);
+
+/* Fills what has an initial value. */
+weir_status session_fill(struct weir_session *session);
+
+#endif

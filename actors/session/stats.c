@@ -1,0 +1,48 @@
+/* actors/session/stats.c: what a run did, put together at rest from what each actor counted. Nothing is added up while it
+ * runs. */
+#include <string.h>
+
+#include "actors/session/session.h"
+
+#define QUEUES_MAX ((int)(sizeof(((weir_session_stats *)0)->queue) / sizeof(weir_queue_stats)))
+#define NS_PER_S 1e9
+
+/* One queue's actors. A firing that was not measured counts with the time of the last one that was, so the sum can
+ * come out above the time there was. */
+static void add_queue(const struct weir_session *s, uint32_t q, weir_queue_stats *stats, double seconds)
+{
+    const weir_plan *plan = s->plan;
+    int64_t busy_ns = 0;
+    *stats = (weir_queue_stats){.name = plan_text(plan, plan->queues[q].name)};
+    for (uint32_t a = 0; a < plan->actors_count; a++) {
+        if (plan->actors[a].queue.i != q)
+            continue;
+        busy_ns += s->actors[a].busy_ns;
+        stats->firings += s->actors[a].firing - s->actors[a].run_start;
+    }
+    double busy = seconds > 0 ? (double)busy_ns / NS_PER_S / seconds : 0;
+    stats->busy = busy < 1 ? busy : 1;
+}
+
+/* Compute queues only: the others do nothing by themselves. Those beyond the room are left out. */
+void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
+{
+    const weir_plan *plan = s->plan;
+    memset(stats, 0, sizeof(*stats));
+    /* acquire: pairs with the exchange in session_worker_done() */
+    bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;
+    stats->steps = running ? s->steps_done : s->steps_done + s->steps;
+    stats->workers = (int)s->worker_count;
+    for (uint32_t i = 0; i < plan->spaces_count; i++) {
+        if (!session_owns(s, i))
+            continue;
+        stats->planned_bytes += plan->spaces[i].bytes;
+        stats->arena_bytes += s->arenas[i].base ? s->arenas[i].bytes : 0;
+    }
+    if (running)
+        return; /* the rest belongs to the workers */
+    stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;
+    for (uint32_t q = 0; q < plan->queues_count && stats->queue_count < QUEUES_MAX; q++)
+        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i))
+            add_queue(s, q, &stats->queue[stats->queue_count++], stats->seconds);
+}

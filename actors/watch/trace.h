@@ -1,0 +1,43 @@
+/* actors/watch/trace.h: a flight recorder: the last firings of one worker, in a ring that is allocated when the session
+ * opens.
+ *
+ * trace_write() makes them a Chrome/Perfetto trace: one process, one track per queue, one slice per firing.
+ *
+ * Owner: the worker; after its thread has ended, the session.
+ */
+#ifndef ACTORS_WATCH_TRACE_H
+#define ACTORS_WATCH_TRACE_H
+
+#include <stdio.h>
+
+#include "graph/plan/plan.h"
+
+struct trace_event {
+    int64_t start_ns; /* park_now_ns() */
+    int64_t ns;
+    int64_t step;
+    uint32_t actor;
+    uint32_t micro;
+};
+
+struct trace {
+    struct trace_event *events; /* owned; NULL: nothing is recorded */
+    uint64_t room;
+    uint64_t count; /* ever recorded; the last `room` of them are kept */
+};
+
+/* `room` > 0 events. */
+weir_status trace_open(struct trace *trace, uint64_t room);
+void trace_close(struct trace *trace);
+
+static inline void trace_add(struct trace *trace, struct trace_event event)
+{
+    trace->events[trace->count++ % trace->room] = event;
+}
+
+/* The document is: trace_begin(), trace_write() of each worker, trace_end(). Times are shown from `origin_ns` on. */
+void trace_begin(FILE *to, const weir_plan *plan);
+void trace_write(const struct trace *trace, FILE *to, const weir_plan *plan, int64_t origin_ns);
+weir_status trace_end(FILE *to);
+
+#endif

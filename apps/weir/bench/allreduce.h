@@ -1,0 +1,23 @@
+/* apps/weir/bench/allreduce.h: `weir bench allreduce`: a partial sum on one CPU device per process becomes the whole
+ * sum on each (P -> B), f32, beside a bare loop over shared memory.
+ *
+ *     bare_us          processes that spin at barriers: each adds up its part of all inputs; each copies the others'
+ *     shm_us, tcp_us   weir: a step begins on a device when the one before has ended there, as calls of MPI do
+ *     ..._steady_us    weir: per step of many that may overlap as far as the slots let them
+ *     shm_of_bare      shm_us / bare_us
+ *
+ * The terms are constant: each process wrote its own once, before what is timed. What comes out is checked in the
+ * first steps. Each figure is the median of several rounds, and those of different things alternate.
+ */
+#ifndef APPS_WEIR_BENCH_ALLREDUCE_H
+#define APPS_WEIR_BENCH_ALLREDUCE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <weir/weir.h>
+
+/* Runs for some minutes, or some seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be called
+ * by a process that has not opened a session. */
+weir_status bench_allreduce(bool json, bool quick, FILE *to);
+
+#endif

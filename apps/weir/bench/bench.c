@@ -1,0 +1,71 @@
+/* weir bench: measures this machine. A benchmark is a function in apps/common/ and a line in BENCH_LIST. */
+#include "apps/weir/bench/actors.h"
+#include "apps/weir/bench/allreduce.h"
+#include "apps/weir/bench/gpt.h"
+#include "apps/weir/bench/link.h"
+#include "apps/common/options.h"
+#include "apps/weir/command.h"
+
+#include <string.h>
+
+static const char program[] = "weir bench";
+
+/* Those that fork come first: before there are threads. name, what it measures */
+#define BENCH_LIST(X)                              \
+    X(link, "a register to another process")       \
+    X(allreduce, "a sum over processes")           \
+    X(actors, "messages between actors")           \
+    X(gpt, "a training step of a GPT")
+
+typedef struct bench {
+    const char *name;
+    weir_status (*run)(bool json, bool quick, FILE *to);
+} bench;
+
+static const bench benches[] = {
+#define X(name, text) {#name, bench_##name},
+    BENCH_LIST(X)
+#undef X
+};
+#define BENCH_HELP(name, text) #name ": " text "; "
+#define BENCH_COUNT (sizeof benches / sizeof *benches)
+
+static int run_one(const char *name, bool json, bool quick)
+{
+    for (size_t i = 0; i < BENCH_COUNT; i++)
+        if (!strcmp(benches[i].name, name))
+            return benches[i].run(json, quick, stdout) ? options_failed(program) : 0;
+    return options_wrong(program, "there is no benchmark \"%s\"; --help lists them", name);
+}
+
+/* All: one JSON object with a member each, or one text after the other. */
+static int run_all(bool json, bool quick)
+{
+    int status = 0;
+    for (size_t i = 0; i < BENCH_COUNT && !status; i++) {
+        if (json)
+            printf("%s\"%s\": ", i ? ", " : "{", benches[i].name);
+        else
+            printf("%s-- %s\n", i ? "\n" : "", benches[i].name);
+        status = run_one(benches[i].name, json, quick);
+    }
+    if (json)
+        printf("}\n");
+    return status;
+}
+
+int command_bench(int argc, char **argv)
+{
+    const char *name = NULL;
+    bool json = false, quick = false;
+    const options_entry table[] = {
+        {"NAME", OPTIONS_TEXT, &name, .optional = true, .help = BENCH_LIST(BENCH_HELP) "all by default"},
+        {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
+        {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
+        {.name = NULL},
+    };
+    int status = options_parse(&(options_spec){program, "Measures this machine.", table}, argc, argv);
+    if (status >= 0)
+        return status;
+    return name ? run_one(name, json, quick) : run_all(json, quick);
+}

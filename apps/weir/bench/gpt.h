@@ -1,0 +1,18 @@
+/* apps/weir/bench/gpt.h: `weir bench gpt`: how long a training step of a GPT takes, on one device and on two.
+ *
+ * 6 layers, dim 384, 6 heads, seq 256, batch 8, a vocabulary of 256, AdamW, f32. The step is held against what this
+ * machine's BLAS does in the same run (apps/weir/bench/sgemm.h): `sgemm_share` is the model's floating-point
+ * operations per second of the whole step (gpt_step_flops(): attention counted at half, as it is causal) over those of
+ * sgemm alone.
+ */
+#ifndef APPS_WEIR_BENCH_GPT_H
+#define APPS_WEIR_BENCH_GPT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <weir/weir.h>
+
+/* Runs for about half a minute; writes a JSON object or a table to `to`. */
+weir_status bench_gpt(bool json, bool quick, FILE *to);
+
+#endif

@@ -1,0 +1,352 @@
+/* apps/weir/bench/link.c: the plans are made by hand: two actors on two devices, and nothing but the register that is
+ * measured between them. */
+#include "apps/weir/bench/link.h"
+
+#include <stdlib.h>
+
+#include "apps/weir/bench/raw.h"
+#include "apps/weir/bench/ranks.h"
+#include "apps/common/measure.h"
+#include "graph/plan/build.h"
+
+#define ROUNDS 5
+#define ROUND_SECONDS 0.1
+#define QUICK_SECONDS 0.01
+#define STREAM_BYTES (8 << 20) /* a stream has about as many bytes of slots */
+#define STREAM_SLOTS_MIN 2
+#define STREAM_SLOTS_MAX 64
+#define NS 1e9
+
+static const size_t sizes[] = {64, 64 << 10, 1 << 20, 16 << 20};
+#define SIZES (sizeof sizes / sizeof *sizes)
+
+/* ---- ops ---- */
+
+static bool infer_none(weir_op_args *args, char *error, size_t error_bytes)
+{
+    (void)args, (void)error, (void)error_bytes;
+    return true;
+}
+
+static bool fits_all(const weir_op_args *args, char *error, size_t error_bytes)
+{
+    (void)args, (void)error, (void)error_bytes;
+    return true;
+}
+
+static weir_status kernel_none(const weir_kernel_args *args)
+{
+    (void)args;
+    return WEIR_OK;
+}
+
+/* Reads every byte, at the speed of memory. */
+static weir_status kernel_read(const weir_kernel_args *args)
+{
+    const weir_view *in = &args->in[0];
+    const uint64_t *word = in->data;
+    uint64_t sum[8] = {0};
+    for (int64_t i = 0; i + 8 <= in->shape.dim[0] / 8; i += 8)
+        for (int k = 0; k < 8; k++)
+            sum[k] += word[i + k];
+    for (int k = 0; k < 8; k++)
+        __asm__ volatile("" ::"r"(sum[k])); /* the sums count */
+    return WEIR_OK;
+}
+
+/* name, inputs, outputs, kernel */
+#define OP_LIST(X)                \
+    X(give, 0, 1, kernel_none)    \
+    X(pass, 1, 1, kernel_none)    \
+    X(take, 1, 0, kernel_none)    \
+    X(read, 1, 0, kernel_read)
+
+#define X(op, ins, outs, function)                                \
+    static const weir_op op_##op = {.name = "bench_link_" #op,    \
+                                    .in_min = ins,                \
+                                    .in_max = ins,                \
+                                    .out_count = outs,            \
+                                    .infer = infer_none,          \
+                                    .fits = fits_all,             \
+                                    .kernel = {[WEIR_CPU] = function}};
+OP_LIST(X)
+#undef X
+
+static weir_status ops_register(void)
+{
+    weir_status status = WEIR_OK;
+#define X(op, ins, outs, function) status = status ? status : weir_op_register(&op_##op);
+    OP_LIST(X)
+#undef X
+    return status;
+}
+
+/* ---- plans ---- */
+
+/* A device, its queue and its actor have the same number, the rank's; registers that of who makes them. */
+static void add_device(plan_builder *builder, uint32_t rank)
+{
+    plan_str name = plan_add_text(builder, rank ? "cpu:1" : "cpu:0");
+    plan_add_spaces(builder, (plan_space){.kind = WEIR_CPU, .index = rank, .name = name});
+    plan_add_queues(builder, (plan_queue){.space = {rank}, .kind = PLAN_COMPUTE, .name = name});
+}
+
+/* A register of `bytes` with one tensor, at the start of the device's arena. */
+static void add_regst(plan_builder *builder, uint32_t rank, size_t bytes, uint32_t slots, uint32_t initial)
+{
+    weir_plan *plan = plan_builder_plan(builder);
+    uint32_t tensor = plan->tensors_count, regst = plan->regsts_count;
+    plan->spaces[rank].bytes = slots * bytes;
+    plan->actors[rank].regsts.count = 1;
+    plan_add_regsts(builder, (plan_regst){.producer = {rank}, .space = {rank}, .slots = slots, .fill = 1,
+                                          .initial = initial, .slot_bytes = bytes, .tensors = {tensor, 1}});
+    plan_add_tensors(builder, (plan_tensor){.name = plan_add_text(builder, "bytes"), .home = PLAN_IN_REGST,
+                                            .owner = regst, .dtype = WEIR_U8, .rank = 1,
+                                            .shape = {(int64_t)bytes}, .global = {(int64_t)bytes}});
+}
+
+/* The actor of a rank: reads register `in`, makes register `out`; PLAN_NONE: it has none. Tensors have the numbers of
+ * their registers. */
+static void add_actor(plan_builder *builder, uint32_t rank, const weir_op *op, uint32_t in, uint32_t out)
+{
+    weir_plan *plan = plan_builder_plan(builder);
+    uint32_t port = plan->ports_count, operand = plan->operands_count;
+    uint32_t ins = in != PLAN_NONE, outs = out != PLAN_NONE;
+    plan_str name = plan_add_text(builder, op->name);
+    plan_add_actors(builder, (plan_actor){.queue = {rank}, .name = name, .fires = 1, .ports = {port, ins},
+                                          .regsts = {plan->regsts_count, 0}, .kernels = {plan->kernels_count, 1},
+                                          .states = {plan->tensors_count, 0}, .temps = {plan->tensors_count, 0}});
+    if (ins) {
+        plan_add_ports(builder, (plan_port){.actor = {rank}, .regst = {in}, .hold = 1});
+        plan_add_operands(builder, (plan_operand){.tensor = {in}, .port = {port}});
+    }
+    if (outs)
+        plan_add_operands(builder, (plan_operand){.tensor = {out}, .port = {PLAN_NONE}});
+    plan_add_kernels(builder, (plan_kernel){.actor = {rank}, .op = name, .name = name, .host = PLAN_NONE,
+                                            .in = {operand, ins}, .out = {operand + ins, outs}});
+}
+
+static plan_builder *builder_new(void)
+{
+    plan_builder *builder = plan_builder_new();
+    if (!builder)
+        return NULL;
+    plan_builder_plan(builder)->micro_batches = 1;
+    add_device(builder, 0);
+    add_device(builder, 1);
+    return builder;
+}
+
+static weir_plan *builder_plan(plan_builder *builder)
+{
+    weir_plan *plan = plan_builder_finish(builder, NULL);
+    if (plan && plan_validate(plan)) {
+        weir_plan_free(plan);
+        plan = NULL;
+    }
+    return plan;
+}
+
+/* There and back, one slot each way; the way back is full at the start. */
+static weir_plan *rally_plan(size_t bytes)
+{
+    plan_builder *builder = builder_new();
+    if (!builder)
+        return NULL;
+    add_actor(builder, 0, &op_pass, 1, 0);
+    add_regst(builder, 0, bytes, 1, 0);
+    add_actor(builder, 1, &op_pass, 0, 1);
+    add_regst(builder, 1, bytes, 1, 1);
+    return builder_plan(builder);
+}
+
+static uint32_t stream_slots(size_t bytes)
+{
+    size_t slots = STREAM_BYTES / bytes;
+    return slots < STREAM_SLOTS_MIN ? STREAM_SLOTS_MIN : slots > STREAM_SLOTS_MAX ? STREAM_SLOTS_MAX : (uint32_t)slots;
+}
+
+/* One way. */
+static weir_plan *stream_plan(size_t bytes, const weir_op *reader)
+{
+    plan_builder *builder = builder_new();
+    if (!builder)
+        return NULL;
+    add_actor(builder, 0, &op_give, PLAN_NONE, 0);
+    add_regst(builder, 0, bytes, stream_slots(bytes), 0);
+    add_actor(builder, 1, reader, 0, PLAN_NONE);
+    return builder_plan(builder);
+}
+
+/* ---- measures ---- */
+
+static weir_status time_plan(weir_plan *plan, const struct bench_round *round, enum bench_way way, double *seconds)
+{
+    struct bench_ranks ranks = {.plan = plan, .round = *round, .way = way};
+    weir_status status = plan ? bench_ranks_run(2, &ranks, seconds) : WEIR_E_MEMORY; /* the sentence is there */
+    weir_plan_free(plan);
+    return status;
+}
+
+static weir_status time_rally(const struct bench_round *round, enum bench_way way, double *seconds)
+{
+    weir_status status = time_plan(rally_plan(round->bytes), round, way, seconds);
+    *seconds /= 2;
+    return status;
+}
+
+static weir_status time_shm(const struct bench_round *round, double *seconds)
+{
+    return time_rally(round, BENCH_SHM, seconds);
+}
+
+static weir_status time_tcp(const struct bench_round *round, double *seconds)
+{
+    return time_rally(round, BENCH_TCP, seconds);
+}
+
+static weir_status time_shm_read(const struct bench_round *round, double *seconds)
+{
+    return time_plan(stream_plan(round->bytes, &op_read), round, BENCH_SHM, seconds);
+}
+
+static weir_status time_tcp_stream(const struct bench_round *round, double *seconds)
+{
+    return time_plan(stream_plan(round->bytes, &op_take), round, BENCH_TCP, seconds);
+}
+
+/* name, function, text */
+#define MEASURE_LIST(X)                                                                  \
+    X(ring, bench_raw_ring, "spinning ring")                                             \
+    X(shm, time_shm, "shared memory, bytes not touched")                                 \
+    X(copy, bench_raw_copy, "memcpy from the other process")                             \
+    X(shm_read, time_shm_read, "shared memory, stream, bytes read")                      \
+    X(socket, bench_raw_socket, "TCP: socket")                                           \
+    X(zmq, bench_raw_zmq, "TCP: ZeroMQ")                                                 \
+    X(tcp, time_tcp, "TCP: weir")                                                        \
+    X(socket_stream, bench_raw_socket_stream, "TCP, stream: socket")                     \
+    X(zmq_stream, bench_raw_zmq_stream, "TCP, stream: ZeroMQ")                           \
+    X(tcp_stream, time_tcp_stream, "TCP, stream: weir")
+
+/* name, one, over another */
+#define RATIO_LIST(X)                             \
+    X(shm_of_ring, shm, ring)                     \
+    X(tcp_of_zmq, zmq, tcp)                       \
+    X(tcp_stream_of_zmq, zmq_stream, tcp_stream)
+
+enum {
+#define X(name, function, text) MEASURE_##name,
+    MEASURE_LIST(X)
+#undef X
+        MEASURES
+};
+enum {
+#define X(name, one, other) RATIO_##name,
+    RATIO_LIST(X)
+#undef X
+        RATIOS
+};
+
+struct measure {
+    const char *name, *text;
+    weir_status (*run)(const struct bench_round *round, double *seconds);
+};
+struct ratio {
+    const char *name;
+    int one, other;
+};
+
+static const struct measure measures[MEASURES] = {
+#define X(name, function, text) {#name, text, function},
+    MEASURE_LIST(X)
+#undef X
+};
+static const struct ratio ratios[RATIOS] = {
+#define X(name, one, other) {#name, MEASURE_##one, MEASURE_##other},
+    RATIO_LIST(X)
+#undef X
+};
+
+/* ---- all of it ---- */
+
+struct bench {
+    int rounds;
+    double seconds[SIZES][MEASURES][ROUNDS];
+    double ns[SIZES][MEASURES], ratio[SIZES][RATIOS]; /* medians */
+};
+
+static weir_status measure_all(struct bench *bench, double round_seconds)
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < bench->rounds; i++)
+        for (size_t s = 0; s < SIZES; s++)
+            for (int m = 0; m < MEASURES && !status; m++) {
+                struct bench_round round = {.bytes = sizes[s], .round_seconds = round_seconds};
+                status = measures[m].run(&round, &bench->seconds[s][m][i]);
+            }
+    return status;
+}
+
+/* Ratios first: medians sort. */
+static void take_medians(struct bench *bench)
+{
+    for (size_t s = 0; s < SIZES; s++) {
+        for (int r = 0; r < RATIOS; r++) {
+            double each[ROUNDS];
+            for (int i = 0; i < bench->rounds; i++)
+                each[i] = bench->seconds[s][ratios[r].one][i] / bench->seconds[s][ratios[r].other][i];
+            bench->ratio[s][r] = measure_median(each, bench->rounds);
+        }
+        for (int m = 0; m < MEASURES; m++)
+            bench->ns[s][m] = measure_median(bench->seconds[s][m], bench->rounds) * NS;
+    }
+}
+
+static void report_json(const struct bench *bench, FILE *to)
+{
+    fprintf(to, "{\"sizes\": [");
+    for (size_t s = 0; s < SIZES; s++) {
+        fprintf(to, "%s{\"bytes\": %zu", s ? ", " : "", sizes[s]);
+        for (int m = 0; m < MEASURES; m++)
+            fprintf(to, ", \"%s_ns\": %.1f", measures[m].name, bench->ns[s][m]);
+        for (int r = 0; r < RATIOS; r++)
+            fprintf(to, ", \"%s\": %.3f", ratios[r].name, bench->ratio[s][r]);
+        fprintf(to, "}");
+    }
+    fprintf(to, "]}\n");
+}
+
+static void report_table(const struct bench *bench, FILE *to)
+{
+    char text[32];
+    fprintf(to, "%-36s", "us per hand-off of");
+    for (size_t s = 0; s < SIZES; s++)
+        fprintf(to, "%12s", measure_bytes_text(sizes[s], text));
+    for (int m = 0; m < MEASURES; m++) {
+        fprintf(to, "\n%-36s", measures[m].text);
+        for (size_t s = 0; s < SIZES; s++)
+            fprintf(to, "%12.3f", bench->ns[s][m] / 1e3);
+    }
+    for (int r = 0; r < RATIOS; r++) {
+        fprintf(to, "\n%-36s", ratios[r].name);
+        for (size_t s = 0; s < SIZES; s++)
+            fprintf(to, "%12.2f", bench->ratio[s][r]);
+    }
+    fprintf(to, "\n");
+}
+
+weir_status bench_link(bool json, bool quick, FILE *to)
+{
+    struct bench *bench = calloc(1, sizeof *bench);
+    weir_status status = bench ? ops_register() : WEIR_E_MEMORY;
+    if (!status) {
+        bench->rounds = quick ? 1 : ROUNDS;
+        status = measure_all(bench, quick ? QUICK_SECONDS : ROUND_SECONDS);
+    }
+    if (!status) {
+        take_medians(bench);
+        (json ? report_json : report_table)(bench, to);
+    }
+    free(bench);
+    return status;
+}

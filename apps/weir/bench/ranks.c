@@ -1,0 +1,49 @@
+/* apps/weir/bench/ranks.c: see the header. Nothing of the caller's own cluster counts: place and way are given here,
+ * and there is no key, as what it is held against has none. */
+#include "apps/weir/bench/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "apps/common/measure.h"
+
+#define LISTEN_US 3000 /* by then rank 0 listens; who comes earlier tries again only after 100 ms */
+
+static bool play_steps(void *session, uint32_t rank, int64_t count)
+{
+    (void)rank;
+    return !weir_session_run(session, count);
+}
+
+static void choose_way(enum bench_way way)
+{
+    unsetenv("WEIR_KEY");
+    unsetenv("WEIR_KEY_FILE");
+    unsetenv("WEIR_DEVICES");
+    setenv("WEIR_SHM", way == BENCH_SHM ? "1" : "0", 1);
+    setenv("WEIR_IPC", way == BENCH_SHM ? "1" : "0", 1);
+}
+
+static weir_status member_session(struct bench_team *team, uint32_t rank, void *ctx)
+{
+    const struct bench_ranks *ranks = ctx;
+    char address[32];
+    snprintf(address, sizeof address, "127.0.0.1:%u", team->port);
+    choose_way(ranks->way);
+    weir_cluster_opts cluster = {.world_size = (int)team->count, .rank = (int)rank, .address = address};
+    if (rank)
+        usleep(LISTEN_US);
+    weir_session *session = weir_session_open(ranks->plan, .workers = 1, .cluster = cluster);
+    if (!session)
+        return WEIR_E_PEER; /* the sentence is there */
+    bench_team_pin(team, rank); /* now: a session that opens on one core would not spin */
+    weir_status status = bench_team_play(team, rank, &ranks->round, play_steps, session) ? WEIR_OK : WEIR_E_PEER;
+    weir_session_close(session);
+    return status;
+}
+
+weir_status bench_ranks_run(uint32_t count, const struct bench_ranks *ranks, double *seconds)
+{
+    return bench_team_run(count, member_session, (void *)ranks, seconds);
+}

@@ -1,0 +1,20 @@
+/* apps/weir/bench/ranks.h: times a plan that is spread over the processes of a bench_team: each opens a session as a
+ * rank of a cluster on loopback. */
+#ifndef APPS_WEIR_BENCH_RANKS_H
+#define APPS_WEIR_BENCH_RANKS_H
+
+#include "apps/weir/bench/team.h"
+
+/* How registers go from rank to rank. */
+enum bench_way { BENCH_SHM, BENCH_TCP };
+
+struct bench_ranks {
+    const weir_plan *plan;    /* borrowed; a device a rank */
+    struct bench_round round;
+    enum bench_way way;
+};
+
+/* Seconds per step, from all ranks' being at rest to their being at rest again. */
+weir_status bench_ranks_run(uint32_t count, const struct bench_ranks *ranks, double *seconds);
+
+#endif

@@ -1,0 +1,24 @@
+/* apps/weir/bench/raw.h: what handing bytes from one process to another costs without weir: the floor that
+ * `weir bench link` stands on. Each function forks two processes, lets them play for about `round_seconds`, and gives
+ * seconds per hand-off.
+ *
+ *     ring           two words in shared memory on which both spin, one way
+ *     copy           memcpy() out of memory that the other process wrote
+ *     socket, zmq    a message of that size there and back over TCP on loopback, halved
+ *     ..._stream     messages one behind the other, one way
+ *
+ * ZeroMQ is used alone (a PAIR over TCP, messages that refer to the sender's memory): bench_raw_zmq.c.
+ */
+#ifndef APPS_WEIR_BENCH_RAW_H
+#define APPS_WEIR_BENCH_RAW_H
+
+#include "apps/weir/bench/team.h"
+
+weir_status bench_raw_ring(const struct bench_round *round, double *seconds);
+weir_status bench_raw_copy(const struct bench_round *round, double *seconds);
+weir_status bench_raw_socket(const struct bench_round *round, double *seconds);
+weir_status bench_raw_socket_stream(const struct bench_round *round, double *seconds);
+weir_status bench_raw_zmq(const struct bench_round *round, double *seconds);
+weir_status bench_raw_zmq_stream(const struct bench_round *round, double *seconds);
+
+#endif

@@ -1,0 +1,180 @@
+/* apps/weir/bench/sgemm.c: how fast this machine's BLAS multiplies the matrices of a GPT.
+ *
+ * The threads of a round meet at a barrier before each product, so that they compete for caches and clocks as the
+ * devices of a step do; a product's time is that of the slower thread. oneDNN runs on OpenMP: each thread tells it to
+ * use no other.
+ */
+#include "apps/weir/bench/sgemm.h"
+#include "apps/common/measure.h"
+
+#include <assert.h>
+#include <cblas.h>
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <weir/weir.h>
+
+/* ---- shapes ---- */
+
+/* The three products of a linear layer in -> out, seen from `rows` rows. */
+static bench_shape *add_linear(bench_shape *at, int64_t rows, int64_t in, int64_t out, double count)
+{
+    *at++ = (bench_shape){false, false, rows, out, in, count};
+    *at++ = (bench_shape){false, true, rows, in, out, count};
+    *at++ = (bench_shape){true, false, in, out, rows, count};
+    return at;
+}
+
+static double shape_flops(const bench_shape *s)
+{
+    return 2.0 * (double)s->m * (double)s->n * (double)s->k;
+}
+
+/* ---- life ---- */
+
+static float *filled(int64_t count, uint64_t key)
+{
+    float *x = malloc((size_t)count * sizeof *x);
+    for (int64_t i = 0; x && i < count; i++)
+        x[i] = weir_random_uniform(key, (uint64_t)i) - 0.5f;
+    return x;
+}
+
+/* The largest operand: the rows, or the weight, of the widest layer. */
+static int64_t operand_count(const bench_shape *shape)
+{
+    int64_t most = 0;
+    for (int i = 0; i < BENCH_SGEMM_SHAPES; i++) {
+        const bench_shape *s = &shape[i];
+        int64_t count[3] = {s->m * s->k, s->k * s->n, s->m * s->n};
+        for (int j = 0; j < 3; j++)
+            most = count[j] > most ? count[j] : most;
+    }
+    return most;
+}
+
+bool bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int vocab, int64_t rows)
+{
+    *bench = (bench_sgemm){.threads = threads};
+    bench_shape *at = bench->shape;
+    at = add_linear(at, rows, dim, dim, 4 * layers);
+    at = add_linear(at, rows, dim, 4 * dim, layers);
+    at = add_linear(at, rows, 4 * dim, dim, layers);
+    add_linear(at, rows, dim, vocab, 1);
+    bool ok = true;
+    for (int t = 0; t < threads; t++)
+        for (int j = 0; j < 3; j++)
+            ok &= (bench->buffer[t][j] = filled(operand_count(bench->shape), (uint64_t)(3 * t + j))) != NULL;
+    return ok;
+}
+
+void bench_sgemm_close(bench_sgemm *bench)
+{
+    for (int t = 0; t < bench->threads; t++)
+        for (int j = 0; j < 3; j++)
+            free(bench->buffer[t][j]);
+    *bench = (bench_sgemm){0};
+}
+
+/* ---- one product ---- */
+
+typedef struct product {
+    bench_blas blas;
+    const bench_shape *shape;
+    float **buffer;
+    pthread_barrier_t *barrier;
+    double start, end;
+} product;
+
+/* OpenMP's setting is one per thread. Looked up, because this program does not otherwise use OpenMP. */
+static void one_thread_each(void)
+{
+    void (*set)(int) = NULL;
+    *(void **)&set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    if (set)
+        set(1);
+    openblas_set_num_threads(1);
+}
+
+static void multiply(const product *p)
+{
+    const bench_shape *s = p->shape;
+    int64_t lda = s->trans_a ? s->m : s->k, ldb = s->trans_b ? s->k : s->n;
+    float **x = p->buffer;
+    if (p->blas == BENCH_OPENBLAS)
+        cblas_sgemm(CblasRowMajor, s->trans_a ? CblasTrans : CblasNoTrans, s->trans_b ? CblasTrans : CblasNoTrans,
+                    (blasint)s->m, (blasint)s->n, (blasint)s->k, 1, x[0], (blasint)lda, x[1], (blasint)ldb, 0, x[2],
+                    (blasint)s->n);
+    else
+        dnnl_sgemm(s->trans_a ? 'T' : 'N', s->trans_b ? 'T' : 'N', s->m, s->n, s->k, 1, x[0], lda, x[1], ldb, 0, x[2],
+                   s->n);
+}
+
+static void *timed_product(void *arg)
+{
+    product *p = arg;
+    one_thread_each();
+    pthread_barrier_wait(p->barrier);
+    p->start = measure_seconds();
+    multiply(p);
+    p->end = measure_seconds();
+    return NULL;
+}
+
+/* Seconds from the first start to the last end; a negative number when there is no second thread to be had. */
+static double time_product(bench_sgemm *bench, bench_blas blas, const bench_shape *shape)
+{
+    pthread_barrier_t barrier;
+    pthread_t helper;
+    product p[2];
+    assert(bench->threads >= 1 && bench->threads <= 2);
+    for (int t = 0; t < bench->threads; t++)
+        p[t] = (product){.blas = blas, .shape = shape, .buffer = bench->buffer[t], .barrier = &barrier};
+    pthread_barrier_init(&barrier, NULL, (unsigned)bench->threads);
+    bool helped = bench->threads > 1;
+    if (helped && pthread_create(&helper, NULL, timed_product, &p[1])) {
+        pthread_barrier_destroy(&barrier);
+        return -1;
+    }
+    timed_product(&p[0]);
+    double start = p[0].start, end = p[0].end;
+    if (helped) {
+        pthread_join(helper, NULL);
+        start = p[1].start < start ? p[1].start : start;
+        end = p[1].end > end ? p[1].end : end;
+    }
+    pthread_barrier_destroy(&barrier);
+    return end - start;
+}
+
+/* ---- all products ---- */
+
+void bench_sgemm_round(bench_sgemm *bench)
+{
+    if (bench->rounds == BENCH_SGEMM_ROUNDS)
+        return;
+    for (int blas = 0; blas < BENCH_BLASES; blas++)
+        for (int i = 0; i < BENCH_SGEMM_SHAPES; i++)
+            bench->seconds[blas][i][bench->rounds] = time_product(bench, (bench_blas)blas, &bench->shape[i]);
+    bench->rounds++;
+}
+
+static double median_seconds(const bench_sgemm *bench, int blas, int shape)
+{
+    double sorted[BENCH_SGEMM_ROUNDS];
+    for (int i = 0; i < bench->rounds; i++)
+        sorted[i] = bench->seconds[blas][shape][i];
+    return measure_median(sorted, bench->rounds);
+}
+
+double bench_sgemm_rate(const bench_sgemm *bench)
+{
+    double flops = 0, seconds = 0;
+    for (int i = 0; i < BENCH_SGEMM_SHAPES; i++) {
+        double a = median_seconds(bench, BENCH_OPENBLAS, i), b = median_seconds(bench, BENCH_ONEDNN, i);
+        flops += bench->shape[i].count * shape_flops(&bench->shape[i]) * bench->threads;
+        seconds += bench->shape[i].count * (a < b ? a : b);
+    }
+    return seconds > 0 ? flops / seconds : 0;
+}

@@ -1,0 +1,17 @@
+/* graph/base/error.h: the calling thread's last error, behind weir_error(). Each thread has its own text; nothing is
+ * shared. */
+#ifndef GRAPH_BASE_ERROR_H
+#define GRAPH_BASE_ERROR_H
+
+#include <weir/base.h>
+
+/* Sets the thread's error text (at most 1023 bytes are kept) and returns `status`. Arguments may refer to the old
+ * text. */
+weir_status error_set(weir_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What a static analyser cannot see from the declaration. */
+#ifdef __clang_analyzer__
+#define error_set(status, ...) ((error_set)((status), __VA_ARGS__), (status))
+#endif
+
+#endif

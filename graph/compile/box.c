@@ -1,0 +1,235 @@
+/* graph/compile/box.c: make conversions explicit.
+ *
+ * Where a node wants an input in another layout, or on another mesh, than the tensor has, a node of op `box` is put in
+ * between; readers that want the same share it. A conversion stands right behind what it converts, so that it starts as early as
+ * it can, and belongs to the phase of its first reader.
+ *
+ * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
+ * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs
+ * more than the additions.
+ */
+#include "graph/compile/ir.h"
+#include "graph/base/error.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { SMALL = 4096 };
+
+typedef struct boxed {             /* a conversion that exists */
+    int from, to;                  /* tensors */
+    int node;                      /* in `made` */
+    int next;                      /* 1 + the next conversion of the same tensor; 0: none */
+    int before;                    /* 1 + the conversion that made `from`; 0: none */
+} boxed;
+
+typedef struct boxing {
+    compile *c;
+    POOL_LIST(ir_node) made;       /* conversions */
+    POOL_LIST(boxed) list;
+} boxing;
+
+/* The conversion that `entry`, which is 1 + its place, stands for. */
+static boxed *entry_at(const boxing *b, int entry)
+{
+    assert(b->list.item && entry >= 1 && entry <= b->list.count);
+    return &b->list.item[entry - 1];
+}
+
+static bool layout_is(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp)
+{
+    return mesh_equal(t->mesh, mesh) && sbp_equal(mesh, t->sbp, sbp);
+}
+
+/* Devices that hold the same element in this layout. */
+static int copies(const weir_mesh *mesh, const weir_sbp *sbp)
+{
+    int count = 1;
+    for (int a = 0; a < mesh->axes; a++)
+        count *= sbp[a] == WEIR_B ? mesh->shape[a] : 1;
+    return count;
+}
+
+/* Whether to go through a scattered sum on the source's mesh, and how that lies. */
+static bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between)
+{
+    bool closes = false;
+    int widest = 0;
+    if (t->type.shape.rank == 0 || weir_shape_count(&t->type.shape) < SMALL || copies(mesh, sbp) == 1)
+        return false;
+    for (int d = 1; d < t->type.shape.rank; d++)
+        if (t->type.shape.dim[d] > t->type.shape.dim[widest])
+            widest = d;
+    for (int a = 0; a < WEIR_AXES_MAX; a++) {
+        bool open = a < t->mesh->axes && t->sbp[a] == WEIR_P;
+        bool stays = open && mesh_equal(t->mesh, mesh) && sbp[a] == WEIR_P;
+        between[a] = t->sbp[a];
+        if (open && !stays) {
+            int parts = t->mesh->shape[a];
+            between[a] = WEIR_S(t->type.shape.dim[0] >= parts ? 0 : widest);
+            closes |= parts > 1;
+        }
+    }
+    return closes && !layout_is(&(ir_tensor){.mesh = t->mesh, .sbp = {between[0], between[1], between[2]}}, mesh, sbp);
+}
+
+static int tensor_like(compile *c, int from, const weir_mesh *mesh, const weir_sbp *sbp)
+{
+    ir_tensor copy = c->ir.tensors.item[from];
+    ir_tensor *t = POOL_PUSH(&c->pool, &c->ir.tensors);
+    if (!t)
+        return from;
+    *t = (ir_tensor){.type = copy.type, .mesh = mesh, .micro = copy.micro, .update = -1};
+    memcpy(t->sbp, sbp, sizeof t->sbp);
+    int id = c->ir.tensors.count - 1;
+    char a[8], b[8], e[8];
+    t->name = pool_text(&c->pool, "%s>%s%s%s%s%s", copy.name, weir_sbp_text(sbp[0], a), mesh->axes > 1 ? "," : "",
+                        mesh->axes > 1 ? weir_sbp_text(sbp[1], b) : "", mesh->axes > 2 ? "," : "",
+                        mesh->axes > 2 ? weir_sbp_text(sbp[2], e) : "");
+    return id;
+}
+
+/* Enters a conversion; those of one tensor stay in the order in which they were made. */
+static void enter(boxing *b, int from, int to, int node, int before)
+{
+    boxed *entry = POOL_PUSH(&b->c->pool, &b->list);
+    if (!entry)
+        return;
+    *entry = (boxed){.from = from, .to = to, .node = node, .before = before};
+    int *last = &b->c->ir.tensors.item[from].conversion;
+    while (*last)
+        last = &entry_at(b, *last)->next;
+    *last = b->list.count;
+}
+
+/* Makes the conversion, behind the one that made `from` (1 + its entry; 0: a node of the user's). */
+static int convert_direct(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp, int before)
+{
+    compile *c = b->c;
+    int to = tensor_like(c, from, mesh, sbp);
+    ir_node *node = POOL_PUSH(&c->pool, &b->made);
+    if (!node)
+        return from;
+    const ir_tensor *t = &c->ir.tensors.item[from];
+    *node = (ir_node){.name = c->ir.tensors.item[to].name,
+                      .src = t->node >= 0 && c->ir.node[t->node].origin ? c->ir.node[t->node].src : reader->src,
+                      .op = &op_box,
+                      .mesh = mesh,
+                      .phase = reader->phase,
+                      .micro = t->micro,
+                      .in_count = 1,
+                      .out_count = 1,
+                      .updates = -1,
+                      .choice = {-1, -1, -1}};
+    node->in = POOL_NEW(&c->pool, int, 1);
+    node->out = POOL_NEW(&c->pool, int, 1);
+    if (!node->in || !node->out)
+        return from;
+    node->in[0] = from;
+    node->out[0] = to;
+    enter(b, from, to, b->made.count - 1, before);
+    return to;
+}
+
+/* A conversion, and those that it is made from, belong to the phase of their first reader. */
+static void phase_no_later(boxing *b, int entry, plan_phase phase)
+{
+    for (int i = entry; i; i = entry_at(b, i)->before) {
+        ir_node *node = &b->made.item[entry_at(b, i)->node];
+        if (phase < node->phase)
+            node->phase = phase;
+    }
+}
+
+/* The conversion of `from` to this layout, as 1 + its entry; 0: there is none yet. */
+static int conversion_of(const boxing *b, int from, const weir_mesh *mesh, const weir_sbp *sbp)
+{
+    int i = b->c->ir.tensors.item[from].conversion;
+    while (i && !layout_is(&b->c->ir.tensors.item[entry_at(b, i)->to], mesh, sbp))
+        i = entry_at(b, i)->next;
+    return i;
+}
+
+/* The tensor that is `from` in the layout asked for; made if it is not there. `before` as in convert_direct(). */
+static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp, int before)
+{
+    const ir_tensor *t = &b->c->ir.tensors.item[from];
+    weir_sbp between[WEIR_AXES_MAX] = {0};
+    if (layout_is(t, mesh, sbp))
+        return from;
+    int there = conversion_of(b, from, mesh, sbp);
+    if (there) {
+        phase_no_later(b, there, reader->phase);
+        return entry_at(b, there)->to;
+    }
+    if (!scatter_first(t, mesh, sbp, between))
+        return convert_direct(b, from, reader, mesh, sbp, before);
+    const weir_mesh *own = t->mesh;
+    int scattered = convert(b, from, reader, own, between, before);
+    return convert(b, scattered, reader, mesh, sbp, conversion_of(b, from, own, between));
+}
+
+/* Puts the node, and behind it the conversions of what it makes, into the new order. */
+static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node node, int old_id);
+
+static void place_conversions(boxing *b, ir_node *order, int *count, int *new_id, int tensor)
+{
+    for (int i = b->c->ir.tensors.item[tensor].conversion; i; i = entry_at(b, i)->next)
+        place(b, order, count, new_id, b->made.item[entry_at(b, i)->node], -1);
+}
+
+static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node node, int old_id)
+{
+    int at = (*count)++;
+    order[at] = node;
+    if (old_id >= 0)
+        new_id[old_id] = at;
+    for (int o = 0; o < node.out_count; o++)
+        b->c->ir.tensors.item[node.out[o]].node = at;
+    for (int o = 0; o < node.out_count; o++)
+        if (node.updates < 0)
+            place_conversions(b, order, count, new_id, node.out[o]);
+}
+
+/* Conversions of parameters go in front of everything: parameters exist from the start. */
+static bool reorder(boxing *b)
+{
+    compile *c = b->c;
+    int total = c->ir.node_count + b->made.count, count = 0, parameters = c->ir.tensors.count;
+    ir_node *order = POOL_NEW(&c->pool, ir_node, total + 1);
+    int *new_id = POOL_NEW(&c->pool, int, c->ir.node_count + 1);
+    if (!order || !new_id)
+        return false;
+    for (int t = 0; t < parameters; t++)
+        if (c->ir.tensors.item[t].origin && !c->ir.tensors.item[t].origin->node)
+            place_conversions(b, order, &count, new_id, t);
+    for (int n = 0; n < c->ir.node_count; n++)
+        place(b, order, &count, new_id, c->ir.node[n], n);
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        if (c->ir.tensors.item[t].update >= 0)
+            c->ir.tensors.item[t].update = new_id[c->ir.tensors.item[t].update];
+    c->ir.node = order;
+    c->ir.node_count = count;
+    return true;
+}
+
+bool pass_box(compile *c)
+{
+    boxing b = {.c = c};
+    for (int n = 0; n < c->ir.node_count; n++) {
+        ir_node *node = &c->ir.node[n];
+        for (int i = 0; i < node->in_count; i++) {
+            weir_sbp wish[WEIR_AXES_MAX] = {0};
+            for (int a = 0; a < node->mesh->axes; a++)
+                wish[a] = node_in_sbp(node, i, a);
+            node->in[i] = convert(&b, node->in[i], node, node->mesh, wish, 0);
+        }
+    }
+    if (c->pool.failed || !reorder(&b)) {
+        error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name);
+        return false;
+    }
+    return true;
+}

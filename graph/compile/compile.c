@@ -1,0 +1,199 @@
+/* graph/compile/compile.c: weir_compile(): the passes in order, and the loop around the last of them.
+ *
+ * Slots, layout and check depend on each other: fewer slots need less memory, and the game tells which register has too
+ * few. So slots are taken away until all fits, which is arithmetic; the plan is written and played; and where it
+ * stalls, the register that is short of slots is given them back and is never lowered again: the loop ends.
+ */
+#include "graph/base/base.h"
+#include "graph/plan/check.h"
+#include "graph/base/error.h"
+#include "graph/compile/ir.h"
+#include "graph/plan/text.h"
+#include "kernels/ops.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "512MiB", "2GB", "1.5 GiB", "4096" */
+static bool memory_parse(const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+                 {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    char *end;
+    double value = strtod(text, &end);
+    while (isspace((unsigned char)*end))
+        end++;
+    for (size_t u = 0; end != text && u < sizeof units / sizeof *units; u++)
+        if (!strcmp(end, units[u].name) && value > 0 && value * units[u].factor < 1e18) {
+            *bytes = (uint64_t)(value * units[u].factor);
+            return true;
+        }
+    return false;
+}
+
+static bool options_ok(compile *c)
+{
+    const weir_src src = c->opts.src;
+    const char *mistake = weir_graph_mistake(c->graph);
+    if (mistake)
+        return error_set(WEIR_E_GRAPH, "%s", mistake), false;
+    if (c->opts.micro_batches < 0 || c->opts.micro_batches > 1 << 16)
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: %d micro-batches; from 1 to 65536 can be", src.file, src.line,
+                         c->opts.micro_batches),
+               false;
+    c->micro = c->opts.micro_batches ? c->opts.micro_batches : 1;
+    c->memory_max = UINT64_MAX;
+    if (c->opts.memory && !memory_parse(c->opts.memory, &c->memory_max))
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+                         src.file, src.line, c->opts.memory),
+               false;
+    for (int n = 0; n < c->graph->nodes.count; n++) {
+        const graph_node *node = c->graph->nodes.item[n];
+        if (node->updates || node->op == &op_sink || node->op == &op_call)
+            return true;
+    }
+    return error_set(WEIR_E_GRAPH, "%s:%d: compile: the graph \"%s\" fetches nothing and trains nothing", src.file,
+                     src.line, c->graph->name),
+           false;
+}
+
+/* The register of the plan written last. */
+static reg *reg_of(compile *c, plan_regst_id id)
+{
+    for (int r = 0; r < c->phys.reg.count; r++)
+        if (c->phys.reg.item[r].plan_id == id.i)
+            return &c->phys.reg.item[r];
+    return NULL;
+}
+
+static weir_plan *write(compile *c, check_result *result)
+{
+    weir_plan *plan = pass_layout(c) ? pass_emit(c) : NULL;
+    if (!plan)
+        return NULL;
+    if (plan_validate(plan) != WEIR_OK || check_play(plan, result) != WEIR_OK) {
+        weir_plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+/* Whether taking a slot from `a` is better than from `b`: one slot that is enough, and no larger than it must be,
+ * rather than several; else the larger. */
+static bool lowers_better(const reg *a, const reg *b, uint64_t over)
+{
+    if (!b)
+        return true;
+    bool enough = a->slot_bytes >= over && b->slot_bytes >= over;
+    return enough ? a->slot_bytes < b->slot_bytes : a->slot_bytes > b->slot_bytes;
+}
+
+/* The register that the device, which is `over` bytes too large, takes a slot from; NULL when none can lose one. */
+static reg *reg_to_lower(compile *c, int device, uint64_t over)
+{
+    reg *best = NULL;
+    for (int i = 0; i < c->phys.reg.count; i++) {
+        reg *r = &c->phys.reg.item[i];
+        if (r->device == device && !r->fixed && !r->needed && r->slots > 1 && r->slot_bytes &&
+            lowers_better(r, best, over))
+            best = r;
+    }
+    return best;
+}
+
+/* What a device needs at least, by kind and in all. */
+static void report_memory(compile *c, int device)
+{
+    const pdevice *d = &c->phys.device.item[device];
+    uint64_t bytes[PLAN_MEMS] = {[PLAN_WORKSPACE] = d->workspace};
+    for (int i = 0; i < c->phys.reg.count; i++)
+        if (c->phys.reg.item[i].device == device)
+            bytes[c->phys.reg.item[i].kind] += c->phys.reg.item[i].slot_bytes * (uint64_t)c->phys.reg.item[i].slots;
+    for (int i = 0; i < c->phys.state.count; i++) {
+        const pop *op = &c->phys.op.item[c->phys.state.item[i].pop];
+        bytes[PLAN_STATE] += op->device == device && !op->dead ? c->phys.state.item[i].bytes : 0;
+    }
+    char list[400] = "", text[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
+    size_t at = 0;
+    for (uint32_t k = 0; k < PLAN_MEMS; k++)
+        if (bytes[k])
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s %s", at ? ", " : "", mem_text(k),
+                                   bytes_text(bytes[k], text));
+    bool saved = bytes[PLAN_ACTIVATION] + bytes[PLAN_WORKSPACE] >= bytes[PLAN_PARAMETER] + bytes[PLAN_STATE];
+    error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs %s, %s more than the limit of %s: %s. %s would make it smaller",
+              c->opts.src.file, c->opts.src.line, device_kind_name(d->kind), d->index,
+              bytes_text(d->bytes, text), bytes_text(d->bytes - c->memory_max, more), c->opts.memory, list,
+              saved ? "Smaller micro-batches" : "More devices, or .zero over a data axis,");
+}
+
+/* Takes slots away until every device is within the limit. */
+static bool lower_to_fit(compile *c)
+{
+    for (int d = 0; d < c->phys.device.count; d++)
+        while (c->phys.device.item[d].bytes > c->memory_max) {
+            reg *r = reg_to_lower(c, d, c->phys.device.item[d].bytes - c->memory_max);
+            if (!r) {
+                report_memory(c, d);
+                return false;
+            }
+            r->slots--;
+            c->phys.device.item[d].bytes -= r->slot_bytes;
+        }
+    return true;
+}
+
+/* Gives the register that the game found too small what it needs, for good; false when that cannot help. */
+static bool raise_short(compile *c, const check_result *result)
+{
+    reg *r = result->short_of.i == PLAN_NONE ? NULL : reg_of(c, result->short_of);
+    if (!r || r->fixed || r->slots > 2 * c->micro) {
+        error_set(WEIR_E_LIVE, "%s:%d: compile: %s", c->opts.src.file, c->opts.src.line, result->text);
+        return false;
+    }
+    r->slots = result->slots_needed > (uint32_t)r->slots ? (int)result->slots_needed : r->slots + 1;
+    r->needed = true;
+    return true;
+}
+
+/* Writes plans until one fits and is live. */
+static weir_plan *make_plan(compile *c)
+{
+    for (;;) {
+        check_result result;
+        if (!pass_layout(c) || !lower_to_fit(c))
+            return NULL;
+        weir_plan *plan = write(c, &result);
+        if (!plan || result.live)
+            return plan;
+        weir_plan_free(plan);
+        if (!raise_short(c, &result))
+            return NULL;
+    }
+}
+
+static weir_plan *run_passes(compile *c)
+{
+    bool (*const passes[])(compile *) = {ir_new,     pass_shard, pass_box,   pass_lower,
+                                         pass_group, pass_slots, pass_order};
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+        if (!passes[i](c))
+            return NULL;
+    return make_plan(c);
+}
+
+weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts)
+{
+    if (!graph) {
+        error_set(WEIR_E_ARGUMENT, "%s:%d: compile: the graph is NULL", opts.src.file, opts.src.line);
+        return NULL;
+    }
+    compile c = {.graph = graph, .opts = opts};
+    weir_plan *plan = options_ok(&c) ? run_passes(&c) : NULL;
+    pool_free(&c.pool);
+    return plan;
+}

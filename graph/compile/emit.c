@@ -1,0 +1,310 @@
+/* graph/compile/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the flat arrays are
+ * filled in the order that graph/plan/plan.h asks for: what belongs to one owner lies together.
+ */
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "graph/compile/ir.h"
+#include "graph/plan/build.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct emission {
+    compile *c;
+    phys *p;
+    plan_builder *b;
+    uint32_t *queue, *outside;     /* by device */
+    uint32_t *first_state;         /* by pop: plan tensor of its first state */
+    uint32_t *port;                /* by register: the port through which the actor written now reads it */
+    plan_binding *bindings;
+    uint32_t bindings_count;
+} emission;
+
+static uint32_t fires(const compile *c, const group *g)
+{
+    return g->micro ? (uint32_t)c->micro : 1;
+}
+
+static const ir_node *first_node(const compile *c, const group *g)
+{
+    return &c->ir.node[c->phys.op.item[g->pops.item[0]].node];
+}
+
+static void emit_devices(emission *e)
+{
+    for (int d = 0; d < e->p->device.count; d++) {
+        const pdevice *from = &e->p->device.item[d];
+        char *name = pool_text(&e->c->pool, "%s:%d", device_kind_name(from->kind), from->index);
+        char *outside = pool_text(&e->c->pool, "outside %s", name);
+        plan_space_id space = {plan_add_spaces(e->b, (plan_space){.kind = from->kind,
+                                                                  .index = (uint32_t)from->index,
+                                                                  .name = plan_add_text(e->b, name),
+                                                                  .bytes = from->bytes})};
+        e->queue[d] = plan_add_queues(e->b, (plan_queue){.space = space,
+                                                         .kind = PLAN_COMPUTE,
+                                                         .name = plan_add_text(e->b, name),
+                                                         .workspace_offset = from->workspace_offset,
+                                                         .workspace_bytes = from->workspace});
+        bool needed = false;
+        for (int g = 0; g < e->p->group.count; g++)
+            needed |= e->p->group.item[g].outside && e->p->group.item[g].device == d;
+        if (needed)
+            e->outside[d] = plan_add_queues(e->b, (plan_queue){.space = space,
+                                                               .kind = PLAN_OUTSIDE,
+                                                               .name = plan_add_text(e->b, outside)});
+    }
+}
+
+static plan_tensor tensor_from(emission *e, const char *name, const weir_type *type, const weir_shape *global,
+                               const slice *part)
+{
+    plan_tensor to = {.name = plan_add_text(e->b, name), .dtype = type->dtype, .rank = (uint32_t)type->shape.rank};
+    for (int d = 0; d < type->shape.rank; d++) {
+        to.shape[d] = part->count[d];
+        to.start[d] = part->start[d];
+        to.global[d] = global->dim[d];
+    }
+    return to;
+}
+
+static uint32_t emit_tensor(emission *e, int id, plan_home home, uint32_t owner)
+{
+    ptensor *t = &e->p->tensor.item[id];
+    const ir_tensor *logical = &e->c->ir.tensors.item[t->tensor];
+    plan_tensor to = tensor_from(e, logical->name, &logical->type, &logical->type.shape, &t->part);
+    to.home = home;
+    to.owner = owner;
+    to.offset = t->offset;
+    t->plan_id = plan_add_tensors(e->b, to);
+    return t->plan_id;
+}
+
+static void emit_reg(emission *e, int id)
+{
+    reg *r = &e->p->reg.item[id];
+    uint32_t first = plan_builder_plan(e->b)->tensors_count;
+    r->plan_id = plan_builder_plan(e->b)->regsts_count;
+    for (int t = 0; t < r->tensors.count; t++)
+        emit_tensor(e, r->tensors.item[t], PLAN_IN_REGST, r->plan_id);
+    plan_add_regsts(e->b, (plan_regst){.producer = {r->group >= 0 ? (uint32_t)r->group : PLAN_NONE},
+                                       .space = {(uint32_t)r->device},
+                                       .kind = r->kind,
+                                       .slots = (uint32_t)r->slots,
+                                       .fill = (uint32_t)r->fill,
+                                       .initial = (uint32_t)r->initial,
+                                       .fixed = r->fixed,
+                                       .offset = r->offset,
+                                       .slot_bytes = r->slot_bytes,
+                                       .tensors = {first, (uint32_t)r->tensors.count}});
+}
+
+static void emit_regs(emission *e)
+{
+    for (int g = 0; g < e->p->group.count; g++)
+        for (int r = 0; r < e->p->group.item[g].regs.count; r++)
+            emit_reg(e, e->p->group.item[g].regs.item[r]);
+    for (int r = 0; r < e->p->reg.count; r++)
+        if (e->p->reg.item[r].group < 0)
+            emit_reg(e, r);
+}
+
+static plan_range emit_ports(emission *e, int g)
+{
+    const group *from = &e->p->group.item[g];
+    plan_range range = {plan_builder_plan(e->b)->ports_count, (uint32_t)from->reads.count};
+    for (int i = 0; i < from->reads.count; i++) {
+        const reg *r = &e->p->reg.item[from->reads.item[i]];
+        uint32_t published = r->group >= 0 ? fires(e->c, &e->p->group.item[r->group]) / (uint32_t)r->fill : 1;
+        e->port[from->reads.item[i]] =
+            plan_add_ports(e->b, (plan_port){.actor = {(uint32_t)g}, .regst = {r->plan_id},
+                                             .hold = fires(e->c, from) / published});
+    }
+    return range;
+}
+
+static plan_range emit_states(emission *e, int g)
+{
+    const group *from = &e->p->group.item[g];
+    plan_range range = {plan_builder_plan(e->b)->tensors_count, 0};
+    for (int i = 0; i < from->pops.count; i++) {
+        const pop *op = &e->p->op.item[from->pops.item[i]];
+        for (int s = 0; s < op->states.count; s++, range.count++) {
+            const pstate *state = &e->p->state.item[op->states.item[s]];
+            char *name = pool_text(&e->c->pool, "%s:state%d", e->c->ir.node[op->node].name, s);
+            plan_tensor to = tensor_from(e, name, &state->type, &state->global, &state->part);
+            to.home = PLAN_IN_STATE;
+            to.owner = (uint32_t)g;
+            to.offset = state->offset;
+            plan_tensor_id id = {plan_add_tensors(e->b, to)};
+            if (!s)
+                e->first_state[from->pops.item[i]] = id.i;
+            plan_add_inits(e->b, (plan_init){.tensor = id, .kind = WEIR_INIT_ZERO});
+        }
+    }
+    return range;
+}
+
+static plan_range emit_temps(emission *e, int g)
+{
+    const group *from = &e->p->group.item[g];
+    plan_range range = {plan_builder_plan(e->b)->tensors_count, 0};
+    for (int i = 0; i < from->pops.count; i++) {
+        const pop *op = &e->p->op.item[from->pops.item[i]];
+        for (int o = 0; o < op->out_count; o++) {
+            if (e->p->tensor.item[op->out[o]].reg >= 0)
+                continue;
+            emit_tensor(e, op->out[o], PLAN_IN_TEMP, (uint32_t)g);
+            range.count++;
+        }
+    }
+    return range;
+}
+
+/* The port of actor g, whose ports have been written last, that reads the tensor's register; PLAN_NONE when it is its
+ * own. */
+static uint32_t port_of(const emission *e, int g, const ptensor *t)
+{
+    return t->reg < 0 || e->p->reg.item[t->reg].group == g ? PLAN_NONE : e->port[t->reg];
+}
+
+static plan_range emit_words(emission *e, const weir_op *op, const void *attrs)
+{
+    plan_range range = {plan_builder_plan(e->b)->words_count, (uint32_t)(op->attrs_bytes / 8)};
+    const plan_word *word = attrs;
+    for (uint32_t i = 0; i < range.count; i++)
+        plan_add_words(e->b, word[i]);
+    return range;
+}
+
+static uint32_t emit_host(emission *e, int g, const ir_node *node)
+{
+    if (!node->origin || !node->origin->host)
+        return PLAN_NONE;
+    e->bindings[e->bindings_count++] = node->origin->binding;
+    return plan_add_hosts(e->b, (plan_host){.name = plan_add_text(e->b, node->name),
+                                            .kind = (uint32_t)node->origin->host - 1,
+                                            .actor = {(uint32_t)g},
+                                            .file = plan_add_text(e->b, node->src.file),
+                                            .line = (uint32_t)node->src.line});
+}
+
+static void emit_kernel(emission *e, int g, int id)
+{
+    const pop *op = &e->p->op.item[id];
+    const ir_node *node = &e->c->ir.node[op->node];
+    plan_kernel k = {.actor = {(uint32_t)g},
+                     .op = plan_add_text(e->b, node->op->name),
+                     .name = plan_add_text(e->b, node->name),
+                     .file = plan_add_text(e->b, node->src.file),
+                     .line = (uint32_t)node->src.line,
+                     .host = emit_host(e, g, node),
+                     .accumulate = op->accumulate,
+                     .key = name_key(e->c->opts.seed, node->name),
+                     .attrs = emit_words(e, node->op, op->attrs),
+                     .workspace_offset = op->scratch_offset,
+                     .workspace_bytes = op->scratch};
+    const weir_plan *plan = plan_builder_plan(e->b);
+    k.in = (plan_range){plan->operands_count, (uint32_t)op->in_count};
+    for (int i = 0; i < op->in_count; i++) {
+        const ptensor *t = &e->p->tensor.item[op->in[i]];
+        plan_add_operands(e->b, (plan_operand){{t->plan_id}, {port_of(e, g, t)}});
+    }
+    k.out = (plan_range){plan->operands_count, (uint32_t)op->out_count};
+    for (int o = 0; o < op->out_count; o++)
+        plan_add_operands(e->b, (plan_operand){{e->p->tensor.item[op->out[o]].plan_id}, {PLAN_NONE}});
+    k.state = (plan_range){plan->operands_count, (uint32_t)op->states.count};
+    for (int s = 0; s < op->states.count; s++)
+        plan_add_operands(e->b, (plan_operand){{e->first_state[id] + (uint32_t)s}, {PLAN_NONE}});
+    plan_add_kernels(e->b, k);
+}
+
+/* "h0/ln1" or "h0/ln1..h0/down" */
+static const char *actor_name(emission *e, const group *g)
+{
+    const ir_node *first = first_node(e->c, g);
+    const ir_node *last = &e->c->ir.node[e->p->op.item[g->pops.item[g->pops.count - 1]].node];
+    return first == last ? first->name : pool_text(&e->c->pool, "%s..%s", first->name, last->name);
+}
+
+static void emit_actor(emission *e, int g)
+{
+    const group *from = &e->p->group.item[g];
+    plan_actor a = {.queue = {from->outside ? e->outside[from->device] : e->queue[from->device]},
+                    .name = plan_add_text(e->b, actor_name(e, from)),
+                    .phase = from->phase,
+                    .fires = fires(e->c, from),
+                    .priority = (uint32_t)from->priority,
+                    .ports = emit_ports(e, g),
+                    .regsts = {from->regs.count ? e->p->reg.item[from->regs.item[0]].plan_id : 0,
+                               (uint32_t)from->regs.count}};
+    a.states = emit_states(e, g);
+    a.temps = emit_temps(e, g);
+    a.kernels.first = plan_builder_plan(e->b)->kernels_count;
+    if (from->outside)
+        emit_host(e, g, first_node(e->c, from));
+    for (int i = 0; i < from->pops.count && !from->outside; i++, a.kernels.count++)
+        emit_kernel(e, g, from->pops.item[i]);
+    plan_add_actors(e->b, a);
+}
+
+/* Parameters: how they start, and which shards make them up. */
+static void emit_parameters(emission *e)
+{
+    for (int t = 0; t < e->c->graph->tensors.count; t++) {
+        const weir_tensor *from = e->c->graph->tensors.item[t];
+        plan_range shards = {plan_builder_plan(e->b)->shards_count, 0};
+        for (int i = 0; i < from->mesh->count && !from->node; i++) {
+            const ptensor *shard = &e->p->tensor.item[ptensor_at(e->p, t, i, 0)];
+            if (shard->reg < 0)
+                continue;
+            plan_add_shards(e->b, (plan_tensor_id){shard->plan_id});
+            plan_add_inits(e->b, (plan_init){.tensor = {shard->plan_id},
+                                             .kind = from->init.kind,
+                                             .a = from->init.a,
+                                             .b = from->init.b,
+                                             .key = name_key(e->c->opts.seed, from->name)});
+            shards.count++;
+        }
+        if (shards.count)
+            plan_add_params(e->b, (plan_param){plan_add_text(e->b, from->name), shards});
+    }
+}
+
+static bool emission_begin(emission *e)
+{
+    int devices = e->p->device.count;
+    e->b = plan_builder_new();
+    e->queue = POOL_NEW(&e->c->pool, uint32_t, devices);
+    e->outside = POOL_NEW(&e->c->pool, uint32_t, devices);
+    e->first_state = POOL_NEW(&e->c->pool, uint32_t, e->p->op.count + 1);
+    e->port = POOL_NEW(&e->c->pool, uint32_t, e->p->reg.count + 1);
+    e->bindings = calloc((size_t)e->c->ir.node_count + 1, sizeof *e->bindings);
+    return e->b && e->bindings && !e->c->pool.failed;
+}
+
+static weir_plan *emission_failed(emission *e)
+{
+    plan_builder_free(e->b);
+    free(e->bindings);
+    error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", e->c->graph->name);
+    return NULL;
+}
+
+weir_plan *pass_emit(compile *c)
+{
+    emission e = {.c = c, .p = &c->phys};
+    if (!emission_begin(&e))
+        return emission_failed(&e);
+    weir_plan *plan = plan_builder_plan(e.b);
+    plan->micro_batches = (uint32_t)c->micro;
+    plan->seed = c->opts.seed;
+    plan->name = plan_add_text(e.b, c->graph->name);
+    emit_devices(&e);
+    emit_regs(&e);
+    for (int g = 0; g < c->phys.group.count; g++)
+        emit_actor(&e, g);
+    emit_parameters(&e);
+    return c->pool.failed ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
+}

@@ -1,0 +1,271 @@
+/* graph/compile/group.c: from kernel calls to actors and registers.
+ *
+ * A group is a run of pops of one device, phase and rate that fires as one actor. Joining saves messages and registers, cutting
+ * lets others start earlier, so groups are maximal except:
+ *   - a pop that reads from another device starts a group, unless the open one waits for the same groups already;
+ *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
+ *     a later phase, or in the update) when BUCKET bytes have come together;
+ *   - a chunk ends one, so that it is on its way while the next is made;
+ *   - host functions are alone, so that a slow one holds up nothing else.
+ *
+ * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
+ * has to change devices to get to it. Pops of one group have one level; an edge between groups goes to a later phase, a
+ * higher level, from once a step to once a micro-batch, or forward in the order of pops in which each group is a run.
+ *
+ * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one.
+ */
+#include "graph/base/error.h"
+#include "graph/compile/ir.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { BUCKET = 1 << 22 };
+
+static const ir_node *pop_node(const compile *c, const pop *op)
+{
+    return &c->ir.node[op->node];
+}
+
+static bool pop_is_host(const compile *c, const pop *op)
+{
+    return pop_node(c, op)->origin && pop_node(c, op)->origin->host;
+}
+
+/* The pop that makes input i in the same step, or NULL (parameters are there from the step before). */
+static const pop *input_maker(const compile *c, const pop *op, int i)
+{
+    const ptensor *t = &c->phys.tensor.item[op->in[i]];
+    return t->parameter || t->producer < 0 ? NULL : &c->phys.op.item[t->producer];
+}
+
+static int pop_level(const compile *c, const pop *op)
+{
+    int level = 0;
+    for (int i = 0; i < op->in_count; i++) {
+        const pop *from = input_maker(c, op, i);
+        if (!from || from->phase != op->phase)
+            continue;
+        int reach = from->level + (from->device != op->device);
+        if (reach > level)
+            level = reach;
+    }
+    return level;
+}
+
+/* Whether every group of another device that the pop reads from is one that `g` waits for anyway. */
+static bool waits_already(const compile *c, const pop *op, const group *g)
+{
+    for (int i = 0; i < op->in_count; i++) {
+        const pop *from = input_maker(c, op, i);
+        bool known = !from || from->device == op->device;
+        for (int s = 0; s < g->sources.count && !known; s++)
+            known = g->sources.item[s] == from->group;
+        if (!known)
+            return false;
+    }
+    return true;
+}
+
+typedef struct grouping {
+    compile *c;
+    phys *p;
+    POOL_LIST(int) open;           /* groups that pops may still join */
+} grouping;
+
+static void close_group(grouping *x, int id)
+{
+    for (int i = 0; i < x->open.count; i++)
+        if (x->open.item[i] == id) {
+            x->open.item[i] = x->open.item[--x->open.count];
+            return;
+        }
+}
+
+static bool same_stream(const group *g, const pop *op)
+{
+    return g->device == op->device && g->phase == op->phase && g->micro == op->micro;
+}
+
+/* The group that the pop joins, or -1. Closes those that it may not join but would otherwise have. */
+static int find_open(grouping *x, const pop *op, bool alone)
+{
+    for (int i = x->open.count - 1; i >= 0; i--) {
+        int id = x->open.item[i];
+        const group *g = &x->p->group.item[id];
+        if (!same_stream(g, op))
+            continue;
+        if (alone) {
+            close_group(x, id);
+        } else if (g->level == op->level) {
+            if (waits_already(x->c, op, g))
+                return id;
+            close_group(x, id);
+        }
+    }
+    return -1;
+}
+
+static int group_new(grouping *x, const pop *op)
+{
+    group *g = POOL_PUSH(&x->c->pool, &x->p->group);
+    int *at = POOL_PUSH(&x->c->pool, &x->open);
+    if (!g || !at)
+        return -1;
+    *g = (group){.device = op->device, .phase = op->phase, .micro = op->micro, .level = op->level};
+    *at = x->p->group.count - 1;
+    return *at;
+}
+
+/* Ends the pop's group when what it makes should be on its way. */
+static void maybe_end(grouping *x, const pop *op)
+{
+    group *g = &x->p->group.item[op->group];
+    bool end = false;
+    for (int o = 0; o < op->out_count; o++) {
+        const ptensor *t = &x->p->tensor.item[op->out[o]];
+        bool leaves = false;
+        for (int r = 0; r < t->readers.count && !t->parameter; r++) {
+            const pop *reader = &x->p->op.item[t->readers.item[r]];
+            leaves |= reader->device != op->device;
+            end |= reader->device != op->device && reader->phase == op->phase && op->phase != PLAN_UPDATE;
+        }
+        end |= t->chunk;
+        g->published += leaves ? t->bytes : 0;
+    }
+    if (end || g->published >= BUCKET)
+        close_group(x, op->group);
+}
+
+static void join(grouping *x, int id)
+{
+    pop *op = &x->p->op.item[id];
+    bool alone = pop_is_host(x->c, op);
+    op->level = pop_level(x->c, op);
+    op->group = find_open(x, op, alone);
+    if (op->group < 0)
+        op->group = group_new(x, op);
+    if (op->group < 0)
+        return; /* no memory */
+    group *g = &x->p->group.item[op->group];
+    int *at = POOL_PUSH(&x->c->pool, &g->pops);
+    if (!at)
+        return;
+    *at = id;
+    for (int i = 0; i < op->in_count; i++) {
+        const pop *from = input_maker(x->c, op, i);
+        if (from && from->device != op->device)
+            LIST_ONCE(&x->c->pool, &g->sources, from->group);
+    }
+    if (alone) {
+        int kind = pop_node(x->c, op)->origin->host - 1;
+        g->outside = kind == PLAN_PUSH || kind == PLAN_PULL;
+        close_group(x, op->group);
+    }
+    maybe_end(x, op);
+}
+
+/* ---- registers ---- */
+
+typedef POOL_LIST(int) int_list;
+
+/* The groups that read the tensor, other than the one that makes it, in ascending order. */
+static void reader_groups(compile *c, const ptensor *t, int maker, int_list *list)
+{
+    for (int r = 0; r < t->readers.count; r++) {
+        int g = c->phys.op.item[t->readers.item[r]].group;
+        assert(list->item || !list->count);
+        if (g != maker)
+            LIST_ONCE(&c->pool, list, g);
+    }
+    for (int i = 1; i < list->count; i++)
+        for (int k = i; k > 0 && list->item[k] < list->item[k - 1]; k--) {
+            int swap = list->item[k];
+            list->item[k] = list->item[k - 1];
+            list->item[k - 1] = swap;
+        }
+}
+
+static plan_mem reg_kind(const compile *c, const ptensor *t)
+{
+    if (t->parameter)
+        return PLAN_PARAMETER;
+    const pop *maker = &c->phys.op.item[t->producer];
+    const ir_node *node = pop_node(c, maker);
+    if (node->op == &op_source)
+        return PLAN_IO;
+    if (node->op == &op_box)
+        return PLAN_TRANSFER;
+    return maker->phase == PLAN_FORWARD ? PLAN_ACTIVATION : PLAN_GRADIENT;
+}
+
+static bool reg_fits(const reg *r, int maker, int device, plan_mem kind, int fill, int fixed, const int_list *readers)
+{
+    return r->group == maker && r->device == device && r->kind == kind && r->fill == fill &&
+           (r->fixed ? r->slots : 0) == fixed && r->readers.count == readers->count &&
+           (!readers->count ||
+            !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count));
+}
+
+static int reg_for(compile *c, const ptensor *t, int maker, const int_list *readers)
+{
+    phys *p = &c->phys;
+    assert(maker >= 0 || readers->count > 0);
+    int fixed = t->slots, fill = t->fills ? c->micro : 1;
+    plan_mem kind = reg_kind(c, t);
+    const int *near = maker >= 0 ? p->group.item[maker].regs.item : p->group.item[readers->item[0]].reads.item;
+    int near_count = maker >= 0 ? p->group.item[maker].regs.count : p->group.item[readers->item[0]].reads.count;
+    for (int i = near_count - 1; i >= 0; i--)
+        if (reg_fits(&p->reg.item[near[i]], maker, t->device, kind, fill, fixed, readers))
+            return near[i];
+    reg *r = POOL_PUSH(&c->pool, &p->reg);
+    if (!r)
+        return -1;
+    *r = (reg){.group = maker, .device = t->device, .kind = kind, .fill = fill, .slots = fixed ? fixed : 1,
+               .fixed = fixed > 0, .initial = t->parameter ? 1 : 0};
+    for (int i = 0; i < readers->count; i++)
+        LIST_ONCE(&c->pool, &r->readers, readers->item[i]);
+    int id = p->reg.count - 1;
+    if (maker >= 0)
+        LIST_ONCE(&c->pool, &p->group.item[maker].regs, id);
+    for (int i = 0; i < readers->count; i++)
+        LIST_ONCE(&c->pool, &p->group.item[readers->item[i]].reads, id);
+    return id;
+}
+
+/* Gives the tensor a register when it leaves its group. */
+static void place_tensor(compile *c, int id)
+{
+    ptensor *t = &c->phys.tensor.item[id];
+    bool made = t->producer >= 0;
+    if (t->alias >= 0 || (!t->parameter && (!made || c->phys.op.item[t->producer].dead)))
+        return;
+    int from = made ? c->phys.op.item[t->producer].group : -1;
+    int_list readers = {0};
+    reader_groups(c, t, from, &readers);
+    if (!readers.count && !(t->parameter && made))
+        return;
+    t->reg = reg_for(c, t, from, &readers);
+    if (t->reg < 0)
+        return; /* no memory */
+    reg *r = &c->phys.reg.item[t->reg];
+    int *at = POOL_PUSH(&c->pool, &r->tensors);
+    if (!at)
+        return;
+    *at = id;
+    t->offset = r->slot_bytes;
+    r->slot_bytes += t->bytes;
+}
+
+bool pass_group(compile *c)
+{
+    grouping x = {.c = c, .p = &c->phys};
+    for (int i = 0; i < c->phys.op.count && !c->pool.failed; i++)
+        if (!c->phys.op.item[i].dead)
+            join(&x, i);
+    for (int t = 0; t < c->phys.tensor.count && !c->pool.failed; t++)
+        place_tensor(c, t);
+    return !c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
+}

@@ -1,0 +1,223 @@
+/* graph/compile/ir.h: what the compiler's passes hand to each other. Three forms, each made from the one before:
+ *
+ *     weir_graph --ir_new--> ir (logical: nodes, tensors)      shard: every tensor gets an SBP, every input a wish
+ *                                                              box:   conversions become nodes
+ *                --lower---> phys (per device: pops, ptensors)  group: pops -> groups; regs; slots; order; layout
+ *                --emit----> weir_plan                          check
+ *
+ * One compilation owns one `compile`, with one pool; the graph is only read. Indexes refer to arrays of the same
+ * struct. A pass returns false after setting the error.
+ */
+#ifndef GRAPH_COMPILE_IR_H
+#define GRAPH_COMPILE_IR_H
+
+#include "graph/model/build.h"
+
+typedef struct ir_wish {           /* a layout that a tensor is read in, on the axis that is being chosen */
+    weir_sbp sbp;
+    const weir_mesh *mesh;
+    int readers, fills;            /* how many ask for it; of those, how many fill */
+} ir_wish;
+
+typedef struct ir_tensor {
+    const char *name;
+    weir_type type;
+    const weir_mesh *mesh;
+    weir_sbp sbp[WEIR_AXES_MAX];   /* AUTO until the shard pass has chosen */
+    const weir_sbp *fixed;         /* the user's wish: AUTO or what must be */
+    const weir_tensor *origin;     /* NULL: made by the box pass */
+    int node;                      /* producer, -1 for a parameter */
+    int update;                    /* the node that updates it, or -1 */
+    bool micro;
+    POOL_LIST(ir_wish) wishes;     /* the shard pass's own */
+    int conversion;                /* the box pass's own: 1 + the first conversion of it */
+} ir_tensor;
+
+typedef struct ir_node {
+    const char *name;
+    weir_src src;
+    const weir_op *op;
+    const graph_node *origin;      /* NULL: a conversion */
+    const weir_mesh *mesh;
+    const void *attrs;
+    plan_phase phase;
+    bool micro;
+    int in_count, out_count;
+    int *in, *out;                 /* ir tensors */
+    int updates;                   /* ir tensor of the parameter that out[0] is, or -1 */
+    const weir_signature *signature; /* candidates; the first is all B */
+    int signature_count;
+    int choice[WEIR_AXES_MAX];     /* one for each mesh axis; -1 until chosen */
+    weir_cost cost;                /* of the whole, on one device */
+} ir_node;
+
+typedef struct ir_rules {          /* signatures that nodes share */
+    const weir_op *op;
+    int in_count, count;
+    weir_signature *item;
+} ir_rules;
+
+typedef struct ir_graph {
+    ir_node *node;
+    int node_count;
+    POOL_LIST(ir_tensor) tensors;
+    POOL_LIST(ir_rules) rules;
+} ir_graph;
+
+/* ---- per device ---- */
+
+typedef struct slice {
+    int64_t start[WEIR_DIMS_MAX], count[WEIR_DIMS_MAX];
+} slice;
+
+typedef struct ptensor {           /* the shard of a tensor on one device, or a chunk of it */
+    int tensor;                    /* ir tensor */
+    int device;                    /* index in phys->device */
+    slice part;
+    uint64_t bytes;                /* padded to PLAN_ALIGN */
+    int producer;                  /* pop, or -1 (parameter that nothing updates) */
+    int alias;                     /* the ptensor that it really is, or -1 */
+    bool parameter;
+    bool chunk;                    /* one of several of a shard */
+    bool fills;                    /* M firings of its producer go into one slot */
+    int slots;                     /* as the user fixed it; 0 */
+    POOL_LIST(int) readers;        /* pops, each once */
+    /* group and layout */
+    int reg;                       /* register, or -1: a temp */
+    uint64_t offset;               /* in the slot or the workspace */
+    uint32_t plan_id;
+} ptensor;
+
+typedef struct pop {               /* one kernel call on one device */
+    int node;                      /* ir node */
+    int device;
+    int in_count, out_count;
+    int *in, *out;                 /* ptensors */
+    const void *attrs;
+    plan_phase phase;
+    bool micro;
+    bool accumulate;               /* its kernel adds from the second firing on */
+    bool dead;                     /* merged into another, or of no use */
+    int level, group;
+    uint64_t scratch, scratch_offset;
+    int scratch_block;             /* layout's own */
+    POOL_LIST(int) states;         /* indexes in phys->state */
+} pop;
+
+typedef struct pstate {            /* private memory of a kernel */
+    int pop;
+    int index;
+    weir_type type;
+    slice part;
+    weir_shape global;
+    uint64_t bytes, offset;
+} pstate;
+
+typedef struct reg {               /* a register */
+    int group;                     /* producer, or -1: a constant */
+    int device;
+    plan_mem kind;
+    int fill, slots, initial;
+    bool fixed;                    /* by the user */
+    bool needed;                   /* fewer slots would stall */
+    uint64_t slot_bytes, offset;
+    POOL_LIST(int) tensors;        /* ptensors */
+    POOL_LIST(int) readers;        /* groups, each once */
+    uint32_t plan_id;
+} reg;
+
+typedef struct group {             /* an actor */
+    int device;
+    plan_phase phase;
+    bool micro;
+    bool outside;                  /* fired by push or pull */
+    int level;
+    int priority;
+    uint64_t workspace;
+    POOL_LIST(int) pops;
+    POOL_LIST(int) reads;          /* registers, each once */
+    POOL_LIST(int) regs;           /* produced */
+    POOL_LIST(int) sources;        /* groups on other queues that it reads from, each once */
+    uint64_t published;            /* bytes that leave the queue, so far */
+} group;
+
+typedef struct pdevice {
+    weir_device_kind kind;
+    int index;
+    uint64_t bytes, workspace, workspace_offset;
+} pdevice;
+
+typedef struct phys {
+    POOL_LIST(pdevice) device;
+    POOL_LIST(ptensor) tensor;
+    POOL_LIST(pop) op;
+    POOL_LIST(pstate) state;
+    POOL_LIST(reg) reg;
+    POOL_LIST(group) group;
+    int *first;                    /* by ir tensor: its first ptensor, see ptensor_at() */
+    int *chunks;                   /* by ir tensor: how many each of its shards is cut into; 1: they are whole */
+    int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
+    bool coloured;                 /* workspaces are laid out */
+} phys;
+
+typedef struct compile {
+    pool pool;
+    const weir_graph *graph;
+    weir_compile_opts opts;
+    int micro;                     /* M, at least 1 */
+    uint64_t memory_max;           /* per device; UINT64_MAX: none */
+    ir_graph ir;
+    phys phys;
+} compile;
+
+/* The passes, in order; each in the file of its name. */
+bool ir_new(compile *c);
+bool pass_shard(compile *c);
+bool pass_box(compile *c);
+bool pass_lower(compile *c);
+/* Shards that conversions hand to conversions are cut into chunks of at most so many bytes, as far as there may be that
+ * many chunks. Tests shrink it; nothing else changes it. */
+extern uint64_t lower_chunk_bytes;
+bool pass_group(compile *c);
+bool pass_slots(compile *c);
+bool pass_order(compile *c);
+bool pass_layout(compile *c);
+weir_plan *pass_emit(compile *c);
+
+/* ---- what several passes use ---- */
+
+/* The coordinate on `axis` of the `at`-th device of the mesh. */
+int mesh_coordinate(const weir_mesh *mesh, int at, int axis);
+/* The part of a tensor of `shape` that the device `at` of `mesh` holds: split dimensions are cut as evenly as can be,
+ * the first parts one longer; several axes split one dimension one after the other. */
+slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp, int at);
+/* What input i, output o of a node must be on `axis` by its choice. */
+weir_sbp node_in_sbp(const ir_node *node, int i, int axis);
+weir_sbp node_out_sbp(const ir_node *node, int o, int axis);
+/* Whether the two are the same layout: on an axis of one device everything is. */
+bool sbp_equal(const weir_mesh *mesh, const weir_sbp *a, const weir_sbp *b);
+static inline uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+}
+/* The ptensor of a chunk of the shard on the device `at` of the tensor's mesh; chunk 0 is all of one that is not cut. */
+static inline int ptensor_at(const phys *p, int tensor, int at, int chunk)
+{
+    return p->first[tensor] + at * p->chunks[tensor] + chunk;
+}
+/* The ptensor behind its aliases. */
+int ptensor_real(const phys *p, int tensor);
+/* Appends `value` to a list of ints that is kept without repeats. */
+#define LIST_ONCE(p, list, value)                                         \
+    do {                                                                  \
+        int once_ = 0, value_ = (value);                                  \
+        while (once_ < (list)->count && (list)->item[once_] != value_)    \
+            once_++;                                                      \
+        if (once_ == (list)->count) {                                     \
+            int *at_ = POOL_PUSH((p), (list));                            \
+            if (at_)                                                      \
+                *at_ = value_;                                            \
+        }                                                                 \
+    } while (0)
+
+#endif

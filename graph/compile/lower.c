@@ -1,0 +1,523 @@
+/* graph/compile/lower.c: from the logical graph to kernel calls per device.
+ *
+ * Every node becomes one pop (physical op) per device of its mesh, every tensor one ptensor per device of its. What
+ * needs no work disappears: explicit layouts, conversions whose one source is the same slice on the same device,
+ * accumulation over one micro-batch, and pops of which nobody reads an output. An accumulation behind a kernel that
+ * can add is merged into it.
+ *
+ * The sources of a conversion: of each slice of the source that meets the destination's, one copy (its own, if it can
+ * be), or all terms if it is a partial sum, in the order of the devices.
+ *
+ * What one conversion makes for others alone, the scattered sum on its way to everybody, is cut into chunks where its
+ * shards are large: each is a ptensor that a pop of its own makes, so that one is on its way while the next is summed.
+ * Pops of all devices come chunk by chunk. A chunk is a run of rows, contiguous in its shard. Which elements are added
+ * in which order does not change, so the bits do not.
+ */
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "graph/compile/ir.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
+
+#include <string.h>
+
+enum { CHUNKS_MAX = 16 };          /* of a shard */
+uint64_t lower_chunk_bytes = 1 << 20;
+
+typedef struct lowering {
+    compile *c;
+    phys *p;
+} lowering;
+
+static int device_id(const compile *c, weir_device_kind kind, int index)
+{
+    return c->phys.device_of[kind][index];
+}
+
+static int device_last(const compile *c)
+{
+    int last = 0;
+    for (int n = 0; n < c->ir.node_count; n++)
+        for (int i = 0; i < c->ir.node[n].mesh->count; i++)
+            if (c->ir.node[n].mesh->device[i] > last)
+                last = c->ir.node[n].mesh->device[i];
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        for (int i = 0; i < c->ir.tensors.item[t].mesh->count; i++)
+            if (c->ir.tensors.item[t].mesh->device[i] > last)
+                last = c->ir.tensors.item[t].mesh->device[i];
+    return last;
+}
+
+static void mesh_mark(compile *c, const weir_mesh *mesh)
+{
+    for (int i = 0; i < mesh->count; i++)
+        c->phys.device_of[mesh->kind][mesh->device[i]] = 1;
+}
+
+/* Devices get their ids in ascending order, so that plans read well. */
+static bool devices_number(compile *c)
+{
+    int count = device_last(c) + 1;
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        if (!(c->phys.device_of[k] = POOL_NEW(&c->pool, int, count)))
+            return false;
+    for (int n = 0; n < c->ir.node_count; n++)
+        mesh_mark(c, c->ir.node[n].mesh);
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        mesh_mark(c, c->ir.tensors.item[t].mesh);
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        for (int i = 0; i < count; i++) {
+            pdevice *d = c->phys.device_of[k][i] ? POOL_PUSH(&c->pool, &c->phys.device) : NULL;
+            c->phys.device_of[k][i] = d ? c->phys.device.count - 1 : -1;
+            if (d)
+                *d = (pdevice){.kind = (weir_device_kind)k, .index = i};
+        }
+    return true;
+}
+
+static uint64_t slice_bytes(const weir_type *type, const slice *part)
+{
+    uint64_t count = 1;
+    for (int d = 0; d < type->shape.rank; d++)
+        count *= (uint64_t)part->count[d];
+    return round_up(count * weir_dtype_bytes(type->dtype));
+}
+
+/* ---- chunks ---- */
+
+/* The dimension whose rows chunks are made of: the first of which the shard has more than one. */
+static int chunk_dimension(const slice *part, int rank)
+{
+    int d = 0;
+    while (d < rank - 1 && part->count[d] <= 1)
+        d++;
+    return d;
+}
+
+/* Chunk `chunk` of `chunks` of the shard; the first are one row longer where rows do not divide. */
+static slice chunk_of(slice part, int rank, int chunk, int chunks)
+{
+    if (chunks == 1)
+        return part;
+    int d = chunk_dimension(&part, rank);
+    int64_t each = part.count[d] / chunks, longer = part.count[d] % chunks;
+    part.start[d] += chunk * each + (chunk < longer ? chunk : longer);
+    part.count[d] = each + (chunk < longer);
+    return part;
+}
+
+/* Into how many chunks the shards of a tensor of this layout are cut: no more than each has rows, and than one
+ * conversion can gather. */
+static int chunks_for(const ir_tensor *t)
+{
+    int64_t chunks = CHUNKS_MAX, most = 1;
+    for (int at = 0; at < t->mesh->count; at++) {
+        slice part = slice_of(&t->type.shape, t->mesh, t->sbp, at);
+        int64_t wanted = (int64_t)((slice_bytes(&t->type, &part) + lower_chunk_bytes - 1) / lower_chunk_bytes);
+        int64_t rows = part.count[chunk_dimension(&part, t->type.shape.rank)];
+        most = wanted > most ? wanted : most;
+        chunks = rows < chunks ? rows : chunks;
+    }
+    chunks = most < chunks ? most : chunks;
+    chunks = WEIR_ARGS_MAX / t->mesh->count < chunks ? WEIR_ARGS_MAX / t->mesh->count : chunks;
+    return chunks > 1 ? (int)chunks : 1;
+}
+
+/* Decides for all tensors: those that a conversion makes for conversions alone may be cut. */
+static bool chunks_choose(lowering *l)
+{
+    compile *c = l->c;
+    int count = c->ir.tensors.count;
+    bool *kept = POOL_NEW(&c->pool, bool, count + 1), *converted = POOL_NEW(&c->pool, bool, count + 1);
+    if (!kept || !converted)
+        return false;
+    for (int n = 0; n < c->ir.node_count; n++)
+        for (int i = 0; i < c->ir.node[n].in_count; i++)
+            *(c->ir.node[n].op == &op_box ? &converted[c->ir.node[n].in[i]] : &kept[c->ir.node[n].in[i]]) = true;
+    for (int t = 0; t < count; t++) {
+        const ir_tensor *tensor = &c->ir.tensors.item[t];
+        bool passes = !tensor->origin && tensor->type.shape.rank && converted[t] && !kept[t];
+        l->p->chunks[t] = passes ? chunks_for(tensor) : 1;
+    }
+    return true;
+}
+
+static bool tensor_make(lowering *l, int tensor, int at, int chunk)
+{
+    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
+    int chunks = l->p->chunks[tensor];
+    slice shard = slice_of(&from->type.shape, from->mesh, from->sbp, at);
+    slice part = chunk_of(shard, from->type.shape.rank, chunk, chunks);
+    ptensor *to = POOL_PUSH(&l->c->pool, &l->p->tensor);
+    if (to)
+        *to = (ptensor){.tensor = tensor,
+                        .device = device_id(l->c, from->mesh->kind, from->mesh->device[at]),
+                        .part = part,
+                        .bytes = slice_bytes(&from->type, &part),
+                        .producer = -1,
+                        .alias = -1,
+                        .reg = -1,
+                        .slots = from->origin ? from->origin->slots : 0,
+                        .parameter = from->origin && !from->origin->node,
+                        .chunk = chunks > 1};
+    return to;
+}
+
+static bool tensors_make(lowering *l)
+{
+    for (int t = 0; t < l->c->ir.tensors.count; t++) {
+        l->p->first[t] = l->p->tensor.count;
+        for (int at = 0; at < l->c->ir.tensors.item[t].mesh->count; at++)
+            for (int chunk = 0; chunk < l->p->chunks[t]; chunk++)
+                if (!tensor_make(l, t, at, chunk))
+                    return false;
+    }
+    return true;
+}
+
+/* ---- conversions ---- */
+
+/* Which devices of the source a destination device reads, as a set of allowed coordinates per axis. */
+typedef struct choice {
+    int only[WEIR_AXES_MAX];       /* coordinate to take, or -1: all */
+    bool none;                     /* this device holds zeros alone */
+    bool zero;                     /* the sources may not cover it */
+} choice;
+
+static int device_position(const weir_mesh *mesh, weir_device_kind kind, int device)
+{
+    for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
+        if (mesh->device[at] == device)
+            return at;
+    return -1;
+}
+
+/* What a destination that is P on `axis` takes there: of a source in the same place its own term, otherwise the first
+ * device takes everything and the others are zero. */
+static void choose_partial(choice *ch, const ir_tensor *from, const ir_tensor *to, int axis, int at, bool same)
+{
+    int k = mesh_coordinate(to->mesh, at, axis);
+    if (same && from->sbp[axis] != WEIR_B) {
+        ch->only[axis] = k;
+        ch->zero |= WEIR_IS_S(from->sbp[axis]);
+    } else if (k) {
+        ch->none = true;
+    }
+}
+
+static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
+{
+    choice ch = {.only = {-1, -1, -1}};
+    bool same = mesh_equal(from->mesh, to->mesh);
+    int here = same ? at : device_position(from->mesh, to->mesh->kind, to->mesh->device[at]);
+    for (int a = 0; a < from->mesh->axes; a++)
+        if (from->sbp[a] == WEIR_B)
+            ch.only[a] = here >= 0 ? mesh_coordinate(from->mesh, here, a) : at % from->mesh->shape[a];
+    for (int a = 0; a < to->mesh->axes; a++)
+        if (to->sbp[a] == WEIR_P)
+            choose_partial(&ch, from, to, a, at, same);
+    ch.zero |= ch.none;
+    return ch;
+}
+
+static bool slices_meet(const slice *a, const slice *b, int rank)
+{
+    for (int d = 0; d < rank; d++)
+        if (a->start[d] + a->count[d] <= b->start[d] || b->start[d] + b->count[d] <= a->start[d])
+            return false;
+    return true;
+}
+
+/* Whether the device `at` of the source is the first of the devices that hold terms of the same slice. */
+static bool first_term(const ir_tensor *from, const choice *ch, int at)
+{
+    for (int a = 0; a < from->mesh->axes; a++)
+        if (from->sbp[a] == WEIR_P && mesh_coordinate(from->mesh, at, a) != (ch->only[a] >= 0 ? ch->only[a] : 0))
+            return false;
+    return true;
+}
+
+static bool taken(const ir_tensor *from, const choice *ch, int at)
+{
+    for (int a = 0; a < from->mesh->axes; a++)
+        if (ch->only[a] >= 0 && mesh_coordinate(from->mesh, at, a) != ch->only[a])
+            return false;
+    return !ch->none;
+}
+
+static bool same_slice_coordinates(const ir_tensor *from, int a, int b)
+{
+    for (int x = 0; x < from->mesh->axes; x++)
+        if (from->sbp[x] != WEIR_P && mesh_coordinate(from->mesh, a, x) != mesh_coordinate(from->mesh, b, x))
+            return false;
+    return true;
+}
+
+/* Lists the terms of the slice that the source's device `at` has a term of; returns how many are listed then. */
+static int list_terms(const lowering *l, int tensor, int at, int chunk, const choice *ch, int *list, int count)
+{
+    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
+    for (int term = 0; term < from->mesh->count; term++)
+        if (taken(from, ch, term) && same_slice_coordinates(from, at, term))
+            list[count++] = ptensor_at(l->p, tensor, term, chunk);
+    return count;
+}
+
+/* Lists the source ptensors of one destination, terms of one slice next to each other. */
+static int list_sources(const lowering *l, int tensor, const ptensor *to, const choice *ch, int *list, int *terms)
+{
+    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
+    int count = 0, rank = from->type.shape.rank;
+    *terms = 1;
+    for (int a = 0; a < from->mesh->axes; a++)
+        if (from->sbp[a] == WEIR_P && ch->only[a] < 0)
+            *terms *= from->mesh->shape[a];
+    for (int at = 0; at < from->mesh->count; at++)
+        for (int chunk = 0; chunk < l->p->chunks[tensor] && taken(from, ch, at) && first_term(from, ch, at); chunk++)
+            if (slices_meet(&l->p->tensor.item[ptensor_at(l->p, tensor, at, chunk)].part, &to->part, rank))
+                count = list_terms(l, tensor, at, chunk, ch, list, count);
+    return count;
+}
+
+static bool same_place(const ptensor *a, const ptensor *b)
+{
+    return a->device == b->device && !memcmp(&a->part, &b->part, sizeof a->part);
+}
+
+static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk)
+{
+    compile *c = l->c;
+    const ir_tensor *from = &c->ir.tensors.item[node->in[0]], *to = &c->ir.tensors.item[node->out[0]];
+    int out = ptensor_at(l->p, node->out[0], at, chunk), terms;
+    int *list = POOL_NEW(&c->pool, int, from->mesh->count * l->p->chunks[node->in[0]] + 1);
+    box_attrs *attrs = POOL_NEW(&c->pool, box_attrs, 1);
+    pop *op = POOL_PUSH(&c->pool, &l->p->op);
+    if (!list || !attrs || !op)
+        return false;
+    choice ch = choose_sources(from, to, at);
+    int count = list_sources(l, node->in[0], &l->p->tensor.item[out], &ch, list, &terms);
+    *attrs = (box_attrs){.terms = terms, .zero = ch.zero};
+    *op = (pop){.node = n, .device = l->p->tensor.item[out].device, .in_count = count, .out_count = 1, .in = list,
+                .attrs = attrs, .phase = node->phase, .micro = node->micro};
+    op->out = POOL_NEW(&c->pool, int, 1);
+    if (!op->out)
+        return false;
+    op->out[0] = out;
+    l->p->tensor.item[out].producer = l->p->op.count - 1;
+    if (count > WEIR_ARGS_MAX)
+        return error_set(WEIR_E_UNSUPPORTED, "%s:%d: \"%s\" is a conversion from %d shards, more than the %d that can be",
+                         node->src.file, node->src.line, node->name, count, WEIR_ARGS_MAX),
+               false;
+    if (count == 1 && !ch.zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
+        l->p->tensor.item[out].alias = list[0];
+        op->dead = true;
+    }
+    return true;
+}
+
+/* ---- ops ---- */
+
+static void local_types(const lowering *l, const pop *op, weir_type *types)
+{
+    for (int i = 0; i < op->in_count + op->out_count; i++) {
+        const ptensor *t = &l->p->tensor.item[i < op->in_count ? op->in[i] : op->out[i - op->in_count]];
+        types[i] = l->c->ir.tensors.item[t->tensor].type;
+        for (int d = 0; d < types[i].shape.rank; d++)
+            types[i].shape.dim[d] = t->part.count[d];
+    }
+}
+
+/* Scratch and states, which depend on local shapes. */
+static bool pop_memory(lowering *l, const ir_node *node, int id)
+{
+    compile *c = l->c;
+    pop *op = &l->p->op.item[id];
+    weir_type *types = POOL_NEW(&c->pool, weir_type, op->in_count + op->out_count + 1), state[4] = {0};
+    if (!types)
+        return false;
+    local_types(l, op, types);
+    weir_op_args args = {node->op, types, op->in_count, types + op->in_count, op->out_count, op->attrs};
+    weir_device_kind kind = l->p->device.item[op->device].kind;
+    op->scratch = node->op->workspace ? round_up(node->op->workspace(&args, kind)) : 0;
+    const slice none = {.start = {0}};
+    int count = node->op->states ? node->op->states(&args, state) : 0;
+    for (int s = 0; s < count; s++) {
+        const ptensor *out = &l->p->tensor.item[op->out[0]];
+        pstate *to = POOL_PUSH(&c->pool, &l->p->state);
+        int *at = POOL_PUSH(&c->pool, &op->states);
+        if (!to || !at)
+            return false;
+        *at = l->p->state.count - 1;
+        *to = (pstate){.pop = id, .index = s, .type = state[s], .part = state[s].shape.rank ? out->part : none};
+        to->global = state[s].shape.rank ? c->ir.tensors.item[out->tensor].type.shape : state[s].shape;
+        to->bytes = round_up((uint64_t)weir_shape_count(&state[s].shape) * weir_dtype_bytes(state[s].dtype));
+    }
+    return true;
+}
+
+static const void *node_attrs(compile *c, const ir_node *node)
+{
+    if (node->op != &op_grad_seed)
+        return node->attrs;
+    seed_attrs *attrs = POOL_NEW(&c->pool, seed_attrs, 1);
+    if (attrs)
+        attrs->value = c->ir.tensors.item[node->in[0]].micro ? 1.0 / c->micro : 1.0;
+    return attrs;
+}
+
+static bool lower_op(lowering *l, const ir_node *node, int n, int at)
+{
+    compile *c = l->c;
+    pop *op = POOL_PUSH(&c->pool, &l->p->op);
+    if (!op)
+        return false;
+    int id = l->p->op.count - 1;
+    *op = (pop){.node = n,
+                .device = device_id(c, node->mesh->kind, node->mesh->device[at]),
+                .in_count = node->in_count,
+                .out_count = node->out_count,
+                .attrs = node_attrs(c, node),
+                .phase = node->phase,
+                .micro = node->micro,
+                .accumulate = node->op == &op_accumulate};
+    op->in = POOL_NEW(&c->pool, int, op->in_count + 1);
+    op->out = POOL_NEW(&c->pool, int, op->out_count + 1);
+    if (!op->in || !op->out)
+        return false;
+    for (int i = 0; i < op->in_count; i++)
+        op->in[i] = ptensor_at(l->p, node->in[i], at, 0);
+    for (int o = 0; o < op->out_count; o++) {
+        op->out[o] = ptensor_at(l->p, o == 0 && node->updates >= 0 ? node->updates : node->out[o], at, 0);
+        l->p->tensor.item[op->out[o]].producer = id;
+    }
+    bool fills = node->origin && node->origin->fills;
+    if (node->op == &op_shard || (fills && c->micro == 1)) {
+        l->p->tensor.item[op->out[0]].alias = op->in[0];
+        op->dead = true;
+        return true;
+    }
+    l->p->tensor.item[op->out_count ? op->out[0] : 0].fills |= fills && op->out_count;
+    return pop_memory(l, node, id);
+}
+
+static bool kernel_there(const ir_node *node)
+{
+    weir_device_kind kind = node->mesh->kind;
+    if (node->op->kernel[kind])
+        return true;
+    error_set(WEIR_E_UNSUPPORTED, "%s:%d: %s: \"%s\" has no kernel for %s devices", node->src.file, node->src.line,
+              node->op->name, node->name, device_kind_name(kind));
+    return false;
+}
+
+/* ---- after all are there ---- */
+
+/* Inputs become what they really are, and slots fixed for a layout are fixed for what lies so. */
+static void aliases_resolve(phys *p)
+{
+    for (int t = 0; t < p->tensor.count; t++) {
+        ptensor *real = &p->tensor.item[ptensor_real(p, t)];
+        if (!real->slots && !real->parameter)
+            real->slots = p->tensor.item[t].slots;
+    }
+    for (int i = 0; i < p->op.count; i++)
+        for (int k = 0; k < p->op.item[i].in_count; k++)
+            p->op.item[i].in[k] = ptensor_real(p, p->op.item[i].in[k]);
+}
+
+/* Pops come in order, so one that is there already is the last. */
+static void reader_add(lowering *l, ptensor *t, int op)
+{
+    if (t->readers.count && t->readers.item[t->readers.count - 1] == op)
+        return;
+    int *at = POOL_PUSH(&l->c->pool, &t->readers);
+    if (at)
+        *at = op;
+}
+
+static void readers_list(lowering *l)
+{
+    for (int i = 0; i < l->p->op.count; i++)
+        for (int k = 0; k < l->p->op.item[i].in_count && !l->p->op.item[i].dead; k++)
+            reader_add(l, &l->p->tensor.item[l->p->op.item[i].in[k]], i);
+}
+
+/* Whether the pop must run although nobody may read what it makes. */
+static bool has_effect(const lowering *l, const pop *op)
+{
+    const ir_node *node = &l->c->ir.node[op->node];
+    return node->op == &op_sink || node->op == &op_call || node->updates >= 0;
+}
+
+/* Marks pops of no use. Readers come behind what they read, so one walk backwards is enough. */
+static void sweep_dead(lowering *l)
+{
+    bool *used = POOL_NEW(&l->c->pool, bool, l->p->tensor.count + 1);
+    if (!used)
+        return;
+    for (int i = l->p->op.count - 1; i >= 0; i--) {
+        pop *op = &l->p->op.item[i];
+        bool live = has_effect(l, op);
+        for (int o = 0; o < op->out_count; o++)
+            live |= used[op->out[o]];
+        op->dead |= !live;
+        for (int k = 0; k < op->in_count && !op->dead; k++)
+            used[op->in[k]] = true;
+    }
+}
+
+/* Lets the kernel that makes a gradient add it up itself, where it can and nobody else reads it. */
+static void merge_accumulations(lowering *l)
+{
+    for (int i = 0; i < l->p->op.count; i++) {
+        pop *acc = &l->p->op.item[i];
+        if (acc->dead || l->c->ir.node[acc->node].op != &op_accumulate)
+            continue;
+        ptensor *from = &l->p->tensor.item[acc->in[0]];
+        pop *maker = from->producer >= 0 && !from->parameter ? &l->p->op.item[from->producer] : NULL;
+        if (!maker || from->readers.count != 1 || maker->device != acc->device || maker->phase != acc->phase ||
+            maker->micro != acc->micro || !l->c->ir.node[maker->node].op->accumulates || maker->out[0] != acc->in[0])
+            continue;
+        maker->out[0] = acc->out[0];
+        maker->accumulate = true;
+        l->p->tensor.item[acc->out[0]].producer = from->producer;
+        from->readers.count = 0;
+        from->producer = -1;
+        acc->dead = true;
+    }
+}
+
+/* One pop per device, or, where what it makes is cut, per chunk and device. */
+static bool lower_node(lowering *l, const ir_node *node, int n)
+{
+    int chunks = node->op == &op_box ? l->p->chunks[node->out[0]] : 1;
+    for (int chunk = 0; chunk < chunks; chunk++)
+        for (int at = 0; at < node->mesh->count; at++)
+            if (!(node->op == &op_box ? lower_box(l, node, n, at, chunk) : lower_op(l, node, n, at)))
+                return false;
+    return true;
+}
+
+static bool lower_all(lowering *l)
+{
+    for (int n = 0; n < l->c->ir.node_count; n++)
+        if (!kernel_there(&l->c->ir.node[n]) || !lower_node(l, &l->c->ir.node[n], n))
+            return false;
+    return true;
+}
+
+bool pass_lower(compile *c)
+{
+    lowering l = {.c = c, .p = &c->phys};
+    l.p->first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
+    l.p->chunks = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
+    bool ready = l.p->first && l.p->chunks && devices_number(c) && chunks_choose(&l) && tensors_make(&l);
+    if (c->pool.failed || !ready || !lower_all(&l))
+        return c->pool.failed ? error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK
+                              : false;
+    aliases_resolve(l.p);
+    sweep_dead(&l);
+    readers_list(&l);
+    merge_accumulations(&l);
+    return !c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
+}

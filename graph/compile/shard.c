@@ -1,0 +1,290 @@
+/* graph/compile/shard.c: choose how everything lies.
+ *
+ * Each node picks, for each axis of its mesh, one of the signatures that its op lists. A choice is rated in seconds:
+ * compute, shared among the devices when the signature splits it, plus the conversions that it causes on its inputs
+ * and on its outputs' other readers. What the user fixed (weir_shard, .sbp, .weight) and what ZeRO needs restricts
+ * the choices.
+ *
+ * The search goes axis by axis: first greedily, in graph order, which is right for chains; then nodes are
+ * reconsidered one at a time, with what their neighbours have chosen, until none changes. It does not find every
+ * optimum (two nodes that would have to change together), but it is linear in the graph and the same on every
+ * machine. A tensor that several readers want in the same layout is converted once, and is rated so.
+ *
+ * The machine is a model, not a measurement: ratios are all that matters, and equal plans on all ranks need equal
+ * numbers.
+ */
+#include "graph/compile/ir.h"
+#include "graph/base/error.h"
+
+#define FLOPS_PER_S 1e11    /* one device */
+#define MEMORY_PER_S 1e10   /* bytes, one device */
+#define LINK_PER_S 5e9      /* bytes between two devices */
+#define LINK_S 1e-6         /* latency of one conversion */
+#define AGAINST_WISH 16     /* times worse: to read a parameter in another layout than the user gave it */
+#define EAGER 2             /* times worse: to convert a gradient before it is accumulated, also when M is 1 */
+#define PARTIAL_S 1e-7      /* a sum left open has to be closed some day */
+
+enum { SWEEPS_MAX = 10 };
+
+/* Seconds to turn one tensor of `bytes` from one SBP into another on an axis of `parts` devices. */
+static double convert_s(weir_sbp from, weir_sbp to, int parts, double bytes, bool same_mesh)
+{
+    double share = (double)(parts - 1) / parts;
+    if (!same_mesh)
+        return LINK_S + bytes * (from == WEIR_P ? 2 : 1) / (WEIR_IS_S(to) ? parts : 1) / LINK_PER_S;
+    if (from == to || parts == 1)
+        return 0;
+    if (from == WEIR_B)
+        return bytes / parts / MEMORY_PER_S;
+    if (to == WEIR_P)
+        return bytes / MEMORY_PER_S;
+    if (from == WEIR_P)
+        return (to == WEIR_B ? 2 : 1) * (LINK_S + share * bytes / LINK_PER_S);
+    if (to == WEIR_B)
+        return LINK_S + share * bytes / LINK_PER_S;
+    return LINK_S + share * bytes / parts / LINK_PER_S; /* S(i) -> S(j) */
+}
+
+/* The longest part's share of a dimension of `size` cut into `parts`. */
+static double longest_share(int64_t size, int parts)
+{
+    return size ? (double)((size + parts - 1) / parts) / (double)size : 1;
+}
+
+static double compute_s(const ir_graph *ir, const ir_node *node, const weir_signature *s, int parts)
+{
+    double share = 1;
+    for (int i = 0; i < node->in_count && share == 1; i++)
+        if (WEIR_IS_S(s->in[i]))
+            share = longest_share(ir->tensors.item[node->in[i]].type.shape.dim[WEIR_S_DIM(s->in[i])], parts);
+    for (int o = 0; o < node->out_count && share == 1; o++)
+        if (WEIR_IS_S(s->out[o]))
+            share = longest_share(ir->tensors.item[node->out[o]].type.shape.dim[WEIR_S_DIM(s->out[o])], parts);
+    double partial = 0;
+    for (int o = 0; o < node->out_count; o++)
+        partial += s->out[o] == WEIR_P ? PARTIAL_S : 0;
+    return share * (node->cost.flops / FLOPS_PER_S + node->cost.bytes / MEMORY_PER_S) + partial;
+}
+
+static weir_sbp tensor_sbp(const ir_graph *ir, const ir_tensor *t, int axis)
+{
+    if (t->node < 0)
+        return t->sbp[axis];
+    const ir_node *node = &ir->node[t->node];
+    for (int o = 0; o < node->out_count; o++)
+        if (&ir->tensors.item[node->out[o]] == t)
+            return node_out_sbp(node, o, axis);
+    return WEIR_AUTO;
+}
+
+static double tensor_bytes(const ir_tensor *t)
+{
+    return (double)weir_shape_count(&t->type.shape) * (double)weir_dtype_bytes(t->type.dtype);
+}
+
+/* ---- wishes: in which layouts a tensor is read, and by how many ---- */
+
+static void wish_count(compile *c, int tensor, weir_sbp sbp, const ir_node *reader, int change)
+{
+    ir_tensor *t = &c->ir.tensors.item[tensor];
+    int w = 0;
+    while (w < t->wishes.count && (t->wishes.item[w].sbp != sbp || !mesh_equal(t->wishes.item[w].mesh, reader->mesh)))
+        w++;
+    if (w == t->wishes.count) {
+        ir_wish *made = POOL_PUSH(&c->pool, &t->wishes);
+        if (!made)
+            return;
+        *made = (ir_wish){.sbp = sbp, .mesh = reader->mesh};
+    }
+    t->wishes.item[w].readers += change;
+    t->wishes.item[w].fills += reader->origin->fills ? change : 0;
+}
+
+/* Enters (1) or takes back (-1) what the node wishes of its inputs by its choice. */
+static void node_wishes(compile *c, const ir_node *node, int axis, int change)
+{
+    bool chosen = axis >= node->mesh->axes || node->choice[axis] >= 0;
+    for (int i = 0; i < node->in_count && chosen; i++)
+        wish_count(c, node->in[i], axis < node->mesh->axes ? node_in_sbp(node, i, axis) : WEIR_B, node, change);
+}
+
+/* A parameter that the user split: that says how its readers should work, too. (ZeRO's split does not: it is there to
+ * be gathered.) */
+static bool is_placed_by_hand(const ir_tensor *t, int axis)
+{
+    return t->node < 0 && t->origin && WEIR_IS_S(t->origin->sbp[axis]) && !t->origin->zero[axis];
+}
+
+/* Seconds per step for the conversions of one tensor that its readers (those that have chosen) ask for. */
+static double tensor_s(const compile *c, int tensor, int axis)
+{
+    const ir_tensor *t = &c->ir.tensors.item[tensor];
+    double seconds = 0;
+    weir_sbp from = tensor_sbp(&c->ir, t, axis);
+    if (from == WEIR_AUTO)
+        from = WEIR_B;
+    for (int w = 0; w < t->wishes.count; w++) {
+        const ir_wish *wish = &t->wishes.item[w];
+        if (!wish->readers)
+            continue;
+        int parts = axis < wish->mesh->axes ? wish->mesh->shape[axis] : 1;
+        double once = convert_s(from, wish->sbp, parts, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
+        seconds += wish->fills ? EAGER * once : once;
+    }
+    if (is_placed_by_hand(t, axis))
+        seconds *= AGAINST_WISH;
+    return seconds * (t->micro ? c->micro : 1);
+}
+
+/* Seconds that depend on this node's choice. */
+static double node_s(const compile *c, const ir_node *node, int axis)
+{
+    double seconds = compute_s(&c->ir, node, &node->signature[node->choice[axis]], node->mesh->shape[axis]) *
+                     (node->micro ? c->micro : 1);
+    for (int i = 0; i < node->in_count; i++)
+        if (i == 0 || node->in[i] != node->in[i - 1])
+            seconds += tensor_s(c, node->in[i], axis);
+    for (int o = 0; o < node->out_count; o++)
+        seconds += tensor_s(c, node->out[o], axis);
+    return seconds;
+}
+
+/* Whether units that must stay whole can be dealt out to the devices of this axis and those split before. */
+static bool granules_fit(const ir_node *node, const weir_signature *s, int axis)
+{
+    int64_t parts = node->mesh->shape[axis];
+    if (!s->granules)
+        return true;
+    for (int a = 0; a < node->mesh->axes; a++)
+        if (a != axis && node->choice[a] >= 0 && node->signature[node->choice[a]].granules)
+            parts *= node->mesh->shape[a];
+    return s->granules % parts == 0;
+}
+
+static bool allowed(const compile *c, const ir_node *node, const weir_signature *s, int axis)
+{
+    if (!granules_fit(node, s, axis))
+        return false;
+    for (int o = 0; o < node->out_count; o++) {
+        const ir_tensor *t = &c->ir.tensors.item[node->out[o]];
+        if (t->fixed && t->fixed[axis] != WEIR_AUTO && t->fixed[axis] != s->out[o])
+            return false;
+    }
+    for (int i = 0; i < node->in_count; i++) {
+        const ir_tensor *t = &c->ir.tensors.item[node->in[i]];
+        if (t->origin && t->origin->zero[axis] && s->in[i] != WEIR_B)
+            return false;
+    }
+    if (node->updates < 0)
+        return true;
+    weir_sbp parameter = c->ir.tensors.item[node->updates].sbp[axis];
+    return s->out[0] == (parameter == WEIR_AUTO ? WEIR_B : parameter);
+}
+
+/* Takes the best of the node's signatures; returns whether that is another one than before. */
+static bool choose(compile *c, ir_node *node, int axis)
+{
+    int before = node->choice[axis], best = -1;
+    double best_s = 0;
+    node_wishes(c, node, axis, -1);
+    for (int s = 0; s < node->signature_count; s++) {
+        node->choice[axis] = s;
+        if (!allowed(c, node, &node->signature[s], axis))
+            continue;
+        node_wishes(c, node, axis, 1);
+        double seconds = node_s(c, node, axis);
+        node_wishes(c, node, axis, -1);
+        if (best < 0 || seconds < best_s * (1 - 1e-9) || (s == before && seconds <= best_s * (1 + 1e-9))) {
+            best = s;
+            best_s = seconds;
+        }
+    }
+    node->choice[axis] = best;
+    node_wishes(c, node, axis, 1);
+    return best != before;
+}
+
+/* Parameters that the user left open lie as their first reader wants them. */
+static void settle_parameters(compile *c, const ir_node *node, int axis)
+{
+    for (int i = 0; i < node->in_count; i++) {
+        ir_tensor *t = &c->ir.tensors.item[node->in[i]];
+        if (t->node >= 0 || t->sbp[axis] != WEIR_AUTO || axis >= t->mesh->axes)
+            continue;
+        weir_sbp wish = mesh_equal(t->mesh, node->mesh) ? node_in_sbp(node, i, axis) : WEIR_B;
+        t->sbp[axis] = wish == WEIR_P ? WEIR_B : wish;
+    }
+}
+
+static bool refuse(const ir_node *node, int axis)
+{
+    error_set(WEIR_E_GRAPH, "%s:%d: %s: \"%s\" cannot be laid out as asked on mesh axis %d", node->src.file,
+              node->src.line, node->op->name, node->name, axis);
+    return false;
+}
+
+/* Meshes without this axis read everything whole. */
+static void axis_begin(compile *c, int axis)
+{
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        c->ir.tensors.item[t].wishes.count = 0;
+    for (int n = 0; n < c->ir.node_count; n++)
+        if (axis >= c->ir.node[n].mesh->axes)
+            node_wishes(c, &c->ir.node[n], axis, 1);
+}
+
+static bool axis_greedy(compile *c, int axis)
+{
+    for (int n = 0; n < c->ir.node_count; n++) {
+        ir_node *node = &c->ir.node[n];
+        if (axis >= node->mesh->axes)
+            continue;
+        choose(c, node, axis);
+        if (node->choice[axis] < 0)
+            return refuse(node, axis);
+        settle_parameters(c, node, axis);
+    }
+    return true;
+}
+
+static void axis_sweep(compile *c, int axis)
+{
+    bool changed = true;
+    for (int sweep = 0; sweep < SWEEPS_MAX && changed; sweep++) {
+        changed = false;
+        for (int k = 0; k < c->ir.node_count; k++) {
+            int n = sweep % 2 ? k : c->ir.node_count - 1 - k; /* first against the flow: what readers want */
+            if (axis < c->ir.node[n].mesh->axes)
+                changed |= choose(c, &c->ir.node[n], axis);
+        }
+    }
+}
+
+/* Writes the choices into the tensors. */
+static void settle_tensors(compile *c)
+{
+    for (int n = 0; n < c->ir.node_count; n++)
+        for (int o = 0; o < c->ir.node[n].out_count; o++)
+            for (int a = 0; a < c->ir.node[n].mesh->axes; a++)
+                c->ir.tensors.item[c->ir.node[n].out[o]].sbp[a] = node_out_sbp(&c->ir.node[n], o, a);
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        for (int a = 0; a < c->ir.tensors.item[t].mesh->axes; a++)
+            if (c->ir.tensors.item[t].sbp[a] == WEIR_AUTO)
+                c->ir.tensors.item[t].sbp[a] = WEIR_B;
+}
+
+bool pass_shard(compile *c)
+{
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        if (c->ir.tensors.item[t].node < 0)
+            for (int a = 0; a < WEIR_AXES_MAX; a++)
+                c->ir.tensors.item[t].sbp[a] = c->ir.tensors.item[t].fixed[a];
+    for (int a = 0; a < WEIR_AXES_MAX; a++) {
+        axis_begin(c, a);
+        if (!axis_greedy(c, a))
+            return false;
+        axis_sweep(c, a);
+    }
+    settle_tensors(c);
+    return true;
+}

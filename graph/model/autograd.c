@@ -1,0 +1,187 @@
+/* graph/model/autograd.c: the backward graph.
+ *
+ * Nodes are visited from the loss towards the inputs; each asks its op's gradient builder for the gradients of its
+ * inputs given those of its outputs. What comes out is ordinary graph: the passes below do not know that it is a
+ * gradient, except by its phase.
+ *
+ * A tensor with several readers has several contributions, which are added when its producer is reached: by then all
+ * readers have been visited. A parameter has no producer, so its readers are counted, and its gradient is handed over
+ * with the last of them: early enough that reducing it over devices overlaps with the rest of the backward pass.
+ */
+#include "graph/model/build.h"
+
+#include <string.h>
+
+typedef struct contribution {
+    weir_tensor *gradient;
+    struct contribution *next;
+} contribution;
+
+typedef struct backward {
+    weir_graph *graph;
+    weir_src src;
+    contribution **of;   /* by tensor id, newest first */
+    int *readers;        /* by tensor id: nodes on the way to the loss still to be visited */
+    bool *reaches;       /* by node id: the loss depends on it */
+    int tensors;         /* that existed when it began */
+    autograd_done done;
+    void *ctx;
+} backward;
+
+static void contribute(backward *b, weir_tensor *to, weir_tensor *gradient)
+{
+    contribution *c = POOL_NEW(&b->graph->pool, contribution, 1);
+    if (!c)
+        return;
+    *c = (contribution){gradient, b->of[to->id]};
+    b->of[to->id] = c;
+}
+
+/* Their sum, on t's mesh. */
+static weir_tensor *sum_of(backward *b, weir_tensor *t, weir_tensor *const *terms, int count)
+{
+    weir_scope scope = graph_scope_absolute(b->graph, t->mesh, pool_text(&b->graph->pool, "%s.grad/", t->name));
+    const char *name = graph_op_name(t, NULL, "sum");
+    weir_tensor *sum = weir_add_many_at(terms, count, (weir_op_opts){.src = b->src, .name = name});
+    weir_scope_leave(&scope);
+    return sum;
+}
+
+/* The sum of the contributions to t, on t's mesh; NULL when there are none. */
+static weir_tensor *collect(backward *b, weir_tensor *t)
+{
+    weir_tensor *all[WEIR_ARGS_MAX];
+    int count = 0;
+    for (contribution *c = b->of[t->id]; c; c = c->next) {
+        if (count == WEIR_ARGS_MAX) {
+            all[0] = sum_of(b, t, all, count);
+            count = 1;
+        }
+        all[count++] = c->gradient;
+    }
+    return count > 1 ? sum_of(b, t, all, count) : count ? all[0] : NULL;
+}
+
+/* Marks what the loss depends on, and counts the readers of each tensor among it. */
+static void mark(backward *b, const weir_tensor *loss)
+{
+    weir_graph *g = b->graph;
+    b->reaches[loss->node->id] = true;
+    for (int n = loss->node->id; n >= 0; n--) {
+        const graph_node *node = g->nodes.item[n];
+        if (!b->reaches[n])
+            continue;
+        for (int i = 0; i < node->in_count; i++) {
+            b->readers[node->in[i]->id]++;
+            if (node->in[i]->node)
+                b->reaches[node->in[i]->node->id] = true;
+        }
+    }
+}
+
+static void read_once_less(backward *b, weir_tensor *t)
+{
+    if (--b->readers[t->id] || t->node || !t->trains)
+        return;
+    weir_tensor *gradient = collect(b, t);
+    if (gradient)
+        b->done(b->ctx, t, gradient);
+}
+
+/* What a gradient builder is to read for `t`: what a cheap op made is made again, on the mesh where it was. */
+static weir_tensor *for_backward(weir_graph *g, weir_tensor *t)
+{
+    const graph_node *from = t->node;
+    if (!g->recompute || !from || !from->op->cheap || from->out[0] != t || from->phase != PLAN_FORWARD)
+        return t;
+    if (!t->again) {
+        weir_scope scope = graph_scope_absolute(g, from->mesh, "");
+        graph_node *node = graph_apply(&(weir_apply){.src = from->src,
+                                                     .name = pool_text(&g->pool, "%s.again", from->name),
+                                                     .op = from->op,
+                                                     .in = from->in,
+                                                     .in_count = from->in_count,
+                                                     .attrs = from->attrs});
+        weir_scope_leave(&scope);
+        t->again = node ? node->out[0] : t;
+    }
+    return t->again;
+}
+
+/* Holds a gradient builder to what <weir/op.h> asks of it. */
+static bool gradients_ok(const graph_node *node, const bool *needed, weir_tensor *const *din)
+{
+    weir_graph *g = node->out[0]->graph;
+    for (int i = 0; i < node->in_count; i++) {
+        const weir_type *type = &node->in[i]->type;
+        if (!needed[i] || (din[i] && din[i]->poisoned))
+            continue;
+        if (!din[i])
+            graph_mistake(g, node->src, "%s: its gradient builder made none for input %d", node->op->name, i);
+        else if (din[i]->type.dtype != type->dtype || !weir_shape_equal(&din[i]->type.shape, &type->shape))
+            graph_mistake(g, node->src, "%s: its gradient for input %d is of another type than that", node->op->name, i);
+    }
+    return !weir_graph_mistake(g);
+}
+
+/* Calls the op's builder and files what it made. */
+static void node_backward(backward *b, graph_node *node, weir_tensor *const *dout)
+{
+    weir_graph *g = b->graph;
+    bool *needed = POOL_NEW(&g->pool, bool, node->in_count);
+    weir_tensor **din = POOL_NEW(&g->pool, weir_tensor *, node->in_count);
+    weir_tensor **in = POOL_NEW(&g->pool, weir_tensor *, node->in_count);
+    if (!needed || !din || !in)
+        return;
+    for (int i = 0; i < node->in_count; i++) {
+        needed[i] = node->in[i]->trains;
+        in[i] = for_backward(g, node->in[i]);
+    }
+    if (!node->op->grad) {
+        graph_mistake(g, node->src, "%s: has no gradient, and lies between the loss and what is trained",
+                      node->op->name);
+        return;
+    }
+    weir_grad_args args = {.graph = g, .src = node->src, .in = in, .in_count = node->in_count, .out = node->out,
+                           .dout = dout, .out_count = node->op->out_count, .attrs = node->attrs, .needed = needed,
+                           .din = din};
+    weir_scope scope = graph_scope_absolute(g, node->mesh, pool_text(&g->pool, "%s.grad/", node->name));
+    node->op->grad(&args);
+    weir_scope_leave(&scope);
+    for (int i = 0; i < node->in_count && gradients_ok(node, needed, din); i++)
+        if (needed[i])
+            contribute(b, node->in[i], din[i]);
+}
+
+static void node_visit(backward *b, graph_node *node)
+{
+    weir_tensor *dout[8] = {0};
+    bool flows = false, trains = false;
+    for (int i = 0; i < node->op->out_count; i++) {
+        dout[i] = collect(b, node->out[i]);
+        flows |= dout[i] != NULL;
+        trains |= node->out[i]->trains;
+    }
+    if (flows && trains)
+        node_backward(b, node, dout);
+    for (int i = 0; i < node->in_count; i++)
+        read_once_less(b, node->in[i]);
+}
+
+bool autograd(weir_tensor *loss, weir_tensor *seed, weir_src src, autograd_done done, void *ctx)
+{
+    weir_graph *g = loss->graph;
+    int nodes = loss->node->id + 1;
+    backward b = {.graph = g, .src = src, .tensors = g->tensors.count, .done = done, .ctx = ctx};
+    b.of = POOL_NEW(&g->pool, contribution *, b.tensors);
+    b.readers = POOL_NEW(&g->pool, int, b.tensors);
+    b.reaches = POOL_NEW(&g->pool, bool, nodes);
+    if (g->pool.failed)
+        return false;
+    mark(&b, loss);
+    contribute(&b, loss, seed);
+    for (int n = nodes - 1; n >= 0 && !weir_graph_mistake(g); n--)
+        if (b.reaches[n])
+            node_visit(&b, g->nodes.item[n]);
+    return !weir_graph_mistake(g);
+}

@@ -1,0 +1,414 @@
+/* graph/model/build.c: graphs, scopes, names and mistakes, and weir_op_apply(), through which every op enters a graph.
+ *
+ * A mistake is reported where it is made and never again: the graph keeps the first sentence, and the tensor that comes
+ * back is poisoned. The alternative, a status from every builder call, would put an error check after each line of a
+ * model.
+ *
+ * Names are checked at once, by a hash set, because they are the identity of parameters: initial values, checkpoints
+ * and the agreement between processes hang on them.
+ */
+#include "graph/model/build.h"
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "kernels/ops.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+weir_graph *weir_graph_new(const char *name)
+{
+    weir_graph *g = calloc(1, sizeof *g);
+    if (!g) {
+        error_set(WEIR_E_MEMORY, "no memory for a graph");
+        return NULL;
+    }
+    g->name = pool_text(&g->pool, "%s", name ? name : "graph");
+    g->poison = (weir_tensor){.graph = g, .id = -1, .poisoned = true, .name = "poisoned"};
+    return g;
+}
+
+void weir_graph_free(weir_graph *graph)
+{
+    if (!graph)
+        return;
+    pool_free(&graph->pool);
+    free(graph);
+}
+
+const char *weir_graph_mistake(const weir_graph *graph)
+{
+    return graph->mistake ? graph->mistake : graph->pool.failed ? "no memory for the graph" : NULL;
+}
+
+/* ---- mistakes ---- */
+
+static void mistake_list(weir_graph *g, weir_src src, const char *format, va_list list)
+{
+    if (weir_graph_mistake(g))
+        return;
+    char text[512];
+    vsnprintf(text, sizeof text, format, list);
+    g->mistake = pool_text(&g->pool, "%s:%d: %s", src.file ? src.file : "?", src.line, text);
+}
+
+void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    mistake_list(graph, src, format, list);
+    va_end(list);
+}
+
+weir_tensor *weir_mistake(weir_tensor *near, weir_src src, const char *format, ...)
+{
+    if (!near)
+        return NULL;
+    if (!near->poisoned) {
+        va_list list;
+        va_start(list, format);
+        mistake_list(near->graph, src, format, list);
+        va_end(list);
+    }
+    return &near->graph->poison;
+}
+
+/* ---- scopes ---- */
+
+static graph_scope *scope_top(weir_graph *g)
+{
+    return g->scopes.count ? &g->scopes.item[g->scopes.count - 1] : NULL;
+}
+
+static const char *scope_prefix(weir_graph *g)
+{
+    return scope_top(g) ? scope_top(g)->prefix : "";
+}
+
+static weir_scope scope_push(weir_graph *g, weir_mesh *mesh, const char *prefix)
+{
+    int depth = g->scopes.count;
+    graph_scope *scope = POOL_PUSH(&g->pool, &g->scopes);
+    if (scope)
+        *scope = (graph_scope){.mesh = mesh, .prefix = prefix ? prefix : ""};
+    return (weir_scope){.graph = g, .depth = depth};
+}
+
+weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *prefix)
+{
+    return scope_push(graph, mesh, prefix);
+}
+
+weir_scope weir_scope_enter(weir_scope_opts opts)
+{
+    weir_graph *g = opts.mesh ? opts.mesh->graph : opts.graph;
+    if (!g)
+        return (weir_scope){.done = false};
+    weir_mesh *mesh = opts.mesh ? opts.mesh : scope_top(g) ? scope_top(g)->mesh : NULL;
+    const char *prefix = scope_prefix(g);
+    const char *number = opts.name ? strstr(opts.name, "%d") : NULL;
+    if (number)
+        prefix = pool_text(&g->pool, "%s%.*s%lld%s/", prefix, (int)(number - opts.name), opts.name,
+                           (long long)opts.index, number + 2);
+    else if (opts.name && *opts.name)
+        prefix = pool_text(&g->pool, "%s%s/", prefix, opts.name);
+    return scope_push(g, mesh, prefix);
+}
+
+void weir_scope_leave(weir_scope *scope)
+{
+    if (scope->graph && scope->graph->scopes.count > scope->depth)
+        scope->graph->scopes.count = scope->depth;
+}
+
+weir_mesh *graph_default_mesh(weir_graph *g)
+{
+    weir_mesh *mesh = scope_top(g) ? scope_top(g)->mesh : NULL;
+    if (mesh)
+        return mesh;
+    return g->meshes.count ? g->meshes.item[0] : weir_mesh_new(g, "cpu:0");
+}
+
+weir_mesh *graph_mesh_for(weir_tensor *x)
+{
+    weir_mesh *mesh = scope_top(x->graph) ? scope_top(x->graph)->mesh : NULL;
+    if (mesh)
+        return mesh;
+    return x->mesh ? x->mesh : graph_default_mesh(x->graph);
+}
+
+/* ---- names ---- */
+
+/* Where the name is, or belongs. */
+static graph_name *name_slot(graph_name *table, int room, const char *name)
+{
+    uint64_t mask = (uint64_t)room - 1, at = name_hash(name) & mask;
+    while (table[at].name && strcmp(table[at].name, name))
+        at = (at + 1) & mask;
+    return &table[at];
+}
+
+static bool names_make_room(weir_graph *g)
+{
+    if (g->names_count * 2 < g->names_room)
+        return true;
+    int room = g->names_room ? g->names_room * 2 : 256;
+    graph_name *table = POOL_NEW(&g->pool, graph_name, room);
+    if (!table)
+        return false;
+    for (int i = 0; i < g->names_room; i++)
+        if (g->names[i].name)
+            *name_slot(table, room, g->names[i].name) = g->names[i];
+    g->names = table;
+    g->names_room = room;
+    return true;
+}
+
+/* The entry of a name that is in use, or NULL. */
+static graph_name *name_find(weir_graph *g, const char *name)
+{
+    graph_name *slot = name && g->names_room ? name_slot(g->names, g->names_room, name) : NULL;
+    return slot && slot->name ? slot : NULL;
+}
+
+/* Enters the name; false when it is in use (or there is no memory). `name` is kept, not copied. */
+static bool name_take(weir_graph *g, const char *name)
+{
+    if (!name || !names_make_room(g) || name_find(g, name))
+        return false;
+    *name_slot(g->names, g->names_room, name) = (graph_name){.name = name, .next = 1};
+    g->names_count++;
+    return true;
+}
+
+/* `base`, or when that is in use `base_1`, `base_2`, ...: the first that is not. */
+static const char *name_fresh(weir_graph *g, const char *base)
+{
+    graph_name *taken = name_find(g, pool_text(&g->pool, "%s%s", scope_prefix(g), base));
+    while (taken && !g->pool.failed) {
+        char *name = pool_text(&g->pool, "%s_%d", base, taken->next++);
+        if (!name_find(g, pool_text(&g->pool, "%s%s", scope_prefix(g), name ? name : base)))
+            return name;
+    }
+    return base;
+}
+
+const char *graph_op_name(weir_tensor *x, const char *name, const char *op)
+{
+    return name ? name : name_fresh(x->graph, op);
+}
+
+const char *graph_full_name(weir_graph *g, weir_src src, const char *name)
+{
+    const char *full = pool_text(&g->pool, "%s%s", scope_prefix(g), name);
+    if (!name_take(g, full))
+        graph_mistake(g, src, "the name \"%s\" is already in use", full ? full : name);
+    return full;
+}
+
+/* ---- tensors and nodes ---- */
+
+weir_tensor *graph_tensor_new(weir_graph *g)
+{
+    weir_tensor *t = POOL_NEW(&g->pool, weir_tensor, 1);
+    weir_tensor **at = POOL_PUSH(&g->pool, &g->tensors);
+    if (!t || !at)
+        return NULL;
+    *t = (weir_tensor){.graph = g, .id = g->tensors.count - 1};
+    *at = t;
+    return t;
+}
+
+static weir_mesh *apply_mesh(const weir_apply *a, weir_graph *g)
+{
+    if (scope_top(g) && scope_top(g)->mesh)
+        return scope_top(g)->mesh;
+    for (int i = 0; i < a->in_count; i++)
+        if (a->in[i]->node)
+            return a->in[i]->mesh;
+    return a->in_count ? a->in[0]->mesh : graph_default_mesh(g);
+}
+
+static weir_graph *apply_graph(const weir_apply *a)
+{
+    for (int i = 0; i < a->in_count; i++)
+        if (a->in[i])
+            return a->in[i]->graph;
+    return a->graph;
+}
+
+/* Whether the inputs can be looked at; reports what is wrong with them. */
+static bool apply_inputs_ok(const weir_apply *a, weir_graph *g)
+{
+    for (int i = 0; i < a->in_count; i++) {
+        if (!a->in[i]) {
+            graph_mistake(g, a->src, "%s: input %d is NULL", a->op->name, i);
+            return false;
+        }
+        if (a->in[i]->poisoned)
+            return false;
+        if (a->in[i]->graph != g) {
+            graph_mistake(g, a->src, "%s: \"%s\" belongs to another graph", a->op->name, a->in[i]->name);
+            return false;
+        }
+    }
+    if (a->in_count < a->op->in_min || a->in_count > a->op->in_max) {
+        graph_mistake(g, a->src, "%s: takes %d to %d inputs, not %d", a->op->name, a->op->in_min, a->op->in_max,
+                      a->in_count);
+        return false;
+    }
+    return !weir_graph_mistake(g);
+}
+
+static bool apply_infer(const weir_apply *a, weir_graph *g, weir_type *out)
+{
+    weir_type in_few[8];
+    weir_type *in = a->in_count <= 8 ? in_few : POOL_NEW(&g->pool, weir_type, a->in_count);
+    if (!in)
+        return false;
+    for (int i = 0; i < a->in_count; i++)
+        in[i] = a->in[i]->type;
+    weir_op_args args = {a->op, in, a->in_count, out, a->op->out_count, a->attrs};
+    char error[256] = "";
+    if (!a->op->infer(&args, error, sizeof error)) {
+        graph_mistake(g, a->src, "%s: %s", a->op->name, *error ? error : "wrong inputs");
+        return false;
+    }
+    for (int o = 0; o < a->op->out_count; o++)
+        if (!shape_countable(&out[o].shape)) {
+            char text[160];
+            graph_mistake(g, a->src, "%s: a result of shape %s has too many elements", a->op->name,
+                          shape_text(&out[o].shape, text, sizeof text));
+            return false;
+        }
+    return true;
+}
+
+static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full)
+{
+    graph_node *node = POOL_NEW(&g->pool, graph_node, 1);
+    graph_node **at = POOL_PUSH(&g->pool, &g->nodes);
+    if (!node || !at)
+        return NULL;
+    *at = node;
+    *node = (graph_node){.id = g->nodes.count - 1,
+                         .op = a->op,
+                         .name = full,
+                         .src = a->src,
+                         .mesh = apply_mesh(a, g),
+                         .in_count = a->in_count,
+                         .phase = g->phase};
+    node->in = pool_copy(&g->pool, a->in, sizeof *a->in * (size_t)a->in_count);
+    node->out = POOL_NEW(&g->pool, weir_tensor *, a->op->out_count);
+    node->attrs = a->op->attrs_bytes ? pool_copy(&g->pool, a->attrs, a->op->attrs_bytes) : NULL;
+    for (int i = 0; i < a->in_count; i++) {
+        const graph_node *from = a->in[i]->node;
+        node->micro |= a->in[i]->micro;
+        if (from && from->phase > node->phase)
+            node->phase = from->phase; /* phases only go forward: forward, backward, update */
+    }
+    return g->pool.failed ? NULL : node;
+}
+
+static bool node_trains(const graph_node *node)
+{
+    for (int i = 0; i < node->in_count; i++)
+        if (node->in[i]->trains)
+            return true;
+    return false;
+}
+
+static void node_outputs(graph_node *node, weir_graph *g, const weir_type *types)
+{
+    for (int i = 0; i < node->op->out_count; i++) {
+        weir_tensor *t = graph_tensor_new(g);
+        if (!t)
+            return;
+        t->type = types[i];
+        t->mesh = node->mesh;
+        t->name = i ? pool_text(&g->pool, "%s:%d", node->name, i) : node->name;
+        t->node = node;
+        t->micro = node->micro;
+        t->trains = types[i].dtype == WEIR_F32 && node_trains(node);
+        t->src = node->src;
+        node->out[i] = t;
+    }
+}
+
+static weir_tensor *apply_poisoned(const weir_apply *a, weir_graph *g, weir_tensor **outs)
+{
+    if (outs)
+        for (int i = 0; i < a->op->out_count; i++)
+            outs[i] = &g->poison;
+    return &g->poison;
+}
+
+graph_node *graph_apply(const weir_apply *a)
+{
+    weir_graph *g = apply_graph(a);
+    weir_type types[8] = {0};
+    if (!apply_inputs_ok(a, g) || !apply_infer(a, g, types))
+        return NULL;
+    const char *full = graph_full_name(g, a->src, a->name ? a->name : name_fresh(g, a->op->name));
+    graph_node *node = full ? node_new(a, g, full) : NULL;
+    if (node)
+        node_outputs(node, g, types);
+    return node && !weir_graph_mistake(g) ? node : NULL;
+}
+
+weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs)
+{
+    weir_graph *g = apply_graph(apply);
+    if (!g) {
+        error_set(WEIR_E_ARGUMENT, "%s:%d: %s: input 0 is NULL", apply->src.file ? apply->src.file : "?",
+                  apply->src.line, apply->op->name);
+        return NULL;
+    }
+    graph_node *node = graph_apply(apply);
+    if (!node)
+        return apply_poisoned(apply, g, outs);
+    if (outs)
+        memcpy(outs, node->out, sizeof *outs * (size_t)apply->op->out_count);
+    return apply->op->out_count ? node->out[0] : NULL;
+}
+
+/* ---- queries ---- */
+
+weir_graph *weir_tensor_graph(const weir_tensor *x)
+{
+    return x->graph;
+}
+
+weir_type weir_tensor_type(const weir_tensor *x)
+{
+    return x->type;
+}
+
+const char *weir_tensor_name(const weir_tensor *x)
+{
+    return x->name;
+}
+
+weir_mesh *weir_tensor_mesh(const weir_tensor *x)
+{
+    return x->mesh;
+}
+
+bool weir_tensor_poisoned(const weir_tensor *x)
+{
+    return x->poisoned;
+}
+
+void weir_slots(weir_tensor *x, int slots)
+{
+    if (!x || x->poisoned)
+        return;
+    if (slots < 1)
+        graph_mistake(x->graph, x->src, "%s: a register needs at least one slot, not %d", x->name, slots);
+    else if (!x->node && slots > 1)
+        graph_mistake(x->graph, x->src, "%s: a parameter is changed in place and has one slot, not %d", x->name, slots);
+    x->slots = slots;
+    if (x->node && x->node->op == &op_shard && x->node->in[0]->node && x->node->in[0]->node->host)
+        x->node->in[0]->slots = slots; /* an input: also where the value comes in */
+}

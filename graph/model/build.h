@@ -1,0 +1,135 @@
+/* graph/model/build.h: the logical graph, as the DSL builds it and the compiler reads it.
+ *
+ *     weir_graph: meshes, tensors, nodes (op applications) in the order in which they were made, which is a topological
+ *     order, since an op can only use what exists
+ *
+ *        node --out--> tensor --in--> node        a parameter is a tensor without a node; `update` is the node that
+ *                                                  changes it in place, once a step
+ *
+ * Special ops (kernels/core): `source` and `sink` are the ends of inputs and fetches and live on one device; `shard` is
+ * explicit boxing, has no kernel and disappears in the box pass; weir_input() is a source followed by a shard, and so
+ * is weir_call() a `call` on one device and a shard, when its mesh has several.
+ *
+ * Everything lives in the graph's pool. One thread at a time. Compiling only reads.
+ */
+#ifndef GRAPH_MODEL_BUILD_H
+#define GRAPH_MODEL_BUILD_H
+
+#include "graph/plan/plan.h"
+#include "graph/base/pool.h"
+
+#include <weir/weir.h>
+
+typedef struct graph_node graph_node;
+
+struct weir_mesh {
+    weir_graph *graph;
+    int axes;
+    int shape[WEIR_AXES_MAX];
+    int count;                 /* devices */
+    int *device;               /* indexes, row-major over shape; in the pool */
+    weir_device_kind kind;
+};
+
+struct weir_tensor {
+    weir_graph *graph;
+    int id;                    /* in graph->tensors */
+    weir_type type;
+    weir_mesh *mesh;
+    const char *name;
+    graph_node *node;          /* producer; NULL: a parameter */
+    weir_sbp sbp[WEIR_AXES_MAX]; /* as the user fixed it; AUTO elsewhere */
+    int slots;                 /* as the user fixed it; 0 */
+    bool micro;                /* exists once per micro-batch */
+    bool poisoned;
+    bool trains;               /* a parameter that trains, or depends on one */
+    /* parameters */
+    weir_init init;
+    bool frozen;
+    weir_src src;
+    graph_node *update;
+    weir_tensor *again;        /* the same, computed once more in the backward pass */
+    bool zero[WEIR_AXES_MAX];  /* its master copy is split over this axis, and gathered for its readers */
+};
+
+struct graph_node {
+    int id;                    /* in graph->nodes */
+    const weir_op *op;
+    const char *name;
+    weir_src src;
+    weir_mesh *mesh;
+    weir_tensor **in, **out;
+    int in_count;
+    void *attrs;
+    plan_phase phase;
+    bool micro;
+    int host;                  /* plan_host_kind + 1; 0: none */
+    plan_binding binding;
+    int fetch_slots;
+    weir_tensor *updates;      /* the parameter that out[0] is written over */
+    bool fills;                /* its output is published once a step although it fires once per micro-batch */
+};
+
+typedef struct graph_scope {
+    weir_mesh *mesh;
+    const char *prefix;        /* "a/b/" */
+} graph_scope;
+
+typedef struct graph_name {
+    const char *name;          /* NULL: an empty place */
+    int next;                  /* NAME_<next> is the next to try for another that wants to be called so */
+} graph_name;
+
+struct weir_graph {
+    pool pool;
+    const char *name;
+    POOL_LIST(weir_mesh *) meshes;
+    POOL_LIST(weir_tensor *) tensors;
+    POOL_LIST(graph_node *) nodes;
+    POOL_LIST(graph_scope) scopes;
+    graph_name *names;         /* hash set of the names in use */
+    int names_count, names_room;
+    const char *mistake;
+    weir_tensor poison;        /* handed out when there is no memory for another */
+    plan_phase phase;          /* of the nodes built now */
+    weir_tensor *loss;         /* set by weir_train */
+    bool recompute;            /* as weir_train was asked */
+};
+
+/* Meshes with the same devices in the same arrangement are the same place. */
+bool mesh_equal(const weir_mesh *a, const weir_mesh *b);
+/* The mesh of the first device of `mesh` alone. */
+weir_mesh *mesh_first(weir_mesh *mesh);
+
+/* The mesh on which an op applied to `x` now would live: that of the innermost scope, else x's. */
+weir_mesh *graph_mesh_for(weir_tensor *x);
+
+/* `name`, or when that is NULL a fresh one after the op ("linear_3"), without the scope's prefix. In the pool. */
+const char *graph_op_name(weir_tensor *x, const char *name, const char *op);
+
+/* Opens a scope of which the prefix is exactly `prefix` (in the pool), for names that do not follow the user's
+ * scopes. */
+weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *prefix);
+
+/* The mesh for what has no inputs: the innermost scope's, else the graph's first, else a new one of "cpu:0". */
+weir_mesh *graph_default_mesh(weir_graph *graph);
+
+/* `name` behind the scope's prefix, entered as in use; a mistake when it was. */
+const char *graph_full_name(weir_graph *graph, weir_src src, const char *name);
+
+/* A new tensor without anything in it; NULL when there is no memory. */
+weir_tensor *graph_tensor_new(weir_graph *graph);
+
+/* weir_op_apply() for the graph's own use: the node, or NULL after a mistake. The graph must be known. */
+graph_node *graph_apply(const weir_apply *apply);
+
+/* A mistake on the graph itself. */
+void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Builds the backward graph of `loss` from its gradient `seed` on. For every parameter that trains and that the loss
+ * depends on, `done` is called once, as soon as its gradient is complete (gradients of unused parameters are not
+ * made). False after a mistake (sticky). */
+typedef void (*autograd_done)(void *ctx, weir_tensor *parameter, weir_tensor *gradient);
+bool autograd(weir_tensor *loss, weir_tensor *seed, weir_src src, autograd_done done, void *ctx);
+
+#endif

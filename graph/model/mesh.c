@@ -1,0 +1,138 @@
+/* graph/model/mesh.c: meshes: lists of devices in an arrangement of one to three axes.
+ *
+ * Devices are named by kind and index ("cpu:0-3,6"). The list's order is the mesh's row-major order, so a user can put
+ * neighbours on an axis next to each other.
+ */
+#include "graph/base/base.h"
+#include "graph/model/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICES_MAX = 1024 };
+
+typedef struct device_list {
+    int device[DEVICES_MAX];
+    int count;
+} device_list;
+
+static bool list_add(device_list *list, long first, long last)
+{
+    if (first < 0 || last < first || last >= DEVICES_MAX)
+        return false;
+    for (long d = first; d <= last; d++) {
+        for (int i = 0; i < list->count; i++)
+            if (list->device[i] == d)
+                return false;
+        list->device[list->count++] = (int)d;
+    }
+    return true;
+}
+
+/* "0-3,6" */
+static bool list_parse(device_list *list, const char *text)
+{
+    for (;; text++) {
+        char *end;
+        if (*text < '0' || *text > '9')
+            return false;
+        long first = strtol(text, &end, 10), last = first;
+        if (*end == '-') {
+            text = end + 1;
+            if (*text < '0' || *text > '9')
+                return false;
+            last = strtol(text, &end, 10);
+        }
+        if (!list_add(list, first, last))
+            return false;
+        text = end;
+        if (*text != ',')
+            return *text == '\0';
+    }
+}
+
+static bool kind_parse(const char **text, weir_device_kind *kind)
+{
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++) {
+        const char *name = device_kind_name((weir_device_kind)k);
+        size_t length = strlen(name);
+        if (!strncmp(*text, name, length) && (*text)[length] == ':') {
+            *kind = (weir_device_kind)k;
+            *text += length + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static weir_mesh *mesh_make(weir_graph *g, weir_device_kind kind, const int *device, int count)
+{
+    weir_mesh *mesh = POOL_NEW(&g->pool, weir_mesh, 1);
+    if (!mesh)
+        return NULL;
+    *mesh = (weir_mesh){.graph = g, .kind = kind, .count = count, .axes = 1, .shape = {count}};
+    mesh->device = pool_copy(&g->pool, device, sizeof *device * (size_t)count);
+    return mesh->device ? mesh : NULL;
+}
+
+static bool mesh_arrange(weir_mesh *mesh, const int *shape)
+{
+    if (!shape[0] && !shape[1] && !shape[2])
+        return true;
+    int64_t count = 1;
+    mesh->axes = 0;
+    for (int a = 0; a < WEIR_AXES_MAX; a++) {
+        bool beyond = a > mesh->axes; /* behind a 0, which ends the shape */
+        if (shape[a] && (beyond || shape[a] < 0 || shape[a] > DEVICES_MAX))
+            return false;
+        mesh->axes += shape[a] > 0;
+        mesh->shape[a] = shape[a];
+        count *= shape[a] ? shape[a] : 1;
+    }
+    return count == mesh->count;
+}
+
+weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_opts opts)
+{
+    device_list list = {.count = 0};
+    weir_device_kind kind = WEIR_CPU;
+    const char *text = devices ? devices : "";
+    bool parsed = kind_parse(&text, &kind) && list_parse(&list, text);
+    if (!parsed)
+        graph_mistake(graph, opts.src,
+                      "mesh: \"%s\" is not a list of devices; write \"cpu:0-3\" or \"cpu:0,2\", each at most once",
+                      devices ? devices : "NULL");
+    if (!parsed)
+        list = (device_list){.device = {0}, .count = 1}; /* something to go on with: the mistake is kept */
+    weir_mesh *mesh = mesh_make(graph, kind, list.device, list.count);
+    weir_mesh **at = mesh ? POOL_PUSH(&graph->pool, &graph->meshes) : NULL;
+    if (!at)
+        return NULL;
+    *at = mesh;
+    if (parsed && !mesh_arrange(mesh, opts.shape)) {
+        graph_mistake(graph, opts.src, "mesh: the shape {%d, %d, %d} does not hold the %d devices of \"%s\"",
+                      opts.shape[0], opts.shape[1], opts.shape[2], list.count, devices);
+        *mesh = (weir_mesh){.graph = graph, .kind = kind, .count = mesh->count, .axes = 1, .shape = {mesh->count},
+                            .device = mesh->device};
+    }
+    return mesh;
+}
+
+int weir_mesh_size(const weir_mesh *mesh)
+{
+    return mesh->count;
+}
+
+weir_mesh *mesh_first(weir_mesh *mesh)
+{
+    if (mesh->count == 1 && mesh->axes == 1)
+        return mesh;
+    return mesh_make(mesh->graph, mesh->kind, mesh->device, 1);
+}
+
+bool mesh_equal(const weir_mesh *a, const weir_mesh *b)
+{
+    return a == b || (a->kind == b->kind && a->axes == b->axes && a->count == b->count &&
+                      !memcmp(a->shape, b->shape, sizeof a->shape) &&
+                      !memcmp(a->device, b->device, sizeof *a->device * (size_t)a->count));
+}

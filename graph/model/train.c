@@ -1,0 +1,208 @@
+/* graph/model/train.c: weir_train(): backward graph, accumulation over micro-batches, clipping, updates.
+ *
+ *     loss -> grad_seed -> backward ... -> gradient -> accumulate -+-> square_sum -> (+) -> clip_scale -+
+ *                                                                  +------------------------------------+-> update
+ *
+ * The seed is 1 / M, so accumulated gradients are those of the mean over the micro-batches. With one micro-batch the
+ * lower pass drops the accumulations. Squares are summed per mesh before they travel, so clipping costs one number
+ * per stage.
+ */
+#include "graph/base/base.h"
+#include "graph/model/build.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
+#include "kernels/optim/optim.h"
+
+typedef struct trained {
+    weir_tensor *parameter;
+    weir_tensor *gradient; /* accumulated */
+} trained;
+
+typedef struct training {
+    weir_graph *graph;
+    weir_src src;
+    weir_optimizer optimizer;
+    POOL_LIST(trained) list;
+} training;
+
+static weir_tensor *apply_on(weir_graph *g, weir_mesh *mesh, weir_src src, const char *name, const weir_op *op,
+                             weir_tensor **in, int in_count, const void *attrs)
+{
+    weir_scope scope = graph_scope_absolute(g, mesh, "");
+    graph_node *node = graph_apply(&(weir_apply){
+        .src = src, .name = name, .op = op, .graph = g, .in = in, .in_count = in_count, .attrs = attrs});
+    weir_scope_leave(&scope);
+    return node ? node->out[0] : &g->poison;
+}
+
+/* The gradient summed over the micro-batches of a step: published once a step. */
+static void gradient_done(void *ctx, weir_tensor *parameter, weir_tensor *gradient)
+{
+    training *t = ctx;
+    weir_graph *g = t->graph;
+    if (gradient->poisoned)
+        return;
+    if (gradient->micro) {
+        const char *name = pool_text(&g->pool, "%s.grad", parameter->name);
+        weir_scope scope = graph_scope_absolute(g, gradient->mesh, "");
+        graph_node *node = graph_apply(
+            &(weir_apply){.src = t->src, .name = name, .op = &op_accumulate, .in = &gradient, .in_count = 1});
+        weir_scope_leave(&scope);
+        if (!node)
+            return;
+        node->fills = true;
+        gradient = node->out[0];
+        gradient->micro = false;
+    }
+    trained *item = POOL_PUSH(&g->pool, &t->list);
+    if (item)
+        *item = (trained){parameter, gradient};
+}
+
+/* The sum of squares of the gradients of parameters on `mesh`, as one number there. */
+static weir_tensor *mesh_squares(training *t, weir_mesh *mesh)
+{
+    weir_tensor *squares[WEIR_ARGS_MAX], *sums[WEIR_ARGS_MAX];
+    int squares_count = 0, sums_count = 0;
+    for (int i = 0; i <= t->list.count; i++) {
+        bool flush = squares_count == WEIR_ARGS_MAX || (i == t->list.count && squares_count);
+        if (flush) {
+            sums[sums_count++] = apply_on(t->graph, mesh, t->src, NULL, weir_op_find("add_many"), squares, squares_count,
+                                          NULL);
+            squares_count = 0;
+        }
+        if (i == t->list.count || !mesh_equal(t->list.item[i].parameter->mesh, mesh))
+            continue;
+        squares[squares_count++] = apply_on(t->graph, mesh, t->src, NULL, &op_square_sum, &t->list.item[i].gradient, 1,
+                                            NULL);
+    }
+    return sums_count == 1 ? sums[0]
+                           : apply_on(t->graph, mesh, t->src, NULL, weir_op_find("add_many"), sums, sums_count, NULL);
+}
+
+static bool mesh_listed(weir_mesh *const *list, int count, const weir_mesh *mesh)
+{
+    for (int i = 0; i < count; i++)
+        if (mesh_equal(list[i], mesh))
+            return true;
+    return false;
+}
+
+/* The factor that all gradients are scaled by; NULL when there is no clipping. */
+static weir_tensor *clip_factor(training *t, weir_mesh *where)
+{
+    weir_mesh *mesh[WEIR_ARGS_MAX];
+    weir_tensor *sum[WEIR_ARGS_MAX];
+    int count = 0;
+    if (t->optimizer.clip_norm <= 0)
+        return NULL;
+    for (int i = 0; i < t->list.count; i++) {
+        weir_mesh *m = t->list.item[i].parameter->mesh;
+        if (!mesh_listed(mesh, count, m) && count < WEIR_ARGS_MAX) {
+            mesh[count] = m;
+            sum[count++] = mesh_squares(t, m);
+        }
+    }
+    weir_tensor *all = count == 1 ? sum[0]
+                                  : apply_on(t->graph, where, t->src, "grad_norm/sum", weir_op_find("add_many"), sum,
+                                             count, NULL);
+    struct clip_attrs attrs = {.max_norm = t->optimizer.clip_norm};
+    return apply_on(t->graph, where, t->src, "grad_norm/clip", &op_clip_scale, &all, 1, &attrs);
+}
+
+static struct optim_attrs update_attrs(const weir_optimizer *o, const weir_tensor *parameter)
+{
+    return (struct optim_attrs){
+        .lr = o->lr ? o->lr : o->kind == WEIR_SGD ? 0.01 : 0.001,
+        .lr_min = o->lr_min,
+        .momentum = o->momentum,
+        .beta1 = o->beta1 ? o->beta1 : 0.9,
+        .beta2 = o->beta2 ? o->beta2 : 0.999,
+        .eps = o->eps ? o->eps : 1e-8,
+        .weight_decay = parameter->type.shape.rank >= 2 ? o->weight_decay : 0,
+        .warmup = o->warmup,
+        .total = o->total,
+    };
+}
+
+static void update(training *t, const trained *item, weir_tensor *factor)
+{
+    weir_graph *g = t->graph;
+    struct optim_attrs attrs = update_attrs(&t->optimizer, item->parameter);
+    weir_tensor *in[2] = {item->gradient, factor};
+    const char *name = pool_text(&g->pool, "%s.update", item->parameter->name);
+    weir_scope scope = graph_scope_absolute(g, item->parameter->mesh, "");
+    graph_node *node = graph_apply(&(weir_apply){.src = t->src,
+                                                 .name = name,
+                                                 .op = t->optimizer.kind == WEIR_SGD ? &op_sgd : &op_adamw,
+                                                 .in = in,
+                                                 .in_count = factor ? 2 : 1,
+                                                 .attrs = &attrs});
+    weir_scope_leave(&scope);
+    if (!node)
+        return;
+    node->updates = item->parameter;
+    item->parameter->update = node;
+}
+
+/* The dimension over which a parameter's master copy is split: the first one that gives every device something. */
+static void zero_split(weir_tensor *parameter, int axis)
+{
+    const weir_shape *shape = &parameter->type.shape;
+    if (axis >= parameter->mesh->axes || WEIR_IS_S(parameter->sbp[axis]))
+        return;
+    for (int d = 0; d < shape->rank; d++)
+        if (shape->dim[d] >= parameter->mesh->shape[axis]) {
+            parameter->sbp[axis] = WEIR_S(d);
+            parameter->zero[axis] = true;
+            return;
+        }
+}
+
+static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src src)
+{
+    weir_graph *g = loss->graph;
+    char text[160];
+    if (g->loss)
+        graph_mistake(g, src, "train: the graph is trained already");
+    else if (loss->type.shape.rank || loss->type.dtype != WEIR_F32)
+        graph_mistake(g, src, "train: the loss must be one f32 number; \"%s\" is %s %s", loss->name,
+                      weir_dtype_name(loss->type.dtype), shape_text(&loss->type.shape, text, sizeof text));
+    else if (!loss->node || !loss->trains)
+        graph_mistake(g, src, "train: \"%s\" depends on no parameter that trains", loss->name);
+    else if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
+        graph_mistake(g, src, "train: there is no optimizer %d", (int)o->kind);
+    else if (!(o->lr >= 0) || !(o->momentum >= 0 && o->momentum < 1) || !(o->beta1 >= 0 && o->beta1 < 1) ||
+             !(o->beta2 >= 0 && o->beta2 < 1) || !(o->eps >= 0) || !(o->clip_norm >= 0) || !(o->weight_decay >= 0))
+        graph_mistake(g, src, "train: an option of the optimizer is out of range");
+    else if (o->warmup < 0 || o->total < 0 || (o->total && o->total <= o->warmup))
+        graph_mistake(g, src, "train: warm-up of %lld steps does not fit a total of %lld", (long long)o->warmup,
+                      (long long)o->total);
+    return !weir_graph_mistake(g);
+}
+
+void weir_train_at(weir_tensor *loss, weir_optimizer optimizer, weir_train_opts opts)
+{
+    if (!loss || loss->poisoned || !train_ok(loss, &optimizer, opts.src))
+        return;
+    weir_graph *g = loss->graph;
+    training t = {.graph = g, .src = opts.src, .optimizer = optimizer};
+    g->loss = loss;
+    g->recompute = opts.recompute;
+    g->phase = PLAN_BACKWARD;
+    weir_scope scope = graph_scope_absolute(g, loss->mesh, "");
+    seed_attrs attrs = {.value = 1};
+    weir_tensor *seed = weir_op_apply(&(weir_apply){.src = opts.src, .name = "grad_seed", .op = &op_grad_seed,
+                                                    .in = &loss, .in_count = 1, .attrs = &attrs}, NULL);
+    weir_scope_leave(&scope);
+    bool built = !seed->poisoned && autograd(loss, seed, opts.src, gradient_done, &t);
+    g->phase = PLAN_UPDATE;
+    weir_tensor *factor = built ? clip_factor(&t, loss->mesh) : NULL;
+    for (int i = 0; built && i < t.list.count; i++) {
+        for (int a = 0; a < WEIR_AXES_MAX; a++)
+            if (opts.zero[a])
+                zero_split(t.list.item[i].parameter, a);
+        update(&t, &t.list.item[i], factor);
+    }
+    g->phase = PLAN_FORWARD;
+}

@@ -1,0 +1,257 @@
+/* graph/plan/plan.h: the plan, the only thing that compiler and runtime share.
+ *
+ * Flat arrays that refer to each other by index; ids of different kinds are different types. What belongs to one
+ * owner lies together: an actor's ports, registers and kernels are ranges [first, first + count).
+ *
+ *        space (bytes) <-- regst (offset, slots x slot_bytes) --> tensor, tensor, ...      one arena per space
+ *                            ^ out               | read by
+ *     queue <-- actor -------+                   v
+ *                 |  ports: one per register read (hold) <------ another actor
+ *                 |  kernels, in call order: op, attributes, operands -> tensors
+ *                 '  states: tensors at fixed offsets
+ *
+ * What the numbers mean at run time:
+ *   - An actor fires `fires` times per step. It may fire when every port has an unread slot and every register has a
+ *     free one (credit). A queue runs one actor at a time; a firing calls the actor's kernels in order.
+ *   - A port reads the same slot for `hold` firings, then frees it.
+ *   - A register's producer fires `fill` times into the same slot, then publishes it to all readers.
+ *   - A register starts with `initial` published slots (parameters). `constant`: its readers never free it, and its
+ *     producer (none) never writes it.
+ *   - Slot k of a register lies at offset + k * slot_bytes; slots are used cyclically.
+ *   - For every edge, per step: producer.fires / fill == consumer.fires / hold. So one step returns to the start.
+ *
+ * Queues of kind OUTSIDE belong to the program around weir: their actors have no kernels and are fired by
+ * weir_session_push() and weir_session_pull() in the caller's thread.
+ *
+ * Invariants are those that plan_validate() checks; nothing else reads a plan before it has passed. A plan is owned by
+ * whoever made it and is immutable after plan_validate(); any thread may read it.
+ */
+#ifndef GRAPH_PLAN_PLAN_H
+#define GRAPH_PLAN_PLAN_H
+
+#include <weir/plan.h>
+
+#define PLAN_VERSION 2
+#define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
+#define PLAN_NONE UINT32_MAX
+#define PLAN_RANKS_MAX 4096
+
+#define PLAN_ID(name)        \
+    typedef struct name {    \
+        uint32_t i;          \
+    } name
+PLAN_ID(plan_str);      /* offset in plan->strings */
+PLAN_ID(plan_space_id);
+PLAN_ID(plan_queue_id);
+PLAN_ID(plan_actor_id);
+PLAN_ID(plan_port_id);
+PLAN_ID(plan_regst_id);
+PLAN_ID(plan_tensor_id);
+PLAN_ID(plan_kernel_id);
+
+typedef struct plan_range {
+    uint32_t first, count;
+} plan_range;
+
+/* A device, and with it its memory space and arena. Device ids are space ids. */
+typedef struct plan_space {
+    uint32_t kind;     /* weir_device_kind */
+    uint32_t index;    /* the 2 of cpu:2 */
+    uint32_t rank;     /* process that owns it, less than plan->ranks */
+    plan_str name;     /* "cpu:2" */
+    uint64_t bytes;    /* of the arena */
+} plan_space;
+
+typedef enum plan_queue_kind { PLAN_COMPUTE, PLAN_OUTSIDE, PLAN_QUEUE_KINDS } plan_queue_kind;
+typedef struct plan_queue {
+    plan_space_id space;
+    uint32_t kind;             /* plan_queue_kind */
+    plan_str name;             /* "cpu:2" */
+    uint64_t workspace_offset; /* in the arena of `space` */
+    uint64_t workspace_bytes;
+} plan_queue;
+
+/* What a tensor's bytes are for. name, text */
+#define PLAN_MEM_LIST(X)                   \
+    X(PARAMETER, "parameters")             \
+    X(STATE, "optimizer state")            \
+    X(ACTIVATION, "activations")           \
+    X(GRADIENT, "gradients")               \
+    X(TRANSFER, "transfer")                \
+    X(IO, "inputs and fetches")            \
+    X(WORKSPACE, "workspace")
+typedef enum plan_mem {
+#define X(name, text) PLAN_##name,
+    PLAN_MEM_LIST(X)
+#undef X
+        PLAN_MEMS
+} plan_mem;
+
+typedef enum plan_phase { PLAN_FORWARD, PLAN_BACKWARD, PLAN_UPDATE, PLAN_PHASES } plan_phase;
+
+typedef struct plan_actor {
+    plan_queue_id queue;
+    plan_str name;
+    uint32_t phase;      /* plan_phase */
+    uint32_t fires;      /* per step: 1 or M */
+    uint32_t priority;   /* lower fires first; unique within a queue */
+    plan_range ports;    /* in plan->ports */
+    plan_range regsts;   /* in plan->regsts: those that it produces */
+    plan_range kernels;  /* in plan->kernels, in call order */
+    plan_range states;   /* in plan->tensors */
+    plan_range temps;    /* in plan->tensors: offsets within the queue's workspace */
+} plan_actor;
+
+typedef struct plan_port {
+    plan_actor_id actor; /* the reader */
+    plan_regst_id regst;
+    uint32_t hold;
+} plan_port;
+
+typedef struct plan_regst {
+    plan_actor_id producer;  /* PLAN_NONE for a constant */
+    plan_space_id space;
+    uint32_t kind;           /* plan_mem */
+    uint32_t slots;
+    uint32_t fill;
+    uint32_t initial;        /* published slots at the start: 0 .. slots */
+    uint32_t fixed;          /* slots were set by the user */
+    uint64_t offset;         /* in the arena */
+    uint64_t slot_bytes;     /* a multiple of PLAN_ALIGN, or 0 */
+    plan_range tensors;      /* in plan->tensors, offsets within the slot */
+} plan_regst;
+
+typedef enum plan_home { PLAN_IN_REGST, PLAN_IN_STATE, PLAN_IN_TEMP } plan_home;
+typedef struct plan_tensor {
+    plan_str name;
+    uint32_t home;           /* plan_home */
+    uint32_t owner;          /* register id, or actor id */
+    uint32_t dtype;
+    uint32_t rank;
+    uint64_t offset;         /* in the slot, the arena (state) or the workspace (temp) */
+    int64_t shape[WEIR_DIMS_MAX];  /* of the shard */
+    int64_t start[WEIR_DIMS_MAX];  /* index of its first element in the logical tensor */
+    int64_t global[WEIR_DIMS_MAX]; /* logical shape */
+} plan_tensor;
+
+typedef struct plan_kernel {
+    plan_actor_id actor;
+    plan_str op;             /* weir_op name */
+    plan_str name;           /* of the application: "h0/q" */
+    plan_str file;           /* the user's, for errors */
+    uint32_t line;
+    uint32_t host;           /* index in plan->hosts, or PLAN_NONE */
+    uint32_t accumulate;     /* 1: from the second firing of a fill on, adds to its first output */
+    uint64_t key;            /* of the random streams */
+    plan_range in, out, state; /* in plan->operands */
+    plan_range attrs;        /* in plan->words; as many as the op's attribute structure has */
+    uint64_t workspace_offset; /* scratch, within the queue's workspace */
+    uint64_t workspace_bytes;
+} plan_kernel;
+
+/* An operand is a tensor: of a register that the actor reads through one of its ports or produces, a state of the
+ * actor or a temp of it. `port` is the port (id) that it is read through, PLAN_NONE for all others. */
+typedef struct plan_operand {
+    plan_tensor_id tensor;
+    plan_port_id port;
+} plan_operand;
+
+/* How a parameter or state starts. */
+typedef struct plan_init {
+    plan_tensor_id tensor;
+    uint32_t kind; /* weir_init_kind */
+    double a, b;
+    uint64_t key;
+} plan_init;
+
+/* The shards that make up a logical parameter; for read and write. Several may hold the same elements (B). */
+typedef struct plan_param {
+    plan_str name;
+    plan_range shards;       /* in plan->shards */
+} plan_param;
+
+/* A host function, or a push or pull end: what the program around weir gives or takes. */
+typedef enum plan_host_kind { PLAN_SOURCE, PLAN_SINK, PLAN_CALL, PLAN_PUSH, PLAN_PULL, PLAN_HOST_KINDS } plan_host_kind;
+typedef struct plan_host {
+    plan_str name;
+    uint32_t kind;           /* plan_host_kind */
+    plan_actor_id actor;
+    plan_str file;
+    uint32_t line;
+} plan_host;
+
+typedef union plan_binding_fn {
+    weir_source_fn source;
+    weir_sink_fn sink;
+    weir_kernel_fn call;
+} plan_binding_fn;
+typedef struct plan_binding { /* parallel to hosts; not in the file */
+    plan_binding_fn fn;
+    void *ctx;
+} plan_binding;
+
+/* An attribute word. The op's field table says which member is meant. */
+typedef union plan_word {
+    int64_t i;
+    double r;
+} plan_word;
+
+/* array, element type, member */
+#define PLAN_ARRAY_LIST(X)          \
+    X(plan_space, spaces)           \
+    X(plan_queue, queues)           \
+    X(plan_actor, actors)           \
+    X(plan_port, ports)             \
+    X(plan_regst, regsts)           \
+    X(plan_tensor, tensors)         \
+    X(plan_kernel, kernels)         \
+    X(plan_operand, operands)       \
+    X(plan_word, words)             \
+    X(plan_init, inits)             \
+    X(plan_param, params)           \
+    X(plan_tensor_id, shards)       \
+    X(plan_host, hosts)             \
+    X(char, strings)
+
+struct weir_plan {
+    uint32_t version;
+    uint32_t micro_batches;
+    uint64_t seed;
+    uint32_t ranks;          /* processes that it is spread over (graph/plan/spread.h); 1: says nothing about processes */
+    uint32_t part;           /* 1 + the rank whose part it is; 0: it is the whole */
+    uint64_t whole;          /* of a part: the hash of the plan that it is a part of */
+    uint64_t hash;           /* of everything in the file but itself */
+    plan_str name;
+#define X(type, member) \
+    type *member;       \
+    uint32_t member##_count;
+    PLAN_ARRAY_LIST(X)
+#undef X
+    plan_binding *bindings;  /* hosts_count of them, or NULL */
+};
+
+static inline const char *plan_text(const weir_plan *plan, plan_str str)
+{
+    return plan->strings + str.i;
+}
+
+/* Bytes of a tensor's elements (unpadded). */
+uint64_t plan_tensor_bytes(const plan_tensor *tensor);
+
+/* Checks the whole plan: every index, range, size, rate, offset and overlap, operands against the op's rules, attribute
+ * counts. E_PLAN and weir_error() naming the first fault. Bounded in time and memory by the size of the plan. Does
+ * not play the token game; weir_plan_check() does. */
+weir_status plan_validate(const weir_plan *plan);
+
+/* FNV-1a of every array and scalar but `hash`. */
+uint64_t plan_hash(const weir_plan *plan);
+
+/* The parts of weir_plan_save and weir_plan_load without the file. Encoded bytes are owned by the caller (free()). */
+weir_status plan_encode(const weir_plan *plan, void **bytes, size_t *bytes_count);
+weir_plan *plan_decode(const void *bytes, size_t bytes_count);
+
+/* Bytes of one space by kind (plan_mem); the sum is spaces[space].bytes less alignment between parts, of which there is
+ * none: every part is padded to PLAN_ALIGN and counted so. */
+void plan_bytes_by_kind(const weir_plan *plan, plan_space_id space, uint64_t bytes[PLAN_MEMS]);
+
+#endif

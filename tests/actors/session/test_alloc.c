@@ -1,0 +1,167 @@
+/* tests/actors/session/test_alloc.c: a run that is under way allocates nothing. malloc and its kin are interposed and counted.
+ *
+ * What oneDNN takes for the packed blocks of a product is counted apart, by the address it was called from: it is
+ * posix_memalign and free around each product (kernels/matmul/gemm.c), and nothing that weir could keep for it.
+ */
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weir/session.h>
+
+#include "tests/support/ops.h"
+#include "tests/support/reference.h"
+#include "tests/support/sdf.h"
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *old, size_t bytes);
+extern void *__libc_memalign(size_t align, size_t bytes);
+
+static atomic_long allocations, allocations_dnnl;
+static uintptr_t dnnl_first, dnnl_last; /* where its code lies */
+
+static int find_dnnl(struct dl_phdr_info *info, size_t bytes, void *ctx)
+{
+    (void)bytes, (void)ctx;
+    if (!strstr(info->dlpi_name, "libdnnl"))
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X) {
+            dnnl_first = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            dnnl_last = dnnl_first + info->dlpi_phdr[i].p_memsz;
+        }
+    return 1;
+}
+
+int posix_memalign(void **result, size_t align, size_t bytes)
+{
+    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
+    atomic_fetch_add(caller >= dnnl_first && caller < dnnl_last ? &allocations_dnnl : &allocations, 1);
+    *result = __libc_memalign(align, bytes);
+    return *result ? 0 : ENOMEM;
+}
+
+void *malloc(size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *old, size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_realloc(old, bytes);
+}
+
+void *aligned_alloc(size_t align, size_t bytes)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_memalign(align, bytes);
+}
+
+/* Two devices, M micro-batches, a parameter, a push and a pull. */
+static weir_plan *busy_plan(void)
+{
+    enum { M = 3 };
+    test_ops();
+    sdf *s = sdf_new("busy", M);
+    uint32_t q0 = sdf_device(s), q1 = sdf_device(s), outside = sdf_outside(s, q0);
+    uint32_t x = sdf_actor(s, outside, "x", .fires = M, .host_kind = 1 + PLAN_PUSH);
+    uint32_t update = sdf_actor(s, q1, "update", .kernel = "test_sum");
+    uint32_t use = sdf_actor(s, q0, "use", .kernel = "test_sum", .fires = M);
+    uint32_t sum = sdf_actor(s, q1, "sum", .kernel = "test_sum", .fires = M, .accumulate = true);
+    uint32_t y = sdf_actor(s, outside, "y", .host_kind = 1 + PLAN_PULL);
+    uint32_t w = sdf_regst(s, update, .initial = 1, .items = 4);
+    sdf_port(s, use, sdf_regst(s, x, .slots = 2, .items = 4));
+    sdf_port(s, use, w, .hold = M);
+    sdf_port(s, sum, sdf_regst(s, use, .slots = 2, .items = 4));
+    uint32_t total = sdf_regst(s, sum, .fill = M, .slots = 2, .items = 4);
+    sdf_port(s, update, total);
+    sdf_port(s, y, total);
+    return sdf_plan(s);
+}
+
+static void run_steps(weir_session *session, int steps)
+{
+    float value[4] = {1, 2, 3, 4}, result[4];
+    weir_array from = {value, WEIR_F32, {1, {4}}}, to = {result, WEIR_F32, {1, {4}}};
+    weir_status status = weir_session_start(session, steps);
+    for (int i = 0; i < steps && !status; i++) {
+        for (int m = 0; m < 3 && !status; m++)
+            status = weir_session_push(session, "x", &from, 5000);
+        if (!status)
+            status = weir_session_pull(session, "y", &to, 5000);
+    }
+    cr_assert_eq(status, WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_wait(session, 5000), WEIR_OK, "%s", weir_error());
+}
+
+Test(alloc, a_run_allocates_nothing, .timeout = 30)
+{
+    dl_iterate_phdr(find_dnnl, NULL);
+    weir_plan *plan = busy_plan();
+    cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    weir_session *session = weir_session_open(plan, .workers = 2, .trace = "/dev/null", .trace_events = 100);
+    cr_assert_not_null(session, "%s", weir_error());
+    run_steps(session, 3);
+    long before = atomic_load(&allocations);
+    cr_assert_gt(before, 0, "the counting works");
+    run_steps(session, 500);
+    long after = atomic_load(&allocations);
+    cr_assert_eq(after, before, "%ld allocations in 500 steps", after - before);
+    weir_session_close(session);
+    weir_plan_free(plan);
+}
+/* Everything that a training step does, on two devices with micro-batches, clipping and split optimizer state. */
+Test(alloc, training_a_gpt_allocates_nothing_but_what_onednn_does, .timeout = 60)
+{
+    enum { MICRO = 2, STEPS = 5 };
+    dl_iterate_phdr(find_dnnl, NULL);
+    cr_assert_lt(dnnl_first, dnnl_last);
+    text corpus = reference_text();
+    gpt_config config = reference_gpt(&corpus, REFERENCE_FULL);
+    config.layout = (layout){.dp = 2, .micro = MICRO, .zero = true};
+    weir_graph *g = gpt_train_graph(&config);
+    weir_plan *plan = weir_compile(g, .micro_batches = MICRO, .seed = REFERENCE_SEED);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_session *s = weir_session_open(plan, .workers = 2);
+    cr_assert_not_null(s, "%s", weir_error());
+    long before = 0;
+    float loss;
+    for (int step = 0; step < 2 + STEPS; step++) {
+        if (step == 2)
+            before = atomic_load(&allocations);
+        weir_status status = weir_session_start(s, 1);
+        for (int m = 0; m < MICRO && !status; m++)
+            status = weir_session_pull(s, "loss", &(weir_array){.data = &loss, .dtype = WEIR_F32}, 20000);
+        status = status ? status : weir_session_wait(s, 20000);
+        if (status) /* no text is made while all is well */
+            cr_assert_fail("%s", weir_error());
+    }
+    cr_assert_eq(atomic_load(&allocations) - before, 0, "%ld allocations in %d steps",
+                 atomic_load(&allocations) - before, STEPS);
+    cr_expect_gt(atomic_load(&allocations_dnnl), 0, "it is told apart");
+    weir_session_close(s);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+    text_free(&corpus);
+}
+#else
+Test(alloc, a_run_allocates_nothing)
+{
+    cr_skip_test("a sanitizer owns malloc");
+}
+#endif

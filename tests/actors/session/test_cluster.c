@@ -1,0 +1,661 @@
+/* tests/actors/session/test_cluster.c: sessions of several ranks on this machine: what each of them sees of the whole, and what the
+ * others see of one that fails, leaves, dies or stops. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <weir/weir.h>
+
+#include "apps/common/gpt.h"
+#include "graph/plan/spread.h"
+#include "tests/support/ops.h"
+#include "tests/support/ranks.h"
+#include "tests/support/reference.h"
+#include "tests/support/sdf.h"
+
+TestSuite(cluster, .timeout = 120);
+
+enum { WAIT_MS = 30000 };
+#define LIVENESS "1" /* s */
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void no_report(void *ctx, const char *said)
+{
+    (void)ctx;
+    (void)said;
+}
+
+/* ---- a model, and all that can be seen of it ---- */
+
+enum { STORY_MAX = 400000 };
+
+/* Losses and parameters, in the order in which they were seen. */
+struct story {
+    int count;
+    float value[STORY_MAX];
+};
+
+struct model {
+    text corpus;
+    gpt_config config;
+    weir_plan *plan;
+    struct story *alone;
+};
+
+/* Of the reference's size in its parameters, or some conversions would be others; few layers and short sequences. */
+static struct model *model_new(layout lies)
+{
+    struct model *m = calloc(1, sizeof *m);
+    cr_assert(m);
+    m->corpus = reference_text();
+    m->config = reference_gpt(&m->corpus, REFERENCE_FULL);
+    m->config.layers = 2;
+    m->config.seq = 4;
+    m->config.layout = lies;
+    weir_graph *graph = gpt_train_graph(&m->config);
+    m->plan = weir_compile(graph, .micro_batches = lies.micro, .seed = REFERENCE_SEED);
+    cr_assert_not_null(m->plan, "%s", weir_error());
+    weir_graph_free(graph);
+    m->alone = calloc(1, sizeof *m->alone);
+    cr_assert(m->alone);
+    return m;
+}
+
+static void model_free(struct model *m)
+{
+    weir_plan_free(m->plan);
+    text_free(&m->corpus);
+    free(m->alone);
+    free(m);
+}
+
+static weir_status story_run(struct story *story, const struct model *m, weir_session *s, int steps)
+{
+    weir_status status = weir_session_start(s, steps);
+    for (int i = 0; !status && i < steps * m->config.layout.micro; i++)
+        status = weir_session_pull(
+            s, "loss", &(weir_array){.data = &story->value[story->count++], .dtype = WEIR_F32}, WAIT_MS);
+    return status ? status : weir_session_wait(s, WAIT_MS);
+}
+
+/* Reads every parameter. With `change` it is written again, changed. */
+static weir_status story_params(struct story *story, const struct model *m, weir_session *s, bool change)
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; !status && i < weir_plan_param_count(m->plan); i++) {
+        weir_param_info info;
+        float *value = &story->value[story->count];
+        status = weir_plan_param(m->plan, i, &info);
+        weir_array array = {.data = value, .dtype = WEIR_F32, .shape = info.type.shape};
+        int count = (int)weir_shape_count(&info.type.shape);
+        if (story->count + count > STORY_MAX - 1000)
+            return WEIR_E_MEMORY;
+        if (!status)
+            status = weir_session_read(s, info.name, &array);
+        for (int k = 0; change && k < count; k++)
+            value[k] = value[k] * 0.75f + 0.001f * (float)(k % 7);
+        if (!status && change)
+            status = weir_session_write(s, info.name, &array);
+        story->count += count;
+    }
+    return status;
+}
+
+/* Runs, reads, writes, runs twice, reads. */
+static weir_status story_tell(struct story *story, const struct model *m, weir_session *s)
+{
+    weir_status status = story_run(story, m, s, 2);
+    if (!status)
+        status = story_params(story, m, s, true);
+    if (!status)
+        status = story_run(story, m, s, 1);
+    if (!status)
+        status = story_run(story, m, s, 2);
+    return status ? status : story_params(story, m, s, false);
+}
+
+static void story_alone(struct model *m)
+{
+    weir_session *s = weir_session_open(m->plan, .cluster.alone = true);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(story_tell(m->alone, m, s), WEIR_OK, "%s", weir_error());
+    cr_assert_gt(m->alone->count, 1000);
+    weir_session_close(s);
+}
+
+static void tell(struct rank *rank, const struct model *m, const weir_plan *plan)
+{
+    struct story *story = calloc(1, sizeof *story);
+    weir_session *s = weir_session_open(plan, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s && story, "%s", weir_error());
+    RANK_OK(rank, story_tell(story, m, s));
+    int first = 0;
+    while (first < story->count && !memcmp(&story->value[first], &m->alone->value[first], sizeof(float)))
+        first++;
+    RANK_IS(rank, story->count == m->alone->count && first == story->count, "value %d of %d is %a and not %a", first,
+            story->count, (double)story->value[first], (double)m->alone->value[first]);
+    RANK_OK(rank, weir_session_close(s));
+    free(story);
+    *(int *)rank->result = first;
+}
+
+static void tell_whole(struct rank *rank)
+{
+    const struct model *m = rank->ctx;
+    tell(rank, m, m->plan);
+}
+
+static void tell_part(struct rank *rank)
+{
+    const struct model *m = rank->ctx;
+    weir_plan *spread = plan_spread(m->plan, (uint32_t)rank->count, 0);
+    weir_plan *part = spread ? plan_part(spread, (uint32_t)rank->number) : NULL;
+    weir_plan_free(spread);
+    RANK_IS(rank, part, "%s", weir_error());
+    tell(rank, m, part);
+    weir_plan_free(part);
+}
+
+static void stories_agree(layout lies, int count, enum ranks_link link, rank_fn fn)
+{
+    struct model *m = model_new(lies);
+    story_alone(m);
+    struct ranks *ranks =
+        ranks_run(fn, m, .count = count, .link = link, .kind = RANKS_THREADS, .result_bytes = sizeof(int));
+    for (int r = 0; r < count; r++)
+        cr_expect_eq(*(int *)ranks->rank[r].result, m->alone->count);
+    ranks_free(ranks);
+    model_free(m);
+}
+
+#define STORIES(name, count, link, fn, ...)               \
+    Test(cluster, name)                                   \
+    {                                                     \
+        stories_agree((layout){__VA_ARGS__}, count, link, fn); \
+    }
+STORIES(replicas_are_read_and_written_as_one_through_memory, 2, RANKS_SHM, tell_whole, 2, 1, 1, 2, false)
+STORIES(replicas_are_read_and_written_as_one_over_wires, 2, RANKS_WIRE, tell_whole, 2, 1, 1, 2, false)
+STORIES(zero_shards_are_read_and_written_as_one_through_memory, 4, RANKS_SHM, tell_whole, 4, 1, 1, 1, true)
+STORIES(zero_shards_are_read_and_written_as_one_over_wires, 4, RANKS_WIRE, tell_whole, 4, 1, 1, 1, true)
+STORIES(stages_and_splits_are_read_and_written_as_one_through_memory, 4, RANKS_SHM, tell_whole, 1, 2, 2, 2, false)
+STORIES(stages_and_splits_are_read_and_written_as_one_over_wires, 4, RANKS_WIRE, tell_whole, 1, 2, 2, 2, false)
+STORIES(zero_in_stages_is_read_and_written_as_one_over_wires, 2, RANKS_WIRE, tell_whole, 2, 1, 2, 2, true)
+STORIES(parts_of_a_plan_make_the_whole_through_memory, 2, RANKS_SHM, tell_part, 2, 1, 2, 2, true)
+STORIES(parts_of_a_plan_make_the_whole_over_wires, 4, RANKS_WIRE, tell_part, 2, 2, 1, 1, false)
+
+/* ---- chains: known by heart ---- */
+
+#define SOURCE .kernel = "source", .host_kind = 1 + PLAN_SOURCE
+#define SINK .kernel = "sink", .host_kind = 1 + PLAN_SINK
+#define PUSH .host_kind = 1 + PLAN_PUSH
+#define PULL .host_kind = 1 + PLAN_PULL
+
+enum { DEVICES = 4, ITEMS = 5, STAGES = 9 };
+
+/* in -> stages that add 1, device after device -> out. `middle`: the op of the stage on device 1. */
+static weir_plan *chain_plan(const char *middle, bool hosts, int stages)
+{
+    uint32_t queue[DEVICES], last, regst;
+    test_ops();
+    sdf *s = sdf_new("chain", 1);
+    for (int i = 0; i < DEVICES; i++)
+        queue[i] = sdf_device(s);
+    last = hosts ? sdf_actor(s, queue[0], "x", SOURCE) : sdf_actor(s, sdf_outside(s, queue[0]), "x", PUSH);
+    regst = sdf_regst(s, last, .slots = 2, .items = ITEMS);
+    for (int i = 0; i < stages; i++) {
+        last = sdf_actor(s, queue[i % DEVICES], "stage", .kernel = i == 1 ? middle : "test_sum");
+        sdf_port(s, last, regst);
+        regst = sdf_regst(s, last, .slots = 2, .items = ITEMS);
+    }
+    last = hosts ? sdf_actor(s, queue[DEVICES - 1], "y", SINK)
+                 : sdf_actor(s, sdf_outside(s, queue[DEVICES - 1]), "y", PULL);
+    sdf_port(s, last, regst);
+    weir_plan *plan = sdf_plan(s);
+    cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    return plan;
+}
+
+/* What one rank's source and sink do and have done. */
+struct seen {
+    struct rank *rank;
+    int gives, values, wrong;
+    int64_t stop_at, pause_from;  /* steps; 0: never */
+    double kill_s, stop_s, start; /* after the start; 0: never */
+    double *gone;                 /* when that was */
+};
+
+static weir_status give(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    struct seen *seen = ctx;
+    (void)micro;
+    seen->gives++;
+    for (int64_t i = 0; i < dst->shape.dim[0]; i++)
+        ((float *)dst->data)[i] = (float)(10 * step + i);
+    return WEIR_OK;
+}
+
+static weir_status see(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    struct seen *seen = ctx;
+    (void)micro;
+    for (int64_t i = 0; i < value->shape.dim[0]; i++)
+        seen->wrong += ((const float *)value->data)[i] != (float)(10 * step + i + STAGES);
+    seen->values++;
+    double limit_s = seen->kill_s > 0 ? seen->kill_s : seen->stop_s;
+    if (limit_s > 0 && seconds_now() - seen->start > limit_s) {
+        *seen->gone = seconds_now();
+        kill(getpid(), seen->kill_s > 0 ? SIGKILL : SIGSTOP);
+    }
+    if (seen->stop_at && step == seen->stop_at)
+        kill(getpid(), SIGSTOP);
+    if (seen->pause_from && step >= seen->pause_from)
+        ranks_pause(1);
+    return WEIR_OK;
+}
+
+#define CHAIN_BINDINGS(seen) \
+    (weir_binding[]){{.name = "x", .source = give, .ctx = (seen)}, {.name = "y", .sink = see, .ctx = (seen)}, {0}}
+
+static weir_session *chain_open(struct rank *rank, const weir_plan *plan, struct seen *seen)
+{
+    return weir_session_open(plan, .cluster = ranks_cluster(rank), .bindings = CHAIN_BINDINGS(seen), .report = no_report);
+}
+
+/* Every rank pushes the same and pulls the same; what is not for it is dropped. */
+static void push_and_pull(struct rank *rank)
+{
+    enum { STEPS = 50 };
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_start(s, STEPS));
+    for (int step = 0; step < STEPS; step++) {
+        float in[ITEMS], out[ITEMS] = {0};
+        for (int i = 0; i < ITEMS; i++)
+            in[i] = (float)(100 * step + i);
+        RANK_OK(rank, weir_session_push(s, "x", &(weir_array){in, WEIR_F32, {1, {ITEMS}}}, WAIT_MS));
+        RANK_OK(rank, weir_session_pull(s, "y", &(weir_array){out, WEIR_F32, {1, {ITEMS}}}, WAIT_MS));
+        for (int i = 0; i < ITEMS; i++)
+            RANK_IS(rank, out[i] == in[i] + STAGES, "step %d, element %d: %g", step, i, (double)out[i]);
+        ++*(int *)rank->result;
+    }
+    RANK_OK(rank, weir_session_wait(s, WAIT_MS));
+    RANK_OK(rank, weir_session_close(s));
+}
+
+static void push_and_pull_agree(int count, enum ranks_link link)
+{
+    weir_plan *plan = chain_plan("test_sum", false, STAGES);
+    struct ranks *ranks =
+        ranks_run(push_and_pull, plan, .count = count, .link = link, .kind = RANKS_THREADS, .result_bytes = sizeof(int));
+    for (int r = 0; r < count; r++)
+        cr_expect_eq(*(int *)ranks->rank[r].result, 50);
+    ranks_free(ranks);
+    weir_plan_free(plan);
+}
+
+Test(cluster, all_push_and_all_pull_the_same_values_through_memory)
+{
+    push_and_pull_agree(2, RANKS_SHM);
+    push_and_pull_agree(4, RANKS_SHM);
+}
+
+Test(cluster, all_push_and_all_pull_the_same_values_over_wires)
+{
+    push_and_pull_agree(2, RANKS_WIRE);
+    push_and_pull_agree(4, RANKS_WIRE);
+}
+
+/* Ranks but the last leave their values, more than there are slots for, and go when their own actors are done. */
+static void pull_on_the_last(struct rank *rank)
+{
+    enum { VALUES = 5 };
+    float value[ITEMS] = {0};
+    bool last = rank->number + 1 == rank->count;
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_start(s, VALUES));
+    for (int i = 0; i < VALUES; i++)
+        RANK_OK(rank, weir_session_push(s, "x", &(weir_array){value, WEIR_F32, {1, {ITEMS}}}, WAIT_MS));
+    for (int i = 0; i < VALUES && last; i++)
+        RANK_OK(rank, weir_session_pull(s, "y", &(weir_array){value, WEIR_F32, {1, {ITEMS}}}, WAIT_MS));
+    RANK_OK(rank, weir_session_wait(s, WAIT_MS));
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(cluster, what_a_rank_has_not_pulled_is_dropped_when_it_closes)
+{
+    weir_plan *plan = chain_plan("test_sum", false, DEVICES);
+    for (int link = RANKS_SHM; link <= RANKS_WIRE; link++) {
+        struct ranks *ranks =
+            ranks_run(pull_on_the_last, plan, .count = 2, .link = (enum ranks_link)link, .kind = RANKS_THREADS);
+        ranks_free(ranks);
+    }
+    weir_plan_free(plan);
+}
+
+struct counted {
+    int gives, values, wrong, queues;
+    int64_t firings;
+    uint64_t planned, arenas;
+};
+
+static void count_calls(struct rank *rank)
+{
+    struct counted *counted = rank->result;
+    struct seen seen = {0};
+    weir_session_stats stats;
+    weir_session *s = chain_open(rank, rank->ctx, &seen);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, 30));
+    RANK_OK(rank, weir_session_run(s, 20));
+    weir_session_get_stats(s, &stats);
+    *counted = (struct counted){seen.gives, seen.values, seen.wrong, stats.queue_count, 0, stats.planned_bytes,
+                                stats.arena_bytes};
+    for (int q = 0; q < stats.queue_count; q++)
+        counted->firings += stats.queue[q].firings;
+    RANK_IS(rank, stats.steps == 50, "%lld steps", (long long)stats.steps);
+    RANK_OK(rank, weir_session_close(s));
+}
+
+static void expect_counts(const struct ranks *ranks, const weir_plan *plan)
+{
+    struct counted sum = {0};
+    for (int r = 0; r < ranks->count; r++) {
+        const struct counted *counted = ranks->rank[r].result;
+        cr_expect_eq(counted->gives, r == 0 ? 50 : 0, "rank %d's source was called %d times", r, counted->gives);
+        cr_expect_eq(counted->values, r == ranks->count - 1 ? 50 : 0, "rank %d's sink was called %d times", r,
+                     counted->values);
+        cr_expect_eq(counted->wrong, 0);
+        cr_expect_eq(counted->planned, counted->arenas);
+        cr_expect_gt(counted->firings, 0);
+        sum.firings += counted->firings;
+        sum.arenas += counted->arenas;
+    }
+    cr_expect_eq(sum.arenas, weir_plan_bytes(plan, -1));
+    cr_expect_eq(sum.firings, 20 * (STAGES + 2), "%lld firings in the last run", (long long)sum.firings);
+}
+
+Test(cluster, hosts_are_called_by_their_owner_alone_and_each_rank_counts_its_own)
+{
+    weir_plan *plan = chain_plan("test_sum", true, STAGES);
+    for (int link = RANKS_SHM; link <= RANKS_WIRE; link++) {
+        struct ranks *ranks = ranks_run(count_calls, plan, .count = 4, .link = (enum ranks_link)link,
+                                        .kind = RANKS_THREADS, .result_bytes = sizeof(struct counted));
+        expect_counts(ranks, plan);
+        ranks_free(ranks);
+    }
+    weir_plan_free(plan);
+}
+
+/* ---- failures ---- */
+
+struct outcome {
+    weir_status status;
+    double seconds, end; /* from when the run began; and on the clock */
+    double gone;         /* when the culprit went */
+    int values, wrong;
+    char error[1200];
+};
+
+/* What a rank does in a session that ends badly. */
+struct plot {
+    weir_plan *plan, *other;
+    int64_t steps, culprit_steps;
+    int culprit;
+    int64_t stop_at;
+    double kill_s, stop_s;
+    bool leaves; /* the culprit closes in the middle */
+};
+
+static void act_out(struct rank *rank)
+{
+    const struct plot *plot = rank->ctx;
+    struct outcome *outcome = rank->result;
+    bool bad = rank->number == plot->culprit;
+    struct seen seen = {.stop_at = bad ? plot->stop_at : 0,
+                        .kill_s = bad ? plot->kill_s : 0,
+                        .stop_s = bad ? plot->stop_s : 0,
+                        .gone = &outcome->gone};
+    seen.pause_from = plot->leaves ? 1 : 0;
+    weir_session *s = chain_open(rank, plot->plan, &seen);
+    RANK_IS(rank, s, "%s", weir_error());
+    double start = seen.start = seconds_now();
+    if (bad && plot->leaves) {
+        RANK_OK(rank, weir_session_start(s, plot->steps));
+        ranks_pause(100);
+    } else {
+        outcome->status = weir_session_run(s, bad && plot->culprit_steps ? plot->culprit_steps : plot->steps);
+        snprintf(outcome->error, sizeof outcome->error, "%s", outcome->status ? weir_error() : "");
+    }
+    outcome->end = seconds_now();
+    outcome->seconds = outcome->end - start;
+    RANK_OK(rank, weir_session_close(s));
+    outcome->values = seen.values;
+    outcome->wrong = seen.wrong;
+}
+
+static const struct outcome *outcome_of(const struct ranks *ranks, int rank)
+{
+    return ranks->rank[rank].result;
+}
+
+static void expect_said(const struct ranks *ranks, int rank, weir_status status, const char *part)
+{
+    const struct outcome *outcome = outcome_of(ranks, rank);
+    cr_expect_eq(outcome->status, status, "rank %d: status %d: %s", rank, outcome->status, outcome->error);
+    cr_expect(strstr(outcome->error, part), "rank %d: '%s' does not say '%s'", rank, outcome->error, part);
+}
+
+#define BOTH_LINKS(link) for (enum ranks_link link = RANKS_SHM; link <= RANKS_WIRE; link++)
+
+Test(cluster, a_kernel_that_fails_on_one_rank_fails_all)
+{
+    struct plot plot = {.plan = chain_plan("test_fail", true, STAGES), .steps = 1000, .culprit = 1};
+    BOTH_LINKS (link) {
+        struct ranks *ranks = ranks_run(act_out, &plot, .count = 4, .link = link, .kind = RANKS_THREADS,
+                                        .result_bytes = sizeof(struct outcome));
+        expect_said(ranks, 1, WEIR_E_KERNEL, "the sky fell");
+        for (int r = 0; r < 4; r++) {
+            if (r != 1) {
+                expect_said(ranks, r, WEIR_E_PEER, "rank 1 reports");
+                expect_said(ranks, r, WEIR_E_PEER, "(test_fail) failed on cpu:1 in step 17: the sky fell");
+            }
+        }
+        const char *origin = outcome_of(ranks, 1)->error;
+        cr_expect(strstr(outcome_of(ranks, 0)->error, origin), "'%s' does not say '%s'", outcome_of(ranks, 0)->error,
+                  origin);
+        ranks_free(ranks);
+    }
+    weir_plan_free(plot.plan);
+}
+
+Test(cluster, a_rank_that_ran_fewer_steps_and_closed_is_named_with_its_steps)
+{
+    struct plot plot = {
+        .plan = chain_plan("test_sum", true, STAGES), .steps = 1000, .culprit = 2, .culprit_steps = 7};
+    BOTH_LINKS (link) {
+        struct ranks *ranks = ranks_run(act_out, &plot, .count = 4, .link = link, .kind = RANKS_THREADS,
+                                        .result_bytes = sizeof(struct outcome));
+        cr_expect_eq(outcome_of(ranks, 2)->status, WEIR_OK);
+        for (int r = 0; r < 4; r++) {
+            if (r == 2)
+                continue;
+            expect_said(ranks, r, WEIR_E_PEER, "rank 2 (pid ");
+            expect_said(ranks, r, WEIR_E_PEER, "closed its session after 7 steps");
+        }
+        ranks_free(ranks);
+    }
+    weir_plan_free(plot.plan);
+}
+
+Test(cluster, a_rank_that_closes_in_the_middle_of_a_run_fails_the_others)
+{
+    struct plot plot = {.plan = chain_plan("test_sum", true, STAGES), .steps = 1000000, .culprit = 0, .leaves = true};
+    BOTH_LINKS (link) {
+        struct ranks *ranks = ranks_run(act_out, &plot, .count = 2, .link = link, .kind = RANKS_THREADS,
+                                        .result_bytes = sizeof(struct outcome));
+        expect_said(ranks, 1, WEIR_E_PEER, "rank 0 (pid ");
+        expect_said(ranks, 1, WEIR_E_PEER, "closed its session after 0 steps");
+        cr_expect_eq(outcome_of(ranks, 1)->wrong, 0);
+        ranks_free(ranks);
+    }
+    weir_plan_free(plot.plan);
+}
+
+/* `seconds`: from when the culprit was gone to when the others' run ended. */
+static void expect_lost(const struct ranks *ranks, int culprit, double seconds)
+{
+    char who[64];
+    snprintf(who, sizeof who, "rank %d (pid %d on ", culprit, (int)ranks->rank[culprit].pid);
+    for (int r = 0; r < ranks->count; r++) {
+        if (r == culprit)
+            continue;
+        expect_said(ranks, r, WEIR_E_PEER, who);
+        expect_said(ranks, r, WEIR_E_PEER, "is lost");
+        expect_said(ranks, r, WEIR_E_PEER, "it last fired ");
+        expect_said(ranks, r, WEIR_E_PEER, " in step ");
+        double late = outcome_of(ranks, r)->end - outcome_of(ranks, culprit)->gone;
+        cr_expect_lt(late, seconds, "rank %d noticed after %.2f s", r, late);
+    }
+}
+
+/* The sink's rank is the culprit. It goes when beats have told what it fires. */
+static void lose(struct plot *plot, enum ranks_link link, double seconds)
+{
+    plot->plan = chain_plan("test_sum", true, STAGES);
+    plot->culprit = 3;
+    plot->steps = 1000000000;
+    setenv("WEIR_LIVENESS", LIVENESS, 1);
+    struct ranks *ranks =
+        ranks_run(act_out, plot, .count = 4, .link = link, .result_bytes = sizeof(struct outcome), .may_die = 1 << 3);
+    expect_lost(ranks, 3, seconds);
+    ranks_free(ranks);
+    weir_plan_free(plot->plan);
+}
+
+/* A connection that ends shows at once, silence after the limit; and the machine may be busy. */
+Test(cluster, a_killed_rank_is_noticed_and_named_through_memory)
+{
+    lose(&(struct plot){.kill_s = 1}, RANKS_SHM, 2);
+}
+
+Test(cluster, a_killed_rank_is_noticed_and_named_over_wires)
+{
+    lose(&(struct plot){.kill_s = 1}, RANKS_WIRE, 2);
+}
+
+Test(cluster, a_stopped_rank_is_noticed_and_named_through_memory)
+{
+    lose(&(struct plot){.stop_s = 1}, RANKS_SHM, 3);
+}
+
+Test(cluster, a_stopped_rank_is_noticed_and_named_over_wires)
+{
+    lose(&(struct plot){.stop_s = 1}, RANKS_WIRE, 3);
+}
+
+Test(cluster, a_rank_that_stood_still_for_a_while_goes_on)
+{
+    struct plot plot = {.plan = chain_plan("test_sum", true, STAGES), .steps = 2000, .culprit = 3, .stop_at = 1000};
+    setenv("WEIR_LIVENESS", LIVENESS, 1);
+    BOTH_LINKS (link) {
+        struct ranks *ranks = ranks_run(act_out, &plot, .count = 4, .link = link, .wake_ms = 300,
+                                        .result_bytes = sizeof(struct outcome));
+        for (int r = 0; r < 4; r++)
+            cr_expect_eq(outcome_of(ranks, r)->status, WEIR_OK, "rank %d: %s", r, outcome_of(ranks, r)->error);
+        cr_expect_eq(outcome_of(ranks, 3)->values, 2000);
+        cr_expect_eq(outcome_of(ranks, 3)->wrong, 0);
+        cr_expect_gt(outcome_of(ranks, 0)->seconds, 0.3);
+        ranks_free(ranks);
+    }
+    weir_plan_free(plot.plan);
+}
+
+static void open_another_plan(struct rank *rank)
+{
+    const struct plot *plot = rank->ctx;
+    struct seen seen = {0};
+    weir_session *s = chain_open(rank, rank->number == plot->culprit ? plot->other : plot->plan, &seen);
+    RANK_IS(rank, !s, "the session opened");
+    RANK_IS(rank, strstr(weir_error(), "rank 1's graph is not rank 0's"), "'%s' does not say what differs", weir_error());
+    *(int *)rank->result = 1;
+}
+
+Test(cluster, ranks_of_different_plans_do_not_open)
+{
+    struct plot plot = {.plan = chain_plan("test_sum", true, STAGES), .culprit = 1};
+    plot.other = chain_plan("test_sum", true, STAGES + 1);
+    struct ranks *ranks =
+        ranks_run(open_another_plan, &plot, .count = 2, .kind = RANKS_THREADS, .result_bytes = sizeof(int));
+    cr_expect(*(int *)ranks->rank[0].result && *(int *)ranks->rank[1].result);
+    ranks_free(ranks);
+    weir_plan_free(plot.plan);
+    weir_plan_free(plot.other);
+}
+
+/* ---- nothing is left ---- */
+
+static int segments_mapped(void)
+{
+    char line[512];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        count += strstr(line, "memfd:weir") != NULL;
+    if (maps)
+        fclose(maps);
+    return count;
+}
+
+/* A thread that was joined may be seen for a moment more. */
+static int threads_left(int wanted)
+{
+    for (int i = 0; i < 1000 && ranks_threads() != wanted; i++)
+        ranks_pause(1);
+    return ranks_threads();
+}
+
+static void open_run_close(struct rank *rank)
+{
+    int descriptors = ranks_descriptors(), threads = 0;
+    for (int i = 0; i < 5; i++) {
+        struct seen seen = {0};
+        weir_session *s = chain_open(rank, rank->ctx, &seen);
+        RANK_IS(rank, s, "%s", weir_error());
+        RANK_OK(rank, weir_session_run(s, 20));
+        double start = seconds_now();
+        RANK_OK(rank, weir_session_close(s));
+        RANK_IS(rank, seconds_now() - start < 2, "closing took %.2f s", seconds_now() - start);
+        RANK_IS(rank, ranks_descriptors() == descriptors, "%d descriptors were open, now %d", descriptors,
+                ranks_descriptors());
+        if (!i) { /* a library's own thread, which starts after the fork, may stay */
+            ranks_pause(100);
+            threads = ranks_threads();
+        }
+        RANK_IS(rank, threads_left(threads) == threads, "there were %d threads, now %d", threads, ranks_threads());
+        RANK_IS(rank, !segments_mapped(), "%d segments are mapped", segments_mapped());
+        ++*(int *)rank->result;
+    }
+}
+
+Test(cluster, sessions_in_a_row_leave_no_descriptor_thread_or_memory)
+{
+    weir_plan *plan = chain_plan("test_sum", true, STAGES);
+    BOTH_LINKS (link) {
+        struct ranks *ranks =
+            ranks_run(open_run_close, plan, .count = 4, .link = link, .result_bytes = sizeof(int));
+        for (int r = 0; r < 4; r++)
+            cr_expect_eq(*(int *)ranks->rank[r].result, 5);
+        ranks_free(ranks);
+    }
+    weir_plan_free(plan);
+}

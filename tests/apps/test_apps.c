@@ -1,0 +1,405 @@
+/* tests/apps/test_apps.c: the programs, run as a user runs them: their command lines, their logs, their plans. */
+#include "tests/support/json.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weir/cluster.h>
+
+#define OUTPUT_BYTES (1 << 20)
+#define TINY_GPT APPS_BIN "/weir-gpt --layers 2 --dim 16 --heads 2 --seq 16 --batch 8 --text README.md --sample 20"
+
+static char folder[] = "/tmp/weir-apps-XXXXXX";
+
+static void make_folder(void)
+{
+    cr_assert(mkdtemp(folder), "no folder for the test's files");
+    setenv("TSAN_OPTIONS", "suppressions=tests/support/tsan.supp", 0);
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_expect(system(command) == 0);
+}
+
+TestSuite(apps, .init = make_folder, .fini = remove_folder, .timeout = 120);
+
+/* Runs a shell command in the test's folder's name as $T; what it prints on stdout and stderr goes to `output`. */
+static int run(const char *command, char output[OUTPUT_BYTES])
+{
+    setenv("T", folder, 1);
+    FILE *pipe = popen(command, "r");
+    cr_assert(pipe, "cannot run %s", command);
+    size_t count = fread(output, 1, OUTPUT_BYTES - 1, pipe);
+    output[count] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void must_run(const char *command, char output[OUTPUT_BYTES])
+{
+    int status = run(command, output);
+    cr_assert(status == 0, "%s: status %d: %s", command, status, output);
+}
+
+static char *new_output(void)
+{
+    char *output = calloc(1, OUTPUT_BYTES);
+    cr_assert(output);
+    return output;
+}
+
+/* ---- command lines ---- */
+
+/* The command must fail with this status, say this on stderr in one line, and print nothing else. */
+static void refuses(const char *arguments, int status, const char *says)
+{
+    char command[1024], *output = new_output();
+    snprintf(command, sizeof command, APPS_BIN "/%s 2>&1 >$T/out; status=$?; test -s $T/out && exit 99; exit $status",
+             arguments);
+    int got = run(command, output);
+    cr_expect(got == status, "%s: status %d, not %d: %s", arguments, got, status, output);
+    cr_expect(strstr(output, says), "%s: says \"%s\", not \"%s\"", arguments, output, says);
+    char *end = strchr(output, '\n');
+    cr_expect(end && !end[1], "%s: not one line: %s", arguments, output);
+    free(output);
+}
+
+Test(apps, wrong_options_get_one_line_and_status_2)
+{
+    refuses("weir-gpt --dp 0", 2, "weir-gpt: --dp must be between 1 and 64, not 0");
+    refuses("weir-gpt --steps 0", 2, "weir-gpt: --steps must be at least 1, not 0");
+    refuses("weir-gpt --lr fast", 2, "--lr takes a number, not \"fast\"");
+    refuses("weir-gpt --layers 1.5", 2, "--layers takes a whole number, not \"1.5\"");
+    refuses("weir-gpt --layer 2", 2, "unknown option --layer (did you mean --layers?)");
+    refuses("weir-gpt --steps", 2, "--steps needs a value");
+    refuses("weir-gpt --seed -1", 2, "--seed takes a whole number from 0 up, not \"-1\"");
+    refuses("weir-gpt --zero=yes", 2, "--zero takes no value");
+    refuses("weir-gpt book.txt", 2, "does not know what to do with \"book.txt\"");
+    refuses("weir-gpt --dim 10 --heads 3", 2, "--dim 10 cannot be cut into --heads 3 equal parts");
+    refuses("weir-gpt --batch 16 --micro 3", 2, "--batch 16 cannot be cut into --micro 3 equal parts");
+    refuses("weir-gpt --layers 2 --pp 3", 2, "--pp must be at most the number of layers, 2, not 3");
+    refuses("weir-gpt --batch 4 --micro 4 --dp 2", 2, "a micro-batch of 1 rows is too small for --dp 2");
+    refuses("weir-digits --dropout 1", 2, "--dropout must be between 0 and 0.99, not 1");
+    refuses("weir", 2, "weir: needs a verb");
+    refuses("weir fly", 2, "there is no verb \"fly\"");
+    refuses("weir check", 2, "weir check: needs PLAN");
+    refuses("weir keygen /nowhere/key", 2, "weir keygen: cannot write /nowhere/key: No such file or directory");
+    refuses("weir bench nothing", 2, "there is no benchmark \"nothing\"");
+}
+
+Test(apps, keygen_makes_another_secret_each_time_and_keeps_files_private)
+{
+    char *first = new_output(), *second = new_output();
+    must_run(APPS_BIN "/weir keygen", first);
+    must_run(APPS_BIN "/weir keygen", second);
+    cr_expect(strlen(first) == WEIR_KEY_BYTES && strcmp(first, second) != 0, "%s%s", first, second);
+    must_run("umask 0; " APPS_BIN "/weir keygen $T/key && stat -c %a $T/key && wc -c <$T/key", first);
+    cr_expect_str_eq(first, "600\n41\n");
+    cr_expect(run(APPS_BIN "/weir keygen $T/key 2>&1", first) == 2, "a key was overwritten");
+    free(first), free(second);
+}
+
+Test(apps, files_that_cannot_be_read_or_written_get_one_line_and_status_2)
+{
+    refuses("weir-gpt --text /nowhere/book.txt", 2, "cannot read /nowhere/book.txt: No such file or directory");
+    refuses("weir-gpt --text /tmp", 2, "weir-gpt: cannot read /tmp: Is a directory");
+    refuses("weir-gpt --text /dev/null", 2, "the text has 0 bytes, too few for --seq 128");
+    refuses("weir-digits --data /nowhere.csv", 2, "weir-digits: cannot read /nowhere.csv: No such file or directory");
+    refuses("weir-digits --data README.md", 2, "README.md:1: not 64 pixels (0..16) and a digit");
+    refuses("weir-digits --log /nowhere/log", 2, "--log: cannot write /nowhere/log: No such file or directory");
+    refuses("weir-digits --plan /nowhere/plan", 2, "--plan: cannot write /nowhere/plan: No such file or directory");
+    refuses("weir check /nowhere", 2, "weir check: cannot read /nowhere: No such file or directory");
+    refuses("weir show /dev/null", 2, "weir show: cannot read /dev/null: it is empty");
+}
+
+Test(apps, a_memory_limit_that_cannot_be_met_gets_one_line_and_status_1)
+{
+    refuses("weir-digits --memory 100KiB", 1, "weir-digits: ");
+}
+
+Test(apps, help_lists_the_options)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir-gpt --help", output);
+    cr_expect(strstr(output, "--layers") && strstr(output, "--zero") && strstr(output, "--sample"), "%s", output);
+    must_run(APPS_BIN "/weir-digits --help", output);
+    cr_expect(strstr(output, "--data") && strstr(output, "--tp"), "%s", output);
+    must_run(APPS_BIN "/weir --help", output);
+    cr_expect(strstr(output, "show") && strstr(output, "bench"), "%s", output);
+    must_run(APPS_BIN "/weir run --help", output);
+    cr_expect(strstr(output, "--feed"), "%s", output);
+    free(output);
+}
+
+/* ---- digits ---- */
+
+/* Reads a log of `steps` steps to `loss`, checking every line; returns its summary line. */
+static char *read_log(const char *name, const char *items, int steps, double *loss)
+{
+    char path[128], wanted[64], *line = NULL;
+    size_t room = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(wanted, sizeof wanted, "{\"step\": %%d, \"loss\": %%lf, \"seconds\": %%lf, \"%s_per_s\": %%lf}", items);
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "no log %s", path);
+    for (int i = 0; i < steps; i++) {
+        int step = -1;
+        double seconds = -1, rate = -1;
+        cr_assert(getline(&line, &room, file) > 0, "%s ends at step %d", path, i);
+        int read = sscanf(line, wanted, &step, &loss[i], &seconds, &rate);
+        cr_assert(read == 4 && step == i && isfinite(loss[i]) && seconds >= 0 && rate > 0, "%s: %s", path, line);
+    }
+    cr_assert(getline(&line, &room, file) > 0 && !strncmp(line, "{\"summary\": true", 16), "%s: %s", path, line);
+    fclose(file);
+    return line;
+}
+
+static double member(const char *json, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = strstr(json, key);
+    cr_assert(at, "no %s in %s", name, json);
+    return strtod(at + strlen(key), NULL);
+}
+
+Test(apps, digits_log_has_a_line_per_step_and_a_summary)
+{
+    char *output = new_output(), *summary;
+    double loss[30];
+    must_run(APPS_BIN "/weir-digits --steps 30 --log $T/log 2>&1", output);
+    cr_expect(strstr(output, "step 30/30  loss "), "%s", output);
+    cr_expect(strstr(output, "memory: planned "), "%s", output);
+    cr_expect(strstr(output, "test accuracy "), "%s", output);
+    summary = read_log("log", "samples", 30, loss);
+    cr_expect(json_valid(summary), "%s", summary);
+    cr_expect(loss[29] < loss[0], "loss went from %g to %g", loss[0], loss[29]);
+    cr_expect(member(summary, "planned_bytes") == member(summary, "arena_bytes"), "%s", summary);
+    cr_expect(member(summary, "peak_rss_bytes") > member(summary, "planned_bytes"), "%s", summary);
+    cr_expect(member(summary, "seconds_per_step") > 0, "%s", summary);
+    double busy = member(summary, "cpu:0"), accuracy = member(summary, "test_accuracy");
+    cr_expect(busy > 0 && busy <= 1, "%s", summary);
+    cr_expect(accuracy > 0.3 && accuracy <= 1, "%s", summary);
+    free(summary);
+    free(output);
+}
+
+Test(apps, digits_learn_the_same_on_every_layout)
+{
+    static const char *const layout[] = {"--dp 2", "--tp 2 --micro 2", "--dp 2 --tp 2 --pp 2 --micro 4 --zero"};
+    char command[256], *output = new_output();
+    double want[10], loss[10];
+    must_run(APPS_BIN "/weir-digits --steps 10 --dropout 0 --log $T/one 2>&1", output);
+    free(read_log("one", "samples", 10, want));
+    for (int l = 0; l < 3; l++) {
+        snprintf(command, sizeof command, APPS_BIN "/weir-digits --steps 10 --dropout 0 %s --log $T/log 2>&1",
+                 layout[l]);
+        must_run(command, output);
+        free(read_log("log", "samples", 10, loss));
+        for (int i = 0; i < 10; i++)
+            cr_expect(fabs(loss[i] - want[i]) < 1e-4 * want[i], "%s: step %d: %g, not %g", layout[l], i, loss[i],
+                      want[i]);
+    }
+    free(output);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+Test(apps, digits_are_read_with_97_percent_accuracy)
+{
+    char *output = new_output();
+    double percent = 0;
+    must_run("cd / && \"$OLDPWD\"/" APPS_BIN "/weir-digits 2>/dev/null", output);
+    cr_assert(sscanf(output, "test accuracy %lf %% of 360 images", &percent) == 1, "%s", output);
+    cr_expect(percent >= 97, "%s", output);
+    free(output);
+}
+#endif
+
+/* ---- gpt and its plan ---- */
+
+Test(apps, gpt_writes_the_same_text_again)
+{
+    char *first = new_output(), *second = new_output();
+    must_run(TINY_GPT " --steps 5 --seed 3 2>/dev/null", first);
+    must_run(TINY_GPT " --steps 5 --seed 3 2>/dev/null", second);
+    cr_expect(strlen(first) == strlen("/* ") + 20 + 1, "%s", first);
+    cr_expect(!strcmp(first, second), "%s and %s", first, second);
+    free(first);
+    free(second);
+}
+
+Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
+{
+    char *output = new_output(), *again = new_output(), *summary;
+    double loss[12];
+    must_run(TINY_GPT " --dp 2 --micro 2 --steps 12 --plan $T/plan --log $T/log --trace $T/trace 2>&1", output);
+    summary = read_log("log", "tokens", 12, loss);
+    cr_expect(loss[11] < loss[0] - 0.1, "loss went from %g to %g", loss[0], loss[11]);
+    cr_expect(member(summary, "cpu:1") > 0, "%s", summary);
+    must_run("cat $T/trace", output);
+    cr_expect(json_valid(output), "the trace is no JSON");
+
+    must_run(APPS_BIN "/weir check $T/plan", output);
+    cr_expect(strstr(output, "live"), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan", output);
+    cr_expect(strstr(output, "cpu:1") && strstr(output, "2 micro-batches"), "%s", output);
+    must_run(APPS_BIN "/weir show --json $T/plan", output);
+    cr_expect(json_valid(output), "the plan is no JSON");
+    must_run(APPS_BIN "/weir show $T/plan --dot $T/dot && dot -Tsvg $T/dot | head -c 200", output);
+    cr_expect(strstr(output, "xml"), "%s", output);
+
+    must_run(APPS_BIN "/weir run $T/plan --steps 3 2>/dev/null", output);
+    must_run(APPS_BIN "/weir run $T/plan --steps 3 --workers 1 2>/dev/null", again);
+    cr_expect(strstr(output, "step 0  loss 5.5") && strstr(output, "step 2  loss "), "%s", output);
+    cr_expect(!strcmp(output, again), "%s and %s", output, again);
+    free(summary);
+    free(again);
+    free(output);
+}
+
+Test(apps, weir_run_takes_its_inputs_from_files)
+{
+    char *output = new_output(), *zeros = new_output(), *ones = new_output();
+    must_run(TINY_GPT " --steps 1 --sample 0 --plan $T/plan 2>&1", output);
+    must_run("head -c 64 /dev/zero >$T/zeros; printf '\\001\\000\\000\\000' >$T/ones", output);
+    must_run(APPS_BIN "/weir run $T/plan 2>/dev/null", output);
+    must_run(APPS_BIN "/weir run $T/plan --feed tokens=$T/zeros --feed labels=$T/zeros 2>/dev/null", zeros);
+    must_run(APPS_BIN "/weir run $T/plan --feed tokens=$T/ones --feed labels=$T/zeros 2>/dev/null", ones);
+    cr_expect(!strcmp(output, zeros), "what is made up for integers is zeros: %s and %s", output, zeros);
+    cr_expect(strcmp(zeros, ones), "other tokens, same losses: %s", ones);
+    refuses("weir run $T/plan --feed toke=$T/zeros", 2, "\"toke\" is no input; the plan's are: ");
+    refuses("weir run $T/plan --feed tokens", 2, "--feed takes NAME=FILE, not \"tokens\"");
+    refuses("weir run $T/plan --feed tokens=/nowhere", 2, "cannot read /nowhere");
+    refuses("weir run $T/plan --feed tokens=/dev/null", 2, "no whole number of i32");
+    free(ones);
+    free(zeros);
+    free(output);
+}
+
+Test(apps, a_plan_that_was_damaged_gets_one_line_and_status_1)
+{
+    char *output = new_output();
+    must_run(TINY_GPT " --steps 1 --sample 0 --plan $T/plan 2>&1", output);
+    must_run("head -c 1000 $T/plan >$T/short", output);
+    must_run("(head -c 2000 $T/plan; printf weir; tail -c +2005 $T/plan) >$T/changed", output);
+    refuses("weir check $T/short", 1, "weir check: ");
+    refuses("weir check $T/changed", 1, "weir check: ");
+    refuses("weir run README.md", 1, "weir run: ");
+    free(output);
+}
+
+/* ---- several ranks ---- */
+
+static int count_text(const char *in, const char *text)
+{
+    int count = 0;
+    for (const char *at = in; (at = strstr(at, text)); at += strlen(text))
+        count++;
+    return count;
+}
+
+static void expect_count(const char *output, const char *text, int count)
+{
+    cr_expect(count_text(output, text) == count, "\"%s\" is there %d times, not %d: %s", text, count_text(output, text),
+              count, output);
+}
+
+Test(apps, of_several_ranks_one_speaks)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir launch -n 2 -- " TINY_GPT " --dp 2 --steps 3 --plan $T/plan --log $T/log "
+             "--trace $T/t.json 2>&1", output);
+    expect_count(output, "weir-gpt: 1 file", 1);
+    expect_count(output, "step 3/3", 1);
+    expect_count(output, "3 steps in", 1);
+    expect_count(output, "[0] /* ", 1);
+    expect_count(output, "[1] ", 0);
+    must_run("wc -l <$T/log; ls $T", output);
+    cr_expect_str_eq(output, "4\nlog\nplan\nt.rank0.json\nt.rank1.json\n");
+    must_run(APPS_BIN "/weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --steps 2 2>&1", output);
+    expect_count(output, "step 0  loss", 1);
+    expect_count(output, "step 1  loss", 1);
+    expect_count(output, "2 steps in", 1);
+    must_run(APPS_BIN "/weir run $T/plan --steps 2 2>/dev/null | sort >$T/alone; for n in 1 2 3; do " APPS_BIN
+             "/weir launch --no-prefix -n $n -- " APPS_BIN "/weir run $T/plan --steps 2 2>/dev/null | sort | "
+             "cmp - $T/alone || exit 1; done; wc -l <$T/alone", output);
+    cr_expect_str_eq(output, "2\n");
+    must_run(APPS_BIN "/weir launch -n 3 -- " TINY_GPT " --dp 2 --steps 1 2>&1", output);
+    expect_count(output, "[0] step 1/1", 1);
+    expect_count(output, "[2] ", 0);
+    must_run(APPS_BIN "/weir launch -n 2 -- sh -c 'exec " APPS_BIN "/weir run $([ $RANK = 0 ] && echo $T/plan || "
+             "echo /nowhere) --steps 1' 2>&1", output);
+    expect_count(output, "[0] step 0  loss", 1);
+    cr_expect(run(APPS_BIN "/weir launch -n 2 --liveness 0.1 -- " APPS_BIN "/weir run /nowhere 2>&1", output) == 2);
+    expect_count(output, "cannot read /nowhere", 1);
+    cr_expect(run(APPS_BIN "/weir launch -n 2 --liveness 0.1 -- " APPS_BIN "/weir run $T/plan --feed nothing=README.md "
+                  "2>&1", output) == 2);
+    cr_expect(strstr(output, "weir run: --feed: \"nothing\" is no input"), "%s", output);
+    free(output);
+}
+
+/* ---- the example ---- */
+
+static char *read_whole(const char *path)
+{
+    char *content = new_output();
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "cannot read %s", path);
+    size_t count = fread(content, 1, OUTPUT_BYTES - 1, file);
+    content[count] = '\0';
+    fclose(file);
+    return content;
+}
+
+Test(apps, the_example_works_and_is_the_one_in_the_readme)
+{
+    char *output = new_output(), *readme = read_whole("README.md"), *example = read_whole("apps/examples/ten_lines.c");
+    must_run(APPS_BIN "/ten_lines", output);
+    cr_expect(!strcmp(output, "two devices learned that y = 3.000 x + ...\n"), "%s", output);
+    cr_expect(strstr(readme, example), "README.md does not show apps/examples/ten_lines.c as it is");
+    free(example);
+    free(readme);
+    free(output);
+}
+
+/* ---- benchmarks that fork ---- */
+
+/* All that the list names is there, and took some time. */
+static void measures(const char *json, const char *const *names)
+{
+    for (; *names; names++)
+        cr_expect(member(json, *names) > 0, "%s in %s", *names, json);
+}
+
+Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
+{
+    static const char *const names[] = {"ring_ns",           "shm_ns",        "shm_read_ns",   "copy_ns",
+                                        "socket_ns",         "zmq_ns",        "tcp_ns",        "socket_stream_ns",
+                                        "zmq_stream_ns",     "tcp_stream_ns", "shm_of_ring",   "tcp_of_zmq",
+                                        "tcp_stream_of_zmq", NULL};
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench link --json --quick", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(json_count(output, "\"bytes\": "), 4);
+    measures(output, names);
+    free(output);
+}
+
+Test(apps, bench_allreduce_measures_a_sum_beside_a_bare_loop)
+{
+    static const char *const names[] = {"bare_us", "shm_us",        "shm_steady_us", "tcp_us",
+                                        "ranks",   "tcp_steady_us", "shm_of_bare",   NULL};
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench allreduce --json --quick", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(json_count(output, "\"bytes\": "), 6);
+    measures(output, names);
+    free(output);
+}

@@ -1,0 +1,607 @@
+/* tests/apps/test_launch.c: weir launch, run as a user runs it, with shells as ranks. Other hosts are played by WEIR_RSH
+ * scripts that run here what a remote shell would run there. */
+#include <criterion/criterion.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LAUNCH APPS_BIN "/weir launch "
+#define OUTPUT_BYTES (1 << 20)
+
+static char folder[] = "/tmp/weir-launch-XXXXXX";
+static char output[OUTPUT_BYTES], errors[OUTPUT_BYTES]; /* what the last run() printed */
+
+static void write_script(const char *name, const char *text)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs(text, file) >= 0 && !fclose(file) && !chmod(path, 0755));
+}
+
+/* `rsh HOST WORDS...` as ssh has it: one command for the login shell of a session of its own, behind a connection; what
+ * becomes of that shell is no news. */
+static void make_folder(void)
+{
+    cr_assert(mkdtemp(folder), "no folder for the test's files");
+    setenv("T", folder, 1);
+    setenv("WEIR", APPS_BIN "/weir", 1);
+    write_script("rsh", "#!/bin/sh\nshift\nexec 3>&2 2>/dev/null\ncat | setsid sh -c \"$*\" 2>&3 3>&-\n");
+    write_script("lost", "#!/bin/sh\nread -r line\necho no route >&2\nexit 255\n");
+    write_script("cut", "#!/bin/sh\nshift\nexec 3>&2 2>/dev/null\ntimeout 1 cat | setsid sh -c \"$*\" 2>&3 3>&-\n");
+    unsetenv("WEIR_LIVENESS");
+}
+
+static void remove_folder(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_expect(system(command) == 0);
+}
+
+TestSuite(launch, .init = make_folder, .fini = remove_folder, .timeout = 60);
+
+/* ---- running ---- */
+
+static void sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+/* Reads a file of the test's folder, as far as it is written; "" when there is none. */
+static const char *read_file(const char *name, char text[OUTPUT_BYTES])
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    size_t count = file ? fread(text, 1, OUTPUT_BYTES - 1, file) : 0;
+    text[count] = '\0';
+    if (file)
+        fclose(file);
+    return text;
+}
+
+/* Starts a shell command that is a launcher; what it prints goes to the files out and err. */
+static pid_t start(const char *command)
+{
+    pid_t id = fork();
+    cr_assert(id >= 0);
+    if (id)
+        return id;
+    char text[4096];
+    signal(SIGINT, SIG_DFL);
+    snprintf(text, sizeof text, "exec >$T/out 2>$T/err </dev/null; %s", command);
+    execl("/bin/sh", "sh", "-c", text, (char *)NULL);
+    _exit(99);
+}
+
+/* Its exit status, or -1 when a signal ended it. */
+static int finish(pid_t id)
+{
+    int status = 0;
+    while (waitpid(id, &status, 0) < 0 && errno == EINTR)
+        continue;
+    read_file("out", output);
+    read_file("err", errors);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int run(const char *command)
+{
+    return finish(start(command));
+}
+
+static int count_text(const char *in, const char *text)
+{
+    int count = 0;
+    for (const char *at = in; (at = strstr(at, text)); at += strlen(text))
+        count++;
+    return count;
+}
+
+/* Waits until what is printed so far has `text` so many times. */
+static void wait_for(const char *text, int times)
+{
+    for (int i = 0; i < 2000; i++, sleep_ms(5))
+        if (count_text(read_file("out", output), text) >= times)
+            return;
+    cr_assert_fail("\"%s\" was not printed %d times: %s%s", text, times, output, read_file("err", errors));
+}
+
+static void expect_status(const char *command, int status)
+{
+    int got = run(command);
+    cr_expect(got == status, "%s: status %d, not %d: %s%s", command, got, status, output, errors);
+}
+
+static void expect_line(const char *in, const char *line)
+{
+    char text[4200];
+    snprintf(text, sizeof text, "\n%s\n", line);
+    cr_expect(strstr(in, text) || !strncmp(in, text + 1, strlen(text) - 1), "no line \"%s\" in: %s", line, in);
+}
+
+/* Whether a process runs; one that has ended and waits to be reaped does not. */
+static bool is_alive(int id)
+{
+    char path[64], state = 'X';
+    snprintf(path, sizeof path, "/proc/%d/stat", id);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+        state = 'X';
+    if (file)
+        fclose(file);
+    return state != 'X' && state != 'Z';
+}
+
+/* Every process whose number was written to the file `pids` ends within `ms`; there are at least `least`. */
+static void expect_gone(int least, int ms)
+{
+    char *rest = NULL;
+    int count = 0;
+    read_file("pids", errors);
+    for (char *word = strtok_r(errors, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest), count++) {
+        for (; is_alive(atoi(word)) && ms > 0; ms -= 5)
+            sleep_ms(5);
+        cr_expect(!is_alive(atoi(word)), "process %s is still there", word);
+    }
+    cr_expect(count >= least, "only %d processes have told their number", count);
+}
+
+/* ---- what ranks are told ---- */
+
+Test(launch, each_rank_is_told_who_it_is)
+{
+    expect_status(LAUNCH "-n 3 -- sh -c 'echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at $MASTER_ADDR'",
+                  0);
+    expect_line(output, "[0] 0 of 3, 0 of 3 at 127.0.0.1");
+    expect_line(output, "[1] 1 of 3, 1 of 3 at 127.0.0.1");
+    expect_line(output, "[2] 2 of 3, 2 of 3 at 127.0.0.1");
+    cr_expect(!errors[0], "%s", errors);
+}
+
+Test(launch, options_reach_the_ranks)
+{
+    const char tell[] = "-- sh -c 'echo $MASTER_PORT $WEIR_LIVENESS $WEIR_STALL $WEIR_JOIN $WEIR_DEVICES "
+                        "$WEIR_INSECURE $WEIR_SHM.'";
+    char command[1024];
+    snprintf(command, sizeof command,
+             LAUNCH "-n 1 --port 1234 --liveness 1.5 --stall 0 --join 7 --devices 4 --insecure --no-shm %s", tell);
+    expect_status(command, 0);
+    expect_line(output, "[0] 1234 1.5 0 7 4 1 0.");
+    snprintf(command, sizeof command, LAUNCH "-n 1 %s", tell);
+    expect_status(command, 0);
+    int port = 0;
+    cr_expect(sscanf(output, "[0] %d", &port) == 1 && port >= 20000 && port < 30000 && strstr(output, " .\n"),
+              "%s", output);
+}
+
+Test(launch, hosts_take_ranks_in_their_order)
+{
+    expect_status("WEIR_RSH=$T/rsh WEIR_FROM_HERE=\"it's\" " LAUNCH "--hosts a:2,me@b,localhost,a -- sh -c "
+                  "'echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at $MASTER_ADDR, $WEIR_FROM_HERE'", 0);
+    expect_line(output, "[0] 0 of 5, 0 of 3 at a, it's");
+    expect_line(output, "[1] 1 of 5, 1 of 3 at a, it's");
+    expect_line(output, "[2] 2 of 5, 0 of 1 at a, it's");
+    expect_line(output, "[3] 3 of 5, 0 of 1 at a, it's");
+    expect_line(output, "[4] 4 of 5, 2 of 3 at a, it's");
+    cr_expect(!errors[0], "%s", errors);
+}
+
+Test(launch, rank_0_reads_the_standard_input)
+{
+    expect_status("echo hello | " LAUNCH "-n 2 -- sh -c 'echo $RANK got \"$(cat)\"'", 0);
+    expect_line(output, "[0] 0 got hello");
+    expect_line(output, "[1] 1 got ");
+    expect_status("echo hello | WEIR_RSH=$T/rsh " LAUNCH "--hosts a,b -- sh -c 'echo $RANK got \"$(cat)\"'", 0);
+    expect_line(output, "[0] 0 got ");
+    expect_line(output, "[1] 1 got ");
+}
+
+Test(launch, mistakes_get_one_line_and_status_2)
+{
+    const char *const wrong[][2] = {
+        {"-- true", "needs -n N or --hosts"},
+        {"-n 2", "needs -- PROGRAM"},
+        {"-n 2 --", "needs -- PROGRAM"},
+        {"-n 0 -- true", "-n must be between 1 and 1024, not 0"},
+        {"-n 3 --hosts a,b -- true", "-n 3, but --hosts has room for 2"},
+        {"--hosts a:x -- true", "\"a:x\" does not end in a count"},
+        {"--hosts a,,b -- true", "\"\" is no name of a host"},
+        {"--hosts -oProxyCommand=x -- true", "is no name of a host"},
+        {"--hosts 'a b' -- true", "\"a b\" is no name of a host"},
+        {"--hosts a:1000,b:1000 -- true", "more than 1024 ranks"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char command[256];
+        snprintf(command, sizeof command, LAUNCH "%s", wrong[i][0]);
+        expect_status(command, 2);
+        cr_expect(strstr(errors, wrong[i][1]) && count_text(errors, "\n") == 1, "%s: %s", wrong[i][0], errors);
+        cr_expect(!output[0], "%s", output);
+    }
+}
+
+/* ---- output ---- */
+
+Test(launch, lines_of_several_ranks_never_mix)
+{
+    expect_status(LAUNCH "-n 4 -- sh -c 'i=0; while [ $i -lt 500 ]; do printf $RANK; printf \" $RANK$RANK\"; echo; "
+                         "printf $RANK >&2; echo e >&2; i=$((i + 1)); done' 2>&1", 0);
+    int counts[4][2] = {{0}}, lines = 0;
+    char *rest = NULL;
+    for (char *line = strtok_r(output, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), lines++)
+        for (int r = 0; r < 4; r++) {
+            char out[64], err[64];
+            snprintf(out, sizeof out, "[%d] %d %d%d", r, r, r, r);
+            snprintf(err, sizeof err, "[%d] %de", r, r);
+            counts[r][0] += !strcmp(line, out);
+            counts[r][1] += !strcmp(line, err);
+        }
+    cr_expect_eq(lines, 4000);
+    for (int r = 0; r < 4; r++)
+        cr_expect(counts[r][0] == 500 && counts[r][1] == 500, "rank %d: %d and %d", r, counts[r][0], counts[r][1]);
+}
+
+Test(launch, stdout_and_stderr_stay_apart)
+{
+    expect_status(LAUNCH "-n 1 -- sh -c 'echo result; printf complaint >&2'", 0);
+    cr_expect_str_eq(output, "[0] result\n");
+    cr_expect_str_eq(errors, "[0] complaint\n");
+}
+
+Test(launch, a_long_line_is_cut)
+{
+    expect_status(LAUNCH "-n 1 -- sh -c 'head -c 200000 /dev/zero | tr \"\\0\" x; echo; echo end'", 0);
+    size_t lengths[4] = {65536 + 4, 65536 + 4, 65536 + 4, 200000 - 3 * 65536 + 4};
+    const char *line = output;
+    for (int i = 0; i < 4; i++) {
+        cr_assert(!strncmp(line, "[0] x", 5), "line %d", i);
+        cr_expect_eq(strcspn(line, "\n"), lengths[i]);
+        line += strcspn(line, "\n") + 1;
+    }
+    cr_expect_str_eq(line, "[0] end\n");
+}
+
+Test(launch, without_prefix_bytes_stay_as_they_are)
+{
+    expect_status(LAUNCH "-n 1 --no-prefix -- sh -c 'head -c 100000 /dev/zero | tr \"\\0\" x; printf \"\\n\\nend\"'",
+                  0);
+    cr_expect_eq(strspn(output, "x"), 100000);
+    cr_expect_str_eq(output + 100000, "\n\nend");
+}
+
+Test(launch, a_reader_that_goes_away_ends_the_ranks)
+{
+    expect_status("(" LAUNCH "-n 2 -- yes; echo $? >$T/status) | head -n 1 >$T/head", 0);
+    cr_expect_str_eq(read_file("status", output), "141\n");
+    cr_expect(strstr(errors, "signal 13"), "%s", errors);
+}
+
+/* ---- ends ---- */
+
+Test(launch, the_first_failure_decides)
+{
+    expect_status(LAUNCH "-n 3 --liveness 0.1 -- sh -c '[ $RANK = 1 ] && exit 7; sleep 0.3; exit $((RANK + 1))'", 7);
+    int id = 0, used = 0;
+    sscanf(errors, "weir launch: rank 1 (pid %d on localhost) ended with status 7\n%n", &id, &used);
+    cr_expect(used && !errors[used], "%s", errors);
+}
+
+Test(launch, a_rank_that_was_killed_is_named)
+{
+    expect_status(LAUNCH "-n 3 -- sh -c 'echo $$ >>$T/pids; [ $RANK = 2 ] && kill -9 $$; sleep 0.2'", 137);
+    cr_expect(strstr(errors, "on localhost) was ended by signal 9 (Killed)\n"), "%s", errors);
+    cr_expect(strstr(errors, "weir launch: rank 2 (pid "), "%s", errors);
+    expect_gone(3, 0);
+}
+
+/* Rank 1 ends by itself, rank 2 when asked, rank 3 never. */
+static void expect_grace(const char *how)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "%s --liveness 0.1 -- sh -c 'sleep 300 & echo $$ $! >>$T/pids; case $RANK in "
+             "0) sleep 0.3; exit 3;; "
+             "1) sleep 0.6; echo noticed; exit 1;; "
+             "2) trap \"echo asked; exit 2\" TERM; while :; do sleep 0.1; done;; "
+             "3) trap \"\" TERM; echo stays; while :; do sleep 0.1; done;; "
+             "esac'", how);
+    expect_status(command, 3);
+    expect_line(output, "[1] noticed");
+    expect_line(output, "[2] asked");
+    expect_line(output, "[3] stays");
+    cr_expect(count_text(errors, "weir launch:") == 1 && strstr(errors, "weir launch: rank 0 (pid "), "%s", errors);
+    expect_gone(8, 0);
+}
+
+Test(launch, the_others_get_time_to_end_by_themselves)
+{
+    expect_grace(LAUNCH "-n 4");
+}
+
+Test(launch, the_others_get_time_on_other_hosts_too)
+{
+    expect_grace("WEIR_RSH=$T/rsh " LAUNCH "--hosts a:2,b:2");
+}
+
+Test(launch, what_cannot_be_started_gets_one_line)
+{
+    expect_status(LAUNCH "-n 2 -- /nowhere/program", 127);
+    cr_expect_str_eq(errors, "weir launch: cannot start /nowhere/program: No such file or directory\n");
+    expect_status(LAUNCH "-n 2 -- /etc/passwd", 126);
+    cr_expect_str_eq(errors, "weir launch: cannot start /etc/passwd: Permission denied\n");
+    expect_status("WEIR_RSH=/nowhere/rsh " LAUNCH "--hosts a -- true", 127);
+    cr_expect_str_eq(errors, "weir launch: cannot start /nowhere/rsh for rank 0 on a: No such file or directory\n");
+}
+
+Test(launch, a_rank_that_does_not_start_ends_those_that_did)
+{
+    expect_status("WEIR_RSH=/nowhere/rsh " LAUNCH "--hosts localhost:2,a -- sh -c 'echo $$ >>$T/pids; sleep 300'", 127);
+    expect_gone(0, 0);
+}
+
+Test(launch, what_ranks_leave_behind_is_ended)
+{
+    expect_status(LAUNCH "-n 2 -- sh -c 'sleep 300 & echo $! >>$T/pids; setsid sh -c \"echo \\$\\$ >>$T/pids; "
+                         "sleep 301\" >/dev/null 2>&1 & sleep 0.3; echo over'", 0);
+    cr_expect_eq(count_text(output, "over\n"), 2);
+    expect_gone(4, 0);
+}
+
+/* ---- signals ---- */
+
+#define LISTEN \
+    "sh -c 'trap \"echo usr1\" USR1; trap \"echo usr2\" USR2; trap \"echo hup\" HUP; trap \"echo int; exit 4\" INT; " \
+    "trap \"echo quit\" QUIT; echo ready; while :; do sleep 0.05; done'"
+
+static void expect_signals(const char *command, int ranks)
+{
+    static const struct {
+        int sig;
+        const char *says;
+    } signals[] = {{SIGUSR1, "] usr1\n"}, {SIGUSR2, "] usr2\n"}, {SIGHUP, "] hup\n"},
+                   {SIGQUIT, "] quit\n"}, {SIGINT, "] int\n"}};
+    pid_t id = start(command);
+    wait_for("] ready\n", ranks);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        kill(id, signals[i].sig);
+        wait_for(signals[i].says, ranks);
+    }
+    int status = finish(id);
+    cr_expect(status == 4, "status %d: %s", status, errors);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        cr_expect_eq(count_text(output, signals[i].says), ranks, "%s: %s", signals[i].says, output);
+}
+
+Test(launch, signals_are_passed_on_once)
+{
+    expect_signals("exec " LAUNCH "-n 3 -- " LISTEN, 3);
+}
+
+Test(launch, signals_are_passed_on_to_other_hosts)
+{
+    expect_signals("WEIR_RSH=$T/rsh exec " LAUNCH "--hosts a,b,localhost -- " LISTEN, 3);
+}
+
+Test(launch, a_signal_ends_what_does_not_listen)
+{
+    pid_t id = start("exec " LAUNCH "-n 2 -- sh -c 'echo ready; sleep 300'");
+    wait_for("ready", 2);
+    kill(id, SIGTERM);
+    cr_expect_eq(finish(id), 128 + SIGTERM);
+    cr_expect(strstr(errors, "was ended by signal 15 (Terminated)"), "%s", errors);
+}
+
+Test(launch, the_second_interrupt_kills)
+{
+    pid_t id = start("WEIR_RSH=$T/rsh exec " LAUNCH "--hosts localhost,a -- sh -c 'trap \"\" INT TERM; sleep 300 & "
+                     "echo $$ $! >>$T/pids; echo ready; while :; do sleep 0.1; done'");
+    wait_for("ready", 2);
+    kill(id, SIGINT);
+    sleep_ms(100);
+    kill(id, SIGINT);
+    cr_expect_eq(finish(id), 128 + SIGKILL);
+    expect_gone(4, 0);
+}
+
+Test(launch, what_the_caller_ignores_stays_ignored)
+{
+    pid_t id = start("trap '' HUP; exec " LAUNCH "-n 1 -- sh -c 'echo ready; sleep 0.5; echo over'");
+    wait_for("ready", 1);
+    kill(id, SIGHUP);
+    cr_expect_eq(finish(id), 0);
+    expect_line(output, "[0] over");
+}
+
+static void expect_nothing_left(const char *command, int ranks)
+{
+    pid_t id = start(command);
+    wait_for("ready", ranks);
+    kill(id, SIGKILL);
+    cr_expect_eq(finish(id), -1);
+    expect_gone(2 * ranks, 5000);
+}
+
+Test(launch, a_launcher_that_is_killed_leaves_nothing)
+{
+    expect_nothing_left("exec " LAUNCH "-n 3 -- sh -c 'sleep 300 & echo $$ $! >>$T/pids; echo ready; wait; true'", 3);
+}
+
+Test(launch, a_launcher_that_is_killed_leaves_nothing_elsewhere)
+{
+    expect_nothing_left("WEIR_RSH=$T/rsh exec " LAUNCH "--hosts a:2,b -- sh -c 'sleep 300 & echo $$ $! >>$T/pids; "
+                        "echo ready; wait; true'", 3);
+}
+
+/* On a terminal Ctrl-C goes to all of the foreground, where rank 0 has to be to read it; nobody gets it twice. */
+Test(launch, a_terminal_interrupts_once)
+{
+    int terminal, status;
+    char text[4096] = "";
+    size_t used = 0;
+    pid_t id = forkpty(&terminal, NULL, NULL, NULL);
+    cr_assert(id >= 0);
+    if (!id) {
+        execl("/bin/sh", "sh", "-c",
+              "exec " LAUNCH "-n 2 -- sh -c 'trap \"n=\\$((n + 1))\" INT; echo ready; [ $RANK = 0 ] && read -r l && "
+              "echo read $l; for i in 1 2 3 4 5 6; do sleep 0.1; done; echo caught $n'", (char *)NULL);
+        _exit(99);
+    }
+    const char *const say[] = {"line\n", "\003", NULL}, *const when[] = {"] ready", "[0] read line", NULL};
+    int said = 0;
+    for (ssize_t count; used < sizeof text - 1 && (count = read(terminal, text + used, sizeof text - 1 - used)) > 0;) {
+        used += (size_t)count;
+        text[used] = '\0';
+        if (say[said] && count_text(text, when[said]) == 2 - said) {
+            cr_assert(write(terminal, say[said], strlen(say[said])) > 0);
+            said++;
+        }
+    }
+    waitpid(id, &status, 0);
+    cr_expect(WIFEXITED(status) && !WEXITSTATUS(status), "%s", text);
+    cr_expect(strstr(text, "[0] caught 1\r\n") && strstr(text, "[1] caught 1\r\n"), "%s", text);
+    close(terminal);
+}
+
+/* ---- other hosts ---- */
+
+/* Every byte that an argument can have, each way. */
+static void expect_bytes(const char *host)
+{
+    char all[256];
+    for (int i = 0; i < 255; i++)
+        all[i] = (char)(i + 1);
+    all[255] = '\0';
+    pid_t id = fork();
+    if (!id) {
+        char path[64];
+        snprintf(path, sizeof path, "%s/out", folder);
+        int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(file, STDOUT_FILENO);
+        snprintf(path, sizeof path, "%s/rsh", folder);
+        setenv("WEIR_RSH", path, 1);
+        execl(APPS_BIN "/weir", "weir", "launch", "--hosts", host, "--no-prefix", "--", "printf", "%s|", all, "",
+              "it's \"$HOME\" `x` \\", "two\nlines\n", "--", "-n", "\xc3\xa9\xe2\x82\xac", (char *)NULL);
+        _exit(99);
+    }
+    cr_expect_eq(finish(id), 0);
+    cr_expect(!strncmp(output, all, 255), "%s: bytes were changed", host);
+    cr_expect_str_eq(output + 255, "||it's \"$HOME\" `x` \\|two\nlines\n|--|-n|\xc3\xa9\xe2\x82\xac|", "%s", host);
+}
+
+Test(launch, arguments_arrive_as_they_are)
+{
+    expect_bytes("localhost");
+    expect_bytes("elsewhere");
+}
+
+Test(launch, a_script_larger_than_a_pipe_arrives)
+{
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH
+                  "--hosts a -- sh -c 'echo ${#1}' sh $(head -c 100000 /dev/zero | tr '\\0' x)", 0);
+    expect_line(output, "[0] 100000");
+}
+
+Test(launch, other_hosts_begin_in_the_same_folder)
+{
+    expect_status("weir=$PWD/" APPS_BIN "/weir; mkdir \"$T/it's here\"; cd \"$T/it's here\"; "
+                  "WEIR_RSH=$T/rsh $weir launch --hosts a -- sh -c 'echo ${PWD##*/}'", 0);
+    expect_line(output, "[0] it's here");
+}
+
+Test(launch, ends_elsewhere_are_told_as_here)
+{
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH "--hosts a,b -- sh -c 'printf text >&2; exit $((RANK * 5))'", 5);
+    expect_line(errors, "[1] text");
+    cr_expect(strstr(errors, "weir launch: rank 1 (pid "), "%s", errors);
+    cr_expect(strstr(errors, " on b) ended with status 5\n"), "%s", errors);
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH "--hosts a,b -- sh -c '[ $RANK = 0 ] || kill -9 $$'", 137);
+    cr_expect(strstr(errors, " on b) was ended by signal 9 (Killed)\n"), "%s", errors);
+    cr_expect_eq(count_text(errors, "\n"), 1, "%s", errors);
+}
+
+Test(launch, a_host_that_cannot_be_reached_is_named)
+{
+    expect_status("WEIR_RSH=$T/lost " LAUNCH "--hosts b -- true", 255);
+    expect_line(errors, "[0] no route");
+    expect_line(errors, "weir launch: rank 0 did not start on b: the remote shell ended with status 255");
+}
+
+Test(launch, a_lost_connection_ends_the_program_there)
+{
+    expect_status("WEIR_RSH=$T/cut " LAUNCH "--hosts b -- sh -c 'sleep 300 & echo $$ $! >>$T/pids; wait; true'", 137);
+    cr_expect(strstr(errors, " on b) was lost with the connection to its host\n"), "%s", errors);
+    expect_gone(2, 1000);
+}
+
+Test(launch, the_secret_is_in_no_argument_list)
+{
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH "--hosts a,b,localhost -- sh -c 'sleep 0.2; case "
+                  "\"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr -d \"\\0\")\" in *\"$WEIR_KEY\"*) echo seen;; "
+                  "*weir*launch*) echo hidden ${#WEIR_KEY};; esac'", 0);
+    cr_expect(count_text(output, "] hidden 40\n") == 3, "%s%s", output, errors);
+}
+
+/* ---- secrets ---- */
+
+#define TELL_KEY "-- sh -c 'echo key $WEIR_KEY.'"
+
+/* The secret that rank 0 printed. */
+static void read_key(const char *command, char key[64])
+{
+    expect_status(command, 0);
+    const char *line = strstr(output, "[0] key ");
+    cr_assert(line && sscanf(line, "[0] key %60s", key) == 1, "%s%s", output, errors);
+}
+
+Test(launch, every_job_has_its_own_secret)
+{
+    char key[2][64], line[160];
+    for (int i = 0; i < 2; i++) {
+        read_key(LAUNCH "-n 2 " TELL_KEY, key[i]);
+        cr_expect_eq(strlen(key[i]), 41, "%s", key[i]);
+        snprintf(line, sizeof line, "[1] key %s", key[i]);
+        expect_line(output, line);
+    }
+    cr_expect(strcmp(key[0], key[1]));
+    read_key(LAUNCH "-n 1 --insecure " TELL_KEY, key[0]);
+    cr_expect_str_eq(key[0], ".");
+}
+
+Test(launch, a_secret_of_a_file_is_shared)
+{
+    char key[64];
+    expect_status("$WEIR keygen $T/key", 0);
+    const char *const ways[] = {LAUNCH "-n 1 --key $T/key " TELL_KEY, "WEIR_KEY_FILE=$T/key " LAUNCH "-n 1 " TELL_KEY,
+                                "WEIR_KEY=$(cat $T/key) " LAUNCH "-n 1 " TELL_KEY,
+                                "WEIR_RSH=$T/rsh WEIR_KEY=$(cat $T/key) " LAUNCH "--hosts a " TELL_KEY,
+                                "WEIR_KEY=other " LAUNCH "-n 1 --insecure --key $T/key " TELL_KEY};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        read_key(ways[i], key);
+        read_file("key", output);
+        cr_expect(strlen(key) == 41 && !strncmp(key, output, 40), "%s: %s, not %s", ways[i], key, output);
+    }
+}
+
+static void expect_wrong(const char *command, const char *says)
+{
+    expect_status(command, 2);
+    cr_expect(strstr(errors, says) && count_text(errors, "\n") == 1, "%s: %s", command, errors);
+}
+
+Test(launch, a_file_that_holds_no_secret_is_refused)
+{
+    expect_wrong("umask 077; echo short >$T/key; " LAUNCH "-n 1 --key $T/key -- true", "holds no key");
+    expect_wrong("chmod 644 $T/key; " LAUNCH "-n 1 --key $T/key -- true", "is open to others (mode 644)");
+    expect_wrong(LAUNCH "-n 1 --key /nowhere -- true", "cannot read /nowhere: No such file or directory");
+}

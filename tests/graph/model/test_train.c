@@ -1,0 +1,331 @@
+/* test_train.c: weir_train() against the formulas, in double, on a model small enough to write them down:
+ *
+ *     y = x w + b        loss = mean((y - t)^2)        dw = 2 / (rows columns) x^T (y - t)        db likewise
+ *
+ * averaged over the micro-batches of a step. The reference starts from the initial values that weir documents and
+ * follows the optimizers as <weir/train.h> states them; parameters and losses must agree, on one device and on several,
+ * whether what belongs to the optimizer is split or not.
+ */
+#include "graph/base/base.h"
+#include "graph/plan/plan.h"
+#include "tests/support/run.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 6, IN = 5, OUT = 3, MICRO = 3, STEPS = 12, SEED = 77, WEIGHTS = IN * OUT + OUT };
+
+typedef struct spread { /* where it is trained */
+    const char *devices;
+    int shape[WEIR_AXES_MAX];
+    bool zero;
+    weir_sbp weight[WEIR_AXES_MAX], rows[WEIR_AXES_MAX];
+} spread;
+
+static const spread one_device = {.devices = "cpu:0"};
+
+/* ---- the reference ---- */
+
+typedef struct reference {
+    double p[WEIGHTS]; /* w, then b */
+    double g[WEIGHTS], m[WEIGHTS], v[WEIGHTS];
+    double loss[STEPS * MICRO];
+} reference;
+
+/* Adds the gradient of one micro-batch, over MICRO, to r->g and returns the loss. */
+static double reference_gradient(reference *r, int step, int micro)
+{
+    double loss = 0;
+    for (int i = 0; i < ROWS; i++)
+        for (int o = 0; o < OUT; o++) {
+            double y = r->p[IN * OUT + o], scale = 2.0 / (ROWS * OUT * MICRO);
+            for (int k = 0; k < IN; k++)
+                y += (float)run_input("x", WEIR_F32, step, micro, i * IN + k) * r->p[k * OUT + o];
+            double off = y - (float)run_input("t", WEIR_F32, step, micro, i * OUT + o);
+            loss += off * off / (ROWS * OUT);
+            r->g[IN * OUT + o] += scale * off;
+            for (int k = 0; k < IN; k++)
+                r->g[k * OUT + o] += scale * off * (float)run_input("x", WEIR_F32, step, micro, i * IN + k);
+        }
+    return loss;
+}
+
+static double reference_rate(const weir_optimizer *o, int step)
+{
+    double lr = o->lr ? o->lr : o->kind == WEIR_SGD ? 0.01 : 0.001;
+    if (step < o->warmup)
+        return lr * (step + 1) / (double)o->warmup;
+    if (!o->total)
+        return lr;
+    double done = step < o->total ? (double)(step - o->warmup) / (double)(o->total - o->warmup) : 1;
+    return o->lr_min + (lr - o->lr_min) * (1 + cos(3.14159265358979323846 * done)) / 2;
+}
+
+static double reference_clip(const weir_optimizer *o, const reference *r)
+{
+    double squares = 0;
+    for (int i = 0; i < WEIGHTS; i++)
+        squares += r->g[i] * r->g[i];
+    return o->clip_norm && sqrt(squares) > o->clip_norm ? o->clip_norm / sqrt(squares) : 1;
+}
+
+static void reference_update(const weir_optimizer *o, reference *r, int step)
+{
+    double lr = reference_rate(o, step), clip = reference_clip(o, r);
+    double beta1 = o->beta1 ? o->beta1 : 0.9, beta2 = o->beta2 ? o->beta2 : 0.999, eps = o->eps ? o->eps : 1e-8;
+    for (int i = 0; i < WEIGHTS; i++) {
+        double g = clip * r->g[i], decay = i < IN * OUT ? o->weight_decay : 0; /* not of the bias */
+        if (o->kind == WEIR_SGD) {
+            r->m[i] = o->momentum * r->m[i] + g + decay * r->p[i];
+            r->p[i] -= lr * r->m[i];
+            continue;
+        }
+        r->m[i] = beta1 * r->m[i] + (1 - beta1) * g;
+        r->v[i] = beta2 * r->v[i] + (1 - beta2) * g * g;
+        r->p[i] -= lr * decay * r->p[i];
+        r->p[i] -= lr * r->m[i] / (1 - pow(beta1, step + 1)) / (sqrt(r->v[i] / (1 - pow(beta2, step + 1))) + eps);
+    }
+}
+
+static reference reference_run(const weir_optimizer *o)
+{
+    reference r = {.loss = {0}};
+    for (int i = 0; i < IN * OUT; i++)
+        r.p[i] = 0.5 * weir_random_normal(name_key(SEED, "w"), (uint64_t)i);
+    for (int i = 0; i < OUT; i++)
+        r.p[IN * OUT + i] = -1 + 2 * weir_random_uniform(name_key(SEED, "b"), (uint64_t)i);
+    for (int step = 0; step < STEPS; step++) {
+        memset(r.g, 0, sizeof r.g);
+        for (int micro = 0; micro < MICRO; micro++)
+            r.loss[step * MICRO + micro] = reference_gradient(&r, step, micro);
+        reference_update(o, &r, step);
+    }
+    return r;
+}
+
+/* ---- weir ---- */
+
+static weir_graph *regression(const weir_optimizer *o, const spread *s)
+{
+    weir_graph *g = weir_graph_new("regression");
+    weir_mesh_new(g, s->devices, .shape = {s->shape[0], s->shape[1], s->shape[2]});
+    weir_tensor *x = weir_input(g, WEIR_F32, {ROWS, IN}, .name = "x", .micro = true,
+                                .sbp = {s->rows[0], s->rows[1]});
+    weir_tensor *t = weir_input(g, WEIR_F32, {ROWS, OUT}, .name = "t", .micro = true);
+    weir_tensor *w = weir_param(g, WEIR_F32, {IN, OUT}, .name = "w", .init = WEIR_NORMAL(0.5),
+                                .sbp = {s->weight[0], s->weight[1]});
+    weir_tensor *b = weir_param(g, WEIR_F32, {OUT}, .name = "b", .init = WEIR_UNIFORM(-1, 1));
+    weir_tensor *off = weir_sub(weir_add(weir_matmul(x, w), b), t);
+    weir_tensor *loss = weir_mean(weir_mul(off, off), .name = "loss");
+    weir_train(loss, *o, .zero = {s->zero});
+    weir_fetch(loss, .name = "loss");
+    cr_assert_null(weir_graph_mistake(g), "%s", weir_graph_mistake(g));
+    return g;
+}
+
+static weir_plan *regression_plan(const weir_optimizer *o, const spread *s)
+{
+    weir_graph *g = regression(o, s);
+    weir_plan *plan = weir_compile(g, .micro_batches = MICRO, .seed = SEED);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+static run train(const weir_optimizer *o, const spread *s)
+{
+    weir_plan *plan = regression_plan(o, s);
+    run r = run_plan(plan, STEPS, 2);
+    weir_plan_free(plan);
+    return r;
+}
+
+static void expect_values(const run *r, const char *name, const double *want, int count)
+{
+    const run_entry *e = run_find(r, name);
+    cr_assert(e && e->count == count, "%s", name);
+    for (int i = 0; i < count; i++)
+        cr_assert_float_eq(e->value[i], want[i], 2e-5 * (1 + fabs(want[i])), "%s[%d] is %.8g, not %.8g", name, i,
+                           e->value[i], want[i]);
+}
+
+static void expect_reference(const weir_optimizer *o, const spread *s)
+{
+    reference want = reference_run(o);
+    run got = train(o, s);
+    expect_values(&got, "loss", want.loss, STEPS * MICRO);
+    expect_values(&got, "w", want.p, IN * OUT);
+    expect_values(&got, "b", want.p + IN * OUT, OUT);
+    run_free(&got);
+}
+
+static void expect_reference_everywhere(weir_optimizer o)
+{
+    static const spread places[] = {
+        {.devices = "cpu:0"},
+        {.devices = "cpu:0-1", .rows = {S(0)}},
+        {.devices = "cpu:0-2", .rows = {S(0)}, .zero = true},
+        {.devices = "cpu:0-1", .weight = {S(1)}},
+        {.devices = "cpu:0-3", .shape = {2, 2}, .rows = {S(0)}, .weight = {B, S(0)}, .zero = true},
+        {.devices = "cpu:0-5", .zero = true}, /* more than b has elements, and than w has rows */
+    };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        expect_reference(&o, &places[i]);
+}
+
+TestSuite(train, .timeout = 30);
+
+Test(train, sgd_follows_its_formula)
+{
+    expect_reference_everywhere(weir_sgd(.lr = 0.1));
+    expect_reference(&weir_sgd(), &one_device);
+}
+
+Test(train, momentum_and_decay_of_sgd_follow_their_formula)
+{
+    expect_reference_everywhere(weir_sgd(.lr = 0.05, .momentum = 0.9, .weight_decay = 0.1));
+}
+
+Test(train, adamw_follows_its_formula)
+{
+    expect_reference_everywhere(weir_adamw(.lr = 0.02, .weight_decay = 0.2));
+    expect_reference(&weir_adamw(), &one_device);
+    expect_reference(&weir_adamw(.lr = 0.1, .beta1 = 0.5, .beta2 = 0.9, .eps = 0.1), &one_device);
+}
+
+Test(train, clipping_takes_the_norm_of_all_gradients)
+{
+    expect_reference_everywhere(weir_sgd(.lr = 0.3, .clip_norm = 0.4));
+    expect_reference(&weir_sgd(.lr = 0.1, .clip_norm = 1e6), &one_device);
+}
+
+Test(train, the_rate_rises_and_falls)
+{
+    expect_reference_everywhere(weir_sgd(.lr = 0.2, .warmup = 4, .total = 10, .lr_min = 0.05));
+    expect_reference(&weir_sgd(.lr = 0.2, .warmup = 5), &one_device);
+    expect_reference(&weir_adamw(.lr = 0.05, .total = 8), &one_device);
+}
+
+/* ---- splitting what belongs to the optimizer ---- */
+
+static void expect_zero_changes_nothing(weir_optimizer o, double tolerance)
+{
+    spread s = {.devices = "cpu:0-3", .shape = {2, 2}, .rows = {S(0)}};
+    run none = train(&o, &s);
+    s.zero = true;
+    run zero = train(&o, &s);
+    run_near(&zero, &none, tolerance, "zero");
+    run_free(&none);
+    run_free(&zero);
+}
+
+Test(train, splitting_the_optimizer_changes_no_bit_but_in_the_order_of_the_norm)
+{
+    expect_zero_changes_nothing(weir_adamw(.lr = 0.02, .weight_decay = 0.1), 0);
+    expect_zero_changes_nothing(weir_sgd(.lr = 0.02, .momentum = 0.5), 0);
+    expect_zero_changes_nothing(weir_adamw(.lr = 0.02, .clip_norm = 0.5), 1e-6);
+}
+
+/* One parameter large enough for its size to show. */
+static uint64_t state_of(bool zero)
+{
+    weir_graph *g = weir_graph_new("large");
+    weir_mesh_new(g, "cpu:0-3");
+    weir_tensor *x = weir_input(g, WEIR_F32, {8, 64}, .name = "x", .sbp = {S(0)});
+    weir_tensor *loss = weir_mean(weir_linear(x, 64, .name = "layer", .no_bias = true));
+    weir_train(loss, weir_adamw(), .zero = {zero});
+    weir_plan *plan = weir_compile(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < plan->tensors_count; t++)
+        bytes += plan->tensors[t].home == PLAN_IN_STATE ? plan_tensor_bytes(&plan->tensors[t]) : 0;
+    weir_plan_free(plan);
+    weir_graph_free(g);
+    return bytes;
+}
+
+Test(train, splitting_the_optimizer_splits_its_state)
+{
+    cr_expect_eq(state_of(false), 4 * 2 * 64 * 64 * sizeof(float));
+    cr_expect_eq(state_of(true), 2 * 64 * 64 * sizeof(float));
+}
+
+/* ---- reading and writing parameters ---- */
+
+static weir_array array_of(float *data, int rows, int columns)
+{
+    weir_array a = {data, WEIR_F32, {.rank = columns ? 2 : 1, .dim = {rows, columns}}};
+    return a;
+}
+
+static void write_and_read(const spread *s)
+{
+    weir_optimizer o = weir_sgd();
+    weir_plan *plan = regression_plan(&o, s);
+    weir_session *session = weir_session_open(plan);
+    cr_assert_not_null(session, "%s", weir_error());
+    float w[IN * OUT], back[IN * OUT] = {0}, b[OUT] = {7, 8, 9};
+    for (int i = 0; i < IN * OUT; i++)
+        w[i] = (float)(i * i) - 3;
+    weir_array of_w = array_of(w, IN, OUT), of_back = array_of(back, IN, OUT), of_b = array_of(b, OUT, 0);
+    cr_assert_eq(weir_session_read(session, "w", &of_back), WEIR_OK, "%s", weir_error());
+    for (int i = 0; i < IN * OUT; i++)
+        cr_assert_float_eq(back[i], 0.5f * weir_random_normal(name_key(SEED, "w"), (uint64_t)i), 1e-6f);
+    cr_assert_eq(weir_session_write(session, "w", &of_w), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_write(session, "b", &of_b), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_read(session, "w", &of_back), WEIR_OK, "%s", weir_error());
+    cr_expect_arr_eq(back, w, sizeof w);
+    cr_assert_eq(weir_session_close(session), WEIR_OK);
+    weir_plan_free(plan);
+}
+
+Test(train, parameters_are_read_and_written_whole_however_they_lie)
+{
+    write_and_read(&one_device);
+    write_and_read(&(spread){.devices = "cpu:0-2", .weight = {S(0)}});
+    write_and_read(&(spread){.devices = "cpu:0-2", .weight = {B}, .zero = true});
+    write_and_read(&(spread){.devices = "cpu:0-5", .shape = {3, 2}, .weight = {S(1), S(0)}});
+    write_and_read(&(spread){.devices = "cpu:0-5", .shape = {2, 3}, .weight = {S(0), S(0)}, .zero = true});
+}
+
+/* Loss of the step after all parameters have been set to `value`. */
+static double loss_after(const spread *s, float value)
+{
+    weir_optimizer o = weir_sgd();
+    weir_plan *plan = regression_plan(&o, s);
+    weir_session *session = weir_session_open(plan);
+    cr_assert_not_null(session, "%s", weir_error());
+    float w[IN * OUT], x[ROWS * IN], t[ROWS * OUT], loss = 0;
+    for (int i = 0; i < IN * OUT; i++)
+        w[i] = value;
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = 1;
+    for (int i = 0; i < ROWS * OUT; i++)
+        t[i] = 0;
+    weir_array of_w = array_of(w, IN, OUT), of_b = array_of(w, OUT, 0), of_x = array_of(x, ROWS, IN),
+               of_t = array_of(t, ROWS, OUT), of_loss = {&loss, WEIR_F32, {.rank = 0}};
+    cr_assert_eq(weir_session_write(session, "w", &of_w), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_write(session, "b", &of_b), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_start(session, 1), WEIR_OK, "%s", weir_error());
+    for (int micro = 0; micro < MICRO; micro++) {
+        cr_assert_eq(weir_session_push(session, "x", &of_x, 5000), WEIR_OK, "%s", weir_error());
+        cr_assert_eq(weir_session_push(session, "t", &of_t, 5000), WEIR_OK, "%s", weir_error());
+        cr_assert_eq(weir_session_pull(session, "loss", &of_loss, 5000), WEIR_OK, "%s", weir_error());
+    }
+    cr_assert_eq(weir_session_wait(session, 5000), WEIR_OK, "%s", weir_error());
+    weir_session_close(session);
+    weir_plan_free(plan);
+    return loss;
+}
+
+Test(train, what_is_written_is_used_on_every_device)
+{
+    static const spread places[] = {{.devices = "cpu:0"},
+                                    {.devices = "cpu:0-2", .rows = {S(0)}, .zero = true},
+                                    {.devices = "cpu:0-3", .shape = {2, 2}, .rows = {S(0)}, .weight = {B, S(1)}}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        cr_expect_float_eq(loss_after(&places[i], 0.5f), (IN + 1) * (IN + 1) / 4.0, 1e-5);
+}

@@ -1,0 +1,164 @@
+/* tests/transport/mail/test_mailbox.c: the mailbox under one and many senders, at the edge of its capacity, awake and asleep. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "transport/mail/mailbox.h"
+#include "transport/mail/park.h"
+
+static struct message ready(uint32_t actor, uint32_t count)
+{
+    return (struct message){actor, (uint16_t)(actor * 7), MESSAGE_READY, (uint8_t)count};
+}
+
+Test(mailbox, gives_back_messages_in_the_order_they_came, .timeout = 20)
+{
+    struct mailbox box;
+    struct message got;
+    cr_assert_eq(mailbox_open(&box, 8, 0), WEIR_OK);
+    for (uint32_t lap = 0; lap < 100; lap++) {
+        for (uint32_t i = 0; i < 5; i++)
+            mailbox_post(&box, ready(lap * 5 + i, i + 1));
+        for (uint32_t i = 0; i < 5; i++) {
+            cr_assert(mailbox_take(&box, &got));
+            cr_assert_eq(got.actor, lap * 5 + i);
+            cr_assert_eq(got.port, (uint16_t)((lap * 5 + i) * 7));
+            cr_assert_eq(got.kind, MESSAGE_READY);
+            cr_assert_eq(got.count, i + 1);
+        }
+        cr_assert_not(mailbox_take(&box, &got));
+    }
+    mailbox_close(&box);
+}
+
+Test(mailbox, holds_as_many_messages_as_it_was_opened_for, .timeout = 20)
+{
+    for (uint32_t capacity = 0; capacity < 70; capacity++) {
+        struct mailbox box;
+        struct message got;
+        cr_assert_eq(mailbox_open(&box, capacity, 0), WEIR_OK);
+        for (uint32_t i = 0; i < capacity; i++)
+            mailbox_post(&box, ready(i, 1));
+        for (uint32_t i = 0; i < capacity; i++) {
+            cr_assert(mailbox_take(&box, &got));
+            cr_assert_eq(got.actor, i);
+        }
+        cr_assert_not(mailbox_pending(&box));
+        mailbox_close(&box);
+    }
+}
+
+Test(mailbox, wait_ends_at_its_deadline, .timeout = 20)
+{
+    struct mailbox box;
+    cr_assert_eq(mailbox_open(&box, 8, 1000), WEIR_OK);
+    int64_t start = park_now_ns();
+    cr_assert_not(mailbox_wait(&box, park_deadline(20)));
+    cr_assert_geq(park_now_ns() - start, 20 * 1000000);
+    mailbox_post(&box, ready(1, 1));
+    cr_assert(mailbox_wait(&box, park_deadline(0)));
+    mailbox_close(&box);
+}
+
+/* Senders that hold `CREDIT` messages at most: the owner gives each back, as a consumer's FREE would. */
+#define SENDERS 3
+#define CREDIT 4
+#define EACH 20000
+
+struct sender {
+    pthread_t thread;
+    struct mailbox *to;
+    _Atomic uint32_t credit;
+    uint32_t number;
+};
+
+static void *send_all(void *argument)
+{
+    struct sender *me = argument;
+    for (uint32_t i = 0; i < EACH; i++) {
+        while (atomic_load_explicit(&me->credit, memory_order_acquire) == 0)
+            park_pause();
+        atomic_fetch_sub_explicit(&me->credit, 1, memory_order_acq_rel);
+        mailbox_post(me->to, (struct message){i, (uint16_t)me->number, MESSAGE_READY, 1});
+    }
+    return NULL;
+}
+
+static void many_senders(int64_t spin_ns)
+{
+    struct mailbox box;
+    struct sender senders[SENDERS] = {0};
+    uint32_t expected[SENDERS] = {0};
+    struct message got;
+    cr_assert_eq(mailbox_open(&box, SENDERS * CREDIT, spin_ns), WEIR_OK);
+    for (uint32_t i = 0; i < SENDERS; i++) {
+        senders[i].to = &box;
+        senders[i].number = i;
+        atomic_init(&senders[i].credit, CREDIT);
+        cr_assert_eq(pthread_create(&senders[i].thread, NULL, send_all, &senders[i]), 0);
+    }
+    for (uint32_t total = 0; total < SENDERS * EACH; total++) {
+        while (!mailbox_take(&box, &got))
+            cr_assert(mailbox_wait(&box, park_deadline(10000)), "a message was slept through");
+        cr_assert_lt(got.port, SENDERS);
+        cr_assert_eq(got.actor, expected[got.port]++, "messages of sender %u are out of order", got.port);
+        atomic_fetch_add_explicit(&senders[got.port].credit, 1, memory_order_acq_rel);
+    }
+    for (uint32_t i = 0; i < SENDERS; i++)
+        pthread_join(senders[i].thread, NULL);
+    mailbox_close(&box);
+}
+
+Test(mailbox, loses_nothing_of_many_senders_while_its_owner_spins, .timeout = 30)
+{
+    many_senders(50000);
+}
+
+Test(mailbox, loses_nothing_of_many_senders_while_its_owner_sleeps, .timeout = 30)
+{
+    many_senders(0);
+}
+
+/* A process that was killed had taken its ticket, and its message never comes. */
+Test(mailbox, an_order_is_heard_behind_a_message_that_never_comes, .timeout = 20)
+{
+    static _Alignas(64) unsigned char ring[4096];
+    struct mailbox box;
+    struct message got;
+    cr_assert(mailbox_ring_bytes(16) <= sizeof(ring));
+    mailbox_share(&box, ring, 16, 0);
+    atomic_fetch_add(&box.ring->tail, 1);
+    cr_assert_not(mailbox_wait(&box, park_deadline(10)));
+    mailbox_order(&box, (struct message){.kind = MESSAGE_STOP, .count = 1});
+    cr_assert(mailbox_wait(&box, PARK_FOREVER));
+    cr_assert_not(mailbox_take(&box, &got));
+    cr_assert_eq(mailbox_orders(&box), 1u << MESSAGE_STOP);
+    cr_assert_eq(mailbox_orders(&box), 0);
+    mailbox_close(&box);
+}
+
+static void *order_later(void *argument)
+{
+    struct mailbox *box = argument;
+    struct timespec pause = {.tv_nsec = 20000000};
+    nanosleep(&pause, NULL);
+    atomic_store(&box->ring->asleep, 0); /* as far as a process that was killed came with waking the owner */
+    mailbox_order(box, (struct message){.kind = MESSAGE_FAIL, .count = 1});
+    return NULL;
+}
+
+Test(mailbox, an_order_wakes_an_owner_whom_another_process_was_about_to_wake, .timeout = 20)
+{
+    static _Alignas(64) unsigned char ring[4096];
+    struct mailbox box;
+    struct message got;
+    pthread_t thread;
+    mailbox_share(&box, ring, 16, 0);
+    cr_assert_eq(pthread_create(&thread, NULL, order_later, &box), 0);
+    cr_assert(mailbox_wait(&box, PARK_FOREVER));
+    pthread_join(thread, NULL); /* both ways then */
+    cr_assert_eq(mailbox_orders(&box), 1u << MESSAGE_FAIL);
+    cr_assert(mailbox_take(&box, &got));
+    cr_assert_eq(got.kind, MESSAGE_FAIL);
+    mailbox_close(&box);
+}

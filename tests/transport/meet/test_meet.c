@@ -1,0 +1,692 @@
+/* tests/transport/meet/test_meet.c: ranks that find each other, or say why not. Each rank is a thread with a ZeroMQ context of
+ * its own, on loopback. */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <weir/weir.h>
+#include <zmq.h>
+
+#include "graph/plan/spread.h"
+#include "tests/support/small_plans.h"
+#include "transport/meet/frames.h"
+#include "transport/meet/meet.h"
+#include "transport/net/wire.h"
+
+TestSuite(meeting, .timeout = 60);
+
+enum { RANKS_MAX = 16 };
+
+/* ---- ranks ---- */
+
+struct party;
+
+struct rank {
+    struct party *party;
+    struct cluster_env env;
+    const weir_plan *plan;
+    uint32_t devices;
+    int delay_ms;
+    bool absent;
+    pthread_t thread;
+    weir_status status; /* what came out */
+    char error[1024];
+    uint64_t session;
+    struct member members[RANKS_MAX];
+};
+
+struct party {
+    uint32_t size;
+    struct rank ranks[RANKS_MAX];
+    pthread_mutex_t lock;
+    char reports[8192];
+    int report_count;
+};
+
+static void keep_report(void *ctx, const char *text)
+{
+    struct party *party = ctx;
+    pthread_mutex_lock(&party->lock);
+    size_t count = strlen(party->reports);
+    snprintf(party->reports + count, sizeof party->reports - count, "%s\n", text);
+    party->report_count++;
+    pthread_mutex_unlock(&party->lock);
+}
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(fd >= 0 && !bind(fd, (struct sockaddr *)&address, bytes) &&
+              !getsockname(fd, (struct sockaddr *)&address, &bytes));
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static void pause_ms(int time_ms)
+{
+    struct timespec pause = {time_ms / 1000, time_ms % 1000 * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
+static struct party *party_new(uint32_t size, double join_s)
+{
+    struct party *party = calloc(1, sizeof *party);
+    cr_assert(party);
+    party->size = size;
+    pthread_mutex_init(&party->lock, NULL);
+    uint16_t port = free_port();
+    for (uint32_t r = 0; r < RANKS_MAX; r++) {
+        party->ranks[r].party = party;
+        party->ranks[r].devices = 2;
+        party->ranks[r].env = (struct cluster_env){
+            .rank = r, .size = size, .address = "127.0.0.1", .port = port, .join_ns = (int64_t)(join_s * 1e9)};
+    }
+    return party;
+}
+
+static struct member card_of(const struct rank *rank)
+{
+    struct member card = {.pid = 1000 + rank->env.rank, .devices = rank->devices, .workers = 3, .segment_fd = -1,
+                          .segment_bytes = 1ull << 40, .segment_cookie = UINT64_MAX - rank->env.rank};
+    if (rank->env.rank % 2)
+        card.segment_fd = (int32_t)rank->env.rank;
+    meet_host(card.host, sizeof card.host);
+    snprintf(card.name, sizeof card.name, "node%u", rank->env.rank);
+    snprintf(card.tcp, sizeof card.tcp, "tcp://127.0.0.1:%u", 5000 + rank->env.rank);
+    snprintf(card.ipc, sizeof card.ipc, rank->env.rank ? "ipc://@weir-%u" : "", rank->env.rank);
+    return card;
+}
+
+static void *rank_run(void *arg)
+{
+    struct rank *rank = arg;
+    struct keys keys;
+    struct report report = {keep_report, rank->party};
+    pause_ms(rank->delay_ms);
+    void *context = zmq_ctx_new();
+    rank->status = keys_open(&keys, &rank->env);
+    rank->members[rank->env.rank] = card_of(rank);
+    struct meet meet = {.zmq_context = context, .env = &rank->env, .keys = &keys, .report = &report,
+                                    .plan = rank->plan, .members = rank->members};
+    if (rank->status == WEIR_OK)
+        rank->status = meet_session(&meet);
+    snprintf(rank->error, sizeof rank->error, "%s", rank->status == WEIR_OK ? "" : weir_error());
+    rank->session = meet.session;
+    zmq_ctx_term(context);
+    return NULL;
+}
+
+static void party_start(struct party *party)
+{
+    for (uint32_t r = 0; r < party->size; r++)
+        if (!party->ranks[r].absent)
+            cr_assert_eq(pthread_create(&party->ranks[r].thread, NULL, rank_run, &party->ranks[r]), 0);
+}
+
+static void party_wait(struct party *party)
+{
+    for (uint32_t r = 0; r < party->size; r++)
+        if (!party->ranks[r].absent)
+            pthread_join(party->ranks[r].thread, NULL);
+}
+
+static void party_free(struct party *party)
+{
+    pthread_mutex_destroy(&party->lock);
+    free(party);
+}
+
+static void check_met(const struct party *party)
+{
+    for (uint32_t r = 0; r < party->size; r++) {
+        const struct rank *rank = &party->ranks[r];
+        cr_assert_eq(rank->status, WEIR_OK, "rank %u: %s", r, rank->error);
+        cr_assert_neq(rank->session, 0);
+        cr_assert_eq(rank->session, party->ranks[0].session);
+        for (uint32_t other = 0; other < party->size; other++) {
+            struct member card = card_of(&party->ranks[other]);
+            cr_assert_arr_eq(&rank->members[other], &card, sizeof card, "card %u at rank %u", other, r);
+        }
+    }
+}
+
+static void expect_all(const struct party *party, weir_status status, const char *error)
+{
+    for (uint32_t r = 0; r < party->size; r++) {
+        const struct rank *rank = &party->ranks[r];
+        if (rank->absent)
+            continue;
+        cr_expect_eq(rank->status, status, "rank %u: %s", r, rank->error);
+        cr_expect(strstr(rank->error, error), "rank %u: '%s' does not say '%s'", r, rank->error, error);
+    }
+}
+
+/* ---- they meet ---- */
+
+static void meet(uint32_t size, int delay_ms, const char *address)
+{
+    struct party *party = party_new(size, 20);
+    for (uint32_t r = 0; r < size; r++) {
+        party->ranks[r].delay_ms = delay_ms * (int)((size - r) % 3);
+        strcpy(party->ranks[r].env.address, address);
+    }
+    party_start(party);
+    party_wait(party);
+    check_met(party);
+    cr_assert_eq(party->report_count, 0, "%s", party->reports);
+    party_free(party);
+}
+
+Test(meeting, gives_all_ranks_all_cards)
+{
+    meet(2, 0, "127.0.0.1");
+    meet(3, 0, "127.0.0.1");
+    meet(8, 0, "localhost");
+}
+
+Test(meeting, waits_for_late_ones_whoever_it_is)
+{
+    meet(3, 300, "127.0.0.1");
+    meet(4, 700, "127.0.0.1");
+}
+
+Test(meeting, is_over_at_once_for_one_rank)
+{
+    struct cluster_env env = {.size = 1};
+    struct meet meet = {.env = &env};
+    cr_assert_eq(meet_session(&meet), WEIR_OK);
+    cr_assert_neq(meet.session, 0);
+}
+
+Test(meeting, can_be_held_again_at_the_same_port)
+{
+    struct party *party = party_new(3, 20);
+    for (int i = 0; i < 5; i++) {
+        party_start(party);
+        party_wait(party);
+        check_met(party);
+    }
+    party_free(party);
+}
+
+/* ---- they do not ---- */
+
+Test(meeting, names_the_ranks_that_do_not_come_and_those_that_did)
+{
+    struct party *party = party_new(4, 1);
+    party->ranks[2].absent = party->ranks[3].absent = true;
+    party->ranks[0].delay_ms = 200;
+    party_start(party);
+    party_wait(party);
+    expect_all(party, WEIR_E_TIMEOUT, "2 of 4 ranks have not come to rank 0 at 127.0.0.1, port ");
+    expect_all(party, WEIR_E_TIMEOUT, ": rank 2, rank 3; here are rank 0 (node0, pid 1000), rank 1 (node1, pid 1001)");
+    party_free(party);
+}
+
+Test(meeting, says_where_nobody_answers)
+{
+    struct party *party = party_new(2, 0.5);
+    char error[64];
+    party->ranks[0].absent = true;
+    party_start(party);
+    party_wait(party);
+    snprintf(error, sizeof error, "nobody answers at 127.0.0.1, port %u, where rank 0 should be",
+             party->ranks[1].env.port);
+    expect_all(party, WEIR_E_TIMEOUT, error);
+    party_free(party);
+}
+
+/* ---- plans that differ ---- */
+
+struct model {
+    int width, micro_batches, line, devices;
+    uint64_t seed;
+    double deviation;
+    bool tanh, extra, moved;
+}; /* 0: as rank 0's */
+
+/* A model in which one thing can be changed; `line` is that of "q". */
+static weir_plan *model_new(struct model *model)
+{
+    weir_graph *g = weir_graph_new("model");
+    int width = model->width ? model->width : 6;
+    double deviation = model->deviation > 0 ? model->deviation : 0.5;
+    model->line = model->moved ? __LINE__ + 5 : __LINE__ + 7;
+    WEIR_ON(weir_mesh_new(g, model->devices == 3 ? "cpu:0-2" : "cpu:0-1"))
+    {
+        weir_tensor *q, *x = weir_relu(weir_input(g, WEIR_F32, {8, 5}, .name = "x", .micro = true));
+        if (model->moved)
+            q = weir_linear(x, width, .name = "q");
+        else
+            q = weir_linear(x, width, .name = "q");
+        weir_tensor *p = weir_param(g, WEIR_F32, {1, 1}, .name = "p", .init = WEIR_NORMAL(deviation));
+        weir_tensor *y = weir_mul(model->tanh ? weir_tanh(q, .name = "a") : weir_relu(q, .name = "a"), p, .name = "m");
+        if (model->extra)
+            y = weir_neg(y, .name = "n");
+        weir_fetch(weir_sum(y, .name = "loss"), .name = "loss");
+    }
+    weir_plan *plan = weir_compile(g, .micro_batches = model->micro_batches ? model->micro_batches : 2, .seed = model->seed);
+    cr_assert(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+/* Three ranks, the last of which has another model; what all of them say begins with `format`, of q's two lines. */
+static void differ(struct model other, const char *format)
+{
+    struct model model = {.tanh = false};
+    struct party *party = party_new(3, 20);
+    char error[1024];
+    weir_plan *plan = model_new(&model), *another = model_new(&other);
+    party->ranks[0].plan = party->ranks[1].plan = plan;
+    party->ranks[2].plan = another;
+    party->ranks[1].delay_ms = 300; /* comes when it is over */
+    party_start(party);
+    party_wait(party);
+    snprintf(error, sizeof error, format, model.line, other.line);
+    expect_all(party, WEIR_E_PEER, error);
+    for (uint32_t r = 0; r < party->size; r++)
+        cr_expect_str_eq(party->ranks[r].error, error, "rank %u", r);
+    weir_plan_free(plan);
+    weir_plan_free(another);
+    party_free(party);
+}
+
+#define GRAPH "rank 2's graph is not rank 0's: the first op that differs is "
+#define HERE " at tests/transport/meet/test_meet.c:"
+
+Test(meeting, lets_ranks_with_the_same_plan_meet)
+{
+    struct model model = {.tanh = false};
+    struct party *party = party_new(3, 20);
+    for (uint32_t r = 0; r < party->size; r++)
+        party->ranks[r].plan = r == 1 ? NULL : model_new(&model);
+    party_start(party);
+    party_wait(party);
+    check_met(party);
+    for (uint32_t r = 0; r < party->size; r++)
+        weir_plan_free((weir_plan *)party->ranks[r].plan);
+    party_free(party);
+}
+
+Test(meeting, names_the_first_op_that_differs)
+{
+    differ((struct model){.width = 4},
+           GRAPH "\"q\": linear" HERE "%d on rank 0, linear" HERE "%d on rank 2 (shapes differ: f32 [8, 5], f32 [5, 6], "
+                 "f32 [6] -> f32 [8, 6] on rank 0, f32 [8, 5], f32 [5, 4], f32 [4] -> f32 [8, 4] on rank 2)");
+}
+
+Test(meeting, names_the_op_that_differs_though_all_lines_do)
+{
+    differ((struct model){.width = 4, .moved = true},
+           GRAPH "\"q\": linear" HERE "%d on rank 0, linear" HERE "%d on rank 2 (shapes differ: f32 [8, 5], f32 [5, 6], "
+                 "f32 [6] -> f32 [8, 6] on rank 0, f32 [8, 5], f32 [5, 4], f32 [4] -> f32 [8, 4] on rank 2)");
+    differ((struct model){.moved = true},
+           GRAPH "\"q\": linear" HERE "%d on rank 0, linear" HERE "%d on rank 2 (only the places differ)");
+}
+
+static void differ_elsewhere(struct model other, const char *format, int offset)
+{
+    char text[512];
+    struct model model = {.tanh = false};
+    weir_plan_free(model_new(&model));
+    snprintf(text, sizeof text, format, model.line + offset, model.line + offset);
+    differ(other, text);
+}
+
+Test(meeting, names_an_op_that_is_another_one_or_missing)
+{
+    differ_elsewhere((struct model){.tanh = true},
+                     GRAPH "\"a\": relu" HERE "%d on rank 0, tanh" HERE "%d on rank 2", 2);
+    differ_elsewhere((struct model){.extra = true},
+                     GRAPH "\"n\": no such op on rank 0, neg" HERE "%d on rank 2", 4);
+}
+
+Test(meeting, names_the_value_or_option_that_differs)
+{
+    differ((struct model){.deviation = 0.25},
+           GRAPH "\"p\": initial value on rank 0, initial value on rank 2 (values differ)");
+    differ((struct model){.micro_batches = 4, .seed = 7},
+           "rank 2 has rank 0's graph, but compiled it with other options, micro-batches: 2 on rank 0 and 4 on rank 2, "
+           "seed: 0 on rank 0 and 7 on rank 2");
+    differ((struct model){.devices = 3},
+           "rank 2 has rank 0's graph, but compiled it with other options, devices: 2 on rank 0 and 3 on rank 2");
+}
+
+Test(meeting, names_the_rank_with_other_devices)
+{
+    struct party *party = party_new(3, 20);
+    party->ranks[1].devices = 5;
+    party_start(party);
+    party_wait(party);
+    expect_all(party, WEIR_E_PEER, "rank 1 has 5 devices, rank 0 has 2: WEIR_DEVICES must be the same on all ranks");
+    party_free(party);
+}
+
+/* ---- strangers ---- */
+
+/* A socket that speaks ZeroMQ with rank 0 and says what it likes. */
+struct stranger {
+    void *context, *socket;
+};
+
+static struct stranger stranger_new(const struct party *party)
+{
+    struct stranger stranger = {.context = zmq_ctx_new()};
+    char endpoint[64];
+    int linger = 0, patience_ms = 10000;
+    stranger.socket = zmq_socket(stranger.context, ZMQ_DEALER);
+    zmq_setsockopt(stranger.socket, ZMQ_LINGER, &linger, sizeof linger);
+    zmq_setsockopt(stranger.socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", party->ranks[0].env.port);
+    cr_assert_eq(zmq_connect(stranger.socket, endpoint), 0);
+    return stranger;
+}
+
+static void stranger_free(struct stranger *stranger)
+{
+    zmq_close(stranger->socket);
+    zmq_ctx_term(stranger->context);
+}
+
+static struct meet_frame join_of(const struct party *party, uint32_t rank)
+{
+    struct meet_frame frame = {.kind = MEET_JOIN};
+    frame.join.plan_version = PLAN_VERSION;
+    frame.join.rank = rank;
+    frame.join.size = party->size;
+    frame.join.card = card_of(&party->ranks[rank]);
+    return frame;
+}
+
+/* Sends a frame, and checks that it is refused with these words. */
+static void is_refused(const struct party *party, const struct meet_frame *frame, const char *error)
+{
+    unsigned char bytes[MEET_FRAME_MAX];
+    static struct meet_frame answer;
+    struct stranger stranger = stranger_new(party);
+    zmq_send(stranger.socket, bytes, meet_encode(frame, bytes), 0);
+    int count = zmq_recv(stranger.socket, bytes, sizeof bytes, 0);
+    cr_assert(count > 0, "no answer");
+    cr_assert_eq(meet_decode(bytes, (size_t)count, &answer), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(answer.kind, MEET_REFUSE);
+    cr_assert(strstr(answer.refuse.text, error), "'%s' does not say '%s'", answer.refuse.text, error);
+    stranger_free(&stranger);
+}
+
+/* Three ranks of which the last is late, so that others can try before. */
+static struct party *party_with_door(int delay_ms)
+{
+    struct party *party = party_new(3, 20);
+    party->ranks[2].delay_ms = delay_ms;
+    party_start(party);
+    return party;
+}
+
+Test(meeting, refuses_strangers_and_goes_on)
+{
+    struct party *party = party_with_door(1500);
+    static struct meet_frame frame;
+    frame = join_of(party, 2);
+    frame.version = WIRE_VERSION + 1;
+    is_refused(party, &frame, "it speaks version ");
+    frame = join_of(party, 2);
+    frame.join.plan_version++;
+    is_refused(party, &frame, "its plans are of version ");
+    frame = join_of(party, 2);
+    frame.join.size = 5;
+    is_refused(party, &frame, "it says that there are 5 ranks, rank 0 that there are 3");
+    frame = join_of(party, 2);
+    frame.join.rank = 3;
+    is_refused(party, &frame, "it says that it is rank 3 of 3");
+    frame.join.rank = 0;
+    is_refused(party, &frame, "it says that it is rank 0 of 3");
+    party_wait(party);
+    check_met(party);
+    cr_assert(strstr(party->reports, "rank 0 refused a peer at 127.0.0.1 that wants to join: it speaks version "), "%s",
+              party->reports);
+    cr_assert_leq(party->report_count, 3, "%s", party->reports);
+    party_free(party);
+}
+
+Test(meeting, refuses_a_rank_that_is_taken)
+{
+    struct party *party = party_with_door(1500);
+    static struct meet_frame frame;
+    pause_ms(500);
+    frame = join_of(party, 1);
+    frame.join.card.pid = 77;
+    is_refused(party, &frame, "rank 1 is here already (node1, pid 1001), and node1, pid 77, says that it is rank 1, too");
+    party_wait(party);
+    check_met(party);
+    party_free(party);
+}
+
+Test(meeting, says_in_the_end_whom_it_refused)
+{
+    struct party *party = party_new(2, 1.5);
+    static struct meet_frame frame;
+    party->ranks[1].absent = true;
+    party_start(party);
+    frame = join_of(party, 1);
+    frame.join.size = 3;
+    is_refused(party, &frame, "there are 3 ranks");
+    party_wait(party);
+    expect_all(party, WEIR_E_TIMEOUT, "1 of 2 ranks have not come to rank 0 at 127.0.0.1");
+    expect_all(party, WEIR_E_TIMEOUT, "; refused: it says that there are 3 ranks, rank 0 that there are 2");
+    party_free(party);
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525 + 1013904223;
+    return *state >> 8;
+}
+
+/* Bytes without a meaning, and frames that are almost right, in one part or several. */
+Test(meeting, ignores_garbage)
+{
+    struct party *party = party_with_door(1500);
+    struct stranger stranger = stranger_new(party);
+    unsigned char bytes[MEET_FRAME_MAX];
+    static struct meet_frame frame;
+    uint32_t seed = (uint32_t)time(NULL), state = seed;
+    cr_log_info("seed %u", seed);
+    for (int i = 0; i < 2000; i++) {
+        frame = join_of(party, 2);
+        frame.join.rank = 2 * (uint32_t)(i % 2); /* if it is a JOIN after all, then no good one */
+        frame.join.size = 9;
+        size_t count = meet_encode(&frame, bytes);
+        if (i % 3)
+            bytes[next_random(&state) % count] = (unsigned char)next_random(&state);
+        else
+            for (size_t b = 0; b < count; b++)
+                bytes[b] = (unsigned char)next_random(&state);
+        for (int parts = i % 5; parts > 3; parts--)
+            zmq_send(stranger.socket, bytes, count, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+        zmq_send(stranger.socket, bytes, next_random(&state) % 4 ? count : next_random(&state) % count, ZMQ_DONTWAIT);
+    }
+    party_wait(party);
+    check_met(party);
+    cr_assert(party->report_count >= 1 && party->report_count <= 3, "%d: %s", party->report_count, party->reports);
+    stranger_free(&stranger);
+    party_free(party);
+}
+
+Test(meeting, is_not_stopped_by_connections_that_say_nothing)
+{
+    struct party *party = party_with_door(800);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons(party->ranks[0].env.port)};
+    int silent[200], connected = 0;
+    pause_ms(200);
+    for (int i = 0; i < 200; i++) {
+        silent[i] = socket(AF_INET, SOCK_STREAM, 0);
+        connected += !connect(silent[i], (struct sockaddr *)&address, sizeof address);
+        if (i % 2)
+            connected += 0 * (int)write(silent[i], "GET / HTTP/1.1\r\n\r\n", 18);
+    }
+    cr_assert_eq(connected, 200);
+    party_wait(party);
+    check_met(party);
+    for (int i = 0; i < 200; i++)
+        close(silent[i]);
+    party_free(party);
+}
+
+/* ---- keys ---- */
+
+static void give_key(struct party *party, const char *secret)
+{
+    for (uint32_t r = 0; r < RANKS_MAX; r++)
+        strcpy(party->ranks[r].env.secret, secret);
+}
+
+Test(meeting, is_encrypted_with_a_key)
+{
+    struct party *party = party_new(4, 20);
+    char secret[WEIR_KEY_BYTES];
+    cr_assert_eq(weir_key_new(secret), WEIR_OK, "%s", weir_error());
+    give_key(party, secret);
+    party_start(party);
+    party_wait(party);
+    check_met(party);
+    cr_assert_eq(party->report_count, 0, "%s", party->reports);
+    party_free(party);
+}
+
+/* Rank 1 has this secret, the others another. */
+static void keep_out(const char *secret, const char *report)
+{
+    struct party *party = party_new(3, 3);
+    char ours[WEIR_KEY_BYTES];
+    cr_assert_eq(weir_key_new(ours), WEIR_OK, "%s", weir_error());
+    give_key(party, ours);
+    strcpy(party->ranks[1].env.secret, secret);
+    party_start(party);
+    party_wait(party);
+    for (uint32_t r = 0; r < 3; r += 2) {
+        cr_expect_eq(party->ranks[r].status, WEIR_E_TIMEOUT);
+        cr_expect(strstr(party->ranks[r].error, "1 of 3 ranks have not come"), "%s", party->ranks[r].error);
+    }
+    cr_expect_eq(party->ranks[1].status, WEIR_E_TIMEOUT);
+    cr_expect(strstr(party->ranks[1].error, "does not answer as rank 0 would: it has another key"), "%s",
+              party->ranks[1].error);
+    cr_expect(strstr(party->reports, "refused a peer at "), "%s", party->reports);
+    cr_expect(strstr(party->reports, report), "'%s' does not say '%s'", party->reports, report);
+    cr_expect_leq(party->report_count, 5, "%s", party->reports);
+    party_free(party);
+}
+
+Test(meeting, keeps_out_and_reports_another_key)
+{
+    char secret[WEIR_KEY_BYTES];
+    cr_assert_eq(weir_key_new(secret), WEIR_OK, "%s", weir_error());
+    keep_out(secret, "its key is not the session's");
+}
+
+Test(meeting, keeps_out_and_reports_who_has_no_key)
+{
+    keep_out("", "without a key");
+}
+
+/* One that found out the public key, but not the secret one: it has a pair of its own. */
+Test(meeting, keeps_out_who_knows_the_public_key_alone)
+{
+    struct party *party = party_new(2, 2);
+    struct keys keys;
+    char ours[WEIR_KEY_BYTES];
+    cr_assert_eq(weir_key_new(ours), WEIR_OK, "%s", weir_error());
+    give_key(party, ours);
+    cr_assert_eq(keys_open(&keys, &party->ranks[0].env), WEIR_OK, "%s", weir_error());
+    party->ranks[1].absent = true;
+    party_start(party);
+    struct stranger stranger = {.context = zmq_ctx_new()};
+    char public_key[WEIR_KEY_BYTES], secret[WEIR_KEY_BYTES], endpoint[64];
+    int linger = 0;
+    stranger.socket = zmq_socket(stranger.context, ZMQ_DEALER);
+    cr_assert_eq(zmq_curve_keypair(public_key, secret), 0);
+    cr_assert_eq(keys_client(&keys, stranger.socket), WEIR_OK, "%s", weir_error());
+    zmq_setsockopt(stranger.socket, ZMQ_CURVE_PUBLICKEY, public_key, sizeof public_key);
+    zmq_setsockopt(stranger.socket, ZMQ_CURVE_SECRETKEY, secret, sizeof secret);
+    zmq_setsockopt(stranger.socket, ZMQ_LINGER, &linger, sizeof linger);
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", party->ranks[0].env.port);
+    cr_assert_eq(zmq_connect(stranger.socket, endpoint), 0);
+    unsigned char bytes[MEET_FRAME_MAX];
+    static struct meet_frame frame;
+    frame = join_of(party, 1);
+    zmq_send(stranger.socket, bytes, meet_encode(&frame, bytes), 0);
+    party_wait(party);
+    expect_all(party, WEIR_E_TIMEOUT, "1 of 2 ranks have not come");
+    cr_expect(strstr(party->reports, "refused a peer at 127.0.0.1: its key is not the session's"), "%s", party->reports);
+    stranger_free(&stranger);
+    party_free(party);
+}
+
+/* ---- parts ---- */
+
+struct part_case {
+    struct rank *rank;
+    const weir_plan *whole; /* NULL but for rank 0 */
+    weir_plan *part;
+};
+
+static void *part_run(void *arg)
+{
+    struct part_case *one = arg;
+    struct rank *rank = one->rank;
+    struct keys keys;
+    struct report report = {keep_report, rank->party};
+    void *context = zmq_ctx_new();
+    struct meet meet = {.zmq_context = context, .env = &rank->env, .keys = &keys, .report = &report};
+    rank->status = keys_open(&keys, &rank->env);
+    if (rank->status == WEIR_OK)
+        rank->status = meet_part(&meet, one->whole, &one->part);
+    snprintf(rank->error, sizeof rank->error, "%s", rank->status == WEIR_OK ? "" : weir_error());
+    zmq_ctx_term(context);
+    return NULL;
+}
+
+Test(meeting, gives_every_rank_its_part_of_rank_0s_plan)
+{
+    enum { SIZE = 2 };
+    struct party *party = party_new(SIZE, 20);
+    struct part_case cases[SIZE] = {{.rank = NULL}};
+    weir_plan *whole = small_plan(1), *spread = plan_spread(whole, SIZE, 0);
+    cr_assert(spread, "%s", weir_error());
+    for (uint32_t r = 0; r < SIZE; r++) {
+        cases[r] = (struct part_case){.rank = &party->ranks[r], .whole = r ? NULL : whole};
+        cr_assert_eq(pthread_create(&party->ranks[r].thread, NULL, part_run, &cases[r]), 0);
+    }
+    party_wait(party);
+    for (uint32_t r = 0; r < SIZE; r++) {
+        weir_plan *expected = plan_part(spread, r);
+        cr_assert_eq(party->ranks[r].status, WEIR_OK, "rank %u: %s", r, party->ranks[r].error);
+        cr_assert_eq(cases[r].part->hash, expected->hash);
+        cr_assert_eq(cases[r].part->part, r + 1);
+        weir_plan_free(expected);
+        weir_plan_free(cases[r].part);
+    }
+    weir_plan_free(spread);
+    weir_plan_free(whole);
+    party_free(party);
+}
+
+/* One asks for its part, the other opens a session. */
+Test(meeting, notices_ranks_that_are_not_at_the_same_call)
+{
+    struct party *party = party_new(2, 20);
+    struct part_case one = {.rank = &party->ranks[1]};
+    cr_assert_eq(pthread_create(&party->ranks[0].thread, NULL, rank_run, &party->ranks[0]), 0);
+    cr_assert_eq(pthread_create(&party->ranks[1].thread, NULL, part_run, &one), 0);
+    party_wait(party);
+    expect_all(party, WEIR_E_PEER, "rank 1 wants a part of a plan, rank 0 opens a session: they are not at the same call");
+    party_free(party);
+}

@@ -1,0 +1,90 @@
+/* tests/transport/meet/test_report.c: reports, to a function and to stderr. stderr is a socket here that keeps what each write(2)
+ * wrote as a message of its own. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transport/meet/report.h"
+
+struct seen {
+    int reports;
+    char text[REPORT_BYTES + 1];
+};
+
+static void see(void *ctx, const char *text)
+{
+    struct seen *seen = ctx;
+    seen->reports++;
+    snprintf(seen->text, sizeof(seen->text), "%s", text);
+}
+
+/* Says `text` with stderr turned to a socket; what the first write wrote goes to `written`, how many bytes is returned,
+ * and *more is whether there was a second. */
+static ssize_t written_to_stderr(const char *text, char *written, size_t bytes, bool *more)
+{
+    const struct report report = {NULL, NULL};
+    int ends[2], kept = dup(STDERR_FILENO);
+    char byte;
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    report_say(&report, "%s", text);
+    dup2(kept, STDERR_FILENO);
+    ssize_t count = recv(ends[0], written, bytes, MSG_DONTWAIT);
+    *more = recv(ends[0], &byte, 1, MSG_DONTWAIT) >= 0;
+    close(kept);
+    close(ends[0]);
+    close(ends[1]);
+    return count;
+}
+
+static void assert_written(const char *text, const char *expected)
+{
+    char written[256] = {0};
+    bool more;
+    cr_assert_eq(written_to_stderr(text, written, sizeof(written) - 1, &more), (ssize_t)strlen(expected));
+    cr_assert_str_eq(written, expected);
+    cr_assert_not(more);
+}
+
+Test(report, is_one_write_with_a_prefix_and_a_newline, .timeout = 20)
+{
+    assert_written("rank 2 is lost", "weir: rank 2 is lost\n");
+    assert_written("stalled:\n  loss waits for h0\n", "weir: stalled:\n  loss waits for h0\n");
+    assert_written("", "weir: \n");
+}
+
+Test(report, too_long_a_text_is_cut, .timeout = 20)
+{
+    static char text[2 * REPORT_BYTES], written[2 * REPORT_BYTES];
+    bool more;
+    memset(text, 'x', sizeof(text) - 1);
+    ssize_t count = written_to_stderr(text, written, sizeof(written), &more);
+    cr_assert_eq(count, (ssize_t)(strlen("weir: ") + REPORT_BYTES));
+    cr_assert_eq(written[count - 2], 'x');
+    cr_assert_eq(written[count - 1], '\n');
+    cr_assert_not(more);
+}
+
+Test(report, goes_to_the_function_that_the_program_gave, .timeout = 20)
+{
+    static struct seen seen;
+    const struct report report = {see, &seen};
+    report_say(&report, "rank %d of %d is lost", 2, 4);
+    cr_assert_eq(seen.reports, 1);
+    cr_assert_str_eq(seen.text, "rank 2 of 4 is lost");
+}
+
+Test(report, leaves_errno_alone, .timeout = 20)
+{
+    const struct report report = {NULL, NULL};
+    int kept = dup(STDERR_FILENO);
+    close(STDERR_FILENO);
+    errno = EDOM;
+    report_say(&report, "nobody hears this");
+    int after = errno;
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    cr_assert_eq(after, EDOM);
+}

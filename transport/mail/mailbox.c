@@ -1,0 +1,193 @@
+/* transport/mail/mailbox.c: see the header.
+ *
+ * Why tickets: one fetch_add per message and no loop, so a sender is never delayed by others more than by the cache
+ * line's travel. A linked list (Vyukov's MPSC queue) would need nodes; a lock would let a sender that lost its core
+ * stop all others.
+ *
+ * Taking the ticket is sequentially consistent because it is one half of a Dekker handshake with the owner that goes
+ * to sleep:
+ *
+ *     sender: take a ticket; read asleep          owner: asleep = 1; read the next ticket
+ *
+ * At least one of them sees what the other wrote, so no message is slept through. An owner that sees a ticket taken
+ * whose message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no
+ * fence.
+ */
+#include "transport/mail/mailbox.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "graph/base/error.h"
+#include "transport/mail/park.h"
+
+#define CAPACITY_MAX (UINT64_C(1) << 40)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define SPINS_PER_CLOCK 64 /* looks at the cell between two looks at the clock */
+
+static void end_post(struct bus_end *end, struct message message)
+{
+    mailbox_post((struct mailbox *)end, message);
+}
+
+/* Kept out of mailbox_post(): a system call is not worth its registers there. */
+static __attribute__((noinline, cold)) void mailbox_wake(struct mailbox *box)
+{
+    /* seq_cst: before the wake-up, after which the owner may set it again */
+    atomic_store_explicit(&box->ring->asleep, 0, memory_order_seq_cst);
+    if (box->event_fd >= 0) {
+        uint64_t one = 1;
+        if (write(box->event_fd, &one, sizeof(one)) < 0)
+            return; /* the counter is full: it is readable already */
+    } else if (box->shared) {
+        park_wake_shared(&box->ring->asleep);
+    } else {
+        park_wake(&box->ring->asleep);
+    }
+}
+
+static uint64_t ring_size(uint64_t capacity)
+{
+    uint64_t size = 8;
+    while (size < capacity && size < CAPACITY_MAX)
+        size *= 2;
+    return size;
+}
+
+uint64_t mailbox_ring_bytes(uint64_t capacity)
+{
+    return sizeof(struct mailbox_ring) + ring_size(capacity) * sizeof(uint64_t);
+}
+
+static void mailbox_init(struct mailbox *box, struct mailbox_ring *ring, uint64_t capacity, int64_t spin_ns)
+{
+    *box = (struct mailbox){.end.post = end_post,
+                            .ring = ring,
+                            .cells = ring->cells,
+                            .mask = ring_size(capacity) - 1,
+                            .spin_ns = spin_ns,
+                            .event_fd = -1};
+}
+
+weir_status mailbox_open(struct mailbox *box, uint64_t capacity, int64_t spin_ns)
+{
+    uint64_t bytes = (mailbox_ring_bytes(capacity) + 63) / 64 * 64;
+    struct mailbox_ring *ring = capacity < CAPACITY_MAX ? aligned_alloc(64, bytes) : NULL;
+    memset(box, 0, sizeof(*box));
+    if (!ring)
+        return error_set(WEIR_E_MEMORY, "no memory for a mailbox of %llu messages", (unsigned long long)capacity);
+    memset((void *)ring, 0, bytes);
+    mailbox_init(box, ring, capacity, spin_ns);
+    box->owned = true;
+    return WEIR_OK;
+}
+
+void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, int64_t spin_ns)
+{
+    mailbox_init(box, ring, capacity, spin_ns);
+    box->shared = true;
+}
+
+void mailbox_close(struct mailbox *box)
+{
+    if (box->owned)
+        free((void *)box->ring);
+    memset(box, 0, sizeof(*box));
+}
+
+void mailbox_put(struct mailbox *box, struct message message)
+{
+    uint64_t word = message_pack(message);
+    assert(word != 0);
+    /* seq_cst: pairs with the load in mailbox_asleep(). It also orders this sender after all earlier ones, and with
+     * them after the takes that their credits came from; so the cell is known to be empty (the bound on messages, by
+     * counting). */
+    uint64_t ticket = atomic_fetch_add_explicit(&box->ring->tail, 1, memory_order_seq_cst);
+    /* release: pairs with the loads in mailbox_pending() and mailbox_take() */
+    atomic_store_explicit(&box->cells[ticket & box->mask], word, memory_order_release);
+}
+
+void mailbox_call(struct mailbox *box)
+{
+    /* seq_cst: pairs with the store in mailbox_asleep() */
+    if (UNLIKELY(atomic_load_explicit(&box->ring->asleep, memory_order_seq_cst)))
+        mailbox_wake(box);
+}
+
+void mailbox_post(struct mailbox *box, struct message message)
+{
+    mailbox_put(box, message);
+    mailbox_call(box);
+}
+
+void mailbox_order(struct mailbox *box, struct message message)
+{
+    /* release: pairs with the exchange in mailbox_orders() */
+    atomic_fetch_or_explicit(&box->orders, 1u << message.kind, memory_order_release);
+    mailbox_put(box, message);
+    if (box->shared)
+        mailbox_wake(box);
+    else
+        mailbox_call(box);
+}
+
+/* Looks for a message for as long as the budget lasts. */
+static bool mailbox_spin(const struct mailbox *box)
+{
+    if (box->spin_ns <= 0)
+        return false;
+    int64_t end = park_now_ns() + box->spin_ns;
+    do {
+        for (int i = 0; i < SPINS_PER_CLOCK; i++) {
+            if (mailbox_pending(box))
+                return true;
+            park_pause();
+        }
+    } while (park_now_ns() < end);
+    return false;
+}
+
+bool mailbox_asleep(struct mailbox *box)
+{
+    atomic_store_explicit(&box->ring->asleep, 1, memory_order_seq_cst); /* pairs with the load in mailbox_call() */
+    /* seq_cst: the other half of the handshake, pairs with the ticket in mailbox_put() */
+    uint64_t tail = atomic_load_explicit(&box->ring->tail, memory_order_seq_cst);
+    assert((box->shared || tail - box->head <= box->mask + 1) && "the plan's bound on messages under way is wrong");
+    if (tail == box->head)
+        return true;
+    if (!mailbox_pending(box))
+        sched_yield(); /* the sender is between its two steps */
+    mailbox_awake(box);
+    return false;
+}
+
+void mailbox_awake(struct mailbox *box)
+{
+    atomic_store_explicit(&box->ring->asleep, 0, memory_order_relaxed);
+}
+
+/* Sleeps unless a message has come, or is about to; false when the deadline is over. */
+static bool mailbox_sleep(struct mailbox *box, int64_t deadline)
+{
+    if (!mailbox_asleep(box))
+        return deadline == PARK_FOREVER || park_now_ns() < deadline;
+    bool in_time = box->shared ? park_wait_shared(&box->ring->asleep, 1, deadline)
+                               : park_wait(&box->ring->asleep, 1, deadline);
+    mailbox_awake(box);
+    return in_time;
+}
+
+bool mailbox_wait(struct mailbox *box, int64_t deadline)
+{
+    while (!mailbox_pending(box) && !mailbox_spin(box)) {
+        if (!mailbox_sleep(box, deadline))
+            return mailbox_pending(box);
+        /* relaxed: mailbox_orders() takes it */
+        if (atomic_load_explicit(&box->orders, memory_order_relaxed))
+            return true;
+    }
+    return true;
+}

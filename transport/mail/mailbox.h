@@ -1,0 +1,118 @@
+/* transport/mail/mailbox.h: what other threads have to say to one thread: a bounded ring with many senders and one owner.
+ *
+ *            tail (senders take tickets)              head (owner)
+ *     cells  [ . . . . . m m m m . . . . ]            a cell that is 0 is empty
+ *
+ * A sender takes a ticket and stores its message, which is never 0, into the ticket's cell. The owner takes the
+ * message at the head as soon as it is not 0 and puts 0 back. A sender that is slow between the two steps holds back
+ * those behind it for a moment, never the other senders.
+ *
+ * The ring cannot be full: the plan bounds the messages that can be under way to an actor (each carries at least one
+ * slot of an edge, and an edge has so many slots), and the session computes the capacity from that. It is asserted
+ * where the owner looks at the tail anyway, before it sleeps: the tail is the senders' cache line.
+ *
+ * The ring may lie in memory that other processes see. Then their threads post too: each process has a struct mailbox
+ * of its own for the ring, of which only the owner's takes. What comes out of such a ring is to be checked.
+ *
+ * The owner sleeps on a futex in the ring, or, when it has other things to wait for at the same time, in a poll() with
+ * an eventfd in it that senders write to.
+ *
+ * Owner: the thread that takes; it also waits here. Any thread may post. Messages of one sender arrive in order.
+ */
+#ifndef TRANSPORT_MAIL_MAILBOX_H
+#define TRANSPORT_MAIL_MAILBOX_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <weir/base.h>
+
+#include "transport/mail/bus.h"
+
+/* What all sides see. */
+struct mailbox_ring {
+    _Alignas(64) _Atomic uint32_t asleep; /* 1: the owner sleeps on this word, or is about to */
+    _Alignas(64) _Atomic uint64_t tail;   /* next ticket; on a line of its own: senders fight for it */
+    _Alignas(64) _Atomic uint64_t cells[];
+};
+
+struct mailbox {
+    _Alignas(64) struct bus_end end; /* first: what the bus sees */
+    struct mailbox_ring *ring;
+    _Atomic uint64_t *cells; /* the ring's */
+    uint64_t mask;           /* of the index: capacity - 1 */
+    int64_t spin_ns;         /* how long the owner spins before it sleeps */
+    int event_fd;            /* senders write to it when the owner is asleep; borrowed; -1: it sleeps on the ring */
+    bool shared;             /* other processes see the ring */
+    bool owned;              /* the ring is freed with the mailbox */
+    _Atomic uint32_t orders; /* bits 1 << kind: what mailbox_order() posted and nobody has taken here */
+    _Alignas(64) uint64_t head; /* owner's */
+};
+
+/* How an owner waits when it waits for more than its mailbox. Returns when there is a message. */
+struct mailbox_waiter {
+    void (*wait)(struct mailbox_waiter *waiter, struct mailbox *mailbox);
+};
+
+/* Room for at least `capacity` messages under way. */
+weir_status mailbox_open(struct mailbox *box, uint64_t capacity, int64_t spin_ns);
+void mailbox_close(struct mailbox *box);
+
+/* The same in memory that other processes see, zeroed and aligned to 64 bytes: mailbox_ring_bytes(capacity) of it. The
+ * owner opens it first; senders give the same capacity. */
+uint64_t mailbox_ring_bytes(uint64_t capacity);
+void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, int64_t spin_ns);
+
+/* Whether the owner may sleep now, in a wait of its own that ends when event_fd is written to; if so it calls
+ * mailbox_awake() after it. */
+bool mailbox_asleep(struct mailbox *box);
+void mailbox_awake(struct mailbox *box);
+
+/* Any thread. Does not block. */
+void mailbox_post(struct mailbox *box, struct message message);
+
+/* The two halves of it: the message is there; the owner is woken if it sleeps. */
+void mailbox_put(struct mailbox *box, struct message message);
+void mailbox_call(struct mailbox *box);
+
+/* The same for what must be heard although another process has died: one that had begun to wake the owner may not have
+ * done so, and then nobody else would; and one that had taken its ticket may never store its message, and then nothing
+ * behind it is ever seen. So the owner is woken in any case, and may take the order from mailbox_orders() instead; it
+ * has to bear one that comes both ways. Of this process alone. */
+void mailbox_order(struct mailbox *box, struct message message);
+
+/* Owner only. Waits until there is a message or an order, at most until `deadline` (park_deadline()); false when it is over. */
+bool mailbox_wait(struct mailbox *box, int64_t deadline);
+
+/* Owner only. Takes the orders that have not been taken here, whether or not they can be seen in the ring. */
+static inline uint32_t mailbox_orders(struct mailbox *box)
+{
+    /* relaxed: seldom there is one; acquire: pairs with the store in mailbox_order() */
+    return atomic_load_explicit(&box->orders, memory_order_relaxed)
+               ? atomic_exchange_explicit(&box->orders, 0, memory_order_acquire)
+               : 0;
+}
+
+/* Owner only. Whether a message is there. One load from a line that stays in the owner's cache until somebody writes
+ * it. */
+static inline bool mailbox_pending(const struct mailbox *box)
+{
+    /* acquire: pairs with the store in mailbox_put() */
+    return atomic_load_explicit(&box->cells[box->head & box->mask], memory_order_acquire) != 0;
+}
+
+/* Owner only. Takes the next message; false when there is none. */
+static inline bool mailbox_take(struct mailbox *box, struct message *message)
+{
+    _Atomic uint64_t *cell = &box->cells[box->head & box->mask];
+    uint64_t word = atomic_load_explicit(cell, memory_order_acquire); /* pairs with the store in mailbox_put() */
+    if (!word)
+        return false;
+    /* relaxed: whoever uses the cell next knows that it is empty through the messages that gave it the credit to
+     * send */
+    atomic_store_explicit(cell, 0, memory_order_relaxed);
+    box->head++;
+    *message = message_unpack(word);
+    return true;
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* transport/mail/park.h: how a thread waits: it spins for a while, then sleeps on a futex. Also the clock that everything is
+ * measured with.
+ *
+ * A thread that spins takes a hand-off in a fraction of a microsecond; waking one that sleeps can cost tens, and on a
+ * virtual machine more. So a waiter spins about as long as a wake-up costs: then it never waits more than twice as
+ * long as the better of the two choices would have (the ski-rental bound). The cost is measured, see
+ * park_wake_cost_ns(). With more threads than cores spinning only keeps the awaited thread from running; then the
+ * budget is 0.
+ */
+#ifndef TRANSPORT_MAIL_PARK_H
+#define TRANSPORT_MAIL_PARK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PARK_FOREVER INT64_MAX
+
+/* CLOCK_MONOTONIC. */
+int64_t park_now_ns(void);
+
+/* The moment `timeout_ms` from now; PARK_FOREVER when it is negative. */
+int64_t park_deadline(int timeout_ms);
+
+/* Sleeps while *word == value, at most until `deadline`. May return early. False: the deadline is over. */
+bool park_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline);
+
+/* Wakes all that sleep on `word`. */
+void park_wake(_Atomic uint32_t *word);
+
+/* The same two for a word in memory that other processes see. */
+bool park_wait_shared(_Atomic uint32_t *word, uint32_t value, int64_t deadline);
+void park_wake_shared(_Atomic uint32_t *word);
+
+/* What waking a thread that sleeps on another core costs on this machine, from the call to the thread running, at this
+ * moment. Takes about two milliseconds. */
+int64_t park_wake_cost_ns(void);
+
+/* Starts a thread in which the program's signals are blocked: they belong to the program's threads. At most 15 letters
+ * of `name` are seen. False: there is none to be had. */
+bool park_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *argument);
+
+/* Cores that this process may use. */
+int park_cores(void);
+
+/* Tells the core that this is a spin loop. */
+static inline void park_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+#endif

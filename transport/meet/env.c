@@ -1,0 +1,429 @@
+/* transport/meet/env.c: a place (rank, size, where rank 0 is) from the first of the sources that says something, then what
+ * is weir's own.
+ *
+ * A source is a row in a table: the variables in which it gives rank and size, and how its address and port are found
+ * when MASTER_ADDR and MASTER_PORT are not set. All ranks must come to the same address and port without a word between
+ * them, so only what is the same on every rank is looked at. A variable that is empty counts as not set. Numbers are
+ * decimal digits and nothing else; every error names the variable and what it holds, but never a key.
+ */
+#include "transport/meet/env.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "graph/base/error.h"
+
+#define WRONG(...) error_set(WEIR_E_ARGUMENT, __VA_ARGS__)
+
+enum {
+    DEVICES_MAX = 65535,
+    PORT_FIRST = 20000, /* of those that are derived from a job's number */
+    PORTS = 10000,
+    SECONDS_MAX = 100000000
+};
+
+static const int64_t second_ns = 1000000000;
+
+/* ---- one variable ---- */
+
+static const char *variable(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+/* Leaves *value alone when the variable is not set. */
+static weir_status read_number(const char *name, uint64_t least, uint64_t most, uint64_t *value)
+{
+    const char *text = variable(name);
+    if (!text)
+        return WEIR_OK;
+    errno = 0;
+    unsigned long long number = isdigit((unsigned char)*text) ? strtoull(text, NULL, 10) : 0;
+    if (text[strspn(text, "0123456789")] || errno || number < least || number > most)
+        return WRONG("%s is '%.64s', which is no number from %" PRIu64 " to %" PRIu64, name, text, least, most);
+    *value = number;
+    return WEIR_OK;
+}
+
+static weir_status read_flag(const char *name, bool *value)
+{
+    uint64_t number = *value;
+    weir_status status = read_number(name, 0, 1, &number);
+    *value = number != 0;
+    return status;
+}
+
+/* "2" or "0.25"; by hand, since what strtod() takes for a point depends on the locale. */
+static bool seconds_parse(const char *text, int64_t *time_ns)
+{
+    int64_t whole = 0, unit = second_ns;
+    const char *at = text;
+    for (; isdigit((unsigned char)*at) && whole <= SECONDS_MAX; at++)
+        whole = 10 * whole + (*at - '0');
+    *time_ns = whole * second_ns;
+    bool digits = at > text;
+    if (*at == '.')
+        for (at++; isdigit((unsigned char)*at); at++, digits = true)
+            *time_ns += (*at - '0') * (unit /= 10);
+    return digits && !*at && whole <= SECONDS_MAX;
+}
+
+static weir_status read_seconds(const char *name, bool zero_means_never, int64_t *time_ns)
+{
+    const char *text = variable(name);
+    if (!text)
+        return WEIR_OK;
+    if (!seconds_parse(text, time_ns) || (!*time_ns && !zero_means_never))
+        return WRONG("%s is '%.64s', which is no number of seconds%s", name, text,
+                     zero_means_never ? "" : " above 0");
+    return WEIR_OK;
+}
+
+/* ---- addresses ---- */
+
+/* Letters that a host's name or number may have; others mean something to ZeroMQ or to nobody. */
+static bool host_is_plain(const char *host)
+{
+    struct in6_addr number;
+    if (strchr(host, ':'))
+        return inet_pton(AF_INET6, host, &number) == 1;
+    for (const char *at = host; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("-._", *at))
+            return false;
+    return *host != '\0';
+}
+
+/* Copies without the brackets in which an IPv6 address may come. */
+static weir_status set_address(struct cluster_env *env, const char *name, const char *host, size_t bytes)
+{
+    const char *given = host;
+    size_t given_bytes = bytes;
+    if (bytes >= 2 && host[0] == '[' && host[bytes - 1] == ']') {
+        host++;
+        bytes -= 2;
+    }
+    if (bytes < sizeof env->address) {
+        memcpy(env->address, host, bytes);
+        env->address[bytes] = '\0';
+        if (host_is_plain(env->address))
+            return WEIR_OK;
+    }
+    return WRONG("%s is '%.*s', which is no host's name or address", name, given_bytes > 64 ? 64 : (int)given_bytes,
+                 given);
+}
+
+/* "host:port", "[::1]:port" */
+static weir_status set_endpoint(struct cluster_env *env, const char *name, const char *text)
+{
+    const char *colon = text ? strrchr(text, ':') : NULL;
+    if (!colon || !colon[1] || strlen(colon) > 6 || colon[1 + strspn(colon + 1, "0123456789")])
+        return WRONG("%s is '%.64s'; it should be \"host:port\"", name, text ? text : "");
+    long port = strtol(colon + 1, NULL, 10);
+    if (port < 1 || port > UINT16_MAX)
+        return WRONG("%s is '%.64s'; a port is a number from 1 to 65535", name, text);
+    env->port = (uint16_t)port;
+    return set_address(env, name, text, (size_t)(colon - text));
+}
+
+/* The same for all ranks of a job, and for two jobs most likely another. */
+static uint16_t port_of_job(const char *job, const char *step)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    const char *parts[] = {job, ".", step};
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+        for (const char *at = parts[p]; *at; at++)
+            hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    return (uint16_t)(PORT_FIRST + (hash ^ hash >> 32) % PORTS);
+}
+
+/* ---- sources ---- */
+
+/* Nothing is derived: MASTER_ADDR and MASTER_PORT are part of the same convention. */
+static weir_status plain_address(struct cluster_env *env)
+{
+    return WRONG("WORLD_SIZE is %u, but MASTER_ADDR is not set", env->size);
+}
+
+static weir_status plain_port(struct cluster_env *env)
+{
+    return WRONG("WORLD_SIZE is %u, but MASTER_PORT is not set", env->size);
+}
+
+/* "1557135360.0;tcp://192.0.2.2:42745;tcp6://[fd00::2]:55373": the first address, of possibly several between commas.
+ * PMIX_SERVER_URI2 and its like look alike, but name each rank's own host. */
+static weir_status open_mpi_head(struct cluster_env *env)
+{
+    static const char name[] = "OMPI_MCA_orte_hnp_uri";
+    const char *uri = variable(name);
+    const char *at = uri ? strstr(uri, ";tcp://") : NULL;
+    if (!at)
+        return WRONG("OMPI_COMM_WORLD_SIZE is %u on several hosts, and nothing says which of them has rank 0: set "
+                     "MASTER_ADDR (mpirun -x MASTER_ADDR=HOST)", env->size);
+    at += strlen(";tcp://");
+    return set_address(env, name, at, strcspn(at, ",:;"));
+}
+
+static weir_status open_mpi_address(struct cluster_env *env)
+{
+    uint64_t local = 0;
+    weir_status status = read_number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, CLUSTER_RANKS_MAX, &local);
+    if (status != WEIR_OK)
+        return status;
+    return local == env->size ? set_address(env, "", "127.0.0.1", strlen("127.0.0.1")) : open_mpi_head(env);
+}
+
+static weir_status open_mpi_port(struct cluster_env *env)
+{
+    const char *job = variable("PMIX_NAMESPACE");
+    job = job ? job : variable("OMPI_MCA_ess_base_jobid");
+    if (!job)
+        return WRONG("OMPI_COMM_WORLD_SIZE is %u, but neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid is set: set "
+                     "MASTER_PORT", env->size);
+    env->port = port_of_job(job, "");
+    return WEIR_OK;
+}
+
+/* The first host of "r[1-2]n[03-05,9],b": of every bracket the first number. False when it is no such list. */
+static bool first_host(const char *list, char *host, size_t bytes)
+{
+    size_t count = 0;
+    while (*list && *list != ',') {
+        size_t part = 1, skip = 1;
+        if (*list == '[') {
+            const char *end = strchr(list, ']');
+            part = strspn(++list, "0123456789");
+            if (!end || !part || !strchr("-,]", list[part]))
+                return false;
+            skip = (size_t)(end + 1 - list);
+        }
+        if (part >= bytes - count)
+            return false;
+        memcpy(host + count, list, part);
+        count += part;
+        list += skip;
+    }
+    host[count] = '\0';
+    return count > 0;
+}
+
+static weir_status slurm_address(struct cluster_env *env)
+{
+    char host[sizeof env->address];
+    uint64_t nodes = 0;
+    weir_status status = read_number("SLURM_STEP_NUM_NODES", 1, CLUSTER_RANKS_MAX, &nodes);
+    if (status != WEIR_OK)
+        return status;
+    if (nodes == 1)
+        return set_address(env, "", "127.0.0.1", strlen("127.0.0.1"));
+    const char *list = variable("SLURM_STEP_NODELIST");
+    if (!list)
+        return WRONG("SLURM_STEP_NUM_TASKS is %u, but SLURM_STEP_NODELIST is not set: set MASTER_ADDR", env->size);
+    if (!first_host(list, host, sizeof host))
+        return WRONG("SLURM_STEP_NODELIST is '%.64s', which is no list of hosts: set MASTER_ADDR", list);
+    return set_address(env, "SLURM_STEP_NODELIST", host, strlen(host));
+}
+
+static weir_status slurm_port(struct cluster_env *env)
+{
+    const char *job = variable("SLURM_JOB_ID"), *step = variable("SLURM_STEP_ID");
+    if (!job || !step)
+        return WRONG("SLURM_STEP_NUM_TASKS is %u, but %s is not set: set MASTER_PORT", env->size,
+                     job ? "SLURM_STEP_ID" : "SLURM_JOB_ID");
+    env->port = port_of_job(job, step);
+    return WEIR_OK;
+}
+
+/* A batch script under Slurm has SLURM_PROCID and SLURM_NTASKS, but is one process: only a step has the number of its
+ * tasks. So a source speaks when its size is set; the first one also when its rank is, since nobody else sets it. */
+struct source {
+    const char *name, *rank, *size;
+    bool rank_speaks;
+    weir_status (*address)(struct cluster_env *env);
+    weir_status (*port)(struct cluster_env *env);
+};
+
+static const struct source sources[] = {
+    {"RANK", "RANK", "WORLD_SIZE", true, plain_address, plain_port},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", false, open_mpi_address, open_mpi_port},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", false, slurm_address, slurm_port},
+};
+
+enum { SOURCES = sizeof sources / sizeof *sources };
+
+/* The first that says something; NULL: none. */
+static const struct source *source_find(void)
+{
+    for (int s = 0; s < SOURCES; s++)
+        if (variable(sources[s].size) || (sources[s].rank_speaks && variable(sources[s].rank)))
+            return &sources[s];
+    return NULL;
+}
+
+static weir_status read_rank(const struct source *source, struct cluster_env *env)
+{
+    uint64_t rank = 0, size = 1;
+    if (!variable(source->size))
+        return WRONG("%s is '%.64s', but %s is not set", source->rank, variable(source->rank), source->size);
+    weir_status status = read_number(source->size, 1, CLUSTER_RANKS_MAX, &size);
+    if (status == WEIR_OK && size > 1 && !variable(source->rank))
+        status = WRONG("%s is %" PRIu64 ", but %s is not set", source->size, size, source->rank);
+    if (status == WEIR_OK)
+        status = read_number(source->rank, 0, size - 1, &rank);
+    if (status == WEIR_OK) {
+        env->rank = (uint32_t)rank;
+        env->size = (uint32_t)size;
+        env->from = source->name;
+    }
+    return status;
+}
+
+static weir_status read_address(const struct source *source, struct cluster_env *env)
+{
+    uint64_t port = 0;
+    const char *host = variable("MASTER_ADDR");
+    weir_status status = host ? set_address(env, "MASTER_ADDR", host, strlen(host)) : source->address(env);
+    if (status == WEIR_OK)
+        status = read_number("MASTER_PORT", 1, UINT16_MAX, &port);
+    if (status != WEIR_OK || !port)
+        return status == WEIR_OK ? source->port(env) : status;
+    env->port = (uint16_t)port;
+    return WEIR_OK;
+}
+
+static weir_status read_place(struct cluster_env *env)
+{
+    const struct source *source = source_find();
+    if (!source)
+        return WEIR_OK;
+    weir_status status = read_rank(source, env);
+    return status == WEIR_OK && env->size > 1 ? read_address(source, env) : status;
+}
+
+static weir_status given_place(const weir_cluster_opts *opts, struct cluster_env *env)
+{
+    if (opts->world_size < 0 || opts->world_size > CLUSTER_RANKS_MAX)
+        return WRONG("cluster.world_size is %d, which is no number from 1 to %d", opts->world_size, CLUSTER_RANKS_MAX);
+    if (opts->rank < 0 || opts->rank >= opts->world_size)
+        return WRONG("cluster.rank is %d, which is no number from 0 to %d", opts->rank, opts->world_size - 1);
+    env->rank = (uint32_t)opts->rank;
+    env->size = (uint32_t)opts->world_size;
+    env->from = "the program";
+    return env->size > 1 ? set_endpoint(env, "cluster.address", opts->address) : WEIR_OK;
+}
+
+/* ---- what is weir's own ---- */
+
+/* The first line, of a file that is the user's alone. */
+static weir_status read_key_file(const char *path, char *text, size_t bytes)
+{
+    struct stat info;
+    weir_status status = WEIR_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
+    if (fd < 0)
+        return WRONG("WEIR_KEY_FILE is '%s', which cannot be opened: %s", path, strerror(errno));
+    ssize_t count = -1;
+    if (fstat(fd, &info) || !S_ISREG(info.st_mode))
+        status = WRONG("WEIR_KEY_FILE is '%s', which is no file", path);
+    else if (info.st_mode & (S_IRWXG | S_IRWXO))
+        status = WRONG("WEIR_KEY_FILE is '%s', which is open to others (mode %03o): chmod 600 it", path,
+                       (unsigned)info.st_mode & 0777);
+    else if ((count = read(fd, text, bytes - 1)) < 0)
+        status = WRONG("WEIR_KEY_FILE is '%s', which cannot be read: %s", path, strerror(errno));
+    close(fd);
+    text[count < 0 ? 0 : count] = '\0';
+    text[strcspn(text, "\r\n")] = '\0';
+    return status;
+}
+
+static weir_status read_key(struct cluster_env *env)
+{
+    char line[WEIR_KEY_BYTES + 64] = "";
+    const char *key = variable("WEIR_KEY"), *path = variable("WEIR_KEY_FILE");
+    const char *name = key ? "WEIR_KEY" : "WEIR_KEY_FILE";
+    weir_status status = WEIR_OK;
+    if (!key && path) {
+        status = read_key_file(path, line, sizeof line);
+        key = line;
+    }
+    if (status != WEIR_OK || !key)
+        return status;
+    if (strlen(key) != WEIR_KEY_BYTES - 1)
+        status = WRONG("%s holds %zu letters, a key has %d (weir keygen makes one)", name, strlen(key),
+                       WEIR_KEY_BYTES - 1);
+    else
+        memcpy(env->secret, key, WEIR_KEY_BYTES);
+    explicit_bzero(line, sizeof line);
+    return status;
+}
+
+static weir_status read_own(struct cluster_env *env)
+{
+    uint64_t devices = 0;
+    weir_status status = read_key(env);
+    if (status == WEIR_OK)
+        status = read_flag("WEIR_INSECURE", &env->insecure);
+    if (status == WEIR_OK)
+        status = read_flag("WEIR_SHM", &env->shm);
+    if (status == WEIR_OK)
+        status = read_flag("WEIR_IPC", &env->ipc);
+    if (status == WEIR_OK)
+        status = read_number("WEIR_DEVICES", 1, DEVICES_MAX, &devices);
+    if (status == WEIR_OK)
+        status = read_seconds("WEIR_LIVENESS", false, &env->liveness_ns);
+    if (status == WEIR_OK)
+        status = read_seconds("WEIR_JOIN", false, &env->join_ns);
+    env->devices = (uint32_t)devices;
+    return status;
+}
+
+weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env)
+{
+    static const weir_cluster_opts none = {.alone = false};
+    weir_status status = WEIR_OK;
+    opts = opts ? opts : &none;
+    *env = (struct cluster_env){.size = 1,
+                                .from = "nobody",
+                                .shm = true,
+                                .ipc = true,
+                                .liveness_ns = 5 * second_ns,
+                                .stall_ns = 10 * second_ns,
+                                .join_ns = 60 * second_ns};
+    if (!opts->alone)
+        status = opts->world_size ? given_place(opts, env) : read_place(env);
+    if (status == WEIR_OK && env->size > 1)
+        status = read_own(env);
+    return status == WEIR_OK ? read_seconds("WEIR_STALL", true, &env->stall_ns) : status;
+}
+
+/* ---- queries ---- */
+
+/* Rank and size alone. These are questions, not calls that fail: the thread's last error stays as it was. */
+static struct cluster_env read_quietly(void)
+{
+    char error[1024];
+    struct cluster_env env = {.size = 1};
+    const struct source *source = source_find();
+    snprintf(error, sizeof error, "%s", weir_error());
+    if (source && read_rank(source, &env) != WEIR_OK)
+        error_set(WEIR_OK, "%s", error);
+    return env;
+}
+
+int weir_rank(void)
+{
+    return (int)read_quietly().rank;
+}
+
+int weir_world_size(void)
+{
+    return (int)read_quietly().size;
+}

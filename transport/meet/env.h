@@ -1,0 +1,26 @@
+/* transport/meet/env.h: what the environment says about the cluster (<weir/cluster.h> lists the variables). Read once, when
+ * a session opens; everything below it takes this structure. */
+#ifndef TRANSPORT_MEET_ENV_H
+#define TRANSPORT_MEET_ENV_H
+
+#include <weir/cluster.h>
+
+#define CLUSTER_RANKS_MAX 4096
+
+struct cluster_env {
+    uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns */
+    char address[256];      /* rank 0's host, name or number, without brackets */
+    uint16_t port;
+    const char *from;       /* who says so: "RANK", "Open MPI", "Slurm", "the program" */
+    char secret[WEIR_KEY_BYTES]; /* "": no key */
+    bool insecure;
+    bool shm;               /* memory may be shared */
+    bool ipc;               /* Unix sockets may be used between processes of a host */
+    uint32_t devices;       /* of each rank; 0: as many as the plan needs */
+    int64_t liveness_ns, stall_ns, join_ns; /* stall_ns 0: never */
+};
+
+/* E_ARGUMENT names the variable that is wrong or missing ("WORLD_SIZE is 4, but MASTER_ADDR is not set"). */
+weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env);
+
+#endif

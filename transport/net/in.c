@@ -1,0 +1,346 @@
+/* transport/net/in.c: frames that come from peers. Nothing in them is believed: each is held against what this peer may
+ * say now, and the first that does not fit loses the peer. See net.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/base/error.h"
+#include "transport/net/inside.h"
+#include "transport/mail/park.h"
+
+#define NS_PER_S 1000000000
+#define ELEMENT_BYTES_MAX 8
+#define PARTS_MAX (WIRE_SPANS_MAX + 3) /* of a message: who, header, spans, words */
+
+/* ---- taking them in ---- */
+
+void incoming_clear(struct incoming *in)
+{
+    for (uint32_t i = 0; i < in->count; i++)
+        zmq_msg_close(&in->parts[i]);
+    in->count = 0;
+}
+
+static bool incoming_room(struct incoming *in)
+{
+    if (in->count < in->room)
+        return true;
+    uint32_t room = in->room ? 2 * in->room : 16;
+    /* a zmq_msg_t may be moved by copying its bytes only through zmq_msg_move() */
+    zmq_msg_t *parts = calloc(room, sizeof(*parts));
+    if (!parts)
+        return false;
+    for (uint32_t i = 0; i < in->count; i++) {
+        zmq_msg_init(&parts[i]);
+        zmq_msg_move(&parts[i], &in->parts[i]);
+        zmq_msg_close(&in->parts[i]);
+    }
+    free(in->parts);
+    in->parts = parts;
+    in->room = room;
+    return true;
+}
+
+bool net_receive(struct net *net)
+{
+    struct incoming *in = &net->incoming;
+    bool more = true, kept = true;
+    incoming_clear(in);
+    while (more) {
+        zmq_msg_t part;
+        zmq_msg_init(&part);
+        if (zmq_msg_recv(&part, net->router, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&part);
+            return false; /* only before the first: a message comes whole */
+        }
+        more = zmq_msg_more(&part);
+        kept = kept && in->count < PARTS_MAX && incoming_room(in);
+        if (kept) {
+            zmq_msg_init(&in->parts[in->count]);
+            zmq_msg_move(&in->parts[in->count++], &part);
+        }
+        zmq_msg_close(&part);
+    }
+    if (!kept) {
+        incoming_clear(in);
+        net_strange(net, "a message of too many frames, or for which there is no memory,");
+    }
+    return true;
+}
+
+/* ---- who ---- */
+
+void net_strange(struct net *net, const char *what)
+{
+    int64_t now = park_now_ns();
+    if (net->strange_ns && now - net->strange_ns < NS_PER_S)
+        return;
+    net->strange_ns = now;
+    report_say(net->report, "ignored %s on the bus of rank %u", what, net->env->rank);
+}
+
+bool net_identify(const struct net *net, const struct incoming *in, uint32_t *rank)
+{
+    if (!in->count || zmq_msg_size(&in->parts[0]) != NET_IDENTITY_BYTES)
+        return false;
+    const char *identity = zmq_msg_data((zmq_msg_t *)&in->parts[0]);
+    uint64_t session;
+    memcpy(&session, identity, sizeof(session));
+    memcpy(rank, identity + sizeof(session), sizeof(*rank));
+    return session == net->session && *rank < net->env->size && *rank != net->env->rank;
+}
+
+/* ---- bus messages ---- */
+
+static bool word_ready(struct net *net, uint32_t rank, struct message message)
+{
+    const weir_plan *plan = net->plan;
+    if (message.port >= net->live_first[message.actor + 1] - net->live_first[message.actor])
+        return false;
+    uint32_t port = net->live[net->live_first[message.actor] + message.port];
+    const plan_regst *regst = &plan->regsts[plan->ports[port].regst.i];
+    const struct parcel *parcel = links_find(net->links, port);
+    if (net->rank_of[regst->producer.i] != rank || !parcel || parcel->leader == port ||
+        message.count > regst->slots - net->outstanding[port] || message.count > net->behind[port])
+        return false;
+    net->outstanding[port] += message.count;
+    net->behind[port] -= message.count;
+    return true;
+}
+
+static bool word_free(struct net *net, uint32_t rank, struct message message)
+{
+    if (message.port >= net->edge_first[message.actor + 1] - net->edge_first[message.actor])
+        return false;
+    uint32_t port = net->edges[net->edge_first[message.actor] + message.port];
+    if (net->rank_of[net->plan->ports[port].actor.i] != rank || message.count > net->outstanding[port])
+        return false;
+    net->outstanding[port] -= message.count;
+    return true;
+}
+
+static bool word_take(struct net *net, uint32_t rank, struct message message)
+{
+    if (message.actor >= net->plan->actors_count || net->rank_of[message.actor] != net->env->rank || !message.count)
+        return false;
+    bool fits = message.kind == MESSAGE_READY  ? word_ready(net, rank, message)
+                : message.kind == MESSAGE_FREE ? word_free(net, rank, message)
+                                               : false;
+    if (fits)
+        bus_post(net->bus, message);
+    return fits;
+}
+
+/* `part`: the frame that they are in, the last. */
+static void handle_words(struct net *net, uint32_t rank, uint32_t count, struct incoming *in, uint32_t part)
+{
+    if (in->count != part + 1 || zmq_msg_size(&in->parts[part]) != count * sizeof(uint64_t)) {
+        net_lose(net, rank, "it broke the protocol: %u messages in a payload of another size", count);
+        return;
+    }
+    const char *words = zmq_msg_data(&in->parts[part]);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t word;
+        memcpy(&word, words + i * sizeof(word), sizeof(word));
+        struct message message = message_unpack(word);
+        if (!word_take(net, rank, message)) {
+            net_lose(net, rank, "it broke the protocol: a message for actor %u, port %u, kind %u, count %u, which it "
+                     "may not send now", message.actor, message.port, message.kind, message.count);
+            return;
+        }
+    }
+}
+
+/* ---- register contents ---- */
+
+/* Whether all readers have freed the slot that comes next, also those who have not been told of it. */
+static bool slot_is_free(const struct net *net, uint32_t leader)
+{
+    for (uint32_t port = leader; port != LINKS_NONE; port = net->follower[port])
+        if (net->outstanding[port] + net->behind[port] >= net->plan->regsts[net->plan->ports[port].regst.i].slots)
+            return false;
+    return true;
+}
+
+/* Why the frame cannot be; NULL: it can. */
+static const char *data_wrong(const struct net *net, uint32_t rank, const struct wire_frame *frame,
+                              const struct incoming *in)
+{
+    uint32_t port = frame->data.port;
+    const struct parcel *parcel = port < net->plan->ports_count ? links_find(net->links, port) : NULL;
+    if (!parcel || parcel->leader != port || parcel->from != rank || parcel->to != net->env->rank)
+        return "for a port that it does not lead to";
+    const plan_regst *regst = &net->plan->regsts[parcel->regst];
+    if (frame->data.slot >= regst->slots)
+        return "for a slot that is not there";
+    if (frame->data.spans != parcel->spans.count || in->count != 2 + parcel->spans.count + (frame->data.words != 0))
+        return "in another number of frames";
+    for (uint32_t i = 0; i < parcel->spans.count; i++)
+        if (zmq_msg_size(&in->parts[2 + i]) != net->links->spans[parcel->spans.first + i].bytes)
+            return "in frames of other sizes";
+    if (frame->data.initial)
+        return frame->data.words                        ? "with messages"
+               : net->hooks.sharing(net->hooks.ctx) ? NULL
+                                                    : "when nothing is being shared";
+    if (regst->producer.i == PLAN_NONE || !slot_is_free(net, port))
+        return "without credit";
+    return frame->data.slot == parcel->next_slot ? NULL : "out of order";
+}
+
+/* A small frame lies where it happened to come to lie among others; what a kernel is given is aligned. */
+static void frame_move(zmq_msg_t *to, zmq_msg_t *from)
+{
+    zmq_msg_t copy;
+    if ((uintptr_t)zmq_msg_data(from) % ELEMENT_BYTES_MAX && !zmq_msg_init_size(&copy, zmq_msg_size(from))) {
+        memcpy(zmq_msg_data(&copy), zmq_msg_data(from), zmq_msg_size(from));
+        zmq_msg_move(to, &copy);
+        zmq_msg_close(&copy);
+    } else {
+        zmq_msg_move(to, from);
+    }
+}
+
+/* Puts the frames where the reader looks; those that were there go. */
+static void data_keep(struct parcel *parcel, uint32_t slot, struct incoming *in)
+{
+    zmq_msg_t *frames = (zmq_msg_t *)parcel->frames + (size_t)slot * parcel->spans.count;
+    char **data = parcel->data + (size_t)slot * parcel->spans.count;
+    for (uint32_t i = 0; i < parcel->spans.count; i++) {
+        frame_move(&frames[i], &in->parts[2 + i]);
+        data[i] = zmq_msg_data(&frames[i]);
+    }
+}
+
+static void handle_data(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
+{
+    const char *wrong = data_wrong(net, rank, frame, in);
+    if (wrong) {
+        net_lose(net, rank, "it broke the protocol: DATA for port %u, slot %u: %s", frame->data.port, frame->data.slot,
+                 wrong);
+        return;
+    }
+    struct parcel *parcel = links_find(net->links, frame->data.port);
+    const plan_regst *regst = &net->plan->regsts[parcel->regst];
+    data_keep(parcel, frame->data.slot, in);
+    if (frame->data.initial)
+        return;
+    parcel->next_slot = parcel->next_slot + 1 == regst->slots ? 0 : parcel->next_slot + 1;
+    net->outstanding[parcel->leader]++;
+    for (uint32_t port = net->follower[parcel->leader]; port != LINKS_NONE; port = net->follower[port])
+        net->behind[port]++;
+    bus_post(net->bus, (struct message){.actor = net->plan->ports[parcel->leader].actor.i,
+                                        .port = parcel->number,
+                                        .kind = MESSAGE_READY,
+                                        .count = 1});
+    if (frame->data.words)
+        handle_words(net, rank, frame->data.words, in, 2 + parcel->spans.count);
+}
+
+/* ---- the session's own frames ---- */
+
+static void handle_beat(struct net *net, uint32_t rank, const struct wire_frame *frame)
+{
+    struct net_life *life = &net->peers[rank].life;
+    pthread_mutex_lock(&net->lock);
+    life->fired = frame->beat.fired;
+    life->step = frame->beat.step;
+    life->actor = frame->beat.actor;
+    life->state = frame->beat.state;
+    pthread_mutex_unlock(&net->lock);
+}
+
+static void handle_payload(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
+{
+    void *data = in->count == 3 ? zmq_msg_data(&in->parts[2]) : NULL;
+    size_t bytes = in->count == 3 ? zmq_msg_size(&in->parts[2]) : 0;
+    if (!data || (frame->kind == WIRE_WAITS && bytes != frame->waits.count * (size_t)16))
+        net_lose(net, rank, "it broke the protocol: %s with a payload that does not fit", wire_kind_name(frame->kind));
+    else if (frame->kind == WIRE_WAITS)
+        net->hooks.waits(net->hooks.ctx, rank, data, frame->waits.count);
+    else if (!net->hooks.value(net->hooks.ctx, rank, frame->value.shard, frame->value.round, data, bytes))
+        net_lose(net, rank, "it broke the protocol: VALUE of shard %u in round %llu, %zu bytes", frame->value.shard,
+                 (unsigned long long)frame->value.round, bytes);
+}
+
+static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
+{
+    switch (frame->kind) {
+    case WIRE_WORDS:
+        handle_words(net, rank, frame->words.count, in, 2);
+        break;
+    case WIRE_DATA:
+        handle_data(net, rank, frame, in);
+        break;
+    case WIRE_BEAT:
+        handle_beat(net, rank, frame);
+        break;
+    case WIRE_FAIL:
+        if (frame->fail.culprit >= net->env->size) {
+            net_lose(net, rank, "it broke the protocol: a FAIL of rank %u", frame->fail.culprit);
+            break;
+        }
+        net->hooks.failed(net->hooks.ctx, rank, frame->fail.culprit, frame->fail.text);
+        break;
+    case WIRE_BYE:
+        peer_become(&net->peers[rank], PEER_LEFT);
+        net->hooks.left(net->hooks.ctx, rank, frame->bye.steps);
+        break;
+    case WIRE_VALUE:
+    case WIRE_WAITS:
+        handle_payload(net, rank, frame, in);
+        break;
+    default:
+        net_lose(net, rank, "it broke the protocol: a %s at this time", wire_kind_name(frame->kind));
+    }
+}
+
+/* Whether the kind may have frames behind the header; how many is looked at by who takes them. */
+static bool has_payload(const struct wire_frame *frame)
+{
+    return frame->kind == WIRE_WORDS || frame->kind == WIRE_DATA || frame->kind == WIRE_VALUE ||
+           frame->kind == WIRE_WAITS;
+}
+
+/* Whether the header is the peer's next. */
+static bool header_fits(struct net *net, uint32_t rank, struct incoming *in, struct wire_frame *frame)
+{
+    struct peer *peer = &net->peers[rank];
+    if (in->count < 2 || wire_decode(zmq_msg_data(&in->parts[1]), zmq_msg_size(&in->parts[1]), frame)) {
+        net_lose(net, rank, "it broke the protocol: %s", in->count < 2 ? "a message without a header" : weir_error());
+        return false;
+    }
+    if (frame->session != net->session || frame->rank != rank || frame->number != peer->heard) {
+        net_lose(net, rank, "it broke the protocol: frame %llu of rank %u came where its frame %llu was due",
+                 (unsigned long long)frame->number, frame->rank, (unsigned long long)peer->heard);
+        return false;
+    }
+    if (!has_payload(frame) && in->count != 2) {
+        net_lose(net, rank, "it broke the protocol: %s with a payload", wire_kind_name(frame->kind));
+        return false;
+    }
+    peer->heard++;
+    return true;
+}
+
+void net_handle(struct net *net, struct incoming *in)
+{
+    uint32_t rank;
+    struct wire_frame frame;
+    if (!net_identify(net, in, &rank)) {
+        net_strange(net, "a message of a stranger");
+        return;
+    }
+    struct peer *peer = &net->peers[rank];
+    if (peer_is(peer, PEER_LOST) || peer_is(peer, PEER_LEFT) || !header_fits(net, rank, in, &frame))
+        return;
+    pthread_mutex_lock(&net->lock);
+    peer->life.heard_ns = park_now_ns();
+    pthread_mutex_unlock(&net->lock);
+    if (frame.kind == WIRE_HELLO && frame.number == 0) {
+        peer->hello = frame.hello.shm;
+        peer_become(peer, PEER_HERE);
+    } else if (frame.number == 0) {
+        net_lose(net, rank, "it broke the protocol: its first frame is a %s", wire_kind_name(frame.kind));
+    } else {
+        handle_kind(net, rank, &frame, in);
+    }
+}

@@ -1,0 +1,365 @@
+/* transport/net/links.c: see the header. Packing is one more copy, so it is kept for what would otherwise be many small
+ * frames, or many rows; a slice along the first dimension, which is what most conversions read, is direct. */
+#include "transport/net/links.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "graph/plan/spread.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
+#include "transport/net/wire.h"
+
+#define DIRECT_BYTES 8192 /* a smaller piece is not worth a frame of its own */
+#define SPANS_MAX 1024    /* of a parcel, before the rest is packed */
+#define GAP_BYTES 1024    /* so many bytes that nobody wants may go along to keep two pieces in one frame */
+
+struct building {
+    struct links *links;
+    const weir_plan *plan;
+    uint32_t rank;
+    const bool *wired;
+    uint32_t pieces_room, spans_room, parcels_room;
+    bool failed;
+};
+
+/* Room for one more element at the end of an array; NULL when there is no memory. */
+static void *more(struct building *b, void **array, uint32_t *count, uint32_t *room, size_t item_bytes)
+{
+    if (*count == *room) {
+        uint32_t wanted = *room ? 2 * *room : 16;
+        void *grown = realloc(*array, wanted * item_bytes);
+        if (!grown) {
+            b->failed = true;
+            return NULL;
+        }
+        *array = grown;
+        *room = wanted;
+    }
+    char *item = (char *)*array + (*count)++ * item_bytes;
+    memset(item, 0, item_bytes);
+    return item;
+}
+
+/* ---- pieces ---- */
+
+/* The slice of `from` that the kernel reads. False: none. */
+static bool slice_read(const weir_plan *plan, const plan_kernel *kernel, const plan_tensor *from, struct piece *piece)
+{
+    const plan_tensor *to = NULL;
+    if (kernel && !strcmp(plan_text(plan, kernel->op), op_box.name) && kernel->out.count)
+        to = &plan->tensors[plan->operands[kernel->out.first].tensor.i];
+    for (uint32_t d = 0; d < from->rank; d++) {
+        int64_t first = from->start[d], end = from->start[d] + from->shape[d];
+        if (to && to->start[d] > first)
+            first = to->start[d];
+        if (to && to->start[d] + to->shape[d] < end)
+            end = to->start[d] + to->shape[d];
+        if (end <= first)
+            return false;
+        piece->start[d] = first;
+        piece->count[d] = end - first;
+    }
+    return true;
+}
+
+/* Where the piece lies in the slot, and whether in one run: behind the first dimension that it does not have whole,
+ * all must be; before it, all must be of one element. */
+static void piece_place(const plan_tensor *from, struct piece *piece)
+{
+    uint64_t item = weir_dtype_bytes((weir_dtype)from->dtype), offset = 0, elements = 1;
+    bool whole = true;
+    piece->contiguous = true;
+    for (uint32_t d = 0; d < from->rank; d++) {
+        offset = offset * (uint64_t)from->shape[d] + (uint64_t)(piece->start[d] - from->start[d]);
+        elements *= (uint64_t)piece->count[d];
+    }
+    for (uint32_t d = from->rank; d-- > 0;) {
+        if (!whole && piece->count[d] > 1)
+            piece->contiguous = false;
+        whole = whole && piece->count[d] == from->shape[d];
+    }
+    piece->slot_offset = from->offset + offset * item;
+    piece->bytes = elements * item;
+}
+
+static bool piece_same(const struct piece *a, const struct piece *b)
+{
+    return a->tensor == b->tensor && !memcmp(a->start, b->start, sizeof(a->start)) &&
+           !memcmp(a->count, b->count, sizeof(a->count));
+}
+
+/* The parcel's piece that is this slice; made when there is none. LINKS_NONE: nothing is read, or no memory. */
+static uint32_t piece_add(struct building *b, struct parcel *parcel, const plan_kernel *kernel, uint32_t tensor)
+{
+    struct links *l = b->links;
+    struct piece piece = {.tensor = tensor};
+    if (!slice_read(b->plan, kernel, &b->plan->tensors[tensor], &piece))
+        return LINKS_NONE;
+    for (uint32_t i = parcel->pieces.first; i < l->pieces_count; i++)
+        if (piece_same(&l->pieces[i], &piece))
+            return i;
+    piece_place(&b->plan->tensors[tensor], &piece);
+    struct piece *to = more(b, (void **)&l->pieces, &l->pieces_count, &b->pieces_room, sizeof(*to));
+    if (!to)
+        return LINKS_NONE;
+    *to = piece;
+    parcel->pieces.count++;
+    return l->pieces_count - 1;
+}
+
+static bool operand_reads(const weir_plan *plan, const plan_operand *operand, uint32_t port)
+{
+    return operand->port.i == port && plan->tensors[operand->tensor.i].home == PLAN_IN_REGST;
+}
+
+/* All pieces that the port's actor reads through it. An outside actor, which has no kernels, reads everything. */
+static void pieces_of_port(struct building *b, struct parcel *parcel, uint32_t port)
+{
+    const weir_plan *plan = b->plan;
+    const plan_actor *actor = &plan->actors[plan->ports[port].actor.i];
+    const plan_regst *regst = &plan->regsts[plan->ports[port].regst.i];
+    for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++)
+        for (uint32_t o = plan->kernels[k].in.first; o < plan->kernels[k].in.first + plan->kernels[k].in.count; o++)
+            if (operand_reads(plan, &plan->operands[o], port))
+                b->links->piece_of[o] = piece_add(b, parcel, &plan->kernels[k], plan->operands[o].tensor.i);
+    if (plan->queues[actor->queue.i].kind == PLAN_OUTSIDE)
+        for (uint32_t t = regst->tensors.first; t < regst->tensors.first + regst->tensors.count; t++)
+            piece_add(b, parcel, NULL, t);
+}
+
+/* ---- spans ---- */
+
+/* Whether the piece continues the direct span. */
+static bool span_goes_on(const struct span *span, const struct piece *piece)
+{
+    uint64_t end = span->slot_offset + span->bytes;
+    return span->direct && piece->contiguous && piece->slot_offset >= end && piece->slot_offset - end <= GAP_BYTES;
+}
+
+/* Where the next piece goes in a packed span. */
+static uint64_t span_end(const struct span *span)
+{
+    return (span->bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+}
+
+/* Whether the packed span can take the piece. Slices of one tensor may overlap and so be more, together, than there is in
+ * the slot; a frame is no larger than that, which is what the other end allows. */
+static bool span_has_room(const struct span *span, const struct piece *piece, uint64_t slot_bytes)
+{
+    return !span->direct && span_end(span) + piece->bytes <= slot_bytes;
+}
+
+static void span_take(struct span *span, uint32_t number, struct piece *piece)
+{
+    piece->span = number;
+    if (span->direct) {
+        piece->span_offset = piece->slot_offset - span->slot_offset;
+        span->bytes = piece->span_offset + piece->bytes;
+    } else {
+        piece->span_offset = span_end(span);
+        span->bytes = piece->span_offset + piece->bytes;
+    }
+    span->pieces.count++;
+}
+
+static void spans_cut(struct building *b, struct parcel *parcel)
+{
+    struct links *l = b->links;
+    uint64_t slot_bytes = b->plan->regsts[parcel->regst].slot_bytes;
+    struct span *span = NULL;
+    parcel->spans.first = l->spans_count;
+    for (uint32_t i = parcel->pieces.first; i < parcel->pieces.first + parcel->pieces.count; i++) {
+        struct piece *piece = &l->pieces[i];
+        bool alone = piece->contiguous && piece->bytes >= DIRECT_BYTES && parcel->spans.count < SPANS_MAX;
+        bool joins = span && (span_goes_on(span, piece) || (!alone && span_has_room(span, piece, slot_bytes)));
+        if (!joins) {
+            span = more(b, (void **)&l->spans, &l->spans_count, &b->spans_room, sizeof(*span));
+            if (!span)
+                return;
+            *span = (struct span){.pieces.first = i, .slot_offset = piece->slot_offset, .direct = alone};
+            parcel->spans.count++;
+        }
+        span_take(span, parcel->spans.count - 1, piece);
+    }
+    for (uint32_t i = 0; i < parcel->spans.count; i++)
+        parcel->bytes += l->spans[parcel->spans.first + i].bytes;
+}
+
+/* ---- parcels ---- */
+
+static bool parcel_same(const struct links *l, const struct parcel *a, const struct parcel *b)
+{
+    if (a->regst != b->regst || a->to != b->to || a->pieces.count != b->pieces.count)
+        return false;
+    for (uint32_t i = 0; i < a->pieces.count; i++)
+        if (!piece_same(&l->pieces[a->pieces.first + i], &l->pieces[b->pieces.first + i]))
+            return false;
+    return true;
+}
+
+/* The operands of the port follow the pieces of another parcel. */
+static void operands_move(struct building *b, uint32_t port, const struct parcel *from, const struct parcel *to)
+{
+    const weir_plan *plan = b->plan;
+    const plan_actor *actor = &plan->actors[plan->ports[port].actor.i];
+    for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++)
+        for (uint32_t o = plan->kernels[k].in.first; o < plan->kernels[k].in.first + plan->kernels[k].in.count; o++)
+            if (operand_reads(plan, &plan->operands[o], port) && b->links->piece_of[o] != LINKS_NONE)
+                b->links->piece_of[o] += to->pieces.first - from->pieces.first;
+}
+
+/* Takes back the parcel made last when an earlier one of this register is the same. `first`: where to look from. */
+static void parcel_merge(struct building *b, uint32_t port, uint32_t first)
+{
+    struct links *l = b->links;
+    uint32_t last = l->parcels_count - 1;
+    for (uint32_t i = first; i < last; i++) {
+        if (!parcel_same(l, &l->parcels[i], &l->parcels[last]))
+            continue;
+        operands_move(b, port, &l->parcels[last], &l->parcels[i]);
+        l->parcels[i].readers++;
+        l->pieces_count = l->parcels[last].pieces.first;
+        l->parcels_count = last;
+        l->parcel_of[port] = i;
+        return;
+    }
+    spans_cut(b, &l->parcels[last]);
+}
+
+static bool crosses(const struct building *b, uint32_t port, uint32_t *from, uint32_t *to)
+{
+    const plan_regst *regst = &b->plan->regsts[b->plan->ports[port].regst.i];
+    *from = b->plan->spaces[regst->space.i].rank;
+    *to = plan_rank_of(b->plan, b->plan->ports[port].actor.i);
+    return *from != *to && ((*from == b->rank && b->wired[*to]) || (*to == b->rank && b->wired[*from]));
+}
+
+static void parcel_new(struct building *b, uint32_t port, uint32_t first)
+{
+    struct links *l = b->links;
+    uint32_t from, to;
+    if (!crosses(b, port, &from, &to))
+        return;
+    struct parcel *parcel = more(b, (void **)&l->parcels, &l->parcels_count, &b->parcels_room, sizeof(*parcel));
+    if (!parcel)
+        return;
+    *parcel = (struct parcel){.leader = port,
+                              .regst = b->plan->ports[port].regst.i,
+                              .from = from,
+                              .to = to,
+                              .readers = 1,
+                              .pieces.first = l->pieces_count};
+    l->parcel_of[port] = l->parcels_count - 1;
+    pieces_of_port(b, parcel, port);
+    parcel_merge(b, port, first);
+}
+
+/* Ports in the order of their registers, and of one register in the order of ports, which is that of its edges: the
+ * leader's READY then is the first that its producer sends. */
+static uint32_t *ports_by_regst(const weir_plan *plan)
+{
+    uint32_t *first = calloc((size_t)plan->regsts_count + 1, sizeof(*first));
+    uint32_t *order = calloc((size_t)plan->ports_count + 1, sizeof(*order));
+    for (uint32_t p = 0; first && order && p < plan->ports_count; p++)
+        first[plan->ports[p].regst.i + 1]++;
+    for (uint32_t r = 0; first && order && r < plan->regsts_count; r++)
+        first[r + 1] += first[r];
+    for (uint32_t p = 0; first && order && p < plan->ports_count; p++)
+        order[first[plan->ports[p].regst.i]++] = p;
+    if (!first) {
+        free(order);
+        order = NULL;
+    }
+    free(first);
+    return order;
+}
+
+static void parcels_make(struct building *b)
+{
+    const weir_plan *plan = b->plan;
+    uint32_t *order = ports_by_regst(plan);
+    b->failed |= !order;
+    uint32_t first = 0;
+    for (uint32_t i = 0; !b->failed && i < plan->ports_count; i++) {
+        if (i && plan->ports[order[i]].regst.i != plan->ports[order[i - 1]].regst.i)
+            first = b->links->parcels_count;
+        parcel_new(b, order[i], first);
+    }
+    free(order);
+}
+
+static weir_status check_spans(struct links *links, const weir_plan *plan)
+{
+    for (uint32_t i = 0; i < links->parcels_count; i++) {
+        const struct parcel *parcel = &links->parcels[i];
+        if (parcel->spans.count <= WIRE_SPANS_MAX)
+            continue;
+        const char *name = plan_text(plan, plan->actors[plan->ports[parcel->leader].actor.i].name);
+        error_set(WEIR_E_UNSUPPORTED, "%s reads a register of another host in %u parts; at most %u can be sent", name,
+                  parcel->spans.count, WIRE_SPANS_MAX);
+        links_close(links);
+        return WEIR_E_UNSUPPORTED;
+    }
+    return WEIR_OK;
+}
+
+weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank, const bool *wired)
+{
+    struct building b = {.links = links, .plan = plan, .rank = rank, .wired = wired};
+    *links = (struct links){0};
+    links->parcel_of = malloc(((size_t)plan->ports_count + 1) * sizeof(*links->parcel_of));
+    links->piece_of = malloc(((size_t)plan->operands_count + 1) * sizeof(*links->piece_of));
+    b.failed = !links->parcel_of || !links->piece_of;
+    if (!b.failed) {
+        memset(links->parcel_of, 0xff, ((size_t)plan->ports_count + 1) * sizeof(*links->parcel_of));
+        memset(links->piece_of, 0xff, ((size_t)plan->operands_count + 1) * sizeof(*links->piece_of));
+        parcels_make(&b);
+    }
+    if (!b.failed)
+        return check_spans(links, plan);
+    links_close(links);
+    return error_set(WEIR_E_MEMORY, "no memory for the links between ranks");
+}
+
+void links_close(struct links *links)
+{
+    for (uint32_t i = 0; i < links->parcels_count; i++) {
+        free(links->parcels[i].data);
+        free(links->parcels[i].frames);
+    }
+    free(links->pieces);
+    free(links->spans);
+    free(links->parcels);
+    free(links->parcel_of);
+    free(links->piece_of);
+    *links = (struct links){0};
+}
+
+/* ---- packing ---- */
+
+static void piece_pack(const plan_tensor *from, const struct piece *piece, const char *slot, char *to)
+{
+    uint64_t item = weir_dtype_bytes((weir_dtype)from->dtype);
+    int last = (int)from->rank - 1;
+    uint64_t row_bytes = last < 0 ? item : (uint64_t)piece->count[last] * item;
+    int64_t index[WEIR_DIMS_MAX] = {0};
+    for (uint64_t done = 0; done < piece->bytes; done += row_bytes) {
+        uint64_t offset = 0;
+        for (int d = 0; d <= last; d++)
+            offset = offset * (uint64_t)from->shape[d] + (uint64_t)(piece->start[d] - from->start[d] + index[d]);
+        memcpy(to + done, slot + from->offset + offset * item, row_bytes);
+        for (int d = last - 1; d >= 0 && ++index[d] == piece->count[d]; d--)
+            index[d] = 0;
+    }
+}
+
+void links_pack(const struct links *links, const weir_plan *plan, const struct span *span, const char *slot, char *to)
+{
+    for (uint32_t i = span->pieces.first; i < span->pieces.first + span->pieces.count; i++) {
+        const struct piece *piece = &links->pieces[i];
+        piece_pack(&plan->tensors[piece->tensor], piece, slot, to + piece->span_offset);
+    }
+}

@@ -1,0 +1,107 @@
+/* transport/net/net.h: this rank's end of the bus between processes, and the thread that runs it.
+ *
+ *     workers --- messages for ranks on the wire ---> mailbox ---> +------------+ ---> DEALER per peer --->
+ *     any thread --- net_tell() ------------------------ list ---> | net thread |
+ *     workers' mailboxes <--- READY, FREE, checked --------------- +------------+ <--- ROUTER <-----------
+ *
+ * Every rank has one ROUTER, on which it only receives, and a DEALER to each peer, on which it only sends: so who sent a
+ * frame is known from the connection. Peers with which memory is shared exchange their bus messages through that; to
+ * them go only the frames of the session itself (BEAT, FAIL, BYE, VALUE, WAITS).
+ *
+ * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
+ * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does. So
+ * nobody has to wake up for a message to go out. A READY for the leader of a parcel (transport/net/links.h) becomes a DATA
+ * frame whose payload lies in the register's slot: the slot is not written again before the reader's FREE, which comes
+ * after all bytes have arrived. All others are gathered until the mailbox is empty, and go with the last DATA for their
+ * peer, or as one WORDS when there is none. What is under way is bounded by the plan's slots, and ZeroMQ's high-water
+ * marks are set above that bound, so they are never reached.
+ *
+ * What comes in is taken by the net thread, or by a worker that waits at the ROUTER because it has nothing else to do
+ * (net_watch()); then the net thread only looks in now and then.
+ *
+ * Signs of life. A BEAT goes to every peer many times per liveness limit. A peer counts as lost when nothing was heard
+ * from it for the limit, or when its connection ends and no BYE comes in the third of a second after that. A rank that
+ * was itself stopped gives its peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails the session.
+ *
+ * Life: open (sockets; the card says where) - meet (meeting, connections) - greet (HELLO from all; who shares memory)
+ * - route (what crosses) - start (the thread) - tell, query - stop (BYE, the thread ends) - close. Until start all of it
+ * belongs to the session's thread, then to whoever holds the sockets' lock: the net thread, a worker that watches, any
+ * thread that flushes. net_tell() and the queries may be called by any.
+ */
+#ifndef TRANSPORT_NET_NET_H
+#define TRANSPORT_NET_NET_H
+
+#include "regst/arena.h"
+#include "transport/mail/bus.h"
+#include "transport/net/links.h"
+#include "transport/mail/mailbox.h"
+#include "transport/meet/meet.h"
+#include "transport/net/wire.h"
+
+#define NET_ALL UINT32_MAX
+
+struct net;
+
+/* What the network tells the session. Each is called by whoever is at the sockets, one at a time: the net thread, a
+ * worker that watches the ROUTER, a thread that sends and finds a peer gone, before start the session's. None waits, or
+ * sends a bus message to another rank. */
+struct net_hooks {
+    void *ctx;
+    void (*lost)(void *ctx, uint32_t rank, const char *how);     /* a peer is lost; `how` is the rest of a sentence */
+    void (*failed)(void *ctx, uint32_t rank, uint32_t culprit, const char *text); /* a peer's session failed */
+    void (*left)(void *ctx, uint32_t rank, int64_t steps);       /* it has said BYE */
+    void (*broken)(void *ctx, const char *sentence);             /* this rank cannot go on */
+    void (*beat)(void *ctx, struct wire_frame *frame);           /* fills in frame->beat */
+    bool (*value)(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes); /* false:
+                                                                    it may not send that */
+    bool (*sharing)(void *ctx);                                  /* what registers start with may come now */
+    void (*waits)(void *ctx, uint32_t rank, const void *entries, uint32_t count);
+};
+
+/* What a peer last said of itself. */
+struct net_life {
+    int64_t heard_ns; /* when (park_now_ns()) */
+    uint64_t fired;
+    int64_t step;
+    uint32_t actor, state;
+};
+
+/* Opens the sockets for a plan that is spread over the ranks, and writes where they listen into `card`. All pointers are
+ * borrowed until close. */
+weir_status net_open(struct net **net, const weir_plan *plan, const struct cluster_env *env,
+                     const struct report *report, const struct net_hooks *hooks, struct member *card);
+
+/* The meet; then connects to every peer. `members`: env->size, this rank's own filled in. */
+weir_status net_meet(struct net *net, struct member *members);
+
+/* Tells each peer whether its memory could be mapped (`mapped`, by rank) and waits for the same from all. wired[r]: not
+ * both could. Of this rank itself: false. */
+weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
+
+/* What goes to wired peers and comes from them. `bus` leads to the local lanes already; actors of wired peers are
+ * attached here. */
+weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus);
+
+/* From net_start() to net_stop() the mailbox's owner watches the ROUTER itself while it has nothing to do (*waiter is
+ * how): then what comes for it needs no other thread to wake up. For the only worker of a rank, to whose mailbox no
+ * other process posts. Before its thread starts. */
+weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_waiter **waiter);
+
+/* Starts the thread. */
+weir_status net_start(struct net *net);
+
+/* Sends a frame (the head is filled in) with a copy of the payload, to one rank or all. Any thread. */
+weir_status net_tell(struct net *net, uint32_t rank, const struct wire_frame *frame, const void *payload,
+                     size_t payload_bytes);
+
+/* Sends slot `slot` of the parcel as it is now, to be found there by the reader without a READY. Any thread. */
+weir_status net_share(struct net *net, const struct parcel *parcel, uint32_t slot);
+
+struct net_life net_life_of(struct net *net, uint32_t rank);
+bool net_here(struct net *net, uint32_t rank); /* neither lost nor gone */
+
+/* Says BYE when `steps` >= 0, sends what is left, ends the thread. After it no hook is called for what comes in. */
+void net_stop(struct net *net, int64_t steps); /* < 0: the session failed; then nobody is waited for long */
+void net_close(struct net *net); /* also NULL */
+
+#endif

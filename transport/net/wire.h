@@ -1,0 +1,95 @@
+/* transport/net/wire.h: the header frames of the bus between processes, to bytes and back. docs/wire.md describes them for
+ * people.
+ *
+ * A message on a socket is a header frame (a MessagePack array) and, for some kinds, payload frames (raw bytes).
+ *
+ *     header = [version, kind, session, rank, number, ...]       rank: the sender's; number: 0, 1, 2, ... per sender
+ *                                                                and receiver, so that a lost frame shows
+ *     kind    more in the header            payload
+ *     HELLO   shm                           none               the first: this is rank's connection; whether it could
+ *                                                              map the receiver's memory
+ *     WORDS   count                         count x 8 bytes    bus messages (transport/mail/message.h)
+ *     DATA    port, slot, spans, initial,   spans frames       what the reader at `port` (plan port) is to find in this
+ *             words                                            slot; counts as one READY unless `initial`
+ *                                           words x 8 bytes    then bus messages, as in WORDS; no frame when 0
+ *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
+ *     FAIL    culprit, text                 none               the session failed
+ *     BYE     steps                         none               it closes, having done so many steps
+ *     VALUE   shard, round                  1 frame            a shard, for weir_session_read()
+ *     WAITS   count                         count x 16 bytes   who waits for whom (actors/watch/waits.h), for a stall report
+ *
+ * Decoding checks form alone: types, counts, ranges of what stands by itself (kind, text length). What a number means
+ * to the session (is there such a port) is checked by who uses it. Nothing here allocates.
+ */
+#ifndef TRANSPORT_NET_WIRE_H
+#define TRANSPORT_NET_WIRE_H
+
+#include <stdbool.h>
+#include <weir/base.h>
+
+#ifndef WIRE_VERSION /* tests build another */
+#define WIRE_VERSION 1
+#endif
+#define WIRE_TEXT_MAX 1023
+#define WIRE_HEADER_MAX 1152 /* bytes of a header frame at most */
+#define WIRE_SPANS_MAX 4096
+
+enum wire_kind {
+    WIRE_HELLO = 1,
+    WIRE_WORDS,
+    WIRE_DATA,
+    WIRE_BEAT,
+    WIRE_FAIL,
+    WIRE_BYE,
+    WIRE_VALUE,
+    WIRE_WAITS,
+    WIRE_KIND_END
+};
+
+struct wire_frame {
+    uint32_t version, kind, rank;
+    uint64_t session, number;
+    union {
+        struct {
+            bool shm;
+        } hello;
+        struct {
+            uint32_t count;
+        } words, waits;
+        struct {
+            uint32_t port, slot, spans, words;
+            bool initial;
+        } data;
+        struct {
+            uint32_t state; /* enum session_state */
+            uint64_t fired; /* firings since the session opened */
+            int64_t step;   /* of the actor that fired last */
+            uint32_t actor; /* it; UINT32_MAX: none yet */
+        } beat;
+        struct {
+            uint32_t culprit; /* rank that failed */
+            char text[WIRE_TEXT_MAX + 1];
+        } fail;
+        struct {
+            int64_t steps;
+        } bye;
+        struct {
+            uint32_t shard; /* its place in plan->shards; UINT32_MAX: the end of the round */
+            uint64_t round;
+        } value;
+    };
+};
+
+/* Writes the header, with WIRE_VERSION whatever frame->version is; returns its bytes, at most WIRE_HEADER_MAX.
+ * frame->kind must be one. */
+size_t wire_encode(const struct wire_frame *frame, unsigned char bytes[WIRE_HEADER_MAX]);
+
+/* E_PEER and weir_error() saying what is wrong ("DATA: 3 fields of 10"). A frame of another version is refused before
+ * anything else in it is looked at. Text is cut at the first 0; controls in it become spaces, and bytes that are no
+ * UTF-8 question marks. What *frame holds after an error means nothing. */
+weir_status wire_decode(const void *bytes, size_t bytes_count, struct wire_frame *frame);
+
+/* "DATA"; "?" for what is no kind. */
+const char *wire_kind_name(uint32_t kind);
+
+#endif
