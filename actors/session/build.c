@@ -179,26 +179,26 @@ static void build_edge(struct weir_session *s, uint32_t p)
 
 /* ---- what kernels are called with ---- */
 
-/* The parcel through which the port's reader gets its register; NULL: it reads it where it lies. */
-static const struct parcel *parcel_of(const struct weir_session *s, uint32_t port)
+/* The transfer through which the port's reader gets its register; NULL: it reads it where it lies. */
+static const struct transfer *transfer_of(const struct weir_session *s, uint32_t port)
 {
-    const struct parcel *parcel = s->cluster && port != PLAN_NONE ? links_find(&s->cluster->links, port) : NULL;
-    return parcel && parcel->to == s->cluster->env.rank ? parcel : NULL;
+    const struct transfer *transfer = s->cluster && port != PLAN_NONE ? links_find(&s->cluster->links, port) : NULL;
+    return transfer && transfer->to == s->cluster->env.rank ? transfer : NULL;
 }
 
 const char *session_port_data(const struct weir_session *s, uint32_t port, const plan_tensor *tensor, uint32_t slot)
 {
-    const struct parcel *parcel = parcel_of(s, port);
-    if (!parcel)
+    const struct transfer *transfer = transfer_of(s, port);
+    if (!transfer)
         return arena_tensor(s->arenas, s->plan, tensor, slot);
-    const struct piece *piece = &s->cluster->links.pieces[parcel->pieces.first];
+    const struct piece *piece = &s->cluster->links.pieces[transfer->pieces.first];
     while (&s->plan->tensors[piece->tensor] != tensor)
         piece++; /* an outside reader has a piece of each */
-    return parcel->data[(size_t)slot * parcel->spans.count + piece->span] + piece->span_offset;
+    return transfer->data[(size_t)slot * transfer->spans.count + piece->span] + piece->span_offset;
 }
 
 /* The operand is what came over the wire: a slice, which says itself where in the tensor it lies. */
-static void build_wire(struct weir_session *s, uint32_t o, const struct parcel *parcel, struct actor *actor)
+static void build_wire(struct weir_session *s, uint32_t o, const struct transfer *transfer, struct actor *actor)
 {
     uint32_t port = s->plan->operands[o].port.i, number = s->cluster->links.piece_of[o];
     weir_view *view = &s->views[o];
@@ -213,8 +213,8 @@ static void build_wire(struct weir_session *s, uint32_t o, const struct parcel *
     actor->wires[actor->wire_count++] =
         (struct wire_patch){.data = &view->data,
                             .reader = s->port_of[port] ? &s->port_of[port]->reader : NULL,
-                            .spans = parcel->data + piece->span,
-                            .stride = parcel->spans.count,
+                            .spans = transfer->data + piece->span,
+                            .stride = transfer->spans.count,
                             .offset = piece->span_offset};
 }
 
@@ -267,7 +267,7 @@ static void ring_place(struct slot_patches *ring, struct slot_patch **next)
 static void count_view(struct weir_session *s, uint32_t o, struct actor *actor)
 {
     struct slot_patches *ring = ring_of(s, &s->plan->operands[o]);
-    if (parcel_of(s, s->plan->operands[o].port.i))
+    if (transfer_of(s, s->plan->operands[o].port.i))
         actor->wire_count++;
     else if (ring)
         ring->count++;
@@ -277,12 +277,12 @@ static void build_view(struct weir_session *s, uint32_t o, struct actor *actor)
 {
     const weir_plan *plan = s->plan;
     const plan_tensor *tensor = &plan->tensors[plan->operands[o].tensor.i];
-    const struct parcel *parcel = parcel_of(s, plan->operands[o].port.i);
+    const struct transfer *transfer = transfer_of(s, plan->operands[o].port.i);
     struct slot_patches *ring = ring_of(s, &plan->operands[o]);
     s->views[o] = view_of(s, tensor, first_slot(s, &plan->operands[o]));
-    if (parcel)
-        build_wire(s, o, parcel, actor);
-    if (parcel || !ring || !s->views[o].data)
+    if (transfer)
+        build_wire(s, o, transfer, actor);
+    if (transfer || !ring || !s->views[o].data)
         return;
     ring->stride = plan->regsts[tensor->owner].slot_bytes;
     struct slot_patch *patch = &s->patches[ring->patch - s->patches + ring->count++];

@@ -322,12 +322,12 @@ weir_status cluster_share_regst(struct weir_session *s, uint32_t r)
     struct cluster *c = s->cluster;
     const plan_regst *regst = &s->plan->regsts[r];
     weir_status status = WEIR_OK;
-    for (uint32_t i = 0; regst->initial && i < c->links.parcels_count; i++) {
-        const struct parcel *parcel = &c->links.parcels[i];
-        if (parcel->regst != r || parcel->from != c->env.rank)
+    for (uint32_t i = 0; regst->initial && i < c->links.transfers_count; i++) {
+        const struct transfer *transfer = &c->links.transfers[i];
+        if (transfer->regst != r || transfer->from != c->env.rank)
             continue;
         for (uint32_t k = 0; !status && k < regst->initial; k++)
-            status = net_share(c->net, parcel, (oldest_slot(s, r) + k) % regst->slots);
+            status = net_share(c->net, transfer, (oldest_slot(s, r) + k) % regst->slots);
     }
     return status;
 }
@@ -341,11 +341,11 @@ weir_status cluster_begin(struct weir_session *s)
     cluster_sharing(c, true);
     weir_status status = net_start(c->net);
     cluster_round_begin(c);
-    for (uint32_t i = 0; !status && i < c->links.parcels_count; i++) {
-        const struct parcel *parcel = &c->links.parcels[i];
-        bool first = !i || c->links.parcels[i - 1].regst != parcel->regst;
-        if (parcel->from == c->env.rank && first)
-            status = cluster_share_regst(s, parcel->regst);
+    for (uint32_t i = 0; !status && i < c->links.transfers_count; i++) {
+        const struct transfer *transfer = &c->links.transfers[i];
+        bool first = !i || c->links.transfers[i - 1].regst != transfer->regst;
+        if (transfer->from == c->env.rank && first)
+            status = cluster_share_regst(s, transfer->regst);
     }
     if (!status)
         status = cluster_round_end(c);
@@ -404,7 +404,7 @@ void cluster_round_begin(struct cluster *c)
 weir_status cluster_round_send(struct cluster *c, uint32_t shard, const void *data, size_t bytes)
 {
     struct wire_frame frame = {.kind = WIRE_VALUE, .value = {.shard = shard, .round = atomic_load(&c->round)}};
-    return net_tell(c->net, NET_ALL, &frame, data, bytes);
+    return net_request(c->net, NET_ALL, &frame, data, bytes);
 }
 
 weir_status cluster_round_end(struct cluster *c)
@@ -466,7 +466,7 @@ void cluster_fail(struct weir_session *s, uint32_t culprit, const char *text)
     struct wire_frame frame = {.kind = WIRE_FAIL, .fail.culprit = culprit};
     snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", text);
     if (c->net && !atomic_load(&c->told))
-        net_tell(c->net, NET_ALL, &frame, NULL, 0);
+        net_request(c->net, NET_ALL, &frame, NULL, 0);
     hook_news(c);
 }
 
@@ -495,7 +495,7 @@ void session_send_waits(struct weir_session *s, const struct wait_entry *entries
 {
     struct wire_frame frame = {.kind = WIRE_WAITS, .waits.count = count};
     if (s->cluster)
-        net_tell(s->cluster->net, NET_ALL, &frame, entries, count * sizeof(*entries));
+        net_request(s->cluster->net, NET_ALL, &frame, entries, count * sizeof(*entries));
 }
 
 struct waiters {

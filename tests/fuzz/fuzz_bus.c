@@ -171,7 +171,7 @@ static void net_make(struct fuzzed *f)
                                     .value = on_value,
                                     .sharing = on_sharing,
                                     .waits = on_waits};
-    net->tellings_end = &net->tellings;
+    net->requests_end = &net->requests;
     pthread_mutex_init(&net->lock, NULL);
     pthread_mutex_init(&net->sockets, NULL);
     net->peers = calloc(RANKS, sizeof *net->peers);
@@ -202,10 +202,10 @@ static void fuzzed_open(struct fuzzed *f, int which)
 static void fuzzed_close(struct fuzzed *f)
 {
     struct net *net = f->net;
-    for (uint32_t i = 0; i < f->links.parcels_count; i++) {
-        const struct parcel *parcel = &f->links.parcels[i];
-        zmq_msg_t *frames = parcel->frames;
-        for (size_t k = 0; frames && k < (size_t)f->plan->regsts[parcel->regst].slots * parcel->spans.count; k++)
+    for (uint32_t i = 0; i < f->links.transfers_count; i++) {
+        const struct transfer *transfer = &f->links.transfers[i];
+        zmq_msg_t *frames = transfer->frames;
+        for (size_t k = 0; frames && k < (size_t)f->plan->regsts[transfer->regst].slots * transfer->spans.count; k++)
             zmq_msg_close(&frames[k]);
     }
     net->links = NULL;
@@ -220,15 +220,15 @@ static void fuzzed_close(struct fuzzed *f)
 /* ---- what holds all the time ---- */
 
 /* Every byte that the reader may look at. */
-static void slots_read(const struct fuzzed *f, uint32_t port, const struct parcel *parcel)
+static void slots_read(const struct fuzzed *f, uint32_t port, const struct transfer *transfer)
 {
     static volatile unsigned char sink;
     for (uint32_t i = 0; i < f->ready[port]; i++) {
         uint32_t slot = (f->slot[port] + i) % slots_of(f, port);
-        char *const *data = parcel->data + (size_t)slot * parcel->spans.count;
-        for (uint32_t k = 0; k < parcel->spans.count && i >= f->unseen[port]; k++) {
+        char *const *data = transfer->data + (size_t)slot * transfer->spans.count;
+        for (uint32_t k = 0; k < transfer->spans.count && i >= f->unseen[port]; k++) {
             expect(data[k] != NULL);
-            for (uint64_t b = 0; b < f->links.spans[parcel->spans.first + k].bytes; b++)
+            for (uint64_t b = 0; b < f->links.spans[transfer->spans.first + k].bytes; b++)
                 sink = (unsigned char)(sink ^ (unsigned char)data[k][b]);
         }
     }
@@ -238,9 +238,9 @@ static void all_holds(const struct fuzzed *f)
 {
     for (uint32_t p = 0; p < f->plan->ports_count; p++) {
         expect(f->net->outstanding[p] == f->ready[p] && f->ready[p] <= slots_of(f, p));
-        const struct parcel *parcel = links_find(&f->links, p);
-        if (parcel && parcel->to == 0)
-            slots_read(f, p, parcel);
+        const struct transfer *transfer = links_find(&f->links, p);
+        if (transfer && transfer->to == 0)
+            slots_read(f, p, transfer);
     }
 }
 
@@ -249,9 +249,9 @@ static void all_holds(const struct fuzzed *f)
 /* A reader here lets go of its oldest slot. */
 static void free_one(struct fuzzed *f, uint32_t port)
 {
-    const struct parcel *parcel = links_find(&f->links, port);
+    const struct transfer *transfer = links_find(&f->links, port);
     const plan_regst *regst = &f->plan->regsts[f->plan->ports[port].regst.i];
-    if (!parcel || parcel->to != 0 || !f->ready[port] || regst->producer.i == PLAN_NONE)
+    if (!transfer || transfer->to != 0 || !f->ready[port] || regst->producer.i == PLAN_NONE)
         return;
     uint32_t edge = 0;
     while (f->net->edges[f->net->edge_first[regst->producer.i] + edge] != port)
@@ -266,8 +266,8 @@ static void free_one(struct fuzzed *f, uint32_t port)
 /* A register here is published to a reader of rank 1. */
 static void publish_one(struct fuzzed *f, uint32_t port)
 {
-    const struct parcel *parcel = links_find(&f->links, port);
-    if (!parcel || parcel->from != 0 || f->plan->regsts[parcel->regst].producer.i == PLAN_NONE ||
+    const struct transfer *transfer = links_find(&f->links, port);
+    if (!transfer || transfer->from != 0 || f->plan->regsts[transfer->regst].producer.i == PLAN_NONE ||
         f->ready[port] >= slots_of(f, port))
         return;
     f->ready[port]++;
@@ -334,16 +334,16 @@ static void words_say(struct sending *to, struct fuzzed *f, struct bytes *in)
 
 static void data_say(struct sending *to, struct fuzzed *f, struct bytes *in)
 {
-    const struct parcel *parcel = &f->links.parcels[take_below(in, f->links.parcels_count)];
+    const struct transfer *transfer = &f->links.transfers[take_below(in, f->links.transfers_count)];
     uint8_t how = take(in);
     struct wire_frame frame = {.kind = WIRE_DATA,
-                               .data = {.port = how & 1 ? take(in) : parcel->leader,
-                                        .slot = how & 2 ? take(in) : parcel->next_slot,
-                                        .spans = parcel->spans.count + ((how & 12) == 12),
+                               .data = {.port = how & 1 ? take(in) : transfer->leader,
+                                        .slot = how & 2 ? take(in) : transfer->next_slot,
+                                        .spans = transfer->spans.count + ((how & 12) == 12),
                                         .initial = (how & 48) == 48}};
     header_add(to, f, &frame, take(in));
-    for (uint32_t i = 0; i < parcel->spans.count; i++) {
-        uint64_t bytes = f->links.spans[parcel->spans.first + i].bytes + (how >> 6 == 3);
+    for (uint32_t i = 0; i < transfer->spans.count; i++) {
+        uint64_t bytes = f->links.spans[transfer->spans.first + i].bytes + (how >> 6 == 3);
         part_fill(to, in, bytes < PAYLOAD_MAX ? bytes : PAYLOAD_MAX);
     }
 }

@@ -1,4 +1,4 @@
-/* tests/net/attacker.c: a stranger who knows where a session listens, and tries all that needs no key.
+/* tests/net/attacker.c: somebody unknown who knows where a session listens, and tries all that needs no key.
  *
  *     attacker MODE ADDRESS PORT COUNT [SEED]
  *

@@ -30,7 +30,7 @@ struct meeting {
     unsigned char bytes[MEET_FRAME_MAX];
 };
 
-enum meet_got { MEET_NOTHING, MEET_FRAME, MEET_STRANGE /* weir_error() says why */ };
+enum meet_got { MEET_NOTHING, MEET_FRAME, MEET_INVALID /* weir_error() says why */ };
 
 /* Receives one message, without waiting. */
 enum meet_got meet_receive(struct meeting *meeting);

@@ -4,7 +4,7 @@
  *     welcoming    until all have said that they have everything, or nobody has moved for some seconds
  *     refusing     until all have said that they know why, those that come late, too; or two seconds are over
  *
- * A JOIN that does not belong here (another version, another size, a rank that is taken) is a stranger's: it is refused
+ * A JOIN that does not belong here (another version, another size, a rank that is taken) is an unknown peer's: it is refused
  * by itself, reported, and the others go on waiting. One that belongs here but has another plan ends it for all, since
  * waiting would not help. When a rank is lost after it came, the time tells; its session will find out soon enough.
  */
@@ -51,12 +51,12 @@ struct leader {
     struct op_list ours, theirs;
     weir_status refusal;    /* and why, once refusing */
     char why[MEET_TEXT_MAX + 1];
-    char stranger[512];     /* the last that was refused; "" */
+    char refused[512];     /* the last that was refused; "" */
     int64_t reported_ns;
     uint64_t left_out;
 };
 
-/* ---- strangers ---- */
+/* ---- unknown peers ---- */
 
 __attribute__((format(printf, 3, 4))) static void report_stranger(struct leader *l, bool refuse, const char *format, ...)
 {
@@ -64,12 +64,12 @@ __attribute__((format(printf, 3, 4))) static void report_stranger(struct leader 
     struct meeting *meeting = l->meeting;
     va_list args;
     va_start(args, format);
-    vsnprintf(l->stranger, sizeof l->stranger, format, args);
+    vsnprintf(l->refused, sizeof l->refused, format, args);
     va_end(args);
     if (refuse) {
         meeting->out = (struct meet_frame){.kind = MEET_REFUSE};
         meeting->out.refuse.status = WEIR_E_PEER;
-        snprintf(meeting->out.refuse.text, sizeof meeting->out.refuse.text, "rank 0 refuses: %s", l->stranger);
+        snprintf(meeting->out.refuse.text, sizeof meeting->out.refuse.text, "rank 0 refuses: %s", l->refused);
         meet_send(meeting, meeting->id, meeting->id_bytes, NULL, 0);
     }
     int64_t now = meet_now_ns();
@@ -80,7 +80,7 @@ __attribute__((format(printf, 3, 4))) static void report_stranger(struct leader 
     if (l->left_out)
         snprintf(others, sizeof others, " (and %" PRIu64 " more since the last report)", l->left_out);
     report_say(meeting->meet->report, "rank 0 refused a peer at %s that wants to join: %s%s", meeting->from,
-               l->stranger, others);
+               l->refused, others);
     l->reported_ns = now;
     l->left_out = 0;
 }
@@ -125,8 +125,8 @@ static void missing_text(const struct leader *l, char *text, size_t bytes)
     add_ranks(&words, l, false);
     add(&words, "; here are ");
     add_ranks(&words, l, true);
-    if (l->stranger[0])
-        add(&words, "; refused: %s", l->stranger);
+    if (l->refused[0])
+        add(&words, "; refused: %s", l->refused);
 }
 
 /* ---- phases ---- */

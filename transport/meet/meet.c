@@ -76,7 +76,7 @@ enum meet_got meet_receive(struct meeting *meeting)
         if (zmq_msg_more(&frame) && zmq_msg_recv(&meeting->payload, meeting->socket, ZMQ_DONTWAIT) >= 0)
             drop_rest(meeting->socket, &meeting->payload);
         weir_status status = meet_decode(zmq_msg_data(&frame), zmq_msg_size(&frame), &meeting->in);
-        got = status == WEIR_OK ? MEET_FRAME : MEET_STRANGE;
+        got = status == WEIR_OK ? MEET_FRAME : MEET_INVALID;
     }
     zmq_msg_close(&frame);
     return got;

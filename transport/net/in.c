@@ -62,19 +62,19 @@ bool net_receive(struct net *net)
     }
     if (!kept) {
         incoming_clear(in);
-        net_strange(net, "a message of too many frames, or for which there is no memory,");
+        net_unknown(net, "a message of too many frames, or for which there is no memory,");
     }
     return true;
 }
 
 /* ---- who ---- */
 
-void net_strange(struct net *net, const char *what)
+void net_unknown(struct net *net, const char *what)
 {
     int64_t now = park_now_ns();
-    if (net->strange_ns && now - net->strange_ns < NS_PER_S)
+    if (net->unknown_ns && now - net->unknown_ns < NS_PER_S)
         return;
-    net->strange_ns = now;
+    net->unknown_ns = now;
     report_say(net->report, "ignored %s on the bus of rank %u", what, net->env->rank);
 }
 
@@ -98,8 +98,8 @@ static bool word_ready(struct net *net, uint32_t rank, struct message message)
         return false;
     uint32_t port = net->live[net->live_first[message.actor] + message.port];
     const plan_regst *regst = &plan->regsts[plan->ports[port].regst.i];
-    const struct parcel *parcel = links_find(net->links, port);
-    if (net->rank_of[regst->producer.i] != rank || !parcel || parcel->leader == port ||
+    const struct transfer *transfer = links_find(net->links, port);
+    if (net->rank_of[regst->producer.i] != rank || !transfer || transfer->leader == port ||
         message.count > regst->slots - net->outstanding[port] || message.count > net->behind[port])
         return false;
     net->outstanding[port] += message.count;
@@ -166,16 +166,16 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
                               const struct incoming *in)
 {
     uint32_t port = frame->data.port;
-    const struct parcel *parcel = port < net->plan->ports_count ? links_find(net->links, port) : NULL;
-    if (!parcel || parcel->leader != port || parcel->from != rank || parcel->to != net->env->rank)
+    const struct transfer *transfer = port < net->plan->ports_count ? links_find(net->links, port) : NULL;
+    if (!transfer || transfer->leader != port || transfer->from != rank || transfer->to != net->env->rank)
         return "for a port that it does not lead to";
-    const plan_regst *regst = &net->plan->regsts[parcel->regst];
+    const plan_regst *regst = &net->plan->regsts[transfer->regst];
     if (frame->data.slot >= regst->slots)
         return "for a slot that is not there";
-    if (frame->data.spans != parcel->spans.count || in->count != 2 + parcel->spans.count + (frame->data.words != 0))
+    if (frame->data.spans != transfer->spans.count || in->count != 2 + transfer->spans.count + (frame->data.words != 0))
         return "in another number of frames";
-    for (uint32_t i = 0; i < parcel->spans.count; i++)
-        if (zmq_msg_size(&in->parts[2 + i]) != net->links->spans[parcel->spans.first + i].bytes)
+    for (uint32_t i = 0; i < transfer->spans.count; i++)
+        if (zmq_msg_size(&in->parts[2 + i]) != net->links->spans[transfer->spans.first + i].bytes)
             return "in frames of other sizes";
     if (frame->data.initial)
         return frame->data.words                        ? "with messages"
@@ -183,7 +183,7 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
                                                     : "when nothing is being shared";
     if (regst->producer.i == PLAN_NONE || !slot_is_free(net, port))
         return "without credit";
-    return frame->data.slot == parcel->next_slot ? NULL : "out of order";
+    return frame->data.slot == transfer->next_slot ? NULL : "out of order";
 }
 
 /* A small frame lies where it happened to come to lie among others; what a kernel is given is aligned. */
@@ -200,11 +200,11 @@ static void frame_move(zmq_msg_t *to, zmq_msg_t *from)
 }
 
 /* Puts the frames where the reader looks; those that were there go. */
-static void data_keep(struct parcel *parcel, uint32_t slot, struct incoming *in)
+static void data_keep(struct transfer *transfer, uint32_t slot, struct incoming *in)
 {
-    zmq_msg_t *frames = (zmq_msg_t *)parcel->frames + (size_t)slot * parcel->spans.count;
-    char **data = parcel->data + (size_t)slot * parcel->spans.count;
-    for (uint32_t i = 0; i < parcel->spans.count; i++) {
+    zmq_msg_t *frames = (zmq_msg_t *)transfer->frames + (size_t)slot * transfer->spans.count;
+    char **data = transfer->data + (size_t)slot * transfer->spans.count;
+    for (uint32_t i = 0; i < transfer->spans.count; i++) {
         frame_move(&frames[i], &in->parts[2 + i]);
         data[i] = zmq_msg_data(&frames[i]);
     }
@@ -218,21 +218,21 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
                  wrong);
         return;
     }
-    struct parcel *parcel = links_find(net->links, frame->data.port);
-    const plan_regst *regst = &net->plan->regsts[parcel->regst];
-    data_keep(parcel, frame->data.slot, in);
+    struct transfer *transfer = links_find(net->links, frame->data.port);
+    const plan_regst *regst = &net->plan->regsts[transfer->regst];
+    data_keep(transfer, frame->data.slot, in);
     if (frame->data.initial)
         return;
-    parcel->next_slot = parcel->next_slot + 1 == regst->slots ? 0 : parcel->next_slot + 1;
-    net->outstanding[parcel->leader]++;
-    for (uint32_t port = net->follower[parcel->leader]; port != LINKS_NONE; port = net->follower[port])
+    transfer->next_slot = transfer->next_slot + 1 == regst->slots ? 0 : transfer->next_slot + 1;
+    net->outstanding[transfer->leader]++;
+    for (uint32_t port = net->follower[transfer->leader]; port != LINKS_NONE; port = net->follower[port])
         net->behind[port]++;
-    bus_post(net->bus, (struct message){.actor = net->plan->ports[parcel->leader].actor.i,
-                                        .port = parcel->number,
+    bus_post(net->bus, (struct message){.actor = net->plan->ports[transfer->leader].actor.i,
+                                        .port = transfer->number,
                                         .kind = MESSAGE_READY,
                                         .count = 1});
     if (frame->data.words)
-        handle_words(net, rank, frame->data.words, in, 2 + parcel->spans.count);
+        handle_words(net, rank, frame->data.words, in, 2 + transfer->spans.count);
 }
 
 /* ---- the session's own frames ---- */
@@ -326,7 +326,7 @@ void net_handle(struct net *net, struct incoming *in)
     uint32_t rank;
     struct wire_frame frame;
     if (!net_identify(net, in, &rank)) {
-        net_strange(net, "a message of a stranger");
+        net_unknown(net, "a message of an unknown peer");
         return;
     }
     struct peer *peer = &net->peers[rank];

@@ -40,16 +40,16 @@ struct incoming {
 
 /* A slot that is to be sent, when the messages that may go with it have been gathered. */
 struct outgoing_data {
-    const struct parcel *parcel;
+    const struct transfer *transfer;
     uint32_t slot;
 };
 
 /* A frame to be sent for another thread. */
-struct telling {
-    struct telling *next;
+struct request {
+    struct request *next;
     uint32_t rank;
     struct wire_frame frame;
-    const struct parcel *parcel; /* DATA: its payload lies in the slot */
+    const struct transfer *transfer; /* DATA: its payload lies in the slot */
     size_t payload_bytes;
     unsigned char payload[];
 };
@@ -81,9 +81,9 @@ struct net {
     struct outgoing_data *data; /* what READYs in the mailbox carry; room for all that can be under way */
     uint32_t data_count;
     uint32_t *outstanding;  /* by plan port that crosses: slots that were made ready and not freed */
-    uint32_t *behind;       /* by plan port that shares a parcel with its leader: slots that came and were not yet made
+    uint32_t *behind;       /* by plan port that shares a transfer with its leader: slots that came and were not yet made
                                ready to it */
-    uint32_t *follower;     /* by plan port with a parcel: the next of those who share it; LINKS_NONE */
+    uint32_t *follower;     /* by plan port with a transfer: the next of those who share it; LINKS_NONE */
 
     struct mailbox_waiter waiter; /* of the worker that watches the ROUTER */
     int worker_fd;          /* an eventfd that wakes it; -1: none does */
@@ -95,8 +95,8 @@ struct net {
     _Atomic uint32_t stop;
     _Atomic uint32_t loop_state;
     pthread_mutex_t sockets; /* of all of the above: who holds it takes messages and frames, and sends */
-    pthread_mutex_t lock;   /* of tellings and of peers' lives; held for a few instructions */
-    struct telling *tellings, **tellings_end;
+    pthread_mutex_t lock;   /* of requests and of peers' lives; held for a few instructions */
+    struct request *requests, **requests_end;
     struct incoming incoming;
     struct incoming *deferred; /* came before the links were there */
     uint32_t deferred_count, deferred_room;
@@ -104,7 +104,7 @@ struct net {
     int64_t looked_ns;      /* when the loop last came by */
     int64_t beat_ns;        /* between beats */
     int64_t next_beat_ns;
-    int64_t strange_ns;     /* when a stranger was last reported */
+    int64_t unknown_ns;     /* when an unknown peer was last reported */
 };
 
 static inline struct peer *net_peer(struct net *net, uint32_t rank)
@@ -135,12 +135,12 @@ bool peer_ended(struct peer *peer);
 void net_end_open(struct net *net); /* the mailbox becomes an end of the bus */
 bool net_take_messages(struct net *net); /* sends what is in the mailbox; with net->sockets held */
 void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, const void *payload, size_t payload_bytes);
-void net_send_parcel(struct net *net, const struct parcel *parcel, uint32_t slot, bool initial);
+void net_send_transfer(struct net *net, const struct transfer *transfer, uint32_t slot, bool initial);
 void net_send_message(struct net *net, struct message message);
 void net_flush(struct net *net);
 
 /* in.c */
-void net_strange(struct net *net, const char *what);
+void net_unknown(struct net *net, const char *what);
 bool net_receive(struct net *net); /* one message, if there is one, into net->incoming */
 void net_handle(struct net *net, struct incoming *in);
 void incoming_clear(struct incoming *in);

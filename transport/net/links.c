@@ -13,7 +13,7 @@
 #include "transport/net/wire.h"
 
 #define DIRECT_BYTES 8192 /* a smaller piece is not worth a frame of its own */
-#define SPANS_MAX 1024    /* of a parcel, before the rest is packed */
+#define SPANS_MAX 1024    /* of a transfer, before the rest is packed */
 #define GAP_BYTES 1024    /* so many bytes that nobody wants may go along to keep two pieces in one frame */
 
 struct building {
@@ -21,7 +21,7 @@ struct building {
     const weir_plan *plan;
     uint32_t rank;
     const bool *wired;
-    uint32_t pieces_room, spans_room, parcels_room;
+    uint32_t pieces_room, spans_room, transfers_room;
     bool failed;
 };
 
@@ -91,14 +91,14 @@ static bool piece_same(const struct piece *a, const struct piece *b)
            !memcmp(a->count, b->count, sizeof(a->count));
 }
 
-/* The parcel's piece that is this slice; made when there is none. LINKS_NONE: nothing is read, or no memory. */
-static uint32_t piece_add(struct building *b, struct parcel *parcel, const plan_kernel *kernel, uint32_t tensor)
+/* The transfer's piece that is this slice; made when there is none. LINKS_NONE: nothing is read, or no memory. */
+static uint32_t piece_add(struct building *b, struct transfer *transfer, const plan_kernel *kernel, uint32_t tensor)
 {
     struct links *l = b->links;
     struct piece piece = {.tensor = tensor};
     if (!slice_read(b->plan, kernel, &b->plan->tensors[tensor], &piece))
         return LINKS_NONE;
-    for (uint32_t i = parcel->pieces.first; i < l->pieces_count; i++)
+    for (uint32_t i = transfer->pieces.first; i < l->pieces_count; i++)
         if (piece_same(&l->pieces[i], &piece))
             return i;
     piece_place(&b->plan->tensors[tensor], &piece);
@@ -106,7 +106,7 @@ static uint32_t piece_add(struct building *b, struct parcel *parcel, const plan_
     if (!to)
         return LINKS_NONE;
     *to = piece;
-    parcel->pieces.count++;
+    transfer->pieces.count++;
     return l->pieces_count - 1;
 }
 
@@ -116,7 +116,7 @@ static bool operand_reads(const weir_plan *plan, const plan_operand *operand, ui
 }
 
 /* All pieces that the port's actor reads through it. An outside actor, which has no kernels, reads everything. */
-static void pieces_of_port(struct building *b, struct parcel *parcel, uint32_t port)
+static void pieces_of_port(struct building *b, struct transfer *transfer, uint32_t port)
 {
     const weir_plan *plan = b->plan;
     const plan_actor *actor = &plan->actors[plan->ports[port].actor.i];
@@ -124,10 +124,10 @@ static void pieces_of_port(struct building *b, struct parcel *parcel, uint32_t p
     for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++)
         for (uint32_t o = plan->kernels[k].in.first; o < plan->kernels[k].in.first + plan->kernels[k].in.count; o++)
             if (operand_reads(plan, &plan->operands[o], port))
-                b->links->piece_of[o] = piece_add(b, parcel, &plan->kernels[k], plan->operands[o].tensor.i);
+                b->links->piece_of[o] = piece_add(b, transfer, &plan->kernels[k], plan->operands[o].tensor.i);
     if (plan->queues[actor->queue.i].kind == PLAN_OUTSIDE)
         for (uint32_t t = regst->tensors.first; t < regst->tensors.first + regst->tensors.count; t++)
-            piece_add(b, parcel, NULL, t);
+            piece_add(b, transfer, NULL, t);
 }
 
 /* ---- spans ---- */
@@ -165,32 +165,32 @@ static void span_take(struct span *span, uint32_t number, struct piece *piece)
     span->pieces.count++;
 }
 
-static void spans_cut(struct building *b, struct parcel *parcel)
+static void spans_cut(struct building *b, struct transfer *transfer)
 {
     struct links *l = b->links;
-    uint64_t slot_bytes = b->plan->regsts[parcel->regst].slot_bytes;
+    uint64_t slot_bytes = b->plan->regsts[transfer->regst].slot_bytes;
     struct span *span = NULL;
-    parcel->spans.first = l->spans_count;
-    for (uint32_t i = parcel->pieces.first; i < parcel->pieces.first + parcel->pieces.count; i++) {
+    transfer->spans.first = l->spans_count;
+    for (uint32_t i = transfer->pieces.first; i < transfer->pieces.first + transfer->pieces.count; i++) {
         struct piece *piece = &l->pieces[i];
-        bool alone = piece->contiguous && piece->bytes >= DIRECT_BYTES && parcel->spans.count < SPANS_MAX;
+        bool alone = piece->contiguous && piece->bytes >= DIRECT_BYTES && transfer->spans.count < SPANS_MAX;
         bool joins = span && (span_goes_on(span, piece) || (!alone && span_has_room(span, piece, slot_bytes)));
         if (!joins) {
             span = more(b, (void **)&l->spans, &l->spans_count, &b->spans_room, sizeof(*span));
             if (!span)
                 return;
             *span = (struct span){.pieces.first = i, .slot_offset = piece->slot_offset, .direct = alone};
-            parcel->spans.count++;
+            transfer->spans.count++;
         }
-        span_take(span, parcel->spans.count - 1, piece);
+        span_take(span, transfer->spans.count - 1, piece);
     }
-    for (uint32_t i = 0; i < parcel->spans.count; i++)
-        parcel->bytes += l->spans[parcel->spans.first + i].bytes;
+    for (uint32_t i = 0; i < transfer->spans.count; i++)
+        transfer->bytes += l->spans[transfer->spans.first + i].bytes;
 }
 
-/* ---- parcels ---- */
+/* ---- transfers ---- */
 
-static bool parcel_same(const struct links *l, const struct parcel *a, const struct parcel *b)
+static bool transfer_same(const struct links *l, const struct transfer *a, const struct transfer *b)
 {
     if (a->regst != b->regst || a->to != b->to || a->pieces.count != b->pieces.count)
         return false;
@@ -200,8 +200,8 @@ static bool parcel_same(const struct links *l, const struct parcel *a, const str
     return true;
 }
 
-/* The operands of the port follow the pieces of another parcel. */
-static void operands_move(struct building *b, uint32_t port, const struct parcel *from, const struct parcel *to)
+/* The operands of the port follow the pieces of another transfer. */
+static void operands_move(struct building *b, uint32_t port, const struct transfer *from, const struct transfer *to)
 {
     const weir_plan *plan = b->plan;
     const plan_actor *actor = &plan->actors[plan->ports[port].actor.i];
@@ -211,22 +211,22 @@ static void operands_move(struct building *b, uint32_t port, const struct parcel
                 b->links->piece_of[o] += to->pieces.first - from->pieces.first;
 }
 
-/* Takes back the parcel made last when an earlier one of this register is the same. `first`: where to look from. */
-static void parcel_merge(struct building *b, uint32_t port, uint32_t first)
+/* Takes back the transfer made last when an earlier one of this register is the same. `first`: where to look from. */
+static void transfer_merge(struct building *b, uint32_t port, uint32_t first)
 {
     struct links *l = b->links;
-    uint32_t last = l->parcels_count - 1;
+    uint32_t last = l->transfers_count - 1;
     for (uint32_t i = first; i < last; i++) {
-        if (!parcel_same(l, &l->parcels[i], &l->parcels[last]))
+        if (!transfer_same(l, &l->transfers[i], &l->transfers[last]))
             continue;
-        operands_move(b, port, &l->parcels[last], &l->parcels[i]);
-        l->parcels[i].readers++;
-        l->pieces_count = l->parcels[last].pieces.first;
-        l->parcels_count = last;
-        l->parcel_of[port] = i;
+        operands_move(b, port, &l->transfers[last], &l->transfers[i]);
+        l->transfers[i].readers++;
+        l->pieces_count = l->transfers[last].pieces.first;
+        l->transfers_count = last;
+        l->transfer_of[port] = i;
         return;
     }
-    spans_cut(b, &l->parcels[last]);
+    spans_cut(b, &l->transfers[last]);
 }
 
 static bool crosses(const struct building *b, uint32_t port, uint32_t *from, uint32_t *to)
@@ -237,24 +237,24 @@ static bool crosses(const struct building *b, uint32_t port, uint32_t *from, uin
     return *from != *to && ((*from == b->rank && b->wired[*to]) || (*to == b->rank && b->wired[*from]));
 }
 
-static void parcel_new(struct building *b, uint32_t port, uint32_t first)
+static void transfer_new(struct building *b, uint32_t port, uint32_t first)
 {
     struct links *l = b->links;
     uint32_t from, to;
     if (!crosses(b, port, &from, &to))
         return;
-    struct parcel *parcel = more(b, (void **)&l->parcels, &l->parcels_count, &b->parcels_room, sizeof(*parcel));
-    if (!parcel)
+    struct transfer *transfer = more(b, (void **)&l->transfers, &l->transfers_count, &b->transfers_room, sizeof(*transfer));
+    if (!transfer)
         return;
-    *parcel = (struct parcel){.leader = port,
+    *transfer = (struct transfer){.leader = port,
                               .regst = b->plan->ports[port].regst.i,
                               .from = from,
                               .to = to,
                               .readers = 1,
                               .pieces.first = l->pieces_count};
-    l->parcel_of[port] = l->parcels_count - 1;
-    pieces_of_port(b, parcel, port);
-    parcel_merge(b, port, first);
+    l->transfer_of[port] = l->transfers_count - 1;
+    pieces_of_port(b, transfer, port);
+    transfer_merge(b, port, first);
 }
 
 /* Ports in the order of their registers, and of one register in the order of ports, which is that of its edges: the
@@ -277,7 +277,7 @@ static uint32_t *ports_by_regst(const weir_plan *plan)
     return order;
 }
 
-static void parcels_make(struct building *b)
+static void transfers_make(struct building *b)
 {
     const weir_plan *plan = b->plan;
     uint32_t *order = ports_by_regst(plan);
@@ -285,21 +285,21 @@ static void parcels_make(struct building *b)
     uint32_t first = 0;
     for (uint32_t i = 0; !b->failed && i < plan->ports_count; i++) {
         if (i && plan->ports[order[i]].regst.i != plan->ports[order[i - 1]].regst.i)
-            first = b->links->parcels_count;
-        parcel_new(b, order[i], first);
+            first = b->links->transfers_count;
+        transfer_new(b, order[i], first);
     }
     free(order);
 }
 
 static weir_status check_spans(struct links *links, const weir_plan *plan)
 {
-    for (uint32_t i = 0; i < links->parcels_count; i++) {
-        const struct parcel *parcel = &links->parcels[i];
-        if (parcel->spans.count <= WIRE_SPANS_MAX)
+    for (uint32_t i = 0; i < links->transfers_count; i++) {
+        const struct transfer *transfer = &links->transfers[i];
+        if (transfer->spans.count <= WIRE_SPANS_MAX)
             continue;
-        const char *name = plan_text(plan, plan->actors[plan->ports[parcel->leader].actor.i].name);
+        const char *name = plan_text(plan, plan->actors[plan->ports[transfer->leader].actor.i].name);
         error_set(WEIR_E_UNSUPPORTED, "%s reads a register of another host in %u parts; at most %u can be sent", name,
-                  parcel->spans.count, WIRE_SPANS_MAX);
+                  transfer->spans.count, WIRE_SPANS_MAX);
         links_close(links);
         return WEIR_E_UNSUPPORTED;
     }
@@ -310,13 +310,13 @@ weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank
 {
     struct building b = {.links = links, .plan = plan, .rank = rank, .wired = wired};
     *links = (struct links){0};
-    links->parcel_of = malloc(((size_t)plan->ports_count + 1) * sizeof(*links->parcel_of));
+    links->transfer_of = malloc(((size_t)plan->ports_count + 1) * sizeof(*links->transfer_of));
     links->piece_of = malloc(((size_t)plan->operands_count + 1) * sizeof(*links->piece_of));
-    b.failed = !links->parcel_of || !links->piece_of;
+    b.failed = !links->transfer_of || !links->piece_of;
     if (!b.failed) {
-        memset(links->parcel_of, 0xff, ((size_t)plan->ports_count + 1) * sizeof(*links->parcel_of));
+        memset(links->transfer_of, 0xff, ((size_t)plan->ports_count + 1) * sizeof(*links->transfer_of));
         memset(links->piece_of, 0xff, ((size_t)plan->operands_count + 1) * sizeof(*links->piece_of));
-        parcels_make(&b);
+        transfers_make(&b);
     }
     if (!b.failed)
         return check_spans(links, plan);
@@ -326,14 +326,14 @@ weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank
 
 void links_close(struct links *links)
 {
-    for (uint32_t i = 0; i < links->parcels_count; i++) {
-        free(links->parcels[i].data);
-        free(links->parcels[i].frames);
+    for (uint32_t i = 0; i < links->transfers_count; i++) {
+        free(links->transfers[i].data);
+        free(links->transfers[i].frames);
     }
     free(links->pieces);
     free(links->spans);
-    free(links->parcels);
-    free(links->parcel_of);
+    free(links->transfers);
+    free(links->transfer_of);
     free(links->piece_of);
     *links = (struct links){0};
 }

@@ -4,19 +4,19 @@
  *     pieces               [ rows 4-7 of a ]   [ all of b       ] [ c      ]      what the port's kernels read
  *     spans                [ direct        ]   [ direct         ] [ packed ]      one payload frame each
  *
- * A *parcel* belongs to a port whose producer and reader are on different ranks with no memory in common. Its *pieces*
+ * A *transfer* belongs to a port whose producer and reader are on different ranks with no memory in common. Its *pieces*
  * are the slices that the reader's kernels touch: for a conversion the part of the source that meets its output, for
  * everything else the whole tensor. A piece that is contiguous in the slot is sent from where it lies and used where it
  * arrived (a *direct* span); those that are not, and small ones, are packed row by row into one frame. Both ends compute
  * the same from the same plan, so a frame need not say what is in it.
  *
- * Ports of one rank that read the same pieces of the same register share a parcel: it is sent for the first of them,
+ * Ports of one rank that read the same pieces of the same register share a transfer: it is sent for the first of them,
  * the *leader*; to the others goes the bare READY.
  *
  * The receiver keeps the frames of a slot until its reader frees it; with several readers until the next ones for it
  * arrive, when by credit all have. So there are never more than `slots` of them.
  *
- * Made when the session opens; then what is sent or has arrived in a parcel belongs to whoever is at the network's
+ * Made when the session opens; then what is sent or has arrived in a transfer belongs to whoever is at the network's
  * sockets (transport/net/net.h). A reader looks at the pointers of a slot only after the READY that came behind them.
  */
 #ifndef TRANSPORT_NET_LINKS_H
@@ -28,7 +28,7 @@
 
 struct piece {
     uint32_t tensor; /* plan tensor */
-    uint32_t span;   /* within the parcel */
+    uint32_t span;   /* within the transfer */
     int64_t start[WEIR_DIMS_MAX], count[WEIR_DIMS_MAX]; /* in the logical tensor */
     uint64_t slot_offset; /* of its first element */
     uint64_t span_offset;
@@ -43,7 +43,7 @@ struct span {
     bool direct;
 };
 
-struct parcel {
+struct transfer {
     uint32_t leader; /* plan port */
     uint32_t regst;
     uint32_t from, to; /* ranks */
@@ -60,20 +60,20 @@ struct parcel {
 struct links {
     struct piece *pieces;
     struct span *spans;
-    struct parcel *parcels;
-    uint32_t pieces_count, spans_count, parcels_count;
-    uint32_t *parcel_of;  /* by plan port; LINKS_NONE */
+    struct transfer *transfers;
+    uint32_t pieces_count, spans_count, transfers_count;
+    uint32_t *transfer_of;  /* by plan port; LINKS_NONE */
     uint32_t *piece_of;   /* by plan operand: the piece that it reads; LINKS_NONE */
 };
 
-/* Parcels between `rank` and the ranks for which `wired` is set. */
+/* Transfers between `rank` and the ranks for which `wired` is set. */
 weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank, const bool *wired);
 void links_close(struct links *links); /* frames that arrived are the caller's to close first */
 
-/* The port's parcel, or NULL. */
-static inline struct parcel *links_find(const struct links *links, uint32_t port)
+/* The port's transfer, or NULL. */
+static inline struct transfer *links_find(const struct links *links, uint32_t port)
 {
-    return links->parcel_of && links->parcel_of[port] != LINKS_NONE ? &links->parcels[links->parcel_of[port]] : NULL;
+    return links->transfer_of && links->transfer_of[port] != LINKS_NONE ? &links->transfers[links->transfer_of[port]] : NULL;
 }
 
 /* Copies the pieces of a packed span from the slot at `slot` into `to`. */

@@ -20,7 +20,7 @@
 #define BEATS_PER_LIMIT 20    /* a peer may have been silent for so much of the limit before it stops */
 #define FRAMES_PER_TURN 64    /* taken in before the loop looks elsewhere */
 #define ENDING_MS 20          /* between two looks while somebody leaves */
-#define GLANCE_MS 5           /* between two looks at a ROUTER that a worker watches */
+#define WATCHED_MS 5           /* between two looks at a ROUTER that a worker watches */
 #define LINGER_EXTRA_MS 1000   /* beyond the liveness limit, for what was sent last to get away */
 #define LINGER_FAILED_MS 500  /* the same when the session failed */
 
@@ -46,7 +46,7 @@ void net_lose(struct net *net, uint32_t rank, const char *format, ...)
     net->hooks.lost(net->hooks.ctx, rank, how);
 }
 
-/* ---- telling ---- */
+/* ---- requests of other threads ---- */
 
 static void event_set(int event_fd)
 {
@@ -60,64 +60,64 @@ static void net_wake(struct net *net)
     event_set(net->event_fd);
 }
 
-static weir_status telling_add(struct net *net, struct telling *telling)
+static weir_status request_add(struct net *net, struct request *request)
 {
     pthread_mutex_lock(&net->lock);
-    *net->tellings_end = telling;
-    net->tellings_end = &telling->next;
+    *net->requests_end = request;
+    net->requests_end = &request->next;
     pthread_mutex_unlock(&net->lock);
     net_wake(net);
     return WEIR_OK;
 }
 
-weir_status net_tell(struct net *net, uint32_t rank, const struct wire_frame *frame, const void *payload,
+weir_status net_request(struct net *net, uint32_t rank, const struct wire_frame *frame, const void *payload,
                      size_t payload_bytes)
 {
-    struct telling *telling = malloc(sizeof(*telling) + payload_bytes);
-    if (!telling)
+    struct request *request = malloc(sizeof(*request) + payload_bytes);
+    if (!request)
         return error_set(WEIR_E_MEMORY, "no memory to send %zu bytes", payload_bytes);
-    *telling = (struct telling){.rank = rank, .frame = *frame, .payload_bytes = payload_bytes};
+    *request = (struct request){.rank = rank, .frame = *frame, .payload_bytes = payload_bytes};
     if (payload_bytes)
-        memcpy(telling->payload, payload, payload_bytes);
-    return telling_add(net, telling);
+        memcpy(request->payload, payload, payload_bytes);
+    return request_add(net, request);
 }
 
-weir_status net_share(struct net *net, const struct parcel *parcel, uint32_t slot)
+weir_status net_share(struct net *net, const struct transfer *transfer, uint32_t slot)
 {
-    struct telling *telling = calloc(1, sizeof(*telling));
-    if (!telling)
+    struct request *request = calloc(1, sizeof(*request));
+    if (!request)
         return error_set(WEIR_E_MEMORY, "no memory to send a slot");
-    telling->rank = parcel->to;
-    telling->parcel = parcel;
-    telling->frame.data.slot = slot;
-    return telling_add(net, telling);
+    request->rank = transfer->to;
+    request->transfer = transfer;
+    request->frame.data.slot = slot;
+    return request_add(net, request);
 }
 
-static void telling_send(struct net *net, struct telling *telling)
+static void request_send(struct net *net, struct request *request)
 {
-    if (telling->parcel)
-        net_send_parcel(net, telling->parcel, telling->frame.data.slot, true);
-    for (uint32_t r = 0; !telling->parcel && r < net->env->size; r++)
-        if (telling->rank == NET_ALL || telling->rank == r)
-            net_send(net, r, &telling->frame, telling->payload, telling->payload_bytes);
+    if (request->transfer)
+        net_send_transfer(net, request->transfer, request->frame.data.slot, true);
+    for (uint32_t r = 0; !request->transfer && r < net->env->size; r++)
+        if (request->rank == NET_ALL || request->rank == r)
+            net_send(net, r, &request->frame, request->payload, request->payload_bytes);
 }
 
 /* Takes all that is to be told now. */
-static struct telling *tellings_take(struct net *net)
+static struct request *requests_take(struct net *net)
 {
     pthread_mutex_lock(&net->lock);
-    struct telling *list = net->tellings;
-    net->tellings = NULL;
-    net->tellings_end = &net->tellings;
+    struct request *list = net->requests;
+    net->requests = NULL;
+    net->requests_end = &net->requests;
     pthread_mutex_unlock(&net->lock);
     return list;
 }
 
-static void tellings_send(struct net *net, struct telling *list)
+static void requests_send(struct net *net, struct request *list)
 {
-    for (struct telling *next; list; list = next) {
+    for (struct request *next; list; list = next) {
         next = list->next;
-        telling_send(net, list);
+        request_send(net, list);
         free(list);
     }
 }
@@ -215,7 +215,7 @@ static long sleep_ms(const struct net *net)
     int64_t left_ns = net->next_beat_ns - park_now_ns();
     long left_ms = left_ns > 0 ? (long)(left_ns / NS_PER_MS) + 1 : 0, most_ms = left_ms;
     if (net->worker_fd >= 0)
-        most_ms = GLANCE_MS;
+        most_ms = WATCHED_MS;
     if (net->leaving_ns && most_ms > ENDING_MS)
         most_ms = ENDING_MS;
     for (uint32_t r = 0; r < net->env->size; r++)
@@ -321,9 +321,9 @@ static void net_loop(struct net *net, zmq_pollitem_t *items, int count)
         pthread_mutex_lock(&net->sockets);
         /* taken before the messages and sent behind them: a run's last messages were posted before the BYE was told, and
          * a peer listens to nothing behind that */
-        struct telling *tellings = tellings_take(net);
-        bool busy = net_take_messages(net) || tellings;
-        tellings_send(net, tellings);
+        struct request *requests = requests_take(net);
+        bool busy = net_take_messages(net) || requests;
+        requests_send(net, requests);
         busy |= frames_take(net);
         net_time(net);
         bool over = stop == STOP_NOW || (stop == STOP_PARTED && net_parted(net));
@@ -366,7 +366,7 @@ weir_status net_start(struct net *net)
 /* ---- the end ---- */
 
 /* A worker that watches the ROUTER leaves it alone from now on: who is told of what comes in may be gone. */
-static void net_deafen(struct net *net)
+static void net_quiesce(struct net *net)
 {
     pthread_mutex_lock(&net->sockets);
     net->begun = false;
@@ -379,18 +379,18 @@ void net_stop(struct net *net, int64_t steps)
     if (!net)
         return;
     if (!net->started) {
-        net_deafen(net);
+        net_quiesce(net);
         return;
     }
     int linger_ms = (int)(net->env->liveness_ns / NS_PER_MS) + LINGER_EXTRA_MS;
     if (steps >= 0)
-        net_tell(net, NET_ALL, &bye, NULL, 0);
+        net_request(net, NET_ALL, &bye, NULL, 0);
     /* release: pairs with the load in net_loop() */
     atomic_store_explicit(&net->stop, steps >= 0 ? STOP_PARTED : STOP_NOW, memory_order_release);
     net_wake(net);
     pthread_join(net->thread, NULL);
     net->started = false;
-    net_deafen(net);
+    net_quiesce(net);
     for (uint32_t r = 0; r < net->env->size; r++)
         if (net->peers[r].dealer && peer_is(&net->peers[r], PEER_HERE) && !net->peers[r].ended_ns)
             socket_set(net->peers[r].dealer, ZMQ_LINGER, steps >= 0 ? linger_ms : LINGER_FAILED_MS);
@@ -411,10 +411,10 @@ static void peers_close(struct net *net)
 
 static void frames_close(struct net *net)
 {
-    for (uint32_t i = 0; net->links && i < net->links->parcels_count; i++) {
-        const struct parcel *parcel = &net->links->parcels[i];
-        zmq_msg_t *frames = parcel->frames;
-        size_t count = (size_t)net->plan->regsts[parcel->regst].slots * parcel->spans.count;
+    for (uint32_t i = 0; net->links && i < net->links->transfers_count; i++) {
+        const struct transfer *transfer = &net->links->transfers[i];
+        zmq_msg_t *frames = transfer->frames;
+        size_t count = (size_t)net->plan->regsts[transfer->regst].slots * transfer->spans.count;
         for (size_t f = 0; frames && f < count; f++)
             zmq_msg_close(&frames[f]);
     }
@@ -441,9 +441,9 @@ void net_close(struct net *net)
     zap_close(net->zap);
     if (net->zmq)
         zmq_ctx_term(net->zmq);
-    for (struct telling *next, *telling = net->tellings; telling; telling = next) {
-        next = telling->next;
-        free(telling);
+    for (struct request *next, *request = net->requests; request; request = next) {
+        next = request->next;
+        free(request);
     }
     if (net->mailbox.ring)
         mailbox_close(&net->mailbox);

@@ -1,7 +1,7 @@
 /* transport/net/net.h: this rank's end of the bus between processes, and the thread that runs it.
  *
  *     workers --- messages for ranks on the wire ---> mailbox ---> +------------+ ---> DEALER per peer --->
- *     any thread --- net_tell() ------------------------ list ---> | net thread |
+ *     any thread --- net_request() ------------------------ list ---> | net thread |
  *     workers' mailboxes <--- READY, FREE, checked --------------- +------------+ <--- ROUTER <-----------
  *
  * Every rank has one ROUTER, on which it only receives, and a DEALER to each peer, on which it only sends: so who sent a
@@ -10,7 +10,7 @@
  *
  * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
  * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does. So
- * nobody has to wake up for a message to go out. A READY for the leader of a parcel (transport/net/links.h) becomes a DATA
+ * nobody has to wake up for a message to go out. A READY for the leader of a transfer (transport/net/links.h) becomes a DATA
  * frame whose payload lies in the register's slot: the slot is not written again before the reader's FREE, which comes
  * after all bytes have arrived. All others are gathered until the mailbox is empty, and go with the last DATA for their
  * peer, or as one WORDS when there is none. What is under way is bounded by the plan's slots, and ZeroMQ's high-water
@@ -26,7 +26,7 @@
  * Life: open (sockets; the card says where) - meet (meeting, connections) - greet (HELLO from all; who shares memory)
  * - route (what crosses) - start (the thread) - tell, query - stop (BYE, the thread ends) - close. Until start all of it
  * belongs to the session's thread, then to whoever holds the sockets' lock: the net thread, a worker that watches, any
- * thread that flushes. net_tell() and the queries may be called by any.
+ * thread that flushes. net_request() and the queries may be called by any.
  */
 #ifndef TRANSPORT_NET_NET_H
 #define TRANSPORT_NET_NET_H
@@ -91,11 +91,11 @@ weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_w
 weir_status net_start(struct net *net);
 
 /* Sends a frame (the head is filled in) with a copy of the payload, to one rank or all. Any thread. */
-weir_status net_tell(struct net *net, uint32_t rank, const struct wire_frame *frame, const void *payload,
+weir_status net_request(struct net *net, uint32_t rank, const struct wire_frame *frame, const void *payload,
                      size_t payload_bytes);
 
-/* Sends slot `slot` of the parcel as it is now, to be found there by the reader without a READY. Any thread. */
-weir_status net_share(struct net *net, const struct parcel *parcel, uint32_t slot);
+/* Sends slot `slot` of the transfer as it is now, to be found there by the reader without a READY. Any thread. */
+weir_status net_share(struct net *net, const struct transfer *transfer, uint32_t slot);
 
 struct net_life net_life_of(struct net *net, uint32_t rank);
 bool net_here(struct net *net, uint32_t rank); /* neither lost nor gone */

@@ -115,7 +115,7 @@ weir_status net_open(struct net **to, const weir_plan *plan, const struct cluste
     if (!net)
         return error_set(WEIR_E_MEMORY, "no memory for the network");
     *net = (struct net){.env = env, .report = report, .hooks = *hooks, .plan = plan, .event_fd = -1, .worker_fd = -1};
-    net->tellings_end = &net->tellings;
+    net->requests_end = &net->requests;
     pthread_mutex_init(&net->lock, NULL);
     pthread_mutex_init(&net->sockets, NULL);
     net->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -221,7 +221,7 @@ static weir_status greet_take(struct net *net, uint32_t *missing)
     while (!status && net_receive(net)) {
         uint32_t rank;
         if (!net_identify(net, &net->incoming, &rank)) {
-            net_strange(net, "a message of a stranger");
+            net_unknown(net, "a message of an unknown peer");
         } else if (peer_is(&net->peers[rank], PEER_ABSENT)) {
             net_handle(net, &net->incoming);
             *missing -= peer_is(&net->peers[rank], PEER_HERE);

@@ -57,18 +57,18 @@ void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, const vo
 
 /* ---- register contents ---- */
 
-static const char *slot_address(const struct net *net, const struct parcel *parcel, uint32_t slot)
+static const char *slot_address(const struct net *net, const struct transfer *transfer, uint32_t slot)
 {
-    const plan_regst *regst = &net->plan->regsts[parcel->regst];
+    const plan_regst *regst = &net->plan->regsts[transfer->regst];
     return net->arenas[regst->space.i].base + regst->offset + slot * regst->slot_bytes;
 }
 
 /* A direct span's frame refers to the slot; a packed one's is a copy. */
-static bool span_send(struct net *net, struct peer *peer, const struct parcel *parcel, uint32_t number, uint32_t slot,
+static bool span_send(struct net *net, struct peer *peer, const struct transfer *transfer, uint32_t number, uint32_t slot,
                       bool more)
 {
-    const struct span *span = &net->links->spans[parcel->spans.first + number];
-    const char *from = slot_address(net, parcel, slot);
+    const struct span *span = &net->links->spans[transfer->spans.first + number];
+    const char *from = slot_address(net, transfer, slot);
     zmq_msg_t part;
     /* without a function to free them, ZeroMQ refers to the bytes and allocates nothing */
     int rc = span->direct ? zmq_msg_init_data(&part, (void *)(from + span->slot_offset), span->bytes, NULL, NULL)
@@ -81,41 +81,41 @@ static bool span_send(struct net *net, struct peer *peer, const struct parcel *p
 }
 
 /* `words`: the peer's gathered messages go along. */
-static void data_send(struct net *net, const struct parcel *parcel, uint32_t slot, bool initial, bool words)
+static void data_send(struct net *net, const struct transfer *transfer, uint32_t slot, bool initial, bool words)
 {
-    struct peer *peer = net_peer(net, parcel->to);
+    struct peer *peer = net_peer(net, transfer->to);
     uint32_t word_count = words && peer ? peer->words_count : 0;
     struct wire_frame frame = {.kind = WIRE_DATA,
-                               .data = {.port = parcel->leader,
+                               .data = {.port = transfer->leader,
                                         .slot = slot,
-                                        .spans = parcel->spans.count,
+                                        .spans = transfer->spans.count,
                                         .initial = initial,
                                         .words = word_count}};
     if (!peer || !peer_is(peer, PEER_HERE))
         return;
-    bool sent = header_send(net, peer, &frame, parcel->spans.count || word_count);
-    for (uint32_t i = 0; sent && i < parcel->spans.count; i++)
-        sent = span_send(net, peer, parcel, i, slot, word_count || i + 1 < parcel->spans.count);
+    bool sent = header_send(net, peer, &frame, transfer->spans.count || word_count);
+    for (uint32_t i = 0; sent && i < transfer->spans.count; i++)
+        sent = span_send(net, peer, transfer, i, slot, word_count || i + 1 < transfer->spans.count);
     if (sent && word_count)
         sent = bytes_send(peer->dealer, peer->words, word_count * sizeof(uint64_t), false);
     if (word_count)
         peer->words_count = 0;
     if (!sent)
-        send_failed(net, parcel->to);
+        send_failed(net, transfer->to);
 }
 
-void net_send_parcel(struct net *net, const struct parcel *parcel, uint32_t slot, bool initial)
+void net_send_transfer(struct net *net, const struct transfer *transfer, uint32_t slot, bool initial)
 {
-    data_send(net, parcel, slot, initial, false);
+    data_send(net, transfer, slot, initial, false);
 }
 
-/* The last slot for a peer takes along what else there is to say to it: whoever shares a parcel hears of it then. */
+/* The last slot for a peer takes along what else there is to say to it: whoever shares a transfer hears of it then. */
 static void data_flush(struct net *net)
 {
     for (uint32_t i = 0; i < net->data_count; i++) {
         const struct outgoing_data *data = &net->data[i];
-        bool last = --net->peers[data->parcel->to].data_count == 0;
-        data_send(net, data->parcel, data->slot, false, last);
+        bool last = --net->peers[data->transfer->to].data_count == 0;
+        data_send(net, data->transfer, data->slot, false, last);
     }
     net->data_count = 0;
 }
@@ -156,18 +156,18 @@ static uint32_t port_of(const struct net *net, struct message message)
                                          : net->edges[net->edge_first[message.actor] + message.port];
 }
 
-/* The parcel's one reader has let go of `count` slots: the memory of what came in them may be used for what comes next,
+/* The transfer's one reader has let go of `count` slots: the memory of what came in them may be used for what comes next,
  * while it is still in the cache. */
-static void frames_drop(struct net *net, struct parcel *parcel, uint32_t count)
+static void frames_drop(struct net *net, struct transfer *transfer, uint32_t count)
 {
-    uint32_t slots = net->plan->regsts[parcel->regst].slots;
+    uint32_t slots = net->plan->regsts[transfer->regst].slots;
     for (uint32_t i = 0; i < count; i++) {
-        zmq_msg_t *frames = (zmq_msg_t *)parcel->frames + (size_t)parcel->free_slot * parcel->spans.count;
-        for (uint32_t k = 0; k < parcel->spans.count; k++) {
+        zmq_msg_t *frames = (zmq_msg_t *)transfer->frames + (size_t)transfer->free_slot * transfer->spans.count;
+        for (uint32_t k = 0; k < transfer->spans.count; k++) {
             zmq_msg_close(&frames[k]);
             zmq_msg_init(&frames[k]);
         }
-        parcel->free_slot = parcel->free_slot + 1 == slots ? 0 : parcel->free_slot + 1;
+        transfer->free_slot = transfer->free_slot + 1 == slots ? 0 : transfer->free_slot + 1;
     }
 }
 
@@ -175,24 +175,24 @@ void net_send_message(struct net *net, struct message message)
 {
     uint32_t rank = net->rank_of[message.actor];
     uint32_t port = port_of(net, message);
-    struct parcel *parcel = links_find(net->links, port);
-    bool carries = message.kind == MESSAGE_READY && parcel && parcel->leader == port;
+    struct transfer *transfer = links_find(net->links, port);
+    bool carries = message.kind == MESSAGE_READY && transfer && transfer->leader == port;
     if (message.kind == MESSAGE_READY)
         net->outstanding[port] += message.count;
     else
         net->outstanding[port] -= message.count;
-    if (message.kind == MESSAGE_FREE && parcel && parcel->readers == 1)
-        frames_drop(net, parcel, message.count);
+    if (message.kind == MESSAGE_FREE && transfer && transfer->readers == 1)
+        frames_drop(net, transfer, message.count);
     assert(net->outstanding[port] <= net->plan->regsts[net->plan->ports[port].regst.i].slots);
     if (!carries) {
         word_add(net, rank, message);
         return;
     }
-    uint32_t slots = net->plan->regsts[parcel->regst].slots;
+    uint32_t slots = net->plan->regsts[transfer->regst].slots;
     for (uint32_t i = 0; i < message.count; i++) {
-        net->data[net->data_count++] = (struct outgoing_data){parcel, parcel->next_slot};
+        net->data[net->data_count++] = (struct outgoing_data){transfer, transfer->next_slot};
         net->peers[rank].data_count++;
-        parcel->next_slot = parcel->next_slot + 1 == slots ? 0 : parcel->next_slot + 1;
+        transfer->next_slot = transfer->next_slot + 1 == slots ? 0 : transfer->next_slot + 1;
     }
 }
 

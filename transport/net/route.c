@@ -79,40 +79,40 @@ static bool port_crosses(const struct net *net, uint32_t port)
     return (from == net->env->rank && net->peers[to].wired) || (to == net->env->rank && net->peers[from].wired);
 }
 
-/* Who shares a parcel, from its leader on. */
+/* Who shares a transfer, from its leader on. */
 static void followers_list(struct net *net)
 {
     for (uint32_t p = 0; p < net->plan->ports_count; p++)
         net->follower[p] = LINKS_NONE;
     for (uint32_t p = 0; p < net->plan->ports_count; p++) {
-        const struct parcel *parcel = links_find(net->links, p);
-        if (!parcel || parcel->leader == p)
+        const struct transfer *transfer = links_find(net->links, p);
+        if (!transfer || transfer->leader == p)
             continue;
-        net->follower[p] = net->follower[parcel->leader];
-        net->follower[parcel->leader] = p;
+        net->follower[p] = net->follower[transfer->leader];
+        net->follower[transfer->leader] = p;
     }
 }
 
 /* The leader's number among the ports of its actor that are counted. One that reads a constant is told of nothing, and
  * has none. */
-static uint16_t leader_number(const struct net *net, const struct parcel *parcel)
+static uint16_t leader_number(const struct net *net, const struct transfer *transfer)
 {
-    uint32_t actor = net->plan->ports[parcel->leader].actor.i, first = net->live_first[actor], number = first;
-    while (number < net->live_first[actor + 1] && net->live[number] != parcel->leader)
+    uint32_t actor = net->plan->ports[transfer->leader].actor.i, first = net->live_first[actor], number = first;
+    while (number < net->live_first[actor + 1] && net->live[number] != transfer->leader)
         number++;
     return (uint16_t)(number - first);
 }
 
-static bool parcel_room(struct net *net, struct parcel *parcel)
+static bool transfer_room(struct net *net, struct transfer *transfer)
 {
-    size_t count = (size_t)net->plan->regsts[parcel->regst].slots * parcel->spans.count;
-    if (parcel->to != net->env->rank)
+    size_t count = (size_t)net->plan->regsts[transfer->regst].slots * transfer->spans.count;
+    if (transfer->to != net->env->rank)
         return true;
-    parcel->data = calloc(count + 1, sizeof(*parcel->data));
-    zmq_msg_t *frames = parcel->frames = calloc(count + 1, sizeof(zmq_msg_t));
+    transfer->data = calloc(count + 1, sizeof(*transfer->data));
+    zmq_msg_t *frames = transfer->frames = calloc(count + 1, sizeof(zmq_msg_t));
     for (size_t i = 0; frames && i < count; i++)
         zmq_msg_init(&frames[i]);
-    return parcel->data && frames;
+    return transfer->data && frames;
 }
 
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus)
@@ -132,11 +132,11 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
         net->outstanding[p] = regst->initial;
         messages += regst->slots;
     }
-    for (uint32_t i = 0; ok && i < links->parcels_count; i++) {
-        const plan_regst *regst = &plan->regsts[links->parcels[i].regst];
-        links->parcels[i].next_slot = regst->initial % (regst->slots ? regst->slots : 1);
-        links->parcels[i].number = leader_number(net, &links->parcels[i]);
-        ok = parcel_room(net, &links->parcels[i]);
+    for (uint32_t i = 0; ok && i < links->transfers_count; i++) {
+        const plan_regst *regst = &plan->regsts[links->transfers[i].regst];
+        links->transfers[i].next_slot = regst->initial % (regst->slots ? regst->slots : 1);
+        links->transfers[i].number = leader_number(net, &links->transfers[i]);
+        ok = transfer_room(net, &links->transfers[i]);
     }
     net->data = calloc(messages, sizeof(*net->data));
     if (!ok || !net->data || mailbox_open(&net->mailbox, messages, 0))

@@ -1,5 +1,5 @@
 /* tests/transport/net/test_links.c: what of a register goes to readers on other ranks. Random models in random layouts are spread over
- * ranks none of which share memory; what the links say of each parcel is held against loops over every element. */
+ * ranks none of which share memory; what the links say of each transfer is held against loops over every element. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,19 +80,19 @@ static struct spread *spread_of(int of)
     return s;
 }
 
-/* Calls `test` with every parcel, as its sender sees it. Returns how many there were. */
-typedef void (*parcel_test)(const struct spread *s, const struct links *links, const struct parcel *parcel);
-static int each_parcel(parcel_test test)
+/* Calls `test` with every transfer, as its sender sees it. Returns how many there were. */
+typedef void (*transfer_test)(const struct spread *s, const struct links *links, const struct transfer *transfer);
+static int each_transfer(transfer_test test)
 {
     int count = 0;
     cr_log_info("seed %d", SEED);
     for (int of = 0; of < MODELS + SMALL_PLANS; of++) {
         struct spread *s = spread_of(of);
         for (uint32_t r = 0; r < s->ranks; r++)
-            for (uint32_t i = 0; i < s->links[r].parcels_count; i++) {
-                if (s->links[r].parcels[i].from != r)
+            for (uint32_t i = 0; i < s->links[r].transfers_count; i++) {
+                if (s->links[r].transfers[i].from != r)
                     continue;
-                test(s, &s->links[r], &s->links[r].parcels[i]);
+                test(s, &s->links[r], &s->links[r].transfers[i]);
                 count++;
             }
         spread_free(s);
@@ -166,11 +166,11 @@ static char *slot_filled(const plan_regst *regst)
 }
 
 /* Element for element: what the kernel is to find in the frame is what lies in the slot, and there is no other. */
-static void operand_finds_all(const struct spread *s, const struct links *links, const struct parcel *parcel,
+static void operand_finds_all(const struct spread *s, const struct links *links, const struct transfer *transfer,
                               const plan_kernel *kernel, const plan_tensor *from, uint32_t number, const char *slot)
 {
     const struct piece *piece = number == LINKS_NONE ? NULL : &links->pieces[number];
-    const struct span *span = piece ? &links->spans[parcel->spans.first + piece->span] : NULL;
+    const struct span *span = piece ? &links->spans[transfer->spans.first + piece->span] : NULL;
     char *frame = span ? frame_of(s, links, span, slot) : NULL;
     uint64_t item = weir_dtype_bytes((weir_dtype)from->dtype);
     int64_t index[WEIR_DIMS_MAX] = {0}, reads = 0, count = 1, wrong = 0;
@@ -196,7 +196,7 @@ static void operand_finds_all(const struct spread *s, const struct links *links,
     free(frame);
 }
 
-static void port_finds_all(const struct spread *s, const struct links *links, const struct parcel *parcel,
+static void port_finds_all(const struct spread *s, const struct links *links, const struct transfer *transfer,
                            uint32_t port, const char *slot)
 {
     const weir_plan *plan = s->plan;
@@ -205,26 +205,26 @@ static void port_finds_all(const struct spread *s, const struct links *links, co
         for (uint32_t o = plan->kernels[k].in.first; o < plan->kernels[k].in.first + plan->kernels[k].in.count; o++) {
             const plan_tensor *tensor = &plan->tensors[plan->operands[o].tensor.i];
             if (plan->operands[o].port.i == port && tensor->home == PLAN_IN_REGST)
-                operand_finds_all(s, links, parcel, &plan->kernels[k], tensor, links->piece_of[o], slot);
+                operand_finds_all(s, links, transfer, &plan->kernels[k], tensor, links->piece_of[o], slot);
         }
-    const plan_regst *regst = &plan->regsts[parcel->regst];
+    const plan_regst *regst = &plan->regsts[transfer->regst];
     for (uint32_t i = 0; plan->queues[actor->queue.i].kind == PLAN_OUTSIDE && i < regst->tensors.count; i++)
-        operand_finds_all(s, links, parcel, NULL, &plan->tensors[regst->tensors.first + i], parcel->pieces.first + i,
+        operand_finds_all(s, links, transfer, NULL, &plan->tensors[regst->tensors.first + i], transfer->pieces.first + i,
                           slot);
 }
 
-static void readers_find_all(const struct spread *s, const struct links *links, const struct parcel *parcel)
+static void readers_find_all(const struct spread *s, const struct links *links, const struct transfer *transfer)
 {
-    char *slot = slot_filled(&s->plan->regsts[parcel->regst]);
+    char *slot = slot_filled(&s->plan->regsts[transfer->regst]);
     for (uint32_t p = 0; p < s->plan->ports_count; p++)
-        if (links_find(links, p) == parcel)
-            port_finds_all(s, links, parcel, p, slot);
+        if (links_find(links, p) == transfer)
+            port_finds_all(s, links, transfer, p, slot);
     free(slot);
 }
 
 Test(links, readers_find_exactly_what_they_read)
 {
-    cr_expect_gt(each_parcel(readers_find_all), 100);
+    cr_expect_gt(each_transfer(readers_find_all), 100);
 }
 
 /* ---- spans ---- */
@@ -246,7 +246,7 @@ static bool slow_contiguous(const plan_tensor *from, const struct piece *piece)
     return true;
 }
 
-static void pieces_fit(const struct spread *s, const struct links *links, const struct parcel *parcel,
+static void pieces_fit(const struct spread *s, const struct links *links, const struct transfer *transfer,
                        const struct span *span, uint32_t number)
 {
     uint64_t end = 0;
@@ -254,7 +254,7 @@ static void pieces_fit(const struct spread *s, const struct links *links, const 
         const struct piece *piece = &links->pieces[i];
         const plan_tensor *from = &s->plan->tensors[piece->tensor];
         cr_assert_eq(piece->span, number);
-        cr_assert_eq(from->owner, parcel->regst);
+        cr_assert_eq(from->owner, transfer->regst);
         cr_assert_eq(piece->contiguous, slow_contiguous(from, piece), "%s: %s", s->name, plan_text(s->plan, from->name));
         cr_assert_geq(piece->span_offset, end, "%s: pieces overlap", s->name);
         cr_assert_leq(piece->span_offset - end, GAP_BYTES);
@@ -269,48 +269,48 @@ static void pieces_fit(const struct spread *s, const struct links *links, const 
                  (unsigned long long)end);
 }
 
-static void spans_fit(const struct spread *s, const struct links *links, const struct parcel *parcel)
+static void spans_fit(const struct spread *s, const struct links *links, const struct transfer *transfer)
 {
-    const plan_regst *regst = &s->plan->regsts[parcel->regst];
-    uint32_t piece = parcel->pieces.first;
+    const plan_regst *regst = &s->plan->regsts[transfer->regst];
+    uint32_t piece = transfer->pieces.first;
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < parcel->spans.count; i++) {
-        const struct span *span = &links->spans[parcel->spans.first + i];
+    for (uint32_t i = 0; i < transfer->spans.count; i++) {
+        const struct span *span = &links->spans[transfer->spans.first + i];
         cr_assert_eq(span->pieces.first, piece, "%s: pieces are left out", s->name);
         cr_assert_leq(span->bytes, regst->slot_bytes, "%s: a span of %llu bytes out of a slot of %llu", s->name,
                       (unsigned long long)span->bytes, (unsigned long long)regst->slot_bytes);
         if (span->direct)
             cr_assert_leq(span->slot_offset + span->bytes, regst->slot_bytes);
-        pieces_fit(s, links, parcel, span, i);
+        pieces_fit(s, links, transfer, span, i);
         piece += span->pieces.count;
         bytes += span->bytes;
     }
-    cr_assert_eq(piece, parcel->pieces.first + parcel->pieces.count);
-    cr_assert_eq(bytes, parcel->bytes);
+    cr_assert_eq(piece, transfer->pieces.first + transfer->pieces.count);
+    cr_assert_eq(bytes, transfer->bytes);
 }
 
 Test(links, spans_hold_each_piece_once_and_are_no_larger_than_a_slot)
 {
-    cr_expect_gt(each_parcel(spans_fit), 100);
+    cr_expect_gt(each_transfer(spans_fit), 100);
 }
 
-/* Each port that crosses has a parcel, one per set of pieces, and it is sent for the first of its ports. */
-static void leads(const struct spread *s, const struct links *links, const struct parcel *parcel)
+/* Each port that crosses has a transfer, one per set of pieces, and it is sent for the first of its ports. */
+static void leads(const struct spread *s, const struct links *links, const struct transfer *transfer)
 {
     uint32_t first = UINT32_MAX;
     for (uint32_t p = s->plan->ports_count; p-- > 0;)
-        if (links_find(links, p) == parcel)
+        if (links_find(links, p) == transfer)
             first = p;
-    cr_expect_eq(parcel->leader, first);
-    cr_expect_eq(parcel->to, plan_rank_of(s->plan, s->plan->ports[first].actor.i));
+    cr_expect_eq(transfer->leader, first);
+    cr_expect_eq(transfer->to, plan_rank_of(s->plan, s->plan->ports[first].actor.i));
 }
 
-Test(links, the_first_port_of_a_parcel_leads)
+Test(links, the_first_port_of_a_transfer_leads)
 {
-    cr_expect_gt(each_parcel(leads), 100);
+    cr_expect_gt(each_transfer(leads), 100);
 }
 
-Test(links, ports_that_cross_have_parcels_and_others_have_none)
+Test(links, ports_that_cross_have_transfers_and_others_have_none)
 {
     for (int of = 0; of < 12; of++) {
         struct spread *s = spread_of(of);
@@ -329,8 +329,8 @@ Test(links, ports_that_cross_have_parcels_and_others_have_none)
 /* ---- both ends ---- */
 
 /* All but the tensors' numbers, which differ in parts of a plan; their names do not. */
-static void same_pieces(const weir_plan *plan_a, const struct links *a, const struct parcel *of_a,
-                        const weir_plan *plan_b, const struct links *b, const struct parcel *of_b)
+static void same_pieces(const weir_plan *plan_a, const struct links *a, const struct transfer *of_a,
+                        const weir_plan *plan_b, const struct links *b, const struct transfer *of_b)
 {
     cr_assert(of_a->regst == of_b->regst && of_a->from == of_b->from && of_a->to == of_b->to);
     cr_assert(of_a->pieces.count == of_b->pieces.count && of_a->spans.count == of_b->spans.count);
@@ -353,10 +353,10 @@ static void ends_agree(const weir_plan *plan_a, const struct links *a, const wei
                        uint32_t from, uint32_t to)
 {
     for (uint32_t p = 0; p < plan_a->ports_count; p++) {
-        const struct parcel *of_a = links_find(a, p), *of_b = links_find(b, p);
+        const struct transfer *of_a = links_find(a, p), *of_b = links_find(b, p);
         if (!of_a || of_a->from != from || of_a->to != to)
             continue;
-        cr_assert(of_b && of_a->leader == of_b->leader, "port %u has no such parcel at the other end", p);
+        cr_assert(of_b && of_a->leader == of_b->leader, "port %u has no such transfer at the other end", p);
         same_pieces(plan_a, a, of_a, plan_b, b, of_b);
     }
 }
@@ -371,7 +371,7 @@ Test(links, both_ends_compute_the_same_from_the_whole_and_from_their_parts)
             part[r] = plan_part(s->plan, r);
             cr_assert_not_null(part[r], "%s", weir_error());
             links_make(&links[r], part[r], s->ranks, r);
-            cr_assert_eq(links[r].parcels_count, s->links[r].parcels_count, "%s, rank %u", s->name, r);
+            cr_assert_eq(links[r].transfers_count, s->links[r].transfers_count, "%s, rank %u", s->name, r);
         }
         for (uint32_t from = 0; from < s->ranks; from++)
             for (uint32_t to = 0; to < s->ranks; to++) {
