@@ -1,5 +1,5 @@
-/* tests/net/cable.c: an Ethernet switch in user space, for kernels without netem: what goes through it can be late, or
- * be lost.
+/* tests/net/cable.c: an Ethernet switch in user space, for kernels without netem: what goes through it can be late, be
+ * lost, or have to pass a bottleneck.
  *
  *     cable tap0 tap1 tap2          makes these TAP devices, says "ready", and carries frames between them
  *
@@ -7,10 +7,17 @@
  *
  *     delay 200        milliseconds from one port to another
  *     loss 2           percent of the frames
+ *     rate 40          Mbit/s that leave a port; 0: no limit
+ *     queue 100        milliseconds that a frame waits for its turn at such a port, at most
+ *     hold 1 2000      nothing leaves port 1 for so many milliseconds; what comes for it waits
  *
  * Whoever starts it moves the devices to where they belong and gives port k the address 02:00:00:00:00:0k, so that
- * nothing has to be learnt; other addresses go to all ports. Frames keep their order, as on a cable. The queue is
- * bounded; what does not fit is lost, as in a switch. One thread.
+ * nothing has to be learnt; other addresses go to all ports.
+ *
+ * As in a real switch each port has a queue of its own for what leaves it, so ports do not hold each other up, and
+ * frames keep their order. A rate is that of a token bucket without a burst: a frame takes its bytes' time on the line,
+ * after those before it, and then is late by the delay. What would wait too long for the line, or finds no room, is lost
+ * (drop-tail). One thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,18 +39,27 @@
 
 struct frame {
     int64_t due_ns;
-    uint16_t from, bytes;
+    uint16_t bytes;
     unsigned char data[FRAME_BYTES];
+};
+
+/* What leaves a port. */
+struct port {
+    struct frame *queue; /* owned; a ring */
+    uint64_t first, end;
+    int64_t line_ns;     /* when the line is free */
+    int64_t last_due_ns;
+    int64_t held_ns;     /* nothing leaves before */
 };
 
 struct cable {
     struct pollfd fds[PORTS_MAX + 1]; /* the last one in use is standard input */
+    struct port port[PORTS_MAX];
     int ports;
-    int64_t delay_ns, last_due_ns;
+    int64_t delay_ns, wait_max_ns;
+    double ns_per_byte;               /* 0: no limit */
     uint32_t loss_of_2_32;            /* lost when a random number is below it */
     uint64_t random;
-    struct frame *queue;              /* owned; a ring */
-    uint64_t first, end;
 };
 
 static int64_t clock_ns(void)
@@ -73,46 +89,87 @@ static bool is_lost(struct cable *c)
     return (uint32_t)(c->random >> 32) < c->loss_of_2_32;
 }
 
-/* All that has come in at a port; frames that are lost, or find no room, are read and forgotten. */
-static void take(struct cable *c, int port)
+/* When the frame has passed the port's line, and the delay; -1: it is not let in. */
+static int64_t due_ns(const struct cable *c, struct port *port, size_t bytes)
 {
-    for (;;) {
-        struct frame *f = &c->queue[c->end % QUEUE_FRAMES], spare;
-        bool room = c->end - c->first < QUEUE_FRAMES;
-        ssize_t bytes = read(c->fds[port].fd, room ? f->data : spare.data, FRAME_BYTES);
-        if (bytes <= 0)
-            return;
-        if (!room || bytes < 14 || is_lost(c))
-            continue;
-        int64_t due_ns = clock_ns() + c->delay_ns;
-        c->last_due_ns = due_ns > c->last_due_ns ? due_ns : c->last_due_ns;
-        f->due_ns = c->last_due_ns;
-        f->from = (uint16_t)port;
-        f->bytes = (uint16_t)bytes;
-        c->end++;
-    }
+    int64_t now_ns = clock_ns();
+    int64_t begin_ns = port->line_ns > now_ns ? port->line_ns : now_ns;
+    if (c->ns_per_byte > 0 && begin_ns - now_ns > c->wait_max_ns)
+        return -1;
+    port->line_ns = begin_ns + (int64_t)(c->ns_per_byte * (double)bytes);
+    int64_t due = port->line_ns + c->delay_ns;
+    return due > port->last_due_ns ? due : port->last_due_ns;
 }
 
-static void deliver(struct cable *c, const struct frame *f)
+static void enqueue(struct cable *c, struct port *port, const unsigned char *data, size_t bytes)
+{
+    bool room = port->end - port->first < QUEUE_FRAMES;
+    int64_t due = room ? due_ns(c, port, bytes) : -1;
+    if (due < 0)
+        return;
+    struct frame *f = &port->queue[port->end++ % QUEUE_FRAMES];
+    f->due_ns = port->last_due_ns = due;
+    f->bytes = (uint16_t)bytes;
+    memcpy(f->data, data, bytes);
+}
+
+/* All that has come in at a port. */
+static void take(struct cable *c, int from)
 {
     static const unsigned char prefix[5] = {2};
-    int to = memcmp(f->data, prefix, sizeof prefix) == 0 ? f->data[5] : -1;
-    for (int port = 0; port < c->ports; port++)
-        if (port != f->from && (to < 0 || to == port))
-            (void)!write(c->fds[port].fd, f->data, f->bytes); /* a port that is down takes nothing: lost */
+    unsigned char data[FRAME_BYTES];
+    ssize_t bytes;
+    while ((bytes = read(c->fds[from].fd, data, sizeof data)) > 0) {
+        if (bytes < 14 || is_lost(c))
+            continue;
+        int to = memcmp(data, prefix, sizeof prefix) == 0 ? data[5] : -1;
+        for (int port = 0; port < c->ports; port++)
+            if (port != from && (to < 0 || to == port))
+                enqueue(c, &c->port[port], data, (size_t)bytes);
+    }
 }
 
-/* Delivers what is due; returns the milliseconds until the next is, or -1. */
+/* Delivers what is due at a port; returns the nanoseconds until the next is, or -1. */
+static int64_t deliver_port(struct cable *c, int to)
+{
+    struct port *port = &c->port[to];
+    for (; port->first < port->end; port->first++) {
+        const struct frame *f = &port->queue[port->first % QUEUE_FRAMES];
+        int64_t when_ns = f->due_ns > port->held_ns ? f->due_ns : port->held_ns;
+        int64_t wait_ns = when_ns - clock_ns();
+        if (wait_ns > 0)
+            return wait_ns;
+        (void)!write(c->fds[to].fd, f->data, f->bytes); /* a port that is down takes nothing: lost */
+    }
+    port->first = port->end = 0; /* an empty ring begins anew, where memory is warm */
+    return -1;
+}
+
+/* Returns the milliseconds until a frame is due, or -1. */
 static int deliver_due(struct cable *c)
 {
-    for (; c->first < c->end; c->first++) {
-        const struct frame *f = &c->queue[c->first % QUEUE_FRAMES];
-        int64_t wait_ns = f->due_ns - clock_ns();
-        if (wait_ns > 0)
-            return (int)((wait_ns + 999999) / 1000000);
-        deliver(c, f);
+    int64_t least_ns = -1;
+    for (int port = 0; port < c->ports; port++) {
+        int64_t wait_ns = deliver_port(c, port);
+        least_ns = wait_ns >= 0 && (least_ns < 0 || wait_ns < least_ns) ? wait_ns : least_ns;
     }
-    return -1;
+    return least_ns < 0 ? -1 : (int)((least_ns + 999999) / 1000000);
+}
+
+static void obey_line(struct cable *c, const char *line)
+{
+    double ms, rate;
+    int port;
+    if (sscanf(line, "delay %lf", &ms) == 1)
+        c->delay_ns = (int64_t)(ms * 1e6);
+    else if (sscanf(line, "queue %lf", &ms) == 1)
+        c->wait_max_ns = (int64_t)(ms * 1e6);
+    else if (sscanf(line, "loss %lf", &rate) == 1)
+        c->loss_of_2_32 = (uint32_t)(rate / 100 * 4294967295.0);
+    else if (sscanf(line, "rate %lf", &rate) == 1)
+        c->ns_per_byte = rate > 0 ? 8e3 / rate : 0;
+    else if (sscanf(line, "hold %d %lf", &port, &ms) == 2 && port >= 0 && port < c->ports)
+        c->port[port].held_ns = clock_ns() + (int64_t)(ms * 1e6);
 }
 
 /* False: standard input has ended. Commands are short, and come one at a time: a read has whole lines. */
@@ -124,12 +181,8 @@ static bool obey(struct cable *c)
         return false;
     text[bytes] = 0;
     char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        if (!strncmp(line, "delay ", 6))
-            c->delay_ns = (int64_t)(strtod(line + 6, NULL) * 1e6);
-        if (!strncmp(line, "loss ", 5))
-            c->loss_of_2_32 = (uint32_t)(strtod(line + 5, NULL) / 100 * 4294967295.0);
-    }
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        obey_line(c, line);
     return true;
 }
 
@@ -151,25 +204,33 @@ static void carry(struct cable *c)
     }
 }
 
+static bool open_ports(struct cable *c, char **names)
+{
+    for (int port = 0; port < c->ports; port++) {
+        c->fds[port] = (struct pollfd){open_port(names[port]), POLLIN, 0};
+        c->port[port].queue = malloc(QUEUE_FRAMES * sizeof *c->port[port].queue);
+        if (c->fds[port].fd < 0 || !c->port[port].queue)
+            return false;
+    }
+    c->fds[c->ports] = (struct pollfd){STDIN_FILENO, POLLIN, 0};
+    return true;
+}
+
 int main(int argc, char **argv)
 {
-    struct cable c = {.ports = argc - 1, .random = 88172645463325252};
+    static struct cable c = {.random = 88172645463325252, .wait_max_ns = 100000000};
+    c.ports = argc - 1;
     if (c.ports < 2 || c.ports > PORTS_MAX) {
         fprintf(stderr, "cable: 2 to %d ports\n", PORTS_MAX);
         return 2;
     }
-    for (int port = 0; port < c.ports; port++) {
-        c.fds[port] = (struct pollfd){open_port(argv[1 + port]), POLLIN, 0};
-        if (c.fds[port].fd < 0)
-            return 1;
+    bool opened = open_ports(&c, argv + 1);
+    if (opened) {
+        puts("ready");
+        fflush(stdout);
+        carry(&c);
     }
-    c.fds[c.ports] = (struct pollfd){STDIN_FILENO, POLLIN, 0};
-    c.queue = malloc(QUEUE_FRAMES * sizeof *c.queue);
-    if (!c.queue)
-        return 1;
-    puts("ready");
-    fflush(stdout);
-    carry(&c);
-    free(c.queue);
-    return 0;
+    for (int port = 0; port < c.ports; port++)
+        free(c.port[port].queue);
+    return opened ? 0 : 1;
 }
