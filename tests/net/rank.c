@@ -1,4 +1,5 @@
-/* tests/net/rank.c: what runs in the tests between processes: a small GPT that writes down, exactly, all it learns.
+/* tests/net/rank.c: what runs in the tests between processes: a small GPT that writes down, exactly, all it learns; or,
+ * with --pass, next to no work on slots of a given size, each of which goes from its device to the next.
  *
  *     rank --dp 2 --pp 2 --micro 2 --steps 5 --out /tmp/run          alone, or a rank of many; writes /tmp/run.RANK
  *
@@ -13,7 +14,8 @@
  *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
  *     end 1700000000.123 OK            last; or the status and the session's error
  *
- * The text that it learns from is drawn from words at random, the same for everybody. With --pause it is slow, and with --leave, --die and --stop-pulling it misbehaves.
+ * The text that it learns from is drawn from words at random, the same for everybody. With --pause it is slow, and with
+ * --leave, --die and --stop-pulling it misbehaves.
  */
 #include "apps/common/gpt.h"
 #include "apps/common/measure.h"
@@ -30,6 +32,7 @@ static const char program[] = "rank";
 struct rank {
     gpt_config config;
     int steps, workers, params;
+    int pass_bytes, devices; /* 0: the GPT */
     int pause_ms;       /* after each step's loss */
     const char *hurry;  /* when this file is there, pauses are over */
     int leave;          /* after so many steps: closes the session though the run goes on; -1: never */
@@ -159,9 +162,26 @@ static weir_status train(struct rank *r)
     return status;
 }
 
+/* Devices in a ring, each of which hands its shard to the next; the loss is the mean of all. */
+static weir_graph *pass_graph(int devices, int bytes)
+{
+    char ring[64], turned[64];
+    weir_graph *graph = weir_graph_new("pass");
+    if (!graph)
+        return NULL;
+    snprintf(ring, sizeof ring, "cpu:0-%d", devices - 1);
+    snprintf(turned, sizeof turned, devices > 2 ? "cpu:1-%d,0" : "cpu:%d,0", devices - 1);
+    weir_mesh *from = weir_mesh_new(graph, ring), *to = weir_mesh_new(graph, turned);
+    weir_tensor *x = weir_param(graph, WEIR_F32, {(int64_t)devices * bytes / 4}, .name = "x", .mesh = from, .sbp = {S(0)},
+                                .init = WEIR_UNIFORM(-1, 1));
+    weir_tensor *passed = weir_shard(weir_affine(x, 2, .shift = 1), .mesh = to, .sbp = {S(0)});
+    weir_fetch(weir_mean(passed), .name = "loss");
+    return graph;
+}
+
 static weir_status compile(struct rank *r)
 {
-    weir_graph *graph = gpt_train_graph(&r->config);
+    weir_graph *graph = r->pass_bytes ? pass_graph(r->devices, r->pass_bytes) : gpt_train_graph(&r->config);
     if (!graph)
         return WEIR_E_MEMORY;
     r->plan = weir_compile(graph, .micro_batches = r->config.layout.micro, .seed = r->seed);
@@ -204,7 +224,7 @@ static int work(struct rank *r)
 int main(int argc, char **argv)
 {
     text corpus = reference_text();
-    struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .params = 1000, .leave = -1,
+    struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .params = 1000, .devices = 2, .leave = -1,
                      .die = -1, .stop_pulling = -1, .seed = REFERENCE_SEED};
     r.config.layout = (layout){1, 1, 1, 1, false};
     r.config.dim = 48, r.config.heads = 6, r.config.seq = 16, r.config.batch = 24;
@@ -214,6 +234,9 @@ int main(int argc, char **argv)
         {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "training steps"},
         {"--seed", OPTIONS_U64, &r.seed, .help = "of the initial values"},
         {"--workers", OPTIONS_INT, &r.workers, .min = 1, .max = 1024, .help = "threads"},
+        {"--pass", OPTIONS_INT, &r.pass_bytes, .min = 4, .max = 1e9, .value = "BYTES",
+         .help = "pass slots of this size on, rather than train"},
+        {"--devices", OPTIONS_INT, &r.devices, .min = 2, .max = 1e4, .help = "that pass slots on"},
         {"--params", OPTIONS_INT, &r.params, .min = 0, .max = 1e9, .help = "parameters to write, of all"},
         {"--pause", OPTIONS_INT, &r.pause_ms, .min = 0, .max = 1e6, .help = "milliseconds of rest after each step"},
         {"--hurry", OPTIONS_TEXT, &r.hurry, .value = "FILE", .help = "no more pauses when this file is there"},
@@ -225,7 +248,7 @@ int main(int argc, char **argv)
     };
     int status = options_parse(&(options_spec){program, "Trains a small GPT and writes down what it learns.", table},
                                argc, argv);
-    if (status < 0)
+    if (status < 0 && !r.pass_bytes)
         status = layout_check(program, &r.config.layout, r.config.batch, r.config.layers);
     if (status < 0)
         status = open_out(&r);
