@@ -11,6 +11,7 @@
 #include "actors/watch/watch.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
+#include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
 #define WAITERS_MAX 4 /* that a report names */
@@ -175,6 +176,7 @@ weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
     struct cluster_env env;
     weir_status status = cluster_env_read(&opts->cluster, &env);
     s->stall_ns = env.stall_ns;
+    s->pin = env.pin;
     if (!status)
         status = check_part(s->plan, &env);
     if (status || env.size <= 1)
@@ -252,8 +254,8 @@ static void spin_less(struct weir_session *s)
         if (c->wired[r] && threads == s->worker_count)
             threads += 2;
     }
-    bool bound = park_cores() < sysconf(_SC_NPROCESSORS_ONLN);
-    if ((bound ? threads : ranks_here * threads) <= (uint32_t)park_cores())
+    bool bound = cores_count() < cores_online();
+    if ((bound ? threads : ranks_here * threads) <= (uint32_t)cores_count())
         return;
     for (uint32_t w = 0; w < s->worker_count; w++)
         s->workers[w].lane.mailbox.spin_ns = 0;

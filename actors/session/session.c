@@ -5,6 +5,7 @@
  */
 #include "actors/session/session.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "actors/session/cluster.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
+#include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
 #define TRACE_EVENTS_DEFAULT (1 << 18)
@@ -57,7 +59,7 @@ static weir_status assign_queues(struct weir_session *s, int wanted)
         return error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
     }
     uint32_t devices = number_devices(s, number);
-    uint32_t limit = wanted > 0 ? (uint32_t)wanted : (uint32_t)park_cores();
+    uint32_t limit = wanted > 0 ? (uint32_t)wanted : (uint32_t)cores_count();
     s->worker_count = devices < limit ? devices : limit;
     if (!s->worker_count)
         s->worker_count = 1;
@@ -136,7 +138,7 @@ static void refuse_message(struct lane_guard *guard, struct message message)
 static weir_status open_lanes(struct weir_session *s, const struct lane_size *sizes)
 {
     s->guard = (struct lane_guard){.actor_count = s->plan->actors_count, .refuse = refuse_message};
-    int64_t spin_ns = s->worker_count <= (uint32_t)park_cores() ? park_wake_cost_ns() : 0;
+    int64_t spin_ns = s->worker_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0;
     weir_status status = WEIR_OK;
     for (uint32_t w = 0; !status && w < s->worker_count; w++)
         status = open_worker(s, w, &sizes[w], spin_ns);
@@ -246,6 +248,7 @@ static int64_t stall_ns(double stall_s)
 static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
 {
     weir_status status = cluster_open(s, opts);
+    s->pin |= opts->pin;
     if (!status)
         status = session_bind(s, opts->bindings);
     if (!status)
@@ -451,9 +454,21 @@ weir_status weir_session_run(weir_session *s, int64_t steps)
 
 /* ---- called by workers ---- */
 
+/* Ranks of one host that may use the same cores take them one behind the other, each as many as it has workers. */
+static uint32_t first_core(const struct weir_session *s)
+{
+    const struct cluster *c = s->cluster;
+    uint32_t before = 0;
+    for (uint32_t r = 0; c && r < c->env.rank; r++)
+        before += !strcmp(c->members[r].host, c->members[c->env.rank].host);
+    return before * s->worker_count;
+}
+
 weir_status session_worker_open(struct weir_session *s, uint32_t worker)
 {
     weir_status status = WEIR_OK;
+    if (s->pin && !cores_pin(first_core(s) + worker))
+        return error_set(WEIR_E_UNSUPPORTED, "worker %u cannot be bound to a core: %s", worker, strerror(errno));
     for (uint32_t q = 0; !status && q < s->plan->queues_count; q++) {
         const plan_queue *queue = &s->plan->queues[q];
         const struct arena *arena = &s->arenas[queue->space.i];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "actors/session/session.h"
+#include "transport/mail/cores.h"
 
 #define QUEUES_MAX ((int)(sizeof(((weir_session_stats *)0)->queue) / sizeof(weir_queue_stats)))
 #define NS_PER_S 1e9
@@ -33,6 +34,8 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;
     stats->steps = running ? s->steps_done : s->steps_done + s->steps;
     stats->workers = (int)s->worker_count;
+    stats->cores = cores_count();
+    stats->cores_online = cores_online();
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
         if (!session_owns(s, i))
             continue;

@@ -126,7 +126,10 @@ int trainer_train(trainer *t, weir_graph *graph, int micro)
     if ((status = compile(t, graph)) >= 0)
         return status;
     t->base_rss = measure_rss();
-    t->session = weir_session_open(t->plan, .workers = t->opts.workers, .trace = t->opts.trace ? t->trace : NULL);
+    t->session = weir_session_open(t->plan, .workers = t->opts.workers, .pin = t->opts.pin,
+                                   .trace = t->opts.trace ? t->trace : NULL);
+    if (t->session && !t->opts.workers)
+        workers_tell(t->program, t->session);
     if (!t->session || run_steps(t))
         return options_failed(t->program);
     t->peak_rss = measure_peak_rss();

@@ -16,6 +16,7 @@
 
 #include "apps/common/options.h"
 #include "apps/common/ranks.h"
+#include "apps/common/workers.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@ typedef struct trainer_opts {
     const char *plan;   /* the compiled plan is saved there */
     const char *memory; /* limit per device, "512MiB" */
     int workers;
+    bool pin;
 } trainer_opts;
 
 /* Their entries for a program's table; `o` is a trainer_opts variable. */
@@ -36,7 +38,7 @@ typedef struct trainer_opts {
     {"--steps", OPTIONS_INT, &(o).steps, .min = 1, .max = 1e9, .help = "training steps"},                             \
     {"--seed", OPTIONS_U64, &(o).seed, .help = "of initial values, data and sampling [0]"},                           \
     {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                  \
-    {"--workers", OPTIONS_INT, &(o).workers, .min = 1, .max = 1024, .help = "threads; default: as cores and devices"}, \
+    WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \
     {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .help = "write one JSON object per step, and a summary"},      \
     {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},              \
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .help = "save the compiled plan"}

@@ -7,6 +7,7 @@
 #include "apps/weir/launch_process.h"
 #include "apps/common/options.h"
 #include "apps/weir/launch_script.h"
+#include "transport/mail/cores.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,6 +102,7 @@ static void follow(const launch_origin *origin)
 
 static void restore(const launch_origin *origin)
 {
+    cores_use(); /* libgomp, which comes with the library, may have bound the launcher */
     setrlimit(RLIMIT_NOFILE, &origin->files);
     sigaction(SIGPIPE, &origin->pipe_action, NULL);
     sigprocmask(SIG_SETMASK, &origin->mask, NULL);

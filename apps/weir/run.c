@@ -13,6 +13,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/common/ranks.h"
+#include "apps/common/workers.h"
 #include "apps/weir/command.h"
 
 #include <errno.h>
@@ -47,6 +48,8 @@ typedef struct runner {
     int port_count;
     weir_binding *bindings;  /* owned; ends at name NULL */
     int64_t steps;
+    int workers;             /* 0: nobody chose */
+    bool pin;
     bool has_device;         /* of this rank; else nothing is pushed or pulled here */
     atomic_bool stop;
 } runner;
@@ -290,7 +293,7 @@ static int make_ports(runner *r)
     return status;
 }
 
-static int prepare(runner *r, const options_list *feeds, int workers, const char *trace)
+static int prepare(runner *r, const options_list *feeds, const char *trace)
 {
     int status = make_ports(r);
     for (int i = 0; i < feeds->count && status < 0; i++)
@@ -299,7 +302,10 @@ static int prepare(runner *r, const options_list *feeds, int workers, const char
         return status;
     char own[PATHS_BYTES];
     trace = ranks_path(trace, own);
-    r->session = weir_session_open(r->plan, .workers = workers, .trace = trace, .bindings = r->bindings);
+    r->session = weir_session_open(r->plan, .workers = r->workers, .pin = r->pin, .trace = trace,
+                                   .bindings = r->bindings);
+    if (r->session && !r->workers)
+        workers_tell(program, r->session);
     return r->session ? -1 : options_failed(program);
 }
 
@@ -377,21 +383,24 @@ int command_run(int argc, char **argv)
 {
     const char *path = NULL, *trace = NULL;
     options_list feeds = {0};
-    int steps = 10, workers = 0;
+    int steps = 10;
+    runner r = {0};
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
         {"--steps", OPTIONS_INT, &steps, .min = 1, .max = 1e9, .help = "steps to run"},
         {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input, as raw numbers"},
-        {"--workers", OPTIONS_INT, &workers, .min = 1, .max = 1024, .help = "threads; by default as cores and devices"},
+        WORKERS_OPTIONS(r.workers, r.pin),
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Runs a plan with its own inputs.", table}, argc, argv);
     if (status >= 0)
         return status;
-    runner r = {.path = path, .steps = steps, .plan = load(path, &status)};
+    r.path = path;
+    r.steps = steps;
+    r.plan = load(path, &status);
     if (r.plan)
-        status = prepare(&r, &feeds, workers, trace);
+        status = prepare(&r, &feeds, trace);
     if (status < 0)
         status = run(&r);
     release(&r);

@@ -17,6 +17,7 @@
  *     WEIR_INSECURE   1: connections off loopback may do without a key
  *     WEIR_LIVENESS   seconds without a sign of life after which a rank counts as lost [5]
  *     WEIR_STALL      seconds in which nothing fires before it is reported [10]; 0: never
+ *     WEIR_PIN        1: binds workers to cores, as .pin does (<weir/session.h>); also of a process that is alone
  *     WEIR_JOIN       seconds to wait for all ranks to come [60]
  *     WEIR_SHM        0: no memory is shared with the other processes of a host
  *     WEIR_IPC        0: what is said to them goes over TCP, as to other hosts, rather than over Unix sockets

@@ -9,6 +9,11 @@
  * written, and the next run goes on at the next step. Values come in through sources and weir_session_push(), and go
  * out through sinks and weir_session_pull(); push waits while the plan has no room, pull while there is no value.
  *
+ * Cores are those of the mask that the process was started with, as taskset, srun, a container or `weir launch` gave
+ * it. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
+ * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
+ * rank order, each as many as it has workers, and begin again where there are no more.
+ *
  * Threads: run, start, wait, read, write and close belong to one thread; push and pull may be called from any, one per
  * input or fetch at a time. A failed session stays failed: push, pull, run and wait return the same error; close it.
  * When the run that failed, or wait before its time was over, has returned it, no function that the user gave is being
@@ -37,7 +42,8 @@ typedef struct weir_binding {
 
 typedef struct weir_session_opts {
     weir_src src;
-    int workers;                   /* threads [as many as devices, at most as many as cores]; changes no result */
+    int workers;                   /* threads [as devices, at most as cores, see above]; changes no result */
+    bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes [none] */
     int64_t trace_events;          /* kept, per worker, the last ones [1 << 18] */
     const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */
@@ -83,6 +89,8 @@ typedef struct weir_session_stats {
     uint64_t planned_bytes;
     uint64_t arena_bytes;  /* allocated for arenas; equals planned_bytes */
     int workers;
+    int cores;             /* that this process may use */
+    int cores_online;      /* that the machine has */
     int queue_count;
     weir_queue_stats queue[64];
 } weir_session_stats;

@@ -1,8 +1,10 @@
 /* tests/apps/test_apps.c: the programs, run as a user runs them: their command lines, their logs, their plans. */
+#define _GNU_SOURCE
 #include "tests/support/json.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,6 +263,34 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     cr_expect(!strcmp(output, again), "%s and %s", output, again);
     free(summary);
     free(again);
+    free(output);
+}
+
+/* On one of several cores there is one worker where two devices would have two: it is said once. Nothing is said when
+ * libgomp has bound the first thread, which takes no core away, or when the user has chosen. */
+Test(apps, a_mask_that_takes_workers_away_is_told_in_one_line)
+{
+    char *output = new_output(), says[128];
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t mask;
+    bool all = !sched_getaffinity(0, sizeof mask, &mask) && CPU_COUNT(&mask) == online;
+    const char train[] = TINY_GPT " --dp 2 --steps 2 --pin --plan $T/masked 2>&1";
+    const char *const quiet[] = {"OMP_PROC_BIND=true ", "taskset -c $core ", " --workers 2"};
+    const char *const set = "core=$(taskset -pc $$ | sed 's/.*[ ,-]//'); ";
+    char command[1024];
+    snprintf(command, sizeof command, "%staskset -c $core %s", set, train);
+    must_run(command, output);
+    snprintf(says, sizeof says, "1 worker for 2 devices: this process may use 1 of %ld cores\n", online);
+    cr_expect(json_count(output, says) == (online > 1), "%s", output);
+    snprintf(command, sizeof command, "%staskset -c $core " APPS_BIN "/weir run $T/masked --steps 2 2>&1", set);
+    must_run(command, output);
+    cr_expect(json_count(output, says) == (online > 1), "%s", output);
+    for (int i = all ? 0 : 1; i < 2; i++) {
+        snprintf(command, sizeof command, "%s%s" APPS_BIN "/weir run $T/masked --steps 2%s 2>&1", set, quiet[i],
+                 i ? quiet[2] : "");
+        must_run(command, output);
+        cr_expect(!strstr(output, "this process may use"), "%s", output);
+    }
     free(output);
 }
 

@@ -198,6 +198,20 @@ Test(launch, hosts_take_ranks_in_their_order)
     cr_expect(!errors[0], "%s", errors);
 }
 
+/* libgomp binds the launcher itself: what it starts is to have what the launcher was given. */
+Test(launch, ranks_get_the_cores_that_the_launcher_was_given)
+{
+#define TELL "grep Cpus_allowed_list /proc/self/status"
+    char masks[2][256];
+    for (int bound = 0; bound < 2; bound++) {
+        const char *form = bound ? "[0] Cpus_allowed_list: %255s" : "Cpus_allowed_list: %255s";
+        expect_status(bound ? "OMP_PROC_BIND=true OMP_PLACES=cores " LAUNCH "-n 1 -- " TELL : TELL, 0);
+        cr_assert_eq(sscanf(output, form, masks[bound]), 1, "%s", output);
+    }
+#undef TELL
+    cr_expect(!strcmp(masks[0], masks[1]), "%s rather than %s", masks[1], masks[0]);
+}
+
 Test(launch, rank_0_reads_the_standard_input)
 {
     expect_status("echo hello | " LAUNCH "-n 2 -- sh -c 'echo $RANK got \"$(cat)\"'", 0);

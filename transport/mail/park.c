@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "transport/mail/cores.h"
+
 #define NS_PER_S 1000000000
 #define WAKE_ROUNDS 16
 #define WAKE_COST_DEFAULT_NS 20000 /* when no thread can be had to measure it */
@@ -67,27 +69,29 @@ void park_wake_shared(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* With the mask of the process, if it is still to be had: the calling thread may have been bound. */
+static bool thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    pthread_attr_t attr;
+    if (pthread_attr_init(&attr))
+        return false;
+    bool started = cores_attr(&attr) && pthread_create(thread, &attr, run, argument) == 0;
+    pthread_attr_destroy(&attr);
+    return started || pthread_create(thread, NULL, run, argument) == 0;
+}
+
 bool park_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *argument)
 {
     sigset_t all, before;
     char cut[16];
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    bool started = pthread_create(thread, NULL, run, argument) == 0;
+    bool started = thread_start(thread, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     snprintf(cut, sizeof(cut), "%s", name);
     if (started)
         pthread_setname_np(*thread, cut);
     return started;
-}
-
-int park_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t holds */
-    return online > 0 ? (int)online : 1;
 }
 
 /* Two threads hand a word to and fro; each sleeps at once when it is not its turn. The partner keeps off the core that
@@ -115,11 +119,7 @@ static void wake_play(struct wake_game *game, uint32_t me)
 static void *wake_partner(void *argument)
 {
     struct wake_game *game = argument;
-    cpu_set_t set;
-    if (game->core >= 0 && sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1) {
-        CPU_CLR(game->core, &set);
-        sched_setaffinity(0, sizeof(set), &set); /* if it fails the figure is lower, no more */
-    }
+    cores_use_but(game->core); /* if that fails the figure is lower, no more */
     wake_play(game, 1);
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* transport/mail/park.h: how a thread waits: it spins for a while, then sleeps on a futex. Also the clock that everything is
+/* transport/mail/park.h: how a thread waits: it spins for a while, then sleeps on a futex. Also the clock that all is
  * measured with.
  *
  * A thread that spins takes a hand-off in a fraction of a microsecond; waking one that sleeps can cost tens, and on a
@@ -37,12 +37,10 @@ void park_wake_shared(_Atomic uint32_t *word);
  * moment. Takes about two milliseconds. */
 int64_t park_wake_cost_ns(void);
 
-/* Starts a thread in which the program's signals are blocked: they belong to the program's threads. At most 15 letters
- * of `name` are seen. False: there is none to be had. */
+/* Starts a thread in which the program's signals are blocked: they belong to the program's threads. It may use all
+ * cores that the process may (transport/mail/cores.h). At most 15 letters of `name` are seen. False: there is none to
+ * be had. */
 bool park_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *argument);
-
-/* Cores that this process may use. */
-int park_cores(void);
 
 /* Tells the core that this is a spin loop. */
 static inline void park_pause(void)

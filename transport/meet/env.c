@@ -401,6 +401,8 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
         status = opts->world_size ? given_place(opts, env) : read_place(env);
     if (status == WEIR_OK && env->size > 1)
         status = read_own(env);
+    if (status == WEIR_OK)
+        status = read_flag("WEIR_PIN", &env->pin);
     return status == WEIR_OK ? read_seconds("WEIR_STALL", true, &env->stall_ns) : status;
 }
 

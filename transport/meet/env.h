@@ -8,7 +8,7 @@
 #define CLUSTER_RANKS_MAX 4096
 
 struct cluster_env {
-    uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns */
+    uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns and pin */
     char address[256];      /* rank 0's host, name or number, without brackets */
     uint16_t port;
     const char *from;       /* who says so: "RANK", "Open MPI", "Slurm", "the program" */
@@ -16,6 +16,7 @@ struct cluster_env {
     bool insecure;
     bool shm;               /* memory may be shared */
     bool ipc;               /* Unix sockets may be used between processes of a host */
+    bool pin;               /* workers are bound to cores */
     uint32_t devices;       /* of each rank; 0: as many as the plan needs */
     int64_t liveness_ns, stall_ns, join_ns; /* stall_ns 0: never */
 };

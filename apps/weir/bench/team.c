@@ -21,6 +21,7 @@
 
 #include "apps/common/measure.h"
 #include "graph/base/error.h"
+#include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
 #define TURNS_PER_YIELD 2000
@@ -155,6 +156,7 @@ void bench_team_pin(const struct bench_team *team, uint32_t rank)
 static void member_run(struct bench_team *team, uint32_t rank, bench_member_fn play, void *ctx)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    cores_use(); /* the parent's thread may have been bound */
     weir_status status = play(team, rank, ctx);
     if (status && !team->error[0])
         snprintf(team->error, sizeof team->error, "rank %u of a benchmark: %s", rank, weir_error());
