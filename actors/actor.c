@@ -131,17 +131,14 @@ uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, st
 }
 
 /* Takes in a READY or FREE from another lane. */
-static inline void receive(struct actor *actors, struct message message)
+static inline void receive(const struct edge_ends *ends, struct message message)
 {
-    struct actor *actor = &actors[message.actor];
     assert(message.count > 0);
-    if (message.kind == MESSAGE_READY) {
-        assert(message.port < actor->port_count);
-        port_ready(&actor->ports[message.port], message.count);
-    } else {
-        assert(message.kind == MESSAGE_FREE && message.port < actor->edge_count);
-        edge_free(&actor->edges[message.port], message.count);
-    }
+    assert(message.kind == MESSAGE_READY || message.kind == MESSAGE_FREE);
+    if (message.kind == MESSAGE_READY)
+        port_ready(ends[message.edge].port, message.count);
+    else
+        edge_free(ends[message.edge].edge, message.count);
 }
 
 /* Whether each of the slots that the message frees had been published to all: then nothing is counted below zero. */
@@ -157,32 +154,29 @@ static bool free_fits(const struct actor_edge *edge, uint32_t count)
     return true;
 }
 
-/* Whether another process may have posted this. Orders pass: this process's own come the same way. */
-static bool message_fits(const struct lane *lane, const struct actor *actors, struct message message)
+/* Whether another process may have posted this: the lane owns that end of the edge, and has room for the count. */
+static bool message_fits(const struct lane *lane, const struct edge_ends *ends, struct message message)
 {
-    if (message.kind > MESSAGE_FREE)
-        return message.kind <= MESSAGE_LOOK;
-    if (!message.kind || !message.count || message.actor >= lane->guard->actor_count)
+    if (!message.count || message.unused || message.edge >= lane->guard->edge_count || !ends[message.edge].port)
         return false;
-    const struct actor *actor = &actors[message.actor];
-    if (actor->lane != lane)
-        return false;
-    if (message.kind == MESSAGE_FREE)
-        return message.port < actor->edge_count && free_fits(&actor->edges[message.port], message.count);
-    const struct regst_reader *reader = message.port < actor->port_count ? &actor->ports[message.port].reader : NULL;
-    return reader && message.count <= reader->slots - reader->arrived;
+    const struct edge_ends *end = &ends[message.edge];
+    const struct regst_reader *reader = &end->port->reader;
+    if (message.kind == MESSAGE_READY)
+        return end->port->actor->lane == lane && message.count <= reader->slots - reader->arrived;
+    return message.kind == MESSAGE_FREE && end->edge->out->actor->lane == lane &&
+           free_fits(end->edge, message.count);
 }
 
-void lane_drain(struct lane *lane, struct actor *actors)
+/* After a refusal the session has failed. What else is in the ring can wait: whoever posts nonsense may never stop. */
+void lane_drain(struct lane *lane, const struct edge_ends *ends)
 {
     struct message message;
     while (mailbox_take(&lane->mailbox, &message)) {
-        if (UNLIKELY(lane->guard) && !message_fits(lane, actors, message))
+        if (UNLIKELY(lane->guard) && UNLIKELY(!message_fits(lane, ends, message))) {
             lane->guard->refuse(lane->guard, message);
-        else if (LIKELY(message.kind <= MESSAGE_FREE))
-            receive(actors, message);
-        else
-            lane->orders |= 1u << message.kind;
+            return;
+        }
+        receive(ends, message);
     }
 }
 

@@ -77,6 +77,12 @@ struct actor_edge {
     uint32_t cursor;         /* the next slot that this reader will free */
 };
 
+/* Both ends of an edge: what a message's edge leads to. In one table by edge, whichever lanes they belong to. */
+struct edge_ends {
+    struct actor_port *port; /* NULL: the port reads a constant, there is nothing to count */
+    struct actor_edge *edge;
+};
+
 struct actor_kernel {
     _Alignas(64) weir_kernel_fn call;
     const struct actor_out *accumulate; /* adds to what is in its slot when that has been fired into; NULL: never */
@@ -91,7 +97,7 @@ struct actor {
     struct actor_port *ports;
     struct actor_out *outs;
     struct actor_kernel *kernels;
-    uint16_t port_count, out_count;
+    uint32_t port_count, out_count;
     uint32_t kernel_count;
     uint32_t wire_count;
     int64_t left;    /* firings in this run */
@@ -106,8 +112,6 @@ struct actor {
     uint32_t unclocked; /* firings until the next one that is measured */
 
     /* seldom used */
-    struct actor_edge *edges; /* all out-edges, what FREE's port counts */
-    uint32_t edge_count;
     uint32_t id;    /* plan_actor_id */
     uint32_t index; /* of the device, for its fence */
     struct wire_patch *wires; /* borrowed; looked at before each firing */
@@ -130,8 +134,8 @@ uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, st
 /* What follows a firing's kernels; an outside actor, which has none, is fired by this alone. */
 void actor_fired(struct actor *actor);
 
-/* Takes all messages out of the lane's mailbox; orders go to lane->orders. */
-void lane_drain(struct lane *lane, struct actor *actors);
+/* Takes the messages out of the lane's mailbox, up to one that the lane's guard refuses. `ends`: by edge. */
+void lane_drain(struct lane *lane, const struct edge_ends *ends);
 
 /* One more condition holds, or fails. */
 static inline void actor_met(struct actor *actor)

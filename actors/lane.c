@@ -6,13 +6,6 @@
 
 #include "graph/base/error.h"
 
-#define ORDERS_MAX 5 /* START, FAIL, STOP, LOOK, and one to spare: messages to a lane that no edge accounts for */
-
-uint64_t lane_messages(const struct lane_size *size)
-{
-    return size->messages + ORDERS_MAX;
-}
-
 weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns, void *ring)
 {
     lane->outbox.room = size->lines;
@@ -20,8 +13,8 @@ weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t s
     if (!lane->outbox.lines || !ready_open(&lane->ready, size->actors))
         return error_set(WEIR_E_MEMORY, "no memory for the ready set of %u actors", size->actors);
     if (!ring)
-        return mailbox_open(&lane->mailbox, lane_messages(size), spin_ns);
-    mailbox_share(&lane->mailbox, ring, lane_messages(size), spin_ns);
+        return mailbox_open(&lane->mailbox, size->messages, spin_ns);
+    mailbox_share(&lane->mailbox, ring, size->messages, spin_ns);
     return WEIR_OK;
 }
 
@@ -50,7 +43,7 @@ void lane_flush(struct lane *lane)
         if (line->unsent > MESSAGE_COUNT_MAX)
             line_flush_many(line);
         struct message message = line->message;
-        message.count = (uint8_t)line->unsent;
+        message.count = (uint16_t)line->unsent;
         line->unsent = 0;
         line->end->post(line->end, message);
         if (line->end->flush)

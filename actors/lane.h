@@ -14,6 +14,9 @@
  * out as one message when the lane flushes. What bounds the delay is the worker's business (actors/worker.h). A line
  * stands in the outbox at most once, so the outbox has as many places as the lane has lines.
  *
+ * Orders (enum lane_order) come through the mailbox's own word, from the session and its watch alone; what is in its
+ * ring are messages of actors.
+ *
  * One owner thread at a time: the one that runs the lane. Only the mailbox is open to others.
  */
 #ifndef ACTORS_LANE_H
@@ -26,10 +29,18 @@
 #include "actors/ready.h"
 #include "transport/mail/mailbox.h"
 
+/* What mailbox_order() gives to a lane. To an outside lane only FAIL, which wakes whoever waits there. */
+enum lane_order {
+    LANE_START = 1, /* a run begins */
+    LANE_FAIL = 2,  /* the session failed: fire no more */
+    LANE_STOP = 4,  /* end */
+    LANE_LOOK = 8   /* write down who waits for what (actors/watch/watch.h) */
+};
+
 /* A line to an actor on another lane. */
 struct outgoing {
     struct bus_end *end;    /* borrowed; NULL: the other end of the edge is on this lane */
-    struct message message; /* all but the count */
+    struct message message; /* but for the count */
     uint32_t unsent;
 };
 
@@ -46,12 +57,11 @@ struct lane {
     struct mailbox_waiter *waiter; /* borrowed; NULL: waits at its mailbox */
     struct lane_guard *guard; /* borrowed; NULL: nobody but this process's own threads posts here */
     _Atomic int64_t waiting; /* outside: 1 + the step for which a thread waits in push or pull; 0: none does */
-    uint32_t orders; /* bits 1 << MESSAGE_START, FAIL, STOP that came and have not been obeyed */
 };
 
 /* Who hears of a message that another process may not have posted. Called by the lane's owner. */
 struct lane_guard {
-    uint32_t actor_count;
+    uint32_t edge_count; /* of the plan */
     void (*refuse)(struct lane_guard *guard, struct message message);
 };
 
@@ -61,9 +71,6 @@ struct lane_size {
     uint32_t lines;
     uint64_t messages; /* that can be under way to it */
 };
-
-/* Messages that the lane's mailbox has room for. */
-uint64_t lane_messages(const struct lane_size *size);
 
 /* `ring`: memory that other processes see for the mailbox's ring; NULL: it gets its own. */
 weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns, void *ring);

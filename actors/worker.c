@@ -1,7 +1,7 @@
 /* actors/worker.c: the loop, its clock and its orders. See the header.
  *
- * The inner loop looks at the mailbox before each firing: one load of a line that is in the cache as long as nobody
- * writes to it. A message that makes a better actor ready is thus never later than one firing.
+ * The inner loop looks at the mailbox before each firing, for messages and for orders: two loads of lines that are in the
+ * cache as long as nobody writes to them. A message that makes a better actor ready is thus never later than one firing.
  */
 #define _GNU_SOURCE
 #include "actors/worker.h"
@@ -98,21 +98,20 @@ static void worker_begin(struct worker *worker)
 /* False: the thread is to end. */
 static bool worker_obey(struct worker *worker)
 {
-    uint32_t orders = worker->lane.orders;
-    worker->lane.orders = 0;
-    if (orders & 1u << MESSAGE_FAIL && !worker->heard) {
+    uint32_t orders = mailbox_orders(&worker->lane.mailbox);
+    if (orders & LANE_FAIL && !worker->heard) {
         worker->halted = worker->heard = true;
         session_worker_halted(worker->session);
     }
-    if (orders & 1u << MESSAGE_START && !worker->halted)
+    if (orders & LANE_START && !worker->halted)
         worker_begin(worker);
-    if (orders & 1u << MESSAGE_LOOK)
+    if (orders & LANE_LOOK)
         look_write(&worker->look, worker);
-    return !(orders & 1u << MESSAGE_STOP);
+    return !(orders & LANE_STOP);
 }
 
-/* Nothing to fire. False: the thread is to end. */
-static bool worker_idle(struct worker *worker)
+/* Nothing to fire. */
+static void worker_idle(struct worker *worker)
 {
     lane_flush(&worker->lane);
     if (!worker->running && !worker->reported && !worker->halted) {
@@ -125,37 +124,32 @@ static bool worker_idle(struct worker *worker)
         worker->lane.waiter->wait(worker->lane.waiter, &worker->lane.mailbox);
     else
         mailbox_wait(&worker->lane.mailbox, PARK_FOREVER);
-    worker->lane.orders |= mailbox_orders(&worker->lane.mailbox);
-    return !worker->lane.orders || worker_obey(worker);
 }
 
-/* When the session has failed, counters stay as they are: the report of who waited for whom looks at them from another
- * thread. Only orders are taken. */
-static void worker_drain_orders(struct lane *lane)
+/* Something has come. When the session has failed, counters stay as they are: the report of who waited for whom looks at
+ * them from another thread. So messages are dropped then, one at a time, for whoever broke the session may go on
+ * posting. False: the thread is to end. */
+static __attribute__((noinline)) bool worker_hear(struct worker *worker)
 {
-    struct message message;
-    while (mailbox_take(&lane->mailbox, &message))
-        if (message.kind > MESSAGE_FREE && message.kind <= MESSAGE_LOOK)
-            lane->orders |= 1u << message.kind;
+    struct message dropped;
+    if (UNLIKELY(worker->halted))
+        mailbox_take(&worker->lane.mailbox, &dropped);
+    else
+        lane_drain(&worker->lane, worker->ends);
+    return worker_obey(worker);
 }
 
 static void worker_loop(struct worker *worker)
 {
     struct lane *lane = &worker->lane;
     for (;;) {
-        if (UNLIKELY(mailbox_pending(&lane->mailbox))) {
-            if (UNLIKELY(worker->halted))
-                worker_drain_orders(lane);
-            else
-                lane_drain(lane, worker->actors);
-            if (UNLIKELY(lane->orders) && !worker_obey(worker))
-                return;
-        }
+        if (UNLIKELY(mailbox_pending(&lane->mailbox)) && !worker_hear(worker))
+            return;
         uint32_t rank = ready_first(&lane->ready);
         if (LIKELY(rank != READY_NONE && !worker->halted))
             worker_fire(worker, worker->by_rank[rank]);
-        else if (!worker_idle(worker))
-            return;
+        else
+            worker_idle(worker);
     }
 }
 

@@ -17,8 +17,9 @@
  * queue's busy share); of short ones one in CLOCK_EVERY, since reading the clock would cost more than they do. With a
  * trace all are.
  *
- * A worker obeys orders that come through its mailbox: START (a run), FAIL (fire no more), STOP (end), LOOK (write down
- * who waits for what, see actors/watch/watch.h). It runs until then, also between runs: frees and pushes arrive at any time.
+ * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), LOOK (write down who waits for
+ * what, see actors/watch/watch.h), after at most one row of firings of one actor. It runs until STOP, also between runs:
+ * frees and pushes arrive at any time.
  *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read (actors/watch/flight.h).
  *
@@ -40,6 +41,7 @@ struct weir_session;
 struct worker {
     struct lane lane;
     struct actor *actors;    /* borrowed: the session's array, by id */
+    const struct edge_ends *ends; /* borrowed: the session's, by edge */
     struct actor **by_rank;  /* owned: this worker's actors */
     uint32_t actor_count;
     int64_t waited_ns;       /* expected time of firings since the outbox began to fill */

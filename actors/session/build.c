@@ -3,7 +3,7 @@
  * through memory.
  *
  * Ports that read constants are left out: their registers are never published nor freed again, so there is nothing to
- * count. A message's port number counts what is left.
+ * count.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static bool build_arrays(struct weir_session *s)
         pending += pending_room(&plan->regsts[r]);
     s->actors = array_new(plan->actors_count, sizeof(*s->actors));
     s->ports = array_new(plan->ports_count, sizeof(*s->ports));
-    s->port_of = array_new(plan->ports_count, sizeof(*s->port_of));
+    s->ends = array_new(plan->ports_count, sizeof(*s->ends));
     s->outs = array_new(plan->regsts_count, sizeof(*s->outs));
     s->edges = array_new(plan->ports_count, sizeof(*s->edges));
     s->kernels = array_new(plan->kernels_count, sizeof(*s->kernels));
@@ -55,7 +55,7 @@ static bool build_arrays(struct weir_session *s)
     s->views = array_new(plan->operands_count, sizeof(*s->views));
     s->patches = array_new(plan->operands_count, sizeof(*s->patches));
     s->wires = array_new(s->cluster ? plan->operands_count : 0, sizeof(*s->wires));
-    return s->actors && s->ports && s->port_of && s->outs && s->edges && s->kernels && s->pending && s->views &&
+    return s->actors && s->ports && s->ends && s->outs && s->edges && s->kernels && s->pending && s->views &&
            s->patches && s->wires;
 }
 
@@ -63,7 +63,7 @@ void session_unbuild(struct weir_session *s)
 {
     free(s->actors);
     free(s->ports);
-    free(s->port_of);
+    free(s->ends);
     free(s->outs);
     free(s->edges);
     free(s->kernels);
@@ -87,7 +87,7 @@ static void build_actor(struct weir_session *s, uint32_t a)
         .rank = actor->rank,
         .lane = s->lane_of[a],
         .outs = &s->outs[plan->regsts.first],
-        .out_count = (uint16_t)plan->regsts.count,
+        .out_count = plan->regsts.count,
         .kernels = &s->kernels[plan->kernels.first],
         .kernel_count = plan->kernels.count,
         .left = outside ? INT64_MAX : 0,
@@ -115,9 +115,9 @@ static void build_ports(struct weir_session *s)
                 continue;
             reader_init(&next->reader, regst->slots, plan->ports[p].hold, regst->initial);
             next->actor = actor;
-            s->port_of[p] = next++;
+            s->ends[p].port = next++;
         }
-        actor->port_count = (uint16_t)(next - actor->ports);
+        actor->port_count = (uint32_t)(next - actor->ports);
     }
 }
 
@@ -126,7 +126,7 @@ static void count_edges(struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
     for (uint32_t p = 0; p < plan->ports_count; p++)
-        if (s->port_of[p])
+        if (s->ends[p].port)
             s->outs[plan->ports[p].regst.i].edge_count++;
     struct actor_edge *next = s->edges;
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
@@ -146,10 +146,7 @@ static void build_outs(struct weir_session *s)
         pending += pending_room(regst);
         if (regst->producer.i == PLAN_NONE)
             continue;
-        struct actor *producer = out->actor = &s->actors[regst->producer.i];
-        producer->edge_count += out->edge_count;
-        if (producer->outs == out)
-            producer->edges = out->edges;
+        out->actor = &s->actors[regst->producer.i];
         out->edge_count = 0; /* counts up again in build_edges() */
     }
 }
@@ -157,11 +154,12 @@ static void build_outs(struct weir_session *s)
 /* Ties the two ends of port p's edge together: by pointers on one lane, by messages between two. */
 static void build_edge(struct weir_session *s, uint32_t p)
 {
-    struct actor_port *port = s->port_of[p];
+    struct actor_port *port = s->ends[p].port;
     struct actor_out *out = &s->outs[s->plan->ports[p].regst.i];
     struct actor_edge *edge = &out->edges[out->edge_count++];
     struct actor *reader = port->actor, *producer = out->actor;
     edge->out = out;
+    s->ends[p].edge = edge;
     if (!reader->lane && !producer->lane)
         return; /* between two other ranks */
     if (bus_same(&s->bus, reader->id, producer->id)) {
@@ -170,11 +168,9 @@ static void build_edge(struct weir_session *s, uint32_t p)
         return;
     }
     edge->ready.end = bus_find(&s->bus, reader->id);
-    edge->ready.message =
-        (struct message){.actor = reader->id, .port = (uint16_t)(port - reader->ports), .kind = MESSAGE_READY};
+    edge->ready.message = (struct message){.edge = p, .kind = MESSAGE_READY};
     port->free.end = bus_find(&s->bus, producer->id);
-    port->free.message =
-        (struct message){.actor = producer->id, .port = (uint16_t)(edge - producer->edges), .kind = MESSAGE_FREE};
+    port->free.message = (struct message){.edge = p, .kind = MESSAGE_FREE};
 }
 
 /* ---- what kernels are called with ---- */
@@ -212,7 +208,7 @@ static void build_wire(struct weir_session *s, uint32_t o, const struct transfer
     memcpy(view->offset, piece->start, sizeof(piece->start));
     actor->wires[actor->wire_count++] =
         (struct wire_patch){.data = &view->data,
-                            .reader = s->port_of[port] ? &s->port_of[port]->reader : NULL,
+                            .reader = s->ends[port].port ? &s->ends[port].port->reader : NULL,
                             .spans = transfer->data + piece->span,
                             .stride = transfer->spans.count,
                             .offset = piece->span_offset};
@@ -236,7 +232,7 @@ static struct slot_patches *ring_of(struct weir_session *s, const plan_operand *
         return NULL;
     if (operand->port.i == PLAN_NONE)
         return &s->outs[tensor->owner].patches;
-    return s->port_of[operand->port.i] ? &s->port_of[operand->port.i]->patches : NULL;
+    return s->ends[operand->port.i].port ? &s->ends[operand->port.i].port->patches : NULL;
 }
 
 static uint32_t first_slot(const struct weir_session *s, const plan_operand *operand)
@@ -251,8 +247,8 @@ static void each_ring(struct weir_session *s, void (*visit)(struct slot_patches 
 {
     struct slot_patch *next = s->patches;
     for (uint32_t p = 0; p < s->plan->ports_count; p++)
-        if (s->port_of[p])
-            visit(&s->port_of[p]->patches, &next);
+        if (s->ends[p].port)
+            visit(&s->ends[p].port->patches, &next);
     for (uint32_t r = 0; r < s->plan->regsts_count; r++)
         visit(&s->outs[r].patches, &next);
 }
@@ -417,36 +413,11 @@ static weir_status build_ranks(struct weir_session *s)
 
 /* ---- all of it ---- */
 
-/* Message ports are 16 bits wide. */
-static weir_status check_widths(const weir_plan *plan)
-{
-    uint32_t *readers = calloc(plan->actors_count + 1, sizeof(*readers));
-    if (!readers)
-        return error_set(WEIR_E_MEMORY, "no memory to count the readers of %u actors", plan->actors_count);
-    uint32_t widest = 0;
-    for (uint32_t p = 0; p < plan->ports_count; p++) {
-        uint32_t producer = plan->regsts[plan->ports[p].regst.i].producer.i;
-        if (producer != PLAN_NONE && ++readers[producer] > widest)
-            widest = readers[producer];
-    }
-    for (uint32_t a = 0; a < plan->actors_count; a++) {
-        uint32_t ends = plan->actors[a].ports.count + plan->actors[a].regsts.count;
-        widest = ends > widest ? ends : widest;
-    }
-    free(readers);
-    if (widest <= MESSAGE_PORT_MAX)
-        return WEIR_OK;
-    return error_set(WEIR_E_UNSUPPORTED, "an actor has %u ends; at most %d can be addressed", widest, MESSAGE_PORT_MAX);
-}
-
 weir_status session_build(struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
-    weir_status status = check_widths(plan);
-    if (!status && !build_arrays(s))
-        status = error_set(WEIR_E_MEMORY, "no memory for %u actors", plan->actors_count);
-    if (!status)
-        status = build_ranks(s);
+    weir_status status = build_arrays(s) ? build_ranks(s)
+                                         : error_set(WEIR_E_MEMORY, "no memory for %u actors", plan->actors_count);
     if (status)
         return status;
     for (uint32_t a = 0; a < plan->actors_count; a++)
@@ -455,7 +426,7 @@ weir_status session_build(struct weir_session *s)
     count_edges(s);
     build_outs(s);
     for (uint32_t p = 0; p < plan->ports_count; p++)
-        if (s->port_of[p])
+        if (s->ends[p].port)
             build_edge(s, p);
     status = build_views(s);
     for (uint32_t k = 0; !status && k < plan->kernels_count; k++)

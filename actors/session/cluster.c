@@ -218,7 +218,7 @@ weir_status cluster_share(struct weir_session *s, const struct lane_size *sizes)
     uint32_t *ring_of = calloc(s->plan->actors_count + (size_t)1, sizeof(*ring_of));
     weir_status status = capacities && ring_of ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u lanes", lanes);
     for (uint32_t i = 0; !status && i < lanes; i++)
-        capacities[i] = lane_messages(&sizes[i]);
+        capacities[i] = sizes[i].messages;
     for (uint32_t a = 0; !status && a < s->plan->actors_count; a++)
         ring_of[a] = session_lane_number(s, a);
     if (!status && share_create(&c->own, s->plan, c->here, capacities, lanes, ring_of) == WEIR_OK) {
@@ -524,7 +524,7 @@ static void waiter_look(struct waiters *to, const struct weir_session *s, uint32
     const weir_plan *plan = s->plan;
     for (uint32_t p = plan->actors[a].ports.first; p < plan->actors[a].ports.first + plan->actors[a].ports.count; p++) {
         uint32_t producer = plan->regsts[plan->ports[p].regst.i].producer.i;
-        if (s->port_of[p] && !s->port_of[p]->reader.arrived && plan_rank_of(plan, producer) == rank)
+        if (s->ends[p].port && !s->ends[p].port->reader.arrived && plan_rank_of(plan, producer) == rank)
             waiter_add(to, s, a, "publish", producer);
     }
     for (uint32_t p = 0; p < plan->ports_count; p++) {

@@ -136,12 +136,12 @@ static weir_status await_turn(struct weir_session *s, struct actor *actor, const
 {
     const char *lacks = actor->out_count ? "no room" : "no value";
     int64_t deadline = park_deadline(timeout_ms);
-    lane_drain(actor->lane, s->actors);
+    lane_drain(actor->lane, s->ends);
     if (actor->unmet) /* relaxed: for a report */
         atomic_store_explicit(&actor->lane->waiting, actor->step + 1, memory_order_relaxed);
     while (actor->unmet && !session_failure(s)) {
         bool in_time = mailbox_wait(&actor->lane->mailbox, deadline);
-        lane_drain(actor->lane, s->actors);
+        lane_drain(actor->lane, s->ends);
         if (!in_time && actor->unmet) {
             atomic_store_explicit(&actor->lane->waiting, 0, memory_order_relaxed);
             return error_set(WEIR_E_TIMEOUT, "weir_session_%s: %s for '%s' within %d ms", verb,

@@ -131,13 +131,13 @@ static void refuse_message(struct lane_guard *guard, struct message message)
 {
     struct weir_session *s = (struct weir_session *)((char *)guard - offsetof(struct weir_session, guard));
     session_fail_peer(s, s->cluster->env.rank,
-                      "another rank of this host posted what it may not: actor %u, port %u, kind %u, count %u",
-                      message.actor, message.port, message.kind, message.count);
+                      "another process posted to rank %u what no actor does: edge %u, kind %u, count %u",
+                      s->cluster->env.rank, message.edge, message.kind, message.count);
 }
 
 static weir_status open_lanes(struct weir_session *s, const struct lane_size *sizes)
 {
-    s->guard = (struct lane_guard){.actor_count = s->plan->actors_count, .refuse = refuse_message};
+    s->guard = (struct lane_guard){.edge_count = s->plan->ports_count, .refuse = refuse_message};
     int64_t spin_ns = s->worker_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0;
     weir_status status = WEIR_OK;
     for (uint32_t w = 0; !status && w < s->worker_count; w++)
@@ -231,6 +231,7 @@ static weir_status start_workers(struct weir_session *s)
     atomic_store_explicit(&s->firing, s->worker_count, memory_order_relaxed);
     for (uint32_t w = 0; !status && w < s->worker_count; w++) {
         s->workers[w].actors = s->actors;
+        s->workers[w].ends = s->ends;
         status = worker_start(&s->workers[w]);
     }
     return status;
@@ -301,19 +302,18 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
 
 /* ---- close ---- */
 
-static void post_all(struct weir_session *s, enum message_kind kind)
+static void order_all(struct weir_session *s, enum lane_order order)
 {
-    struct message message = {.kind = (uint8_t)kind, .count = 1};
     for (uint32_t w = 0; w < s->worker_count; w++)
-        (kind == MESSAGE_START ? mailbox_post : mailbox_order)(&s->workers[w].lane.mailbox, message);
+        mailbox_order(&s->workers[w].lane.mailbox, order);
 }
 
-/* A thread that never started has nothing to stop. Its mailbox takes the message all the same, if it has one. */
+/* A thread that never started has nothing to stop. */
 static void stop_workers(struct weir_session *s)
 {
     for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
         if (s->workers[w].started)
-            mailbox_order(&s->workers[w].lane.mailbox, (struct message){.kind = MESSAGE_STOP, .count = 1});
+            mailbox_order(&s->workers[w].lane.mailbox, LANE_STOP);
     for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
         worker_join(&s->workers[w]);
 }
@@ -349,10 +349,19 @@ static void tell_failure(struct weir_session *s)
                    *text ? "the last firings before the failure, oldest first:\n" : "", text);
 }
 
+/* A failure is seen here before the other ranks have been told: the network is not to end in between. */
+static void await_told(struct weir_session *s)
+{
+    /* acquire: pairs with the store in session_fail() */
+    while (atomic_load_explicit(&s->failing, memory_order_acquire) == FAILURE_CLAIMED)
+        park_wait(&s->failing, FAILURE_CLAIMED, PARK_FOREVER);
+}
+
 weir_status weir_session_close(weir_session *s)
 {
     if (!s)
         return WEIR_OK;
+    await_told(s);
     cluster_leave(s); /* after it nobody calls the watch */
     watch_close(s->watch);
     stop_workers(s);
@@ -411,13 +420,13 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
         return status;
     s->steps = steps;
     s->run_start_ns = park_now_ns();
-    /* relaxed: published to the workers by the START messages */
+    /* relaxed: published to the workers by START */
     atomic_store_explicit(&s->running, s->worker_count, memory_order_relaxed);
     uint32_t rest = SESSION_REST;
     if (!atomic_compare_exchange_strong_explicit(&s->state, &rest, SESSION_RUNNING, memory_order_acq_rel,
                                                  memory_order_acquire))
         return session_failure(s);
-    post_all(s, MESSAGE_START);
+    order_all(s, LANE_START);
     return WEIR_OK;
 }
 
@@ -503,6 +512,14 @@ void session_worker_halted(struct weir_session *s)
         park_wake(&s->firing);
 }
 
+static bool claim_failure(struct weir_session *s)
+{
+    uint32_t none = FAILURE_NONE;
+    /* relaxed: only one wins, nothing else hangs on it */
+    return atomic_compare_exchange_strong_explicit(&s->failing, &none, FAILURE_CLAIMED, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
 /* The first failure writes the report; then everybody is told. */
 static void session_fail(struct weir_session *s, weir_status status, uint32_t culprit)
 {
@@ -511,17 +528,19 @@ static void session_fail(struct weir_session *s, weir_status status, uint32_t cu
     /* release: pairs with the load in session_failure() */
     atomic_store_explicit(&s->state, SESSION_FAILED, memory_order_release);
     park_wake(&s->state);
-    post_all(s, MESSAGE_FAIL);
+    order_all(s, LANE_FAIL);
     for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_order(&s->outside[i].mailbox, (struct message){.kind = MESSAGE_FAIL, .count = 1});
+        mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
     cluster_fail(s, culprit, s->failure);
+    /* release: pairs with the load in await_told() */
+    atomic_store_explicit(&s->failing, FAILURE_TOLD, memory_order_release);
+    park_wake(&s->failing);
 }
 
 void session_fail_kernel(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
                          const char *sentence)
 {
-    /* relaxed: only one wins, nothing else hangs on it */
-    if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
+    if (!claim_failure(s))
         return;
     const weir_plan *plan = s->plan;
     const plan_kernel *from = kernel ? &plan->kernels[kernel->id] : NULL;
@@ -539,8 +558,7 @@ void session_fail_kernel(struct weir_session *s, const struct actor *actor, cons
 void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *format, ...)
 {
     va_list list;
-    /* relaxed: only one wins, nothing else hangs on it */
-    if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
+    if (!claim_failure(s))
         return;
     va_start(list, format);
     vsnprintf(s->failure, sizeof(s->failure), format, list);
@@ -568,8 +586,7 @@ void session_beat(const struct weir_session *s, struct wire_frame *frame)
 
 void session_fail_worker(struct weir_session *s)
 {
-    /* relaxed: only one wins, nothing else hangs on it */
-    if (atomic_exchange_explicit(&s->failing, 1, memory_order_relaxed))
+    if (!claim_failure(s))
         return;
     snprintf(s->failure, sizeof(s->failure), "%s", weir_error());
     session_fail(s, WEIR_E_KERNEL, session_rank(s));

@@ -29,6 +29,8 @@
 
 enum session_state { SESSION_REST, SESSION_RUNNING, SESSION_FAILED };
 
+enum session_failing { FAILURE_NONE, FAILURE_CLAIMED, FAILURE_TOLD }; /* somebody writes the sentence; all were told */
+
 struct cluster;
 
 struct weir_session {
@@ -51,7 +53,7 @@ struct weir_session {
     /* built from the plan, all owned; ids are the plan's unless said otherwise */
     struct actor *actors;
     struct actor_port *ports;    /* without those that read constants */
-    struct actor_port **port_of; /* by plan port; NULL for those */
+    struct edge_ends *ends;      /* by plan port */
     struct actor_out *outs;
     struct actor_edge *edges;    /* by register, and in it by port */
     struct actor_kernel *kernels;
@@ -73,7 +75,7 @@ struct weir_session {
 
     _Atomic uint32_t state;   /* enum session_state */
     _Atomic uint32_t running; /* workers that are not done with this run */
-    _Atomic uint32_t failing; /* claimed by the first failure */
+    _Atomic uint32_t failing; /* enum session_failing, of the first failure (a futex word) */
     _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
     weir_status failure_status;
     uint32_t culprit;         /* the rank that failed first, as far as is known */

@@ -67,7 +67,7 @@ static void look_actor(struct look *look, const struct worker *worker, const str
     const struct weir_session *s = worker->session;
     const plan_actor *plan = &s->plan->actors[actor->id];
     for (uint32_t p = plan->ports.first; p < plan->ports.first + plan->ports.count; p++)
-        if (s->port_of[p] && s->port_of[p]->reader.arrived == 0)
+        if (s->ends[p].port && s->ends[p].port->reader.arrived == 0)
             look_add(look, actor, s->plan->ports[p].regst.i);
     for (uint32_t r = plan->regsts.first; r < plan->regsts.first + plan->regsts.count; r++)
         if (s->outs[r].regst.credits == 0)
@@ -113,7 +113,7 @@ uint64_t watch_fired(const struct weir_session *session)
     return fired;
 }
 
-/* A worker that has not answered the last one gets no other: its mailbox has room for one. */
+/* A worker that has not answered the last one gets no other: it would answer both at once. */
 static void post_looks(struct watch *watch)
 {
     struct weir_session *s = watch->session;
@@ -122,7 +122,7 @@ static void post_looks(struct watch *watch)
         if (atomic_load_explicit(&s->workers[w].look.answered, memory_order_acquire) != watched->asked)
             continue;
         watched->asked++;
-        mailbox_post(&s->workers[w].lane.mailbox, (struct message){.kind = MESSAGE_LOOK, .count = 1});
+        mailbox_order(&s->workers[w].lane.mailbox, LANE_LOOK);
     }
 }
 

@@ -1,7 +1,7 @@
 /* actors/watch/watch.h: what a session says when nothing happens any more.
  *
  * A thread of its own looks at the workers' flight recorders. When neither they nor those of other ranks have moved
- * for stall_ns although a run is not over, it asks each worker (MESSAGE_LOOK) to write down which conditions of its
+ * for stall_ns although a run is not over, it asks each worker (LANE_LOOK) to write down which conditions of its
  * actors do not hold (struct wait_entry). A worker that does not answer is inside a kernel, and its recorder says in
  * which. Ranks send each other what they found, and each follows the chain from what waits to what it waits for
  * (actors/watch/waits.h) and reports it. A stall is reported once; then again only after something has fired.

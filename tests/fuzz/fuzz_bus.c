@@ -73,19 +73,18 @@ static uint32_t slots_of(const struct fuzzed *f, uint32_t port)
 static void listen(struct bus_end *end, struct message message)
 {
     struct fuzzed *f = ((struct listener *)end)->to;
-    struct net *net = f->net;
-    expect(message.actor < f->plan->actors_count && net->rank_of[message.actor] == 0 && message.count > 0);
+    const struct net *net = f->net;
+    uint32_t edge = message.edge;
+    expect(edge < f->plan->ports_count && message.count > 0 && !message.unused);
     if (message.kind == MESSAGE_READY) {
-        expect(message.port < net->live_first[message.actor + 1] - net->live_first[message.actor]);
-        uint32_t port = net->live[net->live_first[message.actor] + message.port];
-        expect(message.count <= slots_of(f, port) - f->ready[port]);
-        f->ready[port] += message.count;
+        expect(net_reader_rank(net, edge) == 0 && net_producer_rank(net, edge) == PEER);
+        expect(message.count <= slots_of(f, edge) - f->ready[edge]);
+        f->ready[edge] += message.count;
     } else {
         expect(message.kind == MESSAGE_FREE);
-        expect(message.port < net->edge_first[message.actor + 1] - net->edge_first[message.actor]);
-        uint32_t port = net->edges[net->edge_first[message.actor] + message.port];
-        expect(message.count <= f->ready[port]);
-        f->ready[port] -= message.count;
+        expect(net_producer_rank(net, edge) == 0 && net_reader_rank(net, edge) == PEER);
+        expect(message.count <= f->ready[edge]);
+        f->ready[edge] -= message.count;
     }
 }
 
@@ -253,13 +252,10 @@ static void free_one(struct fuzzed *f, uint32_t port)
     const plan_regst *regst = &f->plan->regsts[f->plan->ports[port].regst.i];
     if (!transfer || transfer->to != 0 || !f->ready[port] || regst->producer.i == PLAN_NONE)
         return;
-    uint32_t edge = 0;
-    while (f->net->edges[f->net->edge_first[regst->producer.i] + edge] != port)
-        edge++;
     f->ready[port]--;
     f->unseen[port] -= f->unseen[port] > 0;
     f->slot[port] = (f->slot[port] + 1) % regst->slots;
-    net_send_message(f->net, (struct message){regst->producer.i, (uint16_t)edge, MESSAGE_FREE, 1});
+    net_send_message(f->net, (struct message){.edge = port, .kind = MESSAGE_FREE, .count = 1});
     f->net->peers[PEER].words_count = 0; /* would go out */
 }
 
@@ -320,12 +316,13 @@ static void words_say(struct sending *to, struct fuzzed *f, struct bytes *in)
     uint64_t words[16];
     uint32_t count = 1 + take(in) % 15u, said = count + (take(in) == 255);
     for (uint32_t i = 0; i < count; i++) {
-        struct message message = {.actor = take_below(in, f->plan->actors_count + 1), .port = take(in)};
+        struct message message = {.edge = take_below(in, f->plan->ports_count + 1)};
         uint8_t how = take(in);
         message.kind = (uint8_t)(how == 255 ? 255 : 1 + how % 2);
-        message.count = (uint8_t)(how / 2 % 16 ? how / 2 % 16 : 1);
+        message.count = how / 2 % 16 ? how / 2 % 16 : 1;
         if (how == 254)
             message.count = 0;
+        message.unused = how == 253;
         words[i] = message_pack(message);
     }
     header_add(to, f, &(struct wire_frame){.kind = WIRE_WORDS, .words.count = said}, take(in));
@@ -337,7 +334,7 @@ static void data_say(struct sending *to, struct fuzzed *f, struct bytes *in)
     const struct transfer *transfer = &f->links.transfers[take_below(in, f->links.transfers_count)];
     uint8_t how = take(in);
     struct wire_frame frame = {.kind = WIRE_DATA,
-                               .data = {.port = how & 1 ? take(in) : transfer->leader,
+                               .data = {.edge = how & 1 ? take(in) : transfer->leader,
                                         .slot = how & 2 ? take(in) : transfer->next_slot,
                                         .spans = transfer->spans.count + ((how & 12) == 12),
                                         .initial = (how & 48) == 48}};

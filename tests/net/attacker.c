@@ -108,7 +108,7 @@ static size_t draw_header(struct target *t, unsigned char header[WIRE_HEADER_MAX
                                .session = draw(t),
                                .number = draw(t) % 3};
     if (frame.kind == WIRE_DATA)
-        frame.data.port = (uint32_t)draw(t), frame.data.slot = (uint32_t)draw(t) % 4, frame.data.spans = 1;
+        frame.data.edge = (uint32_t)draw(t), frame.data.slot = (uint32_t)draw(t) % 4, frame.data.spans = 1;
     if (frame.kind == WIRE_WORDS || frame.kind == WIRE_WAITS)
         frame.words.count = 1 + (uint32_t)(draw(t) % 8);
     if (frame.kind == WIRE_FAIL)

@@ -209,7 +209,7 @@ Test(segment, shared_arenas_and_mailboxes_are_found_by_a_peer)
     struct sample sample = sample_new();
     struct share share;
     struct mailbox box;
-    struct message message = {.actor = 3, .port = 1, .kind = MESSAGE_READY, .count = 2}, got;
+    struct message message = {.edge = 3, .kind = MESSAGE_READY, .count = 2}, got;
     cr_assert_eq(sample_map(&sample, &share), WEIR_OK, "%s", weir_error());
     expect_inside(&sample, &share);
     for (uint32_t i = 0; i < sample.plan->spaces_count; i++) {

@@ -47,10 +47,10 @@ static inline bool bus_same(const struct bus *bus, uint32_t a, uint32_t b)
     return bus->ends[a] == bus->ends[b];
 }
 
-/* Sends to message.actor. Senders that send often keep the end instead. */
-static inline void bus_post(const struct bus *bus, struct message message)
+/* Sends to the actor, which is at that end of message.edge. Senders that send often keep the end instead. */
+static inline void bus_post(const struct bus *bus, uint32_t actor, struct message message)
 {
-    struct bus_end *end = bus->ends[message.actor];
+    struct bus_end *end = bus->ends[actor];
     end->post(end, message);
     if (end->flush)
         end->flush(end);

@@ -7,9 +7,9 @@
  * Taking the ticket is sequentially consistent because it is one half of a Dekker handshake with the owner that goes
  * to sleep:
  *
- *     sender: take a ticket; read asleep          owner: asleep = 1; read the next ticket
+ *     sender: take a ticket, or set an order; read asleep          owner: asleep = 1; read the next ticket and the orders
  *
- * At least one of them sees what the other wrote, so no message is slept through. An owner that sees a ticket taken
+ * At least one of them sees what the other wrote, so nothing is slept through. An owner that sees a ticket taken
  * whose message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no
  * fence.
  */
@@ -123,18 +123,17 @@ void mailbox_post(struct mailbox *box, struct message message)
     mailbox_call(box);
 }
 
-void mailbox_order(struct mailbox *box, struct message message)
+void mailbox_order(struct mailbox *box, uint32_t orders)
 {
-    /* release: pairs with the exchange in mailbox_orders() */
-    atomic_fetch_or_explicit(&box->orders, 1u << message.kind, memory_order_release);
-    mailbox_put(box, message);
+    /* seq_cst: pairs with the load in mailbox_asleep(); as a release with the exchange in mailbox_orders() */
+    atomic_fetch_or_explicit(&box->orders, orders, memory_order_seq_cst);
     if (box->shared)
         mailbox_wake(box);
     else
         mailbox_call(box);
 }
 
-/* Looks for a message for as long as the budget lasts. */
+/* Looks for a message or an order for as long as the budget lasts. */
 static bool mailbox_spin(const struct mailbox *box)
 {
     if (box->spin_ns <= 0)
@@ -153,10 +152,11 @@ static bool mailbox_spin(const struct mailbox *box)
 bool mailbox_asleep(struct mailbox *box)
 {
     atomic_store_explicit(&box->ring->asleep, 1, memory_order_seq_cst); /* pairs with the load in mailbox_call() */
-    /* seq_cst: the other half of the handshake, pairs with the ticket in mailbox_put() */
+    /* seq_cst: the other half of the handshake, pairs with the ticket in mailbox_put() and with mailbox_order() */
     uint64_t tail = atomic_load_explicit(&box->ring->tail, memory_order_seq_cst);
+    bool ordered = atomic_load_explicit(&box->orders, memory_order_seq_cst) != 0;
     assert((box->shared || tail - box->head <= box->mask + 1) && "the plan's bound on messages under way is wrong");
-    if (tail == box->head)
+    if (tail == box->head && !ordered)
         return true;
     if (!mailbox_pending(box))
         sched_yield(); /* the sender is between its two steps */
@@ -169,7 +169,7 @@ void mailbox_awake(struct mailbox *box)
     atomic_store_explicit(&box->ring->asleep, 0, memory_order_relaxed);
 }
 
-/* Sleeps unless a message has come, or is about to; false when the deadline is over. */
+/* Sleeps unless something has come, or is about to; false when the deadline is over. */
 static bool mailbox_sleep(struct mailbox *box, int64_t deadline)
 {
     if (!mailbox_asleep(box))
@@ -182,12 +182,8 @@ static bool mailbox_sleep(struct mailbox *box, int64_t deadline)
 
 bool mailbox_wait(struct mailbox *box, int64_t deadline)
 {
-    while (!mailbox_pending(box) && !mailbox_spin(box)) {
+    while (!mailbox_pending(box) && !mailbox_spin(box))
         if (!mailbox_sleep(box, deadline))
             return mailbox_pending(box);
-        /* relaxed: mailbox_orders() takes it */
-        if (atomic_load_explicit(&box->orders, memory_order_relaxed))
-            return true;
-    }
     return true;
 }

@@ -14,6 +14,11 @@
  * The ring may lie in memory that other processes see. Then their threads post too: each process has a struct mailbox
  * of its own for the ring, of which only the owner's takes. What comes out of such a ring is to be checked.
  *
+ * Orders do not go through the ring. They are bits of a word that lies in this process's own memory, whatever the ring
+ * lies in: so no other process can give one, and none waits behind a message that never comes (a process that was
+ * killed may have taken its ticket). What they mean is between the owner and those who give them. The word lies on a
+ * line that the owner reads anyway when it looks for a message, and that nobody writes to otherwise.
+ *
  * The owner sleeps on a futex in the ring, or, when it has other things to wait for at the same time, in a poll() with
  * an eventfd in it that senders write to.
  *
@@ -44,11 +49,11 @@ struct mailbox {
     int event_fd;            /* senders write to it when the owner is asleep; borrowed; -1: it sleeps on the ring */
     bool shared;             /* other processes see the ring */
     bool owned;              /* the ring is freed with the mailbox */
-    _Atomic uint32_t orders; /* bits 1 << kind: what mailbox_order() posted and nobody has taken here */
+    _Atomic uint32_t orders; /* given and not taken */
     _Alignas(64) uint64_t head; /* owner's */
 };
 
-/* How an owner waits when it waits for more than its mailbox. Returns when there is a message. */
+/* How an owner waits when it waits for more than its mailbox. Returns when there is a message or an order. */
 struct mailbox_waiter {
     void (*wait)(struct mailbox_waiter *waiter, struct mailbox *mailbox);
 };
@@ -74,30 +79,30 @@ void mailbox_post(struct mailbox *box, struct message message);
 void mailbox_put(struct mailbox *box, struct message message);
 void mailbox_call(struct mailbox *box);
 
-/* The same for what must be heard although another process has died: one that had begun to wake the owner may not have
- * done so, and then nobody else would; and one that had taken its ticket may never store its message, and then nothing
- * behind it is ever seen. So the owner is woken in any case, and may take the order from mailbox_orders() instead; it
- * has to bear one that comes both ways. Of this process alone. */
-void mailbox_order(struct mailbox *box, struct message message);
+/* Gives orders (bits), on top of those that have not been taken. A thread of the owner's process; does not block. An
+ * owner of a shared ring is woken in any case: another process that had begun to wake it may have died over it. */
+void mailbox_order(struct mailbox *box, uint32_t orders);
 
 /* Owner only. Waits until there is a message or an order, at most until `deadline` (park_deadline()); false when it is over. */
 bool mailbox_wait(struct mailbox *box, int64_t deadline);
 
-/* Owner only. Takes the orders that have not been taken here, whether or not they can be seen in the ring. */
+/* Owner only. Takes the orders. */
 static inline uint32_t mailbox_orders(struct mailbox *box)
 {
-    /* relaxed: seldom there is one; acquire: pairs with the store in mailbox_order() */
+    /* relaxed: seldom there is one; acquire: pairs with the addition in mailbox_order() */
     return atomic_load_explicit(&box->orders, memory_order_relaxed)
                ? atomic_exchange_explicit(&box->orders, 0, memory_order_acquire)
                : 0;
 }
 
-/* Owner only. Whether a message is there. One load from a line that stays in the owner's cache until somebody writes
- * it. */
+/* Owner only. Whether a message or an order is there. Two loads from lines that stay in the owner's cache until somebody
+ * writes to them. */
 static inline bool mailbox_pending(const struct mailbox *box)
 {
-    /* acquire: pairs with the store in mailbox_put() */
-    return atomic_load_explicit(&box->cells[box->head & box->mask], memory_order_acquire) != 0;
+    /* acquire: pairs with the store in mailbox_put(). relaxed: mailbox_orders() takes them. Both are looked at without
+     * a branch between them. */
+    uint64_t word = atomic_load_explicit(&box->cells[box->head & box->mask], memory_order_acquire);
+    return (word | atomic_load_explicit(&box->orders, memory_order_relaxed)) != 0;
 }
 
 /* Owner only. Takes the next message; false when there is none. */

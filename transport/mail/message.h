@@ -1,12 +1,11 @@
 /* transport/mail/message.h: the only thing that actors say to each other. Eight bytes, and never zero.
  *
- *     READY  producer -> reader     `count` more slots are published at the reader's port `port`
- *     FREE   reader -> producer     `count` slots are freed on the producer's out-edge `port` (its registers' readers,
- *                                   counted over all its registers in plan order)
- *     START, FAIL, STOP, LOOK       from the session (LOOK: its watch) to a worker; `actor` means nothing
+ *     READY  producer -> reader     `count` more slots are published at the edge
+ *     FREE   reader -> producer     `count` slots of the edge are freed
  *
- * A message names no slot: both ends walk the register's ring in the same order. Since a mailbox cell that is zero is
- * empty, the kinds begin at 1.
+ * An *edge* leads from a register to one of its readers. Its number is that of the reader's port in the plan, so it is
+ * the same in every process, and the kind says to which of its two ends the message goes. A message names no slot: both
+ * ends walk the register's ring in the same order. Since a mailbox cell that is zero is empty, the kinds begin at 1.
  */
 #ifndef TRANSPORT_MAIL_MESSAGE_H
 #define TRANSPORT_MAIL_MESSAGE_H
@@ -14,16 +13,15 @@
 #include <stdint.h>
 #include <string.h>
 
-enum message_kind { MESSAGE_READY = 1, MESSAGE_FREE, MESSAGE_START, MESSAGE_FAIL, MESSAGE_STOP, MESSAGE_LOOK };
+enum message_kind { MESSAGE_READY = 1, MESSAGE_FREE };
 
-#define MESSAGE_COUNT_MAX UINT8_MAX
-#define MESSAGE_PORT_MAX UINT16_MAX
+#define MESSAGE_COUNT_MAX UINT16_MAX
 
 struct message {
-    uint32_t actor; /* plan_actor_id of the one that it goes to */
-    uint16_t port;
+    uint32_t edge; /* plan port */
+    uint16_t count;
     uint8_t kind;
-    uint8_t count;
+    uint8_t unused; /* 0 */
 };
 _Static_assert(sizeof(struct message) == sizeof(uint64_t), "a message is one atomic word");
 

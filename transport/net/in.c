@@ -93,41 +93,36 @@ bool net_identify(const struct net *net, const struct incoming *in, uint32_t *ra
 
 static bool word_ready(struct net *net, uint32_t rank, struct message message)
 {
-    const weir_plan *plan = net->plan;
-    if (message.port >= net->live_first[message.actor + 1] - net->live_first[message.actor])
+    uint32_t edge = message.edge;
+    const struct transfer *transfer = links_find(net->links, edge);
+    if (net_reader_rank(net, edge) != net->env->rank || net_producer_rank(net, edge) != rank || !transfer ||
+        transfer->leader == edge || message.count > net_slots(net, edge) - net->outstanding[edge] ||
+        message.count > net->behind[edge])
         return false;
-    uint32_t port = net->live[net->live_first[message.actor] + message.port];
-    const plan_regst *regst = &plan->regsts[plan->ports[port].regst.i];
-    const struct transfer *transfer = links_find(net->links, port);
-    if (net->rank_of[regst->producer.i] != rank || !transfer || transfer->leader == port ||
-        message.count > regst->slots - net->outstanding[port] || message.count > net->behind[port])
-        return false;
-    net->outstanding[port] += message.count;
-    net->behind[port] -= message.count;
+    net->outstanding[edge] += message.count;
+    net->behind[edge] -= message.count;
+    bus_post(net->bus, net->plan->ports[edge].actor.i, message);
     return true;
 }
 
 static bool word_free(struct net *net, uint32_t rank, struct message message)
 {
-    if (message.port >= net->edge_first[message.actor + 1] - net->edge_first[message.actor])
+    uint32_t edge = message.edge;
+    if (net_producer_rank(net, edge) != net->env->rank || net_reader_rank(net, edge) != rank ||
+        message.count > net->outstanding[edge])
         return false;
-    uint32_t port = net->edges[net->edge_first[message.actor] + message.port];
-    if (net->rank_of[net->plan->ports[port].actor.i] != rank || message.count > net->outstanding[port])
-        return false;
-    net->outstanding[port] -= message.count;
+    net->outstanding[edge] -= message.count;
+    bus_post(net->bus, net->plan->regsts[net->plan->ports[edge].regst.i].producer.i, message);
     return true;
 }
 
 static bool word_take(struct net *net, uint32_t rank, struct message message)
 {
-    if (message.actor >= net->plan->actors_count || net->rank_of[message.actor] != net->env->rank || !message.count)
+    if (message.edge >= net->plan->ports_count || !message.count || message.unused)
         return false;
-    bool fits = message.kind == MESSAGE_READY  ? word_ready(net, rank, message)
-                : message.kind == MESSAGE_FREE ? word_free(net, rank, message)
-                                               : false;
-    if (fits)
-        bus_post(net->bus, message);
-    return fits;
+    return message.kind == MESSAGE_READY  ? word_ready(net, rank, message)
+           : message.kind == MESSAGE_FREE ? word_free(net, rank, message)
+                                          : false;
 }
 
 /* `part`: the frame that they are in, the last. */
@@ -143,8 +138,8 @@ static void handle_words(struct net *net, uint32_t rank, uint32_t count, struct 
         memcpy(&word, words + i * sizeof(word), sizeof(word));
         struct message message = message_unpack(word);
         if (!word_take(net, rank, message)) {
-            net_lose(net, rank, "it broke the protocol: a message for actor %u, port %u, kind %u, count %u, which it "
-                     "may not send now", message.actor, message.port, message.kind, message.count);
+            net_lose(net, rank, "it broke the protocol: a message for edge %u, kind %u, count %u, which it may not send now",
+                     message.edge, message.kind, message.count);
             return;
         }
     }
@@ -165,10 +160,10 @@ static bool slot_is_free(const struct net *net, uint32_t leader)
 static const char *data_wrong(const struct net *net, uint32_t rank, const struct wire_frame *frame,
                               const struct incoming *in)
 {
-    uint32_t port = frame->data.port;
-    const struct transfer *transfer = port < net->plan->ports_count ? links_find(net->links, port) : NULL;
-    if (!transfer || transfer->leader != port || transfer->from != rank || transfer->to != net->env->rank)
-        return "for a port that it does not lead to";
+    uint32_t edge = frame->data.edge;
+    const struct transfer *transfer = edge < net->plan->ports_count ? links_find(net->links, edge) : NULL;
+    if (!transfer || transfer->leader != edge || transfer->from != rank || transfer->to != net->env->rank)
+        return "for an edge that does not lead from it";
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
     if (frame->data.slot >= regst->slots)
         return "for a slot that is not there";
@@ -181,7 +176,7 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
         return frame->data.words                        ? "with messages"
                : net->hooks.sharing(net->hooks.ctx) ? NULL
                                                     : "when nothing is being shared";
-    if (regst->producer.i == PLAN_NONE || !slot_is_free(net, port))
+    if (regst->producer.i == PLAN_NONE || !slot_is_free(net, edge))
         return "without credit";
     return frame->data.slot == transfer->next_slot ? NULL : "out of order";
 }
@@ -214,11 +209,11 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
 {
     const char *wrong = data_wrong(net, rank, frame, in);
     if (wrong) {
-        net_lose(net, rank, "it broke the protocol: DATA for port %u, slot %u: %s", frame->data.port, frame->data.slot,
+        net_lose(net, rank, "it broke the protocol: DATA for edge %u, slot %u: %s", frame->data.edge, frame->data.slot,
                  wrong);
         return;
     }
-    struct transfer *transfer = links_find(net->links, frame->data.port);
+    struct transfer *transfer = links_find(net->links, frame->data.edge);
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
     data_keep(transfer, frame->data.slot, in);
     if (frame->data.initial)
@@ -227,10 +222,8 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
     net->outstanding[transfer->leader]++;
     for (uint32_t port = net->follower[transfer->leader]; port != LINKS_NONE; port = net->follower[port])
         net->behind[port]++;
-    bus_post(net->bus, (struct message){.actor = net->plan->ports[transfer->leader].actor.i,
-                                        .port = transfer->number,
-                                        .kind = MESSAGE_READY,
-                                        .count = 1});
+    bus_post(net->bus, net->plan->ports[transfer->leader].actor.i,
+             (struct message){.edge = transfer->leader, .kind = MESSAGE_READY, .count = 1});
     if (frame->data.words)
         handle_words(net, rank, frame->data.words, in, 2 + transfer->spans.count);
 }

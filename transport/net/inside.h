@@ -74,10 +74,6 @@ struct net {
     const struct bus *bus;
     struct mailbox mailbox; /* the owner is who holds `sockets` */
     uint32_t *rank_of;      /* by actor */
-    uint32_t *live_first;   /* by actor: its first in `live` */
-    uint32_t *live;         /* plan ports that are counted, by actor */
-    uint32_t *edge_first;   /* by actor: its first in `edges`; actors_count + 1 */
-    uint32_t *edges;        /* plan ports, by producer, then register, then port */
     struct outgoing_data *data; /* what READYs in the mailbox carry; room for all that can be under way */
     uint32_t data_count;
     uint32_t *outstanding;  /* by plan port that crosses: slots that were made ready and not freed */
@@ -124,6 +120,25 @@ static inline bool socket_set(void *socket, int option, int value)
 }
 
 void peer_become(struct peer *peer, enum peer_state state);
+
+/* ---- the two ends of an edge (a plan port) ---- */
+
+static inline uint32_t net_reader_rank(const struct net *net, uint32_t edge)
+{
+    return net->rank_of[net->plan->ports[edge].actor.i];
+}
+
+/* UINT32_MAX: it leads from a constant. */
+static inline uint32_t net_producer_rank(const struct net *net, uint32_t edge)
+{
+    uint32_t producer = net->plan->regsts[net->plan->ports[edge].regst.i].producer.i;
+    return producer == PLAN_NONE ? UINT32_MAX : net->rank_of[producer];
+}
+
+static inline uint32_t net_slots(const struct net *net, uint32_t edge)
+{
+    return net->plan->regsts[net->plan->ports[edge].regst.i].slots;
+}
 
 /* net.c */
 void net_lose(struct net *net, uint32_t rank, const char *format, ...) __attribute__((format(printf, 3, 4)));

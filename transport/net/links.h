@@ -44,13 +44,12 @@ struct span {
 };
 
 struct transfer {
-    uint32_t leader; /* plan port */
+    uint32_t leader; /* plan port, which is the edge that messages name */
     uint32_t regst;
     uint32_t from, to; /* ranks */
     plan_range pieces, spans;
     uint64_t bytes;     /* of all spans */
     uint32_t readers;   /* ports that share it */
-    uint16_t number;    /* receiver: the leader's, as messages number its actor's ports */
     uint32_t next_slot; /* sender: to be sent next; receiver: expected next */
     uint32_t free_slot; /* receiver: to be freed next, with one reader */
     char **data;        /* receiver: of slot s, span i at [s * spans.count + i]; NULL: nothing has arrived */

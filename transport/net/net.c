@@ -452,10 +452,6 @@ void net_close(struct net *net)
     if (net->worker_fd >= 0)
         close(net->worker_fd);
     free(net->rank_of);
-    free(net->live_first);
-    free(net->live);
-    free(net->edge_first);
-    free(net->edges);
     free(net->outstanding);
     free(net->behind);
     free(net->follower);

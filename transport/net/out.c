@@ -86,7 +86,7 @@ static void data_send(struct net *net, const struct transfer *transfer, uint32_t
     struct peer *peer = net_peer(net, transfer->to);
     uint32_t word_count = words && peer ? peer->words_count : 0;
     struct wire_frame frame = {.kind = WIRE_DATA,
-                               .data = {.port = transfer->leader,
+                               .data = {.edge = transfer->leader,
                                         .slot = slot,
                                         .spans = transfer->spans.count,
                                         .initial = initial,
@@ -149,13 +149,6 @@ void net_flush(struct net *net)
             words_send(net, r);
 }
 
-/* The plan port that a message is about. */
-static uint32_t port_of(const struct net *net, struct message message)
-{
-    return message.kind == MESSAGE_READY ? net->live[net->live_first[message.actor] + message.port]
-                                         : net->edges[net->edge_first[message.actor] + message.port];
-}
-
 /* The transfer's one reader has let go of `count` slots: the memory of what came in them may be used for what comes next,
  * while it is still in the cache. */
 static void frames_drop(struct net *net, struct transfer *transfer, uint32_t count)
@@ -173,17 +166,18 @@ static void frames_drop(struct net *net, struct transfer *transfer, uint32_t cou
 
 void net_send_message(struct net *net, struct message message)
 {
-    uint32_t rank = net->rank_of[message.actor];
-    uint32_t port = port_of(net, message);
-    struct transfer *transfer = links_find(net->links, port);
-    bool carries = message.kind == MESSAGE_READY && transfer && transfer->leader == port;
-    if (message.kind == MESSAGE_READY)
-        net->outstanding[port] += message.count;
+    uint32_t edge = message.edge;
+    bool ready = message.kind == MESSAGE_READY;
+    uint32_t rank = ready ? net_reader_rank(net, edge) : net_producer_rank(net, edge);
+    struct transfer *transfer = links_find(net->links, edge);
+    bool carries = ready && transfer && transfer->leader == edge;
+    if (ready)
+        net->outstanding[edge] += message.count;
     else
-        net->outstanding[port] -= message.count;
-    if (message.kind == MESSAGE_FREE && transfer && transfer->readers == 1)
+        net->outstanding[edge] -= message.count;
+    if (!ready && transfer && transfer->readers == 1)
         frames_drop(net, transfer, message.count);
-    assert(net->outstanding[port] <= net->plan->regsts[net->plan->ports[port].regst.i].slots);
+    assert(net->outstanding[edge] <= net_slots(net, edge));
     if (!carries) {
         word_add(net, rank, message);
         return;

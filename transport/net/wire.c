@@ -47,7 +47,7 @@ enum { SENDER_FIELDS = sizeof(sender) / sizeof(sender[0]), COMMON_FIELDS = 2 + S
 static const struct kind kinds[WIRE_KIND_END] = {
     [WIRE_HELLO] = {"HELLO", 1, {BOOL("shm", hello.shm)}},
     [WIRE_WORDS] = {"WORDS", 1, {U32("count", words.count)}},
-    [WIRE_DATA] = {"DATA", 5, {U32("port", data.port), U32("slot", data.slot),
+    [WIRE_DATA] = {"DATA", 5, {U32("edge", data.edge), U32("slot", data.slot),
                                U32_UP_TO("spans", data.spans, WIRE_SPANS_MAX), BOOL("initial", data.initial),
                                U32("words", data.words)}},
     [WIRE_BEAT] = {"BEAT", 4, {U32("state", beat.state), U64("fired", beat.fired), I64("step", beat.step),

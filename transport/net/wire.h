@@ -9,7 +9,7 @@
  *     HELLO   shm                           none               the first: this is rank's connection; whether it could
  *                                                              map the receiver's memory
  *     WORDS   count                         count x 8 bytes    bus messages (transport/mail/message.h)
- *     DATA    port, slot, spans, initial,   spans frames       what the reader at `port` (plan port) is to find in this
+ *     DATA    edge, slot, spans, initial,   spans frames       what the reader at the edge is to find in this
  *             words                                            slot; counts as one READY unless `initial`
  *                                           words x 8 bytes    then bus messages, as in WORDS; no frame when 0
  *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
@@ -28,7 +28,7 @@
 #include <weir/base.h>
 
 #ifndef WIRE_VERSION /* tests build another */
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 #endif
 #define WIRE_TEXT_MAX 1023
 #define WIRE_HEADER_MAX 1152 /* bytes of a header frame at most */
@@ -57,7 +57,7 @@ struct wire_frame {
             uint32_t count;
         } words, waits;
         struct {
-            uint32_t port, slot, spans, words;
+            uint32_t edge, slot, spans, words;
             bool initial;
         } data;
         struct {

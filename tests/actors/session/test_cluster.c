@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include <weir/weir.h>
 
+#include "actors/session/cluster.h"
+#include "actors/session/session.h"
 #include "apps/common/gpt.h"
 #include "graph/plan/spread.h"
 #include "tests/support/ops.h"
@@ -476,6 +479,98 @@ Test(cluster, a_kernel_that_fails_on_one_rank_fails_all)
         ranks_free(ranks);
     }
     weir_plan_free(plot.plan);
+}
+
+/* ---- what another process may not post ---- */
+
+/* As message.h lays it out, and what no actor's line sends. */
+struct forged {
+    const char *what;
+    unsigned char word[8]; /* edge (4), count (2), kind, 0; lowest byte first */
+};
+
+static const struct forged forgeries[] = {
+    {"START", {0, 0, 0, 0, 1, 0, 3, 0}},
+    {"FAIL", {0, 0, 0, 0, 1, 0, 4, 0}},
+    {"STOP", {0, 0, 0, 0, 1, 0, 5, 0}},
+    {"LOOK", {0, 0, 0, 0, 1, 0, 6, 0}},
+    {"no kind", {0, 0, 0, 0, 1, 0, 0, 0}},
+    {"a kind that is none", {0, 0, 0, 0, 1, 0, 255, 0}},
+    {"an edge that is not there", {255, 255, 255, 255, 1, 0, 1, 0}},
+    {"a READY for an edge whose reader is on the other rank", {2, 0, 0, 0, 1, 0, 1, 0}},
+    {"a READY of more slots than there are", {0, 0, 0, 0, 255, 255, 1, 0}},
+    {"a FREE of more slots than there are", {0, 0, 0, 0, 255, 255, 2, 0}},
+    {"a READY of none", {0, 0, 0, 0, 0, 0, 1, 0}},
+    {"a last byte that is not 0", {0, 0, 0, 0, 1, 0, 1, 9}},
+};
+
+enum { FORGERIES = sizeof forgeries / sizeof forgeries[0] };
+
+struct forging {
+    weir_plan *plan;
+    const struct forged *forged;
+    int64_t run; /* steps that are to be done meanwhile; 0: the ranks are at rest */
+    _Atomic bool *opened; /* rank 0 has; in shared memory */
+};
+
+/* As a process would that maps the ring and knows nothing of weir. */
+static void post_word(struct mailbox *box, const unsigned char bytes[8])
+{
+    uint64_t word, ticket = atomic_fetch_add(&box->ring->tail, 1);
+    memcpy(&word, bytes, sizeof word);
+    atomic_store(&box->cells[ticket & box->mask], word);
+    mailbox_call(box);
+}
+
+static void forge(struct rank *rank)
+{
+    const struct forging *forging = rank->ctx;
+    struct outcome *outcome = rank->result;
+    struct seen seen = {0};
+    weir_session *s = chain_open(rank, forging->plan, &seen);
+    RANK_IS(rank, s, "%s", weir_error());
+    if (forging->run)
+        weir_session_start(s, forging->run); /* fails when the other rank was quicker */
+    if (rank->number == 0)
+        atomic_store(forging->opened, true);
+    while (!atomic_load(forging->opened))
+        ranks_pause(1);
+    if (rank->number == 1)
+        post_word(&s->cluster->peers[0].senders[0], forging->forged->word);
+    double end = seconds_now() + 20;
+    while (!(outcome->status = session_failure(s)) && seconds_now() < end)
+        ranks_pause(1);
+    snprintf(outcome->error, sizeof outcome->error, "%s", outcome->status ? weir_error() : "");
+    RANK_OK(rank, weir_session_close(s));
+}
+
+static void forge_all(int64_t run)
+{
+    struct forging forging = {.plan = chain_plan("test_sum", true, 2), .run = run};
+    forging.opened = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(forging.opened != MAP_FAILED);
+    for (int i = 0; i < FORGERIES; i++) {
+        forging.forged = &forgeries[i];
+        atomic_store(forging.opened, false);
+        struct ranks *ranks =
+            ranks_run(forge, &forging, .count = 2, .link = RANKS_SHM, .result_bytes = sizeof(struct outcome));
+        cr_expect(outcome_of(ranks, 0)->status, "%s went by unseen", forging.forged->what);
+        expect_said(ranks, 0, WEIR_E_PEER, "another process posted");
+        expect_said(ranks, 1, WEIR_E_PEER, "rank 0 reports");
+        ranks_free(ranks);
+    }
+    munmap(forging.opened, 1);
+    weir_plan_free(forging.plan);
+}
+
+Test(cluster, a_word_that_no_actor_posts_fails_a_session_at_rest)
+{
+    forge_all(0);
+}
+
+Test(cluster, a_word_that_no_actor_posts_fails_a_session_that_runs)
+{
+    forge_all(INT64_C(1) << 40);
 }
 
 Test(cluster, a_rank_that_ran_fewer_steps_and_closed_is_named_with_its_steps)

@@ -6,9 +6,9 @@
 #include "transport/mail/mailbox.h"
 #include "transport/mail/park.h"
 
-static struct message ready(uint32_t actor, uint32_t count)
+static struct message ready(uint32_t edge, uint32_t count)
 {
-    return (struct message){actor, (uint16_t)(actor * 7), MESSAGE_READY, (uint8_t)count};
+    return (struct message){.edge = edge, .count = (uint16_t)count, .kind = MESSAGE_READY};
 }
 
 Test(mailbox, gives_back_messages_in_the_order_they_came, .timeout = 20)
@@ -21,8 +21,7 @@ Test(mailbox, gives_back_messages_in_the_order_they_came, .timeout = 20)
             mailbox_post(&box, ready(lap * 5 + i, i + 1));
         for (uint32_t i = 0; i < 5; i++) {
             cr_assert(mailbox_take(&box, &got));
-            cr_assert_eq(got.actor, lap * 5 + i);
-            cr_assert_eq(got.port, (uint16_t)((lap * 5 + i) * 7));
+            cr_assert_eq(got.edge, lap * 5 + i);
             cr_assert_eq(got.kind, MESSAGE_READY);
             cr_assert_eq(got.count, i + 1);
         }
@@ -41,7 +40,7 @@ Test(mailbox, holds_as_many_messages_as_it_was_opened_for, .timeout = 20)
             mailbox_post(&box, ready(i, 1));
         for (uint32_t i = 0; i < capacity; i++) {
             cr_assert(mailbox_take(&box, &got));
-            cr_assert_eq(got.actor, i);
+            cr_assert_eq(got.edge, i);
         }
         cr_assert_not(mailbox_pending(&box));
         mailbox_close(&box);
@@ -79,7 +78,7 @@ static void *send_all(void *argument)
         while (atomic_load_explicit(&me->credit, memory_order_acquire) == 0)
             park_pause();
         atomic_fetch_sub_explicit(&me->credit, 1, memory_order_acq_rel);
-        mailbox_post(me->to, (struct message){i, (uint16_t)me->number, MESSAGE_READY, 1});
+        mailbox_post(me->to, ready(i, me->number + 1));
     }
     return NULL;
 }
@@ -100,9 +99,10 @@ static void many_senders(int64_t spin_ns)
     for (uint32_t total = 0; total < SENDERS * EACH; total++) {
         while (!mailbox_take(&box, &got))
             cr_assert(mailbox_wait(&box, park_deadline(10000)), "a message was slept through");
-        cr_assert_lt(got.port, SENDERS);
-        cr_assert_eq(got.actor, expected[got.port]++, "messages of sender %u are out of order", got.port);
-        atomic_fetch_add_explicit(&senders[got.port].credit, 1, memory_order_acq_rel);
+        uint32_t sender = got.count - 1u;
+        cr_assert_lt(sender, SENDERS);
+        cr_assert_eq(got.edge, expected[sender]++, "messages of sender %u are out of order", sender);
+        atomic_fetch_add_explicit(&senders[sender].credit, 1, memory_order_acq_rel);
     }
     for (uint32_t i = 0; i < SENDERS; i++)
         pthread_join(senders[i].thread, NULL);
@@ -129,10 +129,10 @@ Test(mailbox, an_order_is_heard_behind_a_message_that_never_comes, .timeout = 20
     mailbox_share(&box, ring, 16, 0);
     atomic_fetch_add(&box.ring->tail, 1);
     cr_assert_not(mailbox_wait(&box, park_deadline(10)));
-    mailbox_order(&box, (struct message){.kind = MESSAGE_STOP, .count = 1});
+    mailbox_order(&box, 4);
     cr_assert(mailbox_wait(&box, PARK_FOREVER));
     cr_assert_not(mailbox_take(&box, &got));
-    cr_assert_eq(mailbox_orders(&box), 1u << MESSAGE_STOP);
+    cr_assert_eq(mailbox_orders(&box), 4);
     cr_assert_eq(mailbox_orders(&box), 0);
     mailbox_close(&box);
 }
@@ -143,7 +143,7 @@ static void *order_later(void *argument)
     struct timespec pause = {.tv_nsec = 20000000};
     nanosleep(&pause, NULL);
     atomic_store(&box->ring->asleep, 0); /* as far as a process that was killed came with waking the owner */
-    mailbox_order(box, (struct message){.kind = MESSAGE_FAIL, .count = 1});
+    mailbox_order(box, 2);
     return NULL;
 }
 
@@ -156,9 +156,68 @@ Test(mailbox, an_order_wakes_an_owner_whom_another_process_was_about_to_wake, .t
     mailbox_share(&box, ring, 16, 0);
     cr_assert_eq(pthread_create(&thread, NULL, order_later, &box), 0);
     cr_assert(mailbox_wait(&box, PARK_FOREVER));
-    pthread_join(thread, NULL); /* both ways then */
-    cr_assert_eq(mailbox_orders(&box), 1u << MESSAGE_FAIL);
-    cr_assert(mailbox_take(&box, &got));
-    cr_assert_eq(got.kind, MESSAGE_FAIL);
+    pthread_join(thread, NULL);
+    cr_assert_eq(mailbox_orders(&box), 2);
+    cr_assert_not(mailbox_take(&box, &got), "an order went through the ring");
+    mailbox_close(&box);
+}
+
+/* One bit after the other; each is to be heard before the next is given. */
+struct orders {
+    struct mailbox box;
+    _Atomic uint32_t heard;
+};
+
+static void *give_orders(void *argument)
+{
+    struct orders *orders = argument;
+    for (uint32_t i = 0; i < EACH; i++) {
+        while (atomic_load_explicit(&orders->heard, memory_order_acquire) != i)
+            park_pause();
+        mailbox_order(&orders->box, 1u << i % 32);
+    }
+    return NULL;
+}
+
+static void hear_orders(bool shared, int64_t spin_ns)
+{
+    static _Alignas(64) unsigned char ring[4096];
+    struct orders orders = {.heard = 0};
+    struct message got;
+    pthread_t thread;
+    if (shared)
+        mailbox_share(&orders.box, ring, 16, spin_ns);
+    else
+        cr_assert_eq(mailbox_open(&orders.box, 16, spin_ns), WEIR_OK);
+    cr_assert_eq(pthread_create(&thread, NULL, give_orders, &orders), 0);
+    for (uint32_t i = 0; i < EACH; i++) {
+        cr_assert(mailbox_wait(&orders.box, park_deadline(10000)), "an order was slept through");
+        cr_assert_eq(mailbox_orders(&orders.box), 1u << i % 32);
+        atomic_store_explicit(&orders.heard, i + 1, memory_order_release);
+    }
+    pthread_join(thread, NULL);
+    cr_assert_not(mailbox_take(&orders.box, &got));
+    mailbox_close(&orders.box);
+}
+
+Test(mailbox, sleeps_through_no_order, .timeout = 60)
+{
+    hear_orders(false, 0);
+    hear_orders(true, 0);
+    hear_orders(false, 50000);
+}
+
+Test(mailbox, orders_that_were_not_taken_add_up, .timeout = 20)
+{
+    struct mailbox box;
+    cr_assert_eq(mailbox_open(&box, 8, 0), WEIR_OK);
+    cr_assert_not(mailbox_pending(&box));
+    mailbox_order(&box, 1);
+    mailbox_order(&box, 4);
+    mailbox_order(&box, 4);
+    cr_assert(mailbox_pending(&box));
+    cr_assert_not(mailbox_asleep(&box));
+    cr_assert_eq(mailbox_orders(&box), 5);
+    cr_assert_not(mailbox_pending(&box));
     mailbox_close(&box);
 }
