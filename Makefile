@@ -57,13 +57,14 @@ RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a san
 TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
 
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC)))
-LIB        := $(OUT)/libweir.a
+LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
+INSIDE     := $(OUT)/libweir-inside.a#   the same objects with all their names, for suites and measurements
 EXAMPLES   := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
 PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
 
 # ---- packages ----
 
-PACKAGES := gcc libzmq3-dev libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
             $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(MAKECMDGOALS)),openmpi-bin slurm-wlm munge iproute2 procps) \
@@ -101,12 +102,20 @@ $(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
 	$(call say,cc   $<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
-# The library; and what suites share as another, so that a suite takes only what it uses.
-$(LIB):               $(LIB_SRC:%.c=$(OUT)/%.o)
+# The library with all its names; and what suites share as another, so that a suite takes only what it uses.
+$(INSIDE):            $(LIB_SRC:%.c=$(OUT)/%.o)
 $(OUT)/libsupport.a:  $(HELP_SRC:%.c=$(OUT)/%.o) $(RUNNER_SRC:%.c=$(OUT)/%.o)
-$(LIB) $(OUT)/libsupport.a: $(OUT)/modules
+$(INSIDE) $(OUT)/libsupport.a: $(OUT)/modules
 	$(call say,ar   $@)
 	$(Q)rm -f $@ && ar qcs $@ $(filter %.o,$^)
+
+# The library for programs: one object, in which names that do not begin with weir_ are local, as if it were one file.
+# A program may use them for its own, and debuggers still know them. (Link-time optimisation ends here.)
+$(LIB): $(LIB_SRC:%.c=$(OUT)/%.o) $(OUT)/modules
+	$(call say,ar   $@)
+	$(Q)rm -f $@ && $(CC) $(OPT) $(CFLAGS) -r -nostdlib $(if $(findstring -flto,$(OPT) $(CFLAGS)),-flinker-output=nolto-rel) \
+	    $(filter %.o,$^) -o $(OUT)/weir.o && objcopy -w --keep-global-symbol='weir_*' $(OUT)/weir.o && \
+	    ar qcs $@ $(OUT)/weir.o
 
 define link
 	@mkdir -p $(@D)
@@ -114,9 +123,11 @@ define link
 	$(Q)$(LINK) $^ $(LIBS) $(1) -o $@
 endef
 
-# A program has a folder, and takes what all share; an example is one file, and needs the library alone.
+# A program has a folder, and takes what all share; an example is one file, and needs the library alone. `weir bench`
+# makes plans by hand and measures the parts of the runtime, so `weir` is linked with what is inside.
 define program
-$(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) $(LIB)
+$(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) \
+             $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
 	$$(call link)
 endef
 $(foreach app,$(APPS),$(eval $(call program,$(app))))
@@ -137,13 +148,23 @@ test: all tests ## build everything and run every suite; SUITES="..." for some, 
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
 define suite
-$(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(OUT)/libsupport.a $(LIB)
+$(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(OUT)/libsupport.a $(INSIDE)
 	$$(call link,$(if $(SAN),,-lcriterion))
 endef
-$(foreach src,$(SUITE_SRC),$(eval $(call suite,$(src))))
+$(foreach src,$(filter-out tests/test_host.c,$(SUITE_SRC)),$(eval $(call suite,$(src))))
+
+# This one is a user's program. It has a function of its own for every name that the library does not show.
+$(OUT)/tests/test_host: $(OUT)/tests/test_host.o $(OUT)/tests/taken.o $(OUT)/libsupport.a $(LIB)
+	$(call link,-lgomp $(if $(SAN),,-lcriterion))
+
+$(OUT)/tests/test_host.o: CPPFLAGS += -DARCHIVE='"$(LIB)"'
+$(OUT)/tests/taken.c: $(INSIDE) tests/taken
+	$(Q)tests/taken $(INSIDE) >$@
+$(OUT)/tests/taken.o: $(OUT)/tests/taken.c $(OUT)/flags
+	$(Q)$(COMPILE) -w -fno-builtin -c $< -o $@
 
 # A fuzz target as a suite: its corpus is replayed.
-$(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(LIB)
+$(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(INSIDE)
 	$(call link)
 
 # In sanitizers' variants <criterion/criterion.h> is the stand-in.
@@ -157,7 +178,7 @@ $(OUT)/tests/test_apps $(OUT)/tests/test_launch: | $(PROGRAMS)
 
 # Programs for the scripts in tests/net and tests/deploy. CASES="..." runs some of their cases.
 NET := $(patsubst tests/net/%.c,$(OUT)/tests/net/%,$(wildcard tests/net/*.c))
-$(NET): %: %.o $(OUT)/libsupport.a $(LIB)
+$(NET): %: %.o $(OUT)/libsupport.a $(INSIDE)
 	$(call link)
 
 # The same rank, but what it says to others is of another version.
@@ -167,7 +188,7 @@ $(OTHER): $(OUT)/tests/net/other/%.o: transport/%.c $(OUT)/flags
 	$(call say,cc   $< of another version)
 	$(Q)$(COMPILE) -DWIRE_VERSION=77 -MMD -MP -c $< -o $@
 
-$(OUT)/tests/net/other_version: $(OUT)/tests/net/rank.o $(OTHER) $(OUT)/libsupport.a $(LIB)
+$(OUT)/tests/net/other_version: $(OUT)/tests/net/rank.o $(OTHER) $(OUT)/libsupport.a $(INSIDE)
 	$(call link)
 
 NET += $(OUT)/tests/net/other_version
@@ -185,7 +206,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_CODE    := $(wildcard graph/plan/*.c kernels/*.c kernels/*/*.c transport/net/*.c transport/meet/*.c)
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
-build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(LIB)
+build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(INSIDE)
 	@mkdir -p $(@D)
 	$(call say,link $@)
 	$(Q)clang $(FUZZ_FLAGS) $(INCLUDE) $^ $(LIBS) -o $@

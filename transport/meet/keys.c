@@ -15,6 +15,7 @@
  * ZeroMQ's I/O thread blocks while a monitor's queue is full. The thread does nothing but read it and, once a second,
  * report.
  */
+#define _GNU_SOURCE
 #include "transport/meet/keys.h"
 
 #include <arpa/inet.h>
@@ -198,7 +199,7 @@ static int receive_parts(void *socket, struct part *parts, int most)
     while (more) {
         struct part *part = count < most ? &parts[count] : &dropped;
         size_t more_bytes = sizeof more;
-        int bytes = zmq_recv(socket, part->bytes, sizeof part->bytes - 1, ZMQ_DONTWAIT);
+        int bytes = (int)TEMP_FAILURE_RETRY(zmq_recv(socket, part->bytes, sizeof part->bytes - 1, ZMQ_DONTWAIT));
         if (bytes < 0 || zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &more_bytes))
             return -1;
         part->count = (size_t)bytes < sizeof part->bytes ? (size_t)bytes : sizeof part->bytes - 1;
@@ -227,15 +228,21 @@ static const char *reason_against(const struct zap *zap, const struct part *part
     return NULL;
 }
 
+/* A signal of the program's may end the call before it has done something. */
+static void send_part(void *socket, const void *bytes, size_t count, bool more)
+{
+    (void)TEMP_FAILURE_RETRY(zmq_send(socket, bytes, count, more ? ZMQ_SNDMORE : 0));
+}
+
 static void reply(struct zap *zap, const struct part *request, const char *status)
 {
     const char *text = *status == '2' ? "OK" : "not of this session";
-    zmq_send(zap->questions, "1.0", 3, ZMQ_SNDMORE);
-    zmq_send(zap->questions, request->bytes, request->count, ZMQ_SNDMORE);
-    zmq_send(zap->questions, status, 3, ZMQ_SNDMORE);
-    zmq_send(zap->questions, text, strlen(text), ZMQ_SNDMORE);
-    zmq_send(zap->questions, "", 0, ZMQ_SNDMORE);
-    zmq_send(zap->questions, "", 0, 0);
+    send_part(zap->questions, "1.0", 3, true);
+    send_part(zap->questions, request->bytes, request->count, true);
+    send_part(zap->questions, status, 3, true);
+    send_part(zap->questions, text, strlen(text), true);
+    send_part(zap->questions, "", 0, true);
+    send_part(zap->questions, "", 0, false);
 }
 
 static void answer(struct zap *zap)
@@ -417,7 +424,7 @@ void zap_close(struct zap *zap)
     static void *const end = NULL;
     if (!zap)
         return;
-    zmq_send(zap->control, &end, sizeof end, 0);
+    send_part(zap->control, &end, sizeof end, false);
     pthread_join(zap->thread, NULL);
     zap_free(zap);
 }
@@ -440,7 +447,7 @@ weir_status zap_watch(struct zap *zap, void *socket)
         zmq_socket_monitor(socket, NULL, 0);
         return status;
     }
-    zmq_send(zap->control, &reader, sizeof(void *), 0);
+    send_part(zap->control, &reader, sizeof(void *), false);
     zap->watches++;
     return WEIR_OK;
 }

@@ -8,6 +8,7 @@
  *
  * The sockets linger for a second when they are closed: the last frame of each side is on its way then.
  */
+#define _GNU_SOURCE
 #include "transport/meet/meet.h"
 
 #include <errno.h>
@@ -39,18 +40,21 @@ int64_t meet_now_ns(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* ---- frames ---- */
+/* ---- frames ----
+ *
+ * The calling thread is the program's, and so are its signals: one may end any call of ZeroMQ's before it has done
+ * something (EINTR). It is then made again, or half a message would stay behind. */
 
 /* Takes the frames behind the last that is wanted. */
 static void drop_rest(void *socket, zmq_msg_t *last)
 {
-    while (zmq_msg_more(last) && zmq_msg_recv(last, socket, ZMQ_DONTWAIT) >= 0)
+    while (zmq_msg_more(last) && TEMP_FAILURE_RETRY(zmq_msg_recv(last, socket, ZMQ_DONTWAIT)) >= 0)
         ;
 }
 
 static bool receive_id(struct meeting *meeting)
 {
-    int bytes = zmq_recv(meeting->socket, meeting->id, sizeof meeting->id, ZMQ_DONTWAIT);
+    int bytes = (int)TEMP_FAILURE_RETRY(zmq_recv(meeting->socket, meeting->id, sizeof meeting->id, ZMQ_DONTWAIT));
     meeting->id_bytes = bytes < 0 ? 0 : (size_t)bytes;
     return bytes >= 0;
 }
@@ -69,11 +73,12 @@ enum meet_got meet_receive(struct meeting *meeting)
     if (leads && !receive_id(meeting))
         return MEET_NOTHING;
     zmq_msg_init(&frame);
-    if (zmq_msg_recv(&frame, meeting->socket, ZMQ_DONTWAIT) >= 0) {
+    if (TEMP_FAILURE_RETRY(zmq_msg_recv(&frame, meeting->socket, ZMQ_DONTWAIT)) >= 0) {
         note_sender(meeting, &frame);
         zmq_msg_close(&meeting->payload);
         zmq_msg_init(&meeting->payload);
-        if (zmq_msg_more(&frame) && zmq_msg_recv(&meeting->payload, meeting->socket, ZMQ_DONTWAIT) >= 0)
+        if (zmq_msg_more(&frame) &&
+            TEMP_FAILURE_RETRY(zmq_msg_recv(&meeting->payload, meeting->socket, ZMQ_DONTWAIT)) >= 0)
             drop_rest(meeting->socket, &meeting->payload);
         weir_status status = meet_decode(zmq_msg_data(&frame), zmq_msg_size(&frame), &meeting->in);
         got = status == WEIR_OK ? MEET_FRAME : MEET_INVALID;
@@ -85,11 +90,12 @@ enum meet_got meet_receive(struct meeting *meeting)
 bool meet_send(struct meeting *meeting, const void *id, size_t id_bytes, const void *payload, size_t payload_count)
 {
     size_t count = meet_encode(&meeting->out, meeting->bytes);
-    if (id && zmq_send(meeting->socket, id, id_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
+    if (id && TEMP_FAILURE_RETRY(zmq_send(meeting->socket, id, id_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT)) < 0)
         return false;
-    if (zmq_send(meeting->socket, meeting->bytes, count, ZMQ_DONTWAIT | (payload ? ZMQ_SNDMORE : 0)) < 0)
+    int flags = ZMQ_DONTWAIT | (payload ? ZMQ_SNDMORE : 0);
+    if (TEMP_FAILURE_RETRY(zmq_send(meeting->socket, meeting->bytes, count, flags)) < 0)
         return false;
-    return !payload || zmq_send(meeting->socket, payload, payload_count, ZMQ_DONTWAIT) >= 0;
+    return !payload || TEMP_FAILURE_RETRY(zmq_send(meeting->socket, payload, payload_count, ZMQ_DONTWAIT)) >= 0;
 }
 
 weir_status meet_wait(struct meeting *meeting, int64_t until_ns)

@@ -1,7 +1,10 @@
 /* transport/net/in.c: frames that come from peers. Nothing in them is believed: each is held against what this peer may
  * say now, and the first that does not fit loses the peer. See net.h. */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "graph/base/error.h"
 #include "transport/net/inside.h"
@@ -48,7 +51,7 @@ bool net_receive(struct net *net)
     while (more) {
         zmq_msg_t part;
         zmq_msg_init(&part);
-        if (zmq_msg_recv(&part, net->router, ZMQ_DONTWAIT) < 0) {
+        if (TEMP_FAILURE_RETRY(zmq_msg_recv(&part, net->router, ZMQ_DONTWAIT)) < 0) { /* EINTR: see out.c */
             zmq_msg_close(&part);
             return false; /* only before the first: a message comes whole */
         }

@@ -242,7 +242,7 @@ bool peer_ended(struct peer *peer)
     zmq_msg_t part;
     zmq_msg_init(&part);
     /* an event comes in two parts: its number, in 16 bits, and more; and an address */
-    while (peer->monitor && zmq_msg_recv(&part, peer->monitor, ZMQ_DONTWAIT) >= 0) {
+    while (peer->monitor && TEMP_FAILURE_RETRY(zmq_msg_recv(&part, peer->monitor, ZMQ_DONTWAIT)) >= 0) {
         uint16_t event = 0;
         bool first = zmq_msg_more(&part) && zmq_msg_size(&part) >= sizeof(event);
         if (first)

@@ -1,8 +1,11 @@
-/* transport/net/out.c: frames that go to peers. See net.h. */
+/* transport/net/out.c: frames that go to peers. See net.h. A profiler's signal may end any call of ZeroMQ's before it
+ * has done something (EINTR); it is then made again. */
+#define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "transport/net/inside.h"
 
@@ -16,7 +19,7 @@ static void send_failed(struct net *net, uint32_t rank)
 
 static bool part_send(void *dealer, zmq_msg_t *part, bool more)
 {
-    if (zmq_msg_send(part, dealer, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) >= 0)
+    if (TEMP_FAILURE_RETRY(zmq_msg_send(part, dealer, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0))) >= 0)
         return true;
     int error = errno;
     zmq_msg_close(part);
