@@ -6,16 +6,16 @@
  * and a lack of memory shows before the run. Large arenas ask for huge pages: kernels that stream over parameters
  * then miss the TLB less.
  *
- * One device is one thread: the libraries that kernels call (OpenBLAS, oneDNN through OpenMP) are told not to start
- * threads of their own, which would fight the workers for the cores and make the sum order depend on their number.
- * The symbols are weak so that a program that links neither still links.
+ * One device is one thread: oneDNN, which kernels call, is told not to start threads of its own, which would fight the
+ * workers for the cores and make the sum order depend on their number. It asks OpenMP, whose number of threads is a
+ * setting of the thread that sets it: the program's threads keep theirs. The symbol is weak so that a program without
+ * OpenMP still links.
  */
 #include <string.h>
 #include <sys/mman.h>
 
 #include "regst/device.h"
 
-extern void openblas_set_num_threads(int count) __attribute__((weak));
 extern void omp_set_num_threads(int count) __attribute__((weak));
 
 #define HUGE_BYTES (2u << 20)
@@ -59,8 +59,6 @@ static void cpu_copy(void *to, const void *from, uint64_t bytes)
 static weir_status cpu_queue_open(uint32_t index)
 {
     (void)index;
-    if (openblas_set_num_threads)
-        openblas_set_num_threads(1);
     if (omp_set_num_threads)
         omp_set_num_threads(1);
     return WEIR_OK;

@@ -164,7 +164,7 @@ Test(host, archive_shows_no_names_but_weirs)
 /* Functions that change, or end, the whole process. */
 static const char *const not_for_guests[] = {
     "abort", "atexit", "chdir", "exit", "_exit", "fork", "feenableexcept", "fesetenv", "fesetround",
-    "goto_set_num_threads", "mkl_set_num_threads", "prctl", "putenv", "quick_exit", "raise",
+    "goto_set_num_threads", "mkl_set_num_threads", "openblas_set_num_threads", "prctl", "putenv", "quick_exit", "raise",
     "setenv", "setitimer", "setlocale", "setrlimit", "sigaction", "signal", "srand", "umask", "unsetenv"};
 
 Test(host, archive_calls_nothing_that_changes_the_process)
@@ -242,7 +242,7 @@ static char *portrait(void)
     umask(mask);
     fprintf(to, "folder %s, umask %o, locale %s\n", getcwd(folder, sizeof folder) ? folder : "?", (unsigned)mask,
             setlocale(LC_ALL, NULL));
-    fprintf(to, "OpenMP %d threads\n", omp_get_max_threads());
+    fprintf(to, "OpenBLAS %d threads, OpenMP %d\n", openblas_get_num_threads(), omp_get_max_threads());
     for (char **entry = environ; *entry; entry++)
         fprintf(to, "%s\n", *entry);
     fclose(to);
