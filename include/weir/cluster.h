@@ -12,15 +12,23 @@
  * on:
  *
  *     WEIR_DEVICES    devices of each rank [as many as the plan needs, shared out evenly]
- *     WEIR_KEY        the session's secret, from weir_key_new(); WEIR_KEY_FILE: a file that holds it. With it all
- *                     connections are encrypted (CURVE), and a peer without it is refused
- *     WEIR_INSECURE   1: connections off loopback may do without a key
+ *     WEIR_KEY        the session's secret, from weir_key_new(); WEIR_KEY_FILE: a file that holds it. All
+ *                     connections are encrypted (CURVE), and a peer without it is refused. `weir launch` makes one
+ *                     [when rank 0's address is a loopback one: the user's, see below; else there is no session]
+ *     WEIR_INSECURE   1: without a key, connections are plain: whoever reaches the ports takes part, or can fill
+ *                     this process's memory
  *     WEIR_LIVENESS   seconds without a sign of life after which a rank counts as lost [5]
  *     WEIR_STALL      seconds in which nothing fires before it is reported [10]; 0: never
  *     WEIR_PIN        1: binds workers to cores, as .pin does (<weir/session.h>); also of a process that is alone
  *     WEIR_JOIN       seconds to wait for all ranks to come [60]
  *     WEIR_SHM        0: no memory is shared with the other processes of a host
  *     WEIR_IPC        0: what is said to them goes over TCP, as to other hosts, rather than over Unix sockets
+ *
+ * The user's key is a file that only the user can read, $XDG_RUNTIME_DIR/weir.key, or weir-UID/weir.key in $TMPDIR
+ * [/tmp] where that is no folder of the user's alone. The first session makes it; it stays, for all later ones of this
+ * user on this host, and may be removed while no session opens. Ranks find the same one when they are the same user's
+ * and see the same folder: those in containers with a /tmp each need WEIR_KEY_FILE. Where it cannot be written or
+ * belongs to somebody else opening fails with WEIR_E_IO.
  *
  * In a session of several ranks all of them make the same calls in the same order: runs, read, write, push, pull.
  * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value (but

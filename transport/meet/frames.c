@@ -180,11 +180,12 @@ static void walk_fields(struct walk *walk, const char *field, uint32_t fields)
 
 static void walk_card(struct walk *walk, struct member *card)
 {
-    walk_fields(walk, "card", 10);
+    walk_fields(walk, "card", 11);
     walk_text(walk, "host", card->host, sizeof card->host);
     walk_text(walk, "name", card->name, sizeof card->name);
     walk_text(walk, "tcp", card->tcp, sizeof card->tcp);
     walk_text(walk, "ipc", card->ipc, sizeof card->ipc);
+    walk_text(walk, "key", card->key, WEIR_KEY_BYTES);
     walk_u32(walk, "pid", &card->pid, UINT32_MAX);
     walk_u32(walk, "devices", &card->devices, UINT32_MAX);
     walk_u32(walk, "workers", &card->workers, UINT32_MAX);
@@ -219,6 +220,7 @@ static void walk_join(struct walk *walk, struct meet_frame *frame)
 {
     walk_u32(walk, "plan_version", &frame->join.plan_version, UINT32_MAX);
     walk_u32(walk, "purpose", &frame->join.purpose, MEET_PURPOSES - 1);
+    walk_text(walk, "name", frame->join.name, sizeof frame->join.name);
     walk_u32(walk, "rank", &frame->join.rank, UINT32_MAX);
     walk_u32(walk, "size", &frame->join.size, UINT32_MAX);
     walk_plan(walk, &frame->join.plan);
@@ -296,7 +298,7 @@ struct kind {
 enum { COMMON_FIELDS = 3, FIELDS_MAX = 15 };
 
 static const struct kind kinds[MEET_KIND_END] = {
-    [MEET_JOIN] = {"JOIN", 6, walk_join},       [MEET_WAIT] = {"WAIT", 1, walk_wait},
+    [MEET_JOIN] = {"JOIN", 7, walk_join},       [MEET_WAIT] = {"WAIT", 1, walk_wait},
     [MEET_ASK] = {"ASK", 1, walk_ask},          [MEET_OPS] = {"OPS", 3, walk_ops},
     [MEET_WELCOME] = {"WELCOME", 4, walk_welcome}, [MEET_THANKS] = {"THANKS", 0, walk_thanks},
     [MEET_REFUSE] = {"REFUSE", 2, walk_refuse}, [MEET_WANT] = {"WANT", 1, walk_want},

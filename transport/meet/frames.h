@@ -2,7 +2,7 @@
  *
  *     frame = ["weir", version, kind, ...]          one ZeroMQ message each; PART has a second frame with raw bytes
  *
- *     JOIN     peer -> rank 0   plan version, purpose, rank, size, plan, card: I am here. Repeated until answered
+ *     JOIN     peer -> rank 0   plan version, purpose, name, rank, size, plan, card: I am here. Repeated until answered
  *     WAIT             <-       text: heard; who has not come yet
  *     ASK              <-       first: send your list of ops from there on
  *     OPS              ->       first, total, ops
@@ -62,6 +62,7 @@ struct meet_frame {
     union {
         struct {
             uint32_t plan_version, purpose, rank, size;
+            char name[MEET_NAME_BYTES]; /* of the session */
             struct meet_plan plan;
             struct member card;
         } join;

@@ -1,9 +1,13 @@
-/* transport/meet/keys.c: one key pair for all ranks, and the thread that keeps others out.
+/* transport/meet/keys.c: key pairs, and the thread that keeps others out.
  *
- * Every rank derives the same public key from the secret and uses the pair on both ends of a connection. So a server's
- * key proves the secret to a client, and the other way round; there are no certificates to hand out. A client that does
- * not know the secret knows no server key either and fails in ZeroMQ's handshake; what remains for ZAP to refuse is one
- * that got hold of the public key. Both are reported.
+ * In the meeting every rank derives the same public key from the session's secret and uses the pair on both ends of a
+ * connection. So a server's key proves the secret to a client, and the other way round; there are no certificates to
+ * hand out. A client that does not know the secret knows no server key either and fails in ZeroMQ's handshake; what
+ * remains for ZAP to refuse is one that got hold of the public key. Both are reported.
+ *
+ * On the bus every rank has its own pair. A server's key stands in its card, which only the ranks of the session have
+ * seen, so who does not belong to them fails in the handshake here, too. A rank that connects under another's name has
+ * a key that is not that rank's, which shows with each message: the key is what ZAP calls the user's id.
  *
  *     sockets' I/O thread -- inproc://zeromq.zap.01: may this key in? --> zap thread -- report_say()
  *                         -- inproc monitor: accepted, failed, closed ->
@@ -22,6 +26,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +37,7 @@
 
 #include "graph/base/error.h"
 #include "transport/mail/park.h"
+#include "transport/meet/local_key.h"
 
 enum {
     KEY_BYTES = 32,
@@ -45,6 +51,7 @@ enum {
 
 #define ZAP_ENDPOINT "inproc://zeromq.zap.01"
 #define ZAP_DOMAIN "weir"
+#define BUS_DOMAIN "weir-bus"
 
 /* ---- keys ---- */
 
@@ -79,21 +86,37 @@ const char *address_for_people(const char *address)
     return strncmp(address, mapped, sizeof mapped - 1) ? address : address + sizeof mapped - 1;
 }
 
-weir_status keys_open(struct keys *keys, const struct cluster_env *env)
+static weir_status key_find(const struct cluster_env *env, char secret[WEIR_KEY_BYTES])
 {
-    *keys = (struct keys){.curve = env->secret[0] != '\0'};
-    if (!keys->curve && (env->insecure || address_is_loopback(env->address)))
-        return WEIR_OK;
-    if (!keys->curve)
+    if (!env->secret[0] && !address_is_loopback(env->address))
         return error_set(WEIR_E_ARGUMENT,
                          "rank 0 is at %s, off loopback, and there is no key: make one (weir keygen) and name its file "
                          "in WEIR_KEY_FILE on every rank, or set WEIR_INSECURE=1 (weir launch --insecure) on a "
                          "network where all others are trusted", env->address);
     if (!zmq_has("curve"))
-        return error_set(WEIR_E_UNSUPPORTED, "there is a key, but this libzmq was built without CURVE");
-    memcpy(keys->secret, env->secret, WEIR_KEY_BYTES);
+        return error_set(WEIR_E_UNSUPPORTED,
+                         "this libzmq was built without CURVE, so no session can be kept from others: set "
+                         "WEIR_INSECURE=1, and no key, where all others are trusted");
+    if (!env->secret[0])
+        return local_key(secret);
+    memcpy(secret, env->secret, WEIR_KEY_BYTES);
+    return WEIR_OK;
+}
+
+weir_status keys_open(struct keys *keys, const struct cluster_env *env)
+{
+    *keys = (struct keys){.curve = env->secret[0] || !env->insecure};
+    if (!keys->curve)
+        return WEIR_OK;
+    weir_status status = key_find(env, keys->secret);
+    if (status != WEIR_OK)
+        return status;
     if (zmq_curve_public(keys->public_key, keys->secret))
-        return error_set(WEIR_E_ARGUMENT, "WEIR_KEY or WEIR_KEY_FILE holds no key: weir keygen makes one");
+        return error_set(WEIR_E_ARGUMENT, env->secret[0]
+                                              ? "WEIR_KEY or WEIR_KEY_FILE holds no key: weir keygen makes one"
+                                              : "the file with this user's key holds none: remove it");
+    if (zmq_curve_keypair(keys->own_public_key, keys->own_secret))
+        return zmq_failed("this rank's own key cannot be made");
     return WEIR_OK;
 }
 
@@ -118,24 +141,46 @@ static int set_key(void *socket, int option, const char *key)
     return zmq_setsockopt(socket, option, key, WEIR_KEY_BYTES);
 }
 
-weir_status keys_server(const struct keys *keys, void *socket)
+static weir_status set_server(void *socket, const char *secret, const char *domain)
 {
-    if (!keys->curve)
-        return WEIR_OK;
-    if (set_int(socket, ZMQ_CURVE_SERVER, 1) || set_key(socket, ZMQ_CURVE_SECRETKEY, keys->secret) ||
-        zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, ZAP_DOMAIN, strlen(ZAP_DOMAIN)))
+    if (set_int(socket, ZMQ_CURVE_SERVER, 1) || set_key(socket, ZMQ_CURVE_SECRETKEY, secret) ||
+        zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain)))
         return zmq_failed("a socket cannot be encrypted");
     return WEIR_OK;
 }
 
-weir_status keys_client(const struct keys *keys, void *socket)
+static weir_status set_client(void *socket, const char *server_key, const char *public_key, const char *secret)
 {
-    if (!keys->curve)
-        return WEIR_OK;
-    if (set_key(socket, ZMQ_CURVE_SERVERKEY, keys->public_key) || set_key(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key) ||
-        set_key(socket, ZMQ_CURVE_SECRETKEY, keys->secret))
+    if (set_key(socket, ZMQ_CURVE_SERVERKEY, server_key) || set_key(socket, ZMQ_CURVE_PUBLICKEY, public_key) ||
+        set_key(socket, ZMQ_CURVE_SECRETKEY, secret))
         return zmq_failed("a socket cannot be encrypted");
     return WEIR_OK;
+}
+
+weir_status keys_server(const struct keys *keys, void *socket)
+{
+    return keys->curve ? set_server(socket, keys->secret, ZAP_DOMAIN) : WEIR_OK;
+}
+
+weir_status keys_client(const struct keys *keys, void *socket)
+{
+    return keys->curve ? set_client(socket, keys->public_key, keys->public_key, keys->secret) : WEIR_OK;
+}
+
+weir_status keys_bus_server(const struct keys *keys, void *socket)
+{
+    return keys->curve ? set_server(socket, keys->own_secret, BUS_DOMAIN) : WEIR_OK;
+}
+
+weir_status keys_bus_client(const struct keys *keys, void *socket, const char peer_key[WEIR_KEY_BYTES])
+{
+    return keys->curve ? set_client(socket, peer_key, keys->own_public_key, keys->own_secret) : WEIR_OK;
+}
+
+bool keys_sender_is(const struct keys *keys, zmq_msg_t *message, const char key[WEIR_KEY_BYTES])
+{
+    const char *sender = keys->curve ? zmq_msg_gets(message, "User-Id") : NULL;
+    return !keys->curve || (sender && !strcmp(sender, key));
 }
 
 /* ---- the thread ---- */
@@ -145,10 +190,17 @@ struct watched {
     const char *reason; /* of the failure whose connection is about to be closed */
 };
 
+/* Of all ranks, public. */
+struct member_keys {
+    uint32_t count;
+    uint8_t key[][KEY_BYTES];
+};
+
 struct zap {
     void *context;  /* borrowed */
     const struct report *report;
     uint8_t key[KEY_BYTES]; /* the session's, public */
+    struct member_keys *_Atomic members; /* owned; NULL: they have not met */
     void *control;  /* owned by the session's thread: a socket to watch, or NULL for the end */
     int watches;    /* likewise: sockets watched */
     void *commands; /* the thread's end of it, as all below */
@@ -219,13 +271,25 @@ static bool same_key(const uint8_t *a, const void *b)
     return differs == 0;
 }
 
+/* Before they have met all who know this rank's own key are members. */
+static bool is_member(const struct zap *zap, const void *key)
+{
+    /* acquire: pairs with the store in zap_members() */
+    const struct member_keys *members = atomic_load_explicit(&zap->members, memory_order_acquire);
+    bool found = !members;
+    for (uint32_t r = 0; members && !found && r < members->count; r++)
+        found = !memcmp(members->key[r], key, KEY_BYTES);
+    return found;
+}
+
 static const char *reason_against(const struct zap *zap, const struct part *parts)
 {
+    const struct part *key = &parts[ZAP_CREDENTIALS];
     if (strcmp(parts[ZAP_MECHANISM].bytes, "CURVE") != 0)
         return "it came without a key";
-    if (parts[ZAP_CREDENTIALS].count != KEY_BYTES || !same_key(zap->key, parts[ZAP_CREDENTIALS].bytes))
-        return "its key is not the session's";
-    return NULL;
+    if (!strcmp(parts[ZAP_DOMAIN_NAME].bytes, BUS_DOMAIN))
+        return key->count == KEY_BYTES && is_member(zap, key->bytes) ? NULL : "its key is that of no rank";
+    return key->count == KEY_BYTES && same_key(zap->key, key->bytes) ? NULL : "its key is not the session's";
 }
 
 /* A signal of the program's may end the call before it has done something. */
@@ -234,26 +298,29 @@ static void send_part(void *socket, const void *bytes, size_t count, bool more)
     (void)TEMP_FAILURE_RETRY(zmq_send(socket, bytes, count, more ? ZMQ_SNDMORE : 0));
 }
 
-static void reply(struct zap *zap, const struct part *request, const char *status)
+static void reply(struct zap *zap, const struct part *request, const char *status, const char *user)
 {
     const char *text = *status == '2' ? "OK" : "not of this session";
     send_part(zap->questions, "1.0", 3, true);
     send_part(zap->questions, request->bytes, request->count, true);
     send_part(zap->questions, status, 3, true);
     send_part(zap->questions, text, strlen(text), true);
-    send_part(zap->questions, "", 0, true);
+    send_part(zap->questions, user, strlen(user), true);
     send_part(zap->questions, "", 0, false);
 }
 
 static void answer(struct zap *zap)
 {
+    char user[WEIR_KEY_BYTES] = "";
     struct part parts[ZAP_FRAMES] = {{.count = 0}};
     int count = receive_parts(zap->questions, parts, ZAP_FRAMES);
     if (count < 0)
         return;
     const char *reason = count < ZAP_CREDENTIALS ? "ZeroMQ's question about it is not understood"
                                                  : reason_against(zap, parts);
-    reply(zap, &parts[ZAP_REQUEST], reason ? "400" : "200");
+    if (!reason)
+        zmq_z85_encode(user, (const uint8_t *)parts[ZAP_CREDENTIALS].bytes, KEY_BYTES);
+    reply(zap, &parts[ZAP_REQUEST], reason ? "400" : "200", user);
     if (reason)
         refuse(zap, parts[ZAP_ADDRESS].bytes, reason);
 }
@@ -386,6 +453,7 @@ static void zap_free(struct zap *zap)
     for (int w = 0; w < WATCHED_MAX; w++)
         watched_close(&zap->watched[w]);
     free(zap->address);
+    free(atomic_load(&zap->members));
     free(zap);
 }
 
@@ -427,6 +495,25 @@ void zap_close(struct zap *zap)
     send_part(zap->control, &end, sizeof end, false);
     pthread_join(zap->thread, NULL);
     zap_free(zap);
+}
+
+weir_status zap_members(struct zap *zap, const char *keys, size_t stride, uint32_t count)
+{
+    if (!zap)
+        return WEIR_OK;
+    struct member_keys *members = malloc(sizeof *members + count * sizeof *members->key);
+    if (!members)
+        return error_set(WEIR_E_MEMORY, "no memory for the keys of %u ranks", count);
+    members->count = count;
+    for (uint32_t r = 0; r < count; r++)
+        if (strnlen(keys + r * stride, WEIR_KEY_BYTES) != WEIR_KEY_BYTES - 1 ||
+            !zmq_z85_decode(members->key[r], keys + r * stride)) {
+            free(members);
+            return error_set(WEIR_E_PEER, "the card of rank %u holds no key", r);
+        }
+    /* release: pairs with the load in is_member() */
+    atomic_store_explicit(&zap->members, members, memory_order_release);
+    return WEIR_OK;
 }
 
 weir_status zap_watch(struct zap *zap, void *socket)

@@ -28,7 +28,7 @@ enum {
 static const int64_t second_ns = 1000000000;
 
 /* Cards are compared as bytes. */
-_Static_assert(sizeof(struct member) == 384 + 4 * 4 + 2 * 8, "a card without gaps");
+_Static_assert(sizeof(struct member) == 432 + 4 * 4 + 2 * 8, "a card without gaps");
 
 enum phase { GATHERING, WELCOMING, REFUSING };
 

@@ -21,12 +21,15 @@
 #include "transport/meet/env.h"
 #include "transport/meet/keys.h"
 
+#define MEET_NAME_BYTES 64 /* of a session's name; a longer one is cut */
+
 /* What a rank says of itself. Text is what the other side may have chosen: it is not trusted beyond its length. */
 struct member {
     char host[64];     /* equal: one host, one network */
     char name[64];     /* the host's name, for people */
     char tcp[128];     /* where its bus listens: "tcp://10.0.0.2:40123" */
     char ipc[128];     /* the same for its own host, "ipc://@..."; "": nowhere */
+    char key[48];      /* its own public key (transport/meet/keys.h); "": plain */
     uint32_t pid;
     uint32_t devices;
     uint32_t workers;
@@ -41,6 +44,7 @@ struct meet {
     const struct keys *keys;
     struct zap *zap;               /* that the context has already; NULL: none, rank 0 opens one for the meeting */
     const struct report *report;
+    const char *name;              /* the session's; NULL: "" */
     const weir_plan *plan;         /* NULL: has none, takes rank 0's part for it (see meet_part()) */
     struct member *members;        /* env->size; the caller fills in its own, at [env->rank] */
     uint64_t session;              /* out: a random number, never 0 */

@@ -81,15 +81,20 @@ void net_unknown(struct net *net, const char *what)
     report_say(net->report, "ignored %s on the bus of rank %u", what, net->env->rank);
 }
 
-bool net_identify(const struct net *net, const struct incoming *in, uint32_t *rank)
+bool net_identify(struct net *net, const struct incoming *in, uint32_t *rank)
 {
-    if (!in->count || zmq_msg_size(&in->parts[0]) != NET_IDENTITY_BYTES)
+    if (in->count < 2 || zmq_msg_size(&in->parts[0]) != NET_IDENTITY_BYTES)
         return false;
     const char *identity = zmq_msg_data((zmq_msg_t *)&in->parts[0]);
     uint64_t session;
     memcpy(&session, identity, sizeof(session));
     memcpy(rank, identity + sizeof(session), sizeof(*rank));
-    return session == net->session && *rank < net->env->size && *rank != net->env->rank;
+    if (session != net->session || *rank >= net->env->size || *rank == net->env->rank)
+        return false;
+    if (keys_sender_is(&net->keys, &in->parts[1], net->members[*rank].key))
+        return true;
+    net_unknown(net, "a message in the name of a rank whose key the sender does not have");
+    return false;
 }
 
 /* ---- bus messages ---- */

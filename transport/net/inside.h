@@ -159,6 +159,6 @@ void net_unknown(struct net *net, const char *what);
 bool net_receive(struct net *net); /* one message, if there is one, into net->incoming */
 void net_handle(struct net *net, struct incoming *in);
 void incoming_clear(struct incoming *in);
-bool net_identify(const struct net *net, const struct incoming *in, uint32_t *rank);
+bool net_identify(struct net *net, const struct incoming *in, uint32_t *rank);
 
 #endif

@@ -102,7 +102,7 @@ static weir_status router_open(struct net *net, struct member *card)
     net->router = zmq_socket(net->zmq, ZMQ_ROUTER);
     weir_status status = socket_common(net, net->router);
     if (!status)
-        status = keys_server(&net->keys, net->router);
+        status = keys_bus_server(&net->keys, net->router);
     if (!status)
         status = zap_watch(net->zap, net->router);
     return status ? status : router_bind(net, card);
@@ -129,6 +129,7 @@ weir_status net_open(struct net **to, const weir_plan *plan, const struct cluste
     weir_status status = keys_open(&net->keys, env);
     if (!status)
         status = zap_open(&net->zap, net->zmq, &net->keys, report);
+    memcpy(card->key, net->keys.own_public_key, WEIR_KEY_BYTES);
     return status ? status : router_open(net, card);
 }
 
@@ -149,7 +150,7 @@ static weir_status dealer_open(struct net *net, uint32_t rank)
     peer->dealer = zmq_socket(net->zmq, ZMQ_DEALER);
     weir_status status = socket_common(net, peer->dealer);
     if (!status)
-        status = keys_client(&net->keys, peer->dealer);
+        status = keys_bus_client(&net->keys, peer->dealer, net->members[rank].key);
     if (status)
         return status;
     snprintf(name, sizeof(name), "inproc://weir-monitor-%u", rank);
@@ -185,6 +186,8 @@ weir_status net_meet(struct net *net, struct member *members)
     weir_status status = meet_session(&meet);
     net->members = members;
     net->session = meet.session;
+    if (!status)
+        status = zap_members(net->zap, members->key, sizeof(*members), net->env->size);
     for (uint32_t r = 0; !status && r < net->env->size; r++) {
         if (r == net->env->rank)
             continue;

@@ -86,7 +86,8 @@ static struct party *party_new(uint32_t size, double join_s)
         party->ranks[r].party = party;
         party->ranks[r].devices = 2;
         party->ranks[r].env = (struct cluster_env){
-            .rank = r, .size = size, .address = "127.0.0.1", .port = port, .join_ns = (int64_t)(join_s * 1e9)};
+            .rank = r, .size = size, .address = "127.0.0.1", .port = port, .join_ns = (int64_t)(join_s * 1e9),
+            .insecure = true}; /* what strangers say is read */
     }
     return party;
 }
@@ -176,6 +177,7 @@ static void meet(uint32_t size, int delay_ms, const char *address)
     for (uint32_t r = 0; r < size; r++) {
         party->ranks[r].delay_ms = delay_ms * (int)((size - r) % 3);
         strcpy(party->ranks[r].env.address, address);
+        party->ranks[r].env.insecure = false;
     }
     party_start(party);
     party_wait(party);
