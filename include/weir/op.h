@@ -8,6 +8,7 @@
  *     cost         floating-point operations and bytes moved, for local shapes
  *     fits         whether the kernel may be called with shards of these types
  *     workspace    scratch bytes that the kernel needs, for local shapes
+ *     reads        the part of an input that a call reads, when that is not all of it
  *     states       private memory that lives as long as the session (an optimizer's moments)
  *     kernel       computes the outputs of one shard from those of its inputs
  *
@@ -151,6 +152,14 @@ struct weir_op {
     int (*states)(const weir_op_args *args, weir_type *states);                    /* NULL: none; at most 4, each of
                                                                                       out[0]'s shape, or a scalar */
     weir_kernel_fn kernel[WEIR_DEVICE_KINDS];
+    /* The part of in[input] that this call reads. `call` has in, out and attrs alone, and no view has data. `part`
+     * comes as a copy of in[input], and the rule narrows its offset and shape; with a dimension of 0 nothing is read. A
+     * part that does not lie within in[input] counts as all of it. What comes from another host is the part alone: so
+     * the kernel must go by the views, give the same bits for in[input] as for the part of it, and be as safe with one
+     * as with the other (`fits` is asked about in[input]). Every rank asks for itself and must get the same answer, or
+     * the session fails: the rule may depend on nothing but its arguments. In a plan from anywhere these are any views
+     * that `fits` lets pass. NULL: all of every input. */
+    void (*reads)(const weir_kernel_args *call, int input, weir_view *part);
 
     int inplace;                /* k + 1: out[0] may share the memory of in[k], of which it then has the number and
                                    width of elements (kernel reads each element before it writes it). 0: never */

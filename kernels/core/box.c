@@ -172,6 +172,19 @@ static bool box_fits(const weir_op_args *local, char *error, size_t error_bytes)
     return true;
 }
 
+/* Where the source meets the output. */
+static void box_reads(const weir_kernel_args *call, int input, weir_view *part)
+{
+    const weir_view *from = &call->in[input], *to = &call->out[0];
+    for (int d = 0; d < to->shape.rank; d++) {
+        int64_t end = from->offset[d] + from->shape.dim[d], to_end = to->offset[d] + to->shape.dim[d];
+        int64_t first = from->offset[d] > to->offset[d] ? from->offset[d] : to->offset[d];
+        end = end < to_end ? end : to_end;
+        part->offset[d] = first;
+        part->shape.dim[d] = end > first ? end - first : 0;
+    }
+}
+
 static const weir_field box_fields[] = {WEIR_FIELD_INT(box_attrs, terms), WEIR_FIELD_INT(box_attrs, zero)};
 
 const weir_op op_box = {.name = "box",
@@ -182,4 +195,5 @@ const weir_op op_box = {.name = "box",
                         .out_count = 1,
                         .infer = box_infer,
                         .fits = box_fits,
-                        .kernel = {[WEIR_CPU] = box_kernel}};
+                        .kernel = {[WEIR_CPU] = box_kernel},
+                        .reads = box_reads};

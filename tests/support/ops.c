@@ -53,8 +53,62 @@ static const weir_op op_test_sum = {.name = "test_sum", .in_max = 64, .out_count
 static const weir_op op_test_fail = {.name = "test_fail", .in_max = 64, .out_count = 1, .infer = infer_vectors,
                                      .fits = fits_vectors, .kernel = {[WEIR_CPU] = kernel_fail}};
 
+static bool fits_tail(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    const weir_type *in = &local->in[0], *out = &local->out[0];
+    return (in->dtype == WEIR_F32 && out->dtype == WEIR_F32 && in->shape.rank == 1 && out->shape.rank == 1 &&
+            out->shape.dim[0] <= in->shape.dim[0]) ||
+           REFUSE("the output is no end of the input");
+}
+
+/* By the view: it may be given that part alone. */
+static weir_status kernel_tail(const weir_kernel_args *args)
+{
+    int64_t count = view_count(&args->out[0]), first = view_count(&args->in[0]) - count;
+    for (int64_t i = 0; i < count; i++)
+        view_f32(&args->out[0])[i] = view_f32(&args->in[0])[first + i];
+    return WEIR_OK;
+}
+
+static void reads_tail(const weir_kernel_args *call, int input, weir_view *part)
+{
+    part->offset[0] += call->in[input].shape.dim[0] - call->out[0].shape.dim[0];
+    part->shape.dim[0] = call->out[0].shape.dim[0];
+}
+
+static void reads_outside(const weir_kernel_args *call, int input, weir_view *part)
+{
+    part->offset[0] = call->in[input].offset[0] + 1;
+    part->shape.dim[0] = INT64_MAX;
+}
+
+static weir_status kernel_ones(const weir_kernel_args *args)
+{
+    for (int64_t i = 0; i < view_count(&args->out[0]); i++)
+        view_f32(&args->out[0])[i] = 1;
+    return WEIR_OK;
+}
+
+static void reads_nothing(const weir_kernel_args *call, int input, weir_view *part)
+{
+    (void)call, (void)input;
+    part->shape.dim[0] = 0;
+}
+
+#define TAIL(op, does, says)                                                                                          \
+    {                                                                                                                 \
+        .name = op, .in_min = 1, .in_max = 1, .out_count = 1, .infer = infer_vectors, .fits = fits_tail,              \
+        .kernel = {[WEIR_CPU] = does}, .reads = says                                                                  \
+    }
+static const weir_op op_test_tail = TAIL("test_tail", kernel_tail, reads_tail);
+static const weir_op op_test_wild = TAIL("test_wild", kernel_tail, reads_outside);
+static const weir_op op_test_blind = TAIL("test_blind", kernel_ones, reads_nothing);
+
 void test_ops(void)
 {
+    weir_op_register(&op_test_tail);
+    weir_op_register(&op_test_wild);
+    weir_op_register(&op_test_blind);
     weir_op_register(&op_test_none);
     weir_op_register(&op_test_sum);
     weir_op_register(&op_test_fail);

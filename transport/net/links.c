@@ -4,23 +4,27 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <weir/op.h>
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
-#include "kernels/core/core.h"
-#include "kernels/ops.h"
 #include "transport/net/wire.h"
 
 #define DIRECT_BYTES 8192 /* a smaller piece is not worth a frame of its own */
 #define SPANS_MAX 1024    /* of a transfer, before the rest is packed */
 #define GAP_BYTES 1024    /* so many bytes that nobody wants may go along to keep two pieces in one frame */
 
+enum { OUTS_MAX = 8 }; /* of an op */
+
 struct building {
     struct links *links;
     const weir_plan *plan;
     uint32_t rank;
     const bool *wired;
+    const weir_op *op; /* of the kernel whose pieces are made; NULL: none, or it reads all of its inputs */
+    weir_view in[WEIR_ARGS_MAX], out[OUTS_MAX]; /* and its operands; without data */
+    weir_kernel_args call;
     uint32_t pieces_room, spans_room, transfers_room;
     bool failed;
 };
@@ -45,24 +49,68 @@ static void *more(struct building *b, void **array, uint32_t *count, uint32_t *r
 
 /* ---- pieces ---- */
 
-/* The slice of `from` that the kernel reads. False: none. */
-static bool slice_read(const weir_plan *plan, const plan_kernel *kernel, const plan_tensor *from, struct piece *piece)
+static weir_view view_of(const plan_tensor *tensor)
 {
-    const plan_tensor *to = NULL;
-    if (kernel && !strcmp(plan_text(plan, kernel->op), op_box.name) && kernel->out.count)
-        to = &plan->tensors[plan->operands[kernel->out.first].tensor.i];
-    for (uint32_t d = 0; d < from->rank; d++) {
-        int64_t first = from->start[d], end = from->start[d] + from->shape[d];
-        if (to && to->start[d] > first)
-            first = to->start[d];
-        if (to && to->start[d] + to->shape[d] < end)
-            end = to->start[d] + to->shape[d];
-        if (end <= first)
+    weir_view view = {.dtype = (weir_dtype)tensor->dtype};
+    view.shape.rank = view.global.rank = (int)tensor->rank;
+    memcpy(view.shape.dim, tensor->shape, sizeof(tensor->shape));
+    memcpy(view.global.dim, tensor->global, sizeof(tensor->global));
+    memcpy(view.offset, tensor->start, sizeof(tensor->start));
+    return view;
+}
+
+static int views_of(const weir_plan *plan, plan_range range, weir_view *views)
+{
+    for (uint32_t i = 0; i < range.count; i++)
+        views[i] = view_of(&plan->tensors[plan->operands[range.first + i].tensor.i]);
+    return (int)range.count;
+}
+
+/* Its op is asked about the kernel's inputs from here on, if it has a rule for what it reads. */
+static void ask_about(struct building *b, const plan_kernel *kernel)
+{
+    const weir_op *op = weir_op_find(plan_text(b->plan, kernel->op));
+    b->op = op && op->reads ? op : NULL;
+    if (b->op)
+        b->call = (weir_kernel_args){.in = b->in,
+                                     .in_count = views_of(b->plan, kernel->in, b->in),
+                                     .out = b->out,
+                                     .out_count = views_of(b->plan, kernel->out, b->out),
+                                     .attrs = b->plan->words + kernel->attrs.first};
+}
+
+static bool part_within(const weir_view *part, const weir_view *whole)
+{
+    for (int d = 0; d < whole->shape.rank; d++)
+        if (part->shape.dim[d] < 0 || part->shape.dim[d] > whole->shape.dim[d] || part->offset[d] < whole->offset[d] ||
+            part->offset[d] - whole->offset[d] > whole->shape.dim[d] - part->shape.dim[d])
             return false;
-        piece->start[d] = first;
-        piece->count[d] = end - first;
-    }
     return true;
+}
+
+static bool part_empty(const weir_view *part)
+{
+    for (int d = 0; d < part->shape.rank; d++)
+        if (part->shape.dim[d] == 0)
+            return true;
+    return false;
+}
+
+/* The slice of input number `input` that is read; its op may be the user's, so its answer is held against the shard.
+ * False: none. */
+static bool slice_read(const struct building *b, int input, const plan_tensor *from, struct piece *piece)
+{
+    const weir_view whole = view_of(from);
+    weir_view part = whole;
+    if (b->op)
+        b->op->reads(&b->call, input, &part);
+    part.shape.rank = whole.shape.rank;
+    if (part_empty(&part))
+        return false;
+    const weir_view *read = part_within(&part, &whole) ? &part : &whole;
+    memcpy(piece->start, read->offset, from->rank * sizeof(*piece->start));
+    memcpy(piece->count, read->shape.dim, from->rank * sizeof(*piece->count));
+    return !part_empty(read);
 }
 
 /* Where the piece lies in the slot, and whether in one run: behind the first dimension that it does not have whole,
@@ -92,11 +140,11 @@ static bool piece_same(const struct piece *a, const struct piece *b)
 }
 
 /* The transfer's piece that is this slice; made when there is none. LINKS_NONE: nothing is read, or no memory. */
-static uint32_t piece_add(struct building *b, struct transfer *transfer, const plan_kernel *kernel, uint32_t tensor)
+static uint32_t piece_add(struct building *b, struct transfer *transfer, int input, uint32_t tensor)
 {
     struct links *l = b->links;
     struct piece piece = {.tensor = tensor};
-    if (!slice_read(b->plan, kernel, &b->plan->tensors[tensor], &piece))
+    if (!slice_read(b, input, &b->plan->tensors[tensor], &piece))
         return LINKS_NONE;
     for (uint32_t i = transfer->pieces.first; i < l->pieces_count; i++)
         if (piece_same(&l->pieces[i], &piece))
@@ -115,6 +163,20 @@ static bool operand_reads(const weir_plan *plan, const plan_operand *operand, ui
     return operand->port.i == port && plan->tensors[operand->tensor.i].home == PLAN_IN_REGST;
 }
 
+/* What the kernel reads through the port. */
+static void pieces_of_kernel(struct building *b, struct transfer *transfer, uint32_t port, const plan_kernel *kernel)
+{
+    bool asked = false;
+    for (uint32_t o = kernel->in.first; o < kernel->in.first + kernel->in.count; o++) {
+        if (!operand_reads(b->plan, &b->plan->operands[o], port))
+            continue;
+        if (!asked)
+            ask_about(b, kernel);
+        asked = true;
+        b->links->piece_of[o] = piece_add(b, transfer, (int)(o - kernel->in.first), b->plan->operands[o].tensor.i);
+    }
+}
+
 /* All pieces that the port's actor reads through it. An outside actor, which has no kernels, reads everything. */
 static void pieces_of_port(struct building *b, struct transfer *transfer, uint32_t port)
 {
@@ -122,12 +184,11 @@ static void pieces_of_port(struct building *b, struct transfer *transfer, uint32
     const plan_actor *actor = &plan->actors[plan->ports[port].actor.i];
     const plan_regst *regst = &plan->regsts[plan->ports[port].regst.i];
     for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++)
-        for (uint32_t o = plan->kernels[k].in.first; o < plan->kernels[k].in.first + plan->kernels[k].in.count; o++)
-            if (operand_reads(plan, &plan->operands[o], port))
-                b->links->piece_of[o] = piece_add(b, transfer, &plan->kernels[k], plan->operands[o].tensor.i);
+        pieces_of_kernel(b, transfer, port, &plan->kernels[k]);
+    b->op = NULL;
     if (plan->queues[actor->queue.i].kind == PLAN_OUTSIDE)
         for (uint32_t t = regst->tensors.first; t < regst->tensors.first + regst->tensors.count; t++)
-            piece_add(b, transfer, NULL, t);
+            piece_add(b, transfer, 0, t);
 }
 
 /* ---- spans ---- */

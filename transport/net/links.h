@@ -4,11 +4,12 @@
  *     pieces               [ rows 4-7 of a ]   [ all of b       ] [ c      ]      what the port's kernels read
  *     spans                [ direct        ]   [ direct         ] [ packed ]      one payload frame each
  *
- * A *transfer* belongs to a port whose producer and reader are on different ranks with no memory in common. Its *pieces*
- * are the slices that the reader's kernels touch: for a conversion the part of the source that meets its output, for
- * everything else the whole tensor. A piece that is contiguous in the slot is sent from where it lies and used where it
- * arrived (a *direct* span); those that are not, and small ones, are packed row by row into one frame. Both ends compute
- * the same from the same plan, so a frame need not say what is in it.
+ * A *transfer* belongs to a port whose producer and reader are on different ranks with no memory in common. Its
+ * *pieces* are the slices that the reader's kernels touch: what their ops say that they read (`reads` in weir/op.h; of
+ * weir's own only a conversion does, the part of the source that meets its output), else the whole tensor. A piece that
+ * is contiguous in the slot is sent from where it lies and used where it arrived (a *direct* span); those that are not,
+ * and small ones, are packed row by row into one frame. Both ends compute the same from the same plan, so a frame need
+ * not say what is in it.
  *
  * Ports of one rank that read the same pieces of the same register share a transfer: it is sent for the first of them,
  * the *leader*; to the others goes the bare READY.

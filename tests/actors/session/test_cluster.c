@@ -334,6 +334,60 @@ static void pull_on_the_last(struct rank *rank)
     RANK_OK(rank, weir_session_close(s));
 }
 
+/* ---- ops that read a part ---- */
+
+enum { LONG = 5000, TAIL = 7, TAILS = 3 };
+static const char *const tails[TAILS] = {"test_tail", "test_wild", "test_blind"};
+
+/* x on device 0 -> ops on device 1 that say what they read of it (tests/support/ops.h) -> out. */
+static weir_plan *tails_plan(void)
+{
+    test_ops();
+    sdf *s = sdf_new("tails", 1);
+    uint32_t first = sdf_device(s), second = sdf_device(s);
+    uint32_t x = sdf_regst(s, sdf_actor(s, sdf_outside(s, first), "x", PUSH), .slots = 2, .items = LONG);
+    for (int i = 0; i < TAILS; i++) {
+        uint32_t reader = sdf_actor(s, second, "reader", .kernel = tails[i]);
+        sdf_port(s, reader, x);
+        uint32_t y = sdf_regst(s, reader, .slots = 1, .items = TAIL);
+        sdf_port(s, sdf_actor(s, sdf_outside(s, second), tails[i], PULL), y);
+    }
+    weir_plan *plan = sdf_plan(s);
+    cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    return plan;
+}
+
+static void pull_tails(struct rank *rank)
+{
+    enum { STEPS = 20 };
+    static _Thread_local float in[LONG], out[TAIL];
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_start(s, STEPS));
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < LONG; i++)
+            in[i] = (float)(LONG * step + i);
+        RANK_OK(rank, weir_session_push(s, "x", &(weir_array){in, WEIR_F32, {1, {LONG}}}, WAIT_MS));
+        for (int t = 0; t < TAILS; t++) {
+            RANK_OK(rank, weir_session_pull(s, tails[t], &(weir_array){out, WEIR_F32, {1, {TAIL}}}, WAIT_MS));
+            for (int i = 0; i < TAIL; i++)
+                RANK_IS(rank, out[i] == (t < 2 ? in[LONG - TAIL + i] : 1), "%s, step %d, element %d: %g", tails[t], step,
+                        i, (double)out[i]);
+        }
+    }
+    RANK_OK(rank, weir_session_wait(s, WAIT_MS));
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(cluster, an_op_that_reads_a_part_finds_it_wherever_it_runs)
+{
+    weir_plan *plan = tails_plan();
+    ranks_free(ranks_run(pull_tails, plan, .count = 1, .link = RANKS_SHM));
+    ranks_free(ranks_run(pull_tails, plan, .count = 2, .link = RANKS_SHM, .kind = RANKS_THREADS));
+    ranks_free(ranks_run(pull_tails, plan, .count = 2, .link = RANKS_TCP, .kind = RANKS_THREADS));
+    weir_plan_free(plan);
+}
+
 Test(cluster, what_a_rank_has_not_pulled_is_dropped_when_it_closes)
 {
     weir_plan *plan = chain_plan("test_sum", false, DEVICES);

@@ -8,7 +8,9 @@
 #include "graph/plan/spread.h"
 #include "kernels/ops.h"
 #include "tests/support/mutate_plan.h"
+#include "tests/support/ops.h"
 #include "tests/support/random_model.h"
+#include "tests/support/sdf.h"
 #include "tests/support/small_plans.h"
 #include "transport/net/links.h"
 
@@ -324,6 +326,49 @@ Test(links, ports_that_cross_have_transfers_and_others_have_none)
             }
         spread_free(s);
     }
+}
+
+/* ---- ops that read a part ---- */
+
+enum { LONG = 5000, TAIL = 7 };
+
+/* x on device 0 -> an op on device 1. */
+static struct spread *spread_of_op(const char *op)
+{
+    test_ops();
+    sdf *s = sdf_new(op, 1);
+    uint32_t first = sdf_device(s), second = sdf_device(s);
+    uint32_t x = sdf_regst(s, sdf_actor(s, first, "x", .kernel = "test_sum"), .slots = 2, .items = LONG);
+    uint32_t reader = sdf_actor(s, second, "reader", .kernel = op);
+    sdf_port(s, reader, x);
+    sdf_regst(s, reader, .slots = 1, .items = TAIL);
+    return spread_new(sdf_plan(s), 2);
+}
+
+/* What both ends say of the one transfer: so many elements, from this one on. */
+static void expect_read(const char *op, int64_t start, int64_t count)
+{
+    struct spread *s = spread_of_op(op);
+    for (uint32_t r = 0; r < 2; r++) {
+        const struct links *links = &s->links[r];
+        cr_assert_eq(links->transfers_count, 1, "%s: %u transfers", op, links->transfers_count);
+        cr_expect_eq(links->transfers[0].bytes, (uint64_t)count * 4, "%s: %llu bytes", op,
+                     (unsigned long long)links->transfers[0].bytes);
+        cr_assert_eq(links->pieces_count, count > 0);
+        cr_expect(!count || (links->pieces[0].start[0] == start && links->pieces[0].count[0] == count));
+    }
+    spread_free(s);
+}
+
+Test(links, what_an_op_says_that_it_reads_crosses_and_no_more)
+{
+    expect_read("test_tail", LONG - TAIL, TAIL);
+    expect_read("test_blind", 0, 0);
+}
+
+Test(links, all_crosses_when_an_op_says_that_it_reads_what_is_not_there)
+{
+    expect_read("test_wild", 0, LONG);
 }
 
 /* ---- both ends ---- */
