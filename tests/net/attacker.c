@@ -8,6 +8,10 @@
  *                whose numbers are random
  *     keys       COUNT sockets, each with a fresh key of its own; the session's public key is made from WEIR_KEY
  *     silent     COUNT connections that say nothing; prints "open N", and holds them until it is killed
+ *     endless    one message of ever more frames, of COUNT MiB together, and never its last; prints how many were
+ *                taken, and stays when all were
+ *
+ * ADDRESS may be a Unix socket in the abstract name space, "@weir-4711", whose PORT does not count.
  *
  * The seed is printed. One thread.
  */
@@ -18,11 +22,13 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -57,8 +63,24 @@ static void nap_ms(long ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
+static int open_unix(const char *name)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
+    strncpy(to.sun_path, name, sizeof to.sun_path - 1);
+    to.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&to, bytes)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 static int open_connection(const struct target *t)
 {
+    if (t->address[0] == '@')
+        return open_unix(t->address);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)t->port)};
     inet_pton(AF_INET, t->address, &to.sin_addr);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -132,7 +154,10 @@ static void *open_socket(const struct target *t, void *context)
     int linger_ms = 200;
     void *socket = zmq_socket(context, ZMQ_DEALER);
     zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
-    snprintf(endpoint, sizeof endpoint, "tcp://%s:%d", t->address, t->port);
+    if (t->address[0] == '@')
+        snprintf(endpoint, sizeof endpoint, "ipc://%s", t->address);
+    else
+        snprintf(endpoint, sizeof endpoint, "tcp://%s:%d", t->address, t->port);
     if (getenv("WEIR_KEY")) {
         char session_public[41], own_public[41], own_secret[41];
         zmq_curve_public(session_public, getenv("WEIR_KEY"));
@@ -189,10 +214,48 @@ static int keep_silent(const struct target *t)
     return 0;
 }
 
+/* Reads exactly so many bytes. */
+static bool hear(int fd, void *to, size_t bytes)
+{
+    return recv(fd, to, bytes, MSG_WAITALL) == (ssize_t)bytes;
+}
+
+/* What a ZeroMQ socket without a key says and hears before its first message. */
+static bool shake_hands(int fd)
+{
+    static const unsigned char ready[] = {4, 41, 5, 'R', 'E', 'A', 'D', 'Y', 11, 'S', 'o', 'c', 'k', 'e', 't', '-',
+                                          'T', 'y', 'p', 'e', 0, 0, 0, 6, 'D', 'E', 'A', 'L', 'E', 'R', 8, 'I',
+                                          'd', 'e', 'n', 't', 'i', 't', 'y', 0, 0, 0, 0};
+    unsigned char greeting[64] = {0xff, [9] = 0x7f, [10] = 3}, heard[64], head[2], body[255];
+    memcpy(greeting + 12, "NULL", 4);
+    return send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) == sizeof greeting && hear(fd, heard, sizeof heard) &&
+           !memcmp(heard + 12, "NULL", 5) && send(fd, ready, sizeof ready, MSG_NOSIGNAL) == sizeof ready &&
+           hear(fd, head, 2) && head[0] == 4 && hear(fd, body, head[1]);
+}
+
+/* Frames of 4096 bytes, each of which says that another one follows. */
+static int say_endlessly(const struct target *t)
+{
+    enum { FRAME = 4096, FRAMES = 16 };
+    static unsigned char frames[FRAMES][9 + FRAME];
+    int64_t taken = 0, most = (int64_t)t->count << 20;
+    for (int i = 0; i < FRAMES; i++)
+        frames[i][0] = 3, frames[i][7] = FRAME >> 8; /* long, more; a length of 8 bytes, highest first */
+    int fd = open_connection(t);
+    bool welcome = fd >= 0 && shake_hands(fd);
+    for (ssize_t bytes = 0; welcome && taken < most && bytes >= 0; taken += bytes)
+        bytes = send(fd, frames, sizeof frames, MSG_NOSIGNAL);
+    printf("%s, took %d MiB\n", welcome ? "let in" : "refused", (int)(taken >> 20));
+    fflush(stdout);
+    while (taken >= most && pause())
+        continue;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        fprintf(stderr, "attacker bytes|greeting|frames|keys|silent ADDRESS PORT COUNT [SEED]\n");
+        fprintf(stderr, "attacker bytes|greeting|frames|keys|silent|endless ADDRESS PORT COUNT [SEED]\n");
         return 2;
     }
     struct target t = {argv[2], atoi(argv[3]), atoi(argv[4]), 0};
@@ -205,5 +268,7 @@ int main(int argc, char **argv)
         return say_frames(&t);
     if (!strcmp(argv[1], "keys"))
         return try_keys(&t);
+    if (!strcmp(argv[1], "endless"))
+        return say_endlessly(&t);
     return keep_silent(&t);
 }

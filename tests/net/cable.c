@@ -16,8 +16,8 @@
  *
  * As in a real switch each port has a queue of its own for what leaves it, so ports do not hold each other up, and
  * frames keep their order. A rate is that of a token bucket without a burst: a frame takes its bytes' time on the line,
- * after those before it, and then is late by the delay. What would wait too long for the line, or finds no room, is lost
- * (drop-tail). One thread.
+ * after those before it, and then is late by the delay. What would wait too long for the line, or finds no room, is
+ * lost (drop-tail). One thread.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -33,6 +33,7 @@ struct rank {
     gpt_config config;
     int steps, workers, params;
     int pass_bytes, devices; /* 0: the GPT */
+    bool to_stderr;     /* reports, which then are in no file */
     int pause_ms;       /* after each step's loss */
     const char *hurry;  /* when this file is there, pauses are over */
     int leave;          /* after so many steps: closes the session though the run goes on; -1: never */
@@ -150,7 +151,8 @@ static weir_status write_params(struct rank *r)
 
 static weir_status train(struct rank *r)
 {
-    r->session = weir_session_open(r->plan, .workers = r->workers, .report = keep_report, .report_ctx = r);
+    r->session = weir_session_open(r->plan, .workers = r->workers, .report = r->to_stderr ? NULL : keep_report,
+                                   .report_ctx = r);
     if (!r->session)
         return WEIR_E_PEER;
     weir_session_stats stats;
@@ -172,8 +174,8 @@ static weir_graph *pass_graph(int devices, int bytes)
     snprintf(ring, sizeof ring, "cpu:0-%d", devices - 1);
     snprintf(turned, sizeof turned, devices > 2 ? "cpu:1-%d,0" : "cpu:%d,0", devices - 1);
     weir_mesh *from = weir_mesh_new(graph, ring), *to = weir_mesh_new(graph, turned);
-    weir_tensor *x = weir_param(graph, WEIR_F32, {(int64_t)devices * bytes / 4}, .name = "x", .mesh = from, .sbp = {S(0)},
-                                .init = WEIR_UNIFORM(-1, 1));
+    weir_tensor *x = weir_param(graph, WEIR_F32, {(int64_t)devices * bytes / 4}, .name = "x", .mesh = from,
+                                .sbp = {S(0)}, .init = WEIR_UNIFORM(-1, 1));
     weir_tensor *passed = weir_shard(weir_affine(x, 2, .shift = 1), .mesh = to, .sbp = {S(0)});
     weir_fetch(weir_mean(passed), .name = "loss");
     return graph;
@@ -224,8 +226,8 @@ static int work(struct rank *r)
 int main(int argc, char **argv)
 {
     text corpus = reference_text();
-    struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .params = 1000, .devices = 2, .leave = -1,
-                     .die = -1, .stop_pulling = -1, .seed = REFERENCE_SEED};
+    struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .params = 1000,
+                     .devices = 2, .leave = -1, .die = -1, .stop_pulling = -1, .seed = REFERENCE_SEED};
     r.config.layout = (layout){1, 1, 1, 1, false};
     r.config.dim = 48, r.config.heads = 6, r.config.seq = 16, r.config.batch = 24;
     const options_entry table[] = {
@@ -243,6 +245,7 @@ int main(int argc, char **argv)
         {"--leave", OPTIONS_INT, &r.leave, .min = 1, .max = 1e9, .help = "close after so many steps"},
         {"--die", OPTIONS_INT, &r.die, .min = 1, .max = 1e9, .help = "exit at once after so many steps"},
         {"--stop-pulling", OPTIONS_INT, &r.stop_pulling, .min = 1, .max = 1e9, .help = "hang after so many steps"},
+        {"--stderr", OPTIONS_FLAG, &r.to_stderr, .help = "reports go there, as by default, rather than to the file"},
         {"--out", OPTIONS_TEXT, &r.out_prefix, .value = "PREFIX", .help = "write to PREFIX.RANK [standard output]"},
         {.name = NULL},
     };
