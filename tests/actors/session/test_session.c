@@ -163,6 +163,46 @@ Test(session, opens_and_closes_again_and_again, .timeout = 20)
     weir_plan_free(plan);
 }
 
+/* More edges to an actor, and more slots to a register, than 16 bits count. */
+Test(session, an_actor_has_any_number_of_ends, .timeout = 60)
+{
+    enum { ENDS = 70000, STEPS = 3 };
+    test_ops();
+    sdf *s = sdf_new("wide", 1);
+    uint32_t left = sdf_device(s), right = sdf_device(s);
+    uint32_t from = sdf_actor(s, left, "from", .kernel = "test_none");
+    uint32_t to = sdf_actor(s, right, "to", .kernel = "test_none");
+    uint32_t back = sdf_regst(s, to, .slots = ENDS, .initial = ENDS);
+    for (int i = 0; i < ENDS; i++)
+        sdf_port(s, to, sdf_regst(s, from, .slots = 2));
+    sdf_port(s, from, back);
+    weir_plan *plan = checked(sdf_plan(s));
+    weir_session *session = weir_session_open(plan, .workers = 2);
+    cr_assert_not_null(session, "%s", weir_error());
+    OK(weir_session_run(session, STEPS));
+    weir_session_stats stats;
+    weir_session_get_stats(session, &stats);
+    cr_assert_eq(stats.queue[0].firings + stats.queue[1].firings, 2 * STEPS);
+    OK(weir_session_close(session));
+    weir_plan_free(plan);
+}
+
+/* A worker that always has something to fire, and to which nothing is sent, still hears that it is to end. */
+Test(session, a_busy_worker_obeys, .timeout = 20)
+{
+    test_ops();
+    sdf *s = sdf_new("busy", 1);
+    sdf_actor(s, sdf_device(s), "always", .kernel = "test_none");
+    weir_plan *plan = checked(sdf_plan(s));
+    for (int i = 0; i < 100; i++) {
+        weir_session *session = weir_session_open(plan, .workers = 1);
+        cr_assert_not_null(session, "%s", weir_error());
+        OK(weir_session_start(session, INT64_C(1) << 40));
+        OK(weir_session_close(session));
+    }
+    weir_plan_free(plan);
+}
+
 Test(session, refuses_what_does_not_fit_its_state, .timeout = 20)
 {
     struct seen seen = {0};
