@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "transport/mail/park.h"
 
@@ -72,7 +71,7 @@ static void worker_fire(struct worker *worker, struct actor *actor)
     }
     if (UNLIKELY(status)) {
         worker->halted = worker->flight.failed = true;
-        session_fail_kernel(worker->session, actor, failed, worker->error);
+        worker->owner->failed(worker->owner, actor, failed, worker->error);
         return;
     }
     worker->running -= actor->left == 0;
@@ -81,8 +80,8 @@ static void worker_fire(struct worker *worker, struct actor *actor)
 /* A run begins: every actor gets its firings. */
 static void worker_begin(struct worker *worker)
 {
-    int64_t steps = session_steps(worker->session);
-    flight_begin(&worker->flight, worker->session);
+    int64_t steps = worker->owner->steps;
+    flight_begin(&worker->flight, worker->owner->steps_end);
     worker->running = worker->actor_count;
     worker->reported = false;
     for (uint32_t i = 0; i < worker->actor_count; i++) {
@@ -101,12 +100,12 @@ static bool worker_obey(struct worker *worker)
     uint32_t orders = mailbox_orders(&worker->lane.mailbox);
     if (orders & LANE_FAIL && !worker->heard) {
         worker->halted = worker->heard = true;
-        session_worker_halted(worker->session);
+        worker->owner->halted(worker->owner);
     }
     if (orders & LANE_START && !worker->halted)
         worker_begin(worker);
     if (orders & LANE_LOOK)
-        look_write(&worker->look, worker);
+        worker->owner->look(worker->owner, worker->number);
     return !(orders & LANE_STOP);
 }
 
@@ -118,7 +117,7 @@ static void worker_idle(struct worker *worker)
         for (uint32_t i = 0; i < worker->actor_count; i++)
             actor_check(worker->by_rank[i]);
         worker->reported = true;
-        session_worker_done(worker->session);
+        worker->owner->done(worker->owner);
     }
     if (worker->lane.waiter)
         worker->lane.waiter->wait(worker->lane.waiter, &worker->lane.mailbox);
@@ -156,9 +155,9 @@ static void worker_loop(struct worker *worker)
 static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
-    if (session_worker_open(worker->session, worker->number)) {
+    if (worker->owner->open(worker->owner, worker->number)) {
         worker->halted = true;
-        session_fail_worker(worker->session);
+        worker->owner->failed(worker->owner, NULL, NULL, weir_error());
     }
     worker_loop(worker);
     return NULL;

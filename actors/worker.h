@@ -23,8 +23,8 @@
  *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read (actors/watch/flight.h).
  *
- * The worker owns its lane, its actors and its trace. The session owns the worker, and may read its actors at rest
- * (after session_worker_done() has told so) and after the thread has been joined.
+ * The worker owns its lane, its actors and its trace. Who owns the worker (struct worker_owner: a session) may read its
+ * actors at rest (after done()) and after the thread has been joined.
  */
 #ifndef ACTORS_WORKER_H
 #define ACTORS_WORKER_H
@@ -36,7 +36,21 @@
 #include "actors/watch/trace.h"
 #include "actors/watch/watch.h"
 
-struct weir_session;
+/* What a worker asks of its owner, and tells it. All by the worker's thread, and none of it between two firings. */
+struct worker_owner {
+    /* Opens the queues of its devices. After an error, of which the thread's error says why, it fires nothing. */
+    weir_status (*open)(struct worker_owner *owner, uint32_t worker);
+    void (*done)(struct worker_owner *owner);   /* the run is over for this worker */
+    void (*halted)(struct worker_owner *owner); /* once: it has heard that it is to fire no more */
+    /* A kernel of the actor failed with this sentence ("" for none); kernel NULL: the device; actor NULL: open(). */
+    void (*failed)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
+                   const char *sentence);
+    void (*look)(struct worker_owner *owner, uint32_t worker); /* writes down what its actors lack, into its look */
+
+    /* of the run that LANE_START begins; written before it is given */
+    int64_t steps;
+    int64_t steps_end; /* it goes up to this step, as the user's functions count, exclusive */
+};
 
 struct worker {
     struct lane lane;
@@ -51,7 +65,7 @@ struct worker {
     bool reported;           /* has told that this run is over for it */
     struct trace trace;
     struct look look;        /* for the watch */
-    struct weir_session *session; /* borrowed */
+    struct worker_owner *owner; /* borrowed */
     uint32_t number;
     pthread_t thread;
     bool started;            /* `thread` is to be joined */

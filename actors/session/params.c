@@ -193,7 +193,7 @@ static weir_status param_open(const struct weir_session *s, const char *verb, co
     weir_status status = session_failure(s);
     if (status)
         return status;
-    /* acquire: pairs with the exchange in session_worker_done(): the shards are as the last step left them */
+    /* acquire: pairs with the exchange in owner_done(): the shards are as the last step left them */
     if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
         return error_set(WEIR_E_STATE, "weir_session_%s: a run is under way", verb);
     status = find_param(s, verb, name, param);

@@ -5,7 +5,6 @@
  */
 #include "actors/session/session.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,11 @@
 #define WAITERS_TEXT_BYTES 1024
 
 /* ---- which process and thread runs what ---- */
+
+uint32_t session_rank(const struct weir_session *s)
+{
+    return s->cluster ? s->cluster->env.rank : 0;
+}
 
 bool session_owns(const struct weir_session *s, uint32_t space)
 {
@@ -118,7 +122,7 @@ static weir_status open_lane(struct weir_session *s, struct lane *lane, uint32_t
 static weir_status open_worker(struct weir_session *s, uint32_t number, const struct lane_size *size, int64_t spin_ns)
 {
     struct worker *worker = &s->workers[number];
-    worker->session = s;
+    worker->owner = &s->owner;
     worker->number = number;
     worker->reported = true; /* nothing to report before the first run */
     worker->by_rank = calloc(size->actors + 1, sizeof(*worker->by_rank));
@@ -273,7 +277,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = start_workers(s);
     if (!status)
-        status = watch_open(&s->watch, s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
+        status = session_watch(s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
     return status ? status : cluster_begin(s);
 }
 
@@ -293,6 +297,7 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
     s->report = (struct report){opts.report, opts.report_ctx};
     s->first_step = opts.first_step;
     s->open_ns = park_now_ns();
+    session_own(s);
     if (session_open(s, &opts)) {
         weir_session_close(s);
         return NULL;
@@ -330,11 +335,6 @@ static void close_lanes(struct weir_session *s)
     free(s->worker_of);
 }
 
-static uint32_t session_rank(const struct weir_session *s)
-{
-    return s->cluster ? s->cluster->env.rank : 0;
-}
-
 /* Once, and when nothing fires any more. */
 static void tell_failure(struct weir_session *s)
 {
@@ -344,7 +344,7 @@ static void tell_failure(struct weir_session *s)
     s->told = true;
     if (s->culprit != session_rank(s))
         cluster_waiters(s, s->culprit, waiters, sizeof(waiters));
-    if (flight_text(s, text, sizeof(text)) || *waiters)
+    if (session_flight_text(s, text, sizeof(text)) || *waiters)
         report_say(&s->report, "%s\n%s%s%s", s->failure, waiters,
                    *text ? "the last firings before the failure, oldest first:\n" : "", text);
 }
@@ -418,7 +418,8 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
     status = cluster_start(s, s->steps_done + steps);
     if (status)
         return status;
-    s->steps = steps;
+    s->steps = s->owner.steps = steps;
+    s->owner.steps_end = s->first_step + s->steps_done + steps;
     s->run_start_ns = park_now_ns();
     /* relaxed: published to the workers by START */
     atomic_store_explicit(&s->running, s->worker_count, memory_order_relaxed);
@@ -433,7 +434,7 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
 /* A failure is known before the other workers have ended what they were firing. False: the deadline was over first. */
 static bool wait_halted(struct weir_session *s, int64_t deadline)
 {
-    /* acquire: pairs with the decrement in session_worker_halted() */
+    /* acquire: pairs with the decrement in owner_halted() */
     for (uint32_t firing; (firing = atomic_load_explicit(&s->firing, memory_order_acquire)) != 0;)
         if (!park_wait(&s->firing, firing, deadline))
             return false;
@@ -443,7 +444,7 @@ static bool wait_halted(struct weir_session *s, int64_t deadline)
 weir_status weir_session_wait(weir_session *s, int timeout_ms)
 {
     int64_t deadline = park_deadline(timeout_ms);
-    /* acquire: pairs with the exchange in session_worker_done(); what the workers did is visible after it */
+    /* acquire: pairs with the exchange in owner_done(); what the workers did is visible after it */
     while (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
         if (!park_wait(&s->state, SESSION_RUNNING, deadline))
             break;
@@ -461,56 +462,7 @@ weir_status weir_session_run(weir_session *s, int64_t steps)
     return status ? status : weir_session_wait(s, -1);
 }
 
-/* ---- called by workers ---- */
-
-/* Ranks of one host that may use the same cores take them one behind the other, each as many as it has workers. */
-static uint32_t first_core(const struct weir_session *s)
-{
-    const struct cluster *c = s->cluster;
-    uint32_t before = 0;
-    for (uint32_t r = 0; c && r < c->env.rank; r++)
-        before += !strcmp(c->members[r].host, c->members[c->env.rank].host);
-    return before * s->worker_count;
-}
-
-weir_status session_worker_open(struct weir_session *s, uint32_t worker)
-{
-    weir_status status = WEIR_OK;
-    if (s->pin && !cores_pin(first_core(s) + worker))
-        return error_set(WEIR_E_UNSUPPORTED, "worker %u cannot be bound to a core: %s", worker, strerror(errno));
-    for (uint32_t q = 0; !status && q < s->plan->queues_count; q++) {
-        const plan_queue *queue = &s->plan->queues[q];
-        const struct arena *arena = &s->arenas[queue->space.i];
-        if (queue->kind != PLAN_OUTSIDE && s->worker_of[q] == worker)
-            status = arena->device->queue_open(arena->index);
-    }
-    return status;
-}
-
-int64_t session_steps(const struct weir_session *s)
-{
-    return s->steps;
-}
-
-void session_worker_done(struct weir_session *s)
-{
-    /* acq_rel: what all workers did happens before the last one's decrement, and so before REST */
-    if (atomic_fetch_sub_explicit(&s->running, 1, memory_order_acq_rel) != 1)
-        return;
-    s->run_end_ns = park_now_ns();
-    uint32_t running = SESSION_RUNNING;
-    /* release: pairs with the load in weir_session_wait(). Fails if a failure came first. */
-    if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
-                                                memory_order_relaxed))
-        park_wake(&s->state);
-}
-
-void session_worker_halted(struct weir_session *s)
-{
-    /* acq_rel: what all workers did happens before the last one's decrement, and so before the end of wait_halted() */
-    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1)
-        park_wake(&s->firing);
-}
+/* ---- failures ---- */
 
 static bool claim_failure(struct weir_session *s)
 {
@@ -566,28 +518,10 @@ void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *for
     session_fail(s, WEIR_E_PEER, culprit);
 }
 
-void session_beat(const struct weir_session *s, struct wire_frame *frame)
-{
-    frame->beat.state = atomic_load_explicit(&s->state, memory_order_relaxed);
-    frame->beat.actor = UINT32_MAX;
-    for (uint32_t w = 0; w < s->worker_count; w++) {
-        const struct flight *flight = &s->workers[w].flight;
-        struct flight_row row;
-        frame->beat.fired += atomic_load_explicit(&flight->fired, memory_order_relaxed);
-        if (!flight_last(flight, &row))
-            continue;
-        int64_t step = flight_step(s, row.actor, row.firing);
-        if (frame->beat.actor == UINT32_MAX || step > frame->beat.step) {
-            frame->beat.actor = row.actor;
-            frame->beat.step = step;
-        }
-    }
-}
-
-void session_fail_worker(struct weir_session *s)
+void session_fail_worker(struct weir_session *s, const char *sentence)
 {
     if (!claim_failure(s))
         return;
-    snprintf(s->failure, sizeof(s->failure), "%s", weir_error());
+    snprintf(s->failure, sizeof(s->failure), "%s", sentence);
     session_fail(s, WEIR_E_KERNEL, session_rank(s));
 }

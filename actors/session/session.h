@@ -3,6 +3,7 @@
  *     session.c   open, start, wait, close            build.c   plan -> actors, ports, registers, edges, kernels
  *     host.c      bindings, push, pull                params.c  initial values, read, write
  *     stats.c     what a run did                      cluster.c what there is with other ranks
+ *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
  *
  * State (a futex word; only the session's own thread starts a run):
  *
@@ -20,6 +21,7 @@
 #include <weir/session.h>
 
 #include "actors/actor.h"
+#include "actors/watch/watch.h"
 #include "actors/worker.h"
 #include "graph/plan/plan.h"
 #include "regst/arena.h"
@@ -43,6 +45,7 @@ struct weir_session {
     struct arena *arenas;   /* by space */
     struct bus bus;
 
+    struct worker_owner owner; /* of the workers */
     struct worker *workers; /* owned */
     uint32_t worker_count;
     uint32_t *worker_of;    /* by queue; of outside queues it means nothing */
@@ -85,6 +88,7 @@ struct weir_session {
 /* Whether this process runs the actor, or owns the space. */
 bool session_runs(const struct weir_session *session, uint32_t actor);
 bool session_owns(const struct weir_session *session, uint32_t space);
+uint32_t session_rank(const struct weir_session *session); /* this process's; alone: 0 */
 
 /* ---- build.c ---- */
 
@@ -102,28 +106,45 @@ uint32_t session_lane_number(const struct weir_session *session, uint32_t actor)
 
 /* ---- session.c ---- */
 
-/* Called by workers. */
-weir_status session_worker_open(struct weir_session *session, uint32_t worker);
-int64_t session_steps(const struct weir_session *session);
-void session_worker_done(struct weir_session *session);
-void session_worker_halted(struct weir_session *session); /* once: when it hears that the session failed */
-
 /* A kernel of the actor failed with this sentence ("" for none). */
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                          const char *sentence);
 
-/* The calling worker could not open its queues; its thread's error says why. */
-void session_fail_worker(struct weir_session *session);
+/* A worker could not open its queues, and why. */
+void session_fail_worker(struct weir_session *session, const char *sentence);
 
 /* Another rank is why the session cannot go on. */
 void session_fail_peer(struct weir_session *session, uint32_t culprit, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The session failed: sets the calling thread's error to the report and returns E_KERNEL or E_PEER; else OK. */
+weir_status session_failure(const struct weir_session *session);
+
+/* ---- owner.c ---- */
+
+void session_own(struct weir_session *session); /* makes session->owner */
+
+/* ---- observe.c ---- */
+
+/* Starts the watch, when stall_ns is not 0. After the workers are built. */
+weir_status session_watch(struct weir_session *session, int64_t stall_ns);
+
+/* By the worker's thread: what its actors lack, into its look. */
+void session_look(struct weir_session *session, uint32_t worker);
+
+/* The last firings of all workers, a line for each (actors/watch/flight.h); what does not fit is left out: of each, the
+ * oldest. Returns the length, 0 when nothing has been fired. At rest or after all workers have halted. */
+size_t session_flight_text(const struct weir_session *session, char *text, size_t bytes);
+
 /* What this rank has done, for its sign of life. */
 void session_beat(const struct weir_session *session, struct wire_frame *frame);
 
-/* The session failed: sets the calling thread's error to the report and returns E_KERNEL or E_PEER; else OK. */
-weir_status session_failure(const struct weir_session *session);
+/* ---- cluster.c, for the watch ---- */
+
+/* Firings of all other ranks as last heard, and the rank that has been silent longest (UINT32_MAX: none for longer
+ * than a beat), for how long. With one rank: 0, none. */
+uint64_t session_remote_fired(const struct weir_session *session, uint32_t *silent_rank, int64_t *silent_ns);
+void session_send_waits(struct weir_session *session, const struct wait_entry *entries, uint32_t count);
 
 /* ---- host.c ---- */
 

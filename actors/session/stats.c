@@ -30,7 +30,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
 {
     const weir_plan *plan = s->plan;
     memset(stats, 0, sizeof(*stats));
-    /* acquire: pairs with the exchange in session_worker_done() */
+    /* acquire: pairs with the exchange in owner_done() */
     bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;
     stats->steps = running ? s->steps_done : s->steps_done + s->steps;
     stats->workers = (int)s->worker_count;

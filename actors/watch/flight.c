@@ -5,7 +5,6 @@
  */
 #include "actors/watch/flight.h"
 
-#include "actors/session/session.h"
 #include "actors/watch/text.h"
 
 static struct flight_row row_at(const struct flight *flight, uint64_t number)
@@ -25,39 +24,20 @@ bool flight_last(const struct flight *flight, struct flight_row *row)
     return fired != 0;
 }
 
-void flight_begin(struct flight *flight, const struct weir_session *session)
-{
-    /* relaxed: nothing hangs on it but a number in a report */
-    atomic_store_explicit(&flight->steps_end, session->first_step + session->steps_done + session->steps,
-                          memory_order_relaxed);
-}
-
-int64_t flight_step(const struct weir_session *session, uint32_t actor, int64_t firing)
-{
-    return session->first_step + firing / session->plan->actors[actor].fires;
-}
-
 /* ---- as text ---- */
 
 /* How many firings row `number` stands for. */
-static int64_t row_firings(const struct worker *worker, uint64_t number, uint64_t fired)
+static int64_t row_firings(const struct flight *flight, const struct flight_about *about, uint64_t number,
+                           uint64_t fired)
 {
-    struct flight_row row = row_at(&worker->flight, number);
+    struct flight_row row = row_at(flight, number);
     for (uint64_t later = number + 1; later < fired; later++) {
-        struct flight_row other = row_at(&worker->flight, later);
+        struct flight_row other = row_at(flight, later);
         if (other.actor == row.actor)
             return other.firing - row.firing;
     }
-    bool failed = worker->flight.failed && number + 1 == fired; /* one that the actor has not counted */
-    return worker->actors[row.actor].firing - row.firing + failed;
-}
-
-static bool of_one_queue(const struct worker *worker, const weir_plan *plan)
-{
-    for (uint32_t i = 1; i < worker->actor_count; i++)
-        if (plan->actors[worker->by_rank[i]->id].queue.i != plan->actors[worker->by_rank[0]->id].queue.i)
-            return false;
-    return true;
+    bool failed = flight->failed && number + 1 == fired; /* one that the actor has not counted */
+    return about->firing(about->ctx, row.actor) - row.firing + failed;
 }
 
 /* Where a firing is in the run; rows of one place stand together. */
@@ -65,10 +45,11 @@ struct place {
     int64_t step, micro; /* micro < 0: it has no micro-batches */
 };
 
-static struct place place_of(const struct weir_session *session, struct flight_row row)
+static struct place place_of(const struct flight_about *about, struct flight_row row)
 {
-    int64_t fires = session->plan->actors[row.actor].fires;
-    return (struct place){flight_step(session, row.actor, row.firing), fires > 1 ? row.firing % fires : -1};
+    int64_t fires = about->plan->actors[row.actor].fires;
+    return (struct place){flight_step(about->plan, about->first_step, row.actor, row.firing),
+                          fires > 1 ? row.firing % fires : -1};
 }
 
 static void add_place(struct text *to, struct place place)
@@ -79,57 +60,50 @@ static void add_place(struct text *to, struct place place)
     text_add(to, ": ");
 }
 
-static void add_row(struct text *to, const struct worker *worker, uint64_t number, uint64_t fired, bool one_queue)
+static void add_row(struct text *to, const struct flight *flight, const struct flight_about *about, uint64_t number,
+                    uint64_t fired)
 {
-    const weir_plan *plan = worker->session->plan;
-    const plan_actor *actor = &plan->actors[row_at(&worker->flight, number).actor];
-    int64_t firings = row_firings(worker, number, fired);
+    const weir_plan *plan = about->plan;
+    const plan_actor *actor = &plan->actors[row_at(flight, number).actor];
+    int64_t firings = row_firings(flight, about, number, fired);
     text_add(to, "%s", plan_text(plan, actor->name));
-    if (!one_queue)
+    if (!about->one_queue)
         text_add(to, " on %s", plan_text(plan, plan->queues[actor->queue.i].name));
     if (firings > 1)
         text_add(to, " (%lld times)", (long long)firings);
-    if (worker->flight.failed && number + 1 == fired)
+    if (flight->failed && number + 1 == fired)
         text_add(to, " (failed)");
 }
 
-/* The line of one worker, of its last `count` rows. */
-static void add_rows(struct text *to, const struct worker *worker, uint64_t fired, uint64_t count)
+/* The last `count` rows. */
+static void add_rows(struct text *to, const struct flight *flight, const struct flight_about *about, uint64_t fired,
+                     uint64_t count)
 {
-    bool one_queue = of_one_queue(worker, worker->session->plan);
     struct place last = {0, 0};
-    text_add(to, "worker %u: ", worker->number);
+    text_add(to, "worker %u: ", about->worker);
     for (uint64_t number = fired - count; number < fired; number++) {
-        struct place place = place_of(worker->session, row_at(&worker->flight, number));
+        struct place place = place_of(about, row_at(flight, number));
         bool first = number == fired - count, same = place.step == last.step && place.micro == last.micro;
         text_add(to, "%s", first ? "" : same ? ", " : "; ");
         if (first || !same)
             add_place(to, place);
         last = place;
-        add_row(to, worker, number, fired, one_queue);
+        add_row(to, flight, about, number, fired);
     }
     text_add(to, "\n");
 }
 
 /* Half as many rows until they fit. */
-static size_t worker_text(const struct worker *worker, char *bytes, size_t room)
+size_t flight_text(const struct flight *flight, const struct flight_about *about, char *bytes, size_t room)
 {
-    uint64_t fired = atomic_load_explicit(&worker->flight.fired, memory_order_acquire); /* flight_record() */
+    uint64_t fired = atomic_load_explicit(&flight->fired, memory_order_acquire); /* flight_record() */
+    bytes[0] = 0;
     for (uint64_t count = fired < FLIGHT_FIRINGS ? fired : FLIGHT_FIRINGS; count; count /= 2) {
         struct text text = {bytes, room, 0, false};
-        add_rows(&text, worker, fired, count);
+        add_rows(&text, flight, about, fired, count);
         if (!text.cut)
             return text.used;
     }
     bytes[0] = 0;
     return 0;
-}
-
-size_t flight_text(const struct weir_session *session, char *text, size_t bytes)
-{
-    size_t used = 0;
-    text[0] = 0;
-    for (uint32_t w = 0; w < session->worker_count; w++)
-        used += worker_text(&session->workers[w], text + used, (bytes - used) / (session->worker_count - w));
-    return used;
 }

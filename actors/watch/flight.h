@@ -17,9 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FLIGHT_FIRINGS 64
+#include "graph/plan/plan.h"
 
-struct weir_session;
+#define FLIGHT_FIRINGS 64
 
 struct flight_entry {
     _Atomic uint32_t actor; /* plan_actor_id */
@@ -50,21 +50,38 @@ static inline void flight_record(struct flight *flight, uint32_t actor, int64_t 
     atomic_store_explicit(&flight->fired, fired + 1, memory_order_release);
 }
 
-/* The worker's thread only: a run begins. */
-void flight_begin(struct flight *flight, const struct weir_session *session);
+/* The worker's thread only: a run begins, which goes up to this step. */
+static inline void flight_begin(struct flight *flight, int64_t steps_end)
+{
+    /* relaxed: nothing hangs on it but a number in a report */
+    atomic_store_explicit(&flight->steps_end, steps_end, memory_order_relaxed);
+}
 
 /* The newest row. False: nothing has been fired. */
 bool flight_last(const struct flight *flight, struct flight_row *row);
 
-/* The step, counted as the user's functions see it, in which this firing of the actor is. */
-int64_t flight_step(const struct weir_session *session, uint32_t actor, int64_t firing);
+/* The step, counted as the user's functions see it, in which this firing of the actor is. `first`: of the session. */
+static inline int64_t flight_step(const weir_plan *plan, int64_t first, uint32_t actor, int64_t firing)
+{
+    return first + firing / plan->actors[actor].fires;
+}
 
-/* The last firings of all workers, a line for each, oldest first:
+/* Whose recorder it is. */
+struct flight_about {
+    const weir_plan *plan;
+    int64_t first_step; /* of the session */
+    uint32_t worker;    /* its number */
+    bool one_queue;     /* all of its actors are on one */
+    int64_t (*firing)(const void *ctx, uint32_t actor); /* that the actor has come to */
+    const void *ctx;
+};
+
+/* The last firings of a worker, a line, oldest first:
  *
  *     worker 0: step 15: x, stage (3 times); step 16: x, stage (failed)
  *
- * What does not fit is left out: of each worker, the oldest. Returns the length, 0 when nothing has been fired. At rest
- * or after all workers have halted. */
-size_t flight_text(const struct weir_session *session, char *text, size_t bytes);
+ * What does not fit is left out: the oldest. Returns the length, 0 when nothing has been fired. At rest or after all
+ * workers have halted. */
+size_t flight_text(const struct flight *flight, const struct flight_about *about, char *text, size_t bytes);
 
 #endif

@@ -8,13 +8,11 @@
 #define _GNU_SOURCE
 #include "actors/watch/watch.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "actors/session/cluster.h"
-#include "actors/session/session.h"
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
 #include "transport/mail/park.h"
 
 #define LOOKS_PER_STALL 4
@@ -23,14 +21,15 @@
 
 /* What the watch knows of one worker. */
 struct watched {
+    const struct flight *flight; /* borrowed */
+    struct look *look;           /* borrowed */
     uint64_t fired;     /* when last looked at */
     int64_t changed_ns; /* when it was first seen to be that */
-    uint32_t asked;     /* LOOKs posted */
+    uint32_t asked;     /* how often */
 };
 
 struct watch {
-    struct weir_session *session; /* borrowed */
-    int64_t stall_ns;
+    struct watch_opts on; /* its `workers` are not looked at again */
     pthread_t thread;
     _Atomic uint32_t events;  /* counts what the thread is to be woken for (a futex word) */
     _Atomic bool closing;
@@ -41,12 +40,11 @@ struct watch {
     bool reported;            /* since then */
     bool complete;            /* with the answers of all ranks */
     int64_t sent_ns;          /* when this rank last told the others */
-    uint32_t rank;
     struct watched *workers;  /* owned */
     int64_t *running_ns;      /* owned, by worker */
     struct wait_entry *entries; /* owned: what all workers wrote */
     uint32_t count;
-    char text[REPORT_BYTES];
+    char text[WATCH_TEXT_BYTES];
 
     pthread_mutex_t lock;     /* of what follows; held while nothing is called but waits_...() */
     struct waits waits;
@@ -56,33 +54,11 @@ struct watch {
 
 /* ---- the worker's part ---- */
 
-static inline void look_add(struct look *look, const struct actor *actor, uint32_t regst)
+weir_status look_open(struct look *look, uint32_t room)
 {
-    assert(look->count < look->room);
-    look->entries[look->count++] = (struct wait_entry){actor->id, regst, actor->step};
-}
-
-static void look_actor(struct look *look, const struct worker *worker, const struct actor *actor)
-{
-    const struct weir_session *s = worker->session;
-    const plan_actor *plan = &s->plan->actors[actor->id];
-    for (uint32_t p = plan->ports.first; p < plan->ports.first + plan->ports.count; p++)
-        if (s->ends[p].port && s->ends[p].port->reader.arrived == 0)
-            look_add(look, actor, s->plan->ports[p].regst.i);
-    for (uint32_t r = plan->regsts.first; r < plan->regsts.first + plan->regsts.count; r++)
-        if (s->outs[r].regst.credits == 0)
-            look_add(look, actor, r);
-}
-
-void look_write(struct look *look, const struct worker *worker)
-{
-    look->count = 0;
-    for (uint32_t i = 0; look->entries && !worker->halted && i < worker->actor_count; i++)
-        if (worker->by_rank[i]->left > 0 && worker->by_rank[i]->unmet > 0)
-            look_actor(look, worker, worker->by_rank[i]);
-    /* release: pairs with the load in await_answers() */
-    atomic_fetch_add_explicit(&look->answered, 1, memory_order_release);
-    park_wake(&look->answered);
+    look->room = room;
+    look->entries = calloc((size_t)room + 1, sizeof(*look->entries));
+    return look->entries ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to watch %u ends of actors", room);
 }
 
 void look_close(struct look *look)
@@ -91,45 +67,43 @@ void look_close(struct look *look)
     look->entries = NULL;
 }
 
-static weir_status look_open(struct look *look, const struct worker *worker)
+void look_begin(struct look *look)
 {
-    const weir_plan *plan = worker->session->plan;
-    for (uint32_t i = 0; i < worker->actor_count; i++) {
-        const plan_actor *actor = &plan->actors[worker->by_rank[i]->id];
-        look->room += actor->ports.count + actor->regsts.count;
-    }
-    look->entries = calloc(look->room + 1, sizeof(*look->entries));
-    return look->entries ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to watch worker %u", worker->number);
+    look->count = 0;
+}
+
+void look_add(struct look *look, struct wait_entry entry)
+{
+    assert(!look->entries || look->count < look->room);
+    if (look->entries)
+        look->entries[look->count++] = entry;
+}
+
+void look_end(struct look *look)
+{
+    /* release: pairs with the load in await_answer() */
+    atomic_fetch_add_explicit(&look->answered, 1, memory_order_release);
+    park_wake(&look->answered);
 }
 
 /* ---- asking ---- */
 
-uint64_t watch_fired(const struct weir_session *session)
+/* A worker that has not answered the last time is not asked again: it would answer both at once. */
+static void ask_all(struct watch *watch)
 {
-    uint64_t fired = 0;
-    for (uint32_t w = 0; w < session->worker_count; w++)
-        /* relaxed: only whether it has changed is of interest */
-        fired += atomic_load_explicit(&session->workers[w].flight.fired, memory_order_relaxed);
-    return fired;
-}
-
-/* A worker that has not answered the last one gets no other: it would answer both at once. */
-static void post_looks(struct watch *watch)
-{
-    struct weir_session *s = watch->session;
-    for (uint32_t w = 0; w < s->worker_count; w++) {
+    for (uint32_t w = 0; w < watch->on.worker_count; w++) {
         struct watched *watched = &watch->workers[w];
-        if (atomic_load_explicit(&s->workers[w].look.answered, memory_order_acquire) != watched->asked)
+        if (atomic_load_explicit(&watched->look->answered, memory_order_acquire) != watched->asked)
             continue;
         watched->asked++;
-        mailbox_order(&s->workers[w].lane.mailbox, LANE_LOOK);
+        watch->on.ask(watch->on.ctx, w);
     }
 }
 
 static bool await_answer(struct look *look, uint32_t asked, int64_t deadline)
 {
     for (;;) {
-        /* acquire: pairs with the addition in look_write() */
+        /* acquire: pairs with the addition in look_end() */
         uint32_t answered = atomic_load_explicit(&look->answered, memory_order_acquire);
         if (answered == asked)
             return true;
@@ -150,47 +124,31 @@ static void take_recorded(struct watch *watch, const struct flight *flight)
     struct flight_row row;
     if (flight_last(flight, &row))
         watch->entries[watch->count++] =
-            (struct wait_entry){row.actor, PLAN_NONE, flight_step(watch->session, row.actor, row.firing)};
-}
-
-/* A rank whose program waits in a pull is not the one that keeps the others from publishing more. Alone there is one
- * pull for each value, and nothing to tell apart. */
-static void take_pulls(struct watch *watch)
-{
-    const struct weir_session *s = watch->session;
-    for (uint32_t h = 0; s->cluster && h < s->plan->hosts_count; h++) {
-        const plan_host *host = &s->plan->hosts[h];
-        if (host->kind != PLAN_PULL || !session_runs(s, host->actor.i))
-            continue;
-        int64_t waiting = atomic_load_explicit(&s->lane_of[host->actor.i]->waiting, memory_order_relaxed);
-        uint32_t regst = s->plan->ports[s->plan->actors[host->actor.i].ports.first].regst.i;
-        if (waiting)
-            watch->entries[watch->count++] = (struct wait_entry){host->actor.i, regst, waiting - 1};
-    }
+            (struct wait_entry){
+                row.actor, PLAN_NONE, flight_step(watch->on.plan, watch->on.first_step, row.actor, row.firing)};
 }
 
 /* Asks all workers, and puts what they say where the text is made from. */
 static void look_around(struct watch *watch)
 {
-    struct weir_session *s = watch->session;
     int64_t deadline = park_now_ns() + ANSWER_NS;
     watch->count = 0;
-    post_looks(watch);
-    for (uint32_t w = 0; w < s->worker_count; w++) {
-        struct worker *worker = &s->workers[w];
-        if (await_answer(&worker->look, watch->workers[w].asked, deadline))
-            take_answer(watch, &worker->look);
+    ask_all(watch);
+    for (uint32_t w = 0; w < watch->on.worker_count; w++) {
+        const struct watched *watched = &watch->workers[w];
+        if (await_answer(watched->look, watched->asked, deadline))
+            take_answer(watch, watched->look);
         else
-            take_recorded(watch, &worker->flight);
+            take_recorded(watch, watched->flight);
     }
-    take_pulls(watch);
+    watch->count += watch->on.pulls(watch->on.ctx, watch->entries + watch->count);
     pthread_mutex_lock(&watch->lock);
-    waits_put(&watch->waits, watch->rank, watch->entries, watch->count);
+    waits_put(&watch->waits, watch->on.rank, watch->entries, watch->count);
     watch->told = true;
     watch->heard = false;
     pthread_mutex_unlock(&watch->lock);
     watch->sent_ns = park_now_ns();
-    session_send_waits(s, watch->entries, watch->count);
+    watch->on.tell_others(watch->on.ctx, watch->entries, watch->count);
 }
 
 /* ---- other ranks ---- */
@@ -204,7 +162,7 @@ static void watch_event(struct watch *watch)
 
 void watch_remote(struct watch *watch, uint32_t rank, const void *entries, uint32_t count)
 {
-    if (!watch || rank == watch->rank)
+    if (!watch || rank == watch->on.rank)
         return;
     pthread_mutex_lock(&watch->lock);
     waits_put(&watch->waits, rank, entries, count);
@@ -247,7 +205,7 @@ static void answer_ranks(struct watch *watch, int64_t now)
     bool heard = watch->heard;
     watch->heard = false;
     pthread_mutex_unlock(&watch->lock);
-    if (heard && now - watch->sent_ns > watch->stall_ns / 2)
+    if (heard && now - watch->sent_ns > watch->on.stall_ns / 2)
         look_around(watch);
     if (heard && !watch->complete)
         watch->reported = false; /* more is known now */
@@ -258,10 +216,10 @@ static void answer_ranks(struct watch *watch, int64_t now)
 /* Whether anything has moved, here or elsewhere, since it was last looked at. */
 static bool has_moved(struct watch *watch, int64_t now, struct waits_about *about)
 {
-    const struct weir_session *s = watch->session;
-    uint64_t fired = session_remote_fired(s, &about->silent_rank, &about->silent_ns);
-    for (uint32_t w = 0; w < s->worker_count; w++) {
-        uint64_t mine = atomic_load_explicit(&s->workers[w].flight.fired, memory_order_relaxed);
+    uint64_t fired = watch->on.others_fired(watch->on.ctx, &about->silent_rank, &about->silent_ns);
+    for (uint32_t w = 0; w < watch->on.worker_count; w++) {
+        /* relaxed: only whether it has changed is of interest */
+        uint64_t mine = atomic_load_explicit(&watch->workers[w].flight->fired, memory_order_relaxed);
         if (mine != watch->workers[w].fired)
             watch->workers[w].changed_ns = now;
         watch->workers[w].fired = mine;
@@ -272,10 +230,9 @@ static bool has_moved(struct watch *watch, int64_t now, struct waits_about *abou
     return moved;
 }
 
-static bool is_running(const struct weir_session *s)
+static bool is_running(struct watch *watch)
 {
-    /* acquire: what the run began with is visible */
-    return atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING;
+    return watch->on.running(watch->on.ctx);
 }
 
 /* What was told belongs to the stall before. */
@@ -292,13 +249,12 @@ static void begin_again(struct watch *watch, int64_t now)
 
 static void tell_stall(struct watch *watch, struct waits_about *about)
 {
-    const struct weir_session *s = watch->session;
     int64_t now = park_now_ns();
     about->stalled_ns = now - watch->changed_ns;
     about->running_ns = watch->running_ns;
-    for (uint32_t w = 0; w < s->worker_count; w++) {
+    for (uint32_t w = 0; w < watch->on.worker_count; w++) {
         /* relaxed: a number to show */
-        int64_t end = atomic_load_explicit(&s->workers[w].flight.steps_end, memory_order_relaxed);
+        int64_t end = atomic_load_explicit(&watch->workers[w].flight->steps_end, memory_order_relaxed);
         about->steps_end = end > about->steps_end ? end : about->steps_end;
         watch->running_ns[w] = now - watch->workers[w].changed_ns;
     }
@@ -306,7 +262,7 @@ static void tell_stall(struct watch *watch, struct waits_about *about)
     watch->complete = waits_complete(&watch->waits);
     waits_text(&watch->waits, about, watch->text, sizeof(watch->text));
     pthread_mutex_unlock(&watch->lock);
-    report_say(&s->report, "%s", watch->text);
+    watch->on.report(watch->on.ctx, watch->text);
 }
 
 /* Nothing has moved for long. Asking takes a while; what moved meanwhile was no stall. */
@@ -315,7 +271,7 @@ static void look_into(struct watch *watch, struct waits_about *about)
     look_around(watch);
     await_ranks(watch);
     int64_t now = park_now_ns();
-    if (has_moved(watch, now, about) || !is_running(watch->session))
+    if (has_moved(watch, now, about) || !is_running(watch))
         begin_again(watch, now);
     else if (!atomic_load_explicit(&watch->closing, memory_order_acquire)) {
         tell_stall(watch, about);
@@ -328,9 +284,9 @@ static void watch_tick(struct watch *watch)
     struct waits_about about = {.silent_rank = UINT32_MAX};
     int64_t now = park_now_ns();
     answer_ranks(watch, now);
-    if (has_moved(watch, now, &about) || !is_running(watch->session))
+    if (has_moved(watch, now, &about) || !is_running(watch))
         begin_again(watch, now);
-    else if (!watch->reported && now - watch->changed_ns >= watch->stall_ns)
+    else if (!watch->reported && now - watch->changed_ns >= watch->on.stall_ns)
         look_into(watch, &about);
 }
 
@@ -342,7 +298,7 @@ static void *watch_main(void *argument)
         if (atomic_load_explicit(&watch->closing, memory_order_acquire))
             return NULL;
         watch_tick(watch);
-        watch_sleep(watch, events, park_now_ns() + watch->stall_ns / LOOKS_PER_STALL);
+        watch_sleep(watch, events, park_now_ns() + watch->on.stall_ns / LOOKS_PER_STALL);
     }
 }
 
@@ -350,18 +306,19 @@ static void *watch_main(void *argument)
 
 static weir_status watch_alloc(struct watch *watch)
 {
-    struct weir_session *s = watch->session;
-    uint64_t room = s->worker_count + (uint64_t)s->plan->hosts_count;
-    weir_status status = waits_open(&watch->waits, s->plan, s->worker_of, watch->rank);
-    for (uint32_t w = 0; !status && w < s->worker_count; w++) {
-        status = look_open(&s->workers[w].look, &s->workers[w]);
-        room += s->workers[w].look.room;
+    const struct watch_opts *on = &watch->on;
+    uint64_t room = on->worker_count + (uint64_t)on->plan->hosts_count;
+    weir_status status = waits_open(&watch->waits, on->plan, on->worker_of, on->rank);
+    watch->workers = calloc(on->worker_count + (size_t)1, sizeof(*watch->workers));
+    watch->running_ns = calloc(on->worker_count + (size_t)1, sizeof(*watch->running_ns));
+    for (uint32_t w = 0; watch->workers && w < on->worker_count; w++) {
+        watch->workers[w].flight = on->workers[w].flight;
+        watch->workers[w].look = on->workers[w].look;
+        room += on->workers[w].look->room;
     }
-    watch->workers = calloc(s->worker_count + 1, sizeof(*watch->workers));
-    watch->running_ns = calloc(s->worker_count + 1, sizeof(*watch->running_ns));
     watch->entries = calloc(room + 1, sizeof(*watch->entries));
     if (!status && (!watch->workers || !watch->running_ns || !watch->entries))
-        status = error_set(WEIR_E_MEMORY, "no memory to watch %u workers", s->worker_count);
+        status = error_set(WEIR_E_MEMORY, "no memory to watch %u workers", on->worker_count);
     return status;
 }
 
@@ -381,17 +338,15 @@ static void watch_free(struct watch *watch)
     free(watch);
 }
 
-weir_status watch_open(struct watch **out, struct weir_session *session, int64_t stall_ns)
+weir_status watch_open(struct watch **out, const struct watch_opts *opts)
 {
     *out = NULL;
-    if (stall_ns <= 0)
+    if (opts->stall_ns <= 0)
         return WEIR_OK;
     struct watch *watch = calloc(1, sizeof(*watch));
     if (!watch)
         return error_set(WEIR_E_MEMORY, "no memory for a watch");
-    watch->session = session;
-    watch->stall_ns = stall_ns;
-    watch->rank = session->cluster ? session->cluster->env.rank : 0;
+    watch->on = *opts;
     watch->changed_ns = park_now_ns();
     pthread_mutex_init(&watch->lock, NULL);
     weir_status status = watch_alloc(watch);

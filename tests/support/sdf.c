@@ -34,7 +34,9 @@ struct port_item {
         uint32_t count; \
     }
 #define ADD(list, value)                                                                              \
-    ((list)->item = realloc((list)->item, ((list)->count + 1) * sizeof(*(list)->item)),               \
+    ((list)->count & ((list)->count - 1)                                                              \
+         ? 0 /* room is a power of two */                                                             \
+         : ((list)->item = realloc((list)->item, (2 * (size_t)(list)->count + 1) * sizeof(*(list)->item)), 0), \
      (list)->item ? (void)((list)->item[(list)->count++] = (value)) : abort())
 
 struct sdf {

@@ -410,7 +410,7 @@ Test(watch, the_recorder_keeps_the_last_rows_and_how_long_they_were, .timeout = 
     OK(weir_session_run(session, STEPS));
     const struct flight *flight = &session->workers[0].flight;
     cr_assert_gt(atomic_load(&flight->fired), FLIGHT_FIRINGS);
-    cr_assert_gt(flight_text(session, text, sizeof(text)), 0);
+    cr_assert_gt(session_flight_text(session, text, sizeof(text)), 0);
     int64_t firings = 0, rows = 1;
     for (const char *at = text; (at = strchr(at, ',')) != NULL; at++)
         rows++;
@@ -420,13 +420,13 @@ Test(watch, the_recorder_keeps_the_last_rows_and_how_long_they_were, .timeout = 
     for (const char *at = text; (at = strstr(at, "step ")) != NULL; at++)
         firings = atoll(at + 5);
     cr_assert_eq(firings, STEPS - 1, "%s", text);
-    cr_assert_gt(flight_text(session, text, 200), 0, "what fits is told");
+    cr_assert_gt(session_flight_text(session, text, 200), 0, "what fits is told");
     cr_assert_lt(strlen(text), 200);
     cr_assert(strstr(text, "step 9999: b"), "%s", text);
     struct flight_row row;
     cr_assert(flight_last(flight, &row));
     cr_assert_eq(row.actor, b);
-    cr_assert_eq(flight_step(session, row.actor, row.firing), STEPS - 1);
+    cr_assert_eq(flight_step(session->plan, session->first_step, row.actor, row.firing), STEPS - 1);
     OK(weir_session_close(session));
     weir_plan_free(plan);
 }

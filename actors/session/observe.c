@@ -1,0 +1,170 @@
+/* actors/session/observe.c: what is told of a session when it stands still, has failed, or is asked by other ranks: the
+ * watch and the flight recorders (actors/watch/) know neither sessions nor workers, and get here what they need to know.
+ */
+#include <stdlib.h>
+
+#include "actors/session/cluster.h"
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+
+_Static_assert(WATCH_TEXT_BYTES <= REPORT_BYTES, "a stall's report is kept whole");
+
+/* ---- recorders ---- */
+
+static bool of_one_queue(const struct worker *worker, const weir_plan *plan)
+{
+    for (uint32_t i = 1; i < worker->actor_count; i++)
+        if (plan->actors[worker->by_rank[i]->id].queue.i != plan->actors[worker->by_rank[0]->id].queue.i)
+            return false;
+    return true;
+}
+
+static int64_t firing_of(const void *ctx, uint32_t actor)
+{
+    const struct weir_session *s = ctx;
+    return s->actors[actor].firing;
+}
+
+size_t session_flight_text(const struct weir_session *s, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        struct flight_about about = {.plan = s->plan,
+                                     .first_step = s->first_step,
+                                     .worker = w,
+                                     .one_queue = of_one_queue(&s->workers[w], s->plan),
+                                     .firing = firing_of,
+                                     .ctx = s};
+        used += flight_text(&s->workers[w].flight, &about, text + used, (bytes - used) / (s->worker_count - w));
+    }
+    return used;
+}
+
+void session_beat(const struct weir_session *s, struct wire_frame *frame)
+{
+    frame->beat.state = atomic_load_explicit(&s->state, memory_order_relaxed);
+    frame->beat.actor = UINT32_MAX;
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        const struct flight *flight = &s->workers[w].flight;
+        struct flight_row row;
+        frame->beat.fired += atomic_load_explicit(&flight->fired, memory_order_relaxed);
+        if (!flight_last(flight, &row))
+            continue;
+        int64_t step = flight_step(s->plan, s->first_step, row.actor, row.firing);
+        if (frame->beat.actor == UINT32_MAX || step > frame->beat.step) {
+            frame->beat.actor = row.actor;
+            frame->beat.step = step;
+        }
+    }
+}
+
+/* ---- a worker's answer ---- */
+
+static void look_at_actor(struct look *look, const struct weir_session *s, const struct actor *actor)
+{
+    const plan_actor *plan = &s->plan->actors[actor->id];
+    for (uint32_t p = plan->ports.first; p < plan->ports.first + plan->ports.count; p++)
+        if (s->ends[p].port && s->ends[p].port->reader.arrived == 0)
+            look_add(look, (struct wait_entry){actor->id, s->plan->ports[p].regst.i, actor->step});
+    for (uint32_t r = plan->regsts.first; r < plan->regsts.first + plan->regsts.count; r++)
+        if (s->outs[r].regst.credits == 0)
+            look_add(look, (struct wait_entry){actor->id, r, actor->step});
+}
+
+void session_look(struct weir_session *s, uint32_t number)
+{
+    struct worker *worker = &s->workers[number];
+    look_begin(&worker->look);
+    for (uint32_t i = 0; !worker->halted && i < worker->actor_count; i++)
+        if (worker->by_rank[i]->left > 0 && worker->by_rank[i]->unmet > 0)
+            look_at_actor(&worker->look, s, worker->by_rank[i]);
+    look_end(&worker->look);
+}
+
+static weir_status open_look(const struct weir_session *s, struct worker *worker)
+{
+    uint32_t room = 0;
+    for (uint32_t i = 0; i < worker->actor_count; i++) {
+        const plan_actor *actor = &s->plan->actors[worker->by_rank[i]->id];
+        room += actor->ports.count + actor->regsts.count;
+    }
+    return look_open(&worker->look, room);
+}
+
+/* ---- what the watch asks for ---- */
+
+static bool watch_running(void *ctx)
+{
+    const struct weir_session *s = ctx;
+    /* acquire: what the run began with is visible */
+    return atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING;
+}
+
+static void watch_ask(void *ctx, uint32_t worker)
+{
+    const struct weir_session *s = ctx;
+    mailbox_order(&s->workers[worker].lane.mailbox, LANE_LOOK);
+}
+
+/* A rank whose program waits in a pull is not the one that keeps the others from publishing more. Alone there is one
+ * pull for each value, and nothing to tell apart. */
+static uint32_t watch_pulls(void *ctx, struct wait_entry *entries)
+{
+    const struct weir_session *s = ctx;
+    uint32_t count = 0;
+    for (uint32_t h = 0; s->cluster && h < s->plan->hosts_count; h++) {
+        const plan_host *host = &s->plan->hosts[h];
+        if (host->kind != PLAN_PULL || !session_runs(s, host->actor.i))
+            continue;
+        int64_t waiting = atomic_load_explicit(&s->lane_of[host->actor.i]->waiting, memory_order_relaxed);
+        uint32_t regst = s->plan->ports[s->plan->actors[host->actor.i].ports.first].regst.i;
+        if (waiting)
+            entries[count++] = (struct wait_entry){host->actor.i, regst, waiting - 1};
+    }
+    return count;
+}
+
+static void watch_report(void *ctx, const char *text)
+{
+    const struct weir_session *s = ctx;
+    report_say(&s->report, "%s", text);
+}
+
+static uint64_t watch_others_fired(void *ctx, uint32_t *silent_rank, int64_t *silent_ns)
+{
+    return session_remote_fired(ctx, silent_rank, silent_ns);
+}
+
+static void watch_tell_others(void *ctx, const struct wait_entry *entries, uint32_t count)
+{
+    session_send_waits(ctx, entries, count);
+}
+
+weir_status session_watch(struct weir_session *s, int64_t stall_ns)
+{
+    struct watch_worker *workers = calloc(s->worker_count + (size_t)1, sizeof(*workers));
+    weir_status status = workers ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to watch %u workers", s->worker_count);
+    for (uint32_t w = 0; stall_ns > 0 && !status && w < s->worker_count; w++) {
+        workers[w] = (struct watch_worker){&s->workers[w].flight, &s->workers[w].look};
+        status = open_look(s, &s->workers[w]);
+    }
+    struct watch_opts opts = {.plan = s->plan,
+                              .worker_of = s->worker_of,
+                              .workers = workers,
+                              .worker_count = s->worker_count,
+                              .rank = session_rank(s),
+                              .first_step = s->first_step,
+                              .stall_ns = stall_ns,
+                              .ctx = s,
+                              .running = watch_running,
+                              .ask = watch_ask,
+                              .pulls = watch_pulls,
+                              .report = watch_report,
+                              .others_fired = watch_others_fired,
+                              .tell_others = watch_tell_others};
+    if (!status)
+        status = watch_open(&s->watch, &opts);
+    free(workers);
+    return status;
+}

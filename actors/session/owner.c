@@ -1,0 +1,89 @@
+/* actors/session/owner.c: the session as the owner of its workers (struct worker_owner in actors/worker.h): what they ask
+ * of it when they begin, and tell it when a run is over, has failed, or is to be looked at. The core knows no sessions.
+ *
+ * All of it is called by the workers' threads, several at once: what they share is atomic.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "actors/session/cluster.h"
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+#include "transport/mail/cores.h"
+#include "transport/mail/park.h"
+
+static struct weir_session *session_of(struct worker_owner *owner)
+{
+    return (struct weir_session *)((char *)owner - offsetof(struct weir_session, owner));
+}
+
+/* Ranks of one host that may use the same cores take them one behind the other, each as many as it has workers. */
+static uint32_t first_core(const struct weir_session *s)
+{
+    const struct cluster *c = s->cluster;
+    uint32_t before = 0;
+    for (uint32_t r = 0; c && r < c->env.rank; r++)
+        before += !strcmp(c->members[r].host, c->members[c->env.rank].host);
+    return before * s->worker_count;
+}
+
+static weir_status owner_open(struct worker_owner *owner, uint32_t worker)
+{
+    const struct weir_session *s = session_of(owner);
+    weir_status status = WEIR_OK;
+    if (s->pin && !cores_pin(first_core(s) + worker))
+        return error_set(WEIR_E_UNSUPPORTED, "worker %u cannot be bound to a core: %s", worker, strerror(errno));
+    for (uint32_t q = 0; !status && q < s->plan->queues_count; q++) {
+        const plan_queue *queue = &s->plan->queues[q];
+        const struct arena *arena = &s->arenas[queue->space.i];
+        if (queue->kind != PLAN_OUTSIDE && s->worker_of[q] == worker)
+            status = arena->device->queue_open(arena->index);
+    }
+    return status;
+}
+
+static void owner_done(struct worker_owner *owner)
+{
+    struct weir_session *s = session_of(owner);
+    /* acq_rel: what all workers did happens before the last one's decrement, and so before REST */
+    if (atomic_fetch_sub_explicit(&s->running, 1, memory_order_acq_rel) != 1)
+        return;
+    s->run_end_ns = park_now_ns();
+    uint32_t running = SESSION_RUNNING;
+    /* release: pairs with the load in weir_session_wait(). Fails if a failure came first. */
+    if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
+                                                memory_order_relaxed))
+        park_wake(&s->state);
+}
+
+static void owner_halted(struct worker_owner *owner)
+{
+    struct weir_session *s = session_of(owner);
+    /* acq_rel: what all workers did happens before the last one's decrement, and so before the end of wait_halted() */
+    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1)
+        park_wake(&s->firing);
+}
+
+static void owner_failed(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
+                         const char *sentence)
+{
+    if (actor)
+        session_fail_kernel(session_of(owner), actor, kernel, sentence);
+    else
+        session_fail_worker(session_of(owner), sentence);
+}
+
+static void owner_look(struct worker_owner *owner, uint32_t worker)
+{
+    session_look(session_of(owner), worker);
+}
+
+void session_own(struct weir_session *s)
+{
+    s->owner = (struct worker_owner){.open = owner_open,
+                                     .done = owner_done,
+                                     .halted = owner_halted,
+                                     .failed = owner_failed,
+                                     .look = owner_look};
+}
