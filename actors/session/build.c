@@ -4,6 +4,9 @@
  *
  * Ports that read constants are left out: their registers are never published nor freed again, so there is nothing to
  * count.
+ *
+ * Where several actors or rings share an array, their parts are counted first, then laid one behind the other, then
+ * filled; struct building has how far each is filled.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -15,6 +18,19 @@
 
 #define LINE_BYTES 64
 #define PENDING_ALIGN (LINE_BYTES / sizeof(uint32_t)) /* registers of different workers share no line */
+
+/* What is only known while a session is built. */
+struct building {
+    struct weir_session *s;
+    uint32_t *edges;       /* by register: of its edges, those that are made */
+    uint32_t *patches;     /* by ring: of its patches, those that are made */
+    uint32_t *wires;       /* by actor: of its wire patches, those that are made */
+    struct actor **caller; /* by operand: the actor of the kernel that this process calls with it; NULL: none */
+};
+
+/* A register's ring is followed by views of its producer, and by those of each of its readers: rings are counted by
+ * port, then by register. */
+#define RING_NONE UINT32_MAX
 
 /* Zeroed and on whole cache lines; NULL when there is no memory. */
 static void *array_new(size_t count, size_t item_bytes)
@@ -144,19 +160,19 @@ static void build_outs(struct weir_session *s)
         struct actor_out *out = &s->outs[r];
         regst_init(&out->regst, regst->slots, regst->fill ? regst->fill : 1, regst->initial, out->edge_count, pending);
         pending += pending_room(regst);
-        if (regst->producer.i == PLAN_NONE)
-            continue;
-        out->actor = &s->actors[regst->producer.i];
-        out->edge_count = 0; /* counts up again in build_edges() */
+        if (regst->producer.i != PLAN_NONE)
+            out->actor = &s->actors[regst->producer.i];
     }
 }
 
 /* Ties the two ends of port p's edge together: by pointers on one lane, by messages between two. */
-static void build_edge(struct weir_session *s, uint32_t p)
+static void build_edge(struct building *b, uint32_t p)
 {
+    struct weir_session *s = b->s;
+    uint32_t regst = s->plan->ports[p].regst.i;
     struct actor_port *port = s->ends[p].port;
-    struct actor_out *out = &s->outs[s->plan->ports[p].regst.i];
-    struct actor_edge *edge = &out->edges[out->edge_count++];
+    struct actor_out *out = &s->outs[regst];
+    struct actor_edge *edge = &out->edges[b->edges[regst]++];
     struct actor *reader = port->actor, *producer = out->actor;
     edge->out = out;
     s->ends[p].edge = edge;
@@ -194,8 +210,10 @@ const char *session_port_data(const struct weir_session *s, uint32_t port, const
 }
 
 /* The operand is what came over the wire: a slice, which says itself where in the tensor it lies. */
-static void build_wire(struct weir_session *s, uint32_t o, const struct transfer *transfer, struct actor *actor)
+static void build_wire(struct building *b, uint32_t o, const struct transfer *transfer)
 {
+    struct weir_session *s = b->s;
+    struct actor *actor = b->caller[o];
     uint32_t port = s->plan->operands[o].port.i, number = s->cluster->links.piece_of[o];
     weir_view *view = &s->views[o];
     if (number == LINKS_NONE) { /* nothing of it is read */
@@ -206,7 +224,7 @@ static void build_wire(struct weir_session *s, uint32_t o, const struct transfer
     const struct piece *piece = &s->cluster->links.pieces[number];
     memcpy(view->shape.dim, piece->count, sizeof(piece->count));
     memcpy(view->offset, piece->start, sizeof(piece->start));
-    actor->wires[actor->wire_count++] =
+    actor->wires[b->wires[actor->id]++] =
         (struct wire_patch){.data = &view->data,
                             .reader = s->ends[port].port ? &s->ends[port].port->reader : NULL,
                             .spans = transfer->data + piece->span,
@@ -224,15 +242,29 @@ static weir_view view_of(const struct weir_session *s, const plan_tensor *tensor
     return view;
 }
 
-/* The ring that an operand's pointer follows; NULL when it stays where it is. */
-static struct slot_patches *ring_of(struct weir_session *s, const plan_operand *operand)
+/* The ring that an operand's pointer follows; RING_NONE when it stays where it is. */
+static uint32_t ring_of(const struct weir_session *s, const plan_operand *operand)
 {
     const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
-    if (tensor->home != PLAN_IN_REGST || s->plan->regsts[tensor->owner].slots == 1)
-        return NULL;
+    if (tensor->home != PLAN_IN_REGST || s->plan->regsts[tensor->owner].slots == 1 ||
+        !s->arenas[arena_space(s->plan, tensor).i].base)
+        return RING_NONE;
     if (operand->port.i == PLAN_NONE)
-        return &s->outs[tensor->owner].patches;
-    return s->ends[operand->port.i].port ? &s->ends[operand->port.i].port->patches : NULL;
+        return s->plan->ports_count + tensor->owner;
+    return s->ends[operand->port.i].port ? operand->port.i : RING_NONE;
+}
+
+/* NULL: of a port that reads a constant. */
+static struct slot_patches *ring_patches(const struct weir_session *s, uint32_t ring)
+{
+    if (ring >= s->plan->ports_count)
+        return &s->outs[ring - s->plan->ports_count].patches;
+    return s->ends[ring].port ? &s->ends[ring].port->patches : NULL;
+}
+
+static uint32_t ring_count(const weir_plan *plan)
+{
+    return plan->ports_count + plan->regsts_count;
 }
 
 static uint32_t first_slot(const struct weir_session *s, const plan_operand *operand)
@@ -243,88 +275,80 @@ static uint32_t first_slot(const struct weir_session *s, const plan_operand *ope
     return writes ? s->outs[tensor->owner].regst.slot : 0;
 }
 
-static void each_ring(struct weir_session *s, void (*visit)(struct slot_patches *ring, struct slot_patch **next))
+static void count_view(struct building *b, uint32_t o)
 {
-    struct slot_patch *next = s->patches;
-    for (uint32_t p = 0; p < s->plan->ports_count; p++)
-        if (s->ends[p].port)
-            visit(&s->ends[p].port->patches, &next);
-    for (uint32_t r = 0; r < s->plan->regsts_count; r++)
-        visit(&s->outs[r].patches, &next);
+    const plan_operand *operand = &b->s->plan->operands[o];
+    uint32_t ring = ring_of(b->s, operand);
+    if (transfer_of(b->s, operand->port.i))
+        b->caller[o]->wire_count += b->s->cluster->links.piece_of[o] != LINKS_NONE;
+    else if (ring != RING_NONE)
+        ring_patches(b->s, ring)->count++;
 }
 
-static void ring_place(struct slot_patches *ring, struct slot_patch **next)
+/* Each ring's patches, and each actor's wire patches, get their part of the array. */
+static void place_patches(struct weir_session *s)
 {
-    ring->patch = *next;
-    *next += ring->count;
-    ring->count = 0; /* counts up again in build_views() */
+    struct slot_patch *patch = s->patches;
+    struct wire_patch *wire = s->wires;
+    for (uint32_t ring = 0; ring < ring_count(s->plan); ring++) {
+        struct slot_patches *patches = ring_patches(s, ring);
+        if (!patches)
+            continue;
+        patches->patch = patch;
+        patch += patches->count;
+    }
+    for (uint32_t a = 0; a < s->plan->actors_count; a++) {
+        s->actors[a].wires = wire;
+        wire += s->actors[a].wire_count;
+    }
 }
 
-static void count_view(struct weir_session *s, uint32_t o, struct actor *actor)
+static void build_patch(struct building *b, uint32_t ring, const plan_tensor *tensor, weir_view *view)
 {
-    struct slot_patches *ring = ring_of(s, &s->plan->operands[o]);
-    if (transfer_of(s, s->plan->operands[o].port.i))
-        actor->wire_count++;
-    else if (ring)
-        ring->count++;
+    struct weir_session *s = b->s;
+    struct slot_patches *patches = ring_patches(s, ring);
+    patches->stride = s->plan->regsts[tensor->owner].slot_bytes;
+    s->patches[patches->patch - s->patches + b->patches[ring]++] =
+        (struct slot_patch){&view->data, arena_tensor(s->arenas, s->plan, tensor, 0)};
 }
 
-static void build_view(struct weir_session *s, uint32_t o, struct actor *actor)
+static void build_view(struct building *b, uint32_t o)
 {
-    const weir_plan *plan = s->plan;
-    const plan_tensor *tensor = &plan->tensors[plan->operands[o].tensor.i];
-    const struct transfer *transfer = transfer_of(s, plan->operands[o].port.i);
-    struct slot_patches *ring = ring_of(s, &plan->operands[o]);
-    s->views[o] = view_of(s, tensor, first_slot(s, &plan->operands[o]));
+    struct weir_session *s = b->s;
+    const plan_operand *operand = &s->plan->operands[o];
+    const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
+    const struct transfer *transfer = transfer_of(s, operand->port.i);
+    uint32_t ring = ring_of(s, operand);
+    s->views[o] = view_of(s, tensor, first_slot(s, operand));
     if (transfer)
-        build_wire(s, o, transfer, actor);
-    if (transfer || !ring || !s->views[o].data)
-        return;
-    ring->stride = plan->regsts[tensor->owner].slot_bytes;
-    struct slot_patch *patch = &s->patches[ring->patch - s->patches + ring->count++];
-    *patch = (struct slot_patch){&s->views[o].data, arena_tensor(s->arenas, plan, tensor, 0)};
+        build_wire(b, o, transfer);
+    else if (ring != RING_NONE)
+        build_patch(b, ring, tensor, &s->views[o]);
 }
 
-/* By operand: the actor of a kernel that this process calls with it; NULL: none. */
-static struct actor **find_owners(struct weir_session *s)
+static void find_callers(struct building *b)
 {
-    const weir_plan *plan = s->plan;
-    struct actor **owners = calloc(plan->operands_count + (size_t)1, sizeof(*owners));
-    for (uint32_t k = 0; owners && k < plan->kernels_count; k++) {
+    const weir_plan *plan = b->s->plan;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
         const plan_kernel *kernel = &plan->kernels[k];
         const plan_range *const lists[] = {&kernel->in, &kernel->out, &kernel->state};
-        for (int l = 0; l < 3 && session_runs(s, kernel->actor.i); l++)
+        for (int l = 0; l < 3 && session_runs(b->s, kernel->actor.i); l++)
             for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
-                owners[o] = &s->actors[kernel->actor.i];
-    }
-    return owners;
-}
-
-static void place_wires(struct weir_session *s)
-{
-    struct wire_patch *next = s->wires;
-    for (uint32_t a = 0; a < s->plan->actors_count; a++) {
-        s->actors[a].wires = next;
-        next += s->actors[a].wire_count;
-        s->actors[a].wire_count = 0; /* counts up again in build_wire() */
+                b->caller[o] = &b->s->actors[kernel->actor.i];
     }
 }
 
-static weir_status build_views(struct weir_session *s)
+static void build_views(struct building *b)
 {
-    struct actor **owners = find_owners(s);
-    if (!owners)
-        return error_set(WEIR_E_MEMORY, "no memory for %u operands", s->plan->operands_count);
-    for (uint32_t o = 0; o < s->plan->operands_count; o++)
-        if (owners[o])
-            count_view(s, o, owners[o]);
-    each_ring(s, ring_place);
-    place_wires(s);
-    for (uint32_t o = 0; o < s->plan->operands_count; o++)
-        if (owners[o])
-            build_view(s, o, owners[o]);
-    free(owners);
-    return WEIR_OK;
+    const weir_plan *plan = b->s->plan;
+    find_callers(b);
+    for (uint32_t o = 0; o < plan->operands_count; o++)
+        if (b->caller[o])
+            count_view(b, o);
+    place_patches(b->s);
+    for (uint32_t o = 0; o < plan->operands_count; o++)
+        if (b->caller[o])
+            build_view(b, o);
 }
 
 static weir_status find_kernel(const weir_plan *plan, const plan_kernel *kernel, weir_kernel_fn *call)
@@ -413,11 +437,39 @@ static weir_status build_ranks(struct weir_session *s)
 
 /* ---- all of it ---- */
 
-weir_status session_build(struct weir_session *s)
+static bool building_open(struct building *b, struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
-    weir_status status = build_arrays(s) ? build_ranks(s)
-                                         : error_set(WEIR_E_MEMORY, "no memory for %u actors", plan->actors_count);
+    *b = (struct building){.s = s};
+    b->edges = calloc(plan->regsts_count + (size_t)1, sizeof(*b->edges));
+    b->patches = calloc(ring_count(plan) + (size_t)1, sizeof(*b->patches));
+    b->wires = calloc(plan->actors_count + (size_t)1, sizeof(*b->wires));
+    b->caller = calloc(plan->operands_count + (size_t)1, sizeof(*b->caller));
+    return b->edges && b->patches && b->wires && b->caller;
+}
+
+static void building_close(struct building *b)
+{
+    free(b->edges);
+    free(b->patches);
+    free(b->wires);
+    free(b->caller);
+}
+
+static weir_status build_kernels(struct weir_session *s)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t k = 0; !status && k < s->plan->kernels_count; k++)
+        if (session_runs(s, s->plan->kernels[k].actor.i))
+            status = build_kernel(s, k);
+    return status;
+}
+
+static weir_status build_all(struct building *b)
+{
+    struct weir_session *s = b->s;
+    const weir_plan *plan = s->plan;
+    weir_status status = build_ranks(s);
     if (status)
         return status;
     for (uint32_t a = 0; a < plan->actors_count; a++)
@@ -427,14 +479,22 @@ weir_status session_build(struct weir_session *s)
     build_outs(s);
     for (uint32_t p = 0; p < plan->ports_count; p++)
         if (s->ends[p].port)
-            build_edge(s, p);
-    status = build_views(s);
-    for (uint32_t k = 0; !status && k < plan->kernels_count; k++)
-        if (session_runs(s, plan->kernels[k].actor.i))
-            status = build_kernel(s, k);
+            build_edge(b, p);
+    build_views(b);
+    status = build_kernels(s);
     for (uint32_t a = 0; a < plan->actors_count; a++)
         if (s->lane_of[a])
             actor_settle(&s->actors[a]);
+    return status;
+}
+
+weir_status session_build(struct weir_session *s)
+{
+    struct building b;
+    weir_status status = building_open(&b, s) && build_arrays(s)
+                             ? build_all(&b)
+                             : error_set(WEIR_E_MEMORY, "no memory for %u actors", s->plan->actors_count);
+    building_close(&b);
     return status;
 }
 
