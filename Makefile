@@ -229,7 +229,8 @@ $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	    { cat $@.txt $@.err; exit 1; }
 	@mv $@.txt $@
 
-check: $(TIDY) | deps ## static analysis (clang-tidy); public headers alone in C11, C17 and C++17; the README's program
+check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; public headers alone in C11, C17 and C++17; the README's program
+	@tests/check_rooms
 	@tests/check_headers
 	@tests/check_readme
 

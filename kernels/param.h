@@ -2,9 +2,8 @@
 #ifndef KERNELS_PARAM_H
 #define KERNELS_PARAM_H
 
-#include "graph/model/build.h"
-
 #include <stdio.h>
+#include <weir/graph.h>
 
 /* The parameter NAME/PART, on the mesh on which an op applied to `x` now would live. opts gives the rest. */
 static inline weir_tensor *op_param(weir_tensor *x, const char *name, const char *part, weir_param_opts opts)
@@ -12,7 +11,7 @@ static inline weir_tensor *op_param(weir_tensor *x, const char *name, const char
     char path[512];
     snprintf(path, sizeof path, "%s/%s", name, part);
     opts.name = path;
-    opts.mesh = graph_mesh_for(x);
+    opts.mesh = weir_mesh_for(x);
     return weir_param_at(weir_tensor_graph(x), WEIR_F32, opts);
 }
 

@@ -18,7 +18,7 @@ static const char *const kind_names[PLAN_HOST_KINDS] = {
     [PLAN_SOURCE] = "source", [PLAN_SINK] = "sink", [PLAN_CALL] = "call", [PLAN_PUSH] = "push", [PLAN_PULL] = "pull"};
 
 /* Whether the binding has a function, and only one, of the host's kind; if so it goes to *to. */
-static bool binding_take(const weir_binding *from, uint32_t kind, plan_binding *to)
+static bool binding_take(const weir_binding *from, uint32_t kind, host_binding *to)
 {
     if ((from->source != NULL) + (from->sink != NULL) + (from->call != NULL) != 1)
         return false;

@@ -41,7 +41,7 @@ struct weir_session {
     struct cluster *cluster; /* owned; NULL: this process runs the whole plan */
     int64_t stall_ns;
     bool pin;                /* workers are bound to cores */
-    plan_binding *bindings; /* owned; parallel to the plan's hosts */
+    host_binding *bindings; /* owned; parallel to the plan's hosts */
     struct arena *arenas;   /* by space */
     struct bus bus;
 

@@ -18,7 +18,7 @@ typedef struct emission {
     uint32_t *queue, *outside;     /* by device */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
     uint32_t *port;                /* by register: the port through which the actor written now reads it */
-    plan_binding *bindings;
+    host_binding *bindings;
     uint32_t bindings_count;
 } emission;
 

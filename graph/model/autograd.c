@@ -41,7 +41,7 @@ static void contribute(backward *b, weir_tensor *to, weir_tensor *gradient)
 static weir_tensor *sum_of(backward *b, weir_tensor *t, weir_tensor *const *terms, int count)
 {
     weir_scope scope = graph_scope_absolute(b->graph, t->mesh, pool_text(&b->graph->pool, "%s.grad/", t->name));
-    const char *name = graph_op_name(t, NULL, "sum");
+    const char *name = weir_name_for(t, NULL, "sum");
     weir_tensor *sum = weir_add_many_at(terms, count, (weir_op_opts){.src = b->src, .name = name});
     weir_scope_leave(&scope);
     return sum;

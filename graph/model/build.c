@@ -130,7 +130,7 @@ weir_mesh *graph_default_mesh(weir_graph *g)
     return g->meshes.count ? g->meshes.item[0] : weir_mesh_new(g, "cpu:0");
 }
 
-weir_mesh *graph_mesh_for(weir_tensor *x)
+weir_mesh *weir_mesh_for(weir_tensor *x)
 {
     weir_mesh *mesh = scope_top(x->graph) ? scope_top(x->graph)->mesh : NULL;
     if (mesh)
@@ -194,7 +194,7 @@ static const char *name_fresh(weir_graph *g, const char *base)
     return base;
 }
 
-const char *graph_op_name(weir_tensor *x, const char *name, const char *op)
+const char *weir_name_for(weir_tensor *x, const char *name, const char *op)
 {
     return name ? name : name_fresh(x->graph, op);
 }

@@ -64,7 +64,7 @@ struct graph_node {
     plan_phase phase;
     bool micro;
     int host;                  /* plan_host_kind + 1; 0: none */
-    plan_binding binding;
+    host_binding binding;
     int fetch_slots;
     weir_tensor *updates;      /* the parameter that out[0] is written over */
     bool fills;                /* its output is published once a step although it fires once per micro-batch */
@@ -100,12 +100,6 @@ struct weir_graph {
 bool mesh_equal(const weir_mesh *a, const weir_mesh *b);
 /* The mesh of the first device of `mesh` alone. */
 weir_mesh *mesh_first(weir_mesh *mesh);
-
-/* The mesh on which an op applied to `x` now would live: that of the innermost scope, else x's. */
-weir_mesh *graph_mesh_for(weir_tensor *x);
-
-/* `name`, or when that is NULL a fresh one after the op ("linear_3"), without the scope's prefix. In the pool. */
-const char *graph_op_name(weir_tensor *x, const char *name, const char *op);
 
 /* Opens a scope of which the prefix is exactly `prefix` (in the pool), for names that do not follow the user's
  * scopes. */

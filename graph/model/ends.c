@@ -123,7 +123,7 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts 
     if (!node)
         return &graph->poison;
     node->host = 1 + (opts.source ? PLAN_SOURCE : PLAN_PUSH);
-    node->binding = (plan_binding){.fn.source = opts.source, .ctx = opts.ctx};
+    node->binding = (host_binding){.fn.source = opts.source, .ctx = opts.ctx};
     node->micro = node->out[0]->micro = opts.micro;
     return spread(node, mesh, opts.src, opts.sbp);
 }
@@ -172,7 +172,7 @@ void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
         return;
     node->name += strlen("fetch/"); /* the name that pull takes: the scope of names is its own */
     node->host = 1 + (opts.sink ? PLAN_SINK : PLAN_PULL);
-    node->binding = (plan_binding){.fn.sink = opts.sink, .ctx = opts.ctx};
+    node->binding = (host_binding){.fn.sink = opts.sink, .ctx = opts.ctx};
     node->fetch_slots = opts.slots ? opts.slots : 2;
 }
 
@@ -188,8 +188,8 @@ static weir_mesh *call_mesh(weir_tensor *const *in, int in_count)
 {
     for (int i = 0; i < in_count; i++)
         if (in[i]->node)
-            return graph_mesh_for(in[i]);
-    return graph_mesh_for(in[0]);
+            return weir_mesh_for(in[i]);
+    return weir_mesh_for(in[0]);
 }
 
 /* The function is called once, on the first device of the mesh; its value is then dealt out to the others. */
@@ -205,7 +205,7 @@ static weir_tensor *call_on(weir_mesh *mesh, weir_kernel_fn fn, const weir_call_
     if (!node)
         return &g->poison;
     node->host = 1 + PLAN_CALL;
-    node->binding = (plan_binding){.fn.call = fn, .ctx = opts->ctx};
+    node->binding = (host_binding){.fn.call = fn, .ctx = opts->ctx};
     node->out[0]->trains = false;
     return first == mesh ? node->out[0] : spread(node, mesh, opts->src, (weir_sbp[WEIR_AXES_MAX]){WEIR_AUTO});
 }

@@ -31,6 +31,8 @@
 
 #include <weir/plan.h>
 
+#include "graph/base/binding.h"
+
 #define PLAN_VERSION 2
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
@@ -180,16 +182,6 @@ typedef struct plan_host {
     uint32_t line;
 } plan_host;
 
-typedef union plan_binding_fn {
-    weir_source_fn source;
-    weir_sink_fn sink;
-    weir_kernel_fn call;
-} plan_binding_fn;
-typedef struct plan_binding { /* parallel to hosts; not in the file */
-    plan_binding_fn fn;
-    void *ctx;
-} plan_binding;
-
 /* An attribute word. The op's field table says which member is meant. */
 typedef union plan_word {
     int64_t i;
@@ -227,7 +219,7 @@ struct weir_plan {
     uint32_t member##_count;
     PLAN_ARRAY_LIST(X)
 #undef X
-    plan_binding *bindings;  /* hosts_count of them, or NULL */
+    host_binding *bindings;  /* hosts_count of them, or NULL; not in the file */
 };
 
 static inline const char *plan_text(const weir_plan *plan, plan_str str)

@@ -33,8 +33,6 @@
 extern "C" {
 #endif
 
-typedef struct weir_mesh weir_mesh;
-
 /* A new, empty graph; NULL when there is no memory. `name` is copied. Owned by the caller. */
 weir_graph *weir_graph_new(const char *name);
 void weir_graph_free(weir_graph *graph);

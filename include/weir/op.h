@@ -35,6 +35,7 @@ extern "C" {
 
 typedef struct weir_graph weir_graph;
 typedef struct weir_tensor weir_tensor;
+typedef struct weir_mesh weir_mesh;
 typedef struct weir_op weir_op;
 
 typedef enum weir_device_kind { WEIR_CPU, WEIR_CUDA, WEIR_DEVICE_KINDS } weir_device_kind;
@@ -187,6 +188,12 @@ typedef struct weir_apply {
     const void *attrs;
 } weir_apply;
 weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs);
+
+/* For an op's parameters, which are to be made before it is applied. The mesh on which an op applied to `x` now would
+ * live: that of the innermost WEIR_ON, else x's. And the name that it is to be given: `name`, or when that is NULL a fresh
+ * one after the op ("linear_3"), which lives as long as the graph; without the prefix of a WEIR_ON. */
+weir_mesh *weir_mesh_for(weir_tensor *x);
+const char *weir_name_for(weir_tensor *x, const char *name, const char *op);
 
 /* Reports a mistake of the user's at `src` on the tensor's graph ("model.c:42: reshape: ..."), and returns a poisoned
  * tensor of it. The first mistake of a graph stays, later ones are dropped. */

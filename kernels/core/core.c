@@ -1,6 +1,6 @@
 /* kernels/core/core.c: source, sink, call, shard, accumulate and grad_seed. box has a file of its own. */
 #include "kernels/core/core.h"
-#include "graph/plan/plan.h"
+#include "graph/base/binding.h"
 #include "kernels/ops.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
@@ -103,19 +103,19 @@ static void shard_grad(weir_grad_args *args)
 
 static weir_status source_kernel(const weir_kernel_args *args)
 {
-    const plan_binding *bound = args->host;
+    const host_binding *bound = args->host;
     return bound->fn.source(bound->ctx, &args->out[0], args->step, args->micro);
 }
 
 static weir_status sink_kernel(const weir_kernel_args *args)
 {
-    const plan_binding *bound = args->host;
+    const host_binding *bound = args->host;
     return bound->fn.sink(bound->ctx, &args->in[0], args->step, args->micro);
 }
 
 static weir_status call_kernel(const weir_kernel_args *args)
 {
-    const plan_binding *bound = args->host;
+    const host_binding *bound = args->host;
     weir_kernel_args inner = *args;
     inner.host = bound->ctx;
     return bound->fn.call(&inner);

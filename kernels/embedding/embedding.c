@@ -215,7 +215,7 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, wei
     if (vocab < 1 || dim < 1 || vocab > INT32_MAX)
         return weir_mistake(ids, opts.src, "embedding: a table of %lld rows of %lld is not possible",
                             (long long)vocab, (long long)dim);
-    const char *name = graph_op_name(ids, opts.name, "embedding");
+    const char *name = weir_name_for(ids, opts.name, "embedding");
     weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src};
     param.init = init_or(opts.init, (weir_init)WEIR_NORMAL(0.02));
     memcpy(param.sbp, opts.weight, sizeof param.sbp);

@@ -265,7 +265,7 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts)
         return weir_mistake(x, opts.src, "linear: x has %d dimensions; it needs two or more", type.shape.rank);
     if (out < 1)
         return weir_mistake(x, opts.src, "linear: the size of the output is %lld", (long long)out);
-    const char *name = graph_op_name(x, opts.name, "linear");
+    const char *name = weir_name_for(x, opts.name, "linear");
     weir_tensor *weight = linear_weight(x, shape_last(&type.shape), out, name, &opts);
     weir_tensor *bias = opts.no_bias ? NULL : linear_bias(x, out, name, &opts);
     return weir_linear_with_at(x, weight, bias, (weir_op_opts){opts.src, name});

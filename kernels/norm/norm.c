@@ -364,7 +364,7 @@ static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_norm_opts
     if (weir_tensor_type(x).shape.rank < 1)
         return weir_mistake(x, opts.src, "%s: x is a scalar; there is no last dimension", op->name);
     struct norm_attrs attrs = {opts.eps > 0 ? opts.eps : 1e-5};
-    const char *name = graph_op_name(x, opts.name, op->name);
+    const char *name = weir_name_for(x, opts.name, op->name);
     weir_tensor *in[3] = {x, norm_param(x, name, "gain", 1, opts.src), NULL};
     if (op->in_max > 2)
         in[2] = norm_param(x, name, "bias", 0, opts.src);

@@ -295,7 +295,7 @@ static void place_workspaces(sdf *s)
     }
 }
 
-weir_plan *sdf_plan_bound(sdf *s, plan_binding *bindings)
+weir_plan *sdf_plan_bound(sdf *s, host_binding *bindings)
 {
     add_actors(s);
     place_workspaces(s);

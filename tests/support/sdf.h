@@ -60,7 +60,7 @@ void sdf_port_at(sdf *s, uint32_t reader, uint32_t regst, sdf_port_opts opts);
 
 /* Frees the builder. Fails the test when there is no memory. `bindings` (malloc'ed, by the order in which actors with
  * a host were added) goes to the plan; may be NULL. */
-weir_plan *sdf_plan_bound(sdf *s, plan_binding *bindings);
+weir_plan *sdf_plan_bound(sdf *s, host_binding *bindings);
 weir_plan *sdf_plan(sdf *s);
 
 /* Slots of a register before the plan is made. */

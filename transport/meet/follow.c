@@ -14,7 +14,7 @@
 #include "graph/plan/file.h"
 #include "transport/meet/inside.h"
 #include "transport/meet/ops.h"
-#include "transport/net/wire.h"
+#include "transport/mail/version.h"
 
 enum { AGAIN_MS = 500 }; /* of silence, after which JOIN is said again */
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "graph/base/error.h"
-#include "transport/net/wire.h"
+#include "transport/mail/version.h"
 
 #define MAGIC "weir"
 

@@ -17,7 +17,7 @@
 #include "graph/base/error.h"
 #include "transport/meet/inside.h"
 #include "transport/meet/ops.h"
-#include "transport/net/wire.h"
+#include "transport/mail/version.h"
 
 enum {
     WELCOME_S = 5,  /* without a word from anybody */

@@ -27,9 +27,8 @@
 #include <stdbool.h>
 #include <weir/base.h>
 
-#ifndef WIRE_VERSION /* tests build another */
-#define WIRE_VERSION 2
-#endif
+#include "transport/mail/version.h"
+
 #define WIRE_TEXT_MAX 1023
 #define WIRE_HEADER_MAX 1152 /* bytes of a header frame at most */
 #define WIRE_SPANS_MAX 4096
