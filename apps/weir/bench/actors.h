@@ -1,12 +1,10 @@
 /* apps/weir/bench/actors.h: `weir bench actors`: what passing a token costs, beside what the machine itself needs
  * for it.
  *
- *     chain8_1w_ns      a chain of 8 actors with empty kernels on one worker: time per token and actor
- *     raw_ring_ns       the same work by hand: rings of the same size and one indirect call per stage, one thread
- *     chain8_2w_ns      the chain on two workers, neighbours on different ones, so that every edge crosses
- *     pingpong_ns       two actors on two workers, one slot between them: from firing to firing of the first
- *     raw_pingpong_ns   two threads that spin on two rings, each with one producer and one consumer
- *     raw_handoff_ns    the same with a single word each way instead of a ring: the floor
+ * Each case NAME of the list gives NAME_ns; those that are also written by hand (apps/weir/bench/hand.h) raw_NAME_ns.
+ * A chain's time is per token and actor, but for the ping-pong's, which is from firing to firing of the first; that of
+ * columns is per step. raw_handoff_ns is a single word each way between two threads that spin: the floor. A chain of 8
+ * on two workers whose kernels take t cannot be faster than t / 2; four columns on two workers take 2 t.
  *
  * Each is the median of several rounds; the rounds of a thing and of what it is held against alternate.
  */
@@ -17,7 +15,23 @@
 #include <stdio.h>
 #include <weir/weir.h>
 
-/* Runs for a few seconds; writes a JSON object or a table to `to`. */
+/* name, text, actors, slots, reach (0: a chain), workers, how long kernels spin in us */
+#define BENCH_ACTORS_LIST(X)                                             \
+    X(chain8_1w, "chain of 8, one worker", 8, 64, 0, 1, 0)               \
+    X(chain8_2w, "chain of 8, two workers", 8, 64, 0, 2, 0)              \
+    X(pingpong, "there and back, two workers", 2, 1, 0, 2, 0)            \
+    X(chain8_1us, "chain of 8, two workers, of 1 us", 8, 2, 0, 2, 1)     \
+    X(chain8_10us, "chain of 8, two workers, of 10 us", 8, 2, 0, 2, 10)  \
+    X(chain8_50us, "chain of 8, two workers, of 50 us", 8, 2, 0, 2, 50)  \
+    X(chain8_200us, "chain of 8, two workers, of 200 us", 8, 2, 0, 2, 200) \
+    X(fan2, "two columns, each reads both", 2, 2, 1, 2, 0)               \
+    X(stencil, "four columns, each reads its neighbours", 4, 2, 1, 2, 0) \
+    X(fan4, "four columns, each reads all", 4, 2, 3, 2, 0)               \
+    X(fan4_1us, "the same, of 1 us", 4, 2, 3, 2, 1)                      \
+    X(fan4_10us, "the same, of 10 us", 4, 2, 3, 2, 10)                   \
+    X(fan4_50us, "the same, of 50 us", 4, 2, 3, 2, 50)
+
+/* Runs for some ten seconds; writes a JSON object or a table to `to`. */
 weir_status bench_actors(bool json, bool quick, FILE *to);
 
 #endif
