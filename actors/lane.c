@@ -6,6 +6,8 @@
 
 #include "graph/base/error.h"
 
+#define GATHERED_MAX 16 /* messages that are posted together: two cache lines */
+
 weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns, void *ring)
 {
     lane->outbox.room = size->lines;
@@ -35,20 +37,44 @@ static void line_flush_many(struct outgoing *line)
         line->end->post(line->end, message);
 }
 
+/* Messages for one end, that go there together. */
+struct gathered {
+    struct bus_end *end;
+    uint32_t count;
+    struct message messages[GATHERED_MAX];
+};
+
+static void gathered_post(struct gathered *g)
+{
+    if (g->end->post_many && g->count > 1)
+        g->end->post_many(g->end, g->messages, g->count);
+    else
+        for (uint32_t i = 0; i < g->count; i++)
+            g->end->post(g->end, g->messages[i]);
+    g->count = 0;
+}
+
+/* Lines for one end that stand next to each other are gathered; on two workers all are. */
 void lane_flush(struct lane *lane)
 {
     struct bus_end *posted = NULL; /* that is to be flushed: there is one such end, the network's */
+    struct gathered gathered;
+    gathered.count = 0;
     for (uint32_t i = 0; i < lane->outbox.count; i++) {
         struct outgoing *line = lane->outbox.lines[i];
+        if (gathered.count && (gathered.end != line->end || gathered.count == GATHERED_MAX))
+            gathered_post(&gathered);
         if (line->unsent > MESSAGE_COUNT_MAX)
             line_flush_many(line);
-        struct message message = line->message;
-        message.count = (uint16_t)line->unsent;
+        gathered.end = line->end;
+        gathered.messages[gathered.count] = line->message;
+        gathered.messages[gathered.count++].count = (uint16_t)line->unsent;
         line->unsent = 0;
-        line->end->post(line->end, message);
         if (line->end->flush)
             posted = line->end;
     }
+    if (gathered.count)
+        gathered_post(&gathered);
     lane->outbox.count = 0;
     if (posted)
         posted->flush(posted);

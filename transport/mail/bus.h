@@ -19,10 +19,12 @@
 #include "transport/mail/message.h"
 
 /* The part of an end that its senders see; the end embeds it. `post` may be called by any thread, does not block and
- * cannot fail: the plan bounds how many messages can be under way. Where `flush` is not NULL, what was posted may stay
+ * cannot fail: the plan bounds how many messages can be under way. `post_many` is the same
+ * for several; NULL: there is nothing to be gained by it. Where `flush` is not NULL, what was posted may stay
  * until the sender calls it, which it does when it has no more to post for now. */
 struct bus_end {
     void (*post)(struct bus_end *end, struct message message);
+    void (*post_many)(struct bus_end *end, const struct message *messages, uint32_t count);
     void (*flush)(struct bus_end *end);
 };
 

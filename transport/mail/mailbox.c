@@ -12,6 +12,10 @@
  * At least one of them sees what the other wrote, so nothing is slept through. An owner that sees a ticket taken
  * whose message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no
  * fence.
+ *
+ * What a worker has to say to another goes as one: for a step of four columns that each read all (weir bench actors)
+ * that are eight messages, one cache line, and the step took 210 ns rather than 310. Taken without effect: a bit for
+ * the lap in each message, so that the owner need not put zeros back (208 to 215 ns).
  */
 #include "transport/mail/mailbox.h"
 
@@ -31,6 +35,11 @@
 static void end_post(struct bus_end *end, struct message message)
 {
     mailbox_post((struct mailbox *)end, message);
+}
+
+static void end_post_many(struct bus_end *end, const struct message *messages, uint32_t count)
+{
+    mailbox_post_many((struct mailbox *)end, messages, count);
 }
 
 /* Kept out of mailbox_post(): a system call is not worth its registers there. */
@@ -64,7 +73,7 @@ uint64_t mailbox_ring_bytes(uint64_t capacity)
 
 static void mailbox_init(struct mailbox *box, struct mailbox_ring *ring, uint64_t capacity, int64_t spin_ns)
 {
-    *box = (struct mailbox){.end.post = end_post,
+    *box = (struct mailbox){.end = {.post = end_post, .post_many = end_post_many},
                             .ring = ring,
                             .cells = ring->cells,
                             .mask = ring_size(capacity) - 1,
@@ -98,16 +107,21 @@ void mailbox_close(struct mailbox *box)
     memset(box, 0, sizeof(*box));
 }
 
-void mailbox_put(struct mailbox *box, struct message message)
+static inline void cell_store(struct mailbox *box, uint64_t ticket, struct message message)
 {
     uint64_t word = message_pack(message);
     assert(word != 0);
+    /* release: pairs with the loads in mailbox_pending() and mailbox_take() */
+    atomic_store_explicit(&box->cells[ticket & box->mask], word, memory_order_release);
+}
+
+void mailbox_put(struct mailbox *box, struct message message)
+{
     /* seq_cst: pairs with the load in mailbox_asleep(). It also orders this sender after all earlier ones, and with
      * them after the takes that their credits came from; so the cell is known to be empty (the bound on messages, by
      * counting). */
     uint64_t ticket = atomic_fetch_add_explicit(&box->ring->tail, 1, memory_order_seq_cst);
-    /* release: pairs with the loads in mailbox_pending() and mailbox_take() */
-    atomic_store_explicit(&box->cells[ticket & box->mask], word, memory_order_release);
+    cell_store(box, ticket, message);
 }
 
 void mailbox_call(struct mailbox *box)
@@ -120,6 +134,15 @@ void mailbox_call(struct mailbox *box)
 void mailbox_post(struct mailbox *box, struct message message)
 {
     mailbox_put(box, message);
+    mailbox_call(box);
+}
+
+void mailbox_post_many(struct mailbox *box, const struct message *messages, uint32_t count)
+{
+    /* seq_cst, release: as in mailbox_put() */
+    uint64_t ticket = atomic_fetch_add_explicit(&box->ring->tail, count, memory_order_seq_cst);
+    for (uint32_t i = 0; i < count; i++)
+        cell_store(box, ticket + i, messages[i]);
     mailbox_call(box);
 }
 

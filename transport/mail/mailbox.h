@@ -75,7 +75,10 @@ void mailbox_awake(struct mailbox *box);
 /* Any thread. Does not block. */
 void mailbox_post(struct mailbox *box, struct message message);
 
-/* The two halves of it: the message is there; the owner is woken if it sleeps. */
+/* The same for several, in this order: at the price of one, and where they fit onto a cache line it travels once. */
+void mailbox_post_many(struct mailbox *box, const struct message *messages, uint32_t count);
+
+/* The two halves of mailbox_post(): the message is there; the owner is woken if it sleeps. */
 void mailbox_put(struct mailbox *box, struct message message);
 void mailbox_call(struct mailbox *box);
 

@@ -74,11 +74,17 @@ struct sender {
 static void *send_all(void *argument)
 {
     struct sender *me = argument;
-    for (uint32_t i = 0; i < EACH; i++) {
-        while (atomic_load_explicit(&me->credit, memory_order_acquire) == 0)
+    struct message messages[CREDIT];
+    for (uint32_t i = 0; i < EACH;) {
+        uint32_t credit = atomic_exchange_explicit(&me->credit, 0, memory_order_acq_rel), count = 0;
+        for (; count < credit && i < EACH; count++)
+            messages[count] = ready(i++, me->number + 1);
+        if (count > 1)
+            mailbox_post_many(me->to, messages, count);
+        else if (count)
+            mailbox_post(me->to, messages[0]);
+        else
             park_pause();
-        atomic_fetch_sub_explicit(&me->credit, 1, memory_order_acq_rel);
-        mailbox_post(me->to, ready(i, me->number + 1));
     }
     return NULL;
 }
