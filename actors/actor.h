@@ -108,7 +108,7 @@ struct actor {
 
     /* cost, kept by the worker */
     uint32_t cost_ns;   /* of a firing, as last measured */
-    uint32_t batch;     /* so many firings in a row may go by before the worker chooses again */
+    uint32_t row;       /* so many firings may go by before the worker chooses again */
     uint32_t unclocked; /* firings until the next one that is measured */
 
     /* seldom used */
@@ -118,6 +118,7 @@ struct actor {
     weir_status (*fence)(uint32_t index);
     int64_t busy_ns;   /* in this run */
     int64_t run_start; /* `firing` when this run began */
+    int64_t measured;  /* `firing` after the last one that was measured */
 };
 
 /* Counts the conditions that do not hold now, and sets or clears the ready bit. Before the first message. */

@@ -4,21 +4,28 @@
  *              when none is ready: send what is unsent, tell the session if this run is over, wait for a message
  *
  * When unsent messages go out. Sending one by one costs an atomic operation and a cache miss each, so they are
- * merged; but a consumer that could run must not wait behind this worker's kernels. Both follow from one rule: before
- * a firing, if its expected time plus that of the firings since the outbox began to fill exceeds MERGE_NS, the outbox
- * is sent first. So a message waits for at most MERGE_NS of firings, a long kernel never starts on top of unsent
- * messages, and chains of short firings are merged.
+ * merged; but a consumer that could run must not wait behind this worker's kernels. So before a firing the outbox is
+ * sent if that firing is expected to take longer than sending does (LONG_NS), or if it and those since the outbox began
+ * to fill are expected to exceed MERGE_NS. A long kernel never starts on top of unsent messages, and chains of short
+ * firings are merged.
  *
- * An actor whose firings are short goes on for up to BATCH_NS while it stays ready, before the worker looks again
- * which one is best: choosing costs as much as firing, and what the actor works with is in the cache. The order of
- * firings changes no result, only time.
+ * An actor whose firings are short goes on for up to ROW_NS while it stays ready, before the worker looks again which
+ * one is best: choosing costs as much as firing, and what the actor works with is in the cache. The order of firings
+ * changes no result, only time.
  *
  * The expected time of a firing is what it last took. Firings that take long are all measured (which also gives the
  * queue's busy share); of short ones one in CLOCK_EVERY, since reading the clock would cost more than they do. With a
  * trace all are.
  *
+ * Expectations grow stale: what took 20 ns may take 44 us in the next step. So the worker looks at the clock after each
+ * row of ROW_LONG firings or more, and after PACE_EVERY rows of any length. If they took longer than short ones can, it
+ * is *slow* until the next look: every firing is measured, so the costs are learned anew, rows are single firings, and
+ * before each the outbox is sent. So a message waits behind firings that have become long for one row (of at most
+ * ROW_MAX firings), or PACE_EVERY short ones, once; after that for none. A worker that merely waited between its rows
+ * counts as slow too: it has the time to look at the clock.
+ *
  * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), LOOK (write down who waits for
- * what, see actors/watch/watch.h), after at most one row of firings of one actor. It runs until STOP, also between runs:
+ * what, see actors/watch/watch.h), after at most one row of firings. It runs until STOP, also between runs:
  * frees and pushes arrive at any time.
  *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read (actors/watch/flight.h).
@@ -59,6 +66,9 @@ struct worker {
     struct actor **by_rank;  /* owned: this worker's actors */
     uint32_t actor_count;
     int64_t waited_ns;       /* expected time of firings since the outbox began to fill */
+    int64_t paced_ns;        /* when worker_pace() last looked at the clock */
+    uint32_t rows;           /* of firings, since then */
+    bool slow;               /* the last of them were: all firings are measured, and nothing is merged */
     uint32_t running;        /* actors with firings left in this run */
     bool halted;             /* by FAIL: takes messages, fires nothing */
     bool heard;              /* of the failure; has told so */

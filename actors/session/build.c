@@ -110,7 +110,7 @@ static void build_actor(struct weir_session *s, uint32_t a)
         .step = s->first_step,
         .fires = plan->fires,
         .cost_ns = UINT32_MAX, /* not known yet: as long as can be */
-        .batch = 1,
+        .row = 1,
         .id = a,
         .index = arena->index,
         .fence = calls ? arena->device->fence : NULL,

@@ -422,6 +422,24 @@ Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
     free(output);
 }
 
+Test(apps, bench_actors_measures_chains_and_columns_beside_the_same_by_hand)
+{
+    static const char *const names[] = {"chain8_1w_ns", "raw_chain8_1w_ns", "chain8_2w_ns", "pingpong_ns",
+                                        "raw_pingpong_ns", "chain8_1us_ns", "chain8_200us_ns", "fan2_ns", "raw_fan2_ns",
+                                        "stencil_ns", "raw_stencil_ns", "fan4_50us_ns", "raw_fan4_50us_ns",
+                                        "raw_handoff_ns", NULL};
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench actors --json --quick", output);
+    cr_expect(json_valid(output), "%s", output);
+    measures(output, names);
+    cr_expect(member(output, "fan4_50us_ns") >= 2 * 50000, "faster than its kernels: %s", output);
+    cr_expect(member(output, "chain8_200us_ns") >= 200000 / 2.0, "faster than its kernels: %s", output);
+    must_run(APPS_BIN "/weir bench --help", output);
+    for (int i = 0; names[i]; i++)
+        cr_expect(!strncmp(names[i], "raw_", 4) || strstr(output, names[i]), "--help does not name %s", names[i]);
+    free(output);
+}
+
 Test(apps, bench_allreduce_measures_a_sum_beside_a_bare_loop)
 {
     static const char *const names[] = {"bare_us", "shm_us",        "shm_steady_us", "tcp_us",

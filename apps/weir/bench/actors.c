@@ -235,20 +235,38 @@ static weir_status measure_round(struct bench *bench, int round)
 
 /* ---- telling ---- */
 
-static void report(struct bench *bench, bool json, FILE *to)
+/* The median of a case's rounds in its unit; `by_hand` 0: there is none. */
+static void case_ns(struct bench *bench, int i, double *ns, double *by_hand)
 {
-    double handoff = measure_median(bench->handoff, bench->rounds) * NS;
+    double unit = NS / case_divisor(&cases[i]);
+    *ns = unit * measure_median(bench->seconds[i], bench->rounds);
+    *by_hand = unit * measure_median(bench->by_hand[i], bench->rounds);
+}
+
+static void report_json(struct bench *bench, FILE *to)
+{
+    double ns, by_hand;
     for (int i = 0; i < CASES; i++) {
-        double unit = NS / case_divisor(&cases[i]), ns = unit * measure_median(bench->seconds[i], bench->rounds);
-        double by_hand = unit * measure_median(bench->by_hand[i], bench->rounds);
-        fprintf(to, json ? "%s\"%s_ns\": %.2f" : "%s%-44s%12.2f ns", json ? i ? ", " : "{" : "",
-                json ? case_names[i] : case_texts[i], ns);
+        case_ns(bench, i, &ns, &by_hand);
+        fprintf(to, "%s\"%s_ns\": %.2f", i ? ", " : "{", case_names[i], ns);
         if (by_hand > 0)
-            fprintf(to, json ? ", \"raw_%s_ns\": %.2f" : "%.0s   by hand %10.2f ns", json ? case_names[i] : "", by_hand);
-        if (!json)
-            fputc('\n', to);
+            fprintf(to, ", \"raw_%s_ns\": %.2f", case_names[i], by_hand);
     }
-    fprintf(to, json ? ", \"raw_handoff_ns\": %.1f}\n" : "a word there and back, by hand%26.1f ns\n", handoff);
+    fprintf(to, ", \"raw_handoff_ns\": %.1f}\n", NS * measure_median(bench->handoff, bench->rounds));
+}
+
+static void report(struct bench *bench, FILE *to)
+{
+    double ns, by_hand;
+    for (int i = 0; i < CASES; i++) {
+        case_ns(bench, i, &ns, &by_hand);
+        fprintf(to, "%-40s %12.2f ns", case_texts[i], ns);
+        if (by_hand > 0)
+            fprintf(to, "   by hand %12.2f ns", by_hand);
+        fputc('\n', to);
+    }
+    fprintf(to, "%-40s %38.2f ns\n", "a word there and back, by hand",
+            NS * measure_median(bench->handoff, bench->rounds));
 }
 
 weir_status bench_actors(bool json, bool quick, FILE *to)
@@ -260,6 +278,6 @@ weir_status bench_actors(bool json, bool quick, FILE *to)
     for (int round = 0; round < bench.rounds && !status; round++)
         status = measure_round(&bench, round);
     if (!status)
-        report(&bench, json, to);
+        (json ? report_json : report)(&bench, to);
     return status;
 }

@@ -28,6 +28,15 @@ static const bench benches[] = {
 #undef X
 };
 #define BENCH_HELP(name, text) #name ": " text "; "
+
+/* Its text, and its names in JSON. */
+#define ACTORS_HELP(name, text, ...) "\n  " #name "_ns  " text
+static const char about[] =
+    "Measures this machine.\n\n"
+    "actors --json, in nanoseconds (a chain's per token and actor, columns' per step); raw_NAME_ns is the same by\n"
+    "hand, with threads that spin, for chain8_1w, pingpong and all columns:" BENCH_ACTORS_LIST(ACTORS_HELP)
+    "\n  raw_handoff_ns  a word there and back between two threads";
+
 #define BENCH_COUNT (sizeof benches / sizeof *benches)
 
 static int run_one(const char *name, bool json, bool quick)
@@ -64,7 +73,7 @@ int command_bench(int argc, char **argv)
         {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Measures this machine.", table}, argc, argv);
+    int status = options_parse(&(options_spec){program, about, table}, argc, argv);
     if (status >= 0)
         return status;
     return name ? run_one(name, json, quick) : run_all(json, quick);
