@@ -58,12 +58,19 @@ weir_status weir_key_new(char secret[WEIR_KEY_BYTES]);
  * weir. */
 typedef void (*weir_report_fn)(void *ctx, const char *text);
 
-/* Overrides of the environment, for programs that find their peers by themselves. */
+/* Overrides of the environment, for programs that find their peers by themselves, or open several sessions at once.
+ *
+ * Sessions are told apart by their names when they open: rank 0 meets for one at a time at its address, and ranks that come
+ * for another wait for their turn, at most WEIR_JOIN. So threads of each rank may open sessions at the same time and in
+ * any order, if their names differ. Sessions of one name are told apart by their order: all ranks open them one after
+ * the other. */
 typedef struct weir_cluster_opts {
     bool alone;          /* this process runs the whole plan, whatever the environment says */
     int world_size;      /* 0: as the environment says; then what follows counts */
     int rank;
     const char *address; /* rank 0's, "host:port" */
+    const char *name;    /* the session's, the same on all ranks; at most 63 bytes [the plan's: what the graph was called].
+                            Counts whatever world_size is */
 } weir_cluster_opts;
 
 #ifdef __cplusplus

@@ -385,6 +385,15 @@ static weir_status read_own(struct cluster_env *env)
     return status;
 }
 
+static weir_status given_name(const weir_cluster_opts *opts, struct cluster_env *env)
+{
+    size_t count = opts->name ? strlen(opts->name) : 0;
+    if (count >= sizeof env->name)
+        return WRONG("cluster.name has %zu letters, which are more than %zu", count, sizeof env->name - 1);
+    memcpy(env->name, opts->name ? opts->name : "", count);
+    return WEIR_OK;
+}
+
 weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env)
 {
     static const weir_cluster_opts none = {.alone = false};
@@ -398,6 +407,8 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
                                 .stall_ns = 10 * second_ns,
                                 .join_ns = 60 * second_ns};
     if (!opts->alone)
+        status = given_name(opts, env);
+    if (status == WEIR_OK && !opts->alone)
         status = opts->world_size ? given_place(opts, env) : read_place(env);
     if (status == WEIR_OK && env->size > 1)
         status = read_own(env);

@@ -6,11 +6,13 @@
 #include <weir/cluster.h>
 
 #define CLUSTER_RANKS_MAX 4096
+#define CLUSTER_NAME_BYTES 64 /* of a session's name, with the 0 */
 
 struct cluster_env {
     uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns and pin */
     char address[256];      /* rank 0's host, name or number, without brackets */
     uint16_t port;
+    char name[CLUSTER_NAME_BYTES]; /* of the session, as the program gave it; "": its plan's */
     const char *from;       /* who says so: "RANK", "Open MPI", "Slurm", "the program" */
     char secret[WEIR_KEY_BYTES]; /* "": no key */
     bool insecure;

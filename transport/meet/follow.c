@@ -36,6 +36,7 @@ static void send_join(struct follower *f)
     meeting->out = (struct meet_frame){.kind = MEET_JOIN};
     meeting->out.join.plan_version = PLAN_VERSION;
     meeting->out.join.purpose = meeting->purpose;
+    memcpy(meeting->out.join.name, meeting->name, sizeof meeting->name);
     meeting->out.join.rank = env->rank;
     meeting->out.join.size = env->size;
     meeting->out.join.plan = meeting->plan;

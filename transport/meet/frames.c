@@ -131,6 +131,13 @@ static void text_clean(char *text)
             *text = '?';
 }
 
+void meet_name(char name[CLUSTER_NAME_BYTES], const char *text)
+{
+    memset(name, 0, CLUSTER_NAME_BYTES);
+    memcpy(name, text, strnlen(text, CLUSTER_NAME_BYTES - 1));
+    text_clean(name);
+}
+
 static void walk_text(struct walk *walk, const char *field, char *text, size_t bytes)
 {
     uint64_t head, length = 0;

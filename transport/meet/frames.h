@@ -62,7 +62,7 @@ struct meet_frame {
     union {
         struct {
             uint32_t plan_version, purpose, rank, size;
-            char name[MEET_NAME_BYTES]; /* of the session */
+            char name[CLUSTER_NAME_BYTES]; /* of the session */
             struct meet_plan plan;
             struct member card;
         } join;
@@ -93,6 +93,9 @@ struct meet_frame {
         } part;
     };
 };
+
+/* A session's name as it is on the other side: cut, and without control characters. */
+void meet_name(char name[CLUSTER_NAME_BYTES], const char *text);
 
 /* Writes the frame; returns its bytes. The frame is as decoding would leave it: texts end, counts are in range. */
 size_t meet_encode(const struct meet_frame *frame, unsigned char bytes[MEET_FRAME_MAX]);

@@ -14,6 +14,7 @@ typedef weir_status (*meet_part_fn)(void *ctx, uint32_t rank, const void **bytes
 struct meeting {
     struct meet *meet; /* borrowed */
     enum meet_purpose purpose;
+    char name[CLUSTER_NAME_BYTES]; /* what it is for */
     struct meet_plan plan;         /* ours */
     meet_part_fn part;             /* rank 0, MEET_FOR_PART */
     void *part_ctx;
@@ -22,6 +23,7 @@ struct meeting {
 
     void *socket, *events;         /* owned; `events`: the socket's monitor, of others than rank 0 */
     int64_t deadline_ns;
+    bool yields;                   /* rank 0: let another have the port for a moment, then go on */
     struct meet_frame in, out;
     zmq_msg_t payload;             /* the frame behind `in`; always initialised */
     unsigned char id[256];         /* rank 0: whose `in` is */

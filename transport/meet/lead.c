@@ -4,6 +4,10 @@
  *     welcoming    until all have said that they have everything, or nobody has moved for some seconds
  *     refusing     until all have said that they know why, those that come late, too; or two seconds are over
  *
+ * A JOIN for a session of another name waits: rank 0 meets for one at a time at its port, and whichever of its threads
+ * binds it first goes first. Those meet in turn whose ranks have all come; one whose ranks do not come lets go of the
+ * port for a moment when others ask, and all that had come join again.
+ *
  * A JOIN that does not belong here (another version, another size, a rank that is taken) is an unknown peer's: it is refused
  * by itself, reported, and the others go on waiting. One that belongs here but has another plan ends it for all, since
  * waiting would not help. When a rank is lost after it came, the time tells; its session will find out soon enough.
@@ -22,6 +26,7 @@
 enum {
     WELCOME_S = 5,  /* without a word from anybody */
     REFUSE_S = 2,
+    YIELD_S = 1,
     LISTED_MAX = 12 /* ranks that a text names */
 };
 
@@ -52,6 +57,8 @@ struct leader {
     weir_status refusal;    /* and why, once refusing */
     char why[MEET_TEXT_MAX + 1];
     char refused[512];     /* the last that was refused; "" */
+    char other[192];       /* who came last for another session; "" */
+    int64_t moved_ns;      /* when it began, or the last rank came */
     int64_t reported_ns;
     uint64_t left_out;
 };
@@ -125,6 +132,8 @@ static void missing_text(const struct leader *l, char *text, size_t bytes)
     add_ranks(&words, l, false);
     add(&words, "; here are ");
     add_ranks(&words, l, true);
+    if (l->other[0])
+        add(&words, "; %s", l->other);
     if (l->refused[0])
         add(&words, "; refused: %s", l->refused);
 }
@@ -248,6 +257,27 @@ static bool differs_plainly(struct leader *l)
     return true;
 }
 
+/* Whoever it is for waits until rank 0 comes to that; so does a second session of this name of the same process. */
+static bool is_for_another(struct leader *l)
+{
+    const struct meet_frame *in = &l->meeting->in;
+    struct meet_frame *out = &l->meeting->out;
+    const struct member *here = in->join.rank < l->env->size ? &l->members[in->join.rank] : NULL, *card = &in->join.card;
+    bool other = strcmp(in->join.name, l->meeting->name) != 0;
+    bool again = !other && here && in->join.rank && l->seats[in->join.rank].came && here->pid == card->pid &&
+                 !strcmp(here->host, card->host) && memcmp(here, card, sizeof *card) != 0;
+    if (in->version != WIRE_VERSION || (!other && !again))
+        return false;
+    if (other)
+        snprintf(l->other, sizeof l->other, "rank 0 met for '%.63s', rank %u wants '%.63s'", l->meeting->name,
+                 in->join.rank, in->join.name);
+    *out = (struct meet_frame){.kind = MEET_WAIT};
+    snprintf(out->wait.text, sizeof out->wait.text, "%s",
+             other ? l->other : "another session of this process meets under the same name");
+    meet_send(l->meeting, l->meeting->id, l->meeting->id_bytes, NULL, 0);
+    return true;
+}
+
 static void ask(struct leader *l, uint32_t rank)
 {
     const struct seat *seat = &l->seats[rank];
@@ -285,13 +315,14 @@ static void take_seat(struct leader *l, uint32_t rank)
         return;
     seat->came = true;
     l->came++;
+    l->moved_ns = meet_now_ns();
     l->members[rank] = l->meeting->in.join.card;
 }
 
 static weir_status take_join(struct leader *l)
 {
     uint32_t rank = l->meeting->in.join.rank;
-    if (is_stranger(l))
+    if (is_for_another(l) || is_stranger(l))
         return WEIR_OK;
     take_seat(l, rank);
     if (l->phase == GATHERING)
@@ -407,10 +438,20 @@ static void give_up(struct leader *l)
     refuse_all(l, l->asked ? WEIR_E_PEER : WEIR_E_TIMEOUT);
 }
 
+/* Ranks that come for another session, while none of this one do, may have to be met first. */
+static bool should_yield(const struct leader *l)
+{
+    return l->phase == GATHERING && l->other[0] && !l->asked && meet_now_ns() - l->moved_ns > YIELD_S * second_ns;
+}
+
 static weir_status gather(struct leader *l)
 {
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && (l->phase == GATHERING || l->done < waited_for(l))) {
+        if (should_yield(l)) {
+            l->meeting->yields = true;
+            break;
+        }
         if (meet_now_ns() >= l->until_ns) {
             if (l->phase != GATHERING)
                 break;
@@ -448,6 +489,7 @@ weir_status meet_lead(struct meeting *meeting)
                              .members = meeting->meet->members,
                              .seats = seats,
                              .came = 1,
+                             .moved_ns = meet_now_ns(),
                              .until_ns = meeting->deadline_ns};
         status = gather_or_say(l);
         op_list_free(&l->ours);

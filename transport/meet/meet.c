@@ -29,8 +29,9 @@ enum {
     RECONNECT_MAX_MS = 500,
     QUEUE_FRAMES = 256, /* of one connection */
     CURVE_EXTRA = 64,   /* bytes that encryption adds to a frame, and some more */
-    BIND_TRIES = 60,
-    BIND_PAUSE_MS = 50
+    BIND_PAUSE_MS = 50,
+    BIND_REPORT_S = 3,  /* after which somebody should know */
+    YIELD_MS = 200
 };
 
 int64_t meet_now_ns(void)
@@ -128,13 +129,21 @@ static void pause_ms(long time_ms)
     nanosleep(&pause, NULL);
 }
 
-/* The last session's socket at this port may still be on its way out: it is closed by another thread. */
-static int bind_patiently(void *socket, const char *endpoint)
+/* Another session of this rank may be meeting at the port; the last one's socket may still be on its way out, as it is
+ * closed by another thread. */
+static int bind_patiently(struct meeting *meeting, const char *endpoint)
 {
-    int failed = zmq_bind(socket, endpoint);
-    for (int tries = 0; failed && zmq_errno() == EADDRINUSE && tries < BIND_TRIES; tries++) {
+    const struct meet *meet = meeting->meet;
+    int64_t report_ns = meet_now_ns() + BIND_REPORT_S * INT64_C(1000000000);
+    int failed = zmq_bind(meeting->socket, endpoint);
+    while (failed && zmq_errno() == EADDRINUSE && meet_now_ns() < meeting->deadline_ns) {
+        if (meet_now_ns() > report_ns) {
+            report_say(meet->report, "rank 0 waits to meet for '%s': port %u is another session's, or another program's",
+                       meeting->name, meet->env->port);
+            report_ns = meeting->deadline_ns;
+        }
         pause_ms(BIND_PAUSE_MS);
-        failed = zmq_bind(socket, endpoint);
+        failed = zmq_bind(meeting->socket, endpoint);
     }
     return failed;
 }
@@ -145,13 +154,13 @@ static weir_status lead_bind(struct meeting *meeting)
     char endpoint[320];
     const struct cluster_env *env = meeting->meet->env;
     if (meet_home(env, endpoint, sizeof endpoint)) {
-        if (!bind_patiently(meeting->socket, endpoint))
+        if (!bind_patiently(meeting, endpoint))
             return WEIR_OK;
         if (zmq_errno() != EADDRNOTAVAIL && zmq_errno() != ENODEV)
             return socket_failed(env, "listen at");
     }
     snprintf(endpoint, sizeof endpoint, "tcp://*:%u", env->port);
-    return bind_patiently(meeting->socket, endpoint) ? socket_failed(env, "listen on all interfaces for") : WEIR_OK;
+    return bind_patiently(meeting, endpoint) ? socket_failed(env, "listen on all interfaces for") : WEIR_OK;
 }
 
 static weir_status lead_open(struct meeting *meeting, struct zap *zap)
@@ -214,7 +223,24 @@ static void meet_close(struct meeting *meeting, struct zap *zap)
     }
     if (meeting->events)
         zmq_close(meeting->events);
-    zmq_msg_close(&meeting->payload);
+    meeting->socket = meeting->events = NULL;
+}
+
+/* Rank 0 may have to meet for several sessions that open at the same time; whose ranks do not come lets others go first,
+ * as they may be what its own wait for. */
+static weir_status meet_in_turn(struct meeting *meeting, struct zap *zap)
+{
+    weir_status status;
+    do {
+        if (meeting->yields)
+            pause_ms(YIELD_MS);
+        meeting->yields = false;
+        status = meet_open(meeting, zap);
+        if (status == WEIR_OK)
+            status = meeting->meet->env->rank == 0 ? meet_lead(meeting) : meet_follow(meeting);
+        meet_close(meeting, zap);
+    } while (status == WEIR_OK && meeting->yields);
+    return status;
 }
 
 weir_status meet_run(struct meeting *meeting)
@@ -230,10 +256,8 @@ weir_status meet_run(struct meeting *meeting)
         zap = own;
     }
     if (status == WEIR_OK)
-        status = meet_open(meeting, zap);
-    if (status == WEIR_OK)
-        status = env->rank == 0 ? meet_lead(meeting) : meet_follow(meeting);
-    meet_close(meeting, zap);
+        status = meet_in_turn(meeting, zap);
+    zmq_msg_close(&meeting->payload);
     zap_close(own);
     return status;
 }
@@ -260,6 +284,7 @@ weir_status meet_session(struct meet *meet)
         return error_set(WEIR_E_MEMORY, "no memory to meet %u ranks", meet->env->size);
     meeting->meet = meet;
     meeting->plan = meet_plan_of(meet->plan);
+    meet_name(meeting->name, meet->env->name[0] || !meet->plan ? meet->env->name : plan_text(meet->plan, meet->plan->name));
     weir_status status = meet_run(meeting);
     free(meeting);
     return status;

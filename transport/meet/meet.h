@@ -10,6 +10,9 @@
  *                 -- OPS(list) -------->
  *                 <- WELCOME(cards) --        or REFUSE(why), to all
  *
+ * Several sessions of the same ranks may be about to open: each has a name, and rank 0 meets for one at a time, in
+ * turn; whoever comes for another is told to wait.
+ *
  * After that rank 0 is a rank like all others; the socket is closed. Blocks, at most env->join_ns; then the error names
  * the ranks that did not come (on rank 0) or the address at which nobody answered. Who sends what is no JOIN is
  * ignored; a rank number that comes twice, with another card, is refused. Frames: docs/wire.md.
@@ -20,8 +23,6 @@
 #include "graph/plan/plan.h"
 #include "transport/meet/env.h"
 #include "transport/meet/keys.h"
-
-#define MEET_NAME_BYTES 64 /* of a session's name; a longer one is cut */
 
 /* What a rank says of itself. Text is what the other side may have chosen: it is not trusted beyond its length. */
 struct member {
@@ -44,7 +45,6 @@ struct meet {
     const struct keys *keys;
     struct zap *zap;               /* that the context has already; NULL: none, rank 0 opens one for the meeting */
     const struct report *report;
-    const char *name;              /* the session's; NULL: "" */
     const weir_plan *plan;         /* NULL: has none, takes rank 0's part for it (see meet_part()) */
     struct member *members;        /* env->size; the caller fills in its own, at [env->rank] */
     uint64_t session;              /* out: a random number, never 0 */

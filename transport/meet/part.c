@@ -104,6 +104,7 @@ weir_status meet_part(struct meet *meet, const weir_plan *whole, weir_plan **par
         gethostname(mine->name, sizeof mine->name - 1);
         meeting->meet = &here;
         meeting->purpose = MEET_FOR_PART;
+        meet_name(meeting->name, "part of a plan");
         status = env->rank == 0 ? give_all(meeting, whole, part) : take_mine(meeting, part);
     } else {
         status = error_set(WEIR_E_MEMORY, "no memory to meet %u ranks", env->size);

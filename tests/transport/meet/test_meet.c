@@ -30,7 +30,7 @@ struct rank {
     struct party *party;
     struct cluster_env env;
     const weir_plan *plan;
-    uint32_t devices;
+    uint32_t devices, workers;
     int delay_ms;
     bool absent;
     pthread_t thread;
@@ -85,6 +85,7 @@ static struct party *party_new(uint32_t size, double join_s)
     for (uint32_t r = 0; r < RANKS_MAX; r++) {
         party->ranks[r].party = party;
         party->ranks[r].devices = 2;
+        party->ranks[r].workers = 3;
         party->ranks[r].env = (struct cluster_env){
             .rank = r, .size = size, .address = "127.0.0.1", .port = port, .join_ns = (int64_t)(join_s * 1e9),
             .insecure = true}; /* what strangers say is read */
@@ -94,7 +95,8 @@ static struct party *party_new(uint32_t size, double join_s)
 
 static struct member card_of(const struct rank *rank)
 {
-    struct member card = {.pid = 1000 + rank->env.rank, .devices = rank->devices, .workers = 3, .segment_fd = -1,
+    struct member card = {.pid = 1000 + rank->env.rank, .devices = rank->devices, .workers = rank->workers,
+                          .segment_fd = -1,
                           .segment_bytes = 1ull << 40, .segment_cookie = UINT64_MAX - rank->env.rank};
     if (rank->env.rank % 2)
         card.segment_fd = (int32_t)rank->env.rank;
@@ -308,8 +310,10 @@ Test(meeting, lets_ranks_with_the_same_plan_meet)
 {
     struct model model = {.tanh = false};
     struct party *party = party_new(3, 20);
-    for (uint32_t r = 0; r < party->size; r++)
+    for (uint32_t r = 0; r < party->size; r++) {
         party->ranks[r].plan = r == 1 ? NULL : model_new(&model);
+        strcpy(party->ranks[r].env.name, "model"); /* which who has no plan does not know */
+    }
     party_start(party);
     party_wait(party);
     check_met(party);
@@ -681,14 +685,36 @@ Test(meeting, gives_every_rank_its_part_of_rank_0s_plan)
     party_free(party);
 }
 
-/* One asks for its part, the other opens a session. */
-Test(meeting, notices_ranks_that_are_not_at_the_same_call)
+/* One asks for its part, the other opens a session: another rank 0 may be about to. */
+Test(meeting, is_not_for_who_is_at_another_call)
 {
-    struct party *party = party_new(2, 20);
+    struct party *party = party_new(2, 1.5);
     struct part_case one = {.rank = &party->ranks[1]};
+    strcpy(party->ranks[0].env.name, "train");
     cr_assert_eq(pthread_create(&party->ranks[0].thread, NULL, rank_run, &party->ranks[0]), 0);
     cr_assert_eq(pthread_create(&party->ranks[1].thread, NULL, part_run, &one), 0);
     party_wait(party);
-    expect_all(party, WEIR_E_PEER, "rank 1 wants a part of a plan, rank 0 opens a session: they are not at the same call");
+    expect_all(party, WEIR_E_TIMEOUT, "rank 0 met for 'train', rank 1 wants 'part of a plan'");
     party_free(party);
+}
+
+/* A program that has another session of the same name open at the same time. */
+Test(meeting, lets_a_second_session_of_the_same_name_wait)
+{
+    enum { SIZE = 2 };
+    struct party *party[2] = {party_new(SIZE, 20), party_new(SIZE, 20)};
+    for (int p = 0; p < 2; p++)
+        for (uint32_t r = 0; r < SIZE; r++) {
+            party[p]->ranks[r].env.port = party[0]->ranks[0].env.port;
+            party[p]->ranks[r].workers = 3 + (uint32_t)p;
+            cr_assert_eq(pthread_create(&party[p]->ranks[r].thread, NULL, rank_run, &party[p]->ranks[r]), 0);
+        }
+    for (int p = 0; p < 2; p++)
+        party_wait(party[p]);
+    for (int p = 0; p < 2; p++)
+        for (uint32_t r = 0; r < SIZE; r++)
+            cr_expect_eq(party[p]->ranks[r].status, WEIR_OK, "%s", party[p]->ranks[r].error);
+    cr_expect_neq(party[0]->ranks[0].session, party[1]->ranks[0].session);
+    for (int p = 0; p < 2; p++)
+        party_free(party[p]);
 }
