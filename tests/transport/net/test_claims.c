@@ -74,7 +74,8 @@ static void *player_run(void *arg)
     struct player *player = arg;
     struct cluster_env env;
     const struct report report = {0};
-    weir_cluster_opts opts = {.world_size = RANKS, .rank = (int)player->rank, .address = player->scene->address};
+    weir_cluster_opts opts = {
+        .world_size = RANKS, .rank = (int)player->rank, .address = player->scene->address, .name = "claims"};
     weir_status status = cluster_env_read(&opts, &env);
     if (status == WEIR_OK)
         status = keys_open(&player->keys, &env);
