@@ -161,7 +161,9 @@ static void fire_outside(struct actor *actor)
 weir_status weir_session_push(weir_session *s, const char *name, const weir_array *value, int timeout_ms)
 {
     const plan_host *host = NULL;
-    weir_status status = session_failure(s);
+    weir_status status = caller_check(s, "push");
+    if (!status)
+        status = session_failure(s);
     if (!status)
         status = find_host(s, "push", name, PLAN_PUSH, &host);
     if (status)
@@ -187,7 +189,9 @@ weir_status weir_session_push(weir_session *s, const char *name, const weir_arra
 weir_status weir_session_pull(weir_session *s, const char *name, weir_array *value, int timeout_ms)
 {
     const plan_host *host = NULL;
-    weir_status status = session_failure(s);
+    weir_status status = caller_check(s, "pull");
+    if (!status)
+        status = session_failure(s);
     if (!status)
         status = find_host(s, "pull", name, PLAN_PULL, &host);
     if (status)

@@ -190,7 +190,9 @@ static void write_shard(const struct weir_session *s, const plan_tensor *tensor,
 static weir_status param_open(const struct weir_session *s, const char *verb, const char *name, const weir_array *value,
                               const plan_param **param)
 {
-    weir_status status = session_failure(s);
+    weir_status status = caller_check_outside(s, verb);
+    if (!status)
+        status = session_failure(s);
     if (status)
         return status;
     /* acquire: pairs with the exchange in owner_done(): the shards are as the last step left them */

@@ -252,7 +252,9 @@ static int64_t stall_ns(double stall_s)
 
 static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
 {
-    weir_status status = cluster_open(s, opts);
+    weir_status status = home_open(&s->home);
+    if (!status)
+        status = cluster_open(s, opts);
     s->pin |= opts->pin;
     if (!status)
         status = session_bind(s, opts->bindings);
@@ -359,8 +361,9 @@ static void await_told(struct weir_session *s)
 
 weir_status weir_session_close(weir_session *s)
 {
-    if (!s)
-        return WEIR_OK;
+    weir_status status = s ? caller_check_outside(s, "close") : WEIR_OK;
+    if (!s || status)
+        return status;
     await_told(s);
     cluster_leave(s); /* after it nobody calls the watch */
     watch_close(s->watch);
@@ -368,7 +371,7 @@ weir_status weir_session_close(weir_session *s)
     /* acquire: pairs with the store in session_fail() */
     if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
         tell_failure(s);
-    weir_status status = close_trace(s);
+    status = close_trace(s);
     session_unbuild(s);
     bus_close(&s->bus);
     close_lanes(s);
@@ -378,6 +381,7 @@ weir_status weir_session_close(weir_session *s)
     free(s->arenas);
     free(s->bindings);
     weir_plan_free(s->spread);
+    home_close(&s->home);
     free(s);
     return status;
 }
@@ -406,7 +410,9 @@ static bool steps_fit(const weir_session *s, int64_t steps)
 
 weir_status weir_session_start(weir_session *s, int64_t steps)
 {
-    weir_status status = session_failure(s);
+    weir_status status = caller_check_outside(s, "start");
+    if (!status)
+        status = session_failure(s);
     if (status)
         return status;
     if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
@@ -444,6 +450,9 @@ static bool wait_halted(struct weir_session *s, int64_t deadline)
 weir_status weir_session_wait(weir_session *s, int timeout_ms)
 {
     int64_t deadline = park_deadline(timeout_ms);
+    weir_status status = caller_check_outside(s, "wait");
+    if (status)
+        return status;
     /* acquire: pairs with the exchange in owner_done(); what the workers did is visible after it */
     while (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
         if (!park_wait(&s->state, SESSION_RUNNING, deadline))

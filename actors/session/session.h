@@ -4,6 +4,7 @@
  *     host.c      bindings, push, pull                params.c  initial values, read, write
  *     stats.c     what a run did                      cluster.c what there is with other ranks
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
+ *     caller.c    who may not call
  *
  * State (a futex word; only the session's own thread starts a run):
  *
@@ -21,6 +22,7 @@
 #include <weir/session.h>
 
 #include "actors/actor.h"
+#include "actors/session/caller.h"
 #include "actors/watch/watch.h"
 #include "actors/worker.h"
 #include "graph/plan/plan.h"
@@ -36,6 +38,7 @@ enum session_failing { FAILURE_NONE, FAILURE_CLAIMED, FAILURE_TOLD }; /* somebod
 struct cluster;
 
 struct weir_session {
+    struct home home;
     const weir_plan *plan;   /* borrowed, or `spread` */
     weir_plan *spread;       /* owned; with several ranks: the plan with an owner for every device */
     struct cluster *cluster; /* owned; NULL: this process runs the whole plan */

@@ -54,14 +54,14 @@ int weir_world_size(void);
 weir_status weir_key_new(char secret[WEIR_KEY_BYTES]);
 
 /* Gets what weir says beside its results: stalls, lost and refused peers, what a run that failed did last. `text` is a
- * whole report, of one or more lines. Called from a thread of weir's own, or by weir_session_wait(); must not call
- * weir. */
+ * whole report, of one or more lines. Called from a thread of weir's own, or by a function of the session; must
+ * not call those: they return WEIR_E_STATE. */
 typedef void (*weir_report_fn)(void *ctx, const char *text);
 
 /* Overrides of the environment, for programs that find their peers by themselves, or open several sessions at once.
  *
- * Sessions are told apart by their names when they open: rank 0 meets for one at a time at its address, and ranks that come
- * for another wait for their turn, at most WEIR_JOIN. So threads of each rank may open sessions at the same time and in
+ * Sessions are told apart by their names when they open: rank 0 meets for one at a time at its address, and ranks that
+ * come for another wait for their turn, at most WEIR_JOIN. So threads of each rank may open sessions at the same time and in
  * any order, if their names differ. Sessions of one name are told apart by their order: all ranks open them one after
  * the other. */
 typedef struct weir_cluster_opts {
@@ -69,8 +69,8 @@ typedef struct weir_cluster_opts {
     int world_size;      /* 0: as the environment says; then what follows counts */
     int rank;
     const char *address; /* rank 0's, "host:port" */
-    const char *name;    /* the session's, the same on all ranks; at most 63 bytes [the plan's: what the graph was called].
-                            Counts whatever world_size is */
+    const char *name;    /* the session's, the same on all ranks, at most 63 bytes; whatever world_size is [the plan's:
+                            what the graph was called] */
 } weir_cluster_opts;
 
 #ifdef __cplusplus

@@ -14,10 +14,28 @@
  * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
  * rank order, each as many as it has workers, and begin again where there are no more.
  *
- * Threads: run, start, wait, read, write and close belong to one thread; push and pull may be called from any, one per
- * input or fetch at a time. A failed session stays failed: push, pull, run and wait return the same error; close it.
- * When the run that failed, or wait before its time was over, has returned it, no function that the user gave is being
- * called any more.
+ * A failed session stays failed: push, pull, run and wait return the same error; close it. When the run that failed, or
+ * wait before its time was over, has returned it, no function that the user gave is being called any more.
+ *
+ * Who may call what, and when:
+ *
+ *                         thread                          at the same time, of the same session
+ *     open                any                             (sessions of several ranks: by name, <weir/cluster.h>)
+ *     run, start, wait,   any, one of these at a time     push, pull
+ *     read, write,
+ *     get_stats
+ *     push, pull          any, one per input or fetch     all but close
+ *     close               any                             nothing
+ *
+ *     inside a source, a sink or a call (on a worker's thread): another session's functions like anywhere. Of the
+ *     session itself push and pull with a timeout, which hold up the worker; the others return WEIR_E_STATE, as the
+ *     worker would wait for itself
+ *     inside a function that gets a report: none; they return WEIR_E_STATE
+ *     inside a signal handler: none
+ *     in a child of fork(): of a session that it has of its parent none; they return WEIR_E_STATE, close too, which
+ *     releases nothing then: the parent goes on. get_stats says what was when the child was made. The child may build
+ *     graphs, compile, and open sessions of its own. Until it ends or calls exec() it holds the parent's connections
+ *     open, so other ranks notice the end of the parent only by its silence
  */
 #ifndef WEIR_SESSION_H
 #define WEIR_SESSION_H
@@ -59,10 +77,12 @@ typedef struct weir_session_opts {
 #define weir_session_open(plan, ...) weir_session_open_at(plan, (weir_session_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts);
 
-/* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. */
+/* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. E_IO: the
+ * trace could not be written. E_STATE: nothing was closed, in a child of fork() or inside a callback. */
 weir_status weir_session_close(weir_session *session);
 
-/* start: begins n > 0 steps and returns. wait: until they are over (timeout_ms < 0: for ever). run: both. */
+/* start: begins n > 0 steps and returns. wait: until they are over (timeout_ms < 0: for ever). run: both. E_STATE: a
+ * run is under way (start), or the caller may not call. */
 weir_status weir_session_start(weir_session *session, int64_t steps);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
 weir_status weir_session_run(weir_session *session, int64_t steps);
@@ -74,7 +94,7 @@ weir_status weir_session_push(weir_session *session, const char *name, const wei
 /* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. */
 weir_status weir_session_pull(weir_session *session, const char *name, weir_array *value, int timeout_ms);
 
-/* The whole logical parameter `name`, put together from (or dealt out to) its shards. At rest only. */
+/* The whole logical parameter `name`, put together from (or dealt out to) its shards. At rest only: else E_STATE. */
 weir_status weir_session_read(weir_session *session, const char *name, weir_array *value);
 weir_status weir_session_write(weir_session *session, const char *name, const weir_array *value);
 

@@ -257,15 +257,24 @@ static bool differs_plainly(struct leader *l)
     return true;
 }
 
+/* Whether the process that the rank came from has another card now. */
+static bool is_second(const struct leader *l)
+{
+    const struct meet_frame *in = &l->meeting->in;
+    const struct member *card = &in->join.card;
+    uint32_t rank = in->join.rank;
+    if (!rank || rank >= l->env->size || !l->seats[rank].came)
+        return false;
+    const struct member *here = &l->members[rank];
+    return here->pid == card->pid && !strcmp(here->host, card->host) && memcmp(here, card, sizeof *card) != 0;
+}
+
 /* Whoever it is for waits until rank 0 comes to that; so does a second session of this name of the same process. */
 static bool is_for_another(struct leader *l)
 {
     const struct meet_frame *in = &l->meeting->in;
     struct meet_frame *out = &l->meeting->out;
-    const struct member *here = in->join.rank < l->env->size ? &l->members[in->join.rank] : NULL, *card = &in->join.card;
-    bool other = strcmp(in->join.name, l->meeting->name) != 0;
-    bool again = !other && here && in->join.rank && l->seats[in->join.rank].came && here->pid == card->pid &&
-                 !strcmp(here->host, card->host) && memcmp(here, card, sizeof *card) != 0;
+    bool other = strcmp(in->join.name, l->meeting->name) != 0, again = !other && is_second(l);
     if (in->version != WIRE_VERSION || (!other && !again))
         return false;
     if (other)

@@ -138,7 +138,7 @@ static int bind_patiently(struct meeting *meeting, const char *endpoint)
     int failed = zmq_bind(meeting->socket, endpoint);
     while (failed && zmq_errno() == EADDRINUSE && meet_now_ns() < meeting->deadline_ns) {
         if (meet_now_ns() > report_ns) {
-            report_say(meet->report, "rank 0 waits to meet for '%s': port %u is another session's, or another program's",
+            report_say(meet->report, "rank 0 waits to meet for '%s': port %u is another session's or program's",
                        meeting->name, meet->env->port);
             report_ns = meeting->deadline_ns;
         }
@@ -226,8 +226,8 @@ static void meet_close(struct meeting *meeting, struct zap *zap)
     meeting->socket = meeting->events = NULL;
 }
 
-/* Rank 0 may have to meet for several sessions that open at the same time; whose ranks do not come lets others go first,
- * as they may be what its own wait for. */
+/* Rank 0 may have to meet for several sessions that open at the same time; one whose ranks do not come lets others go
+ * first, as they may be what its own ranks wait for. */
 static weir_status meet_in_turn(struct meeting *meeting, struct zap *zap)
 {
     weir_status status;
@@ -284,7 +284,8 @@ weir_status meet_session(struct meet *meet)
         return error_set(WEIR_E_MEMORY, "no memory to meet %u ranks", meet->env->size);
     meeting->meet = meet;
     meeting->plan = meet_plan_of(meet->plan);
-    meet_name(meeting->name, meet->env->name[0] || !meet->plan ? meet->env->name : plan_text(meet->plan, meet->plan->name));
+    bool given = meet->env->name[0] || !meet->plan;
+    meet_name(meeting->name, given ? meet->env->name : plan_text(meet->plan, meet->plan->name));
     weir_status status = meet_run(meeting);
     free(meeting);
     return status;

@@ -25,6 +25,13 @@ static void write_stderr(const char *bytes, size_t left)
     }
 }
 
+static _Thread_local bool running;
+
+bool report_is_running(void)
+{
+    return running;
+}
+
 void report_say(const struct report *report, const char *format, ...)
 {
     char text[PREFIX_BYTES + REPORT_BYTES + 1]; /* the newline takes the place of the 0 */
@@ -37,7 +44,9 @@ void report_say(const struct report *report, const char *format, ...)
     size_t count = wanted < 0 ? 0 : strnlen(body, REPORT_BYTES - 1);
     if (report && report->fn) {
         body[count] = 0;
+        running = true;
         report->fn(report->ctx, body);
+        running = false;
     } else {
         memcpy(text, prefix, PREFIX_BYTES);
         if (!count || body[count - 1] != '\n')

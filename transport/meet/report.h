@@ -15,4 +15,7 @@ struct report {
 #define REPORT_BYTES 16384
 void report_say(const struct report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Whether the calling thread is inside a program's function that gets a report. */
+bool report_is_running(void);
+
 #endif

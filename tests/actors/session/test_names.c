@@ -45,7 +45,8 @@ static weir_status use(struct opener *opener, weir_session *session)
         if (!status)
             status = weir_session_pull(session, "y", &(weir_array){&y, WEIR_F32, {0}}, WAIT_MS);
         if (!status && y != (float)(8 * (step + 1) * factor)) {
-            snprintf(opener->error, sizeof opener->error, "step %d of session %d gives %g", step, opener->number, (double)y);
+            snprintf(opener->error, sizeof opener->error, "step %d of session %d gives %g", step, opener->number,
+                     (double)y);
             return WEIR_OK;
         }
     }

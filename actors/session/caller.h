@@ -1,0 +1,39 @@
+/* actors/session/caller.h: who calls a function of a session, and whether it may.
+ *
+ * Two callers would wait for ever or destroy what is not theirs, and get E_STATE instead:
+ *
+ *     a child of fork()      has a copy of the session's memory, but none of its threads. Each session has a page that
+ *                            the kernel gives to a child as zeros (MADV_WIPEONFORK), so asking costs one load
+ *     a worker, from inside  would wait for itself. Workers know their session; those of another one are callers like
+ *     a callback             any other
+ *
+ * A function that gets reports may not call at all (<weir/cluster.h>).
+ */
+#ifndef ACTORS_SESSION_CALLER_H
+#define ACTORS_SESSION_CALLER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <weir/base.h>
+
+struct weir_session;
+
+/* In which process a session was opened. */
+struct home {
+    const char *page; /* owned; its first byte is 0 in a child; NULL: the kernel cannot do that */
+    pid_t pid;
+};
+
+weir_status home_open(struct home *home);
+void home_close(struct home *home);
+
+/* The calling thread is a worker of the session from now on. */
+void caller_is_worker(const struct weir_session *session);
+
+/* E_STATE, in words that begin with "weir_session_" and `function`, when the caller is in a child, or in a report. */
+weir_status caller_check(const struct weir_session *session, const char *function);
+
+/* The same, and when it is a worker of the session. */
+weir_status caller_check_outside(const struct weir_session *session, const char *function);
+
+#endif
