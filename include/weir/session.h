@@ -77,8 +77,8 @@ typedef struct weir_session_opts {
 #define weir_session_open(plan, ...) weir_session_open_at(plan, (weir_session_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts);
 
-/* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. E_IO: the
- * trace could not be written. E_STATE: nothing was closed, in a child of fork() or inside a callback. */
+/* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. E_IO:
+ * the trace could not be written. E_STATE: nothing was closed, in a child of fork() or inside a callback. */
 weir_status weir_session_close(weir_session *session);
 
 /* start: begins n > 0 steps and returns. wait: until they are over (timeout_ms < 0: for ever). run: both. E_STATE: a
