@@ -7,9 +7,16 @@
  *             what remote readers find before the first step; a barrier      cluster_begin()
  *     close:  BYE; the network ends before the arenas go                     cluster_leave(), cluster_close()
  *
- * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends the others what it has to give,
- * then a mark, and waits for the marks of all. A rank can be at most one round ahead of another, so what comes early is
- * bounded.
+ *
+ *     cluster_open.c  open, runs, close          cluster_rounds.c  rounds
+ *     cluster_meet.c  from sharing to beginning  cluster_watch.c   what the watch asks
+ *     cluster_hooks.c what the network tells
+ *
+ * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends what it has to give, then a mark
+ * to its neighbours (transport/net/peers.h), and waits for theirs. Rank 0, whose neighbours are all, sends its marks last,
+ * when it has all others'. So a round ends for nobody before all have begun it, and what a neighbour has sent before its
+ * mark has arrived. A rank can be at most one round ahead of another, so what comes early is bounded. A mark says what the
+ * round is for: ranks that make different calls are told.
  *
  * The session's thread runs all of this but the hooks, which whoever is at the network's sockets calls (transport/net/net.h).
  */
@@ -24,14 +31,29 @@
 #include "transport/net/links.h"
 #include "transport/net/net.h"
 
-/* A shard (a place in plan->shards) that another rank sent in a round; CLUSTER_MARK: its end. */
-#define CLUSTER_MARK UINT32_MAX
+/* What a round is for. */
+enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE };
+
+/* A shard (a place in plan->shards) that another rank sent in a round. */
 struct arrival {
     struct arrival *next;
     uint32_t rank, shard;
     uint64_t round;
     size_t bytes;
     unsigned char data[];
+};
+
+/* What has come of this round and the next; [round & 1]. Under the lock, but for `now`, which only the session's thread
+ * changes. */
+struct rounds {
+    pthread_mutex_t lock;
+    struct arrival *arrivals; /* owned */
+    uint64_t *marked;         /* owned; by rank: the latest round of which its mark came */
+    uint64_t *about;          /* owned; by rank: what that mark says that it is for */
+    uint64_t about_now;
+    uint32_t marks[2], values[2]; /* how many came */
+    uint32_t expected;        /* values that this rank waits for */
+    _Atomic uint64_t now;
 };
 
 struct cluster {
@@ -44,13 +66,12 @@ struct cluster {
     bool *mapped, *wired;     /* by rank */
     bool *here;               /* by space: this rank's */
     _Atomic int64_t *left;    /* by rank: steps that it had done when it left; -1: it is here */
+    _Atomic uint32_t left_count;
     _Atomic int64_t target;   /* steps that the run under way ends after */
-    _Atomic uint64_t round;
-    pthread_mutex_t lock;     /* of arrivals */
-    struct arrival *arrivals;
+    struct rounds rounds;
     _Atomic bool sharing;     /* other ranks may send what registers hold, outside of a run */
-    _Atomic bool told;        /* of the failure, by another rank, which has told all */
-    _Atomic uint32_t news;    /* counts arrivals and failures (a futex word) */
+    _Atomic uint32_t shared_times; /* that it has become so */
+    _Atomic uint32_t news;    /* changes when a round may be over (a futex word) */
 };
 
 /* Reads the environment. With one rank: OK, and session->cluster stays NULL. */
@@ -65,17 +86,19 @@ void cluster_close(struct weir_session *session);
 /* A run of the session is about to begin that ends after `target` steps. E_PEER when a rank has left. */
 weir_status cluster_start(struct weir_session *session, int64_t target);
 
-/* The session has failed on this rank: tells the others, ends waits. */
-void cluster_fail(struct weir_session *session, uint32_t culprit, const char *text);
+/* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits. `from`:
+ * whose sentence it is. */
+void cluster_fail(struct weir_session *session, uint32_t culprit, uint32_t from, const char *text);
 
 /* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
  * fires any more. */
 void cluster_waiters(const struct weir_session *session, uint32_t rank, char *text, size_t bytes);
 
-/* A round: begin, send any number, end (which waits), take what came, close. */
-void cluster_round_begin(struct cluster *cluster);
+/* A round: begin, send any number, end (which waits, for so many shards of others too), take what came, close. `which`: the
+ * parameter that it is about. */
+void cluster_round_begin(struct cluster *cluster, enum round_kind kind, uint32_t which);
 weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);
-weir_status cluster_round_end(struct cluster *cluster);
+weir_status cluster_round_end(struct cluster *cluster, uint32_t shards);
 const struct arrival *cluster_round_find(struct cluster *cluster, uint32_t rank, uint32_t shard);
 void cluster_round_close(struct cluster *cluster);
 
@@ -85,5 +108,16 @@ void cluster_sharing(struct cluster *cluster, bool on);
 
 /* Sends the published slots of a register again to those who cannot see them. At rest, within a round. */
 weir_status cluster_share_regst(struct weir_session *session, uint32_t regst);
+
+/* ---- between these files ---- */
+
+extern const struct net_hooks cluster_hooks; /* but ctx */
+void cluster_news(struct cluster *cluster);  /* a round may be over */
+bool cluster_round_take(struct cluster *cluster, uint32_t rank, uint32_t shard, uint64_t round, const void *data,
+                        size_t bytes); /* false: the rank may not send that */
+weir_status rounds_open(struct rounds *rounds, uint32_t ranks);
+void rounds_close(struct rounds *rounds); /* also a zeroed one */
+uint64_t cluster_fired(const struct cluster *cluster); /* firings of others, as far as was heard */
+void cluster_send_waits(struct cluster *cluster, uint32_t rank, const void *entries, uint32_t count);
 
 #endif

@@ -251,7 +251,7 @@ static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
     const struct arrival *arrival = cluster_round_find(s->cluster, rank, shard);
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
     if (!arrival)
-        return error_set(WEIR_E_PEER, "rank %u sent no shard of %s; is it reading another parameter?", rank,
+        return error_set(WEIR_E_PEER, "rank %u sent no shard of %s", rank,
                          plan_text(s->plan, tensor->name));
     for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
         memcpy(to + (uint64_t)rows_logical(&rows) * item, arrival->data + rows_offset(&rows),
@@ -270,13 +270,19 @@ static void give_up(struct weir_session *s, weir_status status)
 static weir_status gather_shards(struct weir_session *s, const plan_param *param, char *to)
 {
     weir_status status = WEIR_OK;
-    cluster_round_begin(s->cluster);
-    for (uint32_t i = 0; !status && i < param->shards.count; i++)
-        if (!shard_again(s, param, i) && owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
+    uint32_t missing = 0;
+    cluster_round_begin(s->cluster, ROUND_READ, (uint32_t)(param - s->plan->params));
+    for (uint32_t i = 0; !status && i < param->shards.count; i++) {
+        if (shard_again(s, param, i))
+            continue;
+        bool own = owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]);
+        missing += !own;
+        if (own)
             status = send_shard(s, param->shards.first + i);
+    }
     give_up(s, status); /* without this rank's mark the others would wait */
     if (!status)
-        status = cluster_round_end(s->cluster);
+        status = cluster_round_end(s->cluster, missing);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
         if (!shard_again(s, param, i) && !owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
             status = take_shard(s, param->shards.first + i, to);
@@ -285,12 +291,12 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
 }
 
 /* A round in which nothing is sent: all are at rest, and have seen what was sent before. */
-static weir_status await_all(struct weir_session *s)
+static weir_status await_all(struct weir_session *s, const plan_param *param)
 {
     if (!s->cluster)
         return WEIR_OK;
-    cluster_round_begin(s->cluster);
-    weir_status status = cluster_round_end(s->cluster);
+    cluster_round_begin(s->cluster, ROUND_WRITE, (uint32_t)(param - s->plan->params));
+    weir_status status = cluster_round_end(s->cluster, 0);
     cluster_round_close(s->cluster);
     return status;
 }
@@ -323,7 +329,7 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         return status;
     if (s->cluster)
         cluster_sharing(s->cluster, true);
-    status = await_all(s); /* another rank may still read it in its last step */
+    status = await_all(s, param); /* another rank may still read it in its last step */
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
         const plan_tensor *tensor = &s->plan->tensors[shard_id(s, param, i)];
         if (!owns_tensor(s, tensor))
@@ -333,7 +339,7 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         give_up(s, status);
     }
     if (!status)
-        status = await_all(s);
+        status = await_all(s, param);
     if (s->cluster)
         cluster_sharing(s->cluster, false);
     return status;

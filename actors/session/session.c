@@ -486,13 +486,15 @@ static void session_fail(struct weir_session *s, weir_status status, uint32_t cu
 {
     s->failure_status = status;
     s->culprit = culprit;
+    if (!s->said)
+        s->teller = session_rank(s);
     /* release: pairs with the load in session_failure() */
     atomic_store_explicit(&s->state, SESSION_FAILED, memory_order_release);
     park_wake(&s->state);
     order_all(s, LANE_FAIL);
     for (uint32_t i = 0; i < s->outside_count; i++)
         mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
-    cluster_fail(s, culprit, s->failure);
+    cluster_fail(s, culprit, s->teller, s->failure + s->said);
     /* release: pairs with the load in await_told() */
     atomic_store_explicit(&s->failing, FAILURE_TOLD, memory_order_release);
     park_wake(&s->failing);
@@ -524,6 +526,16 @@ void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *for
     va_start(list, format);
     vsnprintf(s->failure, sizeof(s->failure), format, list);
     va_end(list);
+    session_fail(s, WEIR_E_PEER, culprit);
+}
+
+void session_fail_told(struct weir_session *s, uint32_t from, uint32_t culprit, const char *sentence)
+{
+    if (!claim_failure(s))
+        return;
+    s->teller = from;
+    s->said = (uint32_t)snprintf(s->failure, sizeof(s->failure), "rank %u reports: ", from);
+    snprintf(s->failure + s->said, sizeof(s->failure) - s->said, "%s", sentence);
     session_fail(s, WEIR_E_PEER, culprit);
 }
 

@@ -2,7 +2,7 @@
  *
  *     session.c   open, start, wait, close            build.c   plan -> actors, ports, registers, edges, kernels
  *     host.c      bindings, push, pull                params.c  initial values, read, write
- *     stats.c     what a run did                      cluster.c what there is with other ranks
+ *     stats.c     what a run did                      cluster_*.c what there is with other ranks
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
  *     caller.c    who may not call
  *
@@ -85,6 +85,8 @@ struct weir_session {
     _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
     weir_status failure_status;
     uint32_t culprit;         /* the rank that failed first, as far as is known */
+    uint32_t teller;          /* the rank whose sentence it is */
+    uint32_t said;            /* where that begins in `failure` */
     char failure[1024];
 };
 
@@ -119,6 +121,9 @@ void session_fail_worker(struct weir_session *session, const char *sentence);
 /* Another rank is why the session cannot go on. */
 void session_fail_peer(struct weir_session *session, uint32_t culprit, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Rank `from` says so. */
+void session_fail_told(struct weir_session *session, uint32_t from, uint32_t culprit, const char *sentence);
 
 /* The session failed: sets the calling thread's error to the report and returns E_KERNEL or E_PEER; else OK. */
 weir_status session_failure(const struct weir_session *session);

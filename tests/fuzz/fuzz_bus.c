@@ -128,10 +128,10 @@ static bool on_value(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, c
     return rank == PEER && (shard ^ round ^ sum) % 8 != 0;
 }
 
-static bool on_sharing(void *ctx)
+static uint32_t on_sharing(void *ctx)
 {
     (void)ctx;
-    return true;
+    return 1;
 }
 
 static void on_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
@@ -159,8 +159,8 @@ static void net_make(struct fuzzed *f)
 {
     struct net *net = f->net = aligned_alloc(_Alignof(struct net), sizeof *net);
     expect(net != NULL);
-    *net = (struct net){.env = &f->env, .report = &f->report, .plan = f->plan, .session = SESSION, .event_fd = -1};
-    net->worker_fd = -1;
+    *net = (struct net){.env = &f->env, .report = &f->report, .plan = f->plan, .session = SESSION};
+    net->watcher.worker_fd = -1;
     net->hooks = (struct net_hooks){.ctx = f,
                                     .lost = on_lost,
                                     .failed = on_failed,
@@ -170,12 +170,10 @@ static void net_make(struct fuzzed *f)
                                     .value = on_value,
                                     .sharing = on_sharing,
                                     .waits = on_waits};
-    net->requests_end = &net->requests;
-    pthread_mutex_init(&net->lock, NULL);
     pthread_mutex_init(&net->sockets, NULL);
-    net->peers = calloc(RANKS, sizeof *net->peers);
-    expect(net->peers != NULL);
-    net->peers[PEER].wired = true;
+    expect(outbox_open(&net->outbox) == WEIR_OK);
+    expect(peers_open(&net->peers, f->plan, RANKS, 0) == WEIR_OK);
+    net->peers.of[PEER].wired = true;
     expect(links_open(&f->links, f->plan, 0, (const bool[RANKS]){false, true}) == WEIR_OK);
     expect(bus_open(&f->bus, f->plan->actors_count) == WEIR_OK);
     f->listener = (struct listener){{.post = listen}, f};
@@ -256,7 +254,7 @@ static void free_one(struct fuzzed *f, uint32_t port)
     f->unseen[port] -= f->unseen[port] > 0;
     f->slot[port] = (f->slot[port] + 1) % regst->slots;
     net_send_message(f->net, (struct message){.edge = port, .kind = MESSAGE_FREE, .count = 1});
-    f->net->peers[PEER].words_count = 0; /* would go out */
+    f->net->peers.of[PEER].words_count = 0; /* would go out */
 }
 
 /* A register here is published to a reader of rank 1. */
@@ -292,22 +290,24 @@ static void part_fill(struct sending *to, struct bytes *in, size_t count)
     to->count++;
 }
 
-static void identity_add(struct sending *to, uint8_t wrong)
+static void identity_add(struct sending *to, enum channel_number number, uint8_t wrong)
 {
-    unsigned char identity[NET_IDENTITY_BYTES];
+    unsigned char identity[NET_ROUTING_ID_BYTES];
     uint64_t session = wrong == 255 ? SESSION + 1 : SESSION;
     uint32_t rank = wrong == 254 ? 0 : wrong == 253 ? RANKS : PEER;
     memcpy(identity, &session, sizeof session);
     memcpy(identity + sizeof session, &rank, sizeof rank);
+    identity[NET_ROUTING_ID_BYTES - 1] = wrong == 251 ? CHANNELS : (unsigned char)number;
     part_add(to, identity, wrong == 252 ? 3 : sizeof identity);
 }
 
-static void header_add(struct sending *to, struct fuzzed *f, struct wire_frame *frame, uint8_t wrong)
+static void header_add(struct sending *to, struct fuzzed *f, struct wire_frame *frame, enum channel_number number,
+                       uint8_t wrong)
 {
     unsigned char bytes[WIRE_HEADER_MAX];
     frame->session = wrong == 255 ? 1 : SESSION;
     frame->rank = wrong == 254 ? 0 : PEER;
-    frame->number = f->net->peers[PEER].heard + (wrong == 253);
+    frame->number = f->net->peers.of[PEER].line[number].heard + (wrong == 253);
     part_add(to, bytes, wire_encode(frame, bytes));
 }
 
@@ -325,7 +325,7 @@ static void words_say(struct sending *to, struct fuzzed *f, struct bytes *in)
         message.unused = how == 253;
         words[i] = message_pack(message);
     }
-    header_add(to, f, &(struct wire_frame){.kind = WIRE_WORDS, .words.count = said}, take(in));
+    header_add(to, f, &(struct wire_frame){.kind = WIRE_WORDS, .words.count = said}, CHANNEL_BULK, take(in));
     part_add(to, words, count * sizeof *words);
 }
 
@@ -338,14 +338,14 @@ static void data_say(struct sending *to, struct fuzzed *f, struct bytes *in)
                                         .slot = how & 2 ? take(in) : transfer->next_slot,
                                         .spans = transfer->spans.count + ((how & 12) == 12),
                                         .initial = (how & 48) == 48}};
-    header_add(to, f, &frame, take(in));
+    header_add(to, f, &frame, CHANNEL_BULK, take(in));
     for (uint32_t i = 0; i < transfer->spans.count; i++) {
         uint64_t bytes = f->links.spans[transfer->spans.first + i].bytes + (how >> 6 == 3);
         part_fill(to, in, bytes < PAYLOAD_MAX ? bytes : PAYLOAD_MAX);
     }
 }
 
-static void other_say(struct sending *to, struct fuzzed *f, struct bytes *in)
+static void other_say(struct sending *to, struct fuzzed *f, struct bytes *in, enum channel_number number)
 {
     struct wire_frame frame = {.kind = 1 + take(in) % (WIRE_KIND_END - 1u)};
     size_t payload = take(in);
@@ -356,7 +356,7 @@ static void other_say(struct sending *to, struct fuzzed *f, struct bytes *in)
         frame.value.shard = take(in);
         frame.value.round = take(in);
     }
-    header_add(to, f, &frame, take(in));
+    header_add(to, f, &frame, number, take(in));
     if (has_payload || payload == 255)
         part_fill(to, in, payload);
 }
@@ -375,14 +375,15 @@ static void raw_say(struct sending *to, struct bytes *in)
 static void say(struct fuzzed *f, struct bytes *in, uint8_t what)
 {
     static struct sending to;
+    enum channel_number number = what < 2 ? CHANNEL_BULK : (enum channel_number)(take(in) & 1);
     to.count = 0;
-    identity_add(&to, take(in));
+    identity_add(&to, number, take(in));
     if (what == 0)
         words_say(&to, f, in);
     else if (what == 1)
         data_say(&to, f, in);
     else if (what == 2)
-        other_say(&to, f, in);
+        other_say(&to, f, in, number);
     else if (what == 3)
         raw_say(&to, in);
     net_handle(f->net, &(struct incoming){.parts = to.part, .count = to.count, .room = WIRE_SPANS_MAX});
@@ -396,10 +397,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzzed f;
     fuzzed_open(&f, take(&in) % SMALL_PLANS);
     if (take(&in) != 255) { /* it has said HELLO */
-        peer_become(&f.net->peers[PEER], PEER_HERE);
-        f.net->peers[PEER].heard = 1;
+        peer_become(&f.net->peers, PEER, PEER_HERE);
+        f.net->peers.of[PEER].line[CHANNEL_LIFE].heard = f.net->peers.of[PEER].line[CHANNEL_BULK].heard = 1;
     }
-    while (in.left && !peer_is(&f.net->peers[PEER], PEER_LOST)) {
+    while (in.left && !peer_is(&f.net->peers.of[PEER], PEER_LOST)) {
         uint8_t what = take(&in) % 8;
         if (what < 5)
             say(&f, &in, what);

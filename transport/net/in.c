@@ -1,10 +1,7 @@
 /* transport/net/in.c: frames that come from peers. Nothing in them is believed: each is held against what this peer may
  * say now, and the first that does not fit loses the peer. See net.h. */
-#define _GNU_SOURCE
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "graph/base/error.h"
 #include "transport/net/inside.h"
@@ -12,62 +9,16 @@
 
 #define NS_PER_S 1000000000
 #define ELEMENT_BYTES_MAX 8
-#define PARTS_MAX (WIRE_SPANS_MAX + 3) /* of a message: who, header, spans, words */
+#define WAIT_BYTES 16 /* an entry of WAITS */
 
 /* ---- taking them in ---- */
 
-void incoming_clear(struct incoming *in)
-{
-    for (uint32_t i = 0; i < in->count; i++)
-        zmq_msg_close(&in->parts[i]);
-    in->count = 0;
-}
-
-static bool incoming_room(struct incoming *in)
-{
-    if (in->count < in->room)
-        return true;
-    uint32_t room = in->room ? 2 * in->room : 16;
-    /* a zmq_msg_t may be moved by copying its bytes only through zmq_msg_move() */
-    zmq_msg_t *parts = calloc(room, sizeof(*parts));
-    if (!parts)
-        return false;
-    for (uint32_t i = 0; i < in->count; i++) {
-        zmq_msg_init(&parts[i]);
-        zmq_msg_move(&parts[i], &in->parts[i]);
-        zmq_msg_close(&in->parts[i]);
-    }
-    free(in->parts);
-    in->parts = parts;
-    in->room = room;
-    return true;
-}
-
 bool net_receive(struct net *net)
 {
-    struct incoming *in = &net->incoming;
-    bool more = true, kept = true;
-    incoming_clear(in);
-    while (more) {
-        zmq_msg_t part;
-        zmq_msg_init(&part);
-        if (TEMP_FAILURE_RETRY(zmq_msg_recv(&part, net->router, ZMQ_DONTWAIT)) < 0) { /* EINTR: see out.c */
-            zmq_msg_close(&part);
-            return false; /* only before the first: a message comes whole */
-        }
-        more = zmq_msg_more(&part);
-        kept = kept && in->count < PARTS_MAX && incoming_room(in);
-        if (kept) {
-            zmq_msg_init(&in->parts[in->count]);
-            zmq_msg_move(&in->parts[in->count++], &part);
-        }
-        zmq_msg_close(&part);
-    }
-    if (!kept) {
-        incoming_clear(in);
+    bool broken, taken = inbox_take(&net->inbox, &broken);
+    if (broken)
         net_unknown(net, "a message of too many frames, or for which there is no memory,");
-    }
-    return true;
+    return taken;
 }
 
 /* ---- who ---- */
@@ -75,21 +26,22 @@ bool net_receive(struct net *net)
 void net_unknown(struct net *net, const char *what)
 {
     int64_t now = park_now_ns();
-    if (net->unknown_ns && now - net->unknown_ns < NS_PER_S)
+    if (net->inbox.unknown_ns && now - net->inbox.unknown_ns < NS_PER_S)
         return;
-    net->unknown_ns = now;
+    net->inbox.unknown_ns = now;
     report_say(net->report, "ignored %s on the bus of rank %u", what, net->env->rank);
 }
 
-bool net_identify(struct net *net, const struct incoming *in, uint32_t *rank)
+bool net_identify(struct net *net, const struct incoming *in, uint32_t *rank, enum channel_number *number)
 {
-    if (in->count < 2 || zmq_msg_size(&in->parts[0]) != NET_IDENTITY_BYTES)
+    if (in->count < 2 || zmq_msg_size(&in->parts[0]) != NET_ROUTING_ID_BYTES)
         return false;
-    const char *identity = zmq_msg_data((zmq_msg_t *)&in->parts[0]);
+    const char *id = zmq_msg_data((zmq_msg_t *)&in->parts[0]);
     uint64_t session;
-    memcpy(&session, identity, sizeof(session));
-    memcpy(rank, identity + sizeof(session), sizeof(*rank));
-    if (session != net->session || *rank >= net->env->size || *rank == net->env->rank)
+    memcpy(&session, id, sizeof(session));
+    memcpy(rank, id + sizeof(session), sizeof(*rank));
+    *number = (enum channel_number)(unsigned char)id[NET_ROUTING_ID_BYTES - 1];
+    if (session != net->session || *rank >= net->env->size || *rank == net->env->rank || *number >= CHANNELS)
         return false;
     if (keys_sender_is(&net->keys, &in->parts[1], net->members[*rank].key))
         return true;
@@ -240,26 +192,42 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
 
 static void handle_beat(struct net *net, uint32_t rank, const struct wire_frame *frame)
 {
-    struct net_life *life = &net->peers[rank].life;
-    pthread_mutex_lock(&net->lock);
+    struct net_life *life = &net->peers.of[rank].life;
+    pthread_mutex_lock(&net->peers.lock);
     life->fired = frame->beat.fired;
     life->step = frame->beat.step;
     life->actor = frame->beat.actor;
     life->state = frame->beat.state;
-    pthread_mutex_unlock(&net->lock);
+    pthread_mutex_unlock(&net->peers.lock);
+}
+
+/* A rank speaks for itself; rank 0 passes on what others said. */
+static bool waits_fit(const struct net *net, uint32_t rank, uint32_t whose)
+{
+    return whose == rank || (rank == 0 && whose < net->env->size);
 }
 
 static void handle_payload(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
 {
     void *data = in->count == 3 ? zmq_msg_data(&in->parts[2]) : NULL;
     size_t bytes = in->count == 3 ? zmq_msg_size(&in->parts[2]) : 0;
-    if (!data || (frame->kind == WIRE_WAITS && bytes != frame->waits.count * (size_t)16))
+    if (!data || (frame->kind == WIRE_WAITS && (bytes != frame->waits.count * (size_t)WAIT_BYTES ||
+                                               !waits_fit(net, rank, frame->waits.rank))))
         net_lose(net, rank, "it broke the protocol: %s with a payload that does not fit", wire_kind_name(frame->kind));
     else if (frame->kind == WIRE_WAITS)
-        net->hooks.waits(net->hooks.ctx, rank, data, frame->waits.count);
+        net->hooks.waits(net->hooks.ctx, frame->waits.rank, data, frame->waits.count);
     else if (!net->hooks.value(net->hooks.ctx, rank, frame->value.shard, frame->value.round, data, bytes))
         net_lose(net, rank, "it broke the protocol: VALUE of shard %u in round %llu, %zu bytes", frame->value.shard,
                  (unsigned long long)frame->value.round, bytes);
+}
+
+static void handle_fail(struct net *net, uint32_t rank, const struct wire_frame *frame)
+{
+    if (frame->fail.culprit >= net->env->size || frame->fail.from >= net->env->size)
+        net_lose(net, rank, "it broke the protocol: a FAIL of rank %u, about rank %u", frame->fail.from,
+                 frame->fail.culprit);
+    else
+        net->hooks.failed(net->hooks.ctx, frame->fail.from, frame->fail.culprit, frame->fail.text);
 }
 
 static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
@@ -275,14 +243,10 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
         handle_beat(net, rank, frame);
         break;
     case WIRE_FAIL:
-        if (frame->fail.culprit >= net->env->size) {
-            net_lose(net, rank, "it broke the protocol: a FAIL of rank %u", frame->fail.culprit);
-            break;
-        }
-        net->hooks.failed(net->hooks.ctx, rank, frame->fail.culprit, frame->fail.text);
+        handle_fail(net, rank, frame);
         break;
     case WIRE_BYE:
-        peer_become(&net->peers[rank], PEER_LEFT);
+        peer_become(&net->peers, rank, PEER_LEFT);
         net->hooks.left(net->hooks.ctx, rank, frame->bye.steps);
         break;
     case WIRE_VALUE:
@@ -301,47 +265,74 @@ static bool has_payload(const struct wire_frame *frame)
            frame->kind == WIRE_WAITS;
 }
 
-/* Whether the header is the peer's next. */
-static bool header_fits(struct net *net, uint32_t rank, struct incoming *in, struct wire_frame *frame)
+/* Whether the header is the peer's next on this channel. */
+static bool header_fits(struct net *net, uint32_t rank, enum channel_number number, struct incoming *in,
+                        struct wire_frame *frame)
 {
-    struct peer *peer = &net->peers[rank];
+    struct peer_line *line = &net->peers.of[rank].line[number];
     if (in->count < 2 || wire_decode(zmq_msg_data(&in->parts[1]), zmq_msg_size(&in->parts[1]), frame)) {
         net_lose(net, rank, "it broke the protocol: %s", in->count < 2 ? "a message without a header" : weir_error());
         return false;
     }
-    if (frame->session != net->session || frame->rank != rank || frame->number != peer->heard) {
+    if (frame->session != net->session || frame->rank != rank || frame->number != line->heard) {
         net_lose(net, rank, "it broke the protocol: frame %llu of rank %u came where its frame %llu was due",
-                 (unsigned long long)frame->number, frame->rank, (unsigned long long)peer->heard);
+                 (unsigned long long)frame->number, frame->rank, (unsigned long long)line->heard);
         return false;
     }
     if (!has_payload(frame) && in->count != 2) {
         net_lose(net, rank, "it broke the protocol: %s with a payload", wire_kind_name(frame->kind));
         return false;
     }
-    peer->heard++;
+    line->heard++;
     return true;
+}
+
+/* The first frame on a channel. That for signs of life is for neighbours. */
+static void handle_first(struct net *net, uint32_t rank, enum channel_number number, const struct wire_frame *frame,
+                         struct incoming *in)
+{
+    struct peer *peer = &net->peers.of[rank];
+    if (frame->kind != WIRE_HELLO) {
+        net_lose(net, rank, "it broke the protocol: its first frame is a %s", wire_kind_name(frame->kind));
+        return;
+    }
+    peer_line_from(&peer->line[number], &in->parts[1]);
+    if (number != CHANNEL_LIFE)
+        return;
+    peer->hello = frame->hello.shm;
+    if (peer->neighbour)
+        peer_become(&net->peers, rank, PEER_HERE);
+    else
+        net_lose(net, rank, "it broke the protocol: a connection for signs of life, though it is no neighbour");
+}
+
+/* Which kinds come on which channel: what is small on one, what has to keep its order with register contents on the
+ * other, where there is one. From a rank that is no neighbour come only values. */
+static bool channel_fits(const struct peer *peer, enum channel_number number, uint32_t kind)
+{
+    if (kind == WIRE_VALUE || kind == WIRE_BYE)
+        return peer->neighbour || kind == WIRE_VALUE;
+    bool bulk = kind == WIRE_WORDS || kind == WIRE_DATA;
+    return peer->neighbour && bulk == (number == CHANNEL_BULK);
 }
 
 void net_handle(struct net *net, struct incoming *in)
 {
     uint32_t rank;
+    enum channel_number number;
     struct wire_frame frame;
-    if (!net_identify(net, in, &rank)) {
+    if (!net_identify(net, in, &rank, &number)) {
         net_unknown(net, "a message of an unknown peer");
         return;
     }
-    struct peer *peer = &net->peers[rank];
-    if (peer_is(peer, PEER_LOST) || peer_is(peer, PEER_LEFT) || !header_fits(net, rank, in, &frame))
+    struct peer *peer = &net->peers.of[rank];
+    if (peer_is(peer, PEER_LOST) || peer_is(peer, PEER_LEFT) || !header_fits(net, rank, number, in, &frame))
         return;
-    pthread_mutex_lock(&net->lock);
-    peer->life.heard_ns = park_now_ns();
-    pthread_mutex_unlock(&net->lock);
-    if (frame.kind == WIRE_HELLO && frame.number == 0) {
-        peer->hello = frame.hello.shm;
-        peer_become(peer, PEER_HERE);
-    } else if (frame.number == 0) {
-        net_lose(net, rank, "it broke the protocol: its first frame is a %s", wire_kind_name(frame.kind));
-    } else {
+    atomic_store_explicit(&peer->heard_ns, park_now_ns(), memory_order_relaxed);
+    if (frame.number == 0)
+        handle_first(net, rank, number, &frame, in);
+    else if (channel_fits(peer, number, frame.kind))
         handle_kind(net, rank, &frame, in);
-    }
+    else
+        net_lose(net, rank, "it broke the protocol: a %s on this connection", wire_kind_name(frame.kind));
 }

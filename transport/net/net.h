@@ -1,12 +1,13 @@
 /* transport/net/net.h: this rank's end of the bus between processes, and the thread that runs it.
  *
- *     workers --- messages for ranks on the wire ---> mailbox ---> +------------+ ---> DEALER per peer --->
- *     any thread --- net_request() ------------------------ list ---> | net thread |
- *     workers' mailboxes <--- READY, FREE, checked --------------- +------------+ <--- ROUTER <-----------
+ *     workers --- messages for ranks on the wire ---> mailbox ---> +------------+ ---> life  ---> signs of life, failures
+ *     any thread --- net_request() ---> outbox ------------------> | net thread | ---> bulk  ---> slots, messages, values
+ *     workers' mailboxes <--- READY, FREE, checked --------------- +------------+ <--- ROUTER <-- all that comes
  *
- * Every rank has one ROUTER, on which it only receives, and a DEALER to each peer, on which it only sends: so who sent a
- * frame is known from the connection. Peers with which memory is shared exchange their bus messages through that; to
- * them go only the frames of the session itself (BEAT, FAIL, BYE, VALUE, WAITS).
+ * Every rank has one ROUTER on which it only receives, and two on which it only sends (transport/net/channel.h): what is
+ * small and urgent never waits behind what is large. There are connections where there is an edge or a need: each rank
+ * gives signs of life to its neighbours (transport/net/peers.h); slots and messages go to those among them with which no
+ * memory is shared; to any other rank there is a connection from when a value first has to go there.
  *
  * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
  * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does. So
@@ -19,12 +20,13 @@
  * What comes in is taken by the net thread, or by a worker that waits at the ROUTER because it has nothing else to do
  * (net_watch()); then the net thread only looks in now and then.
  *
- * Signs of life. A BEAT goes to every peer many times per liveness limit. A peer counts as lost when nothing was heard
- * from it for the limit, or when its connection ends and no BYE comes in the third of a second after that. A rank that
- * was itself stopped gives its peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails the session.
+ * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour counts as lost when nothing was
+ * heard from it for the limit, not even a byte of a frame that is still on its way, or when its connection ends and no BYE
+ * comes in the third of a second after that. A rank that was itself stopped gives its peers time to be heard first. A peer
+ * that breaks the protocol is lost as well. The first loss fails the session.
  *
- * Life: open (sockets; the card says where) - meet (meeting, connections) - greet (HELLO from all; who shares memory)
- * - route (what crosses) - start (the thread) - tell, query - stop (BYE, the thread ends) - close. Until start all of it
+ * Life: open (sockets; the card says where) - meet (meeting) - greet (HELLO from all neighbours; who shares memory)
+ * - route (what crosses) - start (the thread) - request, query - stop (BYE, the thread ends) - close. Until start all of it
  * belongs to the session's thread, then to whoever holds the sockets' lock: the net thread, a worker that watches, any
  * thread that flushes. net_request() and the queries may be called by any.
  */
@@ -36,9 +38,11 @@
 #include "transport/net/links.h"
 #include "transport/mail/mailbox.h"
 #include "transport/meet/meet.h"
+#include "transport/net/peers.h"
 #include "transport/net/wire.h"
 
-#define NET_ALL UINT32_MAX
+#define NET_ALL UINT32_MAX              /* every other rank */
+#define NET_NEIGHBOURS (UINT32_MAX - 1)
 
 struct net;
 
@@ -48,22 +52,14 @@ struct net;
 struct net_hooks {
     void *ctx;
     void (*lost)(void *ctx, uint32_t rank, const char *how);     /* a peer is lost; `how` is the rest of a sentence */
-    void (*failed)(void *ctx, uint32_t rank, uint32_t culprit, const char *text); /* a peer's session failed */
+    void (*failed)(void *ctx, uint32_t from, uint32_t culprit, const char *text); /* the session failed, `from` says */
     void (*left)(void *ctx, uint32_t rank, int64_t steps);       /* it has said BYE */
     void (*broken)(void *ctx, const char *sentence);             /* this rank cannot go on */
     void (*beat)(void *ctx, struct wire_frame *frame);           /* fills in frame->beat */
     bool (*value)(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes); /* false:
                                                                     it may not send that */
-    bool (*sharing)(void *ctx);                                  /* what registers start with may come now */
-    void (*waits)(void *ctx, uint32_t rank, const void *entries, uint32_t count);
-};
-
-/* What a peer last said of itself. */
-struct net_life {
-    int64_t heard_ns; /* when (park_now_ns()) */
-    uint64_t fired;
-    int64_t step;
-    uint32_t actor, state;
+    uint32_t (*sharing)(void *ctx);      /* what registers start with may come now, for the so many-th time; 0: it may not */
+    void (*waits)(void *ctx, uint32_t rank, const void *entries, uint32_t count); /* what actors of `rank` wait for */
 };
 
 /* Opens the sockets for a plan that is spread over the ranks, and writes where they listen into `card`. All pointers are
@@ -71,11 +67,16 @@ struct net_life {
 weir_status net_open(struct net **net, const weir_plan *plan, const struct cluster_env *env,
                      const struct report *report, const struct net_hooks *hooks, struct member *card);
 
-/* The meet; then connects to every peer. `members`: env->size, this rank's own filled in. */
+/* The meeting. `members`: env->size, this rank's own filled in. */
 weir_status net_meet(struct net *net, struct member *members);
 
-/* Tells each peer whether its memory could be mapped (`mapped`, by rank) and waits for the same from all. wired[r]: not
- * both could. Of this rank itself: false. */
+/* The ranks with which there are connections all the time; whether the plan has edges to one of them. From open on. */
+const uint32_t *net_neighbours(const struct net *net, uint32_t *count);
+bool net_neighbour(const struct net *net, uint32_t rank);
+bool net_edge(const struct net *net, uint32_t rank);
+
+/* Connects to the neighbours, tells each whether its memory could be mapped (`mapped`, by rank) and waits for the same
+ * from all, at most env->join_ns. wired[r]: there are edges, and not both could. Of others it stays as it is. */
 weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
 
 /* What goes to wired peers and comes from them. `bus` leads to the local lanes already; actors of wired peers are
@@ -90,8 +91,9 @@ weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_w
 /* Starts the thread. */
 weir_status net_start(struct net *net);
 
-/* Sends a frame (the head is filled in) with a copy of the payload, to one rank or all. Any thread. */
-weir_status net_request(struct net *net, uint32_t rank, const struct wire_frame *frame, const void *payload,
+/* Sends a frame (the head is filled in) with a copy of the payload, to one rank, NET_NEIGHBOURS or NET_ALL. Only a VALUE
+ * goes to who is no neighbour. Any thread. */
+weir_status net_request(struct net *net, uint32_t to, const struct wire_frame *frame, const void *payload,
                      size_t payload_bytes);
 
 /* Sends slot `slot` of the transfer as it is now, to be found there by the reader without a READY. Any thread. */

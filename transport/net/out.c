@@ -1,12 +1,10 @@
-/* transport/net/out.c: frames that go to peers. See net.h. A profiler's signal may end any call of ZeroMQ's before it
- * has done something (EINTR); it is then made again. */
-#define _GNU_SOURCE
+/* transport/net/out.c: frames that go to peers. See net.h. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "graph/base/error.h"
 #include "transport/net/inside.h"
 
 /* A frame cannot be sent: the peer takes nothing any more. The bound on what is under way is below the high-water mark,
@@ -17,45 +15,153 @@ static void send_failed(struct net *net, uint32_t rank)
              zmq_strerror(errno));
 }
 
-static bool part_send(void *dealer, zmq_msg_t *part, bool more)
+/* Only what is small or waits for nothing goes with the signs of life; what has to arrive behind register contents takes
+ * their way, where there is one. */
+static enum channel_number channel_for(const struct peer *peer, uint32_t kind)
 {
-    if (TEMP_FAILURE_RETRY(zmq_msg_send(part, dealer, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0))) >= 0)
-        return true;
-    int error = errno;
-    zmq_msg_close(part);
-    errno = error;
-    return false;
+    if (kind == WIRE_WORDS || kind == WIRE_DATA)
+        return CHANNEL_BULK;
+    return (kind == WIRE_VALUE || kind == WIRE_BYE) && peer->line[CHANNEL_BULK].open ? CHANNEL_BULK : CHANNEL_LIFE;
 }
 
-static bool bytes_send(void *dealer, const void *bytes, size_t count, bool more)
+static size_t header_write(struct net *net, struct peer_line *line, struct wire_frame *frame,
+                           unsigned char bytes[WIRE_HEADER_MAX])
 {
-    zmq_msg_t part;
-    if (zmq_msg_init_size(&part, count))
-        return false;
-    if (count)
-        memcpy(zmq_msg_data(&part), bytes, count);
-    return part_send(dealer, &part, more);
-}
-
-static bool header_send(struct net *net, struct peer *peer, struct wire_frame *frame, bool more)
-{
-    unsigned char bytes[WIRE_HEADER_MAX];
     frame->version = WIRE_VERSION;
     frame->session = net->session;
     frame->rank = net->env->rank;
-    frame->number = peer->sent++;
-    return bytes_send(peer->dealer, bytes, wire_encode(frame, bytes), more);
+    frame->number = line->sent++;
+    return wire_encode(frame, bytes);
 }
 
-void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, const void *payload, size_t payload_bytes)
+/* Begins a message. */
+static bool header_send(struct net *net, uint32_t rank, enum channel_number number, struct wire_frame *frame, bool more)
 {
-    struct peer *peer = net_peer(net, rank);
-    bool has_payload = frame->kind == WIRE_WORDS || frame->kind == WIRE_VALUE || frame->kind == WIRE_WAITS;
-    if (!peer || !peer_is(peer, PEER_HERE))
-        return;
-    if (!header_send(net, peer, frame, has_payload) ||
-        (has_payload && !bytes_send(peer->dealer, payload, payload_bytes, false)))
+    unsigned char bytes[WIRE_HEADER_MAX];
+    size_t count = header_write(net, &net->peers.of[rank].line[number], frame, bytes);
+    return channel_begin(&net->channels[number], rank) && channel_bytes(&net->channels[number], bytes, count, more);
+}
+
+void net_hello(struct net *net, uint32_t rank, enum channel_number number)
+{
+    struct peer *peer = &net->peers.of[rank];
+    struct wire_frame hello = {.kind = WIRE_HELLO, .hello.shm = peer->maps};
+    peer->line[number].open = true;
+    if (!header_send(net, rank, number, &hello, false))
         send_failed(net, rank);
+}
+
+/* To a rank that is no neighbour there is a connection from when a value first goes there. One with which memory is
+ * shared has that for signs of life alone. */
+static bool line_needed(struct net *net, uint32_t rank)
+{
+    struct peer *peer = &net->peers.of[rank];
+    if ((peer->edge && !peer->wired) || peer->line[CHANNEL_BULK].open)
+        return true;
+    if (!net_line_open(net, rank, CHANNEL_BULK))
+        return true;
+    net->hooks.broken(net->hooks.ctx, weir_error());
+    return false;
+}
+
+static bool may_send(struct net *net, uint32_t rank, const struct wire_frame *frame)
+{
+    const struct peer *peer = net_peer(net, rank);
+    if (!peer || (peer->neighbour && !peer_is(peer, PEER_HERE)) || peer_is(peer, PEER_LOST))
+        return false;
+    return frame->kind == WIRE_VALUE && frame->value.shard != WIRE_MARK ? line_needed(net, rank) : peer->neighbour;
+}
+
+void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, zmq_msg_t *payload)
+{
+    zmq_msg_t part;
+    if (!may_send(net, rank, frame))
+        return;
+    enum channel_number number = channel_for(&net->peers.of[rank], frame->kind);
+    bool sent = header_send(net, rank, number, frame, payload != NULL);
+    if (sent && payload) {
+        zmq_msg_init(&part);
+        zmq_msg_copy(&part, payload);
+        sent = channel_part(&net->channels[number], &part, false);
+    }
+    if (!sent)
+        send_failed(net, rank);
+}
+
+/* ---- BYE ---- */
+
+struct bye {
+    struct peers *peers;
+    struct peer *peer;
+    unsigned char bytes[WIRE_HEADER_MAX];
+};
+
+/* ZeroMQ has written it, or lets go of it. By ZeroMQ's thread. */
+static void bye_gone(void *data, void *hint)
+{
+    struct bye *bye = hint;
+    (void)data;
+    peer_bye_gone(bye->peers, bye->peer);
+    free(bye);
+}
+
+void net_bye(struct net *net, uint32_t rank, struct wire_frame *frame)
+{
+    struct peer *peer = &net->peers.of[rank];
+    struct bye *bye = malloc(sizeof(*bye));
+    zmq_msg_t part;
+    if (!bye || !may_send(net, rank, frame)) {
+        free(bye);
+        return;
+    }
+    enum channel_number number = channel_for(peer, WIRE_BYE);
+    bye->peers = &net->peers;
+    bye->peer = peer;
+    size_t count = header_write(net, &peer->line[number], frame, bye->bytes);
+    if (zmq_msg_init_data(&part, bye->bytes, count, bye_gone, bye)) {
+        free(bye);
+        return;
+    }
+    atomic_fetch_add_explicit(&net->peers.byes_waiting, 1, memory_order_relaxed);
+    atomic_store_explicit(&peer->bye_waits, 1, memory_order_release);
+    if (!channel_begin(&net->channels[number], rank))
+        zmq_msg_close(&part);
+    else
+        channel_part(&net->channels[number], &part, false);
+}
+
+/* ---- what other threads ask for ---- */
+
+static void request_send_one(struct net *net, uint32_t rank, struct request *request)
+{
+    if (request->frame.kind == WIRE_BYE)
+        net_bye(net, rank, &request->frame);
+    else
+        net_send(net, rank, &request->frame, request->has_payload ? &request->payload : NULL);
+}
+
+static void request_send(struct net *net, struct request *request)
+{
+    const struct peers *peers = &net->peers;
+    if (request->transfer)
+        net_send_transfer(net, request->transfer, request->frame.data.slot, true);
+    else if (request->to == NET_NEIGHBOURS)
+        for (uint32_t i = 0; i < peers->neighbours_count; i++)
+            request_send_one(net, peers->neighbours[i], request);
+    else if (request->to == NET_ALL)
+        for (uint32_t r = 0; r < peers->count; r++)
+            request_send_one(net, r, request);
+    else
+        request_send_one(net, request->to, request);
+}
+
+void net_requests_send(struct net *net, struct request *list)
+{
+    for (struct request *next; list; list = next) {
+        next = list->next;
+        request_send(net, list);
+        request_free(list);
+    }
 }
 
 /* ---- register contents ---- */
@@ -67,20 +173,22 @@ static const char *slot_address(const struct net *net, const struct transfer *tr
 }
 
 /* A direct span's frame refers to the slot; a packed one's is a copy. */
-static bool span_send(struct net *net, struct peer *peer, const struct transfer *transfer, uint32_t number, uint32_t slot,
-                      bool more)
+static bool span_send(struct net *net, const struct transfer *transfer, uint32_t number, uint32_t slot, bool more)
 {
     const struct span *span = &net->links->spans[transfer->spans.first + number];
     const char *from = slot_address(net, transfer, slot);
+    struct channel *bulk = &net->channels[CHANNEL_BULK];
     zmq_msg_t part;
     /* without a function to free them, ZeroMQ refers to the bytes and allocates nothing */
     int rc = span->direct ? zmq_msg_init_data(&part, (void *)(from + span->slot_offset), span->bytes, NULL, NULL)
                           : zmq_msg_init_size(&part, span->bytes);
-    if (rc)
+    if (rc) {
+        channel_abort(bulk);
         return false;
+    }
     if (!span->direct)
         links_pack(net->links, net->plan, span, from, zmq_msg_data(&part));
-    return part_send(peer->dealer, &part, more);
+    return channel_part(bulk, &part, more);
 }
 
 /* `words`: the peer's gathered messages go along. */
@@ -96,11 +204,11 @@ static void data_send(struct net *net, const struct transfer *transfer, uint32_t
                                         .words = word_count}};
     if (!peer || !peer_is(peer, PEER_HERE))
         return;
-    bool sent = header_send(net, peer, &frame, transfer->spans.count || word_count);
+    bool sent = header_send(net, transfer->to, CHANNEL_BULK, &frame, transfer->spans.count || word_count);
     for (uint32_t i = 0; sent && i < transfer->spans.count; i++)
-        sent = span_send(net, peer, transfer, i, slot, word_count || i + 1 < transfer->spans.count);
+        sent = span_send(net, transfer, i, slot, word_count || i + 1 < transfer->spans.count);
     if (sent && word_count)
-        sent = bytes_send(peer->dealer, peer->words, word_count * sizeof(uint64_t), false);
+        sent = channel_bytes(&net->channels[CHANNEL_BULK], peer->words, word_count * sizeof(uint64_t), false);
     if (word_count)
         peer->words_count = 0;
     if (!sent)
@@ -117,7 +225,7 @@ static void data_flush(struct net *net)
 {
     for (uint32_t i = 0; i < net->data_count; i++) {
         const struct outgoing_data *data = &net->data[i];
-        bool last = --net->peers[data->transfer->to].data_count == 0;
+        bool last = --net->peers.of[data->transfer->to].data_count == 0;
         data_send(net, data->transfer, data->slot, false, last);
     }
     net->data_count = 0;
@@ -127,29 +235,37 @@ static void data_flush(struct net *net)
 
 static void words_send(struct net *net, uint32_t rank)
 {
-    struct peer *peer = &net->peers[rank];
-    struct wire_frame frame = {.kind = WIRE_WORDS, .words.count = peer->words_count};
-    size_t bytes = peer->words_count * sizeof(uint64_t);
+    struct peer *peer = &net->peers.of[rank];
+    uint32_t count = peer->words_count;
+    struct wire_frame frame = {.kind = WIRE_WORDS, .words.count = count};
     peer->words_count = 0;
-    net_send(net, rank, &frame, peer->words, bytes);
+    if (!count || !peer_is(peer, PEER_HERE))
+        return;
+    if (!header_send(net, rank, CHANNEL_BULK, &frame, true) ||
+        !channel_bytes(&net->channels[CHANNEL_BULK], peer->words, count * sizeof(uint64_t), false))
+        send_failed(net, rank);
 }
 
 static void word_add(struct net *net, uint32_t rank, struct message message)
 {
-    struct peer *peer = &net->peers[rank];
+    struct peer *peer = &net->peers.of[rank];
+    peer_waits(&net->peers, rank);
     peer->words[peer->words_count++] = message_pack(message);
-    if (peer->words_count == NET_WORDS_MAX)
-        data_flush(net);
-    if (peer->words_count == NET_WORDS_MAX)
-        words_send(net, rank);
+    if (peer->words_count < NET_WORDS_MAX)
+        return;
+    data_flush(net);
+    words_send(net, rank);
 }
 
 void net_flush(struct net *net)
 {
+    struct peers *peers = &net->peers;
     data_flush(net);
-    for (uint32_t r = 0; r < net->env->size; r++)
-        if (net->peers[r].words_count)
-            words_send(net, r);
+    for (uint32_t i = 0; i < peers->waiting_count; i++) {
+        peers->of[peers->waiting[i]].waits = false;
+        words_send(net, peers->waiting[i]);
+    }
+    peers->waiting_count = 0;
 }
 
 /* The transfer's one reader has let go of `count` slots: the memory of what came in them may be used for what comes next,
@@ -188,7 +304,7 @@ void net_send_message(struct net *net, struct message message)
     uint32_t slots = net->plan->regsts[transfer->regst].slots;
     for (uint32_t i = 0; i < message.count; i++) {
         net->data[net->data_count++] = (struct outgoing_data){transfer, transfer->next_slot};
-        net->peers[rank].data_count++;
+        net->peers.of[rank].data_count++;
         transfer->next_slot = transfer->next_slot + 1 == slots ? 0 : transfer->next_slot + 1;
     }
 }

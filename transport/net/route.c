@@ -29,7 +29,7 @@ static bool port_crosses(const struct net *net, uint32_t port)
     if (regst->producer.i == PLAN_NONE)
         return false;
     uint32_t from = net_producer_rank(net, port), to = net_reader_rank(net, port);
-    return (from == net->env->rank && net->peers[to].wired) || (to == net->env->rank && net->peers[from].wired);
+    return (from == net->env->rank && net->peers.of[to].wired) || (to == net->env->rank && net->peers.of[from].wired);
 }
 
 /* Who shares a transfer, from its leader on. */
@@ -58,6 +58,15 @@ static bool transfer_room(struct net *net, struct transfer *transfer)
     return transfer->data && frames;
 }
 
+static bool words_room(struct net *net)
+{
+    bool ok = true;
+    for (uint32_t r = 0; r < net->peers.count; r++)
+        if (net->peers.of[r].wired)
+            ok = (net->peers.of[r].words = calloc(NET_WORDS_MAX, sizeof(uint64_t))) && ok;
+    return ok;
+}
+
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus)
 {
     const weir_plan *plan = net->plan;
@@ -66,6 +75,7 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     net->links = links;
     net->arenas = arenas;
     net->bus = bus;
+    ok = ok && words_room(net);
     if (ok)
         followers_list(net);
     for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
@@ -83,10 +93,10 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     net->data = calloc(messages, sizeof(*net->data));
     if (!ok || !net->data || mailbox_open(&net->mailbox, messages, 0))
         return error_set(WEIR_E_MEMORY, "no memory for the links of rank %u", net->env->rank);
-    net->mailbox.event_fd = net->event_fd;
+    net->mailbox.event_fd = net->outbox.event_fd;
     net_end_open(net);
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        if (net->peers[net->rank_of[a]].wired)
+        if (net->peers.of[net->rank_of[a]].wired)
             bus_attach(bus, a, &net->mailbox.end);
     return WEIR_OK;
 }

@@ -52,10 +52,10 @@ static const struct kind kinds[WIRE_KIND_END] = {
                                U32("words", data.words)}},
     [WIRE_BEAT] = {"BEAT", 4, {U32("state", beat.state), U64("fired", beat.fired), I64("step", beat.step),
                                U32("actor", beat.actor)}},
-    [WIRE_FAIL] = {"FAIL", 2, {U32("culprit", fail.culprit), TEXT("text", fail.text)}},
+    [WIRE_FAIL] = {"FAIL", 3, {U32("culprit", fail.culprit), U32("from", fail.from), TEXT("text", fail.text)}},
     [WIRE_BYE] = {"BYE", 1, {I64("steps", bye.steps)}},
     [WIRE_VALUE] = {"VALUE", 2, {U32("shard", value.shard), U64("round", value.round)}},
-    [WIRE_WAITS] = {"WAITS", 1, {U32("count", waits.count)}},
+    [WIRE_WAITS] = {"WAITS", 2, {U32("count", waits.count), U32("rank", waits.rank)}},
 };
 
 static bool is_kind(uint64_t kind)

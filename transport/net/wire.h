@@ -3,8 +3,8 @@
  *
  * A message on a socket is a header frame (a MessagePack array) and, for some kinds, payload frames (raw bytes).
  *
- *     header = [version, kind, session, rank, number, ...]       rank: the sender's; number: 0, 1, 2, ... per sender
- *                                                                and receiver, so that a lost frame shows
+ *     header = [version, kind, session, rank, number, ...]       rank: the sender's; number: 0, 1, 2, ... per sender,
+ *                                                                receiver and channel, so that a lost frame shows
  *     kind    more in the header            payload
  *     HELLO   shm                           none               the first: this is rank's connection; whether it could
  *                                                              map the receiver's memory
@@ -13,10 +13,11 @@
  *             words                                            slot; counts as one READY unless `initial`
  *                                           words x 8 bytes    then bus messages, as in WORDS; no frame when 0
  *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
- *     FAIL    culprit, text                 none               the session failed
+ *     FAIL    culprit, from, text           none               the session failed; whose sentence the text is
  *     BYE     steps                         none               it closes, having done so many steps
  *     VALUE   shard, round                  1 frame            a shard, for weir_session_read()
- *     WAITS   count                         count x 16 bytes   who waits for whom (actors/watch/waits.h), for a stall report
+ *     WAITS   count, rank                   count x 16 bytes   who of that rank waits for whom (actors/watch/waits.h), for
+ *                                                              a stall report
  *
  * Decoding checks form alone: types, counts, ranges of what stands by itself (kind, text length). What a number means
  * to the session (is there such a port) is checked by who uses it. Nothing here allocates.
@@ -32,6 +33,8 @@
 #define WIRE_TEXT_MAX 1023
 #define WIRE_HEADER_MAX 1152 /* bytes of a header frame at most */
 #define WIRE_SPANS_MAX 4096
+
+#define WIRE_MARK UINT32_MAX /* in the place of a shard: the end of a round */
 
 enum wire_kind {
     WIRE_HELLO = 1,
@@ -54,7 +57,11 @@ struct wire_frame {
         } hello;
         struct {
             uint32_t count;
-        } words, waits;
+        } words;
+        struct {
+            uint32_t count;
+            uint32_t rank; /* whose; rank 0 passes on what others said */
+        } waits;
         struct {
             uint32_t edge, slot, spans, words;
             bool initial;
@@ -67,13 +74,14 @@ struct wire_frame {
         } beat;
         struct {
             uint32_t culprit; /* rank that failed */
+            uint32_t from;    /* whose sentence it is */
             char text[WIRE_TEXT_MAX + 1];
         } fail;
         struct {
             int64_t steps;
         } bye;
         struct {
-            uint32_t shard; /* its place in plan->shards; UINT32_MAX: the end of the round */
+            uint32_t shard; /* its place in plan->shards; WIRE_MARK: the end of the round */
             uint64_t round;
         } value;
     };

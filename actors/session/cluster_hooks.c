@@ -1,0 +1,105 @@
+/* actors/session/cluster_hooks.c: what the network tells the session: by whoever is at its sockets (transport/net/net.h).
+ * Nothing here waits. See cluster.h. */
+#include "actors/session/cluster.h"
+
+#include <string.h>
+
+#include "actors/session/session.h"
+#include "actors/watch/watch.h"
+#include "transport/mail/park.h"
+
+void cluster_news(struct cluster *c)
+{
+    atomic_fetch_add_explicit(&c->news, 1, memory_order_release); /* pairs with the loads in round_wait() */
+    park_wake(&c->news);
+}
+
+static void hook_lost(void *ctx, uint32_t rank, const char *how)
+{
+    struct cluster *c = ctx;
+    const weir_plan *plan = c->session->plan;
+    struct net_life life = net_life_of(c->net, rank);
+    char last[256] = "it had not fired yet";
+    if (life.actor < plan->actors_count)
+        snprintf(last, sizeof(last), "it last fired %.150s in step %lld",
+                 plan_text(plan, plan->actors[life.actor].name), (long long)life.step);
+    session_fail_peer(c->session, rank, "rank %u (pid %u on %s) is lost: %s; %s", rank, c->members[rank].pid,
+                      c->members[rank].name, how, last);
+}
+
+static void hook_failed(void *ctx, uint32_t from, uint32_t culprit, const char *text)
+{
+    struct cluster *c = ctx;
+    session_fail_told(c->session, from, culprit, text);
+}
+
+static void hook_left(void *ctx, uint32_t rank, int64_t steps)
+{
+    struct cluster *c = ctx;
+    /* seq_cst: pairs with the other order in cluster_start(): one of the two sees the other */
+    atomic_store(&c->left[rank], steps);
+    atomic_fetch_add(&c->left_count, 1);
+    int64_t target = atomic_load(&c->target);
+    cluster_news(c);
+    if (steps < target)
+        session_fail_peer(c->session, rank,
+                          "rank %u (pid %u on %s) closed its session after %lld steps; here a run is under way that "
+                          "ends after %lld",
+                          rank, c->members[rank].pid, c->members[rank].name, (long long)steps, (long long)target);
+}
+
+static void hook_broken(void *ctx, const char *sentence)
+{
+    struct cluster *c = ctx;
+    session_fail_peer(c->session, c->env.rank, "%s", sentence);
+}
+
+static void hook_beat(void *ctx, struct wire_frame *frame)
+{
+    struct cluster *c = ctx;
+    session_beat(c->session, frame);
+    if (c->env.rank == 0)
+        frame->beat.fired += cluster_fired(c);
+}
+
+static bool hook_value(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes)
+{
+    return cluster_round_take(ctx, rank, shard, round, data, bytes);
+}
+
+static uint32_t hook_sharing(void *ctx)
+{
+    const struct cluster *c = ctx;
+    return atomic_load(&c->sharing) ? atomic_load(&c->shared_times) : 0;
+}
+
+/* Rank 0 hears all, and passes on what ranks that are no neighbours of each other say. */
+static void hook_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
+{
+    struct cluster *c = ctx;
+    if (c->session->watch)
+        watch_remote(c->session->watch, rank, entries, count);
+    if (c->env.rank == 0)
+        cluster_send_waits(c, rank, entries, count);
+}
+
+const struct net_hooks cluster_hooks = {.lost = hook_lost,
+                                        .failed = hook_failed,
+                                        .left = hook_left,
+                                        .broken = hook_broken,
+                                        .beat = hook_beat,
+                                        .value = hook_value,
+                                        .sharing = hook_sharing,
+                                        .waits = hook_waits};
+
+void cluster_fail(struct weir_session *s, uint32_t culprit, uint32_t from, const char *text)
+{
+    struct cluster *c = s->cluster;
+    if (!c)
+        return;
+    struct wire_frame frame = {.kind = WIRE_FAIL, .fail = {.culprit = culprit, .from = from}};
+    snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", text);
+    if (c->net)
+        net_request(c->net, NET_NEIGHBOURS, &frame, NULL, 0);
+    cluster_news(c);
+}

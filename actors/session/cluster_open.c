@@ -1,0 +1,137 @@
+/* actors/session/cluster_open.c: what a session of several ranks has beside the single one: it is made first, and is the
+ * last to go. See cluster.h. */
+#define _GNU_SOURCE
+#include "actors/session/cluster.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+#include "graph/plan/spread.h"
+
+/* ---- open ---- */
+
+static void card_fill(struct cluster *c, struct member *card)
+{
+    meet_host(card->host, sizeof(card->host));
+    if (gethostname(card->name, sizeof(card->name) - 1))
+        card->name[0] = '?';
+    card->pid = (uint32_t)getpid();
+    card->devices = c->env.devices;
+    card->segment_fd = -1;
+}
+
+static weir_status cluster_alloc(struct weir_session *s, struct cluster *c)
+{
+    uint32_t size = c->env.size;
+    c->session = s;
+    c->own.segment.fd = -1;
+    c->members = calloc(size, sizeof(*c->members));
+    c->peers = calloc(size, sizeof(*c->peers));
+    c->mapped = calloc(size, sizeof(*c->mapped));
+    c->wired = calloc(size, sizeof(*c->wired));
+    c->left = calloc(size, sizeof(*c->left));
+    c->here = calloc((size_t)s->plan->spaces_count + 1, sizeof(*c->here));
+    if (!c->members || !c->peers || !c->mapped || !c->wired || !c->left || !c->here)
+        return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", size);
+    for (uint32_t r = 0; r < size; r++)
+        atomic_init(&c->left[r], -1);
+    for (uint32_t i = 0; i < s->plan->spaces_count; i++)
+        c->here[i] = s->plan->spaces[i].rank == c->env.rank;
+    return WEIR_OK;
+}
+
+static weir_status check_part(const weir_plan *plan, const struct cluster_env *env)
+{
+    if (!plan->part || (plan->part == env->rank + 1 && plan->ranks == env->size))
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "the plan is the part of rank %u of %u; this is rank %u of %u", plan->part - 1,
+                     plan->ranks, env->rank, env->size);
+}
+
+weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
+{
+    struct cluster_env env;
+    weir_status status = cluster_env_read(&opts->cluster, &env);
+    s->stall_ns = env.stall_ns;
+    s->pin = env.pin;
+    if (!status)
+        status = check_part(s->plan, &env);
+    if (status || env.size <= 1)
+        return status;
+    if (!s->plan->part) {
+        s->plan = s->spread = plan_spread(s->plan, env.size, env.devices);
+        status = s->plan ? WEIR_OK : WEIR_E_ARGUMENT;
+    }
+    if (status)
+        return status;
+    struct cluster *c = s->cluster = calloc(1, sizeof(*c));
+    if (!c)
+        return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", env.size);
+    c->env = env;
+    status = cluster_alloc(s, c);
+    if (!status)
+        status = rounds_open(&c->rounds, env.size);
+    if (status)
+        return status;
+    struct net_hooks hooks = cluster_hooks;
+    hooks.ctx = c;
+    card_fill(c, &c->members[env.rank]);
+    return net_open(&c->net, s->plan, &c->env, &s->report, &hooks, &c->members[env.rank]);
+}
+
+/* ---- runs ---- */
+
+weir_status cluster_start(struct weir_session *s, int64_t target)
+{
+    struct cluster *c = s->cluster;
+    if (!c)
+        return WEIR_OK;
+    /* seq_cst: pairs with the other order in hook_left() */
+    int64_t before = atomic_exchange(&c->target, target);
+    for (uint32_t r = 0; r < c->env.size && atomic_load(&c->left_count); r++) {
+        int64_t steps = atomic_load(&c->left[r]);
+        if (steps < 0 || steps >= target)
+            continue;
+        atomic_store(&c->target, before); /* no run is under way that the next to leave would break off */
+        return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) has closed its session after %lld steps", r,
+                         c->members[r].pid, c->members[r].name, (long long)steps);
+    }
+    return WEIR_OK;
+}
+
+/* ---- close ---- */
+
+/* A session that is closed in the middle of a run has not done its steps. */
+void cluster_leave(struct weir_session *s)
+{
+    if (!s->cluster || !s->cluster->net)
+        return;
+    if (s->steps_done + s->steps && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST)
+        session_drop_pulls(s);
+    uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
+    int64_t steps = state == SESSION_REST ? s->steps_done + s->steps : s->steps_done;
+    net_stop(s->cluster->net, state == SESSION_FAILED ? -1 : steps);
+}
+
+void cluster_close(struct weir_session *s)
+{
+    struct cluster *c = s->cluster;
+    if (!c)
+        return;
+    net_close(c->net);
+    links_close(&c->links);
+    for (uint32_t r = 0; c->peers && r < c->env.size; r++)
+        share_close(&c->peers[r]);
+    share_close(&c->own);
+    rounds_close(&c->rounds);
+    free(c->members);
+    free(c->peers);
+    free(c->mapped);
+    free(c->wired);
+    free((void *)c->left);
+    free(c->here);
+    free(c);
+    s->cluster = NULL;
+}

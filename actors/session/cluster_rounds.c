@@ -1,0 +1,261 @@
+/* actors/session/cluster_rounds.c: what all ranks do together at rest. See cluster.h.
+ *
+ * How many marks and shards have come of this round and the next is counted as they come, so that nothing is looked for
+ * among all ranks; the session's thread is woken when the round may be over.
+ */
+#define _GNU_SOURCE
+#include "actors/session/cluster.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+#include "transport/mail/park.h"
+
+weir_status rounds_open(struct rounds *rounds, uint32_t ranks)
+{
+    pthread_mutex_init(&rounds->lock, NULL);
+    rounds->marked = calloc(ranks, sizeof(*rounds->marked));
+    rounds->about = calloc(ranks, sizeof(*rounds->about));
+    return rounds->marked && rounds->about ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u ranks", ranks);
+}
+
+void rounds_close(struct rounds *rounds)
+{
+    for (struct arrival *next, *arrival = rounds->arrivals; arrival; arrival = next) {
+        next = arrival->next;
+        free(arrival);
+    }
+    free(rounds->marked);
+    free(rounds->about);
+    pthread_mutex_destroy(&rounds->lock);
+}
+
+/* ---- what it is for ---- */
+
+static uint64_t about_of(enum round_kind kind, uint32_t which)
+{
+    return (uint64_t)kind << 32 | which;
+}
+
+static void about_text(const struct cluster *c, uint64_t about, char *text, size_t bytes)
+{
+    static const char *const verbs[] = {[ROUND_OPEN] = "opens the session", [ROUND_READ] = "reads", [ROUND_WRITE] = "writes"};
+    const weir_plan *plan = c->session->plan;
+    uint32_t kind = (uint32_t)(about >> 32), which = (uint32_t)about;
+    if (kind > ROUND_WRITE || (kind != ROUND_OPEN && which >= plan->params_count))
+        snprintf(text, bytes, "does something else");
+    else if (kind == ROUND_OPEN)
+        snprintf(text, bytes, "%s", verbs[kind]);
+    else
+        snprintf(text, bytes, "%s %.200s", verbs[kind], plan_text(plan, plan->params[which].name));
+}
+
+static void about_differs(struct cluster *c, uint32_t rank, uint64_t about)
+{
+    char theirs[256], mine[256];
+    about_text(c, about, theirs, sizeof(theirs));
+    about_text(c, c->rounds.about_now, mine, sizeof(mine));
+    session_fail_peer(c->session, rank, "rank %u %s while rank %u %s: all ranks make the same calls in the same order",
+                      rank, theirs, c->env.rank, mine);
+}
+
+/* ---- what comes: by whoever is at the sockets ---- */
+
+static const struct arrival *arrival_find(const struct rounds *rounds, uint32_t rank, uint32_t shard, uint64_t round)
+{
+    const struct arrival *arrival = rounds->arrivals;
+    while (arrival && !(arrival->rank == rank && arrival->shard == shard && arrival->round == round))
+        arrival = arrival->next;
+    return arrival;
+}
+
+/* All that this rank waits for has come. With the lock held. */
+static bool round_whole(const struct cluster *c, uint64_t round)
+{
+    const struct rounds *rounds = &c->rounds;
+    uint32_t neighbours;
+    net_neighbours(c->net, &neighbours);
+    return rounds->marks[round & 1] == neighbours && rounds->values[round & 1] >= rounds->expected;
+}
+
+/* A neighbour's next mark, of this round or the next. */
+static bool mark_take(struct cluster *c, uint32_t rank, uint64_t round, const void *data, size_t bytes)
+{
+    struct rounds *rounds = &c->rounds;
+    uint64_t about;
+    if (!net_neighbour(c->net, rank) || bytes != sizeof(about))
+        return false;
+    memcpy(&about, data, sizeof(about));
+    pthread_mutex_lock(&rounds->lock);
+    uint64_t now = rounds->now;
+    bool fits = round == rounds->marked[rank] + 1 && (round == now || round == now + 1);
+    bool differs = fits && round == now && about != rounds->about_now;
+    if (fits) {
+        rounds->marked[rank] = round;
+        rounds->about[rank] = about;
+        rounds->marks[round & 1]++;
+    }
+    bool whole = fits && round == now && round_whole(c, round);
+    pthread_mutex_unlock(&rounds->lock);
+    if (differs)
+        about_differs(c, rank, about);
+    if (whole)
+        cluster_news(c);
+    return fits;
+}
+
+/* A whole shard of the sender's; in this round or the next; once. With the lock held. */
+static bool shard_fits(const struct cluster *c, uint32_t rank, uint32_t shard, uint64_t round, size_t bytes)
+{
+    const weir_plan *plan = c->session->plan;
+    uint64_t now = c->rounds.now;
+    if ((round != now && round != now + 1) || shard >= plan->shards_count ||
+        arrival_find(&c->rounds, rank, shard, round))
+        return false;
+    const plan_tensor *tensor = &plan->tensors[plan->shards[shard].i];
+    return plan->spaces[arena_space(plan, tensor).i].rank == rank && bytes == plan_tensor_bytes(tensor);
+}
+
+bool cluster_round_take(struct cluster *c, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes)
+{
+    struct rounds *rounds = &c->rounds;
+    if (shard == WIRE_MARK)
+        return mark_take(c, rank, round, data, bytes);
+    struct arrival *arrival = malloc(sizeof(*arrival) + bytes);
+    if (!arrival) {
+        session_fail_peer(c->session, c->env.rank, "no memory for %zu bytes of rank %u", bytes, rank);
+        return true;
+    }
+    *arrival = (struct arrival){.rank = rank, .shard = shard, .round = round, .bytes = bytes};
+    if (bytes)
+        memcpy(arrival->data, data, bytes);
+    pthread_mutex_lock(&rounds->lock);
+    bool fits = shard_fits(c, rank, shard, round, bytes);
+    if (fits) {
+        arrival->next = rounds->arrivals;
+        rounds->arrivals = arrival;
+        rounds->values[round & 1]++;
+    }
+    bool whole = fits && round == rounds->now && round_whole(c, round);
+    pthread_mutex_unlock(&rounds->lock);
+    if (!fits)
+        free(arrival);
+    if (whole)
+        cluster_news(c);
+    return fits;
+}
+
+/* ---- the session's thread ---- */
+
+/* A neighbour that has left, and gave no mark before. UINT32_MAX: none. */
+static uint32_t left_without_mark(struct cluster *c)
+{
+    uint32_t count, found = UINT32_MAX;
+    const uint32_t *ranks = net_neighbours(c->net, &count);
+    if (!atomic_load(&c->left_count))
+        return UINT32_MAX;
+    pthread_mutex_lock(&c->rounds.lock);
+    for (uint32_t i = 0; i < count && found == UINT32_MAX; i++)
+        if (atomic_load(&c->left[ranks[i]]) >= 0 && c->rounds.marked[ranks[i]] < c->rounds.now)
+            found = ranks[i];
+    pthread_mutex_unlock(&c->rounds.lock);
+    return found;
+}
+
+/* A rank's BYE comes behind its marks. */
+static weir_status round_wait(struct cluster *c)
+{
+    for (;;) {
+        uint32_t news = atomic_load_explicit(&c->news, memory_order_acquire); /* pairs with cluster_news() */
+        uint32_t left = left_without_mark(c);
+        pthread_mutex_lock(&c->rounds.lock);
+        bool whole = round_whole(c, c->rounds.now);
+        pthread_mutex_unlock(&c->rounds.lock);
+        if (whole)
+            return WEIR_OK;
+        weir_status status = session_failure(c->session);
+        if (status)
+            return status;
+        if (left != UINT32_MAX)
+            return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) has closed its session", left, c->members[left].pid,
+                             c->members[left].name);
+        park_wait(&c->news, news, PARK_FOREVER);
+    }
+}
+
+/* The rank whose mark of this round, which came early, is for something else; UINT32_MAX: none. With the lock held. */
+static uint32_t early_differs(const struct cluster *c)
+{
+    uint32_t count;
+    const uint32_t *ranks = net_neighbours(c->net, &count);
+    for (uint32_t i = 0; i < count && c->rounds.marks[c->rounds.now & 1]; i++)
+        if (c->rounds.marked[ranks[i]] == c->rounds.now && c->rounds.about[ranks[i]] != c->rounds.about_now)
+            return ranks[i];
+    return UINT32_MAX;
+}
+
+void cluster_round_begin(struct cluster *c, enum round_kind kind, uint32_t which)
+{
+    struct rounds *rounds = &c->rounds;
+    pthread_mutex_lock(&rounds->lock);
+    rounds->about_now = about_of(kind, which);
+    rounds->expected = 0;
+    rounds->now++;
+    uint32_t differs = early_differs(c);
+    uint64_t about = differs != UINT32_MAX ? rounds->about[differs] : 0;
+    pthread_mutex_unlock(&rounds->lock);
+    if (differs != UINT32_MAX)
+        about_differs(c, differs, about);
+}
+
+weir_status cluster_round_send(struct cluster *c, uint32_t shard, const void *data, size_t bytes)
+{
+    struct wire_frame frame = {.kind = WIRE_VALUE, .value = {.shard = shard, .round = c->rounds.now}};
+    return net_request(c->net, NET_ALL, &frame, data, bytes);
+}
+
+static weir_status marks_send(struct cluster *c)
+{
+    struct wire_frame frame = {.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = c->rounds.now}};
+    return net_request(c->net, NET_NEIGHBOURS, &frame, &c->rounds.about_now, sizeof(c->rounds.about_now));
+}
+
+weir_status cluster_round_end(struct cluster *c, uint32_t shards)
+{
+    bool last = c->env.rank == 0;
+    weir_status status = last ? WEIR_OK : marks_send(c);
+    pthread_mutex_lock(&c->rounds.lock);
+    c->rounds.expected = shards;
+    pthread_mutex_unlock(&c->rounds.lock);
+    if (!status)
+        status = round_wait(c);
+    return status || !last ? status : marks_send(c);
+}
+
+/* What was found stays until the round is closed; what comes early for the next one is put in front of it meanwhile. */
+const struct arrival *cluster_round_find(struct cluster *c, uint32_t rank, uint32_t shard)
+{
+    pthread_mutex_lock(&c->rounds.lock);
+    const struct arrival *arrival = arrival_find(&c->rounds, rank, shard, c->rounds.now);
+    pthread_mutex_unlock(&c->rounds.lock);
+    return arrival;
+}
+
+void cluster_round_close(struct cluster *c)
+{
+    struct rounds *rounds = &c->rounds;
+    pthread_mutex_lock(&rounds->lock);
+    rounds->marks[rounds->now & 1] = rounds->values[rounds->now & 1] = 0;
+    for (struct arrival **at = &rounds->arrivals; *at;) {
+        struct arrival *arrival = *at;
+        if (arrival->round > rounds->now) {
+            at = &arrival->next;
+            continue;
+        }
+        *at = arrival->next;
+        free(arrival);
+    }
+    pthread_mutex_unlock(&rounds->lock);
+}

@@ -1,0 +1,114 @@
+/* transport/net/leave.c: how this rank's end of the bus ends. See net.h.
+ *
+ * BYE is behind all that was sent to a peer. A slot of 64 MiB may take many seconds to get away, so who leaves waits, and
+ * gives signs of life, until ZeroMQ has written the BYE to each peer that still lives; what it has not written would be
+ * lost with the context. The peers' own BYEs are awaited too, but not for long: what is on its way to a peer that goes at
+ * the same time would never arrive, and closing the sockets would wait for it in vain.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "transport/mail/park.h"
+#include "transport/net/inside.h"
+
+#define NS_PER_MS 1000000
+#define LINGER_EXTRA_MS 1000 /* beyond the liveness limit, for what was sent last to get away */
+#define LINGER_FAILED_MS 500 /* the same when the session failed */
+
+bool net_parted(struct net *net)
+{
+    int64_t now = park_now_ns();
+    if (!net->clock.leaving_ns)
+        net->clock.leaving_ns = now;
+    /* acquire: pairs with the subtraction in peer_bye_gone() */
+    bool gone = !atomic_load_explicit(&net->peers.byes_waiting, memory_order_acquire);
+    return !net->peers.here_count || (gone && now - net->clock.leaving_ns > NET_LEAVE_NS);
+}
+
+/* A worker that watches the ROUTER leaves it alone from now on: who is told of what comes in may be gone. */
+static void net_quiesce(struct net *net)
+{
+    pthread_mutex_lock(&net->sockets);
+    net->begun = false;
+    pthread_mutex_unlock(&net->sockets);
+}
+
+/* What has not got away yet: to those that are here it may, to others it never will. */
+static void linger(struct net *net, int linger_ms)
+{
+    for (uint32_t i = 0; i < net->peers.neighbours_count; i++) {
+        const struct peer *peer = &net->peers.of[net->peers.neighbours[i]];
+        for (int c = 0; c < CHANNELS; c++)
+            if (!peer_is(peer, PEER_HERE) || peer->ended_ns)
+                channel_drop(&net->channels[c], net->peers.neighbours[i]);
+    }
+    for (int c = 0; c < CHANNELS; c++)
+        zmq_setsockopt(net->channels[c].socket, ZMQ_LINGER, &linger_ms, sizeof(linger_ms));
+}
+
+void net_stop(struct net *net, int64_t steps)
+{
+    struct wire_frame bye = {.kind = WIRE_BYE, .bye.steps = steps};
+    if (!net)
+        return;
+    if (!net->started) {
+        net_quiesce(net);
+        return;
+    }
+    if (steps >= 0)
+        net_request(net, NET_NEIGHBOURS, &bye, NULL, 0);
+    /* release: pairs with the load in net_loop() */
+    atomic_store_explicit(&net->stop, steps >= 0 ? STOP_PARTED : STOP_NOW, memory_order_release);
+    outbox_wake(&net->outbox);
+    pthread_join(net->thread, NULL);
+    net->started = false;
+    net_quiesce(net);
+    linger(net, steps >= 0 ? (int)(net->env->liveness_ns / NS_PER_MS) + LINGER_EXTRA_MS : LINGER_FAILED_MS);
+}
+
+static void frames_close(struct net *net)
+{
+    for (uint32_t i = 0; net->links && i < net->links->transfers_count; i++) {
+        const struct transfer *transfer = &net->links->transfers[i];
+        zmq_msg_t *frames = transfer->frames;
+        size_t count = (size_t)net->plan->regsts[transfer->regst].slots * transfer->spans.count;
+        for (size_t f = 0; frames && f < count; f++)
+            zmq_msg_close(&frames[f]);
+    }
+}
+
+static void route_close(struct net *net)
+{
+    if (net->mailbox.ring)
+        mailbox_close(&net->mailbox);
+    free(net->rank_of);
+    free(net->outstanding);
+    free(net->behind);
+    free(net->follower);
+    free(net->data);
+}
+
+void net_close(struct net *net)
+{
+    if (!net)
+        return;
+    net_stop(net, -1);
+    frames_close(net);
+    inbox_close(&net->inbox);
+    for (int c = 0; c < CHANNELS; c++)
+        channel_close(&net->channels[c]);
+    if (net->inbox.router) {
+        zap_unwatch(net->zap, net->inbox.router);
+        zmq_close(net->inbox.router);
+    }
+    zap_close(net->zap);
+    if (net->zmq)
+        zmq_ctx_term(net->zmq);
+    outbox_close(&net->outbox); /* BYEs that ZeroMQ lets go of wake it */
+    peers_close(&net->peers);
+    route_close(net);
+    if (net->watcher.worker_fd >= 0)
+        close(net->watcher.worker_fd);
+    pthread_mutex_destroy(&net->sockets);
+    free(net);
+}

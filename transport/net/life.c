@@ -1,0 +1,96 @@
+/* transport/net/life.c: signs of life, given and looked for. See net.h.
+ *
+ * Each turn costs what happened in it: ends of connections come from the two monitors, and only peers whose connection
+ * has ended are looked at again. All neighbours are looked at once per beat.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "transport/mail/park.h"
+#include "transport/net/inside.h"
+
+#define BACKLOG_NS 1200000000 /* a peer whose connection has ended is given so long when there is more to take in */
+
+void net_lose(struct net *net, uint32_t rank, const char *format, ...)
+{
+    char how[768];
+    va_list list;
+    struct peer *peer = &net->peers.of[rank];
+    if (!peer_is(peer, PEER_HERE) && !peer_is(peer, PEER_ABSENT))
+        return;
+    va_start(list, format);
+    vsnprintf(how, sizeof(how), format, list);
+    va_end(list);
+    peer_become(&net->peers, rank, PEER_LOST);
+    net->hooks.lost(net->hooks.ctx, rank, how);
+}
+
+static void beats_send(struct net *net)
+{
+    struct wire_frame frame = {.kind = WIRE_BEAT};
+    net->hooks.beat(net->hooks.ctx, &frame);
+    for (uint32_t i = 0; i < net->peers.neighbours_count; i++)
+        net_send(net, net->peers.neighbours[i], &frame, NULL);
+}
+
+void net_connections_look(struct net *net, int64_t now)
+{
+    for (int c = 0; c < CHANNELS; c++)
+        for (uint32_t rank; (rank = channel_ended(&net->channels[c])) != UINT32_MAX;)
+            peer_ended(&net->peers, rank, now);
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A peer whose connection has ended may have said BYE on another one that is slower, and still brings bytes. */
+static void ended_judge(struct net *net, int64_t now, bool drained)
+{
+    int64_t limit_ns = drained ? NET_LEAVE_NS : BACKLOG_NS;
+    for (uint32_t i = net->peers.ended_count; i-- > 0;) {
+        uint32_t rank = net->peers.ended[i];
+        struct peer *peer = &net->peers.of[rank];
+        int64_t heard_ns = later(atomic_load_explicit(&peer->heard_ns, memory_order_relaxed), peer->ended_ns);
+        if (now - heard_ns > limit_ns && now - peer_bytes_ns(peer, now) > limit_ns)
+            net_lose(net, rank, "its connection ended");
+    }
+}
+
+/* Bytes of a frame that is still on its way are a sign of life, too. */
+static void silent_judge(struct net *net, uint32_t rank, int64_t now)
+{
+    struct peer *peer = &net->peers.of[rank];
+    int64_t heard_ns = atomic_load_explicit(&peer->heard_ns, memory_order_relaxed);
+    if (!peer_is(peer, PEER_HERE) || now - heard_ns <= net->env->liveness_ns)
+        return;
+    heard_ns = later(heard_ns, peer_bytes_ns(peer, now));
+    atomic_store_explicit(&peer->heard_ns, heard_ns, memory_order_relaxed);
+    if (now - heard_ns > net->env->liveness_ns)
+        net_lose(net, rank, "nothing was heard from it for %.1f s", (double)(now - heard_ns) * 1e-9);
+}
+
+void net_forgive(struct net *net, int64_t now)
+{
+    for (uint32_t i = 0; i < net->peers.neighbours_count; i++)
+        atomic_store_explicit(&net->peers.of[net->peers.neighbours[i]].heard_ns, now, memory_order_relaxed);
+}
+
+void net_time(struct net *net, bool drained)
+{
+    struct net_clock *clock = &net->clock;
+    int64_t now = park_now_ns();
+    /* this process, or its machine, stood still: what the peers sent meanwhile has to be read first */
+    if (clock->looked_ns && now - clock->looked_ns > net->env->liveness_ns / 2)
+        net_forgive(net, now);
+    clock->looked_ns = now;
+    net_connections_look(net, now);
+    ended_judge(net, now, drained);
+    if (now < clock->next_beat_ns)
+        return;
+    clock->next_beat_ns = now + clock->beat_ns;
+    beats_send(net);
+    for (uint32_t i = 0; i < net->peers.neighbours_count; i++)
+        silent_judge(net, net->peers.neighbours[i], now);
+}

@@ -1,0 +1,102 @@
+/* transport/net/peers.h: the other ranks, as this one sees them: who is a neighbour, who is here, when each was last heard.
+ *
+ *     ABSENT --HELLO--> HERE --BYE--> LEFT
+ *        '---------------'- silent, cut off, or against the protocol -> LOST
+ *
+ * A rank's *neighbours* are those with which the plan has an edge, in either direction, and rank 0; rank 0's are all.
+ * Both ends find the same, from the whole plan or from their parts. Signs of life, failures, marks of rounds and BYE go
+ * between neighbours only; with others there is a connection only when a value has to go there.
+ *
+ * Owner: who holds the network's sockets, but for what is marked: any thread may ask for a peer's life and state.
+ */
+#ifndef TRANSPORT_NET_PEERS_H
+#define TRANSPORT_NET_PEERS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "graph/plan/plan.h"
+#include "transport/net/channel.h"
+
+enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_LOST };
+
+/* What a peer last said of itself. */
+struct net_life {
+    int64_t heard_ns; /* when (park_now_ns()) */
+    uint64_t fired;
+    int64_t step;
+    uint32_t actor, state;
+};
+
+/* What goes to a peer, and comes from it, on one channel. */
+struct peer_line {
+    bool open;            /* HELLO was sent on it */
+    bool greeted;         /* HELLO came on it */
+    uint64_t sent, heard; /* numbers of the next frames */
+    int incoming_fd;      /* of the connection on which its frames come; -1: none that says when bytes came */
+    unsigned char incoming_from[28]; /* the address at its other end: a descriptor may become another connection's */
+};
+
+struct peer {
+    _Atomic uint32_t state;    /* any thread */
+    _Atomic uint32_t bye_waits; /* the BYE to it waits to be sent; who makes it 0 subtracts it from byes_waiting */
+    bool neighbour, edge;
+    bool maps, hello;    /* this rank could map its memory; it has said the same of this rank's */
+    bool wired;          /* slots of registers go to it, or come from it, as frames */
+    struct peer_line line[CHANNELS];
+    int64_t ended_ns;    /* its connection ended without a BYE, then; 0: it did not */
+    _Atomic int64_t heard_ns; /* any thread */
+    struct net_life life;     /* but heard_ns; under peers->lock */
+    bool waits;               /* it is in peers->waiting */
+    uint32_t words_count;     /* bus messages that wait to be sent together */
+    uint32_t data_count;      /* slots that wait and go to it */
+    uint64_t *words;          /* owned; NET_WORDS_MAX, of one that is wired */
+};
+
+struct peers {
+    struct peer *of;            /* owned; by rank; this rank's own means nothing */
+    uint32_t count, me;
+    uint32_t *neighbours;       /* owned */
+    uint32_t neighbours_count;
+    uint32_t here_count;        /* neighbours that are HERE and whose connections have not ended */
+    uint32_t *ended;            /* owned: those that are HERE, and whose connection has ended */
+    uint32_t ended_count;
+    uint32_t *waiting;          /* owned: those with words to be sent */
+    uint32_t waiting_count;
+    _Atomic uint32_t byes_waiting;
+    pthread_mutex_t lock;       /* of lives */
+};
+
+weir_status peers_open(struct peers *peers, const weir_plan *plan, uint32_t count, uint32_t me);
+void peers_close(struct peers *peers);
+
+static inline bool peer_is(const struct peer *peer, enum peer_state state)
+{
+    /* acquire: pairs with the store in peer_become() */
+    return atomic_load_explicit(&peer->state, memory_order_acquire) == (uint32_t)state;
+}
+
+void peer_become(struct peers *peers, uint32_t rank, enum peer_state state);
+
+/* Its connection has ended, though it has not said BYE. */
+void peer_ended(struct peers *peers, uint32_t rank, int64_t now);
+
+/* It has words to be sent. */
+static inline void peer_waits(struct peers *peers, uint32_t rank)
+{
+    if (peers->of[rank].waits)
+        return;
+    peers->of[rank].waits = true;
+    peers->waiting[peers->waiting_count++] = rank;
+}
+
+/* The BYE to it has gone, or need not. Any thread. */
+void peer_bye_gone(struct peers *peers, struct peer *peer);
+
+/* Remembers on which descriptor a message of the peer came. */
+void peer_line_from(struct peer_line *line, zmq_msg_t *message);
+
+/* When bytes last came from the peer, of whatever is being received, as far as the system says; 0: it does not. */
+int64_t peer_bytes_ns(const struct peer *peer, int64_t now);
+
+#endif
