@@ -66,6 +66,7 @@ static struct wire_frame random_frame(uint64_t *random, uint32_t kind)
         break;
     case WIRE_FAIL:
         frame.fail.culprit = (uint32_t)random_number(random);
+        frame.fail.from = (uint32_t)random_number(random);
         random_text(random, frame.fail.text);
         break;
     case WIRE_BYE:
@@ -75,7 +76,9 @@ static struct wire_frame random_frame(uint64_t *random, uint32_t kind)
         frame.value.shard = (uint32_t)random_number(random);
         frame.value.round = random_number(random);
         break;
-    default: frame.waits.count = (uint32_t)random_number(random); break;
+    default:
+        frame.waits.count = (uint32_t)random_number(random);
+        frame.waits.rank = (uint32_t)random_number(random);
     }
     return frame;
 }
@@ -101,6 +104,7 @@ static struct wire_frame example(uint32_t kind)
         break;
     case WIRE_FAIL:
         frame.fail.culprit = 2;
+        frame.fail.from = 1;
         memcpy(frame.fail.text, "lost", 4);
         break;
     case WIRE_BYE: frame.bye.steps = 1000; break;
@@ -108,7 +112,7 @@ static struct wire_frame example(uint32_t kind)
         frame.value.shard = 7;
         frame.value.round = 1;
         break;
-    default: frame.waits.count = 5; break;
+    default: frame.waits.count = 5, frame.waits.rank = 4;
     }
     return frame;
 }
@@ -129,10 +133,10 @@ static const struct bytes examples[WIRE_KIND_END] = {
     [WIRE_DATA] = BYTES(0x9a, 0x02, 0x03, SENDER, 0xcc, 0x82, 0x01, 0x02, 0xc2, 0x03),
     [WIRE_BEAT] = BYTES(0x99, 0x02, 0x04, SENDER, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xff, 0xce, 0xff, 0xff, 0xff,
                          0xff),
-    [WIRE_FAIL] = BYTES(0x97, 0x02, 0x05, SENDER, 0x02, 0xa4, 'l', 'o', 's', 't'),
+    [WIRE_FAIL] = BYTES(0x98, 0x02, 0x05, SENDER, 0x02, 0x01, 0xa4, 'l', 'o', 's', 't'),
     [WIRE_BYE] = BYTES(0x96, 0x02, 0x06, SENDER, 0xcd, 0x03, 0xe8),
     [WIRE_VALUE] = BYTES(0x97, 0x02, 0x07, SENDER, 0x07, 0x01),
-    [WIRE_WAITS] = BYTES(0x96, 0x02, 0x08, SENDER, 0x05),
+    [WIRE_WAITS] = BYTES(0x97, 0x02, 0x08, SENDER, 0x05, 0x04),
 };
 
 /* Decodes a copy that ends where its bytes end, so that a sanitizer sees what reads beyond. */
@@ -202,7 +206,7 @@ Test(wire, the_largest_header_of_each_kind_fits, .timeout = 20)
             frame.beat.step = INT64_MIN;
             break;
         case WIRE_FAIL:
-            frame.fail.culprit = UINT32_MAX;
+            frame.fail.culprit = frame.fail.from = UINT32_MAX;
             memset(frame.fail.text, 'x', WIRE_TEXT_MAX);
             break;
         case WIRE_BYE: frame.bye.steps = INT64_MAX; break;
@@ -210,7 +214,7 @@ Test(wire, the_largest_header_of_each_kind_fits, .timeout = 20)
             frame.value.shard = UINT32_MAX;
             frame.value.round = UINT64_MAX;
             break;
-        default: frame.waits.count = UINT32_MAX; break;
+        default: frame.waits.count = frame.waits.rank = UINT32_MAX;
         }
         assert_comes_back(&frame);
     }
@@ -274,9 +278,9 @@ Test(wire, takes_every_form_of_a_negative_number, .timeout = 20)
 Test(wire, takes_every_form_of_an_array_and_of_a_text, .timeout = 20)
 {
     static const struct bytes forms[] = {
-        BYTES(0x97, 2, 5, 0, 0, 0, 0, 0xd9, 1, 'x'),
-        BYTES(0xdc, 0, 7, 2, 5, 0, 0, 0, 0, 0xda, 0, 1, 'x'),
-        BYTES(0xdd, 0, 0, 0, 7, 2, 5, 0, 0, 0, 0, 0xdb, 0, 0, 0, 1, 'x'),
+        BYTES(0x98, 2, 5, 0, 0, 0, 0, 0, 0xd9, 1, 'x'),
+        BYTES(0xdc, 0, 8, 2, 5, 0, 0, 0, 0, 0, 0xda, 0, 1, 'x'),
+        BYTES(0xdd, 0, 0, 0, 8, 2, 5, 0, 0, 0, 0, 0, 0xdb, 0, 0, 0, 1, 'x'),
     };
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         struct wire_frame frame;
@@ -287,10 +291,10 @@ Test(wire, takes_every_form_of_an_array_and_of_a_text, .timeout = 20)
 
 static void assert_text_becomes(const char *text, size_t count, const char *expected)
 {
-    unsigned char bytes[64] = {0x97, 2, 5, 0, 0, 0, 0, (unsigned char)(0xa0 + count)};
+    unsigned char bytes[64] = {0x98, 2, 5, 0, 0, 0, 0, 0, (unsigned char)(0xa0 + count)};
     struct wire_frame frame;
-    memcpy(bytes + 8, text, count);
-    cr_assert_eq(decode(bytes, 8 + count, &frame), WEIR_OK, "%s", weir_error());
+    memcpy(bytes + 9, text, count);
+    cr_assert_eq(decode(bytes, 9 + count, &frame), WEIR_OK, "%s", weir_error());
     cr_assert_str_eq(frame.fail.text, expected);
     assert_comes_back(&frame);
 }
@@ -348,11 +352,11 @@ Test(wire, says_what_is_wrong, .timeout = 20)
         {BYTES(0x96, 2, 1, 0, 0, 0, 0xc2, 0, 0), "HELLO: 2 bytes after its end"},
         {BYTES(0x9a, 2, 3, 0, 0, 0, 1, 1, 0xcd, 0x10, 0x01, 0xc2, 0), "DATA: spans is not a number from 0 to 4096"},
         {BYTES(0x96, 2, 6, 0, 0, 0, 0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0), "BYE: steps is not a number of 64 bits"},
-        {BYTES(0x97, 2, 5, 0, 0, 0, 0, 0xc4, 1, 'x'), "FAIL: text is not a text of at most 1023 bytes"},
-        {BYTES(0x97, 2, 5, 0, 0, 0, 0, 0xda, 0x04, 0x00), "FAIL: text is not a text of at most 1023 bytes"},
-        {BYTES(0x97, 2, 5, 0, 0, 0, 0, 0xdb, 0xff, 0xff, 0xff, 0xff),
+        {BYTES(0x98, 2, 5, 0, 0, 0, 0, 0, 0xc4, 1, 'x'), "FAIL: text is not a text of at most 1023 bytes"},
+        {BYTES(0x98, 2, 5, 0, 0, 0, 0, 0, 0xda, 0x04, 0x00), "FAIL: text is not a text of at most 1023 bytes"},
+        {BYTES(0x98, 2, 5, 0, 0, 0, 0, 0, 0xdb, 0xff, 0xff, 0xff, 0xff),
          "FAIL: text is not a text of at most 1023 bytes"},
-        {BYTES(0x97, 2, 5, 0, 0, 0, 0, 0xda, 0x03, 0xff, 'x'), "FAIL: ends within text"},
+        {BYTES(0x98, 2, 5, 0, 0, 0, 0, 0, 0xda, 0x03, 0xff, 'x'), "FAIL: ends within text"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_refused(&cases[i].bytes, cases[i].error);
@@ -360,14 +364,14 @@ Test(wire, says_what_is_wrong, .timeout = 20)
 
 Test(wire, a_text_of_more_bytes_than_allowed_is_refused, .timeout = 20)
 {
-    unsigned char bytes[2048] = {0x97, 2, 5, 0, 0, 0, 0, 0xda, 0x03, 0xff};
+    unsigned char bytes[2048] = {0x98, 2, 5, 0, 0, 0, 0, 0, 0xda, 0x03, 0xff};
     struct wire_frame frame;
-    memset(bytes + 10, 'x', WIRE_TEXT_MAX + 1);
-    cr_assert_eq(decode(bytes, 10 + WIRE_TEXT_MAX, &frame), WEIR_OK, "%s", weir_error());
+    memset(bytes + 11, 'x', WIRE_TEXT_MAX + 1);
+    cr_assert_eq(decode(bytes, 11 + WIRE_TEXT_MAX, &frame), WEIR_OK, "%s", weir_error());
     cr_assert_eq(strlen(frame.fail.text), WIRE_TEXT_MAX);
-    bytes[8] = 0x04;
-    bytes[9] = 0x00;
-    cr_assert_eq(decode(bytes, 10 + WIRE_TEXT_MAX + 1, &frame), WEIR_E_PEER);
+    bytes[9] = 0x04;
+    bytes[10] = 0x00;
+    cr_assert_eq(decode(bytes, 11 + WIRE_TEXT_MAX + 1, &frame), WEIR_E_PEER);
 }
 
 Test(wire, what_is_cut_short_is_refused, .timeout = 60)
