@@ -193,7 +193,7 @@ static void fuzzed_open(struct fuzzed *f, int which)
     expect(f->ready && f->slot && f->unseen);
     net_make(f);
     for (uint32_t p = 0; p < f->plan->ports_count; p++)
-        f->ready[p] = f->unseen[p] = f->net->outstanding[p];
+        f->ready[p] = f->unseen[p] = f->net->route.outstanding[p];
 }
 
 static void fuzzed_close(struct fuzzed *f)
@@ -205,7 +205,7 @@ static void fuzzed_close(struct fuzzed *f)
         for (size_t k = 0; frames && k < (size_t)f->plan->regsts[transfer->regst].slots * transfer->spans.count; k++)
             zmq_msg_close(&frames[k]);
     }
-    net->links = NULL;
+    net->route.links = NULL;
     links_close(&f->links);
     bus_close(&f->bus);
     net_close(net);
@@ -234,7 +234,7 @@ static void slots_read(const struct fuzzed *f, uint32_t port, const struct trans
 static void all_holds(const struct fuzzed *f)
 {
     for (uint32_t p = 0; p < f->plan->ports_count; p++) {
-        expect(f->net->outstanding[p] == f->ready[p] && f->ready[p] <= slots_of(f, p));
+        expect(f->net->route.outstanding[p] == f->ready[p] && f->ready[p] <= slots_of(f, p));
         const struct transfer *transfer = links_find(&f->links, p);
         if (transfer && transfer->to == 0)
             slots_read(f, p, transfer);
@@ -265,7 +265,7 @@ static void publish_one(struct fuzzed *f, uint32_t port)
         f->ready[port] >= slots_of(f, port))
         return;
     f->ready[port]++;
-    f->net->outstanding[port]++;
+    f->net->route.outstanding[port]++;
 }
 
 /* ---- rank 1 ---- */

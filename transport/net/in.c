@@ -54,14 +54,14 @@ bool net_identify(struct net *net, const struct incoming *in, uint32_t *rank, en
 static bool word_ready(struct net *net, uint32_t rank, struct message message)
 {
     uint32_t edge = message.edge;
-    const struct transfer *transfer = links_find(net->links, edge);
+    const struct transfer *transfer = links_find(net->route.links, edge);
     if (net_reader_rank(net, edge) != net->env->rank || net_producer_rank(net, edge) != rank || !transfer ||
-        transfer->leader == edge || message.count > net_slots(net, edge) - net->outstanding[edge] ||
-        message.count > net->behind[edge])
+        transfer->leader == edge || message.count > net_slots(net, edge) - net->route.outstanding[edge] ||
+        message.count > net->route.behind[edge])
         return false;
-    net->outstanding[edge] += message.count;
-    net->behind[edge] -= message.count;
-    bus_post(net->bus, net->plan->ports[edge].actor.i, message);
+    net->route.outstanding[edge] += message.count;
+    net->route.behind[edge] -= message.count;
+    bus_post(net->route.bus, net->plan->ports[edge].actor.i, message);
     return true;
 }
 
@@ -69,10 +69,10 @@ static bool word_free(struct net *net, uint32_t rank, struct message message)
 {
     uint32_t edge = message.edge;
     if (net_producer_rank(net, edge) != net->env->rank || net_reader_rank(net, edge) != rank ||
-        message.count > net->outstanding[edge])
+        message.count > net->route.outstanding[edge])
         return false;
-    net->outstanding[edge] -= message.count;
-    bus_post(net->bus, net->plan->regsts[net->plan->ports[edge].regst.i].producer.i, message);
+    net->route.outstanding[edge] -= message.count;
+    bus_post(net->route.bus, net->plan->regsts[net->plan->ports[edge].regst.i].producer.i, message);
     return true;
 }
 
@@ -110,8 +110,8 @@ static void handle_words(struct net *net, uint32_t rank, uint32_t count, struct 
 /* Whether all readers have freed the slot that comes next, also those who have not been told of it. */
 static bool slot_is_free(const struct net *net, uint32_t leader)
 {
-    for (uint32_t port = leader; port != LINKS_NONE; port = net->follower[port])
-        if (net->outstanding[port] + net->behind[port] >= net->plan->regsts[net->plan->ports[port].regst.i].slots)
+    for (uint32_t port = leader; port != LINKS_NONE; port = net->route.follower[port])
+        if (net->route.outstanding[port] + net->route.behind[port] >= net_slots(net, port))
             return false;
     return true;
 }
@@ -121,7 +121,7 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
                               const struct incoming *in)
 {
     uint32_t edge = frame->data.edge;
-    const struct transfer *transfer = edge < net->plan->ports_count ? links_find(net->links, edge) : NULL;
+    const struct transfer *transfer = edge < net->plan->ports_count ? links_find(net->route.links, edge) : NULL;
     if (!transfer || transfer->leader != edge || transfer->from != rank || transfer->to != net->env->rank)
         return "for an edge that does not lead from it";
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
@@ -130,7 +130,7 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
     if (frame->data.spans != transfer->spans.count || in->count != 2 + transfer->spans.count + (frame->data.words != 0))
         return "in another number of frames";
     for (uint32_t i = 0; i < transfer->spans.count; i++)
-        if (zmq_msg_size(&in->parts[2 + i]) != net->links->spans[transfer->spans.first + i].bytes)
+        if (zmq_msg_size(&in->parts[2 + i]) != net->route.links->spans[transfer->spans.first + i].bytes)
             return "in frames of other sizes";
     if (frame->data.initial)
         return frame->data.words                        ? "with messages"
@@ -173,16 +173,16 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
                  wrong);
         return;
     }
-    struct transfer *transfer = links_find(net->links, frame->data.edge);
+    struct transfer *transfer = links_find(net->route.links, frame->data.edge);
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
     data_keep(transfer, frame->data.slot, in);
     if (frame->data.initial)
         return;
     transfer->next_slot = transfer->next_slot + 1 == regst->slots ? 0 : transfer->next_slot + 1;
-    net->outstanding[transfer->leader]++;
-    for (uint32_t port = net->follower[transfer->leader]; port != LINKS_NONE; port = net->follower[port])
-        net->behind[port]++;
-    bus_post(net->bus, net->plan->ports[transfer->leader].actor.i,
+    net->route.outstanding[transfer->leader]++;
+    for (uint32_t port = net->route.follower[transfer->leader]; port != LINKS_NONE; port = net->route.follower[port])
+        net->route.behind[port]++;
+    bus_post(net->route.bus, net->plan->ports[transfer->leader].actor.i,
              (struct message){.edge = transfer->leader, .kind = MESSAGE_READY, .count = 1});
     if (frame->data.words)
         handle_words(net, rank, frame->data.words, in, 2 + transfer->spans.count);

@@ -5,7 +5,8 @@
  *     life.c   beats, who is silent or cut off      net.c    the thread, the worker at the ROUTER
  *     leave.c  BYE, and the end
  *
- *     peers.h  the other ranks      channel.h  the ways out      inbox.h  the way in      outbox.h  requests of others
+ *     peers.h  the other ranks      channel.h  the ways out      outbox.h  requests of others
+ *     route.h  what crosses         inbox.h    the way in
  */
 #ifndef TRANSPORT_NET_INSIDE_H
 #define TRANSPORT_NET_INSIDE_H
@@ -20,17 +21,12 @@
 #include "transport/net/net.h"
 #include "transport/net/outbox.h"
 #include "transport/net/peers.h"
+#include "transport/net/route.h"
 
 #define NET_ROUTING_ID_BYTES 13 /* session, rank, channel; little-endian */
 #define NET_WORDS_MAX 1024      /* bus messages in one frame */
 #define NET_LEAVE_NS 300000000  /* a BYE may be on its way when the other connection ends; and who leaves waits so long
                                    for those who leave at the same time */
-
-/* A slot that is to be sent, when the messages that may go with it have been gathered. */
-struct outgoing_data {
-    const struct transfer *transfer;
-    uint32_t slot;
-};
 
 /* When things were last done, and are due. Of who holds the sockets. */
 struct net_clock {
@@ -64,19 +60,7 @@ struct net {
     struct outbox outbox; /* any thread */
     struct net_clock clock;
     struct net_watcher watcher;
-
-    /* route */
-    struct links *links;
-    const struct arena *arenas;
-    const struct bus *bus;
-    struct mailbox mailbox; /* the owner is who holds `sockets` */
-    uint32_t *rank_of;      /* by actor */
-    struct outgoing_data *data; /* what READYs in the mailbox carry; room for all that can be under way */
-    uint32_t data_count;
-    uint32_t *outstanding;  /* by plan port that crosses: slots that were made ready and not freed */
-    uint32_t *behind;       /* by plan port that shares a transfer with its leader: slots that came and were not yet made
-                               ready to it */
-    uint32_t *follower;     /* by plan port with a transfer: the next of those who share it; LINKS_NONE */
+    struct route route;
 
     pthread_mutex_t sockets; /* who holds it owns all of the above that has no other owner */
     bool begun;             /* frames may be handled: what came early has been, and net_stop() has not */
@@ -90,23 +74,21 @@ static inline struct peer *net_peer(struct net *net, uint32_t rank)
     return rank < net->env->size && rank != net->env->rank ? &net->peers.of[rank] : NULL;
 }
 
-/* ---- the two ends of an edge (a plan port) ---- */
-
-static inline uint32_t net_reader_rank(const struct net *net, uint32_t edge)
-{
-    return net->rank_of[net->plan->ports[edge].actor.i];
-}
-
-/* UINT32_MAX: it leads from a constant. */
-static inline uint32_t net_producer_rank(const struct net *net, uint32_t edge)
-{
-    uint32_t producer = net->plan->regsts[net->plan->ports[edge].regst.i].producer.i;
-    return producer == PLAN_NONE ? UINT32_MAX : net->rank_of[producer];
-}
-
 static inline uint32_t net_slots(const struct net *net, uint32_t edge)
 {
     return net->plan->regsts[net->plan->ports[edge].regst.i].slots;
+}
+
+/* The ranks of an edge's two ends; UINT32_MAX: it leads from a constant. */
+static inline uint32_t net_reader_rank(const struct net *net, uint32_t edge)
+{
+    return net->route.rank_of[net->plan->ports[edge].actor.i];
+}
+
+static inline uint32_t net_producer_rank(const struct net *net, uint32_t edge)
+{
+    uint32_t producer = net->plan->regsts[net->plan->ports[edge].regst.i].producer.i;
+    return producer == PLAN_NONE ? UINT32_MAX : net->route.rank_of[producer];
 }
 
 /* open.c */

@@ -66,34 +66,12 @@ void net_stop(struct net *net, int64_t steps)
     linger(net, steps >= 0 ? (int)(net->env->liveness_ns / NS_PER_MS) + LINGER_EXTRA_MS : LINGER_FAILED_MS);
 }
 
-static void frames_close(struct net *net)
-{
-    for (uint32_t i = 0; net->links && i < net->links->transfers_count; i++) {
-        const struct transfer *transfer = &net->links->transfers[i];
-        zmq_msg_t *frames = transfer->frames;
-        size_t count = (size_t)net->plan->regsts[transfer->regst].slots * transfer->spans.count;
-        for (size_t f = 0; frames && f < count; f++)
-            zmq_msg_close(&frames[f]);
-    }
-}
-
-static void route_close(struct net *net)
-{
-    if (net->mailbox.ring)
-        mailbox_close(&net->mailbox);
-    free(net->rank_of);
-    free(net->outstanding);
-    free(net->behind);
-    free(net->follower);
-    free(net->data);
-}
-
 void net_close(struct net *net)
 {
     if (!net)
         return;
     net_stop(net, -1);
-    frames_close(net);
+    route_close(&net->route, net->plan);
     inbox_close(&net->inbox);
     for (int c = 0; c < CHANNELS; c++)
         channel_close(&net->channels[c]);
@@ -106,7 +84,6 @@ void net_close(struct net *net)
         zmq_ctx_term(net->zmq);
     outbox_close(&net->outbox); /* BYEs that ZeroMQ lets go of wake it */
     peers_close(&net->peers);
-    route_close(net);
     if (net->watcher.worker_fd >= 0)
         close(net->watcher.worker_fd);
     pthread_mutex_destroy(&net->sockets);

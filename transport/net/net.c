@@ -121,7 +121,7 @@ static void net_sleep(struct net *net)
     int count = net->watcher.worker_fd >= 0 ? ITEM_ROUTER : ITEMS;
     if (zmq_poll(items, count, sleep_ms(net)) > 0 && (items[ITEM_EVENT].revents & ZMQ_POLLIN))
         event_clear(net->outbox.event_fd);
-    mailbox_awake(&net->mailbox);
+    mailbox_awake(&net->route.mailbox);
 }
 
 static void net_loop(struct net *net)
@@ -139,7 +139,7 @@ static void net_loop(struct net *net)
         busy |= frames_take(net, &drained);
         net_time(net, drained);
         bool over = stop == STOP_NOW || (stop == STOP_PARTED && net_parted(net));
-        bool idle = !over && !busy && mailbox_asleep(&net->mailbox);
+        bool idle = !over && !busy && mailbox_asleep(&net->route.mailbox);
         pthread_mutex_unlock(&net->sockets);
         if (over)
             return;

@@ -169,13 +169,13 @@ void net_requests_send(struct net *net, struct request *list)
 static const char *slot_address(const struct net *net, const struct transfer *transfer, uint32_t slot)
 {
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
-    return net->arenas[regst->space.i].base + regst->offset + slot * regst->slot_bytes;
+    return net->route.arenas[regst->space.i].base + regst->offset + slot * regst->slot_bytes;
 }
 
 /* A direct span's frame refers to the slot; a packed one's is a copy. */
 static bool span_send(struct net *net, const struct transfer *transfer, uint32_t number, uint32_t slot, bool more)
 {
-    const struct span *span = &net->links->spans[transfer->spans.first + number];
+    const struct span *span = &net->route.links->spans[transfer->spans.first + number];
     const char *from = slot_address(net, transfer, slot);
     struct channel *bulk = &net->channels[CHANNEL_BULK];
     zmq_msg_t part;
@@ -187,7 +187,7 @@ static bool span_send(struct net *net, const struct transfer *transfer, uint32_t
         return false;
     }
     if (!span->direct)
-        links_pack(net->links, net->plan, span, from, zmq_msg_data(&part));
+        links_pack(net->route.links, net->plan, span, from, zmq_msg_data(&part));
     return channel_part(bulk, &part, more);
 }
 
@@ -223,12 +223,12 @@ void net_send_transfer(struct net *net, const struct transfer *transfer, uint32_
 /* The last slot for a peer takes along what else there is to say to it: whoever shares a transfer hears of it then. */
 static void data_flush(struct net *net)
 {
-    for (uint32_t i = 0; i < net->data_count; i++) {
-        const struct outgoing_data *data = &net->data[i];
+    for (uint32_t i = 0; i < net->route.data_count; i++) {
+        const struct outgoing_data *data = &net->route.data[i];
         bool last = --net->peers.of[data->transfer->to].data_count == 0;
         data_send(net, data->transfer, data->slot, false, last);
     }
-    net->data_count = 0;
+    net->route.data_count = 0;
 }
 
 /* ---- bus messages ---- */
@@ -288,22 +288,22 @@ void net_send_message(struct net *net, struct message message)
     uint32_t edge = message.edge;
     bool ready = message.kind == MESSAGE_READY;
     uint32_t rank = ready ? net_reader_rank(net, edge) : net_producer_rank(net, edge);
-    struct transfer *transfer = links_find(net->links, edge);
+    struct transfer *transfer = links_find(net->route.links, edge);
     bool carries = ready && transfer && transfer->leader == edge;
     if (ready)
-        net->outstanding[edge] += message.count;
+        net->route.outstanding[edge] += message.count;
     else
-        net->outstanding[edge] -= message.count;
+        net->route.outstanding[edge] -= message.count;
     if (!ready && transfer && transfer->readers == 1)
         frames_drop(net, transfer, message.count);
-    assert(net->outstanding[edge] <= net_slots(net, edge));
+    assert(net->route.outstanding[edge] <= net_slots(net, edge));
     if (!carries) {
         word_add(net, rank, message);
         return;
     }
     uint32_t slots = net->plan->regsts[transfer->regst].slots;
     for (uint32_t i = 0; i < message.count; i++) {
-        net->data[net->data_count++] = (struct outgoing_data){transfer, transfer->next_slot};
+        net->route.data[net->route.data_count++] = (struct outgoing_data){transfer, transfer->next_slot};
         net->peers.of[rank].data_count++;
         transfer->next_slot = transfer->next_slot + 1 == slots ? 0 : transfer->next_slot + 1;
     }
@@ -315,7 +315,7 @@ bool net_take_messages(struct net *net)
 {
     struct message message;
     bool any = false;
-    while (mailbox_take(&net->mailbox, &message)) {
+    while (mailbox_take(&net->route.mailbox, &message)) {
         net_send_message(net, message);
         any = true;
     }
@@ -333,9 +333,9 @@ static void end_post(struct bus_end *end, struct message message)
  * another worker, which may have looked already; then the net thread sleeps, and is woken. */
 static void end_flush(struct bus_end *end)
 {
-    struct net *net = (struct net *)((char *)end - offsetof(struct net, mailbox));
+    struct net *net = (struct net *)((char *)end - offsetof(struct net, route.mailbox));
     if (pthread_mutex_trylock(&net->sockets)) {
-        mailbox_call(&net->mailbox);
+        mailbox_call(&net->route.mailbox);
         return;
     }
     net_take_messages(net);
@@ -344,5 +344,5 @@ static void end_flush(struct bus_end *end)
 
 void net_end_open(struct net *net)
 {
-    net->mailbox.end = (struct bus_end){.post = end_post, .flush = end_flush};
+    net->route.mailbox.end = (struct bus_end){.post = end_post, .flush = end_flush};
 }

@@ -10,14 +10,15 @@ static bool tables_make(struct net *net)
 {
     const weir_plan *plan = net->plan;
     size_t actors = plan->actors_count + (size_t)1, ports = plan->ports_count + (size_t)1;
-    net->rank_of = calloc(actors, sizeof(*net->rank_of));
-    net->outstanding = calloc(ports, sizeof(*net->outstanding));
-    net->behind = calloc(ports, sizeof(*net->behind));
-    net->follower = calloc(ports, sizeof(*net->follower));
-    if (!net->rank_of || !net->outstanding || !net->behind || !net->follower)
+    net->route.rank_of = calloc(actors, sizeof(*net->route.rank_of));
+    net->route.outstanding = calloc(ports, sizeof(*net->route.outstanding));
+    net->route.passed = calloc(ports, sizeof(*net->route.passed));
+    net->route.behind = calloc(ports, sizeof(*net->route.behind));
+    net->route.follower = calloc(ports, sizeof(*net->route.follower));
+    if (!net->route.rank_of || !net->route.outstanding || !net->route.passed || !net->route.behind || !net->route.follower)
         return false;
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        net->rank_of[a] = plan_rank_of(plan, a);
+        net->route.rank_of[a] = plan_rank_of(plan, a);
     return true;
 }
 
@@ -36,13 +37,13 @@ static bool port_crosses(const struct net *net, uint32_t port)
 static void followers_list(struct net *net)
 {
     for (uint32_t p = 0; p < net->plan->ports_count; p++)
-        net->follower[p] = LINKS_NONE;
+        net->route.follower[p] = LINKS_NONE;
     for (uint32_t p = 0; p < net->plan->ports_count; p++) {
-        const struct transfer *transfer = links_find(net->links, p);
+        const struct transfer *transfer = links_find(net->route.links, p);
         if (!transfer || transfer->leader == p)
             continue;
-        net->follower[p] = net->follower[transfer->leader];
-        net->follower[transfer->leader] = p;
+        net->route.follower[p] = net->route.follower[transfer->leader];
+        net->route.follower[transfer->leader] = p;
     }
 }
 
@@ -72,9 +73,9 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     const weir_plan *plan = net->plan;
     uint64_t messages = 16;
     bool ok = tables_make(net);
-    net->links = links;
-    net->arenas = arenas;
-    net->bus = bus;
+    net->route.links = links;
+    net->route.arenas = arenas;
+    net->route.bus = bus;
     ok = ok && words_room(net);
     if (ok)
         followers_list(net);
@@ -82,7 +83,7 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
         if (!port_crosses(net, p))
             continue;
         const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
-        net->outstanding[p] = regst->initial;
+        net->route.outstanding[p] = regst->initial;
         messages += regst->slots;
     }
     for (uint32_t i = 0; ok && i < links->transfers_count; i++) {
@@ -90,13 +91,38 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
         links->transfers[i].next_slot = regst->initial % (regst->slots ? regst->slots : 1);
         ok = transfer_room(net, &links->transfers[i]);
     }
-    net->data = calloc(messages, sizeof(*net->data));
-    if (!ok || !net->data || mailbox_open(&net->mailbox, messages, 0))
+    net->route.data = calloc(messages, sizeof(*net->route.data));
+    if (!ok || !net->route.data || mailbox_open(&net->route.mailbox, messages, 0))
         return error_set(WEIR_E_MEMORY, "no memory for the links of rank %u", net->env->rank);
-    net->mailbox.event_fd = net->outbox.event_fd;
+    net->route.mailbox.event_fd = net->outbox.event_fd;
     net_end_open(net);
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        if (net->peers.of[net->rank_of[a]].wired)
-            bus_attach(bus, a, &net->mailbox.end);
+        if (net->peers.of[net->route.rank_of[a]].wired)
+            bus_attach(bus, a, &net->route.mailbox.end);
     return WEIR_OK;
+}
+
+/* What came in the frames of transfers goes with them. */
+static void frames_close(struct links *links, const weir_plan *plan)
+{
+    for (uint32_t i = 0; links && i < links->transfers_count; i++) {
+        const struct transfer *transfer = &links->transfers[i];
+        zmq_msg_t *frames = transfer->frames;
+        size_t count = (size_t)plan->regsts[transfer->regst].slots * transfer->spans.count;
+        for (size_t f = 0; frames && f < count; f++)
+            zmq_msg_close(&frames[f]);
+    }
+}
+
+void route_close(struct route *route, const weir_plan *plan)
+{
+    frames_close(route->links, plan);
+    if (route->mailbox.ring)
+        mailbox_close(&route->mailbox);
+    free(route->rank_of);
+    free(route->outstanding);
+    free(route->passed);
+    free(route->behind);
+    free(route->follower);
+    free(route->data);
 }
