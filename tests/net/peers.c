@@ -37,7 +37,8 @@ enum {
     BEAT_MS = 500,
     AGAIN_MS = 5000, /* of silence, after which JOIN is said again */
     LINGER_MS = 2000,
-    ID_BYTES = 12    /* a routing id: session, rank */
+    ID_BYTES = 13,   /* a routing id: session, rank, channel (0: life) */
+    MARK_BYTES = 8   /* what a round is for; of the first, which opens the session, 0 */
 };
 
 struct peer {
@@ -136,7 +137,7 @@ static void frame_send(struct crowd *c, struct peer *p, void *socket, struct wir
     frame.number = p->sent++;
     zmq_send(socket, bytes, wire_encode(&frame, bytes), payload ? ZMQ_SNDMORE : 0);
     if (payload)
-        zmq_send(socket, "", 0, 0);
+        zmq_send(socket, (const char[MARK_BYTES]){0}, MARK_BYTES, 0);
 }
 
 static void *connect_as(struct crowd *c, uint32_t rank)
@@ -199,7 +200,7 @@ static void send_mark(struct crowd *c, struct peer *p, uint64_t round)
     if (round <= p->round)
         return;
     p->round = round;
-    frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_VALUE, .value = {UINT32_MAX, round}}, true);
+    frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = UINT32_MAX, .round = round}}, true);
 }
 
 static void misbehave(struct crowd *c, struct peer *p)
@@ -214,7 +215,7 @@ static void misbehave(struct crowd *c, struct peer *p)
         struct peer other = {.rank = rank};
         void *socket = connect_as(c, rank);
         frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_HELLO}, false);
-        frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_FAIL, .fail = {rank, "a lie"}}, false);
+        frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_FAIL, .fail = {.culprit = rank, .text = "a lie"}}, false);
         zmq_close(socket);
     } else if (sscanf(fault, "bye-%u", &steps) == 1) {
         frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_BYE, .bye.steps = steps}, false);
@@ -242,7 +243,7 @@ static void take_frame(struct crowd *c, struct peer *p, const struct wire_frame 
         send_mark(c, p, 1);
     }
     if (frame->kind == WIRE_VALUE && frame->value.shard == UINT32_MAX)
-        send_mark(c, p, frame->value.round);
+        send_mark(c, p, frame->value.round); /* rank 0's come last: those of rounds after the first are missed */
     c->running |= frame->kind == WIRE_BEAT && frame->beat.state == 1 && frame->beat.step > 2;
     if (c->running && c->fault)
         misbehave(c, p);

@@ -195,9 +195,11 @@ static void handle_beat(struct net *net, uint32_t rank, const struct wire_frame 
     struct net_life *life = &net->peers.of[rank].life;
     pthread_mutex_lock(&net->peers.lock);
     life->fired = frame->beat.fired;
-    life->step = frame->beat.step;
-    life->actor = frame->beat.actor;
     life->state = frame->beat.state;
+    if (frame->beat.actor != UINT32_MAX) { /* the sender may not see what it fires just now */
+        life->step = frame->beat.step;
+        life->actor = frame->beat.actor;
+    }
     pthread_mutex_unlock(&net->peers.lock);
 }
 

@@ -14,7 +14,7 @@
 
 TestSuite(claims, .timeout = 60);
 
-enum { RANKS = 3, IDENTITY_BYTES = 12 };
+enum { RANKS = 3, IDENTITY_BYTES = 13 }; /* session, rank, channel */
 
 struct scene {
     char address[32];
@@ -95,7 +95,7 @@ static void *player_run(void *arg)
 /* HELLO on rank 0's bus in the name of `rank`. Returns the socket. */
 static void *say_hello(const struct player *player, const struct keys *keys, uint32_t rank)
 {
-    unsigned char identity[IDENTITY_BYTES], header[WIRE_HEADER_MAX];
+    unsigned char identity[IDENTITY_BYTES] = {0}, header[WIRE_HEADER_MAX];
     struct wire_frame hello = {.kind = WIRE_HELLO, .rank = rank, .session = player->session};
     int linger = 0;
     void *socket = zmq_socket(player->context, ZMQ_DEALER);
@@ -118,7 +118,7 @@ static void claim(uint32_t claimed, bool own_key, const char *report, const char
     pthread_t session;
     snprintf(scene.address, sizeof scene.address, "127.0.0.1:%d", ranks_port());
     setenv("WEIR_LIVENESS", "0.5", 1);
-    setenv("WEIR_JOIN", "10", 1);
+    setenv("WEIR_JOIN", "3", 1);
     setenv("WEIR_SHM", "0", 1);
     cr_assert_eq(pthread_create(&session, NULL, session_run, &scene), 0);
     for (int p = 0; p < RANKS - 1; p++)
