@@ -188,9 +188,11 @@ static int start_threads(runner *r)
 
 static port *find_port(runner *r, const char *name, size_t length)
 {
-    for (int i = 0; i < r->port_count; i++)
-        if (strlen(r->ports[i].info.name) == length && !memcmp(r->ports[i].info.name, name, length))
+    for (int i = 0; i < r->port_count; i++) {
+        const char *known = r->ports[i].info.name;
+        if (known && strlen(known) == length && !memcmp(known, name, length))
             return &r->ports[i];
+    }
     return NULL;
 }
 
