@@ -5,8 +5,9 @@
  * Looking at the clock after every row of two firings or more, or whenever there is nothing to fire: the step of fan2
  * goes from 108 to 137 ns, as that is just when an answer comes.
  *
- * The inner loop looks at the mailbox before each firing, for messages and for orders: two loads of lines that are in the
- * cache as long as nobody writes to them. A message that makes a better actor ready is thus never later than one firing.
+ * The inner loop looks at the mailbox before each firing, for messages and for orders: two loads of lines that are in
+ * the cache as long as nobody writes to them. A message that makes a better actor ready is thus never later than one
+ * firing.
  */
 #define _GNU_SOURCE
 #include "actors/worker.h"
@@ -160,8 +161,8 @@ static void worker_idle(struct worker *worker)
         mailbox_wait(&worker->lane.mailbox, PARK_FOREVER);
 }
 
-/* Something has come. When the session has failed, counters stay as they are: the report of who waited for whom looks at
- * them from another thread. So messages are dropped then, one at a time, for whoever broke the session may go on
+/* Something has come. When the session has failed, counters stay as they are: the report of who waited for whom looks
+ * at them from another thread. So messages are dropped then, one at a time, for whoever broke the session may go on
  * posting. False: the thread is to end. */
 static __attribute__((noinline)) bool worker_hear(struct worker *worker)
 {

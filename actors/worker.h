@@ -24,11 +24,12 @@
  * ROW_MAX firings), or PACE_EVERY short ones, once; after that for none. A worker that merely waited between its rows
  * counts as slow too: it has the time to look at the clock.
  *
- * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), LOOK (write down who waits for
- * what, see actors/watch/watch.h), after at most one row of firings. It runs until STOP, also between runs:
+ * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), LOOK (write down who waits
+ * for what, see actors/watch/watch.h), after at most one row of firings. It runs until STOP, also between runs:
  * frees and pushes arrive at any time.
  *
- * Before it begins to fire an actor it says so in its flight recorder, which any thread may read (actors/watch/flight.h).
+ * Before it begins to fire an actor it says so in its flight recorder, which any thread may read
+ * (actors/watch/flight.h).
  *
  * The worker owns its lane, its actors and its trace. Who owns the worker (struct worker_owner: a session) may read its
  * actors at rest (after done()) and after the thread has been joined.

@@ -1,5 +1,5 @@
-/* actors/session/build.c: from the plan's arrays to the runtime's. One pass over the plan per kind of thing, each into one
- * array of the right size; what belongs to one actor stays together, as in the plan, so that a firing walks forward
+/* actors/session/build.c: from the plan's arrays to the runtime's. One pass over the plan per kind of thing, each into
+ * one array of the right size; what belongs to one actor stays together, as in the plan, so that a firing walks forward
  * through memory.
  *
  * Ports that read constants are left out: their registers are never published nor freed again, so there is nothing to

@@ -1,5 +1,5 @@
-/* actors/session/host.c: where the program around weir comes in: its functions (bindings), its values (push), its results
- * (pull).
+/* actors/session/host.c: where the program around weir comes in: its functions (bindings), its values (push), its
+ * results (pull).
  *
  * A push or pull is an actor on a lane of its own that the calling thread runs for a moment: it takes what is in the
  * lane's mailbox, waits until the actor may fire, copies, and lets it fire like any other. Backpressure is the

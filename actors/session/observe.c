@@ -1,5 +1,6 @@
 /* actors/session/observe.c: what is told of a session when it stands still, has failed, or is asked by other ranks: the
- * watch and the flight recorders (actors/watch/) know neither sessions nor workers, and get here what they need to know.
+ * watch and the flight recorders (actors/watch/) know neither sessions nor workers, and get here what they need to
+ * know.
  */
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
-/* actors/session/owner.c: the session as the owner of its workers (struct worker_owner in actors/worker.h): what they ask
- * of it when they begin, and tell it when a run is over, has failed, or is to be looked at. The core knows no sessions.
+/* actors/session/owner.c: the session as the owner of its workers (struct worker_owner in actors/worker.h): what they
+ * ask of it when they begin, and tell it when a run is over, has failed, or is to be looked at. The core knows no
+ * sessions.
  *
  * All of it is called by the workers' threads, several at once: what they share is atomic.
  */

@@ -1,5 +1,5 @@
-/* actors/session/share.h: what a rank's session puts in shared memory: its arenas and the rings of its mailboxes, so that the
- * ranks of the same host read its registers where they lie and post to its lanes as its own threads do.
+/* actors/session/share.h: what a rank's session puts in shared memory: its arenas and the rings of its mailboxes, so
+ * that the ranks of the same host read its registers where they lie and post to its lanes as its own threads do.
  *
  *     segment   [ head | arena offset by space | ring by actor | rings: offset, capacity | rings ... | arenas ... ]
  *

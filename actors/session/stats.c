@@ -1,5 +1,5 @@
-/* actors/session/stats.c: what a run did, put together at rest from what each actor counted. Nothing is added up while it
- * runs. */
+/* actors/session/stats.c: what a run did, put together at rest from what each actor counted. Nothing is added up while
+ * it runs. */
 #include <string.h>
 
 #include "actors/session/session.h"

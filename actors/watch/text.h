@@ -1,5 +1,5 @@
-/* actors/watch/text.h: text put together piece by piece in a buffer of the caller's, for reports. What no longer fits is left
- * out, and `cut` tells so. */
+/* actors/watch/text.h: text put together piece by piece in a buffer of the caller's, for reports. What no longer fits
+ * is left out, and `cut` tells so. */
 #ifndef ACTORS_WATCH_TEXT_H
 #define ACTORS_WATCH_TEXT_H
 

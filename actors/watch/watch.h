@@ -9,9 +9,9 @@
  *     worker:  ... asleep --- LOOK ---> writes its entries, answered + 1 --> asleep ...
  *     watch:   asleep, stall/4 --> nothing has moved: posts LOOKs --> reads the entries of those that answered
  *
- * It knows recorders, looks and a plan, and neither a session nor a worker: what else it asks for are functions that its
- * owner, the session, gives it. It reads no counter of an actor: workers write, and the watch reads after they told so.
- * What workers write lies in the worker, so that a worker that answers late harms nobody.
+ * It knows recorders, looks and a plan, and neither a session nor a worker: what else it asks for are functions that
+ * its owner, the session, gives it. It reads no counter of an actor: workers write, and the watch reads after they told
+ * so. What workers write lies in the worker, so that a worker that answers late harms nobody.
  */
 #ifndef ACTORS_WATCH_WATCH_H
 #define ACTORS_WATCH_WATCH_H
@@ -39,8 +39,8 @@ struct look {
 weir_status look_open(struct look *look, uint32_t room);
 void look_close(struct look *look); /* also a zeroed one */
 
-/* By the worker's thread, when it is asked: begins, adds, ends, which is the answer. Allocates nothing. Nothing is added
- * to one that was not opened. */
+/* By the worker's thread, when it is asked: begins, adds, ends, which is the answer. Allocates nothing. Nothing is
+ * added to one that was not opened. */
 void look_begin(struct look *look);
 void look_add(struct look *look, struct wait_entry entry);
 void look_end(struct look *look);

@@ -190,8 +190,8 @@ typedef struct weir_apply {
 weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs);
 
 /* For an op's parameters, which are to be made before it is applied. The mesh on which an op applied to `x` now would
- * live: that of the innermost WEIR_ON, else x's. And the name that it is to be given: `name`, or when that is NULL a fresh
- * one after the op ("linear_3"), which lives as long as the graph; without the prefix of a WEIR_ON. */
+ * live: that of the innermost WEIR_ON, else x's. And the name that it is to be given: `name`, or when that is NULL a
+ * fresh one after the op ("linear_3"), which lives as long as the graph; without the prefix of a WEIR_ON. */
 weir_mesh *weir_mesh_for(weir_tensor *x);
 const char *weir_name_for(weir_tensor *x, const char *name, const char *op);
 

@@ -1,5 +1,5 @@
-/* transport/mail/bus.c: see the header. One pointer per actor rather than a chain of lookups: the route is resolved once,
- * when the session opens. */
+/* transport/mail/bus.c: see the header. One pointer per actor rather than a chain of lookups: the route is resolved
+ * once, when the session opens. */
 #include "transport/mail/bus.h"
 
 #include <assert.h>

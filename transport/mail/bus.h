@@ -1,4 +1,5 @@
-/* transport/mail/bus.h: where a message for an actor goes. The bus is a table from actors to ends; an end takes messages.
+/* transport/mail/bus.h: where a message for an actor goes. The bus is a table from actors to ends; an end takes
+ * messages.
  *
  *     actor id --> bus_end: a worker's mailbox           (transport/mail/mailbox.h)
  *                           the mailbox of an outside actor (a push or pull, drained by the program's own thread)

@@ -7,7 +7,7 @@
  * Taking the ticket is sequentially consistent because it is one half of a Dekker handshake with the owner that goes
  * to sleep:
  *
- *     sender: take a ticket, or set an order; read asleep          owner: asleep = 1; read the next ticket and the orders
+ *     sender: take a ticket or set an order; read asleep     owner: asleep = 1; read the next ticket and the orders
  *
  * At least one of them sees what the other wrote, so nothing is slept through. An owner that sees a ticket taken
  * whose message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no

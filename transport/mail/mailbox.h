@@ -1,4 +1,5 @@
-/* transport/mail/mailbox.h: what other threads have to say to one thread: a bounded ring with many senders and one owner.
+/* transport/mail/mailbox.h: what other threads have to say to one thread: a bounded ring with many senders and one
+ * owner.
  *
  *            tail (senders take tickets)              head (owner)
  *     cells  [ . . . . . m m m m . . . . ]            a cell that is 0 is empty
@@ -86,7 +87,8 @@ void mailbox_call(struct mailbox *box);
  * owner of a shared ring is woken in any case: another process that had begun to wake it may have died over it. */
 void mailbox_order(struct mailbox *box, uint32_t orders);
 
-/* Owner only. Waits until there is a message or an order, at most until `deadline` (park_deadline()); false when it is over. */
+/* Owner only. Waits until there is a message or an order, at most until `deadline` (park_deadline()); false when it is
+ * over. */
 bool mailbox_wait(struct mailbox *box, int64_t deadline);
 
 /* Owner only. Takes the orders. */
@@ -98,8 +100,8 @@ static inline uint32_t mailbox_orders(struct mailbox *box)
                : 0;
 }
 
-/* Owner only. Whether a message or an order is there. Two loads from lines that stay in the owner's cache until somebody
- * writes to them. */
+/* Owner only. Whether a message or an order is there. Two loads from lines that stay in the owner's cache until
+ * somebody writes to them. */
 static inline bool mailbox_pending(const struct mailbox *box)
 {
     /* acquire: pairs with the store in mailbox_put(). relaxed: mailbox_orders() takes them. Both are looked at without

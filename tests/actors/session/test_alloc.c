@@ -1,4 +1,5 @@
-/* tests/actors/session/test_alloc.c: a run that is under way allocates nothing. malloc and its kin are interposed and counted.
+/* tests/actors/session/test_alloc.c: a run that is under way allocates nothing. malloc and its kin are interposed and
+ * counted.
  *
  * What oneDNN takes for the packed blocks of a product is counted apart, by the address it was called from: it is
  * posix_memalign and free around each product (kernels/matmul/gemm.c), and nothing that weir could keep for it.

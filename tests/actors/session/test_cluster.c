@@ -1,5 +1,5 @@
-/* tests/actors/session/test_cluster.c: sessions of several ranks on this machine: what each of them sees of the whole, and what the
- * others see of one that fails, leaves, dies or stops. */
+/* tests/actors/session/test_cluster.c: sessions of several ranks on this machine: what each of them sees of the whole,
+ * and what the others see of one that fails, leaves, dies or stops. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -598,16 +598,16 @@ static void forge(struct rank *rank)
     RANK_OK(rank, weir_session_close(s));
 }
 
-static void forge_all(int64_t run)
+static void forge_all(rank_fn forge_as, weir_plan *plan, int64_t run)
 {
-    struct forging forging = {.plan = chain_plan("test_sum", true, 2), .run = run};
+    struct forging forging = {.plan = plan, .run = run};
     forging.opened = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     cr_assert(forging.opened != MAP_FAILED);
     for (int i = 0; i < FORGERIES; i++) {
         forging.forged = &forgeries[i];
         atomic_store(forging.opened, false);
         struct ranks *ranks =
-            ranks_run(forge, &forging, .count = 2, .link = RANKS_SHM, .result_bytes = sizeof(struct outcome));
+            ranks_run(forge_as, &forging, .count = 2, .link = RANKS_SHM, .result_bytes = sizeof(struct outcome));
         cr_expect(outcome_of(ranks, 0)->status, "%s went by unseen", forging.forged->what);
         expect_said(ranks, 0, WEIR_E_PEER, "another process posted");
         expect_said(ranks, 1, WEIR_E_PEER, "rank 0 reports");
@@ -617,14 +617,45 @@ static void forge_all(int64_t run)
     weir_plan_free(forging.plan);
 }
 
+/* The lane of a push has no thread but the one that pushes. */
+static void forge_to_a_push(struct rank *rank)
+{
+    const struct forging *forging = rank->ctx;
+    struct outcome *outcome = rank->result;
+    float value[ITEMS] = {0};
+    weir_session *s = weir_session_open(forging->plan, .cluster = ranks_cluster(rank), .report = no_report);
+    RANK_IS(rank, s, "%s", weir_error());
+    uint32_t push = forging->plan->hosts[0].actor.i;
+    if (rank->number == 1) {
+        const struct share *share = &s->cluster->peers[0];
+        post_word(&share->senders[share->ring_of[push]], forging->forged->word);
+        atomic_store(forging->opened, true);
+    }
+    while (!atomic_load(forging->opened))
+        ranks_pause(1);
+    while (rank->number == 1 && !outcome->status) {
+        outcome->status = session_failure(s);
+        ranks_pause(1);
+    }
+    if (rank->number == 0)
+        outcome->status = weir_session_push(s, "x", &(weir_array){value, WEIR_F32, {1, {ITEMS}}}, WAIT_MS);
+    snprintf(outcome->error, sizeof outcome->error, "%s", outcome->status ? weir_error() : "");
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(cluster, a_word_that_no_actor_posts_fails_a_push)
+{
+    forge_all(forge_to_a_push, chain_plan("test_sum", false, 2), 0);
+}
+
 Test(cluster, a_word_that_no_actor_posts_fails_a_session_at_rest)
 {
-    forge_all(0);
+    forge_all(forge, chain_plan("test_sum", true, 2), 0);
 }
 
 Test(cluster, a_word_that_no_actor_posts_fails_a_session_that_runs)
 {
-    forge_all(INT64_C(1) << 40);
+    forge_all(forge, chain_plan("test_sum", true, 2), INT64_C(1) << 40);
 }
 
 Test(cluster, a_rank_that_ran_fewer_steps_and_closed_is_named_with_its_steps)

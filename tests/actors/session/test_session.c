@@ -1,5 +1,5 @@
-/* tests/actors/session/test_session.c: sessions over hand-made plans: runs, values in and out, rates, errors, parameters, traces.
- * Each plan is small enough to know by heart what must come out. */
+/* tests/actors/session/test_session.c: sessions over hand-made plans: runs, values in and out, rates, errors,
+ * parameters, traces. Each plan is small enough to know by heart what must come out. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -181,6 +181,21 @@ Test(dsl, a_parameter_is_not_partial)
     expect_mistake("w: a parameter cannot be P");
 }
 
+Test(dsl, an_op_is_told_where_it_will_live_and_what_it_is_called)
+{
+    weir_mesh *one = weir_mesh_new(g, "cpu:0"), *two = weir_mesh_new(g, "cpu:1");
+    weir_tensor *x = matrix("x", 2, 3);
+    cr_expect_eq(weir_mesh_for(x), one);
+    WEIR_ON(two, .name = "inner") {
+        cr_expect_eq(weir_mesh_for(x), two);
+        cr_expect_str_eq(weir_name_for(x, "mine", "linear"), "mine");
+        cr_expect_str_eq(weir_name_for(x, NULL, "linear"), "linear");
+        weir_linear(x, 4);
+        cr_expect_str_eq(weir_name_for(x, NULL, "linear"), "linear_1");
+    }
+    cr_expect_str_eq(weir_name_for(x, NULL, "linear"), "linear");
+}
+
 Test(dsl, a_name_is_given_once)
 {
     weir_param(g, WEIR_F32, {8}, .name = "w");

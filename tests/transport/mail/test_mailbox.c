@@ -1,4 +1,5 @@
-/* tests/transport/mail/test_mailbox.c: the mailbox under one and many senders, at the edge of its capacity, awake and asleep. */
+/* tests/transport/mail/test_mailbox.c: the mailbox under one and many senders, at the edge of its capacity, awake and
+ * asleep. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <time.h>
