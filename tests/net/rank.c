@@ -152,7 +152,7 @@ static weir_status write_params(struct rank *r)
 static weir_status train(struct rank *r)
 {
     r->session = weir_session_open(r->plan, .workers = r->workers, .report = r->to_stderr ? NULL : keep_report,
-                                   .report_ctx = r);
+                                   .report_ctx = r, .cluster.name = "net");
     if (!r->session)
         return WEIR_E_PEER;
     weir_session_stats stats;
