@@ -46,12 +46,13 @@ struct mailbox {
     struct mailbox_ring *ring;
     _Atomic uint64_t *cells; /* the ring's */
     uint64_t mask;           /* of the index: capacity - 1 */
-    int64_t spin_ns;         /* how long the owner spins before it sleeps */
+    int64_t spin_ns;         /* how long the owner spins before it sleeps, unless it is patient */
     int event_fd;            /* senders write to it when the owner is asleep; borrowed; -1: it sleeps on the ring */
     bool shared;             /* other processes see the ring */
     bool owned;              /* the ring is freed with the mailbox */
     _Atomic uint32_t orders; /* given and not taken */
     _Alignas(64) uint64_t head; /* owner's */
+    bool patient;            /* owner's: it spins for SPIN_LONG times as long, see mailbox_wait() */
 };
 
 /* How an owner waits when it waits for more than its mailbox. Returns when there is a message or an order. */

@@ -37,6 +37,7 @@ static const weir_op ops[] = {
 #define X(us) {.name = "bench_" #us "us", .infer = infer_empty, .kernel = {[WEIR_CPU] = bench_##us##us}},
     BENCH_SPIN_LIST(X)
 #undef X
+    {.name = "bench_44us", .infer = infer_empty, .kernel = {[WEIR_CPU] = bench_44us}},
 };
 #define OPS (sizeof ops / sizeof *ops)
 static const int op_us[OPS] = {
@@ -44,6 +45,7 @@ static const int op_us[OPS] = {
 #define X(us) us,
     BENCH_SPIN_LIST(X)
 #undef X
+    44,
 };
 
 /* ---- plans ---- */

@@ -25,6 +25,7 @@
     X(chain8_50us, "chain of 8, two workers, of 50 us", 8, 2, 0, 2, 50)  \
     X(chain8_200us, "chain of 8, two workers, of 200 us", 8, 2, 0, 2, 200) \
     X(fan2, "two columns, each reads both", 2, 2, 1, 2, 0)               \
+    X(fan2_uneven, "the same, of 44 us, one in five of 69 us", 2, 2, 1, 2, 44) \
     X(stencil, "four columns, each reads its neighbours", 4, 2, 1, 2, 0) \
     X(fan4, "four columns, each reads all", 4, 2, 3, 2, 0)               \
     X(fan4_1us, "the same, of 1 us", 4, 2, 3, 2, 1)                      \

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <weir/weir.h>
 
 #include "apps/common/measure.h"
 #include "transport/mail/park.h"
@@ -34,6 +35,15 @@ weir_status bench_empty(const weir_kernel_args *args)
     }
 BENCH_SPIN_LIST(X)
 #undef X
+
+weir_status bench_44us(const weir_kernel_args *args)
+{
+    static _Thread_local uint64_t draws;
+    uint32_t word[4];
+    (void)args;
+    weir_philox(44, (uint64_t)(uintptr_t)&draws, ++draws, word); /* each thread draws for itself */
+    return spin_for((word[0] % 5 ? 44 : 69) * US);
+}
 
 /* ---- one thread by hand ---- */
 

@@ -1,7 +1,9 @@
 /* tests/transport/mail/test_mailbox.c: the mailbox under one and many senders, at the edge of its capacity, awake and
  * asleep. */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "transport/mail/mailbox.h"
@@ -57,6 +59,49 @@ Test(mailbox, wait_ends_at_its_deadline, .timeout = 20)
     cr_assert_geq(park_now_ns() - start, 20 * 1000000);
     mailbox_post(&box, ready(1, 1));
     cr_assert(mailbox_wait(&box, park_deadline(0)));
+    mailbox_close(&box);
+}
+
+#define SPIN_NS 100000000
+
+struct later {
+    struct mailbox *to;
+    int after_ms;
+};
+
+static void *send_later(void *argument)
+{
+    const struct later *later = argument;
+    nanosleep(&(struct timespec){.tv_nsec = later->after_ms * 1000000L}, NULL);
+    mailbox_post(later->to, ready(1, 1));
+    return NULL;
+}
+
+/* How often an owner sleeps that waits for a message that comes after so long. */
+static long sleeps(struct mailbox *box, int after_ms)
+{
+    struct later later = {box, after_ms};
+    struct rusage before, after;
+    struct message got;
+    pthread_t sender;
+    cr_assert_eq(pthread_create(&sender, NULL, send_later, &later), 0);
+    getrusage(RUSAGE_THREAD, &before);
+    cr_assert(mailbox_wait(box, park_deadline(10000)));
+    getrusage(RUSAGE_THREAD, &after);
+    cr_assert(mailbox_take(box, &got));
+    pthread_join(sender, NULL);
+    return after.ru_nvcsw - before.ru_nvcsw;
+}
+
+/* Those that wait for each other in turn would else keep putting each other to sleep. */
+Test(mailbox, an_owner_that_was_woken_soon_spins_longer_and_one_that_slept_long_does_not, .timeout = 20)
+{
+    struct mailbox box;
+    cr_assert_eq(mailbox_open(&box, 8, SPIN_NS), WEIR_OK);
+    cr_expect_eq(sleeps(&box, 200), 1); /* two spins */
+    cr_expect_eq(sleeps(&box, 200), 0);
+    cr_expect_eq(sleeps(&box, 900), 1);
+    cr_expect_eq(sleeps(&box, 200), 1);
     mailbox_close(&box);
 }
 
