@@ -64,16 +64,23 @@ bool cores_use_but(int core)
     return mask_bytes > 0 && CPU_COUNT_S(sizeof(rest), rest) > 0 && sched_setaffinity(0, sizeof(rest), rest) == 0;
 }
 
+int cores_at(uint32_t number)
+{
+    uint32_t left = number % (uint32_t)cores_count();
+    for (int core = 0; mask_bytes > 0 && core < SETS * CPU_SETSIZE; core++)
+        if (CPU_ISSET_S(core, sizeof(mask), mask) && !left--)
+            return core;
+    return -1;
+}
+
 bool cores_pin(uint32_t number)
 {
     cpu_set_t one[SETS];
-    uint32_t left = number % (uint32_t)cores_count();
-    int core = 0;
-    while (core < SETS * CPU_SETSIZE && (!CPU_ISSET_S(core, sizeof(mask), mask) || left--))
-        core++;
+    int core = cores_at(number);
     memset(one, 0, sizeof(one));
-    CPU_SET_S(core, sizeof(one), one);
-    return mask_bytes > 0 && sched_setaffinity(0, sizeof(one), one) == 0;
+    if (core >= 0)
+        CPU_SET_S(core, sizeof(one), one);
+    return core >= 0 && sched_setaffinity(0, sizeof(one), one) == 0;
 }
 
 bool cores_attr(pthread_attr_t *attr)

@@ -27,7 +27,8 @@ int cores_online(void);
 bool cores_use(void);
 bool cores_use_but(int core);
 
-/* Binds the calling thread to one: the number-th of the mask, counted round and round. */
+/* The number-th core of the mask, counted round and round; -1: nothing is known. And binds the calling thread to it. */
+int cores_at(uint32_t number);
 bool cores_pin(uint32_t number);
 
 /* Has threads that are started with these attributes use all cores of the mask. */

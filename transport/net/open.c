@@ -19,6 +19,7 @@
 
 #include "graph/base/error.h"
 #include "transport/net/inside.h"
+#include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
 #define CONTROL_FRAMES 4096       /* beats, values and the like under way to one peer, at most */
@@ -105,6 +106,14 @@ static weir_status router_open(struct net *net, struct member *card)
     return status ? status : router_bind(net, card);
 }
 
+/* ZeroMQ's thread would inherit the mask of this one, which may have been bound. */
+static void use_cores(void *zmq)
+{
+    for (int i = 0; i < cores_count(); i++)
+        if (cores_at((uint32_t)i) >= 0)
+            zmq_ctx_set(zmq, ZMQ_THREAD_AFFINITY_CPU_ADD, cores_at((uint32_t)i));
+}
+
 static weir_status parts_open(struct net *net)
 {
     weir_status status = outbox_open(&net->outbox);
@@ -116,6 +125,7 @@ static weir_status parts_open(struct net *net)
     if (status)
         return status;
     zmq_ctx_set(net->zmq, ZMQ_MAX_SOCKETS, SOCKETS_MAX);
+    use_cores(net->zmq);
     status = keys_open(&net->keys, net->env);
     return status ? status : zap_open(&net->zap, net->zmq, &net->keys, net->report);
 }
