@@ -91,7 +91,7 @@ static void *socket_new(const struct crowd *c, int kind)
 {
     int linger_ms = LINGER_MS;
     void *socket = zmq_socket(c->zmq, kind);
-    must(c, socket && !keys_socket(socket, 1 << 20), "no socket");
+    must(c, socket && !keys_socket(socket, 1 << 20, c->env.size), "no socket");
     zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
     return socket;
 }

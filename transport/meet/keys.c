@@ -41,7 +41,8 @@
 
 enum {
     KEY_BYTES = 32,
-    HANDSHAKE_MS = 2000, /* of a peer that comes to us */
+    HANDSHAKE_MS = 2000, /* that a peer has, */
+    HANDSHAKE_EACH_MS = 10, /* and for each rank, as all may come at once to few cores */
     BACKLOG = 4096,
     WATCHES_MAX = 4,    /* sockets at a time */
     WATCHED_MAX = 8,    /* and those that have stopped, which the thread has yet to notice */
@@ -127,11 +128,12 @@ static int set_int(void *socket, int option, int value)
     return zmq_setsockopt(socket, option, &value, sizeof value);
 }
 
-weir_status keys_socket(void *socket, int64_t message_bytes_max)
+weir_status keys_socket(void *socket, int64_t frame_bytes_max, uint32_t ranks)
 {
+    int patience_ms = HANDSHAKE_MS + HANDSHAKE_EACH_MS * (int)ranks;
     if (set_int(socket, ZMQ_IPV6, 1) || set_int(socket, ZMQ_LINGER, 0) || set_int(socket, ZMQ_BACKLOG, BACKLOG) ||
-        set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) ||
-        zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &message_bytes_max, sizeof message_bytes_max))
+        set_int(socket, ZMQ_HANDSHAKE_IVL, patience_ms) ||
+        zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &frame_bytes_max, sizeof frame_bytes_max))
         return zmq_failed("a socket's options cannot be set");
     return WEIR_OK;
 }

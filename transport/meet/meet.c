@@ -2,7 +2,7 @@
  * others' follow.c.
  *
  * Rank 0's port is open to everybody, so nothing that comes in makes it wait or allocate: connections that say nothing
- * are dropped after two seconds (keys_socket()), messages are small, and everything that may get lost with a connection
+ * are dropped after some seconds (keys_socket()), messages are small, and everything that may get lost with a connection
  * is asked for again by whoever misses it. So no message needs to be waited for when it is sent, and rank 0 keeps
  * nothing of a peer but its card.
  *
@@ -165,8 +165,9 @@ static weir_status lead_bind(struct meeting *meeting)
 
 static weir_status lead_open(struct meeting *meeting, struct zap *zap)
 {
+    const struct cluster_env *env = meeting->meet->env;
     const struct keys *keys = meeting->meet->keys;
-    weir_status status = keys_socket(meeting->socket, MEET_FRAME_MAX + CURVE_EXTRA);
+    weir_status status = keys_socket(meeting->socket, MEET_FRAME_MAX + CURVE_EXTRA, env->size);
     if (status == WEIR_OK)
         status = keys_server(keys, meeting->socket);
     if (status == WEIR_OK)
@@ -182,7 +183,7 @@ static weir_status follow_open(struct meeting *meeting)
     void *socket = meeting->socket;
     snprintf(endpoint, sizeof endpoint, strchr(env->address, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u", env->address,
              env->port);
-    weir_status status = keys_socket(socket, MEET_PART_BYTES + MEET_FRAME_MAX + CURVE_EXTRA);
+    weir_status status = keys_socket(socket, MEET_PART_BYTES + MEET_FRAME_MAX + CURVE_EXTRA, env->size);
     if (status == WEIR_OK)
         status = keys_client(meeting->meet->keys, socket);
     if (status != WEIR_OK)

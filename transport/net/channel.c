@@ -110,7 +110,7 @@ weir_status channel_open(struct channel *c, const struct channel_opts *opts)
     c->socket = zmq_socket(opts->zmq, ZMQ_ROUTER);
     if (!c->socket)
         return zmq_failed("no socket");
-    weir_status status = keys_socket(c->socket, INCOMING_BYTES_MAX);
+    weir_status status = keys_socket(c->socket, INCOMING_BYTES_MAX, opts->ranks);
     if (!status && (!set_int(c->socket, ZMQ_SNDHWM, opts->frames_max) || !set_int(c->socket, ZMQ_RCVHWM, 1) ||
                     !set_int(c->socket, ZMQ_ROUTER_MANDATORY, 1) ||
                     zmq_setsockopt(c->socket, ZMQ_ROUTING_ID, opts->routing_id, opts->routing_id_bytes) ||

@@ -96,7 +96,7 @@ static weir_status router_open(struct net *net, struct member *card)
     void *router = net->inbox.router = zmq_socket(net->zmq, ZMQ_ROUTER);
     if (!router)
         return zmq_failed("no socket");
-    weir_status status = keys_socket(router, frame_bound(net->plan));
+    weir_status status = keys_socket(router, frame_bound(net->plan), net->env->size);
     if (!status && zmq_setsockopt(router, ZMQ_RCVHWM, &frames, sizeof(frames)))
         status = zmq_failed("cannot set up a socket");
     if (!status)
