@@ -231,7 +231,7 @@ Test(local_key, is_that_of_loopback_alone_and_of_nobody_who_is_insecure)
     cr_expect(keys.curve);
     cr_expect_str_eq(keys.secret, secret);
     cr_expect_str_eq(keys.public_key, again.public_key);
-    cr_expect_str_neq(keys.own_public_key, again.own_public_key);
+    cr_expect(strcmp(keys.own_public_key, again.own_public_key) != 0);
     unlink(in("run/weir.key"));
     env.insecure = true;
     cr_assert_eq(keys_open(&keys, &env), WEIR_OK, "%s", weir_error());
