@@ -91,6 +91,12 @@ static weir_status double_once(weir_session *s, float x, float *y)
 
 /* ---- children ---- */
 
+#ifdef __SANITIZE_THREAD__
+#define NEEDS_CHILDREN() cr_skip_test("no threads after fork() under ThreadSanitizer")
+#else
+#define NEEDS_CHILDREN() (void)0
+#endif
+
 /* Runs `fn` in a child, which must end well and in time. */
 static void in_child(void (*fn)(void *ctx), void *ctx)
 {
@@ -145,6 +151,7 @@ static void call_all_and_go_on(void *ctx)
 Test(callers, in_a_child_are_told_so_and_the_parent_goes_on)
 {
     float y = 0;
+    NEEDS_CHILDREN();
     weir_plan *plan = doubling_plan();
     weir_session *s = weir_session_open(plan);
     cr_assert(s, "%s", weir_error());
@@ -178,6 +185,7 @@ static void train_again(void *ctx)
 Test(callers, in_a_child_may_open_sessions_of_their_own)
 {
     static struct training training;
+    NEEDS_CHILDREN();
     training.plan = training_plan();
     cr_assert(training.plan, "%s", weir_error());
     OK(train(training.plan, training.weight));
@@ -205,6 +213,7 @@ static void fork_in_session(struct rank *rank)
 
 Test(callers, in_children_of_ranks_are_told_so_and_the_ranks_go_on)
 {
+    NEEDS_CHILDREN();
     ranks_free(ranks_run(fork_in_session, NULL, .count = 2, .link = RANKS_SHM));
     ranks_free(ranks_run(fork_in_session, NULL, .count = 2, .link = RANKS_WIRE));
 }
