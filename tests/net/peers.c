@@ -1,6 +1,6 @@
 /* tests/net/peers.c: many ranks of a session in one process, as rank 0 sees them, with nothing behind: they come to the
- * meeting, greet rank 0, give signs of life, answer the mark of each round with their own, and leave when it leaves. So
- * a rank 0 can have a thousand peers on a machine for two. And one that is let in may misbehave.
+ * meeting, greet rank 0, give the mark of the round that opens the session and signs of life, and leave when it leaves.
+ * So a rank 0 can have a thousand peers on a machine for two. And one that is let in may misbehave.
  *
  *     peers FIRST COUNT SIZE [FAULT]     ranks FIRST .. FIRST + COUNT - 1 of SIZE; MASTER_ADDR, MASTER_PORT as ever
  *
@@ -9,9 +9,9 @@
  *     bye-STEPS   BYE after so many steps, which nobody has done
  *     initial     DATA of what a register starts with, while the run is under way
  *
- * They own no device that the plan uses, so nothing is sent to them but what the session itself says (docs/wire.md).
- * They connect to rank 0 alone. With a fault they keep the protocol until the run has begun, as rank 0's beats tell.
- * Prints a line for each thing that all have done:
+ * They own no device that the plan uses, so nothing is sent to them but what the session itself says (docs/wire.md):
+ * rank 0 is their only neighbour, and they say all on the channel of life. With a fault they keep the protocol until
+ * the run has begun, as rank 0's beats tell. Prints a line for each thing that all have done:
  *
  *     met 3.2              seconds since the start
  *     greeted 3.9
@@ -37,8 +37,7 @@ enum {
     BEAT_MS = 500,
     AGAIN_MS = 5000, /* of silence, after which JOIN is said again */
     LINGER_MS = 2000,
-    ID_BYTES = 13,   /* a routing id: session, rank, channel (0: life) */
-    MARK_BYTES = 8   /* what a round is for; of the first, which opens the session, 0 */
+    ID_BYTES = 13    /* a routing id: session, rank, channel */
 };
 
 struct peer {
@@ -46,7 +45,7 @@ struct peer {
     void *meeting, *in, *out;
     struct member card;
     uint32_t cards;         /* that have come */
-    uint64_t sent, round;   /* number of the next frame; the last round whose mark was sent */
+    uint64_t sent;          /* number of the next frame */
     int64_t join_at_ns;
     bool met, greeted, left;
 };
@@ -130,15 +129,17 @@ static void peer_open(struct crowd *c, struct peer *p)
     join(c, p);
 }
 
+/* A payload is 8 bytes of zeros: the mark of the round that opens a session has that. */
 static void frame_send(struct crowd *c, struct peer *p, void *socket, struct wire_frame frame, bool payload)
 {
+    static const unsigned char zeros[8];
     unsigned char bytes[WIRE_HEADER_MAX];
     frame.session = c->session;
     frame.rank = p->rank;
     frame.number = p->sent++;
     zmq_send(socket, bytes, wire_encode(&frame, bytes), payload ? ZMQ_SNDMORE : 0);
     if (payload)
-        zmq_send(socket, (const char[MARK_BYTES]){0}, MARK_BYTES, 0);
+        zmq_send(socket, zeros, sizeof zeros, 0);
 }
 
 static void *connect_as(struct crowd *c, uint32_t rank)
@@ -196,14 +197,6 @@ static void take_meeting(struct crowd *c, struct peer *p)
 
 /* ---- the session ---- */
 
-static void send_mark(struct crowd *c, struct peer *p, uint64_t round)
-{
-    if (round <= p->round)
-        return;
-    p->round = round;
-    frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = UINT32_MAX, .round = round}}, true);
-}
-
 static void misbehave(struct crowd *c, struct peer *p)
 {
     unsigned rank, steps;
@@ -216,7 +209,7 @@ static void misbehave(struct crowd *c, struct peer *p)
         struct peer other = {.rank = rank};
         void *socket = connect_as(c, rank);
         frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_HELLO}, false);
-        frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_FAIL, .fail = {.culprit = rank, .text = "a lie"}}, false);
+        frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_FAIL, .fail.text = "a lie"}, false);
         zmq_close(socket);
     } else if (sscanf(fault, "bye-%u", &steps) == 1) {
         frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_BYE, .bye.steps = steps}, false);
@@ -241,10 +234,9 @@ static void take_frame(struct crowd *c, struct peer *p, const struct wire_frame 
         p->greeted = true;
         if (++c->greeted == c->count)
             say(c, "greeted");
-        send_mark(c, p, 1);
+        const struct wire_frame mark = {.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = 1}};
+        frame_send(c, p, p->out, mark, true);
     }
-    if (frame->kind == WIRE_VALUE && frame->value.shard == UINT32_MAX)
-        send_mark(c, p, frame->value.round); /* rank 0's come last: those of rounds after the first are missed */
     c->running |= frame->kind == WIRE_BEAT && frame->beat.state == 1 && frame->beat.step > 2;
     if (c->running && c->fault)
         misbehave(c, p);
