@@ -313,11 +313,17 @@ weir_status weir_session_read(weir_session *s, const char *name, weir_array *val
     return status;
 }
 
-/* Ranks that cannot see the register get what is in it now. */
-static weir_status share_shard(struct weir_session *s, const plan_tensor *tensor)
+/* Ranks that cannot see the register get what is in it now: once, when the last of its shards has been written. */
+static weir_status share_shard(struct weir_session *s, const plan_param *param, uint32_t i)
 {
+    const plan_tensor *tensor = &s->plan->tensors[shard_id(s, param, i)];
     if (!s->cluster || tensor->home != PLAN_IN_REGST)
         return WEIR_OK;
+    for (uint32_t k = i + 1; k < param->shards.count; k++) {
+        const plan_tensor *other = &s->plan->tensors[shard_id(s, param, k)];
+        if (other->home == PLAN_IN_REGST && other->owner == tensor->owner)
+            return WEIR_OK;
+    }
     return cluster_share_regst(s, tensor->owner);
 }
 
@@ -335,7 +341,7 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         if (!owns_tensor(s, tensor))
             continue;
         write_shard(s, tensor, value->data);
-        status = share_shard(s, tensor);
+        status = share_shard(s, param, i);
         give_up(s, status);
     }
     if (!status)

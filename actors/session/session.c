@@ -296,7 +296,8 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
         return NULL;
     }
     s->plan = plan;
-    s->report = (struct report){opts.report, opts.report_ctx};
+    s->report = (struct report){opts.report, opts.report_ctx, NULL};
+    report_open(&s->report);
     s->first_step = opts.first_step;
     s->open_ns = park_now_ns();
     session_own(s);
@@ -349,6 +350,7 @@ static void tell_failure(struct weir_session *s)
     if (session_flight_text(s, text, sizeof(text)) || *waiters)
         report_say(&s->report, "%s\n%s%s%s", s->failure, waiters,
                    *text ? "the last firings before the failure, oldest first:\n" : "", text);
+    report_flush(&s->report); /* the program sees the report before it sees the status */
 }
 
 /* A failure is seen here before the other ranks have been told: the network is not to end in between. */
@@ -376,6 +378,7 @@ weir_status weir_session_close(weir_session *s)
     bus_close(&s->bus);
     close_lanes(s);
     cluster_close(s);
+    report_close(&s->report); /* of which nobody is left who says something */
     if (s->arenas)
         arenas_close(s->arenas, s->plan->spaces_count);
     free(s->arenas);

@@ -185,7 +185,7 @@ static void net_make(struct fuzzed *f)
 
 static void fuzzed_open(struct fuzzed *f, int which)
 {
-    *f = (struct fuzzed){.plan = plan_of(which), .env = {.rank = 0, .size = RANKS}, .report = {on_said, NULL}};
+    *f = (struct fuzzed){.plan = plan_of(which), .env = {.rank = 0, .size = RANKS}, .report = {on_said, NULL, NULL}};
     uint32_t ports = f->plan->ports_count + 1;
     f->ready = calloc(ports, sizeof *f->ready);
     f->slot = calloc(ports, sizeof *f->slot);

@@ -60,6 +60,7 @@ static bool word_ready(struct net *net, uint32_t rank, struct message message)
         message.count > net->route.behind[edge])
         return false;
     net->route.outstanding[edge] += message.count;
+    net->route.passed[edge] += message.count;
     net->route.behind[edge] -= message.count;
     bus_post(net->route.bus, net->plan->ports[edge].actor.i, message);
     return true;
@@ -72,6 +73,7 @@ static bool word_free(struct net *net, uint32_t rank, struct message message)
         message.count > net->route.outstanding[edge])
         return false;
     net->route.outstanding[edge] -= message.count;
+    net->route.passed[edge] += message.count;
     bus_post(net->route.bus, net->plan->regsts[net->plan->ports[edge].regst.i].producer.i, message);
     return true;
 }
@@ -116,12 +118,30 @@ static bool slot_is_free(const struct net *net, uint32_t leader)
     return true;
 }
 
+/* Of what a register starts with, each slot comes once while it is shared, the oldest first. */
+static const char *initial_wrong(struct net *net, struct transfer *transfer, const struct wire_frame *frame)
+{
+    const plan_regst *regst = &net->plan->regsts[transfer->regst];
+    uint32_t time = net->hooks.sharing(net->hooks.ctx);
+    if (!time)
+        return "when nothing is being shared";
+    if (frame->data.words)
+        return "with messages";
+    if (transfer->shared_time != time)
+        transfer->shared_count = 0;
+    transfer->shared_time = time;
+    if (transfer->shared_count == regst->initial)
+        return "which does not start full, or came already";
+    uint32_t oldest = (transfer->next_slot + regst->slots - regst->initial % regst->slots) % regst->slots;
+    return frame->data.slot == (oldest + transfer->shared_count) % regst->slots ? NULL : "out of order";
+}
+
 /* Why the frame cannot be; NULL: it can. */
-static const char *data_wrong(const struct net *net, uint32_t rank, const struct wire_frame *frame,
+static const char *data_wrong(struct net *net, uint32_t rank, const struct wire_frame *frame,
                               const struct incoming *in)
 {
     uint32_t edge = frame->data.edge;
-    const struct transfer *transfer = edge < net->plan->ports_count ? links_find(net->route.links, edge) : NULL;
+    struct transfer *transfer = edge < net->plan->ports_count ? links_find(net->route.links, edge) : NULL;
     if (!transfer || transfer->leader != edge || transfer->from != rank || transfer->to != net->env->rank)
         return "for an edge that does not lead from it";
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
@@ -133,9 +153,7 @@ static const char *data_wrong(const struct net *net, uint32_t rank, const struct
         if (zmq_msg_size(&in->parts[2 + i]) != net->route.links->spans[transfer->spans.first + i].bytes)
             return "in frames of other sizes";
     if (frame->data.initial)
-        return frame->data.words                        ? "with messages"
-               : net->hooks.sharing(net->hooks.ctx) ? NULL
-                                                    : "when nothing is being shared";
+        return initial_wrong(net, transfer, frame);
     if (regst->producer.i == PLAN_NONE || !slot_is_free(net, edge))
         return "without credit";
     return frame->data.slot == transfer->next_slot ? NULL : "out of order";
@@ -176,10 +194,13 @@ static void handle_data(struct net *net, uint32_t rank, const struct wire_frame 
     struct transfer *transfer = links_find(net->route.links, frame->data.edge);
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
     data_keep(transfer, frame->data.slot, in);
-    if (frame->data.initial)
+    if (frame->data.initial) {
+        transfer->shared_count++;
         return;
+    }
     transfer->next_slot = transfer->next_slot + 1 == regst->slots ? 0 : transfer->next_slot + 1;
     net->route.outstanding[transfer->leader]++;
+    net->route.passed[transfer->leader]++;
     for (uint32_t port = net->route.follower[transfer->leader]; port != LINKS_NONE; port = net->route.follower[port])
         net->route.behind[port]++;
     bus_post(net->route.bus, net->plan->ports[transfer->leader].actor.i,
@@ -225,11 +246,47 @@ static void handle_payload(struct net *net, uint32_t rank, const struct wire_fra
 
 static void handle_fail(struct net *net, uint32_t rank, const struct wire_frame *frame)
 {
-    if (frame->fail.culprit >= net->env->size || frame->fail.from >= net->env->size)
+    struct peer *peer = &net->peers.of[rank];
+    bool again = peer->failed;
+    peer->failed = true;
+    if (again)
+        net_lose(net, rank, "it broke the protocol: a second FAIL");
+    else if (frame->fail.culprit >= net->env->size || frame->fail.from >= net->env->size)
         net_lose(net, rank, "it broke the protocol: a FAIL of rank %u, about rank %u", frame->fail.from,
                  frame->fail.culprit);
     else
         net->hooks.failed(net->hooks.ctx, frame->fail.from, frame->fail.culprit, frame->fail.text);
+}
+
+/* An edge between here and the peer on the wire, of which fewer slots have passed than so many steps make ready or free;
+ * LINKS_NONE: there is none. Who has done its steps has sent all of that before the BYE. */
+static uint32_t edge_short_of(const struct net *net, uint32_t rank, int64_t steps)
+{
+    const weir_plan *plan = net->plan;
+    for (uint32_t edge = 0; edge < plan->ports_count; edge++) {
+        uint32_t producer = net_producer_rank(net, edge), reader = net_reader_rank(net, edge), me = net->env->rank;
+        if (!(producer == rank && reader == me) && !(producer == me && reader == rank))
+            continue;
+        uint64_t each = plan->actors[plan->ports[edge].actor.i].fires / plan->ports[edge].hold;
+        if (each && net->route.passed[edge] / each < (uint64_t)steps)
+            return edge;
+    }
+    return LINKS_NONE;
+}
+
+/* What goes over shared memory is not seen here: there a rank that says too much is believed. */
+static void handle_bye(struct net *net, uint32_t rank, int64_t steps)
+{
+    uint32_t edge = steps >= 0 && net->peers.of[rank].wired ? edge_short_of(net, rank, steps) : LINKS_NONE;
+    if (steps < 0)
+        net_lose(net, rank, "it broke the protocol: a BYE after %lld steps", (long long)steps);
+    else if (edge != LINKS_NONE)
+        net_lose(net, rank, "it broke the protocol: a BYE after %lld steps, but edge %u has passed %llu slots",
+                 (long long)steps, edge, (unsigned long long)net->route.passed[edge]);
+    else {
+        peer_become(&net->peers, rank, PEER_LEFT);
+        net->hooks.left(net->hooks.ctx, rank, steps);
+    }
 }
 
 static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
@@ -248,8 +305,7 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
         handle_fail(net, rank, frame);
         break;
     case WIRE_BYE:
-        peer_become(&net->peers, rank, PEER_LEFT);
-        net->hooks.left(net->hooks.ctx, rank, frame->bye.steps);
+        handle_bye(net, rank, frame->bye.steps);
         break;
     case WIRE_VALUE:
     case WIRE_WAITS:
@@ -331,7 +387,9 @@ void net_handle(struct net *net, struct incoming *in)
     if (peer_is(peer, PEER_LOST) || peer_is(peer, PEER_LEFT) || !header_fits(net, rank, number, in, &frame))
         return;
     atomic_store_explicit(&peer->heard_ns, park_now_ns(), memory_order_relaxed);
-    if (frame.number == 0)
+    if ((frame.kind == WIRE_BEAT || frame.kind == WIRE_WAITS) && !peer_may_sign(peer, park_now_ns()))
+        net_lose(net, rank, "it broke the protocol: more BEATs than %d a second", PEER_SIGNS_PER_S);
+    else if (frame.number == 0)
         handle_first(net, rank, number, &frame, in);
     else if (channel_fits(peer, number, frame.kind))
         handle_kind(net, rank, &frame, in);

@@ -11,6 +11,7 @@
 #include "graph/plan/spread.h"
 
 #define NS_PER_MS 1000000
+#define NS_PER_S 1000000000
 
 /* ---- neighbours ---- */
 
@@ -114,7 +115,16 @@ void peer_ended(struct peers *peers, uint32_t rank, int64_t now)
     peer_bye_gone(peers, peer);
 }
 
-/* ---- bytes as a sign of life ---- */
+/* ---- signs of life ---- */
+
+bool peer_may_sign(struct peer *peer, int64_t now)
+{
+    if (peer->signs_ns < now - PEER_BACKLOG_NS)
+        peer->signs_ns = now - PEER_BACKLOG_NS;
+    peer->signs_ns += NS_PER_S / PEER_SIGNS_PER_S;
+    return peer->signs_ns <= now;
+}
+
 
 static bool address_of(int fd, unsigned char address[28])
 {

@@ -46,6 +46,8 @@ struct peer {
     struct peer_line line[CHANNELS];
     int64_t ended_ns;    /* its connection ended without a BYE, then; 0: it did not */
     _Atomic int64_t heard_ns; /* any thread */
+    int64_t signs_ns;         /* until when its signs of life are paid for; see peer_may_sign() */
+    bool failed;              /* it has said FAIL */
     struct net_life life;     /* but heard_ns; under peers->lock */
     bool waits;               /* it is in peers->waiting */
     uint32_t words_count;     /* bus messages that wait to be sent together */
@@ -92,6 +94,12 @@ static inline void peer_waits(struct peers *peers, uint32_t rank)
 
 /* The BYE to it has gone, or need not. Any thread. */
 void peer_bye_gone(struct peers *peers, struct peer *peer);
+
+/* Whether the peer may give one more sign of life (BEAT, WAITS) now: as many as PEER_SIGNS_PER_S of real time, and as much
+ * as came in PEER_BACKLOG_NS more, which may have waited while this rank was itself stopped. */
+#define PEER_SIGNS_PER_S 1000
+#define PEER_BACKLOG_NS INT64_C(10000000000)
+bool peer_may_sign(struct peer *peer, int64_t now);
 
 /* Remembers on which descriptor a message of the peer came. */
 void peer_line_from(struct peer_line *line, zmq_msg_t *message);

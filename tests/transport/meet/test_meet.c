@@ -111,7 +111,7 @@ static void *rank_run(void *arg)
 {
     struct rank *rank = arg;
     struct keys keys;
-    struct report report = {keep_report, rank->party};
+    struct report report = {keep_report, rank->party, NULL};
     pause_ms(rank->delay_ms);
     void *context = zmq_ctx_new();
     rank->status = keys_open(&keys, &rank->env);
@@ -660,7 +660,7 @@ static void *part_run(void *arg)
     struct part_case *one = arg;
     struct rank *rank = one->rank;
     struct keys keys;
-    struct report report = {keep_report, rank->party};
+    struct report report = {keep_report, rank->party, NULL};
     void *context = zmq_ctx_new();
     struct meet meet = {.zmq_context = context, .env = &rank->env, .keys = &keys, .report = &report};
     rank->status = keys_open(&keys, &rank->env);

@@ -2,8 +2,10 @@
  * wrote as a message of its own. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "transport/meet/report.h"
@@ -24,7 +26,7 @@ static void see(void *ctx, const char *text)
  * and *more is whether there was a second. */
 static ssize_t written_to_stderr(const char *text, char *written, size_t bytes, bool *more)
 {
-    const struct report report = {NULL, NULL};
+    const struct report report = {NULL, NULL, NULL};
     int ends[2], kept = dup(STDERR_FILENO);
     char byte;
     cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -70,7 +72,7 @@ Test(report, too_long_a_text_is_cut, .timeout = 20)
 Test(report, goes_to_the_function_that_the_program_gave, .timeout = 20)
 {
     static struct seen seen;
-    const struct report report = {see, &seen};
+    const struct report report = {see, &seen, NULL};
     report_say(&report, "rank %d of %d is lost", 2, 4);
     cr_assert_eq(seen.reports, 1);
     cr_assert_str_eq(seen.text, "rank 2 of 4 is lost");
@@ -78,7 +80,7 @@ Test(report, goes_to_the_function_that_the_program_gave, .timeout = 20)
 
 Test(report, leaves_errno_alone, .timeout = 20)
 {
-    const struct report report = {NULL, NULL};
+    const struct report report = {NULL, NULL, NULL};
     int kept = dup(STDERR_FILENO);
     close(STDERR_FILENO);
     errno = EDOM;
@@ -87,4 +89,43 @@ Test(report, leaves_errno_alone, .timeout = 20)
     dup2(kept, STDERR_FILENO);
     close(kept);
     cr_assert_eq(after, EDOM);
+}
+
+/* ---- through a reporter ---- */
+
+struct slow {
+    _Atomic int begun, release, reports;
+    char last[256];
+};
+
+static void see_slowly(void *ctx, const char *text)
+{
+    struct slow *slow = ctx;
+    atomic_store(&slow->begun, 1);
+    while (!atomic_load(&slow->release))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    snprintf(slow->last, sizeof slow->last, "%s", text);
+    atomic_fetch_add(&slow->reports, 1);
+}
+
+/* One is being handed over, so many wait, the rest is dropped; who says something is not held up. */
+Test(report, a_slow_function_holds_nobody_up, .timeout = 20)
+{
+    struct slow slow = {0};
+    struct report report = {see_slowly, &slow, NULL};
+    report_open(&report);
+    report_say(&report, "the first");
+    while (!atomic_load(&slow.begun))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int i = 0; i < REPORTS_MAX + 5; i++)
+        report_say(&report, "%d", i);
+    cr_assert_eq(atomic_load(&slow.reports), 0);
+    atomic_store(&slow.release, 1);
+    report_flush(&report);
+    cr_assert_eq(atomic_load(&slow.reports), 1 + REPORTS_MAX + 1);
+    cr_assert_str_eq(slow.last, "5 more reports were dropped: they came faster than they were taken");
+    report_say(&report, "the last");
+    report_close(&report);
+    cr_assert_str_eq(slow.last, "the last");
+    cr_assert_null(report.reporter);
 }
