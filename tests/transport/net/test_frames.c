@@ -1,0 +1,271 @@
+/* tests/transport/net/test_frames.c: what a rank that has been let in may say on the bus, and when: a struct net made by hand,
+ * without sockets, is rank 0 of two, and rank 1 says what each test wants. Random frames are fuzz_bus's. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/base/error.h"
+#include "graph/plan/spread.h"
+#include "tests/support/small_plans.h"
+#include "transport/net/inside.h"
+
+TestSuite(frames, .timeout = 20);
+
+enum { RANKS = 2, PEER = 1, SESSION = 77 };
+
+struct scene {
+    weir_plan *plan;
+    struct cluster_env env;
+    struct report report;
+    struct net *net;
+    struct links links;
+    struct bus bus;
+    struct bus_end end;
+    uint32_t sharing; /* what the session says of it */
+    int64_t left;     /* steps of a BYE; -1: none was taken */
+    int failures;     /* FAILs that were taken */
+    char lost[768];   /* why the peer is; "": it is not */
+};
+
+static void on_lost(void *ctx, uint32_t rank, const char *how)
+{
+    struct scene *scene = ctx;
+    cr_assert_eq(rank, PEER);
+    snprintf(scene->lost, sizeof scene->lost, "%s", how);
+}
+
+static void on_failed(void *ctx, uint32_t from, uint32_t culprit, const char *text)
+{
+    struct scene *scene = ctx;
+    cr_assert(from < RANKS && culprit < RANKS && text);
+    scene->failures++;
+}
+
+static void on_left(void *ctx, uint32_t rank, int64_t steps)
+{
+    struct scene *scene = ctx;
+    cr_assert_eq(rank, PEER);
+    scene->left = steps;
+}
+
+static uint32_t on_sharing(void *ctx)
+{
+    return ((const struct scene *)ctx)->sharing;
+}
+
+static void on_message(struct bus_end *end, struct message message)
+{
+    cr_assert(end && message.count > 0);
+}
+
+static struct scene *scene_open(void)
+{
+    struct scene *s = calloc(1, sizeof *s);
+    weir_plan *plan = small_plan(0);
+    s->plan = plan_spread(plan, RANKS, 0);
+    weir_plan_free(plan);
+    cr_assert_not_null(s->plan, "%s", weir_error());
+    s->env = (struct cluster_env){.rank = 0, .size = RANKS};
+    s->left = -1;
+    s->end.post = on_message;
+    struct net *net = s->net = aligned_alloc(_Alignof(struct net), sizeof *net);
+    *net = (struct net){.env = &s->env, .report = &s->report, .plan = s->plan, .session = SESSION};
+    net->watcher.worker_fd = -1;
+    net->members = calloc(RANKS, sizeof *net->members);
+    net->hooks = (struct net_hooks){
+        .ctx = s, .lost = on_lost, .failed = on_failed, .left = on_left, .sharing = on_sharing};
+    pthread_mutex_init(&net->sockets, NULL);
+    cr_assert_eq(outbox_open(&net->outbox), WEIR_OK);
+    cr_assert_eq(peers_open(&net->peers, s->plan, RANKS, 0), WEIR_OK);
+    cr_assert(net->peers.of[PEER].neighbour && net->peers.of[PEER].edge);
+    net->peers.of[PEER].wired = true;
+    cr_assert_eq(links_open(&s->links, s->plan, 0, (const bool[RANKS]){false, true}), WEIR_OK);
+    cr_assert_eq(bus_open(&s->bus, s->plan->actors_count), WEIR_OK);
+    for (uint32_t a = 0; a < s->plan->actors_count; a++)
+        if (plan_rank_of(s->plan, a) == 0)
+            bus_attach(&s->bus, a, &s->end);
+    cr_assert_eq(net_route(net, &s->links, NULL, &s->bus), WEIR_OK);
+    return s;
+}
+
+static void scene_close(struct scene *s)
+{
+    free(s->net->members);
+    net_close(s->net);
+    links_close(&s->links);
+    bus_close(&s->bus);
+    weir_plan_free(s->plan);
+    free(s);
+}
+
+static void part_add(struct incoming *in, const void *bytes, size_t count)
+{
+    cr_assert_eq(zmq_msg_init_size(&in->parts[in->count], count), 0);
+    if (bytes)
+        memcpy(zmq_msg_data(&in->parts[in->count]), bytes, count);
+    else
+        memset(zmq_msg_data(&in->parts[in->count]), 0, count);
+    in->count++;
+}
+
+/* The peer says this, in order; with the transfer's spans behind it, of zeros. */
+static void say_spans(struct scene *s, enum channel_number number, struct wire_frame frame,
+                      const struct transfer *transfer)
+{
+    zmq_msg_t parts[64];
+    struct incoming in = {.parts = parts, .room = 64};
+    unsigned char id[NET_ROUTING_ID_BYTES], header[WIRE_HEADER_MAX];
+    const uint64_t session = SESSION;
+    const uint32_t rank = PEER;
+    memcpy(id, &session, sizeof session);
+    memcpy(id + sizeof session, &rank, sizeof rank);
+    id[NET_ROUTING_ID_BYTES - 1] = (unsigned char)number;
+    frame.session = session;
+    frame.rank = rank;
+    frame.number = s->net->peers.of[PEER].line[number].heard;
+    part_add(&in, id, sizeof id);
+    part_add(&in, header, wire_encode(&frame, header));
+    for (uint32_t i = 0; transfer && i < transfer->spans.count; i++)
+        part_add(&in, NULL, s->links.spans[transfer->spans.first + i].bytes);
+    net_handle(s->net, &in);
+    incoming_clear(&in);
+}
+
+static void say(struct scene *s, enum channel_number number, struct wire_frame frame)
+{
+    say_spans(s, number, frame, NULL);
+}
+
+/* A peer that has said HELLO on both channels. */
+static struct scene *scene_greeted(void)
+{
+    struct scene *s = scene_open();
+    say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_HELLO});
+    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_HELLO});
+    cr_assert(peer_is(&s->net->peers.of[PEER], PEER_HERE));
+    return s;
+}
+
+static void expect_lost(struct scene *s, const char *why)
+{
+    cr_expect(strstr(s->lost, why), "'%s' does not say '%s'", s->lost, why);
+    cr_expect(peer_is(&s->net->peers.of[PEER], PEER_LOST));
+    scene_close(s);
+}
+
+/* ---- which channel ---- */
+
+Test(frames, on_the_other_channel_are_refused)
+{
+    struct scene *s = scene_greeted();
+    say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_DATA});
+    expect_lost(s, "a DATA on this connection");
+    s = scene_greeted();
+    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BEAT});
+    expect_lost(s, "a BEAT on this connection");
+    s = scene_open();
+    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BEAT});
+    expect_lost(s, "its first frame is a BEAT");
+}
+
+/* ---- how many ---- */
+
+Test(frames, beats_that_waited_while_this_rank_was_stopped_are_taken)
+{
+    struct scene *s = scene_greeted();
+    for (int i = 0; i < 5000; i++)
+        say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX});
+    cr_expect_str_eq(s->lost, "");
+    scene_close(s);
+}
+
+Test(frames, a_flood_of_beats_loses_the_peer)
+{
+    struct scene *s = scene_greeted();
+    for (int i = 0; i < 1000000 && !*s->lost; i++)
+        say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX});
+    expect_lost(s, "more BEATs than 1000 a second");
+}
+
+Test(frames, a_failure_is_said_once)
+{
+    struct scene *s = scene_greeted();
+    say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_FAIL, .fail = {1, 1, "x"}});
+    cr_expect(s->failures == 1 && !*s->lost);
+    say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_FAIL, .fail = {1, 1, "x"}});
+    cr_expect_eq(s->failures, 1);
+    expect_lost(s, "a second FAIL");
+}
+
+/* ---- BYE ---- */
+
+Test(frames, a_bye_of_who_has_done_nothing_is_taken)
+{
+    struct scene *s = scene_greeted();
+    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BYE, .bye.steps = 0});
+    cr_expect_eq(s->left, 0);
+    cr_expect_str_eq(s->lost, "");
+    scene_close(s);
+}
+
+Test(frames, a_bye_after_steps_of_which_nothing_came_is_refused)
+{
+    struct scene *s = scene_greeted();
+    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BYE, .bye.steps = 1});
+    cr_expect_eq(s->left, -1);
+    expect_lost(s, "a BYE after 1 steps, but edge ");
+    s = scene_greeted();
+    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BYE, .bye.steps = -1});
+    expect_lost(s, "a BYE after -1 steps");
+}
+
+/* ---- what registers start with ---- */
+
+/* From the peer, of a register that starts full, or does not. */
+static const struct transfer *transfer_from_peer(const struct scene *s, bool full)
+{
+    for (uint32_t i = 0; i < s->links.transfers_count; i++) {
+        const struct transfer *transfer = &s->links.transfers[i];
+        if (transfer->from == PEER && (s->plan->regsts[transfer->regst].initial > 0) == full)
+            return transfer;
+    }
+    cr_assert_fail("the plan has no such register");
+    return NULL;
+}
+
+static void say_initial(struct scene *s, const struct transfer *transfer, uint32_t slot)
+{
+    const struct wire_frame frame = {
+        .kind = WIRE_DATA,
+        .data = {.edge = transfer->leader, .slot = slot, .spans = transfer->spans.count, .initial = true}};
+    say_spans(s, CHANNEL_BULK, frame, transfer);
+}
+
+Test(frames, what_a_register_starts_with_comes_once_each_time_that_it_is_shared)
+{
+    struct scene *s = scene_greeted();
+    const struct transfer *transfer = transfer_from_peer(s, true);
+    uint32_t slots = s->plan->regsts[transfer->regst].initial;
+    for (s->sharing = 1; s->sharing < 4; s->sharing++)
+        for (uint32_t slot = 0; slot < slots; slot++)
+            say_initial(s, transfer, slot);
+    cr_expect_str_eq(s->lost, "");
+    s->sharing = 3;
+    say_initial(s, transfer, 0);
+    expect_lost(s, "came already");
+}
+
+Test(frames, what_a_register_starts_with_comes_only_while_it_is_shared)
+{
+    struct scene *s = scene_greeted();
+    say_initial(s, transfer_from_peer(s, true), 0);
+    expect_lost(s, "when nothing is being shared");
+}
+
+Test(frames, a_register_that_starts_empty_is_not_shared)
+{
+    struct scene *s = scene_greeted();
+    s->sharing = 1;
+    say_initial(s, transfer_from_peer(s, false), 0);
+    expect_lost(s, "which does not start full");
+}
