@@ -220,10 +220,11 @@ weir_status weir_session_pull(weir_session *s, const char *name, weir_array *val
 /* Whether what the pull takes is made on another rank. */
 static bool pulls_from_afar(const struct weir_session *s, const plan_host *host)
 {
-    const plan_range *ports = &s->plan->actors[host->actor.i].ports;
-    uint32_t producer = s->plan->regsts[s->plan->ports[ports->first].regst.i].producer.i;
-    return host->kind == PLAN_PULL && session_runs(s, host->actor.i) && producer != PLAN_NONE &&
-           !session_runs(s, producer);
+    if (host->kind != PLAN_PULL || !session_runs(s, host->actor.i))
+        return false; /* what is no pull may have no port */
+    const plan_port *port = &s->plan->ports[s->plan->actors[host->actor.i].ports.first];
+    uint32_t producer = s->plan->regsts[port->regst.i].producer.i;
+    return producer != PLAN_NONE && !session_runs(s, producer);
 }
 
 void session_drop_pulls(struct weir_session *s)

@@ -14,6 +14,7 @@
 #include <weir/session.h>
 
 #include "tests/support/ops.h"
+#include "tests/support/ranks.h"
 #include "tests/support/sdf.h"
 
 #define DEVICES 2
@@ -173,4 +174,33 @@ Test(cores, the_thread_that_opens_a_session_is_left_alone, .timeout = 60)
     snprintf(want, sizeof(want), "opened by: %d", core[count - 1]);
     ask(how, got);
     cr_expect(strstr(got, want) && !strchr(strstr(got, want), '\n'), "%s, not %s", got, want);
+}
+
+/* One device each. */
+static void pinned_rank(struct rank *rank)
+{
+    cpu_set_t *seen = rank->result;
+    weir_plan *plan = sources_plan();
+    weir_binding bindings[] = {{.name = "a", .source = look, .ctx = seen},
+                               {.name = "b", .source = look, .ctx = seen},
+                               {0}};
+    weir_session *session =
+        weir_session_open(plan, .pin = true, .bindings = bindings, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, session, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(session, 1));
+    RANK_OK(rank, weir_session_close(session));
+    weir_plan_free(plan);
+}
+
+Test(cores, ranks_of_one_host_bind_to_different_ones, .timeout = 60)
+{
+    int core[CPU_SETSIZE], count = cores(core);
+    struct ranks *ranks =
+        ranks_run(pinned_rank, NULL, .count = 2, .link = RANKS_SHM, .result_bytes = sizeof(cpu_set_t));
+    for (int r = 0; r < 2; r++) {
+        const cpu_set_t *seen = ranks->rank[r].result;
+        cr_expect_eq(CPU_COUNT(seen), 1);
+        cr_expect(CPU_ISSET(core[r % count], seen), "rank %d is not on core %d", r, core[r % count]);
+    }
+    ranks_free(ranks);
 }
