@@ -27,6 +27,7 @@ enum {
     WELCOME_S = 5,  /* without a word from anybody */
     REFUSE_S = 2,
     YIELD_S = 1,
+    YIELD_LAST_S = 3,
     LISTED_MAX = 12 /* ranks that a text names */
 };
 
@@ -447,10 +448,13 @@ static void give_up(struct leader *l)
     refuse_all(l, l->asked ? WEIR_E_PEER : WEIR_E_TIMEOUT);
 }
 
-/* Ranks that come for another session, while none of this one do, may have to be met first. */
+/* Ranks that come for another session, while none of this one do, may have to be met first. Not when the time is nearly
+ * over: what is to be said then is who has come, and who came for what else. */
 static bool should_yield(const struct leader *l)
 {
-    return l->phase == GATHERING && l->other[0] && !l->asked && meet_now_ns() - l->moved_ns > YIELD_S * second_ns;
+    int64_t now = meet_now_ns();
+    return l->phase == GATHERING && l->other[0] && !l->asked && now - l->moved_ns > YIELD_S * second_ns &&
+           l->until_ns - now > YIELD_LAST_S * second_ns;
 }
 
 static weir_status gather(struct leader *l)

@@ -231,6 +231,24 @@ Test(meeting, can_be_held_again_at_the_same_port)
     party_free(party);
 }
 
+/* Somebody else listens at rank 0's port for longer than rank 0 keeps quiet about it. */
+Test(meeting, waits_for_its_port_as_long_as_for_ranks)
+{
+    struct party *party = party_new(2, 20);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons(party->ranks[0].env.port)};
+    int other = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(other >= 0 && !bind(other, (struct sockaddr *)&address, sizeof address) && !listen(other, 8));
+    party_start(party);
+    pause_ms(3500);
+    close(other);
+    party_wait(party);
+    check_met(party);
+    cr_assert_eq(party->report_count, 1, "%s", party->reports);
+    cr_assert(strstr(party->reports, "rank 0 waits to meet for '': port "), "%s", party->reports);
+    party_free(party);
+}
+
 /* ---- they do not ---- */
 
 Test(meeting, names_the_ranks_that_do_not_come_and_those_that_did)
