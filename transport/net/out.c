@@ -93,6 +93,7 @@ void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, zmq_msg_
 struct bye {
     struct peers *peers;
     struct peer *peer;
+    _Atomic bool filled; /* what stands here was written before: ZeroMQ says so too, where no sanitizer can see it */
     unsigned char bytes[WIRE_HEADER_MAX];
 };
 
@@ -101,7 +102,9 @@ static void bye_gone(void *data, void *hint)
 {
     struct bye *bye = hint;
     (void)data;
-    peer_bye_gone(bye->peers, bye->peer);
+    /* acquire: pairs with the store in net_bye() */
+    if (atomic_load_explicit(&bye->filled, memory_order_acquire))
+        peer_bye_gone(bye->peers, bye->peer);
     free(bye);
 }
 
@@ -118,6 +121,7 @@ void net_bye(struct net *net, uint32_t rank, struct wire_frame *frame)
     bye->peers = &net->peers;
     bye->peer = peer;
     size_t count = header_write(net, &peer->line[number], frame, bye->bytes);
+    atomic_store_explicit(&bye->filled, true, memory_order_release); /* pairs with the load in bye_gone() */
     if (zmq_msg_init_data(&part, bye->bytes, count, bye_gone, bye)) {
         free(bye);
         return;
