@@ -27,7 +27,7 @@
 #include <weir/session.h>
 
 #include "actors/lane.h"
-#include "actors/session/share.h"
+#include "transport/net/share.h"
 #include "transport/net/links.h"
 #include "transport/net/net.h"
 

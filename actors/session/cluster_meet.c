@@ -11,6 +11,7 @@
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
 #include "transport/mail/cores.h"
+#include "transport/net/carrier.h"
 
 /* Where no segment can be had the ranks of this host are reached like those of others. */
 weir_status cluster_share(struct weir_session *s, const struct lane_size *sizes)
@@ -27,10 +28,8 @@ weir_status cluster_share(struct weir_session *s, const struct lane_size *sizes)
     for (uint32_t a = 0; !status && a < s->plan->actors_count; a++)
         ring_of[a] = session_lane_number(s, a);
     if (!status && share_create(&c->own, s->plan, c->here, capacities, lanes, ring_of) == WEIR_OK) {
-        struct member *card = &c->members[c->env.rank];
-        card->segment_fd = c->own.segment.fd;
-        card->segment_bytes = c->own.segment.bytes;
-        card->segment_cookie = c->own.segment.cookie;
+        const struct carrier_here here = {.env = &c->env, .share = &c->own};
+        status = carriers_listen(&here, &c->members[c->env.rank]);
     }
     free(capacities);
     free(ring_of);
@@ -41,10 +40,8 @@ static void peer_map(struct weir_session *s, uint32_t rank)
 {
     struct cluster *c = s->cluster;
     const struct member *me = &c->members[c->env.rank], *other = &c->members[rank];
-    if (!net_edge(c->net, rank) || strcmp(me->host, other->host) || !c->own.segment.base || other->segment_fd < 0)
-        return;
-    c->mapped[rank] = share_map(&c->peers[rank], s->plan, rank, other->pid, other->segment_fd, other->segment_bytes,
-                                other->segment_cookie) == WEIR_OK;
+    const struct carrier *carrier = net_edge(c->net, rank) ? carrier_of_registers(&c->env, me, other) : NULL;
+    c->mapped[rank] = carrier && carrier->map(&c->peers[rank], s->plan, rank, other) == WEIR_OK;
 }
 
 /* Whether registers of the other are read where they lie, and the other way round. */

@@ -1,4 +1,4 @@
-/* tests/regst/test_segment.c: memory that processes share (regst/segment.h), and what a session puts in it (actors/session/share.h):
+/* tests/regst/test_segment.c: memory that processes share (regst/segment.h), and what a session puts in it (transport/net/share.h):
  * who gives it another size, cookie or process gets nothing, and tables of nonsense are refused. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "actors/session/share.h"
+#include "transport/net/share.h"
 #include "graph/plan/spread.h"
 #include "regst/segment.h"
 #include "tests/support/mutate_plan.h"

@@ -6,7 +6,7 @@
  *     leave.c  BYE, and the end
  *
  *     peers.h  the other ranks      channel.h  the ways out      outbox.h  requests of others
- *     route.h  what crosses         inbox.h    the way in
+ *     route.h  what crosses         inbox.h    the way in        carrier.h what takes frames
  */
 #ifndef TRANSPORT_NET_INSIDE_H
 #define TRANSPORT_NET_INSIDE_H

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "graph/base/error.h"
+#include "transport/net/carrier.h"
 #include "transport/net/inside.h"
 #include "transport/mail/cores.h"
 #include "transport/mail/park.h"
@@ -62,34 +62,6 @@ static int64_t frame_bound(const weir_plan *plan)
     return (int64_t)(bytes + VALUE_SLACK);
 }
 
-static weir_status bind_one(struct net *net, const char *endpoint, char *bound, size_t bytes)
-{
-    if (zmq_bind(net->inbox.router, endpoint))
-        return error_set(WEIR_E_PEER, "rank %u cannot listen at %s: %s", net->env->rank, endpoint,
-                         zmq_strerror(zmq_errno()));
-    if (zmq_getsockopt(net->inbox.router, ZMQ_LAST_ENDPOINT, bound, &bytes))
-        return zmq_failed("the router's address");
-    return WEIR_OK;
-}
-
-/* TCP for other hosts; for this one a Unix socket in the abstract namespace, which leaves no file. */
-static weir_status router_bind(struct net *net, struct member *card)
-{
-    char endpoint[320];
-    uint64_t name = 0;
-    weir_status status = meet_bind_address(net->env, endpoint, sizeof(endpoint));
-    if (!status)
-        status = bind_one(net, endpoint, card->tcp, sizeof(card->tcp));
-    if (status)
-        return status;
-    if (getrandom(&name, sizeof(name), 0) < 0)
-        return WEIR_OK; /* TCP will do */
-    snprintf(endpoint, sizeof(endpoint), "ipc://@weir-%016llx", (unsigned long long)name);
-    if (bind_one(net, endpoint, card->ipc, sizeof(card->ipc)))
-        card->ipc[0] = 0;
-    return WEIR_OK;
-}
-
 static weir_status router_open(struct net *net, struct member *card)
 {
     int frames = net_frames_bound(net->plan);
@@ -103,7 +75,8 @@ static weir_status router_open(struct net *net, struct member *card)
         status = keys_bus_server(&net->keys, router);
     if (!status)
         status = zap_watch(net->zap, router);
-    return status ? status : router_bind(net, card);
+    const struct carrier_here here = {.env = net->env, .router = router};
+    return status ? status : carriers_listen(&here, card);
 }
 
 /* ZeroMQ's thread would inherit the mask of this one, which may have been bound. */
@@ -166,9 +139,8 @@ static weir_status channel_make(struct net *net, enum channel_number number)
 weir_status net_line_open(struct net *net, uint32_t rank, enum channel_number number)
 {
     const struct member *me = &net->members[net->env->rank], *other = &net->members[rank];
-    bool near = net->env->ipc && !strcmp(me->host, other->host) && other->ipc[0];
-    weir_status status = channel_connect(&net->channels[number], rank, near ? other->ipc : other->tcp,
-                                         other->key);
+    const struct carrier *carrier = carrier_of_frames(net->env, me, other);
+    weir_status status = channel_connect(&net->channels[number], rank, carrier->endpoint(other), other->key);
     if (status)
         return error_set(status, "rank %u cannot connect to rank %u: %s", net->env->rank, rank, weir_error());
     net_hello(net, rank, number);

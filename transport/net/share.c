@@ -1,5 +1,5 @@
-/* actors/session/share.c: see the header. */
-#include "actors/session/share.h"
+/* transport/net/share.c: see the header. */
+#include "transport/net/share.h"
 
 #include <stdlib.h>
 #include <string.h>
