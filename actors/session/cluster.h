@@ -1,4 +1,5 @@
-/* actors/session/cluster.h: a session that is one of several: what it has beside the single one, and what it asks of the others.
+/* actors/session/cluster.h: a session that is one of several: what it has beside the single one, and what it asks of
+ * the others.
  *
  *     open:   environment -> sockets -> plan spread over the ranks          cluster_open()
  *             own lanes and arenas into a segment, when there may be one     cluster_share()
@@ -12,13 +13,14 @@
  *     cluster_meet.c  from sharing to beginning  cluster_watch.c   what the watch asks
  *     cluster_hooks.c what the network tells
  *
- * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends what it has to give, then a mark
- * to its neighbours (transport/net/peers.h), and waits for theirs. Rank 0, whose neighbours are all, sends its marks last,
- * when it has all others'. So a round ends for nobody before all have begun it, and what a neighbour has sent before its
- * mark has arrived. A rank can be at most one round ahead of another, so what comes early is bounded. A mark says what the
- * round is for: ranks that make different calls are told.
+ * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends what it has to give, then a
+ * mark to its neighbours (transport/net/peers.h), and waits for theirs. Rank 0, whose neighbours are all, sends its
+ * marks last, when it has all others'. So a round ends for nobody before all have begun it, and what a neighbour has
+ * sent before its mark has arrived. A rank can be at most one round ahead of another, so what comes early is bounded.
+ * A mark says what the round is for: ranks that make different calls are told.
  *
- * The session's thread runs all of this but the hooks, which whoever is at the network's sockets calls (transport/net/net.h).
+ * The session's thread runs all of this but the hooks, which whoever is at the network's sockets calls
+ * (transport/net/net.h).
  */
 #ifndef ACTORS_SESSION_CLUSTER_H
 #define ACTORS_SESSION_CLUSTER_H
@@ -86,16 +88,16 @@ void cluster_close(struct weir_session *session);
 /* A run of the session is about to begin that ends after `target` steps. E_PEER when a rank has left. */
 weir_status cluster_start(struct weir_session *session, int64_t target);
 
-/* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits. `from`:
- * whose sentence it is. */
+/* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits.
+ * `from`: whose sentence it is. */
 void cluster_fail(struct weir_session *session, uint32_t culprit, uint32_t from, const char *text);
 
 /* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
  * fires any more. */
 void cluster_waiters(const struct weir_session *session, uint32_t rank, char *text, size_t bytes);
 
-/* A round: begin, send any number, end (which waits, for so many shards of others too), take what came, close. `which`: the
- * parameter that it is about. */
+/* A round: begin, send any number, end (which waits, for so many shards of others too), take what came, close.
+ * `which`: the parameter that it is about. */
 void cluster_round_begin(struct cluster *cluster, enum round_kind kind, uint32_t which);
 weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);
 weir_status cluster_round_end(struct cluster *cluster, uint32_t shards);

@@ -1,5 +1,5 @@
-/* actors/session/cluster_hooks.c: what the network tells the session: by whoever is at its sockets (transport/net/net.h).
- * Nothing here waits. See cluster.h. */
+/* actors/session/cluster_hooks.c: what the network tells the session: by whoever is at its sockets
+ * (transport/net/net.h). Nothing here waits. See cluster.h. */
 #include "actors/session/cluster.h"
 
 #include <string.h>

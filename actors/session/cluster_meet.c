@@ -1,5 +1,5 @@
-/* actors/session/cluster_meet.c: how a session's ranks come together: what each puts in shared memory, who maps whose, which
- * way goes to which actor, and what readers find before the first step. See cluster.h. */
+/* actors/session/cluster_meet.c: how a session's ranks come together: what each puts in shared memory, who maps whose,
+ * which way goes to which actor, and what readers find before the first step. See cluster.h. */
 #define _GNU_SOURCE
 #include "actors/session/cluster.h"
 
@@ -118,7 +118,8 @@ weir_status cluster_route(struct weir_session *s)
     }
     weir_status status = net_route(c->net, &c->links, s->arenas, &s->bus);
     struct lane *lane = &s->workers[0].lane;
-    return !status && s->worker_count == 1 && shares_none(c) ? net_watch(c->net, &lane->mailbox, &lane->waiter) : status;
+    bool alone = s->worker_count == 1 && shares_none(c);
+    return !status && alone ? net_watch(c->net, &lane->mailbox, &lane->waiter) : status;
 }
 
 /* The first slot that is published and not read: at rest, `initial` of them follow. */

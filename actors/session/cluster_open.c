@@ -1,5 +1,5 @@
-/* actors/session/cluster_open.c: what a session of several ranks has beside the single one: it is made first, and is the
- * last to go. See cluster.h. */
+/* actors/session/cluster_open.c: what a session of several ranks has beside the single one: it is made first, and is
+ * the last to go. See cluster.h. */
 #define _GNU_SOURCE
 #include "actors/session/cluster.h"
 

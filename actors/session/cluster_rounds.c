@@ -41,7 +41,8 @@ static uint64_t about_of(enum round_kind kind, uint32_t which)
 
 static void about_text(const struct cluster *c, uint64_t about, char *text, size_t bytes)
 {
-    static const char *const verbs[] = {[ROUND_OPEN] = "opens the session", [ROUND_READ] = "reads", [ROUND_WRITE] = "writes"};
+    static const char *const verbs[] = {
+        [ROUND_OPEN] = "opens the session", [ROUND_READ] = "reads", [ROUND_WRITE] = "writes"};
     const weir_plan *plan = c->session->plan;
     uint32_t kind = (uint32_t)(about >> 32), which = (uint32_t)about;
     if (kind > ROUND_WRITE || (kind != ROUND_OPEN && which >= plan->params_count))
@@ -118,7 +119,8 @@ static bool shard_fits(const struct cluster *c, uint32_t rank, uint32_t shard, u
     return plan->spaces[arena_space(plan, tensor).i].rank == rank && bytes == plan_tensor_bytes(tensor);
 }
 
-bool cluster_round_take(struct cluster *c, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes)
+bool cluster_round_take(struct cluster *c, uint32_t rank, uint32_t shard, uint64_t round, const void *data,
+                        size_t bytes)
 {
     struct rounds *rounds = &c->rounds;
     if (shard == WIRE_MARK)

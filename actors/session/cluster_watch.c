@@ -1,4 +1,5 @@
-/* actors/session/cluster_watch.c: what the watch asks about other ranks, and what a report says of them. See cluster.h. */
+/* actors/session/cluster_watch.c: what the watch asks about other ranks, and what a report says of them. See
+ * cluster.h. */
 #include "actors/session/cluster.h"
 
 #include "actors/session/session.h"

@@ -1,5 +1,5 @@
-/* transport/meet/report.c: a report is put together on the caller's stack, then handed over in one piece, by the caller or
- * by the reporter. */
+/* transport/meet/report.c: a report is put together on the caller's stack, then handed over in one piece, by the
+ * caller or by the reporter. */
 #include "transport/meet/report.h"
 
 #include <errno.h>

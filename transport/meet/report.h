@@ -1,11 +1,11 @@
-/* transport/meet/report.h: where reports go: to the function that the program gave, or to stderr. One report is one write,
- * so that those of several threads and processes do not mix. Any thread may say something.
+/* transport/meet/report.h: where reports go: to the function that the program gave, or to stderr. One report is one
+ * write, so that those of several threads and processes do not mix. Any thread may say something.
  *
  *     net thread, zap thread, watch --- report_say() ---> queue ---> reporter's thread ---> the function, or stderr
  *
- * A function may be slow, and stderr a pipe that nobody reads: who gives signs of life, or holds a lock, must not wait for
- * either. So a session has a reporter: what is said is put into its queue, and a thread of its own, which is started with
- * the first report, hands it over. What comes while the queue is full is dropped, and counted.
+ * A function may be slow, and stderr a pipe that nobody reads: who gives signs of life, or holds a lock, must not wait
+ * for either. So a session has a reporter: what is said is put into its queue, and a thread of its own, which is
+ * started with the first report, hands it over. What comes while the queue is full is dropped, and counted.
  */
 #ifndef TRANSPORT_MEET_REPORT_H
 #define TRANSPORT_MEET_REPORT_H

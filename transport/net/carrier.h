@@ -4,10 +4,10 @@
  *     local socket     frames over a Unix socket                               same host                 carrier_ipc.c
  *     TCP              frames                                                  everywhere                carrier_tcp.c
  *
- * One table has them all, in the order of preference; a carrier is a file of its own and a line there. Each writes into
- * this rank's card how it can be reached, and tells from two cards whether it reaches the other. Registers take the first
- * carrier that maps memory, if there is one; all frames, also those of neighbours that share memory, the first with an
- * endpoint.
+ * One table has them all, in the order of preference; a carrier is a file of its own and a line there. Each writes
+ * into this rank's card how it can be reached, and tells from two cards whether it reaches the other. Registers take
+ * the first carrier that maps memory, if there is one; all frames, also those of neighbours that share memory, the
+ * first with an endpoint.
  *
  * Constant; any thread.
  */

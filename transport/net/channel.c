@@ -1,5 +1,5 @@
-/* transport/net/channel.c: see the header. A profiler's signal may end any call of ZeroMQ's before it has done something
- * (EINTR); it is then made again. */
+/* transport/net/channel.c: see the header. A profiler's signal may end any call of ZeroMQ's before it has done
+ * something (EINTR); it is then made again. */
 #define _GNU_SOURCE
 #include "transport/net/channel.h"
 
@@ -11,7 +11,7 @@
 
 #include "graph/base/error.h"
 
-#define NAME_BYTES 5           /* of a connection within the ROUTER: a letter, for it may not begin with 0, and the rank */
+#define NAME_BYTES 5           /* of a connection within the ROUTER: a letter, as it may not begin with 0; the rank */
 #define ENDPOINT_BYTES 160
 #define INCOMING_BYTES_MAX 256 /* nobody sends to it but ZeroMQ itself */
 
@@ -23,8 +23,8 @@ struct endpoint {
 
 /* ---- endpoints ---- */
 
-/* The same address is written in several ways: as it was given, and with brackets and as an IPv4 address within IPv6 when
- * ZeroMQ has looked it up. */
+/* The same address is written in several ways: as it was given, and with brackets and as an IPv4 address within IPv6
+ * when ZeroMQ has looked it up. */
 static void endpoint_text(const char *endpoint, char text[ENDPOINT_BYTES])
 {
     static const char mapped[] = "::ffff:";

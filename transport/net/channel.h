@@ -58,9 +58,9 @@ void channel_drop(struct channel *channel, uint32_t rank);
  * off while it is made is made again. */
 uint32_t channel_ended(struct channel *channel);
 
-/* A message is begun, then gets its parts, of which the last has more == false. False and errno: it cannot be sent (EAGAIN:
- * the peer's queue is full). When a part fails the message is ended as it is; the peer then finds it malformed. Takes
- * over the part in any case. */
+/* A message is begun, then gets its parts, of which the last has more == false. False and errno: it cannot be sent
+ * (EAGAIN: the peer's queue is full). When a part fails the message is ended as it is; the peer then finds it
+ * malformed. Takes over the part in any case. */
 bool channel_begin(struct channel *channel, uint32_t rank);
 bool channel_part(struct channel *channel, zmq_msg_t *part, bool more);
 bool channel_bytes(struct channel *channel, const void *bytes, size_t count, bool more);

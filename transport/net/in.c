@@ -100,8 +100,8 @@ static void handle_words(struct net *net, uint32_t rank, uint32_t count, struct 
         memcpy(&word, words + i * sizeof(word), sizeof(word));
         struct message message = message_unpack(word);
         if (!word_take(net, rank, message)) {
-            net_lose(net, rank, "it broke the protocol: a message for edge %u, kind %u, count %u, which it may not send now",
-                     message.edge, message.kind, message.count);
+            net_lose(net, rank, "it broke the protocol: a message for edge %u, kind %u, count %u, which it may not send "
+                     "now", message.edge, message.kind, message.count);
             return;
         }
     }
@@ -258,8 +258,8 @@ static void handle_fail(struct net *net, uint32_t rank, const struct wire_frame 
         net->hooks.failed(net->hooks.ctx, frame->fail.from, frame->fail.culprit, frame->fail.text);
 }
 
-/* An edge between here and the peer on the wire, of which fewer slots have passed than so many steps make ready or free;
- * LINKS_NONE: there is none. Who has done its steps has sent all of that before the BYE. */
+/* An edge between here and the peer on the wire, of which fewer slots have passed than so many steps make ready or
+ * free; LINKS_NONE: there is none. Who has done its steps has sent all of that before the BYE. */
 static uint32_t edge_short_of(const struct net *net, uint32_t rank, int64_t steps)
 {
     const weir_plan *plan = net->plan;

@@ -1,7 +1,8 @@
-/* transport/net/inbox.h: the one way in: the ROUTER at which this rank listens, the message that is being looked at, and
- * those that came before they could be.
+/* transport/net/inbox.h: the one way in: the ROUTER at which this rank listens, the message that is being looked at,
+ * and those that came before they could be.
  *
- * A bound socket takes connections from anybody, so what comes in carries a name. Owner: who holds the network's sockets.
+ * A bound socket takes connections from anybody, so what comes in carries a name. Owner: who holds the network's
+ * sockets.
  */
 #ifndef TRANSPORT_NET_INBOX_H
 #define TRANSPORT_NET_INBOX_H

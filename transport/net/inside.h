@@ -1,4 +1,5 @@
-/* transport/net/inside.h: struct net, which puts the parts together, and what the files that work on it share. See net.h.
+/* transport/net/inside.h: struct net, which puts the parts together, and what the files that work on it share. See
+ * net.h.
  *
  *     open.c   sockets, the meeting, HELLO          in.c     frames that come, held against what may come
  *     route.c  what crosses, and credits            out.c    frames that go

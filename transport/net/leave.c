@@ -1,9 +1,9 @@
 /* transport/net/leave.c: how this rank's end of the bus ends. See net.h.
  *
- * BYE is behind all that was sent to a peer. A slot of 64 MiB may take many seconds to get away, so who leaves waits, and
- * gives signs of life, until ZeroMQ has written the BYE to each peer that still lives; what it has not written would be
- * lost with the context. The peers' own BYEs are awaited too, but not for long: what is on its way to a peer that goes at
- * the same time would never arrive, and closing the sockets would wait for it in vain.
+ * BYE is behind all that was sent to a peer. A slot of 64 MiB may take many seconds to get away, so who leaves waits,
+ * and gives signs of life, until ZeroMQ has written the BYE to each peer that still lives; what it has not written
+ * would be lost with the context. The peers' own BYEs are awaited too, but not for long: what is on its way to a peer
+ * that goes at the same time would never arrive, and closing the sockets would wait for it in vain.
  */
 #include <stdlib.h>
 #include <unistd.h>

@@ -206,8 +206,8 @@ static uint64_t span_end(const struct span *span)
     return (span->bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
 }
 
-/* Whether the packed span can take the piece. Slices of one tensor may overlap and so be more, together, than there is in
- * the slot; a frame is no larger than that, which is what the other end allows. */
+/* Whether the packed span can take the piece. Slices of one tensor may overlap and so be more, together, than there is
+ * in the slot; a frame is no larger than that, which is what the other end allows. */
 static bool span_has_room(const struct span *span, const struct piece *piece, uint64_t slot_bytes)
 {
     return !span->direct && span_end(span) + piece->bytes <= slot_bytes;

@@ -52,7 +52,8 @@ struct transfer {
     uint64_t bytes;     /* of all spans */
     uint32_t readers;   /* ports that share it */
     uint32_t next_slot; /* sender: to be sent next; receiver: expected next */
-    uint32_t shared_time, shared_count; /* receiver: slots of what it starts with that came, and when (net_hooks.sharing) */
+    uint32_t shared_time, shared_count; /* receiver: when slots of what it starts with came (net_hooks.sharing); how
+                                           many */
     uint32_t free_slot; /* receiver: to be freed next, with one reader */
     char **data;        /* receiver: of slot s, span i at [s * spans.count + i]; NULL: nothing has arrived */
     void *frames;       /* receiver: zmq_msg_t, likewise */

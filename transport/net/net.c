@@ -1,5 +1,5 @@
-/* transport/net/net.c: the network's thread, the worker that takes its place at the ROUTER, and what other threads ask of
- * both. See net.h. */
+/* transport/net/net.c: the network's thread, the worker that takes its place at the ROUTER, and what other threads ask
+ * of both. See net.h. */
 #define _GNU_SOURCE
 #include "transport/net/net.h"
 

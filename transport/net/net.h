@@ -1,34 +1,34 @@
 /* transport/net/net.h: this rank's end of the bus between processes, and the thread that runs it.
  *
- *     workers --- messages for ranks on the wire ---> mailbox ---> +------------+ ---> life  ---> signs of life, failures
- *     any thread --- net_request() ---> outbox ------------------> | net thread | ---> bulk  ---> slots, messages, values
- *     workers' mailboxes <--- READY, FREE, checked --------------- +------------+ <--- ROUTER <-- all that comes
+ *     workers --- messages for ranks on the wire ---> mailbox --> +------------+ ---> life: signs of life, failures
+ *     any thread --- net_request() ---> outbox -----------------> | net thread | ---> bulk: slots, messages, values
+ *     workers' mailboxes <--- READY, FREE, checked -------------- +------------+ <--- ROUTER: all that comes
  *
- * Every rank has one ROUTER on which it only receives, and two on which it only sends (transport/net/channel.h): what is
- * small and urgent never waits behind what is large. There are connections where there is an edge or a need: each rank
- * gives signs of life to its neighbours (transport/net/peers.h); slots and messages go to those among them with which no
- * memory is shared; to any other rank there is a connection from when a value first has to go there.
+ * Every rank has one ROUTER on which it only receives, and two on which it only sends (transport/net/channel.h): what
+ * is small and urgent never waits behind what is large. There are connections where there is an edge or a need: each
+ * rank gives signs of life to its neighbours (transport/net/peers.h); slots and messages go to those among them with
+ * which no memory is shared; to any other rank there is a connection from when a value first has to go there.
  *
  * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
- * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does. So
- * nobody has to wake up for a message to go out. A READY for the leader of a transfer (transport/net/links.h) becomes a DATA
- * frame whose payload lies in the register's slot: the slot is not written again before the reader's FREE, which comes
- * after all bytes have arrived. All others are gathered until the mailbox is empty, and go with the last DATA for their
- * peer, or as one WORDS when there is none. What is under way is bounded by the plan's slots, and ZeroMQ's high-water
- * marks are set above that bound, so they are never reached.
+ * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does.
+ * So nobody has to wake up for a message to go out. A READY for the leader of a transfer (transport/net/links.h)
+ * becomes a DATA frame whose payload lies in the register's slot: the slot is not written again before the reader's
+ * FREE, which comes after all bytes have arrived. All others are gathered until the mailbox is empty, and go with the
+ * last DATA for their peer, or as one WORDS when there is none. What is under way is bounded by the plan's slots, and
+ * ZeroMQ's high-water marks are set above that bound, so they are never reached.
  *
  * What comes in is taken by the net thread, or by a worker that waits at the ROUTER because it has nothing else to do
  * (net_watch()); then the net thread only looks in now and then.
  *
- * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour counts as lost when nothing was
- * heard from it for the limit, not even a byte of a frame that is still on its way, or when its connection ends and no BYE
- * comes in the third of a second after that. A rank that was itself stopped gives its peers time to be heard first. A peer
- * that breaks the protocol is lost as well. The first loss fails the session.
+ * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour counts as lost when nothing
+ * was heard from it for the limit, not even a byte of a frame that is still on its way, or when its connection ends
+ * and no BYE comes in the third of a second after that. A rank that was itself stopped gives its peers time to be
+ * heard first. A peer that breaks the protocol is lost as well. The first loss fails the session.
  *
- * Life: open (sockets; the card says where) - meet (meeting) - greet (HELLO from all neighbours; who shares memory)
- * - route (what crosses) - start (the thread) - request, query - stop (BYE, the thread ends) - close. Until start all of it
- * belongs to the session's thread, then to whoever holds the sockets' lock: the net thread, a worker that watches, any
- * thread that flushes. net_request() and the queries may be called by any.
+ * Life: open (sockets; the card says where) - meet (meeting) - greet (HELLO from all neighbours; who shares memory) -
+ * route (what crosses) - start (the thread) - request, query - stop (BYE, the thread ends) - close. Until start all of
+ * it belongs to the session's thread, then to whoever holds the sockets' lock: the net thread, a worker that watches,
+ * any thread that flushes. net_request() and the queries may be called by any.
  */
 #ifndef TRANSPORT_NET_NET_H
 #define TRANSPORT_NET_NET_H
@@ -58,12 +58,12 @@ struct net_hooks {
     void (*beat)(void *ctx, struct wire_frame *frame);           /* fills in frame->beat */
     bool (*value)(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes); /* false:
                                                                     it may not send that */
-    uint32_t (*sharing)(void *ctx);      /* what registers start with may come now, for the so many-th time; 0: it may not */
+    uint32_t (*sharing)(void *ctx); /* what registers start with may come now, for the so many-th time; 0: it may not */
     void (*waits)(void *ctx, uint32_t rank, const void *entries, uint32_t count); /* what actors of `rank` wait for */
 };
 
-/* Opens the sockets for a plan that is spread over the ranks, and writes where they listen into `card`. All pointers are
- * borrowed until close. */
+/* Opens the sockets for a plan that is spread over the ranks, and writes where they listen into `card`. All pointers
+ * are borrowed until close. */
 weir_status net_open(struct net **net, const weir_plan *plan, const struct cluster_env *env,
                      const struct report *report, const struct net_hooks *hooks, struct member *card);
 
@@ -91,8 +91,8 @@ weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_w
 /* Starts the thread. */
 weir_status net_start(struct net *net);
 
-/* Sends a frame (the head is filled in) with a copy of the payload, to one rank, NET_NEIGHBOURS or NET_ALL. Only a VALUE
- * goes to who is no neighbour. Any thread. */
+/* Sends a frame (the head is filled in) with a copy of the payload, to one rank, NET_NEIGHBOURS or NET_ALL. Only a
+ * VALUE goes to who is no neighbour. Any thread. */
 weir_status net_request(struct net *net, uint32_t to, const struct wire_frame *frame, const void *payload,
                      size_t payload_bytes);
 

@@ -1,13 +1,13 @@
-/* transport/net/open.c: how this rank's end of the bus comes to be: sockets, the meeting, HELLO from all neighbours. See
- * net.h.
+/* transport/net/open.c: how this rank's end of the bus comes to be: sockets, the meeting, HELLO from all neighbours.
+ * See net.h.
  *
- * One ROUTER listens; what goes out goes through the two channels. Once all neighbours have said HELLO nobody but who has
- * a value to give is still to come; the ROUTER goes on listening, for those and because ZeroMQ would close the connections
- * that came through the listener with it. A connection that has stood and ends is not made again: frames may have been
- * lost with it, so the peer is.
+ * One ROUTER listens; what goes out goes through the two channels. Once all neighbours have said HELLO nobody but who
+ * has a value to give is still to come; the ROUTER goes on listening, for those and because ZeroMQ would close the
+ * connections that came through the listener with it. A connection that has stood and ends is not made again: frames
+ * may have been lost with it, so the peer is.
  *
- * The channel for signs of life is connected to every neighbour. That for bulk follows when both sides have said whether
- * they share memory, to those with which there are edges and no memory in common.
+ * The channel for signs of life is connected to every neighbour. That for bulk follows when both sides have said
+ * whether they share memory, to those with which there are edges and no memory in common.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -49,8 +49,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* The largest frame that a peer may send: bus messages; of WAITS an entry for each end of its actors, each pull and each
- * worker; a slot, or a part of one; a shard, which may be a state and larger than any slot. */
+/* The largest frame that a peer may send: bus messages; of WAITS an entry for each end of its actors, each pull and
+ * each worker; a slot, or a part of one; a shard, which may be a state and larger than any slot. */
 static int64_t frame_bound(const weir_plan *plan)
 {
     uint64_t ends = plan->ports_count + (uint64_t)plan->regsts_count + plan->hosts_count + plan->spaces_count;

@@ -15,8 +15,8 @@ static void send_failed(struct net *net, uint32_t rank)
              zmq_strerror(errno));
 }
 
-/* Only what is small or waits for nothing goes with the signs of life; what has to arrive behind register contents takes
- * their way, where there is one. */
+/* Only what is small or waits for nothing goes with the signs of life; what has to arrive behind register contents
+ * takes their way, where there is one. */
 static enum channel_number channel_for(const struct peer *peer, uint32_t kind)
 {
     if (kind == WIRE_WORDS || kind == WIRE_DATA)
@@ -272,8 +272,8 @@ void net_flush(struct net *net)
     peers->waiting_count = 0;
 }
 
-/* The transfer's one reader has let go of `count` slots: the memory of what came in them may be used for what comes next,
- * while it is still in the cache. */
+/* The transfer's one reader has let go of `count` slots: the memory of what came in them may be used for what comes
+ * next, while it is still in the cache. */
 static void frames_drop(struct net *net, struct transfer *transfer, uint32_t count)
 {
     uint32_t slots = net->plan->regsts[transfer->regst].slots;

@@ -1,4 +1,5 @@
-/* transport/net/peers.h: the other ranks, as this one sees them: who is a neighbour, who is here, when each was last heard.
+/* transport/net/peers.h: the other ranks, as this one sees them: who is a neighbour, who is here, when each was last
+ * heard.
  *
  *     ABSENT --HELLO--> HERE --BYE--> LEFT
  *        '---------------'- silent, cut off, or against the protocol -> LOST
@@ -95,8 +96,8 @@ static inline void peer_waits(struct peers *peers, uint32_t rank)
 /* The BYE to it has gone, or need not. Any thread. */
 void peer_bye_gone(struct peers *peers, struct peer *peer);
 
-/* Whether the peer may give one more sign of life (BEAT, WAITS) now: as many as PEER_SIGNS_PER_S of real time, and as much
- * as came in PEER_BACKLOG_NS more, which may have waited while this rank was itself stopped. */
+/* Whether the peer may give one more sign of life (BEAT, WAITS) now: as many as PEER_SIGNS_PER_S of real time, and as
+ * much as came in PEER_BACKLOG_NS more, which may have waited while this rank was itself stopped. */
 #define PEER_SIGNS_PER_S 1000
 #define PEER_BACKLOG_NS INT64_C(10000000000)
 bool peer_may_sign(struct peer *peer, int64_t now);

@@ -15,7 +15,8 @@ static bool tables_make(struct net *net)
     net->route.passed = calloc(ports, sizeof(*net->route.passed));
     net->route.behind = calloc(ports, sizeof(*net->route.behind));
     net->route.follower = calloc(ports, sizeof(*net->route.follower));
-    if (!net->route.rank_of || !net->route.outstanding || !net->route.passed || !net->route.behind || !net->route.follower)
+    if (!net->route.rank_of || !net->route.outstanding || !net->route.passed || !net->route.behind ||
+        !net->route.follower)
         return false;
     for (uint32_t a = 0; a < plan->actors_count; a++)
         net->route.rank_of[a] = plan_rank_of(plan, a);

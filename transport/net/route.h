@@ -1,11 +1,12 @@
-/* transport/net/route.h: what crosses between this rank and those on the wire: who has the two ends of an edge, what may be
- * under way at it, and what workers have posted for other ranks.
+/* transport/net/route.h: what crosses between this rank and those on the wire: who has the two ends of an edge, what
+ * may be under way at it, and what workers have posted for other ranks.
  *
  *     worker --- READY, FREE ---> mailbox ---> out.c: a READY that carries a slot ---> data ---> DATA
  *                                                     all others ---> the peer's words --------> WORDS, or with DATA
  *
- * For each edge between this rank and a wired one `outstanding` counts the slots that were made ready and not freed, so
- * that nothing is believed that credit does not allow; `passed` counts all that the other end has ever made ready, or freed.
+ * For each edge between this rank and a wired one `outstanding` counts the slots that were made ready and not freed,
+ * so that nothing is believed that credit does not allow; `passed` counts all that the other end has ever made ready,
+ * or freed.
  *
  * Made when the session opens. Owner: who holds the network's sockets; the mailbox's, too.
  */
@@ -33,7 +34,7 @@ struct route {
     uint32_t data_count;
     uint32_t *outstanding;      /* owned; by edge */
     uint64_t *passed;           /* owned; by edge */
-    uint32_t *behind;           /* owned; by edge that shares a transfer with its leader: slots that came and were not yet
+    uint32_t *behind;           /* owned; by edge that shares a transfer with its leader: slots that came, not yet
                                    made ready to it */
     uint32_t *follower;         /* owned; by edge with a transfer: the next of those who share it; LINKS_NONE */
 };

@@ -1,5 +1,5 @@
-/* transport/net/wire.h: the header frames of the bus between processes, to bytes and back. docs/wire.md describes them for
- * people.
+/* transport/net/wire.h: the header frames of the bus between processes, to bytes and back. docs/wire.md describes them
+ * for people.
  *
  * A message on a socket is a header frame (a MessagePack array) and, for some kinds, payload frames (raw bytes).
  *
@@ -16,8 +16,8 @@
  *     FAIL    culprit, from, text           none               the session failed; whose sentence the text is
  *     BYE     steps                         none               it closes, having done so many steps
  *     VALUE   shard, round                  1 frame            a shard, for weir_session_read()
- *     WAITS   count, rank                   count x 16 bytes   who of that rank waits for whom (actors/watch/waits.h), for
- *                                                              a stall report
+ *     WAITS   count, rank                   count x 16 bytes   who of that rank waits for whom (actors/watch/waits.h),
+ *                                                              for a stall report
  *
  * Decoding checks form alone: types, counts, ranges of what stands by itself (kind, text length). What a number means
  * to the session (is there such a port) is checked by who uses it. Nothing here allocates.

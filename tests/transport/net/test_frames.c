@@ -1,5 +1,5 @@
-/* tests/transport/net/test_frames.c: what a rank that has been let in may say on the bus, and when: a struct net made by hand,
- * without sockets, is rank 0 of two, and rank 1 says what each test wants. Random frames are fuzz_bus's. */
+/* tests/transport/net/test_frames.c: what a rank that has been let in may say on the bus, and when: a struct net made
+ * by hand, without sockets, is rank 0 of two, and rank 1 says what each test wants. Random frames are fuzz_bus's. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
