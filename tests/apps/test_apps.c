@@ -413,7 +413,7 @@ Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
     static const char *const names[] = {"ring_ns",           "shm_ns",        "shm_read_ns",   "copy_ns",
                                         "socket_ns",         "zmq_ns",        "tcp_ns",        "socket_stream_ns",
                                         "zmq_stream_ns",     "tcp_stream_ns", "shm_of_ring",   "tcp_of_zmq",
-                                        "tcp_stream_of_zmq", NULL};
+                                        "tcp_stream_of_zmq", "tcp_key_ns",    "tcp_key_stream_ns", NULL};
     char *output = new_output();
     must_run(APPS_BIN "/weir bench link --json --quick", output);
     cr_expect(json_valid(output), "%s", output);
@@ -443,7 +443,7 @@ Test(apps, bench_actors_measures_chains_and_columns_beside_the_same_by_hand)
 Test(apps, bench_allreduce_measures_a_sum_beside_a_bare_loop)
 {
     static const char *const names[] = {"bare_us", "shm_us",        "shm_steady_us", "tcp_us",
-                                        "ranks",   "tcp_steady_us", "shm_of_bare",   NULL};
+                                        "ranks",   "tcp_steady_us", "shm_of_bare",   "tcp_key_us", NULL};
     char *output = new_output();
     must_run(APPS_BIN "/weir bench allreduce --json --quick", output);
     cr_expect(json_valid(output), "%s", output);

@@ -217,6 +217,11 @@ static weir_status time_tcp(const struct bench_round *round, uint32_t devices, d
     return time_sum(round, devices, BENCH_TCP, true, seconds);
 }
 
+static weir_status time_tcp_key(const struct bench_round *round, uint32_t devices, double *seconds)
+{
+    return time_sum(round, devices, BENCH_TCP_KEY, true, seconds);
+}
+
 static weir_status time_tcp_steady(const struct bench_round *round, uint32_t devices, double *seconds)
 {
     return time_sum(round, devices, BENCH_TCP, false, seconds);
@@ -302,8 +307,9 @@ static weir_status time_bare(const struct bench_round *round, uint32_t ranks, do
     X(bare, "bare loop over shared memory")              \
     X(shm, "shared memory")                              \
     X(shm_steady, "shared memory, steps overlap")        \
-    X(tcp, "TCP")                                        \
-    X(tcp_steady, "TCP, steps overlap")
+    X(tcp, "TCP without a key")                          \
+    X(tcp_steady, "TCP without a key, steps overlap")    \
+    X(tcp_key, "TCP, encrypted")
 
 enum {
 #define X(name, text) MEASURE_##name,

@@ -3,6 +3,7 @@
  *
  *     bare_us          processes that spin at barriers: each adds up its part of all inputs; each copies the others'
  *     shm_us, tcp_us   weir: a step begins on a device when the one before has ended there, as calls of MPI do
+ *     tcp_key_us       the same over TCP with a key, as a user's sessions have one; tcp_us is without
  *     ..._steady_us    weir: per step of many that may overlap as far as the slots let them
  *     shm_of_bare      shm_us / bare_us
  *

@@ -210,9 +210,19 @@ static weir_status time_shm_read(const struct bench_round *round, double *second
     return time_plan(stream_plan(round->bytes, &op_read), round, BENCH_SHM, seconds);
 }
 
+static weir_status time_tcp_key(const struct bench_round *round, double *seconds)
+{
+    return time_rally(round, BENCH_TCP_KEY, seconds);
+}
+
 static weir_status time_tcp_stream(const struct bench_round *round, double *seconds)
 {
     return time_plan(stream_plan(round->bytes, &op_take), round, BENCH_TCP, seconds);
+}
+
+static weir_status time_tcp_key_stream(const struct bench_round *round, double *seconds)
+{
+    return time_plan(stream_plan(round->bytes, &op_take), round, BENCH_TCP_KEY, seconds);
 }
 
 /* name, function, text */
@@ -223,10 +233,12 @@ static weir_status time_tcp_stream(const struct bench_round *round, double *seco
     X(shm_read, time_shm_read, "shared memory, stream, bytes read")                      \
     X(socket, bench_raw_socket, "TCP: socket")                                           \
     X(zmq, bench_raw_zmq, "TCP: ZeroMQ")                                                 \
-    X(tcp, time_tcp, "TCP: weir")                                                        \
+    X(tcp, time_tcp, "TCP: weir, without a key")                                         \
+    X(tcp_key, time_tcp_key, "TCP: weir, encrypted")                                     \
     X(socket_stream, bench_raw_socket_stream, "TCP, stream: socket")                     \
     X(zmq_stream, bench_raw_zmq_stream, "TCP, stream: ZeroMQ")                           \
-    X(tcp_stream, time_tcp_stream, "TCP, stream: weir")
+    X(tcp_stream, time_tcp_stream, "TCP, stream: weir, without a key")                   \
+    X(tcp_key_stream, time_tcp_key_stream, "TCP, stream: weir, encrypted")
 
 /* name, one, over another */
 #define RATIO_LIST(X)                             \

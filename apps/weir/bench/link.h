@@ -7,7 +7,8 @@
  *     shm_read_ns          one way after another, two slots; the reader reads each byte where it lies
  *     copy_ns              memcpy() out of the other process's memory
  *     socket_ns, zmq_ns,   there and back, halved, over TCP on loopback: a plain socket; ZeroMQ alone; weir without
- *     tcp_ns               shared memory
+ *     tcp_ns               shared memory and without a key, as the other two are
+ *     tcp_key_ns           the same with a key, as a user's sessions have one
  *     ..._stream_ns        one way after another over the same
  *     shm_of_ring,         shm_ns / ring_ns; ZeroMQ's time over weir's: 0.9 is 90 % of ZeroMQ alone
  *     tcp_of_zmq, ...

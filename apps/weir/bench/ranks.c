@@ -1,5 +1,4 @@
-/* apps/weir/bench/ranks.c: see the header. Nothing of the caller's own cluster counts: place and way are given here,
- * and there is no key, as what it is held against has none. */
+/* apps/weir/bench/ranks.c: see the header. Nothing of the caller's own cluster counts: place and way are given here. */
 #include "apps/weir/bench/ranks.h"
 
 #include <stdio.h>
@@ -20,7 +19,7 @@ static void choose_way(enum bench_way way)
 {
     unsetenv("WEIR_KEY");
     unsetenv("WEIR_KEY_FILE");
-    setenv("WEIR_INSECURE", "1", 1);
+    setenv("WEIR_INSECURE", way == BENCH_TCP ? "1" : "0", 1);
     unsetenv("WEIR_DEVICES");
     setenv("WEIR_SHM", way == BENCH_SHM ? "1" : "0", 1);
     setenv("WEIR_IPC", way == BENCH_SHM ? "1" : "0", 1);
