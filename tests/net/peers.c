@@ -6,7 +6,6 @@
  *
  *     flood       BEATs, as many as go out
  *     claim-R     a connection in the name of rank R, which says HELLO and then FAIL
- *     bye-STEPS   BYE after so many steps, which nobody has done
  *     initial     DATA of what a register starts with, while the run is under way
  *
  * They own no device that the plan uses, so nothing is sent to them but what the session itself says (docs/wire.md):
@@ -199,7 +198,7 @@ static void take_meeting(struct crowd *c, struct peer *p)
 
 static void misbehave(struct crowd *c, struct peer *p)
 {
-    unsigned rank, steps;
+    unsigned rank;
     const char *fault = c->fault;
     c->fault = NULL;
     say(c, "fault");
@@ -211,8 +210,6 @@ static void misbehave(struct crowd *c, struct peer *p)
         frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_HELLO}, false);
         frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_FAIL, .fail.text = "a lie"}, false);
         zmq_close(socket);
-    } else if (sscanf(fault, "bye-%u", &steps) == 1) {
-        frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_BYE, .bye.steps = steps}, false);
     } else if (!strcmp(fault, "initial")) {
         frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_DATA, .data = {.spans = 1, .initial = true}}, true);
     }

@@ -137,12 +137,13 @@ static void say_with(struct player *p, enum channel_number number, struct wire_f
 static void connect_channel(struct player *p, enum channel_number number)
 {
     unsigned char id[NET_ROUTING_ID_BYTES];
-    int linger_ms = 0;
+    int linger_ms = 0, no_limit = 0; /* rank 0 may be gone while it is flooded */
     void *socket = p->sockets[number] = zmq_socket(p->context, ZMQ_DEALER);
     memcpy(id, &p->session, sizeof p->session);
     memcpy(id + sizeof p->session, &(uint32_t){1}, sizeof(uint32_t));
     id[NET_ROUTING_ID_BYTES - 1] = (unsigned char)number;
     zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+    zmq_setsockopt(socket, ZMQ_SNDHWM, &no_limit, sizeof no_limit);
     zmq_setsockopt(socket, ZMQ_ROUTING_ID, id, sizeof id);
     cr_assert_eq(keys_bus_client(&p->keys, socket, p->members[0].key), WEIR_OK, "%s", weir_error());
     cr_assert_eq(zmq_connect(socket, p->members[0].tcp), 0);
@@ -250,6 +251,22 @@ static void words_cut_short(struct player *p)
     say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_WORDS, .words.count = 2}, "12345678", 8);
 }
 
+static void bye_of_too_many_steps(struct player *p)
+{
+    say(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BYE, .bye.steps = STEPS + 1});
+}
+
+static void bye_of_steps_below_0(struct player *p)
+{
+    say(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BYE, .bye.steps = -1});
+}
+
+static void flood_of_beats(struct player *p)
+{
+    for (int i = 0; i < 20000; i++)
+        say(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX});
+}
+
 static void value_of_a_past_round(struct player *p)
 {
     say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = 1}},
@@ -323,6 +340,8 @@ Test(protocol, messages_are_those_that_the_plan_lets_its_actors_send)
 
 Test(protocol, a_session_speaks_of_what_it_did_and_of_itself)
 {
+    EXPECT_NAMED(bye_of_too_many_steps, "BYE");
+    EXPECT_NAMED(bye_of_steps_below_0, "BYE");
     EXPECT_NAMED(value_of_a_past_round, "VALUE of shard");
     EXPECT_NAMED(value_of_no_shard, "VALUE of shard 77 in round 2");
     EXPECT_NAMED(fail_of_no_rank, "a FAIL of rank 1, about rank 2");
@@ -334,4 +353,9 @@ Test(protocol, frames_come_in_order_and_are_what_they_should_be)
     EXPECT_NAMED(hello_again, "a HELLO");
     EXPECT_NAMED(number_left_out, "came where its frame 1 was due");
     EXPECT_NAMED(no_header, "");
+}
+
+Test(protocol, signs_of_life_come_no_faster_than_they_should)
+{
+    EXPECT_NAMED(flood_of_beats, "BEAT");
 }
