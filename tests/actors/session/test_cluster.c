@@ -18,6 +18,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"
 #include "tests/support/sdf.h"
+#include "transport/net/peers.h"
 
 TestSuite(cluster, .timeout = 120);
 
@@ -39,7 +40,7 @@ static void no_report(void *ctx, const char *said)
 
 /* ---- a model, and all that can be seen of it ---- */
 
-enum { STORY_MAX = 400000 };
+enum { STORY_MAX = 1000000 };
 
 /* Losses and parameters, in the order in which they were seen. */
 struct story {
@@ -61,7 +62,7 @@ static struct model *model_new(layout lies)
     cr_assert(m);
     m->corpus = reference_text();
     m->config = reference_gpt(&m->corpus, REFERENCE_FULL);
-    m->config.layers = 2;
+    m->config.layers = lies.pp > 2 ? lies.pp : 2;
     m->config.seq = 4;
     m->config.layout = lies;
     weir_graph *graph = gpt_train_graph(&m->config);
@@ -192,6 +193,21 @@ STORIES(zero_shards_are_read_and_written_as_one_over_wires, 4, RANKS_WIRE, tell_
 STORIES(stages_and_splits_are_read_and_written_as_one_through_memory, 4, RANKS_SHM, tell_whole, 1, 2, 2, 2, false)
 STORIES(stages_and_splits_are_read_and_written_as_one_over_wires, 4, RANKS_WIRE, tell_whole, 1, 2, 2, 2, false)
 STORIES(zero_in_stages_is_read_and_written_as_one_over_wires, 2, RANKS_WIRE, tell_whole, 2, 1, 2, 2, true)
+/* What a rank owns is read by those, too, with which it has no edges. */
+Test(cluster, the_second_and_the_fourth_of_five_stages_are_no_neighbours)
+{
+    struct model *m = model_new((layout){1, 1, 5, 2, false});
+    weir_plan *spread = plan_spread(m->plan, 5, 0);
+    struct peers peers;
+    cr_assert_eq(peers_open(&peers, spread, 5, 1), WEIR_OK);
+    cr_assert(peers.of[0].edge && peers.of[2].edge && !peers.of[3].neighbour);
+    peers_close(&peers);
+    weir_plan_free(spread);
+    model_free(m);
+}
+
+STORIES(ranks_that_are_no_neighbours_are_read_through_memory, 5, RANKS_SHM, tell_whole, 1, 1, 5, 2, false)
+STORIES(ranks_that_are_no_neighbours_are_read_over_wires, 5, RANKS_WIRE, tell_whole, 1, 1, 5, 2, false)
 STORIES(parts_of_a_plan_make_the_whole_through_memory, 2, RANKS_SHM, tell_part, 2, 1, 2, 2, true)
 STORIES(parts_of_a_plan_make_the_whole_over_wires, 4, RANKS_WIRE, tell_part, 2, 2, 1, 1, false)
 
