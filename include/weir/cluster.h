@@ -20,7 +20,8 @@
  *     WEIR_LIVENESS   seconds without a sign of life after which a rank counts as lost [5]
  *     WEIR_STALL      seconds in which nothing fires before it is reported [10]; 0: never
  *     WEIR_PIN        1: binds workers to cores, as .pin does (<weir/session.h>); also of a process that is alone
- *     WEIR_JOIN       seconds to wait for all ranks to come [60]
+ *     WEIR_JOIN       seconds to wait for all ranks to come, and then for those with which there is something to
+ *                     exchange to say HELLO [60]
  *     WEIR_SHM        0: no memory is shared with the other processes of a host
  *     WEIR_IPC        0: what is said to them goes over TCP, as to other hosts, rather than over Unix sockets
  *
@@ -55,7 +56,9 @@ weir_status weir_key_new(char secret[WEIR_KEY_BYTES]);
 
 /* Gets what weir says beside its results: stalls, lost and refused peers, what a run that failed did last. `text` is a
  * whole report, of one or more lines. Called from a thread of weir's own, or by a function of the session; must
- * not call those: they return WEIR_E_STATE. */
+ * not call those: they return WEIR_E_STATE. It may take its time: weir_session_wait() and weir_session_close() return
+ * when all reports have been handed over, nothing else waits for it. At most 64 wait; what comes then is dropped, and
+ * counted in a report that says so. */
 typedef void (*weir_report_fn)(void *ctx, const char *text);
 
 /* Overrides of the environment, for programs that find their peers by themselves, or open several sessions at once.

@@ -100,8 +100,8 @@ static void handle_words(struct net *net, uint32_t rank, uint32_t count, struct 
         memcpy(&word, words + i * sizeof(word), sizeof(word));
         struct message message = message_unpack(word);
         if (!word_take(net, rank, message)) {
-            net_lose(net, rank, "it broke the protocol: a message for edge %u, kind %u, count %u, which it may not send "
-                     "now", message.edge, message.kind, message.count);
+            net_lose(net, rank, "it broke the protocol: a message for edge %u, kind %u, count %u, which it may not "
+                     "send now", message.edge, message.kind, message.count);
             return;
         }
     }
@@ -248,7 +248,7 @@ static void handle_fail(struct net *net, uint32_t rank, const struct wire_frame 
 {
     struct peer *peer = &net->peers.of[rank];
     bool again = peer->failed;
-    peer->failed = true;
+    peer->failed = net->clock.told_failed = true;
     if (again)
         net_lose(net, rank, "it broke the protocol: a second FAIL");
     else if (frame->fail.culprit >= net->env->size || frame->fail.from >= net->env->size)
@@ -285,7 +285,8 @@ static void handle_bye(struct net *net, uint32_t rank, int64_t steps)
                  (long long)steps, edge, (unsigned long long)net->route.passed[edge]);
     else {
         peer_become(&net->peers, rank, PEER_LEFT);
-        net->hooks.left(net->hooks.ctx, rank, steps);
+        if (net->peers.of[rank].neighbour) /* of others it only says that no value follows */
+            net->hooks.left(net->hooks.ctx, rank, steps);
     }
 }
 
@@ -365,11 +366,11 @@ static void handle_first(struct net *net, uint32_t rank, enum channel_number num
 }
 
 /* Which kinds come on which channel: what is small on one, what has to keep its order with register contents on the
- * other, where there is one. From a rank that is no neighbour come only values. */
+ * other, where there is one. From a rank that is no neighbour come only values, and BYE. */
 static bool channel_fits(const struct peer *peer, enum channel_number number, uint32_t kind)
 {
     if (kind == WIRE_VALUE || kind == WIRE_BYE)
-        return peer->neighbour || kind == WIRE_VALUE;
+        return peer->neighbour || number == CHANNEL_BULK;
     bool bulk = kind == WIRE_WORDS || kind == WIRE_DATA;
     return peer->neighbour && bulk == (number == CHANNEL_BULK);
 }

@@ -34,6 +34,7 @@ struct net_clock {
     int64_t looked_ns;    /* when the loop last came by */
     int64_t beat_ns;      /* between beats */
     int64_t next_beat_ns;
+    bool told_failed;     /* a peer has said that the session failed: who leaves waits for nobody */
     int64_t leaving_ns;   /* since when it only waits for what is on its way; 0: not yet */
 };
 

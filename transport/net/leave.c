@@ -1,9 +1,10 @@
 /* transport/net/leave.c: how this rank's end of the bus ends. See net.h.
  *
- * BYE is behind all that was sent to a peer. A slot of 64 MiB may take many seconds to get away, so who leaves waits,
- * and gives signs of life, until ZeroMQ has written the BYE to each peer that still lives; what it has not written
- * would be lost with the context. The peers' own BYEs are awaited too, but not for long: what is on its way to a peer
- * that goes at the same time would never arrive, and closing the sockets would wait for it in vain.
+ * BYE is behind all that was sent to a peer, be it a neighbour or one that was only sent a value. A slot of 64 MiB may
+ * take many seconds to get away, so who leaves waits, and gives signs of life, until ZeroMQ has written the BYE to
+ * each peer that still lives; what it has not written would be lost with the context. The peers' own BYEs are awaited
+ * too, but not for long: what is on its way to a peer that goes at the same time would never arrive, and closing the
+ * sockets would wait for it in vain.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ bool net_parted(struct net *net)
         net->clock.leaving_ns = now;
     /* acquire: pairs with the subtraction in peer_bye_gone() */
     bool gone = !atomic_load_explicit(&net->peers.byes_waiting, memory_order_acquire);
-    return !net->peers.here_count || (gone && now - net->clock.leaving_ns > NET_LEAVE_NS);
+    return !net->peers.here_count || net->clock.told_failed || (gone && now - net->clock.leaving_ns > NET_LEAVE_NS);
 }
 
 /* A worker that watches the ROUTER leaves it alone from now on: who is told of what comes in may be gone. */
@@ -56,7 +57,7 @@ void net_stop(struct net *net, int64_t steps)
         return;
     }
     if (steps >= 0)
-        net_request(net, NET_NEIGHBOURS, &bye, NULL, 0);
+        net_request(net, NET_ALL, &bye, NULL, 0);
     /* release: pairs with the load in net_loop() */
     atomic_store_explicit(&net->stop, steps >= 0 ? STOP_PARTED : STOP_NOW, memory_order_release);
     outbox_wake(&net->outbox);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "graph/base/error.h"
@@ -27,6 +28,7 @@
 #define WAIT_BYTES 16             /* an entry of WAITS */
 #define SOCKETS_MAX 64            /* connections are not counted */
 #define GREET_LOOK_MS 50
+#define DESCRIPTORS_OWN 24        /* of ZeroMQ, the threads and the program, at least */
 
 /* ---- sockets ---- */
 
@@ -87,11 +89,26 @@ static void use_cores(void *zmq)
             zmq_ctx_set(zmq, ZMQ_THREAD_AFFINITY_CPU_ADD, cores_at((uint32_t)i));
 }
 
+/* A connection each way for every neighbour, and as many again with bulk. Where there are too few ZeroMQ tries on
+ * without a word. */
+static weir_status descriptors_suffice(const struct net *net)
+{
+    struct rlimit limit;
+    uint64_t needed = 2 * (uint64_t)net->peers.neighbours_count + DESCRIPTORS_OWN;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
+        return WEIR_OK;
+    return error_set(WEIR_E_PEER, "rank %u has %u neighbours and needs %llu descriptors or more; it may have %llu "
+                     "(ulimit -n)", net->env->rank, net->peers.neighbours_count, (unsigned long long)needed,
+                     (unsigned long long)limit.rlim_cur);
+}
+
 static weir_status parts_open(struct net *net)
 {
     weir_status status = outbox_open(&net->outbox);
     if (!status)
         status = peers_open(&net->peers, net->plan, net->env->size, net->env->rank);
+    if (!status)
+        status = descriptors_suffice(net);
     net->zmq = zmq_ctx_new();
     if (!status && !net->zmq)
         status = error_set(WEIR_E_MEMORY, "no memory for the network");

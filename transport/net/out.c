@@ -69,6 +69,8 @@ static bool may_send(struct net *net, uint32_t rank, const struct wire_frame *fr
     const struct peer *peer = net_peer(net, rank);
     if (!peer || (peer->neighbour && !peer_is(peer, PEER_HERE)) || peer_is(peer, PEER_LOST))
         return false;
+    if (frame->kind == WIRE_BYE)
+        return peer->neighbour || peer->line[CHANNEL_BULK].open;
     return frame->kind == WIRE_VALUE && frame->value.shard != WIRE_MARK ? line_needed(net, rank) : peer->neighbour;
 }
 
@@ -152,7 +154,7 @@ static void request_send(struct net *net, struct request *request)
     else if (request->to == NET_NEIGHBOURS)
         for (uint32_t i = 0; i < peers->neighbours_count; i++)
             request_send_one(net, peers->neighbours[i], request);
-    else if (request->to == NET_ALL)
+    else if (request->to == NET_ALL) /* each kind goes to whom it may: may_send() */
         for (uint32_t r = 0; r < peers->count; r++)
             request_send_one(net, r, request);
     else

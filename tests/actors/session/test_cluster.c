@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -736,6 +737,24 @@ static void lose(struct plot *plot, enum ranks_link link, double seconds)
     expect_lost(ranks, 3, seconds);
     ranks_free(ranks);
     weir_plan_free(plot->plan);
+}
+
+/* ---- descriptors ---- */
+
+static void open_with_few(struct rank *rank)
+{
+    const weir_plan *plan = rank->ctx;
+    struct rlimit limit = {25, 25};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    weir_session *s = weir_session_open(plan, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, !s && strstr(weir_error(), "1 neighbours and needs 26 descriptors"), "%s", s ? "open" : weir_error());
+}
+
+Test(cluster, too_few_descriptors_are_told_before_anybody_waits)
+{
+    weir_plan *plan = chain_plan("test_sum", true, STAGES);
+    ranks_free(ranks_run(open_with_few, plan, .count = 2));
+    weir_plan_free(plan);
 }
 
 /* A connection that ends shows at once, silence after the limit; and the machine may be busy. */
