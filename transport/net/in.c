@@ -387,8 +387,9 @@ void net_handle(struct net *net, struct incoming *in)
     struct peer *peer = &net->peers.of[rank];
     if (peer_is(peer, PEER_LOST) || peer_is(peer, PEER_LEFT) || !header_fits(net, rank, number, in, &frame))
         return;
-    atomic_store_explicit(&peer->heard_ns, park_now_ns(), memory_order_relaxed);
-    if ((frame.kind == WIRE_BEAT || frame.kind == WIRE_WAITS) && !peer_may_sign(peer, park_now_ns()))
+    int64_t now = peer->line[number].heard_ns = park_now_ns();
+    atomic_store_explicit(&peer->heard_ns, now, memory_order_relaxed);
+    if ((frame.kind == WIRE_BEAT || frame.kind == WIRE_WAITS) && !peer_may_sign(peer, now))
         net_lose(net, rank, "it broke the protocol: more BEATs than %d a second", PEER_SIGNS_PER_S);
     else if (frame.number == 0)
         handle_first(net, rank, number, &frame, in);

@@ -45,15 +45,24 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A peer whose connection has ended may have said BYE on another one that is slower, and still brings bytes. */
+/* Whether a peer to which the connection has ended says nothing any more; or gives signs of life, and for the whole limit
+ * nothing else: then it does not leave, and what was on its way to it may be gone. */
+static bool ended_for_good(const struct net *net, const struct peer *peer, int64_t now, bool drained)
+{
+    const struct peer_line *bulk = &peer->line[CHANNEL_BULK];
+    int64_t heard_ns = later(atomic_load_explicit(&peer->heard_ns, memory_order_relaxed), peer->ended_ns);
+    int64_t bulk_ns = later(bulk->heard_ns, peer->ended_ns), limit_ns = drained ? NET_LEAVE_NS : BACKLOG_NS;
+    if (now - heard_ns > limit_ns && now - peer_bytes_ns(peer, now) > limit_ns)
+        return true;
+    return now - bulk_ns > net->env->liveness_ns && now - peer_line_bytes_ns(bulk, now) > net->env->liveness_ns;
+}
+
+/* It may have said BYE on another connection that is slower, and still brings bytes. */
 static void ended_judge(struct net *net, int64_t now, bool drained)
 {
-    int64_t limit_ns = drained ? NET_LEAVE_NS : BACKLOG_NS;
     for (uint32_t i = net->peers.ended_count; i-- > 0;) {
         uint32_t rank = net->peers.ended[i];
-        struct peer *peer = &net->peers.of[rank];
-        int64_t heard_ns = later(atomic_load_explicit(&peer->heard_ns, memory_order_relaxed), peer->ended_ns);
-        if (now - heard_ns > limit_ns && now - peer_bytes_ns(peer, now) > limit_ns)
+        if (ended_for_good(net, &net->peers.of[rank], now, drained))
             net_lose(net, rank, "its connection ended");
     }
 }
@@ -75,6 +84,8 @@ void net_forgive(struct net *net, int64_t now)
 {
     for (uint32_t i = 0; i < net->peers.neighbours_count; i++)
         atomic_store_explicit(&net->peers.of[net->peers.neighbours[i]].heard_ns, now, memory_order_relaxed);
+    for (uint32_t i = 0; i < net->peers.ended_count; i++)
+        net->peers.of[net->peers.ended[i]].ended_ns = now;
 }
 
 void net_time(struct net *net, bool drained)

@@ -3,8 +3,8 @@
  *
  * One ROUTER listens; what goes out goes through the two channels. Once all neighbours have said HELLO nobody but who
  * has a value to give is still to come; the ROUTER goes on listening, for those and because ZeroMQ would close the
- * connections that came through the listener with it. A connection that has stood and ends is not made again: frames
- * may have been lost with it, so the peer is.
+ * connections that came through the listener with it. ZeroMQ makes a connection that has stood and ends again; but
+ * frames may have been lost with it, so a peer that does not leave is lost (life.c).
  *
  * The channel for signs of life is connected to every neighbour. That for bulk follows when both sides have said
  * whether they share memory, to those with which there are edges and no memory in common.

@@ -148,7 +148,7 @@ void peer_line_from(struct peer_line *line, zmq_msg_t *message)
 }
 
 /* A descriptor that has become another connection's has another address at its other end. */
-static int64_t line_bytes_ns(const struct peer_line *line, int64_t now)
+int64_t peer_line_bytes_ns(const struct peer_line *line, int64_t now)
 {
     struct tcp_info info;
     socklen_t bytes = sizeof(info);
@@ -164,7 +164,7 @@ int64_t peer_bytes_ns(const struct peer *peer, int64_t now)
 {
     int64_t newest = 0;
     for (int c = 0; c < CHANNELS; c++) {
-        int64_t at = line_bytes_ns(&peer->line[c], now);
+        int64_t at = peer_line_bytes_ns(&peer->line[c], now);
         newest = at > newest ? at : newest;
     }
     return newest;

@@ -32,8 +32,8 @@ struct net_life {
 /* What goes to a peer, and comes from it, on one channel. */
 struct peer_line {
     bool open;            /* HELLO was sent on it */
-    bool greeted;         /* HELLO came on it */
     uint64_t sent, heard; /* numbers of the next frames */
+    int64_t heard_ns;     /* when the last came */
     int incoming_fd;      /* of the connection on which its frames come; -1: none that says when bytes came */
     unsigned char incoming_from[28]; /* the address at its other end: a descriptor may become another connection's */
 };
@@ -105,7 +105,9 @@ bool peer_may_sign(struct peer *peer, int64_t now);
 /* Remembers on which descriptor a message of the peer came. */
 void peer_line_from(struct peer_line *line, zmq_msg_t *message);
 
-/* When bytes last came from the peer, of whatever is being received, as far as the system says; 0: it does not. */
+/* When bytes last came from the peer, on this line or any, of whatever is being received, as far as the system says; 0:
+ * it does not. */
+int64_t peer_line_bytes_ns(const struct peer_line *line, int64_t now);
 int64_t peer_bytes_ns(const struct peer *peer, int64_t now);
 
 #endif

@@ -3,15 +3,17 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
 #include "tests/support/small_plans.h"
+#include "transport/mail/park.h"
 #include "transport/net/inside.h"
 
 TestSuite(frames, .timeout = 20);
 
-enum { RANKS = 2, PEER = 1, SESSION = 77 };
+enum { RANKS = 2, PEER = 1, SESSION = 77, LIVENESS_MS = 1000 };
 
 struct scene {
     weir_plan *plan;
@@ -195,6 +197,44 @@ Test(frames, a_failure_is_said_once)
     say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_FAIL, .fail = {1, 1, "x"}});
     cr_expect_eq(s->failures, 1);
     expect_lost(s, "a second FAIL");
+}
+
+/* ---- when a connection to it has ended ---- */
+
+/* The connection to the peer has ended; on its own it goes on giving signs of life for `ms`, and `bulk` comes. */
+static void live_on(struct scene *s, int ms, bool bulk)
+{
+    int64_t end_ns = park_now_ns() + ms * INT64_C(1000000);
+    s->env.liveness_ns = LIVENESS_MS * INT64_C(1000000);
+    s->net->clock.next_beat_ns = INT64_MAX; /* it has no sockets to send to */
+    peer_ended(&s->net->peers, PEER, park_now_ns());
+    while (!*s->lost && park_now_ns() < end_ns) {
+        say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX});
+        if (bulk)
+            s->net->peers.of[PEER].line[CHANNEL_BULK].heard_ns = park_now_ns();
+        net_time(s->net, true);
+        usleep(20000);
+    }
+}
+
+/* What was on its way over that connection may be gone, and nothing else would tell. */
+Test(frames, of_life_do_not_keep_a_peer_to_which_the_connection_ended)
+{
+    struct scene *s = scene_greeted();
+    live_on(s, LIVENESS_MS / 2, false);
+    cr_expect_str_eq(s->lost, "");
+    live_on(s, 5 * LIVENESS_MS, false);
+    expect_lost(s, "its connection ended");
+}
+
+Test(frames, of_bulk_keep_it_for_its_bye_may_be_behind_them)
+{
+    struct scene *s = scene_greeted();
+    live_on(s, 3 * LIVENESS_MS, true);
+    cr_expect_str_eq(s->lost, "");
+    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BYE});
+    cr_expect_eq(s->left, 0);
+    scene_close(s);
 }
 
 /* ---- BYE ---- */
