@@ -5,10 +5,13 @@
  * arrive as often as it was said; and ZMQ_IMMEDIATE, which is there to prevent that, throws away what came in on a
  * connection that was closed since: the last word of a rank 0 that refuses.
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "graph/base/error.h"
 #include "graph/plan/file.h"
@@ -168,12 +171,13 @@ static void take_events(struct follower *f)
 {
     char bytes[128]; /* the event, then its endpoint */
     uint16_t event;
-    while (zmq_recv(f->meeting->events, bytes, sizeof bytes, ZMQ_DONTWAIT) >= (int)sizeof event) {
+    void *events = f->meeting->events; /* a signal may end any of these calls: see meet.c */
+    while (TEMP_FAILURE_RETRY(zmq_recv(events, bytes, sizeof bytes, ZMQ_DONTWAIT)) >= (int)sizeof event) {
         memcpy(&event, bytes, sizeof event);
         f->reached |= event == ZMQ_EVENT_CONNECTED;
         f->connected = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
         f->join_at_ns = 0;
-        zmq_recv(f->meeting->events, bytes, sizeof bytes, ZMQ_DONTWAIT);
+        (void)TEMP_FAILURE_RETRY(zmq_recv(events, bytes, sizeof bytes, ZMQ_DONTWAIT));
     }
 }
 

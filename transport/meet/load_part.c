@@ -1,4 +1,7 @@
 /* transport/meet/load_part.c: weir_plan_load_part(): a plan file on one rank becomes a plan on each. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <unistd.h>
 #include <weir/plan.h>
 #include <zmq.h>
 
@@ -17,7 +20,7 @@ static weir_status take_part(const struct cluster_env *env, const weir_plan *who
     struct meet meet = {.zmq_context = context, .env = env, .keys = &keys, .report = &report};
     if (!status)
         status = meet_part(&meet, whole, part);
-    zmq_ctx_term(context);
+    TEMP_FAILURE_RETRY(zmq_ctx_term(context)); /* a signal of the program's may interrupt it */
     return status;
 }
 

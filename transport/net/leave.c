@@ -6,6 +6,8 @@
  * too, but not for long: what is on its way to a peer that goes at the same time would never arrive, and closing the
  * sockets would wait for it in vain.
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -82,9 +84,9 @@ void net_close(struct net *net)
     }
     zap_close(net->zap);
     if (net->zmq)
-        zmq_ctx_term(net->zmq);
-    outbox_close(&net->outbox); /* BYEs that ZeroMQ lets go of wake it */
-    peers_close(&net->peers);
+        TEMP_FAILURE_RETRY(zmq_ctx_term(net->zmq)); /* a signal of the program's may interrupt it */
+    outbox_close(&net->outbox);
+    peers_close(&net->peers); /* in which ZeroMQ counts the BYEs that it lets go of */
     if (net->watcher.worker_fd >= 0)
         close(net->watcher.worker_fd);
     pthread_mutex_destroy(&net->sockets);
