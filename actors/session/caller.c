@@ -41,15 +41,20 @@ void caller_is_worker(const struct weir_session *s)
     worker_of = s;
 }
 
+weir_status caller_check_report(const char *function)
+{
+    return LIKELY(!report_is_running())
+               ? WEIR_OK
+               : error_set(WEIR_E_STATE, "weir_session_%s: called by a function that gets a report", function);
+}
+
 weir_status caller_check(const struct weir_session *s, const char *function)
 {
     if (UNLIKELY(!home_is_here(&s->home)))
         return error_set(WEIR_E_STATE,
                          "weir_session_%s: the session is process %d's; this is a child of it, and has none of its "
                          "threads: open another one here", function, (int)s->home.pid);
-    if (UNLIKELY(report_is_running()))
-        return error_set(WEIR_E_STATE, "weir_session_%s: called by a function that gets a report", function);
-    return WEIR_OK;
+    return caller_check_report(function);
 }
 
 weir_status caller_check_outside(const struct weir_session *s, const char *function)

@@ -30,7 +30,10 @@ void home_close(struct home *home);
 /* The calling thread is a worker of the session from now on. */
 void caller_is_worker(const struct weir_session *session);
 
-/* E_STATE, in words that begin with "weir_session_" and `function`, when the caller is in a child, or in a report. */
+/* E_STATE, in words that begin with "weir_session_" and `function`, when the caller is in a report. */
+weir_status caller_check_report(const char *function);
+
+/* The same, and when it is in a child. */
 weir_status caller_check(const struct weir_session *session, const char *function);
 
 /* The same, and when it is a worker of the session. */

@@ -76,6 +76,7 @@ weir_status cluster_meet(struct weir_session *s)
     struct cluster *c = s->cluster;
     if (!c)
         return WEIR_OK;
+    c->members[c->env.rank].workers = s->worker_count;
     weir_status status = net_meet(c->net, c->members);
     for (uint32_t r = 0; !status && r < c->env.size; r++)
         peer_map(s, r);

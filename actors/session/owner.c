@@ -25,8 +25,9 @@ static uint32_t first_core(const struct weir_session *s)
     const struct cluster *c = s->cluster;
     uint32_t before = 0;
     for (uint32_t r = 0; c && r < c->env.rank; r++)
-        before += !strcmp(c->members[r].host, c->members[c->env.rank].host);
-    return before * s->worker_count;
+        if (!strcmp(c->members[r].host, c->members[c->env.rank].host))
+            before += c->members[r].workers;
+    return before;
 }
 
 static weir_status owner_open(struct worker_owner *owner, uint32_t worker)

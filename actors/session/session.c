@@ -285,6 +285,8 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
 
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts)
 {
+    if (caller_check_report("open"))
+        return NULL;
     if (!plan || opts.workers < 0) {
         error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: %s", opts.src.file ? opts.src.file : "", opts.src.line,
                   plan ? "workers is negative" : "there is no plan");

@@ -221,6 +221,7 @@ Test(callers, in_children_of_ranks_are_told_so_and_the_ranks_go_on)
 /* ---- callbacks ---- */
 
 struct inside {
+    const weir_plan *plan;
     weir_session *session, *other;
     int refused, ran;
 };
@@ -287,20 +288,21 @@ static void call_from_report(void *ctx, const char *text)
     inside->refused += refuses(weir_session_wait(inside->session, -1), "called by a function that gets a report");
     inside->refused += refuses(weir_session_push(inside->session, "x", &array, -1), "gets a report");
     inside->refused += refuses(weir_session_close(inside->session), "gets a report");
+    inside->refused += !weir_session_open(inside->plan) && refuses(WEIR_E_STATE, "weir_session_open");
     inside->ran++;
 }
 
 /* The watch reports a run for which nobody pushes. */
 Test(callers, from_a_report_are_told_so)
 {
-    struct inside inside = {.refused = 0};
     weir_plan *plan = doubling_plan();
+    struct inside inside = {.plan = plan};
     inside.session = weir_session_open(plan, .stall_s = 0.1, .report = call_from_report, .report_ctx = &inside);
     cr_assert(inside.session, "%s", weir_error());
     OK(weir_session_start(inside.session, 1));
     cr_assert_eq(weir_session_wait(inside.session, 2000), WEIR_E_TIMEOUT);
     OK(weir_session_close(inside.session));
     cr_expect_geq(inside.ran, 1);
-    cr_expect_eq(inside.refused, 3 * inside.ran);
+    cr_expect_eq(inside.refused, 4 * inside.ran);
     weir_plan_free(plan);
 }

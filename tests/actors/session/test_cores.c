@@ -29,13 +29,13 @@ static weir_status look(void *ctx, const weir_view *value, int64_t step, int mic
     return WEIR_OK;
 }
 
-/* Two devices, on each a source that nobody reads. */
-static weir_plan *sources_plan(void)
+/* Devices, on each a source that nobody reads. */
+static weir_plan *sources_plan(int devices)
 {
-    static const char *const names[DEVICES] = {"a", "b"};
+    static const char *const names[] = {"a", "b", "c", "d"};
     test_ops();
     sdf *s = sdf_new("sources", 1);
-    for (int i = 0; i < DEVICES; i++)
+    for (int i = 0; i < devices; i++)
         sdf_regst(s, sdf_actor(s, sdf_device(s), names[i], .kernel = "source", .host_kind = 1 + PLAN_SOURCE),
                   .items = 1);
     return sdf_plan(s);
@@ -53,7 +53,7 @@ static int tell_masks(void)
 {
     cpu_set_t seen[DEVICES], own;
     weir_session_stats stats;
-    weir_plan *plan = sources_plan();
+    weir_plan *plan = sources_plan(DEVICES);
     weir_binding bindings[] = {{.name = "a", .source = look, .ctx = &seen[0]},
                                {.name = "b", .source = look, .ctx = &seen[1]}, {0}};
     weir_session *session = weir_session_open(plan, .bindings = bindings);
@@ -180,7 +180,7 @@ Test(cores, the_thread_that_opens_a_session_is_left_alone, .timeout = 60)
 static void pinned_rank(struct rank *rank)
 {
     cpu_set_t *seen = rank->result;
-    weir_plan *plan = sources_plan();
+    weir_plan *plan = sources_plan(DEVICES);
     weir_binding bindings[] = {{.name = "a", .source = look, .ctx = seen},
                                {.name = "b", .source = look, .ctx = seen},
                                {0}};
@@ -202,5 +202,36 @@ Test(cores, ranks_of_one_host_bind_to_different_ones, .timeout = 60)
         cr_expect_eq(CPU_COUNT(seen), 1);
         cr_expect(CPU_ISSET(core[r % count], seen), "rank %d is not on core %d", r, core[r % count]);
     }
+    ranks_free(ranks);
+}
+
+/* Two devices each: of rank 0 one worker runs both, of rank 1 each has one. */
+static void pinned_rank_of_four(struct rank *rank)
+{
+    cpu_set_t ignored, *seen = rank->result;
+    weir_plan *plan = sources_plan(4);
+    weir_binding bindings[] = {{.name = "a", .source = look, .ctx = &ignored},
+                               {.name = "b", .source = look, .ctx = &ignored},
+                               {.name = "c", .source = look, .ctx = &seen[0]},
+                               {.name = "d", .source = look, .ctx = &seen[1]},
+                               {0}};
+    weir_session *session = weir_session_open(plan, .pin = true, .workers = 1 + rank->number, .bindings = bindings,
+                                              .cluster = ranks_cluster(rank));
+    RANK_IS(rank, session, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(session, 1));
+    RANK_OK(rank, weir_session_close(session));
+    weir_plan_free(plan);
+}
+
+/* Rank 1's first worker is the second of all. */
+Test(cores, ranks_take_as_many_as_each_has_workers, .timeout = 60)
+{
+    int core[CPU_SETSIZE], count = cores(core);
+    struct ranks *ranks =
+        ranks_run(pinned_rank_of_four, NULL, .count = 2, .link = RANKS_SHM, .result_bytes = 2 * sizeof(cpu_set_t));
+    const cpu_set_t *seen = ranks->rank[1].result;
+    for (int worker = 0; worker < 2; worker++)
+        cr_expect(CPU_ISSET(core[(1 + worker) % count], &seen[worker]) && CPU_COUNT(&seen[worker]) == 1,
+                  "worker %d of rank 1 is not on core %d alone", worker, core[(1 + worker) % count]);
     ranks_free(ranks);
 }
