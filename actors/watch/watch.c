@@ -17,6 +17,7 @@
 
 #define LOOKS_PER_STALL 4
 #define ANSWER_NS 200000000 /* a worker that has not answered by then does not */
+#define TELL_MIN_NS 10000000 /* between two times that this rank answers others: it may not flood them */
 #define RANKS_NS 1000000000 /* the same for a rank, which asks its workers first, and may be far away */
 
 /* What the watch knows of one worker. */
@@ -205,7 +206,8 @@ static void answer_ranks(struct watch *watch, int64_t now)
     bool heard = watch->heard;
     watch->heard = false;
     pthread_mutex_unlock(&watch->lock);
-    if (heard && now - watch->sent_ns > watch->on.stall_ns / 2)
+    int64_t pause_ns = watch->on.stall_ns / 2 > TELL_MIN_NS ? watch->on.stall_ns / 2 : TELL_MIN_NS;
+    if (heard && now - watch->sent_ns > pause_ns)
         look_around(watch);
     if (heard && !watch->complete)
         watch->reported = false; /* more is known now */

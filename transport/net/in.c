@@ -375,6 +375,13 @@ static bool channel_fits(const struct peer *peer, enum channel_number number, ui
     return peer->neighbour && bulk == (number == CHANNEL_BULK);
 }
 
+/* Whose sign of life the frame is, so that it counts against that rank's rate: rank 0 passes on WAITS of all. */
+static struct peer *sign_of(struct net *net, uint32_t rank, const struct wire_frame *frame)
+{
+    bool passed_on = frame->kind == WIRE_WAITS && waits_fit(net, rank, frame->waits.rank);
+    return &net->peers.of[passed_on ? frame->waits.rank : rank];
+}
+
 void net_handle(struct net *net, struct incoming *in)
 {
     uint32_t rank;
@@ -389,7 +396,7 @@ void net_handle(struct net *net, struct incoming *in)
         return;
     int64_t now = peer->line[number].heard_ns = park_now_ns();
     atomic_store_explicit(&peer->heard_ns, now, memory_order_relaxed);
-    if ((frame.kind == WIRE_BEAT || frame.kind == WIRE_WAITS) && !peer_may_sign(peer, now))
+    if ((frame.kind == WIRE_BEAT || frame.kind == WIRE_WAITS) && !peer_may_sign(sign_of(net, rank, &frame), now))
         net_lose(net, rank, "it broke the protocol: more BEATs than %d a second", PEER_SIGNS_PER_S);
     else if (frame.number == 0)
         handle_first(net, rank, number, &frame, in);

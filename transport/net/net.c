@@ -14,6 +14,7 @@
 
 #define NS_PER_MS 1000000
 #define BEATS_PER_LIMIT 20    /* a peer may have been silent for so much of the limit before it stops */
+#define BEAT_MIN_NS 5000000   /* but no more often: well below what a peer may give (peer_may_sign()) */
 #define FRAMES_PER_TURN 64    /* taken in before the loop looks elsewhere */
 #define ENDING_MS 20          /* between two looks while somebody leaves */
 #define WATCHED_MS 5          /* between two looks at a ROUTER that a worker watches */
@@ -167,7 +168,8 @@ static void deferred_handle(struct net *net)
 weir_status net_start(struct net *net)
 {
     uint64_t one = 1;
-    net->clock.beat_ns = net->env->liveness_ns / BEATS_PER_LIMIT;
+    int64_t beat_ns = net->env->liveness_ns / BEATS_PER_LIMIT;
+    net->clock.beat_ns = beat_ns > BEAT_MIN_NS ? beat_ns : BEAT_MIN_NS;
     net_forgive(net, park_now_ns());
     pthread_mutex_lock(&net->sockets);
     deferred_handle(net);
