@@ -147,7 +147,7 @@ size_t session_flight_text(const struct weir_session *session, char *text, size_
 /* What this rank has done, for its sign of life. */
 void session_beat(const struct weir_session *session, struct wire_frame *frame);
 
-/* ---- cluster.c, for the watch ---- */
+/* ---- cluster_watch.c ---- */
 
 /* Firings of all other ranks as last heard, and the rank that has been silent longest (UINT32_MAX: none for longer
  * than a beat), for how long. With one rank: 0, none. */
