@@ -14,14 +14,16 @@
  *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
  *     end 1700000000.123 OK            last; or the status and the session's error
  *
- * The text that it learns from is drawn from words at random, the same for everybody. With --pause it is slow, and with
- * --leave, --die and --stop-pulling it misbehaves.
+ * The text that it learns from is drawn from words at random, the same for everybody. With --twice it does all of it
+ * with two sessions at once, in two threads, of which the second has a name and a seed of its own. With --pause it is
+ * slow, and with --leave, --die and --stop-pulling it misbehaves.
  */
 #include "apps/common/gpt.h"
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "tests/support/reference.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -40,6 +42,8 @@ struct rank {
     int die;            /* after so many steps: exits at once */
     int stop_pulling;   /* after so many steps: takes no more losses, for ever */
     uint64_t seed;
+    uint64_t twice;     /* seed of a second session at the same time; 0: there is none */
+    const char *name;   /* of the session */
     const char *out_prefix;
     FILE *out;          /* owned */
     weir_plan *plan;    /* owned */
@@ -152,7 +156,7 @@ static weir_status write_params(struct rank *r)
 static weir_status train(struct rank *r)
 {
     r->session = weir_session_open(r->plan, .workers = r->workers, .report = r->to_stderr ? NULL : keep_report,
-                                   .report_ctx = r, .cluster.name = "net");
+                                   .report_ctx = r, .cluster.name = r->name);
     if (!r->session)
         return WEIR_E_PEER;
     weir_session_stats stats;
@@ -223,11 +227,41 @@ static int work(struct rank *r)
     return status ? 1 : 0;
 }
 
+/* All of it; with a session that is open at the same time when there is to be one. */
+static void *work_second(void *argument)
+{
+    struct rank *r = argument;
+    int status = open_out(r);
+    if (status < 0)
+        status = work(r);
+    if (r->out)
+        fclose(r->out);
+    return status ? r : NULL;
+}
+
+static int work_all(struct rank *r)
+{
+    char prefix[512];
+    struct rank second = *r;
+    pthread_t thread;
+    void *failed = NULL;
+    snprintf(prefix, sizeof prefix, "%s-twice", r->out_prefix ? r->out_prefix : "rank");
+    second.out_prefix = prefix;
+    second.seed = r->twice;
+    second.name = "another";
+    if (r->twice && pthread_create(&thread, NULL, work_second, &second))
+        return 1;
+    int status = work(r);
+    if (r->twice)
+        pthread_join(thread, &failed);
+    return failed ? 1 : status;
+}
+
 int main(int argc, char **argv)
 {
     text corpus = reference_text();
     struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .params = 1000,
-                     .devices = 2, .leave = -1, .die = -1, .stop_pulling = -1, .seed = REFERENCE_SEED};
+                     .devices = 2, .leave = -1, .die = -1, .stop_pulling = -1, .seed = REFERENCE_SEED, .name = "net"};
     r.config.layout = (layout){1, 1, 1, 1, false};
     r.config.dim = 48, r.config.heads = 6, r.config.seq = 16, r.config.batch = 24;
     const options_entry table[] = {
@@ -235,6 +269,8 @@ int main(int argc, char **argv)
         {"--layers", OPTIONS_INT, &r.config.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "training steps"},
         {"--seed", OPTIONS_U64, &r.seed, .help = "of the initial values"},
+        {"--twice", OPTIONS_U64, &r.twice, .value = "SEED",
+         .help = "another session at once; it writes to PREFIX-twice.RANK"},
         {"--workers", OPTIONS_INT, &r.workers, .min = 1, .max = 1024, .help = "threads"},
         {"--pass", OPTIONS_INT, &r.pass_bytes, .min = 4, .max = 1e9, .value = "BYTES",
          .help = "pass slots of this size on, rather than train"},
@@ -256,7 +292,7 @@ int main(int argc, char **argv)
     if (status < 0)
         status = open_out(&r);
     if (status < 0)
-        status = work(&r);
+        status = work_all(&r);
     if (r.out && r.out_prefix)
         fclose(r.out);
     text_free(&corpus);
