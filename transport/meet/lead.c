@@ -66,7 +66,7 @@ struct leader {
 
 /* ---- unknown peers ---- */
 
-__attribute__((format(printf, 3, 4))) static void report_stranger(struct leader *l, bool refuse, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void report_unknown(struct leader *l, bool refuse, const char *format, ...)
 {
     char others[64] = "";
     struct meeting *meeting = l->meeting;
@@ -216,21 +216,21 @@ static weir_status welcome_all(struct leader *l)
 /* ---- JOIN ---- */
 
 /* Why a JOIN is none of this session's; false: it is one. */
-static bool is_stranger(struct leader *l)
+static bool is_unknown(struct leader *l)
 {
     const struct meet_frame *in = &l->meeting->in;
     const uint32_t rank = in->join.rank;
     if (in->version != WIRE_VERSION)
-        report_stranger(l, true, "it speaks version %u, rank 0 speaks %d", in->version, WIRE_VERSION);
+        report_unknown(l, true, "it speaks version %u, rank 0 speaks %d", in->version, WIRE_VERSION);
     else if (in->join.plan_version != PLAN_VERSION)
-        report_stranger(l, true, "its plans are of version %u, rank 0's of %d", in->join.plan_version, PLAN_VERSION);
+        report_unknown(l, true, "its plans are of version %u, rank 0's of %d", in->join.plan_version, PLAN_VERSION);
     else if (in->join.size != l->env->size)
-        report_stranger(l, true, "it says that there are %u ranks, rank 0 that there are %u", in->join.size,
+        report_unknown(l, true, "it says that there are %u ranks, rank 0 that there are %u", in->join.size,
                         l->env->size);
     else if (!rank || rank >= l->env->size)
-        report_stranger(l, true, "it says that it is rank %u of %u", rank, l->env->size);
+        report_unknown(l, true, "it says that it is rank %u of %u", rank, l->env->size);
     else if (l->seats[rank].came && memcmp(&l->members[rank], &in->join.card, sizeof(struct member)) != 0)
-        report_stranger(l, true, "rank %u is here already (%s, pid %u), and %s, pid %u, says that it is rank %u, too", rank,
+        report_unknown(l, true, "rank %u is here already (%s, pid %u), and %s, pid %u, says that it is rank %u, too", rank,
                         l->members[rank].name, l->members[rank].pid, in->join.card.name, in->join.card.pid, rank);
     else
         return false;
@@ -332,7 +332,7 @@ static void take_seat(struct leader *l, uint32_t rank)
 static weir_status take_join(struct leader *l)
 {
     uint32_t rank = l->meeting->in.join.rank;
-    if (is_for_another(l) || is_stranger(l))
+    if (is_for_another(l) || is_unknown(l))
         return WEIR_OK;
     take_seat(l, rank);
     if (l->phase == GATHERING)
@@ -411,7 +411,7 @@ static weir_status take_frame(struct leader *l)
     else if (rank && in->kind == MEET_WANT)
         return take_want(l, rank);
     else
-        report_stranger(l, false, "it sends what nobody asked for (kind %u, version %u)", in->kind, in->version);
+        report_unknown(l, false, "it sends what nobody asked for (kind %u, version %u)", in->kind, in->version);
     return WEIR_OK;
 }
 
@@ -426,7 +426,7 @@ static weir_status take_some(struct leader *l)
         if (got == MEET_FRAME)
             status = take_frame(l);
         else
-            report_stranger(l, false, "%s", weir_error());
+            report_unknown(l, false, "%s", weir_error());
     }
     return status;
 }

@@ -1,7 +1,7 @@
 /* transport/net/channel.h: a way out to many peers: one ROUTER that only sends, and one monitor of all its connections.
  *
  *     channel_begin(rank) channel_part() ... channel_part(last) ---> ROUTER ===> the peers' bound ROUTERs
- *                                                                       '--- monitor: stood, ended ---> channel_event()
+ *                                                                       '--- monitor: stood, ended ---> channel_ended()
  *
  * A DEALER per peer, each with a monitor, would take five descriptors a peer; this takes one, that of the connection.
  * The ROUTER is told the name of each connection before it is made, so it can be addressed at once: what is sent before

@@ -159,7 +159,8 @@ weir_status net_line_open(struct net *net, uint32_t rank, enum channel_number nu
     const struct carrier *carrier = carrier_of_frames(net->env, me, other);
     weir_status status = channel_connect(&net->channels[number], rank, carrier->endpoint(other), other->key);
     if (status)
-        return error_set(status, "rank %u cannot connect to rank %u: %s", net->env->rank, rank, weir_error());
+        return error_set(status, "rank %u cannot connect to rank %u over %s: %s", net->env->rank, rank, carrier->name,
+                         weir_error());
     net_hello(net, rank, number);
     return WEIR_OK;
 }

@@ -7,7 +7,7 @@
  *     socket, zmq    a message of that size there and back over TCP on loopback, halved
  *     ..._stream     messages one behind the other, one way
  *
- * ZeroMQ is used alone (a PAIR over TCP, messages that refer to the sender's memory): bench_raw_zmq.c.
+ * ZeroMQ is used alone (a PAIR over TCP, messages that refer to the sender's memory): raw_zmq.c.
  */
 #ifndef APPS_WEIR_BENCH_RAW_H
 #define APPS_WEIR_BENCH_RAW_H

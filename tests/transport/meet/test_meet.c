@@ -88,7 +88,7 @@ static struct party *party_new(uint32_t size, double join_s)
         party->ranks[r].workers = 3;
         party->ranks[r].env = (struct cluster_env){
             .rank = r, .size = size, .address = "127.0.0.1", .port = port, .join_ns = (int64_t)(join_s * 1e9),
-            .insecure = true}; /* what strangers say is read */
+            .insecure = true}; /* what unknown peers say is read */
     }
     return party;
 }
@@ -405,30 +405,30 @@ Test(meeting, names_the_rank_with_other_devices)
     party_free(party);
 }
 
-/* ---- strangers ---- */
+/* ---- unknown peers ---- */
 
 /* A socket that speaks ZeroMQ with rank 0 and says what it likes. */
-struct stranger {
+struct outsider {
     void *context, *socket;
 };
 
-static struct stranger stranger_new(const struct party *party)
+static struct outsider outsider_new(const struct party *party)
 {
-    struct stranger stranger = {.context = zmq_ctx_new()};
+    struct outsider outsider = {.context = zmq_ctx_new()};
     char endpoint[64];
     int linger = 0, patience_ms = 10000;
-    stranger.socket = zmq_socket(stranger.context, ZMQ_DEALER);
-    zmq_setsockopt(stranger.socket, ZMQ_LINGER, &linger, sizeof linger);
-    zmq_setsockopt(stranger.socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
+    outsider.socket = zmq_socket(outsider.context, ZMQ_DEALER);
+    zmq_setsockopt(outsider.socket, ZMQ_LINGER, &linger, sizeof linger);
+    zmq_setsockopt(outsider.socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
     snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", party->ranks[0].env.port);
-    cr_assert_eq(zmq_connect(stranger.socket, endpoint), 0);
-    return stranger;
+    cr_assert_eq(zmq_connect(outsider.socket, endpoint), 0);
+    return outsider;
 }
 
-static void stranger_free(struct stranger *stranger)
+static void outsider_free(struct outsider *outsider)
 {
-    zmq_close(stranger->socket);
-    zmq_ctx_term(stranger->context);
+    zmq_close(outsider->socket);
+    zmq_ctx_term(outsider->context);
 }
 
 static struct meet_frame join_of(const struct party *party, uint32_t rank)
@@ -446,14 +446,14 @@ static void is_refused(const struct party *party, const struct meet_frame *frame
 {
     unsigned char bytes[MEET_FRAME_MAX];
     static struct meet_frame answer;
-    struct stranger stranger = stranger_new(party);
-    zmq_send(stranger.socket, bytes, meet_encode(frame, bytes), 0);
-    int count = zmq_recv(stranger.socket, bytes, sizeof bytes, 0);
+    struct outsider outsider = outsider_new(party);
+    zmq_send(outsider.socket, bytes, meet_encode(frame, bytes), 0);
+    int count = zmq_recv(outsider.socket, bytes, sizeof bytes, 0);
     cr_assert(count > 0, "no answer");
     cr_assert_eq(meet_decode(bytes, (size_t)count, &answer), WEIR_OK, "%s", weir_error());
     cr_assert_eq(answer.kind, MEET_REFUSE);
     cr_assert(strstr(answer.refuse.text, error), "'%s' does not say '%s'", answer.refuse.text, error);
-    stranger_free(&stranger);
+    outsider_free(&outsider);
 }
 
 /* Three ranks of which the last is late, so that others can try before. */
@@ -529,7 +529,7 @@ static uint32_t next_random(uint32_t *state)
 Test(meeting, ignores_garbage)
 {
     struct party *party = party_with_door(1500);
-    struct stranger stranger = stranger_new(party);
+    struct outsider outsider = outsider_new(party);
     unsigned char bytes[MEET_FRAME_MAX];
     static struct meet_frame frame;
     uint32_t seed = (uint32_t)time(NULL), state = seed;
@@ -545,13 +545,13 @@ Test(meeting, ignores_garbage)
             for (size_t b = 0; b < count; b++)
                 bytes[b] = (unsigned char)next_random(&state);
         for (int parts = i % 5; parts > 3; parts--)
-            zmq_send(stranger.socket, bytes, count, ZMQ_SNDMORE | ZMQ_DONTWAIT);
-        zmq_send(stranger.socket, bytes, next_random(&state) % 4 ? count : next_random(&state) % count, ZMQ_DONTWAIT);
+            zmq_send(outsider.socket, bytes, count, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+        zmq_send(outsider.socket, bytes, next_random(&state) % 4 ? count : next_random(&state) % count, ZMQ_DONTWAIT);
     }
     party_wait(party);
     check_met(party);
     cr_assert(party->report_count >= 1 && party->report_count <= 3, "%d: %s", party->report_count, party->reports);
-    stranger_free(&stranger);
+    outsider_free(&outsider);
     party_free(party);
 }
 
@@ -643,25 +643,25 @@ Test(meeting, keeps_out_who_knows_the_public_key_alone)
     cr_assert_eq(keys_open(&keys, &party->ranks[0].env), WEIR_OK, "%s", weir_error());
     party->ranks[1].absent = true;
     party_start(party);
-    struct stranger stranger = {.context = zmq_ctx_new()};
+    struct outsider outsider = {.context = zmq_ctx_new()};
     char public_key[WEIR_KEY_BYTES], secret[WEIR_KEY_BYTES], endpoint[64];
     int linger = 0;
-    stranger.socket = zmq_socket(stranger.context, ZMQ_DEALER);
+    outsider.socket = zmq_socket(outsider.context, ZMQ_DEALER);
     cr_assert_eq(zmq_curve_keypair(public_key, secret), 0);
-    cr_assert_eq(keys_client(&keys, stranger.socket), WEIR_OK, "%s", weir_error());
-    zmq_setsockopt(stranger.socket, ZMQ_CURVE_PUBLICKEY, public_key, sizeof public_key);
-    zmq_setsockopt(stranger.socket, ZMQ_CURVE_SECRETKEY, secret, sizeof secret);
-    zmq_setsockopt(stranger.socket, ZMQ_LINGER, &linger, sizeof linger);
+    cr_assert_eq(keys_client(&keys, outsider.socket), WEIR_OK, "%s", weir_error());
+    zmq_setsockopt(outsider.socket, ZMQ_CURVE_PUBLICKEY, public_key, sizeof public_key);
+    zmq_setsockopt(outsider.socket, ZMQ_CURVE_SECRETKEY, secret, sizeof secret);
+    zmq_setsockopt(outsider.socket, ZMQ_LINGER, &linger, sizeof linger);
     snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%u", party->ranks[0].env.port);
-    cr_assert_eq(zmq_connect(stranger.socket, endpoint), 0);
+    cr_assert_eq(zmq_connect(outsider.socket, endpoint), 0);
     unsigned char bytes[MEET_FRAME_MAX];
     static struct meet_frame frame;
     frame = join_of(party, 1);
-    zmq_send(stranger.socket, bytes, meet_encode(&frame, bytes), 0);
+    zmq_send(outsider.socket, bytes, meet_encode(&frame, bytes), 0);
     party_wait(party);
     expect_all(party, WEIR_E_TIMEOUT, "1 of 2 ranks have not come");
     cr_expect(strstr(party->reports, "refused a peer at 127.0.0.1: its key is not the session's"), "%s", party->reports);
-    stranger_free(&stranger);
+    outsider_free(&outsider);
     party_free(party);
 }
 
