@@ -42,7 +42,8 @@ struct slot_patches {
     uint64_t stride;
 };
 
-/* A view of what a rank on another host sent (transport/net/links.h): *data = the frame in the reader's slot + offset. */
+/* A view of what a rank on another host sent (transport/net/links.h): *data = the frame in the reader's slot +
+ * offset. */
 struct wire_patch {
     void **data;
     const struct regst_reader *reader; /* NULL: of a constant */

@@ -1,5 +1,5 @@
-/* graph/compile/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the flat arrays are
- * filled in the order that graph/plan/plan.h asks for: what belongs to one owner lies together.
+/* graph/compile/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the
+ * flat arrays are filled in the order that graph/plan/plan.h asks for: what belongs to one owner lies together.
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"

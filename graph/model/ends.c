@@ -1,5 +1,5 @@
-/* graph/model/ends.c: where a graph meets the outside: inputs, parameters, fetches, calls, and the explicit layouts that
- * the user writes.
+/* graph/model/ends.c: where a graph meets the outside: inputs, parameters, fetches, calls, and the explicit layouts
+ * that the user writes.
  *
  * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard
  * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out. A call is the

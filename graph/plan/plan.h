@@ -209,7 +209,7 @@ struct weir_plan {
     uint32_t version;
     uint32_t micro_batches;
     uint64_t seed;
-    uint32_t ranks;          /* processes that it is spread over (graph/plan/spread.h); 1: says nothing about processes */
+    uint32_t ranks;          /* processes that it is spread over (graph/plan/spread.h); 1: says nothing of them */
     uint32_t part;           /* 1 + the rank whose part it is; 0: it is the whole */
     uint64_t whole;          /* of a part: the hash of the plan that it is a part of */
     uint64_t hash;           /* of everything in the file but itself */

@@ -10,7 +10,8 @@
  * Together they promise: whoever made the plan, running it reads and writes nothing but its arenas, its own
  * attributes and strings, of the arenas each kernel only what the map gives it; and two threads never touch the same
  * bytes at once. They do not promise that it computes anything sensible, or ends soon. The promise is as good as the
- * ops' rules: that is why tests/graph/plan/test_plan_run.c, test_op_calls.c and tests/fuzz/fuzz_run.c run whatever passes.
+ * ops' rules: that is why tests/graph/plan/test_plan_run.c, test_op_calls.c and tests/fuzz/fuzz_run.c run whatever
+ * passes.
  */
 #ifndef GRAPH_PLAN_VALIDATE_H
 #define GRAPH_PLAN_VALIDATE_H

@@ -1,7 +1,7 @@
 /* kernels/elementwise/fastmath.h: exp, log, tanh and the logistic function for loops that the compiler turns into
  * vector code: no branches, no calls, no tables. Each is within 4 ulp of the true value over all of f32
- * (tests/kernels/test_elementwise.c sweeps them), except that sigmoid gives 0 where the true value is below 2^-128. Infinities
- * and NaN behave as in libm.
+ * (tests/kernels/test_elementwise.c sweeps them), except that sigmoid gives 0 where the true value is below 2^-128.
+ * Infinities and NaN behave as in libm.
  *
  * A loop vectorises when it is no more than `y[i] = fast_exp(x[i])` over int64_t i; put FAST_LOOP before it. That
  * pragma says that no iteration reads what another one wrote, which also holds when x == y. `restrict` would not allow

@@ -426,8 +426,8 @@ Test(apps, bench_actors_measures_chains_and_columns_beside_the_same_by_hand)
 {
     static const char *const names[] = {"chain8_1w_ns", "raw_chain8_1w_ns", "chain8_2w_ns", "pingpong_ns",
                                         "raw_pingpong_ns", "chain8_1us_ns", "chain8_200us_ns", "fan2_ns", "raw_fan2_ns",
-                                        "fan2_uneven_ns", "stencil_ns", "raw_stencil_ns", "fan4_50us_ns", "raw_fan4_50us_ns",
-                                        "raw_handoff_ns", NULL};
+                                        "fan2_uneven_ns", "stencil_ns", "raw_stencil_ns", "fan4_50us_ns",
+                                        "raw_fan4_50us_ns", "raw_handoff_ns", NULL};
     char *output = new_output();
     must_run(APPS_BIN "/weir bench actors --json --quick", output);
     cr_expect(json_valid(output), "%s", output);

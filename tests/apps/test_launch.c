@@ -1,5 +1,5 @@
-/* tests/apps/test_launch.c: weir launch, run as a user runs it, with shells as ranks. Other hosts are played by WEIR_RSH
- * scripts that run here what a remote shell would run there. */
+/* tests/apps/test_launch.c: weir launch, run as a user runs it, with shells as ranks. Other hosts are played by
+ * WEIR_RSH scripts that run here what a remote shell would run there. */
 #include <criterion/criterion.h>
 
 #include <errno.h>

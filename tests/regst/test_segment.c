@@ -1,5 +1,6 @@
-/* tests/regst/test_segment.c: memory that processes share (regst/segment.h), and what a session puts in it (transport/net/share.h):
- * who gives it another size, cookie or process gets nothing, and tables of nonsense are refused. */
+/* tests/regst/test_segment.c: memory that processes share (regst/segment.h), and what a session puts in it
+ * (transport/net/share.h): who gives it another size, cookie or process gets nothing, and tables of nonsense are
+ * refused. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <fcntl.h>

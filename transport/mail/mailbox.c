@@ -13,12 +13,12 @@
  * whose message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no
  * fence.
  *
- * Two threads that wait for each other in turn, and each spin for just one wake-up, can keep putting each other to sleep:
- * the one that was woken comes a wake-up late, so the other waits for as long, gives up, and is woken late itself. (Two
- * columns of 44 us of which one firing in five takes 25 us longer: 58 us a step with 0.3 sleeps, where 53 are needed.)
- * So an owner that was woken within SPIN_LONG wake-ups is *patient*: its next spins are that long, until one of them was
- * in vain and the sleep after it a long one. Then it is 53 us and one sleep in a hundred steps, for less time of the
- * processor; and who waits for long sleeps as before, after at most SPIN_LONG wake-ups.
+ * Two threads that wait for each other in turn, and each spin for just one wake-up, can keep putting each other to
+ * sleep: the one that was woken comes a wake-up late, so the other waits for as long, gives up, and is woken late
+ * itself. (Two columns of 44 us of which one firing in five takes 25 us longer: 58 us a step with 0.3 sleeps, where 53
+ * are needed.) So an owner that was woken within SPIN_LONG wake-ups is *patient*: its next spins are that long, until
+ * one of them was in vain and the sleep after it a long one. Then it is 53 us and one sleep in a hundred steps, for
+ * less time of the processor; and who waits for long sleeps as before, after at most SPIN_LONG wake-ups.
  *
  * What a worker has to say to another goes as one: for a step of four columns that each read all (weir bench actors)
  * that are eight messages, one cache line, and the step took 210 ns rather than 310. Taken without effect: a bit for

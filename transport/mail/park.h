@@ -4,8 +4,8 @@
  * A thread that spins takes a hand-off in a fraction of a microsecond; waking one that sleeps can cost tens, and on a
  * virtual machine more. So a waiter spins about as long as a wake-up costs: then it never waits more than twice as
  * long as the better of the two choices would have (the ski-rental bound), and a few times as long when it was woken
- * soon before (transport/mail/mailbox.c says why). The cost is measured, see park_wake_cost_ns(). With more threads than cores spinning only keeps the awaited thread from running; then the
- * budget is 0.
+ * soon before (transport/mail/mailbox.c says why). The cost is measured, see park_wake_cost_ns(). With more threads
+ * than cores spinning only keeps the awaited thread from running; then the budget is 0.
  */
 #ifndef TRANSPORT_MAIL_PARK_H
 #define TRANSPORT_MAIL_PARK_H
@@ -37,10 +37,10 @@ void park_wake_shared(_Atomic uint32_t *word);
  * moment. Takes about two milliseconds. */
 int64_t park_wake_cost_ns(void);
 
-/* Starts a thread in which signals to the program are blocked: they belong to the program's threads. Those that a thread
- * brings about itself (SIGSEGV, SIGABRT, ...) and SIGPROF are as in the calling thread, so a crash handler and a profiler
- * of the program's see weir's threads too; system calls in them may end with EINTR. It may use all cores that the process
- * may (transport/mail/cores.h). At most 15 letters of `name` are seen. False: there is none to be had. */
+/* Starts a thread in which signals to the program are blocked: they belong to the program's threads. Those that a
+ * thread brings about itself (SIGSEGV, SIGABRT, ...) and SIGPROF are as in the calling thread, so a crash handler and a
+ * profiler of the program's see weir's threads too; system calls in them may end with EINTR. It may use all cores that
+ * the process may (transport/mail/cores.h). At most 15 letters of `name` are seen. False: there is none to be had. */
 bool park_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *argument);
 
 /* Tells the core that this is a spin loop. */

@@ -1,5 +1,5 @@
-/* transport/meet/env.c: a place (rank, size, where rank 0 is) from the first of the sources that says something, then what
- * is weir's own.
+/* transport/meet/env.c: a place (rank, size, where rank 0 is) from the first of the sources that says something, then
+ * what is weir's own.
  *
  * A source is a row in a table: the variables in which it gives rank and size, and how its address and port are found
  * when MASTER_ADDR and MASTER_PORT are not set. All ranks must come to the same address and port without a word between

@@ -1,5 +1,5 @@
-/* transport/meet/env.h: what the environment says about the cluster (<weir/cluster.h> lists the variables). Read once, when
- * a session opens; everything below it takes this structure. */
+/* transport/meet/env.h: what the environment says about the cluster (<weir/cluster.h> lists the variables). Read once,
+ * when a session opens; everything below it takes this structure. */
 #ifndef TRANSPORT_MEET_ENV_H
 #define TRANSPORT_MEET_ENV_H
 

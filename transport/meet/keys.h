@@ -39,7 +39,8 @@ const char *address_for_people(const char *address);
 /* What every socket that others can reach, or that reaches out, gets before bind or connect, keys apart: IPv6, no
  * waiting on close, room for many that connect at once and little patience with those that then say nothing (two
  * seconds, and what the handshakes of so many ranks take), and no frame of more than `frame_bytes_max` (no limit when
- * < 0), so that nobody makes us allocate. How many frames a message has is not bounded: ZeroMQ knows no limit to that. */
+ * < 0), so that nobody makes us allocate. How many frames a message has is not bounded: ZeroMQ knows no limit to
+ * that. */
 weir_status keys_socket(void *zmq_socket, int64_t frame_bytes_max, uint32_t ranks);
 
 /* The meeting's. Before bind or connect. */
@@ -61,8 +62,8 @@ struct zap;
 weir_status zap_open(struct zap **zap, void *zmq_context, const struct keys *keys, const struct report *report);
 void zap_close(struct zap *zap); /* also NULL */
 
-/* From now on the bus takes these keys only, `stride` bytes apart; before, all who know this rank's, which stands in its
- * card alone. Copied. Once. */
+/* From now on the bus takes these keys only, `stride` bytes apart; before, all who know this rank's, which stands in
+ * its card alone. Copied. Once. */
 weir_status zap_members(struct zap *zap, const char *keys, size_t stride, uint32_t count);
 
 /* A peer with another key, or none, fails before ZeroMQ asks anybody. That shows only in the events of the socket that

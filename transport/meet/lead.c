@@ -8,9 +8,10 @@
  * binds it first goes first. Those meet in turn whose ranks have all come; one whose ranks do not come lets go of the
  * port for a moment when others ask, and all that had come join again.
  *
- * A JOIN that does not belong here (another version, another size, a rank that is taken) is an unknown peer's: it is refused
- * by itself, reported, and the others go on waiting. One that belongs here but has another plan ends it for all, since
- * waiting would not help. When a rank is lost after it came, the time tells; its session will find out soon enough.
+ * A JOIN that does not belong here (another version, another size, a rank that is taken) is an unknown peer's: it is
+ * refused by itself, reported, and the others go on waiting. One that belongs here but has another plan ends it for
+ * all, since waiting would not help. When a rank is lost after it came, the time tells; its session will find out soon
+ * enough.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -226,12 +227,12 @@ static bool is_unknown(struct leader *l)
         report_unknown(l, true, "its plans are of version %u, rank 0's of %d", in->join.plan_version, PLAN_VERSION);
     else if (in->join.size != l->env->size)
         report_unknown(l, true, "it says that there are %u ranks, rank 0 that there are %u", in->join.size,
-                        l->env->size);
+                       l->env->size);
     else if (!rank || rank >= l->env->size)
         report_unknown(l, true, "it says that it is rank %u of %u", rank, l->env->size);
     else if (l->seats[rank].came && memcmp(&l->members[rank], &in->join.card, sizeof(struct member)) != 0)
-        report_unknown(l, true, "rank %u is here already (%s, pid %u), and %s, pid %u, says that it is rank %u, too", rank,
-                        l->members[rank].name, l->members[rank].pid, in->join.card.name, in->join.card.pid, rank);
+        report_unknown(l, true, "rank %u is here already (%s, pid %u), and %s, pid %u, says that it is rank %u, too",
+                       rank, l->members[rank].name, l->members[rank].pid, in->join.card.name, in->join.card.pid, rank);
     else
         return false;
     return true;

@@ -3,8 +3,8 @@
  *     $XDG_RUNTIME_DIR/weir.key                  if that is a folder of the user's alone (mode 0700)
  *     ${TMPDIR:-/tmp}/weir-UID/weir.key          else; the folder is made, with that mode
  *
- * Loopback is open to every user of a host, and so would be a session there. Its ranks need a secret, and what only this
- * user's processes have in common is what only this user may read.
+ * Loopback is open to every user of a host, and so would be a session there. Its ranks need a secret, and what only
+ * this user's processes have in common is what only this user may read.
  *
  * There is one file per user and host, not one per session: who could read one could read all of them. So it is never
  * out of date: the first rank of the first session makes it, all others read it, whichever comes first, and it stays

@@ -2,9 +2,9 @@
  * others' follow.c.
  *
  * Rank 0's port is open to everybody, so nothing that comes in makes it wait or allocate: connections that say nothing
- * are dropped after some seconds (keys_socket()), messages are small, and everything that may get lost with a connection
- * is asked for again by whoever misses it. So no message needs to be waited for when it is sent, and rank 0 keeps
- * nothing of a peer but its card.
+ * are dropped after some seconds (keys_socket()), messages are small, and everything that may get lost with a
+ * connection is asked for again by whoever misses it. So no message needs to be waited for when it is sent, and rank 0
+ * keeps nothing of a peer but its card.
  *
  * The sockets linger for a second when they are closed: the last frame of each side is on its way then.
  */
@@ -265,7 +265,8 @@ weir_status meet_run(struct meeting *meeting)
 
 /* ---- the call ---- */
 
-/* Its lowest byte is the first of a routing id (transport/net/wire.h), and ZMTP keeps those that begin with 0 for itself. */
+/* Its lowest byte is the first of a routing id (transport/net/wire.h), and ZMTP keeps those that begin with 0 for
+ * itself. */
 static uint64_t random_session(void)
 {
     uint64_t number = 0;

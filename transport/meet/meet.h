@@ -61,10 +61,10 @@ weir_status meet_bind_address(const struct cluster_env *env, char *endpoint, siz
 /* What tells hosts apart: the machine's boot id, its network namespace and its pid namespace. */
 void meet_host(char *host, size_t bytes);
 
-/* For `weir run PLAN` under a launcher: rank 0 has the plan; every rank gets its own part (graph/plan/spread.h). On rank 0
- * `whole` is given and *part is rank 0's part; on others `whole` is NULL. Owned by the caller. A meeting of its own,
- * before the one of the session, at the same address; `plan` and `members` are not used and may be NULL. Of a size of 1
- * the part is the whole, copied. */
+/* For `weir run PLAN` under a launcher: rank 0 has the plan; every rank gets its own part (graph/plan/spread.h). On
+ * rank 0 `whole` is given and *part is rank 0's part; on others `whole` is NULL. Owned by the caller. A meeting of its
+ * own, before the one of the session, at the same address; `plan` and `members` are not used and may be NULL. Of a size
+ * of 1 the part is the whole, copied. */
 weir_status meet_part(struct meet *meet, const weir_plan *whole, weir_plan **part);
 
 #endif

@@ -45,8 +45,8 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Whether a peer to which the connection has ended says nothing any more; or gives signs of life, and for the whole limit
- * nothing else: then it does not leave, and what was on its way to it may be gone. */
+/* Whether a peer to which the connection has ended says nothing any more; or gives signs of life, and for the whole
+ * limit nothing else: then it does not leave, and what was on its way to it may be gone. */
 static bool ended_for_good(const struct net *net, const struct peer *peer, int64_t now, bool drained)
 {
     const struct peer_line *bulk = &peer->line[CHANNEL_BULK];

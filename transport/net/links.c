@@ -304,7 +304,8 @@ static void transfer_new(struct building *b, uint32_t port, uint32_t first)
     uint32_t from, to;
     if (!crosses(b, port, &from, &to))
         return;
-    struct transfer *transfer = more(b, (void **)&l->transfers, &l->transfers_count, &b->transfers_room, sizeof(*transfer));
+    struct transfer *transfer =
+        more(b, (void **)&l->transfers, &l->transfers_count, &b->transfers_room, sizeof(*transfer));
     if (!transfer)
         return;
     *transfer = (struct transfer){.leader = port,

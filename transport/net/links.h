@@ -75,7 +75,8 @@ void links_close(struct links *links); /* frames that arrived are the caller's t
 /* The port's transfer, or NULL. */
 static inline struct transfer *links_find(const struct links *links, uint32_t port)
 {
-    return links->transfer_of && links->transfer_of[port] != LINKS_NONE ? &links->transfers[links->transfer_of[port]] : NULL;
+    uint32_t number = links->transfer_of ? links->transfer_of[port] : LINKS_NONE;
+    return number != LINKS_NONE ? &links->transfers[number] : NULL;
 }
 
 /* Copies the pieces of a packed span from the slot at `slot` into `to`. */

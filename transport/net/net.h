@@ -22,9 +22,9 @@
  *
  * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour counts as lost when nothing
  * was heard from it for the limit, not even a byte of a frame that is still on its way. So does one to which the
- * connection has ended, when it has not said BYE and is silent for a third of a second, or for the limit says nothing but
- * that it lives. A rank that was itself stopped gives its peers time to be heard first. A peer that breaks the protocol
- * is lost as well. The first loss fails the session.
+ * connection has ended, when it has not said BYE and is silent for a third of a second, or for the limit says nothing
+ * but that it lives. A rank that was itself stopped gives its peers time to be heard first. A peer that breaks the
+ * protocol is lost as well. The first loss fails the session.
  *
  * Life: open (sockets; the card says where) - meet (meeting) - greet (HELLO from all neighbours; who shares memory) -
  * route (what crosses) - start (the thread) - request, query - stop (BYE, the thread ends) - close. Until start all of

@@ -5,8 +5,8 @@
 
 #include "apps/weir/bench/team.h"
 
-/* How registers go from rank to rank: in shared memory; over TCP without a key, as what it is held against has none, and
- * with one, as a user's sessions have. */
+/* How registers go from rank to rank: in shared memory; over TCP without a key, as what it is held against has none,
+ * and with one, as a user's sessions have. */
 enum bench_way { BENCH_SHM, BENCH_TCP, BENCH_TCP_KEY };
 
 struct bench_ranks {

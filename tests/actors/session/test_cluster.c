@@ -388,8 +388,8 @@ static void pull_tails(struct rank *rank)
         for (int t = 0; t < TAILS; t++) {
             RANK_OK(rank, weir_session_pull(s, tails[t], &(weir_array){out, WEIR_F32, {1, {TAIL}}}, WAIT_MS));
             for (int i = 0; i < TAIL; i++)
-                RANK_IS(rank, out[i] == (t < 2 ? in[LONG - TAIL + i] : 1), "%s, step %d, element %d: %g", tails[t], step,
-                        i, (double)out[i]);
+                RANK_IS(rank, out[i] == (t < 2 ? in[LONG - TAIL + i] : 1), "%s, step %d, element %d: %g", tails[t],
+                        step, i, (double)out[i]);
         }
     }
     RANK_OK(rank, weir_session_wait(s, WAIT_MS));

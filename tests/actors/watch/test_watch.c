@@ -1,5 +1,5 @@
-/* tests/actors/watch/test_watch.c: what a session says when nothing happens: each kind of culprit is brought about on purpose, and
- * the report has to name it; and what it says after a failure. */
+/* tests/actors/watch/test_watch.c: what a session says when nothing happens: each kind of culprit is brought about on
+ * purpose, and the report has to name it; and what it says after a failure. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <semaphore.h>

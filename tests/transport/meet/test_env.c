@@ -1,4 +1,5 @@
-/* tests/transport/meet/test_env.c: what the environment says about the cluster: tables of environments and what comes out. */
+/* tests/transport/meet/test_env.c: what the environment says about the cluster: tables of environments and what comes
+ * out. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* tests/transport/meet/test_meet.c: ranks that find each other, or say why not. Each rank is a thread with a ZeroMQ context of
- * its own, on loopback. */
+/* tests/transport/meet/test_meet.c: ranks that find each other, or say why not. Each rank is a thread with a ZeroMQ
+ * context of its own, on loopback. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -209,7 +209,8 @@ Test(meeting, gathers_256_ranks_that_come_at_once)
     clock_gettime(CLOCK_MONOTONIC, &start);
     meet(256, 0, "127.0.0.1");
     clock_gettime(CLOCK_MONOTONIC, &end);
-    cr_log_info("256 ranks met after %ld ms", (end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000);
+    cr_log_info("256 ranks met after %ld ms",
+                (end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000);
 }
 
 Test(meeting, is_over_at_once_for_one_rank)

@@ -1,5 +1,5 @@
-/* tests/transport/meet/test_report.c: reports, to a function and to stderr. stderr is a socket here that keeps what each write(2)
- * wrote as a message of its own. */
+/* tests/transport/meet/test_report.c: reports, to a function and to stderr. stderr is a socket here that keeps what
+ * each write(2) wrote as a message of its own. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdatomic.h>

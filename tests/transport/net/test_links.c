@@ -1,5 +1,6 @@
-/* tests/transport/net/test_links.c: what of a register goes to readers on other ranks. Random models in random layouts are spread over
- * ranks none of which share memory; what the links say of each transfer is held against loops over every element. */
+/* tests/transport/net/test_links.c: what of a register goes to readers on other ranks. Random models in random layouts
+ * are spread over ranks none of which share memory; what the links say of each transfer is held against loops over
+ * every element. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,8 +212,8 @@ static void port_finds_all(const struct spread *s, const struct links *links, co
         }
     const plan_regst *regst = &plan->regsts[transfer->regst];
     for (uint32_t i = 0; plan->queues[actor->queue.i].kind == PLAN_OUTSIDE && i < regst->tensors.count; i++)
-        operand_finds_all(s, links, transfer, NULL, &plan->tensors[regst->tensors.first + i], transfer->pieces.first + i,
-                          slot);
+        operand_finds_all(s, links, transfer, NULL, &plan->tensors[regst->tensors.first + i],
+                          transfer->pieces.first + i, slot);
 }
 
 static void readers_find_all(const struct spread *s, const struct links *links, const struct transfer *transfer)

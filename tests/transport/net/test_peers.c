@@ -1,5 +1,5 @@
-/* tests/transport/net/test_peers.c: who is whose neighbour, by the plan, and by each rank's part of it; and the states of
- * a peer. */
+/* tests/transport/net/test_peers.c: who is whose neighbour, by the plan, and by each rank's part of it; and the states
+ * of a peer. */
 #include <criterion/criterion.h>
 #include <weir/weir.h>
 

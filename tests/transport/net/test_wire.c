@@ -1,4 +1,5 @@
-/* tests/transport/net/test_wire.c: header frames: the bytes of each kind, what comes back from them, and what is refused. */
+/* tests/transport/net/test_wire.c: header frames: the bytes of each kind, what comes back from them, and what is
+ * refused. */
 #include <criterion/criterion.h>
 
 #include <weir/weir.h>
