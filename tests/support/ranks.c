@@ -24,7 +24,7 @@
 #define PORTS 20000
 #define RESULT_ALIGN 64
 
-static double seconds_now(void)
+double ranks_seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -212,12 +212,12 @@ static int processes_look(struct ranks *ranks, const struct ranks_opts *opts, bo
 
 static void processes_run(struct ranks *ranks, rank_fn fn, const struct ranks_opts *opts, double seconds)
 {
-    double end = seconds_now() + seconds;
+    double end = ranks_seconds() + seconds;
     bool stopped[RANKS_MAX] = {false};
     fflush(NULL);
     for (int r = 0; r < ranks->count; r++)
         process_start(&ranks->rank[r], fn);
-    while (processes_look(ranks, opts, stopped) && seconds_now() < end)
+    while (processes_look(ranks, opts, stopped) && ranks_seconds() < end)
         ranks_pause(LOOK_MS);
     for (int r = 0; r < ranks->count; r++) {
         int status;

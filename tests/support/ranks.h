@@ -81,6 +81,8 @@ int ranks_port(void);
 int ranks_descriptors(void);
 int ranks_threads(void);
 
+/* On the monotonic clock. */
+double ranks_seconds(void);
 void ranks_pause(int time_ms);
 
 /* The first failure counts; the rank is to return. */

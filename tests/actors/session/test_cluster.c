@@ -1,13 +1,10 @@
-/* tests/actors/session/test_cluster.c: sessions of several ranks on this machine: what each of them sees of the whole,
- * and what the others see of one that fails, leaves, dies or stops. */
+/* tests/actors/session/test_cluster.c: sessions of several ranks on this machine: what each of them sees of the whole.
+ * What the others see of one that fails, leaves, dies or stops: test_lost.c. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 #include <weir/weir.h>
 
@@ -15,6 +12,7 @@
 #include "actors/session/session.h"
 #include "apps/common/gpt.h"
 #include "graph/plan/spread.h"
+#include "tests/support/chain.h"
 #include "tests/support/ops.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"
@@ -24,20 +22,6 @@
 TestSuite(cluster, .timeout = 120);
 
 enum { WAIT_MS = 30000 };
-#define LIVENESS "1" /* s */
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static void no_report(void *ctx, const char *said)
-{
-    (void)ctx;
-    (void)said;
-}
 
 /* ---- a model, and all that can be seen of it ---- */
 
@@ -212,83 +196,7 @@ STORIES(ranks_that_are_no_neighbours_are_read_over_wires, 5, RANKS_WIRE, tell_wh
 STORIES(parts_of_a_plan_make_the_whole_through_memory, 2, RANKS_SHM, tell_part, 2, 1, 2, 2, true)
 STORIES(parts_of_a_plan_make_the_whole_over_wires, 4, RANKS_WIRE, tell_part, 2, 2, 1, 1, false)
 
-/* ---- chains: known by heart ---- */
-
-#define SOURCE .kernel = "source", .host_kind = 1 + PLAN_SOURCE
-#define SINK .kernel = "sink", .host_kind = 1 + PLAN_SINK
-#define PUSH .host_kind = 1 + PLAN_PUSH
-#define PULL .host_kind = 1 + PLAN_PULL
-
-enum { DEVICES = 4, ITEMS = 5, STAGES = 9 };
-
-/* in -> stages that add 1, device after device -> out. `middle`: the op of the stage on device 1. */
-static weir_plan *chain_plan(const char *middle, bool hosts, int stages)
-{
-    uint32_t queue[DEVICES], last, regst;
-    test_ops();
-    sdf *s = sdf_new("chain", 1);
-    for (int i = 0; i < DEVICES; i++)
-        queue[i] = sdf_device(s);
-    last = hosts ? sdf_actor(s, queue[0], "x", SOURCE) : sdf_actor(s, sdf_outside(s, queue[0]), "x", PUSH);
-    regst = sdf_regst(s, last, .slots = 2, .items = ITEMS);
-    for (int i = 0; i < stages; i++) {
-        last = sdf_actor(s, queue[i % DEVICES], "stage", .kernel = i == 1 ? middle : "test_sum");
-        sdf_port(s, last, regst);
-        regst = sdf_regst(s, last, .slots = 2, .items = ITEMS);
-    }
-    last = hosts ? sdf_actor(s, queue[DEVICES - 1], "y", SINK)
-                 : sdf_actor(s, sdf_outside(s, queue[DEVICES - 1]), "y", PULL);
-    sdf_port(s, last, regst);
-    weir_plan *plan = sdf_plan(s);
-    cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
-    return plan;
-}
-
-/* What one rank's source and sink do and have done. */
-struct seen {
-    struct rank *rank;
-    int gives, values, wrong;
-    int64_t stop_at, pause_from;  /* steps; 0: never */
-    double kill_s, stop_s, start; /* after the start; 0: never */
-    double *gone;                 /* when that was */
-};
-
-static weir_status give(void *ctx, const weir_view *dst, int64_t step, int micro)
-{
-    struct seen *seen = ctx;
-    (void)micro;
-    seen->gives++;
-    for (int64_t i = 0; i < dst->shape.dim[0]; i++)
-        ((float *)dst->data)[i] = (float)(10 * step + i);
-    return WEIR_OK;
-}
-
-static weir_status see(void *ctx, const weir_view *value, int64_t step, int micro)
-{
-    struct seen *seen = ctx;
-    (void)micro;
-    for (int64_t i = 0; i < value->shape.dim[0]; i++)
-        seen->wrong += ((const float *)value->data)[i] != (float)(10 * step + i + STAGES);
-    seen->values++;
-    double limit_s = seen->kill_s > 0 ? seen->kill_s : seen->stop_s;
-    if (limit_s > 0 && seconds_now() - seen->start > limit_s) {
-        *seen->gone = seconds_now();
-        kill(getpid(), seen->kill_s > 0 ? SIGKILL : SIGSTOP);
-    }
-    if (seen->stop_at && step == seen->stop_at)
-        kill(getpid(), SIGSTOP);
-    if (seen->pause_from && step >= seen->pause_from)
-        ranks_pause(1);
-    return WEIR_OK;
-}
-
-#define CHAIN_BINDINGS(seen) \
-    (weir_binding[]){{.name = "x", .source = give, .ctx = (seen)}, {.name = "y", .sink = see, .ctx = (seen)}, {0}}
-
-static weir_session *chain_open(struct rank *rank, const weir_plan *plan, struct seen *seen)
-{
-    return weir_session_open(plan, .cluster = ranks_cluster(rank), .bindings = CHAIN_BINDINGS(seen), .report = no_report);
-}
+/* ---- chains: known by heart (tests/support/chain.h) ---- */
 
 /* Every rank pushes the same and pulls the same; what is not for it is dropped. */
 static void push_and_pull(struct rank *rank)
@@ -470,275 +378,6 @@ Test(cluster, hosts_are_called_by_their_owner_alone_and_each_rank_counts_its_own
     weir_plan_free(plan);
 }
 
-/* ---- failures ---- */
-
-struct outcome {
-    weir_status status;
-    double seconds, end; /* from when the run began; and on the clock */
-    double gone;         /* when the culprit went */
-    int values, wrong;
-    char error[1200];
-};
-
-/* What a rank does in a session that ends badly. */
-struct plot {
-    weir_plan *plan, *other;
-    int64_t steps, culprit_steps;
-    int culprit;
-    int64_t stop_at;
-    double kill_s, stop_s;
-    bool leaves; /* the culprit closes in the middle */
-};
-
-static void act_out(struct rank *rank)
-{
-    const struct plot *plot = rank->ctx;
-    struct outcome *outcome = rank->result;
-    bool bad = rank->number == plot->culprit;
-    struct seen seen = {.stop_at = bad ? plot->stop_at : 0,
-                        .kill_s = bad ? plot->kill_s : 0,
-                        .stop_s = bad ? plot->stop_s : 0,
-                        .gone = &outcome->gone};
-    seen.pause_from = plot->leaves ? 1 : 0;
-    weir_session *s = chain_open(rank, plot->plan, &seen);
-    RANK_IS(rank, s, "%s", weir_error());
-    double start = seen.start = seconds_now();
-    if (bad && plot->leaves) {
-        RANK_OK(rank, weir_session_start(s, plot->steps));
-        ranks_pause(100);
-    } else {
-        outcome->status = weir_session_run(s, bad && plot->culprit_steps ? plot->culprit_steps : plot->steps);
-        snprintf(outcome->error, sizeof outcome->error, "%s", outcome->status ? weir_error() : "");
-    }
-    outcome->end = seconds_now();
-    outcome->seconds = outcome->end - start;
-    RANK_OK(rank, weir_session_close(s));
-    outcome->values = seen.values;
-    outcome->wrong = seen.wrong;
-}
-
-static const struct outcome *outcome_of(const struct ranks *ranks, int rank)
-{
-    return ranks->rank[rank].result;
-}
-
-static void expect_said(const struct ranks *ranks, int rank, weir_status status, const char *part)
-{
-    const struct outcome *outcome = outcome_of(ranks, rank);
-    cr_expect_eq(outcome->status, status, "rank %d: status %d: %s", rank, outcome->status, outcome->error);
-    cr_expect(strstr(outcome->error, part), "rank %d: '%s' does not say '%s'", rank, outcome->error, part);
-}
-
-#define BOTH_LINKS(link) for (enum ranks_link link = RANKS_SHM; link <= RANKS_WIRE; link++)
-
-Test(cluster, a_kernel_that_fails_on_one_rank_fails_all)
-{
-    struct plot plot = {.plan = chain_plan("test_fail", true, STAGES), .steps = 1000, .culprit = 1};
-    BOTH_LINKS (link) {
-        struct ranks *ranks = ranks_run(act_out, &plot, .count = 4, .link = link, .kind = RANKS_THREADS,
-                                        .result_bytes = sizeof(struct outcome));
-        expect_said(ranks, 1, WEIR_E_KERNEL, "the sky fell");
-        for (int r = 0; r < 4; r++) {
-            if (r != 1) {
-                expect_said(ranks, r, WEIR_E_PEER, "rank 1 reports");
-                expect_said(ranks, r, WEIR_E_PEER, "(test_fail) failed on cpu:1 in step 17: the sky fell");
-            }
-        }
-        const char *origin = outcome_of(ranks, 1)->error;
-        cr_expect(strstr(outcome_of(ranks, 0)->error, origin), "'%s' does not say '%s'", outcome_of(ranks, 0)->error,
-                  origin);
-        ranks_free(ranks);
-    }
-    weir_plan_free(plot.plan);
-}
-
-/* ---- what another process may not post ---- */
-
-/* As message.h lays it out, and what no actor's line sends. */
-struct forged {
-    const char *what;
-    unsigned char word[8]; /* edge (4), count (2), kind, 0; lowest byte first */
-};
-
-static const struct forged forgeries[] = {
-    {"START", {0, 0, 0, 0, 1, 0, 3, 0}},
-    {"FAIL", {0, 0, 0, 0, 1, 0, 4, 0}},
-    {"STOP", {0, 0, 0, 0, 1, 0, 5, 0}},
-    {"LOOK", {0, 0, 0, 0, 1, 0, 6, 0}},
-    {"no kind", {0, 0, 0, 0, 1, 0, 0, 0}},
-    {"a kind that is none", {0, 0, 0, 0, 1, 0, 255, 0}},
-    {"an edge that is not there", {255, 255, 255, 255, 1, 0, 1, 0}},
-    {"a READY for an edge whose reader is on the other rank", {2, 0, 0, 0, 1, 0, 1, 0}},
-    {"a READY of more slots than there are", {0, 0, 0, 0, 255, 255, 1, 0}},
-    {"a FREE of more slots than there are", {0, 0, 0, 0, 255, 255, 2, 0}},
-    {"a READY of none", {0, 0, 0, 0, 0, 0, 1, 0}},
-    {"a last byte that is not 0", {0, 0, 0, 0, 1, 0, 1, 9}},
-};
-
-enum { FORGERIES = sizeof forgeries / sizeof forgeries[0] };
-
-struct forging {
-    weir_plan *plan;
-    const struct forged *forged;
-    int64_t run; /* steps that are to be done meanwhile; 0: the ranks are at rest */
-    _Atomic bool *opened; /* rank 0 has; in shared memory */
-};
-
-/* As a process would that maps the ring and knows nothing of weir. */
-static void post_word(struct mailbox *box, const unsigned char bytes[8])
-{
-    uint64_t word, ticket = atomic_fetch_add(&box->ring->tail, 1);
-    memcpy(&word, bytes, sizeof word);
-    atomic_store(&box->cells[ticket & box->mask], word);
-    mailbox_call(box);
-}
-
-static void forge(struct rank *rank)
-{
-    const struct forging *forging = rank->ctx;
-    struct outcome *outcome = rank->result;
-    struct seen seen = {0};
-    weir_session *s = chain_open(rank, forging->plan, &seen);
-    RANK_IS(rank, s, "%s", weir_error());
-    if (forging->run)
-        weir_session_start(s, forging->run); /* fails when the other rank was quicker */
-    if (rank->number == 0)
-        atomic_store(forging->opened, true);
-    while (!atomic_load(forging->opened))
-        ranks_pause(1);
-    if (rank->number == 1)
-        post_word(&s->cluster->peers[0].senders[0], forging->forged->word);
-    double end = seconds_now() + 20;
-    while (!(outcome->status = session_failure(s)) && seconds_now() < end)
-        ranks_pause(1);
-    snprintf(outcome->error, sizeof outcome->error, "%s", outcome->status ? weir_error() : "");
-    RANK_OK(rank, weir_session_close(s));
-}
-
-static void forge_all(rank_fn forge_as, weir_plan *plan, int64_t run)
-{
-    struct forging forging = {.plan = plan, .run = run};
-    forging.opened = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(forging.opened != MAP_FAILED);
-    for (int i = 0; i < FORGERIES; i++) {
-        forging.forged = &forgeries[i];
-        atomic_store(forging.opened, false);
-        struct ranks *ranks =
-            ranks_run(forge_as, &forging, .count = 2, .link = RANKS_SHM, .result_bytes = sizeof(struct outcome));
-        cr_expect(outcome_of(ranks, 0)->status, "%s went by unseen", forging.forged->what);
-        expect_said(ranks, 0, WEIR_E_PEER, "another process posted");
-        expect_said(ranks, 1, WEIR_E_PEER, "rank 0 reports");
-        ranks_free(ranks);
-    }
-    munmap(forging.opened, 1);
-    weir_plan_free(forging.plan);
-}
-
-/* The lane of a push has no thread but the one that pushes. */
-static void forge_to_a_push(struct rank *rank)
-{
-    const struct forging *forging = rank->ctx;
-    struct outcome *outcome = rank->result;
-    float value[ITEMS] = {0};
-    weir_session *s = weir_session_open(forging->plan, .cluster = ranks_cluster(rank), .report = no_report);
-    RANK_IS(rank, s, "%s", weir_error());
-    uint32_t push = forging->plan->hosts[0].actor.i;
-    if (rank->number == 1) {
-        const struct share *share = &s->cluster->peers[0];
-        post_word(&share->senders[share->ring_of[push]], forging->forged->word);
-        atomic_store(forging->opened, true);
-    }
-    while (!atomic_load(forging->opened))
-        ranks_pause(1);
-    while (rank->number == 1 && !outcome->status) {
-        outcome->status = session_failure(s);
-        ranks_pause(1);
-    }
-    if (rank->number == 0)
-        outcome->status = weir_session_push(s, "x", &(weir_array){value, WEIR_F32, {1, {ITEMS}}}, WAIT_MS);
-    snprintf(outcome->error, sizeof outcome->error, "%s", outcome->status ? weir_error() : "");
-    RANK_OK(rank, weir_session_close(s));
-}
-
-Test(cluster, a_word_that_no_actor_posts_fails_a_push)
-{
-    forge_all(forge_to_a_push, chain_plan("test_sum", false, 2), 0);
-}
-
-Test(cluster, a_word_that_no_actor_posts_fails_a_session_at_rest)
-{
-    forge_all(forge, chain_plan("test_sum", true, 2), 0);
-}
-
-Test(cluster, a_word_that_no_actor_posts_fails_a_session_that_runs)
-{
-    forge_all(forge, chain_plan("test_sum", true, 2), INT64_C(1) << 40);
-}
-
-Test(cluster, a_rank_that_ran_fewer_steps_and_closed_is_named_with_its_steps)
-{
-    struct plot plot = {
-        .plan = chain_plan("test_sum", true, STAGES), .steps = 1000, .culprit = 2, .culprit_steps = 7};
-    BOTH_LINKS (link) {
-        struct ranks *ranks = ranks_run(act_out, &plot, .count = 4, .link = link, .kind = RANKS_THREADS,
-                                        .result_bytes = sizeof(struct outcome));
-        cr_expect_eq(outcome_of(ranks, 2)->status, WEIR_OK);
-        for (int r = 0; r < 4; r++) {
-            if (r == 2)
-                continue;
-            expect_said(ranks, r, WEIR_E_PEER, "rank 2 (pid ");
-            expect_said(ranks, r, WEIR_E_PEER, "closed its session after 7 steps");
-        }
-        ranks_free(ranks);
-    }
-    weir_plan_free(plot.plan);
-}
-
-Test(cluster, a_rank_that_closes_in_the_middle_of_a_run_fails_the_others)
-{
-    struct plot plot = {.plan = chain_plan("test_sum", true, STAGES), .steps = 1000000, .culprit = 0, .leaves = true};
-    BOTH_LINKS (link) {
-        struct ranks *ranks = ranks_run(act_out, &plot, .count = 2, .link = link, .kind = RANKS_THREADS,
-                                        .result_bytes = sizeof(struct outcome));
-        expect_said(ranks, 1, WEIR_E_PEER, "rank 0 (pid ");
-        expect_said(ranks, 1, WEIR_E_PEER, "closed its session after 0 steps");
-        cr_expect_eq(outcome_of(ranks, 1)->wrong, 0);
-        ranks_free(ranks);
-    }
-    weir_plan_free(plot.plan);
-}
-
-/* `seconds`: from when the culprit was gone to when the others' run ended. */
-static void expect_lost(const struct ranks *ranks, int culprit, double seconds)
-{
-    char who[64];
-    snprintf(who, sizeof who, "rank %d (pid %d on ", culprit, (int)ranks->rank[culprit].pid);
-    for (int r = 0; r < ranks->count; r++) {
-        if (r == culprit)
-            continue;
-        expect_said(ranks, r, WEIR_E_PEER, who);
-        expect_said(ranks, r, WEIR_E_PEER, "is lost");
-        expect_said(ranks, r, WEIR_E_PEER, "it last fired ");
-        expect_said(ranks, r, WEIR_E_PEER, " in step ");
-        double late = outcome_of(ranks, r)->end - outcome_of(ranks, culprit)->gone;
-        cr_expect_lt(late, seconds, "rank %d noticed after %.2f s", r, late);
-    }
-}
-
-/* The sink's rank is the culprit. It goes when beats have told what it fires. */
-static void lose(struct plot *plot, enum ranks_link link, double seconds)
-{
-    plot->plan = chain_plan("test_sum", true, STAGES);
-    plot->culprit = 3;
-    plot->steps = 1000000000;
-    setenv("WEIR_LIVENESS", LIVENESS, 1);
-    struct ranks *ranks =
-        ranks_run(act_out, plot, .count = 4, .link = link, .result_bytes = sizeof(struct outcome), .may_die = 1 << 3);
-    expect_lost(ranks, 3, seconds);
-    ranks_free(ranks);
-    weir_plan_free(plot->plan);
-}
-
 /* ---- descriptors ---- */
 
 static void open_with_few(struct rank *rank)
@@ -755,66 +394,6 @@ Test(cluster, too_few_descriptors_are_told_before_anybody_waits)
     weir_plan *plan = chain_plan("test_sum", true, STAGES);
     ranks_free(ranks_run(open_with_few, plan, .count = 2));
     weir_plan_free(plan);
-}
-
-/* A connection that ends shows at once, silence after the limit; and the machine may be busy. */
-Test(cluster, a_killed_rank_is_noticed_and_named_through_memory)
-{
-    lose(&(struct plot){.kill_s = 1}, RANKS_SHM, 2);
-}
-
-Test(cluster, a_killed_rank_is_noticed_and_named_over_wires)
-{
-    lose(&(struct plot){.kill_s = 1}, RANKS_WIRE, 2);
-}
-
-Test(cluster, a_stopped_rank_is_noticed_and_named_through_memory)
-{
-    lose(&(struct plot){.stop_s = 1}, RANKS_SHM, 3);
-}
-
-Test(cluster, a_stopped_rank_is_noticed_and_named_over_wires)
-{
-    lose(&(struct plot){.stop_s = 1}, RANKS_WIRE, 3);
-}
-
-Test(cluster, a_rank_that_stood_still_for_a_while_goes_on)
-{
-    struct plot plot = {.plan = chain_plan("test_sum", true, STAGES), .steps = 2000, .culprit = 3, .stop_at = 1000};
-    setenv("WEIR_LIVENESS", LIVENESS, 1);
-    BOTH_LINKS (link) {
-        struct ranks *ranks = ranks_run(act_out, &plot, .count = 4, .link = link, .wake_ms = 300,
-                                        .result_bytes = sizeof(struct outcome));
-        for (int r = 0; r < 4; r++)
-            cr_expect_eq(outcome_of(ranks, r)->status, WEIR_OK, "rank %d: %s", r, outcome_of(ranks, r)->error);
-        cr_expect_eq(outcome_of(ranks, 3)->values, 2000);
-        cr_expect_eq(outcome_of(ranks, 3)->wrong, 0);
-        cr_expect_gt(outcome_of(ranks, 0)->seconds, 0.3);
-        ranks_free(ranks);
-    }
-    weir_plan_free(plot.plan);
-}
-
-static void open_another_plan(struct rank *rank)
-{
-    const struct plot *plot = rank->ctx;
-    struct seen seen = {0};
-    weir_session *s = chain_open(rank, rank->number == plot->culprit ? plot->other : plot->plan, &seen);
-    RANK_IS(rank, !s, "the session opened");
-    RANK_IS(rank, strstr(weir_error(), "rank 1's graph is not rank 0's"), "'%s' does not say what differs", weir_error());
-    *(int *)rank->result = 1;
-}
-
-Test(cluster, ranks_of_different_plans_do_not_open)
-{
-    struct plot plot = {.plan = chain_plan("test_sum", true, STAGES), .culprit = 1};
-    plot.other = chain_plan("test_sum", true, STAGES + 1);
-    struct ranks *ranks =
-        ranks_run(open_another_plan, &plot, .count = 2, .kind = RANKS_THREADS, .result_bytes = sizeof(int));
-    cr_expect(*(int *)ranks->rank[0].result && *(int *)ranks->rank[1].result);
-    ranks_free(ranks);
-    weir_plan_free(plot.plan);
-    weir_plan_free(plot.other);
 }
 
 /* ---- nothing is left ---- */
@@ -847,9 +426,9 @@ static void open_run_close(struct rank *rank)
         weir_session *s = chain_open(rank, rank->ctx, &seen);
         RANK_IS(rank, s, "%s", weir_error());
         RANK_OK(rank, weir_session_run(s, 20));
-        double start = seconds_now();
+        double start = ranks_seconds();
         RANK_OK(rank, weir_session_close(s));
-        RANK_IS(rank, seconds_now() - start < 2, "closing took %.2f s", seconds_now() - start);
+        RANK_IS(rank, ranks_seconds() - start < 2, "closing took %.2f s", ranks_seconds() - start);
         RANK_IS(rank, ranks_descriptors() == descriptors, "%d descriptors were open, now %d", descriptors,
                 ranks_descriptors());
         if (!i) { /* a library's own thread, which starts after the fork, may stay */
