@@ -36,14 +36,16 @@ static void net_quiesce(struct net *net)
     pthread_mutex_unlock(&net->sockets);
 }
 
-/* What has not got away yet: to those that are here it may, to others it never will. */
+/* What has not got away yet: to those that are here it may, to others it never will. Of one that is no neighbour only
+ * the end of a connection shows that it is not here. */
 static void linger(struct net *net, int linger_ms)
 {
-    for (uint32_t i = 0; i < net->peers.neighbours_count; i++) {
-        const struct peer *peer = &net->peers.of[net->peers.neighbours[i]];
+    for (uint32_t r = 0; r < net->peers.count; r++) {
+        const struct peer *peer = &net->peers.of[r];
+        bool here = peer_is(peer, PEER_HERE) || (!peer->neighbour && peer_is(peer, PEER_ABSENT));
         for (int c = 0; c < CHANNELS; c++)
-            if (!peer_is(peer, PEER_HERE) || peer->ended_ns)
-                channel_drop(&net->channels[c], net->peers.neighbours[i]);
+            if (!here || peer->ended_ns)
+                channel_drop(&net->channels[c], r);
     }
     for (int c = 0; c < CHANNELS; c++)
         zmq_setsockopt(net->channels[c].socket, ZMQ_LINGER, &linger_ms, sizeof(linger_ms));

@@ -67,10 +67,11 @@ static bool line_needed(struct net *net, uint32_t rank)
 static bool may_send(struct net *net, uint32_t rank, const struct wire_frame *frame)
 {
     const struct peer *peer = net_peer(net, rank);
-    if (!peer || (peer->neighbour && !peer_is(peer, PEER_HERE)) || peer_is(peer, PEER_LOST))
+    if (!peer || (peer->neighbour && !peer_is(peer, PEER_HERE)) || peer_is(peer, PEER_LOST) ||
+        peer_is(peer, PEER_LEFT))
         return false;
-    if (frame->kind == WIRE_BYE)
-        return peer->neighbour || peer->line[CHANNEL_BULK].open;
+    if (frame->kind == WIRE_BYE) /* which would never get away to one that has gone without a word to this rank */
+        return peer->neighbour || (peer->line[CHANNEL_BULK].open && !peer->ended_ns);
     return frame->kind == WIRE_VALUE && frame->value.shard != WIRE_MARK ? line_needed(net, rank) : peer->neighbour;
 }
 

@@ -107,13 +107,12 @@ void peer_become(struct peers *peers, uint32_t rank, enum peer_state state)
 void peer_ended(struct peers *peers, uint32_t rank, int64_t now)
 {
     struct peer *peer = &peers->of[rank];
-    if (!peer->neighbour)
-        peer_bye_gone(peers, peer);
-    if (peer->ended_ns || !peer->neighbour || (!peer_is(peer, PEER_HERE) && !peer_is(peer, PEER_ABSENT)))
+    if (peer->ended_ns || (!peer_is(peer, PEER_HERE) && !peer_is(peer, PEER_ABSENT)))
         return;
     peers->here_count -= counts_as_here(peer);
     peer->ended_ns = now;
-    peers->ended[peers->ended_count++] = rank;
+    if (peer->neighbour) /* of another nothing is awaited */
+        peers->ended[peers->ended_count++] = rank;
     peer_bye_gone(peers, peer);
 }
 

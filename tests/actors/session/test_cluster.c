@@ -23,6 +23,12 @@ TestSuite(cluster, .timeout = 120);
 
 enum { WAIT_MS = 30000 };
 
+static void no_report(void *ctx, const char *said)
+{
+    (void)ctx;
+    (void)said;
+}
+
 /* ---- a model, and all that can be seen of it ---- */
 
 enum { STORY_MAX = 1000000 };
@@ -375,6 +381,55 @@ Test(cluster, hosts_are_called_by_their_owner_alone_and_each_rank_counts_its_own
         expect_counts(ranks, plan);
         ranks_free(ranks);
     }
+    weir_plan_free(plan);
+}
+
+/* ---- ranks with nothing to exchange ---- */
+
+/* On device 1 x, which device 0 reads; on device 3 w, which 2 reads: ranks 1 and 3 are no neighbours. */
+static weir_plan *apart_plan(void)
+{
+    weir_graph *g = weir_graph_new("apart");
+    weir_mesh *on[4];
+    char device[8];
+    for (int i = 0; i < 4; i++) {
+        snprintf(device, sizeof device, "cpu:%d", i);
+        on[i] = weir_mesh_new(g, device);
+    }
+    weir_tensor *x = weir_param(g, WEIR_F32, {ITEMS}, .name = "x", .mesh = on[1], .init = WEIR_VALUE(1));
+    weir_tensor *w = weir_param(g, WEIR_F32, {ITEMS}, .name = "w", .mesh = on[3], .init = WEIR_VALUE(2));
+    weir_tensor *passed = weir_shard(weir_affine(w, 2), .mesh = on[2]);
+    weir_tensor *both = weir_add(weir_shard(weir_affine(x, 2), .mesh = on[0]),
+                                 weir_shard(weir_affine(passed, 2), .mesh = on[0]));
+    weir_fetch(weir_mean(both), .name = "mean");
+    weir_plan *plan = weir_compile(g);
+    weir_graph_free(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    return plan;
+}
+
+/* All read x, so rank 1 sends it to rank 3, which then is the first to go. */
+static void read_and_close_in_turn(struct rank *rank)
+{
+    static const int pause_ms[4] = {3000, 1000, 3000, 0};
+    float x[ITEMS];
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank), .report = no_report);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_read(s, "x", &(weir_array){x, WEIR_F32, {1, {ITEMS}}}));
+    ranks_pause(pause_ms[rank->number]);
+    double start = ranks_seconds();
+    RANK_OK(rank, weir_session_close(s));
+    *(double *)rank->result = ranks_seconds() - start;
+}
+
+Test(cluster, who_closes_does_not_wait_for_one_that_it_sent_a_value_and_that_has_gone)
+{
+    weir_plan *plan = apart_plan();
+    struct ranks *ranks =
+        ranks_run(read_and_close_in_turn, plan, .count = 4, .link = RANKS_TCP, .result_bytes = sizeof(double));
+    double seconds = *(double *)ranks->rank[1].result;
+    cr_expect_lt(seconds, 1.5, "rank 1 took %.2f s to close", seconds);
+    ranks_free(ranks);
     weir_plan_free(plan);
 }
 
