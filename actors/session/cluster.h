@@ -85,7 +85,8 @@ weir_status cluster_begin(struct weir_session *session);
 void cluster_leave(struct weir_session *session);
 void cluster_close(struct weir_session *session);
 
-/* A run of the session is about to begin that ends after `target` steps. E_PEER when a rank has left. */
+/* A run of the session is about to begin that ends after `target` steps. E_PEER when a rank has left: the session has
+ * failed then, so that those hear of it which are no neighbours of that rank. */
 weir_status cluster_start(struct weir_session *session, int64_t target);
 
 /* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits.

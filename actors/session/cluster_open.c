@@ -89,16 +89,14 @@ weir_status cluster_start(struct weir_session *s, int64_t target)
     if (!c)
         return WEIR_OK;
     /* seq_cst: pairs with the other order in hook_left() */
-    int64_t before = atomic_exchange(&c->target, target);
+    atomic_store(&c->target, target);
     for (uint32_t r = 0; r < c->env.size && atomic_load(&c->left_count); r++) {
         int64_t steps = atomic_load(&c->left[r]);
-        if (steps < 0 || steps >= target)
-            continue;
-        atomic_store(&c->target, before); /* no run is under way that the next to leave would break off */
-        return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) has closed its session after %lld steps", r,
-                         c->members[r].pid, c->members[r].name, (long long)steps);
+        if (steps >= 0 && steps < target)
+            session_fail_peer(s, r, "rank %u (pid %u on %s) has closed its session after %lld steps", r,
+                              c->members[r].pid, c->members[r].name, (long long)steps);
     }
-    return WEIR_OK;
+    return session_failure(s);
 }
 
 /* ---- close ---- */

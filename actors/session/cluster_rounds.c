@@ -166,7 +166,8 @@ static uint32_t left_without_mark(struct cluster *c)
     return found;
 }
 
-/* A rank's BYE comes behind its marks. */
+/* A rank's BYE comes behind its marks. One that has gone fails the session: who is no neighbour of it waits for rank 0,
+ * and would not hear of it otherwise. */
 static weir_status round_wait(struct cluster *c)
 {
     for (;;) {
@@ -177,12 +178,12 @@ static weir_status round_wait(struct cluster *c)
         pthread_mutex_unlock(&c->rounds.lock);
         if (whole)
             return WEIR_OK;
+        if (left != UINT32_MAX)
+            session_fail_peer(c->session, left, "rank %u (pid %u on %s) has closed its session", left,
+                              c->members[left].pid, c->members[left].name);
         weir_status status = session_failure(c->session);
         if (status)
             return status;
-        if (left != UINT32_MAX)
-            return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) has closed its session", left, c->members[left].pid,
-                             c->members[left].name);
         park_wait(&c->news, news, PARK_FOREVER);
     }
 }

@@ -433,6 +433,33 @@ Test(cluster, who_closes_does_not_wait_for_one_that_it_sent_a_value_and_that_has
     weir_plan_free(plan);
 }
 
+/* Rank 3 has gone; rank 0, which hears of it, takes its time before it closes. */
+static void run_after_one_has_gone(struct rank *rank)
+{
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank), .report = no_report);
+    RANK_IS(rank, s, "%s", weir_error());
+    if (rank->number != 3) {
+        ranks_pause(500);
+        double start = ranks_seconds();
+        weir_status status = weir_session_run(s, 1000);
+        RANK_IS(rank, status == WEIR_E_PEER && strstr(weir_error(), "rank 3 (pid "), "%d: %s", status, weir_error());
+        *(double *)rank->result = ranks_seconds() - start;
+        ranks_pause(rank->number == 0 ? 3000 : 0);
+    }
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(cluster, a_rank_that_has_gone_is_told_to_those_that_are_not_its_neighbours)
+{
+    weir_plan *plan = apart_plan();
+    struct ranks *ranks =
+        ranks_run(run_after_one_has_gone, plan, .count = 4, .link = RANKS_TCP, .result_bytes = sizeof(double));
+    double seconds = *(double *)ranks->rank[1].result;
+    cr_expect_lt(seconds, 2, "rank 1 heard of it after %.2f s", seconds);
+    ranks_free(ranks);
+    weir_plan_free(plan);
+}
+
 /* ---- descriptors ---- */
 
 static void open_with_few(struct rank *rank)
