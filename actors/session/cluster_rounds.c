@@ -179,8 +179,8 @@ static weir_status round_wait(struct cluster *c)
         if (whole)
             return WEIR_OK;
         if (left != UINT32_MAX)
-            session_fail_peer(c->session, left, "rank %u (pid %u on %s) has closed its session", left,
-                              c->members[left].pid, c->members[left].name);
+            session_fail_peer(c->session, left, "rank %u (pid %u on %s) has closed its session after %lld steps", left,
+                              c->members[left].pid, c->members[left].name, (long long)atomic_load(&c->left[left]));
         weir_status status = session_failure(c->session);
         if (status)
             return status;

@@ -71,5 +71,6 @@ static weir_status see(void *ctx, const weir_view *value, int64_t step, int micr
 
 weir_session *chain_open(struct rank *rank, const weir_plan *plan, struct seen *seen)
 {
-    return weir_session_open(plan, .cluster = ranks_cluster(rank), .bindings = CHAIN_BINDINGS(seen), .report = no_report);
+    return weir_session_open(plan, .cluster = ranks_cluster(rank), .bindings = CHAIN_BINDINGS(seen),
+                             .report = no_report);
 }
