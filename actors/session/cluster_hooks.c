@@ -58,6 +58,7 @@ static void hook_beat(void *ctx, struct wire_frame *frame)
 {
     struct cluster *c = ctx;
     session_beat(c->session, frame);
+    frame->beat.fired += net_arriving(c->net);
     if (c->env.rank == 0)
         frame->beat.fired += cluster_fired(c);
 }

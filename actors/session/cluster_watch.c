@@ -36,7 +36,7 @@ uint64_t session_remote_fired(const struct weir_session *session, uint32_t *sile
             *silent_ns = now - heard_ns;
         }
     }
-    return c ? cluster_fired(c) : 0;
+    return c ? cluster_fired(c) + net_arriving(c->net) : 0;
 }
 
 void cluster_send_waits(struct cluster *c, uint32_t rank, const void *entries, uint32_t count)

@@ -67,7 +67,7 @@ typedef struct weir_session_opts {
     const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */
     int64_t first_step;            /* number of the first step, for schedules and random streams [0] */
     weir_cluster_opts cluster;     /* [what the environment says] */
-    double stall_s;                /* report when nothing fired for so long; < 0: never [WEIR_STALL, or 10] */
+    double stall_s;                /* report when nothing moved for so long; < 0: never [WEIR_STALL, or 10] */
     weir_report_fn report;         /* gets reports [they go to stderr] */
     void *report_ctx;
 } weir_session_opts;

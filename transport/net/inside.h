@@ -61,6 +61,7 @@ struct net {
     struct inbox inbox;
     struct outbox outbox; /* any thread */
     struct net_clock clock;
+    _Atomic uint64_t arriving; /* beats in which register contents were coming in; any thread reads it */
     struct net_watcher watcher;
     struct route route;
 

@@ -88,6 +88,24 @@ void net_forgive(struct net *net, int64_t now)
         net->peers.of[net->peers.ended[i]].ended_ns = now;
 }
 
+/* A slot may take longer on its way than the watch waits for something to fire. */
+static void arriving_look(struct net *net, int64_t now)
+{
+    for (uint32_t i = 0; i < net->peers.neighbours_count; i++) {
+        const struct peer *peer = &net->peers.of[net->peers.neighbours[i]];
+        if (!peer->wired || now - peer_line_bytes_ns(&peer->line[CHANNEL_BULK], now) > net->clock.beat_ns)
+            continue;
+        /* relaxed: only whether it has changed is of interest */
+        atomic_fetch_add_explicit(&net->arriving, 1, memory_order_relaxed);
+        return;
+    }
+}
+
+uint64_t net_arriving(struct net *net)
+{
+    return atomic_load_explicit(&net->arriving, memory_order_relaxed);
+}
+
 void net_time(struct net *net, bool drained)
 {
     struct net_clock *clock = &net->clock;
@@ -101,6 +119,7 @@ void net_time(struct net *net, bool drained)
     if (now < clock->next_beat_ns)
         return;
     clock->next_beat_ns = now + clock->beat_ns;
+    arriving_look(net, now);
     beats_send(net);
     for (uint32_t i = 0; i < net->peers.neighbours_count; i++)
         silent_judge(net, net->peers.neighbours[i], now);

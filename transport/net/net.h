@@ -103,6 +103,9 @@ weir_status net_share(struct net *net, const struct transfer *transfer, uint32_t
 struct net_life net_life_of(struct net *net, uint32_t rank);
 bool net_here(struct net *net, uint32_t rank); /* neither lost nor gone */
 
+/* Rises while bytes of a slot come in over a slow link: something moves, though nothing fires. Any thread. */
+uint64_t net_arriving(struct net *net);
+
 /* Says BYE when `steps` >= 0, sends what is left, ends the thread. After it no hook is called for what comes in. */
 void net_stop(struct net *net, int64_t steps); /* < 0: the session failed; then nobody is waited for long */
 void net_close(struct net *net); /* also NULL */

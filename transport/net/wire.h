@@ -68,7 +68,7 @@ struct wire_frame {
         } data;
         struct {
             uint32_t state; /* enum session_state */
-            uint64_t fired; /* firings since the session opened */
+            uint64_t fired; /* firings since the session opened, and beats in which register contents were coming in */
             int64_t step;   /* of the actor that fired last */
             uint32_t actor; /* it; UINT32_MAX: none yet */
         } beat;
