@@ -13,164 +13,13 @@
 #include <zmq.h>
 
 #include "graph/plan/spread.h"
+#include "tests/support/party.h"
 #include "tests/support/small_plans.h"
 #include "transport/meet/frames.h"
 #include "transport/meet/meet.h"
 #include "transport/net/wire.h"
 
 TestSuite(meeting, .timeout = 60);
-
-enum { RANKS_MAX = 256 };
-
-/* ---- ranks ---- */
-
-struct party;
-
-struct rank {
-    struct party *party;
-    struct cluster_env env;
-    const weir_plan *plan;
-    uint32_t devices, workers;
-    int delay_ms;
-    bool absent;
-    pthread_t thread;
-    weir_status status; /* what came out */
-    char error[1024];
-    uint64_t session;
-    struct member members[RANKS_MAX];
-};
-
-struct party {
-    uint32_t size;
-    struct rank ranks[RANKS_MAX];
-    pthread_mutex_t lock;
-    char reports[8192];
-    int report_count;
-};
-
-static void keep_report(void *ctx, const char *text)
-{
-    struct party *party = ctx;
-    pthread_mutex_lock(&party->lock);
-    size_t count = strlen(party->reports);
-    snprintf(party->reports + count, sizeof party->reports - count, "%s\n", text);
-    party->report_count++;
-    pthread_mutex_unlock(&party->lock);
-}
-
-static uint16_t free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    cr_assert(fd >= 0 && !bind(fd, (struct sockaddr *)&address, bytes) &&
-              !getsockname(fd, (struct sockaddr *)&address, &bytes));
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
-static void pause_ms(int time_ms)
-{
-    struct timespec pause = {time_ms / 1000, time_ms % 1000 * 1000000L};
-    nanosleep(&pause, NULL);
-}
-
-static struct party *party_new(uint32_t size, double join_s)
-{
-    struct party *party = calloc(1, sizeof *party);
-    cr_assert(party);
-    party->size = size;
-    pthread_mutex_init(&party->lock, NULL);
-    uint16_t port = free_port();
-    for (uint32_t r = 0; r < RANKS_MAX; r++) {
-        party->ranks[r].party = party;
-        party->ranks[r].devices = 2;
-        party->ranks[r].workers = 3;
-        party->ranks[r].env = (struct cluster_env){
-            .rank = r, .size = size, .address = "127.0.0.1", .port = port, .join_ns = (int64_t)(join_s * 1e9),
-            .insecure = true}; /* what unknown peers say is read */
-    }
-    return party;
-}
-
-static struct member card_of(const struct rank *rank)
-{
-    struct member card = {.pid = 1000 + rank->env.rank, .devices = rank->devices, .workers = rank->workers,
-                          .segment_fd = -1,
-                          .segment_bytes = 1ull << 40, .segment_cookie = UINT64_MAX - rank->env.rank};
-    if (rank->env.rank % 2)
-        card.segment_fd = (int32_t)rank->env.rank;
-    meet_host(card.host, sizeof card.host);
-    snprintf(card.name, sizeof card.name, "node%u", rank->env.rank);
-    snprintf(card.tcp, sizeof card.tcp, "tcp://127.0.0.1:%u", 5000 + rank->env.rank);
-    snprintf(card.ipc, sizeof card.ipc, rank->env.rank ? "ipc://@weir-%u" : "", rank->env.rank);
-    return card;
-}
-
-static void *rank_run(void *arg)
-{
-    struct rank *rank = arg;
-    struct keys keys;
-    struct report report = {keep_report, rank->party, NULL};
-    pause_ms(rank->delay_ms);
-    void *context = zmq_ctx_new();
-    rank->status = keys_open(&keys, &rank->env);
-    rank->members[rank->env.rank] = card_of(rank);
-    struct meet meet = {.zmq_context = context, .env = &rank->env, .keys = &keys, .report = &report,
-                                    .plan = rank->plan, .members = rank->members};
-    if (rank->status == WEIR_OK)
-        rank->status = meet_session(&meet);
-    snprintf(rank->error, sizeof rank->error, "%s", rank->status == WEIR_OK ? "" : weir_error());
-    rank->session = meet.session;
-    zmq_ctx_term(context);
-    return NULL;
-}
-
-static void party_start(struct party *party)
-{
-    for (uint32_t r = 0; r < party->size; r++)
-        if (!party->ranks[r].absent)
-            cr_assert_eq(pthread_create(&party->ranks[r].thread, NULL, rank_run, &party->ranks[r]), 0);
-}
-
-static void party_wait(struct party *party)
-{
-    for (uint32_t r = 0; r < party->size; r++)
-        if (!party->ranks[r].absent)
-            pthread_join(party->ranks[r].thread, NULL);
-}
-
-static void party_free(struct party *party)
-{
-    pthread_mutex_destroy(&party->lock);
-    free(party);
-}
-
-static void check_met(const struct party *party)
-{
-    for (uint32_t r = 0; r < party->size; r++) {
-        const struct rank *rank = &party->ranks[r];
-        cr_assert_eq(rank->status, WEIR_OK, "rank %u: %s", r, rank->error);
-        cr_assert_neq(rank->session, 0);
-        cr_assert_eq(rank->session, party->ranks[0].session);
-    }
-    for (uint32_t other = 0; other < party->size; other++) {
-        struct member card = card_of(&party->ranks[other]);
-        for (uint32_t r = 0; r < party->size; r++)
-            cr_assert_arr_eq(&party->ranks[r].members[other], &card, sizeof card, "card %u at rank %u", other, r);
-    }
-}
-
-static void expect_all(const struct party *party, weir_status status, const char *error)
-{
-    for (uint32_t r = 0; r < party->size; r++) {
-        const struct rank *rank = &party->ranks[r];
-        if (rank->absent)
-            continue;
-        cr_expect_eq(rank->status, status, "rank %u: %s", r, rank->error);
-        cr_expect(strstr(rank->error, error), "rank %u: '%s' does not say '%s'", r, rank->error, error);
-    }
-}
 
 /* ---- they meet ---- */
 
@@ -184,7 +33,7 @@ static void meet(uint32_t size, int delay_ms, const char *address)
     }
     party_start(party);
     party_wait(party);
-    check_met(party);
+    party_met(party);
     cr_assert_eq(party->report_count, 0, "%s", party->reports);
     party_free(party);
 }
@@ -227,7 +76,7 @@ Test(meeting, can_be_held_again_at_the_same_port)
     for (int i = 0; i < 5; i++) {
         party_start(party);
         party_wait(party);
-        check_met(party);
+        party_met(party);
     }
     party_free(party);
 }
@@ -241,10 +90,10 @@ Test(meeting, waits_for_its_port_as_long_as_for_ranks)
     int other = socket(AF_INET, SOCK_STREAM, 0);
     cr_assert(other >= 0 && !bind(other, (struct sockaddr *)&address, sizeof address) && !listen(other, 8));
     party_start(party);
-    pause_ms(3500);
+    party_pause(3500);
     close(other);
     party_wait(party);
-    check_met(party);
+    party_met(party);
     cr_assert_eq(party->report_count, 1, "%s", party->reports);
     cr_assert(strstr(party->reports, "rank 0 waits to meet for '': port "), "%s", party->reports);
     party_free(party);
@@ -259,8 +108,8 @@ Test(meeting, names_the_ranks_that_do_not_come_and_those_that_did)
     party->ranks[0].delay_ms = 200;
     party_start(party);
     party_wait(party);
-    expect_all(party, WEIR_E_TIMEOUT, "2 of 4 ranks have not come to rank 0 at 127.0.0.1, port ");
-    expect_all(party, WEIR_E_TIMEOUT, ": rank 2, rank 3; here are rank 0 (node0, pid 1000), rank 1 (node1, pid 1001)");
+    party_says(party, WEIR_E_TIMEOUT, "2 of 4 ranks have not come to rank 0 at 127.0.0.1, port ");
+    party_says(party, WEIR_E_TIMEOUT, ": rank 2, rank 3; here are rank 0 (node0, pid 1000), rank 1 (node1, pid 1001)");
     party_free(party);
 }
 
@@ -273,7 +122,7 @@ Test(meeting, says_where_nobody_answers)
     party_wait(party);
     snprintf(error, sizeof error, "nobody answers at 127.0.0.1, port %u, where rank 0 should be",
              party->ranks[1].env.port);
-    expect_all(party, WEIR_E_TIMEOUT, error);
+    party_says(party, WEIR_E_TIMEOUT, error);
     party_free(party);
 }
 
@@ -325,7 +174,7 @@ static void differ(struct model other, const char *format)
     party_start(party);
     party_wait(party);
     snprintf(error, sizeof error, format, model.line, other.line);
-    expect_all(party, WEIR_E_PEER, error);
+    party_says(party, WEIR_E_PEER, error);
     for (uint32_t r = 0; r < party->size; r++)
         cr_expect_str_eq(party->ranks[r].error, error, "rank %u", r);
     weir_plan_free(plan);
@@ -346,7 +195,7 @@ Test(meeting, lets_ranks_with_the_same_plan_meet)
     }
     party_start(party);
     party_wait(party);
-    check_met(party);
+    party_met(party);
     for (uint32_t r = 0; r < party->size; r++)
         weir_plan_free((weir_plan *)party->ranks[r].plan);
     party_free(party);
@@ -402,7 +251,7 @@ Test(meeting, names_the_rank_with_other_devices)
     party->ranks[1].devices = 5;
     party_start(party);
     party_wait(party);
-    expect_all(party, WEIR_E_PEER, "rank 1 has 5 devices, rank 0 has 2: WEIR_DEVICES must be the same on all ranks");
+    party_says(party, WEIR_E_PEER, "rank 1 has 5 devices, rank 0 has 2: WEIR_DEVICES must be the same on all ranks");
     party_free(party);
 }
 
@@ -438,7 +287,7 @@ static struct meet_frame join_of(const struct party *party, uint32_t rank)
     frame.join.plan_version = PLAN_VERSION;
     frame.join.rank = rank;
     frame.join.size = party->size;
-    frame.join.card = card_of(&party->ranks[rank]);
+    frame.join.card = party_card(&party->ranks[rank]);
     return frame;
 }
 
@@ -466,7 +315,7 @@ static struct party *party_with_door(int delay_ms)
     return party;
 }
 
-Test(meeting, refuses_strangers_and_goes_on)
+Test(meeting, refuses_unknown_peers_and_goes_on)
 {
     struct party *party = party_with_door(1500);
     static struct meet_frame frame;
@@ -485,7 +334,7 @@ Test(meeting, refuses_strangers_and_goes_on)
     frame.join.rank = 0;
     is_refused(party, &frame, "it says that it is rank 0 of 3");
     party_wait(party);
-    check_met(party);
+    party_met(party);
     cr_assert(strstr(party->reports, "rank 0 refused a peer at 127.0.0.1 that wants to join: it speaks version "), "%s",
               party->reports);
     cr_assert_leq(party->report_count, 3, "%s", party->reports);
@@ -496,12 +345,12 @@ Test(meeting, refuses_a_rank_that_is_taken)
 {
     struct party *party = party_with_door(1500);
     static struct meet_frame frame;
-    pause_ms(500);
+    party_pause(500);
     frame = join_of(party, 1);
     frame.join.card.pid = 77;
     is_refused(party, &frame, "rank 1 is here already (node1, pid 1001), and node1, pid 77, says that it is rank 1, too");
     party_wait(party);
-    check_met(party);
+    party_met(party);
     party_free(party);
 }
 
@@ -515,8 +364,8 @@ Test(meeting, says_in_the_end_whom_it_refused)
     frame.join.size = 3;
     is_refused(party, &frame, "there are 3 ranks");
     party_wait(party);
-    expect_all(party, WEIR_E_TIMEOUT, "1 of 2 ranks have not come to rank 0 at 127.0.0.1");
-    expect_all(party, WEIR_E_TIMEOUT, "; refused: it says that there are 3 ranks, rank 0 that there are 2");
+    party_says(party, WEIR_E_TIMEOUT, "1 of 2 ranks have not come to rank 0 at 127.0.0.1");
+    party_says(party, WEIR_E_TIMEOUT, "; refused: it says that there are 3 ranks, rank 0 that there are 2");
     party_free(party);
 }
 
@@ -550,7 +399,7 @@ Test(meeting, ignores_garbage)
         zmq_send(outsider.socket, bytes, next_random(&state) % 4 ? count : next_random(&state) % count, ZMQ_DONTWAIT);
     }
     party_wait(party);
-    check_met(party);
+    party_met(party);
     cr_assert(party->report_count >= 1 && party->report_count <= 3, "%d: %s", party->report_count, party->reports);
     outsider_free(&outsider);
     party_free(party);
@@ -562,7 +411,7 @@ Test(meeting, is_not_stopped_by_connections_that_say_nothing)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                   .sin_port = htons(party->ranks[0].env.port)};
     int silent[200], connected = 0;
-    pause_ms(200);
+    party_pause(200);
     for (int i = 0; i < 200; i++) {
         silent[i] = socket(AF_INET, SOCK_STREAM, 0);
         connected += !connect(silent[i], (struct sockaddr *)&address, sizeof address);
@@ -571,7 +420,7 @@ Test(meeting, is_not_stopped_by_connections_that_say_nothing)
     }
     cr_assert_eq(connected, 200);
     party_wait(party);
-    check_met(party);
+    party_met(party);
     for (int i = 0; i < 200; i++)
         close(silent[i]);
     party_free(party);
@@ -581,7 +430,7 @@ Test(meeting, is_not_stopped_by_connections_that_say_nothing)
 
 static void give_key(struct party *party, const char *secret)
 {
-    for (uint32_t r = 0; r < RANKS_MAX; r++)
+    for (uint32_t r = 0; r < PARTY_MAX; r++)
         strcpy(party->ranks[r].env.secret, secret);
 }
 
@@ -593,7 +442,7 @@ Test(meeting, is_encrypted_with_a_key)
     give_key(party, secret);
     party_start(party);
     party_wait(party);
-    check_met(party);
+    party_met(party);
     cr_assert_eq(party->report_count, 0, "%s", party->reports);
     party_free(party);
 }
@@ -660,7 +509,7 @@ Test(meeting, keeps_out_who_knows_the_public_key_alone)
     frame = join_of(party, 1);
     zmq_send(outsider.socket, bytes, meet_encode(&frame, bytes), 0);
     party_wait(party);
-    expect_all(party, WEIR_E_TIMEOUT, "1 of 2 ranks have not come");
+    party_says(party, WEIR_E_TIMEOUT, "1 of 2 ranks have not come");
     cr_expect(strstr(party->reports, "refused a peer at 127.0.0.1: its key is not the session's"), "%s", party->reports);
     outsider_free(&outsider);
     party_free(party);
@@ -679,7 +528,7 @@ static void *part_run(void *arg)
     struct part_case *one = arg;
     struct rank *rank = one->rank;
     struct keys keys;
-    struct report report = {keep_report, rank->party, NULL};
+    struct report report = {party_report, rank->party, NULL};
     void *context = zmq_ctx_new();
     struct meet meet = {.zmq_context = context, .env = &rank->env, .keys = &keys, .report = &report};
     rank->status = keys_open(&keys, &rank->env);
@@ -721,10 +570,10 @@ Test(meeting, is_not_for_who_is_at_another_call)
     struct party *party = party_new(2, 1.5);
     struct part_case one = {.rank = &party->ranks[1]};
     strcpy(party->ranks[0].env.name, "train");
-    cr_assert_eq(pthread_create(&party->ranks[0].thread, NULL, rank_run, &party->ranks[0]), 0);
+    cr_assert_eq(pthread_create(&party->ranks[0].thread, NULL, party_run, &party->ranks[0]), 0);
     cr_assert_eq(pthread_create(&party->ranks[1].thread, NULL, part_run, &one), 0);
     party_wait(party);
-    expect_all(party, WEIR_E_TIMEOUT, "rank 0 met for 'train', rank 1 wants 'part of a plan'");
+    party_says(party, WEIR_E_TIMEOUT, "rank 0 met for 'train', rank 1 wants 'part of a plan'");
     party_free(party);
 }
 
@@ -737,7 +586,7 @@ Test(meeting, lets_a_second_session_of_the_same_name_wait)
         for (uint32_t r = 0; r < SIZE; r++) {
             party[p]->ranks[r].env.port = party[0]->ranks[0].env.port;
             party[p]->ranks[r].workers = 3 + (uint32_t)p;
-            cr_assert_eq(pthread_create(&party[p]->ranks[r].thread, NULL, rank_run, &party[p]->ranks[r]), 0);
+            cr_assert_eq(pthread_create(&party[p]->ranks[r].thread, NULL, party_run, &party[p]->ranks[r]), 0);
         }
     for (int p = 0; p < 2; p++)
         party_wait(party[p]);
