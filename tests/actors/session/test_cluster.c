@@ -391,7 +391,7 @@ static weir_plan *apart_plan(void)
 {
     weir_graph *g = weir_graph_new("apart");
     weir_mesh *on[4];
-    char device[8];
+    char device[16];
     for (int i = 0; i < 4; i++) {
         snprintf(device, sizeof device, "cpu:%d", i);
         on[i] = weir_mesh_new(g, device);
