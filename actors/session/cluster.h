@@ -3,11 +3,10 @@
  *
  *     open:   environment -> sockets -> plan spread over the ranks          cluster_open()
  *             own lanes and arenas into a segment, when there may be one     cluster_share()
- *             meet; map the segments of this host's ranks; HELLO       cluster_meet()
+ *             meet; map the segments of this host's ranks; HELLO             cluster_meet()
  *             bus: actors elsewhere -> mailboxes in segments, or the net     cluster_route()
  *             what remote readers find before the first step; a barrier      cluster_begin()
  *     close:  BYE; the network ends before the arenas go                     cluster_leave(), cluster_close()
- *
  *
  *     cluster_open.c  open, runs, close          cluster_rounds.c  rounds
  *     cluster_meet.c  from sharing to beginning  cluster_watch.c   what the watch asks

@@ -5,7 +5,7 @@
  */
 #include "actors/watch/flight.h"
 
-#include "actors/watch/text.h"
+#include "graph/base/text.h"
 
 static struct flight_row row_at(const struct flight *flight, uint64_t number)
 {

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actors/watch/text.h"
 #include "graph/base/error.h"
+#include "graph/base/text.h"
 #include "graph/plan/spread.h"
 
 #define NS_PER_S 1e9

@@ -66,8 +66,8 @@ struct watch_opts {
     uint32_t (*pulls)(void *ctx, struct wait_entry *entries); /* what this rank's program waits in, at most one for each
                                                                  of the plan's hosts; returns how many */
     void (*report)(void *ctx, const char *text);
-    /* Firings of all other ranks as last heard, and the rank that has been silent longest (UINT32_MAX: none for longer
-     * than a beat), for how long. Alone: 0, none. */
+    /* Firings of all other ranks as last heard, and what else shows that something moves between ranks (it rises); the
+     * rank that has been silent longest (UINT32_MAX: none for longer than a beat), for how long. Alone: 0, none. */
     uint64_t (*others_fired)(void *ctx, uint32_t *silent_rank, int64_t *silent_ns);
     void (*tell_others)(void *ctx, const struct wait_entry *entries, uint32_t count);
 };

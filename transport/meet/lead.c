@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "graph/base/error.h"
+#include "graph/base/text.h"
 #include "transport/meet/inside.h"
 #include "transport/meet/ops.h"
 #include "transport/mail/version.h"
@@ -96,48 +97,33 @@ __attribute__((format(printf, 3, 4))) static void report_unknown(struct leader *
 
 /* ---- who is here, in words ---- */
 
-struct words {
-    char *text;
-    size_t room, count;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct words *words, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int wanted = vsnprintf(words->text + words->count, words->room - words->count, format, args);
-    va_end(args);
-    if (wanted > 0)
-        words->count += (size_t)wanted < words->room - words->count ? (size_t)wanted : words->room - words->count - 1;
-}
-
 /* "rank 1 (node2, pid 314), rank 3 (...)" of those that came, or "rank 2, rank 4" of those that did not. */
-static void add_ranks(struct words *words, const struct leader *l, bool came)
+static void add_ranks(struct text *words, const struct leader *l, bool came)
 {
     uint32_t listed = 0, left_out = 0;
     for (uint32_t r = 0; r < l->env->size; r++) {
         if (l->seats[r].came != came || (listed == LISTED_MAX && ++left_out))
             continue;
-        add(words, listed++ ? ", rank %u" : "rank %u", r);
+        text_add(words, listed++ ? ", rank %u" : "rank %u", r);
         if (came)
-            add(words, " (%s, pid %u)", l->members[r].name, l->members[r].pid);
+            text_add(words, " (%s, pid %u)", l->members[r].name, l->members[r].pid);
     }
     if (left_out)
-        add(words, " and %u more", left_out);
+        text_add(words, " and %u more", left_out);
 }
 
 static void missing_text(const struct leader *l, char *text, size_t bytes)
 {
-    struct words words = {text, bytes, 0};
-    add(&words, "%u of %u ranks have not come to rank 0 at %s, port %u: ", l->env->size - l->came, l->env->size,
-        l->env->address, l->env->port);
+    struct text words = {.bytes = text, .room = bytes};
+    text_add(&words, "%u of %u ranks have not come to rank 0 at %s, port %u: ", l->env->size - l->came, l->env->size,
+             l->env->address, l->env->port);
     add_ranks(&words, l, false);
-    add(&words, "; here are ");
+    text_add(&words, "; here are ");
     add_ranks(&words, l, true);
     if (l->other[0])
-        add(&words, "; %s", l->other);
+        text_add(&words, "; %s", l->other);
     if (l->refused[0])
-        add(&words, "; refused: %s", l->refused);
+        text_add(&words, "; refused: %s", l->refused);
 }
 
 /* ---- phases ---- */

@@ -8,29 +8,12 @@
 #include "transport/meet/ops.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/base/error.h"
-
-/* ---- text that grows up to its end ---- */
-
-struct text {
-    char *bytes;
-    size_t room, count;
-};
-
-__attribute__((format(printf, 2, 3))) static void text_add(struct text *text, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int wanted = vsnprintf(text->bytes + text->count, text->room - text->count, format, args);
-    va_end(args);
-    if (wanted > 0)
-        text->count += (size_t)wanted < text->room - text->count ? (size_t)wanted : text->room - text->count - 1;
-}
+#include "graph/base/text.h"
 
 /* ---- the list of a plan ---- */
 
@@ -79,7 +62,7 @@ static void add_operands(struct text *text, const weir_plan *plan, plan_range op
 
 static void op_of_kernel(const weir_plan *plan, const plan_kernel *kernel, struct meet_op *op)
 {
-    struct text types = {op->types, sizeof op->types, 0};
+    struct text types = {.bytes = op->types, .room = sizeof op->types};
     *op = (struct meet_op){.line = kernel->line > INT32_MAX ? 0 : kernel->line, .types_hash = HASH_START};
     copy_text(op->name, sizeof op->name, plan_text(plan, kernel->name));
     copy_text(op->op, sizeof op->op, plan_text(plan, kernel->op));
@@ -94,7 +77,7 @@ static void op_of_kernel(const weir_plan *plan, const plan_kernel *kernel, struc
 static void op_of_init(const weir_plan *plan, const plan_init *init, struct meet_op *op)
 {
     const plan_tensor *tensor = &plan->tensors[init->tensor.i];
-    struct text types = {op->types, sizeof op->types, 0};
+    struct text types = {.bytes = op->types, .room = sizeof op->types};
     *op = (struct meet_op){.op = "initial value", .types_hash = HASH_START, .attrs_hash = HASH_START};
     copy_text(op->name, sizeof op->name, plan_text(plan, tensor->name));
     add_type(&types, tensor, &op->types_hash);
@@ -320,13 +303,13 @@ static void add_numbers(struct text *text, const struct meet_plan *a, const stru
 {
     size_t before;
     text_add(text, "rank %u has rank 0's graph, but compiled it with other options", rank);
-    before = text->count;
+    before = text->used;
     add_number(text, "micro-batches", a->micro_batches, b->micro_batches, rank);
     add_number(text, "seed", a->seed, b->seed, rank);
     add_number(text, "devices", a->devices, b->devices, rank);
-    if (text->count == before)
+    if (text->used == before)
         add_number(text, "planned bytes (a memory limit?)", a->bytes, b->bytes, rank);
-    if (text->count == before)
+    if (text->used == before)
         text_add(text, " (layouts or names differ)");
 }
 
@@ -334,7 +317,7 @@ void difference_text(const struct op_list *ours, const struct meet_plan *our_pla
                      const struct meet_plan *their_plan, uint32_t rank, char bytes[MEET_TEXT_MAX + 1])
 {
     struct other us = {.list = NULL}, them = {.list = NULL};
-    struct text text = {bytes, MEET_TEXT_MAX + 1, 0};
+    struct text text = {.bytes = bytes, .room = MEET_TEXT_MAX + 1};
     bool attrs_count = our_plan->micro_batches == their_plan->micro_batches && our_plan->devices == their_plan->devices;
     if (!other_open(&us, ours) || !other_open(&them, theirs))
         text_add(&text, "rank %u's graph is not rank 0's (no memory to say in what)", rank);

@@ -1,7 +1,7 @@
-/* actors/watch/text.h: text put together piece by piece in a buffer of the caller's, for reports. What no longer fits
- * is left out, and `cut` tells so. */
-#ifndef ACTORS_WATCH_TEXT_H
-#define ACTORS_WATCH_TEXT_H
+/* graph/base/text.h: text put together piece by piece in a buffer of the caller's, for reports and errors. What no
+ * longer fits is left out, and `cut` tells so. */
+#ifndef GRAPH_BASE_TEXT_H
+#define GRAPH_BASE_TEXT_H
 
 #include <stdarg.h>
 #include <stdbool.h>
