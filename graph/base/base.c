@@ -153,12 +153,17 @@ const char *device_kind_name(weir_device_kind kind)
     return names[kind];
 }
 
+uint64_t hash_more(uint64_t hash, const void *bytes, size_t count)
+{
+    const unsigned char *byte = bytes;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ byte[i]) * 0x100000001B3u;
+    return hash;
+}
+
 uint64_t name_hash(const char *name)
 {
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001B3u;
-    return hash;
+    return hash_more(HASH_START, name, strlen(name));
 }
 
 uint64_t name_key(uint64_t seed, const char *name)

@@ -124,6 +124,16 @@ static plan_range emit_ports(emission *e, int g)
     return range;
 }
 
+/* "h0/q/weight:adamw.m", after the parameter that the op updates or else after its application. */
+static const char *state_name(emission *e, const pop *op, int s)
+{
+    const ir_node *node = &e->c->ir.node[op->node];
+    const char *of = node->updates >= 0 ? e->c->ir.tensors.item[node->updates].name : node->name;
+    if (node->op->state_names[s])
+        return pool_text(&e->c->pool, "%s:%s.%s", of, node->op->name, node->op->state_names[s]);
+    return pool_text(&e->c->pool, "%s:%s.%d", of, node->op->name, s);
+}
+
 static plan_range emit_states(emission *e, int g)
 {
     const group *from = &e->p->group.item[g];
@@ -132,8 +142,7 @@ static plan_range emit_states(emission *e, int g)
         const pop *op = &e->p->op.item[from->pops.item[i]];
         for (int s = 0; s < op->states.count; s++, range.count++) {
             const pstate *state = &e->p->state.item[op->states.item[s]];
-            char *name = pool_text(&e->c->pool, "%s:state%d", e->c->ir.node[op->node].name, s);
-            plan_tensor to = tensor_from(e, name, &state->type, &state->global, &state->part);
+            plan_tensor to = tensor_from(e, state_name(e, op, s), &state->type, &state->global, &state->part);
             to.home = PLAN_IN_STATE;
             to.owner = (uint32_t)g;
             to.offset = state->offset;
@@ -268,7 +277,37 @@ static void emit_parameters(emission *e)
             shards.count++;
         }
         if (shards.count)
-            plan_add_params(e->b, (plan_param){plan_add_text(e->b, from->name), shards});
+            plan_add_params(e->b, (plan_param){.name = plan_add_text(e->b, from->name),
+                                               .kind = PLAN_KEEP_PARAMETER,
+                                               .frozen = !from->update,
+                                               .shards = shards});
+    }
+}
+
+/* State s of what pop `first` is on the first device of: its shards on all of them. The pops of a node lie together. */
+static void emit_kept_state(emission *e, int first, int s)
+{
+    const pop *op = &e->p->op.item[first];
+    plan_range shards = {plan_builder_plan(e->b)->shards_count, 0};
+    for (int i = first; i < e->p->op.count && e->p->op.item[i].node == op->node; i++) {
+        if (e->p->op.item[i].dead)
+            continue;
+        plan_add_shards(e->b, (plan_tensor_id){e->first_state[i] + (uint32_t)s});
+        shards.count++;
+    }
+    bool optimizer = e->c->ir.node[op->node].updates >= 0;
+    plan_add_params(e->b, (plan_param){.name = plan_add_text(e->b, state_name(e, op, s)),
+                                       .kind = optimizer ? PLAN_KEEP_OPTIMIZER : PLAN_KEEP_STATE,
+                                       .shards = shards});
+}
+
+static void emit_kept_states(emission *e)
+{
+    for (int i = 0; i < e->p->op.count; i++) {
+        const pop *op = &e->p->op.item[i];
+        bool first = !i || e->p->op.item[i - 1].node != op->node;
+        for (int s = 0; s < op->states.count && first && !op->dead; s++)
+            emit_kept_state(e, i, s);
     }
 }
 
@@ -300,11 +339,14 @@ weir_plan *pass_emit(compile *c)
     weir_plan *plan = plan_builder_plan(e.b);
     plan->micro_batches = (uint32_t)c->micro;
     plan->seed = c->opts.seed;
+    plan->graph = graph_hash(c->graph);
     plan->name = plan_add_text(e.b, c->graph->name);
+    plan_add_programs(e.b, (plan_program){plan_add_text(e.b, "main")});
     emit_devices(&e);
     emit_regs(&e);
     for (int g = 0; g < c->phys.group.count; g++)
         emit_actor(&e, g);
     emit_parameters(&e);
+    emit_kept_states(&e);
     return c->pool.failed ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
 }

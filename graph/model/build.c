@@ -373,6 +373,31 @@ weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs)
     return apply->op->out_count ? node->out[0] : NULL;
 }
 
+/* ---- which model it is ---- */
+
+static uint64_t hash_parameter(uint64_t hash, const weir_tensor *x)
+{
+    int64_t numbers[2 + WEIR_DIMS_MAX] = {x->type.dtype, x->type.shape.rank};
+    for (int d = 0; d < x->type.shape.rank; d++)
+        numbers[2 + d] = x->type.shape.dim[d];
+    return hash_more(hash_more(hash, x->name, strlen(x->name) + 1), numbers, sizeof numbers);
+}
+
+uint64_t graph_hash(const weir_graph *g)
+{
+    uint64_t hash = HASH_START;
+    for (int t = 0; t < g->tensors.count; t++)
+        if (!g->tensors.item[t]->node)
+            hash = hash_parameter(hash, g->tensors.item[t]);
+    for (int n = 0; n < g->nodes.count; n++) {
+        const graph_node *node = g->nodes.item[n];
+        if (node->phase == PLAN_FORWARD && node->op != &op_shard)
+            hash = hash_more(hash_more(hash, node->name, strlen(node->name) + 1), node->op->name,
+                             strlen(node->op->name) + 1);
+    }
+    return hash;
+}
+
 /* ---- queries ---- */
 
 weir_graph *weir_tensor_graph(const weir_tensor *x)

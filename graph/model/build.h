@@ -117,6 +117,10 @@ weir_tensor *graph_tensor_new(weir_graph *graph);
 /* weir_op_apply() for the graph's own use: the node, or NULL after a mistake. The graph must be known. */
 graph_node *graph_apply(const weir_apply *apply);
 
+/* Which model it is: its parameters, and what is done in its forward pass. Where it runs, in what layout and with how
+ * large batches, changes nothing. */
+uint64_t graph_hash(const weir_graph *graph);
+
 /* A mistake on the graph itself. */
 void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -26,8 +26,10 @@ static const plan_field space_fields[] = {
     U32(plan_space, rank),
     TEXT(plan_space, name),
     U64(plan_space, bytes),
+    U64(plan_space, snapshot_offset),
+    U64(plan_space, snapshot_bytes),
 };
-_Static_assert(sizeof(plan_space) == 4 * 4 + 8, "a member of plan_space is not in space_fields");
+_Static_assert(sizeof(plan_space) == 4 * 4 + 3 * 8, "a member of plan_space is not in space_fields");
 
 static const plan_field queue_fields[] = {
     ID(plan_queue, space, spaces),
@@ -38,9 +40,15 @@ static const plan_field queue_fields[] = {
 };
 _Static_assert(sizeof(plan_queue) == 3 * 4 + 4 + 2 * 8, "a member of plan_queue is not in queue_fields");
 
+static const plan_field program_fields[] = {
+    TEXT(plan_program, name),
+};
+_Static_assert(sizeof(plan_program) == 4, "a member of plan_program is not in program_fields");
+
 static const plan_field actor_fields[] = {
     ID(plan_actor, queue, queues),
     TEXT(plan_actor, name),
+    ID(plan_actor, program, programs),
     ENUM(plan_actor, phase, PLAN_PHASES),
     U32(plan_actor, fires),
     U32(plan_actor, priority),
@@ -50,7 +58,7 @@ static const plan_field actor_fields[] = {
     RANGE(plan_actor, states, tensors),
     RANGE(plan_actor, temps, tensors),
 };
-_Static_assert(sizeof(plan_actor) == 5 * 4 + 5 * 8, "a member of plan_actor is not in actor_fields");
+_Static_assert(sizeof(plan_actor) == 6 * 4 + 5 * 8, "a member of plan_actor is not in actor_fields");
 
 static const plan_field port_fields[] = {
     ID(plan_port, actor, actors),
@@ -127,9 +135,11 @@ _Static_assert(sizeof(plan_init) == 2 * 4 + 3 * 8, "a member of plan_init is not
 
 static const plan_field param_fields[] = {
     TEXT(plan_param, name),
+    ENUM(plan_param, kind, PLAN_KEEPS),
+    ENUM(plan_param, frozen, 2),
     RANGE(plan_param, shards, shards),
 };
-_Static_assert(sizeof(plan_param) == 4 + 8, "a member of plan_param is not in param_fields");
+_Static_assert(sizeof(plan_param) == 3 * 4 + 8, "a member of plan_param is not in param_fields");
 
 static const plan_field shard_fields[] = {
     {.name = "tensor", .type = FIELD_ID, .values = 1, .array = PLAN_ARRAY_tensors},
@@ -156,6 +166,7 @@ _Static_assert(sizeof(plan_host) == 5 * 4, "a member of plan_host is not in host
 const plan_table plan_tables[PLAN_ARRAYS] = {
     TABLE(spaces, space_fields),
     TABLE(queues, queue_fields),
+    TABLE(programs, program_fields),
     TABLE(actors, actor_fields),
     TABLE(ports, port_fields),
     TABLE(regsts, regst_fields),

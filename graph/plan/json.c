@@ -236,11 +236,17 @@ static void put_kernel(json *j, const weir_plan *plan, uint32_t k)
     put_number(j, "workspace_bytes", kernel->workspace_bytes);
 }
 
+static void put_program(json *j, const weir_plan *plan, uint32_t p)
+{
+    put_string(j, "name", plan_text(plan, plan->programs[p].name));
+}
+
 static void put_actor(json *j, const weir_plan *plan, uint32_t a)
 {
     const plan_actor *actor = &plan->actors[a];
     put_string(j, "name", plan_text(plan, actor->name));
     put_number(j, "queue", actor->queue.i);
+    put_number(j, "program", actor->program.i);
     put_string(j, "phase", phase_text(actor->phase));
     put_number(j, "fires", actor->fires);
     put_number(j, "priority", actor->priority);
@@ -305,6 +311,8 @@ static void put_param(json *j, const weir_plan *plan, uint32_t p)
 {
     const plan_range *shards = &plan->params[p].shards;
     put_string(j, "name", plan_text(plan, plan->params[p].name));
+    put_string(j, "kind", keep_text(plan->params[p].kind));
+    put_bool(j, "frozen", plan->params[p].frozen);
     open_in(j, "shards", '[');
     for (uint32_t s = shards->first; s < shards->first + shards->count; s++)
         put_number(j, NULL, plan->shards[s].i);
@@ -325,6 +333,7 @@ static void put_host(json *j, const weir_plan *plan, uint32_t h)
 #define LISTS(X)                            \
     X("devices", spaces, put_device)        \
     X("queues", queues, put_queue)          \
+    X("programs", programs, put_program)    \
     X("actors", actors, put_actor)          \
     X("ports", ports, put_port)             \
     X("registers", regsts, put_register)    \
@@ -341,6 +350,7 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     put_string(&j, "name", plan_text(plan, plan->name));
     put_number(&j, "version", plan->version);
     put_hex(&j, "hash", plan->hash);
+    put_hex(&j, "graph", plan->graph);
     put_number(&j, "seed", plan->seed);
     put_number(&j, "micro_batches", plan->micro_batches);
     put_number(&j, "ranks", plan->ranks);

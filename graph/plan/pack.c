@@ -140,6 +140,7 @@ static void pack_ops(packer *p, const weir_plan *plan)
     X("ranks", ranks)                 \
     X("part", part)                   \
     X("whole", whole)                 \
+    X("graph", graph)                 \
     X("hash", hash)                   \
     X("name", name.i)
 #define X(key, member) +1

@@ -213,6 +213,7 @@ static weir_plan *finish(parting *x)
     weir_plan *plan = plan_builder_plan(x->b);
     plan->micro_batches = x->from->micro_batches;
     plan->seed = x->from->seed;
+    plan->graph = x->from->graph;
     plan->ranks = x->from->ranks;
     plan->part = x->rank + 1;
     plan->whole = x->from->hash;

@@ -4,13 +4,11 @@
  */
 #include "graph/plan/plan.h"
 
+#include "graph/base/base.h"
 #include "graph/plan/fields.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define FNV_START 0xcbf29ce484222325u
-#define FNV_PRIME 0x100000001b3u
 
 void weir_plan_free(weir_plan *plan)
 {
@@ -31,17 +29,13 @@ uint64_t plan_tensor_bytes(const plan_tensor *tensor)
     return bytes;
 }
 
-static uint64_t hash_byte(uint64_t hash, unsigned char byte)
-{
-    return (hash ^ byte) * FNV_PRIME;
-}
-
 /* Eight bytes, the lowest first, on every machine. */
 static uint64_t hash_value(uint64_t hash, uint64_t value)
 {
-    for (int shift = 0; shift < 64; shift += 8)
-        hash = hash_byte(hash, (unsigned char)(value >> shift));
-    return hash;
+    unsigned char bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(value >> 8 * i);
+    return hash_more(hash, bytes, sizeof bytes);
 }
 
 static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_table *table)
@@ -51,7 +45,7 @@ static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_tabl
     hash = hash_value(hash, count);
     for (uint32_t i = 0; i < count; i++, item += table->item_bytes) {
         if (!table->fields)
-            hash = hash_byte(hash, (unsigned char)*item);
+            hash = hash_more(hash, item, 1);
         for (uint32_t f = 0; table->fields && f < table->field_count; f++)
             for (uint32_t v = 0; v < table->fields[f].values; v++)
                 hash = hash_value(hash, plan_field_get(&table->fields[f], item, v));
@@ -61,13 +55,14 @@ static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_tabl
 
 uint64_t plan_hash(const weir_plan *plan)
 {
-    uint64_t hash = FNV_START;
+    uint64_t hash = HASH_START;
     hash = hash_value(hash, plan->version);
     hash = hash_value(hash, plan->micro_batches);
     hash = hash_value(hash, plan->seed);
     hash = hash_value(hash, plan->ranks);
     hash = hash_value(hash, plan->part);
     hash = hash_value(hash, plan->whole);
+    hash = hash_value(hash, plan->graph);
     hash = hash_value(hash, plan->name.i);
     for (int a = 0; a < PLAN_ARRAYS; a++)
         hash = hash_table(hash, plan, &plan_tables[a]);

@@ -33,7 +33,7 @@
 
 #include "graph/base/binding.h"
 
-#define PLAN_VERSION 2
+#define PLAN_VERSION 3
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
 #define PLAN_RANKS_MAX 4096
@@ -45,6 +45,7 @@
 PLAN_ID(plan_str);      /* offset in plan->strings */
 PLAN_ID(plan_space_id);
 PLAN_ID(plan_queue_id);
+PLAN_ID(plan_program_id);
 PLAN_ID(plan_actor_id);
 PLAN_ID(plan_port_id);
 PLAN_ID(plan_regst_id);
@@ -62,6 +63,8 @@ typedef struct plan_space {
     uint32_t rank;     /* process that owns it, less than plan->ranks */
     plan_str name;     /* "cpu:2" */
     uint64_t bytes;    /* of the arena */
+    uint64_t snapshot_offset; /* in the arena: where a copy of what is kept goes */
+    uint64_t snapshot_bytes;  /* 0: there is no such place */
 } plan_space;
 
 typedef enum plan_queue_kind { PLAN_COMPUTE, PLAN_OUTSIDE, PLAN_QUEUE_KINDS } plan_queue_kind;
@@ -91,9 +94,16 @@ typedef enum plan_mem {
 
 typedef enum plan_phase { PLAN_FORWARD, PLAN_BACKWARD, PLAN_UPDATE, PLAN_PHASES } plan_phase;
 
+/* What a run may name: a set of actors that make a step together. Actors of different programs never run at the same
+ * time. */
+typedef struct plan_program {
+    plan_str name;       /* "main" */
+} plan_program;
+
 typedef struct plan_actor {
     plan_queue_id queue;
     plan_str name;
+    plan_program_id program;
     uint32_t phase;      /* plan_phase */
     uint32_t fires;      /* per step: 1 or M */
     uint32_t priority;   /* lower fires first; unique within a queue */
@@ -166,9 +176,23 @@ typedef struct plan_init {
     uint64_t key;
 } plan_init;
 
-/* The shards that make up a logical parameter; for read and write. Several may hold the same elements (B). */
+/* What lives from step to step, by name: for read and write, and to be kept. name, text */
+#define PLAN_KEEP_LIST(X)                  \
+    X(PARAMETER, "parameter")              \
+    X(OPTIMIZER, "optimizer state")        \
+    X(STATE, "state")
+typedef enum plan_keep {
+#define X(name, text) PLAN_KEEP_##name,
+    PLAN_KEEP_LIST(X)
+#undef X
+        PLAN_KEEPS
+} plan_keep;
+
+/* The shards that it is made of. Several may hold the same elements (B). */
 typedef struct plan_param {
-    plan_str name;
+    plan_str name;           /* "h0/q/weight", "h0/q/weight:adamw.m" */
+    uint32_t kind;           /* plan_keep */
+    uint32_t frozen;         /* 1: nothing in the plan changes it */
     plan_range shards;       /* in plan->shards */
 } plan_param;
 
@@ -192,6 +216,7 @@ typedef union plan_word {
 #define PLAN_ARRAY_LIST(X)          \
     X(plan_space, spaces)           \
     X(plan_queue, queues)           \
+    X(plan_program, programs)       \
     X(plan_actor, actors)           \
     X(plan_port, ports)             \
     X(plan_regst, regsts)           \
@@ -212,6 +237,7 @@ struct weir_plan {
     uint32_t ranks;          /* processes that it is spread over (graph/plan/spread.h); 1: says nothing of them */
     uint32_t part;           /* 1 + the rank whose part it is; 0: it is the whole */
     uint64_t whole;          /* of a part: the hash of the plan that it is a part of */
+    uint64_t graph;          /* hash of the logical graph: which model it is, not where or how it runs */
     uint64_t hash;           /* of everything in the file but itself */
     plan_str name;
 #define X(type, member) \

@@ -69,6 +69,10 @@ _Static_assert((int)WEIR_HOST_SOURCE == (int)PLAN_SOURCE && (int)WEIR_HOST_SINK 
                    (int)WEIR_HOST_PULL == (int)PLAN_PULL,
                "public and stored kinds are the same numbers");
 
+_Static_assert((int)WEIR_PARAMETER == (int)PLAN_KEEP_PARAMETER && (int)WEIR_OPTIMIZER_STATE == (int)PLAN_KEEP_OPTIMIZER &&
+                   (int)WEIR_STATE == (int)PLAN_KEEP_STATE,
+               "public and stored kinds are the same numbers");
+
 int weir_plan_param_count(const weir_plan *plan)
 {
     return (int)plan->params_count;
@@ -83,6 +87,8 @@ weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *i
     *info = (weir_param_info){
         .name = plan_text(plan, param->name),
         .type = logical_type(&plan->tensors[plan->shards[param->shards.first].i]),
+        .kind = (weir_param_kind)param->kind,
+        .frozen = param->frozen,
     };
     return WEIR_OK;
 }

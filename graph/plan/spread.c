@@ -140,6 +140,7 @@ static plan_builder *copy_plan(const weir_plan *from)
     weir_plan *plan = plan_builder_plan(b);
     plan->micro_batches = from->micro_batches;
     plan->seed = from->seed;
+    plan->graph = from->graph;
     plan->ranks = from->ranks;
     plan->name = from->name;
     copy_arrays(b, from);

@@ -48,6 +48,16 @@ const char *phase_text(uint32_t phase)
     return text[phase];
 }
 
+const char *keep_text(uint32_t kind)
+{
+    static const char *const names[PLAN_KEEPS] = {
+#define X(name, text) text,
+        PLAN_KEEP_LIST(X)
+#undef X
+    };
+    return names[kind];
+}
+
 const char *mem_text(uint32_t kind)
 {
     static const char *const names[PLAN_MEMS] = {

@@ -19,6 +19,7 @@ const char *tensor_text(const plan_tensor *tensor, char text[PLAN_TEXT_BYTES]);
 
 const char *phase_text(uint32_t phase);    /* "forward"; plan_phase */
 const char *mem_text(uint32_t kind);       /* "activations"; plan_mem */
+const char *keep_text(uint32_t kind);      /* "parameter"; plan_keep */
 const char *host_kind_text(uint32_t kind); /* "source"; plan_host_kind */
 
 #endif

@@ -402,13 +402,24 @@ static bool validate_slots(const weir_plan *plan)
     return slots <= SLOTS_MAX || REFUSE_PLAN("regsts: have %" PRIu64 " slots, of %u at most", slots, SLOTS_MAX);
 }
 
+static bool validate_space_bytes(const weir_plan *plan, uint32_t s)
+{
+    const plan_space *space = &plan->spaces[s];
+    if (space->bytes > BYTES_MAX)
+        return REFUSE_PLAN("spaces[%" PRIu32 "].bytes: %" PRIu64 ", more than there can be", s, space->bytes);
+    if (!ALIGNED(space->snapshot_offset) || !ALIGNED(space->snapshot_bytes))
+        return REFUSE_PLAN("spaces[%" PRIu32 "]: snapshot_offset or snapshot_bytes is not a multiple of %d", s,
+                           PLAN_ALIGN);
+    return fits(space->snapshot_offset, space->snapshot_bytes, space->bytes) ||
+           REFUSE_PLAN("spaces[%" PRIu32 "].snapshot_offset: %" PRIu64 " bytes at %" PRIu64 ", of %" PRIu64, s,
+                       space->snapshot_bytes, space->snapshot_offset, space->bytes);
+}
+
 static bool validate_sizes(const weir_plan *plan)
 {
     bool ok = true;
     for (uint32_t s = 0; ok && s < plan->spaces_count; s++)
-        if (plan->spaces[s].bytes > BYTES_MAX)
-            ok = REFUSE_PLAN("spaces[%" PRIu32 "].bytes: %" PRIu64 ", more than there can be", s,
-                             plan->spaces[s].bytes);
+        ok = validate_space_bytes(plan, s);
     for (uint32_t q = 0; ok && q < plan->queues_count; q++)
         ok = validate_queue_bytes(plan, q);
     for (uint32_t r = 0; ok && r < plan->regsts_count; r++)
@@ -438,6 +449,10 @@ static int compare_extents(const void *a, const void *b)
 static size_t collect_extents(const weir_plan *plan, extent *to)
 {
     size_t count = 0;
+    for (uint32_t s = 0; s < plan->spaces_count; s++) {
+        to[count] = (extent){s, plan->spaces[s].snapshot_offset, plan->spaces[s].snapshot_bytes, "spaces", s};
+        count += to[count].bytes > 0;
+    }
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
         const plan_regst *regst = &plan->regsts[r];
         to[count] = (extent){regst->space.i, regst->offset, regst->slots * regst->slot_bytes, "regsts", r};
@@ -479,7 +494,8 @@ static bool validate_extents(const weir_plan *plan, void *scratch)
  * name, an extent the largest by place; marks are a byte or an index each. */
 static size_t scratch_bytes(const weir_plan *plan)
 {
-    size_t most = sizeof(extent) * ((size_t)plan->regsts_count + plan->queues_count + plan->tensors_count);
+    size_t most = sizeof(extent) *
+                  ((size_t)plan->spaces_count + plan->regsts_count + plan->queues_count + plan->tensors_count);
     size_t needs[] = {sizeof(turn) * plan->actors_count, sizeof(validate_name) * plan->params_count,
                       sizeof(validate_name) * plan->hosts_count};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)

@@ -341,6 +341,12 @@ static bool same_global(const plan_tensor *a, const plan_tensor *b)
     return a->dtype == b->dtype && a->rank == b->rank && memcmp(a->global, b->global, a->rank * sizeof *a->global) == 0;
 }
 
+/* Nobody writes it. */
+static bool is_constant(const weir_plan *plan, const plan_tensor *tensor)
+{
+    return tensor->home == PLAN_IN_REGST && plan->regsts[tensor->owner].producer.i == PLAN_NONE;
+}
+
 static bool validate_param(const weir_plan *plan, uint32_t p)
 {
     const plan_range *shards = &plan->params[p].shards;
@@ -354,6 +360,8 @@ static bool validate_param(const weir_plan *plan, uint32_t p)
                                name, s);
         if (!same_global(tensor, &plan->tensors[plan->shards[shards->first].i]))
             return REFUSE_PLAN("params[%" PRIu32 "] (%.60s): shards[%" PRIu32 "] is of another tensor", p, name, s);
+        if (plan->params[p].frozen && !is_constant(plan, tensor))
+            return REFUSE_PLAN("params[%" PRIu32 "] (%.60s): frozen, but shards[%" PRIu32 "] is changed", p, name, s);
     }
     return true;
 }

@@ -31,6 +31,7 @@ extern "C" {
 /* name, what it means */
 #define WEIR_STATUS_LIST(X)                                      \
     X(OK, "ok")                                                  \
+    X(END, "there are no more values")                           \
     X(E_ARGUMENT, "wrong argument")                              \
     X(E_GRAPH, "the graph has a mistake")                        \
     X(E_PLAN, "the plan is not valid")                           \
@@ -41,7 +42,9 @@ extern "C" {
     X(E_KERNEL, "a kernel failed")                               \
     X(E_LIVE, "the plan is not live: it would deadlock")         \
     X(E_UNSUPPORTED, "not supported here")                       \
-    X(E_PEER, "another rank is lost, or is not what it should be")
+    X(E_PEER, "another rank is lost, or is not what it should be") \
+    X(E_END, "the values have come to their end")                \
+    X(E_CANCELLED, "the run was cancelled")
 
 typedef enum weir_status {
 #define X(name, text) WEIR_##name,

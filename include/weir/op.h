@@ -152,6 +152,9 @@ struct weir_op {
     size_t (*workspace)(const weir_op_args *args, weir_device_kind kind);          /* NULL: none */
     int (*states)(const weir_op_args *args, weir_type *states);                    /* NULL: none; at most 4, each of
                                                                                       out[0]'s shape, or a scalar */
+    const char *state_names[4];                                                    /* "m": of weight by adamw it is
+                                                                                      called "weight:adamw.m" [its
+                                                                                      number] */
     weir_kernel_fn kernel[WEIR_DEVICE_KINDS];
     /* The part of in[input] that this call reads. `call` has in, out and attrs alone, and no view has data. `part`
      * comes as a copy of in[input], and the rule narrows its offset and shape; with a dimension of 0 nothing is read. A

@@ -71,10 +71,18 @@ typedef struct weir_host_info {
 int weir_plan_host_count(const weir_plan *plan);
 weir_status weir_plan_host(const weir_plan *plan, int index, weir_host_info *info);
 
-/* A logical parameter, as weir_session_read() and weir_session_write() know it. */
+typedef enum weir_param_kind {
+    WEIR_PARAMETER,       /* "h0/q/weight" */
+    WEIR_OPTIMIZER_STATE, /* of one: "h0/q/weight:adamw.m" */
+    WEIR_STATE            /* any other value that a later step reads */
+} weir_param_kind;
+
+/* What lives from step to step, as weir_session_read() and weir_session_write() know it. */
 typedef struct weir_param_info {
     const char *name; /* owned by the plan */
-    weir_type type;
+    weir_type type;   /* logical */
+    weir_param_kind kind;
+    bool frozen;      /* nothing in the plan changes it */
 } weir_param_info;
 int weir_plan_param_count(const weir_plan *plan);
 weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *info);

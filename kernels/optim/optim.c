@@ -113,6 +113,7 @@ const weir_op op_sgd = {
     .signatures = update_signatures,
     .cost = sgd_cost,
     .states = sgd_states,
+    .state_names = {"momentum"},
     .kernel = {[WEIR_CPU] = sgd_cpu},
 };
 
@@ -167,6 +168,7 @@ const weir_op op_adamw = {
     .signatures = update_signatures,
     .cost = adamw_cost,
     .states = adamw_states,
+    .state_names = {"m", "v"},
     .kernel = {[WEIR_CPU] = adamw_cpu},
 };
 

@@ -38,6 +38,7 @@ typedef struct lone_call {
     weir_plan plan;
     plan_space space;
     plan_queue queue;
+    plan_program program;
     plan_actor actor;
     plan_kernel kernel;
     plan_tensor tensor[TENSORS_MAX];
@@ -264,7 +265,8 @@ static void make_call(lone_call *c, const weir_op *op, uint64_t random)
     add_operands(c, op, in_count);
     c->kernel.workspace_bytes = scratch_for(c, op, in_count);
     c->plan = (weir_plan){.version = PLAN_VERSION, .micro_batches = 1, .ranks = 1, .spaces = &c->space, .spaces_count = 1,
-                          .queues = &c->queue, .queues_count = 1, .actors = &c->actor, .actors_count = 1,
+                          .queues = &c->queue, .queues_count = 1, .programs = &c->program, .programs_count = 1,
+                          .actors = &c->actor, .actors_count = 1,
                           .kernels = &c->kernel, .kernels_count = 1, .tensors = c->tensor,
                           .tensors_count = c->plan.tensors_count, .operands = c->operand,
                           .operands_count = c->plan.operands_count, .words = c->word, .words_count = WORDS_MAX,

@@ -261,6 +261,7 @@ weir_plan *sample_plan(uint32_t micro_batches, uint32_t h_slots)
     m.plan->micro_batches = micro_batches;
     m.plan->seed = 42;
     m.plan->name = text(&m, "sample \"plan\"");
+    plan_add_programs(builder, (plan_program){text(&m, "main")});
     queues(&m);
     make_forward(&m, micro_batches, h_slots, &h, &w);
     make_loss(&m, micro_batches, h, &loss, &dh);
@@ -270,7 +271,7 @@ weir_plan *sample_plan(uint32_t micro_batches, uint32_t h_slots)
     host(&m, "loss", PLAN_PULL);
     plan_add_inits(builder, (plan_init){.tensor = {w}, .kind = WEIR_INIT_NORMAL, .a = 0.02, .key = UINT64_MAX});
     plan_add_shards(builder, (plan_tensor_id){w});
-    plan_add_params(builder, (plan_param){text(&m, "w"), {0, 1}});
+    plan_add_params(builder, (plan_param){.name = text(&m, "w"), .shards = {0, 1}});
     return plan_builder_finish(builder, NULL);
 }
 

@@ -52,6 +52,7 @@ sdf *sdf_new(const char *name, uint32_t micro_batches)
     s->builder = plan_builder_new();
     plan_builder_plan(s->builder)->name = plan_add_text(s->builder, name);
     plan_builder_plan(s->builder)->micro_batches = micro_batches;
+    plan_add_programs(s->builder, (plan_program){plan_add_text(s->builder, "main")});
     return s;
 }
 

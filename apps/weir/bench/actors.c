@@ -124,6 +124,7 @@ static weir_plan *case_plan(const struct bench_case *c)
     if (!builder)
         return NULL;
     plan_builder_plan(builder)->micro_batches = 1;
+    plan_add_programs(builder, (plan_program){plan_add_text(builder, "main")});
     add_devices(builder, (uint32_t)c->workers);
     for (uint32_t i = 0; i < c->actors; i++)
         (c->reach ? add_column : add_stage)(builder, c, i);

@@ -132,6 +132,7 @@ static plan_builder *builder_new(void)
     if (!builder)
         return NULL;
     plan_builder_plan(builder)->micro_batches = 1;
+    plan_add_programs(builder, (plan_program){plan_add_text(builder, "main")});
     add_device(builder, 0);
     add_device(builder, 1);
     return builder;

@@ -31,7 +31,7 @@ static void no_report(void *ctx, const char *said)
 
 /* ---- a model, and all that can be seen of it ---- */
 
-enum { STORY_MAX = 1000000 };
+enum { STORY_MAX = 4000000 };
 
 /* Losses and parameters, in the order in which they were seen. */
 struct story {

@@ -291,6 +291,34 @@ Test(train, parameters_are_read_and_written_whole_however_they_lie)
     write_and_read(&(spread){.devices = "cpu:0-5", .shape = {2, 3}, .weight = {S(0), S(0)}, .zero = true});
 }
 
+/* The moments that AdamW keeps are read by name, whole, on every layout; and which model it is does not depend on it. */
+static uint64_t expect_moments(const weir_optimizer *o, const spread *s)
+{
+    weir_plan *plan = regression_plan(o, s);
+    reference want = reference_run(o);
+    weir_param_info info = {0};
+    cr_assert_eq(weir_plan_param_count(plan), 6);
+    for (int i = 0; i < 6 && strcmp(info.name ? info.name : "", "w:adamw.m"); i++)
+        weir_plan_param(plan, i, &info);
+    cr_expect_str_eq(info.name, "w:adamw.m");
+    cr_expect(info.kind == WEIR_OPTIMIZER_STATE && !info.frozen);
+    run got = run_plan(plan, STEPS, 2);
+    expect_values(&got, "w:adamw.m", want.m, IN * OUT);
+    expect_values(&got, "w:adamw.v", want.v, IN * OUT);
+    run_free(&got);
+    uint64_t graph = plan->graph;
+    weir_plan_free(plan);
+    return graph;
+}
+
+Test(train, what_the_optimizer_keeps_has_names)
+{
+    weir_optimizer o = weir_adamw(.lr = 0.02);
+    uint64_t graph = expect_moments(&o, &one_device);
+    cr_expect_eq(expect_moments(&o, &(spread){.devices = "cpu:0-2", .weight = {B}, .zero = true}), graph);
+    cr_expect_eq(expect_moments(&o, &(spread){.devices = "cpu:0-5", .shape = {3, 2}, .weight = {S(1), S(0)}}), graph);
+}
+
 /* Loss of the step after all parameters have been set to `value`. */
 static double loss_after(const spread *s, float value)
 {

@@ -60,6 +60,7 @@ static weir_plan *net_plan(const net *of)
     plan_regst_id regst[EDGES_MAX];
     net own = *of;
     plan->micro_batches = or_one(of->micro);
+    plan_add_programs(builder, (plan_program){plan_add_text(builder, "main")});
     plan_add_spaces(builder, (plan_space){.name = plan_add_text(builder, "cpu:0")});
     plan_add_queues(builder, (plan_queue){.kind = PLAN_COMPUTE, .name = plan_add_text(builder, "cpu:0")});
     for (uint32_t e = 0; e < of->edges; e++)

@@ -118,6 +118,9 @@ Test(plan, the_hash_depends_on_every_member_of_every_element, .timeout = 20)
     plan->ranks++;
     cr_expect_neq(plan_hash(plan), plan->hash);
     plan->ranks--;
+    plan->graph++;
+    cr_expect_neq(plan_hash(plan), plan->hash);
+    plan->graph--;
     plan->part++;
     cr_expect_neq(plan_hash(plan), plan->hash);
     plan->part--;
@@ -311,8 +314,8 @@ Test(plan_file, says_which_part_of_a_file_is_wrong, .timeout = 20)
 {
     cr_expect_null(read_replaced("weir plan", "weir plum", 9));
     assert_error_has("this is not a weir plan");
-    cr_expect_null(read_replaced("version\x02", "version\x01", 8));
-    assert_error_has("version: 1, known is 2");
+    cr_expect_null(read_replaced("version\x03", "version\x01", 8));
+    assert_error_has("version: 1, known is 3");
     cr_expect_null(read_replaced("slot_bytes", "slot_bites", 10));
     assert_error_has("regsts.slot_bytes: is missing");
     cr_expect_null(read_replaced("queues", "kueues", 6));
@@ -497,7 +500,7 @@ Test(plan_validate, refuses_wrong_scalars_and_strings, .timeout = 20)
     weir_plan *plan = sample_plan(4, 2);
     plan->version = 1;
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
-    assert_error_has("version: 1, known is 2");
+    assert_error_has("version: 1, known is 3");
     plan->version = PLAN_VERSION;
     plan->micro_batches = 0;
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
@@ -539,7 +542,7 @@ Test(plan_validate, refuses_two_parameters_or_two_ends_of_one_name, .timeout = 2
     plan_param *params = malloc(2 * sizeof *params);
     plan_tensor_id *shards = malloc(2 * sizeof *shards);
     params[0] = plan->params[0];
-    params[1] = (plan_param){params[0].name, {1, 1}};
+    params[1] = (plan_param){.name = params[0].name, .shards = {1, 1}};
     shards[0] = shards[1] = plan->shards[0];
     free(plan->params);
     free(plan->shards);
