@@ -22,6 +22,8 @@
  *     WEIR_PIN        1: binds workers to cores, as .pin does (<weir/session.h>); also of a process that is alone
  *     WEIR_JOIN       seconds to wait for all ranks to come, and then for those with which there is something to
  *                     exchange to say HELLO [60]
+ *     WEIR_GENERATION how often the ranks have been started anew (`weir launch --restarts` counts). All that meet are of
+ *                     one generation; an older process that comes late is refused, and ends [0]
  *     WEIR_SHM        0: no memory is shared with the other processes of a host
  *     WEIR_IPC        0: what is said to them goes over TCP, as to other hosts, rather than over Unix sockets
  *
@@ -48,6 +50,10 @@ extern "C" {
  * weir_session_open() reports). */
 int weir_rank(void);
 int weir_world_size(void);
+
+/* How often the ranks have been started anew, as the environment (WEIR_GENERATION) says. Above 0 a program is to go on
+ * from what it last saved. 0 when it says nothing, or nonsense. */
+int weir_generation(void);
 
 #define WEIR_KEY_BYTES 41 /* with the 0 at the end */
 

@@ -27,6 +27,7 @@ enum {
     DEVICES_MAX = 65535,
     PORT_FIRST = 20000, /* of those that are derived from a job's number */
     PORTS = 10000,
+    GENERATION_MAX = INT32_MAX,
     SECONDS_MAX = 100000000
 };
 
@@ -365,10 +366,20 @@ static weir_status read_key(struct cluster_env *env)
     return status;
 }
 
+static weir_status read_generation(struct cluster_env *env)
+{
+    uint64_t generation = 0;
+    weir_status status = read_number("WEIR_GENERATION", 0, GENERATION_MAX, &generation);
+    env->generation = (uint32_t)generation;
+    return status;
+}
+
 static weir_status read_own(struct cluster_env *env)
 {
     uint64_t devices = 0;
     weir_status status = read_key(env);
+    if (status == WEIR_OK)
+        status = read_generation(env);
     if (status == WEIR_OK)
         status = read_flag("WEIR_INSECURE", &env->insecure);
     if (status == WEIR_OK)
@@ -419,14 +430,14 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
 
 /* ---- queries ---- */
 
-/* Rank and size alone. These are questions, not calls that fail: the thread's last error stays as it was. */
+/* Rank, size and generation alone. These are questions, not calls that fail: the thread's last error stays as it was. */
 static struct cluster_env read_quietly(void)
 {
     char error[1024];
     struct cluster_env env = {.size = 1};
     const struct source *source = source_find();
     snprintf(error, sizeof error, "%s", weir_error());
-    if (source && read_rank(source, &env) != WEIR_OK)
+    if ((source && read_rank(source, &env) != WEIR_OK) || read_generation(&env) != WEIR_OK)
         error_set(WEIR_OK, "%s", error);
     return env;
 }
@@ -439,4 +450,9 @@ int weir_rank(void)
 int weir_world_size(void)
 {
     return (int)read_quietly().size;
+}
+
+int weir_generation(void)
+{
+    return (int)read_quietly().generation;
 }

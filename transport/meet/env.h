@@ -10,6 +10,7 @@
 
 struct cluster_env {
     uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns and pin */
+    uint32_t generation;    /* how often the ranks have been started anew; all that meet are of one */
     char address[256];      /* rank 0's host, name or number, without brackets */
     uint16_t port;
     char name[CLUSTER_NAME_BYTES]; /* of the session, as the program gave it; "": its plan's */

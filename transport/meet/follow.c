@@ -42,6 +42,7 @@ static void send_join(struct follower *f)
     memcpy(meeting->out.join.name, meeting->name, sizeof meeting->name);
     meeting->out.join.rank = env->rank;
     meeting->out.join.size = env->size;
+    meeting->out.join.generation = env->generation;
     meeting->out.join.plan = meeting->plan;
     meeting->out.join.card = meeting->meet->members[env->rank];
     meet_send(meeting, NULL, 0, NULL, 0);

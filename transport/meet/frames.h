@@ -2,7 +2,8 @@
  *
  *     frame = ["weir", version, kind, ...]          one ZeroMQ message each; PART has a second frame with raw bytes
  *
- *     JOIN     peer -> rank 0   plan version, purpose, name, rank, size, plan, card: I am here. Repeated until answered
+ *     JOIN     peer -> rank 0   plan version, purpose, name, rank, size, generation, plan, card: I am here. Repeated
+ *                               until answered
  *     WAIT             <-       text: heard; who has not come yet
  *     ASK              <-       first: send your list of ops from there on
  *     OPS              ->       first, total, ops
@@ -61,7 +62,7 @@ struct meet_frame {
     uint32_t version, kind;
     union {
         struct {
-            uint32_t plan_version, purpose, rank, size;
+            uint32_t plan_version, purpose, rank, size, generation;
             char name[CLUSTER_NAME_BYTES]; /* of the session */
             struct meet_plan plan;
             struct member card;

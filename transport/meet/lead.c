@@ -8,6 +8,10 @@
  * binds it first goes first. Those meet in turn whose ranks have all come; one whose ranks do not come lets go of the
  * port for a moment when others ask, and all that had come join again.
  *
+ * Ranks that were started anew are of the next generation. A JOIN of an older one is a process that has outlived its
+ * time: refused by itself. One of a newer one says that rank 0 has: it gives up, with all that have come to it, and the
+ * newer one waits for the rank 0 of its own generation, which comes to the same port.
+ *
  * A JOIN that does not belong here (another version, another size, a rank that is taken) is an unknown peer's: it is
  * refused by itself, reported, and the others go on waiting. One that belongs here but has another plan ends it for
  * all, since waiting would not help. When a rank is lost after it came, the time tells; its session will find out soon
@@ -59,6 +63,7 @@ struct leader {
     struct op_list ours, theirs;
     weir_status refusal;    /* and why, once refusing */
     char why[MEET_TEXT_MAX + 1];
+    bool over;             /* the ranks have been started anew: whoever did not come does not come any more */
     char refused[512];     /* the last that was refused; "" */
     char other[192];       /* who came last for another session; "" */
     int64_t moved_ns;      /* when it began, or the last rank came */
@@ -211,6 +216,9 @@ static bool is_unknown(struct leader *l)
         report_unknown(l, true, "it speaks version %u, rank 0 speaks %d", in->version, WIRE_VERSION);
     else if (in->join.plan_version != PLAN_VERSION)
         report_unknown(l, true, "its plans are of version %u, rank 0's of %d", in->join.plan_version, PLAN_VERSION);
+    else if (in->join.generation < l->env->generation)
+        report_unknown(l, true, "rank %u (%s, pid %u) is of generation %u, which is over: rank 0 is of generation %u",
+                       rank, in->join.card.name, in->join.card.pid, in->join.generation, l->env->generation);
     else if (in->join.size != l->env->size)
         report_unknown(l, true, "it says that there are %u ranks, rank 0 that there are %u", in->join.size,
                        l->env->size);
@@ -245,6 +253,28 @@ static bool differs_plainly(struct leader *l)
     return true;
 }
 
+/* Whether the JOIN shows that the ranks have been started anew since: then this rank 0 and whoever came to it end, and
+ * who said it waits for another rank 0. */
+static bool ends_generation(struct leader *l)
+{
+    const struct meet_frame *in = &l->meeting->in;
+    struct meet_frame *out = &l->meeting->out;
+    bool good = in->version == WIRE_VERSION && in->join.rank && in->join.rank < in->join.size;
+    if (!good || in->join.generation <= l->env->generation)
+        return false;
+    *out = (struct meet_frame){.kind = MEET_WAIT};
+    snprintf(out->wait.text, sizeof out->wait.text, "the rank 0 that answers is of generation %u, which is over",
+             l->env->generation);
+    meet_send(l->meeting, l->meeting->id, l->meeting->id_bytes, NULL, 0);
+    if (l->phase == REFUSING)
+        return true;
+    snprintf(l->why, sizeof l->why, "generation %u of the ranks is over: rank %u (%s, pid %u) is of generation %u",
+             l->env->generation, in->join.rank, in->join.card.name, in->join.card.pid, in->join.generation);
+    l->over = true;
+    refuse_all(l, WEIR_E_PEER);
+    return true;
+}
+
 /* Whether the process that the rank came from has another card now. */
 static bool is_second(const struct leader *l)
 {
@@ -263,7 +293,8 @@ static bool is_for_another(struct leader *l)
     const struct meet_frame *in = &l->meeting->in;
     struct meet_frame *out = &l->meeting->out;
     bool other = strcmp(in->join.name, l->meeting->name) != 0, again = !other && is_second(l);
-    if (in->version != WIRE_VERSION || (!other && !again))
+    bool current = in->version == WIRE_VERSION && in->join.generation == l->env->generation;
+    if (!current || (!other && !again))
         return false;
     if (other)
         snprintf(l->other, sizeof l->other, "rank 0 met for '%.63s', rank %u wants '%.63s'", l->meeting->name,
@@ -319,7 +350,7 @@ static void take_seat(struct leader *l, uint32_t rank)
 static weir_status take_join(struct leader *l)
 {
     uint32_t rank = l->meeting->in.join.rank;
-    if (is_for_another(l) || is_unknown(l))
+    if (ends_generation(l) || is_for_another(l) || is_unknown(l))
         return WEIR_OK;
     take_seat(l, rank);
     if (l->phase == GATHERING)
@@ -423,7 +454,7 @@ static weir_status take_some(struct leader *l)
 /* Whom rank 0 still waits for when it gives up. */
 static uint32_t waited_for(const struct leader *l)
 {
-    return l->refusal == WEIR_E_TIMEOUT ? l->came - 1 : l->env->size - 1;
+    return l->over || l->refusal == WEIR_E_TIMEOUT ? l->came - 1 : l->env->size - 1;
 }
 
 static void give_up(struct leader *l)

@@ -163,6 +163,7 @@ static const struct { const char *text, *error; } wrong[] = {
     {PLAIN "WEIR_JOIN=.", "WEIR_JOIN is '.'"},
     {PLAIN "WEIR_JOIN=1000000000000", "WEIR_JOIN is '1000000000000'"},
     {"WEIR_STALL=soon", "WEIR_STALL is 'soon', which is no number of seconds"},
+    {PLAIN "WEIR_GENERATION=-1", "WEIR_GENERATION is '-1', which is no number from 0 to 2147483647"},
     {PLAIN "WEIR_KEY=tooshort", "WEIR_KEY holds 8 letters, a key has 40"},
     {PLAIN "WEIR_KEY_FILE=/nowhere/key", "WEIR_KEY_FILE is '/nowhere/key', which cannot be opened: No such file"},
     {PLAIN "WEIR_KEY_FILE=/tmp", "WEIR_KEY_FILE is '/tmp', which is no file"},
@@ -186,12 +187,15 @@ Test(env, knows_what_ranks_agree_on)
 {
     struct cluster_env env = read_good(PLAIN);
     cr_assert_eq(env.devices, 0);
+    cr_assert_eq(env.generation, 0);
     cr_assert_eq(env.liveness_ns, 5000000000);
     cr_assert_eq(env.stall_ns, 10000000000);
     cr_assert_eq(env.join_ns, 60000000000);
     cr_assert(env.shm && env.ipc && !env.insecure && !env.secret[0]);
     env = read_good(PLAIN "WEIR_DEVICES=3 WEIR_LIVENESS=.25 WEIR_STALL=0 WEIR_JOIN=2.000000001 WEIR_SHM=0 WEIR_IPC=0 "
-                          "WEIR_INSECURE=1 WEIR_KEY=" KEY);
+                          "WEIR_INSECURE=1 WEIR_GENERATION=7 WEIR_KEY=" KEY);
+    cr_assert_eq(env.generation, 7);
+    cr_assert_eq(weir_generation(), 7);
     cr_assert_eq(env.devices, 3);
     cr_assert_eq(env.liveness_ns, 250000000);
     cr_assert_eq(env.stall_ns, 0);

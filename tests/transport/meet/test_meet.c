@@ -341,6 +341,52 @@ Test(meeting, refuses_unknown_peers_and_goes_on)
     party_free(party);
 }
 
+/* ---- generations ---- */
+
+/* A process that is left from before the restart: it ends, and so does its rank 0, or it is refused by the new one. */
+Test(meeting, refuses_an_older_generation_and_goes_on)
+{
+    struct party *party = party_new(3, 20);
+    static struct meet_frame frame;
+    for (uint32_t r = 0; r < 3; r++)
+        party->ranks[r].env.generation = 4;
+    party->ranks[2].delay_ms = 1000;
+    party_start(party);
+    frame = join_of(party, 2);
+    frame.join.generation = 3;
+    is_refused(party, &frame, "rank 2 (node2, pid 1002) is of generation 3, which is over: rank 0 is of generation 4");
+    strcpy(frame.join.name, "another");
+    is_refused(party, &frame, "is of generation 3, which is over");
+    party_wait(party);
+    party_met(party);
+    cr_assert(strstr(party->reports, "rank 0 refused a peer at 127.0.0.1 that wants to join: rank 2 (node2, "), "%s",
+              party->reports);
+    party_free(party);
+}
+
+/* Generation 1 comes to the port where generation 0 still waits for its third rank. */
+Test(meeting, of_an_older_generation_ends_when_a_newer_one_comes)
+{
+    struct party *old = party_new(3, 20), *anew = party_new(2, 20);
+    old->ranks[2].absent = true;
+    for (uint32_t r = 0; r < 2; r++) {
+        anew->ranks[r].env.port = old->ranks[0].env.port;
+        anew->ranks[r].env.generation = 1;
+    }
+    anew->ranks[0].delay_ms = 1500;
+    anew->ranks[1].delay_ms = 500;
+    party_start(old);
+    party_start(anew);
+    party_wait(old);
+    party_wait(anew);
+    party_says(old, WEIR_E_PEER, "generation 0 of the ranks is over: rank 1 (node1, pid 1001) is of generation 1");
+    party_met(anew);
+    party_free(old);
+    party_free(anew);
+}
+
+/* ---- ranks that are taken ---- */
+
 Test(meeting, refuses_a_rank_that_is_taken)
 {
     struct party *party = party_with_door(1500);
@@ -386,7 +432,7 @@ Test(meeting, ignores_garbage)
     cr_log_info("seed %u", seed);
     for (int i = 0; i < 2000; i++) {
         frame = join_of(party, 2);
-        frame.join.rank = 2 * (uint32_t)(i % 2); /* if it is a JOIN after all, then no good one */
+        frame.join.rank = 9 * (uint32_t)(i % 2); /* if it is a JOIN after all, then no good one */
         frame.join.size = 9;
         size_t count = meet_encode(&frame, bytes);
         if (i % 3)
