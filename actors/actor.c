@@ -85,6 +85,16 @@ void actor_fired(struct actor *actor)
         ready_remove(&actor->lane->ready, actor->rank);
 }
 
+void actor_allow(struct actor *actor, int64_t left)
+{
+    bool had = actor->left > 0;
+    actor->left = left;
+    if (!had && left)
+        actor_met(actor);
+    if (had && !left && actor->unmet++ == 0)
+        ready_remove(&actor->lane->ready, actor->rank);
+}
+
 /* What has arrived from another host lies where the network put it. */
 static __attribute__((noinline)) void follow_wires(const struct actor *actor)
 {

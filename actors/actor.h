@@ -136,6 +136,9 @@ uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, st
 /* What follows a firing's kernels; an outside actor, which has none, is fired by this alone. */
 void actor_fired(struct actor *actor);
 
+/* Between two firings: so many are left in this run, rather than what was left before. */
+void actor_allow(struct actor *actor, int64_t left);
+
 /* Takes the messages out of the lane's mailbox, up to one that the lane's guard refuses. `ends`: by edge. */
 void lane_drain(struct lane *lane, const struct edge_ends *ends);
 

@@ -29,12 +29,16 @@
 #include "actors/ready.h"
 #include "transport/mail/mailbox.h"
 
-/* What mailbox_order() gives to a lane. To an outside lane only FAIL, which wakes whoever waits there. */
+/* What mailbox_order() gives to a lane. To an outside lane only FAIL and REST, which wake whoever waits there. */
 enum lane_order {
-    LANE_START = 1, /* a run begins */
-    LANE_FAIL = 2,  /* the session failed: fire no more */
-    LANE_STOP = 4,  /* end */
-    LANE_LOOK = 8   /* write down who waits for what (actors/watch/watch.h) */
+    LANE_START = 1,  /* a run begins */
+    LANE_FAIL = 2,   /* the session failed: fire no more */
+    LANE_STOP = 4,   /* end */
+    LANE_LOOK = 8,   /* write down who waits for what (actors/watch/watch.h) */
+    LANE_ASK = 16,   /* ask the owner whether the run is to end early */
+    LANE_HOLD = 32,  /* say how many steps have been begun, and begin no more */
+    LANE_LIMIT = 64, /* the run ends after another step than was said before */
+    LANE_REST = 128  /* the run is over */
 };
 
 /* A line to an actor on another lane. */

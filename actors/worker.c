@@ -118,7 +118,7 @@ static void worker_begin(struct worker *worker)
     int64_t steps = worker->owner->steps;
     flight_begin(&worker->flight, worker->owner->steps_end);
     worker->running = worker->actor_count;
-    worker->reported = false;
+    worker->reported = worker->held = false;
     for (uint32_t i = 0; i < worker->actor_count; i++) {
         struct actor *actor = worker->by_rank[i];
         assert(actor->left == 0);
@@ -130,6 +130,63 @@ static void worker_begin(struct worker *worker)
     }
 }
 
+/* Every actor goes up to so many steps of this run: one that was held may go on, one that is there stands. */
+static void worker_allow(struct worker *worker, int64_t steps)
+{
+    for (uint32_t i = 0; i < worker->actor_count; i++) {
+        struct actor *actor = worker->by_rank[i];
+        int64_t left = actor->fires * steps - (actor->firing - actor->run_start);
+        worker->running -= actor->left > 0;
+        actor_allow(actor, left > 0 ? left : 0);
+        worker->running += actor->left > 0;
+    }
+}
+
+/* The step in which an actor stands counts when it has begun to fire in it. */
+static int64_t steps_begun(const struct worker *worker)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < worker->actor_count; i++) {
+        const struct actor *actor = worker->by_rank[i];
+        int64_t steps = (actor->firing - actor->run_start + actor->fires - 1) / actor->fires;
+        most = steps > most ? steps : most;
+    }
+    return most;
+}
+
+static void worker_hold(struct worker *worker)
+{
+    worker->held = true;
+    worker->begun = steps_begun(worker);
+    worker->running++; /* it is not done */
+    worker_allow(worker, worker->begun);
+    worker->owner->held(worker->owner, worker->begun);
+}
+
+static void worker_limit(struct worker *worker)
+{
+    const struct worker_owner *owner = worker->owner;
+    /* relaxed: the order published them; what has changed since comes with another one */
+    int64_t limit = atomic_load_explicit(&owner->limit, memory_order_relaxed);
+    if (worker->held && !atomic_load_explicit(&owner->hold, memory_order_relaxed)) {
+        worker->held = false;
+        worker->running--;
+    }
+    flight_begin(&worker->flight, owner->steps_end - owner->steps + limit);
+    worker_allow(worker, worker->held && worker->begun < limit ? worker->begun : limit);
+}
+
+/* What changes the firings that are left. */
+static void worker_obey_run(struct worker *worker, uint32_t orders)
+{
+    if (orders & LANE_START)
+        worker_begin(worker);
+    if (orders & LANE_HOLD)
+        worker_hold(worker);
+    if (orders & LANE_LIMIT)
+        worker_limit(worker);
+}
+
 /* False: the thread is to end. */
 static bool worker_obey(struct worker *worker)
 {
@@ -138,8 +195,10 @@ static bool worker_obey(struct worker *worker)
         worker->halted = worker->heard = true;
         worker->owner->halted(worker->owner);
     }
-    if (orders & LANE_START && !worker->halted)
-        worker_begin(worker);
+    if (!worker->halted)
+        worker_obey_run(worker, orders);
+    if (orders & LANE_ASK)
+        worker->owner->asked(worker->owner);
     if (orders & LANE_LOOK)
         worker->owner->look(worker->owner, worker->number);
     return !(orders & LANE_STOP);

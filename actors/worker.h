@@ -28,6 +28,11 @@
  * for what, see actors/watch/watch.h), after at most one row of firings. It runs until STOP, also between runs:
  * frees and pushes arrive at any time.
  *
+ * A run may end before its time (actors/session/stop.c tells why). HOLD: the worker tells how many steps any of its
+ * actors has begun, and finishes those as far as it can, but begins none beyond them and is not done. LIMIT: it goes by
+ * the owner's `limit` from now on, which is lower than it was, and by the owner's `hold`. Both set how many firings each
+ * actor has left.
+ *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read
  * (actors/watch/flight.h).
  *
@@ -54,10 +59,14 @@ struct worker_owner {
     void (*failed)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
                    const char *sentence);
     void (*look)(struct worker_owner *owner, uint32_t worker); /* writes down what its actors lack, into its look */
+    void (*asked)(struct worker_owner *owner);                 /* somebody may want the run to end early */
+    void (*held)(struct worker_owner *owner, int64_t begun);   /* so many steps of the run; it begins no more */
 
     /* of the run that LANE_START begins; written before it is given */
     int64_t steps;
     int64_t steps_end; /* it goes up to this step, as the user's functions count, exclusive */
+    _Atomic int64_t limit; /* of the steps: it ends after so many. Changes before LANE_LIMIT */
+    _Atomic bool hold;     /* nobody begins another step. Becomes true before LANE_HOLD, false before LANE_LIMIT */
 };
 
 struct worker {
@@ -70,7 +79,9 @@ struct worker {
     int64_t paced_ns;        /* when worker_pace() last looked at the clock */
     uint32_t rows;           /* of firings, since then */
     bool slow;               /* the last of them were: all firings are measured, and nothing is merged */
-    uint32_t running;        /* actors with firings left in this run */
+    uint32_t running;        /* actors with firings left in this run; one more while it is held */
+    bool held;               /* by HOLD: begins no step but the first `begun` */
+    int64_t begun;
     bool halted;             /* by FAIL: takes messages, fires nothing */
     bool heard;              /* of the failure; has told so */
     bool reported;           /* has told that this run is over for it */

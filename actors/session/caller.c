@@ -36,6 +36,11 @@ static bool home_is_here(const struct home *home)
     return home->page ? *home->page : home->pid == getpid();
 }
 
+bool caller_is_here(const struct weir_session *s)
+{
+    return home_is_here(&s->home);
+}
+
 void caller_is_worker(const struct weir_session *s)
 {
     worker_of = s;

@@ -27,6 +27,9 @@ struct home {
 weir_status home_open(struct home *home);
 void home_close(struct home *home);
 
+/* Whether the caller is in the session's process. Also in a signal handler. */
+bool caller_is_here(const struct weir_session *session);
+
 /* The calling thread is a worker of the session from now on. */
 void caller_is_worker(const struct weir_session *session);
 

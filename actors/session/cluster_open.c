@@ -106,7 +106,8 @@ void cluster_leave(struct weir_session *s)
 {
     if (!s->cluster || !s->cluster->net)
         return;
-    if (s->steps_done + s->steps && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST)
+    /* acquire: pairs with the exchange at a run's end, before which its steps were written */
+    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST && s->steps_done + s->steps)
         session_drop_pulls(s);
     uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
     int64_t steps = state == SESSION_REST ? s->steps_done + s->steps : s->steps_done;

@@ -141,6 +141,7 @@ static weir_status await_turn(struct weir_session *s, struct actor *actor, const
         atomic_store_explicit(&actor->lane->waiting, actor->step + 1, memory_order_relaxed);
     while (actor->unmet && !session_failure(s)) {
         bool in_time = mailbox_wait(&actor->lane->mailbox, deadline);
+        mailbox_orders(&actor->lane->mailbox); /* what they say is looked at below */
         lane_drain(actor->lane, s->ends);
         if (!in_time && actor->unmet) {
             atomic_store_explicit(&actor->lane->waiting, 0, memory_order_relaxed);

@@ -48,16 +48,17 @@ static weir_status owner_open(struct worker_owner *owner, uint32_t worker)
 
 static void owner_done(struct worker_owner *owner)
 {
-    struct weir_session *s = session_of(owner);
-    /* acq_rel: what all workers did happens before the last one's decrement, and so before REST */
-    if (atomic_fetch_sub_explicit(&s->running, 1, memory_order_acq_rel) != 1)
-        return;
-    s->run_end_ns = park_now_ns();
-    uint32_t running = SESSION_RUNNING;
-    /* release: pairs with the load in weir_session_wait(). Fails if a failure came first. */
-    if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
-                                                memory_order_relaxed))
-        park_wake(&s->state);
+    session_leave_run(session_of(owner));
+}
+
+static void owner_asked(struct worker_owner *owner)
+{
+    session_asked(session_of(owner));
+}
+
+static void owner_held(struct worker_owner *owner, int64_t begun)
+{
+    session_held(session_of(owner), begun);
 }
 
 static void owner_halted(struct worker_owner *owner)
@@ -88,5 +89,7 @@ void session_own(struct weir_session *s)
                                      .done = owner_done,
                                      .halted = owner_halted,
                                      .failed = owner_failed,
+                                     .asked = owner_asked,
+                                     .held = owner_held,
                                      .look = owner_look};
 }

@@ -254,6 +254,8 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
 {
     weir_status status = home_open(&s->home);
     if (!status)
+        status = ending_open(&s->ending);
+    if (!status)
         status = cluster_open(s, opts);
     s->pin |= opts->pin;
     if (!status)
@@ -312,10 +314,10 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
 
 /* ---- close ---- */
 
-static void order_all(struct weir_session *s, enum lane_order order)
+void session_order(struct weir_session *s, uint32_t orders)
 {
     for (uint32_t w = 0; w < s->worker_count; w++)
-        mailbox_order(&s->workers[w].lane.mailbox, order);
+        mailbox_order(&s->workers[w].lane.mailbox, orders);
 }
 
 /* A thread that never started has nothing to stop. */
@@ -386,6 +388,7 @@ weir_status weir_session_close(weir_session *s)
     free(s->arenas);
     free(s->bindings);
     weir_plan_free(s->spread);
+    ending_close(&s->ending);
     home_close(&s->home);
     free(s);
     return status;
@@ -421,25 +424,14 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
     if (status)
         return status;
     if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
-        return error_set(WEIR_E_STATE, "weir_session_start: %lld steps are under way", (long long)s->steps);
+        return error_set(WEIR_E_STATE, "weir_session_start: %lld steps are under way",
+                         (long long)s->owner.steps);
     s->steps_done += s->steps;
     s->steps = 0;
     if (steps <= 0 || !steps_fit(s, steps))
         return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)steps);
     status = cluster_start(s, s->steps_done + steps);
-    if (status)
-        return status;
-    s->steps = s->owner.steps = steps;
-    s->owner.steps_end = s->first_step + s->steps_done + steps;
-    s->run_start_ns = park_now_ns();
-    /* relaxed: published to the workers by START */
-    atomic_store_explicit(&s->running, s->worker_count, memory_order_relaxed);
-    uint32_t rest = SESSION_REST;
-    if (!atomic_compare_exchange_strong_explicit(&s->state, &rest, SESSION_RUNNING, memory_order_acq_rel,
-                                                 memory_order_acquire))
-        return session_failure(s);
-    order_all(s, LANE_START);
-    return WEIR_OK;
+    return status ? status : session_begin(s, steps);
 }
 
 /* A failure is known before the other workers have ended what they were firing. False: the deadline was over first. */
@@ -496,7 +488,7 @@ static void session_fail(struct weir_session *s, weir_status status, uint32_t cu
     /* release: pairs with the load in session_failure() */
     atomic_store_explicit(&s->state, SESSION_FAILED, memory_order_release);
     park_wake(&s->state);
-    order_all(s, LANE_FAIL);
+    session_order(s, LANE_FAIL);
     for (uint32_t i = 0; i < s->outside_count; i++)
         mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
     cluster_fail(s, culprit, s->teller, s->failure + s->said);

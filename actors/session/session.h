@@ -4,7 +4,7 @@
  *     host.c      bindings, push, pull                params.c  initial values, read, write
  *     stats.c     what a run did                      cluster_*.c what there is with other ranks
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
- *     caller.c    who may not call
+ *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *
  * State (a futex word; only the session's own thread starts a run):
  *
@@ -34,6 +34,23 @@
 enum session_state { SESSION_REST, SESSION_RUNNING, SESSION_FAILED };
 
 enum session_failing { FAILURE_NONE, FAILURE_CLAIMED, FAILURE_TOLD }; /* somebody writes the sentence; all were told */
+
+enum run_phase {
+    RUN_OVER,   /* or none has begun */
+    RUN_GOES,
+    RUN_HELD,   /* nobody begins another step: how many have been begun is being found out */
+    RUN_LIMITED /* all know after which step it ends */
+};
+
+/* How the run under way ends. Under the lock, but for `asked`. */
+struct ending {
+    pthread_mutex_t lock;
+    bool open;
+    _Atomic uint32_t asked; /* weir_session_stop() was called, and has not made a run shorter yet */
+    enum run_phase phase;
+    uint32_t awaited;       /* workers that have not answered HOLD */
+    int64_t begun;          /* steps of the run, by any of those that have */
+};
 
 struct cluster;
 
@@ -70,7 +87,7 @@ struct weir_session {
     struct lane_guard guard;     /* of the lanes, when other processes post to them */
 
     int64_t first_step;
-    int64_t steps;      /* of the run that goes on, or went on last */
+    int64_t steps;      /* of the run that goes on, or that the last one did */
     int64_t steps_done; /* before it */
     int64_t run_start_ns, run_end_ns;
     int64_t open_ns;
@@ -80,7 +97,8 @@ struct weir_session {
     bool told;          /* the last firings before the failure have been reported */
 
     _Atomic uint32_t state;   /* enum session_state */
-    _Atomic uint32_t running; /* workers that are not done with this run */
+    struct ending ending;
+    _Atomic uint32_t running; /* workers that are not done with this run; one more while it is held */
     _Atomic uint32_t failing; /* enum session_failing, of the first failure (a futex word) */
     _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
     weir_status failure_status;
@@ -127,6 +145,23 @@ void session_fail_told(struct weir_session *session, uint32_t from, uint32_t cul
 
 /* The session failed: sets the calling thread's error to the report and returns E_KERNEL or E_PEER; else OK. */
 weir_status session_failure(const struct weir_session *session);
+
+void session_order(struct weir_session *session, uint32_t orders); /* to all workers */
+
+/* ---- stop.c ---- */
+
+weir_status ending_open(struct ending *ending);
+void ending_close(struct ending *ending); /* also a zeroed one */
+
+/* The run of so many steps begins; REST becomes RUNNING. By the session's thread. */
+weir_status session_begin(struct weir_session *session, int64_t steps);
+
+/* By a worker: it is done with the run. The last ends it. */
+void session_leave_run(struct weir_session *session);
+
+/* By a worker: somebody may have called weir_session_stop(); it has begun so many steps of the run, and holds. */
+void session_asked(struct weir_session *session);
+void session_held(struct weir_session *session, int64_t begun);
 
 /* ---- owner.c ---- */
 

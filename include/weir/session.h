@@ -5,9 +5,10 @@
  *     weir_session_close(s);
  *
  * Opening allocates every byte that the run will use, starts the workers and fills the parameters. A run of n steps is
- * over when every actor has fired as often as n steps ask; the session is then at rest: parameters may be read and
- * written, and the next run goes on at the next step. Values come in through sources and weir_session_push(), and go
- * out through sinks and weir_session_pull(); push waits while the plan has no room, pull while there is no value.
+ * over when every actor has fired as often as n steps ask, or as fewer do when it is stopped; the session is then at
+ * rest: parameters may be read and written, and the next run goes on at the next step. Values come in through sources
+ * and weir_session_push(), and go out through sinks and weir_session_pull(); push waits while the plan has no room, pull
+ * while there is no value.
  *
  * Cores are those of the mask that the process was started with, as taskset, srun, a container or `weir launch` gave
  * it. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
@@ -25,13 +26,14 @@
  *     read, write,
  *     get_stats
  *     push, pull          any, one per input or fetch     all but close
+ *     stop                any                             all but close
  *     close               any                             nothing
  *
  *     inside a source, a sink or a call (on a worker's thread): another session's functions like anywhere. Of the
- *     session itself push and pull with a timeout, which hold up the worker; the others return WEIR_E_STATE, as the
- *     worker would wait for itself
- *     inside a function that gets a report: none; they return WEIR_E_STATE
- *     inside a signal handler: none
+ *     session itself stop, and push and pull with a timeout, which hold up the worker; the others return WEIR_E_STATE,
+ *     as the worker would wait for itself
+ *     inside a function that gets a report: stop; the others return WEIR_E_STATE
+ *     inside a signal handler: stop
  *     in a child of fork(): of a session that it has of its parent none; they return WEIR_E_STATE, close too, which
  *     releases nothing then: the parent goes on. get_stats says what was when the child was made. The child may build
  *     graphs, compile, and open sessions of its own. Until it ends or calls exec() it holds the parent's connections
@@ -86,6 +88,19 @@ weir_status weir_session_close(weir_session *session);
 weir_status weir_session_start(weir_session *session, int64_t steps);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
 weir_status weir_session_run(weir_session *session, int64_t steps);
+
+/* Ends the run under way after the earliest step with which all can end, which is soon: no actor begins a step that
+ * none has begun yet. run and wait return WEIR_OK; the session is at rest, get_stats tells how many steps were done, and
+ * the next run goes on from there, with the same results as if this one had been asked for that many. What has been
+ * begun is finished: values for it still have to be pushed, and pulled.
+ *
+ * A stop holds until it has made a run shorter. One that comes at rest ends the next run before its first step; one that
+ * comes when a run is in its last step anyway, the run after it. Who wants to know whether there was one compares the
+ * steps done with those asked for.
+ *
+ * From any thread, a function of the session's and a signal handler, at any time between open and close. Does not wait.
+ * In a child of fork() it does nothing. */
+void weir_session_stop(weir_session *session);
 
 /* Copies one value of the input `name` into the plan's own memory. WEIR_E_TIMEOUT when there is no room in time (< 0:
  * wait for ever); WEIR_E_ARGUMENT for a wrong name, dtype or shape, which harms nothing. Values may be pushed before
