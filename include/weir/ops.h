@@ -75,6 +75,8 @@ typedef struct weir_linear_opts {
     weir_sbp weight[WEIR_AXES_MAX]; /* SBP of the weight; the bias follows it */
     bool no_bias;
     weir_init init;                 /* of the weight; default: normal with standard deviation 1/sqrt(in) */
+    bool by_row;                    /* each row as if it were alone: its bits do not depend on how many there are. Slower
+                                       where there are many */
 } weir_linear_opts;
 /* x [..., in], of two or more dimensions, -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias
  * [out] (zeros at first). */
@@ -115,6 +117,10 @@ typedef struct weir_embedding_opts {
 #define weir_embedding(ids, vocab, dim, ...) \
     weir_embedding_at(ids, vocab, dim, (weir_embedding_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, weir_embedding_opts opts);
+/* The same with a weight [vocab, dim] that exists already. */
+#define weir_embedding_with(ids, weight, ...) \
+    weir_embedding_with_at(ids, weight, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, weir_op_opts opts);
 
 typedef struct weir_attention_opts {
     weir_src src;
@@ -127,6 +133,29 @@ typedef struct weir_attention_opts {
  * (Dao et al. 2022): the matrix seq x keys never exists as a whole. */
 #define weir_attention(q, k, v, ...) weir_attention_at(q, k, v, (weir_attention_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_attention_opts opts);
+
+typedef struct weir_attention_kept_opts {
+    weir_src src;
+    const char *name;
+    int heads;     /* default 1; divides the last dimension */
+    double scale;  /* default 1/sqrt(dim/heads) */
+} weir_attention_kept_opts;
+/* Causal attention of n new rows behind those that were kept: q, k, v [batch, n, dim], keys and values [batch, room,
+ * dim], position i32 with one element -> [batch, n, dim]. Row i stands at position + i; it sees the kept rows 0 ..
+ * position - 1 and the new ones 0 .. i. A row's bits do not depend on which of those before it are kept and which are
+ * new. The kernel fails unless 0 <= position <= room - n. No gradient flows through it. */
+#define weir_attention_kept(q, k, v, keys, values, position, ...) \
+    weir_attention_kept_at(q, k, v, keys, values, position,       \
+                           (weir_attention_kept_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_tensor *keys,
+                                    weir_tensor *values, weir_tensor *position, weir_attention_kept_opts opts);
+
+/* `x` [..., room, dim] with its rows position .. position + n - 1 replaced by `rows` [..., n, dim]; position is i32 with
+ * one element. In place where x is used nowhere else. The kernel fails unless 0 <= position <= room - n. No gradient
+ * flows through it. */
+#define weir_append(x, rows, position, ...) \
+    weir_append_at(x, rows, position, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_tensor *weir_append_at(weir_tensor *x, weir_tensor *rows, weir_tensor *position, weir_op_opts opts);
 
 typedef struct weir_cross_entropy_opts {
     weir_src src;

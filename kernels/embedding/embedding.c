@@ -208,6 +208,12 @@ const weir_op op_embedding_grad = {
 
 /* ---- the DSL ---- */
 
+weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, weir_op_opts opts)
+{
+    weir_tensor *in[2] = {ids, weight};
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_embedding, NULL, in, 2, NULL}, NULL);
+}
+
 weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, weir_embedding_opts opts)
 {
     if (weir_tensor_poisoned(ids))
@@ -219,6 +225,5 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, wei
     weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src};
     param.init = init_or(opts.init, (weir_init)WEIR_NORMAL(0.02));
     memcpy(param.sbp, opts.weight, sizeof param.sbp);
-    weir_tensor *in[2] = {ids, op_param(ids, name, "weight", param)};
-    return weir_op_apply(&(weir_apply){opts.src, name, &op_embedding, NULL, in, 2, NULL}, NULL);
+    return weir_embedding_with_at(ids, op_param(ids, name, "weight", param), (weir_op_opts){opts.src, name});
 }

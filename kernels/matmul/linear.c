@@ -11,10 +11,14 @@
  * linear_dw and linear_db accumulate: gradients of micro-batches are summed where they are made (beta = 1) instead of
  * by an op that reads and writes them again.
  *
+ * linear_by_row is the same by another product, whose rows do not know of each other (rows.h): what a model that writes
+ * one row a step needs to give the bits that it gives over a whole window.
+ *
  * Over a mesh axis: rows are data parallelism (W whole; dW comes out as partial sums); W split along `out` and along
  * `in` are the two halves of tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
  */
 #include "kernels/matmul/gemm.h"
+#include "kernels/matmul/rows.h"
 #include "kernels/ops.h"
 #include "kernels/param.h"
 #include "kernels/view.h"
@@ -77,16 +81,35 @@ static void linear_cost(const weir_op_args *args, weir_cost *cost)
         cost->bytes += (double)type_bytes(&args->in[i]);
 }
 
-static weir_status linear_cpu(const weir_kernel_args *args)
+/* The result begins as the bias, if there is one: whether there is. */
+static bool fill_with_bias(const weir_kernel_args *args, int64_t rows, int64_t out, float *y)
 {
-    const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
-    const int64_t rows = shape_rows(&args->out[0].shape);
-    float *y = view_f32(&args->out[0]);
     const bool biased = args->in_count > 2;
     if (biased)
         for (int64_t row = 0; row < rows; row++)
             memcpy(y + row * out, args->in[2].data, (size_t)out * sizeof *y);
-    gemm(false, false, rows, out, in, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, biased, y, out);
+    return biased;
+}
+
+static weir_status linear_cpu(const weir_kernel_args *args)
+{
+    const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
+    const int64_t rows = shape_rows(&args->out[0].shape);
+    const float *x = view_f32(&args->in[0]), *w = view_f32(&args->in[1]);
+    float *y = view_f32(&args->out[0]);
+    const bool biased = fill_with_bias(args, rows, out, y);
+    gemm(false, false, rows, out, in, 1, x, in, w, out, biased, y, out);
+    return WEIR_OK;
+}
+
+static weir_status linear_by_row_cpu(const weir_kernel_args *args)
+{
+    const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
+    const int64_t rows = shape_rows(&args->out[0].shape);
+    const float *x = view_f32(&args->in[0]), *w = view_f32(&args->in[1]);
+    float *y = view_f32(&args->out[0]);
+    const bool biased = fill_with_bias(args, rows, out, y);
+    gemm_rows(rows, out, in, x, in, w, out, biased, y, out);
     return WEIR_OK;
 }
 
@@ -101,17 +124,20 @@ static void linear_grad(weir_grad_args *args)
         args->din[2] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_db, NULL, &dy, 1, NULL}, NULL);
 }
 
-const weir_op op_linear = {
-    .name = "linear",
-    .in_min = 2,
-    .in_max = 3,
-    .out_count = 1,
-    .infer = linear_infer,
-    .signatures = linear_signatures,
-    .grad = linear_grad,
-    .cost = linear_cost,
-    .kernel = {[WEIR_CPU] = linear_cpu},
-};
+#define LINEAR_OP(opname)                           \
+    const weir_op op_##opname = {                   \
+        .name = #opname,                            \
+        .in_min = 2,                                \
+        .in_max = 3,                                \
+        .out_count = 1,                             \
+        .infer = linear_infer,                      \
+        .signatures = linear_signatures,            \
+        .grad = linear_grad,                        \
+        .cost = linear_cost,                        \
+        .kernel = {[WEIR_CPU] = opname##_cpu},      \
+    };
+LINEAR_OP(linear)
+LINEAR_OP(linear_by_row)
 
 /* ---- dW = x^T dy ---- */
 
@@ -231,10 +257,16 @@ const weir_op op_linear_db = {
 
 /* ---- the DSL ---- */
 
-weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, weir_op_opts opts)
+static weir_tensor *linear_apply(const weir_op *op, weir_tensor *x, weir_tensor *weight, weir_tensor *bias,
+                                 weir_op_opts opts)
 {
     weir_tensor *in[3] = {x, weight, bias};
-    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_linear, NULL, in, bias ? 3 : 2, NULL}, NULL);
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, op, NULL, in, bias ? 3 : 2, NULL}, NULL);
+}
+
+weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, weir_op_opts opts)
+{
+    return linear_apply(&op_linear, x, weight, bias, opts);
 }
 
 static weir_tensor *linear_weight(weir_tensor *x, int64_t in, int64_t out, const char *name,
@@ -268,5 +300,5 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts)
     const char *name = weir_name_for(x, opts.name, "linear");
     weir_tensor *weight = linear_weight(x, shape_last(&type.shape), out, name, &opts);
     weir_tensor *bias = opts.no_bias ? NULL : linear_bias(x, out, name, &opts);
-    return weir_linear_with_at(x, weight, bias, (weir_op_opts){opts.src, name});
+    return linear_apply(opts.by_row ? &op_linear_by_row : &op_linear, x, weight, bias, (weir_op_opts){opts.src, name});
 }

@@ -124,13 +124,16 @@ static void any_words(lone_call *c, const weir_op *op)
         }
 }
 
-/* What a gradient takes, of the op that it belongs to: its input i, or its output o as ~o. */
+/* What an op takes that random types hardly ever are, of another op: its input i, or its output o as ~o, or POSITION:
+ * one i32. */
+enum { POSITION = 100 };
 typedef struct recipe {
     const weir_op *grad, *forward;
     int count, from[6];
 } recipe;
 static const recipe recipes[] = {
     {&op_attention_grad, &op_attention, 6, {0, 1, 2, ~0, ~1, ~0}},
+    {&op_attention_kept, &op_attention, 6, {0, 0, 0, 1, 1, POSITION}},
     {&op_cross_entropy_grad, &op_cross_entropy, 4, {0, 1, ~1, ~0}},
     {&op_layernorm_grad, &op_layernorm, 5, {0, 1, ~1, ~2, ~0}},
     {&op_rmsnorm_grad, &op_rmsnorm, 4, {0, 1, ~1, ~0}},
@@ -174,7 +177,9 @@ static bool try_recipe(lone_call *c, const recipe *r)
     if (!infers(c, r->forward, r->forward->in_min))
         return false;
     for (int i = 0; i < r->count; i++)
-        in[i] = r->from[i] < 0 ? c->out[~r->from[i]] : c->in[r->from[i]];
+        in[i] = r->from[i] == POSITION ? (weir_type){WEIR_I32, {0}}
+                : r->from[i] < 0       ? c->out[~r->from[i]]
+                                       : c->in[r->from[i]];
     memcpy(c->in, in, sizeof in);
     return infers(c, r->grad, r->count);
 }

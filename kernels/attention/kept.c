@@ -1,0 +1,201 @@
+/* kernels/attention/kept.c: causal attention of a few new rows behind those that were kept.
+ *
+ *     q, k, v [batch, n, dim]   keys, values [batch, room, dim]   position   ->   out [batch, n, dim]
+ *
+ *     keys     [ 0 ............ position - 1 | unused ]       what was kept; only read
+ *     k                        [ 0 .. n - 1 ]                 the new rows, at position .. position + n - 1
+ *
+ * The kept rows are a state that an append (kernels/shape/append.c) writes once all have read it, as an optimizer does
+ * with a parameter; so the new rows are not among them yet, and come beside them.
+ *
+ * A row must give the same bits whether the ones before it were kept or come with it: a text that is written a row a
+ * step is then the one that the whole window gives. So each row is done by itself, in an order that follows from its
+ * place alone: its scores, one dot product each; their softmax over as many as it sees; and the weighted sum of values,
+ * which goes on from the kept rows to the new ones (gemm_rows). It is for few rows: many are faster in blocks
+ * (attention.c), which round otherwise.
+ *
+ * The position is a value, so it is the kernel that refuses one at which the new rows would not fit.
+ */
+#include "kernels/elementwise/fastmath.h"
+#include "kernels/lanes.h"
+#include "kernels/matmul/rows.h"
+#include "kernels/ops.h"
+#include "kernels/view.h"
+
+#include <math.h>
+#include <weir/ops.h>
+
+struct kept_attrs {
+    int64_t head_dim;
+    double scale;
+};
+
+static const weir_field kept_fields[] = {
+    WEIR_FIELD_INT(struct kept_attrs, head_dim),
+    WEIR_FIELD_REAL(struct kept_attrs, scale),
+};
+
+/* ---- rules ---- */
+
+static bool kept_shapes(const weir_op_args *args, char *error, size_t error_bytes)
+{
+    const weir_shape *q = &args->in[0].shape, *keys = &args->in[3].shape;
+    for (int i = 1; i < 5; i++) {
+        const weir_shape *like = i < 3 ? q : keys;
+        if (!weir_shape_equal(&args->in[i].shape, like))
+            return REFUSE("the shapes of %s differ", i < 3 ? "q, k and v" : "the kept keys and values");
+    }
+    if (q->dim[0] != keys->dim[0] || q->dim[2] != keys->dim[2])
+        return REFUSE("batch and dim of q, %lld and %lld, and of the kept keys, %lld and %lld, differ",
+                      (long long)q->dim[0], (long long)q->dim[2], (long long)keys->dim[0], (long long)keys->dim[2]);
+    if (q->dim[1] > keys->dim[1])
+        return REFUSE("%lld new rows are more than there is room for, %lld", (long long)q->dim[1],
+                      (long long)keys->dim[1]);
+    return true;
+}
+
+static bool kept_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    static const char *const names[] = {"q", "k", "v", "the kept keys", "the kept values"};
+    const struct kept_attrs *attrs = args->attrs;
+    for (int i = 0; i < 5; i++)
+        if (args->in[i].dtype != WEIR_F32 || args->in[i].shape.rank != 3)
+            return REFUSE("%s: %s with %d dimensions; needs to be f32 with three", names[i],
+                          weir_dtype_name(args->in[i].dtype), args->in[i].shape.rank);
+    if (args->in[5].dtype != WEIR_I32 || weir_shape_count(&args->in[5].shape) != 1)
+        return REFUSE("the position is not one i32");
+    if (!kept_shapes(args, error, error_bytes))
+        return false;
+    if (attrs->head_dim < 1 || args->in[0].shape.dim[2] % attrs->head_dim)
+        return REFUSE("dim %lld does not consist of heads of %lld", (long long)args->in[0].shape.dim[2],
+                      (long long)attrs->head_dim);
+    args->out[0] = args->in[0];
+    return true;
+}
+
+/* All but the position are split alike, over the batch or over heads. */
+static void kept_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    const struct kept_attrs *attrs = args->attrs;
+    weir_signature *batch = weir_signature_new(list), *heads = weir_signature_new(list);
+    for (int i = 0; i < 5; i++) {
+        batch->in[i] = WEIR_S(0);
+        heads->in[i] = WEIR_S(2);
+    }
+    batch->out[0] = WEIR_S(0);
+    heads->out[0] = WEIR_S(2);
+    heads->granules = args->in[0].shape.dim[2] / attrs->head_dim;
+}
+
+/* As if half of the room were filled. */
+static void kept_cost(const weir_op_args *args, weir_cost *cost)
+{
+    cost->flops = 2.0 * (double)args->in[0].shape.dim[1] * (double)weir_shape_count(&args->in[3].shape);
+    cost->bytes = (double)type_bytes(&args->in[3]) + 4.0 * (double)type_bytes(&args->in[0]);
+}
+
+/* The weights of a row. */
+static size_t kept_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    (void)kind;
+    return (size_t)args->in[3].shape.dim[1] * sizeof(float);
+}
+
+/* ---- one head ---- */
+
+/* Sizes that do not change within a call. */
+typedef struct kept_call {
+    int64_t rows, room, position, dim, head_dim;
+    float scale;
+    float *weights; /* room of them */
+} kept_call;
+
+/* The matrices of one head: their columns begin here, their rows are call->dim apart. */
+typedef struct kept_head {
+    const float *q, *k, *v, *keys, *values;
+    float *out;
+} kept_head;
+
+static void row_scores(const kept_call *call, const float *q, const float *k, int64_t count, float *score)
+{
+    for (int64_t j = 0; j < count; j++)
+        score[j] = call->scale * row_dot(q, k + j * call->dim, call->head_dim);
+}
+
+/* Scores to exp(score - the largest); returns their sum. */
+static float row_exp(float *x, int64_t count)
+{
+    const float most = row_max(x, count);
+    FAST_LOOP
+    for (int64_t i = 0; i < count; i++)
+        x[i] = fast_exp(x[i] - most);
+    return row_sum(x, count);
+}
+
+static void head_row(const kept_call *call, const kept_head *head, int64_t row)
+{
+    const int64_t kept = call->position, dim = call->dim, width = call->head_dim;
+    const float *q = head->q + row * dim;
+    float *weights = call->weights, *out = head->out + row * dim;
+    row_scores(call, q, head->keys, kept, weights);
+    row_scores(call, q, head->k, row + 1, weights + kept);
+    const float share = 1 / row_exp(weights, kept + row + 1);
+    gemm_rows(1, width, kept, weights, 0, head->values, dim, false, out, 0);
+    gemm_rows(1, width, row + 1, weights + kept, 0, head->v, dim, true, out, 0);
+    for (int64_t i = 0; i < width; i++)
+        out[i] *= share;
+}
+
+static weir_status kept_cpu(const weir_kernel_args *args)
+{
+    const struct kept_attrs *attrs = args->attrs;
+    const weir_shape *q = &args->in[0].shape;
+    const kept_call call = {q->dim[1], args->in[3].shape.dim[1], *view_i32(&args->in[5]), q->dim[2], attrs->head_dim,
+                            (float)attrs->scale, args->workspace};
+    if (call.position < 0 || call.position > call.room - call.rows)
+        return KERNEL_FAIL(args, "%lld rows from position %lld on do not fit into %lld", (long long)call.rows,
+                           (long long)call.position, (long long)call.room);
+    for (int64_t batch = 0; batch < q->dim[0]; batch++)
+        for (int64_t column = 0; column < call.dim; column += call.head_dim) {
+            const int64_t new = batch * call.rows * call.dim + column, old = batch * call.room * call.dim + column;
+            const kept_head head = {view_f32(&args->in[0]) + new, view_f32(&args->in[1]) + new,
+                                    view_f32(&args->in[2]) + new, view_f32(&args->in[3]) + old,
+                                    view_f32(&args->in[4]) + old, view_f32(&args->out[0]) + new};
+            for (int64_t row = 0; row < call.rows; row++)
+                head_row(&call, &head, row);
+        }
+    return WEIR_OK;
+}
+
+const weir_op op_attention_kept = {
+    .name = "attention_kept",
+    .fields = kept_fields,
+    .field_count = 2,
+    .attrs_bytes = sizeof(struct kept_attrs),
+    .in_min = 6,
+    .in_max = 6,
+    .out_count = 1,
+    .infer = kept_infer,
+    .signatures = kept_signatures,
+    .cost = kept_cost,
+    .workspace = kept_workspace,
+    .kernel = {[WEIR_CPU] = kept_cpu},
+};
+
+/* ---- the DSL ---- */
+
+weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_tensor *keys,
+                                    weir_tensor *values, weir_tensor *position, weir_attention_kept_opts opts)
+{
+    int64_t heads = opts.heads ? opts.heads : 1;
+    weir_type type = weir_tensor_type(q);
+    int64_t dim = shape_last(&type.shape);
+    if (!weir_tensor_poisoned(q) && (heads < 1 || dim % heads || dim < heads))
+        return weir_mistake(q, opts.src, "attention_kept: %lld heads do not divide dim %lld", (long long)heads,
+                            (long long)dim);
+    struct kept_attrs attrs = {.head_dim = dim / heads, .scale = opts.scale};
+    if (attrs.scale == 0)
+        attrs.scale = 1 / sqrt((double)attrs.head_dim);
+    weir_tensor *in[6] = {q, k, v, keys, values, position};
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_attention_kept, NULL, in, 6, &attrs}, NULL);
+}

@@ -1,0 +1,18 @@
+/* kernels/matmul/rows.h: a product whose rows do not know of each other.
+ *
+ *     C [m, n] = A [m, k] B [k, n], or with `add` C += A B
+ *
+ * Arguments are those of gemm() (gemm.h). The bits of a row of C depend on that row of A, on B and on C's old row alone,
+ * not on m: so a model that computes one row a step gives what it gives over a whole window. gemm() does not promise
+ * that; with oneDNN 2.6 most rows differ between m = 1 and m = 128 from k = 256 on.
+ */
+#ifndef KERNELS_MATMUL_ROWS_H
+#define KERNELS_MATMUL_ROWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void gemm_rows(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, bool add,
+               float *c, int64_t ldc);
+
+#endif
