@@ -101,6 +101,15 @@ static weir_tensor *zoo_shapes(weir_tensor *x)
     return weir_max(c, .axes = {-1}, .axis_count = 1, .keep = true);                   /* [2, 5, 1] */
 }
 
+/* x [5, 4]: its rows behind kept ones, from one of the first four positions on. */
+static weir_tensor *zoo_rows(weir_tensor *x)
+{
+    weir_tensor *rows = weir_linear(weir_reshape(x, {1, 5, 4}), 4, .name = "rows", .by_row = true);
+    weir_tensor *position = weir_argmax(weir_slice(x, 0, 0, 1)), *kept = weir_concat(1, {rows, rows});
+    weir_tensor *seen = weir_attention_kept(rows, rows, rows, kept, kept, position, .heads = 2);
+    return weir_append(kept, seen, position);
+}
+
 static weir_plan *zoo(weir_graph *g)
 {
     WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
@@ -112,6 +121,7 @@ static weir_plan *zoo(weir_graph *g)
         weir_tensor *y = zoo_elementwise(weir_add(x, p), row, column);
         weir_tensor *loss = weir_add(weir_mean(y), weir_sum(zoo_shapes(weir_tanh(y))));
         weir_fetch(weir_cast(y, WEIR_U8), .name = "bytes");
+        weir_fetch(zoo_rows(x), .name = "rows");
         weir_fetch(weir_call(call_nothing, {x}, .name = "call", .dtype = WEIR_I32, .shape = {3}), .name = "called",
                    .sink = take_nothing);
         weir_train(loss, weir_sgd(.lr = 0.1));
