@@ -102,10 +102,10 @@ struct actor {
     uint32_t kernel_count;
     uint32_t wire_count;
     int64_t left;    /* firings in this run */
-    int64_t firing;  /* over the session's life */
+    int64_t firing;  /* counted from step 0, wherever the session began */
     uint32_t micro;  /* firing % fires */
     uint32_t fires;  /* per step */
-    int64_t step;    /* first step + firing / fires */
+    int64_t step;    /* firing / fires */
 
     /* cost, kept by the worker */
     uint32_t cost_ns;   /* of a firing, as last measured */

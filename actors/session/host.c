@@ -230,11 +230,11 @@ static bool pulls_from_afar(const struct weir_session *s, const plan_host *host)
 
 void session_drop_pulls(struct weir_session *s)
 {
-    int64_t steps = s->steps_done + s->steps;
+    int64_t end = s->first_step + s->steps_done + s->steps;
     for (uint32_t h = 0; h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
         struct actor *actor = &s->actors[host->actor.i];
-        while (pulls_from_afar(s, host) && actor->firing < steps * actor->fires) {
+        while (pulls_from_afar(s, host) && actor->step < end) {
             if (await_turn(s, actor, "pull", plan_text(s->plan, host->name), -1))
                 return; /* the session has failed */
             fire_outside(actor);

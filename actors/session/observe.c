@@ -32,7 +32,6 @@ size_t session_flight_text(const struct weir_session *s, char *text, size_t byte
     text[0] = 0;
     for (uint32_t w = 0; w < s->worker_count; w++) {
         struct flight_about about = {.plan = s->plan,
-                                     .first_step = s->first_step,
                                      .worker = w,
                                      .one_queue = of_one_queue(&s->workers[w], s->plan),
                                      .firing = firing_of,
@@ -52,7 +51,7 @@ void session_beat(const struct weir_session *s, struct wire_frame *frame)
         frame->beat.fired += atomic_load_explicit(&flight->fired, memory_order_relaxed);
         if (!flight_last(flight, &row))
             continue;
-        int64_t step = flight_step(s->plan, s->first_step, row.actor, row.firing);
+        int64_t step = flight_step(s->plan, row.actor, row.firing);
         if (frame->beat.actor == UINT32_MAX || step > frame->beat.step) {
             frame->beat.actor = row.actor;
             frame->beat.step = step;
@@ -155,7 +154,6 @@ weir_status session_watch(struct weir_session *s, int64_t stall_ns)
                               .workers = workers,
                               .worker_count = s->worker_count,
                               .rank = session_rank(s),
-                              .first_step = s->first_step,
                               .stall_ns = stall_ns,
                               .ctx = s,
                               .running = watch_running,

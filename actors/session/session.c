@@ -285,13 +285,26 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     return status ? status : cluster_begin(s);
 }
 
+/* What is wrong with what open was given, or NULL. Firings are counted from step 0 on, so the count has to fit. */
+static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *opts)
+{
+    if (!plan)
+        return "there is no plan";
+    if (opts->workers < 0)
+        return "workers is negative";
+    if (opts->first_step < 0 || opts->first_step > INT64_MAX / plan->micro_batches)
+        return "there is no such first_step";
+    return NULL;
+}
+
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts)
 {
     if (caller_check_report("open"))
         return NULL;
-    if (!plan || opts.workers < 0) {
+    const char *wrong = opts_wrong(plan, &opts);
+    if (wrong) {
         error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: %s", opts.src.file ? opts.src.file : "", opts.src.line,
-                  plan ? "workers is negative" : "there is no plan");
+                  wrong);
         return NULL;
     }
     weir_session *s = calloc(1, sizeof(*s));

@@ -48,7 +48,7 @@ struct place {
 static struct place place_of(const struct flight_about *about, struct flight_row row)
 {
     int64_t fires = about->plan->actors[row.actor].fires;
-    return (struct place){flight_step(about->plan, about->first_step, row.actor, row.firing),
+    return (struct place){flight_step(about->plan, row.actor, row.firing),
                           fires > 1 ? row.firing % fires : -1};
 }
 

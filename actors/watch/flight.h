@@ -23,7 +23,7 @@
 
 struct flight_entry {
     _Atomic uint32_t actor; /* plan_actor_id */
-    _Atomic int64_t firing; /* over the session's life: step and micro-batch follow from it */
+    _Atomic int64_t firing; /* counted from step 0: step and micro-batch follow from it */
 };
 
 struct flight {
@@ -60,18 +60,17 @@ static inline void flight_begin(struct flight *flight, int64_t steps_end)
 /* The newest row. False: nothing has been fired. */
 bool flight_last(const struct flight *flight, struct flight_row *row);
 
-/* The step, counted as the user's functions see it, in which this firing of the actor is. `first`: of the session. */
-static inline int64_t flight_step(const weir_plan *plan, int64_t first, uint32_t actor, int64_t firing)
+/* The step, counted as the user's functions see it, in which this firing of the actor is. */
+static inline int64_t flight_step(const weir_plan *plan, uint32_t actor, int64_t firing)
 {
-    return first + firing / plan->actors[actor].fires;
+    return firing / plan->actors[actor].fires;
 }
 
 /* Whose recorder it is. */
 struct flight_about {
     const weir_plan *plan;
-    int64_t first_step; /* of the session */
-    uint32_t worker;    /* its number */
-    bool one_queue;     /* all of its actors are on one */
+    uint32_t worker; /* its number */
+    bool one_queue;  /* all of its actors are on one */
     int64_t (*firing)(const void *ctx, uint32_t actor); /* that the actor has come to */
     const void *ctx;
 };

@@ -125,8 +125,7 @@ static void take_recorded(struct watch *watch, const struct flight *flight)
     struct flight_row row;
     if (flight_last(flight, &row))
         watch->entries[watch->count++] =
-            (struct wait_entry){
-                row.actor, PLAN_NONE, flight_step(watch->on.plan, watch->on.first_step, row.actor, row.firing)};
+            (struct wait_entry){row.actor, PLAN_NONE, flight_step(watch->on.plan, row.actor, row.firing)};
 }
 
 /* Asks all workers, and puts what they say where the text is made from. */

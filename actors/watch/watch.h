@@ -56,7 +56,6 @@ struct watch_opts {
     const struct watch_worker *workers;
     uint32_t worker_count;
     uint32_t rank;
-    int64_t first_step; /* of the session */
     int64_t stall_ns;   /* 0: nothing is watched */
 
     /* By the watch's thread, without a lock. */

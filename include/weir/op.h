@@ -116,7 +116,8 @@ typedef struct weir_kernel_args {
     void *workspace;    /* 64-byte aligned, as many bytes as `workspace` asked for; contents undefined */
     size_t workspace_bytes;
     uint64_t key;       /* of this op application in this plan: for weir_philox */
-    int64_t firing;     /* how often this kernel ran before, over the session's life */
+    int64_t firing;     /* how often this kernel ran before, counted from step 0: of a session that begins at a later
+                           step as if it had run those before, too */
     int64_t step;       /* the training step it belongs to */
     int micro;          /* the micro-batch within the step; 0 for kernels that run once a step */
     bool accumulate;    /* only for ops with .accumulates: add to out[0] rather than write it */
