@@ -234,7 +234,7 @@ static void build_wire(struct building *b, uint32_t o, const struct transfer *tr
                             .offset = piece->span_offset};
 }
 
-static weir_view view_of(const struct weir_session *s, const plan_tensor *tensor, uint32_t slot)
+weir_view session_view(const struct weir_session *s, const plan_tensor *tensor, uint32_t slot)
 {
     weir_view view = {.data = arena_tensor(s->arenas, s->plan, tensor, slot), .dtype = (weir_dtype)tensor->dtype};
     view.shape.rank = view.global.rank = (int)tensor->rank;
@@ -321,7 +321,7 @@ static void build_view(struct building *b, uint32_t o)
     const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
     const struct transfer *transfer = transfer_of(s, operand->port.i);
     uint32_t ring = ring_of(s, operand);
-    s->views[o] = view_of(s, tensor, first_slot(s, operand));
+    s->views[o] = session_view(s, tensor, first_slot(s, operand));
     if (transfer)
         build_wire(b, o, transfer);
     else if (ring != RING_NONE)

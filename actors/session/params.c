@@ -86,10 +86,19 @@ static void fill_row(const plan_init *init, weir_dtype dtype, int64_t first, int
     }
 }
 
-/* Slots that hold a value before the first step; a state is its own only slot. */
-static uint32_t filled_slots(const weir_plan *plan, const plan_tensor *tensor)
+uint32_t session_kept_slots(const weir_plan *plan, const plan_tensor *tensor)
 {
     return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].initial : 1;
+}
+
+/* Behind the slot published last comes the oldest of those that are published, when all are. */
+uint32_t session_kept_slot(const struct weir_session *s, const plan_tensor *tensor, uint32_t k)
+{
+    if (tensor->home != PLAN_IN_REGST)
+        return 0;
+    const struct regst *regst = &s->outs[tensor->owner].regst;
+    uint32_t kept = session_kept_slots(s->plan, tensor);
+    return (regst->slot + regst->slots - kept + k) % regst->slots;
 }
 
 static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
@@ -103,14 +112,14 @@ static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
         return error_set(WEIR_E_MEMORY, "no memory to fill %s", plan_text(s->plan, tensor->name));
     for (; rows.done < rows.count; rows_next(&rows)) {
         fill_row(init, (weir_dtype)tensor->dtype, rows_logical(&rows), rows.length, row);
-        for (uint32_t slot = 0; slot < filled_slots(s->plan, tensor); slot++)
+        for (uint32_t slot = 0; slot < session_kept_slots(s->plan, tensor); slot++)
             arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows), row, bytes);
     }
     free(row);
     return WEIR_OK;
 }
 
-static bool owns_tensor(const struct weir_session *s, const plan_tensor *tensor)
+bool session_owns_tensor(const struct weir_session *s, const plan_tensor *tensor)
 {
     return session_owns(s, arena_space(s->plan, tensor).i);
 }
@@ -120,15 +129,15 @@ weir_status session_fill(struct weir_session *s)
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && i < s->plan->inits_count; i++)
         if (s->plan->inits[i].kind != WEIR_INIT_ZERO && /* arenas start as zeros */
-            owns_tensor(s, &s->plan->tensors[s->plan->inits[i].tensor.i]))
+            session_owns_tensor(s, &s->plan->tensors[s->plan->inits[i].tensor.i]))
             status = fill_tensor(s, &s->plan->inits[i]);
     return status;
 }
 
 /* ---- read and write ---- */
 
-static weir_status find_param(const struct weir_session *s, const char *verb, const char *name,
-                              const plan_param **param)
+weir_status session_find_param(const struct weir_session *s, const char *verb, const char *name,
+                               const plan_param **param)
 {
     for (uint32_t i = 0; name && i < s->plan->params_count; i++) {
         *param = &s->plan->params[i];
@@ -136,6 +145,24 @@ static weir_status find_param(const struct weir_session *s, const char *verb, co
             return WEIR_OK;
     }
     return error_set(WEIR_E_ARGUMENT, "weir_session_%s: the plan has no parameter '%s'", verb, name ? name : "");
+}
+
+const plan_tensor *session_shard(const struct weir_session *s, const plan_param *param, uint32_t i)
+{
+    return &s->plan->tensors[s->plan->shards[param->shards.first + i].i];
+}
+
+static bool same_part(const plan_tensor *a, const plan_tensor *b)
+{
+    return !memcmp(a->start, b->start, sizeof(a->start)) && !memcmp(a->shape, b->shape, sizeof(a->shape));
+}
+
+bool session_shard_again(const struct weir_session *s, const plan_param *param, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (same_part(session_shard(s, param, i), session_shard(s, param, k)))
+            return true;
+    return false;
 }
 
 weir_status session_check_array(const char *what, const plan_tensor *tensor, const weir_array *value)
@@ -155,13 +182,10 @@ weir_status session_check_array(const char *what, const plan_tensor *tensor, con
                      weir_dtype_name(value->dtype), given);
 }
 
-/* The slot published last: what a reader that comes now would see. */
+/* What a reader that comes now would see. */
 static uint32_t newest_slot(const struct weir_session *s, const plan_tensor *tensor)
 {
-    if (tensor->home != PLAN_IN_REGST)
-        return 0;
-    const struct regst *regst = &s->outs[tensor->owner].regst;
-    return (regst->slot + regst->slots - 1) % regst->slots;
+    return session_kept_slot(s, tensor, session_kept_slots(s->plan, tensor) - 1);
 }
 
 static void read_shard(const struct weir_session *s, const plan_tensor *tensor, char *to)
@@ -186,47 +210,52 @@ static void write_shard(const struct weir_session *s, const plan_tensor *tensor,
                                    from + (uint64_t)rows_logical(&rows) * item, (uint64_t)rows.length * item);
 }
 
-/* What read and write check before they touch anything. */
+/* What read and write check before they touch anything. A session that has failed can be read. */
 static weir_status param_open(const struct weir_session *s, const char *verb, const char *name, const weir_array *value,
                               const plan_param **param)
 {
-    weir_status status = caller_check_outside(s, verb);
+    weir_status status = session_check_still(s, verb);
     if (!status)
-        status = session_failure(s);
+        status = session_find_param(s, verb, name, param);
     if (status)
         return status;
-    /* acquire: pairs with the exchange in owner_done(): the shards are as the last step left them */
-    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
-        return error_set(WEIR_E_STATE, "weir_session_%s: a run is under way", verb);
-    status = find_param(s, verb, name, param);
-    if (status)
-        return status;
-    if (!(*param)->shards.count)
-        return error_set(WEIR_E_ARGUMENT, "weir_session_%s: no shard of '%s' is here", verb, name);
     char what[256];
     snprintf(what, sizeof(what), "weir_session_%s: '%s'", verb, name);
-    return session_check_array(what, &s->plan->tensors[s->plan->shards[(*param)->shards.first].i], value);
+    return session_check_array(what, session_shard(s, *param, 0), value);
+}
+
+/* ---- after a failure ---- */
+
+/* Whether this rank holds the elements of shard i, there or in a shard of its own. */
+static bool elements_here(const struct weir_session *s, const plan_param *param, uint32_t i)
+{
+    for (uint32_t k = 0; k < param->shards.count; k++)
+        if (session_owns_tensor(s, session_shard(s, param, k)) &&
+            same_part(session_shard(s, param, i), session_shard(s, param, k)))
+            return true;
+    return false;
+}
+
+/* What is not here cannot be had any more; and what was being changed when its kernel failed is nothing. */
+static weir_status check_readable(const struct weir_session *s, const plan_param *param)
+{
+    const char *name = plan_text(s->plan, param->name);
+    for (uint32_t i = 0; i < param->shards.count; i++) {
+        const plan_tensor *shard = session_shard(s, param, i);
+        const plan_space *space = &s->plan->spaces[arena_space(s->plan, shard).i];
+        if (!elements_here(s, param, i))
+            return error_set(WEIR_E_PEER,
+                             "weir_session_read: a part of '%s' is on %s of rank %u, which cannot be asked any more, as "
+                             "the session has failed; weir_session_visit() gives what is here",
+                             name, plan_text(s->plan, space->name), space->rank);
+        if (session_owns_tensor(s, shard) && session_torn(s, shard))
+            return error_set(WEIR_E_KERNEL, "weir_session_read: the update of '%s' on %s failed half-way: %s", name,
+                             plan_text(s->plan, space->name), s->failure);
+    }
+    return WEIR_OK;
 }
 
 /* ---- with other ranks ---- */
-
-static uint32_t shard_id(const struct weir_session *s, const plan_param *param, uint32_t i)
-{
-    return s->plan->shards[param->shards.first + i].i;
-}
-
-/* Whether an earlier shard has the same elements. */
-static bool shard_again(const struct weir_session *s, const plan_param *param, uint32_t i)
-{
-    const plan_tensor *shard = &s->plan->tensors[shard_id(s, param, i)];
-    for (uint32_t k = 0; k < i; k++) {
-        const plan_tensor *other = &s->plan->tensors[shard_id(s, param, k)];
-        if (!memcmp(shard->start, other->start, sizeof(shard->start)) &&
-            !memcmp(shard->shape, other->shape, sizeof(shard->shape)))
-            return true;
-    }
-    return false;
-}
 
 static weir_status send_shard(struct weir_session *s, uint32_t shard)
 {
@@ -273,9 +302,9 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
     uint32_t missing = 0;
     cluster_round_begin(s->cluster, ROUND_READ, (uint32_t)(param - s->plan->params));
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
-        if (shard_again(s, param, i))
+        if (session_shard_again(s, param, i))
             continue;
-        bool own = owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]);
+        bool own = session_owns_tensor(s, session_shard(s, param, i));
         missing += !own;
         if (own)
             status = send_shard(s, param->shards.first + i);
@@ -284,7 +313,7 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
     if (!status)
         status = cluster_round_end(s->cluster, missing);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
-        if (!shard_again(s, param, i) && !owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
+        if (!session_shard_again(s, param, i) && !session_owns_tensor(s, session_shard(s, param, i)))
             status = take_shard(s, param->shards.first + i, to);
     cluster_round_close(s->cluster);
     return status;
@@ -305,22 +334,25 @@ weir_status weir_session_read(weir_session *s, const char *name, weir_array *val
 {
     const plan_param *param = NULL;
     weir_status status = param_open(s, "read", name, value, &param);
-    if (!status && s->cluster)
+    bool failed = session_failure(s);
+    if (!status && failed)
+        status = check_readable(s, param);
+    if (!status && s->cluster && !failed)
         status = gather_shards(s, param, value->data);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
-        if (owns_tensor(s, &s->plan->tensors[shard_id(s, param, i)]))
-            read_shard(s, &s->plan->tensors[shard_id(s, param, i)], value->data);
+        if (session_owns_tensor(s, session_shard(s, param, i)))
+            read_shard(s, session_shard(s, param, i), value->data);
     return status;
 }
 
 /* Ranks that cannot see the register get what is in it now: once, when the last of its shards has been written. */
 static weir_status share_shard(struct weir_session *s, const plan_param *param, uint32_t i)
 {
-    const plan_tensor *tensor = &s->plan->tensors[shard_id(s, param, i)];
+    const plan_tensor *tensor = session_shard(s, param, i);
     if (!s->cluster || tensor->home != PLAN_IN_REGST)
         return WEIR_OK;
     for (uint32_t k = i + 1; k < param->shards.count; k++) {
-        const plan_tensor *other = &s->plan->tensors[shard_id(s, param, k)];
+        const plan_tensor *other = session_shard(s, param, k);
         if (other->home == PLAN_IN_REGST && other->owner == tensor->owner)
             return WEIR_OK;
     }
@@ -330,15 +362,19 @@ static weir_status share_shard(struct weir_session *s, const plan_param *param, 
 weir_status weir_session_write(weir_session *s, const char *name, const weir_array *value)
 {
     const plan_param *param = NULL;
-    weir_status status = param_open(s, "write", name, value, &param);
+    weir_status status = caller_check_outside(s, "write");
+    if (!status)
+        status = session_failure(s);
+    if (!status)
+        status = param_open(s, "write", name, value, &param);
     if (status)
         return status;
     if (s->cluster)
         cluster_sharing(s->cluster, true);
     status = await_all(s, param); /* another rank may still read it in its last step */
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
-        const plan_tensor *tensor = &s->plan->tensors[shard_id(s, param, i)];
-        if (!owns_tensor(s, tensor))
+        const plan_tensor *tensor = session_shard(s, param, i);
+        if (!session_owns_tensor(s, tensor))
             continue;
         write_shard(s, tensor, value->data);
         status = share_shard(s, param, i);

@@ -448,13 +448,18 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
 }
 
 /* A failure is known before the other workers have ended what they were firing. False: the deadline was over first. */
-static bool wait_halted(struct weir_session *s, int64_t deadline)
+static bool wait_halted(const struct weir_session *s, int64_t deadline)
 {
     /* acquire: pairs with the decrement in owner_halted() */
     for (uint32_t firing; (firing = atomic_load_explicit(&s->firing, memory_order_acquire)) != 0;)
-        if (!park_wait(&s->firing, firing, deadline))
+        if (!park_wait((_Atomic uint32_t *)&s->firing, firing, deadline))
             return false;
     return true;
+}
+
+void session_await_halted(const struct weir_session *s)
+{
+    wait_halted(s, PARK_FOREVER);
 }
 
 weir_status weir_session_wait(weir_session *s, int timeout_ms)

@@ -2,9 +2,10 @@
  *
  *     session.c   open, start, wait, close            build.c   plan -> actors, ports, registers, edges, kernels
  *     host.c      bindings, push, pull                params.c  initial values, read, write
- *     stats.c     what a run did                      cluster_*.c what there is with other ranks
+ *     stats.c     what a run did                      state.c   what lives from step to step: list, visit
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
+ *     cluster_*.c what there is with other ranks
  *
  * State (a futex word; only the session's own thread starts a run):
  *
@@ -120,6 +121,9 @@ uint32_t session_rank(const struct weir_session *session); /* this process's; al
 weir_status session_build(struct weir_session *session);
 void session_unbuild(struct weir_session *session);
 
+/* A view of the whole tensor as it lies in a slot. */
+weir_view session_view(const struct weir_session *session, const plan_tensor *tensor, uint32_t slot);
+
 /* Lines and messages under way of each lane. By worker, then by outside lane. */
 void session_size_lanes(const struct weir_session *session, struct lane_size *sizes);
 
@@ -142,6 +146,9 @@ void session_fail_peer(struct weir_session *session, uint32_t culprit, const cha
 
 /* Rank `from` says so. */
 void session_fail_told(struct weir_session *session, uint32_t from, uint32_t culprit, const char *sentence);
+
+/* Waits until no worker of a session that has failed fires any more. */
+void session_await_halted(const struct weir_session *session);
 
 /* The session failed: sets the calling thread's error to the report and returns E_KERNEL or E_PEER; else OK. */
 weir_status session_failure(const struct weir_session *session);
@@ -198,7 +205,28 @@ weir_status session_bind(struct weir_session *session, const weir_binding *bindi
  * their run. At rest. */
 void session_drop_pulls(struct weir_session *session);
 
+/* ---- state.c ---- */
+
+/* For whoever looks at what lives from step to step: at rest, or failed, and then nothing fires any more. */
+weir_status session_check_still(const struct weir_session *session, const char *verb);
+
+/* Whether the actor that changes the tensor failed in the middle of it. */
+bool session_torn(const struct weir_session *session, const plan_tensor *tensor);
+
 /* ---- params.c ---- */
+
+/* E_ARGUMENT, in words that begin with "weir_session_" and `verb`, when there is none of this name. */
+weir_status session_find_param(const struct weir_session *session, const char *verb, const char *name,
+                               const plan_param **param);
+
+/* Shard `i` of a parameter; whether an earlier one has the same elements; whether this rank holds it. */
+const plan_tensor *session_shard(const struct weir_session *session, const plan_param *param, uint32_t i);
+bool session_shard_again(const struct weir_session *session, const plan_param *param, uint32_t i);
+bool session_owns_tensor(const struct weir_session *session, const plan_tensor *tensor);
+
+/* How many values of a shard are kept from step to step, and the slot in which the k-th oldest of them is now. */
+uint32_t session_kept_slots(const weir_plan *plan, const plan_tensor *tensor);
+uint32_t session_kept_slot(const struct weir_session *session, const plan_tensor *tensor, uint32_t k);
 
 /* Whether the user's array has the dtype and the logical shape of the tensor; the error starts with `what`. */
 weir_status session_check_array(const char *what, const plan_tensor *tensor, const weir_array *value);

@@ -16,14 +16,16 @@
  * rank order, each as many as it has workers, and begin again where there are no more.
  *
  * A failed session stays failed: push, pull, run and wait return the same error; close it. When the run that failed, or
- * wait before its time was over, has returned it, no function that the user gave is being called any more.
+ * wait before its time was over, has returned it, no function that the user gave is being called any more. What it has
+ * learned can still be looked at (read, params, visit), with the step that it belongs to.
  *
  * Who may call what, and when:
  *
  *                         thread                          at the same time, of the same session
  *     open                any                             (sessions of several ranks: by name, <weir/cluster.h>)
  *     run, start, wait,   any, one of these at a time     push, pull
- *     read, write,
+ *     read, write, step,
+ *     params, visit,
  *     get_stats
  *     push, pull          any, one per input or fetch     all but close
  *     stop                any                             all but close
@@ -35,7 +37,7 @@
  *     inside a function that gets a report: stop; the others return WEIR_E_STATE
  *     inside a signal handler: stop
  *     in a child of fork(): of a session that it has of its parent none; they return WEIR_E_STATE, close too, which
- *     releases nothing then: the parent goes on. get_stats says what was when the child was made. The child may build
+ *     releases nothing then: the parent goes on. get_stats and step say what was when the child was made. It may build
  *     graphs, compile, and open sessions of its own. Until it ends or calls exec() it holds the parent's connections
  *     open, so other ranks notice the end of the parent only by its silence
  */
@@ -109,9 +111,58 @@ weir_status weir_session_push(weir_session *session, const char *name, const wei
 /* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. */
 weir_status weir_session_pull(weir_session *session, const char *name, weir_array *value, int timeout_ms);
 
-/* The whole logical parameter `name`, put together from (or dealt out to) its shards. At rest only: else E_STATE. */
+/* ---- what lives from step to step ----
+ *
+ * Parameters, an optimizer's state ("h0/q/weight:adamw.m") and every other value that a later step reads have names
+ * (weir_plan_param()). All of this is for a session at rest; while it runs it is E_STATE.
+ *
+ * Of a session that has failed everything here but write works too, when no function is called any more (it waits for
+ * that, as wait does). The run stopped in the middle: some parameters have seen the update of a step, others have not,
+ * and `step` of each tells. Then no other rank is asked: read gives what this rank has all shards of, else E_PEER, which
+ * says whose is missing; visit gives the shards that are here. */
+
+/* The number of the next step: first_step and those done since; after a load that which it loaded. Of a session that has
+ * failed: the first that not all actors of this rank have done. While a run is under way: that which it began with. */
+int64_t weir_session_step(const weir_session *session);
+
+typedef struct weir_session_param {
+    const char *name;     /* owned by the plan */
+    weir_param_kind kind;
+    weir_type type;       /* logical */
+    bool frozen;          /* nothing in the plan changes it */
+    int slots;            /* values that are kept of it: 1, but of a state that is read with a delay of several steps */
+    int shards;           /* that this rank holds */
+    int64_t step;         /* they have seen the updates of all steps before this one. They all do the same but after a */
+    int64_t step_most;    /* failure: then this is the step of the one that has seen most. Of frozen ones: the session's */
+    bool torn;            /* the update of one of them has failed half-way */
+} weir_session_param;
+
+/* Fills in at most `room` of them, in the plan's order, and returns how many there are; -1 and weir_error() when the
+ * caller may not ask. */
+int weir_session_params(const weir_session *session, weir_session_param *list, int room);
+
+/* The whole logical value `name`, put together from (or dealt out to) its shards. Of a state with several slots read
+ * gives the newest, and write sets all. */
 weir_status weir_session_read(weir_session *session, const char *name, weir_array *value);
 weir_status weir_session_write(weir_session *session, const char *name, const weir_array *value);
+
+/* A part of a value, where it lies. */
+typedef struct weir_shard {
+    const char *name;
+    weir_param_kind kind;
+    weir_view view;       /* its data may be changed while it is visited; other ranks then do not hear of it */
+    const char *device;   /* "cpu:2"; data is in its memory */
+    bool again;           /* an earlier shard, of this rank or another, has the same elements */
+    int slot;             /* 0 is the oldest value of those that are kept, slots - 1 the newest */
+    int64_t step;         /* the view has seen the updates of all steps before this one */
+    bool torn;            /* the update of that step has failed half-way */
+} weir_shard;
+/* Anything but WEIR_OK ends the visit. */
+typedef weir_status (*weir_visit_fn)(void *ctx, const weir_shard *shard);
+
+/* Calls `fn` for each shard that this rank holds of `name` (NULL: of everything), in the plan's order. Nothing is
+ * copied, and no other rank takes part. Returns what `fn` returned last. */
+weir_status weir_session_visit(weir_session *session, const char *name, weir_visit_fn fn, void *ctx);
 
 typedef struct weir_queue_stats {
     const char *name;   /* "cpu:0"; owned by the plan */

@@ -130,6 +130,9 @@ static void call_all(void *ctx)
     IS_REFUSED(weir_session_pull(s, "y", &value, -1));
     IS_REFUSED(weir_session_read(s, "w", &x));
     IS_REFUSED(weir_session_write(s, "w", &x));
+    IS_REFUSED(weir_session_visit(s, "w", NULL, NULL));
+    HOLDS(weir_session_params(s, NULL, 0) == -1);
+    HOLDS(weir_session_step(s) >= 0);
     weir_session_get_stats(s, &stats);
     IS_REFUSED(weir_session_close(s));
 }
@@ -243,6 +246,7 @@ static weir_status meddle(void *ctx, const weir_view *x, int64_t step, int micro
     inside->refused += refuses(weir_session_start(inside->session, 1), text);
     inside->refused += refuses(weir_session_read(inside->session, "w", &array), text);
     inside->refused += refuses(weir_session_write(inside->session, "w", &array), text);
+    inside->refused += refuses(weir_session_visit(inside->session, NULL, NULL, NULL), text);
     inside->refused += refuses(weir_session_close(inside->session), text);
     inside->ran += !weir_session_start(inside->other, 1) && !double_once(inside->other, 1, &y) &&
                    !weir_session_wait(inside->other, WAIT_MS);
@@ -271,7 +275,7 @@ Test(callers, from_a_source_are_told_so_and_may_use_another_session)
         cr_expect_float_eq(y, 2 * step, 0);
     }
     OK(weir_session_wait(inside.session, WAIT_MS));
-    cr_expect_eq(inside.refused, 12);
+    cr_expect_eq(inside.refused, 14);
     cr_expect_eq(inside.ran, 2);
     OK(weir_session_close(inside.session));
     OK(weir_session_close(inside.other));
