@@ -4,9 +4,9 @@
 
 #include <unistd.h>
 
-void progress_begin(progress *p, FILE *to, int steps, double items_per_step, const char *items)
+void progress_begin(progress *p, FILE *to, int first, int steps, double items_per_step, const char *items)
 {
-    *p = (progress){.to = to, .steps = steps, .items_per_step = items_per_step, .items = items};
+    *p = (progress){.to = to, .first = first, .steps = steps, .items_per_step = items_per_step, .items = items};
     p->start = p->shown = measure_seconds();
     p->tty = to && isatty(fileno(to));
 }
@@ -30,9 +30,17 @@ void progress_show(progress *p, int done, double loss)
         return;
     char rate[32], time[32];
     p->shown = now;
-    rate_text(seconds > 0 ? done * p->items_per_step / seconds : 0, rate);
-    measure_time_text(last ? seconds : seconds / done * (p->steps - done), time);
+    rate_text(seconds > 0 ? (done - p->first) * p->items_per_step / seconds : 0, rate);
+    measure_time_text(last ? seconds : seconds / (done - p->first) * (p->steps - done), time);
     fprintf(p->to, "%sstep %d/%d  loss %.4f  %s %s/s  %s%s%s%s", p->tty ? "\r\033[K" : "", done, p->steps, loss, rate,
             p->items, last ? "in " : "", time, last ? "" : " left", p->tty && !last ? "" : "\n");
     fflush(p->to);
+    p->open = p->tty && !last;
+}
+
+void progress_pause(progress *p)
+{
+    if (p->open)
+        fputc('\n', p->to);
+    p->open = false;
 }

@@ -9,16 +9,21 @@
 
 typedef struct progress {
     FILE *to;              /* borrowed; NULL: nothing is written */
-    int steps;             /* in all */
+    int first;             /* steps that were done before */
+    int steps;             /* in all, those before included */
     double items_per_step;
     const char *items;     /* "tokens" */
     double start, shown;   /* times */
     bool tty;
+    bool open;             /* the line may be rewritten */
 } progress;
 
-void progress_begin(progress *p, FILE *to, int steps, double items_per_step, const char *items);
+void progress_begin(progress *p, FILE *to, int first, int steps, double items_per_step, const char *items);
 
-/* Says that `done` > 0 steps are over and the last had `loss`; writes when it is time to, or when `done` is all. */
+/* Says that `done` > first steps are over and the last had `loss`; writes when it is time to, or when `done` is all. */
 void progress_show(progress *p, int done, double loss);
+
+/* Ends a line that is being rewritten, before something else is said. */
+void progress_pause(progress *p);
 
 #endif

@@ -4,22 +4,29 @@
  *     trainer t = {.program = "weir-gpt", .opts = {.steps = 100}, .items = "tokens", .items_per_step = 2048};
  *     int status = trainer_train(&t, graph, micro);      // -1, or an exit status that has been reported
  *     ... weir_session_read(t.session, ...) ...
- *     status = trainer_end(&t, status, "");
+ *     status = trainer_end(&t, status);
  *
  * In a cluster every rank does this with the same graph; the first one tells, logs and saves the plan, and each writes
  * a trace of its own (ranks.h).
  *
- * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. One thread.
+ * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. Every
+ * --eval-every steps, and at the end, the program's own judgement is asked for, if it has one: the session is then at
+ * rest, and all ranks are asked.
+ *
+ * The log has a line per step, {"step": 7, "loss": ...}, whose number counts from the very first one, 0; a line per
+ * judgement, {"steps": 8, "validation_loss": ...}, and at the end {"summary": true, "steps": 300, ...}: both with the
+ * steps that were done then. One thread.
  */
 #ifndef APPS_COMMON_TRAINER_H
 #define APPS_COMMON_TRAINER_H
 
+#include "apps/common/log.h"
 #include "apps/common/options.h"
+#include "apps/common/progress.h"
 #include "apps/common/ranks.h"
 #include "apps/common/workers.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <weir/weir.h>
 
 typedef struct trainer_opts {
@@ -29,6 +36,7 @@ typedef struct trainer_opts {
     const char *trace;  /* Perfetto */
     const char *plan;   /* the compiled plan is saved there */
     const char *memory; /* limit per device, "512MiB" */
+    int eval_every;     /* steps; 0: at the end only */
     int workers;
     bool pin;
 } trainer_opts;
@@ -43,19 +51,38 @@ typedef struct trainer_opts {
     {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},              \
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .help = "save the compiled plan"}
 
+/* The same for a program that has a judgement; `what` says what it measures. */
+#define TRAINER_EVAL_OPTION(o, what)                                                                                  \
+    {"--eval-every", OPTIONS_INT, &(o).eval_every, .min = 1, .max = 1e9,                                              \
+     .help = "steps after which " what "; default: at the end only"}
+
+/* How good a program finds what it trains. */
+typedef struct trainer_judge {
+    const char *name;  /* "validation_loss"; NULL: it has no judgement */
+    bool most_is_best; /* as of an accuracy; else the least is, as of a loss */
+    weir_status (*ask)(void *ctx, weir_session *session, double *value);
+    void *ctx;
+} trainer_judge;
+
 typedef struct trainer {
     const char *program;
     trainer_opts opts;
     const char *items;       /* "tokens", "samples": what the rate counts */
     double items_per_step;
+    trainer_judge judge;
 
     weir_plan *plan;         /* owned */
     weir_session *session;   /* owned; at rest after trainer_train() */
-    FILE *log;               /* owned */
+    log_file log;            /* owned */
+    progress progress;
     char trace[PATHS_BYTES]; /* this rank's */
     int micro;
-    double loss;             /* of the last step */
-    double seconds;          /* of all steps together */
+    int first;               /* steps that were done before this process */
+    int done;                /* steps, those included */
+    double loss;             /* of the last step; NAN before it */
+    double judged;           /* what the judge said last; NAN before it */
+    int judged_at;           /* steps that were done then */
+    double seconds;          /* of all steps of this process together */
     uint64_t base_rss;       /* before the session was opened */
     uint64_t peak_rss;       /* after training */
     weir_session_stats stats;
@@ -65,8 +92,8 @@ typedef struct trainer {
  * reported. */
 int trainer_train(trainer *t, weir_graph *graph, int micro);
 
-/* Writes the summary to the log, with `more` (", \"test_accuracy\": 0.97") in it, unless `status` is an exit status
- * already; closes and frees everything. Returns the exit status: 0, `status`, or that of what went wrong here. */
-int trainer_end(trainer *t, int status, const char *more);
+/* Writes the summary to the log, unless `status` is an exit status already; closes and frees everything. Returns the
+ * exit status: 0, `status`, or that of what went wrong here. */
+int trainer_end(trainer *t, int status);
 
 #endif

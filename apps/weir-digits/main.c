@@ -9,7 +9,6 @@
 #include "apps/common/trainer.h"
 #include "apps/weir-digits/model.h"
 
-#include <math.h>
 #include <string.h>
 
 static const char program[] = "weir-digits";
@@ -39,31 +38,27 @@ static weir_status read_test(weir_session *trained, const weir_plan *plan, const
     return status;
 }
 
-/* Returns -1, or the exit status of what was reported. */
-static int test(const trainer *t, const model_config *config, double *accuracy)
+/* The judge of the trainer: the share of the test images that is read rightly. */
+static weir_status test(void *ctx, weir_session *trained, double *accuracy)
 {
+    const model_config *config = ctx;
     weir_graph *graph = model_read_graph(config, DIGITS_TEST);
     weir_plan *plan = graph ? weir_compile(graph) : NULL;
     int right = 0;
-    bool ok = plan && !read_test(t->session, plan, config->data, &right);
-    int status = ok ? -1 : options_failed(program);
+    weir_status status = plan ? read_test(trained, plan, config->data, &right) : WEIR_E_MEMORY;
     weir_graph_free(graph);
     weir_plan_free(plan);
     *accuracy = (double)right / DIGITS_TEST;
     return status;
 }
 
-static int train_and_test(trainer *t, const model_config *config)
+static int train_and_test(trainer *t, model_config *config)
 {
-    double accuracy = NAN;
-    char more[64];
+    t->judge = (trainer_judge){.name = "test_accuracy", .most_is_best = true, .ask = test, .ctx = config};
     int status = trainer_train(t, model_train_graph(config), config->layout.micro);
-    if (status < 0)
-        status = test(t, config, &accuracy);
     if (status < 0 && ranks_first())
-        printf("test accuracy %.2f %% of %d images\n", 100 * accuracy, DIGITS_TEST);
-    snprintf(more, sizeof more, ", \"test_accuracy\": %.6f", accuracy);
-    return trainer_end(t, status, more);
+        printf("test accuracy %.2f %% of %d images\n", 100 * t->judged, DIGITS_TEST);
+    return trainer_end(t, status);
 }
 
 static int load(digits *data, const char *path)
@@ -90,6 +85,7 @@ int main(int argc, char **argv)
         {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
         LAYOUT_OPTIONS(c.layout),
         TRAINER_OPTIONS(t.opts),
+        TRAINER_EVAL_OPTION(t.opts, "the test images are read"),
         {"--data", OPTIONS_TEXT, &path, .value = "FILE", .help = "CSV of 64 pixels and a label a line"},
         {.name = NULL},
     };

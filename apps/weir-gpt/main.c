@@ -73,7 +73,7 @@ static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *s
     int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
     if (status < 0 && sample->bytes && sample_write(c, t->session, sample, ranks_first() ? stdout : NULL))
         status = options_failed(program);
-    return trainer_end(t, status, "");
+    return trainer_end(t, status);
 }
 
 int main(int argc, char **argv)

@@ -158,7 +158,10 @@ static char *read_log(const char *name, const char *items, int steps, double *lo
         int read = sscanf(line, wanted, &step, &loss[i], &seconds, &rate);
         cr_assert(read == 4 && step == i && isfinite(loss[i]) && seconds >= 0 && rate > 0, "%s: %s", path, line);
     }
-    cr_assert(getline(&line, &room, file) > 0 && !strncmp(line, "{\"summary\": true", 16), "%s: %s", path, line);
+    do
+        cr_assert(getline(&line, &room, file) > 0, "%s has no summary", path);
+    while (!strncmp(line, "{\"steps\": ", 10)); /* what the program finds of it */
+    cr_assert(!strncmp(line, "{\"summary\": true", 16), "%s: %s", path, line);
     fclose(file);
     return line;
 }
