@@ -26,7 +26,7 @@ SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fr
 INCLUDE  := -Iinclude -I.
 COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
-LIBS     := -lzmq -lmsgpackc -ldnnl -lm
+LIBS     := -lzmq -lmsgpackc -ljansson -ldnnl -lm
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
 MAKEFLAGS += -j$(shell nproc) --no-builtin-rules
@@ -64,7 +64,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
 
 # ---- packages ----
 
-PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libjansson-dev libxxhash-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
             $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(MAKECMDGOALS)),openmpi-bin slurm-wlm munge iproute2 procps) \
@@ -204,7 +204,7 @@ net: $(BIN)/weir $(NET) ## three hosts as network namespaces: layouts, slow link
 
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
-FUZZ_CODE    := $(wildcard graph/plan/*.c kernels/*.c kernels/*/*.c transport/net/*.c transport/meet/*.c)
+FUZZ_CODE    := $(wildcard graph/plan/*.c kernels/*.c kernels/*/*.c actors/keep/*.c transport/net/*.c transport/meet/*.c)
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(INSIDE)

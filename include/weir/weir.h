@@ -3,6 +3,7 @@
 #define WEIR_WEIR_H
 
 #include <weir/base.h>
+#include <weir/checkpoint.h>
 #include <weir/cluster.h>
 #include <weir/graph.h>
 #include <weir/op.h>

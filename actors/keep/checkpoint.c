@@ -1,0 +1,508 @@
+/* actors/keep/checkpoint.c: reads checkpoints: <weir/checkpoint.h>, but for the making of them.
+ *
+ * Files are opened when they are first used, and a shard's checksum is compared before a part of it is used. A box that
+ * is all of a shard is read to where it is wanted and hashed there; otherwise the shard is read through once for its
+ * checksum, and what is wanted of it then comes, mostly, from the page cache.
+ *
+ * Small runs (columns of a matrix that was saved by rows) are read through a window, because a call for each would cost
+ * more than reading what lies between. Files are read and not mapped: a file that becomes shorter, or a disk that
+ * fails, is an error of this call and no signal.
+ */
+#define _GNU_SOURCE
+#include "actors/keep/box.h"
+#include "actors/keep/checksum.h"
+#include "actors/keep/convert.h"
+#include "actors/keep/files.h"
+#include "actors/keep/index.h"
+#include "actors/keep/root.h"
+#include "actors/keep/safetensors.h"
+#include "actors/keep/save.h"
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WINDOW_BYTES ((size_t)1 << 20)
+#define DIRECT_BYTES ((size_t)1 << 17) /* runs of so many are read without the window */
+
+struct open_file {
+    int fd;           /* -1: not open yet */
+    const char *path; /* in the index's pool */
+};
+
+struct weir_checkpoint {
+    struct keep_index index;
+    weir_checkpoint_opts opts;
+    bool single;            /* a safetensors file without an index */
+    struct open_file *file; /* owned */
+    bool **verified;        /* owned; of every tensor's shards; NULL until the first */
+    char *window;           /* owned */
+    uint64_t window_at;
+    size_t window_count;
+    int window_file;
+};
+
+/* ---- opening ---- */
+
+static weir_status no_memory(const char *path)
+{
+    return error_set(WEIR_E_MEMORY, "%s: no memory to open it", path);
+}
+
+/* The newest checkpoint of a root that can be opened. */
+static weir_status open_newest(struct keep_index *index, const char *root)
+{
+    struct pool p = {0};
+    char name[KEEP_STEP_NAME_BYTES];
+    int64_t *steps = NULL;
+    int count = keep_root_steps(&p, root, &steps);
+    weir_status status = error_set(WEIR_E_IO, "%s: is no checkpoint, and has none (step-...) in it", root);
+    for (int i = count - 1; i >= 0 && status; i--) {
+        const char *folder = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
+        keep_index_free(index);
+        status = folder ? keep_index_read(index, folder) : no_memory(root);
+    }
+    pool_free(&p);
+    return status;
+}
+
+static weir_status open_folder(struct keep_index *index, const char *path)
+{
+    struct stat stat_of;
+    struct pool p = {0};
+    const char *file = pool_text(&p, "%s/" KEEP_INDEX_NAME, path);
+    bool is_checkpoint = file && stat(file, &stat_of) == 0;
+    pool_free(&p);
+    return is_checkpoint ? keep_index_read(index, path) : open_newest(index, path);
+}
+
+static weir_status add_single_tensor(struct keep_index *index, const struct safetensors_tensor *t, uint64_t data_at)
+{
+    weir_checkpoint_tensor tensor = {.name = t->name, .slots = 1, .shape = t->shape};
+    weir_checkpoint_shard shard = {.key = t->name, .shape = t->shape, .bytes = t->end - t->begin};
+    struct keep_tensor *to = POOL_PUSH(&index->pool, &index->tensors);
+    tensor.dtype = safetensors_dtype_read_as(t->dtype);
+    tensor.stored = safetensors_dtype_name(t->dtype);
+    shard.offset = data_at + t->begin;
+    if (!to)
+        return no_memory(t->name);
+    to->is = tensor;
+    return keep_index_add_shard(index, to, &shard);
+}
+
+/* A safetensors file as a checkpoint of one file, whose tensors are whole. */
+static weir_status open_single(struct keep_index *index, const char *path)
+{
+    struct safetensors_header header;
+    struct stat stat_of;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &stat_of)) {
+        if (fd >= 0)
+            close(fd);
+        return error_set(WEIR_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+    }
+    weir_status status = safetensors_read(&index->pool, path, fd, &header, NULL);
+    close(fd);
+    if (!status)
+        status = keep_index_add_file(index, path, (uint64_t)stat_of.st_size, 0);
+    for (int i = 0; i < header.tensors.count && !status; i++)
+        status = add_single_tensor(index, &header.tensors.item[i], header.data_at);
+    index->info = (weir_checkpoint_info){.path = pool_text(&index->pool, "%s", path), .step = -1, .program = ""};
+    index->info.ranks = 1;
+    return status ? status : keep_index_settle(index, path);
+}
+
+static weir_status prepare(weir_checkpoint *c)
+{
+    struct keep_index *index = &c->index;
+    c->file = calloc((size_t)index->files.count + 1, sizeof *c->file);
+    c->verified = calloc((size_t)index->tensors.count + 1, sizeof *c->verified);
+    if (!c->file || !c->verified)
+        return no_memory(index->info.path);
+    for (int i = 0; i < index->files.count; i++) {
+        const char *name = index->files.item[i].name;
+        c->file[i].fd = -1;
+        c->file[i].path = c->single ? name : pool_text(&index->pool, "%s/%s", index->info.path, name);
+    }
+    return index->pool.failed ? no_memory(index->info.path) : WEIR_OK;
+}
+
+weir_checkpoint *weir_checkpoint_open_at(const char *path, weir_checkpoint_opts opts)
+{
+    struct stat stat_of;
+    weir_checkpoint *c = calloc(1, sizeof *c);
+    if (!c || stat(path, &stat_of)) {
+        error_set(c ? WEIR_E_IO : WEIR_E_MEMORY, "%s: cannot be opened: %s", path, strerror(errno));
+        free(c);
+        return NULL;
+    }
+    c->opts = opts;
+    c->single = !S_ISDIR(stat_of.st_mode);
+    weir_status status = c->single ? open_single(&c->index, path) : open_folder(&c->index, path);
+    if (!status)
+        status = prepare(c);
+    if (!status)
+        return c;
+    weir_checkpoint_close(c);
+    return NULL;
+}
+
+void weir_checkpoint_close(weir_checkpoint *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; c->file && i < c->index.files.count; i++)
+        if (c->file[i].fd >= 0)
+            close(c->file[i].fd);
+    for (int i = 0; c->verified && i < c->index.tensors.count; i++)
+        free(c->verified[i]);
+    free(c->file);
+    free(c->verified);
+    free(c->window);
+    keep_index_free(&c->index);
+    free(c);
+}
+
+/* ---- looking ---- */
+
+const weir_checkpoint_info *weir_checkpoint_get_info(const weir_checkpoint *c)
+{
+    return &c->index.info;
+}
+
+const weir_checkpoint_tensor *weir_checkpoint_get_tensor(const weir_checkpoint *c, int index)
+{
+    return index >= 0 && index < c->index.tensors.count ? &c->index.tensors.item[index].is : NULL;
+}
+
+const weir_checkpoint_tensor *weir_checkpoint_find(const weir_checkpoint *c, const char *name)
+{
+    const struct keep_tensor *tensor = keep_index_find(&c->index, name);
+    return tensor ? &tensor->is : NULL;
+}
+
+const weir_checkpoint_file *weir_checkpoint_get_file(const weir_checkpoint *c, int index)
+{
+    return index >= 0 && index < c->index.files.count ? &c->index.files.item[index] : NULL;
+}
+
+const weir_checkpoint_source *weir_checkpoint_get_source(const weir_checkpoint *c, int index)
+{
+    return index >= 0 && index < c->index.sources.count ? &c->index.sources.item[index] : NULL;
+}
+
+/* ---- files ---- */
+
+static weir_status read_error(const char *path, const char *tensor)
+{
+    return error_set(WEIR_E_IO, "%s: tensor %s: cannot be read: %s", path, tensor,
+                     errno ? strerror(errno) : "the file is cut short");
+}
+
+static weir_status use_file(weir_checkpoint *c, int index, const char *tensor)
+{
+    struct open_file *file = &c->file[index];
+    struct stat stat_of;
+    uint64_t want = c->index.files.item[index].bytes;
+    if (file->fd >= 0)
+        return WEIR_OK;
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &stat_of)) {
+        weir_status status = read_error(file->path, tensor);
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    if ((uint64_t)stat_of.st_size != want) {
+        close(fd);
+        return error_set(WEIR_E_IO, "%s: tensor %s: the file has %" PRIu64 " bytes, the index says %" PRIu64,
+                         file->path, tensor, (uint64_t)stat_of.st_size, want);
+    }
+    file->fd = fd;
+    return WEIR_OK;
+}
+
+/* Copies from the window, which moves so that it begins at `offset` when it does not hold all of it. */
+static bool read_windowed(weir_checkpoint *c, int file, uint64_t offset, uint64_t end, void *to, size_t count)
+{
+    if (!c->window && !(c->window = malloc(WINDOW_BYTES)))
+        return false;
+    bool inside = c->window_count && c->window_file == file && offset >= c->window_at &&
+                  offset + count <= c->window_at + c->window_count;
+    if (!inside) {
+        size_t wanted = end - offset < WINDOW_BYTES ? (size_t)(end - offset) : WINDOW_BYTES;
+        c->window_count = 0;
+        if (!keep_read_all(c->file[file].fd, offset, c->window, wanted))
+            return false;
+        c->window_file = file;
+        c->window_at = offset;
+        c->window_count = wanted;
+    }
+    memcpy(to, c->window + (offset - c->window_at), count);
+    return true;
+}
+
+/* ---- checksums ---- */
+
+static weir_status checksum_error(const weir_checkpoint *c, const struct keep_tensor *tensor,
+                                  const weir_checkpoint_shard *shard)
+{
+    return error_set(WEIR_E_IO, "%s: tensor %s: the bytes of %s are not those that were saved: their checksum differs",
+                     c->file[shard->file].path, tensor->is.name, shard->key);
+}
+
+static bool *verified_of(weir_checkpoint *c, const struct keep_tensor *tensor, const weir_checkpoint_shard *shard)
+{
+    bool **flags = &c->verified[tensor - c->index.tensors.item];
+    if (!*flags)
+        *flags = calloc((size_t)tensor->is.shard_count, sizeof **flags);
+    return *flags ? &(*flags)[shard - tensor->is.shard] : NULL;
+}
+
+static weir_status sum_file(weir_checkpoint *c, const struct keep_tensor *tensor, const weir_checkpoint_shard *shard,
+                            uint64_t *result)
+{
+    struct keep_sum sum;
+    char *block = malloc(WINDOW_BYTES);
+    bool ok = block;
+    keep_sum_begin(&sum);
+    for (uint64_t at = 0; ok && at < shard->bytes; at += WINDOW_BYTES) {
+        size_t count = shard->bytes - at < WINDOW_BYTES ? (size_t)(shard->bytes - at) : WINDOW_BYTES;
+        ok = keep_read_all(c->file[shard->file].fd, shard->offset + at, block, count);
+        keep_sum_add(&sum, block, ok ? count : 0);
+    }
+    *result = keep_sum_end(&sum);
+    weir_status status = ok ? WEIR_OK : read_error(c->file[shard->file].path, tensor->is.name);
+    free(block);
+    return status;
+}
+
+/* Reads the shard and compares, unless that was done before. */
+static weir_status verify_shard(weir_checkpoint *c, const struct keep_tensor *tensor,
+                                const weir_checkpoint_shard *shard)
+{
+    uint64_t sum;
+    bool *verified = verified_of(c, tensor, shard);
+    if (c->single || (verified && *verified))
+        return WEIR_OK;
+    weir_status status = sum_file(c, tensor, shard, &sum);
+    if (!status && sum != shard->checksum)
+        status = checksum_error(c, tensor, shard);
+    if (!status && verified)
+        *verified = true;
+    return status;
+}
+
+/* ---- reading ---- */
+
+/* All of the shard goes to `to`, where it is hashed. */
+static weir_status read_whole(weir_checkpoint *c, const struct keep_tensor *tensor, const weir_checkpoint_shard *shard,
+                              char *to)
+{
+    bool *verified = verified_of(c, tensor, shard);
+    if (!keep_read_all(c->file[shard->file].fd, shard->offset, to, shard->bytes))
+        return read_error(c->file[shard->file].path, tensor->is.name);
+    if (c->opts.unverified || c->single || (verified && *verified))
+        return WEIR_OK;
+    if (keep_sum_of(to, shard->bytes) != shard->checksum)
+        return checksum_error(c, tensor, shard);
+    if (verified)
+        *verified = true;
+    return WEIR_OK;
+}
+
+static weir_status read_runs(weir_checkpoint *c, const struct keep_tensor *tensor, const weir_checkpoint_shard *shard,
+                             struct keep_runs runs, size_t element, char *to)
+{
+    weir_status status = c->opts.unverified ? WEIR_OK : verify_shard(c, tensor, shard);
+    if (status)
+        return status;
+    do {
+        uint64_t offset = shard->offset + (uint64_t)runs.from * element;
+        size_t count = (size_t)runs.count * element;
+        char *at = to + (size_t)runs.to * element;
+        bool ok = count >= DIRECT_BYTES
+                      ? keep_read_all(c->file[shard->file].fd, offset, at, count)
+                      : read_windowed(c, shard->file, offset, shard->offset + shard->bytes, at, count);
+        if (!ok)
+            return read_error(c->file[shard->file].path, tensor->is.name);
+    } while (keep_runs_next(&runs));
+    return WEIR_OK;
+}
+
+/* What of the box `want`, whose elements go to `to`, lies in this shard. */
+static weir_status read_from(weir_checkpoint *c, const struct keep_tensor *tensor, const weir_checkpoint_shard *shard,
+                             const struct keep_box *want, size_t element, char *to)
+{
+    struct keep_box box = keep_box_of(shard->start, &shard->shape), common;
+    if (!keep_box_common(&box, want, &common))
+        return WEIR_OK;
+    weir_status status = use_file(c, shard->file, tensor->is.name);
+    if (status)
+        return status;
+    struct keep_runs runs = keep_runs_of(&common, &box, want);
+    if (runs.count == keep_box_count(&box))
+        return read_whole(c, tensor, shard, to + (size_t)runs.to * element);
+    return read_runs(c, tensor, shard, runs, element, to);
+}
+
+/* The box as the file has it. */
+static weir_status read_stored(weir_checkpoint *c, const struct keep_tensor *tensor, int slot,
+                               const struct keep_box *box, size_t element, void *to)
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < tensor->is.shard_count && !status; i++)
+        if (tensor->is.shard[i].slot == slot)
+            status = read_from(c, tensor, &tensor->is.shard[i], box, element, to);
+    return status;
+}
+
+static weir_status read_converted(weir_checkpoint *c, const struct keep_tensor *tensor, const struct keep_box *box,
+                                  void *to)
+{
+    const char *stored = tensor->is.stored;
+    size_t element = keep_stored_bytes(stored), count = (size_t)keep_box_count(box);
+    void *raw = malloc(count * element + 1);
+    if (!raw)
+        return no_memory(tensor->is.name);
+    weir_status status = read_stored(c, tensor, 0, box, element, raw);
+    if (!status && !keep_convert(stored, raw, count, to))
+        status = error_set(WEIR_E_IO, "%s: tensor %s: has a value of %s that %s cannot hold", c->index.info.path,
+                           tensor->is.name, stored, weir_dtype_name(tensor->is.dtype));
+    free(raw);
+    return status;
+}
+
+weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tensor *t, int slot, const int64_t *start,
+                                 weir_array *value)
+{
+    const struct keep_tensor *tensor = (const struct keep_tensor *)(const void *)t; /* `is` is its first member */
+    struct keep_box box = keep_box_of(start, &value->shape);
+    if (!t->dtype)
+        return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s cannot be read", c->index.info.path, t->name,
+                         t->stored);
+    if (value->dtype != t->dtype || slot < 0 || slot >= t->slots || !keep_box_inside(&box, &t->shape))
+        return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: what is to be read is not in it, or is not %s",
+                         c->index.info.path, t->name, weir_dtype_name(t->dtype));
+    if (keep_stored_differs(t->stored))
+        return read_converted(c, tensor, &box, value->data);
+    return read_stored(c, tensor, slot, &box, weir_dtype_bytes(t->dtype), value->data);
+}
+
+/* ---- verifying ---- */
+
+struct verdict {
+    weir_checkpoint_fault_fn fault;
+    void *ctx;
+    char first[1024];
+    weir_status status;
+};
+
+static void note(struct verdict *verdict, weir_status status)
+{
+    if (!status)
+        return;
+    if (!verdict->status)
+        snprintf(verdict->first, sizeof verdict->first, "%s", weir_error());
+    verdict->status = WEIR_E_IO;
+    if (verdict->fault)
+        verdict->fault(verdict->ctx, weir_error());
+}
+
+/* The tensor of the file that is called `key`, or NULL. Headers list tensors as shards were added, so the search begins
+ * behind the last one found. */
+static const struct safetensors_tensor *find_key(const struct safetensors_header *header, const char *key, int *hint)
+{
+    for (int i = 0; i < header->tensors.count; i++) {
+        int at = (*hint + i) % header->tensors.count;
+        if (strcmp(header->tensors.item[at].name, key) != 0)
+            continue;
+        *hint = at + 1;
+        return &header->tensors.item[at];
+    }
+    return NULL;
+}
+
+/* Whether the file's own header says of the shard what the index does. */
+static weir_status compare_shard(const weir_checkpoint *c, const struct keep_tensor *tensor,
+                                 const weir_checkpoint_shard *shard, const struct safetensors_header *header, int *hint)
+{
+    const char *path = c->file[shard->file].path;
+    const struct safetensors_tensor *t = find_key(header, shard->key, hint);
+    if (!t)
+        return error_set(WEIR_E_IO, "%s: tensor %s: the file has no %s", path, tensor->is.name, shard->key);
+    if (t->begin + header->data_at != shard->offset || !weir_shape_equal(&t->shape, &shard->shape) ||
+        strcmp(safetensors_dtype_name(t->dtype), tensor->is.stored) != 0)
+        return error_set(WEIR_E_IO, "%s: tensor %s: %s has another place, shape or type there than the index says",
+                         path, tensor->is.name, shard->key);
+    return WEIR_OK;
+}
+
+static void verify_shards(weir_checkpoint *c, int file, const struct safetensors_header *header,
+                          struct verdict *verdict)
+{
+    int hint = 0;
+    for (int t = 0; t < c->index.tensors.count; t++) {
+        const struct keep_tensor *tensor = &c->index.tensors.item[t];
+        for (int s = 0; s < tensor->is.shard_count; s++) {
+            const weir_checkpoint_shard *shard = &tensor->is.shard[s];
+            if (shard->file != file)
+                continue;
+            if (header)
+                note(verdict, compare_shard(c, tensor, shard, header, &hint));
+            note(verdict, verify_shard(c, tensor, shard));
+        }
+    }
+}
+
+static weir_status verify_header(weir_checkpoint *c, struct pool *p, int file, struct safetensors_header *header)
+{
+    const void *raw = NULL;
+    weir_status status = safetensors_read(p, c->file[file].path, c->file[file].fd, header, &raw);
+    if (!status && !c->single && keep_sum_of(raw, header->data_at) != c->index.files.item[file].checksum)
+        status = error_set(WEIR_E_IO, "%s: its header is not the one that was saved: its checksum differs",
+                           c->file[file].path);
+    return status;
+}
+
+/* The first tensor that has something in the file, for a message about all of it. */
+static const char *tensor_in(const weir_checkpoint *c, int file)
+{
+    for (int t = 0; t < c->index.tensors.count; t++)
+        for (int s = 0; s < c->index.tensors.item[t].is.shard_count; s++)
+            if (c->index.tensors.item[t].is.shard[s].file == file)
+                return c->index.tensors.item[t].is.name;
+    return "(none)";
+}
+
+static void verify_file(weir_checkpoint *c, int file, struct verdict *verdict)
+{
+    struct pool p = {0};
+    struct safetensors_header header;
+    weir_status status = use_file(c, file, tensor_in(c, file));
+    note(verdict, status);
+    if (!status) {
+        weir_status whole = verify_header(c, &p, file, &header);
+        note(verdict, whole);
+        verify_shards(c, file, whole ? NULL : &header, verdict);
+    }
+    pool_free(&p);
+}
+
+weir_status weir_checkpoint_verify(weir_checkpoint *c, weir_checkpoint_fault_fn fault, void *ctx)
+{
+    struct verdict verdict = {.fault = fault, .ctx = ctx};
+    for (int i = 0; i < c->index.tensors.count; i++) {
+        free(c->verified[i]);
+        c->verified[i] = NULL;
+    }
+    for (int i = 0; i < c->index.files.count; i++)
+        verify_file(c, i, &verdict);
+    return verdict.status ? error_set(verdict.status, "%s", verdict.first) : WEIR_OK;
+}

@@ -1,0 +1,282 @@
+/* actors/keep/index.c: what a checkpoint has: how an index grows, parts are merged, and what a complete one is.
+ *
+ * Completeness is proved by counting: shards within the tensor's bounds, no two of which overlap, hold every element
+ * when they hold as many as there are. Each is compared with all before it, so their number is bounded; a tensor has
+ * one for every device at most.
+ */
+#include "actors/keep/index.h"
+
+#include "actors/keep/box.h"
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void keep_index_free(struct keep_index *index)
+{
+    pool_free(&index->pool);
+    *index = (struct keep_index){.nonce = 0};
+}
+
+static weir_status no_memory(void)
+{
+    return error_set(WEIR_E_MEMORY, "no memory for a checkpoint's index");
+}
+
+bool keep_name_is_plain(const char *name)
+{
+    return *name && strcmp(name, ".") && strcmp(name, "..") && !strchr(name, '/') && strlen(name) < 250;
+}
+
+/* ---- growing ---- */
+
+weir_status keep_index_add_file(struct keep_index *index, const char *name, uint64_t bytes, uint64_t checksum)
+{
+    weir_checkpoint_file *to = POOL_PUSH(&index->pool, &index->files);
+    if (!to || !(to->name = pool_text(&index->pool, "%s", name)))
+        return no_memory();
+    to->bytes = bytes;
+    to->checksum = checksum;
+    return WEIR_OK;
+}
+
+static struct keep_tensor *find_unsorted(struct keep_index *index, const char *name)
+{
+    for (int i = 0; i < index->tensors.count; i++) {
+        int at = (index->hint + i) % index->tensors.count;
+        if (strcmp(index->tensors.item[at].is.name, name) != 0)
+            continue;
+        index->hint = at + 1;
+        return &index->tensors.item[at];
+    }
+    return NULL;
+}
+
+static bool same_tensor(const weir_checkpoint_tensor *a, const weir_checkpoint_tensor *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->frozen == b->frozen && a->slots == b->slots &&
+           weir_shape_equal(&a->shape, &b->shape);
+}
+
+weir_status keep_index_add_tensor(struct keep_index *index, const weir_checkpoint_tensor *tensor,
+                                  struct keep_tensor **to)
+{
+    *to = find_unsorted(index, tensor->name);
+    if (*to)
+        return same_tensor(&(*to)->is, tensor) ? WEIR_OK
+                                               : error_set(WEIR_E_ARGUMENT, "tensor %s: shards of it differ in shape, "
+                                                           "type or kind of the whole", tensor->name);
+    *to = POOL_PUSH(&index->pool, &index->tensors);
+    if (!*to)
+        return no_memory();
+    (*to)->is = *tensor;
+    (*to)->is.name = pool_text(&index->pool, "%s", tensor->name);
+    (*to)->is.shard = NULL;
+    (*to)->is.shard_count = 0;
+    index->hint = index->tensors.count;
+    return (*to)->is.name ? WEIR_OK : no_memory();
+}
+
+weir_status keep_index_add_shard(struct keep_index *index, struct keep_tensor *to, const weir_checkpoint_shard *shard)
+{
+    weir_checkpoint_shard *made = POOL_PUSH(&index->pool, &to->shards);
+    if (!made)
+        return no_memory();
+    *made = *shard;
+    made->key = pool_text(&index->pool, "%s", shard->key);
+    return made->key ? WEIR_OK : no_memory();
+}
+
+weir_status keep_index_add_source(struct keep_index *index, const weir_checkpoint_source *source)
+{
+    weir_checkpoint_source *to = POOL_PUSH(&index->pool, &index->sources);
+    if (!to)
+        return no_memory();
+    *to = *source;
+    to->name = pool_text(&index->pool, "%s", source->name);
+    to->bytes = pool_copy(&index->pool, source->bytes, source->count);
+    return to->name && to->bytes ? WEIR_OK : no_memory();
+}
+
+/* ---- merging ---- */
+
+static weir_status merge_tensor(struct keep_index *index, const struct keep_tensor *from, int first_file)
+{
+    struct keep_tensor *to;
+    weir_status status = keep_index_add_tensor(index, &from->is, &to);
+    for (int i = 0; i < from->shards.count && !status; i++) {
+        weir_checkpoint_shard shard = from->shards.item[i];
+        shard.file += first_file;
+        status = keep_index_add_shard(index, to, &shard);
+    }
+    return status;
+}
+
+weir_status keep_index_merge(struct keep_index *index, const struct keep_index *part, const char *where)
+{
+    int first_file = index->files.count;
+    weir_status status = WEIR_OK;
+    if (part->nonce != index->nonce || part->info.step != index->info.step ||
+        part->info.graph_hash != index->info.graph_hash)
+        return error_set(WEIR_E_IO, "%s: belongs to another checkpoint", where);
+    for (int i = 0; i < part->files.count && !status; i++)
+        status = keep_index_add_file(index, part->files.item[i].name, part->files.item[i].bytes,
+                                     part->files.item[i].checksum);
+    for (int i = 0; i < part->tensors.count && !status; i++)
+        status = merge_tensor(index, &part->tensors.item[i], first_file);
+    for (int i = 0; i < part->sources.count && !status; i++)
+        status = keep_index_add_source(index, &part->sources.item[i]);
+    return status;
+}
+
+/* ---- settling ---- */
+
+static int by_place(const void *a, const void *b)
+{
+    const weir_checkpoint_shard *x = a, *y = b;
+    if (x->slot != y->slot)
+        return x->slot < y->slot ? -1 : 1;
+    for (int d = 0; d < x->shape.rank; d++)
+        if (x->start[d] != y->start[d])
+            return x->start[d] < y->start[d] ? -1 : 1;
+    return x->file != y->file ? (x->file < y->file ? -1 : 1) : 0;
+}
+
+static struct keep_box box_of(const weir_checkpoint_shard *shard)
+{
+    return keep_box_of(shard->start, &shard->shape);
+}
+
+static bool replicas(const weir_checkpoint_shard *a, const weir_checkpoint_shard *b)
+{
+    struct keep_box x = box_of(a), y = box_of(b);
+    return a->slot == b->slot && a->checksum == b->checksum && keep_box_equal(&x, &y);
+}
+
+static void drop_replicas(struct keep_tensor *tensor)
+{
+    int kept = 0;
+    weir_checkpoint_shard *shard = tensor->shards.item;
+    if (tensor->shards.count)
+        qsort(shard, (size_t)tensor->shards.count, sizeof *shard, by_place);
+    for (int i = 0; i < tensor->shards.count; i++)
+        if (!kept || !replicas(&shard[kept - 1], &shard[i]))
+            shard[kept++] = shard[i];
+    tensor->shards.count = kept;
+}
+
+/* Whether shard `b` overlaps one of those from `first` on. */
+static bool overlaps_before(const struct keep_tensor *tensor, int b, int first)
+{
+    struct keep_box box = box_of(&tensor->shards.item[b]), common;
+    for (int a = first; a < b; a++) {
+        struct keep_box other = box_of(&tensor->shards.item[a]);
+        if (keep_box_common(&other, &box, &common) && keep_box_count(&common))
+            return true;
+    }
+    return false;
+}
+
+#define SHARDS_MAX 16384 /* of one tensor */
+
+static weir_status shard_error(const struct keep_index *index, const char *where, const struct keep_tensor *tensor,
+                               const weir_checkpoint_shard *shard, const char *what)
+{
+    return error_set(WEIR_E_IO, "%s: tensor %s: its shard %s in %s %s", where, tensor->is.name, shard->key,
+                     index->files.item[shard->file].name, what);
+}
+
+static weir_status check_shard(const struct keep_index *index, const char *where, const struct keep_tensor *tensor,
+                               const weir_checkpoint_shard *shard)
+{
+    struct keep_box box = box_of(shard);
+    uint64_t file_bytes = index->files.item[shard->file].bytes;
+    if (!keep_box_inside(&box, &tensor->is.shape) || shard->slot >= tensor->is.slots)
+        return shard_error(index, where, tensor, shard, "is outside of the tensor");
+    if (shard->offset > file_bytes || shard->bytes > file_bytes - shard->offset)
+        return shard_error(index, where, tensor, shard, "is outside of the file");
+    return WEIR_OK;
+}
+
+/* Every element of the slots counted from `shard` on is there once; *at moves on to the next slot's shards. */
+static weir_status check_slot(const struct keep_index *index, const char *where, const struct keep_tensor *tensor,
+                              int slot, int *at)
+{
+    int first = *at;
+    int64_t count = 0, want = weir_shape_count(&tensor->is.shape);
+    for (; *at < tensor->shards.count && tensor->shards.item[*at].slot == slot; ++*at) {
+        if (overlaps_before(tensor, *at, first))
+            return shard_error(index, where, tensor, &tensor->shards.item[*at],
+                               "overlaps another, and they differ or have not the same bounds");
+        count += weir_shape_count(&tensor->shards.item[*at].shape);
+    }
+    if (count != want)
+        return error_set(WEIR_E_IO, "%s: tensor %s: %" PRId64 " of its %" PRId64 " elements are in no shard", where,
+                         tensor->is.name, want - count, want);
+    return WEIR_OK;
+}
+
+static weir_status settle_tensor(struct keep_index *index, const char *where, struct keep_tensor *tensor)
+{
+    weir_status status = WEIR_OK;
+    int at = 0;
+    if (tensor->shards.count > SHARDS_MAX)
+        return error_set(WEIR_E_IO, "%s: tensor %s: has %d shards, at most %d are read", where, tensor->is.name,
+                         tensor->shards.count, SHARDS_MAX);
+    for (int i = 0; i < tensor->shards.count && !status; i++)
+        status = check_shard(index, where, tensor, &tensor->shards.item[i]);
+    if (!status)
+        drop_replicas(tensor);
+    for (int slot = 0; slot < tensor->is.slots && !status; slot++)
+        status = check_slot(index, where, tensor, slot, &at);
+    tensor->is.shard = tensor->shards.item;
+    tensor->is.shard_count = tensor->shards.count;
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct keep_tensor *x = *(struct keep_tensor *const *)a, *y = *(struct keep_tensor *const *)b;
+    return strcmp(x->is.name, y->is.name);
+}
+
+static weir_status sort_names(struct keep_index *index, const char *where)
+{
+    index->sorted = POOL_NEW(&index->pool, struct keep_tensor *, index->tensors.count);
+    if (!index->sorted)
+        return no_memory();
+    for (int i = 0; i < index->tensors.count; i++)
+        index->sorted[i] = &index->tensors.item[i];
+    if (index->tensors.count)
+        qsort(index->sorted, (size_t)index->tensors.count, sizeof *index->sorted, by_name);
+    for (int i = 1; i < index->tensors.count; i++)
+        if (!strcmp(index->sorted[i - 1]->is.name, index->sorted[i]->is.name))
+            return error_set(WEIR_E_IO, "%s: tensor %s: is there twice", where, index->sorted[i]->is.name);
+    return WEIR_OK;
+}
+
+weir_status keep_index_settle(struct keep_index *index, const char *where)
+{
+    weir_status status = sort_names(index, where);
+    for (int i = 0; i < index->tensors.count && !status; i++)
+        status = settle_tensor(index, where, &index->tensors.item[i]);
+    index->info.files = index->files.count;
+    index->info.tensors = index->tensors.count;
+    index->info.sources = index->sources.count;
+    index->info.bytes = 0;
+    for (int i = 0; i < index->files.count; i++)
+        index->info.bytes += index->files.item[i].bytes;
+    return status;
+}
+
+const struct keep_tensor *keep_index_find(const struct keep_index *index, const char *name)
+{
+    const struct keep_tensor wanted = {.is.name = name}, *key = &wanted;
+    if (!index->tensors.count)
+        return NULL;
+    struct keep_tensor **found =
+        bsearch(&key, index->sorted, (size_t)index->tensors.count, sizeof *index->sorted, by_name);
+    return found ? *found : NULL;
+}
