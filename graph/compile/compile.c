@@ -99,7 +99,7 @@ static reg *reg_to_lower(compile *c, int device, uint64_t over)
     reg *best = NULL;
     for (int i = 0; i < c->phys.reg.count; i++) {
         reg *r = &c->phys.reg.item[i];
-        if (r->device == device && !r->fixed && !r->needed && r->slots > 1 && r->slot_bytes &&
+        if (r->device == device && !r->fixed && !r->needed && r->slots > 1 && r->slots > r->initial && r->slot_bytes &&
             lowers_better(r, best, over))
             best = r;
     }

@@ -278,7 +278,7 @@ static void emit_parameters(emission *e)
         }
         if (shards.count)
             plan_add_params(e->b, (plan_param){.name = plan_add_text(e->b, from->name),
-                                               .kind = PLAN_KEEP_PARAMETER,
+                                               .kind = from->delay ? PLAN_KEEP_STATE : PLAN_KEEP_PARAMETER,
                                                .frozen = !from->update,
                                                .shards = shards});
     }

@@ -191,7 +191,7 @@ static void reader_groups(compile *c, const ptensor *t, int maker, int_list *lis
 static plan_mem reg_kind(const compile *c, const ptensor *t)
 {
     if (t->parameter)
-        return PLAN_PARAMETER;
+        return c->ir.tensors.item[t->tensor].origin->delay ? PLAN_KEPT : PLAN_PARAMETER;
     const pop *maker = &c->phys.op.item[t->producer];
     const ir_node *node = pop_node(c, maker);
     if (node->op == &op_source)
@@ -201,10 +201,11 @@ static plan_mem reg_kind(const compile *c, const ptensor *t)
     return maker->phase == PLAN_FORWARD ? PLAN_ACTIVATION : PLAN_GRADIENT;
 }
 
-static bool reg_fits(const reg *r, int maker, int device, plan_mem kind, int fill, int fixed, const int_list *readers)
+static bool reg_fits(const reg *r, const reg *wanted, const int_list *readers)
 {
-    return r->group == maker && r->device == device && r->kind == kind && r->fill == fill &&
-           (r->fixed ? r->slots : 0) == fixed && r->readers.count == readers->count &&
+    return r->group == wanted->group && r->device == wanted->device && r->kind == wanted->kind &&
+           r->fill == wanted->fill && r->initial == wanted->initial && r->fixed == wanted->fixed &&
+           (!r->fixed || r->slots == wanted->slots) && r->readers.count == readers->count &&
            (!readers->count ||
             !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count));
 }
@@ -213,18 +214,18 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
 {
     phys *p = &c->phys;
     assert(maker >= 0 || readers->count > 0);
-    int fixed = t->slots, fill = t->fills ? c->micro : 1;
-    plan_mem kind = reg_kind(c, t);
+    int slots = t->slots ? t->slots : t->initial > 1 ? t->initial : 1;
+    const reg wanted = {.group = maker, .device = t->device, .kind = reg_kind(c, t), .fill = t->fills ? c->micro : 1,
+                        .slots = slots, .fixed = t->slots > 0, .initial = t->initial};
     const int *near = maker >= 0 ? p->group.item[maker].regs.item : p->group.item[readers->item[0]].reads.item;
     int near_count = maker >= 0 ? p->group.item[maker].regs.count : p->group.item[readers->item[0]].reads.count;
     for (int i = near_count - 1; i >= 0; i--)
-        if (reg_fits(&p->reg.item[near[i]], maker, t->device, kind, fill, fixed, readers))
+        if (reg_fits(&p->reg.item[near[i]], &wanted, readers))
             return near[i];
     reg *r = POOL_PUSH(&c->pool, &p->reg);
     if (!r)
         return -1;
-    *r = (reg){.group = maker, .device = t->device, .kind = kind, .fill = fill, .slots = fixed ? fixed : 1,
-               .fixed = fixed > 0, .initial = t->parameter ? 1 : 0};
+    *r = wanted;
     for (int i = 0; i < readers->count; i++)
         LIST_ONCE(&c->pool, &r->readers, readers->item[i]);
     int id = p->reg.count - 1;

@@ -75,9 +75,10 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     int device;                    /* index in phys->device */
     slice part;
     uint64_t bytes;                /* padded to PLAN_ALIGN */
-    int producer;                  /* pop, or -1 (parameter that nothing updates) */
+    int producer;                  /* pop, or -1 (parameter or state that nothing updates) */
     int alias;                     /* the ptensor that it really is, or -1 */
-    bool parameter;
+    bool parameter;                /* or state: what a step begins with */
+    int initial;                   /* values that are there before the first step */
     bool chunk;                    /* one of several of a shard */
     bool fills;                    /* M firings of its producer go into one slot */
     int slots;                     /* as the user fixed it; 0 */

@@ -142,6 +142,14 @@ static bool chunks_choose(lowering *l)
     return true;
 }
 
+/* Values that are there before the first step: one of a parameter, as many as its delay of a state that is set. */
+static int initial_of(const weir_tensor *origin)
+{
+    if (!origin || origin->node)
+        return 0;
+    return origin->update && origin->delay ? origin->delay : 1;
+}
+
 static bool tensor_make(lowering *l, int tensor, int at, int chunk)
 {
     const ir_tensor *from = &l->c->ir.tensors.item[tensor];
@@ -159,6 +167,7 @@ static bool tensor_make(lowering *l, int tensor, int at, int chunk)
                         .reg = -1,
                         .slots = from->origin ? from->origin->slots : 0,
                         .parameter = from->origin && !from->origin->node,
+                        .initial = initial_of(from->origin),
                         .chunk = chunks > 1};
     return to;
 }

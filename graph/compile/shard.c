@@ -284,6 +284,9 @@ bool pass_shard(compile *c)
         if (!axis_greedy(c, a))
             return false;
         axis_sweep(c, a);
+        for (int n = 0; n < c->ir.node_count; n++)
+            if (a < c->ir.node[n].mesh->axes && c->ir.node[n].choice[a] < 0)
+                return refuse(&c->ir.node[n], a);
     }
     settle_tensors(c);
     return true;

@@ -431,6 +431,8 @@ void weir_slots(weir_tensor *x, int slots)
         return;
     if (slots < 1)
         graph_mistake(x->graph, x->src, "%s: a register needs at least one slot, not %d", x->name, slots);
+    else if (x->delay)
+        graph_mistake(x->graph, x->src, "%s: a state has as many slots as its .delay", x->name);
     else if (!x->node && slots > 1)
         graph_mistake(x->graph, x->src, "%s: a parameter is changed in place and has one slot, not %d", x->name, slots);
     x->slots = slots;

@@ -4,7 +4,7 @@
  *     order, since an op can only use what exists
  *
  *        node --out--> tensor --in--> node        a parameter is a tensor without a node; `update` is the node that
- *                                                  changes it in place, once a step
+ *                                                  changes it in place, once a step. So is a state
  *
  * Special ops (kernels/core): `source` and `sink` are the ends of inputs and fetches and live on one device; `shard` is
  * explicit boxing, has no kernel and disappears in the box pass; weir_input() is a source followed by a shard, and so
@@ -37,17 +37,18 @@ struct weir_tensor {
     weir_type type;
     weir_mesh *mesh;
     const char *name;
-    graph_node *node;          /* producer; NULL: a parameter */
+    graph_node *node;          /* producer; NULL: a parameter or state */
     weir_sbp sbp[WEIR_AXES_MAX]; /* as the user fixed it; AUTO elsewhere */
     int slots;                 /* as the user fixed it; 0 */
     bool micro;                /* exists once per micro-batch */
     bool poisoned;
     bool trains;               /* a parameter that trains, or depends on one */
-    /* parameters */
+    /* parameters and states */
     weir_init init;
     bool frozen;
+    int delay;                 /* of a state: steps after which what it is set to is read; 0: it is none */
     weir_src src;
-    graph_node *update;
+    graph_node *update;        /* by the optimizer, or by who set the state */
     weir_tensor *again;        /* the same, computed once more in the backward pass */
     bool zero[WEIR_AXES_MAX];  /* its master copy is split over this axis, and gathered for its readers */
 };
@@ -66,7 +67,7 @@ struct graph_node {
     int host;                  /* plan_host_kind + 1; 0: none */
     host_binding binding;
     int fetch_slots;
-    weir_tensor *updates;      /* the parameter that out[0] is written over */
+    weir_tensor *updates;      /* the parameter or state that out[0] is written over */
     bool fills;                /* its output is published once a step although it fires once per micro-batch */
 };
 
@@ -120,6 +121,10 @@ graph_node *graph_apply(const weir_apply *apply);
 /* Which model it is: its parameters, and what is done in its forward pass. Where it runs, in what layout and with how
  * large batches, changes nothing. */
 uint64_t graph_hash(const weir_graph *graph);
+
+/* `x`; where it is what a step begins with (a parameter, a state, however laid out), a copy, for who must not hold up
+ * whoever changes that. Poisoned after a mistake. */
+weir_tensor *graph_copied(weir_tensor *x, weir_src src);
 
 /* A mistake on the graph itself. */
 void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...) __attribute__((format(printf, 3, 4)));

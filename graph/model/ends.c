@@ -4,6 +4,8 @@
  * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard
  * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out. A call is the
  * same: the user's function runs on one device, however large the mesh is, so it is called once for every value.
+ *
+ * Who fetches a parameter gets a copy: whoever pulls late would otherwise hold up its update.
  */
 #include "graph/base/base.h"
 #include "graph/model/build.h"
@@ -12,6 +14,8 @@
 #include "kernels/ops.h"
 
 #include <string.h>
+
+enum { DELAY_MAX = 1 << 16 };
 
 static weir_shape shape_of(const int64_t *dim)
 {
@@ -128,28 +132,49 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts 
     return spread(node, mesh, opts.src, opts.sbp);
 }
 
-weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts)
+/* A tensor that no op makes. `what` is the word for it. */
+static weir_tensor *register_new(weir_graph *g, weir_dtype dtype, const char *what, const weir_param_opts *opts)
 {
-    weir_shape shape = shape_of(opts.shape);
-    weir_tensor *t = &graph->poison;
-    if (!opts.name)
-        graph_mistake(graph, opts.src, "parameter: needs a .name: its initial values follow from it");
-    else if (shape_ok(graph, opts.src, opts.name, dtype, &shape) && !weir_graph_mistake(graph))
-        t = graph_tensor_new(graph);
+    weir_shape shape = shape_of(opts->shape);
+    weir_tensor *t = &g->poison;
+    if (!opts->name)
+        graph_mistake(g, opts->src, "%s: needs a .name: its initial values follow from it", what);
+    else if (shape_ok(g, opts->src, opts->name, dtype, &shape) && !weir_graph_mistake(g))
+        t = graph_tensor_new(g);
     if (!t || t->poisoned)
-        return &graph->poison;
+        return &g->poison;
     t->type = (weir_type){dtype, shape};
-    t->mesh = opts.mesh && mesh_of_graph(graph, opts.src, opts.name, opts.mesh) ? opts.mesh : graph_default_mesh(graph);
-    t->name = graph_full_name(graph, opts.src, opts.name);
-    t->init = opts.init;
-    t->frozen = opts.frozen || dtype != WEIR_F32;
+    t->mesh = opts->mesh && mesh_of_graph(g, opts->src, opts->name, opts->mesh) ? opts->mesh : graph_default_mesh(g);
+    t->name = graph_full_name(g, opts->src, opts->name);
+    t->init = opts->init;
+    t->frozen = opts->frozen || dtype != WEIR_F32;
     t->trains = !t->frozen;
-    t->src = opts.src;
-    if (!t->mesh || !t->name || !sbp_set(graph, opts.src, opts.name, &t->type, t->mesh, opts.sbp, t->sbp))
-        return &graph->poison;
+    t->src = opts->src;
+    if (!t->mesh || !t->name || !sbp_set(g, opts->src, opts->name, &t->type, t->mesh, opts->sbp, t->sbp))
+        return &g->poison;
     for (int a = 0; a < WEIR_AXES_MAX; a++)
         if (t->sbp[a] == WEIR_P)
-            return weir_mistake(t, opts.src, "%s: a parameter cannot be P", opts.name);
+            return weir_mistake(t, opts->src, "%s: a %s cannot be P", opts->name, what);
+    return t;
+}
+
+weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts)
+{
+    return register_new(graph, dtype, "parameter", &opts);
+}
+
+weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts opts)
+{
+    weir_param_opts like = {.src = opts.src, .name = opts.name, .mesh = opts.mesh, .init = opts.init, .frozen = true};
+    memcpy(like.shape, opts.shape, sizeof like.shape);
+    memcpy(like.sbp, opts.sbp, sizeof like.sbp);
+    weir_tensor *t = register_new(graph, dtype, "state", &like);
+    if (t->poisoned)
+        return t;
+    if (opts.delay < 0 || opts.delay > DELAY_MAX)
+        return weir_mistake(t, opts.src, "%s: a delay of %d steps; from 1 to %d can be", opts.name, opts.delay,
+                            DELAY_MAX);
+    t->delay = opts.delay ? opts.delay : 1;
     return t;
 }
 
@@ -157,11 +182,15 @@ void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
 {
     if (!x || x->poisoned)
         return;
+    const char *called = opts.name ? opts.name : x->name;
+    x = graph_copied(x, opts.src);
+    if (x->poisoned)
+        return;
     weir_graph *g = x->graph;
     weir_mesh *first = mesh_first(x->mesh);
     if (opts.slots < 0)
         graph_mistake(g, opts.src, "fetch: a register cannot have %d slots", opts.slots);
-    char *name = pool_text(&g->pool, "fetch/%s", opts.name ? opts.name : x->name);
+    char *name = pool_text(&g->pool, "fetch/%s", called);
     if (!first || !name)
         return;
     weir_scope scope = graph_scope_absolute(g, first, "");

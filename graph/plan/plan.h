@@ -80,6 +80,7 @@ typedef struct plan_queue {
 #define PLAN_MEM_LIST(X)                   \
     X(PARAMETER, "parameters")             \
     X(STATE, "optimizer state")            \
+    X(KEPT, "kept state")                  \
     X(ACTIVATION, "activations")           \
     X(GRADIENT, "gradients")               \
     X(TRANSFER, "transfer")                \

@@ -135,6 +135,44 @@ typedef struct weir_param_opts {
     weir_param_at(graph, dtype, (weir_param_opts){.src = WEIR_HERE, .shape = __VA_ARGS__})
 weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts);
 
+/* ---- what later steps read ---- */
+
+typedef struct weir_state_opts {
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
+    weir_src src;
+    const char *name;
+    weir_mesh *mesh;             /* NULL: as by WEIR_ON, else the graph's first */
+    weir_sbp sbp[WEIR_AXES_MAX]; /* AUTO: B, or what its first reader prefers */
+    weir_init init;              /* what the first steps read; default: zeros */
+    int delay;                   /* a step reads what was set so many steps before [1] */
+} weir_state_opts;
+
+/* A value that lives from step to step: each step reads what an earlier one set it to, with weir_state_set(), so a loop
+ * over time is not unrolled:
+ *
+ *     weir_tensor *h = weir_state(g, WEIR_F32, {batch, dim}, .name = "h");
+ *     weir_tensor *next = weir_tanh(weir_add(weir_linear(x, dim), weir_linear(h, dim)));
+ *     weir_state_set(h, next);
+ *
+ * It is what a parameter is, but for who changes it: a register that starts full, laid out and placed like any tensor,
+ * read and written between runs by name (weir_session_read, weir_session_write), of kind WEIR_STATE. It exists once a
+ * step; all micro-batches of a step read the same value. No gradient flows into it: a step learns from itself alone.
+ * One that is never set is a constant. */
+#define weir_state(graph, dtype, ...) \
+    weir_state_at(graph, dtype, (weir_state_opts){.src = WEIR_HERE, .shape = __VA_ARGS__})
+weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts opts);
+
+/* What the step that comes .delay steps later reads: `value`, of the state's dtype and shape, which must exist once a
+ * step. Once for each state. */
+#define weir_state_set(state, value) weir_state_set_at(state, value, WEIR_HERE)
+void weir_state_set_at(weir_tensor *state, weir_tensor *value, weir_src src);
+
+/* The next step reads the state as it is, but for its rows position .. position + n - 1, which are `rows`: as
+ * weir_append() (<weir/ops.h>) gives it, in place, so what it costs does not grow with the state. In place of
+ * weir_state_set(). The state has a .delay of 1; this step still reads it without the new rows. */
+#define weir_state_append(state, rows, position) weir_state_append_at(state, rows, position, WEIR_HERE)
+void weir_state_append_at(weir_tensor *state, weir_tensor *rows, weir_tensor *position, weir_src src);
+
 /* ---- tensors that go outside ---- */
 
 typedef struct weir_fetch_opts {

@@ -1,4 +1,4 @@
-/* kernels/core/core.c: source, sink, call, shard, accumulate and grad_seed. box has a file of its own. */
+/* kernels/core/core.c: source, sink, call, shard, copy, accumulate and grad_seed. box has a file of its own. */
 #include "kernels/core/core.h"
 #include "graph/base/binding.h"
 #include "kernels/ops.h"
@@ -185,6 +185,14 @@ const weir_op op_shard = {.name = "shard",
                           .signatures = identity_signatures,
                           .grad = shard_grad,
                           .kernel = {[WEIR_CPU] = copy_kernel}};
+
+const weir_op op_copy = {.name = "copy",
+                         .in_min = 1,
+                         .in_max = 1,
+                         .out_count = 1,
+                         .infer = same_infer,
+                         .signatures = identity_signatures,
+                         .kernel = {[WEIR_CPU] = copy_kernel}};
 
 const weir_op op_accumulate = {.name = "accumulate",
                                .in_min = 1,

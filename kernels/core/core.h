@@ -6,6 +6,7 @@
  *     shard      x -> x             explicit boxing; no kernel: it is gone after the box pass
  *     box     x... -> x             conversion: each input is a shard of the logical tensor (or a term of it), the
  *                                   output is the destination's shard; views say where each lies
+ *     copy       x -> x             what a state is set to; and where a value has to be its own
  *     accumulate x -> y             y = x in the first firing of a fill, y += x in the others
  *     grad_seed  x -> x             the gradient of a step's loss with respect to one micro-batch's: 1 / M
  *

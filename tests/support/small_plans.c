@@ -110,6 +110,18 @@ static weir_tensor *zoo_rows(weir_tensor *x)
     return weir_append(kept, seen, position);
 }
 
+/* Values of later steps, one of them three steps later; and rows that are written where they are kept. */
+static void zoo_states(weir_graph *g, weir_tensor *p)
+{
+    weir_tensor *late = weir_state(g, WEIR_F32, {5, 4}, .name = "late", .delay = 3, .init = WEIR_VALUE(1));
+    weir_tensor *rows = weir_state(g, WEIR_F32, {9, 4}, .name = "rows_kept", .sbp = {S(1)});
+    weir_tensor *place = weir_state(g, WEIR_I32, {0}, .name = "place");
+    weir_state_set(late, weir_sub(p, late));
+    weir_state_set(place, weir_input(g, WEIR_I32, {0}, .name = "next_place"));
+    weir_state_append(rows, late, place);
+    weir_fetch(rows, .name = "rows_kept");
+}
+
 static weir_plan *zoo(weir_graph *g)
 {
     WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
@@ -122,6 +134,7 @@ static weir_plan *zoo(weir_graph *g)
         weir_tensor *loss = weir_add(weir_mean(y), weir_sum(zoo_shapes(weir_tanh(y))));
         weir_fetch(weir_cast(y, WEIR_U8), .name = "bytes");
         weir_fetch(zoo_rows(x), .name = "rows");
+        zoo_states(g, p);
         weir_fetch(weir_call(call_nothing, {x}, .name = "call", .dtype = WEIR_I32, .shape = {3}), .name = "called",
                    .sink = take_nothing);
         weir_train(loss, weir_sgd(.lr = 0.1));
