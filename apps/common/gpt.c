@@ -1,8 +1,8 @@
 /* apps/common/gpt.c: the model, its data and its arithmetic.
  *
- * The forward-only graph is built by the same functions as the training graph, on a layout of one device: what differs
- * is where the tokens come from and what is fetched. So the two cannot drift apart, and parameters are carried over by
- * name.
+ * All graphs are built by the same functions: what differs is where the tokens come from, what is fetched, and whether a
+ * row is one of a whole window or comes behind rows that were kept. So they cannot drift apart, and parameters are carried
+ * over by name.
  */
 #include "apps/common/gpt.h"
 
@@ -23,6 +23,36 @@ static weir_status fill_rows(const gpt_config *c, const weir_view *dst, int64_t 
     return WEIR_OK;
 }
 
+/* The same of held-out text: rows that begin evenly spread over it, the same ones in every evaluation. */
+static weir_status fill_eval_rows(const gpt_config *c, const weir_view *dst, int64_t step, int micro, int shift)
+{
+    int32_t *to = dst->data;
+    int64_t rows = dst->shape.dim[0], seq = dst->shape.dim[1], steps = gpt_eval_steps(c);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = step % steps * c->batch + micro * rows + r;
+        size_t at = text_spread(c->held_out, (size_t)seq + 1, row, steps * c->batch) + (size_t)shift;
+        for (int64_t i = 0; i < seq; i++)
+            *to++ = c->held_out->bytes[at + (size_t)i];
+    }
+    return WEIR_OK;
+}
+
+static weir_status fill_eval_tokens(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    return fill_eval_rows(ctx, dst, step, micro, 0);
+}
+
+static weir_status fill_eval_labels(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    return fill_eval_rows(ctx, dst, step, micro, 1);
+}
+
+int gpt_eval_steps(const gpt_config *c)
+{
+    size_t steps = c->held_out->count / (size_t)c->seq / (size_t)c->batch;
+    return steps < 1 ? 1 : steps < GPT_EVAL_STEPS_MAX ? (int)steps : GPT_EVAL_STEPS_MAX;
+}
+
 static weir_status fill_tokens(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
     return fill_rows(ctx, dst, step, micro, 0);
@@ -35,52 +65,103 @@ static weir_status fill_labels(void *ctx, const weir_view *dst, int64_t step, in
 
 /* ---- the model ---- */
 
-static weir_tensor *attention_half(weir_tensor *x, const gpt_config *c, double residual_std)
+/* One way through the model: to train, to evaluate, or to generate. */
+typedef struct pass {
+    weir_graph *graph;
+    const gpt_config *config;
+    layout layout;
+    weir_mesh *stage[LAYOUT_STAGES_MAX];
+    kept *kept;             /* NULL: whole windows. Else rows behind those that it keeps, each as if it were alone */
+    weir_tensor *positions; /* of those rows, [1, rows] */
+} pass;
+
+static pass pass_new(weir_graph *g, const gpt_config *c, layout l)
 {
+    pass p = {.graph = g, .config = c, .layout = layout_full(l)};
+    layout_meshes(&p.layout, g, p.stage);
+    return p;
+}
+
+/* A linear layer whose weight is split over TP as `split` says. */
+static weir_tensor *project(const pass *p, weir_tensor *x, int64_t out, const char *name, weir_sbp split, double std)
+{
+    return weir_linear(x, out, .name = name, .weight = {[TP] = split}, .init = WEIR_NORMAL(std),
+                       .by_row = p->kept != NULL);
+}
+
+static weir_tensor *attend(const pass *p, weir_tensor *const qkv[3], int layer)
+{
+    if (!p->kept)
+        return weir_attention(qkv[0], qkv[1], qkv[2], .name = "attention", .heads = p->config->heads, .causal = true);
+    return kept_attention(p->kept, layer, qkv, weir_slice(p->positions, 1, 0, 1));
+}
+
+static weir_tensor *attention_half(const pass *p, weir_tensor *x, int layer, double residual_std)
+{
+    int dim = p->config->dim;
     weir_tensor *h = weir_layernorm(x, .name = "ln1");
-    weir_tensor *q = weir_linear(h, c->dim, .name = "q", .weight = {[TP] = S(1)}, .init = WEIR_NORMAL(0.02));
-    weir_tensor *k = weir_linear(h, c->dim, .name = "k", .weight = {[TP] = S(1)}, .init = WEIR_NORMAL(0.02));
-    weir_tensor *v = weir_linear(h, c->dim, .name = "v", .weight = {[TP] = S(1)}, .init = WEIR_NORMAL(0.02));
-    weir_tensor *a = weir_attention(q, k, v, .name = "attention", .heads = c->heads, .causal = true);
-    a = weir_linear(a, c->dim, .name = "o", .weight = {[TP] = S(0)}, .init = WEIR_NORMAL(residual_std));
-    return weir_add(x, a, .name = "add1");
+    weir_tensor *q = project(p, h, dim, "q", S(1), 0.02);
+    weir_tensor *k = project(p, h, dim, "k", S(1), 0.02);
+    weir_tensor *v = project(p, h, dim, "v", S(1), 0.02);
+    weir_tensor *a = attend(p, (weir_tensor *const[]){q, k, v}, layer);
+    return weir_add(x, project(p, a, dim, "o", S(0), residual_std), .name = "add1");
 }
 
-static weir_tensor *mlp_half(weir_tensor *x, const gpt_config *c, double residual_std)
+static weir_tensor *mlp_half(const pass *p, weir_tensor *x, double residual_std)
 {
+    int dim = p->config->dim;
     weir_tensor *h = weir_layernorm(x, .name = "ln2");
-    h = weir_linear(h, 4 * c->dim, .name = "up", .weight = {[TP] = S(1)}, .init = WEIR_NORMAL(0.02));
-    h = weir_gelu(h, .name = "gelu");
-    h = weir_linear(h, c->dim, .name = "down", .weight = {[TP] = S(0)}, .init = WEIR_NORMAL(residual_std));
-    return weir_add(x, h, .name = "add2");
+    h = weir_gelu(project(p, h, 4 * dim, "up", S(1), 0.02), .name = "gelu");
+    return weir_add(x, project(p, h, dim, "down", S(0), residual_std), .name = "add2");
 }
 
-static weir_tensor *embed(weir_graph *g, weir_tensor *tokens, const gpt_config *c)
+static weir_tensor *embed(const pass *p, weir_tensor *tokens)
 {
-    weir_tensor *wpe = weir_param(g, WEIR_F32, {c->seq, c->dim}, .name = "wpe", .init = WEIR_NORMAL(0.02));
+    const gpt_config *c = p->config;
+    weir_tensor *wpe = weir_param(p->graph, WEIR_F32, {c->seq, c->dim}, .name = "wpe", .init = WEIR_NORMAL(0.02));
     weir_tensor *x = weir_embedding(tokens, GPT_VOCAB, c->dim, .name = "wte", .init = WEIR_NORMAL(0.02));
-    return weir_add(x, wpe, .name = "embed");
+    return weir_add(x, p->kept ? weir_embedding_with(p->positions, wpe) : wpe, .name = "embed");
 }
 
-static weir_tensor *head(weir_tensor *x)
+static weir_tensor *head(const pass *p, weir_tensor *x)
 {
     x = weir_layernorm(x, .name = "ln");
-    return weir_linear(x, GPT_VOCAB, .name = "head", .no_bias = true, .init = WEIR_NORMAL(0.02));
+    return weir_linear(x, GPT_VOCAB, .name = "head", .no_bias = true, .init = WEIR_NORMAL(0.02),
+                       .by_row = p->kept != NULL);
 }
 
 /* tokens -> logits, over the stages. */
-static weir_tensor *model(weir_graph *g, weir_tensor *tokens, weir_mesh **stage, const gpt_config *c, const layout *l)
+static weir_tensor *model(const pass *p, weir_tensor *tokens)
 {
-    double residual_std = 0.02 / sqrt(2.0 * c->layers);
+    int layers = p->config->layers;
+    double residual_std = 0.02 / sqrt(2.0 * layers);
     weir_tensor *x = NULL;
-    WEIR_ON(stage[0])
-        x = embed(g, tokens, c);
-    for (int i = 0; i < c->layers; i++)
-        WEIR_ON(stage[layout_stage(l, i, c->layers)], .name = "h%d", i)
-            x = mlp_half(attention_half(x, c, residual_std), c, residual_std);
-    WEIR_ON(stage[l->pp - 1])
-        x = head(x);
+    WEIR_ON(p->stage[0])
+        x = embed(p, tokens);
+    for (int i = 0; i < layers; i++)
+        WEIR_ON(p->stage[layout_stage(&p->layout, i, layers)], .name = "h%d", i)
+            x = mlp_half(p, attention_half(p, x, i, residual_std), residual_std);
+    WEIR_ON(p->stage[p->layout.pp - 1])
+        x = head(p, x);
     return x;
+}
+
+/* The mean loss of a micro-batch, whose rows come from two sources. */
+static weir_tensor *loss_of(const pass *p, weir_source_fn tokens_from, weir_source_fn labels_from)
+{
+    const gpt_config *c = p->config;
+    int rows = c->batch / p->layout.micro;
+    weir_tensor *tokens = NULL, *loss = NULL;
+    WEIR_ON(p->stage[0])
+        tokens = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "tokens", .sbp = {[DP] = S(0)}, .micro = true,
+                            .source = tokens_from, .ctx = (void *)c);
+    weir_tensor *logits = model(p, tokens);
+    WEIR_ON(p->stage[p->layout.pp - 1]) {
+        weir_tensor *labels = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "labels", .sbp = {[DP] = S(0)},
+                                         .micro = true, .source = labels_from, .ctx = (void *)c);
+        loss = weir_cross_entropy(logits, labels, .name = "loss");
+    }
+    return loss;
 }
 
 weir_graph *gpt_train_graph(const gpt_config *c)
@@ -88,34 +169,38 @@ weir_graph *gpt_train_graph(const gpt_config *c)
     weir_graph *g = weir_graph_new("gpt");
     if (!g)
         return NULL;
-    layout l = layout_full(c->layout);
-    weir_mesh *stage[LAYOUT_STAGES_MAX];
-    layout_meshes(&l, g, stage);
-    weir_tensor *tokens = NULL, *loss = NULL;
-    WEIR_ON(stage[0])
-        tokens = weir_input(g, WEIR_I32, {c->batch / l.micro, c->seq}, .name = "tokens", .sbp = {[DP] = S(0)},
-                            .micro = true, .source = fill_tokens, .ctx = (void *)c);
-    weir_tensor *logits = model(g, tokens, stage, c, &l);
-    WEIR_ON(stage[l.pp - 1]) {
-        weir_tensor *labels = weir_input(g, WEIR_I32, {c->batch / l.micro, c->seq}, .name = "labels",
-                                         .sbp = {[DP] = S(0)}, .micro = true, .source = fill_labels, .ctx = (void *)c);
-        loss = weir_cross_entropy(logits, labels, .name = "loss");
-    }
-    weir_train(loss, c->optimizer, .zero = {[DP] = l.zero}, .recompute = c->recompute);
-    weir_fetch(loss, .name = "loss", .slots = 2 * l.micro);
+    pass p = pass_new(g, c, c->layout);
+    weir_tensor *loss = loss_of(&p, fill_tokens, fill_labels);
+    weir_train(loss, c->optimizer, .zero = {[DP] = p.layout.zero}, .recompute = c->recompute);
+    weir_fetch(loss, .name = "loss", .slots = 2 * p.layout.micro);
     return g;
 }
 
-weir_graph *gpt_forward_graph(const gpt_config *c)
+weir_graph *gpt_eval_graph(const gpt_config *c)
 {
-    weir_graph *g = weir_graph_new("gpt-forward");
+    weir_graph *g = weir_graph_new("gpt-eval");
     if (!g)
         return NULL;
-    layout l = layout_full((layout){0});
-    weir_mesh *stage[LAYOUT_STAGES_MAX];
-    layout_meshes(&l, g, stage);
-    weir_tensor *tokens = weir_input(g, WEIR_I32, {1, c->seq}, .name = "tokens");
-    weir_fetch(model(g, tokens, stage, c, &l), .name = "logits");
+    pass p = pass_new(g, c, (layout){.micro = c->layout.micro});
+    weir_fetch(loss_of(&p, fill_eval_tokens, fill_eval_labels), .name = "loss", .slots = 2 * p.layout.micro);
+    return g;
+}
+
+/* The one slot of the feed is free again when `take` has read it, too: so a step's bytes are given once those before it
+ * have been taken, and may follow from them. */
+weir_graph *gpt_generate_graph(const gpt_config *c, int rows, kept *keep, const gpt_feed *feed)
+{
+    weir_graph *g = weir_graph_new("gpt-generate");
+    if (!g)
+        return NULL;
+    pass p = pass_new(g, c, (layout){0});
+    weir_tensor *given = weir_input(g, WEIR_I32, {2, rows}, .name = "feed", .source = feed->give, .ctx = feed->ctx);
+    weir_slots(given, 1);
+    p.kept = keep;
+    p.positions = weir_slice(given, 0, 1, 1);
+    weir_tensor *logits = model(&p, weir_slice(given, 0, 0, 1));
+    weir_fetch(weir_call(feed->take, {logits, given}, .name = "take", .dtype = WEIR_I32, .shape = {1},
+                         .ctx = feed->ctx), .name = "taken", .sink = feed->put, .ctx = feed->ctx);
     return g;
 }
 

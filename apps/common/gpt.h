@@ -11,17 +11,19 @@
  * over DP. Everything else is deduced.
  *
  * Parameters are named wte/weight, wpe, h0/ln1/gain, h0/q/weight, ..., ln/gain, head/weight; the training graph and the
- * forward-only graph use the same names and shapes.
+ * others use the same names and shapes.
  */
 #ifndef APPS_COMMON_GPT_H
 #define APPS_COMMON_GPT_H
 
+#include "apps/common/kept.h"
 #include "apps/common/layout.h"
 #include "apps/common/text.h"
 
 #include <weir/weir.h>
 
-#define GPT_VOCAB 256 /* bytes */
+#define GPT_VOCAB 256         /* bytes */
+#define GPT_EVAL_STEPS_MAX 16 /* batches of held-out text that an evaluation looks at, at most */
 
 typedef struct gpt_config {
     int layers, dim, heads, seq;
@@ -31,6 +33,7 @@ typedef struct gpt_config {
     bool recompute;            /* less memory for activations, as weir_train_opts has it */
     const text *corpus;        /* borrowed; at least seq + 1 bytes; must outlive every session of the plan */
     uint64_t data_seed;        /* of the windows drawn from the corpus */
+    const text *held_out;      /* borrowed, alike: what evaluation looks at, and training never sees */
 } gpt_config;
 
 /* A new graph that trains: inputs "tokens" and "labels" drawn from the corpus by sources, the fetch "loss" (to be
@@ -39,9 +42,24 @@ typedef struct gpt_config {
  * config->layout.micro. */
 weir_graph *gpt_train_graph(const gpt_config *config);
 
-/* A new graph that only looks ahead, on cpu:0: the input "tokens" [1, seq] is to be pushed, the fetch "logits"
- * [1, seq, GPT_VOCAB] to be pulled. */
-weir_graph *gpt_forward_graph(const gpt_config *config);
+/* A new graph that evaluates: "tokens" and "labels" from sources that spread the batches of gpt_eval_steps() steps evenly
+ * over the held-out text, the fetch "loss" (to be pulled, once per micro-batch). On cpu:0; to be compiled with the
+ * micro-batches of training, so that it takes no more memory than that. */
+weir_graph *gpt_eval_graph(const gpt_config *config);
+int gpt_eval_steps(const gpt_config *config);
+
+/* What a graph that generates asks of the program around it, on a worker's thread, in turns: give, take, give, take. */
+typedef struct gpt_feed {
+    weir_source_fn give; /* i32 [2, rows]: the bytes of the next step, and their positions, one after the other */
+    weir_kernel_fn take; /* in[0]: logits [1, rows, GPT_VOCAB] of the bytes after those; out[0]: i32 [1], for put */
+    weir_sink_fn put;    /* what take has made of each step */
+    void *ctx;           /* of all three; borrowed as long as sessions of the plan run */
+} gpt_feed;
+
+/* A new graph that goes on with a text, on cpu:0, `rows` bytes a step, between positions 0 and seq - 1. Keys and values
+ * of the positions before are those that `keep` has of earlier steps. The bits of a byte's logits depend on the bytes at
+ * positions up to it alone: not on `rows`, nor on what came in which step. */
+weir_graph *gpt_generate_graph(const gpt_config *config, int rows, kept *keep, const gpt_feed *feed);
 
 /* Floating-point operations of the model for one training step, forward and backward: 6 per token and matrix element,
  * and for attention 12 layers seq dim per token, halved because it is causal. Recomputation counts nothing. */

@@ -42,3 +42,24 @@ size_t text_window(const text *corpus, size_t length, uint64_t seed, int64_t ste
     uint64_t draw = (uint64_t)word[1] << 32 | word[0];
     return (size_t)(draw % (corpus->count - length + 1));
 }
+
+bool text_hold_out(text *corpus, size_t least, text *held_out)
+{
+    size_t count = corpus->count / 10 > least ? corpus->count / 10 : least;
+    if (corpus->count < count || corpus->count - count < least)
+        return false;
+    held_out->bytes = malloc(count);
+    if (!held_out->bytes)
+        return false;
+    corpus->count -= count;
+    memcpy(held_out->bytes, corpus->bytes + corpus->count, count);
+    held_out->count = count;
+    held_out->files = 1;
+    return true;
+}
+
+size_t text_spread(const text *corpus, size_t length, int64_t row, int64_t rows)
+{
+    size_t last = corpus->count - length;
+    return rows < 2 ? 0 : last * (size_t)row / (size_t)(rows - 1);
+}
