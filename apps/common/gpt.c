@@ -1,8 +1,8 @@
 /* apps/common/gpt.c: the model, its data and its arithmetic.
  *
- * All graphs are built by the same functions: what differs is where the tokens come from, what is fetched, and whether a
- * row is one of a whole window or comes behind rows that were kept. So they cannot drift apart, and parameters are carried
- * over by name.
+ * All graphs are built by the same functions: what differs is where the tokens come from, what is fetched, and whether
+ * a row is one of a whole window or comes behind rows that were kept. So they cannot drift apart, and parameters are
+ * carried over by name.
  */
 #include "apps/common/gpt.h"
 
@@ -71,7 +71,7 @@ typedef struct pass {
     const gpt_config *config;
     layout layout;
     weir_mesh *stage[LAYOUT_STAGES_MAX];
-    kept *kept;             /* NULL: whole windows. Else rows behind those that it keeps, each as if it were alone */
+    kept_rows *kept;        /* NULL: whole windows. Else rows behind those that it keeps, each as if it were alone */
     weir_tensor *positions; /* of those rows, [1, rows] */
 } pass;
 
@@ -188,7 +188,7 @@ weir_graph *gpt_eval_graph(const gpt_config *c)
 
 /* The one slot of the feed is free again when `take` has read it, too: so a step's bytes are given once those before it
  * have been taken, and may follow from them. */
-weir_graph *gpt_generate_graph(const gpt_config *c, int rows, kept *keep, const gpt_feed *feed)
+weir_graph *gpt_generate_graph(const gpt_config *c, int rows, kept_rows *keep, const gpt_feed *feed)
 {
     weir_graph *g = weir_graph_new("gpt-generate");
     if (!g)

@@ -42,9 +42,9 @@ typedef struct gpt_config {
  * config->layout.micro. */
 weir_graph *gpt_train_graph(const gpt_config *config);
 
-/* A new graph that evaluates: "tokens" and "labels" from sources that spread the batches of gpt_eval_steps() steps evenly
- * over the held-out text, the fetch "loss" (to be pulled, once per micro-batch). On cpu:0; to be compiled with the
- * micro-batches of training, so that it takes no more memory than that. */
+/* A new graph that evaluates: "tokens" and "labels" from sources that spread the batches of gpt_eval_steps() steps
+ * evenly over the held-out text, the fetch "loss" (to be pulled, once per micro-batch). On cpu:0; to be compiled with
+ * the micro-batches of training, so that it takes no more memory than that. */
 weir_graph *gpt_eval_graph(const gpt_config *config);
 int gpt_eval_steps(const gpt_config *config);
 
@@ -57,9 +57,9 @@ typedef struct gpt_feed {
 } gpt_feed;
 
 /* A new graph that goes on with a text, on cpu:0, `rows` bytes a step, between positions 0 and seq - 1. Keys and values
- * of the positions before are those that `keep` has of earlier steps. The bits of a byte's logits depend on the bytes at
- * positions up to it alone: not on `rows`, nor on what came in which step. */
-weir_graph *gpt_generate_graph(const gpt_config *config, int rows, kept *keep, const gpt_feed *feed);
+ * of the positions before are those that `keep` has of earlier steps. The bits of a byte's logits depend on the bytes
+ * at positions up to it alone: not on `rows`, nor on what came in which step. */
+weir_graph *gpt_generate_graph(const gpt_config *config, int rows, kept_rows *keep, const gpt_feed *feed);
 
 /* Floating-point operations of the model for one training step, forward and backward: 6 per token and matrix element,
  * and for attention 12 layers seq dim per token, halved because it is causal. Recomputation counts nothing. */

@@ -6,22 +6,22 @@
 #include <string.h>
 
 typedef struct kept_layer {
-    kept *of;
+    kept_rows *of;
     float *keys, *values; /* owned: [seq, dim] */
 } kept_layer;
 
-struct kept {
+struct kept_rows {
     int layers, seq, dim, heads;
     float *weights; /* owned: the kernel's workspace, one for each row */
     kept_layer layer[];
 };
 
-kept *kept_new(int layers, int seq, int dim, int heads)
+kept_rows *kept_new(int layers, int seq, int dim, int heads)
 {
-    kept *k = calloc(1, sizeof *k + (size_t)layers * sizeof *k->layer);
+    kept_rows *k = calloc(1, sizeof *k + (size_t)layers * sizeof *k->layer);
     if (!k)
         return NULL;
-    *k = (kept){layers, seq, dim, heads, calloc((size_t)seq, sizeof(float))};
+    *k = (kept_rows){layers, seq, dim, heads, calloc((size_t)seq, sizeof(float))};
     bool ok = k->weights != NULL;
     for (int i = 0; i < layers; i++) {
         k->layer[i] = (kept_layer){k, calloc((size_t)seq * (size_t)dim, sizeof(float)),
@@ -34,7 +34,7 @@ kept *kept_new(int layers, int seq, int dim, int heads)
     return NULL;
 }
 
-void kept_free(kept *k)
+void kept_free(kept_rows *k)
 {
     for (int i = 0; k && i < k->layers; i++) {
         free(k->layer[i].keys);
@@ -51,7 +51,7 @@ typedef struct kept_attrs {
     double scale;
 } kept_attrs;
 
-static weir_view rows_view(const kept *k, float *rows)
+static weir_view rows_view(const kept_rows *k, float *rows)
 {
     weir_view view = {.data = rows, .dtype = WEIR_F32, .shape = {3, {1, k->seq, k->dim}}};
     view.global = view.shape;
@@ -62,7 +62,7 @@ static weir_view rows_view(const kept *k, float *rows)
 static weir_status attend(const weir_kernel_args *args)
 {
     const kept_layer *layer = args->host;
-    const kept *k = layer->of;
+    const kept_rows *k = layer->of;
     const int64_t head_dim = k->dim / k->heads, rows = args->in[0].shape.dim[1];
     const kept_attrs attrs = {head_dim, 1 / sqrt((double)head_dim)};
     const weir_view in[] = {args->in[0], args->in[1], args->in[2], rows_view(k, layer->keys),
@@ -83,7 +83,7 @@ static weir_status attend(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
-weir_tensor *kept_attention(kept *k, int layer, weir_tensor *const qkv[3], weir_tensor *position)
+weir_tensor *kept_attention(kept_rows *k, int layer, weir_tensor *const qkv[3], weir_tensor *position)
 {
     weir_type type = weir_tensor_type(qkv[0]);
     return weir_call(attend, {qkv[0], qkv[1], qkv[2], position}, .name = "attention", .dtype = WEIR_F32,

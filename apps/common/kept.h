@@ -10,13 +10,13 @@
 
 #include <weir/weir.h>
 
-typedef struct kept kept;
+typedef struct kept_rows kept_rows;
 
 /* Room for `seq` rows of every layer. NULL when there is no memory. Owned by the caller, outlives the session. */
-kept *kept_new(int layers, int seq, int dim, int heads);
-void kept_free(kept *k); /* may be NULL */
+kept_rows *kept_new(int layers, int seq, int dim, int heads);
+void kept_free(kept_rows *k); /* may be NULL */
 
 /* Attention of layer `layer`: q, k, v [1, rows, dim], which stand at position .. position + rows - 1. */
-weir_tensor *kept_attention(kept *k, int layer, weir_tensor *const qkv[3], weir_tensor *position);
+weir_tensor *kept_attention(kept_rows *k, int layer, weir_tensor *const qkv[3], weir_tensor *position);
 
 #endif

@@ -25,12 +25,12 @@ void text_free(text *corpus);
 /* Where the window of `length` bytes for row `row` of step `step` starts; corpus->count >= length. */
 size_t text_window(const text *corpus, size_t length, uint64_t seed, int64_t step, int64_t row);
 
-/* Moves the last tenth of the corpus, or `least` bytes if that is more, to `held_out` (empty before). False, and nothing
- * has moved, when fewer than `least` would be left, or there is no memory. */
+/* Moves the last tenth of the corpus, or `least` bytes if that is more, to `held_out` (empty before). False, and
+ * nothing has moved, when fewer than `least` would be left, or there is no memory. */
 bool text_hold_out(text *corpus, size_t least, text *held_out);
 
-/* Where row `row` of `rows` windows of `length` bytes starts that are spread evenly over the text, from its first byte to
- * its last. */
+/* Where row `row` of `rows` windows of `length` bytes starts that are spread evenly over the text, from its first byte
+ * to its last. */
 size_t text_spread(const text *corpus, size_t length, int64_t row, int64_t rows);
 
 #endif

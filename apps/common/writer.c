@@ -1,5 +1,5 @@
-/* apps/common/writer.c: see the header. The prompt, and what is run again when the window is full, go row by row too: it
- * is one program, and there are no two ways that would have to agree. */
+/* apps/common/writer.c: see the header. The prompt, and what is run again when the window is full, go row by row too:
+ * it is one program, and there are no two ways that would have to agree. */
 #include "apps/common/writer.h"
 
 #include <stdlib.h>

@@ -5,13 +5,13 @@
  *     writer_write(w, "Once", 100);
  *     writer_free(w);
  *
- * A byte costs one row of the model: keys and values of the bytes before it are kept. A model sees at most seq bytes and
- * knows each by its position; so when the window is full its last half is taken for a new beginning, and those seq/2
- * bytes are run again from position 0 on. The logits are, bit for bit, what the same window gives in one go
+ * A byte costs one row of the model: keys and values of the bytes before it are kept. A model sees at most seq bytes
+ * and knows each by its position; so when the window is full its last half is taken for a new beginning, and those
+ * seq/2 bytes are run again from position 0 on. The logits are, bit for bit, what the same window gives in one go
  * (gpt_generate_graph).
  *
- * All bytes are one run of the session, in which the functions that choose and put them are called: nothing goes back and
- * forth between threads.
+ * All bytes are one run of the session, in which the functions that choose and put them are called: nothing goes back
+ * and forth between threads.
  *
  * One thread. In a cluster each process has its own.
  */
@@ -30,7 +30,7 @@ typedef struct writer {
     writer_choose_fn choose;
     writer_put_fn put;
     void *ctx;                /* of both */
-    kept *kept;               /* owned, as what follows */
+    kept_rows *kept;          /* owned, as what follows */
     weir_plan *plan;
     weir_session *session;    /* at rest; its parameters are what the plan starts them with */
     int32_t *window;          /* the bytes that there are for the model to see: `seen` of seq */

@@ -3,6 +3,7 @@
  *     weir-gpt                                          one device, on the project's own sources
  *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
  */
+#include "apps/common/evaluate.h"
 #include "apps/common/gpt.h"
 #include "apps/common/measure.h"
 #include "apps/common/paths.h"
@@ -44,6 +45,20 @@ static int load(text *corpus, const options_list *files, int seq)
     return status;
 }
 
+/* What is evaluated: the file given, or else the last tenth of the text, which training then does not see. A text that
+ * is too short for both is only trained on. */
+static int hold_out(text *corpus, text *held_out, const char *path, int seq, int eval_every)
+{
+    if (!path && !text_hold_out(corpus, (size_t)seq + 1, held_out) && eval_every)
+        return options_wrong(program, "the text is too short to hold some of it out for --eval-every; give --validate");
+    if (!path)
+        return -1;
+    int status = add_file(held_out, path);
+    if (status < 0 && held_out->count <= (size_t)seq)
+        return options_wrong(program, "--validate: %s has %zu bytes, too few for --seq %d", path, held_out->count, seq);
+    return status;
+}
+
 static int check(const gpt_config *c)
 {
     if (c->dim % c->heads)
@@ -61,18 +76,25 @@ static void print_banner(const gpt_config *c)
 {
     char bytes[32];
     int files = c->corpus->files, devices = layout_devices(&c->layout);
-    fprintf(stderr, "%s: %d file%s, %s of text; %d layers, dim %d, on %d device%s\n", program, files,
-            files == 1 ? "" : "s", measure_bytes_text(c->corpus->count, bytes), c->layers, c->dim, devices,
-            devices == 1 ? "" : "s");
+    fprintf(stderr, "%s: %d file%s, %s of text, ", program, files, files == 1 ? "" : "s",
+            measure_bytes_text(c->corpus->count, bytes));
+    fprintf(stderr, "%s held out; %d layers, dim %d, on %d device%s\n", measure_bytes_text(c->held_out->count, bytes),
+            c->layers, c->dim, devices, devices == 1 ? "" : "s");
 }
 
 static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *sample)
 {
+    evaluation held_out = {.config = c};
+    if (c->held_out->count)
+        t->judge = (trainer_judge){.name = "validation_loss", .ask = evaluate, .ctx = &held_out};
     if (ranks_first())
         print_banner(c);
     int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
+    if (status < 0 && t->judge.name && ranks_first())
+        fprintf(stderr, "validation loss %.4f\n", t->judged);
     if (status < 0 && sample->bytes && sample_write(c, t->session, sample, ranks_first() ? stdout : NULL))
         status = options_failed(program);
+    evaluation_end(&held_out);
     return trainer_end(t, status);
 }
 
@@ -82,10 +104,13 @@ int main(int argc, char **argv)
     trainer t = {.program = program, .opts = {.steps = 300}, .items = "tokens"};
     sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
     options_list files = {0};
+    const char *validate = NULL;
     double lr = 2e-3;
     const options_entry table[] = {
         {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...",
          .help = "what to learn; by default the project's sources"},
+        {"--validate", OPTIONS_TEXT, &validate, .value = "FILE",
+         .help = "what to evaluate on; by default the last tenth of the text, held out"},
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
         {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; they divide --dim"},
@@ -95,6 +120,7 @@ int main(int argc, char **argv)
         LAYOUT_OPTIONS(c.layout),
         {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations, compute them again"},
         TRAINER_OPTIONS(t.opts),
+        TRAINER_EVAL_OPTION(t.opts, "the loss on held-out text is found"),
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
          .help = "of sampling; 0: always the likeliest byte"},
@@ -102,20 +128,24 @@ int main(int argc, char **argv)
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Trains a byte-level GPT on text.", table}, argc, argv);
-    text corpus = {0};
+    text corpus = {0}, held_out = {0};
     if (status < 0)
         status = check(&c);
     if (status < 0 && !*sample.prompt)
         status = options_wrong(program, "--prompt must not be empty");
     if (status < 0)
         status = load(&corpus, &files, c.seq);
+    if (status < 0)
+        status = hold_out(&corpus, &held_out, validate, c.seq, t.opts.eval_every);
     if (status < 0) {
         c.corpus = &corpus;
+        c.held_out = &held_out;
         c.data_seed = sample.seed = t.opts.seed;
         set_optimizer(&c, lr, t.opts.steps);
         t.items_per_step = (double)c.batch * c.seq;
         status = train_and_write(&t, &c, &sample);
     }
     text_free(&corpus);
+    text_free(&held_out);
     return status;
 }

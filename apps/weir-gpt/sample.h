@@ -14,8 +14,8 @@ typedef struct sample_opts {
 } sample_opts;
 
 /* Copies the parameters of `trained` (at rest) into a graph that only looks ahead, on one device, and writes prompt and
- * continuation to `to`; bytes that are not printable become '?'. In a cluster all ranks call this, as reading parameters
- * takes all of them; `to` is NULL on those that are to write nothing. */
+ * continuation to `to`; bytes that are not printable become '?'. In a cluster all ranks call this, as reading
+ * parameters takes all of them; `to` is NULL on those that are to write nothing. */
 weir_status sample_write(const gpt_config *config, weir_session *trained, const sample_opts *opts, FILE *to);
 
 #endif

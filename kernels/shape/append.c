@@ -2,8 +2,8 @@
  *
  *     x [..., room, dim]   rows [..., n, dim]   position   ->   x with rows position .. position + n - 1 replaced
  *
- * The result may lie where x does; then only the new rows are touched. That is how it is meant to be used: x is a state,
- * and this is what it is set to, so what a step costs does not grow with the room.
+ * The result may lie where x does; then only the new rows are touched. That is how it is meant to be used: x is a
+ * state, and this is what it is set to, so what a step costs does not grow with the room.
  *
  * The position is a value, so it is the kernel that refuses one at which the rows would not fit. Any dimension but that
  * of the rows may be split.

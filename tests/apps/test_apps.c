@@ -240,6 +240,46 @@ Test(apps, gpt_writes_the_same_text_again)
     free(second);
 }
 
+/* Reads the next line that does not tell of a step; its number of steps goes to `steps`. */
+static double validation_loss(FILE *log, int *steps)
+{
+    char line[4096];
+    double loss = NAN;
+    while (fgets(line, sizeof line, log))
+        if (sscanf(line, "{\"steps\": %d, \"validation_loss\": %lf}", steps, &loss) == 2)
+            return loss;
+    return NAN;
+}
+
+Test(apps, gpt_finds_its_loss_on_held_out_text_as_it_trains)
+{
+    char *output = new_output(), path[128];
+    double loss[3];
+    must_run(TINY_GPT " --steps 25 --eval-every 10 --log $T/log 2>&1", output);
+    cr_expect(strstr(output, " held out; ") && strstr(output, "validation loss "), "%s", output);
+    snprintf(path, sizeof path, "%s/log", folder);
+    FILE *log = fopen(path, "r");
+    cr_assert(log);
+    for (int i = 0, steps = 0; i < 3; i++) {
+        loss[i] = validation_loss(log, &steps);
+        cr_expect_eq(steps, i < 2 ? 10 * (i + 1) : 25);
+        cr_expect(loss[i] > 1 && loss[i] < 5.6 && (i == 0 || loss[i] < loss[i - 1]), "%g", loss[i]);
+    }
+    fclose(log);
+    must_run("grep summary $T/log", output);
+    cr_expect_eq(member(output, "validation_loss"), loss[2], "%s", output);
+
+    must_run(TINY_GPT " --steps 5 --validate LICENSE --log $T/log 2>&1", output);
+    cr_expect(strstr(output, "validation loss "), "%s", output);
+    must_run("head -c 30 README.md >$T/short", output);
+    must_run(APPS_BIN "/weir-gpt --seq 16 --text $T/short --steps 1 --sample 0 2>&1", output);
+    cr_expect(!strstr(output, "validation loss"), "too short to hold something out: %s", output);
+    refuses("weir-gpt --seq 16 --text $T/short --eval-every 1", 2, "too short to hold some of it out for --eval-every");
+    refuses("weir-gpt --validate /nowhere", 2, "weir-gpt: cannot read /nowhere: No such file or directory");
+    refuses("weir-gpt --validate /dev/null", 2, "--validate: /dev/null has 0 bytes, too few for --seq 128");
+    free(output);
+}
+
 Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
 {
     char *output = new_output(), *again = new_output(), *summary;
@@ -355,7 +395,7 @@ Test(apps, of_several_ranks_one_speaks)
     expect_count(output, "[0] /* ", 1);
     expect_count(output, "[1] ", 0);
     must_run("wc -l <$T/log; ls $T", output);
-    cr_expect_str_eq(output, "4\nlog\nplan\nt.rank0.json\nt.rank1.json\n");
+    cr_expect_str_eq(output, "5\nlog\nplan\nt.rank0.json\nt.rank1.json\n");
     must_run(APPS_BIN "/weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --steps 2 2>&1", output);
     expect_count(output, "step 0  loss", 1);
     expect_count(output, "step 1  loss", 1);

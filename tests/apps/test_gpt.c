@@ -1,0 +1,290 @@
+/* test_gpt.c: the GPT that evaluates and writes. What it writes a row a step is, bit for bit, what the whole window
+ * gives; and its loss on held-out text is that of the logits, taken by themselves. */
+#include "apps/common/evaluate.h"
+#include "apps/common/params.h"
+#include "apps/common/writer.h"
+#include "tests/support/reference.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEED = 1848, BYTES_MAX = 200 };
+
+/* ---- the whole window ---- */
+
+/* A session that runs whole windows, in one step each. */
+typedef struct window {
+    gpt_config config;
+    kept_rows *kept;
+    weir_plan *plan;
+    weir_session *session;
+    const int32_t *bytes; /* what is run next: the first `seen` of seq, zeros behind them */
+    int seen;
+    float *logits;        /* [seq, GPT_VOCAB] */
+} window;
+
+static weir_status give_window(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    const window *w = ctx;
+    int32_t *to = dst->data;
+    (void)step, (void)micro;
+    for (int i = 0; i < w->config.seq; i++) {
+        to[i] = i < w->seen ? w->bytes[i] : 0;
+        to[w->config.seq + i] = i;
+    }
+    return WEIR_OK;
+}
+
+static weir_status take_logits(const weir_kernel_args *args)
+{
+    window *w = args->host;
+    memcpy(w->logits, args->in[0].data, (size_t)w->config.seq * GPT_VOCAB * sizeof *w->logits);
+    *(int32_t *)args->out[0].data = 0;
+    return WEIR_OK;
+}
+
+static weir_status put_nothing(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    (void)ctx, (void)value, (void)step, (void)micro;
+    return WEIR_OK;
+}
+
+static window *window_new(const gpt_config *c)
+{
+    window *w = calloc(1, sizeof *w);
+    cr_assert(w);
+    w->config = *c;
+    w->kept = kept_new(c->layers, c->seq, c->dim, c->heads);
+    w->logits = calloc((size_t)c->seq * GPT_VOCAB, sizeof *w->logits);
+    cr_assert(w->kept && w->logits);
+    const gpt_feed feed = {give_window, take_logits, put_nothing, w};
+    weir_graph *g = gpt_generate_graph(&w->config, c->seq, w->kept, &feed);
+    w->plan = weir_compile(g, .seed = SEED);
+    cr_assert(w->plan, "%s", weir_error());
+    w->session = weir_session_open(w->plan, .cluster = {.alone = true});
+    cr_assert(w->session, "%s", weir_error());
+    weir_graph_free(g);
+    return w;
+}
+
+static void window_free(window *w)
+{
+    weir_session_close(w->session);
+    weir_plan_free(w->plan);
+    kept_free(w->kept);
+    free(w->logits);
+    free(w);
+}
+
+/* The logits of what follows each of the first `seen` bytes. */
+static const float *window_run(window *w, const int32_t *bytes, int seen)
+{
+    w->bytes = bytes;
+    w->seen = seen;
+    cr_assert_eq(weir_session_run(w->session, 1), WEIR_OK, "%s", weir_error());
+    return w->logits;
+}
+
+/* Weights that make a difference: as they begin, all logits are nearly alike. */
+static void enlarge(weir_session *s, const weir_plan *plan)
+{
+    for (int i = 0; i < weir_plan_param_count(plan); i++) {
+        weir_param_info info;
+        cr_assert_eq(weir_plan_param(plan, i, &info), WEIR_OK);
+        const int64_t count = weir_shape_count(&info.type.shape);
+        float *x = malloc((size_t)count * sizeof *x);
+        weir_array value = {x, WEIR_F32, info.type.shape};
+        cr_assert_eq(weir_session_read(s, info.name, &value), WEIR_OK, "%s", weir_error());
+        for (int64_t j = 0; j < count; j++)
+            x[j] = info.type.shape.rank > 1 ? 10 * x[j] : x[j] + 0.1f * weir_random_normal(SEED, (uint64_t)j);
+        cr_assert_eq(weir_session_write(s, info.name, &value), WEIR_OK, "%s", weir_error());
+        free(x);
+    }
+}
+
+/* ---- writing ---- */
+
+/* A writer's bytes and logits, as they came. */
+typedef struct written {
+    int32_t byte[BYTES_MAX];
+    float logits[BYTES_MAX][GPT_VOCAB];
+    int chosen, put;
+} written;
+
+static int32_t choose_byte(void *ctx, const float *logits)
+{
+    written *to = ctx;
+    double sum = 0;
+    cr_assert(to->chosen < BYTES_MAX);
+    memcpy(to->logits[to->chosen++], logits, sizeof to->logits[0]);
+    for (int i = 0; i < GPT_VOCAB; i++)
+        sum += fabs((double)logits[i]);
+    return (int32_t)(sum * 1e4) & 255;
+}
+
+static void put_byte(void *ctx, int32_t byte)
+{
+    written *to = ctx;
+    to->byte[to->put++] = byte;
+}
+
+/* Goes over what was written with whole windows, by the rule of apps/common/writer.h. */
+static void expect_windows(window *w, const char *prompt, const written *got, int bytes)
+{
+    const int seq = w->config.seq, half = seq / 2, before = (int)strlen(prompt);
+    int32_t *seen = calloc((size_t)seq, sizeof *seen);
+    int count = 0;
+    for (int i = 0; i < before + bytes - 1; i++) {
+        if (count == seq) {
+            memmove(seen, seen + seq - half, (size_t)half * sizeof *seen);
+            count = half;
+        }
+        seen[count++] = i < before ? (unsigned char)prompt[i] : got->byte[i - before];
+        if (i + 1 < before)
+            continue;
+        const float *want = window_run(w, seen, count) + (size_t)(count - 1) * GPT_VOCAB;
+        cr_assert_eq(memcmp(want, got->logits[i + 1 - before], GPT_VOCAB * sizeof *want), 0,
+                     "seq %d, dim %d: the logits of byte %d differ", seq, w->config.dim, i + 1 - before);
+    }
+    free(seen);
+}
+
+static void check_writer(const gpt_config *c, const char *prompt, int bytes)
+{
+    written *got = calloc(1, sizeof *got);
+    writer *writes = writer_new(c, choose_byte, put_byte, got);
+    cr_assert(writes, "%s", weir_error());
+    window *whole = window_new(c);
+    enlarge(whole->session, whole->plan);
+    cr_assert_eq(params_copy(whole->session, writes->session, writes->plan), WEIR_OK, "%s", weir_error());
+    for (int again = 0; again < 2; again++) {
+        got->chosen = got->put = 0;
+        cr_assert_eq(writer_write(writes, prompt, bytes), WEIR_OK, "%s", weir_error());
+        cr_assert_eq(got->chosen, bytes);
+        cr_assert_eq(got->put, bytes);
+        expect_windows(whole, prompt, got, bytes);
+    }
+    writer_free(writes);
+    window_free(whole);
+    free(got);
+}
+
+Test(writer, gives_the_bits_of_the_whole_window, .timeout = 120)
+{
+    check_writer(&(gpt_config){.layers = 2, .dim = 24, .heads = 3, .seq = 16}, "a weir", 60);
+    check_writer(&(gpt_config){.layers = 1, .dim = 7, .heads = 1, .seq = 9}, "longer than a window is", 40);
+    check_writer(&(gpt_config){.layers = 2, .dim = 64, .heads = 4, .seq = 100}, "w", 150);
+    check_writer(&(gpt_config){.layers = 1, .dim = 320, .heads = 5, .seq = 24}, "w", 40);
+    check_writer(&(gpt_config){.layers = 1, .dim = 8, .heads = 2, .seq = 1}, "ab", 5);
+}
+
+Test(writer, writes_nothing_when_nothing_is_asked_for, .timeout = 20)
+{
+    written *got = calloc(1, sizeof *got);
+    writer *writes = writer_new(&(gpt_config){.layers = 1, .dim = 8, .heads = 2, .seq = 4}, choose_byte, put_byte, got);
+    cr_assert(writes, "%s", weir_error());
+    cr_assert_eq(writer_write(writes, "abc", 0), WEIR_OK);
+    cr_assert_eq(got->chosen + got->put, 0);
+    writer_free(writes);
+    free(got);
+}
+
+/* ---- held-out text ---- */
+
+Test(text, holds_out_its_end, .timeout = 20)
+{
+    text corpus = reference_text(), held_out = {0}, none = {0}, whole = reference_text();
+    cr_assert(!text_hold_out(&corpus, 2049, &none) && !none.bytes && corpus.count == 4096);
+    cr_assert(text_hold_out(&corpus, 33, &held_out));
+    cr_expect_eq(held_out.count, 409);
+    cr_expect_eq(corpus.count, 4096 - 409);
+    cr_expect_eq(memcmp(held_out.bytes, whole.bytes + 4096 - 409, 409), 0);
+    for (int64_t step = 0; step < 2000; step++)
+        cr_assert_leq(text_window(&corpus, 33, SEED, step, step % 7) + 33, corpus.count);
+    text_free(&corpus), text_free(&held_out), text_free(&whole);
+    corpus = reference_text();
+    cr_assert(text_hold_out(&corpus, 2048, &held_out));
+    cr_expect_eq(held_out.count, 2048);
+    text_free(&corpus), text_free(&held_out);
+}
+
+Test(text, windows_are_spread_from_its_first_byte_to_its_last, .timeout = 20)
+{
+    const text corpus = {.count = 1000};
+    cr_expect_eq(text_spread(&corpus, 100, 0, 1), 0);
+    cr_expect_eq(text_spread(&corpus, 100, 0, 7), 0);
+    cr_expect_eq(text_spread(&corpus, 100, 6, 7), 900);
+    cr_expect_eq(text_spread(&corpus, 100, 2, 7), 300);
+    cr_expect_eq(text_spread(&corpus, 1000, 3, 7), 0);
+}
+
+/* -log softmax(logits)[label] */
+static double loss_of(const float *logits, int label)
+{
+    double most = -INFINITY, sum = 0;
+    for (int i = 0; i < GPT_VOCAB; i++)
+        most = fmax(most, (double)logits[i]);
+    for (int i = 0; i < GPT_VOCAB; i++)
+        sum += exp((double)logits[i] - most);
+    return most + log(sum) - (double)logits[label];
+}
+
+/* The mean loss over the rows of an evaluation, by the logits of whole windows. */
+static double loss_of_windows(window *w)
+{
+    const gpt_config *c = &w->config;
+    const int64_t rows = (int64_t)gpt_eval_steps(c) * c->batch;
+    int32_t *bytes = calloc((size_t)c->seq + 1, sizeof *bytes);
+    double sum = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        const size_t at = text_spread(c->held_out, (size_t)c->seq + 1, row, rows);
+        for (int i = 0; i <= c->seq; i++)
+            bytes[i] = c->held_out->bytes[at + (size_t)i];
+        const float *logits = window_run(w, bytes, c->seq);
+        for (int i = 0; i < c->seq; i++)
+            sum += loss_of(logits + (size_t)i * GPT_VOCAB, bytes[i + 1]) / c->seq;
+    }
+    free(bytes);
+    return sum / (double)rows;
+}
+
+static void check_evaluation(layout l, size_t held_out_bytes)
+{
+    text corpus = reference_text(), held_out = reference_text();
+    held_out.count = held_out_bytes;
+    gpt_config c = reference_gpt(&corpus, REFERENCE_PLAIN);
+    c.layers = 2;
+    c.layout = l;
+    c.held_out = &held_out;
+    weir_graph *g = gpt_train_graph(&c);
+    weir_plan *plan = weir_compile(g, .micro_batches = l.micro, .seed = SEED);
+    weir_session *trained = plan ? weir_session_open(plan) : NULL;
+    cr_assert(trained, "%s", weir_error());
+    window *whole = window_new(&c);
+    evaluation e = {.config = &c};
+    double loss[2];
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(evaluate(&e, trained, &loss[i]), WEIR_OK, "%s", weir_error());
+        if (i == 0)
+            enlarge(trained, plan);
+    }
+    cr_expect(fabs(loss[0] - log(GPT_VOCAB)) < 0.1, "before training: %g", loss[0]);
+    cr_assert_eq(params_copy(trained, whole->session, whole->plan), WEIR_OK, "%s", weir_error());
+    const double want = loss_of_windows(whole);
+    cr_expect(want > loss[0] + 0.3 && fabs(loss[1] - want) < 1e-5 * want, "%.9g, not %.9g", loss[1], want);
+    evaluation_end(&e);
+    window_free(whole);
+    weir_session_close(trained);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+    text_free(&corpus), text_free(&held_out);
+}
+
+Test(evaluation, is_the_mean_loss_over_held_out_text, .timeout = 120)
+{
+    check_evaluation((layout){1, 1, 1, 1, false}, 2000);
+    check_evaluation((layout){2, 2, 2, 4, true}, 2000);
+    check_evaluation((layout){2, 1, 1, 2, false}, 33);
+}
