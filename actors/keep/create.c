@@ -139,7 +139,7 @@ static bool write_tensors(weir_checkpoint_writer *w, int fd, const void *header)
         const struct safetensors_tensor *t = &w->header.tensors.item[i];
         ok = keep_write_all(files, fd, w->data.item[i], t->end - t->begin);
     }
-    return ok && files->fsync(fd) == 0;
+    return ok && keep_sync(files, fd);
 }
 
 static weir_status write_single(weir_checkpoint_writer *w)

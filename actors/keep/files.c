@@ -85,7 +85,7 @@ static bool close_after(const struct keep_files *files, int fd, bool ok)
     return ok && closed;
 }
 
-static bool sync_again(const struct keep_files *files, int fd)
+bool keep_sync(const struct keep_files *files, int fd)
 {
     int status;
     do
@@ -99,7 +99,7 @@ bool keep_write_file(const struct keep_files *files, const char *path, const voi
     int fd = files->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return false;
-    return close_after(files, fd, keep_write_all(files, fd, bytes, count) && sync_again(files, fd));
+    return close_after(files, fd, keep_write_all(files, fd, bytes, count) && keep_sync(files, fd));
 }
 
 static bool read_rest(int fd, size_t limit, char **bytes, size_t *count)
@@ -140,7 +140,7 @@ bool keep_sync_folder(const struct keep_files *files, const char *path)
     int fd = files->open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0)
         return false;
-    return close_after(files, fd, sync_again(files, fd));
+    return close_after(files, fd, keep_sync(files, fd));
 }
 
 /* Makes the folder, whose parent is there. */

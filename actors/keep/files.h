@@ -33,6 +33,8 @@ extern const struct keep_files keep_files_system;
 bool keep_write_all(const struct keep_files *files, int fd, const void *bytes, size_t count);
 bool keep_read_all(int fd, uint64_t offset, void *bytes, size_t count); /* errno 0: the file is shorter */
 
+bool keep_sync(const struct keep_files *files, int fd); /* the file's bytes are on the disk */
+
 /* A new file with these bytes, which are on the disk when it returns. */
 bool keep_write_file(const struct keep_files *files, const char *path, const void *bytes, size_t count);
 

@@ -5,6 +5,7 @@
  * only 53 bits.
  */
 #define _GNU_SOURCE
+#include "actors/keep/checksum.h"
 #include "actors/keep/files.h"
 #include "actors/keep/index.h"
 #include "actors/keep/json.h"
@@ -19,6 +20,9 @@
 #include <time.h>
 
 static const char format_name[] = "weir checkpoint";
+#define SEAL_FORMAT ",\n \"xxh3\": \"%016" PRIx64 "\"\n}\n"
+#define SEAL_BYTES 32 /* that it prints */
+
 static const char *const kind_names[] = {"parameter", "optimizer", "state"};
 
 /* ---- encoding ---- */
@@ -123,15 +127,23 @@ static bool print_index(FILE *to, const struct keep_index *index)
     fputs(" ],\n \"sources\": [\n", to);
     for (int i = 0; i < index->sources.count; i++)
         ok = print(to, source_json(&index->sources.item[i]), "  ", comma(i, index->sources.count)) && ok;
-    fputs(" ]\n}\n", to);
+    fputs(" ]", to);
     return ok;
+}
+
+/* The last member is the checksum of everything before its line's comma. */
+static bool print_sealed(FILE *to, char *const *text, const size_t *count, const struct keep_index *index)
+{
+    if (!print_index(to, index) || fflush(to))
+        return false;
+    return fprintf(to, SEAL_FORMAT, keep_sum_of(*text, *count)) == SEAL_BYTES;
 }
 
 char *keep_index_encode(const struct keep_index *index, size_t *count)
 {
     char *text = NULL;
     FILE *to = open_memstream(&text, count);
-    bool ok = to && print_index(to, index);
+    bool ok = to && print_sealed(to, &text, count, index);
     if (to)
         ok = fclose(to) == 0 && ok;
     if (ok)
@@ -304,6 +316,17 @@ static weir_status take_all(struct keep_index *index, struct keep_object *o, con
 
 weir_status keep_index_decode(struct keep_index *index, const char *where, const char *text, size_t count)
 {
+    char seal[SEAL_BYTES + 1] = "";
+    *index = (struct keep_index){.nonce = 0};
+    if (count > SEAL_BYTES)
+        snprintf(seal, sizeof seal, SEAL_FORMAT, keep_sum_of(text, count - SEAL_BYTES));
+    if (count <= SEAL_BYTES || memcmp(seal, text + count - SEAL_BYTES, SEAL_BYTES) != 0)
+        return error_set(WEIR_E_IO, "%s: is not as it was written: its checksum differs", where);
+    return keep_index_decode_unsealed(index, where, text, count);
+}
+
+weir_status keep_index_decode_unsealed(struct keep_index *index, const char *where, const char *text, size_t count)
+{
     *index = (struct keep_index){.nonce = 0};
     json_t *json = keep_json_parse(where, text, count);
     struct keep_object o = {.json = json, .where = where};
@@ -312,8 +335,10 @@ weir_status keep_index_decode(struct keep_index *index, const char *where, const
     weir_status status = take_facts(index, &o);
     if (!status && !(status = take_all(index, &o, "files", take_file)) &&
         !(status = take_all(index, &o, "tensors", take_tensor)) &&
-        !(status = take_all(index, &o, "sources", take_source)))
+        !(status = take_all(index, &o, "sources", take_source))) {
+        keep_json_hex(&o, "xxh3");
         status = keep_json_end(&o);
+    }
     json_decref(json);
     return status;
 }

@@ -145,8 +145,10 @@ static bool replace_in_steps(const struct keep_files *files, const char *tempora
 {
     if (files->rename(path, old))
         return false;
-    if (files->rename(temporary, path) == 0 && files->rename(old, temporary) == 0)
+    if (files->rename(temporary, path) == 0) {
+        files->rename(old, temporary); /* or the next save finds it where it is */
         return true;
+    }
     int why = errno;
     files->rename(old, path);
     errno = why;
@@ -170,8 +172,8 @@ static void take_back(const struct keep_files *files, const char *temporary, con
     int why = errno;
     if (is_there(temporary))
         swap(files, temporary, path, old);
-    else
-        files->rename(path, temporary);
+    else if (files->rename(path, temporary) == 0 && is_there(old))
+        files->rename(old, path);
     errno = why;
 }
 

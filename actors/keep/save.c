@@ -308,7 +308,7 @@ static weir_status write_shards(struct keep_save *save, struct stream *stream, c
     for (int i = 0; i < stream->shards.count; i++)
         if (!write_shard(save, fd, &stream->shards.item[i], &flushed))
             return shard_error(save, path, &stream->shards.item[i]);
-    return save->opts.files->fsync(fd) ? io_error(path, "brought to the disk") : WEIR_OK;
+    return keep_sync(save->opts.files, fd) ? WEIR_OK : io_error(path, "brought to the disk");
 }
 
 static weir_status write_file(struct keep_save *save, struct stream *stream)
