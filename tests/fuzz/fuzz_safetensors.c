@@ -1,0 +1,48 @@
+/* tests/fuzz/fuzz_safetensors.c: bytes that claim to be a safetensors file. What decodes must be what it says: tensors
+ * that meet end to end and fill the file; and come back from its own encoding with the same names, types and shapes.
+ */
+#include "actors/keep/safetensors.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fuzz_corpus = "tests/fuzz/corpus/safetensors";
+
+static void check(const struct safetensors_header *header, size_t size)
+{
+    uint64_t at = 0;
+    for (int i = 0; i < header->tensors.count; i++) {
+        const struct safetensors_tensor *t = &header->tensors.item[i];
+        if (t->begin != at || t->end - at != (uint64_t)weir_shape_count(&t->shape) * safetensors_dtype_bytes(t->dtype))
+            __builtin_trap();
+        at = t->end;
+    }
+    if (header->data_at + at != size)
+        __builtin_trap();
+}
+
+static void encode_again(struct pool *p, struct safetensors_header *header, size_t data_bytes)
+{
+    struct safetensors_header again;
+    const void *bytes = safetensors_encode(p, header);
+    if (!bytes || safetensors_decode(p, "again", bytes, header->data_at, header->data_at + data_bytes, &again) ||
+        again.tensors.count != header->tensors.count)
+        __builtin_trap();
+    for (int i = 0; i < again.tensors.count; i++)
+        if (again.tensors.item[i].begin != header->tensors.item[i].begin)
+            __builtin_trap();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct pool p = {0};
+    struct safetensors_header header;
+    if (safetensors_decode(&p, "fuzz", data, size, size, &header) == WEIR_OK) {
+        size_t data_bytes = size - header.data_at;
+        check(&header, size);
+        encode_again(&p, &header, data_bytes);
+    }
+    pool_free(&p);
+    return 0;
+}
