@@ -71,8 +71,7 @@ typedef struct pass {
     const gpt_config *config;
     layout layout;
     weir_mesh *stage[LAYOUT_STAGES_MAX];
-    kept_rows *kept;        /* NULL: whole windows. Else rows behind those that it keeps, each as if it were alone */
-    weir_tensor *positions; /* of those rows, [1, rows] */
+    weir_tensor *positions; /* NULL: whole windows. Else [1, rows], of rows that come behind kept ones, each as if alone */
 } pass;
 
 static pass pass_new(weir_graph *g, const gpt_config *c, layout l)
@@ -86,25 +85,37 @@ static pass pass_new(weir_graph *g, const gpt_config *c, layout l)
 static weir_tensor *project(const pass *p, weir_tensor *x, int64_t out, const char *name, weir_sbp split, double std)
 {
     return weir_linear(x, out, .name = name, .weight = {[TP] = split}, .init = WEIR_NORMAL(std),
-                       .by_row = p->kept != NULL);
+                       .by_row = p->positions != NULL);
 }
 
-static weir_tensor *attend(const pass *p, weir_tensor *const qkv[3], int layer)
+/* Attention behind the rows that were kept, which the new ones join. */
+static weir_tensor *attend_kept(const pass *p, weir_tensor *q, weir_tensor *k, weir_tensor *v)
 {
-    if (!p->kept)
-        return weir_attention(qkv[0], qkv[1], qkv[2], .name = "attention", .heads = p->config->heads, .causal = true);
-    return kept_attention(p->kept, layer, qkv, weir_slice(p->positions, 1, 0, 1));
+    const gpt_config *c = p->config;
+    weir_tensor *position = weir_slice(p->positions, 1, 0, 1);
+    weir_tensor *keys = weir_state(p->graph, WEIR_F32, {1, c->seq, c->dim}, .name = "keys");
+    weir_tensor *values = weir_state(p->graph, WEIR_F32, {1, c->seq, c->dim}, .name = "values");
+    weir_tensor *a = weir_attention_kept(q, k, v, keys, values, position, .name = "attention", .heads = c->heads);
+    weir_state_append(keys, k, position);
+    weir_state_append(values, v, position);
+    return a;
 }
 
-static weir_tensor *attention_half(const pass *p, weir_tensor *x, int layer, double residual_std)
+static weir_tensor *attend(const pass *p, weir_tensor *q, weir_tensor *k, weir_tensor *v)
+{
+    if (p->positions)
+        return attend_kept(p, q, k, v);
+    return weir_attention(q, k, v, .name = "attention", .heads = p->config->heads, .causal = true);
+}
+
+static weir_tensor *attention_half(const pass *p, weir_tensor *x, double residual_std)
 {
     int dim = p->config->dim;
     weir_tensor *h = weir_layernorm(x, .name = "ln1");
     weir_tensor *q = project(p, h, dim, "q", S(1), 0.02);
     weir_tensor *k = project(p, h, dim, "k", S(1), 0.02);
     weir_tensor *v = project(p, h, dim, "v", S(1), 0.02);
-    weir_tensor *a = attend(p, (weir_tensor *const[]){q, k, v}, layer);
-    return weir_add(x, project(p, a, dim, "o", S(0), residual_std), .name = "add1");
+    return weir_add(x, project(p, attend(p, q, k, v), dim, "o", S(0), residual_std), .name = "add1");
 }
 
 static weir_tensor *mlp_half(const pass *p, weir_tensor *x, double residual_std)
@@ -120,14 +131,14 @@ static weir_tensor *embed(const pass *p, weir_tensor *tokens)
     const gpt_config *c = p->config;
     weir_tensor *wpe = weir_param(p->graph, WEIR_F32, {c->seq, c->dim}, .name = "wpe", .init = WEIR_NORMAL(0.02));
     weir_tensor *x = weir_embedding(tokens, GPT_VOCAB, c->dim, .name = "wte", .init = WEIR_NORMAL(0.02));
-    return weir_add(x, p->kept ? weir_embedding_with(p->positions, wpe) : wpe, .name = "embed");
+    return weir_add(x, p->positions ? weir_embedding_with(p->positions, wpe) : wpe, .name = "embed");
 }
 
 static weir_tensor *head(const pass *p, weir_tensor *x)
 {
     x = weir_layernorm(x, .name = "ln");
     return weir_linear(x, GPT_VOCAB, .name = "head", .no_bias = true, .init = WEIR_NORMAL(0.02),
-                       .by_row = p->kept != NULL);
+                       .by_row = p->positions != NULL);
 }
 
 /* tokens -> logits, over the stages. */
@@ -140,7 +151,7 @@ static weir_tensor *model(const pass *p, weir_tensor *tokens)
         x = embed(p, tokens);
     for (int i = 0; i < layers; i++)
         WEIR_ON(p->stage[layout_stage(&p->layout, i, layers)], .name = "h%d", i)
-            x = mlp_half(p, attention_half(p, x, i, residual_std), residual_std);
+            x = mlp_half(p, attention_half(p, x, residual_std), residual_std);
     WEIR_ON(p->stage[p->layout.pp - 1])
         x = head(p, x);
     return x;
@@ -188,7 +199,7 @@ weir_graph *gpt_eval_graph(const gpt_config *c)
 
 /* The one slot of the feed is free again when `take` has read it, too: so a step's bytes are given once those before it
  * have been taken, and may follow from them. */
-weir_graph *gpt_generate_graph(const gpt_config *c, int rows, kept_rows *keep, const gpt_feed *feed)
+weir_graph *gpt_generate_graph(const gpt_config *c, int rows, const gpt_feed *feed)
 {
     weir_graph *g = weir_graph_new("gpt-generate");
     if (!g)
@@ -196,7 +207,6 @@ weir_graph *gpt_generate_graph(const gpt_config *c, int rows, kept_rows *keep, c
     pass p = pass_new(g, c, (layout){0});
     weir_tensor *given = weir_input(g, WEIR_I32, {2, rows}, .name = "feed", .source = feed->give, .ctx = feed->ctx);
     weir_slots(given, 1);
-    p.kept = keep;
     p.positions = weir_slice(given, 0, 1, 1);
     weir_tensor *logits = model(&p, weir_slice(given, 0, 0, 1));
     weir_fetch(weir_call(feed->take, {logits, given}, .name = "take", .dtype = WEIR_I32, .shape = {1},

@@ -16,7 +16,6 @@
 #ifndef APPS_COMMON_GPT_H
 #define APPS_COMMON_GPT_H
 
-#include "apps/common/kept.h"
 #include "apps/common/layout.h"
 #include "apps/common/text.h"
 
@@ -57,9 +56,9 @@ typedef struct gpt_feed {
 } gpt_feed;
 
 /* A new graph that goes on with a text, on cpu:0, `rows` bytes a step, between positions 0 and seq - 1. Keys and values
- * of the positions before are those that `keep` has of earlier steps. The bits of a byte's logits depend on the bytes
+ * of the positions before are those that the states h0/keys, h0/values, ... have of earlier steps. The bits of a byte's logits depend on the bytes
  * at positions up to it alone: not on `rows`, nor on what came in which step. */
-weir_graph *gpt_generate_graph(const gpt_config *config, int rows, kept_rows *keep, const gpt_feed *feed);
+weir_graph *gpt_generate_graph(const gpt_config *config, int rows, const gpt_feed *feed);
 
 /* Floating-point operations of the model for one training step, forward and backward: 6 per token and matrix element,
  * and for attention 12 layers seq dim per token, halved because it is causal. Recomputation counts nothing. */

@@ -10,8 +10,8 @@ weir_status params_copy(weir_session *from, weir_session *to, const weir_plan *t
     weir_status status = WEIR_OK;
     for (int i = 0; !status && i < weir_plan_param_count(to_plan); i++) {
         weir_param_info info;
-        if ((status = weir_plan_param(to_plan, i, &info)))
-            break;
+        if ((status = weir_plan_param(to_plan, i, &info)) || info.kind != WEIR_PARAMETER)
+            continue;
         weir_array value = {.dtype = info.type.dtype, .shape = info.type.shape};
         value.data = malloc((size_t)weir_shape_count(&value.shape) * weir_dtype_bytes(value.dtype));
         if (!value.data)

@@ -61,7 +61,7 @@ static weir_status put(void *ctx, const weir_view *value, int64_t step, int micr
 static bool open_session(writer *w)
 {
     const gpt_feed feed = {give, take, put, w};
-    weir_graph *graph = w->kept ? gpt_generate_graph(w->config, 1, w->kept, &feed) : NULL;
+    weir_graph *graph = gpt_generate_graph(w->config, 1, &feed);
     w->plan = graph ? weir_compile(graph) : NULL;
     weir_graph_free(graph);
     w->session = w->plan ? weir_session_open(w->plan, .cluster = {.alone = true}) : NULL;
@@ -74,7 +74,6 @@ writer *writer_new(const gpt_config *c, writer_choose_fn choose, writer_put_fn p
     if (!w)
         return NULL;
     *w = (writer){.config = c, .choose = choose, .put = put_byte, .ctx = ctx};
-    w->kept = kept_new(c->layers, c->seq, c->dim, c->heads);
     w->window = calloc((size_t)c->seq, sizeof *w->window);
     if (w->window && open_session(w))
         return w;
@@ -88,7 +87,6 @@ void writer_free(writer *w)
         return;
     weir_session_close(w->session);
     weir_plan_free(w->plan);
-    kept_free(w->kept);
     free(w->window);
     free(w);
 }

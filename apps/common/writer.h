@@ -30,8 +30,7 @@ typedef struct writer {
     writer_choose_fn choose;
     writer_put_fn put;
     void *ctx;                /* of both */
-    kept_rows *kept;          /* owned, as what follows */
-    weir_plan *plan;
+    weir_plan *plan;          /* owned, as what follows */
     weir_session *session;    /* at rest; its parameters are what the plan starts them with */
     int32_t *window;          /* the bytes that there are for the model to see: `seen` of seq */
     int seen;
