@@ -6,7 +6,10 @@
  */
 #include "apps/common/gpt.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* ---- data ---- */
 
@@ -63,6 +66,35 @@ static weir_status fill_labels(void *ctx, const weir_view *dst, int64_t step, in
     return fill_rows(ctx, dst, step, micro, 1);
 }
 
+/* ---- what a checkpoint notes ---- */
+
+/* FNV-1a, 64 bits */
+static uint64_t text_hash(const text *of)
+{
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < of->count; i++)
+        hash = (hash ^ of->bytes[i]) * 0x100000001B3u;
+    return hash;
+}
+
+static const char note_format[] = "heads %d data_seed %" SCNu64 " bytes %" SCNu64 " hash %" SCNx64;
+
+int gpt_note_write(const gpt_config *c, char line[GPT_NOTE_BYTES])
+{
+    return snprintf(line, GPT_NOTE_BYTES, note_format, c->heads, c->data_seed, (uint64_t)c->corpus->count,
+                    text_hash(c->corpus));
+}
+
+bool gpt_note_read(gpt_note *note, const void *bytes, size_t count)
+{
+    char line[GPT_NOTE_BYTES] = "";
+    if (count >= sizeof line)
+        return false;
+    memcpy(line, bytes, count);
+    return sscanf(line, note_format, &note->heads, &note->data_seed, &note->bytes, &note->hash) == 4 &&
+           note->heads >= 1;
+}
+
 /* ---- the model ---- */
 
 /* One way through the model: to train, to evaluate, or to generate. */
@@ -71,7 +103,7 @@ typedef struct pass {
     const gpt_config *config;
     layout layout;
     weir_mesh *stage[LAYOUT_STAGES_MAX];
-    weir_tensor *positions; /* NULL: whole windows. Else [1, rows], of rows that come behind kept ones, each as if alone */
+    weir_tensor *positions; /* NULL: whole windows. Else [1, rows]: rows behind kept ones, each as if it were alone */
 } pass;
 
 static pass pass_new(weir_graph *g, const gpt_config *c, layout l)

@@ -35,6 +35,19 @@ typedef struct gpt_config {
     const text *held_out;      /* borrowed, alike: what evaluation looks at, and training never sees */
 } gpt_config;
 
+/* What the source "tokens" notes in a checkpoint beside the step, from which alone its rows follow: the text, so that
+ * one which goes on with another is told so, and the model's heads, which no parameter's shape shows. */
+typedef struct gpt_note {
+    int heads;
+    uint64_t data_seed;
+    uint64_t bytes, hash; /* of the text */
+} gpt_note;
+
+/* The note as a line of text, at most GPT_NOTE_BYTES; and back: false when it is none. */
+#define GPT_NOTE_BYTES 160
+int gpt_note_write(const gpt_config *config, char line[GPT_NOTE_BYTES]);
+bool gpt_note_read(gpt_note *note, const void *bytes, size_t count);
+
 /* A new graph that trains: inputs "tokens" and "labels" drawn from the corpus by sources, the fetch "loss" (to be
  * pulled, once per micro-batch). `config` is borrowed for as long as sessions of the plan run: it is the sources'
  * context. NULL when there is no memory; mistakes stick to the graph as usual. To be compiled with .micro_batches =
@@ -56,8 +69,8 @@ typedef struct gpt_feed {
 } gpt_feed;
 
 /* A new graph that goes on with a text, on cpu:0, `rows` bytes a step, between positions 0 and seq - 1. Keys and values
- * of the positions before are those that the states h0/keys, h0/values, ... have of earlier steps. The bits of a byte's logits depend on the bytes
- * at positions up to it alone: not on `rows`, nor on what came in which step. */
+ * of the positions before are those that the states h0/keys, h0/values, ... have of earlier steps. The bits of a byte's
+ * logits depend on the bytes at positions up to it alone: not on `rows`, nor on what came in which step. */
 weir_graph *gpt_generate_graph(const gpt_config *config, int rows, const gpt_feed *feed);
 
 /* Floating-point operations of the model for one training step, forward and backward: 6 per token and matrix element,

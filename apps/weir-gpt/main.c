@@ -2,10 +2,12 @@
  *
  *     weir-gpt                                          one device, on the project's own sources
  *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
+ *     weir-gpt --load DIR --prompt "Once" --sample 500  no training: what a checkpoint's model writes
  */
 #include "apps/common/evaluate.h"
-#include "apps/common/gpt.h"
+#include "apps/common/gpt_checkpoint.h"
 #include "apps/common/measure.h"
+#include "apps/common/params.h"
 #include "apps/common/paths.h"
 #include "apps/common/trainer.h"
 #include "apps/weir-gpt/sample.h"
@@ -82,6 +84,52 @@ static void print_banner(const gpt_config *c)
             c->layers, c->dim, devices, devices == 1 ? "" : "s");
 }
 
+static weir_status write_trained(weir_session *trained, const gpt_config *c, const sample_opts *opts)
+{
+    sampler s;
+    weir_status status = sample_open(&s, c, opts, ranks_first() ? stdout : NULL);
+    status = status ? status : params_copy(trained, s.writer->session, s.writer->plan);
+    status = status ? status : sample_write(&s);
+    sample_close(&s);
+    return status;
+}
+
+/* Evaluates, if there is held-out text, and writes. */
+static int use_loaded(sampler *s)
+{
+    evaluation held_out = {.config = s->writer->config};
+    double loss = 0;
+    weir_status status = WEIR_OK;
+    if (held_out.config->held_out->count && !(status = evaluate(&held_out, s->writer->session, &loss)))
+        fprintf(stderr, "validation loss %.4f\n", loss);
+    evaluation_end(&held_out);
+    return status || sample_write(s) ? options_failed(program) : 0;
+}
+
+/* Without training: the model is that of a checkpoint. One rank does it. */
+static int load_and_write(const char *path, const char *validate, gpt_config *c, const sample_opts *opts)
+{
+    char why[1024] = "";
+    text held_out = {0};
+    sampler s = {0};
+    weir_checkpoint *from = weir_checkpoint_open(path);
+    int status = !from ? options_wrong(program, "--load: %s", weir_error())
+                 : gpt_sizes(from, c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
+    if (status < 0 && validate)
+        status = hold_out(NULL, &held_out, validate, c->seq, 0);
+    c->held_out = &held_out;
+    if (status < 0 && sample_open(&s, c, opts, stdout))
+        status = options_failed(program);
+    if (status < 0 && !gpt_load(from, s.writer->session, s.writer->plan, why, sizeof why))
+        status = options_wrong(program, "--load: %s", why);
+    if (status < 0)
+        status = use_loaded(&s);
+    sample_close(&s);
+    weir_checkpoint_close(from);
+    text_free(&held_out);
+    return status;
+}
+
 static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *sample)
 {
     evaluation held_out = {.config = c};
@@ -92,7 +140,7 @@ static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *s
     int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
     if (status < 0 && t->judge.name && ranks_first())
         fprintf(stderr, "validation loss %.4f\n", t->judged);
-    if (status < 0 && sample->bytes && sample_write(c, t->session, sample, ranks_first() ? stdout : NULL))
+    if (status < 0 && sample->bytes && write_trained(t->session, c, sample))
         status = options_failed(program);
     evaluation_end(&held_out);
     return trainer_end(t, status);
@@ -100,11 +148,11 @@ static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *s
 
 int main(int argc, char **argv)
 {
-    gpt_config c = {.layers = 4, .dim = 128, .heads = 4, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
+    gpt_config c = {.layers = 4, .dim = 128, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 300}, .items = "tokens"};
     sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
     options_list files = {0};
-    const char *validate = NULL;
+    const char *validate = NULL, *loaded = NULL;
     double lr = 2e-3;
     const options_entry table[] = {
         {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...",
@@ -113,7 +161,7 @@ int main(int argc, char **argv)
          .help = "what to evaluate on; by default the last tenth of the text, held out"},
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
-        {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; they divide --dim"},
+        {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; they divide --dim [4]"},
         {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes that it sees at once"},
         {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices"},
         {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
@@ -121,6 +169,8 @@ int main(int argc, char **argv)
         {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations, compute them again"},
         TRAINER_OPTIONS(t.opts),
         TRAINER_EVAL_OPTION(t.opts, "the loss on held-out text is found"),
+        {"--load", OPTIONS_TEXT, &loaded, .value = "PATH",
+         .help = "do not train: write with the model of a checkpoint, or of a .safetensors file"},
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
          .help = "of sampling; 0: always the likeliest byte"},
@@ -129,10 +179,14 @@ int main(int argc, char **argv)
     };
     int status = options_parse(&(options_spec){program, "Trains a byte-level GPT on text.", table}, argc, argv);
     text corpus = {0}, held_out = {0};
-    if (status < 0)
-        status = check(&c);
+    sample.seed = t.opts.seed;
     if (status < 0 && !*sample.prompt)
         status = options_wrong(program, "--prompt must not be empty");
+    if (status < 0 && loaded)
+        return ranks_first() ? load_and_write(loaded, validate, &c, &sample) : 0;
+    c.heads += c.heads ? 0 : 4;
+    if (status < 0)
+        status = check(&c);
     if (status < 0)
         status = load(&corpus, &files, c.seq);
     if (status < 0)
@@ -140,7 +194,7 @@ int main(int argc, char **argv)
     if (status < 0) {
         c.corpus = &corpus;
         c.held_out = &held_out;
-        c.data_seed = sample.seed = t.opts.seed;
+        c.data_seed = t.opts.seed;
         set_optimizer(&c, lr, t.opts.steps);
         t.items_per_step = (double)c.batch * c.seq;
         status = train_and_write(&t, &c, &sample);

@@ -1,7 +1,5 @@
 /* apps/weir-gpt/sample.c: lets a trained GPT write: which byte follows is drawn from what the model says of it. */
 #include "apps/weir-gpt/sample.h"
-#include "apps/common/params.h"
-#include "apps/common/writer.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -29,41 +27,38 @@ static int32_t choose(const float *logit, double temperature, double uniform)
     return likeliest(logit);
 }
 
-typedef struct sampling {
-    const sample_opts *opts;
-    FILE *to;
-    uint64_t drawn; /* bytes so far */
-} sampling;
-
 static int32_t draw_byte(void *ctx, const float *logits)
 {
-    sampling *s = ctx;
+    sampler *s = ctx;
     return choose(logits, s->opts->temperature, weir_random_uniform(s->opts->seed, s->drawn++));
 }
 
 static void print_byte(void *ctx, int32_t byte)
 {
-    const sampling *s = ctx;
+    const sampler *s = ctx;
     fputc(isprint(byte) || byte == '\n' || byte == '\t' ? byte : '?', s->to);
     fflush(s->to);
 }
 
-static weir_status write_text(writer *w, sampling *s)
+weir_status sample_open(sampler *s, const gpt_config *config, const sample_opts *opts, FILE *to)
 {
+    *s = (sampler){.opts = opts, .to = to};
+    s->writer = writer_new(config, draw_byte, print_byte, s);
+    return s->writer ? WEIR_OK : WEIR_E_MEMORY;
+}
+
+weir_status sample_write(sampler *s)
+{
+    if (!s->to || !s->opts->bytes)
+        return WEIR_OK;
     for (const char *c = s->opts->prompt; *c; c++)
         print_byte(s, (unsigned char)*c);
-    weir_status status = writer_write(w, s->opts->prompt, s->opts->bytes);
+    weir_status status = writer_write(s->writer, s->opts->prompt, s->opts->bytes);
     fputc('\n', s->to);
     return status;
 }
 
-weir_status sample_write(const gpt_config *config, weir_session *trained, const sample_opts *opts, FILE *to)
+void sample_close(sampler *s)
 {
-    sampling s = {opts, to, 0};
-    writer *w = writer_new(config, draw_byte, print_byte, &s);
-    weir_status status = w ? params_copy(trained, w->session, w->plan) : WEIR_E_MEMORY;
-    if (!status && to)
-        status = write_text(w, &s);
-    writer_free(w);
-    return status;
+    writer_free(s->writer);
 }

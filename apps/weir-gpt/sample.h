@@ -1,8 +1,15 @@
-/* apps/weir-gpt/sample.h: lets a trained GPT write. */
+/* apps/weir-gpt/sample.h: lets a trained GPT write.
+ *
+ *     sampler s;
+ *     status = sample_open(&s, &config, &opts, stdout);
+ *     ... parameters into s.writer->session, as by params_copy() ...
+ *     status = sample_write(&s);
+ *     sample_close(&s);
+ */
 #ifndef APPS_WEIR_GPT_SAMPLE_H
 #define APPS_WEIR_GPT_SAMPLE_H
 
-#include "apps/common/gpt.h"
+#include "apps/common/writer.h"
 
 #include <stdio.h>
 
@@ -13,9 +20,18 @@ typedef struct sample_opts {
     uint64_t seed;
 } sample_opts;
 
-/* Copies the parameters of `trained` (at rest) into a graph that only looks ahead, on one device, and writes prompt and
- * continuation to `to`; bytes that are not printable become '?'. In a cluster all ranks call this, as reading
- * parameters takes all of them; `to` is NULL on those that are to write nothing. */
-weir_status sample_write(const gpt_config *config, weir_session *trained, const sample_opts *opts, FILE *to);
+typedef struct sampler {
+    const sample_opts *opts; /* borrowed, as `to` */
+    FILE *to;
+    writer *writer;          /* owned */
+    uint64_t drawn;          /* bytes so far */
+} sampler;
+
+/* To be closed, also after a failure. `to` is NULL where nothing is to be written: on all ranks but the first. */
+weir_status sample_open(sampler *s, const gpt_config *config, const sample_opts *opts, FILE *to);
+void sample_close(sampler *s);
+
+/* Writes prompt and continuation; bytes that are not printable become '?'. */
+weir_status sample_write(sampler *s);
 
 #endif

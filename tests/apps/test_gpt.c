@@ -1,14 +1,18 @@
-/* test_gpt.c: the GPT that evaluates and writes. What it writes a row a step is, bit for bit, what the whole window
- * gives; and its loss on held-out text is that of the logits, taken by themselves. */
+/* test_gpt.c: the GPT that evaluates and writes, with what it learned or what a checkpoint has. What it writes a row a
+ * step is, bit for bit, what the whole window gives; its loss on held-out text is that of the logits, taken by
+ * themselves. */
 #include "apps/common/evaluate.h"
+#include "apps/common/gpt_checkpoint.h"
 #include "apps/common/params.h"
 #include "apps/common/writer.h"
 #include "tests/support/reference.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SEED = 1848, BYTES_MAX = 200 };
 
@@ -286,4 +290,151 @@ Test(evaluation, is_the_mean_loss_over_held_out_text, .timeout = 120)
     check_evaluation((layout){1, 1, 1, 1, false}, 2000);
     check_evaluation((layout){2, 2, 2, 4, true}, 2000);
     check_evaluation((layout){2, 1, 1, 2, false}, 33);
+}
+
+/* ---- checkpoints ---- */
+
+static char folder[] = "/tmp/weir-test-gpt-XXXXXX";
+
+static const char *in_folder(const char *name)
+{
+    static char path[128];
+    if (strstr(folder, "XXXXXX"))
+        cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (!strstr(folder, "XXXXXX"))
+        cr_expect_eq(system(command), 0);
+}
+
+/* What the session has as a checkpoint at `path`, but for the parameter `without`; noted as by `note`, or not. */
+static void save_as(const char *path, weir_session *s, const weir_plan *plan, const char *without,
+                    const gpt_config *note)
+{
+    weir_checkpoint_writer *w = weir_checkpoint_create(path, .step = 3, .program = "test");
+    float *value[100] = {0};
+    char line[GPT_NOTE_BYTES];
+    cr_assert(w, "%s", weir_error());
+    for (int i = 0; i < weir_plan_param_count(plan); i++) {
+        weir_param_info info;
+        cr_assert_eq(weir_plan_param(plan, i, &info), WEIR_OK);
+        if (info.kind != WEIR_PARAMETER || !strcmp(info.name, without))
+            continue;
+        value[i] = malloc((size_t)weir_shape_count(&info.type.shape) * sizeof(float));
+        weir_checkpoint_value add = {.name = info.name, .kind = info.kind, .slots = 1,
+                                     .value = {value[i], WEIR_F32, info.type.shape}};
+        cr_assert_eq(weir_session_read(s, info.name, &add.value), WEIR_OK, "%s", weir_error());
+        cr_assert_eq(weir_checkpoint_add(w, &add), WEIR_OK, "%s", weir_error());
+    }
+    if (note) {
+        size_t count = (size_t)gpt_note_write(note, line);
+        weir_checkpoint_source tokens = {.name = "tokens", .bytes = line, .count = count};
+        cr_assert_eq(weir_checkpoint_add_source(w, &tokens), WEIR_OK, "%s", weir_error());
+    }
+    cr_assert_eq(weir_checkpoint_finish(w), WEIR_OK, "%s", weir_error());
+    for (int i = 0; i < 100; i++)
+        free(value[i]);
+}
+
+static const gpt_config small = {.layers = 3, .dim = 24, .heads = 2, .seq = 10};
+
+/* What gpt_sizes() says of it; "" when it is content. */
+static const char *sizes(const char *path, gpt_config *config)
+{
+    static char why[512];
+    weir_checkpoint *from = weir_checkpoint_open(path);
+    cr_assert(from, "%s", weir_error());
+    bool ok = gpt_sizes(from, config, why, sizeof why);
+    weir_checkpoint_close(from);
+    return ok ? "" : why;
+}
+
+Test(checkpoint, has_the_model_s_sizes_and_what_it_learned, .timeout = 60, .fini = remove_folder)
+{
+    text corpus = reference_text();
+    gpt_config note = small, config = {0};
+    note.corpus = &corpus;
+    window *whole = window_new(&small);
+    written *got = calloc(1, sizeof *got);
+    char why[512] = "";
+    enlarge(whole->session, whole->plan);
+    save_as(in_folder("model"), whole->session, whole->plan, "", &note);
+    cr_assert_str_eq(sizes(in_folder("model"), &config), "");
+    cr_expect(config.layers == 3 && config.dim == 24 && config.heads == 2 && config.seq == 10, "%d %d %d %d",
+              config.layers, config.dim, config.heads, config.seq);
+    writer *writes = writer_new(&config, choose_byte, put_byte, got);
+    weir_checkpoint *from = weir_checkpoint_open(in_folder("model"));
+    cr_assert(writes && from, "%s", weir_error());
+    cr_assert(gpt_load(from, writes->session, writes->plan, why, sizeof why), "%s", why);
+    cr_assert_eq(writer_write(writes, "one", 20), WEIR_OK, "%s", weir_error());
+    expect_windows(whole, "one", got, 20);
+    weir_checkpoint_close(from);
+    writer_free(writes);
+    window_free(whole);
+    free(got);
+    text_free(&corpus);
+}
+
+static void expect_sizes(const char *path, int heads, const char *sentence)
+{
+    gpt_config config = {.heads = heads};
+    const char *why = sizes(path, &config);
+    cr_expect(*sentence ? strstr(why, sentence) != NULL : !*why, "\"%s\", not \"%s\"", why, sentence);
+}
+
+Test(checkpoint, that_is_of_no_model_or_lacks_something_is_told_in_a_sentence, .timeout = 60, .fini = remove_folder)
+{
+    text corpus = reference_text();
+    gpt_config note = small;
+    note.corpus = &corpus;
+    char why[512] = "";
+    window *whole = window_new(&small);
+    save_as(in_folder("silent.safetensors"), whole->session, whole->plan, "", NULL);
+    expect_sizes(in_folder("silent.safetensors"), 0, "does not say how many heads the model has: give --heads");
+    expect_sizes(in_folder("silent.safetensors"), 5, "width 24 cannot be cut into 5 heads");
+    expect_sizes(in_folder("silent.safetensors"), 2, "");
+    save_as(in_folder("noted"), whole->session, whole->plan, "", &note);
+    expect_sizes(in_folder("noted"), 4, "has 2 heads, not 4");
+    save_as(in_folder("less"), whole->session, whole->plan, "wpe", &note);
+    expect_sizes(in_folder("less"), 0, "has no wte/weight [256, dim] and wpe [seq, dim]: it is not of weir-gpt");
+    save_as(in_folder("other"), whole->session, whole->plan, "h1/up/bias", &note);
+    expect_sizes(in_folder("other"), 0, "");
+    weir_checkpoint *from = weir_checkpoint_open(in_folder("other"));
+    cr_assert(from && !gpt_load(from, whole->session, whole->plan, why, sizeof why));
+    cr_expect(strstr(why, "other has no h1/up/bias of the shape that the model has"), "%s", why);
+    weir_checkpoint_close(from);
+    window_free(whole);
+    text_free(&corpus);
+}
+
+static void add_zeros(weir_checkpoint_writer *w, const char *name, int64_t rows)
+{
+    static float zeros[300 * 64];
+    weir_checkpoint_value value = {.name = name, .slots = 1, .value = {zeros, WEIR_F32, {2, {rows, 64}}}};
+    cr_assert_eq(weir_checkpoint_add(w, &value), WEIR_OK, "%s", weir_error());
+}
+
+static void save_matrices(const char *path, const char *first, int64_t rows, const char *second)
+{
+    weir_checkpoint_writer *w = weir_checkpoint_create(path);
+    cr_assert(w, "%s", weir_error());
+    add_zeros(w, first, rows);
+    add_zeros(w, second, 8);
+    cr_assert_eq(weir_checkpoint_finish(w), WEIR_OK, "%s", weir_error());
+}
+
+Test(checkpoint, of_another_vocabulary_or_with_other_names_is_told, .timeout = 20, .fini = remove_folder)
+{
+    save_matrices(in_folder("words.safetensors"), "wte/weight", 300, "wpe");
+    expect_sizes(in_folder("words.safetensors"), 0, "has a vocabulary of 300; that of weir-gpt is bytes, 256");
+    save_matrices(in_folder("flat.safetensors"), "wte/weight", 256, "wpe");
+    expect_sizes(in_folder("flat.safetensors"), 0, "has no layer h0");
+    save_matrices(in_folder("hf.safetensors"), "transformer.wte.weight", 256, "transformer.wpe.weight");
+    expect_sizes(in_folder("hf.safetensors"), 0, "has Hugging Face's names; weir checkpoint convert --map");
 }
