@@ -17,6 +17,7 @@
 #include "actors/keep/root.h"
 #include "actors/keep/safetensors.h"
 #include "actors/keep/save.h"
+#include "actors/keep/single.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 
@@ -82,42 +83,6 @@ static weir_status open_folder(struct keep_index *index, const char *path)
     return is_checkpoint ? keep_index_read(index, path) : open_newest(index, path);
 }
 
-static weir_status add_single_tensor(struct keep_index *index, const struct safetensors_tensor *t, uint64_t data_at)
-{
-    weir_checkpoint_tensor tensor = {.name = t->name, .slots = 1, .shape = t->shape};
-    weir_checkpoint_shard shard = {.key = t->name, .shape = t->shape, .bytes = t->end - t->begin};
-    struct keep_tensor *to = POOL_PUSH(&index->pool, &index->tensors);
-    tensor.dtype = safetensors_dtype_read_as(t->dtype);
-    tensor.stored = safetensors_dtype_name(t->dtype);
-    shard.offset = data_at + t->begin;
-    if (!to)
-        return no_memory(t->name);
-    to->is = tensor;
-    return keep_index_add_shard(index, to, &shard);
-}
-
-/* A safetensors file as a checkpoint of one file, whose tensors are whole. */
-static weir_status open_single(struct keep_index *index, const char *path)
-{
-    struct safetensors_header header;
-    struct stat stat_of;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &stat_of)) {
-        if (fd >= 0)
-            close(fd);
-        return error_set(WEIR_E_IO, "%s: cannot be read: %s", path, strerror(errno));
-    }
-    weir_status status = safetensors_read(&index->pool, path, fd, &header, NULL);
-    close(fd);
-    if (!status)
-        status = keep_index_add_file(index, path, (uint64_t)stat_of.st_size, 0);
-    for (int i = 0; i < header.tensors.count && !status; i++)
-        status = add_single_tensor(index, &header.tensors.item[i], header.data_at);
-    index->info = (weir_checkpoint_info){.path = pool_text(&index->pool, "%s", path), .step = -1, .program = ""};
-    index->info.ranks = 1;
-    return status ? status : keep_index_settle(index, path);
-}
-
 static weir_status prepare(weir_checkpoint *c)
 {
     struct keep_index *index = &c->index;
@@ -144,7 +109,7 @@ weir_checkpoint *weir_checkpoint_open_at(const char *path, weir_checkpoint_opts 
     }
     c->opts = opts;
     c->single = !S_ISDIR(stat_of.st_mode);
-    weir_status status = c->single ? open_single(&c->index, path) : open_folder(&c->index, path);
+    weir_status status = c->single ? keep_single_read(&c->index, path) : open_folder(&c->index, path);
     if (!status)
         status = prepare(c);
     if (!status)
@@ -490,7 +455,7 @@ static void verify_file(weir_checkpoint *c, int file, struct verdict *verdict)
     if (!status) {
         weir_status whole = verify_header(c, &p, file, &header);
         note(verdict, whole);
-        verify_shards(c, file, whole ? NULL : &header, verdict);
+        verify_shards(c, file, whole || c->single ? NULL : &header, verdict);
     }
     pool_free(&p);
 }

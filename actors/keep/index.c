@@ -42,7 +42,7 @@ weir_status keep_index_add_file(struct keep_index *index, const char *name, uint
     return WEIR_OK;
 }
 
-static struct keep_tensor *find_unsorted(struct keep_index *index, const char *name)
+struct keep_tensor *keep_index_look_up(struct keep_index *index, const char *name)
 {
     for (int i = 0; i < index->tensors.count; i++) {
         int at = (index->hint + i) % index->tensors.count;
@@ -63,7 +63,7 @@ static bool same_tensor(const weir_checkpoint_tensor *a, const weir_checkpoint_t
 weir_status keep_index_add_tensor(struct keep_index *index, const weir_checkpoint_tensor *tensor,
                                   struct keep_tensor **to)
 {
-    *to = find_unsorted(index, tensor->name);
+    *to = keep_index_look_up(index, tensor->name);
     if (*to)
         return same_tensor(&(*to)->is, tensor) ? WEIR_OK
                                                : error_set(WEIR_E_ARGUMENT, "tensor %s: shards of it differ in shape, "

@@ -47,6 +47,9 @@ weir_status keep_index_add_tensor(struct keep_index *index, const weir_checkpoin
 weir_status keep_index_add_shard(struct keep_index *index, struct keep_tensor *to, const weir_checkpoint_shard *shard);
 weir_status keep_index_add_source(struct keep_index *index, const weir_checkpoint_source *source);
 
+/* Not settled; or NULL. Invalid when another tensor is added. */
+struct keep_tensor *keep_index_look_up(struct keep_index *index, const char *name);
+
 /* Takes in the files, shards and sources of a part. `where` begins messages. */
 weir_status keep_index_merge(struct keep_index *index, const struct keep_index *part, const char *where);
 
@@ -63,6 +66,11 @@ weir_status keep_index_decode_unsealed(struct keep_index *index, const char *whe
 
 /* Reads folder/index.json and settles it. info.path is then `folder`. */
 weir_status keep_index_read(struct keep_index *index, const char *folder);
+
+/* "parameter", "optimizer", "state"; and bytes of a text of lower hexadecimal digits. False: it is none. */
+const char *keep_kind_name(weir_param_kind kind);
+bool keep_kind_of(const char *name, weir_param_kind *kind);
+bool keep_unhex(const char *text, unsigned char *to);
 
 /* Whether a name of a file, or of a checkpoint, is one within its folder: no slashes, not "" or "..". */
 bool keep_name_is_plain(const char *name);

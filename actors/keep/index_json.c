@@ -25,6 +25,11 @@ static const char format_name[] = "weir checkpoint";
 
 static const char *const kind_names[] = {"parameter", "optimizer", "state"};
 
+const char *keep_kind_name(weir_param_kind kind)
+{
+    return kind_names[kind];
+}
+
 /* ---- encoding ---- */
 
 static json_t *hex_json(uint64_t value)
@@ -53,7 +58,7 @@ static json_t *tensor_json(const struct keep_tensor *tensor)
     json_t *shards = json_array();
     for (int i = 0; i < tensor->shards.count; i++)
         json_array_append_new(shards, shard_json(&tensor->shards.item[i]));
-    return json_pack("{s:s, s:s, s:s, s:o, s:b, s:i, s:o}", "name", t->name, "kind", kind_names[t->kind], "dtype",
+    return json_pack("{s:s, s:s, s:s, s:o, s:b, s:i, s:o}", "name", t->name, "kind", keep_kind_name(t->kind), "dtype",
                      weir_dtype_name(t->dtype), "shape", numbers_json(t->shape.rank, t->shape.dim), "frozen",
                      (int)t->frozen, "slots", t->slots, "shards", shards);
 }
@@ -187,7 +192,7 @@ static weir_status take_shard(struct keep_index *index, const char *where, const
     return keep_index_add_shard(index, to, &s);
 }
 
-static bool kind_of(const char *name, weir_param_kind *kind)
+bool keep_kind_of(const char *name, weir_param_kind *kind)
 {
     for (int i = 0; i < (int)(sizeof kind_names / sizeof *kind_names); i++)
         if (!strcmp(kind_names[i], name)) {
@@ -217,7 +222,7 @@ static weir_status take_tensor_facts(struct keep_object *o, weir_checkpoint_tens
         return o->status;
     t->dtype = dtype_of(dtype);
     t->stored = safetensors_dtype_name(safetensors_dtype_of(t->dtype));
-    if (!kind_of(kind, &t->kind))
+    if (!keep_kind_of(kind, &t->kind))
         return error_set(WEIR_E_IO, "%s: tensor %s: \"%s\" is not a kind", o->where, t->name, kind);
     if (!t->dtype)
         return error_set(WEIR_E_IO, "%s: tensor %s: \"%s\" is not a type", o->where, t->name, dtype);
@@ -245,7 +250,7 @@ static weir_status take_tensor(struct keep_index *index, const char *where, cons
     return status;
 }
 
-static bool unhex(const char *text, unsigned char *to)
+bool keep_unhex(const char *text, unsigned char *to)
 {
     size_t length = strlen(text);
     if (length % 2 || strspn(text, "0123456789abcdef") != length)
@@ -270,7 +275,7 @@ static weir_status take_source(struct keep_index *index, const char *where, cons
     source.bytes = bytes;
     source.count = strlen(hex) / 2;
     weir_status status = !bytes ? error_set(WEIR_E_MEMORY, "%s: no memory for it", where)
-                         : !unhex(hex, bytes)
+                         : !keep_unhex(hex, bytes)
                              ? error_set(WEIR_E_IO, "%s: source %s: \"bytes\" is not hexadecimal", where, source.name)
                              : keep_index_add_source(index, &source);
     free(bytes);

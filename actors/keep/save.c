@@ -220,7 +220,12 @@ weir_status keep_save_add(struct keep_save *save, const struct keep_piece *piece
 
 weir_status keep_save_add_source(struct keep_save *save, const char *name, const void *bytes, size_t count)
 {
-    return keep_index_add_source(&save->index, &(weir_checkpoint_source){name, save->opts.rank, bytes, count});
+    return keep_save_copy_source(save, &(weir_checkpoint_source){name, save->opts.rank, bytes, count});
+}
+
+weir_status keep_save_copy_source(struct keep_save *save, const weir_checkpoint_source *source)
+{
+    return keep_index_add_source(&save->index, source);
 }
 
 uint64_t keep_save_bytes(const struct keep_save *save)

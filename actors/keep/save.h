@@ -65,6 +65,8 @@ int64_t keep_step_of(const char *name);                                    /* -1
 struct keep_save *keep_save_begin(const struct keep_save_opts *opts);
 weir_status keep_save_add(struct keep_save *save, const struct keep_piece *piece);     /* the piece is copied */
 weir_status keep_save_add_source(struct keep_save *save, const char *name, const void *bytes, size_t count); /* too */
+/* As it was in another checkpoint, with its rank. */
+weir_status keep_save_copy_source(struct keep_save *save, const weir_checkpoint_source *source);
 
 /* Bytes of shards that this rank writes, for reports. */
 uint64_t keep_save_bytes(const struct keep_save *save);
