@@ -1,0 +1,156 @@
+/* weir checkpoint: looks at checkpoints, verifies them, converts them. It uses nothing but <weir/checkpoint.h>, and so
+ * can any program. */
+#define _GNU_SOURCE
+#include "apps/weir/checkpoint.h"
+
+#include "apps/common/measure.h"
+#include "apps/common/options.h"
+#include "apps/weir/command.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int help(FILE *to)
+{
+    fprintf(to, "usage: weir checkpoint ls|verify|convert ...\n\n");
+#define X(name, arguments, text) fprintf(to, "  %-8s %-30s %s\n", #name, arguments, text);
+    CHECKPOINT_LIST(X)
+#undef X
+    fprintf(to, "\n`weir checkpoint ls --help` and so on tell more. Checkpoints come from weir_session_save().\n");
+    return 0;
+}
+
+int command_checkpoint(int argc, char **argv)
+{
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+        return help(stdout);
+#define X(name, arguments, text)              \
+    if (argc > 1 && !strcmp(argv[1], #name)) \
+        return checkpoint_##name(argc - 1, argv + 1);
+    CHECKPOINT_LIST(X)
+#undef X
+    if (argc > 1)
+        return options_wrong("weir checkpoint", "cannot \"%s\"; it can ls, verify and convert", argv[1]);
+    return options_wrong("weir checkpoint", "needs ls, verify or convert");
+}
+
+/* ---- finding ---- */
+
+static bool add_path(struct checkpoint_paths *found, const char *folder, const char *name)
+{
+    if (found->count == found->room) {
+        int room = found->room ? 2 * found->room : 16;
+        char **path = realloc(found->path, (size_t)room * sizeof *path);
+        if (!path)
+            return false;
+        found->path = path;
+        found->room = room;
+    }
+    char **to = &found->path[found->count];
+    if (asprintf(to, "%s%s%s", folder, *name ? "/" : "", name) < 0)
+        return false;
+    found->count++;
+    return true;
+}
+
+static bool has_index(const char *folder, const char *name)
+{
+    char path[4096];
+    return snprintf(path, sizeof path, "%s/%s/index.json", folder, name) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+/* step-99999999 before step-100000000. */
+static int by_name(const void *a, const void *b)
+{
+    return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool find_below(const char *path, struct checkpoint_paths *found)
+{
+    DIR *folder = opendir(path);
+    bool ok = folder;
+    for (struct dirent *entry; ok && (entry = readdir(folder));)
+        if (entry->d_name[0] != '.' && has_index(path, entry->d_name))
+            ok = add_path(found, path, entry->d_name);
+    if (folder)
+        closedir(folder);
+    if (found->count)
+        qsort(found->path, (size_t)found->count, sizeof *found->path, by_name);
+    return ok;
+}
+
+bool checkpoint_look(const char *path, struct checkpoint_paths *found)
+{
+    struct stat stat_of;
+    *found = (struct checkpoint_paths){.count = 0};
+    if (stat(path, &stat_of))
+        return false;
+    bool one = !S_ISDIR(stat_of.st_mode) || has_index(path, ".");
+    return one ? add_path(found, path, "") : find_below(path, found);
+}
+
+int checkpoint_find(const char *program, const char *path, struct checkpoint_paths *found)
+{
+    if (checkpoint_look(path, found) && found->count)
+        return -1;
+    int status = access(path, R_OK) ? options_wrong(program, "cannot read %s: %s", path, strerror(errno))
+                                    : options_wrong(program, "%s: is no checkpoint, and has none in it", path);
+    checkpoint_paths_free(found);
+    return status;
+}
+
+void checkpoint_paths_free(struct checkpoint_paths *found)
+{
+    for (int i = 0; i < found->count; i++)
+        free(found->path[i]);
+    free(found->path);
+}
+
+/* ---- verify ---- */
+
+static const char verify_program[] = "weir checkpoint verify";
+
+static void tell_fault(void *ctx, const char *sentence)
+{
+    (void)ctx;
+    options_wrong(verify_program, "%s", sentence);
+}
+
+static int verify_one(const char *path)
+{
+    char bytes[32];
+    weir_checkpoint *c = weir_checkpoint_open(path);
+    if (!c)
+        return options_failed(verify_program);
+    const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
+    int status = weir_checkpoint_verify(c, tell_fault, NULL) ? 1 : 0;
+    if (!status)
+        printf("%s: whole; %d tensors in %d files, %s\n", path, info->tensors, info->files,
+               measure_bytes_text(info->bytes, bytes));
+    weir_checkpoint_close(c);
+    return status;
+}
+
+int checkpoint_verify(int argc, char **argv)
+{
+    const char *path = NULL;
+    struct checkpoint_paths found;
+    const options_entry table[] = {
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file"},
+        {.name = NULL},
+    };
+    int status = options_parse(&(options_spec){verify_program, "Reads every byte of checkpoints, and says what is not "
+                                                               "as it was saved.", table}, argc, argv);
+    if (status < 0 && (status = checkpoint_find(verify_program, path, &found)) < 0) {
+        status = 0;
+        for (int i = 0; i < found.count; i++)
+            status |= verify_one(found.path[i]);
+        checkpoint_paths_free(&found);
+    }
+    return status;
+}

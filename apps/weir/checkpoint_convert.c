@@ -1,0 +1,101 @@
+/* weir checkpoint convert: checkpoints to and from one .safetensors file and folders of .npy files, with the names of
+ * another program if there is a map for them.
+ *
+ * All of it is in memory at once: what fits on a machine to be trained fits there to be converted. */
+#include "apps/common/measure.h"
+#include "apps/common/options.h"
+#include "apps/weir/checkpoint.h"
+#include "apps/weir/command.h"
+#include "apps/weir/name_map.h"
+#include "apps/weir/npy.h"
+#include "apps/weir/tensors.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char program[] = "weir checkpoint convert";
+
+struct convert {
+    const char *from, *to, *map;
+    bool all, npy, reverse;
+};
+
+static int failed(void)
+{
+    options_wrong(program, "%s", tensors_error());
+    return 1;
+}
+
+/* A folder that is neither a checkpoint nor has some is one of .npy files. */
+static bool is_npy_folder(const char *path)
+{
+    struct stat stat_of;
+    struct checkpoint_paths found;
+    if (stat(path, &stat_of) || !S_ISDIR(stat_of.st_mode))
+        return false;
+    bool none = checkpoint_look(path, &found) && !found.count;
+    checkpoint_paths_free(&found);
+    return none && npy_is_folder(path);
+}
+
+/* Puts the tensors in the place of those that the map makes of them. */
+static bool rename_tensors(struct tensors *t, const struct convert *c)
+{
+    struct name_map *map = NULL;
+    struct tensors made = {.count = 0};
+    bool ok = name_map_read(&map, c->map) && name_map_apply(map, t, &made, c->reverse);
+    name_map_free(map);
+    made.facts = t->facts;
+    made.facts.plan_hash = made.facts.graph_hash = 0; /* they were those of other tensors */
+    t->facts.program = NULL;
+    tensors_free(t);
+    *t = made;
+    return ok;
+}
+
+static bool convert(const struct convert *c, struct tensors *t)
+{
+    bool ok = is_npy_folder(c->from) ? npy_read_folder(t, c->from) : tensors_read(t, c->from, c->all);
+    if (ok && c->map)
+        ok = rename_tensors(t, c);
+    return ok && (c->npy ? npy_write_folder(t, c->to) : tensors_write(t, c->to));
+}
+
+static int report(const struct convert *c, const struct tensors *t)
+{
+    char text[32];
+    uint64_t bytes = 0;
+    for (int i = 0; i < t->count; i++)
+        bytes += tensor_bytes(&t->item[i]);
+    printf("%s: %d tensors, %s\n", c->to, t->count, measure_bytes_text(bytes, text));
+    return 0;
+}
+
+int checkpoint_convert(int argc, char **argv)
+{
+    struct convert c = {.from = NULL};
+    struct tensors t = {.count = 0};
+    const options_entry table[] = {
+        {"FROM", OPTIONS_TEXT, &c.from, .help = "a checkpoint, a folder of them (its newest), a .safetensors file, or a "
+                                                "folder of .npy files"},
+        {"TO", OPTIONS_TEXT, &c.to, .help = "NAME.safetensors, or the folder of the new checkpoint"},
+        {"--npy", OPTIONS_FLAG, &c.npy, .help = "TO is a folder of .npy files"},
+        {"--all", OPTIONS_FLAG, &c.all, .help = "optimizer state, other state and positions too, not parameters alone"},
+        {"--map", OPTIONS_TEXT, &c.map, .value = "FILE", .help = "names of another program, as apps/weir-gpt/gpt2.map"},
+        {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "read the map from right to left: to the other's names"},
+        {.name = NULL},
+    };
+    int status = options_parse(&(options_spec){program, "Converts checkpoints to other forms and back.", table}, argc,
+                               argv);
+    if (status >= 0)
+        return status;
+    if (c.reverse && !c.map)
+        return options_wrong(program, "--reverse needs --map");
+    if (access(c.from, F_OK))
+        return options_wrong(program, "there is no %s", c.from);
+    status = convert(&c, &t) ? report(&c, &t) : failed();
+    tensors_free(&t);
+    return status;
+}

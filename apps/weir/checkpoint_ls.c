@@ -1,0 +1,239 @@
+/* weir checkpoint ls: which checkpoints a folder has, or what one has: for people as a table, for programs as JSON. */
+#define _GNU_SOURCE
+#include "apps/common/measure.h"
+#include "apps/common/options.h"
+#include "apps/weir/checkpoint.h"
+#include "apps/weir/command.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char program[] = "weir checkpoint ls";
+static const char *const kinds[] = {[WEIR_PARAMETER] = "parameter", [WEIR_OPTIMIZER_STATE] = "optimizer",
+                                    [WEIR_STATE] = "state"};
+
+/* ---- texts ---- */
+
+static const char *when_text(int64_t saved_s, char text[32])
+{
+    time_t seconds = (time_t)saved_s;
+    struct tm tm;
+    if (!saved_s || !localtime_r(&seconds, &tm) || !strftime(text, 32, "%Y-%m-%d %H:%M:%S", &tm))
+        strcpy(text, "-");
+    return text;
+}
+
+static const char *step_text(int64_t step, char text[32])
+{
+    snprintf(text, 32, step < 0 ? "-" : "%" PRId64, step);
+    return text;
+}
+
+static const char *shape_text(const weir_shape *shape, char text[160])
+{
+    int length = snprintf(text, 160, "[");
+    for (int d = 0; d < shape->rank; d++)
+        length += snprintf(text + length, 160 - (size_t)length, "%s%" PRId64, d ? ", " : "", shape->dim[d]);
+    snprintf(text + length, 160 - (size_t)length, "]");
+    return text;
+}
+
+/* How many different first elements the shards have in dimension d: into how many the dimension is cut. */
+static int cuts(const weir_checkpoint_tensor *t, int d)
+{
+    int count = 0;
+    for (int i = 0; i < t->shard_count; i++) {
+        int j = 0;
+        while (j < i && t->shard[j].start[d] != t->shard[i].start[d])
+            j++;
+        count += j == i;
+    }
+    return count;
+}
+
+/* "whole", "2 x 1", "7 shards": into how many parts each dimension is cut, when they make a grid. */
+static const char *layout_text(const weir_checkpoint_tensor *t, char text[160])
+{
+    int length = 0, product = 1;
+    for (int d = 0; d < t->shape.rank && length < 100; d++) {
+        product *= cuts(t, d);
+        length += snprintf(text + length, 160 - (size_t)length, "%s%d", d ? " x " : "", cuts(t, d));
+    }
+    if (t->shard_count <= t->slots)
+        strcpy(text, "whole");
+    else if (product * t->slots != t->shard_count)
+        snprintf(text, 160, "%d shards", t->shard_count);
+    return text;
+}
+
+/* ---- for people ---- */
+
+static void print_line(const char *path, const weir_checkpoint_info *info)
+{
+    char step[32], when[32], bytes[32];
+    const char *name = strrchr(path, '/');
+    printf("%10s  %-19s  %10s  %5d  %s\n", step_text(info->step, step), when_text(info->saved_s, when),
+           measure_bytes_text(info->bytes, bytes), info->ranks, name ? name + 1 : path);
+}
+
+static void print_tensor(const weir_checkpoint_tensor *t)
+{
+    char shape[160], layout[160], slots[32] = "";
+    if (t->slots > 1)
+        snprintf(slots, sizeof slots, "  %d values", t->slots);
+    printf("  %-32s  %-9s  %-4s  %-18s  %s%s%s\n", t->name, kinds[t->kind], t->stored, shape_text(&t->shape, shape),
+           layout_text(t, layout), t->frozen ? "  frozen" : "", slots);
+}
+
+static void print_whole(const weir_checkpoint *c)
+{
+    char step[32], when[32], bytes[32];
+    const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
+    printf("%s: step %s, saved %s by %s, seed %" PRIu64 "\n", info->path, step_text(info->step, step),
+           when_text(info->saved_s, when), *info->program ? info->program : "-", info->seed);
+    printf("plan %016" PRIx64 ", graph %016" PRIx64 "; %s of %d ranks in %d files\n", info->plan_hash,
+           info->graph_hash, measure_bytes_text(info->bytes, bytes), info->ranks, info->files);
+    for (int i = 0; i < info->files; i++)
+        printf("  %-32s  %s\n", weir_checkpoint_get_file(c, i)->name,
+               measure_bytes_text(weir_checkpoint_get_file(c, i)->bytes, bytes));
+    printf("%d tensors: name, kind, type, shape, into how many parts it is cut\n", info->tensors);
+    for (int i = 0; i < info->tensors; i++)
+        print_tensor(weir_checkpoint_get_tensor(c, i));
+    for (int i = 0; i < info->sources; i++) {
+        const weir_checkpoint_source *s = weir_checkpoint_get_source(c, i);
+        printf("  source %s of rank %d, %zu bytes\n", s->name, s->rank, s->count);
+    }
+}
+
+/* ---- for programs ---- */
+
+static json_t *hex_json(uint64_t value)
+{
+    return json_sprintf("%016" PRIx64, value);
+}
+
+static json_t *numbers_json(int count, const int64_t *number)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(array, json_integer(number[i]));
+    return array;
+}
+
+static json_t *info_json(const weir_checkpoint_info *info)
+{
+    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:i, s:I}", "path", info->path, "step",
+                     (json_int_t)info->step, "seed", hex_json(info->seed), "plan", hex_json(info->plan_hash), "graph",
+                     hex_json(info->graph_hash), "program", info->program, "saved", (json_int_t)info->saved_s, "ranks",
+                     info->ranks, "bytes", (json_int_t)info->bytes);
+}
+
+static json_t *shards_json(const weir_checkpoint *c, const weir_checkpoint_tensor *t)
+{
+    json_t *shards = json_array();
+    for (int i = 0; i < t->shard_count; i++) {
+        const weir_checkpoint_shard *s = &t->shard[i];
+        json_array_append_new(
+            shards, json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o}", "file", weir_checkpoint_get_file(c, s->file)->name,
+                              "key", s->key, "slot", s->slot, "offset", (json_int_t)s->offset, "bytes",
+                              (json_int_t)s->bytes, "start", numbers_json(s->shape.rank, s->start), "shape",
+                              numbers_json(s->shape.rank, s->shape.dim)));
+    }
+    return shards;
+}
+
+static json_t *whole_json(const weir_checkpoint *c)
+{
+    const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
+    json_t *json = info_json(info), *tensors = json_array(), *files = json_array(), *sources = json_array();
+    for (int i = 0; i < info->files; i++) {
+        const weir_checkpoint_file *f = weir_checkpoint_get_file(c, i);
+        json_array_append_new(files, json_pack("{s:s, s:I}", "name", f->name, "bytes", (json_int_t)f->bytes));
+    }
+    for (int i = 0; i < info->tensors; i++) {
+        const weir_checkpoint_tensor *t = weir_checkpoint_get_tensor(c, i);
+        json_array_append_new(tensors,
+                              json_pack("{s:s, s:s, s:s, s:o, s:b, s:i, s:o}", "name", t->name, "kind", kinds[t->kind],
+                                        "type", t->stored, "shape", numbers_json(t->shape.rank, t->shape.dim), "frozen",
+                                        (int)t->frozen, "slots", t->slots, "shards", shards_json(c, t)));
+    }
+    for (int i = 0; i < info->sources; i++) {
+        const weir_checkpoint_source *s = weir_checkpoint_get_source(c, i);
+        json_array_append_new(sources, json_pack("{s:s, s:i, s:I}", "name", s->name, "rank", s->rank, "bytes",
+                                                 (json_int_t)s->count));
+    }
+    json_object_set_new(json, "files", files);
+    json_object_set_new(json, "tensors", tensors);
+    json_object_set_new(json, "sources", sources);
+    return json;
+}
+
+static void print_json(json_t *json)
+{
+    json_dumpf(json, stdout, JSON_INDENT(1));
+    putchar('\n');
+    json_decref(json);
+}
+
+/* ---- the verb ---- */
+
+/* What cannot be opened is told, and the rest is listed. */
+static int list_all(const struct checkpoint_paths *found, bool json)
+{
+    int status = 0;
+    json_t *array = json_array();
+    if (!json)
+        printf("%10s  %-19s  %10s  %5s  name\n", "step", "saved", "bytes", "ranks");
+    for (int i = 0; i < found->count; i++) {
+        weir_checkpoint *c = weir_checkpoint_open(found->path[i]);
+        if (!c)
+            status = options_failed(program);
+        else if (json)
+            json_array_append_new(array, info_json(weir_checkpoint_get_info(c)));
+        else
+            print_line(found->path[i], weir_checkpoint_get_info(c));
+        weir_checkpoint_close(c);
+    }
+    if (json)
+        print_json(array);
+    else
+        json_decref(array);
+    return status;
+}
+
+static int list_one(const char *path, bool json)
+{
+    weir_checkpoint *c = weir_checkpoint_open(path);
+    if (!c)
+        return options_failed(program);
+    if (json)
+        print_json(whole_json(c));
+    else
+        print_whole(c);
+    weir_checkpoint_close(c);
+    return 0;
+}
+
+int checkpoint_ls(int argc, char **argv)
+{
+    const char *path = NULL;
+    bool json = false;
+    struct checkpoint_paths found;
+    const options_entry table[] = {
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file"},
+        {"--json", OPTIONS_FLAG, &json, .help = "one JSON object, or an array of them"},
+        {.name = NULL},
+    };
+    int status = options_parse(&(options_spec){program, "Lists a folder's checkpoints, or what is in one.", table},
+                               argc, argv);
+    if (status < 0 && (status = checkpoint_find(program, path, &found)) < 0) {
+        bool one = !strcmp(found.path[0], path);
+        status = one ? list_one(path, json) : list_all(&found, json);
+        checkpoint_paths_free(&found);
+    }
+    return status;
+}
