@@ -57,8 +57,8 @@ static weir_status begin_folder(weir_checkpoint_writer *w, const char *path, wei
     char *above = pool_text(&w->pool, "%s", path), *last = pool_text(&w->pool, "%s", path);
     if (!above || !last)
         return no_memory(path);
-    w->save = keep_save_begin(&(struct keep_save_opts){.root = dirname(above), .name = basename(last), .nonce = w->nonce,
-                                                       .facts = opts});
+    w->save = keep_save_begin(&(struct keep_save_opts){
+        .root = dirname(above), .name = basename(last), .nonce = w->nonce, .facts = opts});
     return w->save ? WEIR_OK : WEIR_E_IO;
 }
 

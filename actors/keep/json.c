@@ -127,7 +127,7 @@ weir_status keep_json_end(struct keep_object *o)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)o->json, key, value)
+    json_object_foreach((json_t *)o->json, key, value)
     {
         if (!o->status && !asked_for(o, key))
             wrong(o, key, "is not a member that is known here");

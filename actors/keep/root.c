@@ -132,7 +132,7 @@ int keep_root_steps(struct pool *p, const char *root, int64_t **steps)
             *to = step;
     }
     closedir(folder);
-    if (list.count)
+    if (list.item)
         qsort(list.item, (size_t)list.count, sizeof *list.item, ascending);
     *steps = list.item;
     return list.count;
@@ -205,7 +205,7 @@ void keep_root_prune(const struct keep_files *files, const char *root, int64_t s
     int count = keep_root_steps(&p, root, &steps);
     while (count > 0 && steps[count - 1] > step)
         count--;
-    for (int i = 0; i < count - keep; i++) {
+    for (int i = 0; steps && i < count - keep; i++) {
         const char *path = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
         const char *aside = pool_text(&p, "%s/.%s.%016" PRIx64, root, name, nonce);
         if (path && aside)

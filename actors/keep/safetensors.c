@@ -98,20 +98,19 @@ static void put_length(unsigned char *to, uint64_t length)
 const void *safetensors_encode(struct pool *p, struct safetensors_header *header)
 {
     json_t *json = header_json(header);
-    char *text = json_dumps(json, JSON_COMPACT);
-    size_t wanted = (size_t)header->tensors.count + 1, length = text ? strlen(text) : 0;
-    bool whole = json_object_size(json) == wanted; /* a name twice, or no memory, would leave fewer */
-    json_decref(json);
+    size_t wanted = (size_t)header->tensors.count + 1, length = json_dumpb(json, NULL, 0, JSON_COMPACT);
+    bool whole = length && json_object_size(json) == wanted; /* a name twice, or no memory, would leave fewer */
     header->data_at = (SAFETENSORS_PREFIX + length + SAFETENSORS_ALIGN - 1) / SAFETENSORS_ALIGN * SAFETENSORS_ALIGN;
-    unsigned char *bytes = text && whole ? pool_alloc(p, header->data_at) : NULL;
+    unsigned char *bytes = whole ? pool_alloc(p, header->data_at) : NULL;
     if (bytes) {
+        memset(bytes, ' ', header->data_at);
         put_length(bytes, header->data_at - SAFETENSORS_PREFIX);
-        memcpy(bytes + SAFETENSORS_PREFIX, text, length);
-        memset(bytes + SAFETENSORS_PREFIX + length, ' ', header->data_at - SAFETENSORS_PREFIX - length);
+        json_dumpb(json, (char *)bytes + SAFETENSORS_PREFIX, length, JSON_COMPACT);
     } else {
-        error_set(WEIR_E_MEMORY, "no memory for the header of %d tensors", header->tensors.count);
+        error_set(WEIR_E_MEMORY, "no memory for the header of %d tensors, or a name is there twice, or is not UTF-8",
+                  header->tensors.count);
     }
-    free(text);
+    json_decref(json);
     return bytes;
 }
 
@@ -168,7 +167,7 @@ static weir_status take_metadata(struct pool *p, const char *file, const json_t 
     json_t *value;
     if (!json_is_object(json))
         return error_set(WEIR_E_IO, "%s: __metadata__ is not a JSON object", file);
-    json_object_foreach((json_t *)(uintptr_t)json, key, value)
+    json_object_foreach((json_t *)json, key, value)
     {
         struct safetensors_text *to = POOL_PUSH(p, &header->metadata);
         if (!json_is_string(value))

@@ -109,6 +109,7 @@ void checkpoint_paths_free(struct checkpoint_paths *found)
     for (int i = 0; i < found->count; i++)
         free(found->path[i]);
     free(found->path);
+    *found = (struct checkpoint_paths){.count = 0};
 }
 
 /* ---- verify ---- */

@@ -78,8 +78,8 @@ int checkpoint_convert(int argc, char **argv)
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
-        {"FROM", OPTIONS_TEXT, &c.from, .help = "a checkpoint, a folder of them (its newest), a .safetensors file, or a "
-                                                "folder of .npy files"},
+        {"FROM", OPTIONS_TEXT, &c.from, .help = "a checkpoint, a folder of them (its newest), a .safetensors file, or "
+                                                "a folder of .npy files"},
         {"TO", OPTIONS_TEXT, &c.to, .help = "NAME.safetensors, or the folder of the new checkpoint"},
         {"--npy", OPTIONS_FLAG, &c.npy, .help = "TO is a folder of .npy files"},
         {"--all", OPTIONS_FLAG, &c.all, .help = "optimizer state, other state and positions too, not parameters alone"},

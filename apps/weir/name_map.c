@@ -321,7 +321,8 @@ static bool size_right(const struct name_map *map, const struct line *line, cons
     for (int d = 0; d < box.rank; d++) {
         int64_t whole = e->slices ? whole_of(&e->slice[d], box.dim[d]) : box.dim[d];
         if (whole < 0)
-            return tensors_failed("%s:%d: tensor %s cannot be a slice of %s", map->path, line->number, left->name, name);
+            return tensors_failed("%s:%d: tensor %s cannot be a slice of %s", map->path, line->number, left->name,
+                                 name);
         shape->dim[d] = whole > shape->dim[d] ? whole : shape->dim[d];
     }
     return true;
@@ -401,7 +402,7 @@ static bool make_right(struct backwards *b, const struct tensor *like)
     b->made = tensors_add(b->to, b->name, like->value.dtype, &b->shape, 1);
     b->set = calloc(count + 1, 1);
     bool ok = b->made && b->set ? each_line(b, copy_line) : tensors_failed("no memory for tensor %s", b->name);
-    if (ok && memchr(b->set, 0, count))
+    if (ok && b->set && memchr(b->set, 0, count))
         ok = tensors_failed("%s: tensor %s: no line says what some of its elements are", b->map->path, b->name);
     free(b->set);
     return ok;

@@ -183,7 +183,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 static int walk_files(struct tensors *t, const char *path)
 {
     int count = 0;
-    char *const roots[] = {(char *)(uintptr_t)path, NULL};
+    char *const roots[] = {(char *)path, NULL};
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
     for (FTSENT *entry; count >= 0 && (t || !count) && walk && (entry = fts_read(walk));) {
         size_t length = strlen(entry->fts_path), root = strlen(path);

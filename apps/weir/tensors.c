@@ -34,10 +34,10 @@ void tensors_free(struct tensors *t)
         free(t->item[i].value.data);
     }
     for (int i = 0; i < t->source_count; i++) {
-        free((void *)(uintptr_t)t->source[i].name);
-        free((void *)(uintptr_t)t->source[i].bytes);
+        free((void *)t->source[i].name);
+        free((void *)t->source[i].bytes);
     }
-    free((void *)(uintptr_t)t->facts.program);
+    free((void *)t->facts.program);
     free(t->item);
     free(t->source);
     *t = (struct tensors){.count = 0};

@@ -347,7 +347,8 @@ Test(checkpoint, numpy_reads_the_files_and_its_own_are_read)
     int32_t i;
     unsigned char u[5];
     const weir_shape scalar = {0, {0}};
-    cr_expect(!weir_checkpoint_read(c, weir_checkpoint_find(c, "wpe"), 0, NULL, &(weir_array){w, WEIR_F32, {2, {6, 8}}}));
+    const weir_shape matrix = {2, {6, 8}};
+    cr_expect(!weir_checkpoint_read(c, weir_checkpoint_find(c, "wpe"), 0, NULL, &(weir_array){w, WEIR_F32, matrix}));
     cr_expect(!weir_checkpoint_read(c, weir_checkpoint_find(c, "i"), 0, NULL, &(weir_array){&i, WEIR_I32, scalar}));
     cr_expect(!weir_checkpoint_read(c, weir_checkpoint_find(c, "u"), 0, NULL, &(weir_array){u, WEIR_U8, {1, {5}}}));
     cr_expect(w[1] == value_of("wpe", 1) + 1 && i == -3 && u[4] == 4);

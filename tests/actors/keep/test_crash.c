@@ -173,7 +173,8 @@ static void values(float *to, int64_t step)
 }
 
 /* w is another every step; f is frozen. */
-static weir_status save_step(const char *root, const char *name, int64_t step, int keep, const struct keep_files *files)
+static weir_status save_step(const char *root, const char *name, int64_t step, int keep,
+                             const struct keep_files *files)
 {
     static uint64_t nonce;
     char step_name[KEEP_STEP_NAME_BYTES];
@@ -253,8 +254,10 @@ static void expect_next_save(const struct scene *s, const char *root, const char
     disk_is(COUNT, NEVER, 0);
     cr_assert(save_step(root, s->name, 30, s->keep, &test_files) == WEIR_OK, "%s: %s", what, weir_error());
     cr_expect_eq(step_at(loaded(s, root)), 30, "%s, %s, operation %d", what, s->what, k);
-    int folders = s->name || s->keep == 1 ? 1 : 1 + folder_has(folder_path("%s/step-00000010", strrchr(root, '/') + 1)) +
-                                                    folder_has(folder_path("%s/step-00000020", strrchr(root, '/') + 1));
+    const char *last = strrchr(root, '/') + 1;
+    int folders = s->name || s->keep == 1 ? 1
+                                          : 1 + folder_has(folder_path("%s/step-00000010", last)) +
+                                                folder_has(folder_path("%s/step-00000020", last));
     cr_expect_eq(folder_entries(root), folders, "%s, %s, operation %d: %d entries are left, not %d", what, s->what, k,
                  folder_entries(root), folders);
 }
