@@ -84,12 +84,24 @@ static void print_banner(const gpt_config *c)
             c->layers, c->dim, devices, devices == 1 ? "" : "s");
 }
 
+static weir_status write_and_tell(sampler *s)
+{
+    char time[32];
+    double start = measure_seconds();
+    weir_status status = sample_write(s);
+    double seconds = measure_seconds() - start;
+    if (!status && s->to && s->opts->bytes)
+        fprintf(stderr, "%d bytes written in %s, %.3f ms each\n", s->opts->bytes, measure_time_text(seconds, time),
+                1e3 * seconds / s->opts->bytes);
+    return status;
+}
+
 static weir_status write_trained(weir_session *trained, const gpt_config *c, const sample_opts *opts)
 {
     sampler s;
     weir_status status = sample_open(&s, c, opts, ranks_first() ? stdout : NULL);
     status = status ? status : params_copy(trained, s.writer->session, s.writer->plan);
-    status = status ? status : sample_write(&s);
+    status = status ? status : write_and_tell(&s);
     sample_close(&s);
     return status;
 }
@@ -103,7 +115,7 @@ static int use_loaded(sampler *s)
     if (held_out.config->held_out->count && !(status = evaluate(&held_out, s->writer->session, &loss)))
         fprintf(stderr, "validation loss %.4f\n", loss);
     evaluation_end(&held_out);
-    return status || sample_write(s) ? options_failed(program) : 0;
+    return status || write_and_tell(s) ? options_failed(program) : 0;
 }
 
 /* Without training: the model is that of a checkpoint. One rank does it. */
