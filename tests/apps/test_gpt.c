@@ -438,3 +438,86 @@ Test(checkpoint, of_another_vocabulary_or_with_other_names_is_told, .timeout = 2
     save_matrices(in_folder("hf.safetensors"), "transformer.wte.weight", 256, "transformer.wpe.weight");
     expect_sizes(in_folder("hf.safetensors"), 0, "has Hugging Face's names; weir checkpoint convert --map");
 }
+
+/* ---- GPT-2's weights ---- */
+
+/* Reads a file of the folder whole; its bytes are counted. */
+static void *read_file(const char *name, size_t *count)
+{
+    FILE *file = fopen(in_folder(name), "rb");
+    char *bytes = malloc(1 << 20);
+    cr_assert(file && bytes, "%s", name);
+    *count = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    return bytes;
+}
+
+static int run(const char *format, const char *first, const char *second)
+{
+    char command[512];
+    snprintf(command, sizeof command, format, first, second);
+    return system(command);
+}
+
+/* Chooses the bytes of a text that is there already. */
+typedef struct following {
+    const unsigned char *text;
+    float (*logits)[GPT_VOCAB];
+    int chosen;
+} following;
+
+static int32_t follow_text(void *ctx, const float *logits)
+{
+    following *f = ctx;
+    memcpy(f->logits[f->chosen], logits, sizeof f->logits[0]);
+    return f->text[++f->chosen];
+}
+
+static void ignore_byte(void *ctx, int32_t byte)
+{
+    (void)ctx, (void)byte;
+}
+
+static void expect_near(const float *got, const float *want, size_t count)
+{
+    double most = 0, largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        most = fmax(most, fabs((double)got[i] - (double)want[i]));
+        largest = fmax(largest, fabs((double)want[i]));
+    }
+    cr_expect(largest > 5 && most < 1e-5 * largest, "logits up to %g differ by up to %g", largest, most);
+}
+
+/* Runs the folder's text through the model of a checkpoint in it, and compares logits. */
+static void check_logits(const char *name)
+{
+    size_t bytes, count;
+    char why[512] = "", first[2] = "";
+    following f = {.text = read_file("text", &bytes)};
+    float *want = read_file("logits", &count);
+    gpt_config config = {.heads = 3};
+    weir_checkpoint *from = weir_checkpoint_open(in_folder(name));
+    cr_assert(from, "%s", weir_error());
+    cr_assert(gpt_sizes(from, &config, why, sizeof why), "%s", why);
+    cr_assert_eq(count, bytes * sizeof f.logits[0]);
+    cr_assert_eq((int)bytes, config.seq);
+    f.logits = calloc(bytes + 1, sizeof f.logits[0]);
+    writer *w = writer_new(&config, follow_text, ignore_byte, &f);
+    cr_assert(w && gpt_load(from, w->session, w->plan, why, sizeof why), "%s%s", weir_error(), why);
+    first[0] = (char)f.text[0];
+    cr_assert_eq(writer_write(w, first, (int)bytes), WEIR_OK, "%s", weir_error());
+    expect_near(f.logits[0], want, bytes * GPT_VOCAB);
+    writer_free(w);
+    weir_checkpoint_close(from);
+    free((void *)f.text), free(want), free(f.logits);
+}
+
+Test(gpt2, weights_of_hugging_face_give_its_logits, .timeout = 120, .fini = remove_folder)
+{
+    if (run("python3 -c 'import torch, transformers, safetensors%s%s' 2>/dev/null", "", ""))
+        cr_skip_test("python3 has no torch and transformers here");
+    cr_assert_eq(run("python3 tests/reference/gpt2_hugging_face.py %s%s 2>/dev/null", in_folder(""), ""), 0);
+    cr_assert_eq(run(APPS_BIN "/weir checkpoint convert --map apps/weir-gpt/gpt2.map %s/model.safetensors %s/gpt2",
+                     folder, folder), 0);
+    check_logits("gpt2");
+}
