@@ -2,6 +2,7 @@
  * it is one program, and there are no two ways that would have to agree. */
 #include "apps/common/writer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,8 +95,9 @@ void writer_free(writer *w)
 /* Rows that are run until `bytes` have been: those that are run again are among them. */
 static int64_t rows_for(int seq, int64_t bytes)
 {
-    const int half = seq / 2;
-    int64_t beginnings = bytes > seq ? (bytes - seq + (seq - half) - 1) / (seq - half) : 0;
+    const int half = seq / 2, fresh = seq - half;
+    assert(fresh > 0);
+    int64_t beginnings = bytes > seq ? (bytes - seq + fresh - 1) / fresh : 0;
     return bytes + beginnings * half;
 }
 

@@ -119,18 +119,18 @@ static int use_loaded(sampler *s)
 }
 
 /* Without training: the model is that of a checkpoint. One rank does it. */
-static int load_and_write(const char *path, const char *validate, gpt_config *c, const sample_opts *opts)
+static int load_and_write(const char *path, const char *validate, gpt_config c, const sample_opts *opts)
 {
     char why[1024] = "";
     text held_out = {0};
     sampler s = {0};
     weir_checkpoint *from = weir_checkpoint_open(path);
     int status = !from ? options_wrong(program, "--load: %s", weir_error())
-                 : gpt_sizes(from, c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
+                 : gpt_sizes(from, &c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
     if (status < 0 && validate)
-        status = hold_out(NULL, &held_out, validate, c->seq, 0);
-    c->held_out = &held_out;
-    if (status < 0 && sample_open(&s, c, opts, stdout))
+        status = hold_out(NULL, &held_out, validate, c.seq, 0);
+    c.held_out = &held_out;
+    if (status < 0 && sample_open(&s, &c, opts, stdout))
         status = options_failed(program);
     if (status < 0 && !gpt_load(from, s.writer->session, s.writer->plan, why, sizeof why))
         status = options_wrong(program, "--load: %s", why);
@@ -195,7 +195,7 @@ int main(int argc, char **argv)
     if (status < 0 && !*sample.prompt)
         status = options_wrong(program, "--prompt must not be empty");
     if (status < 0 && loaded)
-        return ranks_first() ? load_and_write(loaded, validate, &c, &sample) : 0;
+        return ranks_first() ? load_and_write(loaded, validate, c, &sample) : 0;
     c.heads += c.heads ? 0 : 4;
     if (status < 0)
         status = check(&c);
