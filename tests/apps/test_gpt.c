@@ -183,6 +183,25 @@ Test(writer, gives_the_bits_of_the_whole_window, .timeout = 120)
     check_writer(&(gpt_config){.layers = 1, .dim = 8, .heads = 2, .seq = 1}, "ab", 5);
 }
 
+static int below(int limit, uint64_t draw)
+{
+    uint32_t word[4];
+    weir_philox(SEED, draw, 0, word);
+    return (int)(word[0] % (uint32_t)limit);
+}
+
+Test(writer, gives_the_bits_of_the_whole_window_for_any_sizes, .timeout = 120)
+{
+    for (uint64_t draw = 0; draw < 120; draw += 6) {
+        char prompt[40] = "x";
+        gpt_config c = {.heads = 1 + below(4, draw), .layers = 1 + below(3, draw + 1), .seq = 1 + below(30, draw + 3)};
+        c.dim = c.heads * (1 + below(20, draw + 2));
+        memset(prompt, 'x', (size_t)below(39, draw + 4));
+        cr_log_info("layers %d, heads %d, dim %d, seq %d", c.layers, c.heads, c.dim, c.seq);
+        check_writer(&c, prompt, 1 + below(60, draw + 5));
+    }
+}
+
 Test(writer, writes_nothing_when_nothing_is_asked_for, .timeout = 20)
 {
     written *got = calloc(1, sizeof *got);
