@@ -317,6 +317,106 @@ Test(crash, killed_in_the_middle_of_any_write_the_last_good_checkpoint_loads)
         kill_everywhere(&scenes[i], KILL_TORN);
 }
 
+/* ---- two ranks, one of which is killed ---- */
+
+struct pair {
+    const char *root;
+    int64_t step;
+    int rank;
+    int pipe[2];  /* rank 0 tells that it has begun */
+    pid_t child;  /* in the parent */
+    pid_t parent; /* in the child */
+};
+
+/* Whether the other rank has ended, as a session would notice. */
+static bool other_has_ended(void *ctx)
+{
+    struct pair *pair = ctx;
+    return pair->child ? waitpid(pair->child, NULL, WNOHANG) != 0 : getppid() != pair->parent;
+}
+
+static struct keep_save *begin_pair(const struct pair *pair)
+{
+    char name[KEEP_STEP_NAME_BYTES], byte = 1;
+    if (pair->rank && read(pair->pipe[0], &byte, 1) != 1)
+        return NULL;
+    struct keep_save *save = keep_save_begin(&(struct keep_save_opts){
+        .root = pair->root, .name = keep_step_name(pair->step, name), .nonce = (uint64_t)pair->step, .ranks = 2,
+        .rank = pair->rank, .facts = {.step = pair->step}, .files = &test_files, .stop = other_has_ended,
+        .stop_ctx = (void *)(uintptr_t)pair});
+    if (!pair->rank && write(pair->pipe[1], &byte, 1) != 1)
+        return NULL;
+    return save;
+}
+
+/* Each has a half of w, rank 1 all of f. */
+static weir_status save_half(const struct pair *pair)
+{
+    float w[ELEMENTS], f[ELEMENTS];
+    struct keep_save *save = begin_pair(pair);
+    if (!save)
+        return WEIR_E_IO;
+    values(w, pair->step);
+    values(f, 0);
+    struct keep_piece piece = {.start = {pair->rank * ELEMENTS / 2}, .shape = {1, {ELEMENTS / 2}},
+                               .data = w + pair->rank * ELEMENTS / 2};
+    piece.tensor = (weir_checkpoint_tensor){.name = "w", .dtype = WEIR_F32, .shape = {1, {ELEMENTS}}};
+    weir_status status = keep_save_add(save, &piece);
+    piece = (struct keep_piece){.tensor = piece.tensor, .shape = piece.tensor.shape, .data = f};
+    piece.tensor.name = "f";
+    piece.tensor.frozen = true;
+    if (pair->rank && !status)
+        status = keep_save_add(save, &piece);
+    status = status ? status : keep_save_run(save);
+    keep_save_free(save);
+    return status;
+}
+
+/* The child, rank `killed`, ends at operation k (NEVER: lives); this process is the other. */
+static weir_status save_pair(const char *root, int64_t step, int killed, int k)
+{
+    struct pair pair = {.root = root, .step = step, .parent = getpid()};
+    cr_assert(pipe(pair.pipe) == 0);
+    disk_is(COUNT, NEVER, 0);
+    pid_t child = pair.child = fork();
+    cr_assert(child >= 0);
+    pair.rank = child ? !killed : killed;
+    close(pair.pipe[pair.rank == 0 ? 0 : 1]);
+    if (!child) {
+        disk_is(KILL, k, 0);
+        _exit(save_half(&pair) != WEIR_OK);
+    }
+    weir_status status = save_half(&pair);
+    close(pair.pipe[pair.rank == 0 ? 1 : 0]);
+    waitpid(child, NULL, 0);
+    return status;
+}
+
+static void kill_rank_everywhere(int killed)
+{
+    int saved = 0, lost = 0;
+    for (int k = 0; saved < 2 && k < OPS_MAX; k++) {
+        const char *root = folder_path("pair-%d-%d", killed, k);
+        cr_assert(save_step(root, NULL, 10, 0, &keep_files_system) == WEIR_OK);
+        weir_status status = save_pair(root, 20, killed, k);
+        int64_t step = step_at(root);
+        cr_expect(step == 20 || (step == 10 && status), "rank %d killed at %d: step %d is there, the other says %s", killed,
+                  k, (int)step, weir_status_name(status));
+        saved += status == WEIR_OK;
+        lost += status != WEIR_OK;
+        cr_assert(save_pair(root, 30, killed, NEVER) == WEIR_OK, "rank %d killed at %d: %s", killed, k, weir_error());
+        cr_expect_eq(step_at(root), 30);
+        cr_expect_eq(folder_entries(root), 2 + (step == 20), "rank %d killed at %d: something is left", killed, k);
+    }
+    cr_expect(lost > 5 && saved, "rank %d: %d saves were lost, %d not", killed, lost, saved);
+}
+
+Test(crash, rank_that_is_killed_at_any_operation_leaves_the_last_good_checkpoint)
+{
+    kill_rank_everywhere(0);
+    kill_rank_everywhere(1);
+}
+
 /* ---- failures ---- */
 
 /* What fails is a part of the save, which then says so and has changed nothing; or of tidying up, which may fail. */
