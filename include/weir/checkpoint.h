@@ -103,8 +103,9 @@ const weir_checkpoint_file *weir_checkpoint_get_file(const weir_checkpoint *chec
 const weir_checkpoint_source *weir_checkpoint_get_source(const weir_checkpoint *checkpoint, int index);
 
 /* Reads elements start[d] .. start[d] + value->shape.dim[d] - 1 of one slot into value->data, from whichever shards
- * hold them; `start` NULL: from the first. E_ARGUMENT: value's dtype is not the tensor's, or the box is not in it.
- * E_IO: a file cannot be read, or its bytes are not those that were saved; value->data is then undefined. */
+ * hold them; `start` NULL: from the first. `tensor` is a pointer that this checkpoint gave, not a copy. E_ARGUMENT:
+ * value's dtype is not the tensor's, or the box is not in it. E_IO: a file cannot be read, or its bytes are not those
+ * that were saved; value->data is then undefined. */
 weir_status weir_checkpoint_read(weir_checkpoint *checkpoint, const weir_checkpoint_tensor *tensor, int slot,
                                  const int64_t *start, weir_array *value);
 

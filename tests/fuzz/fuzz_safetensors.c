@@ -1,11 +1,17 @@
 /* tests/fuzz/fuzz_safetensors.c: bytes that claim to be a safetensors file. What decodes must be what it says: tensors
- * that meet end to end and fill the file; and come back from its own encoding with the same names, types and shapes.
+ * that meet end to end and fill the file; and come back from its own encoding with the same names, types and shapes. As
+ * a file it is opened as a checkpoint, with what its texts say of kinds and slots, and every tensor is read.
  */
+#define _GNU_SOURCE
 #include "actors/keep/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <weir/checkpoint.h>
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/safetensors";
 
@@ -34,6 +40,35 @@ static void encode_again(struct pool *p, struct safetensors_header *header, size
             __builtin_trap();
 }
 
+static void read_all(weir_checkpoint *c)
+{
+    const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
+    for (int i = 0; i < info->tensors; i++) {
+        const weir_checkpoint_tensor *t = weir_checkpoint_get_tensor(c, i);
+        weir_array value = {.dtype = t->dtype, .shape = t->shape};
+        value.data = malloc((size_t)weir_shape_count(&t->shape) * 4 + 1);
+        for (int slot = 0; slot < t->slots && slot < 4 && value.data; slot++)
+            weir_checkpoint_read(c, t, slot, NULL, &value);
+        free(value.data);
+    }
+    if (weir_checkpoint_verify(c, NULL, NULL) != WEIR_OK)
+        __builtin_trap();
+}
+
+static void open_file(const uint8_t *data, size_t size)
+{
+    char path[64];
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    if (fd < 0)
+        return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    weir_checkpoint *c = write(fd, data, size) == (ssize_t)size ? weir_checkpoint_open(path) : NULL;
+    if (c)
+        read_all(c);
+    weir_checkpoint_close(c);
+    close(fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pool p = {0};
@@ -42,6 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t data_bytes = size - header.data_at;
         check(&header, size);
         encode_again(&p, &header, data_bytes);
+        open_file(data, size);
     }
     pool_free(&p);
     return 0;
