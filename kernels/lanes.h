@@ -19,6 +19,20 @@
 #define LANES 16
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
+/* Lane l of the result is lane from[l] of a, or lane from[l] - LANES of b. */
+typedef int32_t lane_numbers __attribute__((vector_size(LANES * sizeof(int32_t))));
+#ifdef __clang__
+static inline __attribute__((always_inline)) lanes lanes_pick(lanes a, lanes b, lane_numbers from)
+{
+    lanes v;
+    for (int l = 0; l < LANES; l++)
+        v[l] = from[l] < LANES ? a[from[l]] : b[from[l] - LANES];
+    return v;
+}
+#else
+#define lanes_pick(a, b, from) __builtin_shuffle(a, b, from)
+#endif
+
 static inline __attribute__((always_inline)) lanes lanes_load(const float *from)
 {
     lanes v;

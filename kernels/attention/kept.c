@@ -10,9 +10,9 @@
  *
  * A row must give the same bits whether the ones before it were kept or come with it: a text that is written a row a
  * step is then the one that the whole window gives. So each row is done by itself, in an order that follows from its
- * place alone: its scores, one dot product each; their softmax over as many as it sees; and the weighted sum of values,
- * which goes on from the kept rows to the new ones (gemm_rows). It is for few rows: many are faster in blocks
- * (attention.c), which round otherwise.
+ * place alone: its scores, one dot product each, whose order of terms is that of the dimension; their softmax over as
+ * many as it sees; and the weighted sum of values, which goes on from the kept rows to the new ones (gemm_rows). It is
+ * for few rows: many are faster in blocks (attention.c), which round otherwise.
  *
  * The position is a value, so it is the kernel that refuses one at which the new rows would not fit.
  */
@@ -23,6 +23,7 @@
 #include "kernels/view.h"
 
 #include <math.h>
+#include <string.h>
 #include <weir/ops.h>
 
 struct kept_attrs {
@@ -116,10 +117,51 @@ typedef struct kept_head {
     float *out;
 } kept_head;
 
+/* Lane l of the result is the sum of t[l]'s lanes. A step of width w adds lanes that are w apart, of t[i] where bit w
+ * of the lane is 0 and of t[i + w] where it is 1. Both addends change places with the bit, so a vector's sum has the
+ * same bits wherever it stands. */
+static inline __attribute__((always_inline)) lanes sums_of(lanes t[LANES])
+{
+#pragma GCC unroll 4
+    for (int w = LANES / 2; w; w /= 2) {
+        lane_numbers own, other;
+        for (int l = 0; l < LANES; l++) {
+            own[l] = l & w ? LANES + l : l;
+            other[l] = own[l] ^ w;
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < w; i++)
+            t[i] = lanes_pick(t[i], t[i + w], own) + lanes_pick(t[i], t[i + w], other);
+    }
+    return t[0];
+}
+
+/* scale q k^T for the next `count` keys, up to LANES of them; where there are fewer, the last one is taken again. */
+static inline __attribute__((always_inline)) lanes some_scores(const kept_call *call, const float *q, const float *k,
+                                                               int64_t count)
+{
+    const int64_t width = call->head_dim;
+    const float *key[LANES];
+    lanes t[LANES];
+    for (int j = 0; j < LANES; j++) {
+        key[j] = k + (j < count ? j : count - 1) * call->dim;
+        t[j] = (lanes){};
+    }
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            t[j] += lanes_load(q + i) * lanes_load(key[j] + i);
+    for (int j = 0; j < LANES && i < width; j++)
+        t[j] += lanes_load_part(q + i, width - i, 0) * lanes_load_part(key[j] + i, width - i, 0);
+    return call->scale * sums_of(t);
+}
+
 static void row_scores(const kept_call *call, const float *q, const float *k, int64_t count, float *score)
 {
-    for (int64_t j = 0; j < count; j++)
-        score[j] = call->scale * row_dot(q, k + j * call->dim, call->head_dim);
+    for (; count > 0; count -= LANES, k += LANES * call->dim, score += LANES) {
+        const lanes some = some_scores(call, q, k, count);
+        memcpy(score, &some, (size_t)(count < LANES ? count : LANES) * sizeof *score);
+    }
 }
 
 /* Scores to exp(score - the largest); returns their sum. */
