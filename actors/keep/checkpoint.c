@@ -15,6 +15,7 @@
 #include "actors/keep/files.h"
 #include "actors/keep/index.h"
 #include "actors/keep/root.h"
+#include "actors/keep/prove.h"
 #include "actors/keep/safetensors.h"
 #include "actors/keep/save.h"
 #include "actors/keep/single.h"
@@ -358,6 +359,44 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (keep_stored_differs(t->stored))
         return read_converted(c, tensor, &box, value->data);
     return read_stored(c, tensor, slot, &box, weir_dtype_bytes(t->dtype), value->data);
+}
+
+/* ---- proving ---- */
+
+static weir_status prove_shard(weir_checkpoint *c, const struct keep_tensor *tensor, const weir_checkpoint_shard *shard,
+                               const struct keep_box *want)
+{
+    struct keep_box box = keep_box_of(shard->start, &shard->shape), common;
+    if (!keep_box_common(&box, want, &common))
+        return WEIR_OK;
+    weir_status status = use_file(c, shard->file, tensor->is.name);
+    return status ? status : verify_shard(c, tensor, shard);
+}
+
+/* Nothing but reading tells whether each value of another type can be had. */
+static weir_status prove_converted(weir_checkpoint *c, const weir_checkpoint_tensor *t, int slot, const int64_t *start,
+                                   const weir_shape *shape)
+{
+    void *values = malloc((size_t)weir_shape_count(shape) * weir_dtype_bytes(t->dtype) + 1);
+    weir_status status = values ? WEIR_OK : no_memory(t->name);
+    if (!status)
+        status = weir_checkpoint_read(c, t, slot, start, &(weir_array){values, t->dtype, *shape});
+    free(values);
+    return status;
+}
+
+weir_status keep_checkpoint_prove(weir_checkpoint *c, const weir_checkpoint_tensor *t, int slot, const int64_t *start,
+                                  const weir_shape *shape)
+{
+    const struct keep_tensor *tensor = (const struct keep_tensor *)(const void *)t; /* `is` is its first member */
+    struct keep_box box = keep_box_of(start, shape);
+    weir_status status = WEIR_OK;
+    if (!t->dtype || keep_stored_differs(t->stored))
+        return prove_converted(c, t, slot, start, shape);
+    for (int i = 0; !status && i < t->shard_count; i++)
+        if (t->shard[i].slot == slot)
+            status = prove_shard(c, tensor, &t->shard[i], &box);
+    return status;
 }
 
 /* ---- verifying ---- */

@@ -33,7 +33,14 @@
 #include "transport/net/net.h"
 
 /* What a round is for. */
-enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE };
+enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE, ROUND_SAVE, ROUND_LOAD, ROUND_KINDS };
+
+/* What a rank says beside its mark: whether it has come so far, and a sentence if not. */
+#define ROUND_NOTE_BYTES 1024
+struct round_note {
+    uint32_t status; /* weir_status */
+    char text[ROUND_NOTE_BYTES];
+};
 
 /* A shard (a place in plan->shards) that another rank sent in a round. */
 struct arrival {
@@ -52,6 +59,8 @@ struct rounds {
     uint64_t *marked;         /* owned; by rank: the latest round of which its mark came */
     uint64_t *about;          /* owned; by rank: what that mark says that it is for */
     uint64_t about_now;
+    struct round_note *notes[2]; /* owned; [round & 1], by rank: what came with its mark */
+    struct round_note mine;
     uint32_t marks[2], values[2]; /* how many came */
     uint32_t expected;        /* values that this rank waits for */
     _Atomic uint64_t now;
@@ -101,6 +110,12 @@ void cluster_waiters(const struct weir_session *session, uint32_t rank, char *te
 void cluster_round_begin(struct cluster *cluster, enum round_kind kind, uint32_t which);
 weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);
 weir_status cluster_round_end(struct cluster *cluster, uint32_t shards);
+
+/* A whole round, in which every rank says how far it has come: `mine`, and weir_error() if that is not OK. Returns OK on
+ * all of them, or on all what one of them said: the error is then "rank 2: ..." on the others. *word (of
+ * ROUND_NOTE_BYTES) is rank 0's, given to all. */
+weir_status cluster_agree(struct cluster *cluster, enum round_kind kind, uint32_t which, weir_status mine, char *word);
+
 const struct arrival *cluster_round_find(struct cluster *cluster, uint32_t rank, uint32_t shard);
 void cluster_round_close(struct cluster *cluster);
 

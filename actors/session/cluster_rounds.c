@@ -18,7 +18,9 @@ weir_status rounds_open(struct rounds *rounds, uint32_t ranks)
     pthread_mutex_init(&rounds->lock, NULL);
     rounds->marked = calloc(ranks, sizeof(*rounds->marked));
     rounds->about = calloc(ranks, sizeof(*rounds->about));
-    return rounds->marked && rounds->about ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u ranks", ranks);
+    rounds->notes[0] = calloc(ranks, sizeof(*rounds->notes[0]));
+    rounds->notes[1] = calloc(ranks, sizeof(*rounds->notes[1]));
+    return rounds->marked && rounds->about && rounds->notes[0] && rounds->notes[1] ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u ranks", ranks);
 }
 
 void rounds_close(struct rounds *rounds)
@@ -29,8 +31,14 @@ void rounds_close(struct rounds *rounds)
     }
     free(rounds->marked);
     free(rounds->about);
+    free(rounds->notes[0]);
+    free(rounds->notes[1]);
     pthread_mutex_destroy(&rounds->lock);
 }
+
+#define X(name, text) +1
+enum { STATUSES = 0 WEIR_STATUS_LIST(X) };
+#undef X
 
 /* ---- what it is for ---- */
 
@@ -41,14 +49,18 @@ static uint64_t about_of(enum round_kind kind, uint32_t which)
 
 static void about_text(const struct cluster *c, uint64_t about, char *text, size_t bytes)
 {
-    static const char *const verbs[] = {
-        [ROUND_OPEN] = "opens the session", [ROUND_READ] = "reads", [ROUND_WRITE] = "writes"};
+    static const char *const verbs[ROUND_KINDS] = {[ROUND_OPEN] = "opens the session",
+                                                   [ROUND_READ] = "reads",
+                                                   [ROUND_WRITE] = "writes",
+                                                   [ROUND_SAVE] = "saves a checkpoint",
+                                                   [ROUND_LOAD] = "loads a checkpoint"};
     const weir_plan *plan = c->session->plan;
     uint32_t kind = (uint32_t)(about >> 32), which = (uint32_t)about;
-    if (kind > ROUND_WRITE || (kind != ROUND_OPEN && which >= plan->params_count))
+    bool named = kind == ROUND_READ || kind == ROUND_WRITE;
+    if (kind >= ROUND_KINDS || (named && which >= plan->params_count))
         snprintf(text, bytes, "does something else");
-    else if (kind == ROUND_OPEN)
-        snprintf(text, bytes, "%s", verbs[kind]);
+    else if (!named)
+        snprintf(text, bytes, "%s%s", verbs[kind], kind != ROUND_OPEN && which ? " in another way" : "");
     else
         snprintf(text, bytes, "%s %.200s", verbs[kind], plan_text(plan, plan->params[which].name));
 }
@@ -81,12 +93,28 @@ static bool round_whole(const struct cluster *c, uint64_t round)
     return rounds->marks[round & 1] == neighbours && rounds->values[round & 1] >= rounds->expected;
 }
 
+/* Behind what the round is for may come a note: a status, and a text without a zero byte. */
+static bool note_take(struct round_note *note, const char *data, size_t bytes)
+{
+    *note = (struct round_note){.status = WEIR_OK};
+    if (!bytes)
+        return true;
+    if (bytes < sizeof(note->status) || bytes >= sizeof(*note) ||
+        memchr(data + sizeof(note->status), 0, bytes - sizeof(note->status)))
+        return false;
+    memcpy(&note->status, data, sizeof(note->status));
+    memcpy(note->text, data + sizeof(note->status), bytes - sizeof(note->status));
+    return note->status < STATUSES;
+}
+
 /* A neighbour's next mark, of this round or the next. */
-static bool mark_take(struct cluster *c, uint32_t rank, uint64_t round, const void *data, size_t bytes)
+static bool mark_take(struct cluster *c, uint32_t rank, uint64_t round, const char *data, size_t bytes)
 {
     struct rounds *rounds = &c->rounds;
+    struct round_note note;
     uint64_t about;
-    if (!net_neighbour(c->net, rank) || bytes != sizeof(about))
+    if (!net_neighbour(c->net, rank) || bytes < sizeof(about) ||
+        !note_take(&note, data + sizeof(about), bytes - sizeof(about)))
         return false;
     memcpy(&about, data, sizeof(about));
     pthread_mutex_lock(&rounds->lock);
@@ -96,6 +124,7 @@ static bool mark_take(struct cluster *c, uint32_t rank, uint64_t round, const vo
     if (fits) {
         rounds->marked[rank] = round;
         rounds->about[rank] = about;
+        rounds->notes[round & 1][rank] = note;
         rounds->marks[round & 1]++;
     }
     bool whole = fits && round == now && round_whole(c, round);
@@ -205,6 +234,7 @@ void cluster_round_begin(struct cluster *c, enum round_kind kind, uint32_t which
     pthread_mutex_lock(&rounds->lock);
     rounds->about_now = about_of(kind, which);
     rounds->expected = 0;
+    rounds->mine = (struct round_note){.status = WEIR_OK};
     rounds->now++;
     uint32_t differs = early_differs(c);
     uint64_t about = differs != UINT32_MAX ? rounds->about[differs] : 0;
@@ -222,7 +252,35 @@ weir_status cluster_round_send(struct cluster *c, uint32_t shard, const void *da
 static weir_status marks_send(struct cluster *c)
 {
     struct wire_frame frame = {.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = c->rounds.now}};
-    return net_request(c->net, NET_NEIGHBOURS, &frame, &c->rounds.about_now, sizeof(c->rounds.about_now));
+    const struct round_note *note = &c->rounds.mine;
+    size_t text = strlen(note->text), bytes = sizeof(c->rounds.about_now);
+    char mark[sizeof(c->rounds.about_now) + sizeof(*note)];
+    memcpy(mark, &c->rounds.about_now, bytes);
+    if (note->status || text) {
+        memcpy(mark + bytes, &note->status, sizeof(note->status));
+        memcpy(mark + bytes + sizeof(note->status), note->text, text);
+        bytes += sizeof(note->status) + text;
+    }
+    return net_request(c->net, NET_NEIGHBOURS, &frame, mark, bytes);
+}
+
+static void says(struct round_note *note, uint32_t rank, weir_status status, const char *text)
+{
+    char sentence[ROUND_NOTE_BYTES];
+    snprintf(sentence, sizeof(sentence), "%s", text);
+    note->status = status;
+    snprintf(note->text, sizeof(note->text), "rank %u: %.1000s", rank, sentence);
+}
+
+/* Rank 0 has heard all: the first that has not come so far speaks for all. */
+static void verdict(struct cluster *c)
+{
+    struct rounds *rounds = &c->rounds;
+    for (uint32_t r = 1; !rounds->mine.status && r < c->env.size; r++) {
+        const struct round_note *note = &rounds->notes[rounds->now & 1][r];
+        if (note->status)
+            says(&rounds->mine, r, (weir_status)note->status, note->text);
+    }
 }
 
 weir_status cluster_round_end(struct cluster *c, uint32_t shards)
@@ -234,7 +292,29 @@ weir_status cluster_round_end(struct cluster *c, uint32_t shards)
     pthread_mutex_unlock(&c->rounds.lock);
     if (!status)
         status = round_wait(c);
+    if (!status && last)
+        verdict(c);
     return status || !last ? status : marks_send(c);
+}
+
+weir_status cluster_agree(struct cluster *c, enum round_kind kind, uint32_t which, weir_status mine, char *word)
+{
+    struct rounds *rounds = &c->rounds;
+    bool first = c->env.rank == 0;
+    cluster_round_begin(c, kind, which);
+    if (mine && first)
+        says(&rounds->mine, 0, mine, weir_error());
+    else if (mine || (first && word))
+        rounds->mine.status = mine, snprintf(rounds->mine.text, ROUND_NOTE_BYTES, "%s", mine ? weir_error() : word);
+    weir_status status = cluster_round_end(c, 0);
+    /* what rank 0 says, which has heard all: this thread wrote it, or it came with its mark */
+    const struct round_note *note = first ? &rounds->mine : &rounds->notes[rounds->now & 1][0];
+    if (!status && note->status)
+        status = mine ? mine : error_set((weir_status)note->status, "%s", note->text);
+    else if (!status && word)
+        snprintf(word, ROUND_NOTE_BYTES, "%s", note->text);
+    cluster_round_close(c);
+    return status;
 }
 
 /* What was found stays until the round is closed; what comes early for the next one is put in front of it meanwhile. */

@@ -23,6 +23,8 @@ static bool binding_take(const weir_binding *from, uint32_t kind, host_binding *
     if ((from->source != NULL) + (from->sink != NULL) + (from->call != NULL) != 1)
         return false;
     to->ctx = from->ctx;
+    to->save = from->save;
+    to->restore = from->restore;
     if (kind == PLAN_SOURCE && from->source)
         return (to->fn.source = from->source) != NULL;
     if (kind == PLAN_SINK && from->sink)

@@ -152,15 +152,10 @@ const plan_tensor *session_shard(const struct weir_session *s, const plan_param 
     return &s->plan->tensors[s->plan->shards[param->shards.first + i].i];
 }
 
-static bool same_part(const plan_tensor *a, const plan_tensor *b)
-{
-    return !memcmp(a->start, b->start, sizeof(a->start)) && !memcmp(a->shape, b->shape, sizeof(a->shape));
-}
-
 bool session_shard_again(const struct weir_session *s, const plan_param *param, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++)
-        if (same_part(session_shard(s, param, i), session_shard(s, param, k)))
+        if (plan_same_part(session_shard(s, param, i), session_shard(s, param, k)))
             return true;
     return false;
 }
@@ -231,7 +226,7 @@ static bool elements_here(const struct weir_session *s, const plan_param *param,
 {
     for (uint32_t k = 0; k < param->shards.count; k++)
         if (session_owns_tensor(s, session_shard(s, param, k)) &&
-            same_part(session_shard(s, param, i), session_shard(s, param, k)))
+            plan_same_part(session_shard(s, param, i), session_shard(s, param, k)))
             return true;
     return false;
 }

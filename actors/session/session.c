@@ -384,6 +384,7 @@ weir_status weir_session_close(weir_session *s)
     if (!s || status)
         return status;
     await_told(s);
+    session_end_saves(s);
     cluster_leave(s); /* after it nobody calls the watch */
     watch_close(s->watch);
     stop_workers(s);
@@ -552,6 +553,14 @@ void session_fail_told(struct weir_session *s, uint32_t from, uint32_t culprit, 
     s->said = (uint32_t)snprintf(s->failure, sizeof(s->failure), "rank %u reports: ", from);
     snprintf(s->failure + s->said, sizeof(s->failure) - s->said, "%s", sentence);
     session_fail(s, WEIR_E_PEER, culprit);
+}
+
+void session_fail_load(struct weir_session *s, weir_status status, const char *sentence)
+{
+    if (!claim_failure(s))
+        return;
+    snprintf(s->failure, sizeof(s->failure), "weir_session_load: what was being loaded is half there: %s", sentence);
+    session_fail(s, status, session_rank(s));
 }
 
 void session_fail_worker(struct weir_session *s, const char *sentence)

@@ -4,6 +4,7 @@
  *     host.c      bindings, push, pull                params.c  initial values, read, write
  *     stats.c     what a run did                      state.c   what lives from step to step: list, visit
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
+ *     save.c      checkpoints, their thread           load.c    and back
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     cluster_*.c what there is with other ranks
  *
@@ -97,6 +98,8 @@ struct weir_session {
     struct report report;
     bool told;          /* the last firings before the failure have been reported */
 
+    struct saver *saver; /* owned; NULL: nothing has been saved yet */
+
     _Atomic uint32_t state;   /* enum session_state */
     struct ending ending;
     _Atomic uint32_t running; /* workers that are not done with this run; one more while it is held */
@@ -136,6 +139,9 @@ uint32_t session_lane_number(const struct weir_session *session, uint32_t actor)
 /* A kernel of the actor failed with this sentence ("" for none). */
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                          const char *sentence);
+
+/* What is to be loaded is half there, and why. */
+void session_fail_load(struct weir_session *session, weir_status status, const char *sentence);
 
 /* A worker could not open its queues, and why. */
 void session_fail_worker(struct weir_session *session, const char *sentence);
@@ -212,6 +218,15 @@ weir_status session_check_still(const struct weir_session *session, const char *
 
 /* Whether the actor that changes the tensor failed in the middle of it. */
 bool session_torn(const struct weir_session *session, const plan_tensor *tensor);
+
+/* The session goes on at step `step`, whatever it did before. At rest. */
+void session_set_step(struct weir_session *session, int64_t step);
+
+/* ---- save.c ---- */
+
+/* Waits for a save that is being written. Also when there has been none. end: and there will be none. */
+void session_await_save(struct weir_session *session);
+void session_end_saves(struct weir_session *session);
 
 /* ---- params.c ---- */
 

@@ -44,6 +44,19 @@ int64_t weir_session_step(const weir_session *s)
     return s->first_step + s->steps_done + s->steps;
 }
 
+void session_set_step(struct weir_session *s, int64_t step)
+{
+    int64_t further = step - weir_session_step(s);
+    s->first_step += further;
+    /* pushed values may wait, and pulls be behind: they keep their distance */
+    for (uint32_t a = 0; a < s->plan->actors_count; a++) {
+        struct actor *actor = &s->actors[a];
+        actor->step += further;
+        actor->firing += further * actor->fires;
+        actor->measured = actor->run_start = actor->firing;
+    }
+}
+
 /* The actor that changes the tensor; PLAN_NONE: nothing does. */
 static uint32_t changer_of(const weir_plan *plan, const plan_tensor *tensor)
 {

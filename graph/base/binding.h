@@ -18,6 +18,8 @@ typedef union host_fn {
 typedef struct host_binding {
     host_fn fn;
     void *ctx; /* borrowed */
+    weir_source_save_fn save; /* of a source; may be NULL */
+    weir_source_restore_fn restore;
 } host_binding;
 
 #endif

@@ -127,7 +127,8 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts 
     if (!node)
         return &graph->poison;
     node->host = 1 + (opts.source ? PLAN_SOURCE : PLAN_PUSH);
-    node->binding = (host_binding){.fn.source = opts.source, .ctx = opts.ctx};
+    node->binding =
+        (host_binding){.fn.source = opts.source, .ctx = opts.ctx, .save = opts.save, .restore = opts.restore};
     node->micro = node->out[0]->micro = opts.micro;
     return spread(node, mesh, opts.src, opts.sbp);
 }

@@ -29,6 +29,23 @@ uint64_t plan_tensor_bytes(const plan_tensor *tensor)
     return bytes;
 }
 
+bool plan_same_part(const plan_tensor *a, const plan_tensor *b)
+{
+    return !memcmp(a->start, b->start, sizeof a->start) && !memcmp(a->shape, b->shape, sizeof a->shape);
+}
+
+bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i)
+{
+    const plan_tensor_id *shards = &plan->shards[param->shards.first];
+    uint32_t holders = 0, before = 0;
+    for (uint32_t k = 0; k < param->shards.count; k++) {
+        bool same = plan_same_part(&plan->tensors[shards[k].i], &plan->tensors[shards[i].i]);
+        holders += same;
+        before += same && k < i;
+    }
+    return before == (uint32_t)(param - plan->params) % holders;
+}
+
 /* Eight bytes, the lowest first, on every machine. */
 static uint64_t hash_value(uint64_t hash, uint64_t value)
 {

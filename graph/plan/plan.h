@@ -257,6 +257,13 @@ static inline const char *plan_text(const weir_plan *plan, plan_str str)
 /* Bytes of a tensor's elements (unpadded). */
 uint64_t plan_tensor_bytes(const plan_tensor *tensor);
 
+/* Whether the two hold the same elements of a logical tensor. */
+bool plan_same_part(const plan_tensor *a, const plan_tensor *b);
+
+/* Whether shard i of a parameter is the one that is saved of those that hold the same elements. Their holders take turns
+ * from parameter to parameter, so that each writes about as much as the others. */
+bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i);
+
 /* Checks the whole plan: every index, range, size, rate, offset and overlap, operands against the op's rules, attribute
  * counts. E_PLAN and weir_error() naming the first fault. Bounded in time and memory by the size of the plan. Does
  * not play the token game; weir_plan_check() does. */

@@ -91,6 +91,17 @@ void weir_scope_leave(weir_scope *scope);
 /* Fills `dst` (the whole logical tensor) for one micro-batch (or one step, when not .micro). Runs on a worker thread;
  * anything but WEIR_OK stops the session with an error. */
 typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t step, int micro);
+/* The position of a source: what its next values follow from beside the step, so that a session that loads a checkpoint
+ * goes on with them. A source that is a function of the step alone needs none; one may still save what it reads, and
+ * see in restore whether that is the same. Both are called by the thread that calls weir_session_save() or _load(),
+ * while nothing runs; `step` is that of the next value.
+ *
+ * save writes at most WEIR_SOURCE_BYTES_MAX bytes, and to *count how many. restore is given what save wrote. Anything but
+ * WEIR_OK fails the call, and a sentence in `why` says why not; a sentence with WEIR_OK is a remark, and is reported. */
+#define WEIR_SOURCE_BYTES_MAX 65536
+typedef weir_status (*weir_source_save_fn)(void *ctx, int64_t step, void *bytes, size_t *count);
+typedef weir_status (*weir_source_restore_fn)(void *ctx, int64_t step, const void *bytes, size_t count, char *why,
+                                              size_t why_bytes);
 /* Is given the whole value of a fetched tensor. Runs on a worker thread, in order. */
 typedef weir_status (*weir_sink_fn)(void *ctx, const weir_view *value, int64_t step, int micro);
 
@@ -102,6 +113,8 @@ typedef struct weir_input_opts {
     bool micro;                  /* a new value for every micro-batch; else for every step */
     weir_source_fn source;       /* NULL: comes from weir_session_push() */
     void *ctx;
+    weir_source_save_fn save;    /* of the source's position [none] */
+    weir_source_restore_fn restore;
 } weir_input_opts;
 
 /* weir_input(g, WEIR_I32, {8, 128}, .name = "tokens", .micro = true) */

@@ -26,7 +26,8 @@
  *     run, start, wait,   any, one of these at a time     push, pull
  *     read, write, step,
  *     params, visit,
- *     get_stats
+ *     get_stats, save,
+ *     load, save_wait
  *     push, pull          any, one per input or fetch     all but close
  *     stop                any                             all but close
  *     close               any                             nothing
@@ -60,6 +61,8 @@ typedef struct weir_binding {
     weir_sink_fn sink;
     weir_kernel_fn call;
     void *ctx;
+    weir_source_save_fn save; /* of a source's position [none] */
+    weir_source_restore_fn restore;
 } weir_binding;
 
 typedef struct weir_session_opts {
@@ -163,6 +166,55 @@ typedef weir_status (*weir_visit_fn)(void *ctx, const weir_shard *shard);
 /* Calls `fn` for each shard that this rank holds of `name` (NULL: of everything), in the plan's order. Nothing is
  * copied, and no other rank takes part. Returns what `fn` returned last. */
 weir_status weir_session_visit(weir_session *session, const char *name, weir_visit_fn fn, void *ctx);
+
+/* ---- checkpoints ----
+ *
+ *     weir_session_save(s, "runs/a", .keep = 3);      // makes runs/a/step-00000100
+ *     weir_session_load(s, "runs/a");                 // the newest that is whole
+ *
+ * A checkpoint is a folder below a root (docs/checkpoint.md, <weir/checkpoint.h>) that has everything that lives from
+ * step to step, the step, and the positions of sources. It appears under its name when all of it is on the disk: whatever
+ * fails or is killed before leaves those that were there as they were. It knows names and logical shapes, not layouts: one
+ * that was saved from any layout, number of ranks or ZeRO setting loads into any other of the same model. In the same
+ * layout the run then goes on bit for bit as if it had not ended.
+ *
+ * With several ranks all call save and load, with the same arguments, and see one file system. Each writes what it holds,
+ * at the same time as the others; of elements that several hold one writes. A call that fails fails on all of them. */
+
+typedef struct weir_save_opts {
+    weir_src src;
+    const char *name;    /* of the folder in `dir` [step-00000100, after the number of steps that are done] */
+    bool async;          /* returns when all has been copied to the plan's snapshot slot (weir_compile(.snapshot = true)),
+                            and is written while the session goes on: weir_session_save_wait() */
+    int keep;            /* of the folders in `dir` that are named after steps so many stay, the newest [0: all] */
+    const char *program; /* a note of who saved it: "weir-gpt 1" */
+} weir_save_opts;
+
+/* Saves the state of a session at rest as a new folder in `dir`, which is made when it is not there. Waits first for a
+ * save that is still being written. What is frozen is not written again while a checkpoint in `dir` has it. E_IO: it
+ * cannot be written; E_STATE: a run is under way; E_ARGUMENT: no such name, or async without a slot. The session goes on
+ * as if nothing had been. */
+#define weir_session_save(session, dir, ...)     weir_session_save_at(session, dir, (weir_save_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_status weir_session_save_at(weir_session *session, const char *dir, weir_save_opts opts);
+
+/* Waits until the last save is on the disk, and returns what became of it; OK when there was none. E_TIMEOUT: it is still
+ * being written after timeout_ms (< 0: for ever). Also while a run is under way. A save that fails after weir_session_save()
+ * has returned is reported besides. */
+weir_status weir_session_save_wait(weir_session *session, int timeout_ms);
+
+typedef struct weir_load_opts {
+    weir_src src;
+    bool parameters; /* these alone: no optimizer's or other state, not the step, no sources */
+    bool partial;    /* what only the checkpoint has, or only the session, is passed over, and no error */
+} weir_load_opts;
+
+/* Loads a checkpoint, the newest of a folder of them, or a .safetensors file into a session at rest, whatever it did
+ * before. Values, the step (weir_session_step() is then that of the checkpoint: schedules, dropout and sources go on from
+ * there), sources. Everything is looked at first: names, types and shapes must be those of the session, all bytes that
+ * this rank needs those that were saved; E_ARGUMENT or E_IO names the first that is not, and nothing has changed then
+ * (but sources that were restored before another refused). A disk that fails after that makes the session fail. */
+#define weir_session_load(session, dir, ...)     weir_session_load_at(session, dir, (weir_load_opts){.src = WEIR_HERE, __VA_ARGS__})
+weir_status weir_session_load_at(weir_session *session, const char *dir, weir_load_opts opts);
 
 typedef struct weir_queue_stats {
     const char *name;   /* "cpu:0"; owned by the plan */

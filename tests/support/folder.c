@@ -79,6 +79,13 @@ long folder_size(const char *path)
     return (long)stat_of.st_size;
 }
 
+long folder_links(const char *path)
+{
+    struct stat stat_of;
+    cr_assert(stat(path, &stat_of) == 0, "there is no %s", path);
+    return (long)stat_of.st_nlink;
+}
+
 void folder_write(const char *path, const void *bytes, size_t count)
 {
     FILE *file = fopen(path, "wb");

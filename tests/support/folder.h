@@ -19,6 +19,7 @@ int folder_entries(const char *path); /* hidden ones too; -1: it is none */
 void folder_flip(const char *path, long offset);
 void folder_cut(const char *path, long bytes);
 long folder_size(const char *path); /* of a file */
+long folder_links(const char *path); /* names that the file has */
 void folder_write(const char *path, const void *bytes, size_t count);
 
 #endif

@@ -55,7 +55,7 @@ static weir_tensor *block(const struct learner_opts *o, weir_tensor *x)
 {
     weir_tensor *h = weir_layernorm(x, .name = "ln");
     h = weir_gelu(weir_linear(h, o->narrow ? 12 : 16, .name = "up", .weight = {[1] = S(1)}));
-    h = weir_dropout(h, 0.25, .name = "dropout");
+    h = o->sure ? h : weir_dropout(h, 0.25, .name = "dropout");
     return weir_add(x, weir_linear(h, WIDE, .name = "down", .weight = {[1] = S(0)}));
 }
 

@@ -1,0 +1,332 @@
+/* actors/session/load.c: a checkpoint becomes the state of a session.
+ *
+ * In two parts, so that what cannot be loaded changes nothing:
+ *
+ *     prove    open; names, types and shapes; the checksums of all bytes that this rank will read; sources restored
+ *     copy     every box of elements that this rank holds is read once and goes to all of its shards that have it, into
+ *              the slot of its age; readers on other hosts are sent what registers now hold; then the step
+ *
+ * The checkpoint knows boxes of logical tensors, and so does the plan: who wrote a box and in which layout does not
+ * matter. With several ranks each reads what it holds; rounds make sure that all have proven it before one copies, and
+ * that all have copied before one goes on. Rank 0 says which folder it is, as the newest may change meanwhile.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/keep/prove.h"
+#include "actors/session/cluster.h"
+#include "actors/session/session.h"
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "graph/plan/text.h"
+
+struct loading {
+    struct weir_session *s;
+    const weir_load_opts *opts;
+    weir_checkpoint *from; /* owned */
+    const char *path;      /* the checkpoint's */
+    void *buffer;          /* owned; room for the largest box */
+    uint64_t buffer_bytes;
+    bool *shared;          /* owned; by register: it has been sent to those who cannot see it */
+};
+
+static weir_status agree(struct loading *l, weir_status mine, char *word)
+{
+    uint32_t which = l->opts->parameters | (uint32_t)l->opts->partial << 1;
+    return l->s->cluster ? cluster_agree(l->s->cluster, ROUND_LOAD, which, mine, word) : mine;
+}
+
+static bool wanted(const struct loading *l, uint32_t kind)
+{
+    return !l->opts->parameters || kind == PLAN_KEEP_PARAMETER;
+}
+
+/* ---- prove ---- */
+
+static weir_status open_at(struct loading *l, const char *path)
+{
+    l->from = weir_checkpoint_open(path);
+    if (!l->from)
+        return WEIR_E_IO;
+    l->path = weir_checkpoint_get_info(l->from)->path;
+    return WEIR_OK;
+}
+
+/* What is behind the last slash of the checkpoint's path, when that is below `dir`; else "". */
+static const char *name_below(const char *dir, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && strcmp(dir, path) ? slash + 1 : "";
+}
+
+static weir_status load_open(struct loading *l, const char *dir)
+{
+    bool first = session_rank(l->s) == 0;
+    char word[ROUND_NOTE_BYTES] = "", path[4096];
+    weir_status status = first ? open_at(l, dir) : WEIR_OK;
+    if (!status && first)
+        snprintf(word, sizeof(word), "%s", name_below(dir, l->path));
+    status = agree(l, status, word);
+    if (status || first)
+        return status;
+    snprintf(path, sizeof(path), "%s%s%s", dir, *word ? "/" : "", word);
+    open_at(l, path);
+    return WEIR_OK; /* whether it is open is part of what is agreed on next */
+}
+
+static const char *stored_text(const weir_checkpoint_tensor *tensor, char *text, size_t bytes)
+{
+    char shape[128];
+    snprintf(text, bytes, "%s %s", tensor->stored, shape_text(&tensor->shape, shape, sizeof(shape)));
+    return text;
+}
+
+/* Whether the value is in the checkpoint, and alike. */
+static weir_status check_param(const struct loading *l, const plan_param *param)
+{
+    const plan_tensor *shard = session_shard(l->s, param, 0);
+    const char *name = plan_text(l->s->plan, param->name);
+    const weir_checkpoint_tensor *tensor = weir_checkpoint_find(l->from, name);
+    weir_view view = session_view(l->s, shard, 0);
+    char here[PLAN_TEXT_BYTES], there[PLAN_TEXT_BYTES], shape[128];
+    snprintf(here, sizeof(here), "%s %s", weir_dtype_name(view.dtype), shape_text(&view.global, shape, sizeof(shape)));
+    if (!tensor)
+        return l->opts->partial
+                   ? WEIR_OK
+                   : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here", l->path, name, here);
+    if (tensor->dtype != view.dtype || !weir_shape_equal(&tensor->shape, &view.global))
+        return error_set(WEIR_E_ARGUMENT, "weir_session_load: '%s' is %s here, and %s in %s", name, here,
+                         stored_text(tensor, there, sizeof(there)), l->path);
+    uint32_t slots = session_kept_slots(l->s->plan, shard);
+    if ((uint32_t)tensor->slots != slots)
+        return error_set(WEIR_E_ARGUMENT, "weir_session_load: of '%s' %u values are kept here, and %d in %s", name, slots,
+                         tensor->slots, l->path);
+    return WEIR_OK;
+}
+
+static bool knows(const struct loading *l, const char *name)
+{
+    for (uint32_t p = 0; p < l->s->plan->params_count; p++)
+        if (!strcmp(plan_text(l->s->plan, l->s->plan->params[p].name), name))
+            return true;
+    return false;
+}
+
+static weir_status check_names(const struct loading *l)
+{
+    const weir_plan *plan = l->s->plan;
+    weir_status status = WEIR_OK;
+    for (uint32_t p = 0; !status && p < plan->params_count; p++)
+        if (wanted(l, plan->params[p].kind))
+            status = check_param(l, &plan->params[p]);
+    for (int t = 0; !status && !l->opts->partial && t < weir_checkpoint_get_info(l->from)->tensors; t++) {
+        const weir_checkpoint_tensor *tensor = weir_checkpoint_get_tensor(l->from, t);
+        if (wanted(l, tensor->kind) && !knows(l, tensor->name))
+            status = error_set(WEIR_E_ARGUMENT, "weir_session_load: the session has no '%s', which is in %s",
+                               tensor->name, l->path);
+    }
+    return status;
+}
+
+/* Of the shards of this rank with the same elements the first one stands for all. */
+static bool stands(const struct loading *l, const plan_param *param, uint32_t i)
+{
+    const struct weir_session *s = l->s;
+    if (!session_owns_tensor(s, session_shard(s, param, i)))
+        return false;
+    for (uint32_t k = 0; k < i; k++)
+        if (session_owns_tensor(s, session_shard(s, param, k)) &&
+            plan_same_part(session_shard(s, param, i), session_shard(s, param, k)))
+            return false;
+    return true;
+}
+
+typedef weir_status (*box_fn)(struct loading *l, const plan_param *param, uint32_t shard,
+                              const weir_checkpoint_tensor *tensor);
+
+/* Calls the function for every box of elements that this rank holds and the checkpoint has. */
+static weir_status for_boxes(struct loading *l, box_fn fn)
+{
+    const weir_plan *plan = l->s->plan;
+    weir_status status = WEIR_OK;
+    for (uint32_t p = 0; !status && p < plan->params_count; p++) {
+        const plan_param *param = &plan->params[p];
+        const weir_checkpoint_tensor *tensor =
+            wanted(l, param->kind) ? weir_checkpoint_find(l->from, plan_text(plan, param->name)) : NULL;
+        for (uint32_t i = 0; tensor && !status && i < param->shards.count; i++)
+            if (stands(l, param, i))
+                status = fn(l, param, i, tensor);
+    }
+    return status;
+}
+
+/* Also finds how large the buffer has to be. */
+static weir_status prove_box(struct loading *l, const plan_param *param, uint32_t i, const weir_checkpoint_tensor *tensor)
+{
+    const plan_tensor *shard = session_shard(l->s, param, i);
+    weir_view view = session_view(l->s, shard, 0);
+    weir_status status = WEIR_OK;
+    for (int slot = 0; !status && slot < tensor->slots; slot++)
+        status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape);
+    if (plan_tensor_bytes(shard) > l->buffer_bytes)
+        l->buffer_bytes = plan_tensor_bytes(shard);
+    return status;
+}
+
+static const weir_checkpoint_source *find_source(const struct loading *l, const char *name)
+{
+    for (int i = 0; i < weir_checkpoint_get_info(l->from)->sources; i++) {
+        const weir_checkpoint_source *source = weir_checkpoint_get_source(l->from, i);
+        if (!strcmp(source->name, name))
+            return source;
+    }
+    return NULL;
+}
+
+static weir_status restore_source(struct loading *l, uint32_t h)
+{
+    const plan_host *host = &l->s->plan->hosts[h];
+    const char *name = plan_text(l->s->plan, host->name), *file = plan_text(l->s->plan, host->file);
+    const host_binding *bound = &l->s->bindings[h];
+    const weir_checkpoint_source *source = find_source(l, name);
+    char why[512] = "";
+    if (!source)
+        return WEIR_OK;
+    weir_status status = bound->restore(bound->ctx, weir_checkpoint_get_info(l->from)->step, source->bytes, source->count,
+                                        why, sizeof(why));
+    why[sizeof(why) - 1] = 0;
+    if (status)
+        return error_set(status, "%s:%u: the source '%s' cannot go on from %s: %s", file, host->line, name, l->path,
+                         *why ? why : weir_status_name(status));
+    if (*why)
+        report_say(&l->s->report, "%s:%u: the source '%s' goes on from %s: %s", file, host->line, name, l->path, why);
+    return WEIR_OK;
+}
+
+static weir_status restore_sources(struct loading *l)
+{
+    const weir_plan *plan = l->s->plan;
+    weir_status status = WEIR_OK;
+    for (uint32_t h = 0; !status && !l->opts->parameters && h < plan->hosts_count; h++)
+        if (plan->hosts[h].kind == PLAN_SOURCE && l->s->bindings[h].restore &&
+            session_runs(l->s, plan->hosts[h].actor.i))
+            status = restore_source(l, h);
+    return status;
+}
+
+static weir_status check_step(const struct loading *l)
+{
+    int64_t step = weir_checkpoint_get_info(l->from)->step;
+    if (l->opts->parameters || step <= INT64_MAX / l->s->plan->micro_batches)
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "weir_session_load: %s is of step %lld, which cannot be", l->path, (long long)step);
+}
+
+static weir_status load_prove(struct loading *l)
+{
+    weir_status status = l->from ? check_names(l) : WEIR_E_IO;
+    if (!status)
+        status = check_step(l);
+    if (!status)
+        status = for_boxes(l, prove_box);
+    if (!status)
+        status = restore_sources(l);
+    l->buffer = malloc(l->buffer_bytes + 1);
+    l->shared = calloc(l->s->plan->regsts_count + (size_t)1, sizeof(*l->shared));
+    if (!status && (!l->shared || !l->buffer))
+        status = error_set(WEIR_E_MEMORY, "weir_session_load: no memory");
+    return agree(l, status, NULL);
+}
+
+/* ---- copy ---- */
+
+static void put_box(struct loading *l, const plan_param *param, uint32_t i, uint32_t slot)
+{
+    struct weir_session *s = l->s;
+    for (uint32_t k = i; k < param->shards.count; k++) {
+        const plan_tensor *shard = session_shard(s, param, k);
+        if (!session_owns_tensor(s, shard) || !plan_same_part(shard, session_shard(s, param, i)))
+            continue;
+        uint64_t bytes = plan_tensor_bytes(shard);
+        if (bytes)
+            s->arenas[arena_space(s->plan, shard).i].device->copy_in(
+                arena_tensor(s->arenas, s->plan, shard, session_kept_slot(s, shard, slot)), l->buffer, bytes);
+        if (shard->home == PLAN_IN_REGST)
+            l->shared[shard->owner] = true;
+    }
+}
+
+static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t i, const weir_checkpoint_tensor *tensor)
+{
+    weir_view view = session_view(l->s, session_shard(l->s, param, i), 0);
+    weir_status status = WEIR_OK;
+    for (int slot = 0; !status && slot < tensor->slots; slot++) {
+        weir_array array = {l->buffer, view.dtype, view.shape};
+        if (weir_shape_count(&view.shape))
+            status = weir_checkpoint_read(l->from, tensor, slot, view.offset, &array);
+        if (!status)
+            put_box(l, param, i, (uint32_t)slot);
+    }
+    return status;
+}
+
+/* Ranks that cannot see a register get what is in it now. */
+static weir_status share_all(struct loading *l)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t r = 0; l->s->cluster && !status && r < l->s->plan->regsts_count; r++)
+        if (l->shared[r])
+            status = cluster_share_regst(l->s, r);
+    return status;
+}
+
+static weir_status load_copy(struct loading *l)
+{
+    int64_t step = weir_checkpoint_get_info(l->from)->step;
+    weir_status status = for_boxes(l, copy_box);
+    if (!status)
+        status = share_all(l);
+    if (status) {
+        char sentence[ROUND_NOTE_BYTES];
+        snprintf(sentence, sizeof(sentence), "%s", weir_error());
+        session_fail_load(l->s, status, sentence);
+        return session_failure(l->s);
+    }
+    if (!l->opts->parameters && step >= 0)
+        session_set_step(l->s, step);
+    return agree(l, WEIR_OK, NULL);
+}
+
+static weir_status load_all(struct loading *l, const char *dir)
+{
+    struct cluster *c = l->s->cluster;
+    weir_status status = load_open(l, dir);
+    if (c)
+        cluster_sharing(c, true); /* before the mark behind which the first may copy */
+    if (!status)
+        status = load_prove(l);
+    if (!status)
+        status = load_copy(l);
+    if (c)
+        cluster_sharing(c, false);
+    return status;
+}
+
+weir_status weir_session_load_at(weir_session *s, const char *dir, weir_load_opts opts)
+{
+    struct loading l = {.s = s, .opts = &opts};
+    weir_status status = session_check_still(s, "load");
+    if (!status)
+        status = session_failure(s);
+    if (!status && (!dir || !*dir))
+        status = error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_load: there is no folder",
+                           opts.src.file ? opts.src.file : "", opts.src.line);
+    if (status)
+        return status;
+    session_await_save(s); /* the newest may be what is still being written */
+    status = load_all(&l, dir);
+    weir_checkpoint_close(l.from);
+    free(l.buffer);
+    free(l.shared);
+    return status;
+}

@@ -1,0 +1,306 @@
+/* actors/session/save.c: checkpoints: what this rank holds goes to the disk, by a thread of the session's.
+ *
+ *     calling thread, at rest                                   writer's thread
+ *       wait for the save before it
+ *       positions of sources
+ *       rank 0 makes the folder; a round tells the others
+ *       every shard that this rank saves becomes a piece --->   files, fsync; rank 0: index, rename (actors/keep/save.h)
+ *       sync: wait; a round tells what became of it
+ *
+ * There is one way of writing, whether it is waited for or not. What differs is where a piece lies: in the arena, where
+ * it is as long as nothing runs; or, when the session is to go on at once, in the copy that was made of it in the plan's
+ * snapshot slot.
+ *
+ * The writer knows the session by what it needs while it waits for other ranks: whether they still live. When the session
+ * has failed, what ranks that have only failed still write is waited for; whoever does not get ready in time is taken
+ * to be gone. The session's own state is not touched by it.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "actors/keep/save.h"
+#include "actors/session/cluster.h"
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+#include "transport/mail/park.h"
+
+#define GRACE_NS INT64_C(3000000000) /* for the other ranks' writers after the session has failed */
+
+enum saver_state { SAVER_IDLE, SAVER_WRITES };
+
+struct saver {
+    struct weir_session *session; /* borrowed */
+    struct keep_save *save;       /* owned, while one is being made */
+    pthread_t thread;
+    bool started, told;           /* it is to be joined; a failure has been reported */
+    bool async;
+    int64_t failed_ns;            /* by the writer: when it first saw that the session has failed */
+    _Atomic uint32_t state;       /* enum saver_state (a futex word) */
+    weir_status status;           /* of the last one */
+    char sentence[ROUND_NOTE_BYTES];
+};
+
+/* ---- the writer's thread ---- */
+
+static bool saver_stops(void *ctx)
+{
+    struct saver *saver = ctx;
+    /* acquire: pairs with the store in session_fail() */
+    if (atomic_load_explicit(&saver->session->state, memory_order_acquire) != SESSION_FAILED)
+        return false;
+    if (!saver->failed_ns)
+        saver->failed_ns = park_now_ns();
+    return park_now_ns() - saver->failed_ns > GRACE_NS;
+}
+
+static void *saver_main(void *argument)
+{
+    struct saver *saver = argument;
+    saver->status = keep_save_run(saver->save);
+    snprintf(saver->sentence, sizeof(saver->sentence), "%s", saver->status ? weir_error() : "");
+    if (saver->status && saver->async)
+        report_say(&saver->session->report, "weir_session_save: %s", saver->sentence);
+    /* release: pairs with the load in saver_wait() */
+    atomic_store_explicit(&saver->state, SAVER_IDLE, memory_order_release);
+    park_wake(&saver->state);
+    return NULL;
+}
+
+static weir_status saver_start(struct saver *saver, bool async)
+{
+    saver->async = async;
+    saver->failed_ns = 0;
+    atomic_store_explicit(&saver->state, SAVER_WRITES, memory_order_relaxed); /* the thread that is started sees it */
+    saver->started = park_thread(&saver->thread, "weir-save", saver_main, saver);
+    if (saver->started)
+        return WEIR_OK;
+    atomic_store_explicit(&saver->state, SAVER_IDLE, memory_order_relaxed);
+    return error_set(WEIR_E_MEMORY, "weir_session_save: no thread to write with");
+}
+
+/* False: it is still writing when the deadline is over. */
+static bool saver_wait(struct saver *saver, int64_t deadline)
+{
+    /* acquire: pairs with the store in saver_main() */
+    while (atomic_load_explicit(&saver->state, memory_order_acquire) == SAVER_WRITES)
+        if (!park_wait(&saver->state, SAVER_WRITES, deadline))
+            return false;
+    if (saver->started)
+        pthread_join(saver->thread, NULL);
+    saver->started = false;
+    keep_save_free(saver->save);
+    saver->save = NULL;
+    return true;
+}
+
+static weir_status saver_result(const struct saver *saver)
+{
+    return saver->status ? error_set(saver->status, "weir_session_save: %s", saver->sentence) : WEIR_OK;
+}
+
+/* The session's, which is made with the first save; idle. */
+static struct saver *saver_of(struct weir_session *s)
+{
+    if (!s->saver)
+        s->saver = calloc(1, sizeof(*s->saver));
+    if (!s->saver) {
+        error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
+        return NULL;
+    }
+    s->saver->session = s;
+    saver_wait(s->saver, PARK_FOREVER);
+    s->saver->status = WEIR_OK;
+    return s->saver;
+}
+
+void session_await_save(struct weir_session *s)
+{
+    if (s->saver)
+        saver_wait(s->saver, PARK_FOREVER);
+}
+
+void session_end_saves(struct weir_session *s)
+{
+    session_await_save(s);
+    free(s->saver);
+    s->saver = NULL;
+}
+
+/* ---- what is saved ---- */
+
+static weir_status add_shard(const struct weir_session *s, struct keep_save *save, const plan_param *param,
+                             const plan_tensor *tensor)
+{
+    uint32_t slots = session_kept_slots(s->plan, tensor);
+    weir_view view = session_view(s, tensor, 0);
+    struct keep_piece piece = {.tensor = {.name = plan_text(s->plan, param->name),
+                                          .kind = (weir_param_kind)param->kind,
+                                          .dtype = view.dtype,
+                                          .shape = view.global,
+                                          .frozen = param->frozen,
+                                          .slots = (int)slots},
+                               .shape = view.shape};
+    weir_status status = WEIR_OK;
+    memcpy(piece.start, view.offset, sizeof(piece.start));
+    for (uint32_t k = 0; !status && k < slots; k++) {
+        piece.slot = (int)k;
+        piece.data = arena_tensor(s->arenas, s->plan, tensor, session_kept_slot(s, tensor, k));
+        status = keep_save_add(save, &piece);
+    }
+    return status;
+}
+
+static weir_status add_shards(const struct weir_session *s, struct keep_save *save)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t p = 0; p < s->plan->params_count; p++) {
+        const plan_param *param = &s->plan->params[p];
+        for (uint32_t i = 0; !status && i < param->shards.count; i++)
+            if (plan_saves(s->plan, param, i) && session_owns_tensor(s, session_shard(s, param, i)))
+                status = add_shard(s, save, param, session_shard(s, param, i));
+    }
+    return status;
+}
+
+static weir_status add_source(const struct weir_session *s, struct keep_save *save, uint32_t h, void *bytes)
+{
+    const plan_host *host = &s->plan->hosts[h];
+    size_t count = 0;
+    weir_status status = s->bindings[h].save(s->bindings[h].ctx, weir_session_step(s), bytes, &count);
+    if (status || count > WEIR_SOURCE_BYTES_MAX)
+        return error_set(status ? status : WEIR_E_ARGUMENT, "%s:%u: the position of the source '%s' cannot be saved: %s",
+                         plan_text(s->plan, host->file), host->line, plan_text(s->plan, host->name),
+                         status ? weir_status_name(status) : "it has too many bytes");
+    return keep_save_add_source(save, plan_text(s->plan, host->name), bytes, count);
+}
+
+static weir_status add_sources(const struct weir_session *s, struct keep_save *save)
+{
+    void *bytes = malloc(WEIR_SOURCE_BYTES_MAX);
+    weir_status status = bytes ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for the positions of sources");
+    for (uint32_t h = 0; !status && h < s->plan->hosts_count; h++) {
+        const plan_host *host = &s->plan->hosts[h];
+        if (host->kind == PLAN_SOURCE && s->bindings[h].save && session_runs(s, host->actor.i))
+            status = add_source(s, save, h, bytes);
+    }
+    free(bytes);
+    return status;
+}
+
+/* ---- one save ---- */
+
+/* What the name of a folder is for. Two saves of one session have different ones, and so have those of two processes. */
+static uint64_t nonce_new(const struct weir_session *s)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t seed = (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec;
+    uint32_t word[4];
+    weir_philox(seed, (uint64_t)getpid(), (uint64_t)(uintptr_t)s, word);
+    return (uint64_t)word[0] << 32 | word[1];
+}
+
+static struct keep_save_opts keep_opts(struct weir_session *s, const char *dir, const weir_save_opts *opts,
+                                       const char *name, uint64_t nonce)
+{
+    return (struct keep_save_opts){
+        .root = dir,
+        .name = name,
+        .nonce = nonce,
+        .rank = (int)session_rank(s),
+        .ranks = s->cluster ? (int)s->cluster->env.size : 1,
+        .keep = opts->keep,
+        .facts = {.step = weir_session_step(s),
+                  .seed = s->plan->seed,
+                  .plan_hash = s->plan->part ? s->plan->whole : s->plan->hash,
+                  .graph_hash = s->plan->graph,
+                  .program = opts->program ? opts->program : ""},
+        .stop = saver_stops,
+        .stop_ctx = s->saver,
+    };
+}
+
+/* All ranks have begun, or none. */
+static weir_status agree(struct weir_session *s, const weir_save_opts *opts, weir_status mine, char *word)
+{
+    return s->cluster ? cluster_agree(s->cluster, ROUND_SAVE, opts->async, mine, word) : mine;
+}
+
+/* Rank 0 makes the folder; its nonce goes around, and the others find it by that. */
+static weir_status save_begin(struct weir_session *s, const char *dir, const weir_save_opts *opts)
+{
+    char name[KEEP_STEP_NAME_BYTES], word[ROUND_NOTE_BYTES];
+    keep_step_name(weir_session_step(s), name);
+    struct keep_save_opts keep = keep_opts(s, dir, opts, opts->name ? opts->name : name, nonce_new(s));
+    weir_status status = WEIR_OK;
+    snprintf(word, sizeof(word), "%llx", (unsigned long long)keep.nonce);
+    if (keep.rank == 0 && !(s->saver->save = keep_save_begin(&keep)))
+        status = WEIR_E_IO;
+    status = agree(s, opts, status, word);
+    if (status || keep.rank == 0)
+        return status;
+    keep.nonce = strtoull(word, NULL, 16);
+    s->saver->save = keep_save_begin(&keep);
+    return WEIR_OK; /* whether it has begun is part of what is agreed on next */
+}
+
+/* Every rank has what it will write, or none writes. What has begun and is not run is taken back. */
+static weir_status save_fill(struct weir_session *s, const weir_save_opts *opts)
+{
+    struct keep_save *save = s->saver->save;
+    weir_status status = save ? add_sources(s, save) : WEIR_E_IO;
+    if (!status)
+        status = add_shards(s, save);
+    return agree(s, opts, status, NULL);
+}
+
+static weir_status save_write(struct weir_session *s, const char *dir, const weir_save_opts *opts)
+{
+    struct saver *saver = s->saver;
+    weir_status status = save_begin(s, dir, opts);
+    if (!status)
+        status = save_fill(s, opts);
+    if (!status)
+        status = saver_start(saver, opts->async);
+    if (status || !opts->async)
+        saver_wait(saver, PARK_FOREVER);
+    return status || opts->async ? status : agree(s, opts, saver_result(saver), NULL);
+}
+
+static weir_status check_save(const struct weir_session *s, const char *dir, const weir_save_opts *opts)
+{
+    const char *file = opts->src.file ? opts->src.file : "";
+    weir_status status = session_failure(s);
+    if (status)
+        return status;
+    if (!dir || !*dir || opts->keep < 0)
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: %s", file, opts->src.line,
+                         opts->keep < 0 ? "keep is negative" : "there is no folder");
+    if (opts->name && (!*opts->name || *opts->name == '.' || strchr(opts->name, '/')))
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: '%s' is no name for a folder", file, opts->src.line,
+                         opts->name);
+    return WEIR_OK;
+}
+
+weir_status weir_session_save_at(weir_session *s, const char *dir, weir_save_opts opts)
+{
+    weir_status status = session_check_still(s, "save");
+    if (!status)
+        status = check_save(s, dir, &opts);
+    if (!status && !saver_of(s))
+        status = WEIR_E_MEMORY;
+    return status ? status : save_write(s, dir, &opts);
+}
+
+weir_status weir_session_save_wait(weir_session *s, int timeout_ms)
+{
+    weir_status status = caller_check_outside(s, "save_wait");
+    if (status || !s->saver)
+        return status;
+    if (!saver_wait(s->saver, park_deadline(timeout_ms)))
+        return error_set(WEIR_E_TIMEOUT, "weir_session_save_wait: it is still being written after %d ms", timeout_ms);
+    return saver_result(s->saver);
+}
