@@ -332,6 +332,24 @@ static void remove_folder(void)
         cr_expect_eq(system(command), 0);
 }
 
+/* Reads a file of the folder whole; its bytes are counted. */
+static void *read_file(const char *name, size_t *count)
+{
+    FILE *file = fopen(in_folder(name), "rb");
+    char *bytes = malloc(1 << 20);
+    cr_assert(file && bytes, "%s", name);
+    *count = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    return bytes;
+}
+
+static int run(const char *format, const char *first, const char *second)
+{
+    char command[512];
+    snprintf(command, sizeof command, format, first, second);
+    return system(command);
+}
+
 /* What the session has as a checkpoint at `path`, but for the parameter `without`; noted as by `note`, or not. */
 static void save_as(const char *path, weir_session *s, const weir_plan *plan, const char *without,
                     const gpt_config *note)
@@ -400,6 +418,48 @@ Test(checkpoint, has_the_model_s_sizes_and_what_it_learned, .timeout = 60, .fini
     text_free(&corpus);
 }
 
+static int32_t likeliest(void *ctx, const float *logits)
+{
+    int best = 0;
+    (void)ctx;
+    for (int i = 1; i < GPT_VOCAB; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return best;
+}
+
+static void print_byte(void *ctx, int32_t byte)
+{
+    char *line = ctx;
+    line[strlen(line)] = (char)((byte >= ' ' && byte <= '~') || byte == '\n' || byte == '\t' ? byte : '?');
+}
+
+Test(checkpoint, is_what_weir_gpt_writes_with_when_it_is_loaded, .timeout = 60, .fini = remove_folder)
+{
+    text corpus = reference_text();
+    gpt_config note = small;
+    note.corpus = &corpus;
+    window *whole = window_new(&small);
+    char want[100] = "one";
+    size_t count;
+    enlarge(whole->session, whole->plan);
+    save_as(in_folder("model"), whole->session, whole->plan, "", &note);
+    writer *writes = writer_new(&small, likeliest, print_byte, want);
+    cr_assert_eq(params_copy(whole->session, writes->session, writes->plan), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(writer_write(writes, "one", 30), WEIR_OK, "%s", weir_error());
+    strcat(want, "\n");
+    cr_assert_eq(run(APPS_BIN "/weir-gpt --load %s/model --prompt one --temperature 0 --sample 30 --validate LICENSE "
+                     ">%s/out 2>&1", folder, folder), 0);
+    char *out = read_file("out", &count);
+    out[count] = 0;
+    cr_expect(!strncmp(out, "validation loss ", 16) && strstr(out, want), "%s is not in %s", want, out);
+    cr_expect_eq(run(APPS_BIN "/weir-gpt --load %s%s --heads 3 2>/dev/null", in_folder("model"), "") >> 8, 2);
+    free(out);
+    writer_free(writes);
+    window_free(whole);
+    text_free(&corpus);
+}
+
 static void expect_sizes(const char *path, int heads, const char *sentence)
 {
     gpt_config config = {.heads = heads};
@@ -459,24 +519,6 @@ Test(checkpoint, of_another_vocabulary_or_with_other_names_is_told, .timeout = 2
 }
 
 /* ---- GPT-2's weights ---- */
-
-/* Reads a file of the folder whole; its bytes are counted. */
-static void *read_file(const char *name, size_t *count)
-{
-    FILE *file = fopen(in_folder(name), "rb");
-    char *bytes = malloc(1 << 20);
-    cr_assert(file && bytes, "%s", name);
-    *count = fread(bytes, 1, 1 << 20, file);
-    fclose(file);
-    return bytes;
-}
-
-static int run(const char *format, const char *first, const char *second)
-{
-    char command[512];
-    snprintf(command, sizeof command, format, first, second);
-    return system(command);
-}
 
 /* Chooses the bytes of a text that is there already. */
 typedef struct following {
