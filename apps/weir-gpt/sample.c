@@ -55,6 +55,7 @@ weir_status sample_write(sampler *s)
         print_byte(s, (unsigned char)*c);
     weir_status status = writer_write(s->writer, s->opts->prompt, s->opts->bytes);
     fputc('\n', s->to);
+    fflush(s->to);
     return status;
 }
 
