@@ -68,11 +68,12 @@ static weir_status fill_labels(void *ctx, const weir_view *dst, int64_t step, in
 
 /* ---- what a checkpoint notes ---- */
 
-/* FNV-1a, 64 bits */
+/* FNV-1a, 64 bits, of some of the bytes: enough to tell texts apart, however large they are. */
 static uint64_t text_hash(const text *of)
 {
+    enum { LOOKED_AT = 1 << 16 };
     uint64_t hash = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < of->count; i++)
+    for (size_t i = 0; i < of->count; i += 1 + of->count / LOOKED_AT)
         hash = (hash ^ of->bytes[i]) * 0x100000001B3u;
     return hash;
 }
@@ -93,6 +94,36 @@ bool gpt_note_read(gpt_note *note, const void *bytes, size_t count)
     memcpy(line, bytes, count);
     return sscanf(line, note_format, &note->heads, &note->data_seed, &note->bytes, &note->hash) == 4 &&
            note->heads >= 1;
+}
+
+static weir_status save_tokens(void *ctx, int64_t step, void *bytes, size_t *count)
+{
+    char line[GPT_NOTE_BYTES];
+    (void)step;
+    *count = (size_t)gpt_note_write(ctx, line);
+    memcpy(bytes, line, *count);
+    return WEIR_OK;
+}
+
+/* Another text, or other windows of it, may be what is wanted, which is told; another number of heads is none of what
+ * was trained. */
+static weir_status restore_tokens(void *ctx, int64_t step, const void *bytes, size_t count, char *why, size_t why_bytes)
+{
+    const gpt_config *c = ctx;
+    gpt_note note;
+    (void)step;
+    if (!gpt_note_read(&note, bytes, count))
+        return WEIR_OK;
+    if (note.heads != c->heads) {
+        snprintf(why, why_bytes, "the model that was saved has %d heads, not %d", note.heads, c->heads);
+        return WEIR_E_ARGUMENT;
+    }
+    if (note.bytes != c->corpus->count || note.hash != text_hash(c->corpus))
+        snprintf(why, why_bytes, "the text is not the one that it was saved with");
+    else if (note.data_seed != c->data_seed)
+        snprintf(why, why_bytes, "the text's windows are drawn with seed %" PRIu64 ", and were with %" PRIu64,
+                 c->data_seed, note.data_seed);
+    return WEIR_OK;
 }
 
 /* ---- the model ---- */
@@ -197,7 +228,7 @@ static weir_tensor *loss_of(const pass *p, weir_source_fn tokens_from, weir_sour
     weir_tensor *tokens = NULL, *loss = NULL;
     WEIR_ON(p->stage[0])
         tokens = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "tokens", .sbp = {[DP] = S(0)}, .micro = true,
-                            .source = tokens_from, .ctx = (void *)c);
+                            .source = tokens_from, .ctx = (void *)c, .save = save_tokens, .restore = restore_tokens);
     weir_tensor *logits = model(p, tokens);
     WEIR_ON(p->stage[p->layout.pp - 1]) {
         weir_tensor *labels = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "labels", .sbp = {[DP] = S(0)},

@@ -460,6 +460,63 @@ Test(checkpoint, is_what_weir_gpt_writes_with_when_it_is_loaded, .timeout = 60, 
     text_free(&corpus);
 }
 
+/* ---- a training session's ---- */
+
+/* Opens a session that trains. */
+static weir_session *train_with(const gpt_config *c, weir_plan **plan, weir_report_fn report, void *ctx)
+{
+    weir_graph *g = gpt_train_graph(c);
+    *plan = weir_compile(g, .seed = SEED);
+    weir_graph_free(g);
+    weir_session *s = *plan ? weir_session_open(*plan, .report = report, .report_ctx = ctx) : NULL;
+    cr_assert(s, "%s", weir_error());
+    return s;
+}
+
+static void keep_report(void *ctx, const char *report)
+{
+    snprintf(ctx, 512, "%s", report);
+}
+
+/* Loads what `saved` saved into a session of `c`; weir_session_load()'s status. What is remarked goes to `report`. */
+static weir_status load_again(const gpt_config *c, char report[512])
+{
+    weir_plan *plan;
+    weir_session *s = train_with(c, &plan, keep_report, report);
+    weir_status status = weir_session_load(s, in_folder("run"));
+    weir_session_close(s);
+    weir_plan_free(plan);
+    return status;
+}
+
+Test(checkpoint, of_a_training_session_has_its_heads_and_tells_of_another_text, .timeout = 60, .fini = remove_folder)
+{
+    text corpus = reference_text(), other = reference_text();
+    gpt_config c = reference_gpt(&corpus, REFERENCE_PLAIN), config = {0};
+    char report[512] = "";
+    weir_plan *plan;
+    weir_session *s = train_with(&c, &plan, keep_report, report);
+    cr_assert_eq(weir_session_run(s, 2), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_save(s, in_folder("run")), WEIR_OK, "%s", weir_error());
+    weir_session_close(s);
+    weir_plan_free(plan);
+    cr_assert_str_eq(sizes(in_folder("run"), &config), "");
+    cr_expect(config.layers == c.layers && config.dim == c.dim && config.heads == c.heads && config.seq == c.seq);
+    cr_expect_eq(load_again(&c, report), WEIR_OK, "%s", weir_error());
+    cr_expect_str_eq(report, "");
+    c.data_seed++;
+    cr_expect_eq(load_again(&c, report), WEIR_OK, "%s", weir_error());
+    cr_expect(strstr(report, "the text's windows are drawn with seed 2, and were with 1"), "%s", report);
+    other.bytes[0]++;
+    c.corpus = &other;
+    cr_expect_eq(load_again(&c, report), WEIR_OK, "%s", weir_error());
+    cr_expect(strstr(report, "the text is not the one that it was saved with"), "%s", report);
+    c.heads *= 2;
+    cr_expect_neq(load_again(&c, report), WEIR_OK);
+    cr_expect(strstr(weir_error(), "the model that was saved has 4 heads, not 8"), "%s", weir_error());
+    text_free(&corpus), text_free(&other);
+}
+
 static void expect_sizes(const char *path, int heads, const char *sentence)
 {
     gpt_config config = {.heads = heads};
