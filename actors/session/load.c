@@ -97,7 +97,7 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
     if (tensor->dtype != view.dtype || !weir_shape_equal(&tensor->shape, &view.global))
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: '%s' is %s here, and %s in %s", name, here,
                          stored_text(tensor, there, sizeof(there)), l->path);
-    uint32_t slots = session_kept_slots(l->s->plan, shard);
+    uint32_t slots = plan_kept_slots(l->s->plan, shard);
     if ((uint32_t)tensor->slots != slots)
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: of '%s' %u values are kept here, and %d in %s", name, slots,
                          tensor->slots, l->path);

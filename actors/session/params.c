@@ -86,18 +86,13 @@ static void fill_row(const plan_init *init, weir_dtype dtype, int64_t first, int
     }
 }
 
-uint32_t session_kept_slots(const weir_plan *plan, const plan_tensor *tensor)
-{
-    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].initial : 1;
-}
-
 /* Behind the slot published last comes the oldest of those that are published, when all are. */
 uint32_t session_kept_slot(const struct weir_session *s, const plan_tensor *tensor, uint32_t k)
 {
     if (tensor->home != PLAN_IN_REGST)
         return 0;
     const struct regst *regst = &s->outs[tensor->owner].regst;
-    uint32_t kept = session_kept_slots(s->plan, tensor);
+    uint32_t kept = plan_kept_slots(s->plan, tensor);
     return (regst->slot + regst->slots - kept + k) % regst->slots;
 }
 
@@ -112,7 +107,7 @@ static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
         return error_set(WEIR_E_MEMORY, "no memory to fill %s", plan_text(s->plan, tensor->name));
     for (; rows.done < rows.count; rows_next(&rows)) {
         fill_row(init, (weir_dtype)tensor->dtype, rows_logical(&rows), rows.length, row);
-        for (uint32_t slot = 0; slot < session_kept_slots(s->plan, tensor); slot++)
+        for (uint32_t slot = 0; slot < plan_kept_slots(s->plan, tensor); slot++)
             arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows), row, bytes);
     }
     free(row);
@@ -180,7 +175,7 @@ weir_status session_check_array(const char *what, const plan_tensor *tensor, con
 /* What a reader that comes now would see. */
 static uint32_t newest_slot(const struct weir_session *s, const plan_tensor *tensor)
 {
-    return session_kept_slot(s, tensor, session_kept_slots(s->plan, tensor) - 1);
+    return session_kept_slot(s, tensor, plan_kept_slots(s->plan, tensor) - 1);
 }
 
 static void read_shard(const struct weir_session *s, const plan_tensor *tensor, char *to)
@@ -364,6 +359,8 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         status = param_open(s, "write", name, value, &param);
     if (status)
         return status;
+    if (param->frozen)
+        session_await_save(s); /* which writes it from where it lies */
     if (s->cluster)
         cluster_sharing(s->cluster, true);
     status = await_all(s, param); /* another rank may still read it in its last step */

@@ -35,7 +35,7 @@ struct saver {
     struct weir_session *session; /* borrowed */
     struct keep_save *save;       /* owned, while one is being made */
     pthread_t thread;
-    bool started, told;           /* it is to be joined; a failure has been reported */
+    bool started;                 /* it is to be joined */
     bool async;
     int64_t failed_ns;            /* by the writer: when it first saw that the session has failed */
     _Atomic uint32_t state;       /* enum saver_state (a futex word) */
@@ -131,10 +131,33 @@ void session_end_saves(struct weir_session *s)
 
 /* ---- what is saved ---- */
 
-static weir_status add_shard(const struct weir_session *s, struct keep_save *save, const plan_param *param,
-                             const plan_tensor *tensor)
+/* Copies go into the snapshots one behind the other. */
+struct filling {
+    const struct weir_session *s;
+    struct keep_save *save;
+    bool copies;
+    uint64_t *used; /* owned; bytes, by space */
+};
+
+/* Where the piece lies while it is written: in the arena itself, or in the copy that is made here. */
+static const char *piece_data(struct filling *f, const plan_param *param, const plan_tensor *tensor, uint32_t slot)
 {
-    uint32_t slots = session_kept_slots(s->plan, tensor);
+    const struct weir_session *s = f->s;
+    const char *from = arena_tensor(s->arenas, s->plan, tensor, slot);
+    uint32_t space = arena_space(s->plan, tensor).i;
+    uint64_t bytes = plan_tensor_bytes(tensor);
+    if (!f->copies || param->frozen || !bytes)
+        return from;
+    char *to = s->arenas[space].base + s->plan->spaces[space].snapshot_offset + f->used[space];
+    f->used[space] += (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+    memcpy(to, from, bytes);
+    return to;
+}
+
+static weir_status add_shard(struct filling *f, const plan_param *param, const plan_tensor *tensor)
+{
+    const struct weir_session *s = f->s;
+    uint32_t slots = plan_kept_slots(s->plan, tensor);
     weir_view view = session_view(s, tensor, 0);
     struct keep_piece piece = {.tensor = {.name = plan_text(s->plan, param->name),
                                           .kind = (weir_param_kind)param->kind,
@@ -147,22 +170,49 @@ static weir_status add_shard(const struct weir_session *s, struct keep_save *sav
     memcpy(piece.start, view.offset, sizeof(piece.start));
     for (uint32_t k = 0; !status && k < slots; k++) {
         piece.slot = (int)k;
-        piece.data = arena_tensor(s->arenas, s->plan, tensor, session_kept_slot(s, tensor, k));
-        status = keep_save_add(save, &piece);
+        piece.data = piece_data(f, param, tensor, session_kept_slot(s, tensor, k));
+        status = keep_save_add(f->save, &piece);
     }
     return status;
 }
 
-static weir_status add_shards(const struct weir_session *s, struct keep_save *save)
+static weir_status add_shards(struct filling *f)
 {
+    const struct weir_session *s = f->s;
     weir_status status = WEIR_OK;
-    for (uint32_t p = 0; p < s->plan->params_count; p++) {
+    for (uint32_t p = 0; !status && p < s->plan->params_count; p++) {
         const plan_param *param = &s->plan->params[p];
         for (uint32_t i = 0; !status && i < param->shards.count; i++)
             if (plan_saves(s->plan, param, i) && session_owns_tensor(s, session_shard(s, param, i)))
-                status = add_shard(s, save, param, session_shard(s, param, i));
+                status = add_shard(f, param, session_shard(s, param, i));
     }
     return status;
+}
+
+static weir_status fill(struct weir_session *s, struct keep_save *save, bool copies)
+{
+    struct filling f = {.s = s, .save = save, .copies = copies};
+    f.used = calloc(s->plan->spaces_count + (size_t)1, sizeof(*f.used));
+    weir_status status = f.used ? add_shards(&f) : error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
+    free(f.used);
+    return status;
+}
+
+/* Whether the plan has room for the copies. */
+static bool has_snapshots(const weir_plan *plan)
+{
+    for (uint32_t space = 0; space < plan->spaces_count; space++)
+        if (plan->spaces[space].snapshot_bytes != plan_snapshot_bytes(plan, (plan_space_id){space}))
+            return false;
+    return true;
+}
+
+void session_touch_snapshots(const struct weir_session *s)
+{
+    for (uint32_t space = 0; space < s->plan->spaces_count; space++)
+        if (session_owns(s, space) && s->plan->spaces[space].snapshot_bytes)
+            memset(s->arenas[space].base + s->plan->spaces[space].snapshot_offset, 0,
+                   s->plan->spaces[space].snapshot_bytes);
 }
 
 static weir_status add_source(const struct weir_session *s, struct keep_save *save, uint32_t h, void *bytes)
@@ -253,7 +303,7 @@ static weir_status save_fill(struct weir_session *s, const weir_save_opts *opts)
     struct keep_save *save = s->saver->save;
     weir_status status = save ? add_sources(s, save) : WEIR_E_IO;
     if (!status)
-        status = add_shards(s, save);
+        status = fill(s, save, opts->async);
     return agree(s, opts, status, NULL);
 }
 
@@ -279,6 +329,10 @@ static weir_status check_save(const struct weir_session *s, const char *dir, con
     if (!dir || !*dir || opts->keep < 0)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: %s", file, opts->src.line,
                          opts->keep < 0 ? "keep is negative" : "there is no folder");
+    if (opts->async && !has_snapshots(s->plan))
+        return error_set(WEIR_E_ARGUMENT,
+                         "%s:%d: weir_session_save: the plan has no room for a copy: weir_compile(.snapshot = true) makes it",
+                         file, opts->src.line);
     if (opts->name && (!*opts->name || *opts->name == '.' || strchr(opts->name, '/')))
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: '%s' is no name for a folder", file, opts->src.line,
                          opts->name);

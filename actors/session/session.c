@@ -271,6 +271,8 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = session_fill(s); /* before other ranks can look */
     if (!status)
+        session_touch_snapshots(s);
+    if (!status)
         status = open_trace(s, opts);
     if (!status)
         status = cluster_meet(s);

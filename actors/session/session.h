@@ -224,6 +224,9 @@ void session_set_step(struct weir_session *session, int64_t step);
 
 /* ---- save.c ---- */
 
+/* Has the system give the pages of the snapshots now, rather than in the first save. */
+void session_touch_snapshots(const struct weir_session *session);
+
 /* Waits for a save that is being written. Also when there has been none. end: and there will be none. */
 void session_await_save(struct weir_session *session);
 void session_end_saves(struct weir_session *session);
@@ -239,8 +242,7 @@ const plan_tensor *session_shard(const struct weir_session *session, const plan_
 bool session_shard_again(const struct weir_session *session, const plan_param *param, uint32_t i);
 bool session_owns_tensor(const struct weir_session *session, const plan_tensor *tensor);
 
-/* How many values of a shard are kept from step to step, and the slot in which the k-th oldest of them is now. */
-uint32_t session_kept_slots(const weir_plan *plan, const plan_tensor *tensor);
+/* The slot in which the k-th oldest is now of the values of a shard that are kept from step to step. */
 uint32_t session_kept_slot(const struct weir_session *session, const plan_tensor *tensor, uint32_t k);
 
 /* Whether the user's array has the dtype and the logical shape of the tensor; the error starts with `what`. */

@@ -109,7 +109,7 @@ static void describe(const struct weir_session *s, const plan_param *param, weir
     weir_param_info info;
     weir_plan_param(plan, (int)(param - plan->params), &info);
     *to = (weir_session_param){.name = info.name, .kind = info.kind, .type = info.type, .frozen = info.frozen};
-    to->slots = (int)session_kept_slots(plan, session_shard(s, param, 0));
+    to->slots = (int)plan_kept_slots(plan, session_shard(s, param, 0));
     to->step = INT64_MAX;
     for (uint32_t i = 0; i < param->shards.count; i++) {
         const plan_tensor *shard = session_shard(s, param, i);
@@ -147,7 +147,7 @@ static weir_status visit_shard(const struct weir_session *s, const plan_param *p
                         .again = session_shard_again(s, param, i),
                         .step = shard_step(s, tensor),
                         .torn = session_torn(s, tensor)};
-    for (uint32_t k = 0; !status && k < session_kept_slots(s->plan, tensor); k++) {
+    for (uint32_t k = 0; !status && k < plan_kept_slots(s->plan, tensor); k++) {
         shard.slot = (int)k;
         shard.view = session_view(s, tensor, session_kept_slot(s, tensor, k));
         status = fn(ctx, &shard);

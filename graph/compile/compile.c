@@ -110,7 +110,7 @@ static reg *reg_to_lower(compile *c, int device, uint64_t over)
 static void report_memory(compile *c, int device)
 {
     const pdevice *d = &c->phys.device.item[device];
-    uint64_t bytes[PLAN_MEMS] = {[PLAN_WORKSPACE] = d->workspace};
+    uint64_t bytes[PLAN_MEMS] = {[PLAN_WORKSPACE] = d->workspace, [PLAN_SNAPSHOT] = d->snapshot};
     for (int i = 0; i < c->phys.reg.count; i++)
         if (c->phys.reg.item[i].device == device)
             bytes[c->phys.reg.item[i].kind] += c->phys.reg.item[i].slot_bytes * (uint64_t)c->phys.reg.item[i].slots;
@@ -176,6 +176,17 @@ static weir_plan *make_plan(compile *c)
     }
 }
 
+/* How large each device's snapshot is, which a plan without one tells: it depends on shards and slots that are full at
+ * the start, not on those that are taken away. */
+static bool measure_snapshots(compile *c)
+{
+    weir_plan *plan = c->opts.snapshot && pass_layout(c) ? pass_emit(c) : NULL;
+    for (int d = 0; plan && d < c->phys.device.count; d++)
+        c->phys.device.item[d].snapshot = plan_snapshot_bytes(plan, (plan_space_id){(uint32_t)d});
+    weir_plan_free(plan);
+    return plan || !c->opts.snapshot;
+}
+
 static weir_plan *run_passes(compile *c)
 {
     bool (*const passes[])(compile *) = {ir_new,     pass_shard, pass_box,   pass_lower,
@@ -183,7 +194,7 @@ static weir_plan *run_passes(compile *c)
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
         if (!passes[i](c))
             return NULL;
-    return make_plan(c);
+    return measure_snapshots(c) ? make_plan(c) : NULL;
 }
 
 weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts)

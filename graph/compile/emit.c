@@ -41,7 +41,9 @@ static void emit_devices(emission *e)
         plan_space_id space = {plan_add_spaces(e->b, (plan_space){.kind = from->kind,
                                                                   .index = (uint32_t)from->index,
                                                                   .name = plan_add_text(e->b, name),
-                                                                  .bytes = from->bytes})};
+                                                                  .bytes = from->bytes,
+                                                                  .snapshot_offset = from->snapshot_offset,
+                                                                  .snapshot_bytes = from->snapshot})};
         e->queue[d] = plan_add_queues(e->b, (plan_queue){.space = space,
                                                          .kind = PLAN_COMPUTE,
                                                          .name = plan_add_text(e->b, name),

@@ -145,7 +145,7 @@ typedef struct group {             /* an actor */
 typedef struct pdevice {
     weir_device_kind kind;
     int index;
-    uint64_t bytes, workspace, workspace_offset;
+    uint64_t bytes, workspace, workspace_offset, snapshot, snapshot_offset;
 } pdevice;
 
 typedef struct phys {

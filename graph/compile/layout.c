@@ -207,6 +207,8 @@ static void arena(compile *c, int device)
     }
     d->workspace_offset = d->bytes;
     d->bytes += d->workspace;
+    d->snapshot_offset = d->snapshot ? d->bytes : 0;
+    d->bytes += d->snapshot;
 }
 
 bool pass_layout(compile *c)

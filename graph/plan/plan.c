@@ -46,6 +46,40 @@ bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i)
     return before == (uint32_t)(param - plan->params) % holders;
 }
 
+static uint64_t padded(uint64_t bytes)
+{
+    return (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+}
+
+uint32_t plan_kept_slots(const weir_plan *plan, const plan_tensor *tensor)
+{
+    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].initial : 1;
+}
+
+uint64_t plan_snapshot_of(const weir_plan *plan, const plan_param *param, uint32_t i)
+{
+    const plan_tensor *tensor = &plan->tensors[plan->shards[param->shards.first + i].i];
+    if (param->frozen || !plan_saves(plan, param, i))
+        return 0;
+    return plan_kept_slots(plan, tensor) * padded(plan_tensor_bytes(tensor));
+}
+
+static uint32_t space_of(const weir_plan *plan, const plan_tensor *tensor)
+{
+    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].space.i
+                                         : plan->queues[plan->actors[tensor->owner].queue.i].space.i;
+}
+
+uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space)
+{
+    uint64_t bytes = 0;
+    for (uint32_t p = 0; p < plan->params_count; p++)
+        for (uint32_t i = 0; i < plan->params[p].shards.count; i++)
+            if (space_of(plan, &plan->tensors[plan->shards[plan->params[p].shards.first + i].i]) == space.i)
+                bytes += plan_snapshot_of(plan, &plan->params[p], i);
+    return bytes;
+}
+
 /* Eight bytes, the lowest first, on every machine. */
 static uint64_t hash_value(uint64_t hash, uint64_t value)
 {
@@ -96,11 +130,6 @@ uint64_t weir_plan_bytes(const weir_plan *plan, int device)
     return bytes;
 }
 
-static uint64_t padded(uint64_t bytes)
-{
-    return (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
-}
-
 /* The space that a state lies in is that of its actor's queue. */
 static uint64_t state_bytes(const weir_plan *plan, const plan_actor *actor, uint32_t space)
 {
@@ -119,6 +148,7 @@ void plan_bytes_by_kind(const weir_plan *plan, plan_space_id space, uint64_t byt
             bytes[plan->regsts[r].kind] += plan->regsts[r].slots * plan->regsts[r].slot_bytes;
     for (uint32_t a = 0; a < plan->actors_count; a++)
         bytes[PLAN_STATE] += state_bytes(plan, &plan->actors[a], space.i);
+    bytes[PLAN_SNAPSHOT] = plan->spaces[space.i].snapshot_bytes;
     for (uint32_t q = 0; q < plan->queues_count; q++)
         if (plan->queues[q].space.i == space.i)
             bytes[PLAN_WORKSPACE] += padded(plan->queues[q].workspace_bytes);

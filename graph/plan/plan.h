@@ -85,7 +85,8 @@ typedef struct plan_queue {
     X(GRADIENT, "gradients")               \
     X(TRANSFER, "transfer")                \
     X(IO, "inputs and fetches")            \
-    X(WORKSPACE, "workspace")
+    X(WORKSPACE, "workspace")              \
+    X(SNAPSHOT, "snapshot")
 typedef enum plan_mem {
 #define X(name, text) PLAN_##name,
     PLAN_MEM_LIST(X)
@@ -263,6 +264,16 @@ bool plan_same_part(const plan_tensor *a, const plan_tensor *b);
 /* Whether shard i of a parameter is the one that is saved of those that hold the same elements. Their holders take turns
  * from parameter to parameter, so that each writes about as much as the others. */
 bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i);
+
+/* How many values of a shard are kept from step to step. */
+uint32_t plan_kept_slots(const weir_plan *plan, const plan_tensor *tensor);
+
+/* Bytes that a copy of shard i takes in the snapshot of its space: nothing when another one is saved, or it is frozen.
+ * They lie there in the order of the parameters and their shards, each value padded to PLAN_ALIGN. */
+uint64_t plan_snapshot_of(const weir_plan *plan, const plan_param *param, uint32_t i);
+
+/* And all of them in a space: what its snapshot_bytes are when it has a snapshot. */
+uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space);
 
 /* Checks the whole plan: every index, range, size, rate, offset and overlap, operands against the op's rules, attribute
  * counts. E_PLAN and weir_error() naming the first fault. Bounded in time and memory by the size of the plan. Does

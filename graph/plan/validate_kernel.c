@@ -402,5 +402,11 @@ bool validate_starts(const weir_plan *plan, void *scratch)
     for (uint32_t i = 0; i < plan->inits_count; i++)
         if (!validate_init(plan, i))
             return false;
+    for (uint32_t s = 0; s < plan->spaces_count; s++) {
+        uint64_t bytes = plan->spaces[s].snapshot_bytes;
+        if (bytes && bytes != plan_snapshot_bytes(plan, (plan_space_id){s}))
+            return REFUSE_PLAN("spaces[%" PRIu32 "].snapshot_bytes: %" PRIu64 ", but a copy of what is kept takes %" PRIu64,
+                               s, bytes, plan_snapshot_bytes(plan, (plan_space_id){s}));
+    }
     return names_differ(names, plan->params_count, "params");
 }

@@ -24,6 +24,8 @@ typedef struct weir_compile_opts {
     int micro_batches;   /* per step [1] */
     const char *memory;  /* limit per device, as "512MiB" or "2GB" [none] */
     uint64_t seed;       /* of parameters and dropout [0] */
+    bool snapshot;       /* room for a copy of what lives from step to step, so that it can be written to the disk while
+                            training goes on (weir_session_save(.async)) [false] */
 } weir_compile_opts;
 
 /* Compiles; NULL and weir_error() on a mistake in the graph, a limit that cannot be met, or no memory. Leaves the

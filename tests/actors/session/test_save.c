@@ -239,3 +239,73 @@ Test(save, what_is_frozen_is_written_once)
     weir_session_close(s);
     weir_plan_free(plan);
 }
+
+/* ---- while training goes on ---- */
+
+static void expect_async(struct learner_opts layout, const char *dir)
+{
+    layout.compile.snapshot = true;
+    weir_plan *plan = learner_plan_at(layout);
+    struct learned want = undisturbed(plan, FIRST + SECOND);
+    weir_session *s = opened(plan, 2);
+    for (int i = 0; i < FIRST + SECOND; i++) { /* each save waits for the one before it */
+        assert_ok(weir_session_save(s, dir, .async = true));
+        assert_ok(weir_session_run(s, 1));
+    }
+    expect_learned(s, &want, 0, "who saved");
+    assert_ok(weir_session_save_wait(s, -1));
+    cr_expect_eq(folder_entries(dir), FIRST + SECOND);
+    char path[4200];
+    snprintf(path, sizeof path, "%s/step-%08d", dir, FIRST);
+    assert_ok(weir_session_load(s, path));
+    assert_ok(weir_session_run(s, SECOND));
+    expect_learned(s, &want, 0, "who loaded what was written while the next step ran");
+    weir_session_close(s);
+    learned_free(&want);
+    weir_plan_free(plan);
+}
+
+Test(save, what_is_written_while_training_goes_on_is_of_the_step_at_which_it_was_asked_for)
+{
+    for (int l = 0; l < LAYOUTS; l++)
+        expect_async(layouts[l], folder_path("run-%d", l));
+}
+
+Test(save, room_for_the_copy_is_planned_and_exact)
+{
+    weir_plan *with = learner_plan(.dp = 2, .zero = true, .compile.snapshot = true), *without = learner_plan(.dp = 2, .zero = true);
+    uint64_t kept = 0;
+    for (int i = 0; i < weir_plan_param_count(with); i++) {
+        weir_param_info info;
+        assert_ok(weir_plan_param(with, i, &info));
+        kept += info.frozen ? 0 : (uint64_t)weir_shape_count(&info.type.shape) * 4;
+    }
+    uint64_t more = weir_plan_bytes(with, -1) - weir_plan_bytes(without, -1);
+    cr_expect(more >= kept && more < kept + 64 * 2 * (uint64_t)weir_plan_param_count(with), "%llu bytes for %llu",
+              (unsigned long long)more, (unsigned long long)kept);
+    weir_session *s = opened(with, 2), *small = opened(without, 2);
+    weir_session_stats stats;
+    weir_session_get_stats(s, &stats);
+    cr_expect_eq(stats.arena_bytes, stats.planned_bytes);
+    expect_error(weir_session_save(small, folder_path("run"), .async = true), WEIR_E_ARGUMENT, "test_save.c",
+                 "weir_compile(.snapshot = true)");
+    assert_ok(weir_session_save(s, folder_path("run"), .async = true));
+    weir_session_close(s); /* finishes what is under way */
+    cr_expect(folder_has(folder_path("run/step-00000000/index.json")));
+    weir_session_close(small);
+    weir_plan_free(with);
+    weir_plan_free(without);
+}
+
+Test(save, a_save_that_fails_later_is_told)
+{
+    weir_plan *plan = learner_plan(.compile.snapshot = true);
+    weir_session *s = opened(plan, 1);
+    folder_write(folder_path("file"), "", 0);
+    expect_error(weir_session_save(s, folder_path("file"), .async = true), WEIR_E_IO, "file");
+    assert_ok(weir_session_run(s, 1));
+    assert_ok(weir_session_save(s, folder_path("run"), .async = true));
+    assert_ok(weir_session_save_wait(s, -1));
+    weir_session_close(s);
+    weir_plan_free(plan);
+}

@@ -394,7 +394,7 @@ static const fault faults[] = {
     {AT(regsts), 3, "producer", 0, 2, "regsts[3]: not in the range of its owner"},
     {AT(regsts), 3, "space", 0, 2, "regsts[3].space: 2 of 2"},
     {AT(regsts), 3, "space", 0, 1, "of 5120"},
-    {AT(regsts), 3, "kind", 0, PLAN_MEMS, "regsts[3].kind: 8 of 8"},
+    {AT(regsts), 3, "kind", 0, PLAN_MEMS, "regsts[3].kind: 9 of 9"},
     {AT(regsts), 3, "slots", 0, 0, "regsts[3].slots: 0"},
     {AT(regsts), 3, "slots", 0, 3, "overlap in the arena of spaces[0]"},
     {AT(regsts), 3, "slots", 0, UINT32_MAX, "regsts[3].offset: 4294967295 slots of 1024 bytes"},
@@ -675,7 +675,7 @@ Test(plan_show, tells_memory_by_kind_and_every_actor, .timeout = 20)
     char *text = view(plan, weir_plan_show);
     assert_has(text, "plan sample \"plan\": 2 devices, 4 micro-batches a step, 7 actors, 7 kernels, 15.0 KiB");
     assert_has(text, "\ncpu:0      1.0 KiB          1.0 KiB           -      3.0 KiB    1.0 KiB         -             2.0 KiB    "
-                     "2.0 KiB  10.0 KiB\n");
+                     "2.0 KiB         -  10.0 KiB\n");
     assert_has(text, "forward   forward       4        2  h 2x1.0 KiB            <- x, w (hold 4), +1\n");
     assert_has(text, "dw 1x1.0 KiB (fill 4)");
     assert_has(text, "w 1x1.0 KiB (1 full)");
