@@ -26,13 +26,14 @@
 #define SETTINGS_MAX 16
 #define VALUE_BYTES (LAUNCH_HOST_BYTES + 16)
 #define LIVENESS_DEFAULT 5.0 /* s, as <weir/cluster.h> has it */
+#define JOIN_DEFAULT 60.0    /* s, likewise */
 #define GRACE_BEYOND 2.0     /* s, to tell of a lost rank after it has been noticed */
 
 static const char program[] = "weir launch";
 
 typedef struct launch_opts {
-    int ranks, devices, port;
-    const char *hosts, *address, *key_file;
+    int ranks, devices, port, restarts, least;
+    const char *hosts, *address, *key_file, *ranks_file;
     double liveness, stall, join; /* NAN: not given */
     bool insecure, no_shm, no_prefix;
 } launch_opts;
@@ -42,6 +43,7 @@ typedef struct settings {
     launch_setting list[SETTINGS_MAX + 1]; /* ends at name NULL */
     char value[SETTINGS_MAX][VALUE_BYTES];
     int count;
+    int lasting; /* of them: what holds for every generation */
 } settings;
 
 static void set_text(settings *s, const char *name, const char *value)
@@ -108,11 +110,29 @@ static const char *master_address(const launch_place *places, int ranks, char ow
     return own;
 }
 
-static void set_meeting(settings *s, const launch_opts *opts, const launch_place *places, int ranks)
+/* The port is drawn anew each time: the last one may still be a dying process's. */
+static void set_meeting(settings *s, const launch_opts *opts, const launch_job *job)
 {
     char own[LAUNCH_HOST_BYTES] = "";
-    set_text(s, "MASTER_ADDR", opts->address ? opts->address : master_address(places, ranks, own));
-    set_number(s, "MASTER_PORT", opts->port ? opts->port : choose_port(places[0].remote));
+    set_text(s, "MASTER_ADDR", opts->address ? opts->address : master_address(job->places, job->ranks, own));
+    set_number(s, "MASTER_PORT", opts->port ? opts->port : choose_port(job->places[0].remote));
+}
+
+/* What one generation is told. */
+typedef struct teller {
+    settings s;
+    const launch_opts *opts;
+} teller;
+
+static void tell_generation(void *ctx, const launch_job *job)
+{
+    teller *t = ctx;
+    settings *s = &t->s;
+    s->count = s->lasting;
+    set_meeting(s, t->opts, job);
+    set_number(s, "WEIR_GENERATION", job->generation);
+    set_number(s, "WEIR_RESTARTS", job->restarts - job->restarted);
+    s->list[s->count].name = NULL;
 }
 
 /* ---- the rest of what ranks are told ---- */
@@ -163,25 +183,43 @@ static void draw_token(char token[LAUNCH_TOKEN_BYTES])
     snprintf(token, LAUNCH_TOKEN_BYTES, "weir-launch-%08x%08x", draw(), draw());
 }
 
+/* How long to wait for hosts that are gone when too few are left: as long as ranks would wait for each other. */
+static double patience(const launch_opts *opts)
+{
+    const char *text = getenv("WEIR_JOIN");
+    double value = isnan(opts->join) && text ? strtod(text, NULL) : opts->join;
+    return value > 0 && value < 1e9 ? value : JOIN_DEFAULT;
+}
+
+static int open_pool(launch_pool *pool, const launch_opts *opts, const char *shell)
+{
+    bool varies = opts->ranks_file || (opts->hosts && opts->least);
+    *pool = (launch_pool){.program = program, .shell = shell, .file = opts->ranks_file, .least = opts->least};
+    int status = launch_hosts_place(program, opts->hosts, opts->ranks, varies, &pool->places, &pool->room);
+    bool all = opts->hosts || !varies;
+    pool->wanted = opts->ranks ? opts->ranks : all ? pool->room : 0;
+    return status < 0 ? launch_pool_open(pool) : status;
+}
+
 static int launch(const launch_opts *opts, char **argv)
 {
-    launch_place *places = NULL;
     const char *shell = getenv("WEIR_RSH");
-    settings s = {.count = 0};
-    launch_job job = {.name = program, .argv = argv, .settings = s.list, .prefix = !opts->no_prefix,
-                      .grace_s = liveness(opts) + GRACE_BEYOND,
+    teller t = {.opts = opts};
+    launch_pool pool;
+    launch_job job = {.name = program, .argv = argv, .settings = t.s.list, .prefix = !opts->no_prefix,
+                      .grace_s = liveness(opts) + GRACE_BEYOND, .patience_s = patience(opts),
+                      .restarts = opts->restarts, .tell = tell_generation, .tell_ctx = &t,
                       .shell = shell && *shell ? shell : "ssh -T -o BatchMode=yes"};
-    int status = launch_hosts_place(program, opts->hosts, opts->ranks, &places, &job.ranks);
+    int status = open_pool(&pool, opts, job.shell);
     if (status < 0) {
-        job.places = places;
         draw_token(job.token);
-        set_meeting(&s, opts, places, job.ranks);
-        set_options(&s, opts);
-        status = set_key(&s, opts);
+        set_options(&t.s, opts);
+        status = set_key(&t.s, opts);
+        t.s.lasting = t.s.count;
     }
     if (status < 0)
-        status = launch_watch(&job);
-    free(places);
+        status = launch_watch(&job, &pool);
+    launch_pool_close(&pool);
     return status;
 }
 
@@ -201,6 +239,12 @@ int command_launch(int argc, char **argv)
         {"-n", OPTIONS_INT, &o.ranks, .min = 1, .max = LAUNCH_RANKS_MAX, .help = "ranks: processes to start"},
         {"--hosts", OPTIONS_TEXT, &o.hosts, .value = "A:2,B:2",
          .help = "where, over ssh (or $WEIR_RSH), in this order; default: here"},
+        {"--restarts", OPTIONS_INT, &o.restarts, .min = 0, .max = 1e9,
+         .help = "how often to start all ranks anew when one is lost"},
+        {"--min-ranks", OPTIONS_INT, &o.least, .min = 1, .max = LAUNCH_RANKS_MAX,
+         .help = "go on with so many when hosts are gone; default: all"},
+        {"--ranks-file", OPTIONS_TEXT, &o.ranks_file, .value = "FILE",
+         .help = "holds how many ranks are wanted; they change when it does"},
         {"--devices", OPTIONS_INT, &o.devices, .min = 1, .max = 4096, .help = "of each rank; default: as needed"},
         {"--liveness", OPTIONS_REAL, &o.liveness, .min = 0.1, .max = 86400,
          .help = "seconds without a sign of life until a rank is lost"},

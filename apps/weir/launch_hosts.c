@@ -94,8 +94,8 @@ static int read_hosts(const char *program, const char *hosts, launch_place *plac
     return status;
 }
 
-/* Counts, for each rank, those of its host; all ranks of this host are on one, by whatever name. */
-static void count_local(launch_place *places, int ranks)
+/* All ranks of this host are on one, by whatever name. */
+void launch_hosts_count(launch_place *places, int ranks)
 {
     for (int i = 0; i < ranks; i++) {
         launch_place *place = &places[i];
@@ -108,22 +108,21 @@ static void count_local(launch_place *places, int ranks)
     }
 }
 
-int launch_hosts_place(const char *program, const char *hosts, int count, launch_place **places, int *ranks)
+int launch_hosts_place(const char *program, const char *hosts, int count, bool varies, launch_place **places, int *room)
 {
     int status = -1;
-    *ranks = 0;
+    *room = 0;
     *places = calloc(LAUNCH_RANKS_MAX, sizeof **places);
     if (!*places)
         return options_wrong(program, "out of memory"), 1;
     if (hosts)
-        status = read_hosts(program, hosts, *places, ranks);
-    else if (count)
-        status = add_places(program, &(launch_place){.host = "localhost"}, count, *places, ranks);
+        status = read_hosts(program, hosts, *places, room);
+    else if (count || varies)
+        status = add_places(program, &(launch_place){.host = "localhost"}, varies ? LAUNCH_RANKS_MAX : count, *places,
+                            room);
     else
         status = options_wrong(program, "needs -n N or --hosts A:N,B:N; --help tells more");
-    if (status < 0 && count && count != *ranks)
-        status = options_wrong(program, "-n %d, but --hosts has room for %d", count, *ranks);
-    if (status < 0)
-        count_local(*places, *ranks);
+    if (status < 0 && count && (varies ? count > *room : count != *room))
+        status = options_wrong(program, "-n %d, but --hosts has room for %d", count, *room);
     return status;
 }

@@ -77,17 +77,16 @@ static void set_environment(const launch_job *job, int rank)
     set_number("LOCAL_WORLD_SIZE", job->places[rank].local_size);
 }
 
-/* "ssh -o BatchMode=yes" and the rest as words. The other side's login shell is whatever it is; all of them know
- * exec, and then there is one that is known. */
-static void exec_shell(const launch_job *job, const char *host)
+/* "ssh -o BatchMode=yes" and the rest as words. */
+void launch_process_shell(const char *shell, const char *host, const char *command)
 {
-    char *words[SHELL_WORDS_MAX + 3], *rest = NULL, *text = strdup(job->shell);
+    char *words[SHELL_WORDS_MAX + 3], *rest = NULL, *text = strdup(shell);
     int count = 0;
     for (char *word = text ? strtok_r(text, " \t", &rest) : NULL; word && count < SHELL_WORDS_MAX;
          word = strtok_r(NULL, " \t", &rest))
         words[count++] = word;
     words[count++] = (char *)host;
-    words[count++] = (char *)"exec sh -s";
+    words[count++] = (char *)command;
     words[count] = NULL;
     execvp(words[0], words);
 }
@@ -120,7 +119,8 @@ _Noreturn static void become(const launch_process *process, const launch_job *jo
     dup2(p->err[1], STDERR_FILENO);
     restore(origin);
     if (process->remote)
-        exec_shell(job, job->places[process->rank].host);
+        /* The other side's login shell is whatever it is; all know exec, and then there is one that is known. */
+        launch_process_shell(job->shell, job->places[process->rank].host, "exec sh -s");
     else {
         set_environment(job, process->rank);
         execvp(job->argv[0], job->argv);

@@ -23,15 +23,21 @@ typedef struct launch_setting {
     const char *name, *value; /* borrowed */
 } launch_setting;
 
-/* What is to be started. All pointers are borrowed. */
+/* What is to be started, and how far it has come. All pointers are borrowed. */
 typedef struct launch_job {
     const char *name;       /* of the command, for messages */
     char **argv;            /* the program and its arguments; ends at NULL */
-    const launch_place *places;
-    int ranks;
+    launch_place *places;   /* of the generation that runs, */
+    int ranks;              /* and how many it has */
+    int generation;         /* how often they have been started anew */
+    int restarts;           /* after a loss: how often at most, and how often so far */
+    int restarted;
     const launch_setting *settings; /* ends at name NULL */
+    void (*tell)(void *ctx, const struct launch_job *job); /* brings them up to date for a generation */
+    void *tell_ctx;
     bool prefix;            /* lines say whose they are */
     double grace_s;         /* what the others have to end by themselves when one has failed */
+    double patience_s;      /* how long to wait for hosts when too few are left */
     const char *shell;      /* the remote shell, words separated by blanks */
     char token[LAUNCH_TOKEN_BYTES]; /* begins what the script says on stderr: nobody else knows it */
 } launch_job;
@@ -55,6 +61,9 @@ typedef struct launch_process {
     char *script;       /* owned: what of it is still to be sent lies behind script_sent */
     size_t script_bytes, script_sent;
 } launch_process;
+
+/* Becomes the remote shell that runs `command` on `host`; returns when there is no such program, with errno. */
+void launch_process_shell(const char *shell, const char *host, const char *command);
 
 /* Returns 0, or errno after reporting; nothing is then left of it. */
 int launch_process_start(launch_process *process, const launch_job *job, int rank, const launch_origin *origin,

@@ -1,104 +1,115 @@
-/* apps/weir/launch_watch.c: starts the ranks of a job and stays with them until all have ended.
+/* apps/weir/launch_watch.c: starts the ranks of a job and stays with them until all have ended, generation by
+ * generation.
  *
- * One poll() loop over a signalfd, the pipes and the two sinks. The launcher is a subreaper: what a rank leaves behind
- * outside of its process group (a daemon in a session of its own) becomes its child, and is killed at the end.
+ * One poll() loop over a signalfd, the pipes and the two sinks. A generation is over when all its ranks have ended; what
+ * they left behind is then killed, and what they printed is read to its end, before the next one begins. So two of them
+ * are never there at the same time on this host; on another, which may be out of reach, they may be, and the ranks
+ * themselves keep generations apart when they meet.
  */
 #define _GNU_SOURCE
 #include "apps/weir/launch_watch.h"
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
+#include "apps/weir/launch_ending.h"
 #include "apps/weir/launch_output.h"
+#include "apps/weir/launch_self.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define ASKED_SECONDS 2        /* from SIGTERM to SIGKILL */
-#define INTERRUPTED_SECONDS 10 /* from the user's SIGINT or SIGTERM to SIGKILL */
+#define STOP_SECONDS 60        /* the same, when it means that there is something to save */
+#define LOST_SECONDS 0.5       /* from a loss to SIGKILL for the others, when all are to be started anew */
 #define DRAIN_SECONDS 2        /* for output that is still in pipes when all have ended */
+#define FDS_OWN 3 /* signals, sinks */
 #define FDS_PER_RANK 3
 
 typedef enum phase { RUNNING, WAITING, ASKED, KILLED } phase;
-
-/* How a rank ended. */
-typedef struct ending {
-    bool known;
-    bool by_signal;
-    int number; /* exit status or signal */
-} ending;
 
 typedef struct watched {
     launch_process process;
     launch_stream out, err;
     long remote_id;  /* of the program on the other side; 0: not known (yet) */
-    ending told;     /* remote: what the other side says of the program */
-    ending ended;
+    launch_ending told;  /* remote: what the other side says of the program */
+    launch_ending ended;
 } watched;
 
 typedef struct watch {
-    const launch_job *job;
+    launch_job *job;
+    launch_pool *pool;
     launch_origin origin;
     launch_guard guard;
     launch_sink sinks[2], *out, *err; /* out and err point to one when both are the same file */
+    int signals;                      /* signalfd */
+    int interrupts, interrupt;        /* how many SIGINT and SIGTERM came, and the last of them */
+    /* of a generation: */
     watched *ranks;                   /* owned: job->ranks */
     struct pollfd *fds;               /* owned */
-    int signals;                      /* signalfd */
     int started, alive;
     phase phase;
     double deadline;                  /* INFINITY: none */
-    int interrupts;
     watched *failed;                  /* the first that failed */
     bool reported;
+    bool changes;                     /* they were asked to stop, as another number of ranks is wanted */
+    bool stopped;                     /* and one of them did, before it was done */
+    bool again;                       /* there is to be another generation */
 } watch;
 
 /* ---- what a rank's end means ---- */
 
-static ending read_status(int status)
+/* Whether they are to be started anew; how that goes on in the sentence. */
+static bool is_restarted(watch *w, char *text, size_t bytes)
 {
-    bool by_signal = WIFSIGNALED(status);
-    return (ending){.known = true, .by_signal = by_signal,
-                    .number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status)};
+    launch_job *job = w->job;
+    text[0] = '\0';
+    if (w->interrupts || !job->restarts || !launch_ending_is_loss(&w->failed->ended))
+        return false;
+    if (job->restarted == job->restarts) {
+        snprintf(text, bytes, "; it was the last of %d restarts", job->restarts);
+        return false;
+    }
+    job->restarted++;
+    snprintf(text, bytes, "; restart %d of %d as generation %d with %d ranks", job->restarted, job->restarts,
+             job->generation + 1, launch_pool_count(w->pool));
+    return true;
 }
 
-/* A shell tells of a signal in the only way it has. */
-static ending read_shell_status(int status)
+static void describe(const watch *w, const watched *r, char *text, size_t bytes)
 {
-    bool by_signal = status > 128 && status < 128 + SIGRTMIN;
-    return (ending){.known = true, .by_signal = by_signal, .number = by_signal ? status - 128 : status};
-}
-
-static int exit_status(const ending *e)
-{
-    return e->by_signal ? 128 + e->number : e->number;
-}
-
-static void report_failure(watch *w)
-{
-    watched *r = w->failed;
     const launch_place *place = &w->job->places[r->process.rank];
-    int rank = r->process.rank;
     char where[LAUNCH_HOST_BYTES + 32];
     snprintf(where, sizeof where, "(pid %ld on %s)", r->remote_id, place->host);
     if (!r->remote_id && !r->ended.by_signal)
-        launch_sink_say(w->err, "%s: rank %d did not start on %s: the remote shell ended with status %d",
-                        w->job->name, rank, place->host, exit_status(&r->ended));
+        snprintf(text, bytes, "did not start on %s: the remote shell ended with status %d", place->host,
+                 launch_ending_status(&r->ended));
     else if (place->remote && !r->told.known && !r->ended.by_signal)
-        launch_sink_say(w->err, "%s: rank %d %s was lost with the connection to its host", w->job->name, rank, where);
+        snprintf(text, bytes, "%s was lost with the connection to its host", where);
     else if (r->ended.by_signal)
-        launch_sink_say(w->err, "%s: rank %d %s was ended by signal %d (%s)", w->job->name, rank, where,
-                        r->ended.number, strsignal(r->ended.number));
+        snprintf(text, bytes, "%s was ended by signal %d (%s)", where, r->ended.number, strsignal(r->ended.number));
     else
-        launch_sink_say(w->err, "%s: rank %d %s ended with status %d", w->job->name, rank, where, r->ended.number);
+        snprintf(text, bytes, "%s ended with status %d", where, r->ended.number);
+}
+
+/* Who was interrupted and stopped for that is no news. */
+static void report_failure(watch *w)
+{
+    char what[LAUNCH_HOST_BYTES + 128], next[128];
+    const launch_ending *e = &w->failed->ended;
     w->reported = true;
+    if (w->interrupts && !e->by_signal && launch_ending_is_stop(e))
+        return;
+    describe(w, w->failed, what, sizeof what);
+    w->again = is_restarted(w, next, sizeof next);
+    launch_sink_say(w->err, "%s: rank %d %s%s", w->job->name, w->failed->process.rank, what, next);
 }
 
 /* ---- ending the others ---- */
@@ -139,20 +150,32 @@ static void pass_deadline(watch *w)
 }
 
 /* Of several that have ended since the last look, one that was ended by a signal is the more likely cause. */
-static void note_end(watch *w, watched *r)
+static void note_failure(watch *w, watched *r)
 {
-    if (!exit_status(&r->ended))
-        return;
     if (!w->failed || (!w->reported && r->ended.by_signal && !w->failed->ended.by_signal))
         w->failed = r;
 }
 
+static void note_end(watch *w, watched *r)
+{
+    const launch_place *place = &w->job->places[r->process.rank];
+    if (place->remote && !r->told.known && w->phase != KILLED)
+        launch_pool_lose(w->pool, place);
+    if (w->changes && !w->interrupts && launch_ending_is_stop(&r->ended))
+        w->stopped = true;
+    else if (launch_ending_status(&r->ended))
+        note_failure(w, r);
+}
+
+/* The others of a lost rank find that out by themselves, and the sooner all are gone the sooner they are back. */
 static void act_on_failure(watch *w)
 {
     if (!w->failed || w->reported)
         return;
     report_failure(w);
-    if (w->phase == RUNNING)
+    if (w->again)
+        enter(w, ASKED, LOST_SECONDS);
+    else if (w->phase == RUNNING)
         enter(w, WAITING, w->job->grace_s);
 }
 
@@ -173,7 +196,7 @@ static void take_word(void *ctx, const char *words)
         r->process.arrived = true;
     if (sscanf(words, " status %d", &status) != 1)
         return;
-    r->told = read_shell_status(status);
+    r->told = launch_ending_of_shell(status);
     launch_process_kill(&r->process, false); /* what it has left behind there, and the connection */
 }
 
@@ -188,19 +211,19 @@ static watched *find_rank(watch *w, pid_t id)
 }
 
 /* The connection to another host ended, and nothing was told of the program there. */
-static ending guess_ending(const watch *w, const ending *of_shell)
+static launch_ending guess_ending(const watch *w, const launch_ending *of_shell)
 {
     if (w->phase == KILLED)
-        return (ending){.known = true, .by_signal = true, .number = SIGKILL};
-    int status = exit_status(of_shell);
-    return (ending){.known = true, .number = status ? status : 255}; /* 255: as ssh has it */
+        return (launch_ending){.known = true, .by_signal = true, .number = SIGKILL};
+    int status = launch_ending_status(of_shell);
+    return (launch_ending){.known = true, .number = status ? status : 255}; /* 255: as ssh has it */
 }
 
 static void end_rank(watch *w, watched *r, int status)
 {
     read_stream(&r->out);
     read_stream(&r->err);
-    r->ended = r->told.known ? r->told : read_status(status);
+    r->ended = r->told.known ? r->told : launch_ending_of(status);
     if (r->process.remote && !r->told.known)
         r->ended = guess_ending(w, &r->ended);
     w->alive--;
@@ -220,6 +243,8 @@ static bool reap_one(watch *w)
     waitpid(info.si_pid, &status, 0);
     if (r)
         end_rank(w, r, status);
+    else
+        launch_pool_probed(w->pool, info.si_pid, status);
     return true;
 }
 
@@ -230,38 +255,20 @@ static void reap(watch *w)
     act_on_failure(w);
 }
 
-/* Kills children that no rank's group had, until none is left: theirs come after them. */
-static void kill_strays(watch *w)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    for (bool found = true; found;) {
-        FILE *file = fopen(path, "r");
-        int id = 0;
-        found = false;
-        while (file && fscanf(file, "%d", &id) == 1)
-            if (id != w->guard.process) {
-                found = true;
-                kill(id, SIGKILL);
-                waitpid(id, NULL, 0);
-            }
-        if (file)
-            fclose(file);
-    }
-}
-
 /* ---- signals ---- */
 
 static void pass_on(watch *w, int sig, bool from_terminal)
 {
     bool ends = sig == SIGINT || sig == SIGTERM;
+    if (ends)
+        w->interrupt = sig;
     if (ends && w->interrupts++) {
         kill_all(w);
         return;
     }
     signal_all(w, sig, from_terminal);
     if (ends && w->phase < ASKED)
-        enter(w, ASKED, INTERRUPTED_SECONDS);
+        enter(w, ASKED, STOP_SECONDS);
 }
 
 static void take_signals(watch *w)
@@ -298,7 +305,7 @@ static nfds_t fill_fds(watch *w)
 
 static int wait_ms(const watch *w)
 {
-    double seconds = w->deadline - measure_seconds();
+    double seconds = fmin(w->deadline - measure_seconds(), launch_pool_pause(w->pool));
     return seconds > 3600 ? 3600000 : seconds <= 0 ? 0 : (int)ceil(1e3 * seconds);
 }
 
@@ -309,7 +316,7 @@ static void turn(watch *w)
         return;
     for (int i = 0; i < w->started; i++) {
         watched *r = &w->ranks[i];
-        const struct pollfd *p = &w->fds[3 + FDS_PER_RANK * i];
+        const struct pollfd *p = &w->fds[FDS_OWN + FDS_PER_RANK * i];
         if (p[0].revents && launch_sink_has_room(w->out))
             launch_stream_read(&r->out);
         if (p[1].revents && launch_sink_has_room(w->err))
@@ -349,78 +356,27 @@ static bool same_file(int a, int b)
     return !fstat(a, &sa) && !fstat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 }
 
-/* Descriptors 0 to 2 are there from now on, so that no pipe gets their numbers. */
-static void fill_standard_files(void)
-{
-    int fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= 2)
-        fd = open("/dev/null", O_RDWR);
-    if (fd >= 0)
-        close(fd);
-}
-
-/* As nohup has it: then the ranks are not to get it either. */
-static bool is_ignored(int sig)
-{
-    struct sigaction action;
-    return !sigaction(sig, NULL, &action) && action.sa_handler == SIG_IGN && sig != SIGCHLD;
-}
-
-static void take_signals_over(watch *w)
-{
-    static const int passed[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-    sigset_t set;
-    sigemptyset(&set);
-    signal(SIGCHLD, SIG_DFL);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-        if (!is_ignored(passed[i]))
-            sigaddset(&set, passed[i]);
-    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, &w->origin.pipe_action);
-    sigprocmask(SIG_BLOCK, &set, &w->origin.mask);
-    w->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-}
-
-/* Three pipes a rank may be more than a process is allowed by default. */
-static void allow_files(watch *w)
-{
-    getrlimit(RLIMIT_NOFILE, &w->origin.files);
-    struct rlimit most = w->origin.files;
-    most.rlim_cur = most.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &most);
-}
-
 static bool open_watch(watch *w)
 {
-    size_t ranks = (size_t)w->job->ranks;
-    fill_standard_files();
-    w->origin.launcher = getpid();
-    if (!launch_guard_start(&w->guard))
-        return false;
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    allow_files(w);
-    take_signals_over(w);
-    w->ranks = calloc(ranks, sizeof *w->ranks);
-    w->fds = calloc(3 + FDS_PER_RANK * ranks, sizeof *w->fds);
-    bool one = same_file(STDOUT_FILENO, STDERR_FILENO);
+    launch_self_fill_files();
     w->out = &w->sinks[0];
-    w->err = &w->sinks[one ? 0 : 1];
-    return launch_sink_open(&w->sinks[0], STDOUT_FILENO) && launch_sink_open(&w->sinks[1], STDERR_FILENO) &&
-           w->signals >= 0 && w->ranks && w->fds;
+    w->err = &w->sinks[same_file(STDOUT_FILENO, STDERR_FILENO) ? 0 : 1];
+    bool guarded = launch_guard_start(&w->guard);
+    w->signals = launch_self_change(&w->origin);
+    w->job->places = calloc((size_t)w->pool->room, sizeof *w->job->places);
+    return guarded && launch_sink_open(&w->sinks[0], STDOUT_FILENO) && launch_sink_open(&w->sinks[1], STDERR_FILENO) &&
+           w->signals >= 0 && w->job->places;
 }
 
 static void close_watch(watch *w)
 {
-    for (int i = 0; i < w->started; i++) {
-        launch_stream_close(&w->ranks[i].out);
-        launch_stream_close(&w->ranks[i].err);
-    }
     launch_guard_stop(&w->guard);
     launch_sink_close(&w->sinks[0]);
     launch_sink_close(&w->sinks[1]);
     if (w->signals >= 0)
         close(w->signals);
-    free(w->fds);
-    free(w->ranks);
+    free(w->job->places);
+    w->job->places = NULL;
 }
 
 /* Returns 0, or errno. */
@@ -456,20 +412,123 @@ static int start_all(watch *w)
     return error == ENOENT ? 127 : 126;
 }
 
-int launch_watch(const launch_job *job)
+/* ---- generations ---- */
+
+/* Another number of ranks is wanted: those that run are to stop after their step, and to save. */
+static void act_on_change(watch *w)
 {
-    watch w = {.job = job, .deadline = INFINITY, .signals = -1, .guard = {.pipe = -1}};
-    int status = open_watch(&w) ? start_all(&w) : options_wrong(job->name, "out of memory, files or processes") - 1;
-    while (w.alive) {
-        turn(&w);
-        pass_deadline(&w);
+    if (w->phase != RUNNING || w->pool->wanted == w->job->ranks)
+        return;
+    w->changes = true;
+    launch_sink_say(w->err, "%s: from %d to %d ranks: those that run stop, and go on as generation %d", w->job->name,
+                    w->job->ranks, w->pool->wanted, w->job->generation + 1);
+    signal_all(w, SIGTERM, false);
+    enter(w, ASKED, STOP_SECONDS);
+}
+
+static bool begin_generation(watch *w)
+{
+    launch_job *job = w->job;
+    job->ranks = launch_pool_take(w->pool, job->places);
+    job->tell(job->tell_ctx, job);
+    w->ranks = calloc((size_t)job->ranks, sizeof *w->ranks);
+    w->started = w->alive = 0;
+    w->phase = RUNNING;
+    w->deadline = INFINITY;
+    w->failed = NULL;
+    w->reported = w->changes = w->stopped = w->again = false;
+    free(w->fds);
+    w->fds = calloc(FDS_OWN + FDS_PER_RANK * (size_t)job->ranks, sizeof *w->fds);
+    return w->ranks && w->fds;
+}
+
+/* Returns the exit status, if this was the last. */
+static int end_generation(watch *w)
+{
+    int status = w->failed ? launch_ending_status(&w->failed->ended) : 0;
+    w->again |= w->stopped && !w->failed;
+    w->again &= !w->interrupts;
+    for (int i = 0; i < w->started; i++) {
+        launch_stream_close(&w->ranks[i].out);
+        launch_stream_close(&w->ranks[i].err);
     }
-    if (w.started)
-        kill_strays(&w);
-    if (status < 0) /* else nobody cares about what the others began to say */
-        drain(&w);
+    free(w->ranks);
+    w->ranks = NULL;
+    w->failed = NULL;
+    w->started = 0;
+    return status;
+}
+
+/* Of one that could not be started nobody cares about what the others began to say. */
+static int run_generation(watch *w)
+{
+    bool begun = begin_generation(w);
+    int status = begun ? start_all(w) : options_wrong(w->job->name, "out of memory") - 1;
+    while (w->alive) {
+        turn(w);
+        pass_deadline(w);
+        if (launch_pool_look(w->pool))
+            act_on_change(w);
+    }
+    if (w->started)
+        launch_self_kill_strays(w->guard.process);
     if (status < 0)
-        status = w.failed ? exit_status(&w.failed->ended) : 0;
+        drain(w);
+    int ended = end_generation(w);
+    w->again &= status < 0;
+    return status < 0 ? ended : status;
+}
+
+static bool is_interrupted(watch *w, int *status)
+{
+    if (w->interrupts)
+        *status = 128 + w->interrupt;
+    return w->interrupts;
+}
+
+/* Until enough hosts are there. Returns -1, or the exit status of a job that does not go on. */
+static int wait_for_hosts(watch *w)
+{
+    char gone[512];
+    int status = -1;
+    bool told = false;
+    w->deadline = measure_seconds() + w->job->patience_s;
+    while (!is_interrupted(w, &status) && !launch_pool_is_enough(w->pool)) {
+        bool late = measure_seconds() >= w->deadline;
+        if (!told || late)
+            launch_sink_say(w->err, "%s: %s for hosts that are gone (%s): there is room for %d ranks", w->job->name,
+                            late ? "no longer waits" : "waits", launch_pool_gone(w->pool, gone, sizeof gone),
+                            launch_pool_count(w->pool));
+        if (late)
+            return 1;
+        told = true;
+        turn(w);
+        launch_pool_look(w->pool);
+    }
+    return status;
+}
+
+/* Returns the exit status of the last. */
+static int run_generations(watch *w)
+{
+    int status = run_generation(w);
+    while (w->again) {
+        int ended = wait_for_hosts(w);
+        if (ended >= 0)
+            return ended;
+        w->job->generation++;
+        status = run_generation(w);
+    }
+    return status;
+}
+
+int launch_watch(launch_job *job, launch_pool *pool)
+{
+    watch w = {.job = job, .pool = pool, .deadline = INFINITY, .signals = -1, .guard = {.pipe = -1}};
+    w.fds = calloc(FDS_OWN, sizeof *w.fds);
+    bool open = open_watch(&w) && w.fds;
+    int status = open ? run_generations(&w) : options_wrong(job->name, "out of memory, files or processes") - 1;
     close_watch(&w);
+    free(w.fds);
     return status;
 }

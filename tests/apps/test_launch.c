@@ -71,6 +71,13 @@ static const char *read_file(const char *name, char text[OUTPUT_BYTES])
     return text;
 }
 
+static int unlink_file(const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return unlink(path);
+}
+
 /* Starts a shell command that is a launcher; what it prints goes to the files out and err. */
 static pid_t start(const char *command)
 {
@@ -370,6 +377,138 @@ Test(launch, what_ranks_leave_behind_is_ended)
                          "sleep 301\" >/dev/null 2>&1 & sleep 0.3; echo over'", 0);
     cr_expect_eq(count_text(output, "over\n"), 2);
     expect_gone(4, 0);
+}
+
+/* ---- generations ---- */
+
+Test(launch, a_lost_rank_starts_all_anew)
+{
+    expect_status(LAUNCH "--restarts 3 -n 3 -- sh -c 'echo $$ >>$T/pids; "
+                  "echo $RANK of $WORLD_SIZE in $WEIR_GENERATION with $WEIR_RESTARTS left at $MASTER_PORT; "
+                  "[ $WEIR_GENERATION = $RANK ] && kill -9 $$; [ $WEIR_GENERATION = 3 ] || sleep 300; true'", 0);
+    const char *left[] = {"3", "2", "1", "0"};
+    int ports[4] = {0};
+    for (int g = 0; g < 4; g++) {
+        char begin[64];
+        snprintf(begin, sizeof begin, "[2] 2 of 3 in %d with %s left at ", g, left[g]);
+        const char *line = strstr(output, begin);
+        cr_assert(line, "no '%s': %s%s", begin, output, errors);
+        ports[g] = atoi(line + strlen(begin));
+    }
+    cr_expect(ports[0] != ports[1] || ports[1] != ports[2], "a port that may be a dying process's");
+    for (int g = 0; g < 3; g++) {
+        char says[160];
+        snprintf(says, sizeof says, "on localhost) was ended by signal 9 (Killed); restart %d of 3 as generation %d with 3 "
+                                    "ranks\n", g + 1, g + 1);
+        cr_expect(strstr(errors, says), "no '%s': %s", says, errors);
+    }
+    cr_expect_eq(count_text(errors, "\n"), 3, "%s", errors);
+    expect_gone(12, 0);
+}
+
+Test(launch, restarts_have_an_end)
+{
+    expect_status(LAUNCH "--restarts 2 -n 2 -- sh -c 'echo in $WEIR_GENERATION; [ $RANK = 0 ] || exit 7; sleep 300'", 7);
+    expect_line(output, "[0] in 2");
+    cr_expect_eq(count_text(errors, "restart "), 2, "%s", errors);
+    cr_expect(strstr(errors, " ended with status 7; it was the last of 2 restarts\n"), "%s", errors);
+}
+
+/* A mistake in the command line, what cannot be started, and what was stopped on purpose. */
+Test(launch, what_would_end_like_that_again_is_not_restarted)
+{
+    const char *const ends[] = {"exit 2", "exit 126", "exit 127", "exit 130", "exit 143", "kill -TERM $$", "kill -INT $$"};
+    const int statuses[] = {2, 126, 127, 130, 143, 143, 130};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char command[256];
+        snprintf(command, sizeof command, LAUNCH "--restarts 5 -n 1 -- sh -c 'echo once; %s'", ends[i]);
+        expect_status(command, statuses[i]);
+        cr_expect_eq(count_text(output, "once"), 1, "%s: %s", ends[i], output);
+        cr_expect(!strstr(errors, "restart"), "%s", errors);
+    }
+}
+
+Test(launch, restarts_reach_other_hosts)
+{
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH "--restarts 1 --hosts a,b,localhost -- sh -c 'echo $$ >>$T/pids; "
+                  "echo $RANK in $WEIR_GENERATION; [ $WEIR_GENERATION = 1 ] && exit 0; [ $RANK = 1 ] && kill -9 $$; "
+                  "sleep 300'", 0);
+    expect_line(output, "[0] 0 in 1");
+    expect_line(output, "[1] 1 in 1");
+    expect_line(output, "[2] 2 in 1");
+    cr_expect(strstr(errors, "on b) was ended by signal 9 (Killed); restart 1 of 1 as generation 1 with 3 ranks\n"), "%s",
+              errors);
+    expect_gone(6, 1000);
+}
+
+/* Asked to stop, a rank of these saves. */
+#define SAVE "trap \"echo saved; exit 143\" TERM; trap \"echo saved; exit 130\" INT; "
+
+Test(launch, an_interrupt_stops_all_for_good)
+{
+    const int signals[] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 2; i++) {
+        pid_t id = start("exec " LAUNCH "--restarts 3 -n 2 -- sh -c '" SAVE "echo ready $WEIR_GENERATION; while :; do "
+                         "sleep 0.05; done'");
+        wait_for("ready 0", 2);
+        kill(id, signals[i]);
+        cr_expect_eq(finish(id), 128 + signals[i]);
+        cr_expect_eq(count_text(output, "saved"), 2, "%s", output);
+        cr_expect_str_eq(errors, "");
+    }
+}
+
+/* What one rank is told by somebody else ends all of a session; who stops is not started anew. */
+Test(launch, another_number_of_ranks_takes_over)
+{
+    pid_t id = start("echo 2 >$T/ranks; exec " LAUNCH "--ranks-file $T/ranks -- sh -c '" SAVE
+                     "echo ready $RANK of $WORLD_SIZE in $WEIR_GENERATION; while [ ! -e $T/over ]; do sleep 0.05; done'");
+    wait_for("of 2 in 0", 2);
+    write_script("ranks", "4\n");
+    wait_for("of 4 in 1", 4);
+    cr_expect_eq(count_text(output, "saved"), 2, "%s", output);
+    write_script("ranks", "many\n");
+    sleep_ms(500);
+    write_script("ranks", "1\n");
+    wait_for("of 1 in 2", 1);
+    cr_expect_eq(count_text(output, "saved"), 6, "%s", output);
+    write_script("over", "");
+    cr_expect_eq(finish(id), 0);
+    expect_line(errors, "weir launch: from 2 to 4 ranks: those that run stop, and go on as generation 1");
+    expect_line(errors, "weir launch: from 4 to 1 ranks: those that run stop, and go on as generation 2");
+    cr_expect(strstr(errors, "/ranks says \"many\", which is no number of ranks between 1 and 1024\n"), "%s", errors);
+}
+
+/* Host b is there, then it is not, then it is again. */
+Test(launch, goes_on_without_a_host_that_is_gone_until_it_is_back)
+{
+    write_script("down", "#!/bin/sh\n[ $1 != b ] || [ ! -e $T/b-is-down ] || exit 255\nexec $T/rsh \"$@\"\n");
+    pid_t id = start("WEIR_RSH=$T/down exec " LAUNCH "--restarts 9 --min-ranks 2 --hosts a:2,b:2 -- sh -c '"
+                     "echo ready $RANK of $WORLD_SIZE in $WEIR_GENERATION; while [ ! -e $T/kill-$WEIR_GENERATION ]; do "
+                     "sleep 0.05; done; [ $WEIR_GENERATION -lt 3 ] || exit 0; [ $RANK = 0 ] && kill -9 $$; sleep 300'");
+    wait_for("of 4 in 0", 4);
+    write_script("b-is-down", "");
+    write_script("kill-0", "");
+    wait_for("of 2 in 2", 2); /* in 1 two did not start */
+    cr_expect_eq(unlink_file("b-is-down"), 0);
+    sleep_ms(6000); /* it is asked every 5 s */
+    write_script("kill-2", "");
+    wait_for("of 4 in 3", 4);
+    write_script("kill-3", "");
+    cr_expect_eq(finish(id), 0, "%s", errors);
+    cr_expect(strstr(errors, " did not start on b: the remote shell ended with status 255; restart 2 of 9 as generation 2 "
+                             "with 2 ranks\n"), "%s", errors);
+}
+
+Test(launch, waits_for_hosts_when_too_few_are_left)
+{
+    write_script("down", "#!/bin/sh\n[ ! -e $T/down-$1 ] || exit 255\nexec $T/rsh \"$@\"\n");
+    write_script("down-b", "");
+    write_script("down-c", "");
+    expect_status("WEIR_RSH=$T/down " LAUNCH "--restarts 9 --join 1 --min-ranks 2 --hosts a,b,c -- sleep 300", 1);
+    cr_expect(strstr(errors, "weir launch: waits for hosts that are gone (b, c): there is room for 1 ranks\n"), "%s",
+              errors);
+    cr_expect(strstr(errors, "weir launch: no longer waits for hosts that are gone (b, c)"), "%s", errors);
 }
 
 /* ---- signals ---- */
