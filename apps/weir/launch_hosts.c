@@ -108,7 +108,8 @@ void launch_hosts_count(launch_place *places, int ranks)
     }
 }
 
-int launch_hosts_place(const char *program, const char *hosts, int count, bool varies, launch_place **places, int *room)
+int launch_hosts_place(const char *program, const char *hosts, int count, bool varies, launch_place **places,
+                       int *room)
 {
     int status = -1;
     *room = 0;

@@ -25,7 +25,8 @@ typedef struct launch_place {
  * as many as the hosts say. When the number of ranks `varies`, there may be more places than `count`, and without hosts
  * there are LAUNCH_RANKS_MAX. Returns -1 with *places (owned by the caller) and *room, how many they are, or an exit
  * status after reporting a mistake for `program`. */
-int launch_hosts_place(const char *program, const char *hosts, int count, bool varies, launch_place **places, int *room);
+int launch_hosts_place(const char *program, const char *hosts, int count, bool varies, launch_place **places,
+                       int *room);
 
 /* Counts, for each of so many ranks, those of its host. */
 void launch_hosts_count(launch_place *places, int ranks);

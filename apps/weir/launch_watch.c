@@ -1,9 +1,9 @@
 /* apps/weir/launch_watch.c: starts the ranks of a job and stays with them until all have ended, generation by
  * generation.
  *
- * One poll() loop over a signalfd, the pipes and the two sinks. A generation is over when all its ranks have ended; what
- * they left behind is then killed, and what they printed is read to its end, before the next one begins. So two of them
- * are never there at the same time on this host; on another, which may be out of reach, they may be, and the ranks
+ * One poll() loop over a signalfd, the pipes and the two sinks. A generation is over when all its ranks have ended;
+ * what they left behind is then killed, and what they printed is read to its end, before the next one begins. So two of
+ * them are never there at the same time on this host; on another, which may be out of reach, they may be, and the ranks
  * themselves keep generations apart when they meet.
  */
 #define _GNU_SOURCE
@@ -528,6 +528,8 @@ int launch_watch(launch_job *job, launch_pool *pool)
     w.fds = calloc(FDS_OWN, sizeof *w.fds);
     bool open = open_watch(&w) && w.fds;
     int status = open ? run_generations(&w) : options_wrong(job->name, "out of memory, files or processes") - 1;
+    if (open)
+        drain(&w); /* what it has said itself */
     close_watch(&w);
     free(w.fds);
     return status;

@@ -10,8 +10,8 @@
  *
  * The others of a rank that failed notice by themselves, and what they have to say about it is worth waiting for: that
  * is the grace. What counts as a loss says launch_ending.h; a lost rank ends all, as none can go on without it, and all
- * are started anew, each in a process of its own: rank 0's part is taken by a new one like any other's. What they learned
- * goes on from what they saved: they are told the generation. A planned change of their number is no loss, and is not
+ * are started anew: rank 0's part is taken by a new process like any other's. They are told the generation, and go on
+ * from what they saved. A planned change of their number is no loss, and is not
  * counted; who is then asked to stop ends with 143 when it has saved (launch_ending.h), or with 0 when it is done, and
  * then all is.
  *
@@ -26,8 +26,8 @@
 
 /* Returns the exit status: 0 when all of the last generation ended well, else its first failure's (128 and the signal
  * for one that was ended by a signal), 127 or 126 when the program could not be started, 1 when the launcher could not
- * do its work. All but 0, and what stops for the user's SIGINT or SIGTERM, is reported. `job` brings no places: they are
- * taken from `pool`, which is open. */
+ * do its work. All but 0, and what stops for the user's SIGINT or SIGTERM, is reported. `job` brings no places: they
+ * are taken from `pool`, which is open. */
 int launch_watch(launch_job *job, launch_pool *pool);
 
 #endif
