@@ -91,6 +91,15 @@ static weir_status fire_row(struct worker *worker, struct actor *actor, struct a
     return status;
 }
 
+/* The sentence is the next failure's again. */
+static __attribute__((noinline)) void worker_failed(struct worker *worker, const struct actor *actor,
+                                                    const struct actor_kernel *kernel, weir_status status)
+{
+    if (worker->owner->failed(worker->owner, actor, kernel, status, worker->error))
+        worker->halted = worker->flight.failed = true;
+    worker->error[0] = 0;
+}
+
 static void worker_fire(struct worker *worker, struct actor *actor)
 {
     struct actor_kernel *failed = NULL;
@@ -103,8 +112,7 @@ static void worker_fire(struct worker *worker, struct actor *actor)
     else
         status = fire_clocked(worker, actor, &failed);
     if (UNLIKELY(status)) {
-        worker->halted = worker->flight.failed = true;
-        worker->owner->failed(worker->owner, actor, failed, worker->error);
+        worker_failed(worker, actor, failed, status);
         return;
     }
     worker->running -= actor->left == 0;
@@ -250,9 +258,10 @@ static void worker_loop(struct worker *worker)
 static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
-    if (worker->owner->open(worker->owner, worker->number)) {
+    weir_status status = worker->owner->open(worker->owner, worker->number);
+    if (status) {
         worker->halted = true;
-        worker->owner->failed(worker->owner, NULL, NULL, weir_error());
+        worker->owner->failed(worker->owner, NULL, NULL, status, weir_error());
     }
     worker_loop(worker);
     return NULL;

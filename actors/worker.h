@@ -55,9 +55,10 @@ struct worker_owner {
     weir_status (*open)(struct worker_owner *owner, uint32_t worker);
     void (*done)(struct worker_owner *owner);   /* the run is over for this worker */
     void (*halted)(struct worker_owner *owner); /* once: it has heard that it is to fire no more */
-    /* A kernel of the actor failed with this sentence ("" for none); kernel NULL: the device; actor NULL: open(). */
-    void (*failed)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
-                   const char *sentence);
+    /* A kernel of the actor failed with this sentence ("" for none); kernel NULL: the device; actor NULL: open(). True:
+     * the worker halts. False: that firing is not to be, and the run has been limited to the steps before it. */
+    bool (*failed)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
+                   weir_status status, const char *sentence);
     void (*look)(struct worker_owner *owner, uint32_t worker); /* writes down what its actors lack, into its look */
     void (*asked)(struct worker_owner *owner);                 /* somebody may want the run to end early */
     void (*held)(struct worker_owner *owner, int64_t begun);   /* so many steps of the run; it begins no more */

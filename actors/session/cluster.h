@@ -99,7 +99,7 @@ weir_status cluster_start(struct weir_session *session, int64_t target);
 
 /* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits.
  * `from`: whose sentence it is. */
-void cluster_fail(struct weir_session *session, uint32_t culprit, uint32_t from, const char *text);
+void cluster_fail(struct weir_session *session, uint32_t culprit, uint32_t from, bool cancelled, const char *text);
 
 /* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
  * fires any more. */

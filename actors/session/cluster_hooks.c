@@ -30,7 +30,7 @@ static void hook_lost(void *ctx, uint32_t rank, const char *how)
 static void hook_failed(void *ctx, uint32_t from, uint32_t culprit, const char *text)
 {
     struct cluster *c = ctx;
-    session_fail_told(c->session, from, culprit, text);
+    session_fail_told(c->session, from, culprit, false, text);
 }
 
 static void hook_left(void *ctx, uint32_t rank, int64_t steps)
@@ -93,14 +93,15 @@ const struct net_hooks cluster_hooks = {.lost = hook_lost,
                                         .sharing = hook_sharing,
                                         .waits = hook_waits};
 
-void cluster_fail(struct weir_session *s, uint32_t culprit, uint32_t from, const char *text)
+void cluster_fail(struct weir_session *s, uint32_t culprit, uint32_t from, bool cancelled, const char *text)
 {
     struct cluster *c = s->cluster;
     if (!c)
         return;
+    (void)cancelled;
     struct wire_frame frame = {.kind = WIRE_FAIL, .fail = {.culprit = culprit, .from = from}};
     snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", text);
-    if (c->net)
+    if (c->net && !s->gentle) /* of that they have been told */
         net_request(c->net, NET_NEIGHBOURS, &frame, NULL, 0);
     cluster_news(c);
 }

@@ -107,11 +107,10 @@ void cluster_leave(struct weir_session *s)
     if (!s->cluster || !s->cluster->net)
         return;
     /* acquire: pairs with the exchange at a run's end, before which its steps were written */
-    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST && s->steps_done + s->steps)
+    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST && session_steps(s))
         session_drop_pulls(s);
-    uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
-    int64_t steps = state == SESSION_REST ? s->steps_done + s->steps : s->steps_done;
-    net_stop(s->cluster->net, state == SESSION_FAILED ? -1 : steps);
+    bool failed = session_failure_for_pull(s) != WEIR_OK;
+    net_stop(s->cluster->net, failed ? -1 : session_steps(s));
 }
 
 void cluster_close(struct weir_session *s)

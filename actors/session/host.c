@@ -132,27 +132,77 @@ static weir_status check_value(const weir_plan *plan, const char *verb, const pl
     return session_check_array(what, tensor, value);
 }
 
-/* Runs the actor's lane until it may fire. */
-static weir_status await_turn(struct weir_session *s, struct actor *actor, const char *verb, const char *name,
-                              int timeout_ms)
+/* A push or pull that may have to wait. */
+struct turn {
+    struct actor *actor;
+    const char *verb, *name;
+    int timeout_ms;
+};
+
+/* Whether the actor's next firing is among those that the runs before this step ask for, or the register's slots leave
+ * room for beyond them. */
+static bool turn_before(const struct weir_session *s, const struct actor *actor, int64_t step)
 {
-    const char *lacks = actor->out_count ? "no room" : "no value";
-    int64_t deadline = park_deadline(timeout_ms);
-    lane_drain(actor->lane, s->ends);
-    if (actor->unmet) /* relaxed: for a report */
-        atomic_store_explicit(&actor->lane->waiting, actor->step + 1, memory_order_relaxed);
-    while (actor->unmet && !session_failure(s)) {
-        bool in_time = mailbox_wait(&actor->lane->mailbox, deadline);
-        mailbox_orders(&actor->lane->mailbox); /* what they say is looked at below */
+    const plan_actor *from = &s->plan->actors[actor->id];
+    int64_t beyond;
+    if (actor->out_count) {
+        const plan_regst *regst = &s->plan->regsts[from->regsts.first];
+        beyond = (int64_t)(regst->slots - regst->initial) * (regst->fill ? regst->fill : 1);
+    } else {
+        const plan_port *port = &s->plan->ports[from->ports.first];
+        beyond = (int64_t)s->plan->regsts[port->regst.i].initial * port->hold;
+    }
+    int64_t firings; /* more than there can be: of a last step that is not known */
+    return __builtin_mul_overflow(step, (int64_t)actor->fires, &firings) || actor->firing - beyond < firings;
+}
+
+/* Why the turn may not be taken, though the actor may fire. What was made before a source failed may be pulled. */
+static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
+{
+    weir_status status = session_closes(s, turn->verb);
+    if (!status)
+        status = turn->actor->out_count ? session_failure(s) : session_failure_for_pull(s);
+    int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
+    if (status || LIKELY(end == INT64_MAX) || (turn_before(s, turn->actor, end) && !turn->actor->out_count))
+        return status;
+    status = session_failure(s);
+    return status ? status : session_ended(s);
+}
+
+/* Why it will not come without another run. Who has a timeout may wait for that. */
+static weir_status turn_hopeless(const struct weir_session *s, const struct turn *turn)
+{
+    if (turn->timeout_ms >= 0 || !session_at_rest(s) ||
+        turn_before(s, turn->actor, s->first_step + session_steps(s)))
+        return WEIR_OK;
+    return error_set(WEIR_E_STATE, "weir_session_%s: there is %s for '%s', and the session is at rest", turn->verb,
+                     turn->actor->out_count ? "no room" : "no value", turn->name);
+}
+
+/* Runs the actor's lane until it may fire. */
+static weir_status await_turn(struct weir_session *s, const struct turn *turn)
+{
+    struct actor *actor = turn->actor;
+    int64_t deadline = park_deadline(turn->timeout_ms);
+    weir_status status;
+    bool in_time = true;
+    for (;;) {
+        mailbox_orders(&actor->lane->mailbox); /* what they tell of is looked at here */
         lane_drain(actor->lane, s->ends);
-        if (!in_time && actor->unmet) {
-            atomic_store_explicit(&actor->lane->waiting, 0, memory_order_relaxed);
-            return error_set(WEIR_E_TIMEOUT, "weir_session_%s: %s for '%s' within %d ms", verb,
-                             lacks, name, timeout_ms);
-        }
+        status = turn_refused(s, turn);
+        if (!status && actor->unmet)
+            status = turn_hopeless(s, turn);
+        if (status || !actor->unmet || !in_time)
+            break;
+        /* relaxed: for a report */
+        atomic_store_explicit(&actor->lane->waiting, actor->step + 1, memory_order_relaxed);
+        in_time = mailbox_wait(&actor->lane->mailbox, deadline);
     }
     atomic_store_explicit(&actor->lane->waiting, 0, memory_order_relaxed);
-    return session_failure(s);
+    if (!status && actor->unmet)
+        status = error_set(WEIR_E_TIMEOUT, "weir_session_%s: %s for '%s' within %d ms", turn->verb,
+                           actor->out_count ? "no room" : "no value", turn->name, turn->timeout_ms);
+    return status;
 }
 
 static void fire_outside(struct actor *actor)
@@ -161,12 +211,10 @@ static void fire_outside(struct actor *actor)
     lane_flush(actor->lane);
 }
 
-weir_status weir_session_push(weir_session *s, const char *name, const weir_array *value, int timeout_ms)
+static weir_status push(struct weir_session *s, const char *name, const weir_array *value, int timeout_ms)
 {
     const plan_host *host = NULL;
-    weir_status status = caller_check(s, "push");
-    if (!status)
-        status = session_failure(s);
+    weir_status status = session_failure(s);
     if (!status)
         status = find_host(s, "push", name, PLAN_PUSH, &host);
     if (status)
@@ -177,7 +225,7 @@ weir_status weir_session_push(weir_session *s, const char *name, const weir_arra
     if (!status && !session_runs(s, host->actor.i))
         return WEIR_OK; /* the rank that runs it pushes the same */
     if (!status)
-        status = await_turn(s, actor, "push", name, timeout_ms);
+        status = await_turn(s, &(struct turn){actor, "push", name, timeout_ms});
     if (status)
         return status;
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
@@ -189,12 +237,10 @@ weir_status weir_session_push(weir_session *s, const char *name, const weir_arra
     return WEIR_OK;
 }
 
-weir_status weir_session_pull(weir_session *s, const char *name, weir_array *value, int timeout_ms)
+static weir_status pull(struct weir_session *s, const char *name, weir_array *value, int timeout_ms)
 {
     const plan_host *host = NULL;
-    weir_status status = caller_check(s, "pull");
-    if (!status)
-        status = session_failure(s);
+    weir_status status = session_failure_for_pull(s);
     if (!status)
         status = find_host(s, "pull", name, PLAN_PULL, &host);
     if (status)
@@ -205,7 +251,7 @@ weir_status weir_session_pull(weir_session *s, const char *name, weir_array *val
     if (!status && !session_runs(s, host->actor.i))
         status = error_set(WEIR_E_ARGUMENT, "weir_session_pull: this rank has no device, and so no '%s'", name);
     if (!status)
-        status = await_turn(s, actor, "pull", name, timeout_ms);
+        status = await_turn(s, &(struct turn){actor, "pull", name, timeout_ms});
     if (status)
         return status;
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
@@ -216,6 +262,33 @@ weir_status weir_session_pull(weir_session *s, const char *name, weir_array *val
                                 session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
     fire_outside(actor);
     return WEIR_OK;
+}
+
+/* A worker that waited for ever might wait for itself. */
+static weir_status enter(struct weir_session *s, const char *verb, int timeout_ms)
+{
+    weir_status status = timeout_ms < 0 ? caller_check_outside(s, verb) : caller_check(s, verb);
+    return status ? status : session_enter(s, verb);
+}
+
+weir_status weir_session_push(weir_session *s, const char *name, const weir_array *value, int timeout_ms)
+{
+    weir_status status = enter(s, "push", timeout_ms);
+    if (status)
+        return status;
+    status = push(s, name, value, timeout_ms);
+    session_exit(s);
+    return status;
+}
+
+weir_status weir_session_pull(weir_session *s, const char *name, weir_array *value, int timeout_ms)
+{
+    weir_status status = enter(s, "pull", timeout_ms);
+    if (status)
+        return status;
+    status = pull(s, name, value, timeout_ms);
+    session_exit(s);
+    return status;
 }
 
 /* ---- what nobody pulled ---- */
@@ -232,12 +305,12 @@ static bool pulls_from_afar(const struct weir_session *s, const plan_host *host)
 
 void session_drop_pulls(struct weir_session *s)
 {
-    int64_t end = s->first_step + s->steps_done + s->steps;
+    int64_t end = s->first_step + session_steps(s);
     for (uint32_t h = 0; h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
         struct actor *actor = &s->actors[host->actor.i];
         while (pulls_from_afar(s, host) && actor->step < end) {
-            if (await_turn(s, actor, "pull", plan_text(s->plan, host->name), -1))
+            if (await_turn(s, &(struct turn){actor, "pull", plan_text(s->plan, host->name), -1}))
                 return; /* the session has failed */
             fire_outside(actor);
         }

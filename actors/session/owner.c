@@ -69,13 +69,19 @@ static void owner_halted(struct worker_owner *owner)
         park_wake(&s->firing);
 }
 
-static void owner_failed(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
-                         const char *sentence)
+static bool owner_failed(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
+                         weir_status status, const char *sentence)
 {
+    struct weir_session *s = session_of(owner);
+    if (kernel && !s->cluster && session_is_source(s, kernel)) {
+        session_end_source(s, actor, kernel, status, sentence);
+        return false;
+    }
     if (actor)
-        session_fail_kernel(session_of(owner), actor, kernel, sentence);
+        session_fail_kernel(s, actor, kernel, sentence);
     else
-        session_fail_worker(session_of(owner), sentence);
+        session_fail_worker(s, sentence);
+    return true;
 }
 
 static void owner_look(struct worker_owner *owner, uint32_t worker)

@@ -17,6 +17,7 @@
 
 #define TRACE_EVENTS_DEFAULT (1 << 18)
 #define TRACE_EVENTS_MAX (INT64_C(1) << 32)
+#define AWAY_NS 1000000 /* between two times that those inside are woken */
 #define STALL_MIN_NS 1000000
 #define STALL_MAX_NS (INT64_C(1) << 60)
 #define FLIGHT_TEXT_BYTES 4096
@@ -361,7 +362,7 @@ static void close_lanes(struct weir_session *s)
 static void tell_failure(struct weir_session *s)
 {
     char waiters[WAITERS_TEXT_BYTES] = "", text[FLIGHT_TEXT_BYTES];
-    if (s->told)
+    if (s->told || s->failure_status == WEIR_E_CANCELLED)
         return;
     s->told = true;
     if (s->culprit != session_rank(s))
@@ -380,11 +381,51 @@ static void await_told(struct weir_session *s)
         park_wait(&s->failing, FAILURE_CLAIMED, PARK_FOREVER);
 }
 
+/* ---- who is inside ---- */
+
+weir_status session_closes(const struct weir_session *s, const char *function)
+{
+    /* seq_cst: pairs with the addition in session_enter() */
+    if (LIKELY(atomic_load(&s->closing) != CLOSING_WAKES))
+        return WEIR_OK;
+    return error_set(WEIR_E_STATE, "weir_session_%s: the session is being closed", function);
+}
+
+weir_status session_enter(struct weir_session *s, const char *function)
+{
+    /* seq_cst: who closes sees this thread inside, or this thread sees that it closes */
+    atomic_fetch_add(&s->inside, 1);
+    weir_status status = session_closes(s, function);
+    if (status)
+        session_exit(s);
+    return status;
+}
+
+void session_exit(struct weir_session *s)
+{
+    /* seq_cst: pairs with the load in send_away(), after which the session may be gone */
+    atomic_fetch_sub(&s->inside, 1);
+}
+
+/* Wakes who waits in push, pull or wait, until none does. One that was just about to sleep is woken the next time. */
+static void send_away(struct weir_session *s)
+{
+    atomic_store(&s->closing, CLOSING_WAKES);
+    for (uint32_t inside; (inside = atomic_load(&s->inside)) != 0;) {
+        park_wake(&s->state);
+        for (uint32_t i = 0; i < s->outside_count; i++)
+            mailbox_order(&s->outside[i].mailbox, LANE_REST);
+        park_wait(&s->inside, inside, park_now_ns() + AWAY_NS);
+    }
+    atomic_store(&s->closing, CLOSING_ALONE);
+}
+
 weir_status weir_session_close(weir_session *s)
 {
     weir_status status = s ? caller_check_outside(s, "close") : WEIR_OK;
     if (!s || status)
         return status;
+    send_away(s);
     await_told(s);
     session_end_saves(s);
     cluster_leave(s); /* after it nobody calls the watch */
@@ -420,11 +461,20 @@ weir_status session_failure(const weir_session *s)
     return error_set(s->failure_status, "%s", s->failure);
 }
 
+weir_status session_failure_for_pull(const weir_session *s)
+{
+    /* acquire: pairs with the store in session_fail(), before which `gentle` was written, and that in claim_failure() */
+    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED && s->gentle &&
+        !atomic_load_explicit(&s->harsh, memory_order_acquire))
+        return WEIR_OK;
+    return session_failure(s);
+}
+
 /* Every actor's number of firings has to fit its counter, over the session's whole life. */
 static bool steps_fit(const weir_session *s, int64_t steps)
 {
     int64_t total, firings;
-    if (__builtin_add_overflow(s->first_step, s->steps_done, &total) || __builtin_add_overflow(total, steps, &total))
+    if (__builtin_add_overflow(s->first_step, session_steps(s), &total) || __builtin_add_overflow(total, steps, &total))
         return false;
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         if (__builtin_mul_overflow(total, (int64_t)s->plan->actors[a].fires, &firings))
@@ -437,16 +487,16 @@ weir_status weir_session_start(weir_session *s, int64_t steps)
     weir_status status = caller_check_outside(s, "start");
     if (!status)
         status = session_failure(s);
+    if (!status)
+        status = session_ended(s);
     if (status)
         return status;
     if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
         return error_set(WEIR_E_STATE, "weir_session_start: %lld steps are under way",
                          (long long)s->owner.steps);
-    s->steps_done += s->steps;
-    s->steps = 0;
     if (steps <= 0 || !steps_fit(s, steps))
         return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)steps);
-    status = cluster_start(s, s->steps_done + steps);
+    status = cluster_start(s, session_steps(s) + steps);
     return status ? status : session_begin(s, steps);
 }
 
@@ -465,22 +515,37 @@ void session_await_halted(const struct weir_session *s)
     wait_halted(s, PARK_FOREVER);
 }
 
-weir_status weir_session_wait(weir_session *s, int timeout_ms)
+static weir_status run_wait(struct weir_session *s, int timeout_ms)
 {
     int64_t deadline = park_deadline(timeout_ms);
-    weir_status status = caller_check_outside(s, "wait");
-    if (status)
-        return status;
-    /* acquire: pairs with the exchange in owner_done(); what the workers did is visible after it */
-    while (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
+    weir_status status = WEIR_OK;
+    /* acquire: pairs with the exchange in run_end(); what the workers did is visible after it */
+    while (!status && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING) {
         if (!park_wait(&s->state, SESSION_RUNNING, deadline))
             break;
+        status = session_closes(s, "wait");
+    }
     uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
+    if (status)
+        return status;
     if (state == SESSION_RUNNING)
         return error_set(WEIR_E_TIMEOUT, "weir_session_wait: the run is not over after %d ms", timeout_ms);
     if (state == SESSION_FAILED && wait_halted(s, deadline))
         tell_failure(s);
-    return session_failure(s);
+    status = session_failure(s);
+    return status ? status : session_ended(s);
+}
+
+weir_status weir_session_wait(weir_session *s, int timeout_ms)
+{
+    weir_status status = caller_check_outside(s, "wait");
+    if (!status)
+        status = session_enter(s, "wait");
+    if (status)
+        return status;
+    status = run_wait(s, timeout_ms);
+    session_exit(s);
+    return status;
 }
 
 weir_status weir_session_run(weir_session *s, int64_t steps)
@@ -495,8 +560,14 @@ static bool claim_failure(struct weir_session *s)
 {
     uint32_t none = FAILURE_NONE;
     /* relaxed: only one wins, nothing else hangs on it */
-    return atomic_compare_exchange_strong_explicit(&s->failing, &none, FAILURE_CLAIMED, memory_order_relaxed,
-                                                   memory_order_relaxed);
+    if (atomic_compare_exchange_strong_explicit(&s->failing, &none, FAILURE_CLAIMED, memory_order_relaxed,
+                                                memory_order_relaxed))
+        return true;
+    /* release: pairs with the load in session_failure_for_pull() */
+    atomic_store_explicit(&s->harsh, true, memory_order_release);
+    for (uint32_t i = 0; i < s->outside_count; i++)
+        mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
+    return false;
 }
 
 /* The first failure writes the report; then everybody is told. */
@@ -512,10 +583,25 @@ static void session_fail(struct weir_session *s, weir_status status, uint32_t cu
     session_order(s, LANE_FAIL);
     for (uint32_t i = 0; i < s->outside_count; i++)
         mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
-    cluster_fail(s, culprit, s->teller, s->failure + s->said);
+    cluster_fail(s, culprit, s->teller, status == WEIR_E_CANCELLED, s->failure + s->said);
     /* release: pairs with the load in await_told() */
     atomic_store_explicit(&s->failing, FAILURE_TOLD, memory_order_release);
     park_wake(&s->failing);
+}
+
+void session_describe(const struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
+                      const char *sentence, char *text, size_t bytes)
+{
+    const weir_plan *plan = s->plan;
+    const plan_kernel *from = kernel ? &plan->kernels[kernel->id] : NULL;
+    const plan_space *space = &plan->spaces[plan->queues[plan->actors[actor->id].queue.i].space.i];
+    if (!from)
+        snprintf(text, bytes, "%s: the device failed in step %lld", plan_text(plan, space->name),
+                 (long long)actor->step);
+    else
+        snprintf(text, bytes, "%s:%u: %s (%s) failed on %s in step %lld%s%s", plan_text(plan, from->file), from->line,
+                 plan_text(plan, from->name), plan_text(plan, from->op), plan_text(plan, space->name),
+                 (long long)actor->step, *sentence ? ": " : "", sentence);
 }
 
 void session_fail_kernel(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
@@ -523,16 +609,7 @@ void session_fail_kernel(struct weir_session *s, const struct actor *actor, cons
 {
     if (!claim_failure(s))
         return;
-    const weir_plan *plan = s->plan;
-    const plan_kernel *from = kernel ? &plan->kernels[kernel->id] : NULL;
-    const plan_space *space = &plan->spaces[plan->queues[plan->actors[actor->id].queue.i].space.i];
-    if (!from)
-        snprintf(s->failure, sizeof(s->failure), "%s: the device failed in step %lld", plan_text(plan, space->name),
-                 (long long)actor->step);
-    else
-        snprintf(s->failure, sizeof(s->failure), "%s:%u: %s (%s) failed on %s in step %lld%s%s",
-                 plan_text(plan, from->file), from->line, plan_text(plan, from->name), plan_text(plan, from->op),
-                 plan_text(plan, space->name), (long long)actor->step, *sentence ? ": " : "", sentence);
+    session_describe(s, actor, kernel, sentence, s->failure, sizeof(s->failure));
     session_fail(s, WEIR_E_KERNEL, session_rank(s));
 }
 
@@ -547,14 +624,43 @@ void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *for
     session_fail(s, WEIR_E_PEER, culprit);
 }
 
-void session_fail_told(struct weir_session *s, uint32_t from, uint32_t culprit, const char *sentence)
+/* In the words of another rank. */
+static void quote(struct weir_session *s, uint32_t from, const char *sentence)
 {
-    if (!claim_failure(s))
-        return;
     s->teller = from;
     s->said = (uint32_t)snprintf(s->failure, sizeof(s->failure), "rank %u reports: ", from);
     snprintf(s->failure + s->said, sizeof(s->failure) - s->said, "%s", sentence);
-    session_fail(s, WEIR_E_PEER, culprit);
+}
+
+void session_fail_told(struct weir_session *s, uint32_t from, uint32_t culprit, bool cancelled, const char *sentence)
+{
+    if (!claim_failure(s))
+        return;
+    quote(s, from, sentence);
+    session_fail(s, cancelled ? WEIR_E_CANCELLED : WEIR_E_PEER, culprit);
+}
+
+void session_fail_at_end(struct weir_session *s, const struct last_step *last)
+{
+    bool own = last->from == session_rank(s);
+    if (!claim_failure(s))
+        return;
+    s->gentle = true;
+    if (own)
+        snprintf(s->failure, sizeof(s->failure), "%s", last->text);
+    else
+        quote(s, last->from, last->text);
+    session_fail(s, own ? WEIR_E_KERNEL : WEIR_E_PEER, last->culprit);
+}
+
+weir_status weir_session_cancel(weir_session *s)
+{
+    weir_status status = s ? caller_check(s, "cancel") : WEIR_OK;
+    if (!s || status || !claim_failure(s))
+        return status;
+    snprintf(s->failure, sizeof(s->failure), "the session was cancelled on rank %u", session_rank(s));
+    session_fail(s, WEIR_E_CANCELLED, session_rank(s));
+    return WEIR_OK;
 }
 
 void session_fail_load(struct weir_session *s, weir_status status, const char *sentence)

@@ -35,6 +35,8 @@
 
 enum session_state { SESSION_REST, SESSION_RUNNING, SESSION_FAILED };
 
+enum session_closing { CLOSING_NOT, CLOSING_WAKES, CLOSING_ALONE }; /* who waits inside is to go; nobody does */
+
 enum session_failing { FAILURE_NONE, FAILURE_CLAIMED, FAILURE_TOLD }; /* somebody writes the sentence; all were told */
 
 enum run_phase {
@@ -44,7 +46,15 @@ enum run_phase {
     RUN_LIMITED /* all know after which step it ends */
 };
 
-/* How the run under way ends. Under the lock, but for `asked`. */
+/* The session ends before a step: a source has no value for it. */
+struct last_step {
+    int64_t end;            /* that step, as the user's functions count */
+    bool failed;            /* rather than said WEIR_END */
+    uint32_t culprit, from; /* the source's rank; the rank whose sentence it is */
+    char text[960];         /* fits `failure` behind the words that say whose it is */
+};
+
+/* How the run under way ends, and the session. Under the lock, but for what is atomic. */
 struct ending {
     pthread_mutex_t lock;
     bool open;
@@ -52,6 +62,9 @@ struct ending {
     enum run_phase phase;
     uint32_t awaited;       /* workers that have not answered HOLD */
     int64_t begun;          /* steps of the run, by any of those that have */
+    _Atomic int64_t end;    /* last.end; INT64_MAX: none is known. Changes under the lock */
+    struct last_step last;
+    bool ended;             /* all steps before it are done */
 };
 
 struct cluster;
@@ -109,6 +122,10 @@ struct weir_session {
     uint32_t culprit;         /* the rank that failed first, as far as is known */
     uint32_t teller;          /* the rank whose sentence it is */
     uint32_t said;            /* where that begins in `failure` */
+    bool gentle;              /* it came when all steps before it were done: what they made can still be pulled */
+    _Atomic bool harsh;       /* something else failed after that */
+    _Atomic uint32_t inside;  /* threads in push, pull and wait (a futex word) */
+    _Atomic uint32_t closing; /* enum session_closing */
     char failure[1024];
 };
 
@@ -143,6 +160,13 @@ void session_fail_kernel(struct weir_session *session, const struct actor *actor
 /* What is to be loaded is half there, and why. */
 void session_fail_load(struct weir_session *session, weir_status status, const char *sentence);
 
+/* That sentence with the user's file and line. */
+void session_describe(const struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
+                      const char *sentence, char *text, size_t bytes);
+
+/* A source failed, and all steps before have been done. With the lock of `ending`. */
+void session_fail_at_end(struct weir_session *session, const struct last_step *last);
+
 /* A worker could not open its queues, and why. */
 void session_fail_worker(struct weir_session *session, const char *sentence);
 
@@ -150,14 +174,24 @@ void session_fail_worker(struct weir_session *session, const char *sentence);
 void session_fail_peer(struct weir_session *session, uint32_t culprit, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Rank `from` says so. */
-void session_fail_told(struct weir_session *session, uint32_t from, uint32_t culprit, const char *sentence);
+/* Rank `from` says so. `cancelled`: rank `culprit` was told to end the session at once. */
+void session_fail_told(struct weir_session *session, uint32_t from, uint32_t culprit, bool cancelled,
+                       const char *sentence);
 
 /* Waits until no worker of a session that has failed fires any more. */
 void session_await_halted(const struct weir_session *session);
 
-/* The session failed: sets the calling thread's error to the report and returns E_KERNEL or E_PEER; else OK. */
+/* The session failed: sets the calling thread's error to the report and returns E_KERNEL, E_PEER or E_CANCELLED; else
+ * OK. */
 weir_status session_failure(const struct weir_session *session);
+
+/* The same, for who may still pull what was done before a source failed. */
+weir_status session_failure_for_pull(const struct weir_session *session);
+
+/* A thread comes into push, pull or wait, and goes. E_STATE when the session is being closed; then it has not come. */
+weir_status session_enter(struct weir_session *session, const char *function);
+void session_exit(struct weir_session *session);
+weir_status session_closes(const struct weir_session *session, const char *function); /* E_STATE: it is to go */
 
 void session_order(struct weir_session *session, uint32_t orders); /* to all workers */
 
@@ -175,6 +209,21 @@ void session_leave_run(struct weir_session *session);
 /* By a worker: somebody may have called weir_session_stop(); it has begun so many steps of the run, and holds. */
 void session_asked(struct weir_session *session);
 void session_held(struct weir_session *session, int64_t begun);
+
+/* Whether the kernel is a source; it has no value for the step that its actor is in. */
+bool session_is_source(const struct weir_session *session, const struct actor_kernel *kernel);
+void session_end_source(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
+                        weir_status status, const char *sentence);
+
+/* No step from last->end on is done. False: that is no news. Any thread. */
+bool session_end_before(struct weir_session *session, const struct last_step *last);
+
+/* At rest and at the end of the values: E_END, and the sentence; else OK. */
+weir_status session_ended(const struct weir_session *session);
+
+/* Steps done since open; while a run is under way, before it. Whether none is. Any thread. */
+int64_t session_steps(const struct weir_session *session);
+bool session_at_rest(const struct weir_session *session);
 
 /* ---- owner.c ---- */
 

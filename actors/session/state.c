@@ -21,7 +21,7 @@ _Static_assert((int)WEIR_PARAMETER == (int)PLAN_KEEP_PARAMETER &&
 /* The first step that not all actors of this rank have done. */
 static int64_t least_step(const struct weir_session *s)
 {
-    int64_t least = s->first_step + s->steps_done + s->steps;
+    int64_t least = s->first_step + session_steps(s);
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         if (session_runs(s, a) && s->plan->queues[s->plan->actors[a].queue.i].kind != PLAN_OUTSIDE &&
             s->actors[a].step < least)
@@ -33,21 +33,22 @@ int64_t weir_session_step(const weir_session *s)
 {
     /* acquire: pairs with the exchange in owner_done() */
     uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
-    if (state == SESSION_RUNNING)
-        return s->first_step + s->steps_done;
     if (state == SESSION_FAILED && caller_check_outside(s, "step"))
         return s->first_step + s->steps_done;
     if (state == SESSION_FAILED) {
         session_await_halted(s);
         return least_step(s);
     }
-    return s->first_step + s->steps_done + s->steps;
+    return s->first_step + session_steps(s);
 }
 
 void session_set_step(struct weir_session *s, int64_t step)
 {
     int64_t further = step - weir_session_step(s);
+    int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
     s->first_step += further;
+    if (end != INT64_MAX) /* a session that has ended stays so */
+        atomic_store_explicit(&s->ending.end, end + further, memory_order_relaxed);
     /* pushed values may wait, and pulls be behind: they keep their distance */
     for (uint32_t a = 0; a < s->plan->actors_count; a++) {
         struct actor *actor = &s->actors[a];

@@ -32,7 +32,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     memset(stats, 0, sizeof(*stats));
     /* acquire: pairs with the exchange in owner_done() */
     bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;
-    stats->steps = running ? s->steps_done : s->steps_done + s->steps;
+    stats->steps = session_steps(s);
     stats->workers = (int)s->worker_count;
     stats->cores = cores_count();
     stats->cores_online = cores_online();

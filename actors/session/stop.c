@@ -1,8 +1,8 @@
 /* actors/session/stop.c: how a run begins and ends, and how it ends before its time.
  *
- * Each worker fires its actors as often as the run's steps ask, and is done. A run is made shorter by lowering the limit
- * up to which they go; the plan is live, so every step within the limit can be finished, and at its end the session is
- * as after a run of that many steps. Which step that is:
+ * Each worker fires its actors as often as the run's steps ask, and is done. A run is made shorter by lowering the
+ * limit up to which they go; the plan is live, so every step within the limit can be finished, and at its end the
+ * session is as after a run of that many steps. Which step that is:
  *
  *     weir_session_stop(): asked = 1, ASK --> worker 0 --> HOLD to all workers
  *         each worker: says how many steps any of its actors has begun, and begins none beyond
@@ -15,12 +15,17 @@
  * comes in the last step of a run, so does the one after. So whoever goes by what a run has done, rather than by a flag
  * of its own, misses none.
  *
+ * A source that has no more values (WEIR_END), or fails, limits the run too: to the steps before. Others may have begun
+ * that step; what they did of it stays where it is, since no run follows: session_end_before(). Of several such steps
+ * the first counts.
+ *
  * While workers hold, the hold counts as one more of those that the run waits for (`running`): the run cannot end, and
  * no other begin, in the middle of it. Orders are given under the lock, so that HOLD is never before START.
  *
  * A signal handler may be anywhere, so it takes no lock: it leaves the rest to worker 0.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
@@ -32,6 +37,7 @@ weir_status ending_open(struct ending *ending)
     if (pthread_mutex_init(&ending->lock, NULL))
         return error_set(WEIR_E_MEMORY, "no memory for a lock");
     ending->open = true;
+    atomic_init(&ending->end, INT64_MAX);
     return WEIR_OK;
 }
 
@@ -44,6 +50,40 @@ void ending_close(struct ending *ending)
 
 /* ---- begin and end ---- */
 
+/* How many steps there can be since open. With the lock. */
+static int64_t steps_to_end(const struct weir_session *s)
+{
+    int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
+    return end == INT64_MAX ? end : end - s->first_step;
+}
+
+int64_t session_steps(const struct weir_session *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
+    pthread_mutex_lock(lock);
+    int64_t steps = s->steps_done + (s->ending.phase == RUN_OVER ? s->steps : 0);
+    int64_t most = steps_to_end(s);
+    pthread_mutex_unlock(lock);
+    return steps < most ? steps : most;
+}
+
+bool session_at_rest(const struct weir_session *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
+    pthread_mutex_lock(lock);
+    bool over = s->ending.phase == RUN_OVER;
+    pthread_mutex_unlock(lock);
+    return over;
+}
+
+/* How many of so many steps of the run are before the end. With the lock. */
+static int64_t steps_before_end(const struct weir_session *s, int64_t steps)
+{
+    int64_t most = steps_to_end(s);
+    most = most == INT64_MAX ? steps : most - s->steps_done;
+    return most < 0 ? 0 : most < steps ? most : steps;
+}
+
 weir_status session_begin(struct weir_session *s, int64_t steps)
 {
     struct ending *e = &s->ending;
@@ -51,13 +91,14 @@ weir_status session_begin(struct weir_session *s, int64_t steps)
     pthread_mutex_lock(&e->lock);
     /* relaxed: the lock orders it with the look in session_asked() */
     bool hold = atomic_load_explicit(&e->asked, memory_order_relaxed);
+    s->steps_done += s->steps;
     s->steps = s->owner.steps = steps;
     s->owner.steps_end = s->first_step + s->steps_done + steps;
     s->run_start_ns = park_now_ns();
     e->begun = 0;
     e->awaited = s->worker_count;
     /* relaxed: published to the workers by START */
-    atomic_store_explicit(&s->owner.limit, steps, memory_order_relaxed);
+    atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, hold, memory_order_relaxed);
     atomic_store_explicit(&s->running, s->worker_count + hold, memory_order_relaxed);
     bool begins = atomic_compare_exchange_strong_explicit(&s->state, &rest, SESSION_RUNNING, memory_order_acq_rel,
@@ -70,7 +111,18 @@ weir_status session_begin(struct weir_session *s, int64_t steps)
     return begins ? WEIR_OK : session_failure(s);
 }
 
-/* All workers are done. The outside lanes' threads may wait for what does not come any more. */
+/* At rest: whether the session is at its end, and then how. Who waits for values is to look again. */
+static void settle(struct weir_session *s)
+{
+    struct ending *e = &s->ending;
+    e->ended |= s->first_step + s->steps_done + s->steps >= atomic_load_explicit(&e->end, memory_order_relaxed);
+    if (e->ended && e->last.failed)
+        session_fail_at_end(s, &e->last);
+    for (uint32_t i = 0; i < s->outside_count; i++)
+        mailbox_order(&s->outside[i].mailbox, LANE_REST);
+}
+
+/* All workers are done. */
 static void run_end(struct weir_session *s)
 {
     struct ending *e = &s->ending;
@@ -80,12 +132,11 @@ static void run_end(struct weir_session *s)
     s->steps = atomic_load_explicit(&s->owner.limit, memory_order_relaxed); /* the lock's */
     if (s->steps < s->owner.steps)
         atomic_store_explicit(&e->asked, 0, memory_order_relaxed);
+    settle(s);
     /* release: pairs with the load in weir_session_wait(). Fails if a failure came first. */
     if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
                                                 memory_order_relaxed))
         park_wake(&s->state);
-    for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_order(&s->outside[i].mailbox, LANE_REST);
 }
 
 void session_leave_run(struct weir_session *s)
@@ -115,7 +166,7 @@ static void hold_end(struct weir_session *s, int64_t steps)
 {
     s->ending.phase = RUN_LIMITED;
     /* relaxed: the order publishes them */
-    atomic_store_explicit(&s->owner.limit, steps, memory_order_relaxed);
+    atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, false, memory_order_relaxed);
     session_order(s, LANE_LIMIT);
 }
@@ -142,6 +193,70 @@ void session_held(struct weir_session *s, int64_t begun)
     pthread_mutex_unlock(&e->lock);
     if (last)
         session_leave_run(s);
+}
+
+/* ---- sources ---- */
+
+bool session_is_source(const struct weir_session *s, const struct actor_kernel *kernel)
+{
+    uint32_t host = s->plan->kernels[kernel->id].host;
+    return host != PLAN_NONE && s->plan->hosts[host].kind == PLAN_SOURCE;
+}
+
+void session_end_source(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
+                        weir_status status, const char *sentence)
+{
+    struct last_step last = {.end = actor->step,
+                             .failed = status != WEIR_END,
+                             .culprit = session_rank(s),
+                             .from = session_rank(s)};
+    const plan_kernel *from = &s->plan->kernels[kernel->id];
+    if (last.failed)
+        session_describe(s, actor, kernel, sentence, last.text, sizeof(last.text));
+    else
+        snprintf(last.text, sizeof(last.text), "%s:%u: %s has come to its end: there is no value for step %lld",
+                 plan_text(s->plan, from->file), from->line, plan_text(s->plan, from->name), (long long)actor->step);
+    session_end_before(s, &last);
+}
+
+/* Of two of the same step a failure says more. */
+static bool is_earlier(const struct last_step *last, const struct last_step *than, int64_t end)
+{
+    return last->end < end || (last->end == end && last->failed && !than->failed);
+}
+
+bool session_end_before(struct weir_session *s, const struct last_step *last)
+{
+    struct ending *e = &s->ending;
+    pthread_mutex_lock(&e->lock);
+    bool earlier = is_earlier(last, &e->last, atomic_load_explicit(&e->end, memory_order_relaxed));
+    if (earlier) {
+        e->last = *last;
+        /* relaxed: the orders publish it */
+        atomic_store_explicit(&e->end, last->end, memory_order_relaxed);
+        int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed);
+        atomic_store_explicit(&s->owner.limit, steps_before_end(s, limit), memory_order_relaxed);
+        if (e->phase == RUN_OVER)
+            settle(s);
+        else
+            session_order(s, LANE_LIMIT);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return earlier;
+}
+
+weir_status session_ended(const struct weir_session *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
+    struct last_step last;
+    pthread_mutex_lock(lock);
+    bool ended = s->ending.ended;
+    last = s->ending.last;
+    pthread_mutex_unlock(lock);
+    if (!ended)
+        return WEIR_OK;
+    return last.from == session_rank(s) ? error_set(WEIR_E_END, "%s", last.text)
+                                        : error_set(WEIR_E_END, "rank %u reports: %s", last.from, last.text);
 }
 
 /* ---- the program ---- */

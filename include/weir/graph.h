@@ -88,8 +88,9 @@ void weir_scope_leave(weir_scope *scope);
 
 /* ---- tensors that come from outside ---- */
 
-/* Fills `dst` (the whole logical tensor) for one micro-batch (or one step, when not .micro). Runs on a worker thread;
- * anything but WEIR_OK stops the session with an error. */
+/* Fills `dst` (the whole logical tensor) for one micro-batch (or one step, when not .micro). Runs on a worker thread.
+ * WEIR_END: there is no value for this step, and none for later ones; the session ends before it. Anything else but
+ * WEIR_OK fails the session, when the steps before have been finished. */
 typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t step, int micro);
 /* The position of a source: what its next values follow from beside the step, so that a session that loads a checkpoint
  * goes on with them. A source that is a function of the step alone needs none; one may still save what it reads, and

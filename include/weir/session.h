@@ -15,6 +15,12 @@
  * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
  * rank order, each as many as it has workers, and begin again where there are no more.
  *
+ * A source that has no more values says WEIR_END. The steps before are finished; what they made can be pulled; then run,
+ * wait, push and pull return WEIR_E_END, and so does every run after. The session is at rest. Of several sources that end
+ * the one with the fewest steps counts. Of a step that ends at a later micro-batch, pull may have given values of the
+ * earlier ones. When a source fails, all steps before are finished in the same way, and what they made can be pulled,
+ * before the session has failed. (Between ranks a source that ends or fails fails the session at once.)
+ *
  * A failed session stays failed: push, pull, run and wait return the same error; close it. When the run that failed, or
  * wait before its time was over, has returned it, no function that the user gave is being called any more. What it has
  * learned can still be looked at (read, params, visit), with the step that it belongs to.
@@ -29,12 +35,12 @@
  *     get_stats, save,
  *     load, save_wait
  *     push, pull          any, one per input or fetch     all but close
- *     stop                any                             all but close
- *     close               any                             nothing
+ *     stop, cancel        any                             all but close
+ *     close               any                             nothing may begin; those in push, pull, wait are sent away
  *
  *     inside a source, a sink or a call (on a worker's thread): another session's functions like anywhere. Of the
- *     session itself stop, and push and pull with a timeout, which hold up the worker; the others return WEIR_E_STATE,
- *     as the worker would wait for itself
+ *     session itself stop, cancel, and push and pull with a timeout, which hold up the worker; the others return
+ *     WEIR_E_STATE, as the worker would wait for itself
  *     inside a function that gets a report: stop; the others return WEIR_E_STATE
  *     inside a signal handler: stop
  *     in a child of fork(): of a session that it has of its parent none; they return WEIR_E_STATE, close too, which
@@ -84,12 +90,14 @@ typedef struct weir_session_opts {
 #define weir_session_open(plan, ...) weir_session_open_at(plan, (weir_session_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts);
 
-/* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. E_IO:
- * the trace could not be written. E_STATE: nothing was closed, in a child of fork() or inside a callback. */
+/* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. Other
+ * threads that are in push, pull or wait return E_STATE, and close waits until they have. E_IO: the trace could not be
+ * written. E_STATE: nothing was closed, in a child of fork() or inside a callback. */
 weir_status weir_session_close(weir_session *session);
 
 /* start: begins n > 0 steps and returns. wait: until they are over (timeout_ms < 0: for ever). run: both. E_STATE: a
- * run is under way (start), or the caller may not call. */
+ * run is under way (start), or the caller may not call. E_END: a source has no more values; steps before that were
+ * done. */
 weir_status weir_session_start(weir_session *session, int64_t steps);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
 weir_status weir_session_run(weir_session *session, int64_t steps);
@@ -107,9 +115,15 @@ weir_status weir_session_run(weir_session *session, int64_t steps);
  * In a child of fork() it does nothing. */
 void weir_session_stop(weir_session *session);
 
+/* Ends the session at once: as soon as the kernels under way return. run, wait, push and pull return WEIR_E_CANCELLED, on
+ * all ranks; it is as after a failure, but nothing is reported. From any thread, also from a function of the session's;
+ * does not wait. OK also when the session has failed already. E_STATE: in a child of fork(), or in a report. */
+weir_status weir_session_cancel(weir_session *session);
+
 /* Copies one value of the input `name` into the plan's own memory. WEIR_E_TIMEOUT when there is no room in time (< 0:
  * wait for ever); WEIR_E_ARGUMENT for a wrong name, dtype or shape, which harms nothing. Values may be pushed before
- * start. */
+ * start. Who would wait for ever on a session at rest, as no run will make room (or a value), gets E_STATE; also when
+ * the run ends meanwhile. */
 weir_status weir_session_push(weir_session *session, const char *name, const weir_array *value, int timeout_ms);
 /* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. */
 weir_status weir_session_pull(weir_session *session, const char *name, weir_array *value, int timeout_ms);
