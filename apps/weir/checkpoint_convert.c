@@ -3,12 +3,12 @@
  *
  * All of it is in memory at once: what fits on a machine to be trained fits there to be converted. */
 #include "apps/common/measure.h"
+#include "apps/common/name_map.h"
+#include "apps/common/npy.h"
 #include "apps/common/options.h"
+#include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
-#include "apps/weir/name_map.h"
-#include "apps/weir/npy.h"
-#include "apps/weir/tensors.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -271,13 +271,15 @@ Test(checkpoint, mistakes_in_a_map_are_named_with_their_line)
     make_model(folder_path("a"), 7);
     expect_map_fails("x", "is not NAME = NAME");
     expect_map_fails("x = wpe[0", "is not NAME = NAME");
+    expect_map_fails("x{i} = wpe", "is not NAME = NAME");
+    expect_map_fails("x{i} = h{i}/q/weight | wpe", "is not NAME = NAME");
     expect_map_fails("x = wpe[0:a]", "is not NAME = NAME");
     expect_map_fails("x = wpe[0:2]", "tensor wpe has no such slice");
     expect_map_fails("x = wpe[:, 0:9]", "tensor wpe has no such slice");
     expect_map_fails("x = wpe[:, 0:1/3]", "tensor wpe has no such slice");
     expect_map_fails("x = ln/bias.T", "cannot be transposed");
     expect_map_fails("x = nothing", "there is no tensor nothing");
-    expect_map_fails("x{i} = nothing{i} | neither", "there is no tensor nothing{i}");
+    expect_map_fails("x{i} = nothing{i} | neither{i}", "there is no tensor nothing{i}");
 }
 
 /* ---- .npy of others ---- */

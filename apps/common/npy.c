@@ -1,11 +1,11 @@
-/* apps/weir/npy.c: tensors as NumPy's .npy files.
+/* apps/common/npy.c: tensors as NumPy's .npy files.
  *
  * A header is a Python dictionary as text. Only what numpy writes of plain arrays is understood: three keys in any
  * order, a text, True or False, and a tuple of whole numbers; anything else is refused. A file must be exactly as long
  * as its header says. Names of tensors become paths, so names that would lead out of the folder are refused too.
  */
 #define _GNU_SOURCE
-#include "apps/weir/npy.h"
+#include "apps/common/npy.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -162,14 +162,20 @@ static bool read_values(struct tensors *t, FILE *file, const char *path, const c
     return true;
 }
 
-static bool read_file(struct tensors *t, const char *path, const char *name, size_t length)
+bool npy_read_file(struct tensors *t, const char *path, const char *name)
 {
-    char *copy = strndup(name, length);
     FILE *file = fopen(path, "rb");
-    bool ok = file && copy ? read_values(t, file, path, copy)
-                           : tensors_failed("%s: cannot be read: %s", path, strerror(errno));
+    bool ok = file ? read_values(t, file, path, name) : tensors_failed("%s: cannot be read: %s", path, strerror(errno));
     if (file)
         fclose(file);
+    return ok;
+}
+
+/* Without the ".npy" of the name. */
+static bool read_entry(struct tensors *t, const char *path, const char *name)
+{
+    char *copy = strndup(name, strlen(name) - 4);
+    bool ok = copy ? npy_read_file(t, path, copy) : tensors_failed("%s: no memory for it", path);
     free(copy);
     return ok;
 }
@@ -179,7 +185,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Calls read_file() for every .npy file; `t` NULL: ends at the first. Their number, or -1 when one cannot be read. */
+/* Calls read_entry() for every .npy file; `t` NULL: ends at the first. Their number, or -1 when one cannot be read. */
 static int walk_files(struct tensors *t, const char *path)
 {
     int count = 0;
@@ -190,7 +196,7 @@ static int walk_files(struct tensors *t, const char *path)
         if (entry->fts_info != FTS_F || length <= root + 5 || strcmp(entry->fts_path + length - 4, ".npy") != 0)
             continue;
         const char *name = entry->fts_path + root + strspn(entry->fts_path + root, "/");
-        count = !t || read_file(t, entry->fts_path, name, strlen(name) - 4) ? count + 1 : -1;
+        count = !t || read_entry(t, entry->fts_path, name) ? count + 1 : -1;
     }
     if (walk)
         fts_close(walk);

@@ -1,4 +1,4 @@
-/* apps/weir/name_map.c: how the tensors of one program are made of those of another.
+/* apps/common/name_map.c: how the tensors of one program are made of those of another.
  *
  * A line is parsed into *expressions*, one for each side of a |. With a tensor at hand, an expression is a box of it,
  * so forwards and backwards are the same copy between a whole tensor and a box of another, with the two ends exchanged.
@@ -6,7 +6,7 @@
  * because a box of d elements from 1/3 to 2/3 is of 3 d.
  */
 #define _GNU_SOURCE
-#include "apps/weir/name_map.h"
+#include "apps/common/name_map.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -119,6 +119,18 @@ static bool take_expression(char *text, struct expression *e)
     return copy_name(e->name, text) && take_slices(open + 1, e);
 }
 
+/* {i} is on both sides, once, or on neither: else one side would have no end. */
+static bool counts_alike(const struct line *line)
+{
+    const char *left = strstr(line->left, "{i}");
+    bool alike = !left || !strstr(left + 3, "{i}");
+    for (int a = 0; a < line->alternatives; a++) {
+        const char *right = strstr(line->right[a].name, "{i}");
+        alike = alike && !left == !right && (!right || !strstr(right + 3, "{i}"));
+    }
+    return alike;
+}
+
 static bool take_line(char *text, struct line *line)
 {
     char *equals = strchr(text, '=');
@@ -133,7 +145,7 @@ static bool take_line(char *text, struct line *line)
             *next++ = '\0';
         ok = line->alternatives < ALTERNATIVES_MAX && take_expression(at, &line->right[line->alternatives++]);
     }
-    return ok;
+    return ok && counts_alike(line);
 }
 
 static bool add_line(struct name_map *map, char *text, int number)

@@ -1,5 +1,5 @@
-/* apps/weir/tensors.c: a model's tensors in memory. */
-#include "apps/weir/tensors.h"
+/* apps/common/tensors.c: a model's tensors in memory. */
+#include "apps/common/tensors.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* apps/weir/name_map.h: how the tensors of one program are made of those of another.
+/* apps/common/name_map.h: how the tensors of one program are made of those of another.
  *
  *     # apps/weir-gpt/gpt2.map: weir-gpt's parameters, from Hugging Face's GPT-2
  *     prefix transformer.
@@ -14,10 +14,10 @@
  * The same lines read backwards make the other's tensors of weir's: of each line the first that | divides, put together
  * from all lines that are slices of it; what two lines would write is taken from the first.
  */
-#ifndef APPS_WEIR_NAME_MAP_H
-#define APPS_WEIR_NAME_MAP_H
+#ifndef APPS_COMMON_NAME_MAP_H
+#define APPS_COMMON_NAME_MAP_H
 
-#include "apps/weir/tensors.h"
+#include "apps/common/tensors.h"
 
 struct name_map;
 

@@ -1,10 +1,10 @@
-/* apps/weir/tensors.h: a model's tensors in memory, between the forms that `weir checkpoint convert` reads and writes.
+/* apps/common/tensors.h: a model's tensors in memory, between the forms that `weir checkpoint convert` reads and writes.
  *
  * Errors are told by weir_error() where weir found them, and else by tensors_error(); every function leaves its
  * sentence there and returns false. One thread.
  */
-#ifndef APPS_WEIR_TENSORS_H
-#define APPS_WEIR_TENSORS_H
+#ifndef APPS_COMMON_TENSORS_H
+#define APPS_COMMON_TENSORS_H
 
 #include <weir/weir.h>
 
