@@ -8,6 +8,20 @@
 
 enum { ROWS = 24, WIDE = 8, CLASSES = 6 };
 
+const struct learner_opts learner_layouts[LEARNER_LAYOUTS] = {
+    {.dp = 1},
+    {.dp = 2},
+    {.dp = 3, .zero = true},
+    {.dp = 2, .zero = true, .micro = 3},
+    {.tp = 2},
+    {.tp = 3, .micro = 2},
+    {.dp = 2, .tp = 2},
+    {.dp = 2, .tp = 2, .zero = true, .micro = 2},
+    {.pp = 2, .micro = 4},
+    {.pp = 2, .dp = 2, .zero = true, .micro = 2},
+    {.pp = 2, .tp = 2},
+};
+
 static int or_one(int value)
 {
     return value > 0 ? value : 1;

@@ -27,6 +27,10 @@ struct learner_opts {
 #define learner_plan(...) learner_plan_at((struct learner_opts){__VA_ARGS__})
 weir_plan *learner_plan_at(struct learner_opts opts);
 
+/* Layouts that checkpoints are saved in and loaded into: of data, model and pipeline, with ZeRO and micro-batches. */
+enum { LEARNER_LAYOUTS = 11 };
+extern const struct learner_opts learner_layouts[LEARNER_LAYOUTS];
+
 enum { LEARNED_MAX = 64 };
 
 struct learned {

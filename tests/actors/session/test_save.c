@@ -49,21 +49,6 @@ static struct learned undisturbed(weir_plan *plan, int steps)
     return learned;
 }
 
-static const struct learner_opts layouts[] = {
-    {.dp = 1},
-    {.dp = 2},
-    {.dp = 3, .zero = true},
-    {.dp = 2, .zero = true, .micro = 3},
-    {.tp = 2},
-    {.tp = 3, .micro = 2},
-    {.dp = 2, .tp = 2},
-    {.dp = 2, .tp = 2, .zero = true, .micro = 2},
-    {.pp = 2, .micro = 4},
-    {.pp = 2, .dp = 2, .zero = true, .micro = 2},
-    {.pp = 2, .tp = 2},
-};
-enum { LAYOUTS = sizeof layouts / sizeof *layouts };
-
 /* ---- going on ---- */
 
 static void expect_same_bits(struct learner_opts layout, int workers, const char *dir)
@@ -90,8 +75,8 @@ static void expect_same_bits(struct learner_opts layout, int workers, const char
 
 Test(save, training_goes_on_with_the_same_bits_as_if_it_had_not_been_cut)
 {
-    for (int l = 0; l < LAYOUTS; l++)
-        expect_same_bits(layouts[l], 1 + l % 2, folder_path("run-%d", l));
+    for (int l = 0; l < LEARNER_LAYOUTS; l++)
+        expect_same_bits(learner_layouts[l], 1 + l % 2, folder_path("run-%d", l));
 }
 
 /* What was saved loads into the other layout with the same bits, and goes on within rounding. */
@@ -120,9 +105,9 @@ static void expect_reshard(struct learner_opts from, struct learner_opts to, con
 Test(save, any_layout_loads_into_any_other)
 {
     for (uint64_t i = 0; i < PAIRS; i++) {
-        int from = (int)(weir_random_uniform(SEED, 2 * i) * LAYOUTS);
-        int to = (int)(weir_random_uniform(SEED, 2 * i + 1) * LAYOUTS);
-        expect_reshard(layouts[from], layouts[to == from ? (to + 1) % LAYOUTS : to], folder_path("run-%d", (int)i));
+        int from = (int)(weir_random_uniform(SEED, 2 * i) * LEARNER_LAYOUTS);
+        int to = (int)(weir_random_uniform(SEED, 2 * i + 1) * LEARNER_LAYOUTS);
+        expect_reshard(learner_layouts[from], learner_layouts[to == from ? (to + 1) % LEARNER_LAYOUTS : to], folder_path("run-%d", (int)i));
     }
 }
 
@@ -267,8 +252,8 @@ static void expect_async(struct learner_opts layout, const char *dir)
 
 Test(save, what_is_written_while_training_goes_on_is_of_the_step_at_which_it_was_asked_for)
 {
-    for (int l = 0; l < LAYOUTS; l++)
-        expect_async(layouts[l], folder_path("run-%d", l));
+    for (int l = 0; l < LEARNER_LAYOUTS; l++)
+        expect_async(learner_layouts[l], folder_path("run-%d", l));
 }
 
 Test(save, room_for_the_copy_is_planned_and_exact)

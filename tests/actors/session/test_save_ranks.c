@@ -1,0 +1,310 @@
+/* test_save_ranks.c: checkpoints of sessions of several ranks: each writes and reads what it holds, and all succeed or all
+ * are told why not. Any number of ranks loads what any number has saved. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <weir/checkpoint.h>
+
+#include "tests/support/folder.h"
+#include "tests/support/learner.h"
+#include "tests/support/ranks.h"
+
+TestSuite(save_ranks, .init = folder_make, .fini = folder_remove, .timeout = 240);
+
+enum { FIRST = 5, SECOND = 4, SEED = 20260103, PATH = 512 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { PAIRS = 6 };
+#else
+enum { PAIRS = 24 };
+#endif
+
+/* What ranks are to do. */
+struct job {
+    const weir_plan *plan;
+    char dir[PATH], other[PATH];
+    bool async;
+    bool learns_on; /* who loads trains on for the second part */
+    const struct learned *want;
+    double tolerance;
+};
+
+static void no_report(void *ctx, const char *said)
+{
+    (void)ctx, (void)said;
+}
+
+static weir_session *opened(const struct rank *rank, const weir_plan *plan)
+{
+    return weir_session_open(plan, .cluster = ranks_cluster(rank), .report = no_report);
+}
+
+#define RANK_LEARNED(rank, s, want, tolerance)                                  \
+    do {                                                                        \
+        struct learned got_ = learned_read(s);                                  \
+        const char *differs_ = learned_differs(&got_, want, tolerance);         \
+        learned_free(&got_);                                                    \
+        RANK_IS(rank, !differs_, "%s", differs_);                               \
+    } while (0)
+
+/* The call is refused on every rank, with these words. */
+#define RANK_TOLD(rank, call, ...)                                                                              \
+    do {                                                                                                        \
+        const char *parts_[] = {__VA_ARGS__};                                                                   \
+        RANK_IS(rank, (call) != WEIR_OK, "%s went well", #call);                                                \
+        for (size_t i_ = 0; i_ < sizeof parts_ / sizeof *parts_; i_++)                                          \
+            RANK_IS(rank, strstr(weir_error(), parts_[i_]), "'%s' lacks '%s'", weir_error(), parts_[i_]);       \
+    } while (0)
+
+static struct learned undisturbed(const weir_plan *plan, int steps)
+{
+    weir_session *s = weir_session_open(plan, .workers = 2);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(weir_session_run(s, steps), WEIR_OK, "%s", weir_error());
+    struct learned learned = learned_read(s);
+    cr_assert_gt(learned.count, 20, "%s", weir_error());
+    weir_session_close(s);
+    return learned;
+}
+
+/* ---- going on ---- */
+
+static void train_and_save(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    weir_session *s = opened(rank, job->plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, FIRST));
+    RANK_OK(rank, weir_session_save(s, job->dir, .async = job->async));
+    RANK_OK(rank, weir_session_run(s, SECOND));
+    RANK_LEARNED(rank, s, job->want, 0); /* the save leaves no trace in it */
+    RANK_OK(rank, weir_session_save_wait(s, -1));
+    RANK_OK(rank, weir_session_close(s));
+}
+
+static void load_and_train(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    weir_session *s = opened(rank, job->plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, 2)); /* of which nothing is to be left */
+    RANK_OK(rank, weir_session_load(s, job->dir));
+    RANK_IS(rank, weir_session_step(s) == FIRST, "it is step %d", (int)weir_session_step(s));
+    RANK_OK(rank, weir_session_run(s, SECOND));
+    RANK_LEARNED(rank, s, job->want, job->tolerance);
+    RANK_OK(rank, weir_session_close(s));
+}
+
+static int drawn(uint64_t *at, int below)
+{
+    return (int)(weir_random_uniform(SEED, (*at)++) * below);
+}
+
+struct pair {
+    int from, to;             /* layouts */
+    int ranks_from, ranks_to;
+    enum ranks_link link;
+    enum ranks_kind kind;
+    bool async;
+};
+
+static struct pair pair_of(uint64_t i)
+{
+    uint64_t at = i * 16;
+    struct pair p = {.from = drawn(&at, LEARNER_LAYOUTS), .to = drawn(&at, LEARNER_LAYOUTS)};
+    p.to = i % 2 ? p.from : p.to;
+    p.ranks_from = 1 + drawn(&at, 3);
+    p.ranks_to = 1 + drawn(&at, 3);
+    p.link = (enum ranks_link)drawn(&at, 3);
+    p.kind = drawn(&at, 2) ? RANKS_THREADS : RANKS_PROCESSES;
+    p.async = drawn(&at, 2);
+#if defined(__SANITIZE_THREAD__)
+    p.kind = RANKS_THREADS;
+#endif
+    return p;
+}
+
+static void expect_goes_on(struct pair p, const char *dir)
+{
+    struct learner_opts from = learner_layouts[p.from], to = learner_layouts[p.to];
+    from.sure = to.sure = from.micro != to.micro;
+    from.compile.snapshot = p.async;
+    weir_plan *one = learner_plan_at(from), *other = learner_plan_at(to);
+    cr_assert(one && other, "%s", weir_error());
+    struct learned want = undisturbed(one, FIRST + SECOND);
+    struct job job = {.plan = one, .async = p.async, .want = &want};
+    snprintf(job.dir, sizeof job.dir, "%s", dir);
+    ranks_free(ranks_run(train_and_save, &job, .count = p.ranks_from, .link = p.link, .kind = p.kind));
+    job.plan = other;
+    job.tolerance = p.from == p.to ? 0 : 1e-4;
+    ranks_free(ranks_run(load_and_train, &job, .count = p.ranks_to, .link = p.link, .kind = p.kind));
+    learned_free(&want);
+    weir_plan_free(one);
+    weir_plan_free(other);
+}
+
+Test(save_ranks, any_number_of_ranks_goes_on_with_what_any_number_has_saved)
+{
+    for (uint64_t i = 0; i < PAIRS; i++) {
+        struct pair p = pair_of(i);
+        fprintf(stderr, "seed %d, case %d: layout %d on %d ranks -> %d on %d, link %d, kind %d%s\n", SEED, (int)i, p.from,
+                p.ranks_from, p.to, p.ranks_to, p.link, p.kind, p.async ? ", async" : "");
+        expect_goes_on(p, folder_path("run-%d", (int)i));
+    }
+}
+
+/* ---- what is not written anew ---- */
+
+enum { ITEMS = 16 };
+
+/* w lies on device 0, frozen, and is read on device 1. */
+static weir_plan *frozen_plan(void)
+{
+    weir_graph *g = weir_graph_new("frozen");
+    weir_mesh *here = weir_mesh_new(g, "cpu:0"), *there = weir_mesh_new(g, "cpu:1");
+    weir_tensor *w = weir_param(g, WEIR_F32, {ITEMS}, .name = "w", .mesh = here, .frozen = true, .init = WEIR_VALUE(1));
+    weir_tensor *moved = weir_shard(w, .mesh = there);
+    weir_fetch(weir_mean(moved), .name = "mean");
+    weir_plan *plan = weir_compile(g);
+    weir_graph_free(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    return plan;
+}
+
+static weir_status mean_of_run(weir_session *s, float *mean)
+{
+    weir_array to = {mean, WEIR_F32, {0}};
+    weir_status status = weir_session_start(s, 1);
+    if (!status)
+        status = weir_session_pull(s, "mean", &to, 20000);
+    return status ? status : weir_session_wait(s, 20000);
+}
+
+static void write_and_load(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    float w[ITEMS], mean = 0;
+    weir_session *s = opened(rank, job->plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    for (int i = 0; i < ITEMS; i++)
+        w[i] = 3;
+    RANK_OK(rank, weir_session_write(s, "w", &(weir_array){w, WEIR_F32, {1, {ITEMS}}}));
+    RANK_OK(rank, weir_session_save(s, job->dir));
+    for (int i = 0; i < ITEMS; i++)
+        w[i] = 5;
+    RANK_OK(rank, weir_session_write(s, "w", &(weir_array){w, WEIR_F32, {1, {ITEMS}}}));
+    RANK_OK(rank, mean_of_run(s, &mean));
+    RANK_IS(rank, mean == 5, "it is %g", (double)mean);
+    RANK_OK(rank, weir_session_load(s, job->dir));
+    for (int i = 0; i < 2; i++) {
+        RANK_OK(rank, mean_of_run(s, &mean));
+        RANK_IS(rank, mean == 3, "it is %g", (double)mean);
+    }
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(save_ranks, what_is_frozen_and_read_elsewhere_is_what_was_loaded)
+{
+    weir_plan *plan = frozen_plan();
+    struct job job = {.plan = plan};
+    for (enum ranks_link link = RANKS_SHM; link <= RANKS_TCP; link++) {
+        snprintf(job.dir, sizeof job.dir, "%s", folder_path("run-%d", link));
+        ranks_free(ranks_run(write_and_load, &job, .count = 2, .link = link, .kind = RANKS_THREADS));
+    }
+    weir_plan_free(plan);
+}
+
+/* ---- what one rank cannot do ---- */
+
+/* `other` is what rank 1 takes for the folder. */
+static void save_and_load_apart(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    const char *theirs = rank->number == 1 ? job->other : job->dir;
+    const char *who = rank->number == 1 ? "" : "rank 1: ";
+    weir_session *s = opened(rank, job->plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, FIRST));
+    RANK_TOLD(rank, weir_session_save(s, theirs), who, job->other, "is not there for rank 1");
+    RANK_OK(rank, weir_session_save(s, job->dir));
+    RANK_OK(rank, weir_session_run(s, 1));
+    RANK_TOLD(rank, weir_session_load(s, theirs), who, job->other);
+    RANK_OK(rank, weir_session_run(s, SECOND - 1));
+    RANK_LEARNED(rank, s, job->want, 0);
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(save_ranks, a_folder_that_one_rank_does_not_see_fails_all_and_nothing_changes)
+{
+    weir_plan *plan = learner_plan(.tp = 3);
+    struct learned want = undisturbed(plan, FIRST + SECOND);
+    struct job job = {.plan = plan, .want = &want};
+    for (enum ranks_link link = RANKS_SHM; link <= RANKS_TCP; link++) {
+        snprintf(job.dir, sizeof job.dir, "%s", folder_path("run-%d", link));
+        snprintf(job.other, sizeof job.other, "%s", folder_path("elsewhere-%d", link));
+        ranks_free(ranks_run(save_and_load_apart, &job, .count = 3, .link = link, .kind = RANKS_THREADS));
+        cr_expect_eq(folder_entries(job.dir), 1, "only the checkpoint is left");
+    }
+    learned_free(&want);
+    weir_plan_free(plan);
+}
+
+/* Only rank 1, which holds the second stage, reads what rank 1 has written. */
+static void load_damaged(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    const char *who = rank->number == 1 ? "" : "rank 1: ";
+    weir_session *s = opened(rank, job->plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, FIRST + 1));
+    RANK_TOLD(rank, weir_session_load(s, job->dir), who, "rank-0001.safetensors: tensor ", "checksum");
+    RANK_IS(rank, weir_session_step(s) == FIRST + 1, "it is step %d", (int)weir_session_step(s));
+    RANK_OK(rank, weir_session_run(s, SECOND - 1));
+    RANK_LEARNED(rank, s, job->want, 0);
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(save_ranks, a_damaged_shard_that_one_rank_reads_fails_all_and_nothing_changes)
+{
+    weir_plan *plan = learner_plan(.pp = 2);
+    struct learned want = undisturbed(plan, FIRST + SECOND);
+    struct job job = {.plan = plan, .want = &want};
+    snprintf(job.dir, sizeof job.dir, "%s", folder_path("run"));
+    ranks_free(ranks_run(train_and_save, &job, .count = 2, .link = RANKS_SHM, .kind = RANKS_THREADS));
+    const char *file = folder_path("run/step-%08d/rank-0001.safetensors", FIRST);
+    folder_flip(file, folder_size(file) - 3);
+    for (enum ranks_link link = RANKS_SHM; link <= RANKS_TCP; link++)
+        ranks_free(ranks_run(load_damaged, &job, .count = 2, .link = link, .kind = RANKS_THREADS));
+    learned_free(&want);
+    weir_plan_free(plan);
+}
+
+/* ---- other calls at the same time ---- */
+
+static void load_while_others_save(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    weir_session *s = opened(rank, job->plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_save(s, job->dir));
+    if (rank->number == 1)
+        RANK_TOLD(rank, weir_session_load(s, job->dir), "loads a checkpoint", "saves a checkpoint", "the same calls");
+    else
+        RANK_TOLD(rank, weir_session_save(s, job->dir), "loads a checkpoint", "saves a checkpoint", "the same calls");
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(save_ranks, who_calls_something_else_is_named)
+{
+    static const rank_fn mixed[] = {load_while_others_save};
+    weir_plan *plan = learner_plan(.dp = 3);
+    struct job job = {.plan = plan};
+    for (size_t m = 0; m < 1; m++)
+        for (enum ranks_link link = RANKS_SHM; link <= RANKS_TCP; link++) {
+            snprintf(job.dir, sizeof job.dir, "%s", folder_path("run-%d-%d", (int)m, link));
+            ranks_free(ranks_run(mixed[m], &job, .count = 3, .link = link, .kind = RANKS_THREADS, .seconds = 20));
+        }
+    weir_plan_free(plan);
+}
