@@ -9,6 +9,7 @@
 #include <time.h>
 #include <weir/weir.h>
 
+#include "actors/session/session.h"
 #include "tests/support/json.h"
 
 TestSuite(end, .timeout = 60);
@@ -58,17 +59,14 @@ struct caller {
     char error[256];
 };
 
-/* Until it is told otherwise. */
 static void *call(void *argument)
 {
     struct caller *caller = argument;
     float value[2] = {0};
     weir_array array = {value, WEIR_F32, {1, {2}}};
-    do {
-        caller->status = caller->does == PUSHES  ? weir_session_push(caller->session, "x", &array, -1)
-                         : caller->does == PULLS ? weir_session_pull(caller->session, "y", &array, -1)
-                                                 : weir_session_wait(caller->session, -1);
-    } while (!caller->status && caller->does == PUSHES);
+    caller->status = caller->does == PUSHES  ? weir_session_push(caller->session, "x", &array, WAIT_MS)
+                     : caller->does == PULLS ? weir_session_pull(caller->session, "y", &array, -1)
+                                             : weir_session_wait(caller->session, -1);
     snprintf(caller->error, sizeof caller->error, "%s", weir_error());
     return NULL;
 }
@@ -86,6 +84,13 @@ static void caller_expect(struct caller *caller, weir_status status, const char 
     cr_expect(strstr(caller->error, part), "'%s' does not say '%s'", caller->error, part);
 }
 
+/* Whoever closes a session knows that nobody is about to come in: so many have. */
+static void await_inside(weir_session *s, uint32_t count)
+{
+    while (atomic_load(&s->inside) != count)
+        pause_us(100);
+}
+
 Test(end, close_sends_away_who_waits_in_pull_and_wait)
 {
     weir_plan *plan = pipe_plan();
@@ -95,7 +100,8 @@ Test(end, close_sends_away_who_waits_in_pull_and_wait)
         OK(weir_session_start(s, 5)); /* nobody pushes */
         caller_start(&pulls, s, PULLS);
         caller_start(&waits, s, WAITS);
-        pause_us(round ? 2000 + 200 * round : 50000);
+        await_inside(s, 2);
+        pause_us(round % 2 ? 0 : 200 * round);
         OK(weir_session_close(s));
         caller_expect(&pulls, WEIR_E_STATE, "weir_session_pull: the session is being closed");
         caller_expect(&waits, WEIR_E_STATE, "weir_session_wait: the session is being closed");
@@ -106,12 +112,16 @@ Test(end, close_sends_away_who_waits_in_pull_and_wait)
 Test(end, close_sends_away_who_waits_in_push)
 {
     weir_plan *plan = pipe_plan();
+    float value[2] = {0};
+    weir_array array = {value, WEIR_F32, {1, {2}}};
     for (int round = 0; round < ROUNDS; round++) {
         weir_session *s = weir_session_open(plan);
         struct caller pushes;
-        OK(weir_session_start(s, 100)); /* nobody pulls */
+        while (!weir_session_push(s, "x", &array, 0))
+            continue;
         caller_start(&pushes, s, PUSHES);
-        pause_us(20000);
+        await_inside(s, 1);
+        pause_us(round % 2 ? 0 : 200 * round);
         OK(weir_session_close(s));
         caller_expect(&pushes, WEIR_E_STATE, "weir_session_push: the session is being closed");
     }
@@ -178,6 +188,7 @@ Test(end, cancel_ends_a_run_and_who_waits_in_it_without_a_report)
         OK(weir_session_start(s, 5));
         caller_start(&pulls, s, PULLS);
         caller_start(&waits, s, WAITS);
+        await_inside(s, 2);
         cr_assert_eq(pthread_create(&thread, NULL, cancel_soon, s), 0);
         FAILS(WEIR_E_CANCELLED, weir_session_wait(s, WAIT_MS), "cancelled");
         pthread_join(thread, NULL);
