@@ -1,4 +1,5 @@
-/* apps/common/tensors.h: a model's tensors in memory, between the forms that `weir checkpoint convert` reads and writes.
+/* apps/common/tensors.h: a model's tensors in memory, between the forms that `weir checkpoint convert` reads and
+ * writes.
  *
  * Errors are told by weir_error() where weir found them, and else by tensors_error(); every function leaves its
  * sentence there and returns false. One thread.

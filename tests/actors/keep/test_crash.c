@@ -180,7 +180,8 @@ static weir_status save_step(const char *root, const char *name, int64_t step, i
     char step_name[KEEP_STEP_NAME_BYTES];
     float w[ELEMENTS], f[ELEMENTS];
     struct keep_save *save = keep_save_begin(&(struct keep_save_opts){
-        .root = root, .name = name ? name : keep_step_name(step, step_name), .nonce = (uint64_t)getpid() << 20 | ++nonce,
+        .root = root, .name = name ? name : keep_step_name(step, step_name),
+        .nonce = (uint64_t)getpid() << 20 | ++nonce,
         .keep = keep, .facts = {.step = step}, .files = files});
     if (!save)
         return WEIR_E_IO;
@@ -400,8 +401,8 @@ static void kill_rank_everywhere(int killed)
         cr_assert(save_step(root, NULL, 10, 0, &keep_files_system) == WEIR_OK);
         weir_status status = save_pair(root, 20, killed, k);
         int64_t step = step_at(root);
-        cr_expect(step == 20 || (step == 10 && status), "rank %d killed at %d: step %d is there, the other says %s", killed,
-                  k, (int)step, weir_status_name(status));
+        cr_expect(step == 20 || (step == 10 && status), "rank %d killed at %d: step %d is there, the other says %s",
+                  killed, k, (int)step, weir_status_name(status));
         saved += status == WEIR_OK;
         lost += status != WEIR_OK;
         cr_assert(save_pair(root, 30, killed, NEVER) == WEIR_OK, "rank %d killed at %d: %s", killed, k, weir_error());
