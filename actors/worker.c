@@ -123,7 +123,8 @@ static void worker_fire(struct worker *worker, struct actor *actor)
 /* A run begins: every actor gets its firings. */
 static void worker_begin(struct worker *worker)
 {
-    int64_t steps = worker->owner->steps;
+    /* relaxed: START published it */
+    int64_t steps = atomic_load_explicit(&worker->owner->limit, memory_order_relaxed);
     flight_begin(&worker->flight, worker->owner->steps_end);
     worker->running = worker->actor_count;
     worker->reported = worker->held = false;

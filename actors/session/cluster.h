@@ -10,7 +10,7 @@
  *
  *     cluster_open.c  open, runs, close          cluster_rounds.c  rounds
  *     cluster_meet.c  from sharing to beginning  cluster_watch.c   what the watch asks
- *     cluster_hooks.c what the network tells
+ *     cluster_hooks.c what the network tells         cluster_stop.c   how a run ends before its time
  *
  * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends what it has to give, then a
  * mark to its neighbours (transport/net/peers.h), and waits for theirs. Rank 0, whose neighbours are all, sends its
@@ -31,6 +31,8 @@
 #include "transport/net/share.h"
 #include "transport/net/links.h"
 #include "transport/net/net.h"
+
+struct last_step;
 
 /* What a round is for. */
 enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE, ROUND_SAVE, ROUND_LOAD, ROUND_KINDS };
@@ -66,6 +68,12 @@ struct rounds {
     _Atomic uint64_t now;
 };
 
+/* What a rank has begun of a run: before this step, or all of it (WIRE_WHOLE_RUN). */
+struct begun {
+    uint64_t run;
+    int64_t step;
+};
+
 struct cluster {
     struct weir_session *session;
     struct cluster_env env;
@@ -79,6 +87,8 @@ struct cluster {
     _Atomic uint32_t left_count;
     _Atomic int64_t target;   /* steps that the run under way ends after */
     struct rounds rounds;
+    uint64_t hold_run;        /* that rank 0 wants held when it begins here; 0: none. Under session->ending.lock */
+    struct begun *begun;      /* owned; by rank: its last hold; of others rank 0 alone knows. Under the same */
     _Atomic bool sharing;     /* other ranks may send what registers hold, outside of a run */
     _Atomic uint32_t shared_times; /* that it has become so */
     _Atomic uint32_t news;    /* changes when a round may be over (a futex word) */
@@ -100,6 +110,20 @@ weir_status cluster_start(struct weir_session *session, int64_t target);
 /* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits.
  * `from`: whose sentence it is. */
 void cluster_fail(struct weir_session *session, uint32_t culprit, uint32_t from, bool cancelled, const char *text);
+
+/* ---- cluster_stop.c; with the lock of session->ending; alone they do nothing ---- */
+
+/* Whether other ranks want the run held that begins. A hold has begun here. The run's limit has changed. */
+bool cluster_wants_hold(const struct weir_session *session);
+void cluster_hold_began(struct weir_session *session);
+void cluster_limited(struct weir_session *session);
+
+/* All workers hold, and have begun the steps before this one. True: so do all ranks, and the hold is over. */
+bool cluster_held(struct weir_session *session, int64_t step);
+bool cluster_rank_left(struct weir_session *session); /* the same, when a rank has left */
+
+int64_t cluster_due(const struct cluster *cluster); /* steps that no rank may leave before; without the lock, too */
+void cluster_tell_end(struct weir_session *session, const struct last_step *last);
 
 /* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
  * fires any more. */
@@ -130,6 +154,8 @@ weir_status cluster_share_regst(struct weir_session *session, uint32_t regst);
 
 extern const struct net_hooks cluster_hooks; /* but ctx */
 void cluster_news(struct cluster *cluster);  /* a round may be over */
+bool cluster_take_hold(struct cluster *cluster, uint32_t rank, const struct wire_frame *frame); /* false: it may not */
+bool cluster_take_end(struct cluster *cluster, const struct wire_frame *frame);                 /* say that */
 bool cluster_round_take(struct cluster *cluster, uint32_t rank, uint32_t shard, uint64_t round, const void *data,
                         size_t bytes); /* false: the rank may not send that */
 weir_status rounds_open(struct rounds *rounds, uint32_t ranks);

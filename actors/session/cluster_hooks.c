@@ -39,8 +39,13 @@ static void hook_left(void *ctx, uint32_t rank, int64_t steps)
     /* seq_cst: pairs with the other order in cluster_start(): one of the two sees the other */
     atomic_store(&c->left[rank], steps);
     atomic_fetch_add(&c->left_count, 1);
-    int64_t target = atomic_load(&c->target);
+    int64_t target = cluster_due(c);
     cluster_news(c);
+    pthread_mutex_lock(&c->session->ending.lock);
+    bool over = steps >= target && cluster_rank_left(c->session);
+    pthread_mutex_unlock(&c->session->ending.lock);
+    if (over)
+        session_leave_run(c->session);
     if (steps < target)
         session_fail_peer(c->session, rank,
                           "rank %u (pid %u on %s) closed its session after %lld steps; here a run is under way that "
@@ -74,6 +79,16 @@ static uint32_t hook_sharing(void *ctx)
     return atomic_load(&c->sharing) ? atomic_load(&c->shared_times) : 0;
 }
 
+static bool hook_hold(void *ctx, uint32_t rank, const struct wire_frame *frame)
+{
+    return cluster_take_hold(ctx, rank, frame);
+}
+
+static bool hook_end(void *ctx, const struct wire_frame *frame)
+{
+    return cluster_take_end(ctx, frame);
+}
+
 /* Rank 0 hears all, and passes on what ranks that are no neighbours of each other say. */
 static void hook_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
 {
@@ -91,17 +106,20 @@ const struct net_hooks cluster_hooks = {.lost = hook_lost,
                                         .beat = hook_beat,
                                         .value = hook_value,
                                         .sharing = hook_sharing,
-                                        .waits = hook_waits};
+                                        .waits = hook_waits,
+                                        .hold = hook_hold,
+                                        .end = hook_end};
 
 void cluster_fail(struct weir_session *s, uint32_t culprit, uint32_t from, bool cancelled, const char *text)
 {
     struct cluster *c = s->cluster;
     if (!c)
         return;
-    (void)cancelled;
     struct wire_frame frame = {.kind = WIRE_FAIL, .fail = {.culprit = culprit, .from = from}};
     snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", text);
+    struct wire_frame end = {.kind = WIRE_END, .end = {.culprit = culprit, .from = from, .what = WIRE_CANCELLED}};
+    snprintf(end.end.text, sizeof(end.end.text), "%s", text);
     if (c->net && !s->gentle) /* of that they have been told */
-        net_request(c->net, NET_NEIGHBOURS, &frame, NULL, 0);
+        net_request(c->net, NET_NEIGHBOURS, cancelled ? &end : &frame, NULL, 0);
     cluster_news(c);
 }

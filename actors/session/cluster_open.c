@@ -32,8 +32,9 @@ static weir_status cluster_alloc(struct weir_session *s, struct cluster *c)
     c->mapped = calloc(size, sizeof(*c->mapped));
     c->wired = calloc(size, sizeof(*c->wired));
     c->left = calloc(size, sizeof(*c->left));
+    c->begun = calloc(size, sizeof(*c->begun));
     c->here = calloc((size_t)s->plan->spaces_count + 1, sizeof(*c->here));
-    if (!c->members || !c->peers || !c->mapped || !c->wired || !c->left || !c->here)
+    if (!c->members || !c->peers || !c->mapped || !c->wired || !c->left || !c->begun || !c->here)
         return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", size);
     for (uint32_t r = 0; r < size; r++)
         atomic_init(&c->left[r], -1);
@@ -92,7 +93,7 @@ weir_status cluster_start(struct weir_session *s, int64_t target)
     atomic_store(&c->target, target);
     for (uint32_t r = 0; r < c->env.size && atomic_load(&c->left_count); r++) {
         int64_t steps = atomic_load(&c->left[r]);
-        if (steps >= 0 && steps < target)
+        if (steps >= 0 && steps < cluster_due(c))
             session_fail_peer(s, r, "rank %u (pid %u on %s) has closed its session after %lld steps", r,
                               c->members[r].pid, c->members[r].name, (long long)steps);
     }
@@ -106,10 +107,10 @@ void cluster_leave(struct weir_session *s)
 {
     if (!s->cluster || !s->cluster->net)
         return;
-    /* acquire: pairs with the exchange at a run's end, before which its steps were written */
-    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_REST && session_steps(s))
-        session_drop_pulls(s);
     bool failed = session_failure_for_pull(s) != WEIR_OK;
+    if (!failed && session_at_rest(s) && session_steps(s))
+        session_drop_pulls(s);
+    failed = session_failure_for_pull(s) != WEIR_OK;
     net_stop(s->cluster->net, failed ? -1 : session_steps(s));
 }
 
@@ -129,6 +130,7 @@ void cluster_close(struct weir_session *s)
     free(c->mapped);
     free(c->wired);
     free((void *)c->left);
+    free(c->begun);
     free(c->here);
     free(c);
     s->cluster = NULL;

@@ -60,6 +60,7 @@ struct ending {
     bool open;
     _Atomic uint32_t asked; /* weir_session_stop() was called, and has not made a run shorter yet */
     enum run_phase phase;
+    uint64_t run;           /* number of the run, over or not: 1, 2, ... */
     uint32_t awaited;       /* workers that have not answered HOLD */
     int64_t begun;          /* steps of the run, by any of those that have */
     _Atomic int64_t end;    /* last.end; INT64_MAX: none is known. Changes under the lock */
@@ -224,6 +225,11 @@ weir_status session_ended(const struct weir_session *session);
 /* Steps done since open; while a run is under way, before it. Whether none is. Any thread. */
 int64_t session_steps(const struct weir_session *session);
 bool session_at_rest(const struct weir_session *session);
+
+/* With the lock of `ending`: the run, which goes, is held; it ends before this step (WIRE_WHOLE_RUN: at its own end),
+ * and then session_leave_run() is due without the lock. */
+void session_hold_begin(struct weir_session *session);
+void session_hold_end(struct weir_session *session, int64_t step);
 
 /* ---- owner.c ---- */
 

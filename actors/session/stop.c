@@ -7,6 +7,7 @@
  *     weir_session_stop(): asked = 1, ASK --> worker 0 --> HOLD to all workers
  *         each worker: says how many steps any of its actors has begun, and begins none beyond
  *         the last of them: the limit is the most that anybody said; LIMIT to all, which go on up to there
+ *         (with other ranks they are asked first: cluster_stop.c)
  *
  * Sources that work ahead have begun the most; all else follows them. Nothing of it is on the way of a firing: HOLD and
  * LIMIT change the counter of firings left, which is looked at anyway.
@@ -90,7 +91,8 @@ weir_status session_begin(struct weir_session *s, int64_t steps)
     uint32_t rest = SESSION_REST;
     pthread_mutex_lock(&e->lock);
     /* relaxed: the lock orders it with the look in session_asked() */
-    bool hold = atomic_load_explicit(&e->asked, memory_order_relaxed);
+    e->run++;
+    bool hold = atomic_load_explicit(&e->asked, memory_order_relaxed) || cluster_wants_hold(s);
     s->steps_done += s->steps;
     s->steps = s->owner.steps = steps;
     s->owner.steps_end = s->first_step + s->steps_done + steps;
@@ -106,6 +108,9 @@ weir_status session_begin(struct weir_session *s, int64_t steps)
     if (begins) {
         e->phase = hold ? RUN_HELD : RUN_GOES;
         session_order(s, LANE_START | (hold ? LANE_HOLD : 0));
+        cluster_limited(s);
+        if (hold)
+            cluster_hold_began(s);
     }
     pthread_mutex_unlock(&e->lock);
     return begins ? WEIR_OK : session_failure(s);
@@ -153,21 +158,26 @@ void session_leave_run(struct weir_session *s)
 
 /* ---- hold and limit; with the lock ---- */
 
-static void hold_begin(struct weir_session *s)
+void session_hold_begin(struct weir_session *s)
 {
     s->ending.phase = RUN_HELD;
     /* relaxed: the order publishes it; in session_leave_run() the lock */
     atomic_store_explicit(&s->owner.hold, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->running, 1, memory_order_relaxed);
     session_order(s, LANE_HOLD);
+    cluster_hold_began(s);
 }
 
-static void hold_end(struct weir_session *s, int64_t steps)
+void session_hold_end(struct weir_session *s, int64_t step)
 {
+    int64_t steps = step - s->first_step - s->steps_done;
+    if (steps > s->owner.steps)
+        steps = s->owner.steps;
     s->ending.phase = RUN_LIMITED;
     /* relaxed: the order publishes them */
     atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, false, memory_order_relaxed);
+    cluster_limited(s);
     session_order(s, LANE_LIMIT);
 }
 
@@ -178,7 +188,7 @@ void session_asked(struct weir_session *s)
     struct ending *e = &s->ending;
     pthread_mutex_lock(&e->lock);
     if (e->phase == RUN_GOES && atomic_load_explicit(&e->asked, memory_order_relaxed))
-        hold_begin(s);
+        session_hold_begin(s);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -188,10 +198,12 @@ void session_held(struct weir_session *s, int64_t begun)
     pthread_mutex_lock(&e->lock);
     e->begun = begun > e->begun ? begun : e->begun;
     bool last = --e->awaited == 0;
-    if (last)
-        hold_end(s, e->begun);
+    int64_t step = s->first_step + s->steps_done + e->begun;
+    bool over = last && (!s->cluster || cluster_held(s, step));
+    if (last && !s->cluster)
+        session_hold_end(s, step);
     pthread_mutex_unlock(&e->lock);
-    if (last)
+    if (over)
         session_leave_run(s);
 }
 
@@ -236,10 +248,13 @@ bool session_end_before(struct weir_session *s, const struct last_step *last)
         atomic_store_explicit(&e->end, last->end, memory_order_relaxed);
         int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed);
         atomic_store_explicit(&s->owner.limit, steps_before_end(s, limit), memory_order_relaxed);
-        if (e->phase == RUN_OVER)
+        cluster_tell_end(s, last);
+        if (e->phase == RUN_OVER) {
             settle(s);
-        else
+        } else {
+            cluster_limited(s);
             session_order(s, LANE_LIMIT);
+        }
     }
     pthread_mutex_unlock(&e->lock);
     return earlier;

@@ -155,6 +155,20 @@ static const weir_plan *plan_of(int which)
     return plans[which];
 }
 
+static bool on_hold(void *ctx, uint32_t rank, const struct wire_frame *frame)
+{
+    (void)ctx;
+    expect(rank == PEER && frame->hold.what < WIRE_HOLD_WHATS);
+    return frame->hold.step >= 0;
+}
+
+static bool on_end(void *ctx, const struct wire_frame *frame)
+{
+    (void)ctx;
+    expect(frame->end.what < WIRE_END_WHATS && strlen(frame->end.text) <= WIRE_TEXT_MAX);
+    return frame->end.step >= 0;
+}
+
 static void net_make(struct fuzzed *f)
 {
     static struct member members[RANKS]; /* without keys */
@@ -170,7 +184,9 @@ static void net_make(struct fuzzed *f)
                                     .beat = on_beat,
                                     .value = on_value,
                                     .sharing = on_sharing,
-                                    .waits = on_waits};
+                                    .waits = on_waits,
+                                    .hold = on_hold,
+                                    .end = on_end};
     pthread_mutex_init(&net->sockets, NULL);
     expect(outbox_open(&net->outbox) == WEIR_OK);
     expect(peers_open(&net->peers, f->plan, RANKS, 0) == WEIR_OK);
@@ -353,6 +369,10 @@ static void other_say(struct sending *to, struct fuzzed *f, struct bytes *in, en
     bool has_payload = frame.kind == WIRE_VALUE || frame.kind == WIRE_WAITS || frame.kind == WIRE_WORDS;
     if (frame.kind == WIRE_WAITS)
         frame.waits.count = (uint32_t)(payload / 16);
+    if (frame.kind == WIRE_HOLD)
+        frame.hold.step = take(in);
+    if (frame.kind == WIRE_END)
+        frame.end.what = take(in) % WIRE_END_WHATS;
     if (frame.kind == WIRE_VALUE) {
         frame.value.shard = take(in);
         frame.value.round = take(in);

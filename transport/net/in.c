@@ -308,6 +308,17 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
     case WIRE_BYE:
         handle_bye(net, rank, frame->bye.steps);
         break;
+    case WIRE_HOLD:
+        if (!net->hooks.hold(net->hooks.ctx, rank, frame))
+            net_lose(net, rank, "it broke the protocol: a HOLD %u of run %llu, step %lld", frame->hold.what,
+                     (unsigned long long)frame->hold.run, (long long)frame->hold.step);
+        break;
+    case WIRE_END:
+        net->clock.told_failed |= frame->end.what == WIRE_CANCELLED;
+        if (!net->hooks.end(net->hooks.ctx, frame))
+            net_lose(net, rank, "it broke the protocol: an END of rank %u, about rank %u, before step %lld",
+                     frame->end.from, frame->end.culprit, (long long)frame->end.step);
+        break;
     case WIRE_VALUE:
     case WIRE_WAITS:
         handle_payload(net, rank, frame, in);
@@ -371,6 +382,8 @@ static bool channel_fits(const struct peer *peer, enum channel_number number, ui
 {
     if (kind == WIRE_VALUE || kind == WIRE_BYE)
         return peer->neighbour || number == CHANNEL_BULK;
+    if (kind == WIRE_HOLD || kind == WIRE_END)
+        return peer->neighbour;
     bool bulk = kind == WIRE_WORDS || kind == WIRE_DATA;
     return peer->neighbour && bulk == (number == CHANNEL_BULK);
 }

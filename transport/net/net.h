@@ -61,6 +61,8 @@ struct net_hooks {
                                                                     it may not send that */
     uint32_t (*sharing)(void *ctx); /* what registers start with may come now, for the so many-th time; 0: it may not */
     void (*waits)(void *ctx, uint32_t rank, const void *entries, uint32_t count); /* what actors of `rank` wait for */
+    bool (*hold)(void *ctx, uint32_t rank, const struct wire_frame *frame); /* of a run; false: it may not say that */
+    bool (*end)(void *ctx, const struct wire_frame *frame);                 /* of the session; false: it makes no sense */
 };
 
 /* Opens the sockets for a plan that is spread over the ranks, and writes where they listen into `card`. All pointers

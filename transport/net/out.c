@@ -17,11 +17,14 @@ static void send_failed(struct net *net, uint32_t rank)
 
 /* Only what is small or waits for nothing goes with the signs of life; what has to arrive behind register contents
  * takes their way, where there is one. */
-static enum channel_number channel_for(const struct peer *peer, uint32_t kind)
+static enum channel_number channel_for(const struct peer *peer, const struct wire_frame *frame)
 {
+    uint32_t kind = frame->kind;
     if (kind == WIRE_WORDS || kind == WIRE_DATA)
         return CHANNEL_BULK;
-    return (kind == WIRE_VALUE || kind == WIRE_BYE) && peer->line[CHANNEL_BULK].open ? CHANNEL_BULK : CHANNEL_LIFE;
+    bool before_bye = kind == WIRE_VALUE || kind == WIRE_BYE || kind == WIRE_HOLD ||
+                      (kind == WIRE_END && frame->end.what != WIRE_CANCELLED);
+    return before_bye && peer->line[CHANNEL_BULK].open ? CHANNEL_BULK : CHANNEL_LIFE;
 }
 
 static size_t header_write(struct net *net, struct peer_line *line, struct wire_frame *frame,
@@ -80,7 +83,7 @@ void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, zmq_msg_
     zmq_msg_t part;
     if (!may_send(net, rank, frame))
         return;
-    enum channel_number number = channel_for(&net->peers.of[rank], frame->kind);
+    enum channel_number number = channel_for(&net->peers.of[rank], frame);
     bool sent = header_send(net, rank, number, frame, payload != NULL);
     if (sent && payload) {
         zmq_msg_init(&part);
@@ -120,7 +123,7 @@ void net_bye(struct net *net, uint32_t rank, struct wire_frame *frame)
         free(bye);
         return;
     }
-    enum channel_number number = channel_for(peer, WIRE_BYE);
+    enum channel_number number = channel_for(peer, frame);
     bye->peers = &net->peers;
     bye->peer = peer;
     size_t count = header_write(net, &peer->line[number], frame, bye->bytes);

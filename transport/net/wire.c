@@ -55,6 +55,11 @@ static const struct kind kinds[WIRE_KIND_END] = {
     [WIRE_FAIL] = {"FAIL", 3, {U32("culprit", fail.culprit), U32("from", fail.from), TEXT("text", fail.text)}},
     [WIRE_BYE] = {"BYE", 1, {I64("steps", bye.steps)}},
     [WIRE_VALUE] = {"VALUE", 2, {U32("shard", value.shard), U64("round", value.round)}},
+    [WIRE_HOLD] = {"HOLD", 3, {U32_UP_TO("what", hold.what, WIRE_HOLD_WHATS - 1), U64("run", hold.run),
+                               I64("step", hold.step)}},
+    [WIRE_END] = {"END", 5, {U32("culprit", end.culprit), U32("from", end.from),
+                             U32_UP_TO("what", end.what, WIRE_END_WHATS - 1), I64("step", end.step),
+                             TEXT("text", end.text)}},
     [WIRE_WAITS] = {"WAITS", 2, {U32("count", waits.count), U32("rank", waits.rank)}},
 };
 

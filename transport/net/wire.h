@@ -16,6 +16,9 @@
  *     FAIL    culprit, from, text           none               the session failed; whose sentence the text is
  *     BYE     steps                         none               it closes, having done so many steps
  *     VALUE   shard, round                  1 frame            a shard, for weir_session_read()
+ *     HOLD    what, run, step               none               where a run is to end before its time (session/cluster_stop.c)
+ *     END     culprit, from, what, step,    none               the session ends before this step, or was cancelled
+ *             text
  *     WAITS   count, rank                   count x 16 bytes   who of that rank waits for whom (actors/watch/waits.h),
  *                                                              for a stall report
  *
@@ -45,8 +48,15 @@ enum wire_kind {
     WIRE_BYE,
     WIRE_VALUE,
     WIRE_WAITS,
+    WIRE_HOLD,
+    WIRE_END,
     WIRE_KIND_END
 };
+
+enum wire_hold { WIRE_HOLD_ASK, WIRE_HOLD_BEGUN, WIRE_HOLD_LIMIT, WIRE_HOLD_WHATS };
+#define WIRE_WHOLE_RUN INT64_MAX /* in the place of a step of HOLD: all steps of the run */
+
+enum wire_end { WIRE_SOURCE_ENDED, WIRE_SOURCE_FAILED, WIRE_CANCELLED, WIRE_END_WHATS };
 
 struct wire_frame {
     uint32_t version, kind, rank;
@@ -80,6 +90,17 @@ struct wire_frame {
         struct {
             int64_t steps;
         } bye;
+        struct {
+            uint32_t what; /* enum wire_hold */
+            uint64_t run;  /* 1, 2, ... */
+            int64_t step;
+        } hold;
+        struct {
+            uint32_t culprit, from; /* as of FAIL */
+            uint32_t what;          /* enum wire_end */
+            int64_t step;           /* 0 when it was cancelled */
+            char text[WIRE_TEXT_MAX + 1];
+        } end;
         struct {
             uint32_t shard; /* its place in plan->shards; WIRE_MARK: the end of the round */
             uint64_t round;

@@ -283,6 +283,34 @@ static void fail_of_no_rank(struct player *p)
     say(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_FAIL, .fail = {.culprit = RANKS, .from = 1}});
 }
 
+/* Rank 0 alone asks. */
+static void hold_asked_of_rank_0(struct player *p)
+{
+    say(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_HOLD, .hold = {.what = WIRE_HOLD_ASK, .run = 1}});
+}
+
+static void hold_of_no_run(struct player *p)
+{
+    say(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_HOLD, .hold = {.what = WIRE_HOLD_BEGUN}});
+}
+
+static void hold_answered_twice(struct player *p)
+{
+    for (int i = 0; i < 2; i++)
+        say(p, CHANNEL_BULK,
+            (struct wire_frame){.kind = WIRE_HOLD, .hold = {.what = WIRE_HOLD_BEGUN, .run = 9, .step = 9}});
+}
+
+static void end_of_no_rank(struct player *p)
+{
+    say(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_END, .end = {.culprit = 1, .from = RANKS}});
+}
+
+static void end_before_no_step(struct player *p)
+{
+    say(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_END, .end = {.culprit = 1, .from = 1, .step = -1}});
+}
+
 static void waits_of_another(struct player *p)
 {
     say_with(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_WAITS, .waits = {.count = 1}}, "0123456789abcdef", 16);
@@ -346,6 +374,11 @@ Test(protocol, a_session_speaks_of_what_it_did_and_of_itself)
     EXPECT_NAMED(value_of_no_shard, "VALUE of shard 77 in round 2");
     EXPECT_NAMED(fail_of_no_rank, "a FAIL of rank 1, about rank 2");
     EXPECT_NAMED(waits_of_another, "WAITS with a payload that does not fit");
+    EXPECT_NAMED(hold_asked_of_rank_0, "a HOLD 0 of run 1, step 0");
+    EXPECT_NAMED(hold_of_no_run, "a HOLD 1 of run 0");
+    EXPECT_NAMED(hold_answered_twice, "a HOLD 1 of run 9, step 9");
+    EXPECT_NAMED(end_of_no_rank, "an END of rank 2, about rank 1");
+    EXPECT_NAMED(end_before_no_step, "before step -1");
 }
 
 Test(protocol, frames_come_in_order_and_are_what_they_should_be)

@@ -77,6 +77,18 @@ static struct wire_frame random_frame(uint64_t *random, uint32_t kind)
         frame.value.shard = (uint32_t)random_number(random);
         frame.value.round = random_number(random);
         break;
+    case WIRE_HOLD:
+        frame.hold.what = (uint32_t)(random_number(random) % WIRE_HOLD_WHATS);
+        frame.hold.run = random_number(random);
+        frame.hold.step = (int64_t)(random_number(random) ^ (mutate_draw(random) & 1 ? UINT64_MAX : 0));
+        break;
+    case WIRE_END:
+        frame.end.culprit = (uint32_t)random_number(random);
+        frame.end.from = (uint32_t)random_number(random);
+        frame.end.what = (uint32_t)(random_number(random) % WIRE_END_WHATS);
+        frame.end.step = (int64_t)(random_number(random) ^ (mutate_draw(random) & 1 ? UINT64_MAX : 0));
+        random_text(random, frame.end.text);
+        break;
     default:
         frame.waits.count = (uint32_t)random_number(random);
         frame.waits.rank = (uint32_t)random_number(random);
@@ -113,6 +125,18 @@ static struct wire_frame example(uint32_t kind)
         frame.value.shard = 7;
         frame.value.round = 1;
         break;
+    case WIRE_HOLD:
+        frame.hold.what = WIRE_HOLD_BEGUN;
+        frame.hold.run = 2;
+        frame.hold.step = 19;
+        break;
+    case WIRE_END:
+        frame.end.culprit = 2;
+        frame.end.from = 1;
+        frame.end.what = WIRE_SOURCE_ENDED;
+        frame.end.step = 17;
+        memcpy(frame.end.text, "over", 4);
+        break;
     default: frame.waits.count = 5, frame.waits.rank = 4;
     }
     return frame;
@@ -138,6 +162,8 @@ static const struct bytes examples[WIRE_KIND_END] = {
     [WIRE_BYE] = BYTES(0x96, 0x03, 0x06, SENDER, 0xcd, 0x03, 0xe8),
     [WIRE_VALUE] = BYTES(0x97, 0x03, 0x07, SENDER, 0x07, 0x01),
     [WIRE_WAITS] = BYTES(0x97, 0x03, 0x08, SENDER, 0x05, 0x04),
+    [WIRE_HOLD] = BYTES(0x98, 0x03, 0x09, SENDER, 0x01, 0x02, 0x13),
+    [WIRE_END] = BYTES(0x9a, 0x03, 0x0a, SENDER, 0x02, 0x01, 0x00, 0x11, 0xa4, 'o', 'v', 'e', 'r'),
 };
 
 /* Decodes a copy that ends where its bytes end, so that a sanitizer sees what reads beyond. */
@@ -214,6 +240,17 @@ Test(wire, the_largest_header_of_each_kind_fits, .timeout = 20)
         case WIRE_VALUE:
             frame.value.shard = UINT32_MAX;
             frame.value.round = UINT64_MAX;
+            break;
+        case WIRE_HOLD:
+            frame.hold.what = WIRE_HOLD_WHATS - 1;
+            frame.hold.run = UINT64_MAX;
+            frame.hold.step = INT64_MIN;
+            break;
+        case WIRE_END:
+            frame.end.culprit = frame.end.from = UINT32_MAX;
+            frame.end.what = WIRE_END_WHATS - 1;
+            frame.end.step = INT64_MIN;
+            memset(frame.end.text, 'x', WIRE_TEXT_MAX);
             break;
         default: frame.waits.count = frame.waits.rank = UINT32_MAX;
         }
@@ -339,7 +376,7 @@ Test(wire, says_what_is_wrong, .timeout = 20)
         {BYTES(0x91, 3), "a header without a kind"},
         {BYTES(0x96, 3, 0xa1, 'x'), "a header without a kind"},
         {BYTES(0x96, 3, 0), "kind 0, which is none"},
-        {BYTES(0x96, 3, 9), "kind 9, which is none"},
+        {BYTES(0x96, 3, 11), "kind 11, which is none"},
         {BYTES(0x96, 3, 0xcf, 1, 0, 0, 0, 1, 0, 0, 1), "kind 72057594054705153, which is none"},
         {BYTES(0x93, 3, 3, 0), "DATA: 3 fields of 10"},
         {BYTES(0x9b, 3, 3, 0, 0, 0, 1, 1, 1, 0xc2, 0, 0), "DATA: 11 fields of 10"},
@@ -357,6 +394,8 @@ Test(wire, says_what_is_wrong, .timeout = 20)
         {BYTES(0x98, 3, 5, 0, 0, 0, 0, 0, 0xda, 0x04, 0x00), "FAIL: text is not a text of at most 1023 bytes"},
         {BYTES(0x98, 3, 5, 0, 0, 0, 0, 0, 0xdb, 0xff, 0xff, 0xff, 0xff),
          "FAIL: text is not a text of at most 1023 bytes"},
+        {BYTES(0x98, 3, 9, 0, 0, 0, 3, 1, 0), "HOLD: what is not a number from 0 to 2"},
+        {BYTES(0x9a, 3, 10, 0, 0, 0, 0, 0, 3, 1, 0xa0), "END: what is not a number from 0 to 2"},
         {BYTES(0x98, 3, 5, 0, 0, 0, 0, 0, 0xda, 0x03, 0xff, 'x'), "FAIL: ends within text"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
