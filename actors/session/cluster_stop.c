@@ -54,7 +54,10 @@ void cluster_limited(struct weir_session *s)
 int64_t cluster_due(const struct cluster *c)
 {
     int64_t target = atomic_load(&c->target);
-    int64_t end = atomic_load_explicit(&c->session->ending.end, memory_order_relaxed) - c->session->first_step;
+    int64_t end = atomic_load_explicit(&c->session->ending.end, memory_order_relaxed);
+    if (end == INT64_MAX) /* none is known */
+        return target;
+    end -= c->session->first_step;
     return target < end ? target : end;
 }
 

@@ -170,7 +170,7 @@ void session_hold_begin(struct weir_session *s)
 
 void session_hold_end(struct weir_session *s, int64_t step)
 {
-    int64_t steps = step - s->first_step - s->steps_done;
+    int64_t steps = step - (s->first_step + s->steps_done); /* first_step may be negative: weir_session_load() */
     if (steps > s->owner.steps)
         steps = s->owner.steps;
     s->ending.phase = RUN_LIMITED;

@@ -15,11 +15,11 @@
  * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
  * rank order, each as many as it has workers, and begin again where there are no more.
  *
- * A source that has no more values says WEIR_END. The steps before are finished; what they made can be pulled; then run,
- * wait, push and pull return WEIR_E_END, and so does every run after. The session is at rest. Of several sources that end
- * the one with the fewest steps counts. Of a step that ends at a later micro-batch, pull may have given values of the
- * earlier ones. When a source fails, all steps before are finished in the same way, and what they made can be pulled,
- * before the session has failed. (Between ranks a source that ends or fails fails the session at once.)
+ * A source that has no more values says WEIR_END. The steps before are finished, on all ranks; what they made can be
+ * pulled; then run, wait, push and pull return WEIR_E_END, and so does every run after. The session is at rest. Of
+ * several sources that end the one with the fewest steps counts. Of a step that ends at a later micro-batch, pull may
+ * have given values of the earlier ones. When a source fails, all steps before are finished in the same way, and what
+ * they made can be pulled, before the session has failed.
  *
  * A failed session stays failed: push, pull, run and wait return the same error; close it. When the run that failed, or
  * wait before its time was over, has returned it, no function that the user gave is being called any more. What it has
@@ -102,8 +102,8 @@ weir_status weir_session_start(weir_session *session, int64_t steps);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
 weir_status weir_session_run(weir_session *session, int64_t steps);
 
-/* Ends the run under way after the earliest step with which all can end, which is soon: no actor begins a step that
- * none has begun yet. run and wait return WEIR_OK; the session is at rest, get_stats tells how many steps were done, and
+/* Ends the run under way, on all ranks, after the earliest step with which all can end, which is soon: no actor begins a
+ * step that none has begun yet. Any rank may say so, or several. run and wait return WEIR_OK; the session is at rest, get_stats tells how many steps were done, and
  * the next run goes on from there, with the same results as if this one had been asked for that many. What has been
  * begun is finished: values for it still have to be pushed, and pulled.
  *
@@ -115,8 +115,8 @@ weir_status weir_session_run(weir_session *session, int64_t steps);
  * In a child of fork() it does nothing. */
 void weir_session_stop(weir_session *session);
 
-/* Ends the session at once: as soon as the kernels under way return. run, wait, push and pull return WEIR_E_CANCELLED, on
- * all ranks; it is as after a failure, but nothing is reported. From any thread, also from a function of the session's;
+/* Ends the session at once: as soon as the kernels under way return. run, wait, push and pull return WEIR_E_CANCELLED,
+ * on all ranks; it is as after a failure, but nothing is reported. From any thread, also from a function of the session's;
  * does not wait. OK also when the session has failed already. E_STATE: in a child of fork(), or in a report. */
 weir_status weir_session_cancel(weir_session *session);
 
