@@ -173,7 +173,7 @@ $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
-$(OUT)/tests/test_apps $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch: | $(PROGRAMS)
+$(OUT)/tests/test_apps $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_keep_apps: | $(PROGRAMS)
 
 # ---- between processes ----
 

@@ -5,12 +5,16 @@
  * between which nothing needs the session at rest are one run, so that the pipeline stays full from one to the next.
  */
 #include "apps/common/trainer.h"
+#include "apps/common/interrupt.h"
 #include "apps/common/measure.h"
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
+
+#define PULL_MS 200 /* after which a loss that does not come is asked after */
 
 /* ---- before ---- */
 
@@ -35,7 +39,7 @@ static int open_files(trainer *t)
         status = check_writable(t, "--plan", t->opts.plan);
     if (status >= 0 || !t->opts.log || !ranks_first())
         return status;
-    if (log_open(&t->log, t->opts.log, false))
+    if (log_open(&t->log, t->opts.log, saver_continues(&t->saver)))
         return -1;
     return options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(errno));
 }
@@ -43,7 +47,8 @@ static int open_files(trainer *t)
 static int compile(trainer *t, weir_graph *graph)
 {
     if (graph)
-        t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory, .seed = t->opts.seed);
+        t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory, .seed = t->opts.seed,
+                               .snapshot = t->opts.saver.save != NULL);
     weir_graph_free(graph);
     if (!graph)
         return options_wrong(t->program, "out of memory"), 1;
@@ -70,22 +75,32 @@ static void log_step(trainer *t, double seconds)
     log_end(&t->log);
 }
 
+/* The next loss. WEIR_E_END: the run was stopped before there was one. */
+static weir_status pull_value(trainer *t, float *value)
+{
+    weir_array array = {value, WEIR_F32, {0}};
+    for (bool over = false;;) {
+        weir_status status = weir_session_pull(t->session, "loss", &array, over ? 0 : PULL_MS);
+        bool none = status == WEIR_E_TIMEOUT || status == WEIR_E_STATE;
+        if (!none || over)
+            return none ? WEIR_E_END : status;
+        over = weir_session_wait(t->session, 0) != WEIR_E_TIMEOUT;
+        if (t->done > t->first)
+            progress_show(&t->progress, t->done, t->loss);
+        saver_watch(&t->saver, t->session);
+    }
+}
+
 /* The mean of the next step's losses to t->loss. */
 static weir_status pull_loss(trainer *t)
 {
     double sum = 0;
-    for (int m = 0; m < t->micro;) {
+    for (int m = 0; m < t->micro; m++) {
         float value = 0;
-        weir_status status = weir_session_pull(t->session, "loss", &(weir_array){&value, WEIR_F32, {0}}, 200);
-        if (status == WEIR_E_TIMEOUT) {
-            if (t->done > t->first)
-                progress_show(&t->progress, t->done, t->loss);
-            continue;
-        }
+        weir_status status = pull_value(t, &value);
         if (status)
             return status;
         sum += value;
-        m++;
     }
     t->loss = sum / t->micro;
     return WEIR_OK;
@@ -97,35 +112,39 @@ static weir_status follow_steps(trainer *t, int end)
     weir_status status = WEIR_OK;
     for (double last = measure_seconds(), now; t->done < end; last = now) {
         if ((status = pull_loss(t)))
-            return status;
+            return status == WEIR_E_END ? WEIR_OK : status;
         t->done++;
         now = measure_seconds();
         log_step(t, now - last);
         progress_show(&t->progress, t->done, t->loss);
+        saver_watch(&t->saver, t->session);
     }
     return status;
 }
 
-/* Runs up to `end` steps. */
+/* Runs until `end` steps are done, or somebody, here or on another rank, stops it. */
 static weir_status run_steps(trainer *t, int end)
 {
     double start = measure_seconds();
     bool pulls = ranks_has_device(t->session);
+    if (interrupt_caught()) /* again, as the first may have stopped another run, as a judge's */
+        weir_session_stop(t->session);
     weir_status status = weir_session_start(t->session, end - t->done);
     if (!status && pulls)
         status = follow_steps(t, end);
     if (!status)
         status = weir_session_wait(t->session, -1);
-    t->done = end;
+    t->done = (int)weir_session_step(t->session);
     t->seconds += measure_seconds() - start;
     return status;
 }
 
-/* The next multiple of `every` after `done`, at most `steps`. */
-static int next_multiple(int done, int every, int steps)
+/* The step after which the session has to rest next. */
+static int next_rest(const trainer *t)
 {
-    int64_t next = every ? ((int64_t)done / every + 1) * every : steps;
-    return next < steps ? (int)next : steps;
+    int every = t->judge.name ? t->opts.eval_every : 0, steps = t->opts.steps;
+    int64_t next = every ? ((int64_t)t->done / every + 1) * every : steps;
+    return saver_next(&t->saver, t->done, next < steps ? (int)next : steps);
 }
 
 static weir_status judge(trainer *t)
@@ -139,19 +158,61 @@ static weir_status judge(trainer *t)
         fputc('}', to);
         log_end(&t->log);
     }
+    if (!status)
+        saver_best(&t->saver, t->session, t->judge.name, t->judged);
     return status;
+}
+
+/* A rank was signalled where the others take the end of the run for a save that is due. That has been made by all, so
+ * nothing is lost when the next run is ended at once. */
+static weir_status tell_others(trainer *t)
+{
+    if (weir_world_size() == 1)
+        return WEIR_OK;
+    t->unsaved = weir_session_save_wait(t->session, -1) != WEIR_OK;
+    weir_session_cancel(t->session);
+    return WEIR_E_CANCELLED;
+}
+
+/* What there is to do after a run that was to end after `end` steps. */
+static weir_status rest(trainer *t, int end)
+{
+    int every = t->opts.eval_every;
+    bool early = t->done < end, last = t->done == t->opts.steps, due = saver_is_due(&t->saver, t->done, early);
+    weir_status status = WEIR_OK;
+    t->ended = early && !due;
+    if (!early && t->judge.name && (last || (every && t->done % every == 0)))
+        status = judge(t);
+    if (!status && due && !last)
+        saver_save(&t->saver, t->session);
+    if (!status && due && early && interrupt_caught())
+        status = tell_others(t);
+    return status;
+}
+
+/* Alone a signal that comes at rest is seen here; in a cluster the others have to hear of it, by a run that is stopped
+ * at once. */
+static bool goes_on(const trainer *t)
+{
+    return !t->ended && t->done < t->opts.steps && !(interrupt_caught() && weir_world_size() == 1);
 }
 
 static weir_status train(trainer *t)
 {
-    int steps = t->opts.steps, every = t->judge.name ? t->opts.eval_every : 0;
     weir_status status = WEIR_OK;
-    progress_begin(&t->progress, ranks_first() ? stderr : NULL, t->first, steps, t->items_per_step, t->items);
-    while (!status && t->done < steps) {
-        status = run_steps(t, next_multiple(t->done, every, steps));
-        if (!status && t->judge.name && (t->done == steps || (every && t->done % every == 0)))
-            status = judge(t);
+    progress_begin(&t->progress, ranks_first() ? stderr : NULL, t->first, t->opts.steps, t->items_per_step, t->items);
+    while (!status && goes_on(t)) {
+        int end = next_rest(t);
+        status = run_steps(t, end);
+        if (!status)
+            status = rest(t, end);
     }
+    progress_pause(&t->progress);
+    if (status == WEIR_E_CANCELLED) { /* by another rank, see tell_others() */
+        t->ended = true;
+        return WEIR_OK;
+    }
+    t->unsaved = !status && !saver_last(&t->saver, t->session);
     return status;
 }
 
@@ -159,6 +220,9 @@ static void print_summary(const trainer *t)
 {
     char time[32], planned[32], arenas[32], peak[32], base[32];
     int steps = t->done - t->first;
+    if (trainer_interrupted(t))
+        fprintf(stderr, "%s: ended by %s after %d of %d steps\n", t->program, trainer_interrupted(t) == SIGINT ? "SIGINT" : "SIGTERM", t->done,
+                t->opts.steps);
     fprintf(stderr, "%d steps in %s, %.1f ms each; %d worker%s; busy", steps, measure_time_text(t->seconds, time),
             steps ? 1e3 * t->seconds / steps : 0, t->stats.workers, t->stats.workers == 1 ? "" : "s");
     for (int q = 0; q < t->stats.queue_count; q++)
@@ -169,23 +233,44 @@ static void print_summary(const trainer *t)
             measure_bytes_text(t->base_rss, base));
 }
 
-int trainer_train(trainer *t, weir_graph *graph, int micro)
+int trainer_begin(trainer *t)
 {
-    t->micro = micro;
+    interrupt_catch(ranks_first() ? t->program : NULL);
     t->loss = t->judged = NAN;
-    int status = open_files(t);
-    if (status >= 0) {
-        weir_graph_free(graph);
-        return status;
-    }
-    if ((status = compile(t, graph)) >= 0)
-        return status;
+    int status = saver_check(&t->saver, t->program, &t->opts.saver, t->judge.most_is_best);
+    if (status < 0)
+        status = open_files(t);
+    if (status < 0 && t->saver.from && !t->opts.seed)
+        t->opts.seed = t->saver.seed;
+    return status;
+}
+
+/* Opens the session and loads what it goes on from; then a signal no longer ends the program at once. */
+static int open_session(trainer *t)
+{
     t->base_rss = measure_rss();
     t->session = weir_session_open(t->plan, .workers = t->opts.workers, .pin = t->opts.pin,
                                    .trace = t->opts.trace ? t->trace : NULL);
-    if (t->session && !t->opts.workers)
+    if (!t->session)
+        return options_failed(t->program);
+    if (!t->opts.workers)
         workers_tell(t->program, t->session);
-    if (!t->session || train(t))
+    int status = saver_load(&t->saver, t->session, t->plan);
+    t->first = t->done = (int)weir_session_step(t->session);
+    if (status < 0)
+        interrupt_stops(t->session);
+    return status;
+}
+
+int trainer_train(trainer *t, weir_graph *graph, int micro)
+{
+    t->micro = micro;
+    int status = compile(t, graph);
+    if (status < 0)
+        status = open_session(t);
+    if (status >= 0)
+        return status;
+    if (train(t))
         return options_failed(t->program);
     t->peak_rss = measure_peak_rss();
     weir_session_get_stats(t->session, &t->stats);
@@ -195,6 +280,12 @@ int trainer_train(trainer *t, weir_graph *graph, int micro)
 }
 
 /* ---- after ---- */
+
+int trainer_interrupted(const trainer *t)
+{
+    int caught = interrupt_caught();
+    return caught || !t->ended ? caught : SIGTERM;
+}
 
 static void log_summary(trainer *t)
 {
@@ -216,7 +307,9 @@ static void log_summary(trainer *t)
         fputs(", ", to);
         log_number(to, t->judge.name, t->judged);
     }
-    fputs("}", to);
+    if (trainer_interrupted(t))
+        fprintf(to, ", \"signal\": %d", trainer_interrupted(t));
+    fputc('}', to);
     log_end(&t->log);
 }
 
@@ -225,7 +318,8 @@ int trainer_end(trainer *t, int status)
     if (status < 0)
         log_summary(t);
     if (status < 0)
-        status = 0;
+        status = t->unsaved ? 1 : trainer_interrupted(t) ? interrupt_status(trainer_interrupted(t)) : 0;
+    interrupt_stops(NULL);
     if (t->session && weir_session_close(t->session) && !status)
         status = options_failed(t->program);
     int error = log_close(&t->log);

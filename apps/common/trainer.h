@@ -2,7 +2,9 @@
  * telling how it goes, log it, and say what it took.
  *
  *     trainer t = {.program = "weir-gpt", .opts = {.steps = 100}, .items = "tokens", .items_per_step = 2048};
- *     int status = trainer_train(&t, graph, micro);      // -1, or an exit status that has been reported
+ *     int status = trainer_begin(&t);                    // -1, or an exit status that has been reported
+ *     if (status < 0)
+ *         status = trainer_train(&t, graph, micro);      // alike
  *     ... weir_session_read(t.session, ...) ...
  *     status = trainer_end(&t, status);
  *
@@ -13,9 +15,17 @@
  * --eval-every steps, and at the end, the program's own judgement is asked for, if it has one: the session is then at
  * rest, and all ranks are asked.
  *
+ * SIGINT and SIGTERM (interrupt.h) end training after the step, on all ranks, also when one of them alone gets it: the
+ * summary and the trace are written, and the exit status is 130 or 143. A signal before the session is open ends the
+ * program at once.
+ *
+ * With --save the state is kept (saver.h): every --save-every steps or minutes, when a judgement is the best so far, and at
+ * the end, also at one that a signal made.
+ *
  * The log has a line per step, {"step": 7, "loss": ...}, whose number counts from the very first one, 0; a line per
  * judgement, {"steps": 8, "validation_loss": ...}, and at the end {"summary": true, "steps": 300, ...}: both with the
- * steps that were done then. One thread.
+ * steps that were done then. A program that goes on from a checkpoint appends to it; of two lines of one step the later
+ * counts. One thread.
  */
 #ifndef APPS_COMMON_TRAINER_H
 #define APPS_COMMON_TRAINER_H
@@ -24,6 +34,7 @@
 #include "apps/common/options.h"
 #include "apps/common/progress.h"
 #include "apps/common/ranks.h"
+#include "apps/common/saver.h"
 #include "apps/common/workers.h"
 
 #include <stdint.h>
@@ -37,19 +48,22 @@ typedef struct trainer_opts {
     const char *plan;   /* the compiled plan is saved there */
     const char *memory; /* limit per device, "512MiB" */
     int eval_every;     /* steps; 0: at the end only */
+    saver_opts saver;
     int workers;
     bool pin;
 } trainer_opts;
 
 /* Their entries for a program's table; `o` is a trainer_opts variable. */
 #define TRAINER_OPTIONS(o)                                                                                            \
-    {"--steps", OPTIONS_INT, &(o).steps, .min = 1, .max = 1e9, .help = "training steps"},                             \
+    {"--steps", OPTIONS_INT, &(o).steps, .min = 1, .max = 1e9,                                                         \
+     .help = "training steps in all, those before --resume included; a schedule of the learning rate ends there"},    \
     {"--seed", OPTIONS_U64, &(o).seed, .help = "of initial values, data and sampling [0]"},                           \
     {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                  \
     WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \
     {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .help = "write one JSON object per step, and a summary"},      \
     {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},              \
-    {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .help = "save the compiled plan"}
+    {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .help = "save the compiled plan"},                     \
+    SAVER_OPTIONS((o).saver)
 
 /* The same for a program that has a judgement; `what` says what it measures. */
 #define TRAINER_EVAL_OPTION(o, what)                                                                                  \
@@ -70,6 +84,7 @@ typedef struct trainer {
     const char *items;       /* "tokens", "samples": what the rate counts */
     double items_per_step;
     trainer_judge judge;
+    saver saver;
 
     weir_plan *plan;         /* owned */
     weir_session *session;   /* owned; at rest after trainer_train() */
@@ -79,6 +94,8 @@ typedef struct trainer {
     int micro;
     int first;               /* steps that were done before this process */
     int done;                /* steps, those included */
+    bool unsaved;            /* the last save failed, which has been reported */
+    bool ended;              /* a run was stopped: a signal came, here or on another rank */
     double loss;             /* of the last step; NAN before it */
     double judged;           /* what the judge said last; NAN before it */
     int judged_at;           /* steps that were done then */
@@ -88,12 +105,21 @@ typedef struct trainer {
     weir_session_stats stats;
 } trainer;
 
+/* Before the graph is built: what the program goes on from (--resume, or the checkpoint after which `weir launch` has
+ * started it again), whose seed counts unless another was given, and whether all files can be written. t->judge is set.
+ * Returns -1, or the exit status of what was reported; trainer_end() is then still to be called. */
+int trainer_begin(trainer *t);
+
 /* Takes `graph` (freed here; NULL when there was no memory for it). Returns -1, or the exit status of what was
  * reported. */
 int trainer_train(trainer *t, weir_graph *graph, int micro);
 
+/* The signal that has ended training before its time; of another rank's that is SIGTERM. 0: none came. What a program does
+ * when it has trained, it does not begin then, or breaks off. */
+int trainer_interrupted(const trainer *t);
+
 /* Writes the summary to the log, unless `status` is an exit status already; closes and frees everything. Returns the
- * exit status: 0, `status`, or that of what went wrong here. */
+ * exit status: 0, `status`, that of a signal, or that of what went wrong here. */
 int trainer_end(trainer *t, int status);
 
 #endif

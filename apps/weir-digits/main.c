@@ -55,8 +55,11 @@ static weir_status test(void *ctx, weir_session *trained, double *accuracy)
 static int train_and_test(trainer *t, model_config *config)
 {
     t->judge = (trainer_judge){.name = "test_accuracy", .most_is_best = true, .ask = test, .ctx = config};
-    int status = trainer_train(t, model_train_graph(config), config->layout.micro);
-    if (status < 0 && ranks_first())
+    int status = trainer_begin(t);
+    config->data_seed = t->opts.seed;
+    if (status < 0)
+        status = trainer_train(t, model_train_graph(config), config->layout.micro);
+    if (status < 0 && ranks_first() && t->judged_at == t->done)
         printf("test accuracy %.2f %% of %d images\n", 100 * t->judged, DIGITS_TEST);
     return trainer_end(t, status);
 }
@@ -74,7 +77,7 @@ static int load(digits *data, const char *path)
 int main(int argc, char **argv)
 {
     model_config c = {.layers = 1, .dim = 256, .batch = 128, .dropout = 0.3, .layout = {1, 1, 1, 1, false}};
-    trainer t = {.program = program, .opts = {.steps = 4000}, .items = "samples"};
+    trainer t = {.program = program, .opts = {.steps = 4000, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "samples"};
     double lr = 2e-3;
     const char *path = NULL;
     const options_entry table[] = {
@@ -98,7 +101,6 @@ int main(int argc, char **argv)
         status = load(&data, path);
     if (status < 0) {
         c.data = &data;
-        c.data_seed = t.opts.seed;
         c.optimizer = weir_adamw(.lr = lr, .weight_decay = 0.01, .total = t.opts.steps);
         t.items_per_step = c.batch;
         status = train_and_test(&t, &c);

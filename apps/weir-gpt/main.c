@@ -6,6 +6,7 @@
  */
 #include "apps/common/evaluate.h"
 #include "apps/common/gpt_checkpoint.h"
+#include "apps/common/interrupt.h"
 #include "apps/common/measure.h"
 #include "apps/common/params.h"
 #include "apps/common/paths.h"
@@ -88,9 +89,11 @@ static weir_status write_and_tell(sampler *s)
 {
     char time[32];
     double start = measure_seconds();
+    interrupt_stops(s->writer->session);
     weir_status status = sample_write(s);
+    interrupt_stops(NULL);
     double seconds = measure_seconds() - start;
-    if (!status && s->to && s->opts->bytes)
+    if (!status && !interrupt_caught() && s->to && s->opts->bytes)
         fprintf(stderr, "%d bytes written in %s, %.3f ms each\n", s->opts->bytes, measure_time_text(seconds, time),
                 1e3 * seconds / s->opts->bytes);
     return status;
@@ -115,7 +118,9 @@ static int use_loaded(sampler *s)
     if (held_out.config->held_out->count && !(status = evaluate(&held_out, s->writer->session, &loss)))
         fprintf(stderr, "validation loss %.4f\n", loss);
     evaluation_end(&held_out);
-    return status || write_and_tell(s) ? options_failed(program) : 0;
+    if (status || write_and_tell(s))
+        return options_failed(program);
+    return interrupt_caught() ? interrupt_status(interrupt_caught()) : 0;
 }
 
 /* Without training: the model is that of a checkpoint. One rank does it. */
@@ -124,6 +129,7 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
     char why[1024] = "";
     text held_out = {0};
     sampler s = {0};
+    interrupt_catch(NULL);
     weir_checkpoint *from = weir_checkpoint_open(path);
     int status = !from ? options_wrong(program, "--load: %s", weir_error())
                  : gpt_sizes(from, &c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
@@ -142,17 +148,22 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
     return status;
 }
 
-static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *sample)
+static int train_and_write(trainer *t, gpt_config *c, sample_opts *sample)
 {
     evaluation held_out = {.config = c};
     if (c->held_out->count)
         t->judge = (trainer_judge){.name = "validation_loss", .ask = evaluate, .ctx = &held_out};
+    int begun = trainer_begin(t);
+    if (begun >= 0)
+        return trainer_end(t, begun);
+    c->data_seed = sample->seed = t->opts.seed;
     if (ranks_first())
         print_banner(c);
     int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
-    if (status < 0 && t->judge.name && ranks_first())
+    bool whole = status < 0 && !trainer_interrupted(t);
+    if (whole && t->judge.name && t->judged_at == t->done && ranks_first())
         fprintf(stderr, "validation loss %.4f\n", t->judged);
-    if (status < 0 && sample->bytes && write_trained(t->session, c, sample))
+    if (whole && sample->bytes && write_trained(t->session, c, sample))
         status = options_failed(program);
     evaluation_end(&held_out);
     return trainer_end(t, status);
@@ -161,7 +172,7 @@ static int train_and_write(trainer *t, const gpt_config *c, const sample_opts *s
 int main(int argc, char **argv)
 {
     gpt_config c = {.layers = 4, .dim = 128, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
-    trainer t = {.program = program, .opts = {.steps = 300}, .items = "tokens"};
+    trainer t = {.program = program, .opts = {.steps = 300, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "tokens"};
     sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
     options_list files = {0};
     const char *validate = NULL, *loaded = NULL;
@@ -206,7 +217,6 @@ int main(int argc, char **argv)
     if (status < 0) {
         c.corpus = &corpus;
         c.held_out = &held_out;
-        c.data_seed = t.opts.seed;
         set_optimizer(&c, lr, t.opts.steps);
         t.items_per_step = (double)c.batch * c.seq;
         status = train_and_write(&t, &c, &sample);
