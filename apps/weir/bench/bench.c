@@ -3,6 +3,7 @@
 #include "apps/weir/bench/allreduce.h"
 #include "apps/weir/bench/gpt.h"
 #include "apps/weir/bench/link.h"
+#include "apps/weir/bench/save.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
 
@@ -15,7 +16,8 @@ static const char program[] = "weir bench";
     X(link, "a register to another process")       \
     X(allreduce, "a sum over processes")           \
     X(actors, "messages between actors")           \
-    X(gpt, "a training step of a GPT")
+    X(gpt, "a training step of a GPT")             \
+    X(save, "what a checkpoint of it costs")
 
 typedef struct bench {
     const char *name;

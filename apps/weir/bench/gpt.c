@@ -31,13 +31,18 @@ typedef struct figures {
     uint64_t planned_bytes;
 } figures;
 
-static weir_status side_open(side *s, const text *corpus, int devices)
+gpt_config bench_gpt_config(const text *corpus, int devices)
 {
-    s->devices = devices;
-    s->config = (gpt_config){
+    return (gpt_config){
         .layers = 6, .dim = 384, .heads = 6, .seq = 256, .batch = 8, .layout = {.dp = devices, .micro = 1},
         .optimizer = weir_adamw(.lr = 3e-4), .recompute = true, .corpus = corpus,
     };
+}
+
+static weir_status side_open(side *s, const text *corpus, int devices)
+{
+    s->devices = devices;
+    s->config = bench_gpt_config(corpus, devices);
     weir_graph *graph = gpt_train_graph(&s->config);
     s->plan = graph ? weir_compile(graph) : NULL;
     weir_graph_free(graph);
@@ -106,8 +111,7 @@ static void write_text(const figures f[2], int rounds, double flops, FILE *to)
     }
 }
 
-/* Random bytes: the time of a step does not depend on what they say. */
-static text random_corpus(void)
+text bench_gpt_corpus(void)
 {
     text corpus = {.bytes = malloc(1 << 16), .files = 1};
     for (; corpus.bytes && corpus.count < 1 << 16; corpus.count++)
@@ -117,7 +121,7 @@ static text random_corpus(void)
 
 weir_status bench_gpt(bool json, bool quick, FILE *to)
 {
-    text corpus = random_corpus();
+    text corpus = bench_gpt_corpus();
     side *sides = calloc(2, sizeof *sides);
     weir_status status = corpus.bytes && sides ? WEIR_OK : WEIR_E_MEMORY;
     for (int i = 0; i < 2 && !status; i++)

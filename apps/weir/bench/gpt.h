@@ -8,9 +8,18 @@
 #ifndef APPS_WEIR_BENCH_GPT_H
 #define APPS_WEIR_BENCH_GPT_H
 
+#include "apps/common/gpt.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <weir/weir.h>
+
+/* The model on `devices` devices, data parallel. `corpus` is borrowed. */
+gpt_config bench_gpt_config(const text *corpus, int devices);
+
+/* Random bytes, as the time of a step does not depend on what they say. Owned by the caller; no bytes when there is no
+ * memory. */
+text bench_gpt_corpus(void);
 
 /* Runs for about half a minute; writes a JSON object or a table to `to`. */
 weir_status bench_gpt(bool json, bool quick, FILE *to);
