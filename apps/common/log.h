@@ -29,8 +29,8 @@ typedef struct log_file {
 /* Opens `path` anew, or with `append` behind what is there. False, with errno set, when it cannot be written. */
 bool log_open(log_file *log, const char *path, bool append);
 
-/* Where the parts of the next line go, without its end. NULL when the log is not open, or there is no memory; then there
- * is no line to end. */
+/* Where the parts of the next line go, without its end. NULL when the log is not open, or there is no memory; then
+ * there is no line to end. */
 FILE *log_begin(log_file *log);
 
 /* Writes the line that was begun; nothing when none was. */

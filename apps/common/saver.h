@@ -6,16 +6,16 @@
  *     saver_save()    it rests there; saver_best() when it was never so good
  *     saver_last()    after the last step
  *
- * A save while training goes on costs it the copy; one that fails is told on stderr, and training goes on. Only the last
- * one decides. What is saved is a checkpoint of <weir/session.h>: the folder of --save gets step-00000100, of which the
+ * A save while training goes on costs it the copy; one that fails is told on stderr, and training goes on. Only the
+ * last one decides. What is saved is a checkpoint of <weir/session.h>: the folder of --save gets step-00000100, of which the
  * newest --keep stay, and `best`.
  *
  * A program that `weir launch` has started again (weir_generation()) goes on from the newest checkpoint in its --save
  * folder by itself, and begins when there is none.
  *
- * Minutes: all ranks have to rest at one step, but clocks differ. So only the first rank looks at one, and stops the run
- * of all (weir_session_stop()) when it is time. As the others cannot know why a run ended before its time, each such end
- * is a save that is due, on all ranks.
+ * Minutes: all ranks have to rest at one step, but clocks differ. So only the first rank looks at one, and stops the
+ * run of all (weir_session_stop()) when it is time. As the others cannot know why a run ended before its time, each
+ * such end is a save that is due, on all ranks.
  *
  * One thread, the one that runs the session; in a cluster every rank makes the same calls.
  */
@@ -59,8 +59,8 @@ typedef struct saver {
     double best;             /* NAN: none */
 } saver;
 
-/* -1, or the exit status of what was reported: a folder that cannot be written, one that has a later checkpoint than the
- * one to go on from, nothing to go on from. Makes the folder of --save, on the first rank. */
+/* -1, or the exit status of what was reported: a folder that cannot be written, one that has a later checkpoint than
+ * the one to go on from, nothing to go on from. Makes the folder of --save, on the first rank. */
 int saver_check(saver *s, const char *program, const saver_opts *opts, bool most_is_best);
 
 /* Whether the program goes on with what was begun before: with a checkpoint, or as a later generation. */
@@ -86,8 +86,8 @@ void saver_save(saver *s, weir_session *session);
 /* The same as `best`, when `value` is better than all before. `name` says what it is: "validation_loss". */
 void saver_best(saver *s, weir_session *session, const char *name, double value);
 
-/* Saves what is there now if that is not saved yet, and waits until it is on the disk. False when that failed, which has
- * been reported. */
+/* Saves what is there now if that is not saved yet, and waits until it is on the disk. False when that failed, which
+ * has been reported. */
 bool saver_last(saver *s, weir_session *session);
 
 #endif

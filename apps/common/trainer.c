@@ -221,8 +221,8 @@ static void print_summary(const trainer *t)
     char time[32], planned[32], arenas[32], peak[32], base[32];
     int steps = t->done - t->first;
     if (trainer_interrupted(t))
-        fprintf(stderr, "%s: ended by %s after %d of %d steps\n", t->program, trainer_interrupted(t) == SIGINT ? "SIGINT" : "SIGTERM", t->done,
-                t->opts.steps);
+        fprintf(stderr, "%s: ended by %s after %d of %d steps\n", t->program,
+                trainer_interrupted(t) == SIGINT ? "SIGINT" : "SIGTERM", t->done, t->opts.steps);
     fprintf(stderr, "%d steps in %s, %.1f ms each; %d worker%s; busy", steps, measure_time_text(t->seconds, time),
             steps ? 1e3 * t->seconds / steps : 0, t->stats.workers, t->stats.workers == 1 ? "" : "s");
     for (int q = 0; q < t->stats.queue_count; q++)
@@ -257,7 +257,7 @@ static int open_session(trainer *t)
         workers_tell(t->program, t->session);
     int status = saver_load(&t->saver, t->session, t->plan);
     t->first = t->done = (int)weir_session_step(t->session);
-    if (status < 0)
+    if (status < 0 && weir_world_size() == 1)
         interrupt_stops(t->session);
     return status;
 }

@@ -19,8 +19,8 @@
  * summary and the trace are written, and the exit status is 130 or 143. A signal before the session is open ends the
  * program at once.
  *
- * With --save the state is kept (saver.h): every --save-every steps or minutes, when a judgement is the best so far, and at
- * the end, also at one that a signal made.
+ * With --save the state is kept (saver.h): every --save-every steps or minutes, when a judgement is the best so far,
+ * and at the end, also at one that a signal made.
  *
  * The log has a line per step, {"step": 7, "loss": ...}, whose number counts from the very first one, 0; a line per
  * judgement, {"steps": 8, "validation_loss": ...}, and at the end {"summary": true, "steps": 300, ...}: both with the
@@ -114,8 +114,8 @@ int trainer_begin(trainer *t);
  * reported. */
 int trainer_train(trainer *t, weir_graph *graph, int micro);
 
-/* The signal that has ended training before its time; of another rank's that is SIGTERM. 0: none came. What a program does
- * when it has trained, it does not begin then, or breaks off. */
+/* The signal that has ended training before its time; of another rank's that is SIGTERM. 0: none came. What a program
+ * does when it has trained, it does not begin then, or breaks off. */
 int trainer_interrupted(const trainer *t);
 
 /* Writes the summary to the log, unless `status` is an exit status already; closes and frees everything. Returns the

@@ -1,8 +1,8 @@
 /* apps/weir/bench/save.c: `weir bench save`.
  *
- * Each round does everything once: a step alone, a save while steps go on, one that is waited for, and the same bytes by
- * hand. A slow spell of the machine then hits all of them, and medians of the rounds compare. The writer has a thread of
- * its own beside the one worker: on a machine of one core the rest of a save's cost is its whole work.
+ * Each round does everything once: a step alone, a save while steps go on, one that is waited for, and the same
+ * bytes by hand. A slow spell of the machine then hits all of them, and medians of the rounds compare. The writer has a thread
+ * of its own beside the one worker: on a machine of one core the rest of a save's cost is its whole work.
  *
  * By hand: as `dd bs=1M conv=fsync` does it, from memory that has been touched.
  */
@@ -141,8 +141,8 @@ static weir_status play_round(bench *b, double value[FIGURES])
 
 static void write_json(const bench *b, const double m[FIGURES], int rounds, FILE *to)
 {
-    fprintf(to, "{\"rounds\": %d, \"bytes\": %.0f, \"step_ms\": %.2f, \"copy_ms\": %.2f, \"rest_percent\": %.2f", rounds,
-            b->bytes, m[STEP_MS], m[COPY_MS], m[REST_PERCENT]);
+    fprintf(to, "{\"rounds\": %d, \"bytes\": %.0f, \"step_ms\": %.2f, \"copy_ms\": %.2f, \"rest_percent\": %.2f",
+            rounds, b->bytes, m[STEP_MS], m[COPY_MS], m[REST_PERCENT]);
     fprintf(to, ", \"written_ms\": %.2f, \"save_ms\": %.2f, \"save_mb_per_s\": %.1f", m[WRITTEN_MS], m[SAVE_MS],
             b->bytes / m[SAVE_MS] / 1e3);
     fprintf(to, ", \"disk_ms\": %.2f, \"disk_mb_per_s\": %.1f, \"save_of_disk\": %.3f}\n", m[DISK_MS],
