@@ -1,10 +1,12 @@
 /* test_save_ranks.c: checkpoints of sessions of several ranks: each writes and reads what it holds, and all succeed or all
  * are told why not. Any number of ranks loads what any number has saved. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <weir/checkpoint.h>
 
@@ -306,5 +308,123 @@ Test(save_ranks, who_calls_something_else_is_named)
             snprintf(job.dir, sizeof job.dir, "%s", folder_path("run-%d-%d", (int)m, link));
             ranks_free(ranks_run(mixed[m], &job, .count = 3, .link = link, .kind = RANKS_THREADS, .seconds = 20));
         }
+    weir_plan_free(plan);
+}
+
+/* ---- ranks that are killed ---- */
+
+enum { DELAY_US = 12000, TRIALS = 12, GONE_S = 8, TURNS = 500 };
+
+struct kill_plot {
+    struct job job;
+    int victim, delay_us;
+};
+
+struct killed {
+    double gone;     /* when the victim went */
+    double told;     /* the others' call returned an error */
+    double closed;
+    int64_t saved;   /* step of the last save that this rank knows to be whole */
+    char error[512];
+};
+
+static struct killed *killed_of(const struct ranks *ranks, int rank)
+{
+    return ranks->rank[rank].result;
+}
+
+static void *kill_later(void *argument)
+{
+    struct rank *rank = argument;
+    const struct kill_plot *plot = rank->ctx;
+    nanosleep(&(struct timespec){0, plot->delay_us * 1000L}, NULL);
+    ((struct killed *)rank->result)->gone = ranks_seconds();
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static weir_status step_and_save(weir_session *s, const struct job *job, struct killed *killed)
+{
+    weir_status status = weir_session_run(s, 1);
+    if (!status)
+        status = weir_session_save(s, job->dir, .async = job->async);
+    if (!status) /* an asynchronous one has waited for the one before it */
+        killed->saved = weir_session_step(s) - job->async;
+    return status;
+}
+
+static void save_until_one_dies(struct rank *rank)
+{
+    const struct kill_plot *plot = rank->ctx;
+    struct killed *killed = rank->result;
+    weir_status status = WEIR_OK;
+    pthread_t killer;
+    weir_session *s = opened(rank, plot->job.plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, step_and_save(s, &plot->job, killed));
+    RANK_OK(rank, step_and_save(s, &plot->job, killed));
+    if (rank->number == plot->victim)
+        RANK_IS(rank, !pthread_create(&killer, NULL, kill_later, rank), "no thread");
+    for (int turn = 0; !status && turn < TURNS; turn++)
+        status = step_and_save(s, &plot->job, killed);
+    killed->told = ranks_seconds();
+    RANK_IS(rank, status, "all %d were saved", TURNS);
+    snprintf(killed->error, sizeof killed->error, "%s", weir_error());
+    RANK_OK(rank, weir_session_close(s));
+    killed->closed = ranks_seconds();
+}
+
+/* In a new session, of one process: the last step that anybody took for saved, or a later one; whole. */
+static void expect_last_good(const struct kill_plot *plot, int64_t saved)
+{
+    weir_session *s = weir_session_open(plot->job.plan, .workers = 2);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(weir_session_load(s, plot->job.dir), WEIR_OK, "%s", weir_error());
+    int64_t step = weir_session_step(s);
+    cr_expect_geq(step, saved);
+    struct learned got = learned_read(s), want = undisturbed(plot->job.plan, (int)step);
+    const char *differs = learned_differs(&got, &want, 0);
+    cr_expect_null(differs, "step %d: %s", (int)step, differs);
+    learned_free(&got);
+    learned_free(&want);
+    weir_session_close(s);
+}
+
+static void expect_survived(struct kill_plot *plot, enum ranks_link link)
+{
+    int64_t saved = 0;
+    struct ranks *ranks = ranks_run(save_until_one_dies, plot, .count = 3, .link = link, .may_die = 1u << plot->victim,
+                                    .result_bytes = sizeof(struct killed));
+    double gone = killed_of(ranks, plot->victim)->gone;
+    cr_expect_eq(ranks->rank[plot->victim].signal, SIGKILL);
+    for (int r = 0; r < 3; r++) {
+        const struct killed *killed = killed_of(ranks, r);
+        saved = killed->saved > saved ? killed->saved : saved;
+        if (r == plot->victim)
+            continue;
+        cr_expect(*killed->error, "rank %d was told nothing", r);
+        cr_expect_lt(killed->told - gone, GONE_S, "rank %d was told after %.1f s: %s", r, killed->told - gone,
+                     killed->error);
+        cr_expect_lt(killed->closed - gone, GONE_S, "rank %d closed after %.1f s", r, killed->closed - gone);
+        fprintf(stderr, "victim %d, rank %d: told after %.3f s, closed after %.3f s: %s\n", plot->victim, r,
+                killed->told - gone, killed->closed - gone, killed->error);
+    }
+    expect_last_good(plot, saved);
+    ranks_free(ranks);
+}
+
+Test(save_ranks, a_rank_that_is_killed_leaves_the_last_good_checkpoint)
+{
+#ifdef __SANITIZE_THREAD__
+    cr_skip_test("no threads after fork() under ThreadSanitizer");
+#endif
+    weir_plan *plan = learner_plan(.dp = 3, .zero = true, .compile.snapshot = true);
+    uint64_t at = 1 << 20;
+    for (int i = 0; i < TRIALS; i++) {
+        struct kill_plot plot = {.job = {.plan = plan, .async = i / 3 % 2}, .victim = i % 3};
+        plot.delay_us = drawn(&at, DELAY_US);
+        snprintf(plot.job.dir, sizeof plot.job.dir, "%s", folder_path("run-%d", i));
+        expect_survived(&plot, (enum ranks_link)(i / 2 % 3));
+    }
     weir_plan_free(plan);
 }
