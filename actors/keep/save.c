@@ -72,6 +72,12 @@ static weir_status no_memory(const struct keep_save *save)
     return error_set(WEIR_E_MEMORY, "%s: no memory to save it", save->opts.name);
 }
 
+/* Whether whoever saves wants it to end now. */
+static bool stops(const struct keep_save *save, bool waits)
+{
+    return save->opts.stop && save->opts.stop(save->opts.stop_ctx, waits);
+}
+
 /* ---- beginning ---- */
 
 static weir_status check_opts(const struct keep_save_opts *opts)
@@ -283,26 +289,29 @@ static void flush(int fd, uint64_t *since, uint64_t at)
     *since = at;
 }
 
+static weir_status shard_error(const struct keep_save *save, const char *path, const struct shard *shard)
+{
+    return error_set(WEIR_E_IO, "%s: tensor %s cannot be written: %s", path, tensor_of(save, shard)->name,
+                     strerror(errno));
+}
+
 /* Hashes and writes the shard's bytes. */
-static bool write_shard(struct keep_save *save, int fd, struct shard *shard, uint64_t *flushed)
+static weir_status write_shard(struct keep_save *save, const char *path, int fd, struct shard *shard,
+                               uint64_t *flushed)
 {
     struct keep_sum sum;
     keep_sum_begin(&sum);
     for (uint64_t at = 0; at < shard->is.bytes; at += BLOCK_BYTES) {
         size_t count = shard->is.bytes - at < BLOCK_BYTES ? (size_t)(shard->is.bytes - at) : BLOCK_BYTES;
+        if (stops(save, false))
+            return error_set(WEIR_E_CANCELLED, "%s: was given up while it was written", save->final);
         keep_sum_add(&sum, (const char *)shard->data + at, count);
         if (!keep_write_all(save->opts.files, fd, (const char *)shard->data + at, count))
-            return false;
+            return shard_error(save, path, shard);
         flush(fd, flushed, shard->is.offset + at + count);
     }
     shard->is.checksum = keep_sum_end(&sum);
-    return true;
-}
-
-static weir_status shard_error(const struct keep_save *save, const char *path, const struct shard *shard)
-{
-    return error_set(WEIR_E_IO, "%s: tensor %s cannot be written: %s", path, tensor_of(save, shard)->name,
-                     strerror(errno));
+    return WEIR_OK;
 }
 
 static weir_status write_shards(struct keep_save *save, struct stream *stream, const char *path, int fd)
@@ -310,10 +319,12 @@ static weir_status write_shards(struct keep_save *save, struct stream *stream, c
     uint64_t flushed = 0;
     if (!keep_write_all(save->opts.files, fd, stream->header, stream->header_bytes))
         return io_error(path, "written");
-    for (int i = 0; i < stream->shards.count; i++)
-        if (!write_shard(save, fd, &stream->shards.item[i], &flushed))
-            return shard_error(save, path, &stream->shards.item[i]);
-    return keep_sync(save->opts.files, fd) ? WEIR_OK : io_error(path, "brought to the disk");
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < stream->shards.count && !status; i++)
+        status = write_shard(save, path, fd, &stream->shards.item[i], &flushed);
+    if (!status && !keep_sync(save->opts.files, fd))
+        status = io_error(path, "brought to the disk");
+    return status;
 }
 
 static weir_status write_file(struct keep_save *save, struct stream *stream)
@@ -458,7 +469,7 @@ static weir_status given_up(const struct keep_save *save)
 /* WEIR_OK: go on waiting. */
 static weir_status keep_waiting(const struct keep_save *save, int *ms)
 {
-    if (save->opts.stop && save->opts.stop(save->opts.stop_ctx))
+    if (stops(save, true))
         return error_set(WEIR_E_CANCELLED, "%s: was given up while it waited for other ranks", save->final);
     pause_ms(*ms);
     *ms = *ms < WAIT_MS_MAX ? *ms + 1 : WAIT_MS_MAX;

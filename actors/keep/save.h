@@ -43,7 +43,8 @@ struct keep_save_opts {
     int rank, ranks;     /* ranks 0: 1 */
     int keep;            /* on rank 0: of step-... up to this one so many stay, itself included [0: all] */
     weir_checkpoint_create_opts facts; /* the same on all ranks */
-    bool (*stop)(void *ctx); /* asked now and then while it waits for other ranks: true ends the wait, E_CANCELLED */
+    bool (*stop)(void *ctx, bool waits); /* asked now and then while it writes, or waits for other ranks: true gives the
+                                            save up, E_CANCELLED */
     void *stop_ctx;
     const struct keep_files *files; /* [the system's] */
 };
@@ -71,7 +72,7 @@ weir_status keep_save_copy_source(struct keep_save *save, const weir_checkpoint_
 /* Bytes of shards that this rank writes, for reports. */
 uint64_t keep_save_bytes(const struct keep_save *save);
 
-/* Once. E_IO: it cannot be written, or another rank failed; E_CANCELLED: stop said so. */
+/* Once. E_IO: it cannot be written, or another rank failed; E_CANCELLED: stop() said so. */
 weir_status keep_save_run(struct keep_save *save);
 
 /* Whether the frozen shards were linked rather than written. */

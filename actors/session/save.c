@@ -13,7 +13,8 @@
  *
  * The writer knows the session by what it needs while it waits for other ranks: whether they still live. When the session
  * has failed, what ranks that have only failed still write is waited for; whoever does not get ready in time is taken
- * to be gone. The session's own state is not touched by it.
+ * to be gone. What a session was saving that is cancelled is given up at once. The session's own state is not touched
+ * by it.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -27,9 +28,9 @@
 #include "graph/base/error.h"
 #include "transport/mail/park.h"
 
-#define GRACE_NS INT64_C(3000000000) /* for the other ranks' writers after the session has failed */
+#define GRACE_NS INT64_C(1000000000) /* for the other ranks' writers after the session has failed */
 
-enum saver_state { SAVER_IDLE, SAVER_WRITES };
+enum saver_state { SAVER_IDLE, SAVER_READY, SAVER_WRITES }; /* ready: there is a thread, which waits for a word */
 
 struct saver {
     struct weir_session *session; /* borrowed */
@@ -45,35 +46,56 @@ struct saver {
 
 /* ---- the writer's thread ---- */
 
-static bool saver_stops(void *ctx)
+/* The session has failed because it was cancelled. */
+static bool saver_cancelled(const struct saver *saver)
+{
+    /* acquire: pairs with the store in session_fail() */
+    return atomic_load_explicit(&saver->session->state, memory_order_acquire) == SESSION_FAILED &&
+           saver->session->failure_status == WEIR_E_CANCELLED;
+}
+
+static bool saver_stops(void *ctx, bool waits)
 {
     struct saver *saver = ctx;
-    /* acquire: pairs with the store in session_fail() */
-    if (atomic_load_explicit(&saver->session->state, memory_order_acquire) != SESSION_FAILED)
+    if (saver_cancelled(saver))
+        return true;
+    /* acquire: as above */
+    if (!waits || atomic_load_explicit(&saver->session->state, memory_order_acquire) != SESSION_FAILED)
         return false;
     if (!saver->failed_ns)
         saver->failed_ns = park_now_ns();
     return park_now_ns() - saver->failed_ns > GRACE_NS;
 }
 
+static void saver_becomes(struct saver *saver, enum saver_state state)
+{
+    /* release: pairs with the loads in saver_main() and saver_wait() */
+    atomic_store_explicit(&saver->state, state, memory_order_release);
+    park_wake(&saver->state);
+}
+
 static void *saver_main(void *argument)
 {
     struct saver *saver = argument;
+    /* acquire: pairs with saver_becomes() */
+    while (atomic_load_explicit(&saver->state, memory_order_acquire) == SAVER_READY)
+        park_wait(&saver->state, SAVER_READY, PARK_FOREVER);
+    if (atomic_load_explicit(&saver->state, memory_order_acquire) != SAVER_WRITES)
+        return NULL;
     saver->status = keep_save_run(saver->save);
     snprintf(saver->sentence, sizeof(saver->sentence), "%s", saver->status ? weir_error() : "");
-    if (saver->status && saver->async)
+    if (saver->status && saver->async && !saver_cancelled(saver))
         report_say(&saver->session->report, "weir_session_save: %s", saver->sentence);
-    /* release: pairs with the load in saver_wait() */
-    atomic_store_explicit(&saver->state, SAVER_IDLE, memory_order_release);
-    park_wake(&saver->state);
+    saver_becomes(saver, SAVER_IDLE);
     return NULL;
 }
 
+/* A thread that is ready to write. */
 static weir_status saver_start(struct saver *saver, bool async)
 {
     saver->async = async;
     saver->failed_ns = 0;
-    atomic_store_explicit(&saver->state, SAVER_WRITES, memory_order_relaxed); /* the thread that is started sees it */
+    atomic_store_explicit(&saver->state, SAVER_READY, memory_order_relaxed); /* the thread that is started sees it */
     saver->started = park_thread(&saver->thread, "weir-save", saver_main, saver);
     if (saver->started)
         return WEIR_OK;
@@ -84,7 +106,7 @@ static weir_status saver_start(struct saver *saver, bool async)
 /* False: it is still writing when the deadline is over. */
 static bool saver_wait(struct saver *saver, int64_t deadline)
 {
-    /* acquire: pairs with the store in saver_main() */
+    /* acquire: pairs with saver_becomes() */
     while (atomic_load_explicit(&saver->state, memory_order_acquire) == SAVER_WRITES)
         if (!park_wait(&saver->state, SAVER_WRITES, deadline))
             return false;
@@ -297,14 +319,19 @@ static weir_status save_begin(struct weir_session *s, const char *dir, const wei
     return WEIR_OK; /* whether it has begun is part of what is agreed on next */
 }
 
-/* Every rank has what it will write, or none writes. What has begun and is not run is taken back. */
+/* Every rank has what it will write, and a thread to write with, or none writes. What has begun and is not run is taken
+ * back. */
 static weir_status save_fill(struct weir_session *s, const weir_save_opts *opts)
 {
     struct keep_save *save = s->saver->save;
     weir_status status = save ? add_sources(s, save) : WEIR_E_IO;
     if (!status)
         status = fill(s, save, opts->async);
-    return agree(s, opts, status, NULL);
+    if (!status)
+        status = saver_start(s->saver, opts->async);
+    status = agree(s, opts, status, NULL);
+    saver_becomes(s->saver, status ? SAVER_IDLE : SAVER_WRITES);
+    return status;
 }
 
 static weir_status save_write(struct weir_session *s, const char *dir, const weir_save_opts *opts)
@@ -313,8 +340,6 @@ static weir_status save_write(struct weir_session *s, const char *dir, const wei
     weir_status status = save_begin(s, dir, opts);
     if (!status)
         status = save_fill(s, opts);
-    if (!status)
-        status = saver_start(saver, opts->async);
     if (status || !opts->async)
         saver_wait(saver, PARK_FOREVER);
     return status || opts->async ? status : agree(s, opts, saver_result(saver), NULL);

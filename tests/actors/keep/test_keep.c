@@ -75,9 +75,9 @@ struct job {
     _Atomic bool stop;
 };
 
-static bool job_stop(void *ctx)
+static bool job_stop(void *ctx, bool waits)
 {
-    return ((struct job *)ctx)->stop;
+    return waits && ((struct job *)ctx)->stop;
 }
 
 static struct job *new_job(const char *root, int64_t step, int ranks)

@@ -294,3 +294,22 @@ Test(save, a_save_that_fails_later_is_told)
     weir_session_close(s);
     weir_plan_free(plan);
 }
+
+/* Large enough that it is not on the disk at once. */
+Test(save, what_a_cancelled_session_was_saving_is_given_up)
+{
+    weir_graph *g = weir_graph_new("large");
+    weir_tensor *w = weir_param(g, WEIR_F32, {64, 1 << 18}, .name = "w", .init = WEIR_VALUE(1));
+    weir_tensor *loss = weir_mean(w);
+    weir_fetch(loss, .name = "loss");
+    weir_train(loss, weir_sgd(.lr = 0.1));
+    weir_plan *plan = weir_compile(g, .snapshot = true);
+    weir_graph_free(g);
+    weir_session *s = opened(plan, 1);
+    assert_ok(weir_session_save(s, folder_path("run"), .async = true));
+    assert_ok(weir_session_cancel(s));
+    expect_error(weir_session_save_wait(s, -1), WEIR_E_CANCELLED, "step-00000000", "given up");
+    cr_expect_eq(folder_entries(folder_path("run")), 0, "nothing of it is left");
+    cr_expect_eq(weir_session_close(s), WEIR_OK);
+    weir_plan_free(plan);
+}
