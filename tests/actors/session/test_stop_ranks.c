@@ -1,17 +1,19 @@
 /* tests/actors/session/test_stop_ranks.c: sessions of several ranks that end before their time: wherever somebody says
  * so, all end after the same step, and what they leave is what a run of so many steps leaves. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weir/weir.h>
 
 #include "tests/support/ranks.h"
 
 TestSuite(stop_ranks, .timeout = 240);
 
-enum { ROWS = 4, WIDTH = 6, STEPS = 40, RANKS = 4, RUNS_MAX = 400, WAIT_MS = 30000 };
+enum { ROWS = 4, WIDTH = 6, STEPS = 40, RANKS = 4, RUNS_MAX = 400, WAIT_MS = 30000, HOLD_MS = 500 };
 
 #define LINKS(link) for (enum ranks_link link = RANKS_SHM; link <= RANKS_TCP; link++)
 
@@ -28,6 +30,7 @@ struct play {
     int64_t end;        /* -1: none */
     int ender;          /* the device whose source ends */
     bool fails, cancels;
+    bool dies;          /* the ender's rank; in its source, while the others hold */
 };
 
 struct source {
@@ -46,6 +49,10 @@ struct result {
 static weir_status give(void *ctx, const weir_view *x, int64_t step, int micro)
 {
     const struct source *source = ctx;
+    if (source && source->ends && step >= source->play->end && source->play->dies) {
+        ranks_pause(HOLD_MS);
+        kill(getpid(), SIGKILL);
+    }
     if (source && source->ends && step >= source->play->end) {
         if (!source->play->cancels)
             return source->play->fails ? WEIR_E_IO : WEIR_END;
@@ -295,4 +302,49 @@ Test(stop_ranks, end_together_when_a_source_does)
         }
         play_close(&play);
     }
+}
+
+/* ---- what goes wrong meanwhile ---- */
+
+/* All hold soon after the start, but the rank that is in its source. */
+static void stop_and_lose(struct rank *rank)
+{
+    struct result *result = rank->result;
+    struct source sources[2];
+    weir_session *s = play_session(rank, sources);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_start(s, STEPS));
+    ranks_pause(HOLD_MS / 4);
+    weir_session_stop(s);
+    pull_all(s, INT32_MAX);
+    result->status = weir_session_wait(s, WAIT_MS);
+    snprintf(result->error, sizeof result->error, "%s", weir_error());
+    result->steps = weir_session_step(s);
+    RANK_OK(rank, weir_session_close(s));
+}
+
+/* Of a pipeline's ranks the third has the source `b`. */
+Test(stop_ranks, name_one_that_is_lost_while_they_hold)
+{
+    struct play play;
+    play_open(&play, true);
+    play.end = 2;
+    play.ender = 1;
+    play.dies = true;
+    LINKS (link) {
+        struct ranks *ranks = ranks_run(stop_and_lose, &play, .count = RANKS, .link = link,
+                                        .result_bytes = sizeof(struct result), .may_die = 1 << 2);
+        cr_expect_eq(ranks->rank[2].signal, SIGKILL);
+        for (int r = 0; r < RANKS; r++) {
+            const struct result *result = ranks->rank[r].result;
+            if (r == 2)
+                continue;
+            cr_expect_eq(result->status, WEIR_E_PEER, "rank %d: %d: %s", r, result->status, result->error);
+            cr_expect(strstr(result->error, "rank 2 (pid ") && strstr(result->error, "is lost"), "rank %d: %s", r,
+                      result->error);
+            cr_expect_leq(result->steps, play.end, "rank %d: step %d", r, (int)result->steps);
+        }
+        ranks_free(ranks);
+    }
+    play_close(&play);
 }
