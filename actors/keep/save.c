@@ -466,10 +466,11 @@ static weir_status given_up(const struct keep_save *save)
                      save->final);
 }
 
-/* WEIR_OK: go on waiting. */
-static weir_status keep_waiting(const struct keep_save *save, int *ms)
+/* Whether to `stop` is asked before a look at the folder, because what another rank did before it was lost counts.
+ * WEIR_OK: go on waiting. */
+static weir_status keep_waiting(const struct keep_save *save, bool stop, int *ms)
 {
-    if (stops(save, true))
+    if (stop)
         return error_set(WEIR_E_CANCELLED, "%s: was given up while it waited for other ranks", save->final);
     pause_ms(*ms);
     *ms = *ms < WAIT_MS_MAX ? *ms + 1 : WAIT_MS_MAX;
@@ -480,10 +481,13 @@ static weir_status keep_waiting(const struct keep_save *save, int *ms)
 static weir_status wait_for_name(const struct keep_save *save)
 {
     weir_status status = WEIR_OK;
-    for (int ms = 1; !status && !folder_is(save, save->final);) {
+    for (int ms = 1; !status;) {
+        bool stop = stops(save, true);
+        if (folder_is(save, save->final))
+            return WEIR_OK;
         if (!folder_is(save, save->temporary) && !folder_is(save, save->final))
             return given_up(save);
-        status = keep_waiting(save, &ms);
+        status = keep_waiting(save, stop, &ms);
     }
     return status;
 }
@@ -491,10 +495,13 @@ static weir_status wait_for_name(const struct keep_save *save)
 static weir_status wait_for_part(const struct keep_save *save, const char *path)
 {
     weir_status status = WEIR_OK;
-    for (int ms = 1; !status && access(path, F_OK);) {
+    for (int ms = 1; !status;) {
+        bool stop = stops(save, true);
+        if (access(path, F_OK) == 0)
+            return WEIR_OK;
         if (!folder_is(save, save->temporary))
             return given_up(save);
-        status = keep_waiting(save, &ms);
+        status = keep_waiting(save, stop, &ms);
     }
     return status;
 }
