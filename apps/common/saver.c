@@ -118,8 +118,8 @@ int saver_check(saver *s, const char *program, const saver_opts *opts, bool most
     int64_t newest = status < 0 && ranks_first() ? newest_step(s) : -1;
     if (newest > start || (newest >= 0 && !s->from))
         return options_wrong(program,
-                             "--save: %s has a checkpoint of step %lld already; --resume %s goes on from there", opts->save,
-                             (long long)newest, opts->save);
+                             "--save: %s has a checkpoint of step %lld already; --resume %s goes on from there",
+                             opts->save, (long long)newest, opts->save);
     return status;
 }
 

@@ -257,7 +257,7 @@ static int open_session(trainer *t)
         workers_tell(t->program, t->session);
     int status = saver_load(&t->saver, t->session, t->plan);
     t->first = t->done = (int)weir_session_step(t->session);
-    if (status < 0 && weir_world_size() == 1)
+    if (status < 0)
         interrupt_stops(t->session);
     return status;
 }

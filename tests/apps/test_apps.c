@@ -465,6 +465,21 @@ Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
     free(output);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+Test(apps, bench_save_measures_a_checkpoint_beside_the_disk)
+{
+    static const char *const names[] = {"bytes", "step_ms", "copy_ms", "written_ms", "save_ms", "save_mb_per_s", "disk_ms",
+                                        "disk_mb_per_s", "save_of_disk", NULL};
+    char *output = new_output();
+    must_run("TMPDIR=$T " APPS_BIN "/weir bench save --json --quick", output);
+    cr_expect(json_valid(output), "%s", output);
+    measures(output, names);
+    must_run("ls $T", output);
+    cr_expect_str_eq(output, "");
+    free(output);
+}
+#endif
+
 Test(apps, bench_actors_measures_chains_and_columns_beside_the_same_by_hand)
 {
     static const char *const names[] = {"chain8_1w_ns", "raw_chain8_1w_ns", "chain8_2w_ns", "pingpong_ns",

@@ -347,6 +347,60 @@ Test(keep_apps, a_save_that_fails_is_told_and_only_the_last_one_decides)
 
 /* ---- several ranks ---- */
 
+/* Two ranks, each of which leaves its number; the signal goes to the launcher (-1), or one of them. */
+static void ranks_are_ended_by(int sig, int rank, const char *every, int wanted)
+{
+    char name[64], *text, command[512];
+    double loss[STEPS_MAX];
+    snprintf(command, sizeof command, APPS_BIN "/weir launch -n 2 -- sh -c 'echo $$ >$T/pid$RANK; exec " TINY
+             " --dp 2 --steps 1000000 --save $T/runs --save-every %s --log $T/log --trace $T/t.json'", every);
+    pid_t id = start(command);
+    wait_for("log", "\"step\"", 20);
+    snprintf(name, sizeof name, "pid%d", rank);
+    text = read_text(name);
+    kill(rank < 0 ? id : atoi(text), sig);
+    int status = finish(id), steps = read_log("log", loss);
+    char *said = read_text("err");
+    cr_expect(status == wanted, "status %d, not %d: %s", status, wanted, said);
+    cr_expect(steps >= 20, "%d steps: %s", steps, said);
+    snprintf(name, sizeof name, "step-%08d", steps);
+    cr_expect(count_folders("runs", name) == 1, "not %s: %s", name, said);
+    for (int r = 0; r < 2; r++) {
+        char *trace = json_read(path_of(r ? "t.rank1.json" : "t.rank0.json"));
+        cr_expect(json_valid(trace), "no trace of rank %d", r);
+        free(trace);
+    }
+    expect_status(APPS_BIN "/weir checkpoint verify $T/runs", 0);
+    free(text);
+    free(said);
+}
+
+Test(keep_apps, ranks_end_together_when_the_launcher_is_signalled)
+{
+    ranks_are_ended_by(SIGINT, -1, "1000", 130);
+}
+
+Test(keep_apps, ranks_end_together_when_one_of_them_is_signalled)
+{
+    ranks_are_ended_by(SIGTERM, 1, "1000", 143);
+}
+
+Test(keep_apps, ranks_end_together_when_the_first_is_signalled)
+{
+    ranks_are_ended_by(SIGTERM, 0, "1000", 143);
+}
+
+/* There a run that ends early is a save that is due, for ranks that were not signalled. */
+Test(keep_apps, ranks_that_save_by_the_clock_end_together_too)
+{
+    ranks_are_ended_by(SIGTERM, 1, "0.01min", 143);
+}
+
+Test(keep_apps, the_first_of_ranks_that_save_by_the_clock_is_signalled)
+{
+    ranks_are_ended_by(SIGTERM, 0, "0.01min", 143);
+}
+
 Test(keep_apps, ranks_go_on_as_one_process_would)
 {
     expect_status(TINY " --dp 2 --steps 60 --log $T/whole", 0);

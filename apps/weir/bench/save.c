@@ -1,8 +1,8 @@
 /* apps/weir/bench/save.c: `weir bench save`.
  *
  * Each round does everything once: a step alone, a save while steps go on, one that is waited for, and the same
- * bytes by hand. A slow spell of the machine then hits all of them, and medians of the rounds compare. The writer has a thread
- * of its own beside the one worker: on a machine of one core the rest of a save's cost is its whole work.
+ * bytes by hand. A slow spell of the machine then hits all of them, and medians of the rounds compare. The writer
+ * has a thread of its own beside the one worker: on a machine of one core the rest of a save's cost is its whole work.
  *
  * By hand: as `dd bs=1M conv=fsync` does it, from memory that has been touched.
  */
