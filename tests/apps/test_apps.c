@@ -468,8 +468,8 @@ Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 Test(apps, bench_save_measures_a_checkpoint_beside_the_disk)
 {
-    static const char *const names[] = {"bytes", "step_ms", "copy_ms", "written_ms", "save_ms", "save_mb_per_s", "disk_ms",
-                                        "disk_mb_per_s", "save_of_disk", NULL};
+    static const char *const names[] = {"bytes",         "step_ms", "copy_ms",       "written_ms",   "save_ms",
+                                        "save_mb_per_s", "disk_ms", "disk_mb_per_s", "save_of_disk", NULL};
     char *output = new_output();
     must_run("TMPDIR=$T " APPS_BIN "/weir bench save --json --quick", output);
     cr_expect(json_valid(output), "%s", output);
