@@ -6,10 +6,13 @@
  * One line for each thing that happened, so that a script can compare two runs, and find what a rank said and when.
  * Times are seconds of the system's clock, which all network namespaces share:
  *
- *     rank 1 of 4, pid 4711            first
+ *     rank 1 of 4, pid 4711            first, and when: begin 1700000000.123
+ *     compiled 1700000000.123          there is a plan
  *     start 1700000000.123             the session is open
  *     memory 123456                    bytes of this rank's arenas
  *     loss 0 0x1.62e42ep+2             step, the mean of its micro-batches' losses
+ *     first 1700000000.123             after the first of these
+ *     saved 5, loaded 5 1700000000.123 a checkpoint after so many steps
  *     param h0/q/weight 9ae16a3b2f90404f   after the last step; a hash of the bits
  *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
  *     end 1700000000.123 OK            last; or the status and the session's error
@@ -17,6 +20,10 @@
  * The text that it learns from is drawn from words at random, the same for everybody. With --twice it does all of it
  * with two sessions at once, in two threads, of which the second has a name and a seed of its own. With --pause it is
  * slow, and with --leave, --die and --stop-pulling it misbehaves.
+ *
+ * With --save it keeps checkpoints, goes on from the newest when it is of a later generation (it then writes on where
+ * the last process of its rank ended), and SIGTERM stops it after the step: it saves, and exits with 143. --kill-save
+ * and --kill-load let a rank die while it does that: there is no other way to hit so short a time.
  */
 #include "apps/common/gpt.h"
 #include "apps/common/measure.h"
@@ -24,12 +31,20 @@
 #include "tests/support/reference.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 static const char program[] = "rank";
+
+#define STOPPED 143 /* exit status of who was asked to by SIGTERM */
+
+/* Who dies during what: a rank, in a generation, so many microseconds after it has begun it. */
+struct death {
+    int generation, rank, after_us;
+};
 
 struct rank {
     gpt_config config;
@@ -41,6 +56,11 @@ struct rank {
     int leave;          /* after so many steps: closes the session though the run goes on; -1: never */
     int die;            /* after so many steps: exits at once */
     int stop_pulling;   /* after so many steps: takes no more losses, for ever */
+    const char *save;      /* folder of checkpoints; NULL: none */
+    int save_every;        /* steps */
+    const char *kill_save, *kill_load; /* "GENERATION,RANK,MICROSECONDS": dies so long after it has begun to */
+    bool stopped;          /* before the last step */
+    int first;             /* losses so far */
     uint64_t seed;
     uint64_t twice;     /* seed of a second session at the same time; 0: there is none */
     const char *name;   /* of the session */
@@ -104,18 +124,101 @@ static bool behave(const struct rank *r, int done)
     return done != r->leave;
 }
 
-static weir_status run_steps(struct rank *r)
+/* ---- checkpoints ---- */
+
+static void *die_later(void *argument)
 {
-    weir_status status = weir_session_start(r->session, r->steps);
-    for (int step = 0; !status && step < r->steps; step++) {
+    int after_us = *(int *)argument;
+    nanosleep(&(struct timespec){.tv_sec = after_us / 1000000, .tv_nsec = after_us % 1000000 * 1000L}, NULL);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static void begin_to_die(const char *when)
+{
+    static struct death death;
+    pthread_t thread;
+    if (!when || sscanf(when, "%d,%d,%d", &death.generation, &death.rank, &death.after_us) != 3 ||
+        death.generation != weir_generation() || death.rank != weir_rank())
+        return;
+    pthread_create(&thread, NULL, die_later, &death.after_us);
+}
+
+static weir_session *to_stop; /* by SIGTERM */
+
+static void stop(int sig)
+{
+    (void)sig;
+    weir_session_stop(to_stop);
+}
+
+static weir_status save(struct rank *r)
+{
+    begin_to_die(r->kill_save);
+    weir_status status = weir_session_save(r->session, r->save, .keep = 3);
+    if (!status)
+        fprintf(r->out, "saved %d\n", (int)weir_session_step(r->session));
+    return status;
+}
+
+/* What the last generation saved, if it came to that. */
+static weir_status load(struct rank *r)
+{
+    if (!r->save)
+        return WEIR_OK;
+    to_stop = r->session;
+    signal(SIGTERM, stop);
+    if (!weir_generation())
+        return WEIR_OK;
+    begin_to_die(r->kill_load);
+    weir_checkpoint *newest = weir_checkpoint_open(r->save);
+    weir_checkpoint_close(newest);
+    if (!newest)
+        return WEIR_OK;
+    weir_status status = weir_session_load(r->session, r->save);
+    if (!status)
+        fprintf(r->out, "loaded %d %.3f\n", (int)weir_session_step(r->session), seconds_now());
+    return status;
+}
+
+/* ---- steps ---- */
+
+/* Runs up to step `until`, or until the run was stopped; false: it has left. */
+static bool run_part(struct rank *r, int from, int until, weir_status *status)
+{
+    bool stays = true;
+    *status = weir_session_start(r->session, until - from);
+    for (int step = from; !*status && stays && step < until; step++) {
         double loss = 0;
-        if ((status = pull_loss(r, &loss)))
+        if ((*status = pull_loss(r, &loss)))
             break;
         fprintf(r->out, "loss %d %a\n", step, loss);
-        if (!behave(r, step + 1))
-            return WEIR_OK;
+        if (!r->first++)
+            fprintf(r->out, "first %.3f\n", seconds_now());
+        stays = behave(r, step + 1);
     }
-    return status ? status : weir_session_wait(r->session, -1);
+    if (!stays)
+        return false;
+    bool short_run = r->save && (*status == WEIR_E_STATE || *status == WEIR_E_END);
+    if (!*status || short_run)
+        *status = weir_session_wait(r->session, -1);
+    r->stopped = !*status && weir_session_step(r->session) < until;
+    return true;
+}
+
+static weir_status run_steps(struct rank *r)
+{
+    weir_status status = load(r);
+    int done = (int)weir_session_step(r->session);
+    while (!status && !r->stopped && done < r->steps) {
+        int until = r->save ? done - done % r->save_every + r->save_every : r->steps;
+        if (!run_part(r, done, until < r->steps ? until : r->steps, &status))
+            break;
+        done = (int)weir_session_step(r->session);
+        if (!status && r->save)
+            status = save(r);
+    }
+    return status;
 }
 
 /* FNV-1a (Fowler, Noll and Vo). */
@@ -163,7 +266,7 @@ static weir_status train(struct rank *r)
     weir_session_get_stats(r->session, &stats);
     fprintf(r->out, "start %.3f\nmemory %llu\n", seconds_now(), (unsigned long long)stats.arena_bytes);
     weir_status status = run_steps(r);
-    if (!status && r->leave < 0)
+    if (!status && r->leave < 0 && !r->stopped)
         status = write_params(r);
     return status;
 }
@@ -192,6 +295,7 @@ static weir_status compile(struct rank *r)
         return WEIR_E_MEMORY;
     r->plan = weir_compile(graph, .micro_batches = r->config.layout.micro, .seed = r->seed);
     weir_graph_free(graph);
+    fprintf(r->out, "compiled %.3f\n", seconds_now());
     return r->plan ? WEIR_OK : WEIR_E_GRAPH;
 }
 
@@ -200,11 +304,12 @@ static int open_out(struct rank *r)
 {
     char path[512];
     snprintf(path, sizeof path, "%s.%d", r->out_prefix ? r->out_prefix : "", weir_rank());
-    r->out = r->out_prefix ? fopen(path, "w") : stdout;
+    r->out = r->out_prefix ? fopen(path, weir_generation() ? "a" : "w") : stdout;
     if (!r->out)
         return options_wrong(program, "cannot write %s", path);
     setvbuf(r->out, NULL, _IOLBF, 0);
     fprintf(r->out, "rank %d of %d, pid %d\n", weir_rank(), weir_world_size(), (int)getpid());
+    fprintf(r->out, "begin %.3f\n", seconds_now());
     return -1;
 }
 
@@ -224,7 +329,7 @@ static int work(struct rank *r)
     }
     fprintf(r->out, "end %.3f %s%s\n", seconds_now(), weir_status_name(status), error);
     weir_plan_free(r->plan);
-    return status ? 1 : 0;
+    return status ? 1 : r->stopped ? STOPPED : 0;
 }
 
 /* All of it; with a session that is open at the same time when there is to be one. */
@@ -261,12 +366,16 @@ int main(int argc, char **argv)
 {
     text corpus = reference_text();
     struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .params = 1000,
-                     .devices = 2, .leave = -1, .die = -1, .stop_pulling = -1, .seed = REFERENCE_SEED, .name = "net"};
+                     .devices = 2, .leave = -1, .die = -1, .stop_pulling = -1, .save_every = 5,
+                     .seed = REFERENCE_SEED, .name = "net"};
     r.config.layout = (layout){1, 1, 1, 1, false};
     r.config.dim = 48, r.config.heads = 6, r.config.seq = 16, r.config.batch = 24;
     const options_entry table[] = {
         LAYOUT_OPTIONS(r.config.layout),
         {"--layers", OPTIONS_INT, &r.config.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
+        {"--dim", OPTIONS_INT, &r.config.dim, .min = 1, .max = 1e5, .help = "of a token"},
+        {"--seq", OPTIONS_INT, &r.config.seq, .min = 1, .max = 1e5, .help = "tokens of a text"},
+        {"--batch", OPTIONS_INT, &r.config.batch, .min = 1, .max = 1e5, .help = "texts of a step"},
         {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "training steps"},
         {"--seed", OPTIONS_U64, &r.seed, .help = "of the initial values"},
         {"--twice", OPTIONS_U64, &r.twice, .value = "SEED",
@@ -281,6 +390,10 @@ int main(int argc, char **argv)
         {"--leave", OPTIONS_INT, &r.leave, .min = 1, .max = 1e9, .help = "close after so many steps"},
         {"--die", OPTIONS_INT, &r.die, .min = 1, .max = 1e9, .help = "exit at once after so many steps"},
         {"--stop-pulling", OPTIONS_INT, &r.stop_pulling, .min = 1, .max = 1e9, .help = "hang after so many steps"},
+        {"--save", OPTIONS_TEXT, &r.save, .value = "DIR", .help = "keep checkpoints there"},
+        {"--save-every", OPTIONS_INT, &r.save_every, .min = 1, .max = 1e9, .help = "steps between them"},
+        {"--kill-save", OPTIONS_TEXT, &r.kill_save, .value = "GENERATION,RANK,US", .help = "die during a save"},
+        {"--kill-load", OPTIONS_TEXT, &r.kill_load, .value = "GENERATION,RANK,US", .help = "die during the load"},
         {"--stderr", OPTIONS_FLAG, &r.to_stderr, .help = "reports go there, as by default, rather than to the file"},
         {"--out", OPTIONS_TEXT, &r.out_prefix, .value = "PREFIX", .help = "write to PREFIX.RANK [standard output]"},
         {.name = NULL},
