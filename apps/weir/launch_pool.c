@@ -22,10 +22,15 @@
 
 /* ---- hosts ---- */
 
+static const char *name_of(const launch_pool *pool, const launch_host *host)
+{
+    return pool->places[host->place].host;
+}
+
 static launch_host *find_host(const launch_pool *pool, const launch_place *place)
 {
     for (int i = 0; place->remote && i < pool->hosts_count; i++)
-        if (!strcmp(pool->hosts[i].name, place->host))
+        if (!strcmp(name_of(pool, &pool->hosts[i]), place->host))
             return &pool->hosts[i];
     return NULL;
 }
@@ -54,7 +59,7 @@ static void start_probe(launch_pool *pool, launch_host *host)
     for (int fd = 0; fd <= 2; fd++)
         dup2(null, fd);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    launch_process_shell(pool->shell, host->name, "true");
+    launch_process_shell(pool->shell, name_of(pool, host), "true");
     _exit(127);
 }
 
@@ -91,7 +96,7 @@ const char *launch_pool_gone(const launch_pool *pool, char *text, size_t bytes)
     text[0] = '\0';
     for (int i = 0; i < pool->hosts_count; i++)
         if (pool->hosts[i].gone && used < bytes)
-            used += (size_t)snprintf(text + used, bytes - used, used ? ", %s" : "%s", pool->hosts[i].name);
+            used += (size_t)snprintf(text + used, bytes - used, used ? ", %s" : "%s", name_of(pool, &pool->hosts[i]));
     return text;
 }
 
@@ -181,7 +186,7 @@ int launch_pool_open(launch_pool *pool)
         return options_wrong(pool->program, "out of memory") - 1;
     for (int i = 0; i < pool->room; i++)
         if (pool->places[i].remote && !find_host(pool, &pool->places[i]))
-            pool->hosts[pool->hosts_count++].name = pool->places[i].host;
+            pool->hosts[pool->hosts_count++].place = i;
     if (pool->file)
         look_at_file(pool);
     if (!pool->wanted)

@@ -20,7 +20,7 @@
 
 /* One that is reached through a remote shell. */
 typedef struct launch_host {
-    const char *name;  /* borrowed, of a place */
+    int place;         /* the first that is there */
     bool gone;
     pid_t probe;       /* that asks it; 0: none */
     double probe_at;   /* when the next is to */
