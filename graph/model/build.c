@@ -26,6 +26,9 @@ weir_graph *weir_graph_new(const char *name)
     }
     g->name = pool_text(&g->pool, "%s", name ? name : "graph");
     g->poison = (weir_tensor){.graph = g, .id = -1, .poisoned = true, .name = "poisoned"};
+    graph_program *main = POOL_PUSH(&g->pool, &g->programs);
+    if (main)
+        *main = (graph_program){.name = "main", .prefix = "", .trains = true};
     return g;
 }
 
@@ -88,11 +91,11 @@ static const char *scope_prefix(weir_graph *g)
 
 static weir_scope scope_push(weir_graph *g, weir_mesh *mesh, const char *prefix)
 {
-    int depth = g->scopes.count;
+    int depth = g->scopes.count, program = g->program;
     graph_scope *scope = POOL_PUSH(&g->pool, &g->scopes);
     if (scope)
         *scope = (graph_scope){.mesh = mesh, .prefix = prefix ? prefix : ""};
-    return (weir_scope){.graph = g, .depth = depth};
+    return (weir_scope){.graph = g, .depth = depth, .program = program};
 }
 
 weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *prefix)
@@ -118,8 +121,73 @@ weir_scope weir_scope_enter(weir_scope_opts opts)
 
 void weir_scope_leave(weir_scope *scope)
 {
-    if (scope->graph && scope->graph->scopes.count > scope->depth)
-        scope->graph->scopes.count = scope->depth;
+    if (!scope->graph || scope->graph->scopes.count <= scope->depth)
+        return;
+    scope->graph->scopes.count = scope->depth;
+    scope->graph->program = scope->program;
+}
+
+/* ---- programs ---- */
+
+enum { PROGRAMS_MAX = 32 };
+
+static const graph_program *program_now(const weir_graph *g)
+{
+    return &g->programs.item[g->program];
+}
+
+static bool program_name_ok(const char *name)
+{
+    return name && *name && strlen(name) < 64 && !strchr(name, '/') && !strchr(name, ':');
+}
+
+static int program_find(const weir_graph *g, const char *name)
+{
+    for (int p = 0; p < g->programs.count; p++)
+        if (!strcmp(g->programs.item[p].name, name))
+            return p;
+    return -1;
+}
+
+static int program_new(weir_graph *g, const char *name, const weir_program_opts *opts)
+{
+    if (g->programs.count == PROGRAMS_MAX) {
+        graph_mistake(g, opts->src, "program: there are %d already, which is the most", PROGRAMS_MAX);
+        return -1;
+    }
+    const char *copy = pool_text(&g->pool, "%s", name), *prefix = pool_text(&g->pool, "%s/", name);
+    graph_program *made = POOL_PUSH(&g->pool, &g->programs);
+    if (!made || !copy || !prefix)
+        return -1;
+    *made = (graph_program){.name = copy, .prefix = prefix};
+    return g->programs.count - 1;
+}
+
+void weir_graph_program_at(weir_graph *g, const char *name, weir_program_opts opts)
+{
+    if (!program_name_ok(name)) {
+        graph_mistake(g, opts.src, "program: a name has 1 to 63 letters, none of them '/' or ':'");
+        return;
+    }
+    int program = program_find(g, name);
+    if (program < 0)
+        program = program_new(g, name, &opts);
+    if (program < 0)
+        return;
+    g->program = program;
+    g->programs.item[program].trains |= opts.train;
+}
+
+weir_scope weir_program_enter(weir_graph *g, const char *name, weir_program_opts opts)
+{
+    weir_scope scope = scope_push(g, scope_top(g) ? scope_top(g)->mesh : NULL, scope_prefix(g));
+    weir_graph_program_at(g, name, opts);
+    return scope;
+}
+
+bool weir_graph_trains(const weir_graph *g)
+{
+    return g->programs.count && program_now(g)->trains;
 }
 
 weir_mesh *graph_default_mesh(weir_graph *g)
@@ -182,13 +250,19 @@ static bool name_take(weir_graph *g, const char *name)
     return true;
 }
 
+/* `name` as it is known outside. */
+static char *name_behind_prefixes(weir_graph *g, const char *name)
+{
+    return pool_text(&g->pool, "%s%s%s", program_now(g)->prefix, scope_prefix(g), name);
+}
+
 /* `base`, or when that is in use `base_1`, `base_2`, ...: the first that is not. */
 static const char *name_fresh(weir_graph *g, const char *base)
 {
-    graph_name *taken = name_find(g, pool_text(&g->pool, "%s%s", scope_prefix(g), base));
+    graph_name *taken = name_find(g, name_behind_prefixes(g, base));
     while (taken && !g->pool.failed) {
         char *name = pool_text(&g->pool, "%s_%d", base, taken->next++);
-        if (!name_find(g, pool_text(&g->pool, "%s%s", scope_prefix(g), name ? name : base)))
+        if (!name_find(g, name_behind_prefixes(g, name ? name : base)))
             return name;
     }
     return base;
@@ -201,10 +275,27 @@ const char *weir_name_for(weir_tensor *x, const char *name, const char *op)
 
 const char *graph_full_name(weir_graph *g, weir_src src, const char *name)
 {
-    const char *full = pool_text(&g->pool, "%s%s", scope_prefix(g), name);
+    const char *full = name_behind_prefixes(g, name);
     if (!name_take(g, full))
         graph_mistake(g, src, "the name \"%s\" is already in use", full ? full : name);
     return full;
+}
+
+graph_name *graph_shared_name(weir_graph *g, const char *name)
+{
+    const char *full = pool_text(&g->pool, "%s%s", scope_prefix(g), name);
+    graph_name *there = name_find(g, full);
+    return there || !name_take(g, full) ? there : name_find(g, full);
+}
+
+const char *graph_short_name(const graph_node *node)
+{
+    return node->name + strlen(node->in_graph->programs.item[node->program].prefix);
+}
+
+const char *graph_tensor_short_name(const weir_tensor *x)
+{
+    return x->node ? x->name + strlen(x->graph->programs.item[x->node->program].prefix) : x->name;
 }
 
 /* ---- tensors and nodes ---- */
@@ -238,6 +329,27 @@ static weir_graph *apply_graph(const weir_apply *a)
     return a->graph;
 }
 
+bool graph_use(weir_tensor *x, weir_src src)
+{
+    const weir_graph *g = x->graph;
+    x->used |= UINT32_C(1) << g->program;
+    if (x->delay > 1 && x->used & (x->used - 1))
+        graph_mistake(x->graph, src, "\"%s\" has a delay of %d steps: only one program can use it", x->name, x->delay);
+    return !weir_graph_mistake(g);
+}
+
+/* What programs have in common are parameters and states. */
+static bool apply_program_ok(const weir_apply *a, weir_graph *g, weir_tensor *in)
+{
+    if (!in->node)
+        return graph_use(in, a->src);
+    if (in->node->program == g->program)
+        return true;
+    graph_mistake(g, a->src, "%s: \"%s\" belongs to the program %s; %s can use its parameters and states alone",
+                  a->op->name, in->name, g->programs.item[in->node->program].name, program_now(g)->name);
+    return false;
+}
+
 /* Whether the inputs can be looked at; reports what is wrong with them. */
 static bool apply_inputs_ok(const weir_apply *a, weir_graph *g)
 {
@@ -252,6 +364,8 @@ static bool apply_inputs_ok(const weir_apply *a, weir_graph *g)
             graph_mistake(g, a->src, "%s: \"%s\" belongs to another graph", a->op->name, a->in[i]->name);
             return false;
         }
+        if (!apply_program_ok(a, g, a->in[i]))
+            return false;
     }
     if (a->in_count < a->op->in_min || a->in_count > a->op->in_max) {
         graph_mistake(g, a->src, "%s: takes %d to %d inputs, not %d", a->op->name, a->op->in_min, a->op->in_max,
@@ -298,7 +412,9 @@ static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full
                          .src = a->src,
                          .mesh = apply_mesh(a, g),
                          .in_count = a->in_count,
-                         .phase = g->phase};
+                         .phase = g->phase,
+                         .in_graph = g,
+                         .program = g->program};
     node->in = pool_copy(&g->pool, a->in, sizeof *a->in * (size_t)a->in_count);
     node->out = POOL_NEW(&g->pool, weir_tensor *, a->op->out_count);
     node->attrs = a->op->attrs_bytes ? pool_copy(&g->pool, a->attrs, a->op->attrs_bytes) : NULL;
@@ -387,11 +503,11 @@ uint64_t graph_hash(const weir_graph *g)
 {
     uint64_t hash = HASH_START;
     for (int t = 0; t < g->tensors.count; t++)
-        if (!g->tensors.item[t]->node)
+        if (!g->tensors.item[t]->node && g->tensors.item[t]->asked & 1)
             hash = hash_parameter(hash, g->tensors.item[t]);
     for (int n = 0; n < g->nodes.count; n++) {
         const graph_node *node = g->nodes.item[n];
-        if (node->phase == PLAN_FORWARD && node->op != &op_shard)
+        if (node->phase == PLAN_FORWARD && node->op != &op_shard && node->program == 0)
             hash = hash_more(hash_more(hash, node->name, strlen(node->name) + 1), node->op->name,
                              strlen(node->op->name) + 1);
     }

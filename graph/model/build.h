@@ -42,6 +42,8 @@ struct weir_tensor {
     int slots;                 /* as the user fixed it; 0 */
     bool micro;                /* exists once per micro-batch */
     bool poisoned;
+    uint32_t asked;            /* of a parameter or state: by which programs (a bit each) */
+    uint32_t used;             /* and by which it is read or changed */
     bool trains;               /* a parameter that trains, or depends on one */
     /* parameters and states */
     weir_init init;
@@ -63,6 +65,8 @@ struct graph_node {
     int in_count;
     void *attrs;
     plan_phase phase;
+    weir_graph *in_graph;
+    int program;               /* in graph->programs */
     bool micro;
     int host;                  /* plan_host_kind + 1; 0: none */
     host_binding binding;
@@ -78,12 +82,22 @@ typedef struct graph_scope {
 
 typedef struct graph_name {
     const char *name;          /* NULL: an empty place */
+    weir_tensor *shared;       /* the parameter or state of this name; NULL: it is another thing's */
     int next;                  /* NAME_<next> is the next to try for another that wants to be called so */
 } graph_name;
+
+typedef struct graph_program {
+    const char *name;
+    const char *prefix;        /* of the names of what it builds: "", "eval/" */
+    bool trains;
+    bool runs;                 /* has something to do */
+} graph_program;
 
 struct weir_graph {
     pool pool;
     const char *name;
+    POOL_LIST(graph_program) programs; /* the first is main */
+    int program;               /* that of the nodes built now */
     POOL_LIST(weir_mesh *) meshes;
     POOL_LIST(weir_tensor *) tensors;
     POOL_LIST(graph_node *) nodes;
@@ -109,8 +123,19 @@ weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *
 /* The mesh for what has no inputs: the innermost scope's, else the graph's first, else a new one of "cpu:0". */
 weir_mesh *graph_default_mesh(weir_graph *graph);
 
-/* `name` behind the scope's prefix, entered as in use; a mistake when it was. */
+/* `name` behind the program's and the scope's prefix, entered as in use; a mistake when it was. */
 const char *graph_full_name(weir_graph *graph, weir_src src, const char *name);
+
+/* The same for a parameter or state, which all programs know by the same name; `shared` is the one of it, entered by the
+ * caller when NULL. */
+graph_name *graph_shared_name(weir_graph *graph, const char *name);
+
+/* The name without that of its program. */
+const char *graph_short_name(const graph_node *node);
+const char *graph_tensor_short_name(const weir_tensor *x);
+
+/* A parameter or state is read or changed by what is built now. False when that cannot be, after a mistake. */
+bool graph_use(weir_tensor *x, weir_src src);
 
 /* A new tensor without anything in it; NULL when there is no memory. */
 weir_tensor *graph_tensor_new(weir_graph *graph);
@@ -118,7 +143,7 @@ weir_tensor *graph_tensor_new(weir_graph *graph);
 /* weir_op_apply() for the graph's own use: the node, or NULL after a mistake. The graph must be known. */
 graph_node *graph_apply(const weir_apply *apply);
 
-/* Which model it is: its parameters, and what is done in its forward pass. Where it runs, in what layout and with how
+/* Which model it is: the parameters and states of its main program, and what is done in that one's forward pass. Where it runs, in what layout and with how
  * large batches, changes nothing. */
 uint64_t graph_hash(const weir_graph *graph);
 

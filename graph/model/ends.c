@@ -106,7 +106,7 @@ static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, cons
 static weir_tensor *spread(graph_node *node, weir_mesh *mesh, weir_src src, const weir_sbp *sbp)
 {
     weir_graph *g = mesh->graph;
-    const char *slash = strrchr(node->name, '/');
+    const char *slash = strrchr(node->name, '/'); /* the prefixes come again */
     char *name = pool_text(&g->pool, "%s.shard", slash ? slash + 1 : node->name);
     return name ? shard_to(node->out[0], mesh, src, node->name, name, sbp) : &g->poison;
 }
@@ -133,57 +133,98 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts 
     return spread(node, mesh, opts.src, opts.sbp);
 }
 
-/* A tensor that no op makes. `what` is the word for it. */
-static weir_tensor *register_new(weir_graph *g, weir_dtype dtype, const char *what, const weir_param_opts *opts)
+/* Which parameter or state is asked for; `what` is the word for it. */
+typedef struct wanted {
+    const char *what;
+    weir_type type;
+    int delay;
+    const weir_param_opts *opts;
+} wanted;
+
+/* The one that is there, asked for by another program. */
+static weir_tensor *register_again(weir_graph *g, weir_tensor *t, const wanted *w)
 {
-    weir_shape shape = shape_of(opts->shape);
-    weir_tensor *t = &g->poison;
-    if (!opts->name)
-        graph_mistake(g, opts->src, "%s: needs a .name: its initial values follow from it", what);
-    else if (shape_ok(g, opts->src, opts->name, dtype, &shape) && !weir_graph_mistake(g))
-        t = graph_tensor_new(g);
-    if (!t || t->poisoned)
+    uint32_t bit = UINT32_C(1) << g->program;
+    char have[160], want[160];
+    if (t->asked & bit)
+        return weir_mistake(t, w->opts->src, "the name \"%s\" is already in use", t->name);
+    if (t->type.dtype != w->type.dtype || !weir_shape_equal(&t->type.shape, &w->type.shape) || t->delay != w->delay)
+        return weir_mistake(t, w->opts->src, "%s: a %s of %s %s%s, but the one of this name, made at %s:%d, is a %s of %s %s",
+                            t->name, w->what, weir_dtype_name(w->type.dtype),
+                            shape_text(&w->type.shape, want, sizeof want), w->delay > 1 ? " with another delay" : "",
+                            t->src.file ? t->src.file : "?", t->src.line, t->delay ? "state" : "parameter",
+                            weir_dtype_name(t->type.dtype), shape_text(&t->type.shape, have, sizeof have));
+    t->asked |= bit;
+    return t;
+}
+
+/* A tensor that no op makes. */
+static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *w)
+{
+    const weir_param_opts *opts = w->opts;
+    weir_tensor *t = graph_tensor_new(g);
+    if (!t)
         return &g->poison;
-    t->type = (weir_type){dtype, shape};
+    t->type = w->type;
+    t->delay = w->delay;
     t->mesh = opts->mesh && mesh_of_graph(g, opts->src, opts->name, opts->mesh) ? opts->mesh : graph_default_mesh(g);
-    t->name = graph_full_name(g, opts->src, opts->name);
+    t->name = name->name;
     t->init = opts->init;
-    t->frozen = opts->frozen || dtype != WEIR_F32;
+    t->frozen = opts->frozen || w->type.dtype != WEIR_F32;
     t->trains = !t->frozen;
     t->src = opts->src;
-    if (!t->mesh || !t->name || !sbp_set(g, opts->src, opts->name, &t->type, t->mesh, opts->sbp, t->sbp))
+    t->asked = UINT32_C(1) << g->program;
+    name->shared = t;
+    if (!t->mesh || !sbp_set(g, opts->src, opts->name, &t->type, t->mesh, opts->sbp, t->sbp))
         return &g->poison;
     for (int a = 0; a < WEIR_AXES_MAX; a++)
         if (t->sbp[a] == WEIR_P)
-            return weir_mistake(t, opts->src, "%s: a %s cannot be P", opts->name, what);
+            return weir_mistake(t, opts->src, "%s: a %s cannot be P", opts->name, w->what);
     return t;
+}
+
+static weir_tensor *register_get(weir_graph *g, const wanted *w)
+{
+    const weir_param_opts *opts = w->opts;
+    if (!opts->name)
+        graph_mistake(g, opts->src, "%s: needs a .name: its initial values follow from it", w->what);
+    if (!opts->name || !shape_ok(g, opts->src, opts->name, w->type.dtype, &w->type.shape) || weir_graph_mistake(g))
+        return &g->poison;
+    int names = g->names_count;
+    graph_name *name = graph_shared_name(g, opts->name);
+    if (!name)
+        return &g->poison;
+    if (name->shared)
+        return register_again(g, name->shared, w);
+    if (g->names_count == names) {
+        graph_mistake(g, opts->src, "the name \"%s\" is already in use", name->name);
+        return &g->poison;
+    }
+    return register_new(g, name, w);
 }
 
 weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts)
 {
-    return register_new(graph, dtype, "parameter", &opts);
+    return register_get(graph, &(wanted){"parameter", {dtype, shape_of(opts.shape)}, 0, &opts});
 }
 
 weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts opts)
 {
     weir_param_opts like = {.src = opts.src, .name = opts.name, .mesh = opts.mesh, .init = opts.init, .frozen = true};
-    memcpy(like.shape, opts.shape, sizeof like.shape);
     memcpy(like.sbp, opts.sbp, sizeof like.sbp);
-    weir_tensor *t = register_new(graph, dtype, "state", &like);
-    if (t->poisoned)
-        return t;
-    if (opts.delay < 0 || opts.delay > DELAY_MAX)
-        return weir_mistake(t, opts.src, "%s: a delay of %d steps; from 1 to %d can be", opts.name, opts.delay,
-                            DELAY_MAX);
-    t->delay = opts.delay ? opts.delay : 1;
-    return t;
+    if (opts.delay < 0 || opts.delay > DELAY_MAX) {
+        graph_mistake(graph, opts.src, "%s: a delay of %d steps; from 1 to %d can be", opts.name ? opts.name : "state",
+                      opts.delay, DELAY_MAX);
+        return &graph->poison;
+    }
+    return register_get(graph, &(wanted){"state", {dtype, shape_of(opts.shape)}, opts.delay ? opts.delay : 1, &like});
 }
 
 void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
 {
     if (!x || x->poisoned)
         return;
-    const char *called = opts.name ? opts.name : x->name;
+    const char *called = opts.name ? opts.name : graph_tensor_short_name(x);
     x = graph_copied(x, opts.src);
     if (x->poisoned)
         return;
@@ -200,7 +241,8 @@ void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
     weir_scope_leave(&scope);
     if (!node)
         return;
-    node->name += strlen("fetch/"); /* the name that pull takes: the scope of names is its own */
+    /* the name that pull takes: the scope of names is its own */
+    node->name = pool_text(&g->pool, "%s%s", g->programs.item[node->program].prefix, called);
     node->host = 1 + (opts.sink ? PLAN_SINK : PLAN_PULL);
     node->binding = (host_binding){.fn.sink = opts.sink, .ctx = opts.ctx};
     node->fetch_slots = opts.slots ? opts.slots : 2;

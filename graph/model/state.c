@@ -32,7 +32,7 @@ weir_tensor *graph_copied(weir_tensor *x, weir_src src)
         from = from->node->in[0];
     if (x->poisoned || from->node)
         return x;
-    char *name = pool_text(&x->graph->pool, "%s.copy", x->name);
+    char *name = pool_text(&x->graph->pool, "%s.copy", graph_tensor_short_name(x));
     weir_scope scope = graph_scope_absolute(x->graph, x->mesh, "");
     weir_tensor *copy = name ? apply_on(x->mesh, src, weir_name_for(x, NULL, name), &op_copy, &x, 1) : &x->graph->poison;
     weir_scope_leave(&scope);
@@ -40,7 +40,7 @@ weir_tensor *graph_copied(weir_tensor *x, weir_src src)
 }
 
 /* Whether the state can be set, here and to values of this type. `verb` is what is done. */
-static bool set_ok(const weir_tensor *state, const weir_tensor *value, weir_src src, const char *verb)
+static bool set_ok(weir_tensor *state, const weir_tensor *value, weir_src src, const char *verb)
 {
     weir_graph *g = state->graph;
     if (!state->delay)
@@ -53,7 +53,7 @@ static bool set_ok(const weir_tensor *state, const weir_tensor *value, weir_src 
     else if (value->micro)
         graph_mistake(g, src, "%s: \"%s\" exists once for every micro-batch, but a state is set once a step", verb,
                       value->name);
-    return !weir_graph_mistake(g);
+    return !weir_graph_mistake(g) && graph_use(state, src);
 }
 
 static bool type_ok(const weir_tensor *state, const weir_tensor *value, weir_src src)

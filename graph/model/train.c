@@ -165,6 +165,9 @@ static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src 
     char text[160];
     if (g->loss)
         graph_mistake(g, src, "train: the graph is trained already");
+    else if (!weir_graph_trains(g))
+        graph_mistake(g, src, "train: the program %s does not train: it is without dropout; say .train = true",
+                      g->programs.item[g->program].name);
     else if (loss->type.shape.rank || loss->type.dtype != WEIR_F32)
         graph_mistake(g, src, "train: the loss must be one f32 number; \"%s\" is %s %s", loss->name,
                       weir_dtype_name(loss->type.dtype), shape_text(&loss->type.shape, text, sizeof text));

@@ -65,26 +65,61 @@ typedef struct weir_scope_opts {
 } weir_scope_opts;
 typedef struct weir_scope {
     weir_graph *graph;
-    int depth; /* what was open before */
+    int depth;   /* what was open before */
+    int program; /* what was being built before */
     bool done;
 } weir_scope;
 weir_scope weir_scope_enter(weir_scope_opts opts);
 void weir_scope_leave(weir_scope *scope);
 #ifdef __GNUC__
-#define WEIR_ON_(var, ...)                                                                             \
-    for (weir_scope var __attribute__((cleanup(weir_scope_leave))) =                                   \
-             weir_scope_enter((weir_scope_opts){__VA_ARGS__});                                         \
-         !var.done; var.done = true)
+#define WEIR_IN_(var, entered)                                                                         \
+    for (weir_scope var __attribute__((cleanup(weir_scope_leave))) = entered; !var.done; var.done = true)
 #else
-#define WEIR_ON_(var, ...)                                                                             \
-    for (weir_scope var = weir_scope_enter((weir_scope_opts){__VA_ARGS__}); !var.done;                 \
-         var.done = true, weir_scope_leave(&var))
+#define WEIR_IN_(var, entered) \
+    for (weir_scope var = entered; !var.done; var.done = true, weir_scope_leave(&var))
 #endif
+#define WEIR_ON_(var, ...) WEIR_IN_(var, weir_scope_enter((weir_scope_opts){__VA_ARGS__}))
 #define WEIR_CAT_(a, b) a##b
 #define WEIR_CAT(a, b) WEIR_CAT_(a, b)
 #define WEIR_ON(m, ...) WEIR_ON_(WEIR_CAT(weir_scope_, __LINE__), .mesh = m, __VA_ARGS__)
 /* A name without a placement. */
 #define WEIR_NAMED(g, ...) WEIR_ON_(WEIR_CAT(weir_scope_, __LINE__), .graph = g, .name = __VA_ARGS__)
+
+/* ---- programs ---- */
+
+typedef struct weir_program_opts {
+    weir_src src;
+    bool train; /* it trains, as "main" does: weir_dropout drops, weir_train() may be called [it does not] */
+} weir_program_opts;
+
+/* What is built from here on belongs to the program `name`, up to another call or the end of the scope that the call is
+ * in; before the first one to "main". A run runs one program (.program of weir_session_run); all of them share the
+ * graph's parameters and states, and nothing else:
+ *
+ *     weir_tensor *loss = model(g);                 // weir_input(.name = "tokens"), weir_param(.name = "w"), ...
+ *     weir_train(loss, weir_adamw());
+ *     WEIR_PROGRAM(g, "eval")
+ *         weir_fetch(model(g), .name = "loss");     // the same parameters; other tokens
+ *
+ * A parameter or state that is asked for again in another program, by the same full name, is the one that is there: with
+ * its shape and dtype (else that is a mistake), and where, how laid out and how filled the first asked for. One of a
+ * program's other names may be that of another program, too: what a program other than main builds is known outside as
+ * "eval/loss". So that is what to push, pull and bind.
+ *
+ * A program that uses another's value reads it as the other's last step left it. What one changes (a parameter that it
+ * trains, a state that it sets) no other can change. */
+#define weir_graph_program(graph, name, ...) \
+    weir_graph_program_at(graph, name, (weir_program_opts){.src = WEIR_HERE, __VA_ARGS__})
+void weir_graph_program_at(weir_graph *graph, const char *name, weir_program_opts opts);
+
+/* The same for the statement or block that follows. */
+#define WEIR_PROGRAM(graph, name, ...)              \
+    WEIR_IN_(WEIR_CAT(weir_scope_, __LINE__),       \
+             weir_program_enter(graph, name, (weir_program_opts){.src = WEIR_HERE, __VA_ARGS__}))
+weir_scope weir_program_enter(weir_graph *graph, const char *name, weir_program_opts opts);
+
+/* Whether what is built now belongs to a program that trains. */
+bool weir_graph_trains(const weir_graph *graph);
 
 /* ---- tensors that come from outside ---- */
 

@@ -212,7 +212,8 @@ weir_tensor *weir_concat_at(int axis, weir_concat_opts opts);
 
 /* ---- others ---- */
 /* Each element is 0 with probability `rate`, else x / (1 - rate); drawn anew in every firing, from the element's
- * index in the logical tensor, so every layout drops the same ones (Srivastava et al. 2014). */
+ * index in the logical tensor, so every layout drops the same ones (Srivastava et al. 2014). In a program that does
+ * not train (weir_graph_program) it is x itself. */
 #define weir_dropout(x, rate, ...) weir_dropout_at(x, rate, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts);
 /* To another dtype; f32 to integers truncates towards zero and saturates, NaN becomes 0. */

@@ -154,6 +154,8 @@ const weir_op op_dropout = {
 weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts)
 {
     dropout_attrs attrs = {rate};
+    if (x && !weir_tensor_poisoned(x) && rate >= 0 && rate < 1 && !weir_graph_trains(weir_tensor_graph(x)))
+        return x;
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_dropout, NULL, &x, 1, &attrs}, NULL);
 }
 
