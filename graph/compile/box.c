@@ -1,7 +1,7 @@
 /* graph/compile/box.c: make conversions explicit.
  *
  * Where a node wants an input in another layout, or on another mesh, than the tensor has, a node of op `box` is put in
- * between; readers that want the same share it. A conversion stands right behind what it converts, so that it starts as early as
+ * between; readers that want the same share it, those of one program. A conversion stands right behind what it converts, so that it starts as early as
  * it can, and belongs to the phase of its first reader.
  *
  * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
@@ -118,6 +118,7 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
                       .op = &op_box,
                       .mesh = mesh,
                       .phase = reader->phase,
+                      .program = reader->program,
                       .micro = t->micro,
                       .in_count = 1,
                       .out_count = 1,
@@ -143,11 +144,12 @@ static void phase_no_later(boxing *b, int entry, plan_phase phase)
     }
 }
 
-/* The conversion of `from` to this layout, as 1 + its entry; 0: there is none yet. */
-static int conversion_of(const boxing *b, int from, const weir_mesh *mesh, const weir_sbp *sbp)
+/* The program's conversion of `from` to this layout, as 1 + its entry; 0: there is none yet. */
+static int conversion_of(const boxing *b, int from, int program, const weir_mesh *mesh, const weir_sbp *sbp)
 {
     int i = b->c->ir.tensors.item[from].conversion;
-    while (i && !layout_is(&b->c->ir.tensors.item[entry_at(b, i)->to], mesh, sbp))
+    while (i && (b->made.item[entry_at(b, i)->node].program != program ||
+                 !layout_is(&b->c->ir.tensors.item[entry_at(b, i)->to], mesh, sbp)))
         i = entry_at(b, i)->next;
     return i;
 }
@@ -159,7 +161,7 @@ static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *
     weir_sbp between[WEIR_AXES_MAX] = {0};
     if (layout_is(t, mesh, sbp))
         return from;
-    int there = conversion_of(b, from, mesh, sbp);
+    int there = conversion_of(b, from, reader->program, mesh, sbp);
     if (there) {
         phase_no_later(b, there, reader->phase);
         return entry_at(b, there)->to;
@@ -168,7 +170,7 @@ static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *
         return convert_direct(b, from, reader, mesh, sbp, before);
     const weir_mesh *own = t->mesh;
     int scattered = convert(b, from, reader, own, between, before);
-    return convert(b, scattered, reader, mesh, sbp, conversion_of(b, from, own, between));
+    return convert(b, scattered, reader, mesh, sbp, conversion_of(b, from, reader->program, own, between));
 }
 
 /* Puts the node, and behind it the conversions of what it makes, into the new order. */

@@ -36,6 +36,34 @@ static bool memory_parse(const char *text, uint64_t *bytes)
     return false;
 }
 
+/* Whether the program does something that is seen outside. */
+static bool has_effect(const weir_graph *g, int program)
+{
+    for (int n = 0; n < g->nodes.count; n++) {
+        const graph_node *node = g->nodes.item[n];
+        if (node->program == program && (node->updates || node->op == &op_sink || node->op == &op_call))
+            return true;
+    }
+    return false;
+}
+
+/* Main may be without anything where there are others. */
+static bool programs_ok(const compile *c)
+{
+    const weir_graph *g = c->graph;
+    const weir_src src = c->opts.src;
+    for (int p = 1; p < g->programs.count; p++)
+        if (!has_effect(g, p))
+            return error_set(WEIR_E_GRAPH, "%s:%d: compile: the program %s fetches nothing, trains nothing and sets nothing",
+                             src.file, src.line, g->programs.item[p].name),
+                   false;
+    if (g->programs.count > 1 || has_effect(g, 0))
+        return true;
+    return error_set(WEIR_E_GRAPH, "%s:%d: compile: the graph \"%s\" fetches nothing and trains nothing", src.file,
+                     src.line, g->name),
+           false;
+}
+
 static bool options_ok(compile *c)
 {
     const weir_src src = c->opts.src;
@@ -52,14 +80,7 @@ static bool options_ok(compile *c)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
                          src.file, src.line, c->opts.memory),
                false;
-    for (int n = 0; n < c->graph->nodes.count; n++) {
-        const graph_node *node = c->graph->nodes.item[n];
-        if (node->updates || node->op == &op_sink || node->op == &op_call)
-            return true;
-    }
-    return error_set(WEIR_E_GRAPH, "%s:%d: compile: the graph \"%s\" fetches nothing and trains nothing", src.file,
-                     src.line, c->graph->name),
-           false;
+    return programs_ok(c);
 }
 
 /* The register of the plan written last. */

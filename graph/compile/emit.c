@@ -212,7 +212,7 @@ static void emit_kernel(emission *e, int g, int id)
                      .line = (uint32_t)node->src.line,
                      .host = emit_host(e, g, node),
                      .accumulate = op->accumulate,
-                     .key = name_key(e->c->opts.seed, node->name),
+                     .key = name_key(e->c->opts.seed, node->origin ? graph_short_name(node->origin) : node->name),
                      .attrs = emit_words(e, node->op, op->attrs),
                      .workspace_offset = op->scratch_offset,
                      .workspace_bytes = op->scratch};
@@ -244,6 +244,7 @@ static void emit_actor(emission *e, int g)
     const group *from = &e->p->group.item[g];
     plan_actor a = {.queue = {from->outside ? e->outside[from->device] : e->queue[from->device]},
                     .name = plan_add_text(e->b, actor_name(e, from)),
+                    .program = {(uint32_t)from->program},
                     .phase = from->phase,
                     .fires = fires(e->c, from),
                     .priority = (uint32_t)from->priority,
@@ -343,7 +344,8 @@ weir_plan *pass_emit(compile *c)
     plan->seed = c->opts.seed;
     plan->graph = graph_hash(c->graph);
     plan->name = plan_add_text(e.b, c->graph->name);
-    plan_add_programs(e.b, (plan_program){plan_add_text(e.b, "main")});
+    for (int p = 0; p < c->graph->programs.count; p++)
+        plan_add_programs(e.b, (plan_program){plan_add_text(e.b, c->graph->programs.item[p].name)});
     emit_devices(&e);
     emit_regs(&e);
     for (int g = 0; g < c->phys.group.count; g++)

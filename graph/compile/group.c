@@ -1,6 +1,6 @@
 /* graph/compile/group.c: from kernel calls to actors and registers.
  *
- * A group is a run of pops of one device, phase and rate that fires as one actor. Joining saves messages and registers, cutting
+ * A group is a run of pops of one device, program, phase and rate that fires as one actor. Joining saves messages and registers, cutting
  * lets others start earlier, so groups are maximal except:
  *   - a pop that reads from another device starts a group, unless the open one waits for the same groups already;
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
@@ -84,9 +84,9 @@ static void close_group(grouping *x, int id)
         }
 }
 
-static bool same_stream(const group *g, const pop *op)
+static bool same_stream(const compile *c, const group *g, const pop *op)
 {
-    return g->device == op->device && g->phase == op->phase && g->micro == op->micro;
+    return g->device == op->device && g->program == pop_node(c, op)->program && g->phase == op->phase && g->micro == op->micro;
 }
 
 /* The group that the pop joins, or -1. Closes those that it may not join but would otherwise have. */
@@ -95,7 +95,7 @@ static int find_open(grouping *x, const pop *op, bool alone)
     for (int i = x->open.count - 1; i >= 0; i--) {
         int id = x->open.item[i];
         const group *g = &x->p->group.item[id];
-        if (!same_stream(g, op))
+        if (!same_stream(x->c, g, op))
             continue;
         if (alone) {
             close_group(x, id);
@@ -114,7 +114,7 @@ static int group_new(grouping *x, const pop *op)
     int *at = POOL_PUSH(&x->c->pool, &x->open);
     if (!g || !at)
         return -1;
-    *g = (group){.device = op->device, .phase = op->phase, .micro = op->micro, .level = op->level};
+    *g = (group){.device = op->device, .program = pop_node(x->c, op)->program, .phase = op->phase, .micro = op->micro, .level = op->level};
     *at = x->p->group.count - 1;
     return *at;
 }

@@ -122,6 +122,7 @@ static bool node_copy(compile *c, const graph_node *from, ir_node *to, weir_sign
                     .mesh = from->mesh,
                     .attrs = from->attrs,
                     .phase = from->phase,
+                    .program = from->program,
                     .micro = from->micro,
                     .in_count = from->in_count,
                     .out_count = from->op->out_count,

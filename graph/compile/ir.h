@@ -41,6 +41,7 @@ typedef struct ir_node {
     const weir_mesh *mesh;
     const void *attrs;
     plan_phase phase;
+    int program;
     bool micro;
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
@@ -129,6 +130,7 @@ typedef struct reg {               /* a register */
 
 typedef struct group {             /* an actor */
     int device;
+    int program;
     plan_phase phase;
     bool micro;
     bool outside;                  /* fired by push or pull */

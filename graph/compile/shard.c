@@ -10,6 +10,9 @@
  * optimum (two nodes that would have to change together), but it is linear in the graph and the same on every
  * machine. A tensor that several readers want in the same layout is converted once, and is rated so.
  *
+ * Programs are laid out one after the other, main first, each as if it were alone but for the parameters, which lie as
+ * the first has settled: so another program changes nothing of how main runs.
+ *
  * The machine is a model, not a measurement: ratios are all that matters, and equal plans on all ranks need equal
  * numbers.
  */
@@ -223,21 +226,26 @@ static bool refuse(const ir_node *node, int axis)
     return false;
 }
 
+static bool concerns(const ir_node *node, int program, int axis)
+{
+    return node->program == program && axis < node->mesh->axes;
+}
+
 /* Meshes without this axis read everything whole. */
-static void axis_begin(compile *c, int axis)
+static void axis_begin(compile *c, int program, int axis)
 {
     for (int t = 0; t < c->ir.tensors.count; t++)
         c->ir.tensors.item[t].wishes.count = 0;
     for (int n = 0; n < c->ir.node_count; n++)
-        if (axis >= c->ir.node[n].mesh->axes)
+        if (c->ir.node[n].program == program && axis >= c->ir.node[n].mesh->axes)
             node_wishes(c, &c->ir.node[n], axis, 1);
 }
 
-static bool axis_greedy(compile *c, int axis)
+static bool axis_greedy(compile *c, int program, int axis)
 {
     for (int n = 0; n < c->ir.node_count; n++) {
         ir_node *node = &c->ir.node[n];
-        if (axis >= node->mesh->axes)
+        if (!concerns(node, program, axis))
             continue;
         choose(c, node, axis);
         if (node->choice[axis] < 0)
@@ -247,17 +255,29 @@ static bool axis_greedy(compile *c, int axis)
     return true;
 }
 
-static void axis_sweep(compile *c, int axis)
+static void axis_sweep(compile *c, int program, int axis)
 {
     bool changed = true;
     for (int sweep = 0; sweep < SWEEPS_MAX && changed; sweep++) {
         changed = false;
         for (int k = 0; k < c->ir.node_count; k++) {
             int n = sweep % 2 ? k : c->ir.node_count - 1 - k; /* first against the flow: what readers want */
-            if (axis < c->ir.node[n].mesh->axes)
+            if (concerns(&c->ir.node[n], program, axis))
                 changed |= choose(c, &c->ir.node[n], axis);
         }
     }
+}
+
+static bool axis_choose(compile *c, int program, int axis)
+{
+    axis_begin(c, program, axis);
+    if (!axis_greedy(c, program, axis))
+        return false;
+    axis_sweep(c, program, axis);
+    for (int n = 0; n < c->ir.node_count; n++)
+        if (concerns(&c->ir.node[n], program, axis) && c->ir.node[n].choice[axis] < 0)
+            return refuse(&c->ir.node[n], axis);
+    return true;
 }
 
 /* Writes the choices into the tensors. */
@@ -279,15 +299,10 @@ bool pass_shard(compile *c)
         if (c->ir.tensors.item[t].node < 0)
             for (int a = 0; a < WEIR_AXES_MAX; a++)
                 c->ir.tensors.item[t].sbp[a] = c->ir.tensors.item[t].fixed[a];
-    for (int a = 0; a < WEIR_AXES_MAX; a++) {
-        axis_begin(c, a);
-        if (!axis_greedy(c, a))
-            return false;
-        axis_sweep(c, a);
-        for (int n = 0; n < c->ir.node_count; n++)
-            if (a < c->ir.node[n].mesh->axes && c->ir.node[n].choice[a] < 0)
-                return refuse(&c->ir.node[n], a);
-    }
+    for (int p = 0; p < c->graph->programs.count; p++)
+        for (int a = 0; a < WEIR_AXES_MAX; a++)
+            if (!axis_choose(c, p, a))
+                return false;
     settle_tensors(c);
     return true;
 }

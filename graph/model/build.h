@@ -90,7 +90,6 @@ typedef struct graph_program {
     const char *name;
     const char *prefix;        /* of the names of what it builds: "", "eval/" */
     bool trains;
-    bool runs;                 /* has something to do */
 } graph_program;
 
 struct weir_graph {

@@ -6,6 +6,9 @@
  * back when the slowest reader's count rises. `slowest` is how many readers are at that count; when it reaches zero
  * the count rises and they are counted anew, which happens once per slot: O(1) per event and edge.
  *
+ * Programs are played side by side: what one reads of another's is there throughout, so no step of one has anything to
+ * do with a step of another, and each comes to its end as if it were alone.
+ *
  * Each actor counts its unmet conditions, as it does at run time; at zero it goes on a stack. The order does not
  * matter.
  *
@@ -46,9 +49,9 @@ static uint32_t readers_count(const game *g, uint32_t regst)
     return g->first[regst + 1] - g->first[regst];
 }
 
-static bool constant(const game *g, uint32_t regst)
+static bool counts(const game *g, uint32_t port)
 {
-    return g->plan->regsts[regst].producer.i == PLAN_NONE;
+    return plan_port_counts(g->plan, &g->plan->ports[port]);
 }
 
 /* ---- set up ---- */
@@ -58,13 +61,14 @@ static void index_readers(game *g)
 {
     const weir_plan *plan = g->plan;
     for (uint32_t p = 0; p < plan->ports_count; p++)
-        g->first[plan->ports[p].regst.i + 1]++;
+        g->first[plan->ports[p].regst.i + 1] += counts(g, p);
     for (uint32_t r = 0; r < plan->regsts_count; r++)
         g->first[r + 1] += g->first[r];
     uint32_t *next = g->returned; /* zero now, and zero again after */
     for (uint32_t p = 0; p < plan->ports_count; p++) {
         uint32_t r = plan->ports[p].regst.i;
-        g->readers[g->first[r] + next[r]++] = p;
+        if (counts(g, p))
+            g->readers[g->first[r] + next[r]++] = p;
     }
     memset(next, 0, plan->regsts_count * sizeof *next);
 }
@@ -177,7 +181,7 @@ static void write_slot(game *g, uint32_t regst)
 static void read_slot(game *g, uint32_t port)
 {
     const plan_port *of = &g->plan->ports[port];
-    if (!constant(g, of->regst.i) && ++g->held[port] == of->hold)
+    if (counts(g, port) && ++g->held[port] == of->hold)
         slot_free(g, port);
 }
 

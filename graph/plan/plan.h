@@ -255,6 +255,20 @@ static inline const char *plan_text(const weir_plan *plan, plan_str str)
     return plan->strings + str.i;
 }
 
+/* Whether the port counts slots. One that does not reads what is there throughout a run: a constant, or what another
+ * program's actor makes, which is at rest meanwhile. */
+static inline bool plan_port_counts(const weir_plan *plan, const plan_port *port)
+{
+    uint32_t producer = plan->regsts[port->regst.i].producer.i;
+    return producer != PLAN_NONE && plan->actors[producer].program.i == plan->actors[port->actor.i].program.i;
+}
+
+/* Whether it reads what another program makes. */
+static inline bool plan_port_crosses(const weir_plan *plan, const plan_port *port)
+{
+    return plan->regsts[port->regst.i].producer.i != PLAN_NONE && !plan_port_counts(plan, port);
+}
+
 /* Bytes of a tensor's elements (unpadded). */
 uint64_t plan_tensor_bytes(const plan_tensor *tensor);
 

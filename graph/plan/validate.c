@@ -260,6 +260,25 @@ static bool validate_regst_rate(const weir_plan *plan, uint32_t r)
                        r, regst->fill, fires);
 }
 
+static bool is_outside(const weir_plan *plan, uint32_t actor)
+{
+    return plan->queues[plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
+}
+
+/* What another program makes may be read when it is at rest between any two steps of that: it has one slot, which is
+ * full then. Actors outside fire whenever the program around likes, so they take no part in it. */
+static bool validate_crossing(const weir_plan *plan, uint32_t p)
+{
+    const plan_port *port = &plan->ports[p];
+    const plan_regst *regst = &plan->regsts[port->regst.i];
+    if (regst->slots != 1 || regst->initial != 1)
+        return REFUSE_PLAN("ports[%" PRIu32 "].regst: %" PRIu32 " is another program's, and not one slot that starts full",
+                           p, port->regst.i);
+    return !(is_outside(plan, port->actor.i) || is_outside(plan, regst->producer.i)) ||
+           REFUSE_PLAN("ports[%" PRIu32 "].regst: %" PRIu32 " is another program's, on an outside queue here or there", p,
+                       port->regst.i);
+}
+
 static bool validate_port_rate(const weir_plan *plan, uint32_t p)
 {
     const plan_port *port = &plan->ports[p];
@@ -268,6 +287,8 @@ static bool validate_port_rate(const weir_plan *plan, uint32_t p)
     if (!port->hold || reads % port->hold)
         return REFUSE_PLAN("ports[%" PRIu32 "].hold: %" PRIu32 " does not divide the %" PRIu32 " firings of its reader",
                            p, port->hold, reads);
+    if (plan_port_crosses(plan, port))
+        return validate_crossing(plan, p);
     if (regst->producer.i == PLAN_NONE)
         return true;
     uint32_t published = plan->actors[regst->producer.i].fires / regst->fill;
