@@ -114,6 +114,7 @@ struct actor {
 
     /* seldom used */
     uint32_t id;    /* plan_actor_id */
+    uint32_t program;
     uint32_t index; /* of the device, for its fence */
     struct wire_patch *wires; /* borrowed; looked at before each firing */
     weir_status (*fence)(uint32_t index);

@@ -120,22 +120,39 @@ static void worker_fire(struct worker *worker, struct actor *actor)
         worker_pace(worker, park_now_ns());
 }
 
-/* A run begins: every actor gets its firings. */
+/* Whether the actor belongs to the program that runs. */
+static bool takes_part(const struct worker *worker, const struct actor *actor)
+{
+    return actor->program == worker->owner->program;
+}
+
+static void actor_begin(struct actor *actor, const struct worker_owner *owner)
+{
+    if (owner->begins_at >= 0) {
+        assert(actor->micro == 0);
+        actor->step = owner->begins_at;
+        actor->firing = actor->run_start = actor->measured = actor->step * actor->fires;
+    }
+    /* relaxed: START published it */
+    actor->left = actor->fires * atomic_load_explicit(&owner->limit, memory_order_relaxed);
+    actor_met(actor);
+}
+
+/* A run begins: every actor of the program gets its firings. */
 static void worker_begin(struct worker *worker)
 {
-    /* relaxed: START published it */
-    int64_t steps = atomic_load_explicit(&worker->owner->limit, memory_order_relaxed);
     flight_begin(&worker->flight, worker->owner->steps_end);
-    worker->running = worker->actor_count;
+    worker->running = 0;
     worker->reported = worker->held = false;
     for (uint32_t i = 0; i < worker->actor_count; i++) {
         struct actor *actor = worker->by_rank[i];
         assert(actor->left == 0);
-        actor->left = actor->fires * steps;
-        actor->run_start = actor->firing;
+        actor->run_start = actor->measured = actor->firing;
         actor->busy_ns = 0;
-        actor->measured = actor->firing;
-        actor_met(actor);
+        if (!takes_part(worker, actor))
+            continue;
+        worker->running++;
+        actor_begin(actor, worker->owner);
     }
 }
 
@@ -144,6 +161,8 @@ static void worker_allow(struct worker *worker, int64_t steps)
 {
     for (uint32_t i = 0; i < worker->actor_count; i++) {
         struct actor *actor = worker->by_rank[i];
+        if (!takes_part(worker, actor))
+            continue;
         int64_t left = actor->fires * steps - (actor->firing - actor->run_start);
         worker->running -= actor->left > 0;
         actor_allow(actor, left > 0 ? left : 0);

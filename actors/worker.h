@@ -64,6 +64,8 @@ struct worker_owner {
     void (*held)(struct worker_owner *owner, int64_t begun);   /* so many steps of the run; it begins no more */
 
     /* of the run that LANE_START begins; written before it is given */
+    uint32_t program;   /* whose actors fire */
+    int64_t begins_at;  /* the step that they begin at; < 0: they go on where they are */
     int64_t steps;
     int64_t steps_end; /* it goes up to this step, as the user's functions count, exclusive */
     _Atomic int64_t limit; /* of the steps: it ends after so many. Changes before LANE_LIMIT */

@@ -3,7 +3,7 @@
  * through memory.
  *
  * Ports that read constants are left out: their registers are never published nor freed again, so there is nothing to
- * count.
+ * count. So are those that read what another program makes: it is at rest meanwhile.
  *
  * Where several actors or rings share an array, their parts are counted first, then laid one behind the other, then
  * filled; struct building has how far each is filled.
@@ -43,11 +43,6 @@ static void *array_new(size_t count, size_t item_bytes)
     if (array)
         memset(array, 0, bytes);
     return array;
-}
-
-static bool port_lives(const weir_plan *plan, const plan_port *port)
-{
-    return plan->regsts[port->regst.i].producer.i != PLAN_NONE;
 }
 
 static size_t pending_room(const plan_regst *regst)
@@ -114,6 +109,7 @@ static void build_actor(struct weir_session *s, uint32_t a)
         .row = 1,
         .run_start = s->first_step * plan->fires,
         .id = a,
+        .program = plan->program.i,
         .index = arena->index,
         .fence = calls ? arena->device->fence : NULL,
     };
@@ -129,7 +125,7 @@ static void build_ports(struct weir_session *s)
         for (uint32_t p = plan->actors[a].ports.first; p < plan->actors[a].ports.first + plan->actors[a].ports.count;
              p++) {
             const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
-            if (!port_lives(plan, &plan->ports[p]))
+            if (!plan_port_counts(plan, &plan->ports[p]))
                 continue;
             reader_init(&next->reader, regst->slots, plan->ports[p].hold, regst->initial);
             next->actor = actor;
@@ -529,7 +525,7 @@ void session_size_lanes(const struct weir_session *s, struct lane_size *sizes)
             sizes[session_lane_number(s, a)].actors++;
     for (uint32_t p = 0; p < plan->ports_count; p++) {
         const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
-        if (!port_lives(plan, &plan->ports[p]))
+        if (!plan_port_counts(plan, &plan->ports[p]))
             continue;
         uint32_t reader = session_lane_number(s, plan->ports[p].actor.i);
         uint32_t producer = session_lane_number(s, regst->producer.i);

@@ -35,7 +35,7 @@
 struct last_step;
 
 /* What a round is for. */
-enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE, ROUND_SAVE, ROUND_LOAD, ROUND_KINDS };
+enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE, ROUND_SAVE, ROUND_LOAD, ROUND_RUN, ROUND_KINDS };
 
 /* What a rank says beside its mark: whether it has come so far, and a sentence if not. */
 #define ROUND_NOTE_BYTES 1024
@@ -85,7 +85,8 @@ struct cluster {
     bool *here;               /* by space: this rank's */
     _Atomic int64_t *left;    /* by rank: steps that it had done when it left; -1: it is here */
     _Atomic uint32_t left_count;
-    _Atomic int64_t target;   /* steps that the run under way ends after */
+    _Atomic int64_t target;   /* steps, of all programs, that the run under way ends after */
+    _Atomic int64_t others;   /* of those, the steps of others than main */
     struct rounds rounds;
     uint64_t hold_run;        /* that rank 0 wants held when it begins here; 0: none. Under session->ending.lock */
     struct begun *begun;      /* owned; by rank: its last hold; of others rank 0 alone knows. Under the same */
@@ -103,9 +104,10 @@ weir_status cluster_begin(struct weir_session *session);
 void cluster_leave(struct weir_session *session);
 void cluster_close(struct weir_session *session);
 
-/* A run of the session is about to begin that ends after `target` steps. E_PEER when a rank has left: the session has
+/* A run of so many more steps of the program is about to begin. If it is another one than ran last,
+ * all ranks begin it together, and those that cannot see what it reads of others get it. E_PEER when a rank has left: the session has
  * failed then, so that those hear of it which are no neighbours of that rank. */
-weir_status cluster_start(struct weir_session *session, int64_t target);
+weir_status cluster_start(struct weir_session *session, uint32_t program, int64_t more);
 
 /* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits.
  * `from`: whose sentence it is. */
@@ -130,7 +132,7 @@ void cluster_tell_end(struct weir_session *session, const struct last_step *last
 void cluster_waiters(const struct weir_session *session, uint32_t rank, char *text, size_t bytes);
 
 /* A round: begin, send any number, end (which waits, for so many shards of others too), take what came, close.
- * `which`: the parameter that it is about. */
+ * `which`: the parameter, or the program, that it is about. */
 void cluster_round_begin(struct cluster *cluster, enum round_kind kind, uint32_t which);
 weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);
 weir_status cluster_round_end(struct cluster *cluster, uint32_t shards);

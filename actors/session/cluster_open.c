@@ -84,12 +84,57 @@ weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
 
 /* ---- runs ---- */
 
-weir_status cluster_start(struct weir_session *s, int64_t target)
+/* What the program reads of others, to those who run it and cannot see it. */
+static weir_status send_crossing(struct weir_session *s, uint32_t program)
+{
+    const struct links *links = &s->cluster->links;
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < links->transfers_count; i++) {
+        const struct transfer *transfer = &links->transfers[i];
+        const plan_port *port = &s->plan->ports[transfer->leader];
+        if (transfer->from == s->cluster->env.rank && plan_port_crosses(s->plan, port) &&
+            s->plan->actors[port->actor.i].program.i == program)
+            status = net_share(s->cluster->net, transfer, 0);
+    }
+    if (status)
+        session_fail_peer(s, s->cluster->env.rank, "%s", weir_error()); /* others would wait for this rank's mark */
+    return status;
+}
+
+static weir_status all_at_rest(struct cluster *c, uint32_t program)
+{
+    cluster_round_begin(c, ROUND_RUN, program);
+    weir_status status = cluster_round_end(c, 0);
+    cluster_round_close(c);
+    return status;
+}
+
+/* Another program than before: what it reads of others must be whole, and nobody may read any more what it changes. So
+ * all have to be at rest; then values go where they are not seen, as when a parameter is written. */
+static weir_status change_program(struct weir_session *s, uint32_t program)
+{
+    struct cluster *c = s->cluster;
+    cluster_sharing(c, true);
+    weir_status status = all_at_rest(c, program);
+    if (!status)
+        status = send_crossing(s, program);
+    if (!status)
+        status = all_at_rest(c, program);
+    cluster_sharing(c, false);
+    return status;
+}
+
+weir_status cluster_start(struct weir_session *s, uint32_t program, int64_t more)
 {
     struct cluster *c = s->cluster;
     if (!c)
         return WEIR_OK;
+    weir_status status = program != s->program ? change_program(s, program) : WEIR_OK;
+    if (status)
+        return status;
+    int64_t before = session_steps_all(s), others = before - session_steps_of(s, 0), target = before + more;
     /* seq_cst: pairs with the other order in hook_left() */
+    atomic_store(&c->others, program ? others + more : others);
     atomic_store(&c->target, target);
     for (uint32_t r = 0; r < c->env.size && atomic_load(&c->left_count); r++) {
         int64_t steps = atomic_load(&c->left[r]);
@@ -108,10 +153,10 @@ void cluster_leave(struct weir_session *s)
     if (!s->cluster || !s->cluster->net)
         return;
     bool failed = session_failure_for_pull(s) != WEIR_OK;
-    if (!failed && session_at_rest(s) && session_steps(s))
+    if (!failed && session_at_rest(s) && session_steps_all(s))
         session_drop_pulls(s);
     failed = session_failure_for_pull(s) != WEIR_OK;
-    net_stop(s->cluster->net, failed ? -1 : session_steps(s));
+    net_stop(s->cluster->net, failed ? -1 : session_steps_all(s));
 }
 
 void cluster_close(struct weir_session *s)

@@ -53,12 +53,16 @@ static void about_text(const struct cluster *c, uint64_t about, char *text, size
                                                    [ROUND_READ] = "reads",
                                                    [ROUND_WRITE] = "writes",
                                                    [ROUND_SAVE] = "saves a checkpoint",
-                                                   [ROUND_LOAD] = "loads a checkpoint"};
+                                                   [ROUND_LOAD] = "loads a checkpoint",
+                                                   [ROUND_RUN] = "runs"};
     const weir_plan *plan = c->session->plan;
     uint32_t kind = (uint32_t)(about >> 32), which = (uint32_t)about;
     bool named = kind == ROUND_READ || kind == ROUND_WRITE;
-    if (kind >= ROUND_KINDS || (named && which >= plan->params_count))
+    if (kind >= ROUND_KINDS || (named && which >= plan->params_count) ||
+        (kind == ROUND_RUN && which >= plan->programs_count))
         snprintf(text, bytes, "does something else");
+    else if (kind == ROUND_RUN)
+        snprintf(text, bytes, "%s the program %.200s", verbs[kind], plan_text(plan, plan->programs[which].name));
     else if (!named)
         snprintf(text, bytes, "%s%s", verbs[kind], kind != ROUND_OPEN && which ? " in another way" : "");
     else

@@ -47,8 +47,15 @@ void cluster_tell_end(struct weir_session *s, const struct last_step *last)
 
 void cluster_limited(struct weir_session *s)
 {
-    if (s->cluster) /* seq_cst: as in cluster_start() */
-        atomic_store(&s->cluster->target, s->steps_done + atomic_load_explicit(&s->owner.limit, memory_order_relaxed));
+    struct cluster *c = s->cluster;
+    int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed), others = s->program ? limit : 0;
+    for (uint32_t p = 1; p < s->plan->programs_count; p++)
+        others += s->ran[p];
+    if (!c)
+        return;
+    /* seq_cst: as in cluster_start() */
+    atomic_store(&c->others, others);
+    atomic_store(&c->target, others + s->steps_done + (s->program ? 0 : limit));
 }
 
 int64_t cluster_due(const struct cluster *c)
@@ -57,7 +64,7 @@ int64_t cluster_due(const struct cluster *c)
     int64_t end = atomic_load_explicit(&c->session->ending.end, memory_order_relaxed);
     if (end == INT64_MAX) /* none is known */
         return target;
-    end -= c->session->first_step;
+    end += atomic_load(&c->others) - c->session->first_step; /* only main's steps come to an end */
     return target < end ? target : end;
 }
 

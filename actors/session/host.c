@@ -163,7 +163,7 @@ static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
     if (!status)
         status = turn->actor->out_count ? session_failure(s) : session_failure_for_pull(s);
     int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
-    if (status || LIKELY(end == INT64_MAX) || (turn_before(s, turn->actor, end) && !turn->actor->out_count))
+    if (status || LIKELY(end == INT64_MAX) || turn->actor->program || (turn_before(s, turn->actor, end) && !turn->actor->out_count))
         return status;
     status = session_failure(s);
     return status ? status : session_ended(s);
@@ -173,7 +173,7 @@ static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
 static weir_status turn_hopeless(const struct weir_session *s, const struct turn *turn)
 {
     if (turn->timeout_ms >= 0 || !session_at_rest(s) ||
-        turn_before(s, turn->actor, s->first_step + session_steps(s)))
+        turn_before(s, turn->actor, s->first_step + session_steps_of(s, turn->actor->program)))
         return WEIR_OK;
     return error_set(WEIR_E_STATE, "weir_session_%s: there is %s for '%s', and the session is at rest", turn->verb,
                      turn->actor->out_count ? "no room" : "no value", turn->name);
@@ -305,10 +305,10 @@ static bool pulls_from_afar(const struct weir_session *s, const plan_host *host)
 
 void session_drop_pulls(struct weir_session *s)
 {
-    int64_t end = s->first_step + session_steps(s);
     for (uint32_t h = 0; h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
         struct actor *actor = &s->actors[host->actor.i];
+        int64_t end = s->first_step + session_steps_of(s, actor->program);
         while (pulls_from_afar(s, host) && actor->step < end) {
             if (await_turn(s, &(struct turn){actor, "pull", plan_text(s->plan, host->name), -1}))
                 return; /* the session has failed */

@@ -73,7 +73,7 @@ static bool owner_failed(struct worker_owner *owner, const struct actor *actor, 
                          weir_status status, const char *sentence)
 {
     struct weir_session *s = session_of(owner);
-    if (kernel && session_is_source(s, kernel)) {
+    if (kernel && !actor->program && session_is_source(s, kernel)) {
         session_end_source(s, actor, kernel, status, sentence);
         return false;
     }

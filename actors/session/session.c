@@ -319,9 +319,12 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
     s->report = (struct report){opts.report, opts.report_ctx, NULL};
     report_open(&s->report);
     s->first_step = opts.first_step;
+    s->ran = calloc(plan->programs_count + (size_t)1, sizeof(*s->ran));
     s->open_ns = park_now_ns();
     session_own(s);
-    if (session_open(s, &opts)) {
+    if (!s->ran || session_open(s, &opts)) {
+        if (!s->ran)
+            error_set(WEIR_E_MEMORY, "no memory for a session");
         weir_session_close(s);
         return NULL;
     }
@@ -444,6 +447,7 @@ weir_status weir_session_close(weir_session *s)
         arenas_close(s->arenas, s->plan->spaces_count);
     free(s->arenas);
     free(s->bindings);
+    free(s->ran);
     weir_plan_free(s->spread);
     ending_close(&s->ending);
     home_close(&s->home);
@@ -471,33 +475,53 @@ weir_status session_failure_for_pull(const weir_session *s)
 }
 
 /* Every actor's number of firings has to fit its counter, over the session's whole life. */
-static bool steps_fit(const weir_session *s, int64_t steps)
+static bool steps_fit(const struct weir_session *s, uint32_t program, const weir_run_opts *run)
 {
-    int64_t total, firings;
-    if (__builtin_add_overflow(s->first_step, session_steps(s), &total) || __builtin_add_overflow(total, steps, &total))
+    int64_t total, firings, before = program ? run->first_step : s->first_step + session_steps_of(s, 0);
+    if (run->steps <= 0 || before < 0 || __builtin_add_overflow(before, run->steps, &total) ||
+        __builtin_add_overflow(session_steps_all(s), run->steps, &firings))
         return false;
-    for (uint32_t a = 0; a < s->plan->actors_count; a++)
-        if (__builtin_mul_overflow(total, (int64_t)s->plan->actors[a].fires, &firings))
-            return false;
-    return true;
+    return !__builtin_mul_overflow(total, (int64_t)s->plan->micro_batches, &firings);
 }
 
-weir_status weir_session_start(weir_session *s, int64_t steps)
+static weir_status find_program(const struct weir_session *s, const weir_run_opts *run, uint32_t *program)
 {
+    const char *name = run->program ? run->program : "main";
+    bool empty = true;
+    for (*program = 0; *program < s->plan->programs_count; ++*program)
+        if (!strcmp(plan_text(s->plan, s->plan->programs[*program].name), name))
+            break;
+    if (*program == s->plan->programs_count)
+        return error_set(WEIR_E_ARGUMENT, "weir_session_start: the plan has no program '%s'", name);
+    for (uint32_t a = 0; a < s->plan->actors_count; a++)
+        empty &= s->plan->actors[a].program.i != *program;
+    if (empty)
+        return error_set(WEIR_E_ARGUMENT, "weir_session_start: there is nothing to do in the program '%s'", name);
+    if (!*program && run->first_step)
+        return error_set(WEIR_E_ARGUMENT, "weir_session_start: main goes on where its last run ended, not at step %lld",
+                         (long long)run->first_step);
+    return WEIR_OK;
+}
+
+weir_status weir_session_start_at(weir_session *s, weir_run_opts run)
+{
+    uint32_t program = 0;
     weir_status status = caller_check_outside(s, "start");
     if (!status)
         status = session_failure(s);
     if (!status)
+        status = find_program(s, &run, &program);
+    if (!status && !program)
         status = session_ended(s);
     if (status)
         return status;
     if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
         return error_set(WEIR_E_STATE, "weir_session_start: %lld steps are under way",
                          (long long)s->owner.steps);
-    if (steps <= 0 || !steps_fit(s, steps))
-        return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)steps);
-    status = cluster_start(s, session_steps(s) + steps);
-    return status ? status : session_begin(s, steps);
+    if (!steps_fit(s, program, &run))
+        return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)run.steps);
+    status = cluster_start(s, program, run.steps);
+    return status ? status : session_begin(s, program, &run);
 }
 
 /* A failure is known before the other workers have ended what they were firing. False: the deadline was over first. */
@@ -533,7 +557,7 @@ static weir_status run_wait(struct weir_session *s, int timeout_ms)
     if (state == SESSION_FAILED && wait_halted(s, deadline))
         tell_failure(s);
     status = session_failure(s);
-    return status ? status : session_ended(s);
+    return status || s->program ? status : session_ended(s);
 }
 
 weir_status weir_session_wait(weir_session *s, int timeout_ms)
@@ -548,9 +572,9 @@ weir_status weir_session_wait(weir_session *s, int timeout_ms)
     return status;
 }
 
-weir_status weir_session_run(weir_session *s, int64_t steps)
+weir_status weir_session_run_at(weir_session *s, weir_run_opts run)
 {
-    weir_status status = weir_session_start(s, steps);
+    weir_status status = weir_session_start_at(s, run);
     return status ? status : weir_session_wait(s, -1);
 }
 

@@ -103,8 +103,10 @@ struct weir_session {
     struct lane_guard guard;     /* of the lanes, when other processes post to them */
 
     int64_t first_step;
-    int64_t steps;      /* of the run that goes on, or that the last one did */
-    int64_t steps_done; /* before it */
+    uint32_t program;   /* of the run that goes on, or of the last one */
+    int64_t steps;      /* of that run: to be done, or done */
+    int64_t steps_done; /* before it, of main */
+    int64_t *ran;       /* owned; before it, by program; of main 0 */
     int64_t run_start_ns, run_end_ns;
     int64_t open_ns;
     FILE *trace;        /* owned */
@@ -201,8 +203,8 @@ void session_order(struct weir_session *session, uint32_t orders); /* to all wor
 weir_status ending_open(struct ending *ending);
 void ending_close(struct ending *ending); /* also a zeroed one */
 
-/* The run of so many steps begins; REST becomes RUNNING. By the session's thread. */
-weir_status session_begin(struct weir_session *session, int64_t steps);
+/* The run of the program begins; REST becomes RUNNING. By the session's thread. */
+weir_status session_begin(struct weir_session *session, uint32_t program, const weir_run_opts *run);
 
 /* By a worker: it is done with the run. The last ends it. */
 void session_leave_run(struct weir_session *session);
@@ -224,6 +226,8 @@ weir_status session_ended(const struct weir_session *session);
 
 /* Steps done since open; while a run is under way, before it. Whether none is. Any thread. */
 int64_t session_steps(const struct weir_session *session);
+int64_t session_steps_of(const struct weir_session *session, uint32_t program);
+int64_t session_steps_all(const struct weir_session *session);
 bool session_at_rest(const struct weir_session *session);
 
 /* With the lock of `ending`: the run, which goes, is held; it ends before this step (WIRE_WHOLE_RUN: at its own end),

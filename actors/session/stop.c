@@ -20,6 +20,9 @@
  * that step; what they did of it stays where it is, since no run follows: session_end_before(). Of several such steps
  * the first counts.
  *
+ * That is so in main. A source of another program has values for what it is asked for, or fails as any kernel does: what
+ * that program says is the user's question, not where the values end.
+ *
  * While workers hold, the hold counts as one more of those that the run waits for (`running`): the run cannot end, and
  * no other begin, in the middle of it. Orders are given under the lock, so that HOLD is never before START.
  *
@@ -51,21 +54,42 @@ void ending_close(struct ending *ending)
 
 /* ---- begin and end ---- */
 
-/* How many steps there can be since open. With the lock. */
+/* How many steps of main there can be since open. With the lock. */
 static int64_t steps_to_end(const struct weir_session *s)
 {
     int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
     return end == INT64_MAX ? end : end - s->first_step;
 }
 
-int64_t session_steps(const struct weir_session *s)
+/* With the lock. */
+static int64_t steps_of(const struct weir_session *s, uint32_t program)
+{
+    bool done = s->program == program && s->ending.phase == RUN_OVER;
+    int64_t steps = (program ? s->ran[program] : s->steps_done) + (done ? s->steps : 0);
+    int64_t most = program ? INT64_MAX : steps_to_end(s);
+    return steps < most ? steps : most;
+}
+
+int64_t session_steps_of(const struct weir_session *s, uint32_t program)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
     pthread_mutex_lock(lock);
-    int64_t steps = s->steps_done + (s->ending.phase == RUN_OVER ? s->steps : 0);
-    int64_t most = steps_to_end(s);
+    int64_t steps = steps_of(s, program);
     pthread_mutex_unlock(lock);
-    return steps < most ? steps : most;
+    return steps;
+}
+
+int64_t session_steps(const struct weir_session *s)
+{
+    return session_steps_of(s, 0);
+}
+
+int64_t session_steps_all(const struct weir_session *s)
+{
+    int64_t steps = 0;
+    for (uint32_t p = 0; p < s->plan->programs_count; p++)
+        steps += session_steps_of(s, p);
+    return steps;
 }
 
 bool session_at_rest(const struct weir_session *s)
@@ -77,15 +101,21 @@ bool session_at_rest(const struct weir_session *s)
     return over;
 }
 
+/* The step that the run began at. With the lock. */
+static int64_t run_begin(const struct weir_session *s)
+{
+    return s->program ? s->owner.begins_at : s->first_step + s->steps_done;
+}
+
 /* How many of so many steps of the run are before the end. With the lock. */
 static int64_t steps_before_end(const struct weir_session *s, int64_t steps)
 {
-    int64_t most = steps_to_end(s);
+    int64_t most = s->program ? INT64_MAX : steps_to_end(s);
     most = most == INT64_MAX ? steps : most - s->steps_done;
     return most < 0 ? 0 : most < steps ? most : steps;
 }
 
-weir_status session_begin(struct weir_session *s, int64_t steps)
+weir_status session_begin(struct weir_session *s, uint32_t program, const weir_run_opts *run)
 {
     struct ending *e = &s->ending;
     uint32_t rest = SESSION_REST;
@@ -93,14 +123,16 @@ weir_status session_begin(struct weir_session *s, int64_t steps)
     /* relaxed: the lock orders it with the look in session_asked() */
     e->run++;
     bool hold = atomic_load_explicit(&e->asked, memory_order_relaxed) || cluster_wants_hold(s);
-    s->steps_done += s->steps;
-    s->steps = s->owner.steps = steps;
-    s->owner.steps_end = s->first_step + s->steps_done + steps;
+    *(s->program ? &s->ran[s->program] : &s->steps_done) += s->steps;
+    s->program = s->owner.program = program;
+    s->steps = s->owner.steps = run->steps;
+    s->owner.begins_at = program ? run->first_step : -1;
+    s->owner.steps_end = run->steps + (program ? run->first_step : s->first_step + s->steps_done);
     s->run_start_ns = park_now_ns();
     e->begun = 0;
     e->awaited = s->worker_count;
     /* relaxed: published to the workers by START */
-    atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps), memory_order_relaxed);
+    atomic_store_explicit(&s->owner.limit, steps_before_end(s, run->steps), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, hold, memory_order_relaxed);
     atomic_store_explicit(&s->running, s->worker_count + hold, memory_order_relaxed);
     bool begins = atomic_compare_exchange_strong_explicit(&s->state, &rest, SESSION_RUNNING, memory_order_acq_rel,
@@ -120,7 +152,8 @@ weir_status session_begin(struct weir_session *s, int64_t steps)
 static void settle(struct weir_session *s)
 {
     struct ending *e = &s->ending;
-    e->ended |= s->first_step + s->steps_done + s->steps >= atomic_load_explicit(&e->end, memory_order_relaxed);
+    int64_t done = s->steps_done + (s->program ? 0 : s->steps);
+    e->ended |= s->first_step + done >= atomic_load_explicit(&e->end, memory_order_relaxed);
     if (e->ended && e->last.failed)
         session_fail_at_end(s, &e->last);
     for (uint32_t i = 0; i < s->outside_count; i++)
@@ -170,7 +203,7 @@ void session_hold_begin(struct weir_session *s)
 
 void session_hold_end(struct weir_session *s, int64_t step)
 {
-    int64_t steps = step - (s->first_step + s->steps_done); /* first_step may be negative: weir_session_load() */
+    int64_t steps = step - run_begin(s); /* first_step may be negative: weir_session_load() */
     if (steps > s->owner.steps)
         steps = s->owner.steps;
     s->ending.phase = RUN_LIMITED;
@@ -198,7 +231,7 @@ void session_held(struct weir_session *s, int64_t begun)
     pthread_mutex_lock(&e->lock);
     e->begun = begun > e->begun ? begun : e->begun;
     bool last = --e->awaited == 0;
-    int64_t step = s->first_step + s->steps_done + e->begun;
+    int64_t step = run_begin(s) + e->begun;
     bool over = last && (!s->cluster || cluster_held(s, step));
     if (last && !s->cluster)
         session_hold_end(s, step);

@@ -48,6 +48,7 @@ typedef struct runner {
     int port_count;
     weir_binding *bindings;  /* owned; ends at name NULL */
     int64_t steps;
+    const char *name;        /* of the program that runs */
     int workers;             /* 0: nobody chose */
     bool pin;
     bool has_device;         /* of this rank; else nothing is pushed or pulled here */
@@ -268,7 +269,7 @@ static int add_port(runner *r, int index)
         return options_failed(program);
     if (find_port(r, info.name, strlen(info.name)))
         return -1;
-    r->ports[r->port_count++] = (port){.info = info, .steps = r->steps};
+    r->ports[r->port_count++] = (port){.info = info, .steps = strcmp(info.program, r->name) ? 0 : r->steps};
     return -1;
 }
 
@@ -340,7 +341,7 @@ static const char *join_threads(runner *r)
 static int run(runner *r)
 {
     r->has_device = ranks_has_device(r->session);
-    if (weir_session_start(r->session, r->steps))
+    if (weir_session_start(r->session, r->steps, .program = r->name))
         return options_failed(program);
     int status = start_threads(r);
     weir_status ran = status < 0 ? weir_session_wait(r->session, -1) : WEIR_OK;
@@ -386,10 +387,11 @@ int command_run(int argc, char **argv)
     const char *path = NULL, *trace = NULL;
     options_list feeds = {0};
     int steps = 10;
-    runner r = {0};
+    runner r = {.name = "main"};
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
         {"--steps", OPTIONS_INT, &steps, .min = 1, .max = 1e9, .help = "steps to run"},
+        {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "which of the plan's programs [main]"},
         {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input, as raw numbers"},
         WORKERS_OPTIONS(r.workers, r.pin),
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},

@@ -60,6 +60,7 @@ weir_status weir_plan_host(const weir_plan *plan, int index, weir_host_info *inf
         .kind = (weir_host_kind)host->kind,
         .type = logical_type(host_tensor(plan, (uint32_t)index)),
         .per_step = (int)plan->actors[host->actor.i].fires,
+        .program = plan_text(plan, plan->programs[plan->actors[host->actor.i].program.i].name),
     };
     return WEIR_OK;
 }

@@ -518,6 +518,7 @@ static size_t scratch_bytes(const weir_plan *plan)
     size_t most = sizeof(extent) *
                   ((size_t)plan->spaces_count + plan->regsts_count + plan->queues_count + plan->tensors_count);
     size_t needs[] = {sizeof(turn) * plan->actors_count, sizeof(validate_name) * plan->params_count,
+                      sizeof(validate_name) * plan->programs_count,
                       sizeof(validate_name) * plan->hosts_count};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
         most = needs[i] > most ? needs[i] : most;
@@ -534,7 +535,7 @@ weir_status plan_validate(const weir_plan *plan)
     bool ok = validate_members(plan) && validate_ranges(plan, scratch) && validate_owners(plan) &&
               validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) && validate_priorities(plan, scratch) &&
               validate_sizes(plan) && validate_extents(plan, scratch) && validate_kernels(plan, scratch) &&
-              validate_hosts(plan, scratch) && validate_starts(plan, scratch);
+              validate_hosts(plan, scratch) && validate_starts(plan, scratch) && validate_programs(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;
 }

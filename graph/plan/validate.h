@@ -52,6 +52,7 @@ typedef struct validate_name {
 bool validate_kernels(const weir_plan *plan, void *scratch);
 bool validate_hosts(const weir_plan *plan, void *scratch);
 bool validate_starts(const weir_plan *plan, void *scratch); /* params and inits */
+bool validate_programs(const weir_plan *plan, void *scratch); /* their names */
 
 /* Whether the kernel's op can be called so. Relies on its place, counts and operands having been checked. */
 bool validate_call(const weir_plan *plan, uint32_t kernel, const weir_op *op);

@@ -410,3 +410,11 @@ bool validate_starts(const weir_plan *plan, void *scratch)
     }
     return names_differ(names, plan->params_count, "params");
 }
+
+bool validate_programs(const weir_plan *plan, void *scratch)
+{
+    validate_name *names = scratch;
+    for (uint32_t p = 0; p < plan->programs_count; p++)
+        names[p] = (validate_name){NAME(programs[p].name), 0, p, 0};
+    return names_differ(names, plan->programs_count, "programs");
+}

@@ -69,6 +69,7 @@ typedef struct weir_host_info {
     weir_host_kind kind;
     weir_type type;      /* logical, of the value given or taken; of a call: of its output */
     int per_step;        /* values per step: 1, or the number of micro-batches */
+    const char *program; /* that it belongs to: "main"; owned by the plan */
 } weir_host_info;
 int weir_plan_host_count(const weir_plan *plan);
 weir_status weir_plan_host(const weir_plan *plan, int index, weir_host_info *info);

@@ -95,12 +95,26 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
  * written. E_STATE: nothing was closed, in a child of fork() or inside a callback. */
 weir_status weir_session_close(weir_session *session);
 
+typedef struct weir_run_opts {
+    int64_t steps;
+    const char *program; /* weir_graph_program() ["main"] */
+    int64_t first_step;  /* number of its first step, for a program other than main [0] */
+} weir_run_opts;
+
 /* start: begins n > 0 steps and returns. wait: until they are over (timeout_ms < 0: for ever). run: both. E_STATE: a
- * run is under way (start), or the caller may not call. E_END: a source has no more values; steps before that were
- * done. */
-weir_status weir_session_start(weir_session *session, int64_t steps);
+ * run is under way (start), or the caller may not call. E_END: a source of main has no more values; steps before that
+ * were done.
+ *     weir_session_run(s, 100);                          // of main
+ *     weir_session_run(s, 10, .program = "eval");
+ * Steps of main are counted from run to run: where one has ended the next goes on, and weir_session_step() tells where
+ * that is. Those of another program begin at .first_step in each run, so that it is the same whatever ran before. A
+ * program reads what others have made as their last run left it. With several ranks the first run of another program
+ * than before begins when all ranks have called for it. */
+#define weir_session_start(session, ...) weir_session_start_at(session, (weir_run_opts){.steps = __VA_ARGS__})
+#define weir_session_run(session, ...) weir_session_run_at(session, (weir_run_opts){.steps = __VA_ARGS__})
+weir_status weir_session_start_at(weir_session *session, weir_run_opts opts);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
-weir_status weir_session_run(weir_session *session, int64_t steps);
+weir_status weir_session_run_at(weir_session *session, weir_run_opts opts);
 
 /* Ends the run under way, on all ranks, after the earliest step with which all can end, which is soon: no actor begins a
  * step that none has begun yet. Any rank may say so, or several. run and wait return WEIR_OK; the session is at rest, get_stats tells how many steps were done, and
@@ -236,7 +250,7 @@ typedef struct weir_queue_stats {
     int64_t firings;    /* actor firings in the last run */
 } weir_queue_stats;
 typedef struct weir_session_stats {
-    int64_t steps;         /* done since open */
+    int64_t steps;         /* of main, done since open */
     double seconds;        /* the last run, from start to rest */
     uint64_t planned_bytes;
     uint64_t arena_bytes;  /* allocated for arenas; equals planned_bytes */

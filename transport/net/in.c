@@ -154,7 +154,7 @@ static const char *data_wrong(struct net *net, uint32_t rank, const struct wire_
             return "in frames of other sizes";
     if (frame->data.initial)
         return initial_wrong(net, transfer, frame);
-    if (regst->producer.i == PLAN_NONE || !slot_is_free(net, edge))
+    if (!plan_port_counts(net->plan, &net->plan->ports[edge]) || !slot_is_free(net, edge))
         return "without credit";
     return frame->data.slot == transfer->next_slot ? NULL : "out of order";
 }
@@ -259,11 +259,12 @@ static void handle_fail(struct net *net, uint32_t rank, const struct wire_frame 
 }
 
 /* An edge between here and the peer on the wire, of which fewer slots have passed than so many steps make ready or
- * free; LINKS_NONE: there is none. Who has done its steps has sent all of that before the BYE. */
+ * free; LINKS_NONE: there is none. Who has done its steps has sent all of that before the BYE. With several programs it
+ * does not say which it has run how often: then it is believed. */
 static uint32_t edge_short_of(const struct net *net, uint32_t rank, int64_t steps)
 {
     const weir_plan *plan = net->plan;
-    for (uint32_t edge = 0; edge < plan->ports_count; edge++) {
+    for (uint32_t edge = 0; edge < plan->ports_count && plan->programs_count == 1; edge++) {
         uint32_t producer = net_producer_rank(net, edge), reader = net_reader_rank(net, edge), me = net->env->rank;
         if (!(producer == rank && reader == me) && !(producer == me && reader == rank))
             continue;

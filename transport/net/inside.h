@@ -82,7 +82,7 @@ static inline uint32_t net_slots(const struct net *net, uint32_t edge)
     return net->plan->regsts[net->plan->ports[edge].regst.i].slots;
 }
 
-/* The ranks of an edge's two ends; UINT32_MAX: it leads from a constant. */
+/* The ranks of an edge's two ends; UINT32_MAX: it leads from a constant or another program, and carries no messages. */
 static inline uint32_t net_reader_rank(const struct net *net, uint32_t edge)
 {
     return net->route.rank_of[net->plan->ports[edge].actor.i];
@@ -90,8 +90,8 @@ static inline uint32_t net_reader_rank(const struct net *net, uint32_t edge)
 
 static inline uint32_t net_producer_rank(const struct net *net, uint32_t edge)
 {
-    uint32_t producer = net->plan->regsts[net->plan->ports[edge].regst.i].producer.i;
-    return producer == PLAN_NONE ? UINT32_MAX : net->route.rank_of[producer];
+    const plan_port *port = &net->plan->ports[edge];
+    return plan_port_counts(net->plan, port) ? net->route.rank_of[net->plan->regsts[port->regst.i].producer.i] : UINT32_MAX;
 }
 
 /* open.c */

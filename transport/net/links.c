@@ -253,7 +253,7 @@ static void spans_cut(struct building *b, struct transfer *transfer)
 
 static bool transfer_same(const struct links *l, const struct transfer *a, const struct transfer *b)
 {
-    if (a->regst != b->regst || a->to != b->to || a->pieces.count != b->pieces.count)
+    if (a->regst != b->regst || a->program != b->program || a->to != b->to || a->pieces.count != b->pieces.count)
         return false;
     for (uint32_t i = 0; i < a->pieces.count; i++)
         if (!piece_same(&l->pieces[a->pieces.first + i], &l->pieces[b->pieces.first + i]))
@@ -308,7 +308,10 @@ static void transfer_new(struct building *b, uint32_t port, uint32_t first)
         more(b, (void **)&l->transfers, &l->transfers_count, &b->transfers_room, sizeof(*transfer));
     if (!transfer)
         return;
+    const plan_port *of = &b->plan->ports[port];
+    bool constant = b->plan->regsts[of->regst.i].producer.i == PLAN_NONE;
     *transfer = (struct transfer){.leader = port,
+                                  .program = constant ? 0 : b->plan->actors[of->actor.i].program.i,
                               .regst = b->plan->ports[port].regst.i,
                               .from = from,
                               .to = to,

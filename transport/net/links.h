@@ -11,7 +11,9 @@
  * and small ones, are packed row by row into one frame. Both ends compute the same from the same plan, so a frame need
  * not say what is in it.
  *
- * Ports of one rank that read the same pieces of the same register share a transfer: it is sent for the first of them,
+ * What another program makes is no edge: it comes whenever that program has run and this one is about to.
+ *
+ * Ports of one rank and program that read the same pieces of the same register share a transfer: it is sent for the first of them,
  * the *leader*; to the others goes the bare READY.
  *
  * The receiver keeps the frames of a slot until its reader frees it; with several readers until the next ones for it
@@ -47,6 +49,7 @@ struct span {
 struct transfer {
     uint32_t leader; /* plan port, which is the edge that messages name */
     uint32_t regst;
+    uint32_t program;  /* of its readers; of a constant 0 */
     uint32_t from, to; /* ranks */
     plan_range pieces, spans;
     uint64_t bytes;     /* of all spans */

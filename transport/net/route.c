@@ -27,8 +27,7 @@ static bool tables_make(struct net *net)
 static bool port_crosses(const struct net *net, uint32_t port)
 {
     const weir_plan *plan = net->plan;
-    const plan_regst *regst = &plan->regsts[plan->ports[port].regst.i];
-    if (regst->producer.i == PLAN_NONE)
+    if (!plan_port_counts(plan, &plan->ports[port]))
         return false;
     uint32_t from = net_producer_rank(net, port), to = net_reader_rank(net, port);
     return (from == net->env->rank && net->peers.of[to].wired) || (to == net->env->rank && net->peers.of[from].wired);
