@@ -489,7 +489,7 @@ static weir_status find_program(const struct weir_session *s, const weir_run_opt
     const char *name = run->program ? run->program : "main";
     bool empty = true;
     for (*program = 0; *program < s->plan->programs_count; ++*program)
-        if (!strcmp(plan_text(s->plan, s->plan->programs[*program].name), name))
+        if (!run->program || !strcmp(plan_text(s->plan, s->plan->programs[*program].name), name))
             break;
     if (*program == s->plan->programs_count)
         return error_set(WEIR_E_ARGUMENT, "weir_session_start: the plan has no program '%s'", name);

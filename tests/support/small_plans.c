@@ -142,9 +142,39 @@ static weir_plan *zoo(weir_graph *g)
     return weir_compile(g, .micro_batches = 2);
 }
 
+/* ---- pair ---- */
+
+static weir_tensor *pair_model(weir_graph *g, int64_t rows)
+{
+    weir_tensor *x = weir_input(g, WEIR_F32, {rows, 5}, .name = "x", .sbp = {S(0)}, .micro = true);
+    weir_tensor *h = weir_tanh(weir_linear(weir_dropout(x, 0.25), 6, .name = "up", .weight = {S(1)}));
+    weir_tensor *y = weir_linear(h, 3, .name = "down");
+    weir_fetch(y, .name = "y");
+    return weir_mean(weir_mul(y, y));
+}
+
+/* Two programs over the same parameters, each of which reads a state that the other sets. */
+static weir_plan *pair(weir_graph *g)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+    {
+        weir_tensor *mine = weir_state(g, WEIR_F32, {4}, .name = "mine", .init = WEIR_VALUE(1));
+        weir_tensor *theirs = weir_state(g, WEIR_F32, {4}, .name = "theirs");
+        weir_train(pair_model(g, 7), weir_adamw(), .zero = {true});
+        weir_state_set(mine, weir_add(mine, theirs));
+        WEIR_PROGRAM(g, "look")
+        {
+            weir_fetch(pair_model(g, 4), .name = "loss");
+            weir_state_set(theirs, weir_sub(theirs, mine));
+            weir_fetch(mine, .name = "mine");
+        }
+    }
+    return weir_compile(g, .micro_batches = 2);
+}
+
 weir_plan *small_plan(int which)
 {
-    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo};
+    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair};
     weir_graph *g = weir_graph_new("small");
     weir_plan *plan = g ? makers[which](g) : NULL;
     if (!plan) {

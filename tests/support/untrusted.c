@@ -274,6 +274,7 @@ typedef struct ends {
     weir_session *session;
     const weir_plan *plan;
     uint64_t random;
+    uint32_t program;
     int *left; /* values of the step, by host */
     int sum;
 } ends;
@@ -282,7 +283,8 @@ static void ends_count(ends *x)
 {
     weir_host_info info;
     for (uint32_t h = 0; h < x->plan->hosts_count; h++)
-        if (x->plan->hosts[h].kind >= PLAN_PUSH && weir_plan_host(x->plan, (int)h, &info) == WEIR_OK)
+        if (x->plan->hosts[h].kind >= PLAN_PUSH &&
+            x->plan->actors[x->plan->hosts[h].actor.i].program.i == x->program && weir_plan_host(x->plan, (int)h, &info) == WEIR_OK)
             x->sum += x->left[h] = info.per_step;
 }
 
@@ -321,6 +323,36 @@ static bool serve(ends *x)
     return !x->sum;
 }
 
+static bool has_actors(const weir_plan *plan, uint32_t program)
+{
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        if (plan->actors[a].program.i == program)
+            return true;
+    return false;
+}
+
+/* A step of the program. False: it does not come to its end. */
+static bool run_program(ends *x)
+{
+    const char *name = plan_text(x->plan, x->plan->programs[x->program].name);
+    memset(x->left, 0, x->plan->hosts_count * sizeof *x->left);
+    x->sum = 0;
+    return weir_session_start(x->session, 1, .program = name) == WEIR_OK && serve(x) &&
+           weir_session_wait(x->session, PATIENCE_S * 1000) != WEIR_E_TIMEOUT;
+}
+
+/* A step of each, and of the first once more: what one left behind others have to live with. */
+static bool run_programs(ends *x)
+{
+    for (uint32_t i = 0; i <= x->plan->programs_count; i++) {
+        x->program = i % x->plan->programs_count;
+        bool failed = i && weir_session_wait(x->session, 0) != WEIR_OK;
+        if (!failed && has_actors(x->plan, x->program) && !run_program(x))
+            return false;
+    }
+    return true;
+}
+
 bool untrusted_run(weir_plan *plan, uint64_t seed)
 {
     if (plan->ranks > 1 || plan->part)
@@ -331,9 +363,9 @@ bool untrusted_run(weir_plan *plan, uint64_t seed)
     if (!s)
         return false;
     ends x = {.session = s, .plan = plan, .random = seed, .left = calloc(plan->hosts_count + 1, sizeof *x.left)};
-    bool moves = x.left && weir_session_start(s, 1) == WEIR_OK && serve(&x);
+    bool moves = x.left && (!plan->programs_count || run_programs(&x));
     free(x.left);
-    if (!moves || weir_session_wait(s, PATIENCE_S * 1000) == WEIR_E_TIMEOUT) {
+    if (!moves) {
         fprintf(stderr, "a live plan does not come to its end: %s\n", weir_error());
         abort();
     }

@@ -102,3 +102,8 @@ Test(plan_run, a_changed_zoo_is_refused_or_runs, .timeout = 120)
 {
     check_changed(2);
 }
+
+Test(plan_run, a_changed_pair_is_refused_or_runs, .timeout = 120)
+{
+    check_changed(3);
+}
