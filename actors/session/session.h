@@ -278,7 +278,7 @@ weir_status session_check_still(const struct weir_session *session, const char *
 /* Whether the actor that changes the tensor failed in the middle of it. */
 bool session_torn(const struct weir_session *session, const plan_tensor *tensor);
 
-/* The session goes on at step `step`, whatever it did before. At rest. */
+/* The main program goes on at step `step`, whatever it did before. At rest. */
 void session_set_step(struct weir_session *session, int64_t step);
 
 /* ---- save.c ---- */

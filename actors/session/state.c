@@ -52,6 +52,8 @@ void session_set_step(struct weir_session *s, int64_t step)
     /* pushed values may wait, and pulls be behind: they keep their distance */
     for (uint32_t a = 0; a < s->plan->actors_count; a++) {
         struct actor *actor = &s->actors[a];
+        if (s->plan->actors[a].program.i) /* other programs count steps of their own */
+            continue;
         actor->step += further;
         actor->firing += further * actor->fires;
         actor->measured = actor->run_start = actor->firing;

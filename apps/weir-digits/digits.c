@@ -74,6 +74,15 @@ bool digits_load(digits *data, const char *path, char *error, size_t error_bytes
     return ok;
 }
 
+uint64_t digits_hash(const digits *data)
+{
+    const unsigned char *bytes = (const unsigned char *)data->image;
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < (size_t)data->count * sizeof *data->image; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3;
+    return hash;
+}
+
 void digits_free(digits *data)
 {
     free(data->image);

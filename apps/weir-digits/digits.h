@@ -30,6 +30,9 @@ void digits_free(digits *data);
 
 int digits_train_count(const digits *data);
 
+/* Of all images: FNV-1a, 64 bits. */
+uint64_t digits_hash(const digits *data);
+
 /* Which training image row `row` of step `step` shows. */
 int digits_draw(const digits *data, uint64_t seed, int64_t step, int64_t row);
 

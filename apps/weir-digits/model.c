@@ -2,7 +2,10 @@
  * the same rows, because a draw depends on nothing but (seed, step, row). */
 #include "apps/weir-digits/model.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static weir_status fill_pixels(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
@@ -25,6 +28,41 @@ static weir_status fill_labels(void *ctx, const weir_view *dst, int64_t step, in
         to[i] = c->data->image[digits_draw(c->data, c->data_seed, step, micro * rows + i)].label;
     return WEIR_OK;
 }
+
+/* ---- the position that a checkpoint keeps ----
+ *
+ * A draw follows from the step, so there is none to keep; but whose images they are, and from which seed. */
+
+static const char note_format[] = "data_seed %" SCNu64 " images %d hash %" SCNx64;
+
+static weir_status save_pixels(void *ctx, int64_t step, void *bytes, size_t *count)
+{
+    const model_config *c = ctx;
+    (void)step;
+    *count = (size_t)snprintf(bytes, WEIR_SOURCE_BYTES_MAX, note_format, c->data_seed, c->data->count,
+                              digits_hash(c->data));
+    return WEIR_OK;
+}
+
+/* Other images, or other draws of them, may be what is wanted; that is told. */
+static weir_status restore_pixels(void *ctx, int64_t step, const void *bytes, size_t count, char *why, size_t why_bytes)
+{
+    const model_config *c = ctx;
+    char line[128] = "";
+    uint64_t seed, hash;
+    int images;
+    (void)step;
+    memcpy(line, bytes, count < sizeof line ? count : sizeof line - 1);
+    if (sscanf(line, note_format, &seed, &images, &hash) != 3)
+        return WEIR_OK;
+    if (images != c->data->count || hash != digits_hash(c->data))
+        snprintf(why, why_bytes, "the images are not those that it was saved with");
+    else if (seed != c->data_seed)
+        snprintf(why, why_bytes, "the images are drawn with seed %" PRIu64 ", and were with %" PRIu64, c->data_seed, seed);
+    return WEIR_OK;
+}
+
+/* ---- the model ---- */
 
 /* Hidden layer `i`: the weight starts with standard deviation sqrt(2/in) (He et al. 2015). */
 static weir_tensor *hidden(weir_tensor *x, int i, const model_config *c, bool train)
@@ -59,7 +97,7 @@ weir_graph *model_train_graph(const model_config *c)
     weir_tensor *x = NULL, *loss = NULL;
     WEIR_ON(stage[0])
         x = weir_input(g, WEIR_F32, {rows, DIGITS_PIXELS}, .name = "pixels", .sbp = {[DP] = S(0)}, .micro = true,
-                       .source = fill_pixels, .ctx = (void *)c);
+                       .source = fill_pixels, .ctx = (void *)c, .save = save_pixels, .restore = restore_pixels);
     x = model(x, stage, c, &l, true);
     WEIR_ON(stage[l.pp - 1]) {
         weir_tensor *labels = weir_input(g, WEIR_I32, {rows}, .name = "labels", .sbp = {[DP] = S(0)}, .micro = true,

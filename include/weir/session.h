@@ -38,6 +38,10 @@
  *     stop, cancel        any                             all but close
  *     close               any                             nothing may begin; those in push, pull, wait are sent away
  *
+ *     save and load: on all ranks, at rest. While an asynchronous save is being written the session may run and be read;
+ *     the next save, load and close wait for it, and a session that is cancelled gives it up. A source's save and
+ *     restore are called by the thread that calls save and load
+ *
  *     inside a source, a sink or a call (on a worker's thread): another session's functions like anywhere. Of the
  *     session itself stop, cancel, and push and pull with a timeout, which hold up the worker; the others return
  *     WEIR_E_STATE, as the worker would wait for itself
@@ -220,7 +224,8 @@ typedef struct weir_save_opts {
 
 /* Saves the state of a session at rest as a new folder in `dir`, which is made when it is not there. Waits first for a
  * save that is still being written. What is frozen is not written again while a checkpoint in `dir` has it. E_IO: it
- * cannot be written; E_STATE: a run is under way; E_ARGUMENT: no such name, or async without a slot. The session goes on
+ * cannot be written; E_STATE: a run is under way; E_ARGUMENT: no such name, or async without a slot; E_CANCELLED: the session was
+ * cancelled meanwhile; E_PEER: another rank failed. What fails is gone from the disk. The session goes on
  * as if nothing had been. */
 #define weir_session_save(session, dir, ...)     weir_session_save_at(session, dir, (weir_save_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_status weir_session_save_at(weir_session *session, const char *dir, weir_save_opts opts);

@@ -285,6 +285,25 @@ Test(keep_apps, a_program_that_is_started_again_goes_on_by_itself)
     expect_same("whole", "log", 20, 0);
 }
 
+/* A checkpoint knows which images it was trained on, and how they are drawn. */
+Test(keep_apps, digits_tell_when_the_images_are_others_or_drawn_otherwise)
+{
+    static const char digits[] = APPS_BIN "/weir-digits --dim 16 --layers 1 --steps 4 --resume $T/runs";
+    char command[512];
+    expect_status(APPS_BIN "/weir-digits --dim 16 --layers 1 --steps 2 --save $T/runs", 0);
+    snprintf(command, sizeof command, "%s --seed 7", digits);
+    expect_status(command, 0);
+    expect_said("the images are drawn with seed 7, and were with 0");
+    expect_status("head -1700 apps/data/digits.csv >$T/some.csv", 0);
+    snprintf(command, sizeof command, "%s --data $T/some.csv", digits);
+    expect_status(command, 0);
+    expect_said("the images are not those that it was saved with");
+    expect_status(digits, 0);
+    char *said = read_text("err");
+    cr_expect(!strstr(said, "the source"), "says \"%s\" when they are the same", said);
+    free(said);
+}
+
 Test(keep_apps, what_was_best_stays_and_is_known_when_it_goes_on)
 {
     char *first, *second;

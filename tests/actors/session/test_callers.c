@@ -131,6 +131,9 @@ static void call_all(void *ctx)
     IS_REFUSED(weir_session_read(s, "w", &x));
     IS_REFUSED(weir_session_write(s, "w", &x));
     IS_REFUSED(weir_session_visit(s, "w", NULL, NULL));
+    IS_REFUSED(weir_session_save(s, "/proc/nowhere"));
+    IS_REFUSED(weir_session_load(s, "/proc/nowhere"));
+    IS_REFUSED(weir_session_save_wait(s, -1));
     HOLDS(weir_session_params(s, NULL, 0) == -1);
     HOLDS(weir_session_step(s) >= 0);
     weir_session_get_stats(s, &stats);
@@ -247,6 +250,9 @@ static weir_status meddle(void *ctx, const weir_view *x, int64_t step, int micro
     inside->refused += refuses(weir_session_read(inside->session, "w", &array), text);
     inside->refused += refuses(weir_session_write(inside->session, "w", &array), text);
     inside->refused += refuses(weir_session_visit(inside->session, NULL, NULL, NULL), text);
+    inside->refused += refuses(weir_session_save(inside->session, "/proc/nowhere"), text);
+    inside->refused += refuses(weir_session_load(inside->session, "/proc/nowhere"), text);
+    inside->refused += refuses(weir_session_save_wait(inside->session, -1), text);
     inside->refused += refuses(weir_session_close(inside->session), text);
     inside->ran += !weir_session_start(inside->other, 1) && !double_once(inside->other, 1, &y) &&
                    !weir_session_wait(inside->other, WAIT_MS);
@@ -275,7 +281,7 @@ Test(callers, from_a_source_are_told_so_and_may_use_another_session)
         cr_expect_float_eq(y, 2 * step, 0);
     }
     OK(weir_session_wait(inside.session, WAIT_MS));
-    cr_expect_eq(inside.refused, 14);
+    cr_expect_eq(inside.refused, 20);
     cr_expect_eq(inside.ran, 2);
     OK(weir_session_close(inside.session));
     OK(weir_session_close(inside.other));
@@ -291,9 +297,30 @@ static void call_from_report(void *ctx, const char *text)
     (void)text;
     inside->refused += refuses(weir_session_wait(inside->session, -1), "called by a function that gets a report");
     inside->refused += refuses(weir_session_push(inside->session, "x", &array, -1), "gets a report");
+    inside->refused += refuses(weir_session_save(inside->session, "/proc/nowhere"), "gets a report");
+    inside->refused += refuses(weir_session_load(inside->session, "/proc/nowhere"), "gets a report");
+    inside->refused += refuses(weir_session_save_wait(inside->session, -1), "gets a report");
     inside->refused += refuses(weir_session_close(inside->session), "gets a report");
     inside->refused += !weir_session_open(inside->plan) && refuses(WEIR_E_STATE, "weir_session_open");
     inside->ran++;
+}
+
+/* A run that is under way is not saved, and nothing is put in its place; what has been saved can be waited for. */
+Test(callers, in_the_middle_of_a_run_are_told_that_it_is_under_way)
+{
+    static const char text[] = "a run is under way";
+    float y;
+    weir_plan *plan = doubling_plan();
+    weir_session *s = weir_session_open(plan);
+    cr_assert(s, "%s", weir_error());
+    OK(weir_session_start(s, 1));
+    cr_expect(refuses(weir_session_save(s, "/proc/nowhere"), text), "%s", weir_error());
+    cr_expect(refuses(weir_session_load(s, "/proc/nowhere"), text), "%s", weir_error());
+    OK(weir_session_save_wait(s, -1));
+    OK(double_once(s, 1, &y));
+    OK(weir_session_wait(s, WAIT_MS));
+    OK(weir_session_close(s));
+    weir_plan_free(plan);
 }
 
 /* The watch reports a run for which nobody pushes. */
@@ -307,6 +334,6 @@ Test(callers, from_a_report_are_told_so)
     cr_assert_eq(weir_session_wait(inside.session, 2000), WEIR_E_TIMEOUT);
     OK(weir_session_close(inside.session));
     cr_expect_geq(inside.ran, 1);
-    cr_expect_eq(inside.refused, 4 * inside.ran);
+    cr_expect_eq(inside.refused, 7 * inside.ran);
     weir_plan_free(plan);
 }

@@ -273,6 +273,19 @@ static void value_of_a_past_round(struct player *p)
              "12345678", 8);
 }
 
+/* Behind what the round is for: a status cut short, one that there is not, a text with a zero byte. */
+static void say_mark(struct player *p, const char *note, size_t bytes)
+{
+    char mark[64] = {0};
+    memcpy(mark + sizeof(uint64_t), note, bytes);
+    say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = 2}}, mark,
+             sizeof(uint64_t) + bytes);
+}
+
+static void mark_cut_short(struct player *p) { say_mark(p, "12", 2); }
+static void mark_of_no_status(struct player *p) { say_mark(p, "zzzzwords", 9); }
+static void mark_with_a_zero(struct player *p) { say_mark(p, "\1\0\0\0a\0b", 7); }
+
 static void value_of_no_shard(struct player *p)
 {
     say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = 77, .round = 2}}, "1234", 4);
@@ -371,6 +384,9 @@ Test(protocol, a_session_speaks_of_what_it_did_and_of_itself)
     EXPECT_NAMED(bye_of_too_many_steps, "BYE");
     EXPECT_NAMED(bye_of_steps_below_0, "BYE");
     EXPECT_NAMED(value_of_a_past_round, "VALUE of shard");
+    EXPECT_NAMED(mark_cut_short, "VALUE of shard");
+    EXPECT_NAMED(mark_of_no_status, "VALUE of shard");
+    EXPECT_NAMED(mark_with_a_zero, "VALUE of shard");
     EXPECT_NAMED(value_of_no_shard, "VALUE of shard 77 in round 2");
     EXPECT_NAMED(fail_of_no_rank, "a FAIL of rank 1, about rank 2");
     EXPECT_NAMED(waits_of_another, "WAITS with a payload that does not fit");
