@@ -224,8 +224,8 @@ typedef struct weir_save_opts {
 
 /* Saves the state of a session at rest as a new folder in `dir`, which is made when it is not there. Waits first for a
  * save that is still being written. What is frozen is not written again while a checkpoint in `dir` has it. E_IO: it
- * cannot be written; E_STATE: a run is under way; E_ARGUMENT: no such name, or async without a slot; E_CANCELLED: the session was
- * cancelled meanwhile; E_PEER: another rank failed. What fails is gone from the disk. The session goes on
+ * cannot be written; E_STATE: a run is under way; E_ARGUMENT: no such name, or async without a slot; E_CANCELLED: the
+ * session was cancelled meanwhile; E_PEER: another rank failed. What fails is gone from the disk. The session goes on
  * as if nothing had been. */
 #define weir_session_save(session, dir, ...)     weir_session_save_at(session, dir, (weir_save_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_status weir_session_save_at(weir_session *session, const char *dir, weir_save_opts opts);
