@@ -184,16 +184,21 @@ static int64_t steps_begun(const struct worker *worker)
 
 static void worker_hold(struct worker *worker)
 {
+    bool again = worker->reported;
     worker->held = true;
+    worker->reported = false;
     worker->begun = steps_begun(worker);
     worker->running++; /* it is not done */
     worker_allow(worker, worker->begun);
-    worker->owner->held(worker->owner, worker->begun);
+    worker->owner->held(worker->owner, worker->begun, again);
 }
 
+/* Who is done has nothing to change; and the owner may be about to begin the next run. */
 static void worker_limit(struct worker *worker)
 {
     const struct worker_owner *owner = worker->owner;
+    if (worker->reported)
+        return;
     /* relaxed: the order published them; what has changed since comes with another one */
     int64_t limit = atomic_load_explicit(&owner->limit, memory_order_relaxed);
     if (worker->held && !atomic_load_explicit(&owner->hold, memory_order_relaxed)) {

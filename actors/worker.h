@@ -61,7 +61,8 @@ struct worker_owner {
                    weir_status status, const char *sentence);
     void (*look)(struct worker_owner *owner, uint32_t worker); /* writes down what its actors lack, into its look */
     void (*asked)(struct worker_owner *owner);                 /* somebody may want the run to end early */
-    void (*held)(struct worker_owner *owner, int64_t begun);   /* so many steps of the run; it begins no more */
+    /* So many steps of the run; it begins no more. `again`: it was done, and will be done once more, after LIMIT. */
+    void (*held)(struct worker_owner *owner, int64_t begun, bool again);
 
     /* of the run that LANE_START begins; written before it is given */
     uint32_t program;   /* whose actors fire */

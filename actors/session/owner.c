@@ -56,9 +56,9 @@ static void owner_asked(struct worker_owner *owner)
     session_asked(session_of(owner));
 }
 
-static void owner_held(struct worker_owner *owner, int64_t begun)
+static void owner_held(struct worker_owner *owner, int64_t begun, bool again)
 {
-    session_held(session_of(owner), begun);
+    session_held(session_of(owner), begun, again);
 }
 
 static void owner_halted(struct worker_owner *owner)

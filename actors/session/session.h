@@ -209,9 +209,10 @@ weir_status session_begin(struct weir_session *session, uint32_t program, const 
 /* By a worker: it is done with the run. The last ends it. */
 void session_leave_run(struct weir_session *session);
 
-/* By a worker: somebody may have called weir_session_stop(); it has begun so many steps of the run, and holds. */
+/* By a worker: somebody may have called weir_session_stop(); it has begun so many steps of the run, and holds (`again`:
+ * it was done, and will leave the run once more). */
 void session_asked(struct weir_session *session);
-void session_held(struct weir_session *session, int64_t begun);
+void session_held(struct weir_session *session, int64_t begun, bool again);
 
 /* Whether the kernel is a source; it has no value for the step that its actor is in. */
 bool session_is_source(const struct weir_session *session, const struct actor_kernel *kernel);

@@ -225,10 +225,12 @@ void session_asked(struct weir_session *s)
     pthread_mutex_unlock(&e->lock);
 }
 
-void session_held(struct weir_session *s, int64_t begun)
+void session_held(struct weir_session *s, int64_t begun, bool again)
 {
     struct ending *e = &s->ending;
     pthread_mutex_lock(&e->lock);
+    /* relaxed: the hold counts, so nobody ends the run meanwhile */
+    atomic_fetch_add_explicit(&s->running, again, memory_order_relaxed);
     e->begun = begun > e->begun ? begun : e->begun;
     bool last = --e->awaited == 0;
     int64_t step = run_begin(s) + e->begun;
