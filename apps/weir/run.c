@@ -7,9 +7,12 @@
  *
  * What the plan's program pushed or pulled itself needs a thread each here: a push waits while the plan has no room.
  *
+ * SIGINT and SIGTERM end the run after the step, on all ranks; what was made by then is printed, and the trace written.
+ *
  * In a cluster every rank does this with its part of the plan, which may lack some of the places: a sink prints where
  * it is, a pull, of which every rank gets the value, on the first rank.
  */
+#include "apps/common/interrupt.h"
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/common/ranks.h"
@@ -18,6 +21,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,8 +151,11 @@ static weir_status move_value(port *p, int64_t i)
     weir_status status = WEIR_E_TIMEOUT;
     if (goes_in(p))
         fill(p, p->value, (uint64_t)i);
-    while (status == WEIR_E_TIMEOUT && !atomic_load_explicit(p->stop, memory_order_relaxed))
-        status = (goes_in(p) ? push : weir_session_pull)(p->session, p->info.name, &array, 200);
+    bool stop = false;
+    while (status == WEIR_E_TIMEOUT && !stop) {
+        stop = atomic_load_explicit(p->stop, memory_order_relaxed); /* before: what is there then is still taken */
+        status = (goes_in(p) ? push : weir_session_pull)(p->session, p->info.name, &array, stop ? 0 : 200);
+    }
     if (!status && !goes_in(p))
         take(p, p->value, i / p->info.per_step, (int)(i % p->info.per_step));
     return status;
@@ -314,13 +321,26 @@ static int prepare(runner *r, const options_list *feeds, const char *trace)
 
 /* ---- running ---- */
 
+static bool is_main(const runner *r)
+{
+    return !strcmp(r->name, "main");
+}
+
+/* Whether the run was ended before its time. A session counts the steps of main alone. */
+static bool ended_early(const runner *r)
+{
+    return is_main(r) ? weir_session_step(r->session) < r->steps : interrupt_caught() != 0;
+}
+
 static void print_stats(const runner *r)
 {
     weir_session_stats stats;
     char time[32], planned[32], peak[32];
     weir_session_get_stats(r->session, &stats);
+    long long done = is_main(r) ? stats.steps : r->steps;
+    double each = done ? stats.seconds / (double)done : 0;
     fprintf(stderr, "%lld steps in %s, %.3f ms each; %d workers; planned %s, peak of the process %s\n",
-            (long long)r->steps, measure_time_text(stats.seconds, time), 1e3 * stats.seconds / (double)r->steps,
+            done, measure_time_text(stats.seconds, time), 1e3 * each,
             stats.workers, measure_bytes_text(stats.planned_bytes, planned),
             measure_bytes_text(measure_peak_rss(), peak));
 }
@@ -332,7 +352,8 @@ static const char *join_threads(runner *r)
     for (int i = 0; i < r->port_count; i++)
         if (r->ports[i].threaded) {
             pthread_join(r->ports[i].thread, NULL);
-            if (!error && r->ports[i].status)
+            bool ended = r->ports[i].status == WEIR_E_TIMEOUT || r->ports[i].status == WEIR_E_STATE;
+            if (!error && r->ports[i].status && !(ended && atomic_load(&r->stop)))
                 error = r->ports[i].error;
         }
     return error;
@@ -341,11 +362,13 @@ static const char *join_threads(runner *r)
 static int run(runner *r)
 {
     r->has_device = ranks_has_device(r->session);
+    interrupt_stops(r->session);
     if (weir_session_start(r->session, r->steps, .program = r->name))
         return options_failed(program);
     int status = start_threads(r);
     weir_status ran = status < 0 ? weir_session_wait(r->session, -1) : WEIR_OK;
-    if (status >= 0 || ran)
+    bool early = ended_early(r);
+    if (status >= 0 || ran || early)
         atomic_store_explicit(&r->stop, true, memory_order_relaxed);
     const char *error = join_threads(r);
     if (ran)
@@ -354,11 +377,14 @@ static int run(runner *r)
         options_wrong(program, "%s", error), status = 1;
     if (status < 0 && ranks_first())
         print_stats(r);
+    if (status < 0 && early)
+        status = interrupt_status(interrupt_caught() ? interrupt_caught() : SIGTERM);
     return status < 0 ? 0 : status;
 }
 
 static void release(runner *r)
 {
+    interrupt_stops(NULL);
     weir_session_close(r->session);
     for (int i = 0; i < r->port_count && r->ports; i++) {
         free(r->ports[i].feed);
@@ -400,6 +426,7 @@ int command_run(int argc, char **argv)
     int status = options_parse(&(options_spec){program, "Runs a plan with its own inputs.", table}, argc, argv);
     if (status >= 0)
         return status;
+    interrupt_catch(ranks_first() ? program : NULL);
     r.path = path;
     r.steps = steps;
     r.plan = load(path, &status);

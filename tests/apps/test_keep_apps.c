@@ -227,6 +227,19 @@ Test(keep_apps, what_was_ignored_when_it_was_started_stays_ignored)
                   0);
 }
 
+Test(keep_apps, weir_run_ends_after_the_step)
+{
+    expect_status(TINY " --steps 1 --plan $T/plan", 0);
+    pid_t id = start(APPS_BIN "/weir run $T/plan --steps 1000000 --trace $T/trace");
+    sleep_ms(3000);
+    kill(id, SIGINT);
+    int status = finish(id);
+    char *said = read_text("err"), *trace = json_read(path_of("trace"));
+    cr_expect(status == 130 && strstr(said, " steps in "), "status %d: %s", status, said);
+    cr_expect(json_valid(trace), "no trace");
+    free(said), free(trace);
+}
+
 /* ---- going on ---- */
 
 Test(keep_apps, what_was_interrupted_goes_on_as_if_it_had_not_been)
