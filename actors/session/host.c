@@ -163,7 +163,8 @@ static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
     if (!status)
         status = turn->actor->out_count ? session_failure(s) : session_failure_for_pull(s);
     int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
-    if (status || LIKELY(end == INT64_MAX) || turn->actor->program || (turn_before(s, turn->actor, end) && !turn->actor->out_count))
+    if (status || LIKELY(end == INT64_MAX) || turn->actor->program ||
+        (turn_before(s, turn->actor, end) && !turn->actor->out_count))
         return status;
     status = session_failure(s);
     return status ? status : session_ended(s);

@@ -23,7 +23,8 @@ static int64_t least_step(const struct weir_session *s)
 {
     int64_t least = s->first_step + session_steps(s);
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
-        if (session_runs(s, a) && !s->actors[a].program && s->plan->queues[s->plan->actors[a].queue.i].kind != PLAN_OUTSIDE &&
+        if (session_runs(s, a) && !s->actors[a].program &&
+            s->plan->queues[s->plan->actors[a].queue.i].kind != PLAN_OUTSIDE &&
             s->actors[a].step < least)
             least = s->actors[a].step;
     return least;

@@ -20,8 +20,8 @@
  * that step; what they did of it stays where it is, since no run follows: session_end_before(). Of several such steps
  * the first counts.
  *
- * That is so in main. A source of another program has values for what it is asked for, or fails as any kernel does: what
- * that program says is the user's question, not where the values end.
+ * That is so in main. A source of another program has values for what it is asked for, or fails as any kernel does:
+ * what that program says is the user's question, not where the values end.
  *
  * While workers hold, the hold counts as one more of those that the run waits for (`running`): the run cannot end, and
  * no other begin, in the middle of it. Orders are given under the lock, so that HOLD is never before START.

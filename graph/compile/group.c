@@ -86,7 +86,8 @@ static void close_group(grouping *x, int id)
 
 static bool same_stream(const compile *c, const group *g, const pop *op)
 {
-    return g->device == op->device && g->program == pop_node(c, op)->program && g->phase == op->phase && g->micro == op->micro;
+    return g->device == op->device && g->program == pop_node(c, op)->program &&
+           g->phase == op->phase && g->micro == op->micro;
 }
 
 /* The group that the pop joins, or -1. Closes those that it may not join but would otherwise have. */
@@ -114,7 +115,8 @@ static int group_new(grouping *x, const pop *op)
     int *at = POOL_PUSH(&x->c->pool, &x->open);
     if (!g || !at)
         return -1;
-    *g = (group){.device = op->device, .program = pop_node(x->c, op)->program, .phase = op->phase, .micro = op->micro, .level = op->level};
+    *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
+                 .phase = op->phase, .micro = op->micro, .level = op->level};
     *at = x->p->group.count - 1;
     return *at;
 }

@@ -125,8 +125,8 @@ weir_mesh *graph_default_mesh(weir_graph *graph);
 /* `name` behind the program's and the scope's prefix, entered as in use; a mistake when it was. */
 const char *graph_full_name(weir_graph *graph, weir_src src, const char *name);
 
-/* The same for a parameter or state, which all programs know by the same name; `shared` is the one of it, entered by the
- * caller when NULL. */
+/* The same for a parameter or state, which all programs know by the same name; `shared` is the one of it, entered by
+ * the caller when NULL. */
 graph_name *graph_shared_name(weir_graph *graph, const char *name);
 
 /* The name without that of its program. */
@@ -142,8 +142,8 @@ weir_tensor *graph_tensor_new(weir_graph *graph);
 /* weir_op_apply() for the graph's own use: the node, or NULL after a mistake. The graph must be known. */
 graph_node *graph_apply(const weir_apply *apply);
 
-/* Which model it is: the parameters and states of its main program, and what is done in that one's forward pass. Where it runs, in what layout and with how
- * large batches, changes nothing. */
+/* Which model it is: the parameters and states of its main program, and what is done in that one's forward pass. Where
+ * it runs, in what layout and with how large batches, changes nothing. */
 uint64_t graph_hash(const weir_graph *graph);
 
 /* `x`; where it is what a step begins with (a parameter, a state, however laid out), a copy, for who must not hold up

@@ -149,8 +149,9 @@ static weir_tensor *register_again(weir_graph *g, weir_tensor *t, const wanted *
     if (t->asked & bit)
         return weir_mistake(t, w->opts->src, "the name \"%s\" is already in use", t->name);
     if (t->type.dtype != w->type.dtype || !weir_shape_equal(&t->type.shape, &w->type.shape) || t->delay != w->delay)
-        return weir_mistake(t, w->opts->src, "%s: a %s of %s %s%s, but the one of this name, made at %s:%d, is a %s of %s %s",
-                            t->name, w->what, weir_dtype_name(w->type.dtype),
+        return weir_mistake(t, w->opts->src,
+                            "%s: a %s of %s %s%s, but the one of this name, made at %s:%d, is a %s of %s %s", t->name,
+                            w->what, weir_dtype_name(w->type.dtype),
                             shape_text(&w->type.shape, want, sizeof want), w->delay > 1 ? " with another delay" : "",
                             t->src.file ? t->src.file : "?", t->src.line, t->delay ? "state" : "parameter",
                             weir_dtype_name(t->type.dtype), shape_text(&t->type.shape, have, sizeof have));

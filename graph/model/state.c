@@ -34,7 +34,8 @@ weir_tensor *graph_copied(weir_tensor *x, weir_src src)
         return x;
     char *name = pool_text(&x->graph->pool, "%s.copy", graph_tensor_short_name(x));
     weir_scope scope = graph_scope_absolute(x->graph, x->mesh, "");
-    weir_tensor *copy = name ? apply_on(x->mesh, src, weir_name_for(x, NULL, name), &op_copy, &x, 1) : &x->graph->poison;
+    const char *fresh = name ? weir_name_for(x, NULL, name) : NULL;
+    weir_tensor *copy = fresh ? apply_on(x->mesh, src, fresh, &op_copy, &x, 1) : &x->graph->poison;
     weir_scope_leave(&scope);
     return copy;
 }
@@ -69,7 +70,8 @@ static bool type_ok(const weir_tensor *state, const weir_tensor *value, weir_src
 }
 
 /* From here on `op` of these makes what the state is next. */
-static void update(weir_tensor *state, weir_src src, const char *verb, const weir_op *op, weir_tensor **in, int in_count)
+static void update(weir_tensor *state, weir_src src, const char *verb, const weir_op *op, weir_tensor **in,
+                   int in_count)
 {
     weir_graph *g = state->graph;
     plan_phase before = g->phase;

@@ -272,11 +272,12 @@ static bool validate_crossing(const weir_plan *plan, uint32_t p)
     const plan_port *port = &plan->ports[p];
     const plan_regst *regst = &plan->regsts[port->regst.i];
     if (regst->slots != 1 || regst->initial != 1)
-        return REFUSE_PLAN("ports[%" PRIu32 "].regst: %" PRIu32 " is another program's, and not one slot that starts full",
+        return REFUSE_PLAN("ports[%" PRIu32 "].regst: %" PRIu32
+                           " is another program's, and not one slot that starts full",
                            p, port->regst.i);
     return !(is_outside(plan, port->actor.i) || is_outside(plan, regst->producer.i)) ||
-           REFUSE_PLAN("ports[%" PRIu32 "].regst: %" PRIu32 " is another program's, on an outside queue here or there", p,
-                       port->regst.i);
+           REFUSE_PLAN("ports[%" PRIu32 "].regst: %" PRIu32 " is another program's, on an outside queue here or there",
+                       p, port->regst.i);
 }
 
 static bool validate_port_rate(const weir_plan *plan, uint32_t p)

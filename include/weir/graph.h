@@ -101,8 +101,8 @@ typedef struct weir_program_opts {
  *     WEIR_PROGRAM(g, "eval")
  *         weir_fetch(model(g), .name = "loss");     // the same parameters; other tokens
  *
- * A parameter or state that is asked for again in another program, by the same full name, is the one that is there: with
- * its shape and dtype (else that is a mistake), and where, how laid out and how filled the first asked for. One of a
+ * A parameter or state that is asked for again in another program, by the same full name, is the one that is there:
+ * with its shape and dtype (else that is a mistake), and where, how laid out and how filled the first asked for. One of a
  * program's other names may be that of another program, too: what a program other than main builds is known outside as
  * "eval/loss". So that is what to push, pull and bind.
  *
