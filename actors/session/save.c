@@ -356,7 +356,8 @@ static weir_status check_save(const struct weir_session *s, const char *dir, con
                          opts->keep < 0 ? "keep is negative" : "there is no folder");
     if (opts->async && !has_snapshots(s->plan))
         return error_set(WEIR_E_ARGUMENT,
-                         "%s:%d: weir_session_save: the plan has no room for a copy: weir_compile(.snapshot = true) makes it",
+                         "%s:%d: weir_session_save: the plan has no room for a copy: weir_compile(.snapshot = true) "
+                         "makes it",
                          file, opts->src.line);
     if (opts->name && (!*opts->name || *opts->name == '.' || strchr(opts->name, '/')))
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: '%s' is no name for a folder", file, opts->src.line,

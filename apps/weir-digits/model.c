@@ -58,7 +58,8 @@ static weir_status restore_pixels(void *ctx, int64_t step, const void *bytes, si
     if (images != c->data->count || hash != digits_hash(c->data))
         snprintf(why, why_bytes, "the images are not those that it was saved with");
     else if (seed != c->data_seed)
-        snprintf(why, why_bytes, "the images are drawn with seed %" PRIu64 ", and were with %" PRIu64, c->data_seed, seed);
+        snprintf(why, why_bytes, "the images are drawn with seed %" PRIu64 ", and were with %" PRIu64,
+                 c->data_seed, seed);
     return WEIR_OK;
 }
 

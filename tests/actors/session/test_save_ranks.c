@@ -1,5 +1,5 @@
-/* test_save_ranks.c: checkpoints of sessions of several ranks: each writes and reads what it holds, and all succeed or all
- * are told why not. Any number of ranks loads what any number has saved. */
+/* test_save_ranks.c: checkpoints of sessions of several ranks: each writes and reads what it holds, and all succeed or
+ * all are told why not. Any number of ranks loads what any number has saved. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -151,8 +151,8 @@ Test(save_ranks, any_number_of_ranks_goes_on_with_what_any_number_has_saved)
 {
     for (uint64_t i = 0; i < PAIRS; i++) {
         struct pair p = pair_of(i);
-        fprintf(stderr, "seed %d, case %d: layout %d on %d ranks -> %d on %d, link %d, kind %d%s\n", SEED, (int)i, p.from,
-                p.ranks_from, p.to, p.ranks_to, p.link, p.kind, p.async ? ", async" : "");
+        fprintf(stderr, "seed %d, case %d: layout %d on %d ranks -> %d on %d, link %d, kind %d%s\n", SEED, (int)i,
+                p.from, p.ranks_from, p.to, p.ranks_to, p.link, p.kind, p.async ? ", async" : "");
         expect_goes_on(p, folder_path("run-%d", (int)i));
     }
 }
