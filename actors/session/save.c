@@ -132,8 +132,8 @@ static struct saver *saver_of(struct weir_session *s)
         error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
         return NULL;
     }
+    saver_wait(s->saver, PARK_FOREVER); /* before anything of it is written: its thread reads it */
     s->saver->session = s;
-    saver_wait(s->saver, PARK_FOREVER);
     s->saver->status = WEIR_OK;
     return s->saver;
 }
