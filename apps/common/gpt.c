@@ -26,14 +26,18 @@ static weir_status fill_rows(const gpt_config *c, const weir_view *dst, int64_t 
     return WEIR_OK;
 }
 
+static int micro_rows(const gpt_config *c)
+{
+    return c->batch / layout_full(c->layout).micro;
+}
+
 /* The same of held-out text: rows that begin evenly spread over it, the same ones in every evaluation. */
-static weir_status fill_eval_rows(const gpt_config *c, const weir_view *dst, int64_t step, int micro, int shift)
+static weir_status fill_eval_rows(const gpt_config *c, const weir_view *dst, int64_t step, int shift)
 {
     int32_t *to = dst->data;
     int64_t rows = dst->shape.dim[0], seq = dst->shape.dim[1], steps = gpt_eval_steps(c);
     for (int64_t r = 0; r < rows; r++) {
-        int64_t row = step % steps * c->batch + micro * rows + r;
-        size_t at = text_spread(c->held_out, (size_t)seq + 1, row, steps * c->batch) + (size_t)shift;
+        size_t at = text_spread(c->held_out, (size_t)seq + 1, step % steps * rows + r, steps * rows) + (size_t)shift;
         for (int64_t i = 0; i < seq; i++)
             *to++ = c->held_out->bytes[at + (size_t)i];
     }
@@ -42,18 +46,21 @@ static weir_status fill_eval_rows(const gpt_config *c, const weir_view *dst, int
 
 static weir_status fill_eval_tokens(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
-    return fill_eval_rows(ctx, dst, step, micro, 0);
+    (void)micro;
+    return fill_eval_rows(ctx, dst, step, 0);
 }
 
 static weir_status fill_eval_labels(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
-    return fill_eval_rows(ctx, dst, step, micro, 1);
+    (void)micro;
+    return fill_eval_rows(ctx, dst, step, 1);
 }
 
 int gpt_eval_steps(const gpt_config *c)
 {
-    size_t steps = c->held_out->count / (size_t)c->seq / (size_t)c->batch;
-    return steps < 1 ? 1 : steps < GPT_EVAL_STEPS_MAX ? (int)steps : GPT_EVAL_STEPS_MAX;
+    size_t rows = (size_t)micro_rows(c), steps = c->held_out->count / (size_t)c->seq / rows;
+    size_t most = ((size_t)GPT_EVAL_ROWS_MAX + rows - 1) / rows;
+    return steps < 1 ? 1 : steps < most ? (int)steps : (int)most;
 }
 
 static weir_status fill_tokens(void *ctx, const weir_view *dst, int64_t step, int micro)
@@ -220,22 +227,39 @@ static weir_tensor *model(const pass *p, weir_tensor *tokens)
     return x;
 }
 
-/* The mean loss of a micro-batch, whose rows come from two sources. */
-static weir_tensor *loss_of(const pass *p, weir_source_fn tokens_from, weir_source_fn labels_from)
+/* The mean loss of a micro-batch, or of a step, whose rows come from two sources. */
+static weir_tensor *loss_of(const pass *p, weir_source_fn tokens_from, weir_source_fn labels_from, bool micro)
 {
     const gpt_config *c = p->config;
-    int rows = c->batch / p->layout.micro;
+    int rows = micro_rows(c);
     weir_tensor *tokens = NULL, *loss = NULL;
     WEIR_ON(p->stage[0])
-        tokens = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "tokens", .sbp = {[DP] = S(0)}, .micro = true,
-                            .source = tokens_from, .ctx = (void *)c, .save = save_tokens, .restore = restore_tokens);
+        tokens = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "tokens", .sbp = {[DP] = S(0)}, .micro = micro,
+                            .source = tokens_from, .ctx = (void *)c, .save = micro ? save_tokens : NULL,
+                            .restore = micro ? restore_tokens : NULL);
     weir_tensor *logits = model(p, tokens);
     WEIR_ON(p->stage[p->layout.pp - 1]) {
         weir_tensor *labels = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "labels", .sbp = {[DP] = S(0)},
-                                         .micro = true, .source = labels_from, .ctx = (void *)c);
+                                         .micro = micro, .source = labels_from, .ctx = (void *)c);
         loss = weir_cross_entropy(logits, labels, .name = "loss");
     }
     return loss;
+}
+
+/* Each step adds its loss, and 1, to a state: that is what all ranks can read, whether they own a device or not. */
+static void add_evaluation(pass p)
+{
+    p.positions = NULL;
+    if (!p.config->held_out)
+        return;
+    WEIR_PROGRAM(p.graph, GPT_EVAL) {
+        weir_tensor *loss = loss_of(&p, fill_eval_tokens, fill_eval_labels, false), *sum = NULL;
+        WEIR_ON(p.stage[p.layout.pp - 1]) {
+            sum = weir_state(p.graph, WEIR_F32, {2}, .name = GPT_EVAL_LOSS);
+            loss = weir_reshape(loss, {1});
+            weir_state_set(sum, weir_add(sum, weir_concat(0, {loss, weir_affine(loss, 0, .shift = 1)})));
+        }
+    }
 }
 
 weir_graph *gpt_train_graph(const gpt_config *c)
@@ -244,19 +268,10 @@ weir_graph *gpt_train_graph(const gpt_config *c)
     if (!g)
         return NULL;
     pass p = pass_new(g, c, c->layout);
-    weir_tensor *loss = loss_of(&p, fill_tokens, fill_labels);
+    weir_tensor *loss = loss_of(&p, fill_tokens, fill_labels, true);
     weir_train(loss, c->optimizer, .zero = {[DP] = p.layout.zero}, .recompute = c->recompute);
     weir_fetch(loss, .name = "loss", .slots = 2 * p.layout.micro);
-    return g;
-}
-
-weir_graph *gpt_eval_graph(const gpt_config *c)
-{
-    weir_graph *g = weir_graph_new("gpt-eval");
-    if (!g)
-        return NULL;
-    pass p = pass_new(g, c, (layout){.micro = c->layout.micro});
-    weir_fetch(loss_of(&p, fill_eval_tokens, fill_eval_labels), .name = "loss", .slots = 2 * p.layout.micro);
+    add_evaluation(p);
     return g;
 }
 
@@ -274,6 +289,7 @@ weir_graph *gpt_generate_graph(const gpt_config *c, int rows, const gpt_feed *fe
     weir_tensor *logits = model(&p, weir_slice(given, 0, 0, 1));
     weir_fetch(weir_call(feed->take, {logits, given}, .name = "take", .dtype = WEIR_I32, .shape = {1},
                          .ctx = feed->ctx), .name = "taken", .sink = feed->put, .ctx = feed->ctx);
+    add_evaluation(p);
     return g;
 }
 

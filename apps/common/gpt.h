@@ -21,8 +21,10 @@
 
 #include <weir/weir.h>
 
-#define GPT_VOCAB 256         /* bytes */
-#define GPT_EVAL_STEPS_MAX 16 /* batches of held-out text that an evaluation looks at, at most */
+#define GPT_VOCAB 256                   /* bytes */
+#define GPT_EVAL "eval"                 /* the program that evaluates */
+#define GPT_EVAL_LOSS "validation_loss" /* the state that it adds losses to */
+#define GPT_EVAL_ROWS_MAX 256           /* windows of held-out text that it looks at, at most, but for whole batches */
 
 typedef struct gpt_config {
     int layers, dim, heads, seq;
@@ -32,7 +34,8 @@ typedef struct gpt_config {
     bool recompute;            /* less memory for activations, as weir_train_opts has it */
     const text *corpus;        /* borrowed; at least seq + 1 bytes; must outlive every session of the plan */
     uint64_t data_seed;        /* of the windows drawn from the corpus */
-    const text *held_out;      /* borrowed, alike: what evaluation looks at, and training never sees */
+    const text *held_out;      /* borrowed, alike: what evaluation looks at, and training never sees; may be empty, then
+                                  there must be no evaluation. NULL: graphs have no program for it */
 } gpt_config;
 
 /* What the source "tokens" notes in a checkpoint beside the step, from which alone its rows follow: the text, so that
@@ -48,17 +51,16 @@ typedef struct gpt_note {
 int gpt_note_write(const gpt_config *config, char line[GPT_NOTE_BYTES]);
 bool gpt_note_read(gpt_note *note, const void *bytes, size_t count);
 
+/* Both graphs below have a second program, GPT_EVAL, if there is held-out text: gpt_eval_steps() steps of it look at
+ * batches that are spread evenly over that, always at the same ones, and each adds {its mean loss, 1} to the state
+ * GPT_EVAL_LOSS [2]. */
+int gpt_eval_steps(const gpt_config *config);
+
 /* A new graph that trains: inputs "tokens" and "labels" drawn from the corpus by sources, the fetch "loss" (to be
  * pulled, once per micro-batch). `config` is borrowed for as long as sessions of the plan run: it is the sources'
  * context. NULL when there is no memory; mistakes stick to the graph as usual. To be compiled with .micro_batches =
  * config->layout.micro. */
 weir_graph *gpt_train_graph(const gpt_config *config);
-
-/* A new graph that evaluates: "tokens" and "labels" from sources that spread the batches of gpt_eval_steps() steps
- * evenly over the held-out text, the fetch "loss" (to be pulled, once per micro-batch). On cpu:0; to be compiled with
- * the micro-batches of training, so that it takes no more memory than that. */
-weir_graph *gpt_eval_graph(const gpt_config *config);
-int gpt_eval_steps(const gpt_config *config);
 
 /* What a graph that generates asks of the program around it, on a worker's thread, in turns: give, take, give, take. */
 typedef struct gpt_feed {

@@ -136,6 +136,7 @@ static weir_status run_steps(trainer *t, int end)
         status = weir_session_wait(t->session, -1);
     t->done = (int)weir_session_step(t->session);
     t->seconds += measure_seconds() - start;
+    weir_session_get_stats(t->session, &t->stats); /* now, as the next run may be a judge's */
     return status;
 }
 
@@ -270,10 +271,10 @@ int trainer_train(trainer *t, weir_graph *graph, int micro)
         status = open_session(t);
     if (status >= 0)
         return status;
+    weir_session_get_stats(t->session, &t->stats);
     if (train(t))
         return options_failed(t->program);
     t->peak_rss = measure_peak_rss();
-    weir_session_get_stats(t->session, &t->stats);
     if (ranks_first())
         print_summary(t);
     return -1;

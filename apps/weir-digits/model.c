@@ -29,6 +29,30 @@ static weir_status fill_labels(void *ctx, const weir_view *dst, int64_t step, in
     return WEIR_OK;
 }
 
+/* The test images are the last ones. */
+static weir_status fill_test(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    const model_config *c = ctx;
+    const digits_image *image = c->data->image + digits_train_count(c->data);
+    (void)step, (void)micro;
+    for (int i = 0; i < DIGITS_TEST; i++)
+        memcpy((float *)dst->data + i * DIGITS_PIXELS, image[i].pixel, sizeof image[i].pixel);
+    return WEIR_OK;
+}
+
+/* The share of the test images that is read rightly. */
+static weir_status judge(const weir_kernel_args *args)
+{
+    const model_config *c = args->host;
+    const digits_image *image = c->data->image + digits_train_count(c->data);
+    const int32_t *read = args->in[0].data;
+    int right = 0;
+    for (int i = 0; i < DIGITS_TEST; i++)
+        right += read[i] == image[i].label;
+    *(float *)args->out[0].data = (float)right / DIGITS_TEST;
+    return WEIR_OK;
+}
+
 /* ---- the position that a checkpoint keeps ----
  *
  * A draw follows from the step, so there is none to keep; but whose images they are, and from which seed. */
@@ -66,24 +90,39 @@ static weir_status restore_pixels(void *ctx, int64_t step, const void *bytes, si
 /* ---- the model ---- */
 
 /* Hidden layer `i`: the weight starts with standard deviation sqrt(2/in) (He et al. 2015). */
-static weir_tensor *hidden(weir_tensor *x, int i, const model_config *c, bool train)
+static weir_tensor *hidden(weir_tensor *x, int i, const model_config *c)
 {
     double in = (double)weir_tensor_type(x).shape.dim[1];
     x = weir_linear(x, c->dim, .name = "fc", .weight = {[TP] = S(i % 2 == 0)}, .init = WEIR_NORMAL(sqrt(2 / in)));
     x = weir_relu(x, .name = "relu");
-    return train && c->dropout > 0 ? weir_dropout(x, c->dropout, .name = "dropout") : x;
+    return c->dropout > 0 ? weir_dropout(x, c->dropout, .name = "dropout") : x;
 }
 
-static weir_tensor *model(weir_tensor *x, weir_mesh **stage, const model_config *c, const layout *l, bool train)
+static weir_tensor *model(weir_tensor *x, weir_mesh **stage, const model_config *c, const layout *l)
 {
     WEIR_ON(stage[0])
         x = weir_layernorm(x, .name = "ln");
     for (int i = 0; i < c->layers; i++)
         WEIR_ON(stage[layout_stage(l, i, c->layers + 1)], .name = "h%d", i)
-            x = hidden(x, i, c, train);
+            x = hidden(x, i, c);
     WEIR_ON(stage[l->pp - 1])
         x = weir_linear(x, DIGITS_CLASSES, .name = "out");
     return x;
+}
+
+/* What the digits are read as becomes a state: that is what all ranks can read, whether they own a device or not. */
+static void add_test(weir_graph *g, weir_mesh **stage, const model_config *c, const layout *l)
+{
+    WEIR_PROGRAM(g, MODEL_TEST) {
+        weir_tensor *x = NULL;
+        WEIR_ON(stage[0])
+            x = weir_input(g, WEIR_F32, {DIGITS_TEST, DIGITS_PIXELS}, .name = "pixels", .sbp = {[DP] = S(0)},
+                           .source = fill_test, .ctx = (void *)c);
+        x = weir_argmax(model(x, stage, c, l), .name = "digits");
+        WEIR_ON(stage[l->pp - 1])
+            weir_state_set(weir_state(g, WEIR_F32, {1}, .name = MODEL_ACCURACY),
+                           weir_call(judge, {x}, .name = "judge", .dtype = WEIR_F32, .shape = {1}, .ctx = (void *)c));
+    }
 }
 
 weir_graph *model_train_graph(const model_config *c)
@@ -99,7 +138,7 @@ weir_graph *model_train_graph(const model_config *c)
     WEIR_ON(stage[0])
         x = weir_input(g, WEIR_F32, {rows, DIGITS_PIXELS}, .name = "pixels", .sbp = {[DP] = S(0)}, .micro = true,
                        .source = fill_pixels, .ctx = (void *)c, .save = save_pixels, .restore = restore_pixels);
-    x = model(x, stage, c, &l, true);
+    x = model(x, stage, c, &l);
     WEIR_ON(stage[l.pp - 1]) {
         weir_tensor *labels = weir_input(g, WEIR_I32, {rows}, .name = "labels", .sbp = {[DP] = S(0)}, .micro = true,
                                          .source = fill_labels, .ctx = (void *)c);
@@ -107,18 +146,6 @@ weir_graph *model_train_graph(const model_config *c)
     }
     weir_train(loss, c->optimizer, .zero = {[DP] = l.zero});
     weir_fetch(loss, .name = "loss", .slots = 2 * l.micro);
-    return g;
-}
-
-weir_graph *model_read_graph(const model_config *c, int rows)
-{
-    weir_graph *g = weir_graph_new("digits-read");
-    if (!g)
-        return NULL;
-    layout l = layout_full((layout){0});
-    weir_mesh *stage[LAYOUT_STAGES_MAX];
-    layout_meshes(&l, g, stage);
-    weir_tensor *x = weir_input(g, WEIR_F32, {rows, DIGITS_PIXELS}, .name = "pixels");
-    weir_fetch(weir_argmax(model(x, stage, c, &l, false), .name = "digits"), .name = "digits");
+    add_test(g, stage, c, &l);
     return g;
 }

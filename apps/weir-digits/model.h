@@ -13,6 +13,9 @@
 
 #include <weir/weir.h>
 
+#define MODEL_TEST "test"
+#define MODEL_ACCURACY "test_accuracy"
+
 typedef struct model_config {
     int layers;               /* hidden */
     int dim;
@@ -24,12 +27,9 @@ typedef struct model_config {
     uint64_t data_seed;
 } model_config;
 
-/* A new graph that trains on the training images; the fetch "loss" is to be pulled once per micro-batch. `config` is
- * borrowed while sessions of the plan run. NULL when there is no memory. */
+/* A new graph that trains on the training images; the fetch "loss" is to be pulled once per micro-batch. A step of its
+ * second program, MODEL_TEST, reads the test images, after which the state MODEL_ACCURACY [1] is the share of them that
+ * is read rightly. `config` is borrowed while sessions of the plan run. NULL when there is no memory. */
 weir_graph *model_train_graph(const model_config *config);
-
-/* A new graph that reads digits, on cpu:0: the input "pixels" [rows, 64] is to be pushed, the fetch "digits" [rows]
- * pulled. */
-weir_graph *model_read_graph(const model_config *config, int rows);
 
 #endif

@@ -112,12 +112,11 @@ static weir_status write_trained(weir_session *trained, const gpt_config *c, con
 /* Evaluates, if there is held-out text, and writes. */
 static int use_loaded(sampler *s)
 {
-    evaluation held_out = {.config = s->writer->config};
+    const gpt_config *c = s->writer->config;
     double loss = 0;
-    weir_status status = WEIR_OK;
-    if (held_out.config->held_out->count && !(status = evaluate(&held_out, s->writer->session, &loss)))
+    weir_status status = c->held_out ? evaluate((void *)c, s->writer->session, &loss) : WEIR_OK;
+    if (!status && c->held_out)
         fprintf(stderr, "validation loss %.4f\n", loss);
-    evaluation_end(&held_out);
     if (status || write_and_tell(s))
         return options_failed(program);
     return interrupt_caught() ? interrupt_status(interrupt_caught()) : 0;
@@ -135,7 +134,8 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
                  : gpt_sizes(from, &c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
     if (status < 0 && validate)
         status = hold_out(NULL, &held_out, validate, c.seq, 0);
-    c.held_out = &held_out;
+    c.held_out = validate ? &held_out : NULL;
+    c.layout = (layout){0};
     if (status < 0 && sample_open(&s, &c, opts, stdout))
         status = options_failed(program);
     if (status < 0 && !gpt_load(from, s.writer->session, s.writer->plan, why, sizeof why))
@@ -150,9 +150,8 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
 
 static int train_and_write(trainer *t, gpt_config *c, sample_opts *sample)
 {
-    evaluation held_out = {.config = c};
     if (c->held_out->count)
-        t->judge = (trainer_judge){.name = "validation_loss", .ask = evaluate, .ctx = &held_out};
+        t->judge = (trainer_judge){.name = GPT_EVAL_LOSS, .ask = evaluate, .ctx = c};
     int begun = trainer_begin(t);
     if (begun >= 0)
         return trainer_end(t, begun);
@@ -165,7 +164,6 @@ static int train_and_write(trainer *t, gpt_config *c, sample_opts *sample)
         fprintf(stderr, "validation loss %.4f\n", t->judged);
     if (whole && sample->bytes && write_trained(t->session, c, sample))
         status = options_failed(program);
-    evaluation_end(&held_out);
     return trainer_end(t, status);
 }
 
