@@ -77,10 +77,22 @@ static int check_folder(const saver *s)
     return options_wrong(s->program, "--save: cannot write into %s: %s", s->opts.save, strerror(errno));
 }
 
-/* The step of the newest checkpoint in the folder of --save; -1 when there is none. */
-static int64_t newest_step(const saver *s)
+/* Where snapshots go. Only a launcher that starts ranks again has a use for them. */
+static int check_memory(saver *s)
 {
-    weir_checkpoint *c = s->opts.save ? weir_checkpoint_open(s->opts.save) : NULL;
+    const char *memory = getenv("WEIR_SNAPSHOTS");
+    if (!s->opts.snapshot_every)
+        return -1;
+    if (!memory || !*memory)
+        return options_wrong(s->program, "--snapshot-every needs `weir launch --restarts N`, with all ranks on one host");
+    s->memory = memory;
+    return -1;
+}
+
+/* The step of the newest checkpoint in the folder; -1 when there is none, or no folder. */
+static int64_t newest_step(const char *folder)
+{
+    weir_checkpoint *c = folder ? weir_checkpoint_open(folder) : NULL;
     int64_t step = c ? weir_checkpoint_get_info(c)->step : -1;
     weir_checkpoint_close(c);
     return step;
@@ -90,8 +102,9 @@ static int64_t newest_step(const saver *s)
 static int find_start(saver *s, int64_t *step)
 {
     *step = 0;
-    bool again = weir_generation() > 0 && newest_step(s) >= 0;
-    s->from = again ? s->opts.save : s->opts.resume;
+    int64_t kept = weir_generation() > 0 ? newest_step(s->opts.save) : -1;
+    int64_t snapshot = weir_generation() > 0 ? newest_step(s->memory) : -1;
+    s->from = snapshot > kept ? s->memory : kept >= 0 ? s->opts.save : s->opts.resume;
     if (!s->from)
         return -1;
     weir_checkpoint *c = weir_checkpoint_open(s->from);
@@ -114,8 +127,10 @@ int saver_check(saver *s, const char *program, const saver_opts *opts, bool most
     if (status < 0)
         status = check_folder(s);
     if (status < 0)
+        status = check_memory(s);
+    if (status < 0)
         status = find_start(s, &start);
-    int64_t newest = status < 0 && ranks_first() ? newest_step(s) : -1;
+    int64_t newest = status < 0 && ranks_first() ? newest_step(opts->save) : -1;
     if (newest > start || (newest >= 0 && !s->from))
         return options_wrong(program,
                              "--save: %s has a checkpoint of step %lld already; --resume %s goes on from there",
@@ -189,10 +204,16 @@ int saver_load(saver *s, weir_session *session, const weir_plan *plan)
 
 /* ---- when ---- */
 
+/* The next multiple of `every`, if that comes before `steps`. */
+static int next_of(int every, int done, int steps)
+{
+    int64_t next = every ? ((int64_t)done / every + 1) * every : steps;
+    return next < steps ? (int)next : steps;
+}
+
 int saver_next(const saver *s, int done, int steps)
 {
-    int64_t next = s->every_steps ? ((int64_t)done / s->every_steps + 1) * s->every_steps : steps;
-    return next < steps ? (int)next : steps;
+    return next_of(s->every_steps, done, next_of(s->opts.snapshot_every, done, steps));
 }
 
 void saver_watch(saver *s, weir_session *session)
@@ -203,13 +224,28 @@ void saver_watch(saver *s, weir_session *session)
     weir_session_stop(session);
 }
 
-bool saver_is_due(const saver *s, int done, bool early)
+static bool save_is_due(const saver *s, int done, bool early)
 {
     if (!s->opts.save)
         return false;
     if (s->every_seconds && early)
         return s->asked || weir_world_size() > 1;
     return s->every_steps && done % s->every_steps == 0;
+}
+
+static bool snapshot_is_due(const saver *s, int done)
+{
+    return s->memory && done % s->opts.snapshot_every == 0;
+}
+
+bool saver_is_due(const saver *s, int done, bool early)
+{
+    return save_is_due(s, done, early) || (!early && snapshot_is_due(s, done));
+}
+
+bool saver_saves(const saver *s)
+{
+    return s->opts.save || s->memory;
 }
 
 /* ---- saving ---- */
@@ -220,16 +256,20 @@ static void tell_failed(const saver *s, int64_t step)
         fprintf(stderr, "%s: step %lld was not saved: %s\n", s->program, (long long)step, weir_error());
 }
 
-void saver_save(saver *s, weir_session *session)
+/* What is saved is safer than a snapshot of the same step, so one of the two is enough. */
+void saver_save(saver *s, weir_session *session, bool early)
 {
     int64_t step = weir_session_step(session);
+    bool save = save_is_due(s, (int)step, early);
     if (step == s->saved)
         return;
-    if (weir_session_save(session, s->opts.save, .async = true, .keep = s->opts.keep, .program = s->program))
+    if (weir_session_save(session, save ? s->opts.save : s->memory, .async = true, .keep = save ? s->opts.keep : 1,
+                          .program = s->program))
         tell_failed(s, step);
-    else
+    else if (save)
         s->saved = step;
-    s->due = measure_seconds() + s->every_seconds;
+    if (save)
+        s->due = measure_seconds() + s->every_seconds;
     s->asked = false;
 }
 

@@ -13,6 +13,10 @@
  * A program that `weir launch` has started again (weir_generation()) goes on from the newest checkpoint in its --save
  * folder by itself, and begins when there is none.
  *
+ * Snapshots (--snapshot-every) are checkpoints in the folder in memory that `weir launch` keeps for its ranks
+ * (WEIR_SNAPSHOTS). They may be made much more often, as no disk has part in it; of them one stays. A program that is
+ * started again goes on from the newest of both.
+ *
  * Minutes: all ranks have to rest at one step, but clocks differ. So only the first rank looks at one, and stops the
  * run of all (weir_session_stop()) when it is time. As the others cannot know why a run ended before its time, each
  * such end is a save that is due, on all ranks.
@@ -31,7 +35,7 @@
 
 typedef struct saver_opts {
     const char *save, *every, *resume;
-    int keep;
+    int keep, snapshot_every;
 } saver_opts;
 
 /* Their entries for a program's table; `o` is a saver_opts variable. */
@@ -41,13 +45,16 @@ typedef struct saver_opts {
      .help = "steps, or minutes as 5min, from one to the next; default: at the end only"},                            \
     {"--keep", OPTIONS_INT, &(o).keep, .min = 1, .max = 1e9, .help = "checkpoints that stay, the newest"},            \
     {"--resume", OPTIONS_TEXT, &(o).resume, .value = "DIR",                                                           \
-     .help = "go on from a checkpoint, or the newest in DIR; the layout may be another"}
+     .help = "go on from a checkpoint, or the newest in DIR; the layout may be another"},                             \
+    {"--snapshot-every", OPTIONS_INT, &(o).snapshot_every, .min = 1, .max = 1e9,                                      \
+     .help = "steps from one snapshot in memory to the next, for `weir launch --restarts`"}
 
 #define SAVER_KEEP_DEFAULT 3
 
 typedef struct saver {
     const char *program;     /* borrowed, as all texts of opts */
     saver_opts opts;
+    const char *memory;      /* the folder for snapshots; NULL: none are made */
     const char *from;        /* what saver_load() loads; NULL: nothing */
     uint64_t seed;           /* of what it loads */
     bool most_is_best;
@@ -76,12 +83,15 @@ int saver_next(const saver *s, int done, int steps);
 /* While a run is under way, now and then: stops it when a save is due by the clock. */
 void saver_watch(saver *s, weir_session *session);
 
-/* The session rests after `done` steps, earlier than it was asked to when `early`. Whether a save is due, on all
- * ranks alike. */
+/* The session rests after `done` steps, earlier than it was asked to when `early`. Whether a save or a snapshot is due,
+ * on all ranks alike. */
 bool saver_is_due(const saver *s, int done, bool early);
 
-/* Begins a save, at rest; goes on without one when that fails, and says so. */
-void saver_save(saver *s, weir_session *session);
+/* Whether anything is to be saved while training goes on: the plan then needs room for a copy. */
+bool saver_saves(const saver *s);
+
+/* Begins what is due, at rest; goes on without it when that fails, and says so. */
+void saver_save(saver *s, weir_session *session, bool early);
 
 /* The same as `best`, when `value` is better than all before. `name` says what it is: "validation_loss". */
 void saver_best(saver *s, weir_session *session, const char *name, double value);

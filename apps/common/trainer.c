@@ -48,7 +48,7 @@ static int compile(trainer *t, weir_graph *graph)
 {
     if (graph)
         t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory, .seed = t->opts.seed,
-                               .snapshot = t->opts.saver.save != NULL);
+                               .snapshot = saver_saves(&t->saver));
     weir_graph_free(graph);
     if (!graph)
         return options_wrong(t->program, "out of memory"), 1;
@@ -185,7 +185,7 @@ static weir_status rest(trainer *t, int end)
     if (!early && t->judge.name && (last || (every && t->done % every == 0)))
         status = judge(t);
     if (!status && due && !last)
-        saver_save(&t->saver, t->session);
+        saver_save(&t->saver, t->session, early);
     if (!status && due && early && interrupt_caught())
         status = tell_others(t);
     return status;

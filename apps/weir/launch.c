@@ -7,6 +7,7 @@
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
 #include "apps/weir/launch_key.h"
+#include "apps/weir/launch_snapshots.h"
 #include "apps/weir/launch_watch.h"
 
 #include <arpa/inet.h>
@@ -204,6 +205,7 @@ static int open_pool(launch_pool *pool, const launch_opts *opts, const char *she
 static int launch(const launch_opts *opts, char **argv)
 {
     const char *shell = getenv("WEIR_RSH");
+    char snapshots[LAUNCH_SNAPSHOTS_BYTES] = "";
     teller t = {.opts = opts};
     launch_pool pool;
     launch_job job = {.name = program, .argv = argv, .settings = t.s.list, .prefix = !opts->no_prefix,
@@ -215,11 +217,14 @@ static int launch(const launch_opts *opts, char **argv)
         draw_token(job.token);
         set_options(&t.s, opts);
         status = set_key(&t.s, opts);
+        if (!opts->hosts && (opts->restarts || opts->ranks_file) && *launch_snapshots_make(snapshots))
+            set_text(&t.s, "WEIR_SNAPSHOTS", snapshots);
         t.s.lasting = t.s.count;
     }
     if (status < 0)
         status = launch_watch(&job, &pool);
     launch_pool_close(&pool);
+    launch_snapshots_remove(snapshots);
     return status;
 }
 

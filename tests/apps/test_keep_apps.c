@@ -441,3 +441,36 @@ Test(keep_apps, ranks_go_on_as_one_process_would)
     expect_status(APPS_BIN "/weir launch -n 2 -- " TINY " --dp 2 --steps 60 --resume $T/runs --log $T/log", 0);
     expect_same("whole", "log", 60, 0);
 }
+
+/* ---- started again ---- */
+
+#define HEAVY APPS_BIN "/weir-gpt --layers 4 --dim 128 --seq 64 --batch 32 --text README.md --sample 0 --dp 2 --steps 60"
+
+/* A snapshot in memory is newer than what is on the disk; no folder is left of it. */
+Test(keep_apps, ranks_that_are_started_again_go_on_from_the_newest_snapshot)
+{
+    expect_status(HEAVY " --log $T/whole", 0);
+    pid_t id = start(APPS_BIN "/weir launch -n 2 --restarts 1 -- sh -c 'echo $$ >$T/pid$RANK; echo $WEIR_SNAPSHOTS >$T/where; exec " HEAVY
+                     " --save $T/runs --save-every 50 --snapshot-every 4 --log $T/log'");
+    wait_for("log", "\"step\"", 15);
+    char *pid = read_text("pid1"), *where = read_text("where");
+    kill(atoi(pid), SIGKILL);
+    int status = finish(id), step = -1;
+    char *said = read_text("err"), *goes_on = strstr(said, "goes on at step ");
+    cr_expect(status == 0, "status %d: %s", status, said);
+    cr_assert(goes_on && sscanf(goes_on, "goes on at step %d of", &step) == 1, "%s", said);
+    cr_expect(step >= 4 && step % 4 == 0 && step < 50, "step %d", step);
+    cr_expect(strstr(goes_on, "/weir-snapshots-"), "%s", said);
+    expect_same("whole", "log", 60, 0);
+    where[strcspn(where, "\n")] = '\0';
+    cr_expect(*where && access(where, F_OK), "%s is left", where);
+    free(pid);
+    free(where);
+    free(said);
+}
+
+Test(keep_apps, snapshots_need_a_launcher_that_starts_ranks_again)
+{
+    expect_status(TINY " --snapshot-every 4", 2);
+    expect_said("--snapshot-every needs `weir launch --restarts N`");
+}
