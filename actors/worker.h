@@ -30,8 +30,8 @@
  *
  * A run may end before its time (actors/session/stop.c tells why). HOLD: the worker tells how many steps any of its
  * actors has begun, and finishes those as far as it can, but begins none beyond them and is not done. LIMIT: it goes by
- * the owner's `limit` from now on, which is lower than it was, and by the owner's `hold`. Both set how many firings each
- * actor has left.
+ * the owner's `limit` from now on, which is lower than it was, and by the owner's `hold`. Both set how many firings
+ * each actor has left.
  *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read
  * (actors/watch/flight.h).

@@ -105,8 +105,8 @@ void cluster_leave(struct weir_session *session);
 void cluster_close(struct weir_session *session);
 
 /* A run of so many more steps of the program is about to begin. If it is another one than ran last,
- * all ranks begin it together, and those that cannot see what it reads of others get it. E_PEER when a rank has left: the session has
- * failed then, so that those hear of it which are no neighbours of that rank. */
+ * all ranks begin it together, and those that cannot see what it reads of others get it. E_PEER when a rank has left:
+ * the session has failed then, so that those hear of it which are no neighbours of that rank. */
 weir_status cluster_start(struct weir_session *session, uint32_t program, int64_t more);
 
 /* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits.
@@ -137,8 +137,8 @@ void cluster_round_begin(struct cluster *cluster, enum round_kind kind, uint32_t
 weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);
 weir_status cluster_round_end(struct cluster *cluster, uint32_t shards);
 
-/* A whole round, in which every rank says how far it has come: `mine`, and weir_error() if that is not OK. Returns OK on
- * all of them, or on all what one of them said: the error is then "rank 2: ..." on the others. *word (of
+/* A whole round, in which every rank says how far it has come: `mine`, and weir_error() if that is not OK. Returns OK
+ * on all of them, or on all what one of them said: the error is then "rank 2: ..." on the others. *word (of
  * ROUND_NOTE_BYTES) is rank 0's, given to all. */
 weir_status cluster_agree(struct cluster *cluster, enum round_kind kind, uint32_t which, weir_status mine, char *word);
 

@@ -20,7 +20,8 @@ weir_status rounds_open(struct rounds *rounds, uint32_t ranks)
     rounds->about = calloc(ranks, sizeof(*rounds->about));
     rounds->notes[0] = calloc(ranks, sizeof(*rounds->notes[0]));
     rounds->notes[1] = calloc(ranks, sizeof(*rounds->notes[1]));
-    return rounds->marked && rounds->about && rounds->notes[0] && rounds->notes[1] ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u ranks", ranks);
+    bool ok = rounds->marked && rounds->about && rounds->notes[0] && rounds->notes[1];
+    return ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u ranks", ranks);
 }
 
 void rounds_close(struct rounds *rounds)

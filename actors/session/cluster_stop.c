@@ -8,8 +8,8 @@
  *                                           rank 0        <--BEGUN 19--
  *                     goes on  <--LIMIT 19--  rank 0  --LIMIT 19-->  goes on
  *
- * Runs are told apart by their numbers, as ranks may be several apart. Who has done all of the run already says so: then
- * that is how far it goes. Who has not come to it yet holds when it begins it.
+ * Runs are told apart by their numbers, as ranks may be several apart. Who has done all of the run already says so:
+ * then that is how far it goes. Who has not come to it yet holds when it begins it.
  *
  * End. A rank whose source ends, or fails, tells its neighbours before which step, and each that learns something by
  * that tells its own. The lowest step counts.
@@ -85,7 +85,8 @@ void cluster_hold_began(struct weir_session *s)
         tell(s->cluster, NET_NEIGHBOURS, WIRE_HOLD_ASK, s->ending.run, 0);
 }
 
-/* What the rank has begun of this run, as far as is known; -1: it has not said. Who has left has done what it had to. */
+/* What the rank has begun of this run, as far as is known; -1: it has not said. Who has left has done what it had
+ * to. */
 static int64_t begun_by(struct cluster *c, uint32_t rank, uint64_t run)
 {
     if (c->begun[rank].run == run)

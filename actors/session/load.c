@@ -161,7 +161,8 @@ static weir_status for_boxes(struct loading *l, box_fn fn)
 }
 
 /* Also finds how large the buffer has to be. */
-static weir_status prove_box(struct loading *l, const plan_param *param, uint32_t i, const weir_checkpoint_tensor *tensor)
+static weir_status prove_box(struct loading *l, const plan_param *param, uint32_t i,
+                             const weir_checkpoint_tensor *tensor)
 {
     const plan_tensor *shard = session_shard(l->s, param, i);
     weir_view view = session_view(l->s, shard, 0);
@@ -256,7 +257,8 @@ static void put_box(struct loading *l, const plan_param *param, uint32_t i, uint
     }
 }
 
-static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t i, const weir_checkpoint_tensor *tensor)
+static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t i,
+                            const weir_checkpoint_tensor *tensor)
 {
     weir_view view = session_view(l->s, session_shard(l->s, param, i), 0);
     weir_status status = WEIR_OK;

@@ -8,13 +8,13 @@
  *       sync: wait; a round tells what became of it
  *
  * There is one way of writing, whether it is waited for or not. What differs is where a piece lies: in the arena, where
- * it is as long as nothing runs; or, when the session is to go on at once, in the copy that was made of it in the plan's
- * snapshot slot.
+ * it is as long as nothing runs; or, when the session is to go on at once, in the copy that was made of it in the
+ * plan's snapshot slot.
  *
- * The writer knows the session by what it needs while it waits for other ranks: whether they still live. When the session
- * has failed, what ranks that have only failed still write is waited for; whoever does not get ready in time is taken
- * to be gone. What a session was saving that is cancelled is given up at once. The session's own state is not touched
- * by it.
+ * The writer knows the session by what it needs while it waits for other ranks: whether they still live. When the
+ * session has failed, what ranks that have only failed still write is waited for; whoever does not get ready in time is
+ * taken to be gone. What a session was saving that is cancelled is given up at once. The session's own state is not
+ * touched by it.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -264,7 +264,8 @@ static weir_status add_sources(const struct weir_session *s, struct keep_save *s
 
 /* ---- one save ---- */
 
-/* What the name of a folder is for. Two saves of one session have different ones, and so have those of two processes. */
+/* What the name of a folder is for. Two saves of one session have different ones, and so have those of two
+ * processes. */
 static uint64_t nonce_new(const struct weir_session *s)
 {
     struct timespec now;

@@ -467,7 +467,8 @@ weir_status session_failure(const weir_session *s)
 
 weir_status session_failure_for_pull(const weir_session *s)
 {
-    /* acquire: pairs with the store in session_fail(), before which `gentle` was written, and that in claim_failure() */
+    /* acquire: pairs with the store in session_fail(), before which `gentle` was written, and that in
+     * claim_failure() */
     if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED && s->gentle &&
         !atomic_load_explicit(&s->harsh, memory_order_acquire))
         return WEIR_OK;

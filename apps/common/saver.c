@@ -84,7 +84,8 @@ static int check_memory(saver *s)
     if (!s->opts.snapshot_every)
         return -1;
     if (!memory || !*memory)
-        return options_wrong(s->program, "--snapshot-every needs `weir launch --restarts N`, with all ranks on one host");
+        return options_wrong(s->program,
+                             "--snapshot-every needs `weir launch --restarts N`, with all ranks on one host");
     s->memory = memory;
     return -1;
 }

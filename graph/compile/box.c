@@ -1,8 +1,8 @@
 /* graph/compile/box.c: make conversions explicit.
  *
  * Where a node wants an input in another layout, or on another mesh, than the tensor has, a node of op `box` is put in
- * between; readers of one program that want the same share it. A conversion stands right behind what it converts, so that it starts as early as
- * it can, and belongs to the phase of its first reader.
+ * between; readers of one program that want the same share it. A conversion stands right behind what it converts, so
+ * that it starts as early as it can, and belongs to the phase of its first reader.
  *
  * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
  * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs

@@ -1,7 +1,7 @@
 /* graph/compile/group.c: from kernel calls to actors and registers.
  *
- * A group is a run of pops of one device, program, phase and rate that fires as one actor. Joining saves messages and registers, cutting
- * lets others start earlier, so groups are maximal except:
+ * A group is a run of pops of one device, program, phase and rate that fires as one actor. Joining saves messages and
+ * registers, cutting lets others start earlier, so groups are maximal except:
  *   - a pop that reads from another device starts a group, unless the open one waits for the same groups already;
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
  *     a later phase, or in the update) when BUCKET bytes have come together;

@@ -275,8 +275,8 @@ uint64_t plan_tensor_bytes(const plan_tensor *tensor);
 /* Whether the two hold the same elements of a logical tensor. */
 bool plan_same_part(const plan_tensor *a, const plan_tensor *b);
 
-/* Whether shard i of a parameter is the one that is saved of those that hold the same elements. Their holders take turns
- * from parameter to parameter, so that each writes about as much as the others. */
+/* Whether shard i of a parameter is the one that is saved of those that hold the same elements. Their holders take
+ * turns from parameter to parameter, so that each writes about as much as the others. */
 bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i);
 
 /* How many values of a shard are kept from step to step. */

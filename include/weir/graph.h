@@ -102,9 +102,9 @@ typedef struct weir_program_opts {
  *         weir_fetch(model(g), .name = "loss");     // the same parameters; other tokens
  *
  * A parameter or state that is asked for again in another program, by the same full name, is the one that is there:
- * with its shape and dtype (else that is a mistake), and where, how laid out and how filled the first asked for. One of a
- * program's other names may be that of another program, too: what a program other than main builds is known outside as
- * "eval/loss". So that is what to push, pull and bind.
+ * with its shape and dtype (else that is a mistake), and where, how laid out and how filled the first asked for. One of
+ * a program's other names may be that of another program, too: what a program other than main builds is known outside
+ * as "eval/loss". So that is what to push, pull and bind.
  *
  * A program that uses another's value reads it as the other's last step left it. What one changes (a parameter that it
  * trains, a state that it sets) no other can change. */
@@ -132,8 +132,9 @@ typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t s
  * see in restore whether that is the same. Both are called by the thread that calls weir_session_save() or _load(),
  * while nothing runs; `step` is that of the next value.
  *
- * save writes at most WEIR_SOURCE_BYTES_MAX bytes, and to *count how many. restore is given what save wrote. Anything but
- * WEIR_OK fails the call, and a sentence in `why` says why not; a sentence with WEIR_OK is a remark, and is reported. */
+ * save writes at most WEIR_SOURCE_BYTES_MAX bytes, and to *count how many. restore is given what save wrote. Anything
+ * but WEIR_OK fails the call, and a sentence in `why` says why not; a sentence with WEIR_OK is a remark, and is
+ * reported. */
 #define WEIR_SOURCE_BYTES_MAX 65536
 typedef weir_status (*weir_source_save_fn)(void *ctx, int64_t step, void *bytes, size_t *count);
 typedef weir_status (*weir_source_restore_fn)(void *ctx, int64_t step, const void *bytes, size_t count, char *why,

@@ -150,9 +150,9 @@ typedef struct weir_attention_kept_opts {
 weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_tensor *keys,
                                     weir_tensor *values, weir_tensor *position, weir_attention_kept_opts opts);
 
-/* `x` [..., room, dim] with its rows position .. position + n - 1 replaced by `rows` [..., n, dim]; position is i32 with
- * one element. In place where x is used nowhere else. The kernel fails unless 0 <= position <= room - n. No gradient
- * flows through it. */
+/* `x` [..., room, dim] with its rows position .. position + n - 1 replaced by `rows` [..., n, dim]; position is i32
+ * with one element. In place where x is used nowhere else. The kernel fails unless 0 <= position <= room - n. No
+ * gradient flows through it. */
 #define weir_append(x, rows, position, ...) \
     weir_append_at(x, rows, position, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_append_at(weir_tensor *x, weir_tensor *rows, weir_tensor *position, weir_op_opts opts);

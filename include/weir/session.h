@@ -7,8 +7,8 @@
  * Opening allocates every byte that the run will use, starts the workers and fills the parameters. A run of n steps is
  * over when every actor has fired as often as n steps ask, or as fewer do when it is stopped; the session is then at
  * rest: parameters may be read and written, and the next run goes on at the next step. Values come in through sources
- * and weir_session_push(), and go out through sinks and weir_session_pull(); push waits while the plan has no room, pull
- * while there is no value.
+ * and weir_session_push(), and go out through sinks and weir_session_pull(); push waits while the plan has no room,
+ * pull while there is no value.
  *
  * Cores are those of the mask that the process was started with, as taskset, srun, a container or `weir launch` gave
  * it. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
@@ -120,22 +120,23 @@ weir_status weir_session_start_at(weir_session *session, weir_run_opts opts);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
 weir_status weir_session_run_at(weir_session *session, weir_run_opts opts);
 
-/* Ends the run under way, on all ranks, after the earliest step with which all can end, which is soon: no actor begins a
- * step that none has begun yet. Any rank may say so, or several. run and wait return WEIR_OK; the session is at rest, get_stats tells how many steps were done, and
- * the next run goes on from there, with the same results as if this one had been asked for that many. What has been
- * begun is finished: values for it still have to be pushed, and pulled.
+/* Ends the run under way, on all ranks, after the earliest step with which all can end, which is soon: no actor begins
+ * a step that none has begun yet. Any rank may say so, or several. run and wait return WEIR_OK; the session is at rest,
+ * get_stats tells how many steps were done, and the next run goes on from there, with the same results as if this one
+ * had been asked for that many. What has been begun is finished: values for it still have to be pushed, and pulled.
  *
- * A stop holds until it has made a run shorter. One that comes at rest ends the next run before its first step; one that
- * comes when a run is in its last step anyway, the run after it. Who wants to know whether there was one compares the
- * steps done with those asked for.
+ * A stop holds until it has made a run shorter. One that comes at rest ends the next run before its first step; one
+ * that comes when a run is in its last step anyway, the run after it. Who wants to know whether there was one compares
+ * the steps done with those asked for.
  *
  * From any thread, a function of the session's and a signal handler, at any time between open and close. Does not wait.
  * In a child of fork() it does nothing. */
 void weir_session_stop(weir_session *session);
 
 /* Ends the session at once: as soon as the kernels under way return. run, wait, push and pull return WEIR_E_CANCELLED,
- * on all ranks; it is as after a failure, but nothing is reported. From any thread, also from a function of the session's;
- * does not wait. OK also when the session has failed already. E_STATE: in a child of fork(), or in a report. */
+ * on all ranks; it is as after a failure, but nothing is reported. From any thread, also from a function of the
+ * session's; does not wait. OK also when the session has failed already. E_STATE: in a child of fork(), or in a
+ * report. */
 weir_status weir_session_cancel(weir_session *session);
 
 /* Copies one value of the input `name` into the plan's own memory. WEIR_E_TIMEOUT when there is no room in time (< 0:
@@ -153,11 +154,12 @@ weir_status weir_session_pull(weir_session *session, const char *name, weir_arra
  *
  * Of a session that has failed everything here but write works too, when no function is called any more (it waits for
  * that, as wait does). The run stopped in the middle: some parameters have seen the update of a step, others have not,
- * and `step` of each tells. Then no other rank is asked: read gives what this rank has all shards of, else E_PEER, which
- * says whose is missing; visit gives the shards that are here. */
+ * and `step` of each tells. Then no other rank is asked: read gives what this rank has all shards of, else E_PEER,
+ * which says whose is missing; visit gives the shards that are here. */
 
-/* The number of the next step: first_step and those done since; after a load that which it loaded. Of a session that has
- * failed: the first that not all actors of this rank have done. While a run is under way: that which it began with. */
+/* The number of the next step: first_step and those done since; after a load that which it loaded. Of a session that
+ * has failed: the first that not all actors of this rank have done. While a run is under way: that which it began
+ * with. */
 int64_t weir_session_step(const weir_session *session);
 
 typedef struct weir_session_param {
@@ -205,13 +207,14 @@ weir_status weir_session_visit(weir_session *session, const char *name, weir_vis
  *     weir_session_load(s, "runs/a");                 // the newest that is whole
  *
  * A checkpoint is a folder below a root (docs/checkpoint.md, <weir/checkpoint.h>) that has everything that lives from
- * step to step, the step, and the positions of sources. It appears under its name when all of it is on the disk: whatever
- * fails or is killed before leaves those that were there as they were. It knows names and logical shapes, not layouts: one
- * that was saved from any layout, number of ranks or ZeRO setting loads into any other of the same model. In the same
- * layout the run then goes on bit for bit as if it had not ended.
+ * step to step, the step, and the positions of sources. It appears under its name when all of it is on the disk:
+ * whatever fails or is killed before leaves those that were there as they were. It knows names and logical shapes, not
+ * layouts: one that was saved from any layout, number of ranks or ZeRO setting loads into any other of the same model.
+ * In the same layout the run then goes on bit for bit as if it had not ended.
  *
- * With several ranks all call save and load, with the same arguments, and see one file system. Each writes what it holds,
- * at the same time as the others; of elements that several hold one writes. A call that fails fails on all of them. */
+ * With several ranks all call save and load, with the same arguments, and see one file system. Each writes what it
+ * holds, at the same time as the others; of elements that several hold one writes. A call that fails fails on all of
+ * them. */
 
 typedef struct weir_save_opts {
     weir_src src;
@@ -227,12 +230,13 @@ typedef struct weir_save_opts {
  * cannot be written; E_STATE: a run is under way; E_ARGUMENT: no such name, or async without a slot; E_CANCELLED: the
  * session was cancelled meanwhile; E_PEER: another rank failed. What fails is gone from the disk. The session goes on
  * as if nothing had been. */
-#define weir_session_save(session, dir, ...)     weir_session_save_at(session, dir, (weir_save_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_session_save(session, dir, ...) \
+    weir_session_save_at(session, dir, (weir_save_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_status weir_session_save_at(weir_session *session, const char *dir, weir_save_opts opts);
 
-/* Waits until the last save is on the disk, and returns what became of it; OK when there was none. E_TIMEOUT: it is still
- * being written after timeout_ms (< 0: for ever). Also while a run is under way. A save that fails after weir_session_save()
- * has returned is reported besides. */
+/* Waits until the last save is on the disk, and returns what became of it; OK when there was none. E_TIMEOUT: it is
+ * still being written after timeout_ms (< 0: for ever). Also while a run is under way. A save that fails after
+ * weir_session_save() has returned is reported besides. */
 weir_status weir_session_save_wait(weir_session *session, int timeout_ms);
 
 typedef struct weir_load_opts {
@@ -242,11 +246,12 @@ typedef struct weir_load_opts {
 } weir_load_opts;
 
 /* Loads a checkpoint, the newest of a folder of them, or a .safetensors file into a session at rest, whatever it did
- * before. Values, the step (weir_session_step() is then that of the checkpoint: schedules, dropout and sources go on from
- * there), sources. Everything is looked at first: names, types and shapes must be those of the session, all bytes that
- * this rank needs those that were saved; E_ARGUMENT or E_IO names the first that is not, and nothing has changed then
- * (but sources that were restored before another refused). A disk that fails after that makes the session fail. */
-#define weir_session_load(session, dir, ...)     weir_session_load_at(session, dir, (weir_load_opts){.src = WEIR_HERE, __VA_ARGS__})
+ * before. Values, the step (weir_session_step() is then that of the checkpoint: schedules, dropout and sources go on
+ * from there), sources. Everything is looked at first: names, types and shapes must be those of the session, all bytes
+ * that this rank needs those that were saved; E_ARGUMENT or E_IO names the first that is not, and nothing has changed
+ * then (but sources that were restored before another refused). A disk that fails after that makes the session fail. */
+#define weir_session_load(session, dir, ...) \
+    weir_session_load_at(session, dir, (weir_load_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_status weir_session_load_at(weir_session *session, const char *dir, weir_load_opts opts);
 
 typedef struct weir_queue_stats {

@@ -444,13 +444,15 @@ Test(keep_apps, ranks_go_on_as_one_process_would)
 
 /* ---- started again ---- */
 
-#define HEAVY APPS_BIN "/weir-gpt --layers 4 --dim 128 --seq 64 --batch 32 --text README.md --sample 0 --dp 2 --steps 60"
+#define HEAVY APPS_BIN \
+    "/weir-gpt --layers 4 --dim 128 --seq 64 --batch 32 --text README.md --sample 0 --dp 2 --steps 60"
 
 /* A snapshot in memory is newer than what is on the disk; no folder is left of it. */
 Test(keep_apps, ranks_that_are_started_again_go_on_from_the_newest_snapshot)
 {
     expect_status(HEAVY " --log $T/whole", 0);
-    pid_t id = start(APPS_BIN "/weir launch -n 2 --restarts 1 -- sh -c 'echo $$ >$T/pid$RANK; echo $WEIR_SNAPSHOTS >$T/where; exec " HEAVY
+    pid_t id = start(APPS_BIN "/weir launch -n 2 --restarts 1 -- sh -c 'echo $$ >$T/pid$RANK; "
+                     "echo $WEIR_SNAPSHOTS >$T/where; exec " HEAVY
                      " --save $T/runs --save-every 50 --snapshot-every 4 --log $T/log'");
     wait_for("log", "\"step\"", 15);
     char *pid = read_text("pid1"), *where = read_text("where");

@@ -1,5 +1,6 @@
-/* tests/support/learner.h: a small model that learns, with everything that lives from step to step: parameters, a frozen
- * one, AdamW's state, clipping, a schedule with warm-up, dropout; in any layout. And all that it has learned, by name.
+/* tests/support/learner.h: a small model that learns, with everything that lives from step to step: parameters, a
+ * frozen one, AdamW's state, clipping, a schedule with warm-up, dropout; in any layout. And all that it has learned, by
+ * name.
  *
  *     weir_plan *plan = learner_plan(.dp = 2, .zero = true);
  *     weir_session *s = weir_session_open(plan);

@@ -430,7 +430,8 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
 
 /* ---- queries ---- */
 
-/* Rank, size and generation alone. These are questions, not calls that fail: the thread's last error stays as it was. */
+/* Rank, size and generation alone. These are questions, not calls that fail: the thread's last error stays as it
+ * was. */
 static struct cluster_env read_quietly(void)
 {
     char error[1024];

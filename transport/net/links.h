@@ -13,8 +13,8 @@
  *
  * What another program makes is no edge: it comes whenever that program has run and this one is about to.
  *
- * Ports of one rank and program that read the same pieces of the same register share a transfer: it is sent for the first of them,
- * the *leader*; to the others goes the bare READY.
+ * Ports of one rank and program that read the same pieces of the same register share a transfer: it is sent for the
+ * first of them, the *leader*; to the others goes the bare READY.
  *
  * The receiver keeps the frames of a slot until its reader frees it; with several readers until the next ones for it
  * arrive, when by credit all have. So there are never more than `slots` of them.

@@ -107,7 +107,8 @@ Test(save, any_layout_loads_into_any_other)
     for (uint64_t i = 0; i < PAIRS; i++) {
         int from = (int)(weir_random_uniform(SEED, 2 * i) * LEARNER_LAYOUTS);
         int to = (int)(weir_random_uniform(SEED, 2 * i + 1) * LEARNER_LAYOUTS);
-        expect_reshard(learner_layouts[from], learner_layouts[to == from ? (to + 1) % LEARNER_LAYOUTS : to], folder_path("run-%d", (int)i));
+        to = to == from ? (to + 1) % LEARNER_LAYOUTS : to;
+        expect_reshard(learner_layouts[from], learner_layouts[to], folder_path("run-%d", (int)i));
     }
 }
 
@@ -136,7 +137,8 @@ Test(save, the_newest_is_loaded_and_older_ones_go)
 
 Test(save, another_model_is_named_and_nothing_changes)
 {
-    weir_plan *plan = learner_plan(.dp = 2), *narrow = learner_plan(.narrow = true), *plain = learner_plan(.plain = true);
+    weir_plan *plan = learner_plan(.dp = 2), *narrow = learner_plan(.narrow = true);
+    weir_plan *plain = learner_plan(.plain = true);
     weir_session *s = opened(plan, 2), *other = opened(narrow, 1), *simple = opened(plain, 1);
     assert_ok(weir_session_run(s, 2));
     assert_ok(weir_session_save(s, folder_path("run")));
@@ -258,7 +260,8 @@ Test(save, what_is_written_while_training_goes_on_is_of_the_step_at_which_it_was
 
 Test(save, room_for_the_copy_is_planned_and_exact)
 {
-    weir_plan *with = learner_plan(.dp = 2, .zero = true, .compile.snapshot = true), *without = learner_plan(.dp = 2, .zero = true);
+    weir_plan *with = learner_plan(.dp = 2, .zero = true, .compile.snapshot = true);
+    weir_plan *without = learner_plan(.dp = 2, .zero = true);
     uint64_t kept = 0;
     for (int i = 0; i < weir_plan_param_count(with); i++) {
         weir_param_info info;

@@ -291,7 +291,8 @@ Test(train, parameters_are_read_and_written_whole_however_they_lie)
     write_and_read(&(spread){.devices = "cpu:0-5", .shape = {2, 3}, .weight = {S(0), S(0)}, .zero = true});
 }
 
-/* The moments that AdamW keeps are read by name, whole, on every layout; and which model it is does not depend on it. */
+/* The moments that AdamW keeps are read by name, whole, on every layout; and which model it is does not depend on
+ * it. */
 static uint64_t expect_moments(const weir_optimizer *o, const spread *s)
 {
     weir_plan *plan = regression_plan(o, s);
