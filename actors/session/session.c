@@ -1,11 +1,10 @@
-/* actors/session/session.c: the life of a session: open, start, wait, close, and how it fails.
+/* actors/session/session.c: the life of a session: open, start, wait, close.
  *
  * Everything is acquired in open, in the order of struct weir_session, and released in close in the reverse one;
  * close takes whatever open got to, so open has one way out.
  */
 #include "actors/session/session.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +19,6 @@
 #define AWAY_NS 1000000 /* between two times that those inside are woken */
 #define STALL_MIN_NS 1000000
 #define STALL_MAX_NS (INT64_C(1) << 60)
-#define FLIGHT_TEXT_BYTES 4096
-#define WAITERS_TEXT_BYTES 1024
 
 /* ---- which process and thread runs what ---- */
 
@@ -361,29 +358,6 @@ static void close_lanes(struct weir_session *s)
     free(s->worker_of);
 }
 
-/* Once, and when nothing fires any more. */
-static void tell_failure(struct weir_session *s)
-{
-    char waiters[WAITERS_TEXT_BYTES] = "", text[FLIGHT_TEXT_BYTES];
-    if (s->told || s->failure_status == WEIR_E_CANCELLED)
-        return;
-    s->told = true;
-    if (s->culprit != session_rank(s))
-        cluster_waiters(s, s->culprit, waiters, sizeof(waiters));
-    if (session_flight_text(s, text, sizeof(text)) || *waiters)
-        report_say(&s->report, "%s\n%s%s%s", s->failure, waiters,
-                   *text ? "the last firings before the failure, oldest first:\n" : "", text);
-    report_flush(&s->report); /* the program sees the report before it sees the status */
-}
-
-/* A failure is seen here before the other ranks have been told: the network is not to end in between. */
-static void await_told(struct weir_session *s)
-{
-    /* acquire: pairs with the store in session_fail() */
-    while (atomic_load_explicit(&s->failing, memory_order_acquire) == FAILURE_CLAIMED)
-        park_wait(&s->failing, FAILURE_CLAIMED, PARK_FOREVER);
-}
-
 /* ---- who is inside ---- */
 
 weir_status session_closes(const struct weir_session *s, const char *function)
@@ -429,14 +403,14 @@ weir_status weir_session_close(weir_session *s)
     if (!s || status)
         return status;
     send_away(s);
-    await_told(s);
+    session_await_told(s);
     session_end_saves(s);
     cluster_leave(s); /* after it nobody calls the watch */
     watch_close(s->watch);
     stop_workers(s);
     /* acquire: pairs with the store in session_fail() */
     if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
-        tell_failure(s);
+        session_tell_failure(s);
     status = close_trace(s);
     session_unbuild(s);
     bus_close(&s->bus);
@@ -456,24 +430,6 @@ weir_status weir_session_close(weir_session *s)
 }
 
 /* ---- runs ---- */
-
-weir_status session_failure(const weir_session *s)
-{
-    /* acquire: pairs with the store in session_fail(), after which the sentence does not change */
-    if (atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_FAILED)
-        return WEIR_OK;
-    return error_set(s->failure_status, "%s", s->failure);
-}
-
-weir_status session_failure_for_pull(const weir_session *s)
-{
-    /* acquire: pairs with the store in session_fail(), before which `gentle` was written, and that in
-     * claim_failure() */
-    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED && s->gentle &&
-        !atomic_load_explicit(&s->harsh, memory_order_acquire))
-        return WEIR_OK;
-    return session_failure(s);
-}
 
 /* Every actor's number of firings has to fit its counter, over the session's whole life. */
 static bool steps_fit(const struct weir_session *s, uint32_t program, const weir_run_opts *run)
@@ -556,7 +512,7 @@ static weir_status run_wait(struct weir_session *s, int timeout_ms)
     if (state == SESSION_RUNNING)
         return error_set(WEIR_E_TIMEOUT, "weir_session_wait: the run is not over after %d ms", timeout_ms);
     if (state == SESSION_FAILED && wait_halted(s, deadline))
-        tell_failure(s);
+        session_tell_failure(s);
     status = session_failure(s);
     return status || s->program ? status : session_ended(s);
 }
@@ -577,129 +533,4 @@ weir_status weir_session_run_at(weir_session *s, weir_run_opts run)
 {
     weir_status status = weir_session_start_at(s, run);
     return status ? status : weir_session_wait(s, -1);
-}
-
-/* ---- failures ---- */
-
-static bool claim_failure(struct weir_session *s)
-{
-    uint32_t none = FAILURE_NONE;
-    /* relaxed: only one wins, nothing else hangs on it */
-    if (atomic_compare_exchange_strong_explicit(&s->failing, &none, FAILURE_CLAIMED, memory_order_relaxed,
-                                                memory_order_relaxed))
-        return true;
-    /* release: pairs with the load in session_failure_for_pull() */
-    atomic_store_explicit(&s->harsh, true, memory_order_release);
-    for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
-    return false;
-}
-
-/* The first failure writes the report; then everybody is told. */
-static void session_fail(struct weir_session *s, weir_status status, uint32_t culprit)
-{
-    s->failure_status = status;
-    s->culprit = culprit;
-    if (!s->said)
-        s->teller = session_rank(s);
-    /* release: pairs with the load in session_failure() */
-    atomic_store_explicit(&s->state, SESSION_FAILED, memory_order_release);
-    park_wake(&s->state);
-    session_order(s, LANE_FAIL);
-    for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
-    cluster_fail(s, culprit, s->teller, status == WEIR_E_CANCELLED, s->failure + s->said);
-    /* release: pairs with the load in await_told() */
-    atomic_store_explicit(&s->failing, FAILURE_TOLD, memory_order_release);
-    park_wake(&s->failing);
-}
-
-void session_describe(const struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
-                      const char *sentence, char *text, size_t bytes)
-{
-    const weir_plan *plan = s->plan;
-    const plan_kernel *from = kernel ? &plan->kernels[kernel->id] : NULL;
-    const plan_space *space = &plan->spaces[plan->queues[plan->actors[actor->id].queue.i].space.i];
-    if (!from)
-        snprintf(text, bytes, "%s: the device failed in step %lld", plan_text(plan, space->name),
-                 (long long)actor->step);
-    else
-        snprintf(text, bytes, "%s:%u: %s (%s) failed on %s in step %lld%s%s", plan_text(plan, from->file), from->line,
-                 plan_text(plan, from->name), plan_text(plan, from->op), plan_text(plan, space->name),
-                 (long long)actor->step, *sentence ? ": " : "", sentence);
-}
-
-void session_fail_kernel(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
-                         const char *sentence)
-{
-    if (!claim_failure(s))
-        return;
-    session_describe(s, actor, kernel, sentence, s->failure, sizeof(s->failure));
-    session_fail(s, WEIR_E_KERNEL, session_rank(s));
-}
-
-void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *format, ...)
-{
-    va_list list;
-    if (!claim_failure(s))
-        return;
-    va_start(list, format);
-    vsnprintf(s->failure, sizeof(s->failure), format, list);
-    va_end(list);
-    session_fail(s, WEIR_E_PEER, culprit);
-}
-
-/* In the words of another rank. */
-static void quote(struct weir_session *s, uint32_t from, const char *sentence)
-{
-    s->teller = from;
-    s->said = (uint32_t)snprintf(s->failure, sizeof(s->failure), "rank %u reports: ", from);
-    snprintf(s->failure + s->said, sizeof(s->failure) - s->said, "%s", sentence);
-}
-
-void session_fail_told(struct weir_session *s, uint32_t from, uint32_t culprit, bool cancelled, const char *sentence)
-{
-    if (!claim_failure(s))
-        return;
-    quote(s, from, sentence);
-    session_fail(s, cancelled ? WEIR_E_CANCELLED : WEIR_E_PEER, culprit);
-}
-
-void session_fail_at_end(struct weir_session *s, const struct last_step *last)
-{
-    bool own = last->from == session_rank(s);
-    if (!claim_failure(s))
-        return;
-    s->gentle = true;
-    if (own)
-        snprintf(s->failure, sizeof(s->failure), "%s", last->text);
-    else
-        quote(s, last->from, last->text);
-    session_fail(s, own ? WEIR_E_KERNEL : WEIR_E_PEER, last->culprit);
-}
-
-weir_status weir_session_cancel(weir_session *s)
-{
-    weir_status status = s ? caller_check(s, "cancel") : WEIR_OK;
-    if (!s || status || !claim_failure(s))
-        return status;
-    snprintf(s->failure, sizeof(s->failure), "the session was cancelled on rank %u", session_rank(s));
-    session_fail(s, WEIR_E_CANCELLED, session_rank(s));
-    return WEIR_OK;
-}
-
-void session_fail_load(struct weir_session *s, weir_status status, const char *sentence)
-{
-    if (!claim_failure(s))
-        return;
-    snprintf(s->failure, sizeof(s->failure), "weir_session_load: what was being loaded is half there: %s", sentence);
-    session_fail(s, status, session_rank(s));
-}
-
-void session_fail_worker(struct weir_session *s, const char *sentence)
-{
-    if (!claim_failure(s))
-        return;
-    snprintf(s->failure, sizeof(s->failure), "%s", sentence);
-    session_fail(s, WEIR_E_KERNEL, session_rank(s));
 }

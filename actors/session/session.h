@@ -6,6 +6,7 @@
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
  *     save.c      checkpoints, their thread           load.c    and back
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
+ *     failure.c   how it fails, or is cancelled
  *     cluster_*.c what there is with other ranks
  *
  * State (a futex word; only the session's own thread starts a run):
@@ -154,7 +155,7 @@ void session_size_lanes(const struct weir_session *session, struct lane_size *si
  * that another rank runs. */
 uint32_t session_lane_number(const struct weir_session *session, uint32_t actor);
 
-/* ---- session.c ---- */
+/* ---- failure.c ---- */
 
 /* A kernel of the actor failed with this sentence ("" for none). */
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
@@ -181,15 +182,23 @@ void session_fail_peer(struct weir_session *session, uint32_t culprit, const cha
 void session_fail_told(struct weir_session *session, uint32_t from, uint32_t culprit, bool cancelled,
                        const char *sentence);
 
-/* Waits until no worker of a session that has failed fires any more. */
-void session_await_halted(const struct weir_session *session);
-
 /* The session failed: sets the calling thread's error to the report and returns E_KERNEL, E_PEER or E_CANCELLED; else
  * OK. */
 weir_status session_failure(const struct weir_session *session);
 
 /* The same, for who may still pull what was done before a source failed. */
 weir_status session_failure_for_pull(const struct weir_session *session);
+
+/* Reports it, once, with the last firings before it. When nothing fires any more. */
+void session_tell_failure(struct weir_session *session);
+
+/* Waits until the other ranks have been told of a failure that was seen here: the network is not to end in between. */
+void session_await_told(struct weir_session *session);
+
+/* ---- session.c ---- */
+
+/* Waits until no worker of a session that has failed fires any more. */
+void session_await_halted(const struct weir_session *session);
 
 /* A thread comes into push, pull or wait, and goes. E_STATE when the session is being closed; then it has not come. */
 weir_status session_enter(struct weir_session *session, const char *function);
