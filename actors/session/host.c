@@ -171,11 +171,14 @@ static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
 }
 
 /* Why it will not come without another run. Who has a timeout may wait for that. */
-static weir_status turn_hopeless(const struct weir_session *s, const struct turn *turn)
+static weir_status turn_hopeless(struct weir_session *s, const struct turn *turn)
 {
     if (turn->timeout_ms >= 0 || !session_at_rest(s) ||
         turn_before(s, turn->actor, s->first_step + session_steps_of(s, turn->actor->program)))
         return WEIR_OK;
+    weir_status status = turn_refused(s, turn); /* the values may have come to their end since it was asked last */
+    if (status)
+        return status;
     return error_set(WEIR_E_STATE, "weir_session_%s: there is %s for '%s', and the session is at rest", turn->verb,
                      turn->actor->out_count ? "no room" : "no value", turn->name);
 }
