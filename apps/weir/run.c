@@ -26,6 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WAIT_MS 500 /* at a time, for a run */
+
 static const char program[] = "weir run";
 
 /* One place where values go in or come out. Used by the worker or thread that owns the place. */
@@ -359,6 +361,15 @@ static const char *join_threads(runner *r)
     return error;
 }
 
+/* A bit at a time: what hands a signal to its handler between two calls, as the thread sanitizer does, gets to it. */
+static weir_status wait_over(weir_session *session)
+{
+    weir_status status = WEIR_E_TIMEOUT;
+    while (status == WEIR_E_TIMEOUT)
+        status = weir_session_wait(session, WAIT_MS);
+    return status;
+}
+
 static int run(runner *r)
 {
     r->has_device = ranks_has_device(r->session);
@@ -366,7 +377,7 @@ static int run(runner *r)
     if (weir_session_start(r->session, r->steps, .program = r->name))
         return options_failed(program);
     int status = start_threads(r);
-    weir_status ran = status < 0 ? weir_session_wait(r->session, -1) : WEIR_OK;
+    weir_status ran = status < 0 ? wait_over(r->session) : WEIR_OK;
     bool early = ended_early(r);
     if (status >= 0 || ran || early)
         atomic_store_explicit(&r->stop, true, memory_order_relaxed);
