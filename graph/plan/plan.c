@@ -43,7 +43,7 @@ bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i)
         holders += same;
         before += same && k < i;
     }
-    return before == (uint32_t)(param - plan->params) % holders;
+    return holders && before == (uint32_t)(param - plan->params) % holders; /* it is one of them */
 }
 
 static uint64_t padded(uint64_t bytes)
