@@ -17,6 +17,7 @@
 #include <string.h>
 
 enum { SMALL = 4096 };
+#define UNEVEN 1.25 /* times the mean: what the busiest device may have of a sum that goes by rows */
 
 typedef struct boxed {             /* a conversion that exists */
     int from, to;                  /* tensors */
@@ -52,23 +53,50 @@ static int copies(const weir_mesh *mesh, const weir_sbp *sbp)
     return count;
 }
 
+/* The largest part's share when `size` elements are cut into `parts`. */
+static double largest_share(int64_t size, int parts)
+{
+    return size ? (double)((size + parts - 1) / parts) / (double)size : 1;
+}
+
+/* The dimension that a sum is scattered over: the first that shares it about evenly, because its rows lie next to each
+ * other, or else the one that does so best. `left`: what the other axes leave of each. */
+static int scatter_dimension(const weir_shape *left, int parts)
+{
+    int best = 0;
+    for (int d = 0; d < left->rank; d++) {
+        if (largest_share(left->dim[d], parts) * parts <= UNEVEN)
+            return d;
+        if (largest_share(left->dim[d], parts) < largest_share(left->dim[best], parts))
+            best = d;
+    }
+    return best;
+}
+
+/* Leaves what the shortest part has: a device without elements adds nothing. */
+static void cut(weir_shape *left, weir_sbp how, int parts)
+{
+    if (WEIR_IS_S(how))
+        left->dim[WEIR_S_DIM(how)] /= parts;
+}
+
 /* Whether to go through a scattered sum on the source's mesh, and how that lies. */
 static bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between)
 {
     bool closes = false;
-    int widest = 0;
-    if (t->type.shape.rank == 0 || weir_shape_count(&t->type.shape) < SMALL || copies(mesh, sbp) == 1)
+    weir_shape left = t->type.shape;
+    if (left.rank == 0 || weir_shape_count(&left) < SMALL || copies(mesh, sbp) == 1)
         return false;
-    for (int d = 1; d < t->type.shape.rank; d++)
-        if (t->type.shape.dim[d] > t->type.shape.dim[widest])
-            widest = d;
+    for (int a = 0; a < t->mesh->axes; a++)
+        cut(&left, t->sbp[a], t->mesh->shape[a]);
     for (int a = 0; a < WEIR_AXES_MAX; a++) {
         bool open = a < t->mesh->axes && t->sbp[a] == WEIR_P;
         bool stays = open && mesh_equal(t->mesh, mesh) && sbp[a] == WEIR_P;
         between[a] = t->sbp[a];
         if (open && !stays) {
             int parts = t->mesh->shape[a];
-            between[a] = WEIR_S(t->type.shape.dim[0] >= parts ? 0 : widest);
+            between[a] = WEIR_S(scatter_dimension(&left, parts));
+            cut(&left, between[a], parts);
             closes |= parts > 1;
         }
     }

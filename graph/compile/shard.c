@@ -29,44 +29,24 @@
 
 enum { SWEEPS_MAX = 10 };
 
-/* Seconds to turn one tensor of `bytes` from one SBP into another on an axis of `parts` devices. */
-static double convert_s(weir_sbp from, weir_sbp to, int parts, double bytes, bool same_mesh)
+/* Seconds to turn one tensor of `bytes` from one SBP into another on an axis of `parts` devices, of which one holds the
+ * share `longest` of what is split: it is the last to be done. */
+static double convert_s(weir_sbp from, weir_sbp to, int parts, double longest, double bytes, bool same_mesh)
 {
-    double share = (double)(parts - 1) / parts;
+    double most = (parts - 1) * longest * bytes;
     if (!same_mesh)
-        return LINK_S + bytes * (from == WEIR_P ? 2 : 1) / (WEIR_IS_S(to) ? parts : 1) / LINK_PER_S;
+        return LINK_S + bytes * (from == WEIR_P ? 2 : 1) * (WEIR_IS_S(to) ? longest : 1) / LINK_PER_S;
     if (from == to || parts == 1)
         return 0;
     if (from == WEIR_B)
-        return bytes / parts / MEMORY_PER_S;
+        return bytes * (WEIR_IS_S(to) ? longest : 1.0 / parts) / MEMORY_PER_S;
     if (to == WEIR_P)
         return bytes / MEMORY_PER_S;
     if (from == WEIR_P)
-        return (to == WEIR_B ? 2 : 1) * (LINK_S + share * bytes / LINK_PER_S);
+        return (to == WEIR_B ? 2 : 1) * (LINK_S + most / LINK_PER_S);
     if (to == WEIR_B)
-        return LINK_S + share * bytes / LINK_PER_S;
-    return LINK_S + share * bytes / parts / LINK_PER_S; /* S(i) -> S(j) */
-}
-
-/* The longest part's share of a dimension of `size` cut into `parts`. */
-static double longest_share(int64_t size, int parts)
-{
-    return size ? (double)((size + parts - 1) / parts) / (double)size : 1;
-}
-
-static double compute_s(const ir_graph *ir, const ir_node *node, const weir_signature *s, int parts)
-{
-    double share = 1;
-    for (int i = 0; i < node->in_count && share == 1; i++)
-        if (WEIR_IS_S(s->in[i]))
-            share = longest_share(ir->tensors.item[node->in[i]].type.shape.dim[WEIR_S_DIM(s->in[i])], parts);
-    for (int o = 0; o < node->out_count && share == 1; o++)
-        if (WEIR_IS_S(s->out[o]))
-            share = longest_share(ir->tensors.item[node->out[o]].type.shape.dim[WEIR_S_DIM(s->out[o])], parts);
-    double partial = 0;
-    for (int o = 0; o < node->out_count; o++)
-        partial += s->out[o] == WEIR_P ? PARTIAL_S : 0;
-    return share * (node->cost.flops / FLOPS_PER_S + node->cost.bytes / MEMORY_PER_S) + partial;
+        return LINK_S + most / LINK_PER_S;
+    return LINK_S + most / parts / LINK_PER_S; /* S(i) -> S(j) */
 }
 
 static weir_sbp tensor_sbp(const ir_graph *ir, const ir_tensor *t, int axis)
@@ -78,6 +58,40 @@ static weir_sbp tensor_sbp(const ir_graph *ir, const ir_tensor *t, int axis)
         if (&ir->tensors.item[node->out[o]] == t)
             return node_out_sbp(node, o, axis);
     return WEIR_AUTO;
+}
+
+/* The longest part's share when what the axes before leave of dimension `dim` is cut once more on this one: `sbp` tells
+ * how it lies on them. One row is no way to share anything. */
+static double longest_share(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, int dim, int axis)
+{
+    int64_t left = t->type.shape.dim[dim], parts = mesh->shape[axis];
+    for (int a = 0; a < axis; a++)
+        if (sbp[a] == WEIR_S(dim))
+            left = (left + mesh->shape[a] - 1) / mesh->shape[a];
+    return left ? (double)((left + parts - 1) / parts) / (double)left : 1;
+}
+
+/* The share of operand i (of inputs, then outputs) that one device works on at most. */
+static double operand_share(const ir_graph *ir, const ir_node *node, int i, weir_sbp how, int axis)
+{
+    bool in = i < node->in_count;
+    weir_sbp sbp[WEIR_AXES_MAX];
+    for (int a = 0; a < axis; a++)
+        sbp[a] = in ? node_in_sbp(node, i, a) : node_out_sbp(node, i - node->in_count, a);
+    const ir_tensor *t = &ir->tensors.item[in ? node->in[i] : node->out[i - node->in_count]];
+    return WEIR_IS_S(how) ? longest_share(t, node->mesh, sbp, WEIR_S_DIM(how), axis) : 1;
+}
+
+static double compute_s(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis)
+{
+    double share = 1, partial = 0;
+    for (int i = 0; i < node->in_count && share == 1; i++)
+        share = operand_share(ir, node, i, s->in[i], axis);
+    for (int o = 0; o < node->out_count && share == 1; o++)
+        share = operand_share(ir, node, node->in_count + o, s->out[o], axis);
+    for (int o = 0; o < node->out_count; o++)
+        partial += s->out[o] == WEIR_P ? PARTIAL_S : 0;
+    return share * (node->cost.flops / FLOPS_PER_S + node->cost.bytes / MEMORY_PER_S) + partial;
 }
 
 static double tensor_bytes(const ir_tensor *t)
@@ -118,6 +132,19 @@ static bool is_placed_by_hand(const ir_tensor *t, int axis)
     return t->node < 0 && t->origin && WEIR_IS_S(t->origin->sbp[axis]) && !t->origin->zero[axis];
 }
 
+/* Seconds to give readers the tensor, which is `from` on this axis, as they wish it. */
+static double wish_s(const compile *c, const ir_tensor *t, weir_sbp from, const ir_wish *wish, int axis)
+{
+    weir_sbp before[WEIR_AXES_MAX];
+    bool there = axis < wish->mesh->axes;
+    int parts = there ? wish->mesh->shape[axis] : 1;
+    weir_sbp split = WEIR_IS_S(wish->sbp) ? wish->sbp : from;
+    for (int a = 0; a < axis; a++)
+        before[a] = tensor_sbp(&c->ir, t, a);
+    double longest = there && WEIR_IS_S(split) ? longest_share(t, wish->mesh, before, WEIR_S_DIM(split), axis) : 1.0 / parts;
+    return convert_s(from, wish->sbp, parts, longest, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
+}
+
 /* Seconds per step for the conversions of one tensor that its readers (those that have chosen) ask for. */
 static double tensor_s(const compile *c, int tensor, int axis)
 {
@@ -130,8 +157,7 @@ static double tensor_s(const compile *c, int tensor, int axis)
         const ir_wish *wish = &t->wishes.item[w];
         if (!wish->readers)
             continue;
-        int parts = axis < wish->mesh->axes ? wish->mesh->shape[axis] : 1;
-        double once = convert_s(from, wish->sbp, parts, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
+        double once = wish_s(c, t, from, wish, axis);
         seconds += wish->fills ? EAGER * once : once;
     }
     if (is_placed_by_hand(t, axis))
@@ -142,8 +168,7 @@ static double tensor_s(const compile *c, int tensor, int axis)
 /* Seconds that depend on this node's choice. */
 static double node_s(const compile *c, const ir_node *node, int axis)
 {
-    double seconds = compute_s(&c->ir, node, &node->signature[node->choice[axis]], node->mesh->shape[axis]) *
-                     (node->micro ? c->micro : 1);
+    double seconds = compute_s(&c->ir, node, &node->signature[node->choice[axis]], axis) * (node->micro ? c->micro : 1);
     for (int i = 0; i < node->in_count; i++)
         if (i == 0 || node->in[i] != node->in[i - 1])
             seconds += tensor_s(c, node->in[i], axis);
