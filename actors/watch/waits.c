@@ -157,11 +157,11 @@ static uint32_t queue_rank(const weir_plan *plan, uint32_t queue)
     return plan->spaces[plan->queues[queue].space.i].rank;
 }
 
-/* Whether one worker runs both queues. Of another rank that is not known; then it may be so. */
+/* Whether one worker runs both queues. Of another rank that is not known; then it may be so when they are of a kind. */
 static bool queues_share(const struct waits *waits, uint32_t a, uint32_t b)
 {
     const plan_queue *queues = waits->plan->queues;
-    if (queues[a].kind == PLAN_OUTSIDE || queues[b].kind == PLAN_OUTSIDE)
+    if (queues[a].kind != queues[b].kind || queues[a].kind == PLAN_OUTSIDE)
         return false;
     uint32_t rank = queue_rank(waits->plan, a);
     if (rank != queue_rank(waits->plan, b))

@@ -177,7 +177,7 @@ static void put_queue(json *j, const weir_plan *plan, uint32_t q)
     const plan_queue *queue = &plan->queues[q];
     put_string(j, "name", plan_text(plan, queue->name));
     put_number(j, "device", queue->space.i);
-    put_string(j, "kind", queue->kind == PLAN_OUTSIDE ? "outside" : "compute");
+    put_string(j, "kind", queue_kind_text(queue->kind));
     put_number(j, "workspace_offset", queue->workspace_offset);
     put_number(j, "workspace_bytes", queue->workspace_bytes);
 }

@@ -21,7 +21,9 @@
  *   - For every edge, per step: producer.fires / fill == consumer.fires / hold. So one step returns to the start.
  *
  * Queues of kind OUTSIDE belong to the program around weir: their actors have no kernels and are fired by
- * weir_session_push() and weir_session_pull() in the caller's thread.
+ * weir_session_push() and weir_session_pull() in the caller's thread. A queue of kind IO runs kernels like a compute
+ * queue, but ones that wait for something other than the device (a file, the user's function): it has a thread of its
+ * own, so that what it waits for holds up no other queue.
  *
  * Invariants are those that plan_validate() checks; nothing else reads a plan before it has passed. A plan is owned by
  * whoever made it and is immutable after plan_validate(); any thread may read it.
@@ -67,7 +69,7 @@ typedef struct plan_space {
     uint64_t snapshot_bytes;  /* 0: there is no such place */
 } plan_space;
 
-typedef enum plan_queue_kind { PLAN_COMPUTE, PLAN_OUTSIDE, PLAN_QUEUE_KINDS } plan_queue_kind;
+typedef enum plan_queue_kind { PLAN_COMPUTE, PLAN_OUTSIDE, PLAN_IO_QUEUE, PLAN_QUEUE_KINDS } plan_queue_kind;
 typedef struct plan_queue {
     plan_space_id space;
     uint32_t kind;             /* plan_queue_kind */

@@ -193,8 +193,8 @@ static void queues_section(const weir_plan *plan, FILE *table, uint32_t index)
         put_text(table, plan_text(plan, queue->name));
         fputs("\t", table);
         put_text(table, plan_text(plan, plan->spaces[queue->space.i].name));
-        fprintf(table, "\t%s\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu64, queue->kind == PLAN_OUTSIDE ? "outside" : "compute",
-                sum.actors, sum.kernels, sum.firings);
+        fprintf(table, "\t%s\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu64, queue_kind_text(queue->kind), sum.actors,
+                sum.kernels, sum.firings);
         put_bytes(table, queue->workspace_bytes);
         fputs("\t\n", table);
     }

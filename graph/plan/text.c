@@ -73,3 +73,9 @@ const char *host_kind_text(uint32_t kind)
     static const char *const text[PLAN_HOST_KINDS] = {"source", "sink", "call", "push", "pull"};
     return text[kind];
 }
+
+const char *queue_kind_text(uint32_t kind)
+{
+    static const char *const text[PLAN_QUEUE_KINDS] = {"compute", "outside", "io"};
+    return text[kind];
+}

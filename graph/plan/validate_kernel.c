@@ -156,7 +156,7 @@ static bool validate_kernel_place(const place *at)
 {
     const plan_queue *queue = &at->plan->queues[at->actor->queue.i];
     uint32_t device = at->plan->spaces[queue->space.i].kind;
-    if (queue->kind != PLAN_COMPUTE)
+    if (queue->kind == PLAN_OUTSIDE)
         return REFUSE_KERNEL(at, "nothing runs on an outside queue");
     if (!at->op->kernel[device])
         return REFUSE_KERNEL(at, "%s has no kernel for %s", at->op->name, device_kind_name((weir_device_kind)device));

@@ -362,7 +362,7 @@ static const fault faults[] = {
     {AT(spaces), 0, "bytes", 0, 64, "of 64"},
     {AT(spaces), 0, "bytes", 0, UINT64_MAX, "more than there can be"},
     {AT(queues), 1, "space", 0, 2, "queues[1].space: 2 of 2"},
-    {AT(queues), 1, "kind", 0, 2, "queues[1].kind: 2 of 2"},
+    {AT(queues), 1, "kind", 0, 3, "queues[1].kind: 3 of 3"},
     {AT(queues), 0, "workspace_bytes", 0, UINT64_MAX, "queues[0].workspace_offset: "},
     {AT(queues), 0, "workspace_bytes", 0, 4096, "regsts[0] overlap in the arena of spaces[0]"},
     {AT(queues), 0, "workspace_bytes", 0, 1024, "tensors[4].offset: 1024 bytes at 1024, of 1024"},
