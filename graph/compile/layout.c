@@ -1,15 +1,15 @@
 /* graph/compile/layout.c: where everything lies.
  *
  * Inside a group temporaries live from the pop that makes them to the last that reads them; those that never live at
- * the same time may share memory (interval colouring, largest first, each at the lowest place that is free during its
- * life). A kernel that may work in place takes over the memory of an input that dies with it. A queue runs one actor
- * at a time, so all groups of a queue share one workspace.
+ * the same time may share memory, and place() finds where. A kernel that may work in place takes over the memory of an
+ * input that dies with it. A queue runs one actor at a time, so all groups of a queue share one workspace.
  *
  * Arena of a device: registers by kind, states, then the workspace. Every part is padded to PLAN_ALIGN, so the sum is
  * exact.
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
+#include "graph/compile/place.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -18,7 +18,6 @@
 typedef struct block {             /* memory of one or, in place, several temporaries */
     uint64_t bytes, offset;
     int from, to;                  /* first and last pop, as positions in the group */
-    int id;
 } block;
 
 typedef struct colouring {
@@ -75,7 +74,7 @@ static void block_new(colouring *x, uint64_t bytes, int from, int to)
 {
     block *b = POOL_PUSH(&x->c->pool, &x->blocks);
     if (b)
-        *b = (block){.bytes = bytes, .from = from, .to = to, .id = x->blocks.count - 1};
+        *b = (block){.bytes = bytes, .from = from, .to = to};
 }
 
 static void blocks_of_pop(colouring *x, int id, int at)
@@ -102,50 +101,23 @@ static void blocks_of_pop(colouring *x, int id, int at)
     }
 }
 
-static int block_larger(const void *a, const void *b)
-{
-    const block *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? 1 : -1;
-    return x->id - y->id;
-}
-
-/* The lowest offset at which block `at` meets none of those placed before it. They are kept sorted by offset. */
-static uint64_t block_place(const block *sorted, int at, int *by_offset, int placed)
-{
-    uint64_t offset = 0;
-    for (int k = 0; k < placed; k++) {
-        const block *b = &sorted[by_offset[k]];
-        if (b->to < sorted[at].from || sorted[at].to < b->from)
-            continue;
-        if (b->offset >= offset + sorted[at].bytes)
-            break;
-        if (b->offset + b->bytes > offset)
-            offset = b->offset + b->bytes;
-    }
-    return offset;
-}
-
 /* Gives every block its offset; returns the bytes in all. */
 static uint64_t blocks_place(colouring *x)
 {
-    int count = x->blocks.count;
-    uint64_t top = 0;
-    block *sorted = pool_copy(&x->c->pool, x->blocks.item, sizeof *sorted * (size_t)count);
-    int *by_offset = POOL_NEW(&x->c->pool, int, count + 1);
-    if (!sorted || !by_offset)
-        return 0;
-    qsort(sorted, (size_t)count, sizeof *sorted, block_larger);
-    for (int i = 0; i < count; i++) {
-        sorted[i].offset = block_place(sorted, i, by_offset, i);
-        int k = i;
-        for (; k > 0 && sorted[by_offset[k - 1]].offset > sorted[i].offset; k--)
-            by_offset[k] = by_offset[k - 1];
-        by_offset[k] = i;
-        x->blocks.item[sorted[i].id].offset = sorted[i].offset;
-        top = sorted[i].offset + sorted[i].bytes > top ? sorted[i].offset + sorted[i].bytes : top;
+    int count = x->blocks.count, groups = x->c->phys.group.count;
+    place_block *list = POOL_NEW(&x->c->pool, place_block, count + 1);
+    place_problem problem = {.block = list, .count = count, .budget = PLACE_BUDGET_COMPILE / (uint64_t)groups};
+    for (int i = 0; i < count && list; i++) {
+        const block *b = &x->blocks.item[i];
+        list[i] = (place_block){.bytes = b->bytes, .align = PLAN_ALIGN, .from = b->from, .until = b->to + 1};
     }
-    return top;
+    if (!list || !place(&problem)) {
+        x->c->pool.failed = true;
+        return 0;
+    }
+    for (int i = 0; i < count; i++)
+        x->blocks.item[i].offset = list[i].offset;
+    return problem.height;
 }
 
 static void group_colour(compile *c, group *g, int *block_of, int *position)

@@ -1,0 +1,152 @@
+/* graph/compile/place_greedy.c: placements by one order each.
+ *
+ * Blocks are taken in an order, and each is put at the lowest place (first fit) or into the tightest gap (best fit)
+ * that those placed before leave it. No order is best for all: large blocks first leaves few gaps, long lives first
+ * keeps what stays below what changes, and the number of bytes around a block says where space will be short.
+ */
+#include "graph/compile/packing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rank {              /* a block and what it is ordered by: the largest first, then the next, then by id */
+    double key, next;
+    int v;
+} rank;
+
+typedef struct span {              /* bytes that a neighbour takes */
+    uint64_t from, to;
+} span;
+
+typedef struct greedy {
+    packing *x;
+    rank *order;
+    span *taken;
+    bool *placed;
+    bool best_fit;
+} greedy;
+
+static int rank_order(const void *a, const void *b)
+{
+    const rank *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? 1 : -1;
+    if (x->next != y->next)
+        return x->next < y->next ? 1 : -1;
+    return x->v < y->v ? -1 : x->v > y->v;
+}
+
+static int span_order(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* The spans of v's neighbours that are placed, from the lowest up. */
+static int spans_around(greedy *g, int v)
+{
+    const packing *x = g->x;
+    int count = 0;
+    for (int k = x->first[v]; k < x->first[v + 1]; k++) {
+        int u = x->near[k];
+        if (g->placed[u])
+            g->taken[count++] = (span){x->offset[u], x->offset[u] + x->block[u].bytes};
+    }
+    qsort(g->taken, (size_t)count, sizeof *g->taken, span_order);
+    return count;
+}
+
+/* The lowest place for v, or of the gaps that it fits into the tightest. */
+static uint64_t place_among(const greedy *g, int v, int count)
+{
+    const place_block *b = &g->x->block[v];
+    uint64_t at = 0, best = UINT64_MAX, tightest = UINT64_MAX;
+    for (int k = 0; k < count; k++) {
+        const span *s = &g->taken[k];
+        if (s->from >= at && s->from - at >= b->bytes && s->from - at - b->bytes < tightest) {
+            best = at;
+            tightest = s->from - at - b->bytes;
+            if (!g->best_fit)
+                break;
+        }
+        at = s->to > at ? packing_align(s->to, b->align) : at;
+    }
+    return best == UINT64_MAX ? at : best;
+}
+
+static void place_in_order(greedy *g)
+{
+    packing *x = g->x;
+    for (int v = 0; v < x->count; v++) {
+        g->placed[v] = x->block[v].fixed;
+        x->offset[v] = x->block[v].fixed ? x->block[v].offset : 0;
+    }
+    for (int i = 0; i < x->count; i++) {
+        int v = g->order[i].v;
+        if (!g->placed[v] && x->block[v].bytes)
+            x->offset[v] = place_among(g, v, spans_around(g, v));
+        g->placed[v] = true;
+    }
+    packing_keep(x);
+}
+
+static double life_of(const packing *x, int v)
+{
+    const place_block *b = &x->block[v];
+    return x->conflict ? x->first[v + 1] - x->first[v] : (double)b->until - (double)b->from;
+}
+
+static double around_of(const packing *x, int v)
+{
+    double bytes = (double)x->block[v].bytes;
+    for (int k = x->first[v]; k < x->first[v + 1]; k++)
+        bytes += (double)x->block[x->near[k]].bytes;
+    return bytes;
+}
+
+/* name, what is ordered by, then by */
+#define ORDERS(X)                                                      \
+    X(size, bytes, life)                                               \
+    X(life, life, bytes)                                               \
+    X(area, bytes * life, bytes)                                       \
+    X(around, around_of(x, v), bytes)                                  \
+    X(crowd, around_of(x, v) * bytes, bytes)                           \
+    X(first, x->conflict ? 0 : -(double)x->block[v].from, bytes)       \
+    X(last, x->conflict ? 0 : (double)x->block[v].until, bytes)
+
+typedef rank rank_of(const packing *x, int v);
+
+#define ORDER_DEFINE(name, by, then)                                             \
+    static rank rank_by_##name(const packing *x, int v)                          \
+    {                                                                            \
+        double bytes = (double)x->block[v].bytes, life = life_of(x, v);          \
+        (void)bytes, (void)life;                                                 \
+        return (rank){(double)(by), (double)(then), v};                          \
+    }
+ORDERS(ORDER_DEFINE)
+
+static rank_of *const orders[] = {
+#define X(name, by, then) rank_by_##name,
+    ORDERS(X)
+#undef X
+};
+
+bool packing_greedy(packing *x)
+{
+    greedy g = {.x = x, .order = POOL_NEW(&x->pool, rank, x->count + 1),
+                .taken = POOL_NEW(&x->pool, span, x->count + 1), .placed = POOL_NEW(&x->pool, bool, x->count + 1)};
+    if (x->pool.failed)
+        return false;
+    for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
+        for (int v = 0; v < x->count; v++)
+            g.order[v] = orders[o](x, v);
+        qsort(g.order, (size_t)x->count, sizeof *g.order, rank_order);
+        for (int fit = 0; fit < 2 && !packing_done(x); fit++) {
+            g.best_fit = fit;
+            place_in_order(&g);
+        }
+    }
+    return true;
+}
