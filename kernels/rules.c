@@ -67,7 +67,7 @@ void sign_alike(const weir_op_args *args, weir_signature_list *list)
 void sign_alike_linear(const weir_op_args *args, weir_signature_list *list)
 {
     sign_alike(args, list);
-    if (args->in[0].dtype == WEIR_F32)
+    if (weir_dtype_real(args->in[0].dtype))
         sign_linear(args, list);
 }
 

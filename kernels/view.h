@@ -15,6 +15,12 @@ static inline int32_t *view_i32(const weir_view *view)
     return (int32_t *)view->data;
 }
 
+/* f16 or bf16, as bits */
+static inline uint16_t *view_half(const weir_view *view)
+{
+    return (uint16_t *)view->data;
+}
+
 static inline int64_t view_count(const weir_view *view)
 {
     return weir_shape_count(&view->shape);

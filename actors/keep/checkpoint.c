@@ -329,20 +329,25 @@ static weir_status read_stored(weir_checkpoint *c, const struct keep_tensor *ten
     return status;
 }
 
-static weir_status read_converted(weir_checkpoint *c, const struct keep_tensor *tensor, const struct keep_box *box,
-                                  void *to)
+static weir_status read_converted(weir_checkpoint *c, const struct keep_tensor *tensor, int slot,
+                                  const struct keep_box *box, void *to)
 {
     const char *stored = tensor->is.stored;
     size_t element = keep_stored_bytes(stored), count = (size_t)keep_box_count(box);
     void *raw = malloc(count * element + 1);
     if (!raw)
         return no_memory(tensor->is.name);
-    weir_status status = read_stored(c, tensor, 0, box, element, raw);
+    weir_status status = read_stored(c, tensor, slot, box, element, raw);
     if (!status && !keep_convert(stored, raw, count, to))
         status = error_set(WEIR_E_IO, "%s: tensor %s: has a value of %s that %s cannot hold", c->index.info.path,
                            tensor->is.name, stored, weir_dtype_name(tensor->is.dtype));
     free(raw);
     return status;
+}
+
+bool weir_checkpoint_reads_as(const weir_checkpoint_tensor *t, weir_dtype dtype)
+{
+    return t->dtype && (dtype == t->dtype || (dtype == WEIR_F32 && weir_dtype_real(t->dtype)));
 }
 
 weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tensor *t, int slot, const int64_t *start,
@@ -353,11 +358,11 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (!t->dtype)
         return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s cannot be read", c->index.info.path, t->name,
                          t->stored);
-    if (value->dtype != t->dtype || slot < 0 || slot >= t->slots || !keep_box_inside(&box, &t->shape))
+    if (!weir_checkpoint_reads_as(t, value->dtype) || slot < 0 || slot >= t->slots || !keep_box_inside(&box, &t->shape))
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: what is to be read is not in it, or is not %s",
                          c->index.info.path, t->name, weir_dtype_name(t->dtype));
-    if (keep_stored_differs(t->stored))
-        return read_converted(c, tensor, &box, value->data);
+    if (keep_stored_differs(t->stored) || value->dtype != t->dtype)
+        return read_converted(c, tensor, slot, &box, value->data);
     return read_stored(c, tensor, slot, &box, weir_dtype_bytes(t->dtype), value->data);
 }
 

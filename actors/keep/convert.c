@@ -1,11 +1,10 @@
 /* actors/keep/convert.c: numbers of other types as f32 and i32.
- *
- * Halves are taken apart by hand: a compiler's _Float16 is not everywhere, and this is done once for a file. Both kinds
- * of halves fit into f32 exactly, NaN's bits included.
  */
 #include "actors/keep/convert.h"
 
 #include "actors/keep/safetensors.h"
+
+#include <weir/base.h>
 
 #include <math.h>
 #include <string.h>
@@ -26,26 +25,7 @@ size_t keep_stored_bytes(const char *stored)
 bool keep_stored_differs(const char *stored)
 {
     int dtype = find(stored);
-    return dtype == SAFETENSORS_F16 || dtype == SAFETENSORS_BF16 || dtype == SAFETENSORS_F64 ||
-           dtype == SAFETENSORS_I64;
-}
-
-static float from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* IEEE 754 binary16: 1 sign, 5 exponent, 10 fraction. */
-static float from_f16(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023;
-    if (exponent == 31)
-        return from_bits(sign | 0x7F800000u | fraction << 13);
-    if (exponent == 0)
-        return (sign ? -1.0f : 1.0f) * (float)fraction * 0x1p-24f;
-    return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+    return dtype == SAFETENSORS_F64 || dtype == SAFETENSORS_I64;
 }
 
 static bool f64_fits(double value)
@@ -75,16 +55,10 @@ static bool convert_i64(const int64_t *from, size_t count, int32_t *to)
 
 bool keep_convert(const char *stored, const void *from, size_t count, void *to)
 {
-    const uint16_t *half = from;
-    float *f32 = to;
     switch (find(stored)) {
     case SAFETENSORS_F16:
-        for (size_t i = 0; i < count; i++)
-            f32[i] = from_f16(half[i]);
-        return true;
     case SAFETENSORS_BF16:
-        for (size_t i = 0; i < count; i++)
-            f32[i] = from_bits((uint32_t)half[i] << 16);
+        weir_to_f32(safetensors_dtype_read_as((enum safetensors_dtype)find(stored)), from, (int64_t)count, to);
         return true;
     case SAFETENSORS_F64:
         return convert_f64(from, count, to);

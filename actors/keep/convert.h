@@ -1,5 +1,5 @@
 /* actors/keep/convert.h: numbers of other types, as safetensors files of other programs have them, as f32 and i32.
- * Pure functions; any thread. */
+ * Halves are read as they are where halves are wanted, and as f32 otherwise. Pure functions; any thread. */
 #ifndef ACTORS_KEEP_CONVERT_H
 #define ACTORS_KEEP_CONVERT_H
 

@@ -48,7 +48,11 @@ weir_dtype safetensors_dtype_read_as(enum safetensors_dtype dtype)
 
 enum safetensors_dtype safetensors_dtype_of(weir_dtype dtype)
 {
-    return dtype == WEIR_I32 ? SAFETENSORS_I32 : dtype == WEIR_U8 ? SAFETENSORS_U8 : SAFETENSORS_F32;
+    static const enum safetensors_dtype stored[WEIR_DTYPES] = {
+        [WEIR_I32] = SAFETENSORS_I32, [WEIR_U8] = SAFETENSORS_U8,
+        [WEIR_F16] = SAFETENSORS_F16, [WEIR_BF16] = SAFETENSORS_BF16,
+    };
+    return stored[dtype]; /* F32 is 0 */
 }
 
 static bool find_dtype(const char *name, enum safetensors_dtype *dtype)

@@ -27,8 +27,8 @@
     X(F32, 4, WEIR_F32)                 \
     X(I32, 4, WEIR_I32)                 \
     X(U8, 1, WEIR_U8)                   \
-    X(F16, 2, WEIR_F32)                 \
-    X(BF16, 2, WEIR_F32)                \
+    X(F16, 2, WEIR_F16)                 \
+    X(BF16, 2, WEIR_BF16)               \
     X(F64, 8, WEIR_F32)                 \
     X(I64, 8, WEIR_I32)                 \
     X(BOOL, 1, WEIR_U8)                 \

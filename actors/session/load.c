@@ -94,7 +94,7 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
         return l->opts->partial
                    ? WEIR_OK
                    : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here", l->path, name, here);
-    if (tensor->dtype != view.dtype || !weir_shape_equal(&tensor->shape, &view.global))
+    if (!weir_checkpoint_reads_as(tensor, view.dtype) || !weir_shape_equal(&tensor->shape, &view.global))
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: '%s' is %s here, and %s in %s", name, here,
                          stored_text(tensor, there, sizeof(there)), l->path);
     uint32_t slots = plan_kept_slots(l->s->plan, shard);

@@ -77,7 +77,7 @@ static bool load_parameter(weir_checkpoint *from, weir_session *to, const weir_p
 {
     const weir_checkpoint_tensor *t = weir_checkpoint_find(from, info->name);
     const char *path = weir_checkpoint_get_info(from)->path;
-    if (!t || t->dtype != info->type.dtype || !weir_shape_equal(&t->shape, &info->type.shape))
+    if (!t || !weir_checkpoint_reads_as(t, info->type.dtype) || !weir_shape_equal(&t->shape, &info->type.shape))
         return REFUSE("%s has no %s of the shape that the model has", path, info->name);
     weir_array value = {.dtype = info->type.dtype, .shape = info->type.shape};
     value.data = malloc((size_t)weir_shape_count(&value.shape) * weir_dtype_bytes(value.dtype));

@@ -22,7 +22,7 @@
 static const struct type {
     const char *text;
     weir_dtype dtype;
-} types[] = {{"<f4", WEIR_F32}, {"<i4", WEIR_I32}, {"|u1", WEIR_U8}};
+} types[] = {{"<f4", WEIR_F32}, {"<i4", WEIR_I32}, {"|u1", WEIR_U8}, {"<f2", WEIR_F16}};
 enum { TYPES = sizeof types / sizeof *types };
 
 /* ---- headers ---- */
@@ -243,8 +243,11 @@ static bool make_folders(char *path)
 static void put_header(FILE *to, const struct tensor *t)
 {
     char text[256];
+    int type = TYPES - 1;
+    while (type && types[type].dtype != t->value.dtype)
+        type--; /* bf16 is written as f32 */
     int length = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                          types[t->value.dtype == WEIR_I32 ? 1 : t->value.dtype == WEIR_U8 ? 2 : 0].text);
+                          types[type].text);
     if (t->slots > 1)
         length += snprintf(text + length, sizeof text - (size_t)length, "%d, ", t->slots);
     for (int d = 0; d < t->value.shape.rank; d++)
@@ -257,6 +260,25 @@ static void put_header(FILE *to, const struct tensor *t)
     fprintf(to, "%-*s\n", padded - 1, text);
 }
 
+/* bf16, which NumPy does not have, as f32. */
+static bool put_bf16(FILE *to, const struct tensor *t)
+{
+    const uint16_t *value = t->value.data;
+    bool ok = true;
+    for (size_t i = 0; i < tensor_bytes(t) / sizeof *value && ok; i++) {
+        float f32;
+        weir_to_f32(WEIR_BF16, value + i, 1, &f32);
+        ok = fwrite(&f32, sizeof f32, 1, to) == 1;
+    }
+    return ok;
+}
+
+static bool put_values(FILE *to, const struct tensor *t)
+{
+    return t->value.dtype == WEIR_BF16 ? put_bf16(to, t)
+                                       : fwrite(t->value.data, 1, tensor_bytes(t), to) == tensor_bytes(t);
+}
+
 static bool write_one(const struct tensor *t, const char *folder)
 {
     char path[PATH_BYTES];
@@ -267,7 +289,7 @@ static bool write_one(const struct tensor *t, const char *folder)
     if (!file)
         return tensors_failed("%s: cannot be written: %s", path, strerror(errno));
     put_header(file, t);
-    bool ok = fwrite(t->value.data, 1, tensor_bytes(t), file) == tensor_bytes(t);
+    bool ok = put_values(file, t);
     ok = fclose(file) == 0 && ok;
     return ok || tensors_failed("%s: cannot be written: %s", path, strerror(errno));
 }

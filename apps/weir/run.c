@@ -89,9 +89,11 @@ static void fill(const port *p, void *to, uint64_t value)
     uint64_t count = (uint64_t)weir_shape_count(&p->info.type.shape);
     if (p->feed)
         fill_from_file(p, to, value);
-    else if (p->info.type.dtype == WEIR_F32)
-        for (uint64_t i = 0; i < count; i++)
-            ((float *)to)[i] = weir_random_normal((uint64_t)strlen(p->info.name), value * count + i);
+    else if (weir_dtype_real(p->info.type.dtype))
+        for (uint64_t i = 0; i < count; i++) {
+            float x = weir_random_normal((uint64_t)strlen(p->info.name), value * count + i);
+            weir_from_f32(&x, 1, p->info.type.dtype, (char *)to + i * weir_dtype_bytes(p->info.type.dtype));
+        }
     else
         memset(to, 0, value_bytes(p));
 }
@@ -107,13 +109,17 @@ static weir_status source(void *ctx, const weir_view *dst, int64_t step, int mic
 
 static double element(weir_dtype dtype, const void *data, int64_t i)
 {
+    float half;
     switch (dtype) {
     case WEIR_F32:
         return ((const float *)data)[i];
     case WEIR_I32:
         return ((const int32_t *)data)[i];
-    default:
+    case WEIR_U8:
         return ((const uint8_t *)data)[i];
+    default:
+        weir_to_f32(dtype, (const uint16_t *)data + i, 1, &half);
+        return half;
     }
 }
 

@@ -50,6 +50,10 @@ const char *weir_dtype_name(weir_dtype dtype)
         return "i32";
     case WEIR_U8:
         return "u8";
+    case WEIR_F16:
+        return "f16";
+    case WEIR_BF16:
+        return "bf16";
     default:
         return "none";
     }

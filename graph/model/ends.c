@@ -60,7 +60,7 @@ static bool sbp_set(weir_graph *g, weir_src src, const char *what, const weir_ty
         }
         if (WEIR_IS_S(sbp) && WEIR_S_DIM(sbp) < 0)
             sbp += type->shape.rank;
-        if (!(sbp == WEIR_B || (sbp == WEIR_P && type->dtype == WEIR_F32) ||
+        if (!(sbp == WEIR_B || (sbp == WEIR_P && weir_dtype_real(type->dtype)) ||
               (WEIR_IS_S(sbp) && WEIR_S_DIM(sbp) >= 0 && WEIR_S_DIM(sbp) < type->shape.rank))) {
             graph_mistake(g, src, "%s: %s on mesh axis %d does not fit a tensor of %d dimensions of %s",
                           what, weir_sbp_text(sbp, text), a, type->shape.rank, weir_dtype_name(type->dtype));

@@ -369,7 +369,7 @@ static bool validate_param(const weir_plan *plan, uint32_t p)
 /* Whether the value that an integer tensor starts with is one that it can hold. */
 static bool init_in_range(const plan_init *init, uint32_t dtype)
 {
-    if (init->kind != WEIR_INIT_VALUE || dtype == WEIR_F32)
+    if (init->kind != WEIR_INIT_VALUE || weir_dtype_real((weir_dtype)dtype))
         return true;
     return dtype == WEIR_I32 ? init->a >= INT32_MIN && init->a <= INT32_MAX : init->a >= 0 && init->a <= UINT8_MAX;
 }
@@ -382,9 +382,9 @@ static bool validate_init(const weir_plan *plan, uint32_t i)
     if (!has_start(plan, tensor))
         return REFUSE_PLAN("inits[%" PRIu32 "].tensor: %" PRIu32 " is neither a state nor starts full", i,
                            init->tensor.i);
-    if (random && tensor->dtype != WEIR_F32)
-        return REFUSE_PLAN("inits[%" PRIu32 "].kind: random numbers are f32, tensors[%" PRIu32 "] is not", i,
-                           init->tensor.i);
+    if (random && !weir_dtype_real((weir_dtype)tensor->dtype))
+        return REFUSE_PLAN("inits[%" PRIu32 "].kind: random numbers are f32, f16 or bf16, tensors[%" PRIu32 "] is not",
+                           i, init->tensor.i);
     if (!init_in_range(init, tensor->dtype))
         return REFUSE_PLAN("inits[%" PRIu32 "].a: %g is no %s", i, init->a,
                            weir_dtype_name((weir_dtype)tensor->dtype));

@@ -71,11 +71,13 @@ typedef struct weir_src {
 #define WEIR_HERE ((weir_src){__FILE__, __LINE__})
 #endif
 
-/* name, C type, bytes */
+/* name, C type, bytes. An f16 (IEEE 754 binary16) or bf16 (the upper half of an f32) is its 16 bits. */
 #define WEIR_DTYPE_LIST(X) \
     X(F32, float, 4)       \
     X(I32, int32_t, 4)     \
-    X(U8, uint8_t, 1)
+    X(U8, uint8_t, 1)      \
+    X(F16, uint16_t, 2)    \
+    X(BF16, uint16_t, 2)
 
 typedef enum weir_dtype {
     WEIR_DTYPE_NONE,
@@ -87,6 +89,12 @@ typedef enum weir_dtype {
 
 const char *weir_dtype_name(weir_dtype dtype); /* "f32" */
 size_t weir_dtype_bytes(weir_dtype dtype);
+bool weir_dtype_real(weir_dtype dtype);        /* f32, f16, bf16 */
+
+/* `count` elements of a real dtype as f32, exactly; and f32 as a real dtype, rounded to the nearest, ties to even: what
+ * is too large for f16 becomes infinite, a NaN stays one. The two places do not overlap. Any thread. */
+void weir_to_f32(weir_dtype dtype, const void *from, int64_t count, float *to);
+void weir_from_f32(const float *from, int64_t count, weir_dtype dtype, void *to);
 
 typedef struct weir_shape {
     int rank;

@@ -12,8 +12,10 @@
  * is on the disk, so what has the name is whole. docs/checkpoint.md describes the format.
  *
  * A single .safetensors file of any origin opens as a checkpoint too: every tensor is whole and a parameter. What it
- * holds as F16, BF16 or F64 is read as f32, I64 as i32; an f32 or i32 that would not be what was stored but for
- * rounding is an error. Tensors of other types can be listed, not read.
+ * holds as F64 is read as f32, I64 as i32; an f32 or i32 that would not be what was stored but for rounding is an
+ * error. Tensors of other types can be listed, not read.
+ *
+ * F16 and BF16 are read as they are, or as f32: so an f32 parameter starts with the values of a file of halves.
  *
  * Files are not trusted: whatever is in them, a call returns an error that names file and tensor, or what was stored.
  *
@@ -102,9 +104,12 @@ const weir_checkpoint_tensor *weir_checkpoint_find(const weir_checkpoint *checkp
 const weir_checkpoint_file *weir_checkpoint_get_file(const weir_checkpoint *checkpoint, int index);
 const weir_checkpoint_source *weir_checkpoint_get_source(const weir_checkpoint *checkpoint, int index);
 
+/* Whether the tensor can be read as `dtype`: its own, or f32 where that is f16 or bf16. */
+bool weir_checkpoint_reads_as(const weir_checkpoint_tensor *tensor, weir_dtype dtype);
+
 /* Reads elements start[d] .. start[d] + value->shape.dim[d] - 1 of one slot into value->data, from whichever shards
  * hold them; `start` NULL: from the first. `tensor` is a pointer that this checkpoint gave, not a copy. E_ARGUMENT:
- * value's dtype is not the tensor's, or the box is not in it. E_IO: a file cannot be read, or its bytes are not those
+ * the tensor cannot be read as value's dtype, or the box is not in it. E_IO: a file cannot be read, or its bytes are not those
  * that were saved; value->data is then undefined. */
 weir_status weir_checkpoint_read(weir_checkpoint *checkpoint, const weir_checkpoint_tensor *tensor, int slot,
                                  const int64_t *start, weir_array *value);

@@ -1,7 +1,9 @@
-/* cast.c: from any dtype to any other. What does not fit saturates; f32 is truncated towards zero, and NaN becomes 0.
+/* cast.c: from any dtype to any other. What does not fit into an integer saturates; fractions are truncated towards
+ * zero, and NaN becomes 0. f16 and bf16 round to the nearest (graph/base/half.c); between them and integers the way is
+ * through f32, a block at a time.
  *
- * Between two floating-point types a gradient would flow; there is only one, so the only cast that has a gradient is
- * the one that changes nothing.
+ * Between two real dtypes a gradient flows. It comes in the dtype of the output or, where it was summed in f32, already
+ * as that of the input.
  */
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/ops.h"
@@ -23,6 +25,14 @@ static bool cast_infer(weir_op_args *args, char *error, size_t error_bytes)
         return REFUSE("there is no dtype %lld", (long long)attrs->dtype);
     args->out[0] = (weir_type){(weir_dtype)attrs->dtype, args->in[0].shape};
     return true;
+}
+
+/* A sum of terms may be widened term by term; narrowed terms would each be rounded. */
+static void cast_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    sign_alike(args, list);
+    if (weir_dtype_real(args->in[0].dtype) && args->out[0].dtype == WEIR_F32)
+        sign_linear(args, list);
 }
 
 /* ---- one element ---- */
@@ -50,6 +60,8 @@ static inline uint8_t i32_to_u8(int32_t x)
 
 /* ---- loops ---- */
 
+enum { BLOCK = 1024 }; /* elements that pass through f32 at a time */
+
 typedef void (*cast_loop)(const void *x, void *y, int64_t count);
 
 #define CAST_LOOP(from, from_type, to, to_type, convert)                      \
@@ -68,11 +80,46 @@ CAST_LOOP(i32, int32_t, u8, uint8_t, i32_to_u8)
 CAST_LOOP(u8, uint8_t, f32, float, )
 CAST_LOOP(u8, uint8_t, i32, int32_t, )
 
+static void bf16_to_f32_loop(const void *x, void *y, int64_t count)
+{
+    weir_to_f32(WEIR_BF16, x, count, y);
+}
+
+static void f16_to_f32_loop(const void *x, void *y, int64_t count)
+{
+    weir_to_f32(WEIR_F16, x, count, y);
+}
+
+static void f32_to_bf16_loop(const void *x, void *y, int64_t count)
+{
+    weir_from_f32(x, count, WEIR_BF16, y);
+}
+
+static void f32_to_f16_loop(const void *x, void *y, int64_t count)
+{
+    weir_from_f32(x, count, WEIR_F16, y);
+}
+
+/* What is not here goes through f32. */
 static const cast_loop loops[WEIR_DTYPES][WEIR_DTYPES] = {
-    [WEIR_F32] = {[WEIR_I32] = f32_to_i32_loop, [WEIR_U8] = f32_to_u8_loop},
+    [WEIR_F32] = {[WEIR_I32] = f32_to_i32_loop, [WEIR_U8] = f32_to_u8_loop, [WEIR_F16] = f32_to_f16_loop,
+                  [WEIR_BF16] = f32_to_bf16_loop},
     [WEIR_I32] = {[WEIR_F32] = i32_to_f32_loop, [WEIR_U8] = i32_to_u8_loop},
     [WEIR_U8] = {[WEIR_F32] = u8_to_f32_loop, [WEIR_I32] = u8_to_i32_loop},
+    [WEIR_F16] = {[WEIR_F32] = f16_to_f32_loop},
+    [WEIR_BF16] = {[WEIR_F32] = bf16_to_f32_loop},
 };
+
+static void cast_through_f32(const weir_view *in, const weir_view *out, int64_t count)
+{
+    const size_t from = weir_dtype_bytes(in->dtype), to = weir_dtype_bytes(out->dtype);
+    float block[BLOCK];
+    for (int64_t first = 0; first < count; first += BLOCK) {
+        const int64_t part = count - first < BLOCK ? count - first : BLOCK;
+        loops[in->dtype][WEIR_F32]((const char *)in->data + (size_t)first * from, block, part);
+        loops[WEIR_F32][out->dtype](block, (char *)out->data + (size_t)first * to, part);
+    }
+}
 
 static weir_status cast_kernel(const weir_kernel_args *args)
 {
@@ -80,16 +127,19 @@ static weir_status cast_kernel(const weir_kernel_args *args)
     int64_t count = view_count(out);
     if (in->dtype == out->dtype)
         memcpy(out->data, in->data, (size_t)count * weir_dtype_bytes(out->dtype));
-    else
+    else if (loops[in->dtype][out->dtype])
         loops[in->dtype][out->dtype](in->data, out->data, count);
+    else
+        cast_through_f32(in, out, count);
     return WEIR_OK;
 }
 
 static void cast_backward(weir_grad_args *args)
 {
-    const cast_attrs *attrs = args->attrs;
-    if (attrs->dtype == WEIR_F32)
-        args->din[0] = args->dout[0];
+    const weir_dtype to = weir_tensor_type(args->in[0]).dtype, from = weir_tensor_type(args->out[0]).dtype;
+    weir_tensor *dy = args->dout[0];
+    if (weir_dtype_real(from) && weir_dtype_real(to))
+        args->din[0] = weir_tensor_type(dy).dtype == to ? dy : weir_cast_at(dy, to, (weir_op_opts){.src = args->src});
 }
 
 const weir_op op_cast = {
@@ -101,7 +151,7 @@ const weir_op op_cast = {
     .in_max = 1,
     .out_count = 1,
     .infer = cast_infer,
-    .signatures = sign_alike,
+    .signatures = cast_signatures,
     .grad = cast_backward,
     .kernel = {[WEIR_CPU] = cast_kernel},
 };

@@ -85,8 +85,8 @@ static void identity_signatures(const weir_op_args *args, weir_signature_list *l
         weir_signature *s = weir_signature_new(list);
         s->in[0] = s->out[0] = WEIR_S(d);
     }
-    if (args->in[0].dtype != WEIR_F32)
-        return; /* sums are of f32 */
+    if (!weir_dtype_real(args->in[0].dtype))
+        return; /* nothing else is summed */
     weir_signature *s = weir_signature_new(list);
     s->in[0] = s->out[0] = WEIR_P;
 }

@@ -33,12 +33,28 @@ ADD_BLOCK_OF(f32, float, float)
 ADD_BLOCK_OF(i32, int32_t, uint32_t)
 ADD_BLOCK_OF(u8, uint8_t, uint32_t)
 
+/* Halves are summed in f32 and rounded once. */
+static void add_block_half(const weir_kernel_args *args, int64_t first, int64_t count)
+{
+    const weir_dtype dtype = args->out[0].dtype;
+    float sum[ADD_BLOCK], term[ADD_BLOCK];
+    weir_to_f32(dtype, view_half(&args->in[0]) + first, count, sum);
+    for (int k = 1; k < args->in_count; k++) {
+        weir_to_f32(dtype, view_half(&args->in[k]) + first, count, term);
+        for (int64_t i = 0; i < count; i++)
+            sum[i] += term[i];
+    }
+    weir_from_f32(sum, count, dtype, view_half(&args->out[0]) + first);
+}
+
 static weir_status add_many_kernel(const weir_kernel_args *args)
 {
     int64_t count = view_count(&args->out[0]);
     for (int64_t first = 0; first < count; first += ADD_BLOCK) {
         int64_t part = count - first < ADD_BLOCK ? count - first : ADD_BLOCK;
-        if (args->out[0].dtype == WEIR_F32)
+        if (args->out[0].dtype == WEIR_F16 || args->out[0].dtype == WEIR_BF16)
+            add_block_half(args, first, part);
+        else if (args->out[0].dtype == WEIR_F32)
             add_block_f32(args, first, part);
         else if (args->out[0].dtype == WEIR_I32)
             add_block_i32(args, first, part);

@@ -147,7 +147,7 @@ static void reshape_signatures(const weir_op_args *args, weir_signature_list *li
         s->out[0] = WEIR_S(to);
         s->granules = in->dim[d] == out->dim[to] ? 0 : units;
     }
-    if (args->in[0].dtype == WEIR_F32)
+    if (weir_dtype_real(args->in[0].dtype))
         sign_linear(args, list);
 }
 

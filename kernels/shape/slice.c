@@ -75,7 +75,7 @@ static void sign_but(const weir_op_args *args, weir_signature_list *list, int ax
             s->in[i] = WEIR_S(d);
         s->out[0] = WEIR_S(d);
     }
-    if (args->in[0].dtype == WEIR_F32)
+    if (weir_dtype_real(args->in[0].dtype))
         sign_linear(args, list);
 }
 

@@ -44,7 +44,7 @@ static void transpose_signatures(const weir_op_args *args, weir_signature_list *
         s->in[0] = WEIR_S((int)attrs->perm[d]);
         s->out[0] = WEIR_S(d);
     }
-    if (args->in[0].dtype == WEIR_F32)
+    if (weir_dtype_real(args->in[0].dtype))
         sign_linear(args, list);
 }
 
@@ -64,6 +64,7 @@ enum { TILE = 32 };
             memcpy(y + i * step_y, tile[i], (size_t)columns * sizeof *y);                                       \
     }
 TILE_OF(4, uint32_t)
+TILE_OF(2, uint16_t)
 TILE_OF(1, uint8_t)
 
 /* A walk over the output: operand 0 is the input, operand 1 the output. `fast` is the dimension in which the input is
@@ -84,6 +85,8 @@ static void copy_tiles(const nest *n, const char *x, char *y, size_t bytes)
                 char *to = y + (size_t)(pos.at[1] + i * step_y + j) * bytes;
                 if (bytes == 4)
                     tile_4((const uint32_t *)from, step_x, (uint32_t *)to, step_y, height, width);
+                else if (bytes == 2)
+                    tile_2((const uint16_t *)from, step_x, (uint16_t *)to, step_y, height, width);
                 else
                     tile_1((const uint8_t *)from, step_x, (uint8_t *)to, step_y, height, width);
             }

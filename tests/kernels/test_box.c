@@ -57,7 +57,7 @@ static layout_list layouts(const place *p, int rank, weir_dtype dtype)
 {
     weir_sbp one[2 + WEIR_DIMS_MAX] = {WEIR_B};
     int kinds = 1, axes = place_axes(p);
-    if (dtype == WEIR_F32)
+    if (weir_dtype_real(dtype))
         one[kinds++] = WEIR_P;
     for (int d = 0; d < rank; d++)
         one[kinds++] = WEIR_S(d);
@@ -171,6 +171,10 @@ static void each_shape(place from, place to, int every)
         memcpy(c.dims, shapes[s], sizeof c.dims);
         all_pairs(c);
         c.dtype = WEIR_I32;
+        all_pairs(c);
+        if (s)
+            continue;
+        c.dtype = WEIR_BF16;
         all_pairs(c);
     }
 }
@@ -369,6 +373,29 @@ Test(box, sums_terms_that_do_not_lie_alike, .timeout = 20)
 {
     expect_row_sum((weir_view[]){row_of(0, 30000, 1), row_of(5000, 10, 5), row_of(19000, 5000, 3)}, 3);
     expect_row_sum((weir_view[]){row_of(100, 20000, 1), row_of(0, 50, 5)}, 2);
+}
+
+/* 256 and three times 1: rounded after each of them it would stay 256. */
+Test(box, sums_halves_in_f32_and_rounds_once, .timeout = 20)
+{
+    for (int dtype = WEIR_F16; dtype <= WEIR_BF16; dtype++) {
+        const double base = dtype == WEIR_BF16 ? 256 : 2048;
+        kernel_check c = kernel_check_new(&op_box, &(box_attrs){.terms = 4}, 1);
+        weir_view in[4], out = kernel_view_new((weir_type){(weir_dtype)dtype, SHAPE(3000)}, KERNEL_GARBAGE);
+        c.in_count = 4;
+        c.out_count = 1;
+        for (int k = 0; k < 4; k++) {
+            in[k] = kernel_view_new((weir_type){(weir_dtype)dtype, SHAPE(3000)}, 0);
+            for (int64_t i = 0; i < 3000; i++)
+                kernel_set(&in[k], i, k ? 1 : base * (double)(1 + i % 3));
+        }
+        kernel_check_call(&c, in, &out, NULL, false);
+        for (int64_t i = 0; i < 3000; i++)
+            cr_assert_eq(kernel_at(&out, i), kernel_round((weir_dtype)dtype, base * (double)(1 + i % 3) + 3));
+        for (int k = 0; k < 4; k++)
+            kernel_view_free(&in[k]);
+        kernel_view_free(&out);
+    }
 }
 
 /* ---- how it is done ---- */

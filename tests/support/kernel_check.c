@@ -90,12 +90,8 @@ double kernel_random_normal(uint64_t *state)
 static void fill_random(const weir_view *view, uint64_t *state)
 {
     for (int64_t i = 0; i < weir_shape_count(&view->shape); i++) {
-        if (view->dtype == WEIR_F32)
-            ((float *)view->data)[i] = (float)kernel_random_normal(state);
-        else if (view->dtype == WEIR_I32)
-            ((int32_t *)view->data)[i] = (int32_t)(kernel_random(state) * 10);
-        else
-            ((uint8_t *)view->data)[i] = (uint8_t)(kernel_random(state) * 2);
+        double value = weir_dtype_real(view->dtype) ? kernel_random_normal(state) : kernel_random(state);
+        kernel_set(view, i, view->dtype == WEIR_I32 ? value * 10 : view->dtype == WEIR_U8 ? value * 2 : value);
     }
 }
 
@@ -259,7 +255,46 @@ double kernel_at(const weir_view *view, int64_t i)
         return ((const float *)view->data)[i];
     if (view->dtype == WEIR_I32)
         return ((const int32_t *)view->data)[i];
-    return ((const uint8_t *)view->data)[i];
+    if (view->dtype == WEIR_U8)
+        return ((const uint8_t *)view->data)[i];
+    float wide;
+    weir_to_f32(view->dtype, (const uint16_t *)view->data + i, 1, &wide);
+    return wide;
+}
+
+void kernel_set(const weir_view *view, int64_t i, double value)
+{
+    float narrow = (float)value;
+    if (view->dtype == WEIR_I32)
+        ((int32_t *)view->data)[i] = (int32_t)value;
+    else if (view->dtype == WEIR_U8)
+        ((uint8_t *)view->data)[i] = (uint8_t)value;
+    else
+        weir_from_f32(&narrow, 1, view->dtype, (char *)view->data + (size_t)i * weir_dtype_bytes(view->dtype));
+}
+
+/* digits, least exponent of the last digit, largest value */
+static const struct format {
+    int digits, least;
+    double most;
+} formats[WEIR_DTYPES] = {
+    [WEIR_F32] = {24, -149, 0x1.fffffep127}, [WEIR_F16] = {11, -24, 65504}, [WEIR_BF16] = {8, -133, 0x1.fep127}};
+
+double kernel_round(weir_dtype dtype, double x)
+{
+    const struct format *f = &formats[dtype];
+    int exponent;
+    if (!isfinite(x) || x == 0)
+        return x;
+    frexp(x, &exponent);
+    int last = exponent - f->digits < f->least ? f->least : exponent - f->digits;
+    double rounded = ldexp(nearbyint(ldexp(x, -last)), last);
+    return fabs(rounded) > f->most ? copysign(INFINITY, x) : rounded;
+}
+
+double kernel_digit(weir_dtype dtype)
+{
+    return dtype == WEIR_F16 || dtype == WEIR_BF16 ? ldexp(1, -formats[dtype].digits) : 0;
 }
 
 bool kernel_near(double got, double want, double tolerance)
@@ -276,6 +311,8 @@ void kernel_check_near(const kernel_check *c, int out, kernel_reference referenc
     double *want = calloc((size_t)count + 1, sizeof *want);
     cr_assert_not_null(want);
     reference(c, out, want);
+    if (tolerance > 0)
+        tolerance += kernel_digit(view->dtype);
     for (int64_t i = 0; i < count; i++)
         cr_assert(kernel_near(kernel_at(view, i), want[i], tolerance), "%s: output %d is %.9g at %ld, not %.9g",
                   c->op->name, out, kernel_at(view, i), (long)i, want[i]);

@@ -7,7 +7,7 @@
  *     kernel_check_near(&c, 0, reference_add, 1e-6);             // output 0
  *     kernel_check_free(&c);
  *
- * Inputs are whole logical tensors, filled with N(0, 1) (f32), 0..9 (i32) or 0..1 (u8); a test may change them between
+ * Inputs are whole logical tensors, filled with N(0, 1) (f32, f16, bf16), 0..9 (i32) or 0..1 (u8); a test may change them between
  * kernel_check_in and kernel_check_run. Running also checks what every op promises:
  *   - outputs are wholly written (they are filled with garbage first) and nothing beside outputs and workspace is;
  *   - inputs are left alone; a second call with the same arguments gives the same bits;
@@ -47,11 +47,19 @@ void kernel_check_run(kernel_check *c);
 void kernel_check_near(const kernel_check *c, int out, kernel_reference reference, double tolerance);
 void kernel_check_free(kernel_check *c);
 
-/* |got - want| <= tolerance * (1 + |want|); equal when both are NaN or the same infinity. */
+/* |got - want| <= tolerance * (1 + |want|), where kernel_check_near adds kernel_digit() of the output's dtype to the
+ * tolerance (unless that is 0: then they are equal); equal when both are NaN or the same infinity. */
 bool kernel_near(double got, double want, double tolerance);
 
 /* Element i of a view as a double, whatever its dtype. */
 double kernel_at(const weir_view *view, int64_t i);
+void kernel_set(const weir_view *view, int64_t i, double value);
+
+/* The nearest value of a real dtype, ties to even; worked out in double. */
+double kernel_round(weir_dtype dtype, double x);
+
+/* What one rounding to the dtype may add to a tolerance: half of the last digit. 0 for f32 and integers. */
+double kernel_digit(weir_dtype dtype);
 
 /* The op accepts (refuses) these inputs; a refusal must contain `sentence`. */
 void kernel_check_infers(const weir_op *op, const void *attrs, const weir_type *in, int in_count, weir_type *out);

@@ -30,18 +30,8 @@ typedef struct running {
 double run_input(const char *name, weir_dtype dtype, int64_t step, int micro, int64_t i)
 {
     uint64_t key = name_hash(name) + 1000003 * (uint64_t)step + 10007 * (uint64_t)micro;
-    return dtype == WEIR_F32 ? (double)weir_random_normal(key, (uint64_t)i)
-                             : (double)(int)(weir_random_uniform(key, (uint64_t)i) * RUN_CLASSES);
-}
-
-static void set(const weir_view *view, int64_t i, double value)
-{
-    if (view->dtype == WEIR_F32)
-        ((float *)view->data)[i] = (float)value;
-    else if (view->dtype == WEIR_I32)
-        ((int32_t *)view->data)[i] = (int32_t)value;
-    else
-        ((uint8_t *)view->data)[i] = (uint8_t)value;
+    return weir_dtype_real(dtype) ? kernel_round(dtype, (double)weir_random_normal(key, (uint64_t)i))
+                                  : (double)(int)(weir_random_uniform(key, (uint64_t)i) * RUN_CLASSES);
 }
 
 static run_entry *entry_new(run *r, const char *name, int64_t count)
@@ -77,7 +67,7 @@ static weir_status try_push(running *x, end *e)
 {
     int64_t step = e->done / e->info.per_step, count = weir_shape_count(&e->info.type.shape);
     for (int64_t i = 0; i < count; i++)
-        set(&e->value, i,
+        kernel_set(&e->value, i,
             run_input(e->info.name, e->info.type.dtype, step, (int)(e->done % e->info.per_step), i));
     return weir_session_push(x->session, e->info.name,
                              &(weir_array){e->value.data, e->info.type.dtype, e->info.type.shape}, 0);

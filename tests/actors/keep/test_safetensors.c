@@ -140,7 +140,7 @@ Test(safetensors, empty_file_tensors_without_elements_and_scalars_are_read)
     weir_checkpoint_close(c);
 }
 
-/* One tensor of a type, its bytes given, read as what it is read as. */
+/* One tensor of a type, its bytes given, read as to->dtype, or as what it is read as when that is none. */
 static weir_status read_as(const char *dtype, const void *bytes, size_t count, int elements, weir_array *to)
 {
     char text[256];
@@ -151,11 +151,25 @@ static weir_status read_as(const char *dtype, const void *bytes, size_t count, i
     weir_checkpoint *c = weir_checkpoint_open(path);
     cr_assert(c, "%s", weir_error());
     const weir_checkpoint_tensor *t = weir_checkpoint_find(c, "a");
-    to->dtype = t->dtype;
+    to->dtype = to->dtype ? to->dtype : t->dtype;
     to->shape = t->shape;
     weir_status status = weir_checkpoint_read(c, t, 0, NULL, to);
     weir_checkpoint_close(c);
     return status;
+}
+
+Test(safetensors, halves_are_read_as_they_are)
+{
+    const uint16_t half[] = {0x3C00, 0x0001, 0x7E01}, brain[] = {0x3F80, 0xC049, 0x7F81};
+    uint16_t got[3];
+    weir_array to = {.data = got};
+    cr_assert(read_as("F16", half, sizeof half, 3, &to) == WEIR_OK, "%s", weir_error());
+    cr_expect(to.dtype == WEIR_F16 && !memcmp(got, half, sizeof got));
+    to.dtype = WEIR_DTYPE_NONE;
+    cr_assert(read_as("BF16", brain, sizeof brain, 3, &to) == WEIR_OK, "%s", weir_error());
+    cr_expect(to.dtype == WEIR_BF16 && !memcmp(got, brain, sizeof got));
+    to.dtype = WEIR_F16;
+    cr_expect_eq(read_as("BF16", brain, sizeof brain, 3, &to), WEIR_E_ARGUMENT);
 }
 
 Test(safetensors, halves_are_read_as_f32_exactly)
@@ -165,7 +179,7 @@ Test(safetensors, halves_are_read_as_f32_exactly)
     const uint16_t brain[] = {0x3F80, 0xC049, 0x7F80, 0x0001};
     const float want_brain[] = {1, -3.140625f, INFINITY, 0x1p-133f};
     float got[9];
-    weir_array to = {.data = got};
+    weir_array to = {.data = got, .dtype = WEIR_F32};
     cr_assert(read_as("F16", half, sizeof half, 9, &to) == WEIR_OK, "%s", weir_error());
     for (int i = 0; i < 9; i++)
         cr_expect(isnan(want[i]) ? isnan(got[i]) : !memcmp(&got[i], &want[i], 4), "F16 %04x: %g", half[i],
@@ -186,7 +200,7 @@ Test(safetensors, wide_numbers_are_read_when_they_fit)
         cr_expect_eq(got[i], (float)f64[i]);
     cr_expect_eq(read_as("F64", &large, 8, 1, &to), WEIR_E_IO);
     cr_expect(strstr(weir_error(), "tensor a: has a value of F64 that f32 cannot hold"), "%s", weir_error());
-    to.data = whole;
+    to = (weir_array){.data = whole};
     cr_assert(read_as("I64", i64, sizeof i64, 3, &to) == WEIR_OK, "%s", weir_error());
     cr_expect(whole[0] == INT32_MIN && whole[1] == INT32_MAX && whole[2] == 7);
     cr_expect_eq(read_as("I64", &huge, 8, 1, &to), WEIR_E_IO);
