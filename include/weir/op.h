@@ -11,6 +11,7 @@
  *     reads        the part of an input that a call reads, when that is not all of it
  *     states       private memory that lives as long as the session (an optimizer's moments)
  *     kernel       computes the outputs of one shard from those of its inputs
+ *     half         which operands may be in half precision, where that is asked for
  *
  * Attributes are a plain structure whose members are int64_t and double alone (arrays of them too), listed in `fields`,
  * so that a plan can store, print and check them without knowing the op.
@@ -128,6 +129,15 @@ typedef struct weir_kernel_args {
 
 typedef weir_status (*weir_kernel_fn)(const weir_kernel_args *args);
 
+/* What an op does in a graph that is compiled for half precision (.precision of weir_compile). Where it computes in half,
+ * its f32 inputs are read in half, but for those named by `full_in`, and `infer`, asked about these, says which outputs
+ * are half then: a product's, but not the gradient of a weight. Where infer refuses, it computes in f32. */
+typedef enum weir_half {
+    WEIR_HALF_NEVER,  /* f32 stays f32: sums of squares, losses, whatever nothing is said of */
+    WEIR_HALF_FOLLOW, /* in half where an input is: element-wise ops, norms, shapes */
+    WEIR_HALF_WANT    /* in half: products, attention, embedding */
+} weir_half;
+
 struct weir_op {
     const char *name;           /* unique, as in "matmul" */
     const weir_field *fields;   /* members of the attribute structure */
@@ -169,6 +179,11 @@ struct weir_op {
     int inplace;                /* k + 1: out[0] may share the memory of in[k], of which it then has the number and
                                    width of elements (kernel reads each element before it writes it). 0: never */
     bool accumulates;           /* the kernel honours args->accumulate for out[0] */
+    weir_half half;
+    uint32_t full_in;           /* bit i: input i stays f32 (a bias, a gain) */
+    uint32_t either_in;         /* bit i: input i may be f32 or half, whatever the others are (a table of rows) */
+    bool either_out;            /* out[0] may be f32 or half, whatever infer says, as `fits` confirms: terms of a sum (P)
+                                   and gradients of weights are f32 then */
     bool cheap;                 /* so fast that a backward pass may compute out[0] again rather than keep it; its
                                    gradient reads its inputs, not out[0] */
 };

@@ -413,6 +413,7 @@ const weir_op op_attention = {
     .cost = attention_cost,
     .workspace = attention_workspace,
     .kernel = {[WEIR_CPU] = attention_cpu},
+    .half = WEIR_HALF_WANT,
 };
 
 const weir_op op_attention_grad = {
@@ -426,6 +427,8 @@ const weir_op op_attention_grad = {
     .cost = attention_grad_cost,
     .workspace = attention_grad_workspace,
     .kernel = {[WEIR_CPU] = attention_grad_cpu},
+    .half = WEIR_HALF_WANT,
+    .full_in = 1 << 4,
 };
 
 /* ---- the DSL ---- */

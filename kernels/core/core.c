@@ -184,7 +184,8 @@ const weir_op op_shard = {.name = "shard",
                           .infer = same_infer,
                           .signatures = identity_signatures,
                           .grad = shard_grad,
-                          .kernel = {[WEIR_CPU] = copy_kernel}};
+                          .kernel = {[WEIR_CPU] = copy_kernel},
+                          .half = WEIR_HALF_FOLLOW};
 
 const weir_op op_copy = {.name = "copy",
                          .in_min = 1,

@@ -87,6 +87,7 @@ const weir_op op_add_many = {
     .cost = add_many_cost,
     .kernel = {[WEIR_CPU] = add_many_kernel},
     .inplace = 1,
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, weir_op_opts opts)
@@ -147,6 +148,7 @@ const weir_op op_affine = {
     .cost = affine_cost,
     .kernel = {[WEIR_CPU] = affine_kernel},
     .inplace = 1,
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *weir_affine_at(weir_tensor *x, weir_affine_opts opts)

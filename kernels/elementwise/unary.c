@@ -83,8 +83,9 @@ static inline float sqrt_slope(float y)
 
 /* ---- definitions ---- */
 
-/* f(x) with about `work` floating-point operations an element; `again`: the backward pass may compute it once more. */
-#define UNARY(opname, function, work, signs, again)                                                     \
+/* f(x) with about `work` floating-point operations an element; `again`: the backward pass may compute it once more;
+ * `policy`: of half precision. */
+#define UNARY(opname, function, work, signs, again, policy)                                             \
     static weir_status opname##_kernel(const weir_kernel_args *args)                                    \
     {                                                                                                   \
         const float *x = view_f32(&args->in[0]);                                                        \
@@ -110,6 +111,7 @@ static inline float sqrt_slope(float y)
         .cost = opname##_cost,                                                                          \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                                       \
         .inplace = 1,                                                                                   \
+        .half = policy,                                                                                 \
         .cheap = again,                                                                                 \
     };                                                                                                  \
     weir_tensor *weir_##opname##_at(weir_tensor *x, weir_op_opts opts)                                  \
@@ -118,7 +120,7 @@ static inline float sqrt_slope(float y)
     }
 
 /* slope(saved) dy. The result may lie where dy does. */
-#define UNARY_GRAD(opname, slope, work)                                                 \
+#define UNARY_GRAD(opname, slope, work, policy)                                         \
     static weir_status opname##_kernel(const weir_kernel_args *args)                    \
     {                                                                                   \
         const float *saved = view_f32(&args->in[0]), *dy = view_f32(&args->in[1]);      \
@@ -143,6 +145,7 @@ static inline float sqrt_slope(float y)
         .cost = opname##_cost,                                                          \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                       \
         .inplace = 2,                                                                   \
+        .half = policy,                                                                 \
     };
 
 /* din[0] = op(saved, dout[0]) */
@@ -167,12 +170,12 @@ static void log_backward(weir_grad_args *args)
     args->din[0] = weir_div_at(args->dout[0], args->in[0], (weir_op_opts){.src = args->src});
 }
 
-UNARY_GRAD(sqrt_grad, sqrt_slope, 2)
-UNARY_GRAD(tanh_grad, tanh_slope, 3)
-UNARY_GRAD(sigmoid_grad, sigmoid_slope, 3)
-UNARY_GRAD(relu_grad, relu_slope, 1)
-UNARY_GRAD(gelu_grad, gelu_slope, 36)
-UNARY_GRAD(silu_grad, silu_slope, 26)
+UNARY_GRAD(sqrt_grad, sqrt_slope, 2, WEIR_HALF_NEVER)
+UNARY_GRAD(tanh_grad, tanh_slope, 3, WEIR_HALF_FOLLOW)
+UNARY_GRAD(sigmoid_grad, sigmoid_slope, 3, WEIR_HALF_FOLLOW)
+UNARY_GRAD(relu_grad, relu_slope, 1, WEIR_HALF_FOLLOW)
+UNARY_GRAD(gelu_grad, gelu_slope, 36, WEIR_HALF_FOLLOW)
+UNARY_GRAD(silu_grad, silu_slope, 26, WEIR_HALF_FOLLOW)
 
 #define BACKWARD_WITH(opname, saved)                         \
     static void opname##_backward(weir_grad_args *args)      \
@@ -186,12 +189,12 @@ BACKWARD_WITH(relu, args->out[0])
 BACKWARD_WITH(gelu, args->in[0])
 BACKWARD_WITH(silu, args->in[0])
 
-UNARY(neg, neg_of, 1, sign_alike_linear, false)
-UNARY(exp, fast_exp, 18, sign_alike, false)
-UNARY(log, fast_log, 22, sign_alike, false)
-UNARY(sqrt, sqrtf, 1, sign_alike, false)
-UNARY(tanh, fast_tanh, 32, sign_alike, false)
-UNARY(sigmoid, fast_sigmoid, 21, sign_alike, false)
-UNARY(relu, relu_of, 1, sign_alike, false)
-UNARY(gelu, gelu_of, 27, sign_alike, true)
-UNARY(silu, silu_of, 22, sign_alike, true)
+UNARY(neg, neg_of, 1, sign_alike_linear, false, WEIR_HALF_FOLLOW)
+UNARY(exp, fast_exp, 18, sign_alike, false, WEIR_HALF_NEVER)
+UNARY(log, fast_log, 22, sign_alike, false, WEIR_HALF_NEVER)
+UNARY(sqrt, sqrtf, 1, sign_alike, false, WEIR_HALF_NEVER)
+UNARY(tanh, fast_tanh, 32, sign_alike, false, WEIR_HALF_FOLLOW)
+UNARY(sigmoid, fast_sigmoid, 21, sign_alike, false, WEIR_HALF_FOLLOW)
+UNARY(relu, relu_of, 1, sign_alike, false, WEIR_HALF_FOLLOW)
+UNARY(gelu, gelu_of, 27, sign_alike, true, WEIR_HALF_FOLLOW)
+UNARY(silu, silu_of, 22, sign_alike, true, WEIR_HALF_FOLLOW)

@@ -188,6 +188,9 @@ const weir_op op_embedding = {
     .grad = embedding_backward,
     .cost = embedding_cost,
     .kernel = {[WEIR_CPU] = embedding_cpu},
+    .half = WEIR_HALF_WANT,
+    .either_in = 1 << 1,
+    .either_out = true,
 };
 
 const weir_op op_embedding_grad = {
@@ -204,6 +207,7 @@ const weir_op op_embedding_grad = {
     .cost = embedding_grad_cost,
     .kernel = {[WEIR_CPU] = embedding_grad_cpu},
     .accumulates = true,
+    .half = WEIR_HALF_FOLLOW,
 };
 
 /* ---- the DSL ---- */

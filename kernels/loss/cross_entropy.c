@@ -231,6 +231,8 @@ const weir_op op_cross_entropy = {
     .grad = cross_entropy_backward,
     .cost = cross_entropy_cost,
     .kernel = {[WEIR_CPU] = cross_entropy_cpu},
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 2,
 };
 
 const weir_op op_cross_entropy_grad = {
@@ -244,6 +246,8 @@ const weir_op op_cross_entropy_grad = {
     .cost = cross_entropy_grad_cost,
     .kernel = {[WEIR_CPU] = cross_entropy_grad_cpu},
     .inplace = 1,
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 2 | 1 << 3 | 1 << 4,
 };
 
 /* ---- label_count ---- */

@@ -124,7 +124,7 @@ static void linear_grad(weir_grad_args *args)
         args->din[2] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_db, NULL, &dy, 1, NULL}, NULL);
 }
 
-#define LINEAR_OP(opname)                           \
+#define LINEAR_OP(opname, ...)                      \
     const weir_op op_##opname = {                   \
         .name = #opname,                            \
         .in_min = 2,                                \
@@ -135,8 +135,9 @@ static void linear_grad(weir_grad_args *args)
         .grad = linear_grad,                        \
         .cost = linear_cost,                        \
         .kernel = {[WEIR_CPU] = opname##_cpu},      \
+        __VA_ARGS__                                 \
     };
-LINEAR_OP(linear)
+LINEAR_OP(linear, .half = WEIR_HALF_WANT, .full_in = 1 << 2, .either_out = true)
 LINEAR_OP(linear_by_row)
 
 /* ---- dW = x^T dy ---- */
@@ -190,6 +191,7 @@ const weir_op op_linear_dw = {
     .cost = linear_dw_cost,
     .kernel = {[WEIR_CPU] = linear_dw_cpu},
     .accumulates = true,
+    .half = WEIR_HALF_WANT,
 };
 
 /* ---- db = column sums of dy ---- */
@@ -253,6 +255,7 @@ const weir_op op_linear_db = {
     .cost = linear_db_cost,
     .kernel = {[WEIR_CPU] = linear_db_cpu},
     .accumulates = true,
+    .half = WEIR_HALF_FOLLOW,
 };
 
 /* ---- the DSL ---- */

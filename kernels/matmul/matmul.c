@@ -218,6 +218,8 @@ const weir_op op_matmul = {
     .grad = matmul_grad,
     .cost = matmul_cost,
     .kernel = {[WEIR_CPU] = matmul_cpu},
+    .half = WEIR_HALF_WANT,
+    .either_out = true,
 };
 
 weir_tensor *weir_matmul_at(weir_tensor *a, weir_tensor *b, weir_matmul_opts opts)

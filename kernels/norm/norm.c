@@ -266,6 +266,8 @@ const weir_op op_layernorm = {
     .cost = norm_cost,
     .kernel = {[WEIR_CPU] = layernorm_cpu},
     .cheap = true,
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 1 | 1 << 2,
 };
 
 const weir_op op_layernorm_grad = {
@@ -278,6 +280,8 @@ const weir_op op_layernorm_grad = {
     .cost = norm_grad_cost,
     .kernel = {[WEIR_CPU] = layernorm_grad_cpu},
     .inplace = 5, /* dy */
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 1 | 1 << 2 | 1 << 3,
 };
 
 /* ---- rmsnorm ---- */
@@ -334,6 +338,8 @@ const weir_op op_rmsnorm = {
     .cost = norm_cost,
     .kernel = {[WEIR_CPU] = rmsnorm_cpu},
     .cheap = true,
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 1,
 };
 
 const weir_op op_rmsnorm_grad = {
@@ -346,6 +352,8 @@ const weir_op op_rmsnorm_grad = {
     .cost = norm_grad_cost,
     .kernel = {[WEIR_CPU] = rmsnorm_grad_cpu},
     .inplace = 4, /* dy */
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 1 | 1 << 2,
 };
 
 /* ---- the DSL ---- */

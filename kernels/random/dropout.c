@@ -149,6 +149,7 @@ const weir_op op_dropout = {
     .cost = dropout_cost,
     .kernel = {[WEIR_CPU] = dropout_kernel},
     .inplace = 1,
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts)
@@ -191,4 +192,5 @@ const weir_op op_dropout_grad = {
     .signatures = sign_alike_grad,
     .kernel = {[WEIR_CPU] = dropout_grad_kernel},
     .inplace = 2,
+    .half = WEIR_HALF_FOLLOW,
 };

@@ -202,6 +202,7 @@ static void max_backward(weir_grad_args *args)
         .cost = reduce_cost,                                                                                       \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                                                  \
         .accumulates = adds,                                                                                       \
+        .half = WEIR_HALF_FOLLOW,                                                                                  \
     };                                                                                                             \
     weir_tensor *weir_##opname##_at(weir_tensor *x, weir_reduce_opts opts)                                         \
     {                                                                                                              \
@@ -303,4 +304,5 @@ const weir_op op_max_grad = {
     .cost = reduce_cost,
     .workspace = max_grad_workspace,
     .kernel = {[WEIR_CPU] = max_grad_kernel},
+    .half = WEIR_HALF_FOLLOW,
 };

@@ -170,6 +170,7 @@ const weir_op op_argmax = {
     .signatures = argmax_signatures,
     .cost = argmax_cost,
     .kernel = {[WEIR_CPU] = argmax_kernel},
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *weir_argmax_at(weir_tensor *x, weir_op_opts opts)

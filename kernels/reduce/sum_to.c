@@ -84,6 +84,7 @@ const weir_op op_sum_to = {
     .cost = sum_to_cost,
     .kernel = {[WEIR_CPU] = sum_to_kernel},
     .accumulates = true,
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *reduce_sum_to(weir_tensor *x, const weir_shape *shape, weir_src src)

@@ -179,6 +179,7 @@ const weir_op op_reshape = {
     .grad = reshape_backward,
     .kernel = {[WEIR_CPU] = reshape_kernel},
     .inplace = 1,
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *weir_reshape_at(weir_tensor *x, weir_dims_opts opts)
@@ -291,6 +292,7 @@ const weir_op op_broadcast_to = {
     .signatures = broadcast_to_signatures,
     .grad = broadcast_to_backward,
     .kernel = {[WEIR_CPU] = broadcast_to_kernel},
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *shape_broadcast_to(weir_tensor *x, const weir_shape *shape, weir_src src)

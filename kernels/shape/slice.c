@@ -145,6 +145,7 @@ const weir_op op_slice = {
     .grad = slice_backward,
     .cost = range_cost,
     .kernel = {[WEIR_CPU] = slice_kernel},
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, weir_op_opts opts)
@@ -207,6 +208,7 @@ const weir_op op_pad = {
     .grad = pad_backward,
     .cost = range_cost,
     .kernel = {[WEIR_CPU] = pad_kernel},
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *shape_pad(weir_tensor *x, int axis, int64_t before, int64_t after, weir_src src)
@@ -293,6 +295,7 @@ const weir_op op_concat = {
     .signatures = concat_signatures,
     .grad = concat_backward,
     .kernel = {[WEIR_CPU] = concat_kernel},
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *weir_concat_at(int axis, weir_concat_opts opts)

@@ -167,6 +167,7 @@ const weir_op op_transpose = {
     .signatures = transpose_signatures,
     .grad = transpose_backward,
     .kernel = {[WEIR_CPU] = transpose_kernel},
+    .half = WEIR_HALF_FOLLOW,
 };
 
 weir_tensor *weir_transpose_at(weir_tensor *x, weir_dims_opts opts)
