@@ -22,7 +22,9 @@
 #define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define OPS_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
 #define OPS_EMBEDDING(X) X(embedding) X(embedding_grad)
-#define OPS_LOSS(X) X(cross_entropy) X(cross_entropy_grad) X(label_count)
+#define OPS_LOSS(X)                                                                                            \
+    X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \
+    X(class_loss_grad)
 #define OPS_OPTIM(X) X(sgd) X(adamw) X(square_sum) X(clip_scale)
 
 #define OPS_LIST(X)                                                                                            \

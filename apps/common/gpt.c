@@ -207,8 +207,8 @@ static weir_tensor *embed(const pass *p, weir_tensor *tokens)
 static weir_tensor *head(const pass *p, weir_tensor *x)
 {
     x = weir_layernorm(x, .name = "ln");
-    return weir_linear(x, GPT_VOCAB, .name = "head", .no_bias = true, .init = WEIR_NORMAL(0.02),
-                       .by_row = p->positions != NULL);
+    return weir_linear(x, GPT_VOCAB, .name = "head", .no_bias = true, .weight = {[TP] = S(1)},
+                       .init = WEIR_NORMAL(0.02), .by_row = p->positions != NULL);
 }
 
 /* tokens -> logits, over the stages. */

@@ -7,8 +7,8 @@
  *     block: x + o(attention(q, k, v of ln1(x))), then x + down(gelu(up(ln2(x))))
  *
  * Placement is that of apps/common/layout.h. Written by hand is only what a Megatron layer needs (Shoeybi et al.
- * 2019): over TP the weights q, k, v and up are split by columns, o and down by rows. The inputs are split by rows
- * over DP. Everything else is deduced.
+ * 2019): over TP the weights q, k, v, up and head are split by columns, o and down by rows. The inputs are split by
+ * rows over DP. Everything else is deduced: the loss, too, is split over the classes then, and no logits are gathered.
  *
  * Parameters are named wte/weight, wpe, h0/ln1/gain, h0/q/weight, ..., ln/gain, head/weight; the training graph and the
  * others use the same names and shapes.

@@ -2,40 +2,32 @@
  *
  *     logits [..., classes], labels i32 [...] (, count) -> loss, lse [...]        lse = log sum exp of a row
  *
- * The softmax is not kept: a row's lse is enough to make it again, (exp(x - lse) - onehot) * dloss / rows, in one
- * pass of the backward kernel, which may write over the logits.
+ * The softmax is not kept: a row's lse is enough to make it again, (exp(x - lse) - onehot) * dloss / rows, in one pass
+ * of the backward kernel, which may write over the logits.
  *
  * The divisor must be that of the whole batch whatever part of it a device holds. Without .ignore it is the number of
  * logical rows, which the view tells. With it the number of rows that count depends on the labels: label_count makes
  * it (partial sums over devices, like any sum) and the op takes it as a third input. So the loss is a sum of terms
  * over devices in both cases, and exact.
+ *
+ * Here rows are split, never a row. On a mesh the loss is built of the ops of classes.c instead, which split classes,
+ * too.
  */
+#include "kernels/loss/loss.h"
+
 #include "graph/base/base.h"
-#include "kernels/elementwise/fastmath.h"
-#include "kernels/lanes.h"
 #include "kernels/ops.h"
 #include "kernels/position.h"
-#include "kernels/view.h"
 
 #include <math.h>
 #include <string.h>
 #include <weir/ops.h>
 
-struct label_attrs {
-    int64_t ignore; /* 1: rows labelled ignore_index do not count */
-    int64_t ignore_index;
-};
-
 static const weir_field label_fields[] = {
-    WEIR_FIELD_INT(struct label_attrs, ignore),
-    WEIR_FIELD_INT(struct label_attrs, ignore_index),
+    WEIR_FIELD_INT(label_attrs, ignore),
+    WEIR_FIELD_INT(label_attrs, ignore_index),
 };
-#define LABEL_FIELDS .fields = label_fields, .field_count = 2, .attrs_bytes = sizeof(struct label_attrs)
-
-static bool label_ignored(const struct label_attrs *attrs, int32_t label)
-{
-    return attrs->ignore && label == attrs->ignore_index;
-}
+#define LABEL_FIELDS .fields = label_fields, .field_count = 2, .attrs_bytes = sizeof(label_attrs)
 
 /* ---- rules ---- */
 
@@ -46,7 +38,7 @@ static weir_shape rows_of(const weir_shape *logits)
     return rows;
 }
 
-static bool logits_and_labels(const weir_op_args *args, char *error, size_t error_bytes)
+bool logits_and_labels(const weir_op_args *args, char *error, size_t error_bytes)
 {
     const weir_type *logits = &args->in[0], *labels = &args->in[1];
     char text[2][128];
@@ -65,7 +57,7 @@ static bool logits_and_labels(const weir_op_args *args, char *error, size_t erro
     return true;
 }
 
-static bool is_scalar(const weir_type *type)
+bool type_is_scalar_f32(const weir_type *type)
 {
     return type->dtype == WEIR_F32 && weir_shape_count(&type->shape) == 1;
 }
@@ -74,7 +66,7 @@ static bool cross_entropy_infer(weir_op_args *args, char *error, size_t error_by
 {
     if (!logits_and_labels(args, error, error_bytes))
         return false;
-    if (args->in_count > 2 && !is_scalar(&args->in[2]))
+    if (args->in_count > 2 && !type_is_scalar_f32(&args->in[2]))
         return REFUSE("the count of labels is not an f32 scalar");
     args->out[0] = (weir_type){.dtype = WEIR_F32};
     args->out[1] = (weir_type){WEIR_F32, args->in[1].shape};
@@ -103,7 +95,7 @@ static bool cross_entropy_grad_infer(weir_op_args *args, char *error, size_t err
     if (args->in[2].dtype != WEIR_F32 || !weir_shape_equal(&args->in[2].shape, &args->in[1].shape))
         return REFUSE("lse is not f32 with one value per row");
     for (int i = 3; i < args->in_count; i++)
-        if (!is_scalar(&args->in[i]))
+        if (!type_is_scalar_f32(&args->in[i]))
             return REFUSE("input %d is not an f32 scalar", i);
     args->out[0] = args->in[0];
     return true;
@@ -127,36 +119,16 @@ static void cross_entropy_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 /* ---- kernels ---- */
 
-/* sum of exp(x - most), in two vectors: one would wait for its last addition. */
-static float row_exp_sum(const float *x, int64_t count, float most)
-{
-    float sum[2 * LANES] = {0};
-    int64_t i = 0;
-    for (; i + 2 * LANES <= count; i += 2 * LANES)
-        for (int l = 0; l < 2 * LANES; l++)
-            sum[l] += fast_exp(x[i + l] - most);
-    for (; i < count; i++)
-        sum[i % LANES] += fast_exp(x[i] - most);
-    return row_sum(sum, 2 * LANES);
-}
-
-static weir_status label_refused(const weir_kernel_args *args, int64_t row, int64_t classes)
+weir_status label_refused(const weir_kernel_args *args, int64_t row, int64_t classes)
 {
     char text[POSITION_TEXT];
     return KERNEL_FAIL(args, "label %d of row %s is not in 0..%lld", view_i32(&args->in[1])[row],
                        position_text(&args->in[1], row, text), (long long)classes - 1);
 }
 
-/* 1 / number of rows that count, of the whole batch. */
-static double row_weight(const weir_view *labels, const weir_view *count)
-{
-    double rows = count ? (double)*view_f32(count) : (double)weir_shape_count(&labels->global);
-    return 1 / (rows > 1 ? rows : 1);
-}
-
 static weir_status cross_entropy_cpu(const weir_kernel_args *args)
 {
-    const struct label_attrs *attrs = args->attrs;
+    const label_attrs *attrs = args->attrs;
     const weir_view *labels = &args->in[1];
     const int64_t rows = view_count(labels), classes = shape_last(&args->in[0].shape);
     float *lse = view_f32(&args->out[1]);
@@ -168,8 +140,7 @@ static weir_status cross_entropy_cpu(const weir_kernel_args *args)
         const bool ignored = label_ignored(attrs, label);
         if (!ignored && (label < 0 || label >= classes))
             return label_refused(args, row, classes);
-        const float most = row_max(x, classes);
-        const double total = log((double)row_exp_sum(x, classes, most)) + (double)most;
+        const double total = row_lse(x, classes);
         lse[row] = (float)total;
         if (!ignored)
             sum += total - (double)x[label];
@@ -189,7 +160,7 @@ static void row_softmax_grad(const float *x, int64_t classes, int32_t label, flo
 
 static weir_status cross_entropy_grad_cpu(const weir_kernel_args *args)
 {
-    const struct label_attrs *attrs = args->attrs;
+    const label_attrs *attrs = args->attrs;
     const weir_view *labels = &args->in[1];
     const int64_t rows = view_count(labels), classes = shape_last(&args->in[0].shape);
     const float *lse = view_f32(&args->in[2]);
@@ -271,7 +242,7 @@ static void label_count_signatures(const weir_op_args *args, weir_signature_list
 
 static weir_status label_count_cpu(const weir_kernel_args *args)
 {
-    const struct label_attrs *attrs = args->attrs;
+    const label_attrs *attrs = args->attrs;
     const int32_t *labels = view_i32(&args->in[0]);
     const int64_t rows = view_count(&args->in[0]);
     int64_t counted = 0;
@@ -294,12 +265,28 @@ const weir_op op_label_count = {
 
 /* ---- the DSL ---- */
 
+/* Into how many groups classes go, so that the devices of the mesh may share them: 1 where they cannot, or a group
+ * would be too small to be worth a log. */
+static int64_t groups_for(weir_tensor *logits)
+{
+    enum { CLASSES_MIN = 16 }; /* of a group */
+    weir_type type = weir_tensor_type(logits);
+    weir_mesh *mesh = weir_mesh_for(logits);
+    int64_t groups = mesh ? weir_mesh_size(mesh) : 1, classes = shape_last(&type.shape);
+    while (groups > 1 && (weir_mesh_size(mesh) % groups || classes % groups || classes / groups < CLASSES_MIN))
+        groups--;
+    return groups;
+}
+
 weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, weir_cross_entropy_opts opts)
 {
-    struct label_attrs attrs = {opts.ignore, opts.ignore ? opts.ignore_index : 0};
+    label_attrs attrs = {opts.ignore, opts.ignore ? opts.ignore_index : 0};
     weir_tensor *in[3] = {logits, labels, NULL};
+    int64_t groups = groups_for(logits);
     if (opts.ignore)
         in[2] = weir_op_apply(&(weir_apply){opts.src, NULL, &op_label_count, NULL, &labels, 1, &attrs}, NULL);
+    if (groups > 1)
+        return class_loss(opts.src, opts.name, logits, labels, in[2], &attrs, groups);
     int in_count = opts.ignore ? 3 : 2;
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_cross_entropy, NULL, in, in_count, &attrs}, NULL);
 }

@@ -125,8 +125,8 @@ static void any_words(lone_call *c, const weir_op *op)
 }
 
 /* What an op takes that random types hardly ever are, of another op: its input i, or its output o as ~o, or POSITION:
- * one i32. */
-enum { POSITION = 100 };
+ * one i32, or SCALAR: one f32. */
+enum { POSITION = 100, SCALAR };
 typedef struct recipe {
     const weir_op *grad, *forward;
     int count, from[6];
@@ -135,6 +135,9 @@ static const recipe recipes[] = {
     {&op_attention_grad, &op_attention, 6, {0, 1, 2, ~0, ~1, ~0}},
     {&op_attention_kept, &op_attention, 6, {0, 0, 0, 1, 1, POSITION}},
     {&op_cross_entropy_grad, &op_cross_entropy, 4, {0, 1, ~1, ~0}},
+    {&op_class_lse_grad, &op_class_lse, 5, {0, 1, ~0, ~0, ~1}},
+    {&op_class_loss, &op_class_lse, 3, {~0, ~1, 1}},
+    {&op_class_loss_grad, &op_class_lse, 3, {~0, 1, SCALAR}},
     {&op_layernorm_grad, &op_layernorm, 5, {0, 1, ~1, ~2, ~0}},
     {&op_rmsnorm_grad, &op_rmsnorm, 4, {0, 1, ~1, ~0}},
     {&op_embedding_grad, &op_embedding, 2, {0, ~0}},
@@ -178,6 +181,7 @@ static bool try_recipe(lone_call *c, const recipe *r)
         return false;
     for (int i = 0; i < r->count; i++)
         in[i] = r->from[i] == POSITION ? (weir_type){WEIR_I32, {0}}
+                : r->from[i] == SCALAR ? (weir_type){WEIR_F32, {0}}
                 : r->from[i] < 0       ? c->out[~r->from[i]]
                                        : c->in[r->from[i]];
     memcpy(c->in, in, sizeof in);

@@ -156,6 +156,27 @@ Test(layouts, weights_split_by_hand_are_not_gathered, .timeout = 60)
     text_free(&corpus);
 }
 
+/* Nor are logits: each device has those of its classes, and the loss is made of sums over them. */
+Test(layouts, no_logits_are_gathered, .timeout = 60)
+{
+    text corpus = reference_text();
+    gpt_config config;
+    weir_plan *plan = plan_for(&corpus, &config, REFERENCE_FULL, (layout){2, 2, 1, 1, false});
+    int found = 0;
+    for (uint32_t t = 0; t < plan->tensors_count; t++) {
+        const plan_tensor *tensor = &plan->tensors[t];
+        const char *name = plan_text(plan, tensor->name);
+        cr_expect(strncmp(name, "head>", 5), "%s", name);
+        if (strcmp(name, "head") && strcmp(name, "class_lse.grad/class_lse_grad"))
+            continue;
+        cr_expect_eq(tensor->shape[2], GPT_VOCAB / 2, "%s has %ld classes", name, (long)tensor->shape[2]);
+        found++;
+    }
+    cr_expect_eq(found, 2 * 4);
+    weir_plan_free(plan);
+    text_free(&corpus);
+}
+
 static void agrees_with_pytorch(reference_kind kind)
 {
     double want[REFERENCE_STEPS];

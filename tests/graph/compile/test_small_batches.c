@@ -1,10 +1,11 @@
-/* test_small_batches.c: work is shared by all devices of a mesh also where the batch has fewer rows than it has devices.
+/* test_small_batches.c: work is shared by all devices of a mesh also where the batch has fewer rows than it has
+ * devices.
  *
  * A split over one axis leaves less for the next: with as many rows as the data axis has devices, rows are no way to
- * share anything over the others. Two layers split by hand (as in a Megatron block), whose sums and gradients close over
- * the tensor axes, are trained on meshes of two and three axes with as many rows as the first has devices. No device may
- * be left without elements of a tensor that has enough of them, what is added up must be shared evenly, and results must
- * be those of one device.
+ * share anything over the others. Two layers split by hand (as in a Megatron block), whose sums and gradients close
+ * over the tensor axes, are trained on meshes of two and three axes with as many rows as the first has devices. No
+ * device may be left without elements of a tensor that has enough of them, what is added up must be shared evenly, and
+ * results must be those of one device.
  */
 #include "graph/plan/plan.h"
 #include "kernels/core/core.h"
@@ -96,7 +97,8 @@ static void expect_even_sums(const weir_plan *plan, const small *c)
         const box_attrs *attrs = (const void *)(plan->words + kernel->attrs.first);
         const plan_tensor *out = &plan->tensors[plan->operands[kernel->out.first].tensor.i];
         if (elements(out, out->global) >= 4096)
-            sum[plan->queues[plan->actors[kernel->actor.i].queue.i].space.i] += (attrs->terms - 1) * elements(out, out->shape);
+            sum[plan->queues[plan->actors[kernel->actor.i].queue.i].space.i] +=
+                (attrs->terms - 1) * elements(out, out->shape);
     }
     for (int d = 0; d < devices_of(c); d++) {
         most = sum[d] > most ? sum[d] : most;
