@@ -56,23 +56,6 @@ static bool counts(const game *g, uint32_t port)
 
 /* ---- set up ---- */
 
-/* Counting sort of the ports by register. */
-static void index_readers(game *g)
-{
-    const weir_plan *plan = g->plan;
-    for (uint32_t p = 0; p < plan->ports_count; p++)
-        g->first[plan->ports[p].regst.i + 1] += counts(g, p);
-    for (uint32_t r = 0; r < plan->regsts_count; r++)
-        g->first[r + 1] += g->first[r];
-    uint32_t *next = g->returned; /* zero now, and zero again after */
-    for (uint32_t p = 0; p < plan->ports_count; p++) {
-        uint32_t r = plan->ports[p].regst.i;
-        if (counts(g, p))
-            g->readers[g->first[r] + next[r]++] = p;
-    }
-    memset(next, 0, plan->regsts_count * sizeof *next);
-}
-
 static void mark_initial(game *g)
 {
     const weir_plan *plan = g->plan;
@@ -107,7 +90,7 @@ static weir_status game_init(game *g, const weir_plan *plan)
     for (size_t i = 0; i < sizeof of_regsts / sizeof *of_regsts; i++, memory += regsts)
         *of_regsts[i] = memory;
     g->first = memory;
-    index_readers(g);
+    plan_index_readers(plan, g->first, g->readers);
     mark_initial(g);
     return WEIR_OK;
 }

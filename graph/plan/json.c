@@ -170,6 +170,7 @@ static void put_device(json *j, const weir_plan *plan, uint32_t s)
     for (uint32_t kind = 0; kind < PLAN_MEMS; kind++)
         put_number(j, mem_text(kind), bytes[kind]);
     shut(j, '}');
+    put_number(j, "bytes_shared", plan_bytes_shared(plan, (plan_space_id){s}));
 }
 
 static void put_queue(json *j, const weir_plan *plan, uint32_t q)

@@ -140,16 +140,90 @@ static uint64_t state_bytes(const weir_plan *plan, const plan_actor *actor, uint
     return bytes;
 }
 
+typedef struct stretch {
+    uint64_t first, end;
+} stretch;
+
+static int compare_stretches(const void *a, const void *b)
+{
+    const stretch *x = a, *y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static uint32_t space_stretches(const weir_plan *plan, uint32_t s, stretch *to)
+{
+    const plan_space *space = &plan->spaces[s];
+    uint32_t count = 0;
+    to[count++] = (stretch){space->snapshot_offset, space->snapshot_offset + space->snapshot_bytes};
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        const plan_regst *regst = &plan->regsts[r];
+        if (regst->space.i == s)
+            to[count++] = (stretch){regst->offset, regst->offset + regst->slots * regst->slot_bytes};
+    }
+    for (uint32_t t = 0; t < plan->tensors_count; t++) {
+        const plan_tensor *tensor = &plan->tensors[t];
+        if (tensor->home == PLAN_IN_STATE && plan->queues[plan->actors[tensor->owner].queue.i].space.i == s)
+            to[count++] = (stretch){tensor->offset, tensor->offset + padded(plan_tensor_bytes(tensor))};
+    }
+    return count;
+}
+
+/* Bytes of the arena that are in some register, state or the snapshot; none without memory to sort them. */
+static uint64_t bytes_covered(const weir_plan *plan, uint32_t space)
+{
+    stretch *all = malloc(((size_t)plan->regsts_count + plan->tensors_count + 1) * sizeof *all);
+    uint64_t covered = 0, end = 0;
+    uint32_t count = all ? space_stretches(plan, space, all) : 0;
+    if (all)
+        qsort(all, count, sizeof *all, compare_stretches);
+    for (uint32_t i = 0; i < count; i++)
+        if (all[i].end > end) {
+            covered += all[i].end - (all[i].first > end ? all[i].first : end);
+            end = all[i].end;
+        }
+    free(all);
+    return covered;
+}
+
+static uint64_t bytes_of_parts(const weir_plan *plan, plan_space_id space, uint64_t bytes[PLAN_MEMS])
+{
+    uint64_t sum = plan->spaces[space.i].snapshot_bytes;
+    memset(bytes, 0, PLAN_MEMS * sizeof *bytes);
+    bytes[PLAN_SNAPSHOT] = sum;
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        if (plan->regsts[r].space.i == space.i) {
+            bytes[plan->regsts[r].kind] += plan->regsts[r].slots * plan->regsts[r].slot_bytes;
+            sum += plan->regsts[r].slots * plan->regsts[r].slot_bytes;
+        }
+    for (uint32_t a = 0; a < plan->actors_count; a++) {
+        uint64_t states = state_bytes(plan, &plan->actors[a], space.i);
+        bytes[PLAN_STATE] += states;
+        sum += states;
+    }
+    return sum;
+}
+
 void plan_bytes_by_kind(const weir_plan *plan, plan_space_id space, uint64_t bytes[PLAN_MEMS])
 {
-    memset(bytes, 0, PLAN_MEMS * sizeof *bytes);
+    bytes_of_parts(plan, space, bytes);
+    bytes[PLAN_WORKSPACE] += plan->spaces[space.i].bytes - bytes_covered(plan, space.i);
+}
+
+uint64_t plan_bytes_shared(const weir_plan *plan, plan_space_id space)
+{
+    uint64_t bytes[PLAN_MEMS];
+    return bytes_of_parts(plan, space, bytes) - bytes_covered(plan, space.i);
+}
+
+void plan_index_readers(const weir_plan *plan, uint32_t *first, uint32_t *readers)
+{
+    uint32_t total = 0;
+    for (uint32_t p = 0; p < plan->ports_count; p++)
+        first[plan->ports[p].regst.i] += plan_port_counts(plan, &plan->ports[p]);
     for (uint32_t r = 0; r < plan->regsts_count; r++)
-        if (plan->regsts[r].space.i == space.i)
-            bytes[plan->regsts[r].kind] += plan->regsts[r].slots * plan->regsts[r].slot_bytes;
-    for (uint32_t a = 0; a < plan->actors_count; a++)
-        bytes[PLAN_STATE] += state_bytes(plan, &plan->actors[a], space.i);
-    bytes[PLAN_SNAPSHOT] = plan->spaces[space.i].snapshot_bytes;
-    for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (plan->queues[q].space.i == space.i)
-            bytes[PLAN_WORKSPACE] += padded(plan->queues[q].workspace_bytes);
+        first[r] = total += first[r]; /* where r's end: each goes in front of those that are there */
+    first[plan->regsts_count] = total;
+    for (uint32_t p = plan->ports_count; p-- > 0;)
+        if (plan_port_counts(plan, &plan->ports[p]))
+            readers[--first[plan->ports[p].regst.i]] = p;
 }

@@ -35,7 +35,7 @@
 
 #include "graph/base/binding.h"
 
-#define PLAN_VERSION 3
+#define PLAN_VERSION 4
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
 #define PLAN_RANKS_MAX 4096
@@ -74,8 +74,8 @@ typedef struct plan_queue {
     plan_space_id space;
     uint32_t kind;             /* plan_queue_kind */
     plan_str name;             /* "cpu:2" */
-    uint64_t workspace_offset; /* in the arena of `space` */
-    uint64_t workspace_bytes;
+    uint64_t workspace_offset; /* in the arena of `space`: where temporaries and scratch lie, */
+    uint64_t workspace_bytes;  /* between, before and behind registers, and over those that are dead then */
 } plan_queue;
 
 /* What a tensor's bytes are for. name, text */
@@ -303,8 +303,13 @@ uint64_t plan_hash(const weir_plan *plan);
 weir_status plan_encode(const weir_plan *plan, void **bytes, size_t *bytes_count);
 weir_plan *plan_decode(const void *bytes, size_t bytes_count);
 
-/* Bytes of one space by kind (plan_mem); the sum is spaces[space].bytes less alignment between parts, of which there is
- * none: every part is padded to PLAN_ALIGN and counted so. */
+/* The ports that count slots, those of one register beside each other: register r's are readers[first[r]] up to
+ * readers[first[r + 1]]. `first` has one more place than there are registers and is zeroed, `readers` one per port. */
+void plan_index_readers(const weir_plan *plan, uint32_t *first, uint32_t *readers);
+
+/* Bytes of one space by kind (plan_mem), every part padded to PLAN_ALIGN. Workspace is what only temporaries use. Parts
+ * that are never needed at the same time share bytes, so the sum is spaces[space].bytes plus plan_bytes_shared(). */
 void plan_bytes_by_kind(const weir_plan *plan, plan_space_id space, uint64_t bytes[PLAN_MEMS]);
+uint64_t plan_bytes_shared(const weir_plan *plan, plan_space_id space);
 
 #endif

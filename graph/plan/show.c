@@ -125,10 +125,12 @@ static void put_bytes(FILE *table, uint64_t bytes)
 
 /* ---- memory ---- */
 
-static void memory_cells(FILE *table, const uint64_t bytes[PLAN_MEMS], uint64_t total)
+/* What is shared is counted twice in the cells before, and once in the total. */
+static void memory_cells(FILE *table, const uint64_t bytes[PLAN_MEMS], uint64_t shared, uint64_t total)
 {
     for (int kind = 0; kind < PLAN_MEMS; kind++)
         put_bytes(table, bytes[kind]);
+    put_bytes(table, shared);
     put_bytes(table, total);
     fputs("\n", table);
 }
@@ -143,24 +145,25 @@ static void put_space(const weir_plan *plan, FILE *table, uint32_t s)
 
 static void memory_section(const weir_plan *plan, FILE *table, uint32_t index)
 {
-    uint64_t all[PLAN_MEMS] = {0};
+    uint64_t all[PLAN_MEMS] = {0}, all_shared = 0;
     (void)index;
     fputs("device", table);
     for (uint32_t kind = 0; kind < PLAN_MEMS; kind++)
         fprintf(table, "\t%s", mem_text(kind));
-    fputs("\ttotal\n", table);
+    fputs("\tshared\ttotal\n", table);
     for (uint32_t s = 0; s < plan->spaces_count; s++) {
-        uint64_t bytes[PLAN_MEMS];
+        uint64_t bytes[PLAN_MEMS], shared = plan_bytes_shared(plan, (plan_space_id){s});
         plan_bytes_by_kind(plan, (plan_space_id){s}, bytes);
         put_space(plan, table, s);
-        memory_cells(table, bytes, plan->spaces[s].bytes);
+        memory_cells(table, bytes, shared, plan->spaces[s].bytes);
+        all_shared += shared;
         for (int kind = 0; kind < PLAN_MEMS; kind++)
             all[kind] += bytes[kind];
     }
     if (plan->spaces_count <= 1)
         return;
     fputs("all", table);
-    memory_cells(table, all, weir_plan_bytes(plan, -1));
+    memory_cells(table, all, all_shared, weir_plan_bytes(plan, -1));
 }
 
 /* ---- queues ---- */

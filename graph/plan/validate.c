@@ -5,7 +5,7 @@
  * only then is an index followed. Ranges that refer to one array are disjoint, which also bounds every later loop:
  * going through the ranges of all owners touches no element twice.
  *
- * Time is O(n log n) in the size of the plan (extents and priorities are sorted), memory O(n).
+ * Time is O(n log n) in the size of the plan, memory O(n); what shares bytes takes more (validate_map.c).
  */
 #include "graph/plan/validate.h"
 
@@ -451,73 +451,11 @@ static bool validate_sizes(const weir_plan *plan)
     return ok && validate_slots(plan);
 }
 
-/* A part of an arena: a register, a state or a workspace. */
-typedef struct extent {
-    uint32_t space;
-    uint64_t first, bytes;
-    const char *array;
-    uint32_t index;
-} extent;
-
-static int compare_extents(const void *a, const void *b)
-{
-    const extent *x = a, *y = b;
-    if (x->space != y->space)
-        return x->space < y->space ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
-}
-
-/* Writes the parts that are not empty; returns how many. */
-static size_t collect_extents(const weir_plan *plan, extent *to)
-{
-    size_t count = 0;
-    for (uint32_t s = 0; s < plan->spaces_count; s++) {
-        to[count] = (extent){s, plan->spaces[s].snapshot_offset, plan->spaces[s].snapshot_bytes, "spaces", s};
-        count += to[count].bytes > 0;
-    }
-    for (uint32_t r = 0; r < plan->regsts_count; r++) {
-        const plan_regst *regst = &plan->regsts[r];
-        to[count] = (extent){regst->space.i, regst->offset, regst->slots * regst->slot_bytes, "regsts", r};
-        count += to[count].bytes > 0;
-    }
-    for (uint32_t q = 0; q < plan->queues_count; q++) {
-        const plan_queue *queue = &plan->queues[q];
-        to[count] = (extent){queue->space.i, queue->workspace_offset, queue->workspace_bytes, "queues", q};
-        count += to[count].bytes > 0;
-    }
-    for (uint32_t t = 0; t < plan->tensors_count; t++) {
-        const plan_tensor *tensor = &plan->tensors[t];
-        if (tensor->home != PLAN_IN_STATE)
-            continue;
-        uint32_t space = plan->queues[plan->actors[tensor->owner].queue.i].space.i;
-        to[count] = (extent){space, tensor->offset, plan_tensor_bytes(tensor), "tensors", t};
-        count += to[count].bytes > 0;
-    }
-    return count;
-}
-
-/* No two parts of an arena overlap: sorted by place, each ends before the next one starts. */
-static bool validate_extents(const weir_plan *plan, void *scratch)
-{
-    extent *extents = scratch;
-    size_t count = collect_extents(plan, extents);
-    qsort(extents, count, sizeof *extents, compare_extents);
-    bool ok = true;
-    for (size_t i = 1; ok && i < count; i++) {
-        const extent *a = &extents[i - 1], *b = &extents[i];
-        if (a->space == b->space && a->first + a->bytes > b->first)
-            ok = REFUSE_PLAN("%s[%" PRIu32 "] and %s[%" PRIu32 "] overlap in the arena of spaces[%" PRIu32 "]",
-                             a->array, a->index, b->array, b->index, a->space);
-    }
-    return ok;
-}
-
 /* The most that any one rule needs: they run one after the other. A named place is the largest thing that is sorted by
- * name, an extent the largest by place; marks are a byte or an index each. */
+ * name, a part of an arena the largest by place; marks are a byte or an index each. */
 static size_t scratch_bytes(const weir_plan *plan)
 {
-    size_t most = sizeof(extent) *
-                  ((size_t)plan->spaces_count + plan->regsts_count + plan->queues_count + plan->tensors_count);
+    size_t most = validate_map_bytes(plan);
     size_t needs[] = {sizeof(turn) * plan->actors_count, sizeof(validate_name) * plan->params_count,
                       sizeof(validate_name) * plan->programs_count,
                       sizeof(validate_name) * plan->hosts_count};
@@ -535,7 +473,7 @@ weir_status plan_validate(const weir_plan *plan)
         return error_set(WEIR_E_MEMORY, "no memory to check the plan");
     bool ok = validate_members(plan) && validate_ranges(plan, scratch) && validate_owners(plan) &&
               validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) && validate_priorities(plan, scratch) &&
-              validate_sizes(plan) && validate_extents(plan, scratch) && validate_kernels(plan, scratch) &&
+              validate_sizes(plan) && validate_kernels(plan, scratch) && validate_map(plan, scratch) &&
               validate_hosts(plan, scratch) && validate_starts(plan, scratch) && validate_programs(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;

@@ -1,8 +1,9 @@
-/* graph/plan/validate.h: the three parts of plan_validate():
+/* graph/plan/validate.h: the four parts of plan_validate():
  *
- *     validate.c          is it a plan?      indexes, owners, rates, sizes, the arenas' map
+ *     validate.c          is it a plan?      indexes, owners, rates, sizes
  *     validate_kernel.c   who calls what?    kernels, host functions, parameters, and what is theirs
  *     validate_op.c       can it be called?  each op's own rule for its shards, states, scratch, overlaps
+ *     validate_map.c      whose bytes?       the arenas' map, and proofs for what shares bytes
  *
  * A rule returns true, or refuses: sets the error, which names the place ("actors[3].queue: 7 of 2"), and returns
  * false. The first fault ends the check.
@@ -47,12 +48,16 @@ typedef struct validate_name {
     uint32_t rank; /* of a pull, which every rank may have; 0 of all else */
 } validate_name;
 
-/* All rely on the structure having been checked. `scratch` is memory for one rule at a time: an extent per register,
- * queue and tensor, or a validate_name per parameter or host, whichever is more. */
+/* All rely on the structure having been checked. `scratch` is memory for one rule at a time: for the map, or a
+ * validate_name per parameter or host, whichever is more. */
 bool validate_kernels(const weir_plan *plan, void *scratch);
 bool validate_hosts(const weir_plan *plan, void *scratch);
 bool validate_starts(const weir_plan *plan, void *scratch); /* params and inits */
 bool validate_programs(const weir_plan *plan, void *scratch); /* their names */
+
+/* No part of an arena has bytes of another, unless the two are never needed at the same time. */
+bool validate_map(const weir_plan *plan, void *scratch);
+size_t validate_map_bytes(const weir_plan *plan); /* of its scratch */
 
 /* Whether the kernel's op can be called so. Relies on its place, counts and operands having been checked. */
 bool validate_call(const weir_plan *plan, uint32_t kernel, const weir_op *op);

@@ -1,0 +1,56 @@
+/* graph/plan/lives.h: which parts of an arena are never needed at the same time.
+ *
+ * A *life* is a stay of a value in memory. In a slot it begins with the kernel of the producer that first writes there,
+ * and ends with the last kernel of each reader; of a temporary, or of scratch memory, it is a run of kernels within
+ * one firing. Two parts may have the same bytes when, in every order of firings that the credits allow, no life of one
+ * meets a life of the other. Credits decide that alone, so it can be read off the plan:
+ *
+ *     READY  producer -> reader   `initial` tokens            firing i of one is over before firing i + tokens of
+ *     FREE   reader -> producer   `slots - initial` tokens    the other begins
+ *            actor -> itself      1 token
+ *
+ * Let D(x, y) be the fewest tokens on a path from x to y: firing i of x is over before firing i + D of y begins.
+ * Within one firing kernels follow each other, which is a path without a token. Lives of A and B number themselves from
+ * 0 on, and A's i ends before B's j begins if j - i >= D(A's ends, B's start), the largest over A's readers. So they
+ * never meet if, whatever j - i is, one of the two comes first:
+ *
+ *     D(A's ends, B's start) + D(B's ends, A's start) <= 1
+ *
+ * They take turns on circuits that have one token. So only whether D is 0, 1 or more matters, and for all pairs this is
+ * one walk over the graph per 64 columns of bits.
+ *
+ * Rates are 1 or M. Rather than unroll micro-batches there are two graphs, each of which leaves out what it cannot say,
+ * and so proves less, never more: *steps* has for each actor its first and its last firing of a step, *firings* has
+ * the actors that fire M times, and the registers of which each firing fills or reads one slot. Either proof will do.
+ *
+ * What starts full is always needed. Actors of different programs never run at the same time, and between steps of a
+ * program nothing is left in its registers but what starts full; so those of different programs are apart, if no
+ * actor on an outside queue, which may fire at any time, has to do with them.
+ *
+ * The plan must have passed the rules of validate.c up to the kernels' operands. A graph with a circle without tokens
+ * (not live) proves nothing about what is behind the circle. Any thread; nothing is kept between calls.
+ */
+#ifndef GRAPH_PLAN_LIVES_H
+#define GRAPH_PLAN_LIVES_H
+
+#include "graph/plan/plan.h"
+
+/* What lies in a part of an arena: all slots of a register, or what kernels `from` to `to` of an actor (counted from
+ * its first) have in the workspace. */
+typedef struct life {
+    plan_regst_id regst; /* PLAN_NONE: in the workspace */
+    plan_actor_id actor; /* then: whose */
+    uint32_t from, to;
+} life;
+
+typedef struct lives lives;
+
+/* What is known of one space. NULL and weir_error(): no memory, or the plan is too large for it (E_MEMORY). Owned by
+ * the caller; borrows the plan, of which offsets may change meanwhile. */
+lives *lives_new(const weir_plan *plan, plan_space_id space);
+void lives_free(lives *l);
+
+/* Whether two parts of the space may have the same bytes. Not asked about two parts of one queue's workspace. */
+bool lives_apart(const lives *l, const life *a, const life *b);
+
+#endif

@@ -1,0 +1,269 @@
+/* graph/plan/validate_map.c: do parts of an arena share bytes that may be needed at the same time?
+ *
+ * An arena's parts are registers, states, the snapshot, and each temporary and each kernel's scratch in the workspaces.
+ * They are sorted by place; a walk from low to high keeps those that reach up to here. Two that meet must be apart by
+ * graph/plan/lives.h, and whatever is always there meets nobody. Two temporaries of one queue may meet, for one actor
+ * runs at a time, and what its kernels have there follows from their order (validate_op.c, validate_kernel.c); so
+ * the workspaces of two queues, as wholes, do not meet.
+ *
+ * Every such pair is asked about, so how many there may be is bounded, by the size of the plan: a file from anywhere
+ * must not keep a reader busy. Of a part of a plan only the rank's own arenas are looked at: kernels of others are not
+ * there, and their arenas are not here.
+ */
+#include "graph/plan/lives.h"
+#include "graph/plan/spread.h"
+#include "graph/plan/validate.h"
+
+#include <stdlib.h>
+
+#define MEETINGS_PER_PART 256 /* comparisons; above this the plan is refused */
+#define MEETINGS_MIN (1u << 16)
+
+typedef enum part_kind { PART_REGST, PART_TEMP, PART_SCRATCH, PART_STATE, PART_SNAPSHOT } part_kind;
+
+typedef struct part {
+    uint64_t first, end;
+    uint32_t space;
+    part_kind kind;
+    uint32_t index; /* of the register, tensor, kernel or space */
+    life life;
+} part;
+
+static const char *const part_array[] = {"regsts", "tensors", "kernels", "tensors", "spaces"};
+
+static uint32_t space_of(const weir_plan *plan, uint32_t actor)
+{
+    return plan->queues[plan->actors[actor].queue.i].space.i;
+}
+
+static uint64_t workspace_of(const weir_plan *plan, uint32_t actor)
+{
+    return plan->queues[plan->actors[actor].queue.i].workspace_offset;
+}
+
+static size_t put(part *to, size_t count, part each, uint64_t bytes)
+{
+    each.end = each.first + bytes;
+    if (bytes)
+        to[count++] = each;
+    return count;
+}
+
+/* ---- the parts ---- */
+
+static size_t put_regsts(const weir_plan *plan, part *to, size_t count)
+{
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        const plan_regst *regst = &plan->regsts[r];
+        part each = {.first = regst->offset, .space = regst->space.i, .kind = PART_REGST, .index = r,
+                     .life = {.regst = {r}, .actor = {PLAN_NONE}}};
+        count = put(to, count, each, regst->slots * regst->slot_bytes);
+    }
+    return count;
+}
+
+static size_t put_snapshots_and_states(const weir_plan *plan, part *to, size_t count)
+{
+    for (uint32_t s = 0; s < plan->spaces_count; s++) {
+        part each = {.first = plan->spaces[s].snapshot_offset, .space = s, .kind = PART_SNAPSHOT, .index = s};
+        count = put(to, count, each, plan->spaces[s].snapshot_bytes);
+    }
+    for (uint32_t t = 0; t < plan->tensors_count; t++) {
+        const plan_tensor *tensor = &plan->tensors[t];
+        if (tensor->home != PLAN_IN_STATE)
+            continue;
+        part each = {.first = tensor->offset, .space = space_of(plan, tensor->owner), .kind = PART_STATE, .index = t};
+        count = put(to, count, each, plan_tensor_bytes(tensor));
+    }
+    return count;
+}
+
+/* Where the temporaries are among those to be sorted: put when a kernel of the actor first has them, and made longer
+ * by those that follow. */
+static size_t put_temp(const weir_plan *plan, part *to, size_t count, uint32_t t, uint32_t position, uint32_t *at)
+{
+    const plan_tensor *tensor = &plan->tensors[t];
+    if (tensor->home != PLAN_IN_TEMP)
+        return count;
+    if (at[t] != PLAN_NONE) {
+        to[at[t]].life.to = position;
+        return count;
+    }
+    uint32_t actor = tensor->owner;
+    part each = {.first = workspace_of(plan, actor) + tensor->offset, .space = space_of(plan, actor), .kind = PART_TEMP,
+                 .index = t, .life = {.regst = {PLAN_NONE}, .actor = {actor}, .from = position, .to = position}};
+    size_t more = put(to, count, each, plan_tensor_bytes(tensor));
+    if (more > count)
+        at[t] = (uint32_t)count;
+    return more;
+}
+
+static size_t put_kernel(const weir_plan *plan, part *to, size_t count, uint32_t k, uint32_t *at)
+{
+    const plan_kernel *kernel = &plan->kernels[k];
+    const plan_range *ranges[] = {&kernel->in, &kernel->out};
+    uint32_t actor = kernel->actor.i, position = k - plan->actors[actor].kernels.first;
+    for (int r = 0; r < 2; r++)
+        for (uint32_t o = ranges[r]->first; o < ranges[r]->first + ranges[r]->count; o++)
+            count = put_temp(plan, to, count, plan->operands[o].tensor.i, position, at);
+    part each = {.first = workspace_of(plan, actor) + kernel->workspace_offset, .space = space_of(plan, actor),
+                 .kind = PART_SCRATCH, .index = k,
+                 .life = {.regst = {PLAN_NONE}, .actor = {actor}, .from = position, .to = position}};
+    return put(to, count, each, kernel->workspace_bytes);
+}
+
+/* A kernel is nobody's but its actor's, and its temporaries are that actor's too. */
+static size_t put_parts(const weir_plan *plan, part *to, uint32_t *at)
+{
+    size_t count = put_snapshots_and_states(plan, to, put_regsts(plan, to, 0));
+    for (uint32_t t = 0; t < plan->tensors_count; t++)
+        at[t] = PLAN_NONE;
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        count = put_kernel(plan, to, count, k, at);
+    return count;
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    const part *x = a, *y = b;
+    if (x->space != y->space)
+        return x->space < y->space ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* ---- the walk ---- */
+
+typedef struct walk {
+    const weir_plan *plan;
+    lives *lives; /* owned: of the space that the walk is in; made when it is first asked */
+    part **open;  /* parts that reach up to here: those outside of workspaces, and those in them */
+    part **open_temps;
+    size_t opened, opened_temps;
+    uint64_t left; /* comparisons */
+} walk;
+
+static bool in_workspace(const part *x)
+{
+    return x->kind == PART_TEMP || x->kind == PART_SCRATCH;
+}
+
+static bool has_life(const part *x)
+{
+    return in_workspace(x) || x->kind == PART_REGST;
+}
+
+static bool meets(walk *w, const part *a, const part *b)
+{
+    const char *one = part_array[a->kind], *other = part_array[b->kind];
+    if (has_life(a) && has_life(b)) {
+        if (!w->lives)
+            w->lives = lives_new(w->plan, (plan_space_id){a->space});
+        if (!w->lives)
+            return false;
+        if (lives_apart(w->lives, &a->life, &b->life))
+            return true;
+    }
+    return REFUSE_PLAN("%s[%" PRIu32 "] and %s[%" PRIu32 "] overlap in the arena of spaces[%" PRIu32
+                       "], and may be needed at the same time",
+                       one, a->index, other, b->index, a->space);
+}
+
+/* Those that end before `b` are taken out, the others must not mind it. */
+static bool meets_all(walk *w, part **open, size_t *opened, const part *b)
+{
+    size_t kept = 0;
+    if (w->left < *opened)
+        return REFUSE_PLAN("spaces[%" PRIu32 "]: too many parts of its arena share bytes to prove them all apart",
+                           b->space);
+    w->left -= *opened;
+    for (size_t i = 0; i < *opened; i++) {
+        if (open[i]->space != b->space || open[i]->end <= b->first)
+            continue;
+        open[kept++] = open[i];
+        if (!meets(w, open[i], b))
+            return false;
+    }
+    *opened = kept;
+    return true;
+}
+
+static bool walk_to(walk *w, part *b)
+{
+    if (!meets_all(w, w->open, &w->opened, b))
+        return false;
+    if (in_workspace(b)) {
+        w->open_temps[w->opened_temps++] = b;
+        return true;
+    }
+    w->open[w->opened++] = b;
+    return meets_all(w, w->open_temps, &w->opened_temps, b);
+}
+
+static void leave_space(walk *w)
+{
+    lives_free(w->lives);
+    w->lives = NULL;
+    w->opened = w->opened_temps = 0;
+}
+
+static bool looked_at(const weir_plan *plan, uint32_t space)
+{
+    return !plan->part || plan->spaces[space].rank == plan->part - 1;
+}
+
+static bool walk_parts(walk *w, part *parts, size_t count)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < count; i++) {
+        if (i && parts[i].space != parts[i - 1].space)
+            leave_space(w);
+        if (looked_at(w->plan, parts[i].space))
+            ok = walk_to(w, &parts[i]);
+    }
+    leave_space(w);
+    return ok;
+}
+
+/* ---- workspaces as wholes ---- */
+
+static bool validate_workspaces(const weir_plan *plan, part *to)
+{
+    size_t count = 0;
+    for (uint32_t q = 0; q < plan->queues_count; q++) {
+        const plan_queue *queue = &plan->queues[q];
+        part each = {.first = queue->workspace_offset, .space = queue->space.i, .index = q};
+        count = put(to, count, each, queue->workspace_bytes);
+    }
+    qsort(to, count, sizeof *to, compare_parts);
+    for (size_t i = 1; i < count; i++)
+        if (to[i - 1].space == to[i].space && to[i - 1].end > to[i].first)
+            return REFUSE_PLAN("queues[%" PRIu32 "] and queues[%" PRIu32 "] overlap in the arena of spaces[%" PRIu32
+                               "]",
+                               to[i - 1].index, to[i].index, to[i].space);
+    return true;
+}
+
+static size_t most_parts(const weir_plan *plan)
+{
+    return (size_t)plan->spaces_count + plan->queues_count + plan->regsts_count + plan->tensors_count +
+           plan->kernels_count + 1;
+}
+
+size_t validate_map_bytes(const weir_plan *plan)
+{
+    return most_parts(plan) * (sizeof(part) + 2 * sizeof(part *)) + plan->tensors_count * sizeof(uint32_t);
+}
+
+bool validate_map(const weir_plan *plan, void *scratch)
+{
+    size_t most = most_parts(plan);
+    part *parts = scratch;
+    walk w = {.plan = plan, .open = (part **)(parts + most)};
+    w.open_temps = w.open + most;
+    if (!validate_workspaces(plan, parts))
+        return false;
+    size_t count = put_parts(plan, parts, (uint32_t *)(w.open_temps + most));
+    qsort(parts, count, sizeof *parts, compare_parts);
+    w.left = MEETINGS_MIN + (uint64_t)count * MEETINGS_PER_PART;
+    return walk_parts(&w, parts, count);
+}
