@@ -18,7 +18,7 @@ static inline weir_tensor *op_param(weir_tensor *x, const char *name, const char
 /* What a parameter without an .init of the user's starts with. */
 static inline weir_init init_or(weir_init init, weir_init fallback)
 {
-    return init.kind == WEIR_INIT_ZERO ? fallback : init;
+    return init.kind == WEIR_INIT_DEFAULT ? fallback : init;
 }
 
 #endif

@@ -59,6 +59,13 @@ const char *weir_dtype_name(weir_dtype dtype)
     }
 }
 
+double weir_option(double given, double fallback)
+{
+    if (given != 0)
+        return given;
+    return signbit(given) ? 0 : fallback;
+}
+
 size_t weir_dtype_bytes(weir_dtype dtype)
 {
     switch (dtype) {

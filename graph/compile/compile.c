@@ -92,16 +92,33 @@ static reg *reg_of(compile *c, plan_regst_id id)
     return NULL;
 }
 
-static weir_plan *write(compile *c, check_result *result)
+/* What went wrong has no line of the user's but that of the call. */
+static void blame_call(const compile *c, weir_status status)
+{
+    error_set(status, "%s:%d: compile: %s", c->opts.src.file, c->opts.src.line, weir_error());
+}
+
+/* NULL: there is no memory. */
+static weir_plan *emit(compile *c)
 {
     weir_plan *plan = pass_layout(c) ? pass_emit(c) : NULL;
+    c->pool.failed |= !plan;
+    return plan;
+}
+
+static weir_plan *write(compile *c, check_result *result)
+{
+    weir_plan *plan = emit(c);
     if (!plan)
         return NULL;
-    if (plan_validate(plan) != WEIR_OK || check_play(plan, result) != WEIR_OK) {
-        weir_plan_free(plan);
-        return NULL;
-    }
-    return plan;
+    weir_status status = plan_validate(plan);
+    if (!status)
+        status = check_play(plan, result);
+    if (!status)
+        return plan;
+    blame_call(c, status);
+    weir_plan_free(plan);
+    return NULL;
 }
 
 /* Whether taking a slot from `a` is better than from `b`: one slot that is enough, and no larger than it must be,
@@ -201,7 +218,7 @@ static weir_plan *make_plan(compile *c)
  * the start, not on those that are taken away. */
 static bool measure_snapshots(compile *c)
 {
-    weir_plan *plan = c->opts.snapshot && pass_layout(c) ? pass_emit(c) : NULL;
+    weir_plan *plan = c->opts.snapshot ? emit(c) : NULL;
     for (int d = 0; plan && d < c->phys.device.count; d++)
         c->phys.device.item[d].snapshot = plan_snapshot_bytes(plan, (plan_space_id){(uint32_t)d});
     weir_plan_free(plan);
@@ -226,6 +243,8 @@ weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts)
     }
     compile c = {.graph = graph, .opts = opts};
     weir_plan *plan = options_ok(&c) ? run_passes(&c) : NULL;
+    if (!plan && c.pool.failed)
+        blame_call(&c, WEIR_E_MEMORY);
     pool_free(&c.pool);
     return plan;
 }

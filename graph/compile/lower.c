@@ -405,7 +405,8 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
         op->dead = true;
         return true;
     }
-    l->p->tensor.item[op->out_count ? op->out[0] : 0].fills |= fills && op->out_count;
+    if (fills)
+        l->p->tensor.item[op->out[0]].fills = true; /* only an accumulation does, and it has an output */
     return pop_memory(l, node, id);
 }
 

@@ -171,6 +171,8 @@ static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *
     t->mesh = opts->mesh && mesh_of_graph(g, opts->src, opts->name, opts->mesh) ? opts->mesh : graph_default_mesh(g);
     t->name = name->name;
     t->init = opts->init;
+    if (t->init.kind == WEIR_INIT_DEFAULT)
+        t->init.kind = WEIR_INIT_ZERO;
     t->frozen = opts->frozen || w->type.dtype != WEIR_F32;
     t->trains = !t->frozen;
     t->src = opts->src;

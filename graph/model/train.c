@@ -59,31 +59,51 @@ static void gradient_done(void *ctx, weir_tensor *parameter, weir_tensor *gradie
         *item = (trained){parameter, gradient};
 }
 
+typedef POOL_LIST(weir_tensor *) tensor_list;
+
+static void list_add(training *t, tensor_list *list, weir_tensor *tensor)
+{
+    weir_tensor **at = POOL_PUSH(&t->graph->pool, list);
+    if (at)
+        *at = tensor;
+}
+
+/* One op adds the `count` tensors. */
+static weir_tensor *sum_of(training *t, weir_mesh *mesh, const char *name, weir_tensor **in, int count)
+{
+    return apply_on(t->graph, mesh, t->src, name, weir_op_find("add_many"), in, count, NULL);
+}
+
+/* Their sum on `mesh`: as many at a time as an op takes, then the sums of those. */
+static weir_tensor *sum_all(training *t, weir_mesh *mesh, const char *name, tensor_list list)
+{
+    while (list.count > WEIR_ARGS_MAX) {
+        tensor_list sums = {0};
+        for (int i = 0; i < list.count; i += WEIR_ARGS_MAX) {
+            int count = list.count - i < WEIR_ARGS_MAX ? list.count - i : WEIR_ARGS_MAX;
+            list_add(t, &sums, sum_of(t, mesh, NULL, list.item + i, count));
+        }
+        list = sums;
+    }
+    return list.count ? sum_of(t, mesh, name, list.item, list.count) : &t->graph->poison; /* no memory */
+}
+
 /* The sum of squares of the gradients of parameters on `mesh`, as one number there. */
 static weir_tensor *mesh_squares(training *t, weir_mesh *mesh)
 {
-    weir_tensor *squares[WEIR_ARGS_MAX], *sums[WEIR_ARGS_MAX];
-    int squares_count = 0, sums_count = 0;
-    for (int i = 0; i <= t->list.count; i++) {
-        bool flush = squares_count == WEIR_ARGS_MAX || (i == t->list.count && squares_count);
-        if (flush) {
-            sums[sums_count++] = apply_on(t->graph, mesh, t->src, NULL, weir_op_find("add_many"), squares, squares_count,
-                                          NULL);
-            squares_count = 0;
-        }
-        if (i == t->list.count || !mesh_equal(t->list.item[i].parameter->mesh, mesh))
-            continue;
-        squares[squares_count++] = apply_on(t->graph, mesh, t->src, NULL, &op_square_sum, &t->list.item[i].gradient, 1,
-                                            NULL);
-    }
-    return sums_count == 1 ? sums[0]
-                           : apply_on(t->graph, mesh, t->src, NULL, weir_op_find("add_many"), sums, sums_count, NULL);
+    tensor_list squares = {0};
+    for (int i = 0; i < t->list.count; i++)
+        if (mesh_equal(t->list.item[i].parameter->mesh, mesh))
+            list_add(t, &squares,
+                     apply_on(t->graph, mesh, t->src, NULL, &op_square_sum, &t->list.item[i].gradient, 1, NULL));
+    return sum_all(t, mesh, NULL, squares);
 }
 
-static bool mesh_listed(weir_mesh *const *list, int count, const weir_mesh *mesh)
+/* Whether a parameter before the i-th is on the same mesh. */
+static bool mesh_seen(const training *t, int i)
 {
-    for (int i = 0; i < count; i++)
-        if (mesh_equal(list[i], mesh))
+    for (int k = 0; k < i; k++)
+        if (mesh_equal(t->list.item[k].parameter->mesh, t->list.item[i].parameter->mesh))
             return true;
     return false;
 }
@@ -91,21 +111,13 @@ static bool mesh_listed(weir_mesh *const *list, int count, const weir_mesh *mesh
 /* The factor that all gradients are scaled by; NULL when there is no clipping. */
 static weir_tensor *clip_factor(training *t, weir_mesh *where)
 {
-    weir_mesh *mesh[WEIR_ARGS_MAX];
-    weir_tensor *sum[WEIR_ARGS_MAX];
-    int count = 0;
+    tensor_list sums = {0};
     if (t->optimizer.clip_norm <= 0)
         return NULL;
-    for (int i = 0; i < t->list.count; i++) {
-        weir_mesh *m = t->list.item[i].parameter->mesh;
-        if (!mesh_listed(mesh, count, m) && count < WEIR_ARGS_MAX) {
-            mesh[count] = m;
-            sum[count++] = mesh_squares(t, m);
-        }
-    }
-    weir_tensor *all = count == 1 ? sum[0]
-                                  : apply_on(t->graph, where, t->src, "grad_norm/sum", weir_op_find("add_many"), sum,
-                                             count, NULL);
+    for (int i = 0; i < t->list.count; i++)
+        if (!mesh_seen(t, i))
+            list_add(t, &sums, mesh_squares(t, t->list.item[i].parameter->mesh));
+    weir_tensor *all = sums.count == 1 ? sums.item[0] : sum_all(t, where, "grad_norm/sum", sums);
     struct clip_attrs attrs = {.max_norm = t->optimizer.clip_norm};
     return apply_on(t->graph, where, t->src, "grad_norm/clip", &op_clip_scale, &all, 1, &attrs);
 }
@@ -113,12 +125,12 @@ static weir_tensor *clip_factor(training *t, weir_mesh *where)
 static struct optim_attrs update_attrs(const weir_optimizer *o, const weir_tensor *parameter)
 {
     return (struct optim_attrs){
-        .lr = o->lr ? o->lr : o->kind == WEIR_SGD ? 0.01 : 0.001,
+        .lr = weir_option(o->lr, o->kind == WEIR_SGD ? 0.01 : 0.001),
         .lr_min = o->lr_min,
         .momentum = o->momentum,
-        .beta1 = o->beta1 ? o->beta1 : 0.9,
-        .beta2 = o->beta2 ? o->beta2 : 0.999,
-        .eps = o->eps ? o->eps : 1e-8,
+        .beta1 = weir_option(o->beta1, 0.9),
+        .beta2 = weir_option(o->beta2, 0.999),
+        .eps = weir_option(o->eps, 1e-8),
         .weight_decay = parameter->type.shape.rank >= 2 ? o->weight_decay : 0,
         .warmup = o->warmup,
         .total = o->total,

@@ -126,7 +126,7 @@ _Static_assert(sizeof(plan_word) == 8, "a plan_word is 64 bits");
 
 static const plan_field init_fields[] = {
     ID(plan_init, tensor, tensors),
-    ENUM(plan_init, kind, WEIR_INIT_UNIFORM + 1),
+    ENUM(plan_init, kind, WEIR_INIT_KINDS),
     REAL(plan_init, a),
     REAL(plan_init, b),
     U64(plan_init, key),

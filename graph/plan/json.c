@@ -299,7 +299,7 @@ static void put_tensor(json *j, const weir_plan *plan, uint32_t t)
 
 static void put_init(json *j, const weir_plan *plan, uint32_t i)
 {
-    static const char *const kind[] = {"zero", "value", "normal", "uniform"};
+    static const char *const kind[] = {"none", "zero", "value", "normal", "uniform"};
     const plan_init *init = &plan->inits[i];
     put_number(j, "tensor", init->tensor.i);
     put_string(j, "kind", kind[init->kind]);

@@ -379,6 +379,8 @@ static bool validate_init(const weir_plan *plan, uint32_t i)
     const plan_init *init = &plan->inits[i];
     const plan_tensor *tensor = &plan->tensors[init->tensor.i];
     bool random = init->kind == WEIR_INIT_NORMAL || init->kind == WEIR_INIT_UNIFORM;
+    if (init->kind == WEIR_INIT_DEFAULT)
+        return REFUSE_PLAN("inits[%" PRIu32 "].kind: none", i);
     if (!has_start(plan, tensor))
         return REFUSE_PLAN("inits[%" PRIu32 "].tensor: %" PRIu32 " is neither a state nor starts full", i,
                            init->tensor.i);

@@ -116,6 +116,14 @@ enum {
 #define WEIR_IS_S(sbp) ((sbp) >= WEIR_S0 - WEIR_DIMS_MAX)
 #define WEIR_S_DIM(sbp) ((sbp) - WEIR_S0)
 
+/* Options are members of a structure; one that is left out is 0, and takes the default that its comment says. This is
+ * the number 0 for an option with another default: .lr = WEIR_ZERO. Of a computed value: .lr = rate ? rate : WEIR_ZERO.
+ * (It is the negative zero, which equals 0 and can be told from it.) */
+#define WEIR_ZERO (-0.0)
+
+/* The value of such an option: `fallback` when it was left out. For DSL functions of one's own. */
+double weir_option(double given, double fallback);
+
 /* The short names of the papers; define WEIR_NO_SHORT_NAMES to keep them out. */
 #if !defined(WEIR_NO_SHORT_NAMES) && !defined(__cplusplus)
 #define S(i) WEIR_S(i)

@@ -9,7 +9,7 @@
  *     weir_fetch(x, .name = "y");
  *
  * Options are designated initialisers behind the positional arguments; what is left out is zero, and zero is the
- * default.
+ * default. Where the default is another number, WEIR_ZERO says 0.
  *
  * Mistakes stick. A wrong call never returns NULL: it returns a poisoned tensor, and the graph keeps the first
  * mistake with the user's file and line. Everything that is built on a poisoned tensor is poisoned and quiet.
@@ -159,8 +159,16 @@ typedef struct weir_input_opts {
     weir_input_at(graph, dtype, (weir_input_opts){.src = WEIR_HERE, .shape = __VA_ARGS__})
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts opts);
 
-/* How a parameter starts: a function of (the seed given to weir_compile, the parameter's name, the element's index). */
-typedef enum weir_init_kind { WEIR_INIT_ZERO, WEIR_INIT_VALUE, WEIR_INIT_NORMAL, WEIR_INIT_UNIFORM } weir_init_kind;
+/* How a parameter starts: a function of (the seed given to weir_compile, the parameter's name, the element's index).
+ * Left out, it is as whatever takes the option says: .init = {WEIR_INIT_ZERO} are zeros everywhere. */
+typedef enum weir_init_kind {
+    WEIR_INIT_DEFAULT,
+    WEIR_INIT_ZERO,
+    WEIR_INIT_VALUE,
+    WEIR_INIT_NORMAL,
+    WEIR_INIT_UNIFORM,
+    WEIR_INIT_KINDS
+} weir_init_kind;
 typedef struct weir_init {
     weir_init_kind kind;
     double a; /* VALUE: the value; NORMAL: the standard deviation; UNIFORM: the lower bound */

@@ -92,7 +92,7 @@ weir_tensor *weir_softmax_at(weir_tensor *x, weir_op_opts opts);
 typedef struct weir_norm_opts {
     weir_src src;
     const char *name;
-    double eps; /* default 1e-5 */
+    double eps; /* default 1e-5; WEIR_ZERO: none */
 } weir_norm_opts;
 /* (x - mean) / sqrt(var + eps) * gain + bias, with parameters NAME/gain (ones) and NAME/bias (zeros), each [last]
  * (Ba et al. 2016) */

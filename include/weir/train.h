@@ -15,7 +15,7 @@ extern "C" {
 
 typedef enum weir_optimizer_kind { WEIR_SGD, WEIR_ADAMW } weir_optimizer_kind;
 
-/* Zero members mean the default in brackets. */
+/* What is left out is the default in brackets; WEIR_ZERO is the number 0: .lr = WEIR_ZERO. */
 typedef struct weir_optimizer {
     weir_optimizer_kind kind;
     double lr;              /* learning rate [0.01 SGD, 0.001 AdamW] */

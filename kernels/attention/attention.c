@@ -441,9 +441,8 @@ weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, w
     if (!weir_tensor_poisoned(q) && (heads < 1 || dim % heads || dim < heads))
         return weir_mistake(q, opts.src, "attention: %lld heads do not divide dim %lld", (long long)heads,
                             (long long)dim);
-    struct attention_attrs attrs = {.head_dim = dim / heads, .causal = opts.causal, .scale = opts.scale};
-    if (attrs.scale == 0)
-        attrs.scale = 1 / sqrt((double)attrs.head_dim);
+    struct attention_attrs attrs = {.head_dim = dim / heads, .causal = opts.causal};
+    attrs.scale = weir_option(opts.scale, 1 / sqrt((double)attrs.head_dim));
     weir_tensor *in[3] = {q, k, v};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_attention, NULL, in, 3, &attrs}, NULL);
 }

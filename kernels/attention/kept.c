@@ -235,9 +235,8 @@ weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor 
     if (!weir_tensor_poisoned(q) && (heads < 1 || dim % heads || dim < heads))
         return weir_mistake(q, opts.src, "attention_kept: %lld heads do not divide dim %lld", (long long)heads,
                             (long long)dim);
-    struct kept_attrs attrs = {.head_dim = dim / heads, .scale = opts.scale};
-    if (attrs.scale == 0)
-        attrs.scale = 1 / sqrt((double)attrs.head_dim);
+    struct kept_attrs attrs = {.head_dim = dim / heads};
+    attrs.scale = weir_option(opts.scale, 1 / sqrt((double)attrs.head_dim));
     weir_tensor *in[6] = {q, k, v, keys, values, position};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_attention_kept, NULL, in, 6, &attrs}, NULL);
 }

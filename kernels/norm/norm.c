@@ -371,7 +371,9 @@ static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_norm_opts
         return x;
     if (weir_tensor_type(x).shape.rank < 1)
         return weir_mistake(x, opts.src, "%s: x is a scalar; there is no last dimension", op->name);
-    struct norm_attrs attrs = {opts.eps > 0 ? opts.eps : 1e-5};
+    if (!(opts.eps >= 0))
+        return weir_mistake(x, opts.src, "%s: eps is %g", op->name, opts.eps);
+    struct norm_attrs attrs = {weir_option(opts.eps, 1e-5)};
     const char *name = weir_name_for(x, opts.name, op->name);
     weir_tensor *in[3] = {x, norm_param(x, name, "gain", 1, opts.src), NULL};
     if (op->in_max > 2)

@@ -151,7 +151,7 @@ static void add_tensor(sdf *s, struct regst_item *regst)
     tensor.start[0] = regst->opts.start;
     tensor.global[0] = regst->opts.global;
     regst->tensor = plan_add_tensors(s->builder, tensor);
-    if (regst->opts.init != WEIR_INIT_ZERO)
+    if (regst->opts.init != WEIR_INIT_DEFAULT)
         plan_add_inits(s->builder, (plan_init){.tensor = {regst->tensor}, .kind = regst->opts.init, .a = regst->opts.a,
                                                .b = regst->opts.b, .key = KEY + regst->id});
     if (regst->opts.param)

@@ -44,7 +44,7 @@ typedef struct sdf_regst_opts {
     uint32_t slots, fill, initial;
     uint32_t items;        /* of its one f32 tensor; 0: it has no tensor */
     uint32_t queue;        /* of a constant: where it lies */
-    weir_init_kind init;   /* of `initial` slots; ZERO: none */
+    weir_init_kind init;   /* of `initial` slots; DEFAULT: none */
     double a, b;
     const char *param;     /* also a parameter of this name, whole unless .start and .global say otherwise */
     uint32_t start, global;

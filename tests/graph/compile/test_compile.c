@@ -216,6 +216,26 @@ Test(compile, a_limit_is_kept_to_the_byte_or_refused_with_the_bytes_by_kind, .ti
     }
 }
 
+/* More firings than a plan may have: every fetch fires once for each micro-batch. */
+Test(compile, too_many_firings_are_refused_with_the_place_of_the_call, .timeout = 30)
+{
+    weir_graph *g = weir_graph_new("busy");
+    weir_tensor *x = weir_input(g, WEIR_F32, {2}, .name = "x", .micro = true);
+    for (int i = 0; i < 1100; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "y%d", i);
+        weir_fetch(x, .name = name);
+    }
+    int line = __LINE__ + 1;
+    weir_plan *plan = weir_compile(g, .micro_batches = 65536);
+    char place[64];
+    snprintf(place, sizeof place, "test_compile.c:%d: compile: ", line);
+    cr_assert_null(plan);
+    cr_expect(strstr(weir_error(), place), "%s", weir_error());
+    cr_expect(strstr(weir_error(), "fire"), "%s", weir_error());
+    weir_graph_free(g);
+}
+
 /* ---- slots ---- */
 
 static const plan_regst *register_of(const weir_plan *plan, const char *tensor)

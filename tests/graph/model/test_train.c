@@ -53,9 +53,15 @@ static double reference_gradient(reference *r, int step, int micro)
     return loss;
 }
 
+/* An option as its header states it. */
+static double given(double option, double fallback)
+{
+    return option ? option : signbit(option) ? 0 : fallback;
+}
+
 static double reference_rate(const weir_optimizer *o, int step)
 {
-    double lr = o->lr ? o->lr : o->kind == WEIR_SGD ? 0.01 : 0.001;
+    double lr = given(o->lr, o->kind == WEIR_SGD ? 0.01 : 0.001);
     if (step < o->warmup)
         return lr * (step + 1) / (double)o->warmup;
     if (!o->total)
@@ -75,7 +81,7 @@ static double reference_clip(const weir_optimizer *o, const reference *r)
 static void reference_update(const weir_optimizer *o, reference *r, int step)
 {
     double lr = reference_rate(o, step), clip = reference_clip(o, r);
-    double beta1 = o->beta1 ? o->beta1 : 0.9, beta2 = o->beta2 ? o->beta2 : 0.999, eps = o->eps ? o->eps : 1e-8;
+    double beta1 = given(o->beta1, 0.9), beta2 = given(o->beta2, 0.999), eps = given(o->eps, 1e-8);
     for (int i = 0; i < WEIGHTS; i++) {
         double g = clip * r->g[i], decay = i < IN * OUT ? o->weight_decay : 0; /* not of the bias */
         if (o->kind == WEIR_SGD) {
@@ -207,6 +213,134 @@ Test(train, the_rate_rises_and_falls)
     expect_reference_everywhere(weir_sgd(.lr = 0.2, .warmup = 4, .total = 10, .lr_min = 0.05));
     expect_reference(&weir_sgd(.lr = 0.2, .warmup = 5), &one_device);
     expect_reference(&weir_adamw(.lr = 0.05, .total = 8), &one_device);
+}
+
+/* ---- zeros ---- */
+
+static void expect_still(weir_optimizer o)
+{
+    weir_plan *plan = regression_plan(&o, &one_device);
+    run before = run_plan(plan, 1, 1), after = run_plan(plan, STEPS, 1);
+    for (int p = 0; p < 2; p++) {
+        const run_entry *a = run_find(&before, p ? "b" : "w"), *b = run_find(&after, p ? "b" : "w");
+        cr_assert(a && b);
+        cr_expect_arr_eq(a->value, b->value, (size_t)a->count * sizeof *a->value);
+    }
+    run_free(&before);
+    run_free(&after);
+    weir_plan_free(plan);
+}
+
+Test(train, a_rate_of_zero_changes_no_parameter)
+{
+    expect_still(weir_sgd(.lr = WEIR_ZERO, .momentum = 0.9, .weight_decay = 0.1));
+    expect_still(weir_adamw(.lr = WEIR_ZERO, .weight_decay = 0.1));
+}
+
+Test(train, options_can_be_zero)
+{
+    expect_reference(&weir_adamw(.lr = 0.02, .beta1 = WEIR_ZERO), &one_device);
+    expect_reference(&weir_adamw(.lr = 0.02, .beta2 = WEIR_ZERO, .eps = 0.1), &one_device);
+    expect_reference(&weir_adamw(.lr = 0.02, .eps = WEIR_ZERO), &one_device);
+    expect_reference(&weir_sgd(.lr = WEIR_ZERO, .total = 8, .lr_min = 0.05), &one_device);
+}
+
+/* What the parameter starts with, all of it. */
+static double largest(const run *r, const char *name)
+{
+    const run_entry *e = run_find(r, name);
+    double most = 0;
+    cr_assert_not_null(e, "%s", name);
+    for (int64_t i = 0; i < e->count; i++)
+        most = fabs(e->value[i]) > most ? fabs(e->value[i]) : most;
+    return most;
+}
+
+Test(train, layers_can_start_with_zeros)
+{
+    weir_graph *g = weir_graph_new("zeros");
+    weir_tensor *ids = weir_input(g, WEIR_I32, {4}, .name = "ids");
+    weir_tensor *x = weir_embedding(ids, RUN_CLASSES, 3, .name = "table", .init = {WEIR_INIT_ZERO});
+    weir_tensor *y = weir_add(weir_linear(x, 2, .name = "zero", .init = {WEIR_INIT_ZERO}),
+                              weir_linear(x, 2, .name = "default", .init = {WEIR_INIT_DEFAULT}));
+    weir_tensor *z = weir_param(g, WEIR_F32, {4, 2}, .name = "z", .init = {WEIR_INIT_ZERO});
+    weir_fetch(weir_add(weir_add(y, weir_linear(x, 2, .name = "left out")), z), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    run r = run_plan(plan, 1, 1);
+    cr_expect_eq(largest(&r, "table/weight"), 0);
+    cr_expect_eq(largest(&r, "zero/weight"), 0);
+    cr_expect_eq(largest(&r, "z"), 0);
+    cr_expect_gt(largest(&r, "default/weight"), 0.1);
+    cr_expect_gt(largest(&r, "left out/weight"), 0.1);
+    run_free(&r);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(train, options_of_ops_can_be_zero)
+{
+    weir_graph *g = weir_graph_new("zeros");
+    weir_tensor *x = weir_input(g, WEIR_F32, {1, 2, 2}, .name = "x"), *small = weir_affine(x, 1e-4);
+    weir_fetch(weir_rmsnorm(small, .eps = WEIR_ZERO), .name = "norm");
+    weir_fetch(weir_attention(x, x, x, .scale = WEIR_ZERO), .name = "mean");
+    weir_plan *plan = weir_compile(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    run r = run_plan(plan, 1, 1);
+    for (int i = 0; i < 4; i++) {
+        double a = run_input("x", WEIR_F32, 0, 0, i / 2 * 2), b = run_input("x", WEIR_F32, 0, 0, i / 2 * 2 + 1);
+        double own = run_input("x", WEIR_F32, 0, 0, i), other = run_input("x", WEIR_F32, 0, 0, (i + 2) % 4);
+        cr_expect_float_eq(run_find(&r, "norm")->value[i], own / sqrt((a * a + b * b) / 2), 1e-5);
+        cr_expect_float_eq(run_find(&r, "mean")->value[i], (own + other) / 2, 1e-5);
+    }
+    run_free(&r);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(train, an_epsilon_below_zero_is_a_mistake)
+{
+    weir_graph *g = weir_graph_new("negative");
+    weir_layernorm(weir_input(g, WEIR_F32, {2, 2}, .name = "x"), .eps = -1);
+    cr_assert_not_null(weir_graph_mistake(g));
+    cr_expect(strstr(weir_graph_mistake(g), "layernorm: eps is -1"), "%s", weir_graph_mistake(g));
+    weir_graph_free(g);
+}
+
+/* ---- the norm over many meshes ---- */
+
+/* One number on each of so many devices, whose gradient is 1: more meshes than an op has inputs. */
+Test(train, the_norm_is_that_of_all_meshes, .timeout = 60)
+{
+    enum { MESHES = WEIR_ARGS_MAX + 30, HALF = MESHES / 2 };
+    weir_graph *g = weir_graph_new("many");
+    weir_mesh *first = weir_mesh_new(g, "cpu:0");
+    weir_tensor *p[MESHES], *half[2] = {NULL};
+    for (int i = 0; i < MESHES; i++) {
+        char device[16], name[16];
+        snprintf(device, sizeof device, "cpu:%d", i);
+        snprintf(name, sizeof name, "p%d", i);
+        p[i] = weir_param(g, WEIR_F32, {}, .name = name, .mesh = weir_mesh_new(g, device), .init = WEIR_VALUE(3));
+    }
+    WEIR_ON(first)
+        for (int h = 0; h < 2; h++)
+            half[h] = weir_add_many_at(p + h * HALF, HALF, (weir_op_opts){.src = WEIR_HERE});
+    weir_train(weir_add(half[0], half[1]), weir_sgd(.lr = 1, .clip_norm = 1));
+    weir_plan *plan = weir_compile(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_session *s = weir_session_open(plan, .workers = 1, .stall_s = -1);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(weir_session_run(s, 1), WEIR_OK, "%s", weir_error());
+    for (int i = 0; i < MESHES; i += MESHES - 1) {
+        char name[16];
+        float value = 0;
+        snprintf(name, sizeof name, "p%d", i);
+        cr_assert_eq(weir_session_read(s, name, &(weir_array){&value, WEIR_F32, {.rank = 0}}), WEIR_OK);
+        cr_expect_float_eq(value, 3 - 1 / sqrt(MESHES), 1e-6, "%s is %.8g", name, value);
+    }
+    weir_session_close(s);
+    weir_plan_free(plan);
+    weir_graph_free(g);
 }
 
 /* ---- splitting what belongs to the optimizer ---- */
