@@ -48,7 +48,7 @@ static int compile(trainer *t, weir_graph *graph)
 {
     if (graph)
         t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory, .seed = t->opts.seed,
-                               .snapshot = saver_saves(&t->saver));
+                               .snapshot = saver_saves(&t->saver), .precision = t->opts.bf16 ? WEIR_BF16 : WEIR_F32);
     weir_graph_free(graph);
     if (!graph)
         return options_wrong(t->program, "out of memory"), 1;

@@ -80,8 +80,7 @@ static void cut(weir_shape *left, weir_sbp how, int parts)
         left->dim[WEIR_S_DIM(how)] /= parts;
 }
 
-/* Whether to go through a scattered sum on the source's mesh, and how that lies. */
-static bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between)
+bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between)
 {
     bool closes = false;
     weir_shape left = t->type.shape;

@@ -74,6 +74,10 @@ static bool options_ok(compile *c)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: %d micro-batches; from 1 to 65536 can be", src.file, src.line,
                          c->opts.micro_batches),
                false;
+    if (c->opts.precision > WEIR_F32 && c->opts.precision != WEIR_BF16 && c->opts.precision != WEIR_F16)
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: a precision of %s; f32, bf16 and f16 can be", src.file,
+                         src.line, weir_dtype_name(c->opts.precision)),
+               false;
     c->micro = c->opts.micro_batches ? c->opts.micro_batches : 1;
     c->memory_max = UINT64_MAX;
     if (c->opts.memory && !memory_parse(c->opts.memory, &c->memory_max))
@@ -227,8 +231,8 @@ static bool measure_snapshots(compile *c)
 
 static weir_plan *run_passes(compile *c)
 {
-    bool (*const passes[])(compile *) = {ir_new,     pass_shard, pass_box,   pass_lower,
-                                         pass_group, pass_slots, pass_order};
+    bool (*const passes[])(compile *) = {ir_new,   pass_precision, pass_rules, pass_shard, pass_casts,
+                                         pass_box, pass_lower,     pass_group, pass_slots, pass_order};
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
         if (!passes[i](c))
             return NULL;

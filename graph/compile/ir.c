@@ -74,7 +74,7 @@ static bool node_rules(compile *c, ir_node *node, weir_signature_list *list)
     if (!types)
         return false;
     for (int i = 0; i < node->in_count; i++)
-        types[i] = c->ir.tensors.item[node->in[i]].type;
+        types[i] = (weir_type){node_reads(&c->ir, node, i), c->ir.tensors.item[node->in[i]].type.shape};
     for (int o = 0; o < node->out_count; o++)
         types[node->in_count + o] = c->ir.tensors.item[node->out[o]].type;
     weir_op_args args = {node->op, types, node->in_count, types + node->in_count, node->out_count, node->attrs};
@@ -113,7 +113,7 @@ static void tensors_copy(compile *c)
     }
 }
 
-static bool node_copy(compile *c, const graph_node *from, ir_node *to, weir_signature_list *list)
+static bool node_copy(compile *c, const graph_node *from, ir_node *to)
 {
     *to = (ir_node){.name = from->name,
                     .src = from->src,
@@ -136,7 +136,12 @@ static bool node_copy(compile *c, const graph_node *from, ir_node *to, weir_sign
         to->in[i] = from->in[i]->id;
     for (int o = 0; o < to->out_count; o++)
         to->out[o] = from->out[o]->id;
-    return node_rules(c, to, list);
+    return true;
+}
+
+static bool had_memory(const compile *c)
+{
+    return !c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
 }
 
 bool ir_new(compile *c)
@@ -144,10 +149,23 @@ bool ir_new(compile *c)
     tensors_copy(c);
     c->ir.node_count = c->graph->nodes.count;
     c->ir.node = POOL_NEW(&c->pool, ir_node, c->ir.node_count + 1);
+    for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
+        node_copy(c, c->graph->nodes.item[n], &c->ir.node[n]);
+    return had_memory(c);
+}
+
+bool pass_rules(compile *c)
+{
     weir_signature_list list = {.pool = &c->pool};
     for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
-        node_copy(c, c->graph->nodes.item[n], &c->ir.node[n], &list);
-    return !c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
+        node_rules(c, &c->ir.node[n], &list);
+    return had_memory(c);
+}
+
+bool node_ask(compile *c, ir_node *node)
+{
+    weir_signature_list list = {.pool = &c->pool};
+    return node_rules(c, node, &list);
 }
 
 int mesh_coordinate(const weir_mesh *mesh, int at, int axis)

@@ -1,6 +1,9 @@
 /* graph/compile/ir.h: what the compiler's passes hand to each other. Three forms, each made from the one before:
  *
- *     weir_graph --ir_new--> ir (logical: nodes, tensors)      shard: every tensor gets an SBP, every input a wish
+ *     weir_graph --ir_new--> ir (logical: nodes, tensors)      precision: every tensor gets a dtype, every input a wish
+ *                                                              rules: signatures and costs asked of the ops
+ *                                                              shard: every tensor gets an SBP, every input a wish
+ *                                                              casts: what is read in another dtype becomes a node
  *                                                              box:   conversions become nodes
  *                --lower---> phys (per device: pops, ptensors)  group: pops -> groups; regs; slots; order; layout
  *                --emit----> weir_plan                          check
@@ -25,7 +28,7 @@ typedef struct ir_tensor {
     const weir_mesh *mesh;
     weir_sbp sbp[WEIR_AXES_MAX];   /* AUTO until the shard pass has chosen */
     const weir_sbp *fixed;         /* the user's wish: AUTO or what must be */
-    const weir_tensor *origin;     /* NULL: made by the box pass */
+    const weir_tensor *origin;     /* NULL: made by a pass */
     int node;                      /* producer, -1 for a parameter */
     int update;                    /* the node that updates it, or -1 */
     bool micro;
@@ -37,7 +40,7 @@ typedef struct ir_node {
     const char *name;
     weir_src src;
     const weir_op *op;
-    const graph_node *origin;      /* NULL: a conversion */
+    const graph_node *origin;      /* NULL: a conversion or a cast */
     const weir_mesh *mesh;
     const void *attrs;
     plan_phase phase;
@@ -45,6 +48,7 @@ typedef struct ir_node {
     bool micro;
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
+    weir_dtype *reads;             /* by input: the dtype in which it is read; NULL: in the tensor's own */
     int updates;                   /* ir tensor of the parameter that out[0] is, or -1 */
     const weir_signature *signature; /* candidates; the first is all B */
     int signature_count;
@@ -175,7 +179,10 @@ typedef struct compile {
 
 /* The passes, in order; each in the file of its name. */
 bool ir_new(compile *c);
+bool pass_precision(compile *c);
+bool pass_rules(compile *c);
 bool pass_shard(compile *c);
+bool pass_casts(compile *c);
 bool pass_box(compile *c);
 bool pass_lower(compile *c);
 /* Shards that conversions hand to conversions are cut into chunks of at most so many bytes, as far as there may be that
@@ -189,6 +196,15 @@ weir_plan *pass_emit(compile *c);
 
 /* ---- what several passes use ---- */
 
+/* The dtype in which a node reads its input i. */
+static inline weir_dtype node_reads(const ir_graph *ir, const ir_node *node, int i)
+{
+    return node->reads ? node->reads[i] : ir->tensors.item[node->in[i]].type.dtype;
+}
+/* Asks the op's rules about one node that a pass made: signatures and cost. */
+bool node_ask(compile *c, ir_node *node);
+/* Whether a partial sum that is to lie so on `mesh` is scattered over its own mesh first, and how that lies. */
+bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between);
 /* The coordinate on `axis` of the `at`-th device of the mesh. */
 int mesh_coordinate(const weir_mesh *mesh, int at, int axis);
 /* The part of a tensor of `shape` that the device `at` of `mesh` holds: split dimensions are cut as evenly as can be,

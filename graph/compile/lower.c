@@ -136,7 +136,8 @@ static bool chunks_choose(lowering *l)
             *(c->ir.node[n].op == &op_box ? &converted[c->ir.node[n].in[i]] : &kept[c->ir.node[n].in[i]]) = true;
     for (int t = 0; t < count; t++) {
         const ir_tensor *tensor = &c->ir.tensors.item[t];
-        bool passes = !tensor->origin && tensor->type.shape.rank && converted[t] && !kept[t];
+        bool boxed = tensor->node >= 0 && c->ir.node[tensor->node].op == &op_box;
+        bool passes = boxed && tensor->type.shape.rank && converted[t] && !kept[t];
         l->p->chunks[t] = passes ? chunks_for(tensor) : 1;
     }
     return true;

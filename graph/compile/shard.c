@@ -189,9 +189,22 @@ static bool granules_fit(const ir_node *node, const weir_signature *s, int axis)
     return s->granules % parts == 0;
 }
 
+/* Terms of a sum are f32: none are read in half, and none are made of it but by an op that can make them f32. */
+static bool terms_full(const compile *c, const ir_node *node, const weir_signature *s)
+{
+    for (int i = 0; i < node->in_count; i++)
+        if (s->in[i] == WEIR_P && weir_dtype_bytes(node_reads(&c->ir, node, i)) < 4)
+            return false;
+    for (int o = 0; o < node->out_count; o++)
+        if (s->out[o] == WEIR_P && weir_dtype_bytes(c->ir.tensors.item[node->out[o]].type.dtype) < 4 &&
+            !(o == 0 && node->op->either_out))
+            return false;
+    return true;
+}
+
 static bool allowed(const compile *c, const ir_node *node, const weir_signature *s, int axis)
 {
-    if (!granules_fit(node, s, axis))
+    if (!granules_fit(node, s, axis) || !terms_full(c, node, s))
         return false;
     for (int o = 0; o < node->out_count; o++) {
         const ir_tensor *t = &c->ir.tensors.item[node->out[o]];

@@ -146,7 +146,9 @@ static void node_backward(backward *b, graph_node *node, weir_tensor *const *dou
                            .dout = dout, .out_count = node->op->out_count, .attrs = node->attrs, .needed = needed,
                            .din = din};
     weir_scope scope = graph_scope_absolute(g, node->mesh, pool_text(&g->pool, "%s.grad/", node->name));
+    g->forward = node;
     node->op->grad(&args);
+    g->forward = NULL;
     weir_scope_leave(&scope);
     for (int i = 0; i < node->in_count && gradients_ok(node, needed, din); i++)
         if (needed[i])

@@ -413,6 +413,7 @@ static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full
                          .mesh = apply_mesh(a, g),
                          .in_count = a->in_count,
                          .phase = g->phase,
+                         .forward = g->forward,
                          .in_graph = g,
                          .program = g->program};
     node->in = pool_copy(&g->pool, a->in, sizeof *a->in * (size_t)a->in_count);

@@ -65,6 +65,7 @@ struct graph_node {
     int in_count;
     void *attrs;
     plan_phase phase;
+    const graph_node *forward; /* of what a gradient builder made: the node whose gradient it is part of; else NULL */
     weir_graph *in_graph;
     int program;               /* in graph->programs */
     bool micro;
@@ -106,6 +107,7 @@ struct weir_graph {
     const char *mistake;
     weir_tensor poison;        /* handed out when there is no memory for another */
     plan_phase phase;          /* of the nodes built now */
+    const graph_node *forward; /* whose gradient is built now; or NULL */
     weir_tensor *loss;         /* set by weir_train */
     bool recompute;            /* as weir_train was asked */
 };

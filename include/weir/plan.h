@@ -24,6 +24,10 @@ typedef struct weir_compile_opts {
     int micro_batches;   /* per step [1] */
     const char *memory;  /* limit per device, as "512MiB" or "2GB" [none] */
     uint64_t seed;       /* of parameters and dropout [0] */
+    weir_dtype precision; /* WEIR_BF16, WEIR_F16: activations and their gradients are of this dtype, and products are
+                            computed in it; parameters, what an optimizer keeps, gradients of weights, sums, statistics
+                            and losses stay f32, and so does what goes outside and what weir_cast() says. With F16 the
+                            loss is scaled (docs/design.md, Precision) [f32] */
     bool snapshot;       /* room for a copy of what lives from step to step, so that it can be written to the disk while
                             training goes on (weir_session_save(.async)) [false] */
 } weir_compile_opts;
