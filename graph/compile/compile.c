@@ -105,7 +105,7 @@ static void blame_call(const compile *c, weir_status status)
 /* NULL: there is no memory. */
 static weir_plan *emit(compile *c)
 {
-    weir_plan *plan = pass_layout(c) ? pass_emit(c) : NULL;
+    weir_plan *plan = pass_emit(c);
     c->pool.failed |= !plan;
     return plan;
 }
@@ -148,24 +148,31 @@ static reg *reg_to_lower(compile *c, int device, uint64_t over)
     return best;
 }
 
+/* "parameters 4.0 MiB, activations 12.0 MiB; of which 3.0 MiB are shared" */
+static void memory_list(compile *c, int device, uint64_t bytes[PLAN_MEMS], char *list, size_t list_bytes)
+{
+    char text[PLAN_TEXT_BYTES];
+    plan_space_id space = {(uint32_t)device};
+    weir_plan *plan = pass_emit(c);
+    size_t at = 0;
+    if (plan)
+        plan_bytes_by_kind(plan, space, bytes);
+    for (uint32_t k = 0; k < PLAN_MEMS; k++)
+        if (bytes[k])
+            at += (size_t)snprintf(list + at, list_bytes - at, "%s%s %s", at ? ", " : "", mem_text(k),
+                                   bytes_text(bytes[k], text));
+    if (plan && plan_bytes_shared(plan, space))
+        snprintf(list + at, list_bytes - at, "; of which %s are shared", bytes_text(plan_bytes_shared(plan, space), text));
+    weir_plan_free(plan);
+}
+
 /* What a device needs at least, by kind and in all. */
 static void report_memory(compile *c, int device)
 {
     const pdevice *d = &c->phys.device.item[device];
-    uint64_t bytes[PLAN_MEMS] = {[PLAN_WORKSPACE] = d->workspace, [PLAN_SNAPSHOT] = d->snapshot};
-    for (int i = 0; i < c->phys.reg.count; i++)
-        if (c->phys.reg.item[i].device == device)
-            bytes[c->phys.reg.item[i].kind] += c->phys.reg.item[i].slot_bytes * (uint64_t)c->phys.reg.item[i].slots;
-    for (int i = 0; i < c->phys.state.count; i++) {
-        const pop *op = &c->phys.op.item[c->phys.state.item[i].pop];
-        bytes[PLAN_STATE] += op->device == device && !op->dead ? c->phys.state.item[i].bytes : 0;
-    }
-    char list[400] = "", text[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
-    size_t at = 0;
-    for (uint32_t k = 0; k < PLAN_MEMS; k++)
-        if (bytes[k])
-            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s %s", at ? ", " : "", mem_text(k),
-                                   bytes_text(bytes[k], text));
+    char list[500] = "", text[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
+    uint64_t bytes[PLAN_MEMS] = {0};
+    memory_list(c, device, bytes, list, sizeof list);
     bool saved = bytes[PLAN_ACTIVATION] + bytes[PLAN_WORKSPACE] >= bytes[PLAN_PARAMETER] + bytes[PLAN_STATE];
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs %s, %s more than the limit of %s: %s. %s would make it smaller",
               c->opts.src.file, c->opts.src.line, device_kind_name(d->kind), d->index,
@@ -173,20 +180,39 @@ static void report_memory(compile *c, int device)
               saved ? "Smaller micro-batches" : "More devices, or .zero over a data axis,");
 }
 
-/* Takes slots away until every device is within the limit. */
-static bool lower_to_fit(compile *c)
+/* Takes slots away from a device until it is within the limit, or would be if its registers shared no bytes; false when
+ * none can be. */
+static bool lower_device(compile *c, int device)
 {
-    for (int d = 0; d < c->phys.device.count; d++)
-        while (c->phys.device.item[d].bytes > c->memory_max) {
-            reg *r = reg_to_lower(c, d, c->phys.device.item[d].bytes - c->memory_max);
-            if (!r) {
-                report_memory(c, d);
-                return false;
-            }
-            r->slots--;
-            c->phys.device.item[d].bytes -= r->slot_bytes;
-        }
-    return true;
+    const pdevice *d = &c->phys.device.item[device];
+    uint64_t over = d->bytes - c->memory_max;
+    bool lowered = false;
+    for (;;) {
+        reg *r = reg_to_lower(c, device, over);
+        if (!r)
+            return lowered;
+        r->slots--;
+        lowered = true;
+        if (r->slot_bytes >= over)
+            return true;
+        over -= r->slot_bytes;
+    }
+}
+
+/* Lays out with ever fewer slots until every device is within the limit. */
+static bool fit(compile *c)
+{
+    for (;;) {
+        int d = 0;
+        if (!pass_layout(c))
+            return false;
+        while (d < c->phys.device.count && c->phys.device.item[d].bytes <= c->memory_max)
+            d++;
+        if (d == c->phys.device.count)
+            return true;
+        if (!lower_device(c, d))
+            return report_memory(c, d), false;
+    }
 }
 
 /* Gives the register that the game found too small what it needs, for good; false when that cannot help. */
@@ -207,7 +233,7 @@ static weir_plan *make_plan(compile *c)
 {
     for (;;) {
         check_result result;
-        if (!pass_layout(c) || !lower_to_fit(c))
+        if (!fit(c))
             return NULL;
         weir_plan *plan = write(c, &result);
         if (!plan || result.live)

@@ -90,6 +90,7 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     POOL_LIST(int) readers;        /* pops, each once */
     /* group and layout */
     int reg;                       /* register, or -1: a temp */
+    int block;                     /* of a temp; layout's own */
     uint64_t offset;               /* in the slot or the workspace */
     uint32_t plan_id;
 } ptensor;
@@ -106,7 +107,7 @@ typedef struct pop {               /* one kernel call on one device */
     bool dead;                     /* merged into another, or of no use */
     int level, group;
     uint64_t scratch, scratch_offset;
-    int scratch_block;             /* layout's own */
+    int scratch_block;             /* layout's own; -1: none */
     POOL_LIST(int) states;         /* indexes in phys->state */
 } pop;
 
@@ -126,6 +127,7 @@ typedef struct reg {               /* a register */
     int fill, slots, initial;
     bool fixed;                    /* by the user */
     bool needed;                   /* fewer slots would stall */
+    bool shares;                   /* layout's own: place() has put it */
     uint64_t slot_bytes, offset;
     POOL_LIST(int) tensors;        /* ptensors */
     POOL_LIST(int) readers;        /* groups, each once */
@@ -140,13 +142,19 @@ typedef struct group {             /* an actor */
     bool outside;                  /* fired by push or pull */
     int level;
     int priority;
-    uint64_t workspace;
     POOL_LIST(int) pops;
     POOL_LIST(int) reads;          /* registers, each once */
     POOL_LIST(int) regs;           /* produced */
     POOL_LIST(int) sources;        /* groups on other queues that it reads from, each once */
     uint64_t published;            /* bytes that leave the queue, so far */
 } group;
+
+typedef struct block {             /* what is placed as one: a register, or temporaries of a group */
+    int reg;                       /* or -1: temporaries, which work in place of each other, or scratch */
+    int group, from, to;           /* then: whose, and the first and last pop, as positions in the group */
+    uint64_t bytes, offset;        /* in the arena */
+    bool shares;                   /* of temporaries: place() has put them */
+} block;
 
 typedef struct pdevice {
     weir_device_kind kind;
@@ -164,7 +172,8 @@ typedef struct phys {
     int *first;                    /* by ir tensor: its first ptensor, see ptensor_at() */
     int *chunks;                   /* by ir tensor: how many each of its shards is cut into; 1: they are whole */
     int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
-    bool coloured;                 /* workspaces are laid out */
+    POOL_LIST(block) temp;         /* layout's own: those of each group beside each other */
+    bool temps_found;
 } phys;
 
 typedef struct compile {
@@ -191,7 +200,11 @@ extern uint64_t lower_chunk_bytes;
 bool pass_group(compile *c);
 bool pass_slots(compile *c);
 bool pass_order(compile *c);
+/* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots
+ * have changed; that is how to ask what a choice would need. */
 bool pass_layout(compile *c);
+/* Whether parts of an arena share bytes where that is proven safe. Tests turn it off; nothing else does. */
+extern bool layout_shares;
 weir_plan *pass_emit(compile *c);
 
 /* ---- what several passes use ---- */

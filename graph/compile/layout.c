@@ -1,32 +1,40 @@
 /* graph/compile/layout.c: where everything lies.
  *
- * Inside a group temporaries live from the pop that makes them to the last that reads them; those that never live at
- * the same time may share memory, and place() finds where. A kernel that may work in place takes over the memory of an
- * input that dies with it. A queue runs one actor at a time, so all groups of a queue share one workspace.
+ * An arena holds, from low to high:
  *
- * Arena of a device: registers by kind, states, then the workspace. Every part is padded to PLAN_ALIGN, so the sum is
- * exact.
+ *     what is always needed   registers that start full, constants, states, the snapshot; and what is too small to matter
+ *     the rest                registers that are full for a part of a step, and temporaries: two of them may lie at the
+ *                             same bytes where graph/plan/lives.h proves that they are never needed at the same time
+ *
+ * Lives follow from who fires when, not from where anything lies. So a plan is written with no offsets yet, lives.h is
+ * asked about every pair, place() finds offsets, and the plan that is written then is proven by plan_validate() like
+ * one from anywhere: nothing is believed because it was made here.
+ *
+ * Inside a group temporaries live from the pop that makes them to the last that reads them, and those whose lives do
+ * not meet may share. A kernel that may work in place takes over the memory of an input that dies with it. A queue runs
+ * one actor at a time, so temporaries of its other groups are no hindrance at all; registers are, unless they are dead
+ * then. A queue's workspace is the stretch from its lowest temporary to its highest, with registers in between.
+ *
+ * All pairs are asked about, so parts of less than 2^-SMALL of a device's bytes, and above PARTS_MAX the smallest, are
+ * left out and have bytes of their own. Every part is padded to PLAN_ALIGN.
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
 #include "graph/compile/place.h"
+#include "graph/plan/lives.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-typedef struct block {             /* memory of one or, in place, several temporaries */
-    uint64_t bytes, offset;
-    int from, to;                  /* first and last pop, as positions in the group */
-} block;
+enum { SMALL = 16, PARTS_MAX = 4096 };
+bool layout_shares = true;
 
-typedef struct colouring {
+/* ---- temporaries ---- */
+
+typedef struct finding {
     compile *c;
-    const group *g;
-    POOL_LIST(block) blocks;
-    int *block_of;                 /* by ptensor */
-    int *position;                 /* by pop */
-} colouring;
+    int group;
+    int *position;                 /* by pop: in its group */
+} finding;
 
 static bool is_temp(const phys *p, int tensor, int group_id)
 {
@@ -34,7 +42,7 @@ static bool is_temp(const phys *p, int tensor, int group_id)
     return t->reg < 0 && !t->parameter && t->producer >= 0 && p->op.item[t->producer].group == group_id;
 }
 
-static int last_use(const colouring *x, const ptensor *t)
+static int last_use(const finding *x, const ptensor *t)
 {
     int last = x->position[t->producer];
     for (int r = 0; r < t->readers.count; r++)
@@ -57,7 +65,7 @@ static bool same_elements(const compile *c, const ptensor *a, const ptensor *b)
 }
 
 /* The block of the input that the pop may overwrite with its first output, or -1. */
-static int block_in_place(const colouring *x, const pop *op, int at, int out)
+static int block_in_place(const finding *x, const pop *op, int at, int out)
 {
     const phys *p = &x->c->phys;
     int k = x->c->ir.node[op->node].op->inplace - 1;
@@ -65,131 +73,276 @@ static int block_in_place(const colouring *x, const pop *op, int at, int out)
         return -1;
     int in = op->in[k];
     const ptensor *from = &p->tensor.item[in], *to = &p->tensor.item[op->out[0]];
-    if (!is_temp(p, in, op->group) || x->block_of[in] < 0 || !same_elements(x->c, from, to))
+    if (!is_temp(p, in, op->group) || from->block < 0 || !same_elements(x->c, from, to))
         return -1;
-    return x->blocks.item[x->block_of[in]].to == at && last_use(x, from) == at ? x->block_of[in] : -1;
+    return p->temp.item[from->block].to == at && last_use(x, from) == at ? from->block : -1;
 }
 
-static void block_new(colouring *x, uint64_t bytes, int from, int to)
+static int block_new(finding *x, uint64_t bytes, int from, int to)
 {
-    block *b = POOL_PUSH(&x->c->pool, &x->blocks);
+    block *b = POOL_PUSH(&x->c->pool, &x->c->phys.temp);
     if (b)
-        *b = (block){.bytes = bytes, .from = from, .to = to};
+        *b = (block){.reg = -1, .group = x->group, .bytes = bytes, .from = from, .to = to};
+    return x->c->phys.temp.count - 1;
 }
 
-static void blocks_of_pop(colouring *x, int id, int at)
+static void find_in_pop(finding *x, int id, int at)
 {
     phys *p = &x->c->phys;
-    const pop *op = &p->op.item[id];
+    pop *op = &p->op.item[id];
     for (int o = 0; o < op->out_count; o++) {
         if (!is_temp(p, op->out[o], op->group))
             continue;
-        const ptensor *t = &p->tensor.item[op->out[o]];
-        int shared = block_in_place(x, op, at, o), last = last_use(x, t);
-        assert(shared < x->blocks.count);
-        if (shared < 0) {
-            block_new(x, t->bytes, at, last);
-            shared = x->blocks.count - 1;
-        } else if (last > x->blocks.item[shared].to) {
-            x->blocks.item[shared].to = last;
-        }
-        x->block_of[op->out[o]] = shared;
+        ptensor *t = &p->tensor.item[op->out[o]];
+        int last = last_use(x, t);
+        t->block = block_in_place(x, op, at, o);
+        if (t->block < 0)
+            t->block = block_new(x, t->bytes, at, last);
+        else if (last > p->temp.item[t->block].to)
+            p->temp.item[t->block].to = last;
     }
-    if (op->scratch) {
-        block_new(x, op->scratch, at, at);
-        p->op.item[id].scratch_block = x->blocks.count - 1;
-    }
+    if (op->scratch)
+        op->scratch_block = block_new(x, op->scratch, at, at);
 }
 
-/* Gives every block its offset; returns the bytes in all. */
-static uint64_t blocks_place(colouring *x)
-{
-    int count = x->blocks.count, groups = x->c->phys.group.count;
-    place_block *list = POOL_NEW(&x->c->pool, place_block, count + 1);
-    place_problem problem = {.block = list, .count = count, .budget = PLACE_BUDGET_COMPILE / (uint64_t)groups};
-    for (int i = 0; i < count && list; i++) {
-        const block *b = &x->blocks.item[i];
-        list[i] = (place_block){.bytes = b->bytes, .align = PLAN_ALIGN, .from = b->from, .until = b->to + 1};
-    }
-    if (!list || !place(&problem)) {
-        x->c->pool.failed = true;
-        return 0;
-    }
-    for (int i = 0; i < count; i++)
-        x->blocks.item[i].offset = list[i].offset;
-    return problem.height;
-}
-
-static void group_colour(compile *c, group *g, int *block_of, int *position)
-{
-    colouring x = {.c = c, .g = g, .block_of = block_of, .position = position};
-    for (int i = 0; i < g->pops.count; i++)
-        position[g->pops.item[i]] = i;
-    for (int i = 0; i < g->pops.count; i++)
-        blocks_of_pop(&x, g->pops.item[i], i);
-    g->workspace = blocks_place(&x);
-    for (int i = 0; i < g->pops.count && !c->pool.failed; i++) {
-        pop *op = &c->phys.op.item[g->pops.item[i]];
-        for (int o = 0; o < op->out_count; o++)
-            if (is_temp(&c->phys, op->out[o], op->group))
-                c->phys.tensor.item[op->out[o]].offset = x.blocks.item[block_of[op->out[o]]].offset;
-        if (op->scratch) {
-            assert(op->scratch_block >= 0 && op->scratch_block < x.blocks.count);
-            op->scratch_offset = x.blocks.item[op->scratch_block].offset;
-        }
-    }
-}
-
-static bool workspaces(compile *c)
+static bool find_temps(compile *c)
 {
     phys *p = &c->phys;
-    int *block_of = POOL_NEW(&c->pool, int, p->tensor.count + 1), *position = POOL_NEW(&c->pool, int, p->op.count + 1);
-    if (!block_of || !position)
+    finding x = {.c = c, .position = POOL_NEW(&c->pool, int, p->op.count + 1)};
+    if (!x.position)
         return false;
-    memset(block_of, -1, sizeof *block_of * (size_t)(p->tensor.count + 1));
-    for (int g = 0; g < p->group.count; g++) {
-        group_colour(c, &p->group.item[g], block_of, position);
-        pdevice *d = &p->device.item[p->group.item[g].device];
-        d->workspace = p->group.item[g].workspace > d->workspace ? p->group.item[g].workspace : d->workspace;
+    for (int t = 0; t < p->tensor.count; t++)
+        p->tensor.item[t].block = -1;
+    for (int i = 0; i < p->op.count; i++)
+        p->op.item[i].scratch_block = -1;
+    for (x.group = 0; x.group < p->group.count; x.group++) {
+        const group *g = &p->group.item[x.group];
+        for (int i = 0; i < g->pops.count; i++)
+            x.position[g->pops.item[i]] = i;
+        for (int i = 0; i < g->pops.count && !c->pool.failed; i++)
+            find_in_pop(&x, g->pops.item[i], i);
     }
-    p->coloured = true;
-    return !c->pool.failed;
+    p->temps_found = !c->pool.failed;
+    return p->temps_found;
 }
 
-static void arena(compile *c, int device)
+/* ---- the arena of a device ---- */
+
+typedef struct arena {
+    compile *c;
+    const weir_plan *plan;         /* borrowed: lives are read off it */
+    int device;
+    int count;
+    block **part;                  /* what shares: registers that are not always full, and temporaries */
+    uint64_t bottom;               /* bytes of what does not, which lies below */
+} arena;
+
+static uint64_t reg_bytes(const reg *r)
 {
-    phys *p = &c->phys;
-    pdevice *d = &p->device.item[device];
-    d->bytes = 0;
+    return r->slot_bytes * (uint64_t)r->slots;
+}
+
+static uint64_t part_bytes(const arena *a)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < a->count; i++)
+        bytes += a->part[i]->bytes;
+    return bytes;
+}
+
+static void list_parts(arena *a, block *regs)
+{
+    phys *p = &a->c->phys;
+    for (int r = 0; r < p->reg.count; r++) {
+        const reg *from = &p->reg.item[r];
+        regs[r] = (block){.reg = r, .bytes = reg_bytes(from)};
+        if (layout_shares && from->device == a->device && from->group >= 0 && !from->initial && regs[r].bytes)
+            a->part[a->count++] = &regs[r];
+    }
+    for (int t = 0; t < p->temp.count; t++)
+        if (p->group.item[p->temp.item[t].group].device == a->device && p->temp.item[t].bytes)
+            a->part[a->count++] = &p->temp.item[t];
+}
+
+/* Leaves out parts of fewer bytes. */
+static void drop_smaller(arena *a, uint64_t bytes)
+{
+    int kept = 0;
+    for (int i = 0; i < a->count; i++)
+        if (a->part[i]->bytes >= bytes)
+            a->part[kept++] = a->part[i];
+    a->count = kept;
+}
+
+static void choose_parts(arena *a, block *regs)
+{
+    list_parts(a, regs);
+    uint64_t least = part_bytes(a) >> SMALL;
+    for (drop_smaller(a, least); a->count > PARTS_MAX; drop_smaller(a, least))
+        least = 2 * least + PLAN_ALIGN;
+}
+
+/* Temporaries that share with nothing are small: those of a group lie one behind the other, those of different groups
+ * at the same bytes. */
+static void stack_smalls(arena *a)
+{
+    phys *p = &a->c->phys;
+    uint64_t bytes = 0, most = 0;
+    int of = -1;
+    for (int t = 0; t < p->temp.count; t++) {
+        block *b = &p->temp.item[t];
+        if (b->shares || p->group.item[b->group].device != a->device)
+            continue;
+        bytes = b->group == of ? bytes : 0;
+        of = b->group;
+        b->offset = a->bottom + bytes;
+        bytes += b->bytes;
+        most = bytes > most ? bytes : most;
+    }
+    a->bottom += most;
+}
+
+/* Lays out what does not share: registers and states by kind, the snapshot, the smallest temporaries. */
+static void lay_bottom(arena *a)
+{
+    phys *p = &a->c->phys;
+    pdevice *d = &p->device.item[a->device];
     for (int kind = 0; kind < PLAN_MEMS; kind++) {
         for (int r = 0; r < p->reg.count; r++) {
-            reg *reg_ = &p->reg.item[r];
-            if (reg_->device != device || (int)reg_->kind != kind)
+            reg *to = &p->reg.item[r];
+            if (to->device != a->device || (int)to->kind != kind || to->shares)
                 continue;
-            reg_->offset = d->bytes;
-            d->bytes += reg_->slot_bytes * (uint64_t)reg_->slots;
+            to->offset = a->bottom;
+            a->bottom += reg_bytes(to);
         }
         for (int s = 0; s < p->state.count && kind == PLAN_STATE; s++) {
             const pop *op = &p->op.item[p->state.item[s].pop];
-            if (op->dead || op->device != device)
+            if (op->dead || op->device != a->device)
                 continue;
-            p->state.item[s].offset = d->bytes;
-            d->bytes += p->state.item[s].bytes;
+            p->state.item[s].offset = a->bottom;
+            a->bottom += p->state.item[s].bytes;
         }
     }
-    d->workspace_offset = d->bytes;
-    d->bytes += d->workspace;
-    d->snapshot_offset = d->snapshot ? d->bytes : 0;
-    d->bytes += d->snapshot;
+    d->snapshot_offset = d->snapshot ? a->bottom : 0;
+    a->bottom += d->snapshot;
+    stack_smalls(a);
+}
+
+static life part_life(const arena *a, const block *b)
+{
+    if (b->reg >= 0)
+        return (life){.regst = {a->c->phys.reg.item[b->reg].plan_id}, .actor = {PLAN_NONE}};
+    return (life){.regst = {PLAN_NONE}, .actor = {(uint32_t)b->group}, .from = (uint32_t)b->from, .to = (uint32_t)b->to};
+}
+
+static bool in_conflict(const arena *a, const lives *known, const block *x, const block *y)
+{
+    if (x->reg < 0 && y->reg < 0)
+        return x->group == y->group && x->from <= y->to && y->from <= x->to;
+    life one = part_life(a, x), other = part_life(a, y);
+    return !lives_apart(known, &one, &other);
+}
+
+static bool find_conflicts(const arena *a, uint64_t *conflict)
+{
+    lives *known = lives_new(a->plan, (plan_space_id){(uint32_t)a->device});
+    for (int i = 0; i < a->count && known; i++)
+        for (int k = 0; k < i; k++)
+            if (in_conflict(a, known, a->part[i], a->part[k]))
+                place_matrix_set(conflict, a->count, i, k);
+    lives_free(known);
+    return known;
+}
+
+/* Lays out what shares above the bottom. */
+static bool place_parts(arena *a)
+{
+    uint64_t *conflict = calloc(place_matrix_words(a->count) + 1, sizeof *conflict);
+    place_problem problem = {.block = calloc((size_t)a->count + 1, sizeof *problem.block),
+                             .count = a->count,
+                             .conflict = conflict,
+                             .budget = PLACE_BUDGET_COMPILE / (uint64_t)a->c->phys.device.count};
+    for (int i = 0; i < a->count && problem.block; i++)
+        problem.block[i] = (place_block){.bytes = a->part[i]->bytes, .align = PLAN_ALIGN};
+    bool ok = conflict && problem.block && find_conflicts(a, conflict) && place(&problem);
+    for (int i = 0; i < a->count && ok; i++)
+        a->part[i]->offset = a->bottom + problem.block[i].offset;
+    a->c->phys.device.item[a->device].bytes = a->bottom + problem.height;
+    free(problem.block);
+    free(conflict);
+    return ok;
+}
+
+/* The stretch that the device's temporaries lie in. */
+static void find_workspace(const arena *a)
+{
+    phys *p = &a->c->phys;
+    pdevice *d = &p->device.item[a->device];
+    uint64_t low = UINT64_MAX, high = 0;
+    for (int t = 0; t < p->temp.count; t++) {
+        const block *b = &p->temp.item[t];
+        if (p->group.item[b->group].device != a->device || !b->bytes)
+            continue;
+        low = b->offset < low ? b->offset : low;
+        high = b->offset + b->bytes > high ? b->offset + b->bytes : high;
+    }
+    d->workspace_offset = high ? low : 0;
+    d->workspace = high ? high - low : 0;
+}
+
+static bool lay_out(compile *c, const weir_plan *plan, int device)
+{
+    phys *p = &c->phys;
+    arena a = {.c = c, .plan = plan, .device = device};
+    block *regs = POOL_NEW(&c->pool, block, p->reg.count + 1);
+    a.part = POOL_NEW(&c->pool, block *, p->reg.count + p->temp.count + 1);
+    if (!regs || !a.part)
+        return false;
+    choose_parts(&a, regs);
+    for (int i = 0; i < a.count; i++)
+        *(a.part[i]->reg >= 0 ? &p->reg.item[a.part[i]->reg].shares : &a.part[i]->shares) = true;
+    lay_bottom(&a);
+    if (!place_parts(&a))
+        return false;
+    for (int i = 0; i < a.count; i++)
+        if (a.part[i]->reg >= 0)
+            p->reg.item[a.part[i]->reg].offset = a.part[i]->offset;
+    find_workspace(&a);
+    return true;
+}
+
+/* Offsets of what lies in a workspace count from where that begins. */
+static void enter_temps(phys *p)
+{
+    for (int i = 0; i < p->op.count; i++) {
+        pop *op = &p->op.item[i];
+        uint64_t from = p->device.item[op->device].workspace_offset;
+        for (int o = 0; o < op->out_count; o++) {
+            ptensor *t = &p->tensor.item[op->out[o]];
+            if (t->block >= 0)
+                t->offset = t->bytes ? p->temp.item[t->block].offset - from : 0;
+        }
+        if (op->scratch_block >= 0)
+            op->scratch_offset = p->temp.item[op->scratch_block].offset - from;
+    }
+}
+
+static void forget_shares(phys *p)
+{
+    for (int r = 0; r < p->reg.count; r++)
+        p->reg.item[r].shares = false;
+    for (int t = 0; t < p->temp.count; t++)
+        p->temp.item[t].shares = false;
 }
 
 bool pass_layout(compile *c)
 {
-    if (!c->phys.coloured && !workspaces(c)) {
-        error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name);
-        return false;
-    }
-    for (int d = 0; d < c->phys.device.count; d++)
-        arena(c, d);
-    return true;
+    bool ok = c->phys.temps_found || find_temps(c);
+    weir_plan *plan = ok ? pass_emit(c) : NULL;
+    forget_shares(&c->phys);
+    for (int d = 0; d < c->phys.device.count && ok; d++)
+        ok = plan && lay_out(c, plan, d);
+    weir_plan_free(plan);
+    enter_temps(&c->phys);
+    return ok || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
 }
