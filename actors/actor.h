@@ -89,6 +89,7 @@ struct actor_kernel {
     const struct actor_out *accumulate; /* adds to what is in its slot when that has been fired into; NULL: never */
     weir_kernel_args args;
     uint32_t id; /* plan_kernel_id */
+    const struct poisoned *poisoned; /* of a debug run (actors/session/poison.c), or NULL; nobody else looks */
 };
 
 struct actor {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "actors/session/cluster.h"
+#include "actors/session/poison.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 
@@ -78,6 +79,7 @@ void session_unbuild(struct weir_session *s)
     free(s->outs);
     free(s->edges);
     free(s->kernels);
+    session_unpoison(s);
     free(s->pending);
     free(s->views);
     free(s->patches);
@@ -194,6 +196,11 @@ static const struct transfer *transfer_of(const struct weir_session *s, uint32_t
 {
     const struct transfer *transfer = s->cluster && port != PLAN_NONE ? links_find(&s->cluster->links, port) : NULL;
     return transfer && transfer->to == s->cluster->env.rank ? transfer : NULL;
+}
+
+bool session_wired(const struct weir_session *s, uint32_t port)
+{
+    return transfer_of(s, port);
 }
 
 const char *session_port_data(const struct weir_session *s, uint32_t port, const plan_tensor *tensor, uint32_t slot)
@@ -480,6 +487,8 @@ static weir_status build_all(struct building *b)
             build_edge(b, p);
     build_views(b);
     status = build_kernels(s);
+    if (!status && s->poisons)
+        status = session_poison(s);
     for (uint32_t a = 0; a < plan->actors_count; a++)
         if (s->lane_of[a])
             actor_settle(&s->actors[a]);

@@ -57,6 +57,7 @@ weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
     weir_status status = cluster_env_read(&opts->cluster, &env);
     s->stall_ns = env.stall_ns;
     s->pin = env.pin;
+    s->poisons = env.poison;
     if (!status)
         status = check_part(s->plan, &env);
     if (status || env.size <= 1)

@@ -256,6 +256,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = cluster_open(s, opts);
     s->pin |= opts->pin;
+    s->poisons |= opts->poison;
     if (!status)
         status = session_bind(s, opts->bindings);
     if (!status)

@@ -6,7 +6,7 @@
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
  *     save.c      checkpoints, their thread           load.c    and back
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
- *     failure.c   how it fails, or is cancelled
+ *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
  *     cluster_*.c what there is with other ranks
  *
  * State (a futex word; only the session's own thread starts a run):
@@ -78,6 +78,7 @@ struct weir_session {
     struct cluster *cluster; /* owned; NULL: this process runs the whole plan */
     int64_t stall_ns;
     bool pin;                /* workers are bound to cores */
+    bool poisons;            /* it is a debug run (poison.h) */
     host_binding *bindings; /* owned; parallel to the plan's hosts */
     struct arena *arenas;   /* by space */
     struct bus bus;
@@ -101,6 +102,7 @@ struct weir_session {
     weir_view *views;            /* by operand */
     struct slot_patch *patches;
     struct wire_patch *wires;
+    struct poison *poison;       /* NULL: it is no debug run */
     struct lane_guard guard;     /* of the lanes, when other processes post to them */
 
     int64_t first_step;
@@ -147,6 +149,9 @@ void session_unbuild(struct weir_session *session);
 
 /* A view of the whole tensor as it lies in a slot. */
 weir_view session_view(const struct weir_session *session, const plan_tensor *tensor, uint32_t slot);
+
+/* Whether what the port reads comes over the network, rather than being read where it lies. */
+bool session_wired(const struct weir_session *session, uint32_t port);
 
 /* Lines and messages under way of each lane. By worker, then by outside lane. */
 void session_size_lanes(const struct weir_session *session, struct lane_size *sizes);

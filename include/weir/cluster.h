@@ -20,6 +20,7 @@
  *     WEIR_LIVENESS   seconds without a sign of life after which a rank counts as lost [5]
  *     WEIR_STALL      seconds in which nothing fires before it is reported [10]; 0: never
  *     WEIR_PIN        1: binds workers to cores, as .pin does (<weir/session.h>); also of a process that is alone
+ *     WEIR_POISON     1: a debug run, as with .poison (<weir/session.h>); also of a process that is alone
  *     WEIR_JOIN       seconds to wait for all ranks to come, and then for those with which there is something to
  *                     exchange to say HELLO [60]
  *     WEIR_SNAPSHOTS  a folder in memory that outlives the ranks, where `weir launch --restarts` has them all on one

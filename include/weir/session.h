@@ -79,6 +79,8 @@ typedef struct weir_session_opts {
     weir_src src;
     int workers;                   /* threads [as devices, at most as cores, see above]; changes no result */
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
+    bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
+                                      that a kernel that reads it is noticed; slower, same results [WEIR_POISON, or not] */
     const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes [none] */
     int64_t trace_events;          /* kept, per worker, the last ones [1 << 18] */
     const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */

@@ -1,0 +1,275 @@
+/* actors/session/poison.c: poison.h says what is filled, and when.
+ *
+ * A *stretch* is filled before or after a kernel. All of them are found from the plan when the session is built, and lie
+ * in one array, those of a kernel beside each other: first those before it. Where a slot is, and whether this firing is
+ * the first or last that has to do with it, the counters of register and port tell, which belong to the kernel's own
+ * thread.
+ */
+#include "actors/session/poison.h"
+
+#include "graph/base/error.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POISON 0xff
+
+struct stretch {
+    uint32_t kernel;
+    bool after;
+    char *base;                      /* of the first slot, or of what is no slot */
+    uint64_t bytes;
+    const struct actor_out *out;     /* the slot that it fills; only when this firing is its first */
+    const struct actor_port *port;   /* the slot that it reads; only when this firing is its last */
+};
+
+struct poisoned {
+    weir_kernel_fn call;             /* the op's own */
+    uint32_t first, count;           /* stretches */
+    const struct poison *all;
+};
+
+struct poison {
+    struct stretch *stretches;       /* owned */
+    uint32_t count, room;
+    struct poisoned *kernels;        /* owned; by kernel */
+};
+
+/* ---- while it runs ---- */
+
+static void fill(const struct stretch *stretch)
+{
+    uint32_t slot = 0;
+    if (stretch->out) {
+        if (stretch->out->regst.filled)
+            return;
+        slot = stretch->out->regst.slot;
+    } else if (stretch->port) {
+        const struct regst_reader *reader = &stretch->port->reader;
+        if (reader->hold > 1 && reader->held + 1 < reader->hold)
+            return;
+        slot = reader->slot;
+    }
+    memset(stretch->base + slot * stretch->bytes, POISON, stretch->bytes);
+}
+
+static weir_status call_poisoned(const weir_kernel_args *args)
+{
+    const struct actor_kernel *kernel =
+        (const struct actor_kernel *)((const char *)args - offsetof(struct actor_kernel, args));
+    const struct poisoned *p = kernel->poisoned;
+    const struct stretch *stretch = p->all->stretches + p->first, *end = stretch + p->count;
+    for (; stretch < end && !stretch->after; stretch++)
+        fill(stretch);
+    weir_status status = p->call(args);
+    for (; stretch < end && !status; stretch++)
+        fill(stretch);
+    return status;
+}
+
+/* ---- what is filled when ---- */
+
+static struct stretch *add(struct poison *poison, uint32_t kernel, bool after)
+{
+    if (poison->count == poison->room) {
+        uint32_t room = 2 * poison->room + 64;
+        struct stretch *more = realloc(poison->stretches, room * sizeof *more);
+        if (!more)
+            return NULL;
+        poison->stretches = more;
+        poison->room = room;
+    }
+    poison->stretches[poison->count] = (struct stretch){.kernel = kernel, .after = after};
+    return &poison->stretches[poison->count++];
+}
+
+/* The first or the last kernel of the actor that has the tensor (of this register, where it is not PLAN_NONE, through
+ * this port) among its inputs or outputs; PLAN_NONE: none has. */
+struct use {
+    uint32_t tensor, regst, port;
+    bool reads, writes;
+};
+
+static bool is_used(const weir_plan *plan, const plan_range *range, const struct use *use)
+{
+    for (uint32_t o = range->first; o < range->first + range->count; o++) {
+        const plan_operand *operand = &plan->operands[o];
+        const plan_tensor *tensor = &plan->tensors[operand->tensor.i];
+        bool in_regst = use->regst != PLAN_NONE && tensor->home == PLAN_IN_REGST && tensor->owner == use->regst;
+        if ((operand->tensor.i == use->tensor || in_regst) && operand->port.i == use->port)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t find_use(const weir_plan *plan, uint32_t actor, struct use use, bool last)
+{
+    const plan_range *kernels = &plan->actors[actor].kernels;
+    uint32_t found = PLAN_NONE;
+    for (uint32_t k = kernels->first; k < kernels->first + kernels->count && (last || found == PLAN_NONE); k++)
+        if ((use.reads && is_used(plan, &plan->kernels[k].in, &use)) ||
+            (use.writes && is_used(plan, &plan->kernels[k].out, &use)))
+            found = k;
+    return found;
+}
+
+/* Whether the kernel has another temporary among these operands on some of the same bytes: one works in place. */
+static bool shares_place(const weir_plan *plan, const plan_range *range, uint32_t t)
+{
+    const plan_tensor *one = &plan->tensors[t];
+    for (uint32_t o = range->first; o < range->first + range->count; o++) {
+        const plan_tensor *other = &plan->tensors[plan->operands[o].tensor.i];
+        if (plan->operands[o].tensor.i != t && other->home == PLAN_IN_TEMP &&
+            one->offset < other->offset + plan_tensor_bytes(other) &&
+            other->offset < one->offset + plan_tensor_bytes(one))
+            return true;
+    }
+    return false;
+}
+
+static bool add_stretch(struct poison *poison, uint32_t kernel, bool after, char *base, uint64_t bytes)
+{
+    struct stretch *to = bytes ? add(poison, kernel, after) : NULL;
+    if (to) {
+        to->base = base;
+        to->bytes = bytes;
+    }
+    return to || !bytes;
+}
+
+static bool add_temp(struct weir_session *s, uint32_t t)
+{
+    const weir_plan *plan = s->plan;
+    const plan_tensor *tensor = &plan->tensors[t];
+    struct use use = {.tensor = t, .regst = PLAN_NONE, .port = PLAN_NONE, .reads = true, .writes = true};
+    uint32_t first = find_use(plan, tensor->owner, use, false), last = find_use(plan, tensor->owner, use, true);
+    char *base = arena_tensor(s->arenas, plan, tensor, 0);
+    bool ok = true;
+    if (first != PLAN_NONE && !shares_place(plan, &plan->kernels[first].in, t))
+        ok = add_stretch(s->poison, first, false, base, plan_tensor_bytes(tensor));
+    if (ok && last != PLAN_NONE && !shares_place(plan, &plan->kernels[last].out, t))
+        ok = add_stretch(s->poison, last, true, base, plan_tensor_bytes(tensor));
+    return ok;
+}
+
+static bool add_scratch(struct weir_session *s, uint32_t k)
+{
+    void *scratch = s->kernels[k].args.workspace;
+    uint64_t bytes = s->plan->kernels[k].workspace_bytes;
+    return add_stretch(s->poison, k, false, scratch, bytes) && add_stretch(s->poison, k, true, scratch, bytes);
+}
+
+static uint32_t readers_of(const weir_plan *plan, uint32_t r)
+{
+    uint32_t readers = 0;
+    for (uint32_t p = 0; p < plan->ports_count; p++)
+        readers += plan->ports[p].regst.i == r;
+    return readers;
+}
+
+static char *slots_of(const struct weir_session *s, uint32_t r)
+{
+    const struct arena *arena = &s->arenas[s->plan->regsts[r].space.i];
+    return arena->base ? arena->base + s->plan->regsts[r].offset : NULL;
+}
+
+static bool add_written(struct weir_session *s, uint32_t r)
+{
+    const plan_regst *regst = &s->plan->regsts[r];
+    struct use use = {.tensor = PLAN_NONE, .regst = r, .port = PLAN_NONE, .writes = true};
+    uint32_t first = regst->initial ? PLAN_NONE : find_use(s->plan, regst->producer.i, use, false);
+    if (first == PLAN_NONE || !regst->slot_bytes)
+        return true;
+    struct stretch *to = add(s->poison, first, false);
+    if (to) {
+        to->base = slots_of(s, r);
+        to->bytes = regst->slot_bytes;
+        to->out = &s->outs[r];
+    }
+    return to;
+}
+
+static bool add_read(struct weir_session *s, uint32_t p)
+{
+    const plan_port *port = &s->plan->ports[p];
+    const plan_regst *regst = &s->plan->regsts[port->regst.i];
+    struct use use = {.tensor = PLAN_NONE, .regst = port->regst.i, .port = p, .reads = true};
+    if (regst->initial || regst->producer.i == PLAN_NONE || !regst->slot_bytes || !slots_of(s, port->regst.i) ||
+        session_wired(s, p) || readers_of(s->plan, port->regst.i) != 1)
+        return true;
+    uint32_t last = find_use(s->plan, port->actor.i, use, true);
+    struct stretch *to = last == PLAN_NONE ? NULL : add(s->poison, last, true);
+    if (to) {
+        to->base = slots_of(s, port->regst.i);
+        to->bytes = regst->slot_bytes;
+        to->port = s->ends[p].port;
+    }
+    return to || last == PLAN_NONE;
+}
+
+static bool add_actor(struct weir_session *s, uint32_t a)
+{
+    const plan_actor *actor = &s->plan->actors[a];
+    bool ok = true;
+    for (uint32_t t = actor->temps.first; ok && t < actor->temps.first + actor->temps.count; t++)
+        ok = add_temp(s, t);
+    for (uint32_t k = actor->kernels.first; ok && k < actor->kernels.first + actor->kernels.count; k++)
+        ok = add_scratch(s, k);
+    for (uint32_t r = actor->regsts.first; ok && r < actor->regsts.first + actor->regsts.count; r++)
+        ok = add_written(s, r);
+    for (uint32_t p = actor->ports.first; ok && p < actor->ports.first + actor->ports.count; p++)
+        ok = add_read(s, p);
+    return ok;
+}
+
+static int compare_stretches(const void *a, const void *b)
+{
+    const struct stretch *x = a, *y = b;
+    if (x->kernel != y->kernel)
+        return x->kernel < y->kernel ? -1 : 1;
+    return x->after - y->after;
+}
+
+/* Puts call_poisoned() in front of the kernels that have stretches. */
+static void stand_in_front(struct weir_session *s)
+{
+    struct poison *poison = s->poison;
+    qsort(poison->stretches, poison->count, sizeof *poison->stretches, compare_stretches);
+    for (uint32_t i = 0; i < poison->count; i++) {
+        struct actor_kernel *kernel = &s->kernels[poison->stretches[i].kernel];
+        struct poisoned *to = &poison->kernels[poison->stretches[i].kernel];
+        if (!to->count++)
+            *to = (struct poisoned){.call = kernel->call, .first = i, .count = 1, .all = poison};
+        kernel->call = call_poisoned;
+        kernel->poisoned = to;
+    }
+}
+
+static bool host_reaches(const struct weir_session *s, uint32_t actor)
+{
+    return s->plan->spaces[s->plan->queues[s->plan->actors[actor].queue.i].space.i].kind == WEIR_CPU;
+}
+
+weir_status session_poison(struct weir_session *s)
+{
+    bool ok = (s->poison = calloc(1, sizeof *s->poison));
+    if (ok)
+        ok = (s->poison->kernels = calloc(s->plan->kernels_count + (size_t)1, sizeof *s->poison->kernels));
+    for (uint32_t a = 0; ok && a < s->plan->actors_count; a++)
+        if (session_runs(s, a) && host_reaches(s, a))
+            ok = add_actor(s, a);
+    if (!ok)
+        return error_set(WEIR_E_MEMORY, "no memory to poison what is not needed");
+    stand_in_front(s);
+    return WEIR_OK;
+}
+
+void session_unpoison(struct weir_session *s)
+{
+    if (s->poison) {
+        free(s->poison->stretches);
+        free(s->poison->kernels);
+    }
+    free(s->poison);
+}

@@ -1,0 +1,187 @@
+/* tests/graph/compile/test_overlay.c: parts of an arena lie on the same bytes, and nobody can tell.
+ *
+ * Compiled plans of random models in random layouts are played kernel by kernel in random orders with a marker on every
+ * stretch of bytes (tests/support/byte_game.h), and run beside the same plan in which nothing shares, for the same bits.
+ * Plans into which a mistake is put, two parts that are needed at once on the same bytes, are refused by plan_validate()
+ * and found by the game.
+ */
+#include "graph/base/error.h"
+#include "graph/compile/ir.h"
+#include "graph/plan/lives.h"
+#include "tests/support/byte_game.h"
+#include "tests/support/mutate_plan.h"
+#include "tests/support/random_model.h"
+#include "tests/support/run.h"
+#include "tests/support/sample_plan.h"
+#include "tests/support/small_plans.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SEED = 20261122, MODELS = 12, GAMES = 4, STEPS = 3 };
+
+static weir_plan *plan_of(uint64_t model, uint64_t layout)
+{
+    weir_graph *g = random_model(model, layout);
+    weir_plan *plan = weir_compile(g, .micro_batches = random_model_micro(model), .seed = model);
+    cr_assert_not_null(plan, "model %" PRIu64 ", layout %" PRIu64 ": %s", model, layout, weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+static weir_plan *plan_apart(uint64_t model, uint64_t layout)
+{
+    layout_shares = false;
+    weir_plan *plan = plan_of(model, layout);
+    layout_shares = true;
+    return plan;
+}
+
+static uint64_t shared_bytes(const weir_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        bytes += plan_bytes_shared(plan, (plan_space_id){s});
+    return bytes;
+}
+
+Test(overlay, no_order_of_firings_needs_two_parts_on_the_same_bytes_at_once, .timeout = 300)
+{
+    int sharing = 0;
+    char why[256];
+    for (uint64_t model = 1; model <= MODELS; model++)
+        for (uint64_t layout = 0; layout < 3; layout++) {
+            weir_plan *plan = plan_of(model, layout * model);
+            cr_expect(byte_game_all(plan, SEED + model, GAMES, why), "model %" PRIu64 ", layout %" PRIu64 ": %s", model,
+                      layout * model, why);
+            sharing += shared_bytes(plan) > 0;
+            weir_plan_free(plan);
+        }
+    for (int i = 0; i < SMALL_PLANS; i++) {
+        weir_plan *plan = small_plan(i);
+        cr_expect(byte_game_all(plan, SEED, GAMES, why), "small plan %d: %s", i, why);
+        cr_expect_gt(shared_bytes(plan), 0, "small plan %d", i);
+        weir_plan_free(plan);
+    }
+    cr_expect_gt(sharing, 2 * MODELS, "%d plans share bytes", sharing);
+}
+
+Test(overlay, what_shares_bytes_computes_the_same_bits_in_fewer, .timeout = 300)
+{
+    for (uint64_t model = 1; model <= MODELS; model++) {
+        weir_plan *alone = plan_apart(model, model), *together = plan_of(model, model);
+        cr_expect_eq(shared_bytes(alone), 0);
+        cr_expect_lt(weir_plan_bytes(together, -1), weir_plan_bytes(alone, -1), "model %" PRIu64, model);
+        run a = run_plan(alone, STEPS, 1), b = run_plan(together, STEPS, 2);
+        setenv("WEIR_POISON", "1", 1);
+        run c = run_plan(together, STEPS, 2);
+        unsetenv("WEIR_POISON");
+        run_near(&b, &a, 0, "overlay");
+        run_near(&c, &a, 0, "overlay, poisoned");
+        run_free(&a);
+        run_free(&b);
+        run_free(&c);
+        weir_plan_free(alone);
+        weir_plan_free(together);
+    }
+}
+
+Test(overlay, two_compilations_of_one_graph_are_the_same_plan, .timeout = 60)
+{
+    weir_plan *a = plan_of(5, 9), *b = plan_of(5, 9);
+    cr_expect_eq(a->hash, b->hash);
+    weir_plan_free(a);
+    weir_plan_free(b);
+}
+
+/* ---- plans with a mistake ---- */
+
+static uint64_t bytes_of(const weir_plan *plan, uint32_t r)
+{
+    return plan->regsts[r].slots * plan->regsts[r].slot_bytes;
+}
+
+/* Whether all of it is f32: a wrong index would end the run. */
+static bool holds_floats(const weir_plan *plan, uint32_t r)
+{
+    const plan_range *tensors = &plan->regsts[r].tensors;
+    for (uint32_t t = tensors->first; t < tensors->first + tensors->count; t++)
+        if (plan->tensors[t].dtype != WEIR_F32)
+            return false;
+    return true;
+}
+
+/* Two registers of a space that are needed at once, of which the second can be moved onto the first; false: there are
+ * none among those that were drawn. */
+static bool draw_pair(const weir_plan *plan, uint64_t *random, uint32_t *a, uint32_t *b)
+{
+    for (int i = 0; i < 100; i++) {
+        *a = (uint32_t)(mutate_draw(random) % plan->regsts_count);
+        *b = (uint32_t)(mutate_draw(random) % plan->regsts_count);
+        const plan_regst *x = &plan->regsts[*a], *y = &plan->regsts[*b];
+        if (*a == *b || x->space.i != y->space.i || x->initial || y->initial || x->producer.i == PLAN_NONE ||
+            y->producer.i == PLAN_NONE || !bytes_of(plan, *a) || !bytes_of(plan, *b) || !holds_floats(plan, *a) || !holds_floats(plan, *b) ||
+            bytes_of(plan, *b) > bytes_of(plan, *a))
+            continue;
+        lives *known = lives_new(plan, x->space);
+        cr_assert_not_null(known, "%s", weir_error());
+        const life one = {.regst = {*a}, .actor = {PLAN_NONE}}, other = {.regst = {*b}, .actor = {PLAN_NONE}};
+        bool meet = !lives_apart(known, &one, &other);
+        lives_free(known);
+        if (meet)
+            return true;
+    }
+    return false;
+}
+
+static bool same_bits(const run *a, const run *b)
+{
+    bool same = a->count == b->count;
+    for (int i = 0; i < a->count && same; i++)
+        same = a->entry[i].count == b->entry[i].count &&
+               !memcmp(a->entry[i].value, b->entry[i].value, (size_t)a->entry[i].count * sizeof *a->entry[i].value);
+    return same;
+}
+
+/* Whether a poisoned run of the plan shows that something is wrong with it. */
+static bool poison_finds(const weir_plan *plan, const run *right)
+{
+    setenv("WEIR_POISON", "1", 1);
+    run wrong = run_plan(plan, STEPS, 1);
+    unsetenv("WEIR_POISON");
+    bool found = !same_bits(&wrong, right);
+    run_free(&wrong);
+    return found;
+}
+
+Test(overlay, two_registers_on_the_same_bytes_that_are_needed_at_once_are_refused_and_found, .timeout = 300)
+{
+    int refused = 0, played = 0, poisoned = 0;
+    uint64_t random = SEED;
+    for (uint64_t model = 1; model <= MODELS; model++) {
+        weir_plan *plan = plan_apart(model, model);
+        run right = run_plan(plan, STEPS, 1);
+        for (int i = 0; i < 5; i++) {
+            uint32_t a, b;
+            char why[256];
+            weir_plan *wrong = plan_copy(plan);
+            if (draw_pair(wrong, &random, &a, &b)) {
+                wrong->regsts[b].offset = wrong->regsts[a].offset;
+                wrong->hash = plan_hash(wrong);
+                cr_expect_eq(plan_validate(wrong), WEIR_E_PLAN);
+                cr_expect(strstr(weir_error(), " overlap in the arena of "), "%s", weir_error());
+                refused++;
+                played += !byte_game_all(wrong, random, 4 * GAMES, why);
+                poisoned += poison_finds(wrong, &right);
+            }
+            weir_plan_free(wrong);
+        }
+        run_free(&right);
+        weir_plan_free(plan);
+    }
+    cr_expect_gt(refused, 3 * MODELS, "%d", refused);
+    cr_expect_gt(10 * played, 9 * refused, "the game found %d of %d", played, refused);
+    cr_expect_gt(10 * poisoned, 7 * refused, "poison found %d of %d", poisoned, refused);
+}

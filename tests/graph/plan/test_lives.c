@@ -1,0 +1,197 @@
+/* tests/graph/plan/test_lives.c: what lives.h proves is held against games that know nothing of it.
+ *
+ * Random plans, with rates, cycles and any number of slots, are played with a marker on every stretch of bytes
+ * (tests/support/byte_game.h), in many orders, several steps without a pause. Parts that lives.h calls apart are laid over
+ * each other, as many as will go: no game may find two of them needed at once. And the other way round: a pair that it
+ * does not call apart is refused by plan_validate(), and most of them are found by a game.
+ */
+#include "graph/base/error.h"
+#include "graph/plan/check.h"
+#include "graph/plan/lives.h"
+#include "tests/support/byte_game.h"
+#include "tests/support/mutate_plan.h"
+#include "tests/support/sdf.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SEED = 20261122, ACTORS_MAX = 7, REGSTS_MAX = 12, GAMES = 12 };
+
+static uint32_t below(uint64_t *random, uint32_t limit)
+{
+    return (uint32_t)(mutate_draw(random) % limit);
+}
+
+/* Either all firings of a step fill one slot, or each fills one. */
+static void add_edge(sdf *s, const uint32_t *fires, const uint32_t *actor, uint32_t from, uint32_t to, uint64_t *random)
+{
+    bool once = fires[from] == 1 || fires[to] == 1 || !below(random, 4);
+    uint32_t slots = below(random, 4) ? 1 : 2 + below(random, 2);
+    uint32_t initial = from >= to ? 1 + below(random, slots) : below(random, 6) ? 0 : below(random, slots + 1);
+    uint32_t regst = sdf_regst(s, actor[from], .slots = slots, .initial = initial, .fill = once ? fires[from] : 1,
+                               .items = 16 * (1 + below(random, 4)));
+    sdf_port(s, actor[to], regst, .hold = once ? fires[to] : 1);
+    uint32_t more = below(random, fires[from] > 1 ? 1 : 2) ? below(random, 2) + to : to;
+    if (more != to && more < ACTORS_MAX && more > from && actor[more] != SDF_NOBODY && (fires[more] == fires[to]))
+        sdf_port(s, actor[more], regst, .hold = once ? fires[more] : 1);
+}
+
+/* Edges go forward, but for a few that start with something in them. Most plans are one chain that is closed to a circle,
+ * as training steps are, and more. */
+static weir_plan *random_plan(uint64_t *random)
+{
+    uint32_t micro = 1 + below(random, 3), queues = 1 + below(random, 3), actors = 2 + below(random, ACTORS_MAX - 1);
+    uint32_t queue[3], actor[ACTORS_MAX + 1], fires[ACTORS_MAX + 1];
+    sdf *s = sdf_new("random", micro);
+    for (uint32_t q = 0; q < queues; q++)
+        queue[q] = sdf_device(s);
+    memset(actor, 0xff, sizeof actor);
+    for (uint32_t a = 0; a < actors; a++) {
+        char name[16];
+        snprintf(name, sizeof name, "a%" PRIu32, a);
+        fires[a] = below(random, 3) ? micro : 1;
+        actor[a] = sdf_actor(s, queue[below(random, queues)], name, .fires = fires[a]);
+    }
+    bool chain = below(random, 3);
+    for (uint32_t a = 0; a + 1 < actors && chain; a++)
+        add_edge(s, fires, actor, a, a + 1, random);
+    if (chain)
+        add_edge(s, fires, actor, actors - 1, 0, random);
+    for (uint32_t e = 0, edges = below(random, REGSTS_MAX - actors); e < edges; e++) {
+        uint32_t a = below(random, actors), b = below(random, actors);
+        bool back = !below(random, 4);
+        add_edge(s, fires, actor, (a < b) != back ? a : b, (a < b) != back ? b : a, random);
+    }
+    return sdf_plan(s);
+}
+
+static bool is_live(const weir_plan *plan)
+{
+    check_result result;
+    return plan_validate(plan) == WEIR_OK && check_play(plan, &result) == WEIR_OK && result.live;
+}
+
+static uint64_t bytes_of(const weir_plan *plan, uint32_t r)
+{
+    return plan->regsts[r].slots * plan->regsts[r].slot_bytes;
+}
+
+static bool apart(const lives *known, uint32_t a, uint32_t b)
+{
+    const life one = {.regst = {a}, .actor = {PLAN_NONE}}, other = {.regst = {b}, .actor = {PLAN_NONE}};
+    bool result = lives_apart(known, &one, &other);
+    cr_assert_eq(result, lives_apart(known, &other, &one), "of two registers each is apart from the other");
+    return result;
+}
+
+/* The lowest place for register r over those below it that it is apart from; `done` have a place. */
+static void drop_register(weir_plan *plan, const lives *known, uint32_t r, const uint32_t *done, uint32_t count)
+{
+    bool moved = true;
+    plan->regsts[r].offset = 0;
+    while (moved) {
+        moved = false;
+        for (uint32_t i = 0; i < count; i++) {
+            plan_regst *x = &plan->regsts[r];
+            const plan_regst *y = &plan->regsts[done[i]];
+            bool meet = x->offset < y->offset + bytes_of(plan, done[i]) && y->offset < x->offset + bytes_of(plan, r);
+            if (!meet || apart(known, r, done[i]))
+                continue;
+            x->offset = y->offset + bytes_of(plan, done[i]);
+            moved = true;
+        }
+    }
+}
+
+/* Lays the registers of a space over each other, in random order; returns how many bytes are shared. */
+static uint64_t overlay_space(weir_plan *plan, uint32_t space, uint64_t *random)
+{
+    uint32_t done[2 * REGSTS_MAX], count = 0;
+    uint64_t sum = 0, top = 0;
+    lives *known = lives_new(plan, (plan_space_id){space});
+    cr_assert_not_null(known, "%s", weir_error());
+    uint32_t first = plan->regsts_count ? below(random, plan->regsts_count) : 0;
+    for (uint32_t i = 0; i < plan->regsts_count; i++) {
+        uint32_t r = (i + first) % plan->regsts_count;
+        if (plan->regsts[r].space.i != space)
+            continue;
+        drop_register(plan, known, r, done, count);
+        done[count++] = r;
+        sum += bytes_of(plan, r);
+        uint64_t end = plan->regsts[r].offset + bytes_of(plan, r);
+        top = end > top ? end : top;
+    }
+    plan->spaces[space].bytes = top;
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        plan->queues[q].workspace_offset = plan->queues[q].space.i == space ? 0 : plan->queues[q].workspace_offset;
+    lives_free(known);
+    return sum - top;
+}
+
+static void expect_games(const weir_plan *plan, uint64_t seed, int round)
+{
+    char why[256];
+    cr_assert(byte_game_all(plan, seed, GAMES, why), "seed %d, round %d: %s", SEED, round, why);
+}
+
+Test(lives, what_is_proven_apart_is_never_needed_at_once_in_random_plans, .timeout = 120)
+{
+    enum { ROUNDS = 6000 };
+    uint64_t random = SEED, shared = 0;
+    int live = 0, sharing = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        weir_plan *plan = random_plan(&random);
+        if (is_live(plan)) {
+            uint64_t before = shared;
+            expect_games(plan, random, round);
+            for (uint32_t s = 0; s < plan->spaces_count; s++)
+                shared += overlay_space(plan, s, &random);
+            cr_assert_eq(plan_validate(plan), WEIR_OK, "seed %d, round %d: %s", SEED, round, weir_error());
+            expect_games(plan, random, round);
+            live++;
+            sharing += shared > before;
+        }
+        weir_plan_free(plan);
+    }
+    cr_assert_gt(live, ROUNDS / 4, "%d of %d plans are live", live, ROUNDS);
+    cr_assert_gt(sharing, live / 8, "%d of %d plans share bytes", sharing, live);
+}
+
+/* Puts b over a, at the end of the arena, where nothing else is. */
+static void lay_over(weir_plan *plan, uint32_t a, uint32_t b)
+{
+    plan_space *space = &plan->spaces[plan->regsts[a].space.i];
+    uint64_t more = bytes_of(plan, a) > bytes_of(plan, b) ? bytes_of(plan, a) : bytes_of(plan, b);
+    plan->regsts[a].offset = plan->regsts[b].offset = space->bytes;
+    space->bytes += more;
+}
+
+Test(lives, two_registers_that_are_not_apart_are_refused_by_name_and_most_are_found_by_a_game, .timeout = 120)
+{
+    enum { ROUNDS = 3000 };
+    uint64_t random = SEED + 1;
+    int refused = 0, found = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        weir_plan *plan = random_plan(&random);
+        uint32_t a = plan->regsts_count ? below(&random, plan->regsts_count) : 0;
+        uint32_t b = plan->regsts_count ? below(&random, plan->regsts_count) : 0;
+        lives *known = a != b && is_live(plan) && plan->regsts[a].space.i == plan->regsts[b].space.i
+                           ? lives_new(plan, plan->regsts[a].space) : NULL;
+        if (known && !apart(known, a, b)) {
+            char why[256], one[32], other[32];
+            snprintf(one, sizeof one, "regsts[%" PRIu32 "]", a);
+            snprintf(other, sizeof other, "regsts[%" PRIu32 "]", b);
+            lay_over(plan, a, b);
+            cr_assert_eq(plan_validate(plan), WEIR_E_PLAN, "round %d", round);
+            cr_expect(strstr(weir_error(), one) && strstr(weir_error(), other), "%s", weir_error());
+            refused++;
+            found += !byte_game_all(plan, random, 4 * GAMES, why);
+        }
+        lives_free(known);
+        weir_plan_free(plan);
+    }
+    cr_assert_gt(refused, 50);
+    cr_assert_gt(10 * found, 9 * refused, "%d of %d pairs were found by a game", found, refused);
+}
