@@ -12,7 +12,10 @@
  * has to change devices to get to it. Pops of one group have one level; an edge between groups goes to a later phase, a
  * higher level, from once a step to once a micro-batch, or forward in the order of pops in which each group is a run.
  *
- * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one.
+ * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one, unless they are
+ * large: a register's bytes are needed from the first kernel that writes any of it to the last that reads any of it, so
+ * one of its own gives them back sooner, and layout can put something else there. What has to go to another device
+ * shares up to a larger size, because there each register is a message.
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
@@ -23,6 +26,8 @@
 #include <string.h>
 
 enum { BUCKET = 1 << 22 };
+uint64_t group_own_bytes = 1 << 16;
+enum { OWN_AWAY = 8 };             /* times as large must be what is read on another device */
 
 static const ir_node *pop_node(const compile *c, const pop *op)
 {
@@ -203,10 +208,19 @@ static plan_mem reg_kind(const compile *c, const ptensor *t)
     return maker->phase == PLAN_FORWARD ? PLAN_ACTIVATION : PLAN_GRADIENT;
 }
 
+/* Whether the tensor gets a register that no other joins. What starts full is never given back. */
+static bool stands_alone(const compile *c, const ptensor *t, const int_list *readers)
+{
+    bool away = false;
+    for (int i = 0; i < readers->count; i++)
+        away |= c->phys.group.item[readers->item[i]].device != t->device;
+    return !t->initial && t->bytes >= group_own_bytes * (away ? OWN_AWAY : 1);
+}
+
 static bool reg_fits(const reg *r, const reg *wanted, const int_list *readers)
 {
     return r->group == wanted->group && r->device == wanted->device && r->kind == wanted->kind &&
-           r->fill == wanted->fill && r->initial == wanted->initial && r->fixed == wanted->fixed &&
+           r->fill == wanted->fill && r->initial == wanted->initial && r->fixed == wanted->fixed && !r->alone &&
            (!r->fixed || r->slots == wanted->slots) && r->readers.count == readers->count &&
            (!readers->count ||
             !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count));
@@ -218,10 +232,11 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
     assert(maker >= 0 || readers->count > 0);
     int slots = t->slots ? t->slots : t->initial > 1 ? t->initial : 1;
     const reg wanted = {.group = maker, .device = t->device, .kind = reg_kind(c, t), .fill = t->fills ? c->micro : 1,
-                        .slots = slots, .fixed = t->slots > 0, .initial = t->initial};
+                        .slots = slots, .fixed = t->slots > 0, .initial = t->initial,
+                        .alone = stands_alone(c, t, readers)};
     const int *near = maker >= 0 ? p->group.item[maker].regs.item : p->group.item[readers->item[0]].reads.item;
     int near_count = maker >= 0 ? p->group.item[maker].regs.count : p->group.item[readers->item[0]].reads.count;
-    for (int i = near_count - 1; i >= 0; i--)
+    for (int i = near_count - 1; i >= 0 && !wanted.alone; i--)
         if (reg_fits(&p->reg.item[near[i]], &wanted, readers))
             return near[i];
     reg *r = POOL_PUSH(&c->pool, &p->reg);

@@ -126,6 +126,7 @@ typedef struct reg {               /* a register */
     plan_mem kind;
     int fill, slots, initial;
     bool fixed;                    /* by the user */
+    bool alone;                    /* its one tensor is large: no other joins */
     bool needed;                   /* fewer slots would stall */
     bool shares;                   /* layout's own: place() has put it */
     uint64_t slot_bytes, offset;
@@ -198,6 +199,8 @@ bool pass_lower(compile *c);
  * many chunks. Tests shrink it; nothing else changes it. */
 extern uint64_t lower_chunk_bytes;
 bool pass_group(compile *c);
+/* From how many bytes on a tensor gets a register of its own. Tests shrink it; nothing else changes it. */
+extern uint64_t group_own_bytes;
 bool pass_slots(compile *c);
 bool pass_order(compile *c);
 /* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots
