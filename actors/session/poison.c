@@ -1,7 +1,7 @@
 /* actors/session/poison.c: poison.h says what is filled, and when.
  *
- * A *stretch* is filled before or after a kernel. All of them are found from the plan when the session is built, and lie
- * in one array, those of a kernel beside each other: first those before it. Where a slot is, and whether this firing is
+ * A *stretch* is filled before or after a kernel. All of them are found from the plan when the session is built, and
+ * lie in one array, those of a kernel beside each other: first those before it. Where a slot is, and whether this firing is
  * the first or last that has to do with it, the counters of register and port tell, which belong to the kernel's own
  * thread.
  */

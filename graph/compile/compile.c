@@ -162,7 +162,8 @@ static void memory_list(compile *c, int device, uint64_t bytes[PLAN_MEMS], char 
             at += (size_t)snprintf(list + at, list_bytes - at, "%s%s %s", at ? ", " : "", mem_text(k),
                                    bytes_text(bytes[k], text));
     if (plan && plan_bytes_shared(plan, space))
-        snprintf(list + at, list_bytes - at, "; of which %s are shared", bytes_text(plan_bytes_shared(plan, space), text));
+        snprintf(list + at, list_bytes - at, "; of which %s are shared",
+                 bytes_text(plan_bytes_shared(plan, space), text));
     weir_plan_free(plan);
 }
 

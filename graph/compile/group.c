@@ -12,8 +12,8 @@
  * has to change devices to get to it. Pops of one group have one level; an edge between groups goes to a later phase, a
  * higher level, from once a step to once a micro-batch, or forward in the order of pops in which each group is a run.
  *
- * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one, unless they are
- * large: a register's bytes are needed from the first kernel that writes any of it to the last that reads any of it, so
+ * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one, unless they
+ * are large: a register's bytes are needed from the first kernel that writes any of it to the last that reads any of it, so
  * one of its own gives them back sooner, and layout can put something else there. What has to go to another device
  * shares up to a larger size, because there each register is a message.
  */

@@ -2,7 +2,7 @@
  *
  * An arena holds, from low to high:
  *
- *     what is always needed   registers that start full, constants, states, the snapshot; and what is too small to matter
+ *     what is always needed   registers that start full, constants, states, the snapshot; and what is very small
  *     the rest                registers that are full for a part of a step, and temporaries: two of them may lie at the
  *                             same bytes where graph/plan/lives.h proves that they are never needed at the same time
  *
@@ -232,7 +232,8 @@ static life part_life(const arena *a, const block *b)
 {
     if (b->reg >= 0)
         return (life){.regst = {a->c->phys.reg.item[b->reg].plan_id}, .actor = {PLAN_NONE}};
-    return (life){.regst = {PLAN_NONE}, .actor = {(uint32_t)b->group}, .from = (uint32_t)b->from, .to = (uint32_t)b->to};
+    return (life){
+        .regst = {PLAN_NONE}, .actor = {(uint32_t)b->group}, .from = (uint32_t)b->from, .to = (uint32_t)b->to};
 }
 
 static bool in_conflict(const arena *a, const lives *known, const block *x, const block *y)
@@ -344,5 +345,6 @@ bool pass_layout(compile *c)
         ok = plan && lay_out(c, plan, d);
     weir_plan_free(plan);
     enter_temps(&c->phys);
+    c->pool.failed |= !ok;
     return ok || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
 }
