@@ -6,6 +6,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/plan/moved.h"
 #include "graph/plan/text.h"
 
 #include <inttypes.h>
@@ -173,6 +174,13 @@ static void put_device(json *j, const weir_plan *plan, uint32_t s)
     put_number(j, "bytes_shared", plan_bytes_shared(plan, (plan_space_id){s}));
 }
 
+static void put_moved(json *j, plan_moved moved)
+{
+    put_number(j, "bytes_read", moved.read);
+    put_number(j, "bytes_written", moved.written);
+    put_number(j, "bytes_transferred", moved.transferred);
+}
+
 static void put_queue(json *j, const weir_plan *plan, uint32_t q)
 {
     const plan_queue *queue = &plan->queues[q];
@@ -181,6 +189,7 @@ static void put_queue(json *j, const weir_plan *plan, uint32_t q)
     put_string(j, "kind", queue_kind_text(queue->kind));
     put_number(j, "workspace_offset", queue->workspace_offset);
     put_number(j, "workspace_bytes", queue->workspace_bytes);
+    put_moved(j, plan_queue_moved(plan, q));
 }
 
 static void put_words(json *j, const weir_field *field, const plan_word *words)
@@ -235,6 +244,7 @@ static void put_kernel(json *j, const weir_plan *plan, uint32_t k)
     put_attrs(j, plan, kernel);
     put_number(j, "workspace_offset", kernel->workspace_offset);
     put_number(j, "workspace_bytes", kernel->workspace_bytes);
+    put_moved(j, plan_kernel_moved(plan, k));
 }
 
 static void put_program(json *j, const weir_plan *plan, uint32_t p)
@@ -256,6 +266,7 @@ static void put_actor(json *j, const weir_plan *plan, uint32_t a)
     put_ids(j, "states", &actor->states);
     put_ids(j, "temps", &actor->temps);
     put_ids(j, "kernels", &actor->kernels);
+    put_moved(j, plan_actor_moved(plan, a));
 }
 
 static void put_port(json *j, const weir_plan *plan, uint32_t p)

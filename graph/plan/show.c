@@ -2,12 +2,15 @@
  * queue by phase and priority, one line each. A real plan has hundreds of them, so names are cut and lists end after
  * LISTED_MAX; weir_plan_json() leaves nothing out.
  *
+ * What a step reads and writes is counted by graph/plan/moved.h.
+ *
  * A section is first written as lines of cells separated by tabs into memory, then measured and printed in aligned
  * columns. Names come from the plan, so control characters in them are replaced: they would break the table or the
  * terminal.
  */
 #define _GNU_SOURCE
 #include "graph/base/error.h"
+#include "graph/plan/moved.h"
 #include "graph/plan/text.h"
 
 #include <inttypes.h>
@@ -189,7 +192,9 @@ static queue_sum sum_queue(const weir_plan *plan, uint32_t queue)
 static void queues_section(const weir_plan *plan, FILE *table, uint32_t index)
 {
     (void)index;
-    fputs("queue\tdevice\tkind\tactors\tkernels\tfirings a step\tworkspace\t\n", table);
+    fputs("queue\tdevice\tkind\tactors\tkernels\tfirings a step\tread a step\twritten\tfrom other devices\tworkspace",
+          table);
+    fputs("\t\n", table);
     for (uint32_t q = 0; q < plan->queues_count; q++) {
         const plan_queue *queue = &plan->queues[q];
         queue_sum sum = sum_queue(plan, q);
@@ -198,6 +203,10 @@ static void queues_section(const weir_plan *plan, FILE *table, uint32_t index)
         put_text(table, plan_text(plan, plan->spaces[queue->space.i].name));
         fprintf(table, "\t%s\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu64, queue_kind_text(queue->kind), sum.actors,
                 sum.kernels, sum.firings);
+        plan_moved moved = plan_queue_moved(plan, q);
+        put_bytes(table, moved.read);
+        put_bytes(table, moved.written);
+        put_bytes(table, moved.transferred);
         put_bytes(table, queue->workspace_bytes);
         fputs("\t\n", table);
     }
@@ -263,11 +272,16 @@ static void put_makes(const weir_plan *plan, FILE *table, const plan_range *regs
     }
 }
 
-static void actor_row(const weir_plan *plan, FILE *table, const plan_actor *actor)
+static void actor_row(const weir_plan *plan, FILE *table, uint32_t a)
 {
+    const plan_actor *actor = &plan->actors[a];
+    plan_moved moved = plan_actor_moved(plan, a);
     fprintf(table, "%" PRIu32 "\t", actor->priority);
     put_text(table, plan_text(plan, actor->name));
-    fprintf(table, "\t%s\t%" PRIu32 "\t%" PRIu32 "\t", phase_text(actor->phase), actor->fires, actor->kernels.count);
+    fprintf(table, "\t%s\t%" PRIu32 "\t%" PRIu32, phase_text(actor->phase), actor->fires, actor->kernels.count);
+    put_bytes(table, moved.read);
+    put_bytes(table, moved.written);
+    fputs("\t", table);
     put_makes(plan, table, &actor->regsts);
     fputs(actor->ports.count ? "\t<- " : "\t", table);
     put_reads(plan, table, &actor->ports);
@@ -293,9 +307,9 @@ static void actors_section(const weir_plan *plan, FILE *table, uint32_t queue)
     if (order)
         qsort_r(order, count, sizeof *order, compare_actors, plan->actors);
     put_text(table, plan_text(plan, plan->queues[queue].name));
-    fputs("\tactor\tphase\tfires\tkernels\tmakes (slots x bytes)\treads\n", table);
+    fputs("\tactor\tphase\tfires\tkernels\tread a step\twritten\tmakes (slots x bytes)\treads\n", table);
     for (uint32_t i = 0; i < count; i++)
-        actor_row(plan, table, &plan->actors[order[i]]);
+        actor_row(plan, table, order[i]);
     free(order);
 }
 
@@ -354,7 +368,7 @@ weir_status weir_plan_show(const weir_plan *plan, FILE *to)
         status = print_section(plan, to, queues_section, 0, LEFT(0) | LEFT(1) | LEFT(2));
     for (uint32_t q = 0; !status && q < plan->queues_count; q++) {
         fputs("\n", to);
-        status = print_section(plan, to, actors_section, q, LEFT(1) | LEFT(2) | LEFT(5) | LEFT(6));
+        status = print_section(plan, to, actors_section, q, LEFT(1) | LEFT(2) | LEFT(7) | LEFT(8));
     }
     if (!status && has_constants(plan)) {
         fputs("\n", to);

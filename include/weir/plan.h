@@ -96,7 +96,8 @@ weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *i
 
 /* ---- to look at ---- */
 
-weir_status weir_plan_show(const weir_plan *plan, FILE *to);  /* for people: memory by kind and device, actors */
+weir_status weir_plan_show(const weir_plan *plan, FILE *to);  /* for people: memory by kind and device, actors, and
+                                                                what each reads and writes in a step */
 weir_status weir_plan_json(const weir_plan *plan, FILE *to);  /* the same and more, one JSON object */
 weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* the actors and registers, for graphviz */
 
