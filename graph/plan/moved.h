@@ -1,10 +1,9 @@
 /* graph/plan/moved.h: how many bytes a step moves, counted from the plan.
  *
  * A kernel's call reads its inputs (of each the part that its op says it reads), reads and writes its states, writes
- * its outputs, and reads one that it adds to or
- * updates. What comes from a register of another device is counted once more, as
- * transferred. Scratch memory is not counted: it is meant to stay in a cache; nor is what a function of the program's
- * does. So it says what a plan asks of memory, whatever the caches then spare.
+ * its outputs, and reads one that it adds to or updates. What comes from a register of another device is counted once
+ * more, as transferred. Scratch memory is not counted: it is meant to stay in a cache; nor is what a function of the
+ * program's does. So it says what a plan asks of memory, whatever the caches then spare.
  */
 #ifndef GRAPH_PLAN_MOVED_H
 #define GRAPH_PLAN_MOVED_H

@@ -679,7 +679,7 @@ Test(plan_show, tells_memory_by_kind_and_every_actor, .timeout = 20)
                      "2.0 KiB         -       -  10.0 KiB\n");
     assert_has(text, "forward   forward       4        2     16.0 KiB  8.0 KiB  h 2x1.0 KiB            <- x, w (hold 4), "
                      "+1\n");
-    assert_has(text, "cpu:0    cpu:0   compute       3        4               9     31.0 KiB  14.0 KiB             4.0 KiB    "
+    assert_has(text, "cpu:0    cpu:0   compute       3        4               9     32.0 KiB  14.0 KiB             4.0 KiB    "
                      "2.0 KiB\n");
     assert_has(text, "dw 1x1.0 KiB (fill 4)");
     assert_has(text, "w 1x1.0 KiB (1 full)");
