@@ -42,7 +42,7 @@ typedef struct place_problem {
 
 /* A step is about a nanosecond or two. Of a compilation all spaces together; of the benchmark, some seconds. */
 #define PLACE_BUDGET_COMPILE UINT64_C(40000000)
-#define PLACE_BUDGET_BENCH UINT64_C(4000000000)
+#define PLACE_BUDGET_BENCH UINT64_C(2500000000)
 
 /* Sets every offset that is not fixed, `height` and `lower_bound`. False where memory is short; then nothing is set. */
 bool place(place_problem *problem);

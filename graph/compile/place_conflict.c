@@ -1,24 +1,115 @@
 /* graph/compile/place_conflict.c: who is in conflict with whom, and what height that needs at the least.
  *
  * Blocks that are all in conflict with each other lie one above the other, so the bytes of any clique are a lower
- * bound. Of lives on a line the heaviest clique is the largest sum of what is alive at one time. In a matrix it is
- * hard to find; a greedy one is grown from each of the heaviest blocks.
+ * bound. Of lives on a line the heaviest clique is the largest sum of what is alive at one time, and all cliques that
+ * no other contains are found by going through time once. In a matrix they are hard to find: greedy ones are grown
+ * from blocks that no clique has yet, those with most bytes around them first.
  */
 #include "graph/compile/packing.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CLIQUES_MAX 32             /* blocks that a clique is grown from */
+#define NEAR_MAX (UINT64_C(1) << 29) /* neighbours in all: 2 GiB of them */
 
-typedef struct event {             /* a life begins or ends; what ends at a time ends before what begins there */
+#define CLIQUE_WORK INT64_C(20000000) /* neighbours that are looked at to grow cliques */
+
+/* ---- neighbours ---- */
+
+static int number_order(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* How many of `count` sorted numbers are less than `limit`. */
+static int numbers_below(const int64_t *sorted, int count, int64_t limit)
+{
+    int from = 0, to = count;
+    while (from < to) {
+        int middle = from + (to - from) / 2;
+        if (sorted[middle] < limit)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* A life meets those that begin before it ends, but for those that end before it begins. */
+static bool degrees_of_lives(const packing *x, int *degree)
+{
+    int64_t *from = POOL_NEW(x->pool, int64_t, x->count + 1), *until = POOL_NEW(x->pool, int64_t, x->count + 1);
+    if (!from || !until)
+        return false;
+    for (int v = 0; v < x->count; v++) {
+        from[v] = x->block[v].from;
+        until[v] = x->block[v].until;
+    }
+    qsort(from, (size_t)x->count, sizeof *from, number_order);
+    qsort(until, (size_t)x->count, sizeof *until, number_order);
+    for (int v = 0; v < x->count; v++)
+        degree[v] = numbers_below(from, x->count, x->block[v].until) -
+                    numbers_below(until, x->count, x->block[v].from + 1) - 1;
+    return true;
+}
+
+/* A row of the matrix, without the block itself and those that take no place. */
+static uint64_t row_word(const packing *x, const place_problem *problem, const uint64_t *taking, int v, size_t word)
+{
+    size_t words = ((size_t)problem->count + 63) / 64, id = (size_t)x->id[v];
+    uint64_t bits = problem->conflict[id * words + word] & taking[word];
+    return word == id / 64 ? bits & ~(UINT64_C(1) << (id % 64)) : bits;
+}
+
+/* A bit for each block of the packing, as the matrix numbers them. */
+static uint64_t *row_mask(const packing *x, const place_problem *problem)
+{
+    uint64_t *mask = POOL_NEW(x->pool, uint64_t, problem->count / 64 + 1);
+    for (int v = 0; v < x->count && mask; v++)
+        mask[x->id[v] / 64] |= UINT64_C(1) << (x->id[v] % 64);
+    return mask;
+}
+
+static bool degrees_of_matrix(const packing *x, const place_problem *problem, int *degree)
+{
+    const uint64_t *mask = row_mask(x, problem);
+    size_t words = ((size_t)problem->count + 63) / 64;
+    for (int v = 0; v < x->count && mask; v++)
+        for (size_t w = 0; w < words; w++)
+            degree[v] += __builtin_popcountll(row_word(x, problem, mask, v, w));
+    return mask;
+}
+
+bool packing_degrees(const packing *x, const place_problem *problem, int *degree)
+{
+    return x->lives ? degrees_of_lives(x, degree) : degrees_of_matrix(x, problem, degree);
+}
+
+static bool neighbours_of_matrix(packing *x, const place_problem *problem, size_t *next)
+{
+    const uint64_t *mask = row_mask(x, problem);
+    int *local = POOL_NEW(x->pool, int, problem->count + 1);
+    size_t words = ((size_t)problem->count + 63) / 64;
+    if (!mask || !local)
+        return false;
+    for (int v = 0; v < x->count; v++)
+        local[x->id[v]] = v;
+    for (int v = 0; v < x->count; v++)
+        for (size_t w = 0; w < words; w++)
+            for (uint64_t bits = row_word(x, problem, mask, v, w); bits; bits &= bits - 1)
+                x->near[next[v]++] = local[w * 64 + (size_t)__builtin_ctzll(bits)];
+    return true;
+}
+
+typedef struct moment {            /* when a life begins or ends; at one time ends come first */
     int64_t at;
     int v;                         /* block; ~block where its life ends */
-} event;
+} moment;
 
-static int event_order(const void *a, const void *b)
+static int moment_order(const void *a, const void *b)
 {
-    const event *x = a, *y = b;
+    const moment *x = a, *y = b;
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
     if ((x->v < 0) != (y->v < 0))
@@ -26,158 +117,183 @@ static int event_order(const void *a, const void *b)
     return x->v < y->v ? -1 : x->v > y->v;
 }
 
-static bool is_alive(const place_block *b)
+static moment *moments(const packing *x)
 {
-    return b->bytes && b->from < b->until;
-}
-
-/* The two events of every life, in order; *count becomes their number. */
-static event *events_of(packing *x, int *count)
-{
-    event *list = POOL_NEW(&x->pool, event, 2 * x->count + 1);
-    *count = 0;
+    moment *list = POOL_NEW(x->pool, moment, 2 * x->count + 1);
     for (int v = 0; v < x->count && list; v++) {
-        if (!is_alive(&x->block[v]))
-            continue;
-        list[(*count)++] = (event){x->block[v].from, v};
-        list[(*count)++] = (event){x->block[v].until, ~v};
+        list[2 * v] = (moment){x->block[v].from, v};
+        list[2 * v + 1] = (moment){x->block[v].until, ~v};
     }
     if (list)
-        qsort(list, (size_t)*count, sizeof *list, event_order);
+        qsort(list, 2 * (size_t)x->count, sizeof *list, moment_order);
     return list;
 }
 
-/* Calls with each pair of blocks that are alive together: first to count neighbours, then to write them. */
-static void pair_counted(packing *x, int *next, int a, int b)
+static bool neighbours_of_lives(packing *x, size_t *next)
 {
-    (void)x;
-    next[a]++;
-    next[b]++;
-}
-
-static void pair_written(packing *x, int *next, int a, int b)
-{
-    x->near[next[a]++] = b;
-    x->near[next[b]++] = a;
-}
-
-typedef void pair_visit(packing *x, int *next, int a, int b);
-
-static void pairs_of_lives(packing *x, const event *list, int count, int *alive, pair_visit *visit, int *next)
-{
-    int living = 0;
-    for (int e = 0; e < count; e++) {
-        int v = list[e].v;
-        if (v >= 0) {
-            for (int k = 0; k < living; k++)
-                visit(x, next, v, alive[k]);
-            alive[living++] = v;
-            continue;
+    const moment *list = moments(x);
+    int *alive = POOL_NEW(x->pool, int, x->count + 1), living = 0;
+    if (!list || !alive)
+        return false;
+    for (int m = 0; m < 2 * x->count; m++) {
+        int v = list[m].v;
+        for (int k = 0; k < living && v >= 0; k++) {
+            x->near[next[v]++] = alive[k];
+            x->near[next[alive[k]]++] = v;
         }
-        for (int k = 0; k < living; k++)
+        if (v >= 0)
+            alive[living++] = v;
+        for (int k = 0; k < living && v < 0; k++)
             if (alive[k] == ~v)
-                alive[k--] = alive[--living];
+                alive[k] = alive[--living];
     }
-}
-
-static void pairs_of_matrix(packing *x, pair_visit *visit, int *next)
-{
-    size_t words = ((size_t)x->count + 63) / 64;
-    for (int a = 0; a < x->count; a++)
-        for (size_t w = (size_t)a / 64; w < words && x->block[a].bytes; w++)
-            for (uint64_t bits = x->conflict[(size_t)a * words + w]; bits; bits &= bits - 1) {
-                int b = (int)(w * 64) + __builtin_ctzll(bits);
-                if (b > a && b < x->count && x->block[b].bytes)
-                    visit(x, next, a, b);
-            }
-}
-
-bool packing_neighbours(packing *x)
-{
-    int count = 0, *next = POOL_NEW(&x->pool, int, x->count + 1), *alive = POOL_NEW(&x->pool, int, x->count + 1);
-    event *list = x->conflict ? NULL : events_of(x, &count);
-    x->first = POOL_NEW(&x->pool, int, x->count + 1);
-    if (x->pool.failed)
-        return false;
-    x->conflict ? pairs_of_matrix(x, pair_counted, next) : pairs_of_lives(x, list, count, alive, pair_counted, next);
-    for (int v = 0; v < x->count; v++) {
-        x->first[v + 1] = x->first[v] + next[v];
-        next[v] = x->first[v];
-    }
-    x->near = POOL_NEW(&x->pool, int, x->first[x->count] + 1);
-    if (!x->near)
-        return false;
-    x->conflict ? pairs_of_matrix(x, pair_written, next) : pairs_of_lives(x, list, count, alive, pair_written, next);
     return true;
 }
 
-/* The largest sum of what is alive at one time. */
-static uint64_t bound_of_lives(packing *x)
+bool packing_neighbours(packing *x, const place_problem *problem)
 {
-    int count = 0;
-    event *list = events_of(x, &count);
-    uint64_t bytes = 0, most = 0;
-    for (int e = 0; e < count && list; e++) {
-        bytes += list[e].v >= 0 ? x->block[list[e].v].bytes : -x->block[~list[e].v].bytes;
-        most = bytes > most ? bytes : most;
+    int *degree = POOL_NEW(x->pool, int, x->count + 1);
+    size_t *next = POOL_NEW(x->pool, size_t, x->count + 1);
+    x->first = POOL_NEW(x->pool, size_t, x->count + 1);
+    if (!degree || !next || !x->first || !packing_degrees(x, problem, degree))
+        return false;
+    for (int v = 0; v < x->count; v++) {
+        next[v] = x->first[v];
+        x->first[v + 1] = x->first[v] + (size_t)degree[v];
     }
-    return most;
+    x->near = x->first[x->count] <= NEAR_MAX ? POOL_NEW(x->pool, int, x->first[x->count] + 1) : NULL;
+    if (!x->near)
+        return false;
+    return x->lives ? neighbours_of_lives(x, next) : neighbours_of_matrix(x, problem, next);
 }
 
-/* Bytes of a clique around v: of those that are in conflict with all in it, the one of most bytes joins it next.
- * `common` counts, by block, how many of the clique it is in conflict with. */
-static uint64_t clique_around(const packing *x, int v, int *common)
+/* ---- sections ---- */
+
+/* One wherever a life begins and the next moment is an end: there no other section contains it. */
+static bool sections_of_lives(packing *x)
 {
-    uint64_t bytes = x->block[v].bytes;
-    memset(common, 0, sizeof *common * (size_t)x->count);
-    for (int size = 1; v >= 0; size++) {
+    const moment *list = moments(x);
+    uint64_t bytes = 0;
+    x->run = POOL_NEW(x->pool, packing_run, x->count + 1);
+    if (!list || !x->run)
+        return false;
+    for (int m = 0; m < 2 * x->count; m++) {
+        int v = list[m].v;
+        bytes += v >= 0 ? x->block[v].bytes : -x->block[~v].bytes;
+        x->bound = bytes > x->bound ? bytes : x->bound;
+        if (v < 0) {
+            x->run[~v].to = x->sections;
+            continue;
+        }
+        x->run[v].from = x->sections;
+        x->sections += list[m + 1].v < 0;
+    }
+    for (int v = 0; v <= x->count; v++)
+        x->run_first[v] = v;
+    return true;
+}
+
+typedef struct cliques {
+    int *member, count;            /* of the one that is grown; room for all blocks */
+    int *common;                   /* by block: how many of the members it is in conflict with */
+    int64_t work;                  /* that may still be spent on growing */
+    POOL_LIST(packing_run) runs;   /* .from: block, .to: section */
+} cliques;
+
+/* Of those that are in conflict with all in it, the one of most bytes joins it next. Returns its bytes. */
+static uint64_t clique_grow(const packing *x, cliques *c, int v)
+{
+    uint64_t bytes = 0;
+    memset(c->common, 0, sizeof *c->common * (size_t)x->count);
+    for (c->count = 0; v >= 0;) {
         int heaviest = -1;
-        for (int k = x->first[v]; k < x->first[v + 1]; k++) {
+        c->member[c->count++] = v;
+        bytes += x->block[v].bytes;
+        for (size_t k = x->first[v]; k < x->first[v + 1]; k++) {
             int u = x->near[k];
-            if (++common[u] == size && (heaviest < 0 || x->block[u].bytes > x->block[heaviest].bytes))
+            if (++c->common[u] == c->count && (heaviest < 0 || x->block[u].bytes > x->block[heaviest].bytes))
                 heaviest = u;
         }
-        bytes += heaviest >= 0 ? x->block[heaviest].bytes : 0;
+        c->work -= packing_degree(x, v);
         v = heaviest;
     }
     return bytes;
 }
 
-static uint64_t bytes_around(const packing *x, int v)
+typedef struct seed {
+    uint64_t around;               /* bytes of a block and its neighbours */
+    int v;
+} seed;
+
+static int seed_order(const void *a, const void *b)
 {
-    uint64_t bytes = x->block[v].bytes;
-    for (int k = x->first[v]; k < x->first[v + 1]; k++)
-        bytes += x->block[x->near[k]].bytes;
-    return bytes;
+    const seed *x = a, *y = b;
+    if (x->around != y->around)
+        return x->around < y->around ? 1 : -1;
+    return x->v - y->v;
 }
 
-/* The heaviest of the cliques around the blocks that have most bytes around them. */
-static uint64_t bound_of_matrix(packing *x)
+static seed *seeds(const packing *x)
 {
-    int *common = POOL_NEW(&x->pool, int, x->count + 1);
-    uint64_t *around = POOL_NEW(&x->pool, uint64_t, x->count + 1), most = 0;
-    if (!common || !around)
-        return 0;
-    for (int v = 0; v < x->count; v++)
-        around[v] = bytes_around(x, v);
-    for (int i = 0; i < CLIQUES_MAX && i < x->count; i++) {
-        int v = 0;
-        for (int u = 1; u < x->count; u++)
-            v = around[u] > around[v] ? u : v;
-        if (around[v] <= most)
-            break;
-        uint64_t bytes = clique_around(x, v, common);
-        most = bytes > most ? bytes : most;
-        around[v] = 0;
+    seed *list = POOL_NEW(x->pool, seed, x->count + 1);
+    for (int v = 0; v < x->count && list; v++) {
+        list[v] = (seed){x->block[v].bytes, v};
+        for (size_t k = x->first[v]; k < x->first[v + 1]; k++)
+            list[v].around += x->block[x->near[k]].bytes;
     }
-    return most;
+    if (list)
+        qsort(list, (size_t)x->count, sizeof *list, seed_order);
+    return list;
 }
 
-uint64_t packing_bound(packing *x)
+/* What was noted block by block becomes a list for each block. */
+static bool sections_sort(packing *x, const cliques *c, int *next)
 {
-    uint64_t bound = x->conflict ? bound_of_matrix(x) : bound_of_lives(x);
-    for (int v = 0; v < x->count; v++)
-        if (x->block[v].fixed && x->block[v].bytes && x->block[v].offset + x->block[v].bytes > bound)
-            bound = x->block[v].offset + x->block[v].bytes;
-    return bound;
+    x->run = POOL_NEW(x->pool, packing_run, c->runs.count + 1);
+    for (int r = 0; r < c->runs.count; r++)
+        x->run_first[c->runs.item[r].from + 1]++;
+    for (int v = 0; v < x->count; v++) {
+        x->run_first[v + 1] += x->run_first[v];
+        next[v] = x->run_first[v];
+    }
+    for (int r = 0; r < c->runs.count && x->run; r++) {
+        int section = c->runs.item[r].to;
+        x->run[next[c->runs.item[r].from]++] = (packing_run){section, section + 1};
+    }
+    return x->run;
+}
+
+static bool sections_of_matrix(packing *x)
+{
+    cliques c = {.member = POOL_NEW(x->pool, int, x->count + 1), .common = POOL_NEW(x->pool, int, x->count + 1),
+                 .work = CLIQUE_WORK};
+    bool *has = POOL_NEW(x->pool, bool, x->count + 1);
+    const seed *list = seeds(x);
+    for (int i = 0; i < x->count && !x->pool->failed && c.work > 0; i++) {
+        if (has[list[i].v])
+            continue;
+        uint64_t bytes = clique_grow(x, &c, list[i].v);
+        x->bound = bytes > x->bound ? bytes : x->bound;
+        for (int m = 0; m < c.count; m++) {
+            packing_run *run = POOL_PUSH(x->pool, &c.runs);
+            if (run)
+                *run = (packing_run){c.member[m], x->sections};
+            has[c.member[m]] = true;
+        }
+        x->sections++;
+    }
+    return !x->pool->failed && sections_sort(x, &c, c.common);
+}
+
+bool packing_sections(packing *x)
+{
+    x->run_first = POOL_NEW(x->pool, int, x->count + 2);
+    if (!x->run_first || !(x->lives ? sections_of_lives(x) : sections_of_matrix(x)))
+        return false;
+    for (int v = 0; v < x->count; v++) {
+        const place_block *b = &x->block[v];
+        uint64_t least = b->bytes + (b->fixed ? b->offset : 0);
+        x->bound = least > x->bound ? least : x->bound;
+    }
+    return true;
 }

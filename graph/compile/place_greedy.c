@@ -47,14 +47,15 @@ static int span_order(const void *a, const void *b)
 /* The spans of v's neighbours that are placed, from the lowest up. */
 static int spans_around(greedy *g, int v)
 {
-    const packing *x = g->x;
+    packing *x = g->x;
     int count = 0;
-    for (int k = x->first[v]; k < x->first[v + 1]; k++) {
+    for (size_t k = x->first[v]; k < x->first[v + 1]; k++) {
         int u = x->near[k];
         if (g->placed[u])
             g->taken[count++] = (span){x->offset[u], x->offset[u] + x->block[u].bytes};
     }
     qsort(g->taken, (size_t)count, sizeof *g->taken, span_order);
+    x->work -= packing_degree(x, v) + 32 * (int64_t)count;
     return count;
 }
 
@@ -85,45 +86,41 @@ static void place_in_order(greedy *g)
     }
     for (int i = 0; i < x->count; i++) {
         int v = g->order[i].v;
-        if (!g->placed[v] && x->block[v].bytes)
+        if (!g->placed[v])
             x->offset[v] = place_among(g, v, spans_around(g, v));
         g->placed[v] = true;
     }
     packing_keep(x);
 }
 
-static double life_of(const packing *x, int v)
-{
-    const place_block *b = &x->block[v];
-    return x->conflict ? x->first[v + 1] - x->first[v] : (double)b->until - (double)b->from;
-}
-
 static double around_of(const packing *x, int v)
 {
-    double bytes = (double)x->block[v].bytes;
-    for (int k = x->first[v]; k < x->first[v + 1]; k++)
-        bytes += (double)x->block[x->near[k]].bytes;
-    return bytes;
+    uint64_t bytes = x->block[v].bytes;
+    for (size_t k = x->first[v]; k < x->first[v + 1]; k++)
+        bytes += x->block[x->near[k]].bytes;
+    return (double)bytes;
 }
 
-/* name, what is ordered by, then by */
-#define ORDERS(X)                                                      \
-    X(size, bytes, life)                                               \
-    X(life, life, bytes)                                               \
-    X(area, bytes * life, bytes)                                       \
-    X(around, around_of(x, v), bytes)                                  \
-    X(crowd, around_of(x, v) * bytes, bytes)                           \
-    X(first, x->conflict ? 0 : -(double)x->block[v].from, bytes)       \
-    X(last, x->conflict ? 0 : (double)x->block[v].until, bytes)
+/* What is computed here is rounded once, so that no compiler and no processor orders blocks in another way.
+ * name, what is ordered by, then by */
+#define ORDERS(X)                                          \
+    X(area, bytes * life, bytes)                           \
+    X(size, bytes, life)                                   \
+    X(life, life, bytes)                                   \
+    X(crowd, around_of(x, v) * bytes, bytes)               \
+    X(around, around_of(x, v), bytes)                      \
+    X(first, x->lives ? -(double)b->from : 0, bytes)       \
+    X(last, x->lives ? (double)b->until : 0, bytes)
 
 typedef rank rank_of(const packing *x, int v);
 
 #define ORDER_DEFINE(name, by, then)                                             \
     static rank rank_by_##name(const packing *x, int v)                          \
     {                                                                            \
-        double bytes = (double)x->block[v].bytes, life = life_of(x, v);          \
+        const place_block *b = &x->block[v];                                     \
+        double bytes = (double)b->bytes, life = packing_life(x, v);              \
         (void)bytes, (void)life;                                                 \
-        return (rank){(double)(by), (double)(then), v};                          \
+        return (rank){(by), (then), v};                                          \
     }
 ORDERS(ORDER_DEFINE)
 
@@ -135,18 +132,19 @@ static rank_of *const orders[] = {
 
 bool packing_greedy(packing *x)
 {
-    greedy g = {.x = x, .order = POOL_NEW(&x->pool, rank, x->count + 1),
-                .taken = POOL_NEW(&x->pool, span, x->count + 1), .placed = POOL_NEW(&x->pool, bool, x->count + 1)};
-    if (x->pool.failed)
+    greedy g = {.x = x, .order = POOL_NEW(x->pool, rank, x->count + 1),
+                .taken = POOL_NEW(x->pool, span, x->count + 1), .placed = POOL_NEW(x->pool, bool, x->count + 1)};
+    if (x->pool->failed)
         return false;
-    for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
+    int64_t enough = x->work - x->work / 4;
+    for (size_t o = 0; o < 2 * sizeof orders / sizeof *orders; o++) {
+        if (packing_done(x) || (o && x->work <= enough))
+            break;
         for (int v = 0; v < x->count; v++)
-            g.order[v] = orders[o](x, v);
+            g.order[v] = orders[o / 2](x, v);
         qsort(g.order, (size_t)x->count, sizeof *g.order, rank_order);
-        for (int fit = 0; fit < 2 && !packing_done(x); fit++) {
-            g.best_fit = fit;
-            place_in_order(&g);
-        }
+        g.best_fit = o % 2;
+        place_in_order(&g);
     }
     return true;
 }

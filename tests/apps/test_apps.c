@@ -121,6 +121,37 @@ Test(apps, files_that_cannot_be_read_or_written_get_one_line_and_status_2)
     refuses("weir show /dev/null", 2, "weir show: cannot read /dev/null: it is empty");
 }
 
+/* A file of these bytes, as printf takes them, must be refused so. */
+static void place_refuses(const char *bytes, const char *says)
+{
+    char command[512], *output = new_output();
+    snprintf(command, sizeof command, "printf '%s' >$T/blocks.csv", bytes);
+    must_run(command, output);
+    refuses("weir bench place $T/blocks.csv", 2, says);
+    free(output);
+}
+
+Test(apps, bench_place_refuses_a_wrong_file_with_its_line)
+{
+    refuses("weir bench place", 2, "weir bench: place needs a FILE");
+    refuses("weir bench gpt blocks.csv", 2, "weir bench: gpt takes no file");
+    refuses("weir bench place /nowhere.csv", 2, "weir bench: cannot read /nowhere.csv: No such file or directory");
+    refuses("weir bench place /tmp", 2, "weir bench: cannot read /tmp: Is a directory");
+    refuses("weir bench place /dev/null", 2, "weir bench: cannot read /dev/null: it is empty");
+    refuses("weir bench place README.md", 2, "README.md:1: the header is ");
+    place_refuses("id,lower,upper,size\\na,0,1\\n", "blocks.csv:2: 3 columns, not the 4 of ");
+    place_refuses("id,lower,upper,size\\na,0,1,2,3\\n", "blocks.csv:2: 5 columns, not the 4 of ");
+    place_refuses("id,lower,upper,size\\na,0,1,2\\nb,0,x,2\\n", "blocks.csv:3: upper: \"x\" is not a whole number");
+    place_refuses("id,lower,upper,size\\na,0,1,-2\\n", "blocks.csv:2: size: -2 is less than 0");
+    place_refuses("id,lower,upper,size\\na,0,1,1.5\\n", "blocks.csv:2: size: \"1.5\" is not a whole number");
+    place_refuses("id,lower,upper,size\\na,0,1,99999999999999999999\\n", "is more than 64 bits hold");
+    place_refuses("id,lower,upper,size\\na,7,3,2\\n", "blocks.csv:2: block a ends at 3, before it begins at 7");
+    place_refuses("id,lower,upper,size\\na,0,1,2\\nb,0,1,2\\na,3,4,5\\n", "blocks.csv:4: id: \"a\" stands on line 2 too");
+    place_refuses("id,lower,upper,size\\n,0,1,2\\n", "blocks.csv:2: id: it is empty");
+    place_refuses("id,lower,upper,size\\na,0,1,9000000000000000000\\nb,0,1,9000000000000000000\\n",
+                  "blocks.csv:3: the sizes up to here are more than 64 bits hold");
+}
+
 Test(apps, a_memory_limit_that_cannot_be_met_gets_one_line_and_status_1)
 {
     refuses("weir-digits --memory 100KiB", 1, "weir-digits: ");
@@ -439,6 +470,22 @@ Test(apps, the_example_works_and_is_the_one_in_the_readme)
     cr_expect(strstr(readme, example), "README.md does not show apps/examples/ten_lines.c as it is");
     free(example);
     free(readme);
+    free(output);
+}
+
+/* ---- benchmarks ---- */
+
+Test(apps, bench_place_packs_a_file)
+{
+    char *output = new_output();
+    must_run("{ printf 'id,lower,upper,size\\r\\nb1,0,3,4\\r\\nb2,3,9,4\\nb3,0,9,4\\n\\n';"
+             "printf 'b4,9,21,4\\nb5,0,21,4'; } >$T/five.csv; " APPS_BIN "/weir bench place $T/five.csv --json", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(member(output, "height"), 12, "%s", output);
+    cr_expect_eq(member(output, "lower_bound"), 12, "%s", output);
+    cr_expect_eq(member(output, "gap_percent"), 0, "%s", output);
+    must_run("echo id,lower,upper,size >$T/none.csv; " APPS_BIN "/weir bench place $T/none.csv", output);
+    cr_expect(strstr(output, "height                         0\n"), "%s", output);
     free(output);
 }
 

@@ -1,8 +1,10 @@
-/* weir bench: measures this machine. A benchmark is a function in apps/common/ and a line in BENCH_LIST. */
+/* weir bench: measures this machine. A benchmark is a function in apps/weir/bench/ and a line in BENCH_LIST; `place`,
+ * which packs a file, stands beside them. */
 #include "apps/weir/bench/actors.h"
 #include "apps/weir/bench/allreduce.h"
 #include "apps/weir/bench/gpt.h"
 #include "apps/weir/bench/link.h"
+#include "apps/weir/bench/place.h"
 #include "apps/weir/bench/save.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
@@ -35,6 +37,8 @@ static const bench benches[] = {
 #define ACTORS_HELP(name, text, ...) "\n  " #name "_ns  " text
 static const char about[] =
     "Measures this machine.\n\n"
+    "place FILE packs the blocks of a CSV file, id,lower,upper,size (alive on [lower, upper)), as a compilation packs\n"
+    "memory, and prints the height that it reached and a lower bound.\n\n"
     "actors --json, in nanoseconds (a chain's per token and actor, columns' per step); raw_NAME_ns is the same by\n"
     "hand, with threads that spin, for chain8_1w, pingpong and all columns:" BENCH_ACTORS_LIST(ACTORS_HELP)
     "\n  raw_handoff_ns  a word there and back between two threads";
@@ -67,10 +71,11 @@ static int run_all(bool json, bool quick)
 
 int command_bench(int argc, char **argv)
 {
-    const char *name = NULL;
+    const char *name = NULL, *path = NULL;
     bool json = false, quick = false;
     const options_entry table[] = {
-        {"NAME", OPTIONS_TEXT, &name, .optional = true, .help = BENCH_LIST(BENCH_HELP) "all by default"},
+        {"NAME", OPTIONS_TEXT, &name, .optional = true, .help = BENCH_LIST(BENCH_HELP) "all by default; place: see below"},
+        {"FILE", OPTIONS_TEXT, &path, .optional = true, .help = "of place: blocks, as CSV"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
         {.name = NULL},
@@ -78,5 +83,9 @@ int command_bench(int argc, char **argv)
     int status = options_parse(&(options_spec){program, about, table}, argc, argv);
     if (status >= 0)
         return status;
+    if (name && !strcmp(name, "place"))
+        return path ? bench_place(program, path, json, stdout) : options_wrong(program, "place needs a FILE");
+    if (path)
+        return options_wrong(program, "%s takes no file", name);
     return name ? run_one(name, json, quick) : run_all(json, quick);
 }

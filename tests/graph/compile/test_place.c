@@ -8,7 +8,7 @@
 
 TestSuite(place, .timeout = 120);
 
-#define BLOCKS_MAX 700
+#define BLOCKS_MAX 4000
 
 typedef struct sample {            /* a problem with room for its parts */
     place_problem problem;
@@ -121,6 +121,7 @@ Test(place, what_may_not_share_bytes_does_not)
             draw_matrix(s, &random, count, draw_below(&random, 101), 100);
         if (seed % 3)
             draw_oddities(s, &random);
+        s->problem.budget = seed % 5 ? 1000000 : 0;
         cr_assert(place(&s->problem));
         expect_sound(s, seed);
         sample_free(s);
@@ -140,4 +141,146 @@ Test(place, the_same_problem_gives_the_same_offsets)
         cr_assert_eq(s->block[v].offset, again->block[v].offset);
     sample_free(s);
     sample_free(again);
+}
+
+/* ---- against what is best ---- */
+
+typedef struct exhaustive {        /* all orders, each block at the lowest place that it finds: the best is among them */
+    const sample *s;
+    uint64_t offset[BLOCKS_MAX];
+    bool placed[BLOCKS_MAX];
+    uint64_t best;
+} exhaustive;
+
+static uint64_t lowest_place(const exhaustive *e, int v)
+{
+    const place_block *b = &e->s->block[v];
+    uint64_t align = b->align ? b->align : 1, at = 0;
+    for (int u = 0; u < e->s->problem.count; u++) {
+        uint64_t from = e->offset[u], to = from + e->s->block[u].bytes;
+        if (e->placed[u] && in_conflict(e->s, u, v) && from < at + b->bytes && at < to) {
+            at = (to + align - 1) / align * align;
+            u = -1;
+        }
+    }
+    return at;
+}
+
+static void try_orders(exhaustive *e, uint64_t height)
+{
+    bool all = true;
+    for (int v = 0; v < e->s->problem.count; v++) {
+        if (e->placed[v])
+            continue;
+        all = false;
+        e->offset[v] = lowest_place(e, v);
+        uint64_t top = e->offset[v] + e->s->block[v].bytes;
+        e->placed[v] = true;
+        if (top < e->best)
+            try_orders(e, top > height ? top : height);
+        e->placed[v] = false;
+    }
+    if (all && height < e->best)
+        e->best = height;
+}
+
+/* Small problems with much conflict, few sizes and short times: those where orders alone are often wrong. */
+static void draw_small(sample *s, uint64_t seed)
+{
+    uint64_t random = seed;
+    int count = 1 + (int)draw_below(&random, 7);
+    uint64_t align = UINT64_C(1) << draw_below(&random, 3);
+    if (seed % 2)
+        draw_lives(s, &random, count, 1 + (int64_t)draw_below(&random, 12), 1 + draw_below(&random, 20));
+    else
+        draw_matrix(s, &random, count, 30 + draw_below(&random, 60), 1 + draw_below(&random, 20));
+    for (int v = 0; v < count && seed % 3 == 0; v++)
+        s->block[v].align = seed % 9 ? align : UINT64_C(1) << draw_below(&random, 3);
+}
+
+Test(place, small_problems_get_the_least_height_that_exists)
+{
+    for (uint64_t seed = 1; seed <= 2000; seed++) {
+        sample *s = sample_new();
+        draw_small(s, seed);
+        exhaustive e = {.s = s, .best = UINT64_MAX};
+        try_orders(&e, 0);
+        cr_assert(place(&s->problem));
+        expect_sound(s, seed);
+        cr_assert_eq(s->problem.height, e.best, "seed %lu: %lu rather than %lu", seed, s->problem.height, e.best);
+        cr_assert_eq(s->problem.lower_bound, e.best, "seed %lu: the bound is %lu", seed, s->problem.lower_bound);
+        sample_free(s);
+    }
+}
+
+static uint64_t alive_most(const sample *s)
+{
+    uint64_t most = 0;
+    for (int a = 0; a < s->problem.count; a++) {
+        uint64_t bytes = 0;
+        for (int b = 0; b < s->problem.count; b++)
+            if (s->block[b].from <= s->block[a].from && s->block[a].from < s->block[b].until)
+                bytes += s->block[b].bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+Test(place, five_hundred_blocks_end_within_three_per_cent_of_the_bound)
+{
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        sample *s = sample_new();
+        uint64_t random = seed;
+        draw_lives(s, &random, 500, 2000, 100000);
+        for (int v = 0; v < 500 && seed % 3; v++) {
+            place_block *b = &s->block[v];
+            b->until = seed % 3 == 1 ? b->from + 1 + (b->until - b->from) / 16 : b->until;
+            b->bytes = seed % 2 ? UINT64_C(1) << draw_below(&random, 20) : b->bytes;
+        }
+        s->problem.budget = 200000000;
+        cr_assert(place(&s->problem));
+        expect_sound(s, seed);
+        uint64_t most = alive_most(s);
+        cr_assert_geq(s->problem.lower_bound, most, "seed %lu", seed);
+        cr_assert_leq(s->problem.height, most + most * 3 / 100, "seed %lu: %lu over %lu", seed, s->problem.height, most);
+        sample_free(s);
+    }
+}
+
+/* What a compilation may spend is a part of a second, however many blocks there are. */
+Test(place, thousands_of_blocks_are_placed_with_the_budget_of_a_compilation)
+{
+    for (int matrix = 0; matrix < 2; matrix++) {
+        sample *s = sample_new();
+        uint64_t random = 3;
+        if (matrix)
+            draw_matrix(s, &random, 3000, 40, 1 << 20);
+        else
+            draw_lives(s, &random, 4000, 10000, 1 << 20);
+        cr_assert(place(&s->problem));
+        expect_sound(s, 3);
+        sample_free(s);
+    }
+}
+
+Test(place, blocks_that_are_in_conflict_with_all_lie_at_the_bottom)
+{
+    place_block block[4] = {{.bytes = 5, .from = 0, .until = 2}, {.bytes = 7, .from = 0, .until = 4},
+                            {.bytes = 6, .from = 2, .until = 4}, {.bytes = 9, .from = 9, .until = 9}};
+    place_problem problem = {.block = block, .count = 4};
+    cr_assert(place(&problem));
+    cr_expect_eq(block[1].offset, 0);
+    cr_expect_eq(block[0].offset, 7);
+    cr_expect_eq(block[2].offset, 7);
+    cr_expect_eq(problem.height, 13);
+    cr_expect_eq(problem.lower_bound, 13);
+}
+
+Test(place, a_bound_that_is_known_ends_the_search)
+{
+    place_block block[2] = {{.bytes = 5, .from = 0, .until = 2}, {.bytes = 7, .from = 1, .until = 4}};
+    place_problem problem = {.block = block, .count = 2, .bound = 20, .budget = 1000};
+    cr_assert(place(&problem));
+    cr_expect_eq(problem.height, 12);
+    cr_expect_eq(problem.lower_bound, 12, "no bound is above what has been reached");
 }
