@@ -1,0 +1,314 @@
+/* kernels/matmul/half.c: tiles of sums in registers, over a packed B.
+ *
+ *     packed B: panels of 64 columns (the last may have 16, 32 or 48), one behind the other; in a panel
+ *
+ *         pair 0   b[0, j] b[1, j]   b[0, j + 1] b[1, j + 1]   ...      two terms of a sum lie together, as
+ *         pair 1   b[2, j] b[3, j]   b[2, j + 1] b[3, j + 1]   ...      VDPBF16PS multiplies and adds them
+ *
+ *     a tile: 6 rows x 4 vectors of 16 sums. For each pair 4 vectors of B are loaded and 6 pairs of A repeated.
+ *
+ * Up to COLUMNS columns of B are packed; then the rows pass by, ROWS at a time, and for each panel all of these: A's
+ * rows stay in the second-level cache, a panel too. A is read where it lies, unless it is stored transposed or k is
+ * odd: then those rows are packed as well.
+ *
+ * Without AVX512-BF16, and for f16, the same is done with pairs of one f32: half as many rows and columns fit.
+ *
+ * Why not oneDNN: its primitives allocate in each execution, and do not keep a row's bits when m changes. One core of a
+ * Zen 5 (peak of VDPBF16PS about 540), GFLOP/s, oneDNN 2.6 (brgemm, B packed by it) and this are in
+ * tests/kernels/test_half.c's report: see docs/design.md.
+ */
+#include "kernels/matmul/half.h"
+
+#include "graph/base/half.h"
+#include "kernels/lanes.h"
+
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
+
+enum {
+    TILE_ROWS = 6,
+    TILE_VECTORS = 4,
+    PANEL = TILE_VECTORS * LANES,
+    COLUMNS = 384, /* of B that are packed at once, as pairs; a multiple of PANEL */
+    ROWS = 96      /* of A */
+};
+
+/* How terms lie: pairs of bf16, or single ones widened to f32. In both an element of a pack is 4 bytes. */
+typedef enum terms { TERMS_F32 = 1, TERMS_PAIRS = 2 } terms;
+
+static terms terms_of(weir_dtype dtype)
+{
+#ifdef __AVX512BF16__
+    return dtype == WEIR_BF16 ? TERMS_PAIRS : TERMS_F32;
+#else
+    (void)dtype;
+    return TERMS_F32;
+#endif
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t round_up(int64_t count, int64_t unit)
+{
+    return (count + unit - 1) / unit * unit;
+}
+
+size_t gemm_half_workspace(int64_t n, int64_t k)
+{
+    int64_t columns = least(2 * round_up(n, LANES), COLUMNS) + ROWS;
+    return (size_t)(columns * round_up(k, 2)) * sizeof(uint16_t);
+}
+
+/* ---- packing ---- */
+
+/* A matrix of halves: term t of line l (a column of B, a row of A) at at[l * line + t * term]. */
+typedef struct lines {
+    const uint16_t *at;
+    int64_t line, term;
+    weir_dtype dtype;
+} lines;
+
+/* Element e of line l: its terms side by side, 0 beyond the last. */
+static inline uint32_t element(const lines *from, terms kind, int64_t l, int64_t e, int64_t k)
+{
+    const uint16_t *at = from->at + l * from->line + e * kind * from->term;
+    float wide;
+    if (kind == TERMS_PAIRS)
+        return at[0] | (e * 2 + 1 < k ? (uint32_t)at[from->term] << 16 : 0);
+    weir_to_f32(from->dtype, at, 1, &wide);
+    return half_bits(wide);
+}
+
+/* Lines lie beside each other in the memory: two rows are woven into one. */
+static void weave(const uint16_t *even, const uint16_t *odd, int64_t count, uint32_t *to)
+{
+    if (!odd)
+        for (int64_t l = 0; l < count; l++)
+            to[l] = even[l];
+    else
+        for (int64_t l = 0; l < count; l++)
+            to[l] = even[l] | (uint32_t)odd[l] << 16;
+}
+
+/* One element of `count` lines whose terms lie a row apart, to to[0 .. count). */
+static void pack_across(const lines *from, terms kind, int64_t e, int64_t k, int64_t count, uint32_t *to)
+{
+    const uint16_t *row = from->at + e * kind * from->term;
+    if (kind == TERMS_PAIRS)
+        weave(row, e * 2 + 1 < k ? row + from->term : NULL, count, to);
+    else
+        weir_to_f32(from->dtype, row, count, (float *)to);
+}
+
+/* Sixteen elements of sixteen lines whose pairs are words of the memory: a transpose, in registers' worth. */
+static void pack_square(const lines *from, int64_t e, uint32_t *to, int64_t to_row)
+{
+    uint32_t square[LANES][LANES];
+    for (int l = 0; l < LANES; l++)
+        memcpy(square[l], from->at + l * from->line + 2 * e, sizeof square[l]);
+    for (int i = 0; i < LANES; i++) {
+        uint32_t out[LANES];
+        for (int l = 0; l < LANES; l++)
+            out[l] = square[l][i];
+        memcpy(to + i * to_row, out, sizeof out);
+    }
+}
+
+/* Elements [0, elements) of sixteen lines or fewer, whose terms lie together; to_row apart, zeros behind the last. */
+static void pack_along(lines from, terms kind, int64_t elements, int64_t k, int64_t count, uint32_t *to, int64_t to_row)
+{
+    int64_t e = 0;
+    if (kind == TERMS_PAIRS && count == LANES)
+        for (; 2 * (e + LANES) <= k; e += LANES)
+            pack_square(&from, e, to + e * to_row, to_row);
+    for (; e < elements; e++)
+        for (int64_t l = 0; l < LANES; l++)
+            to[e * to_row + l] = l < count ? element(&from, kind, l, e, k) : 0;
+}
+
+/* `width` lines, of which `count` exist, as rows of `width` elements. */
+static void pack(lines from, terms kind, int64_t k, int64_t count, int64_t width, uint32_t *to)
+{
+    const int64_t elements = (k + kind - 1) / kind;
+    if (from.line == 1) {
+        for (int64_t e = 0; e < elements; e++) {
+            pack_across(&from, kind, e, k, count, to + e * width);
+            if (count < width)
+                memset(to + e * width + count, 0, (size_t)(width - count) * sizeof *to);
+        }
+        return;
+    }
+    for (int64_t l = 0; l < width; l += LANES, from.at += LANES * from.line)
+        pack_along(from, kind, elements, k, count - l < LANES ? count - l : LANES, to + l, width);
+}
+
+/* ---- tiles ---- */
+
+/* What a tile is made of. Pair p of row r of A is the 4 bytes at a + r * row + p * step. */
+typedef struct strip {
+    const char *a;
+    int64_t row, step; /* bytes */
+    const uint32_t *b; /* a panel, or the part of one */
+    int64_t b_row;     /* elements of a row of it */
+    int64_t elements;
+} strip;
+
+static inline __attribute__((always_inline)) lanes repeat(const char *at)
+{
+    int32_t one; /* a float would be added to 0, and a pair is not one */
+    memcpy(&one, at, sizeof one);
+    return (lanes)((lane_numbers){} + one);
+}
+
+/* sum += the products of the terms of each element of a and b */
+static inline __attribute__((always_inline)) lanes multiply_add(terms kind, lanes sum, lanes a, lanes b)
+{
+#ifdef __AVX512BF16__
+    if (kind == TERMS_PAIRS)
+        return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#endif
+    (void)kind;
+    return sum + a * b;
+}
+
+/* kind, rows and vectors are constants where this is inlined. */
+static inline __attribute__((always_inline)) void tile(terms kind, int rows, int vectors, const strip *s, float *to)
+{
+    lanes sum[TILE_ROWS * TILE_VECTORS];
+    const char *a = s->a;
+    const float *b = (const float *)s->b;
+    for (int i = 0; i < rows * vectors; i++)
+        sum[i] = (lanes){};
+    for (int64_t e = 0; e < s->elements; e++, a += s->step, b += s->b_row) {
+        lanes row_of_b[TILE_VECTORS];
+        for (int v = 0; v < vectors; v++)
+            row_of_b[v] = lanes_load(b + v * LANES);
+        for (int r = 0; r < rows; r++) {
+            const lanes pair = repeat(a + r * s->row);
+            for (int v = 0; v < vectors; v++)
+                sum[r * vectors + v] = multiply_add(kind, sum[r * vectors + v], pair, row_of_b[v]);
+        }
+    }
+    for (int i = 0; i < rows * vectors; i++)
+        lanes_store(to + i / vectors * PANEL + i % vectors * LANES, &sum[i]);
+}
+
+typedef void (*tile_fn)(const strip *s, float *to);
+#define TILE(kind, rows, vectors)                                              \
+    static void tile_##kind##_##rows##x##vectors(const strip *s, float *to)    \
+    {                                                                          \
+        tile(TERMS_##kind, rows, vectors, s, to);                              \
+    }
+#define TILES_OF_ROWS(X, kind, rows) X(kind, rows, 1) X(kind, rows, 2) X(kind, rows, 3) X(kind, rows, 4)
+#define TILES(X, kind)                                                         \
+    TILES_OF_ROWS(X, kind, 1) TILES_OF_ROWS(X, kind, 2) TILES_OF_ROWS(X, kind, 3) TILES_OF_ROWS(X, kind, 4) \
+    TILES_OF_ROWS(X, kind, 5) TILES_OF_ROWS(X, kind, 6)
+TILES(TILE, F32)
+TILES(TILE, PAIRS)
+
+#define NAME(kind, rows, vectors) [TERMS_##kind - 1][rows - 1][vectors - 1] = tile_##kind##_##rows##x##vectors,
+static const tile_fn tile_of[2][TILE_ROWS][TILE_VECTORS] = {TILES(NAME, F32) TILES(NAME, PAIRS)};
+
+/* ---- what becomes of the sums ---- */
+
+/* One row of a tile to its place in C. */
+static void put_row(const half_product *p, float *sum, int64_t row, int64_t column, int64_t count)
+{
+    const float alpha = p->alpha == 0 ? 1 : p->alpha;
+    float *c = (float *)p->c + row * p->ldc + column;
+    if (alpha != 1)
+        for (int64_t i = 0; i < count; i++)
+            sum[i] *= alpha;
+    if (p->bias)
+        for (int64_t i = 0; i < count; i++)
+            sum[i] += p->bias[column + i];
+    if (p->add)
+        for (int64_t i = 0; i < count; i++)
+            c[i] += sum[i];
+    else
+        weir_from_f32(sum, count, p->c_dtype,
+                      (char *)p->c + (size_t)(row * p->ldc + column) * weir_dtype_bytes(p->c_dtype));
+}
+
+/* `rows` rows of A against one panel, of which `count` columns exist. */
+static void panel_rows(const half_product *p, terms kind, strip s, int64_t row, int64_t rows, int64_t column,
+                       int64_t count)
+{
+    const int64_t vectors = (count + LANES - 1) / LANES;
+    float sums[TILE_ROWS * PANEL] __attribute__((aligned(64)));
+    for (int64_t done = 0; done < rows; done += TILE_ROWS, s.a += TILE_ROWS * s.row) {
+        const int64_t height = least(TILE_ROWS, rows - done);
+        tile_of[kind - 1][height - 1][vectors - 1](&s, sums);
+        for (int64_t r = 0; r < height; r++)
+            put_row(p, sums + r * PANEL, row + done + r, column, count);
+    }
+}
+
+/* ---- the product ---- */
+
+/* Where rows [row, row + rows) of A can be read pair by pair: where they lie, or packed into `to`. */
+static strip rows_of_a(const half_product *p, terms kind, int64_t row, int64_t rows, uint32_t *to)
+{
+    const int64_t elements = (p->k + kind - 1) / kind;
+    const lines from = {p->a + (p->trans_a ? row : row * p->lda), p->trans_a ? 1 : p->lda, p->trans_a ? p->lda : 1,
+                        p->dtype};
+    strip s = {.a = (const char *)to, .row = 4, .step = 4 * rows, .elements = elements};
+    if (kind == TERMS_PAIRS && !p->trans_a && p->k % 2 == 0)
+        return (strip){.a = (const char *)from.at, .row = 2 * p->lda, .step = 4, .elements = elements};
+    if (p->trans_a) {
+        pack(from, kind, p->k, rows, rows, to);
+        return s;
+    }
+    s.row = 4 * elements;
+    s.step = 4;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t e = 0; e < elements; e++)
+            to[r * elements + e] = element(&from, kind, r, e, p->k);
+    return s;
+}
+
+/* Columns [column, column + count), which are packed at `b`. */
+static void some_columns(const half_product *p, terms kind, int64_t column, int64_t count, const uint32_t *b,
+                         uint32_t *a)
+{
+    const int64_t most = ROWS * kind / 2;
+    for (int64_t row = 0; row < p->m; row += most) {
+        const int64_t rows = least(most, p->m - row);
+        strip s = rows_of_a(p, kind, row, rows, a);
+        s.b = b;
+        for (int64_t j = 0; j < count; j += PANEL) {
+            const int64_t width = least(PANEL, count - j);
+            s.b_row = round_up(width, LANES);
+            panel_rows(p, kind, s, row, rows, column + j, width);
+            s.b += s.b_row * s.elements;
+        }
+    }
+}
+
+static void pack_columns(const half_product *p, terms kind, int64_t column, int64_t count, uint32_t *to)
+{
+    lines from = {p->b + (p->trans_b ? column * p->ldb : column), p->trans_b ? p->ldb : 1, p->trans_b ? 1 : p->ldb,
+                  p->dtype};
+    const int64_t elements = (p->k + kind - 1) / kind;
+    for (int64_t j = 0; j < count; j += PANEL, from.at += PANEL * from.line) {
+        const int64_t width = least(PANEL, count - j);
+        pack(from, kind, p->k, width, round_up(width, LANES), to);
+        to += round_up(width, LANES) * elements;
+    }
+}
+
+void gemm_half(const half_product *p)
+{
+    const terms kind = terms_of(p->dtype);
+    const int64_t most = COLUMNS * kind / 2, elements = (p->k + kind - 1) / kind;
+    for (int64_t column = 0; column < p->n && p->m; column += most) {
+        const int64_t count = least(most, p->n - column);
+        uint32_t *b = p->workspace, *a = b + round_up(count, LANES) * elements;
+        pack_columns(p, kind, column, count, b);
+        some_columns(p, kind, column, count, b, a);
+    }
+}
