@@ -12,24 +12,57 @@ bool rule_all_f32(const weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
-bool infer_alike(weir_op_args *args, char *error, size_t error_bytes)
+static bool rule_same_dtype(const weir_op_args *args, char *error, size_t error_bytes)
 {
-    char first[RULES_SHAPE_TEXT], other[RULES_SHAPE_TEXT];
-    for (int i = 1; i < args->in_count; i++) {
-        if (!weir_shape_equal(&args->in[0].shape, &args->in[i].shape))
-            return REFUSE("shapes %s and %s differ", shape_text(&args->in[0].shape, first, sizeof first),
-                          shape_text(&args->in[i].shape, other, sizeof other));
+    for (int i = 1; i < args->in_count; i++)
         if (args->in[i].dtype != args->in[0].dtype)
             return REFUSE("dtypes %s and %s differ", weir_dtype_name(args->in[0].dtype),
                           weir_dtype_name(args->in[i].dtype));
-    }
-    args->out[0] = args->in[0];
     return true;
+}
+
+bool rule_all_real(const weir_op_args *args, char *error, size_t error_bytes)
+{
+    for (int i = 0; i < args->in_count; i++)
+        if (!weir_dtype_real(args->in[i].dtype))
+            return REFUSE("input %d is %s, and only f32, f16 or bf16 will do", i, weir_dtype_name(args->in[i].dtype));
+    return rule_same_dtype(args, error, error_bytes);
+}
+
+bool infer_alike(weir_op_args *args, char *error, size_t error_bytes)
+{
+    char first[RULES_SHAPE_TEXT], other[RULES_SHAPE_TEXT];
+    for (int i = 1; i < args->in_count; i++)
+        if (!weir_shape_equal(&args->in[0].shape, &args->in[i].shape))
+            return REFUSE("shapes %s and %s differ", shape_text(&args->in[0].shape, first, sizeof first),
+                          shape_text(&args->in[i].shape, other, sizeof other));
+    args->out[0] = args->in[0];
+    return rule_same_dtype(args, error, error_bytes);
+}
+
+bool infer_alike_real(weir_op_args *args, char *error, size_t error_bytes)
+{
+    return rule_all_real(args, error, error_bytes) && infer_alike(args, error, error_bytes);
 }
 
 bool infer_alike_f32(weir_op_args *args, char *error, size_t error_bytes)
 {
     return rule_all_f32(args, error, error_bytes) && infer_alike(args, error, error_bytes);
+}
+
+bool fits_either(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    weir_type out[8] = {0};
+    weir_op_args args = *local;
+    args.out = out;
+    if (!local->op->infer(&args, error, error_bytes))
+        return false;
+    if (local->out[0].dtype == WEIR_F32 && weir_dtype_real(out[0].dtype))
+        out[0].dtype = WEIR_F32;
+    for (int o = 0; o < local->out_count; o++)
+        if (out[o].dtype != local->out[o].dtype || !weir_shape_equal(&out[o].shape, &local->out[o].shape))
+            return REFUSE("output %d is not of the dtype and shape that it makes", o);
+    return true;
 }
 
 void sign_split_alike(const weir_op_args *args, weir_signature_list *list, int dims)

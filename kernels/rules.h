@@ -7,9 +7,17 @@
 /* infer: refuses inputs that are not f32. */
 bool rule_all_f32(const weir_op_args *args, char *error, size_t error_bytes);
 
-/* infer: every input is like the first, and so is out[0]. _f32: and they are f32. */
+/* infer: inputs are f32, f16 or bf16, all of them the same. What is computed in between is f32 (kernels/real.h). */
+bool rule_all_real(const weir_op_args *args, char *error, size_t error_bytes);
+
+/* infer: every input is like the first, and so is out[0]. _f32: and they are f32; _real:
+ * or f16 or bf16. */
 bool infer_alike(weir_op_args *args, char *error, size_t error_bytes);
+bool infer_alike_real(weir_op_args *args, char *error, size_t error_bytes);
 bool infer_alike_f32(weir_op_args *args, char *error, size_t error_bytes);
+
+/* fits, of an op with .either_out: infer gives out[], but that out[0] may be f32 where infer has a half. */
+bool fits_either(const weir_op_args *local, char *error, size_t error_bytes);
 
 /* signatures: S(d) for every dimension d below `dims`, of all inputs and outputs, which have the same shape there. */
 void sign_split_alike(const weir_op_args *args, weir_signature_list *list, int dims);

@@ -10,6 +10,7 @@
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/nest.h"
 #include "kernels/ops.h"
+#include "kernels/real.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
@@ -36,9 +37,9 @@ bool broadcast_shapes(const weir_shape *a, const weir_shape *b, weir_shape *both
 static bool binary_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     char a[RULES_SHAPE_TEXT], b[RULES_SHAPE_TEXT];
-    if (!rule_all_f32(args, error, error_bytes))
+    if (!rule_all_real(args, error, error_bytes))
         return false;
-    args->out[0] = (weir_type){.dtype = WEIR_F32};
+    args->out[0] = (weir_type){.dtype = args->in[0].dtype};
     if (!broadcast_shapes(&args->in[0].shape, &args->in[1].shape, &args->out[0].shape))
         return REFUSE("shapes %s and %s do not broadcast", shape_text(&args->in[0].shape, a, sizeof a),
                       shape_text(&args->in[1].shape, b, sizeof b));
@@ -94,17 +95,35 @@ static void binary_cost(const weir_op_args *args, weir_cost *cost)
 /* One row of the output; stride_a and stride_b are 0 or 1. */
 typedef void (*binary_row)(const float *a, int64_t stride_a, const float *b, int64_t stride_b, float *y, int64_t count);
 
+/* The same of halves; a, b and y are the first elements of the row. */
+static void half_row(const weir_kernel_args *args, binary_row row, const nest *n, int64_t a, int64_t b, int64_t y)
+{
+    const int64_t step_a = n->stride[0][n->rank - 1], step_b = n->stride[1][n->rank - 1], count = nest_inner(n);
+    float a_block[REAL_BLOCK], b_block[REAL_BLOCK];
+    for (int64_t at = 0, part; at < count; at += part) {
+        part = real_part(args, count - at);
+        const float *x0 = real_in(&args->in[0], a + at * step_a, step_a ? part : 1, a_block);
+        const float *x1 = real_in(&args->in[1], b + at * step_b, step_b ? part : 1, b_block);
+        float *to = step_a ? a_block : b_block;
+        row(x0, step_a, x1, step_b, to, part);
+        real_put(&args->out[0], y + at, part, to);
+    }
+}
+
 static weir_status binary_run(const weir_kernel_args *args, binary_row row)
 {
     const float *a = view_f32(&args->in[0]), *b = view_f32(&args->in[1]);
     float *y = view_f32(&args->out[0]);
+    const bool half = real_halves(args);
     nest n = nest_over(&args->out[0].shape);
     nest_broadcast(&n, &args->in[0].shape);
     nest_broadcast(&n, &args->in[1].shape);
     nest_collapse(&n);
     int64_t rows = nest_rows(&n), inner = nest_inner(&n);
     nest_pos pos = {0};
-    for (int64_t r = 0; r < rows && inner; r++, nest_step(&n, &pos))
+    for (int64_t r = 0; half && r < rows && inner; r++, nest_step(&n, &pos))
+        half_row(args, row, &n, pos.at[0], pos.at[1], r * inner);
+    for (int64_t r = 0; !half && r < rows && inner; r++, nest_step(&n, &pos))
         row(a + pos.at[0], n.stride[0][n.rank - 1], b + pos.at[1], n.stride[1][n.rank - 1], y + r * inner, inner);
     return WEIR_OK;
 }

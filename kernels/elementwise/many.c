@@ -7,6 +7,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/ops.h"
+#include "kernels/real.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
@@ -52,7 +53,7 @@ static weir_status add_many_kernel(const weir_kernel_args *args)
     int64_t count = view_count(&args->out[0]);
     for (int64_t first = 0; first < count; first += ADD_BLOCK) {
         int64_t part = count - first < ADD_BLOCK ? count - first : ADD_BLOCK;
-        if (args->out[0].dtype == WEIR_F16 || args->out[0].dtype == WEIR_BF16)
+        if (dtype_half(args->out[0].dtype))
             add_block_half(args, first, part);
         else if (args->out[0].dtype == WEIR_F32)
             add_block_f32(args, first, part);
@@ -106,12 +107,17 @@ static weir_status affine_kernel(const weir_kernel_args *args)
 {
     const affine_attrs *attrs = args->attrs;
     const float scale = (float)attrs->scale, shift = (float)attrs->shift;
-    const float *x = view_f32(&args->in[0]);
-    float *y = view_f32(&args->out[0]);
-    int64_t count = view_count(&args->out[0]);
-    FAST_LOOP
-    for (int64_t i = 0; i < count; i++)
-        y[i] = scale * x[i] + shift;
+    const int64_t count = view_count(&args->out[0]);
+    float x_block[REAL_BLOCK], y_block[REAL_BLOCK];
+    for (int64_t at = 0, part; at < count; at += part) {
+        part = real_part(args, count - at);
+        const float *x = real_in(&args->in[0], at, part, x_block);
+        float *y = real_out(&args->out[0], at, y_block);
+        FAST_LOOP
+        for (int64_t i = 0; i < part; i++)
+            y[i] = scale * x[i] + shift;
+        real_put(&args->out[0], at, part, y);
+    }
     return WEIR_OK;
 }
 
@@ -142,7 +148,7 @@ const weir_op op_affine = {
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
-    .infer = infer_alike_f32,
+    .infer = infer_alike_real,
     .signatures = affine_signatures,
     .grad = affine_backward,
     .cost = affine_cost,

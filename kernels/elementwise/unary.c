@@ -10,6 +10,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/ops.h"
+#include "kernels/real.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
@@ -88,12 +89,17 @@ static inline float sqrt_slope(float y)
 #define UNARY(opname, function, work, signs, again, policy)                                             \
     static weir_status opname##_kernel(const weir_kernel_args *args)                                    \
     {                                                                                                   \
-        const float *x = view_f32(&args->in[0]);                                                        \
-        float *y = view_f32(&args->out[0]);                                                             \
-        int64_t count = view_count(&args->out[0]);                                                      \
-        FAST_LOOP                                                                                       \
-        for (int64_t i = 0; i < count; i++)                                                             \
-            y[i] = function(x[i]);                                                                      \
+        const int64_t count = view_count(&args->out[0]);                                                \
+        float x_block[REAL_BLOCK], y_block[REAL_BLOCK];                                                 \
+        for (int64_t at = 0, part; at < count; at += part) {                                            \
+            part = real_part(args, count - at);                                                         \
+            const float *x = real_in(&args->in[0], at, part, x_block);                                  \
+            float *y = real_out(&args->out[0], at, y_block);                                            \
+            FAST_LOOP                                                                                   \
+            for (int64_t i = 0; i < part; i++)                                                          \
+                y[i] = function(x[i]);                                                                  \
+            real_put(&args->out[0], at, part, y);                                                       \
+        }                                                                                               \
         return WEIR_OK;                                                                                 \
     }                                                                                                   \
     static void opname##_cost(const weir_op_args *args, weir_cost *cost)                                \
@@ -105,7 +111,7 @@ static inline float sqrt_slope(float y)
         .in_min = 1,                                                                                    \
         .in_max = 1,                                                                                    \
         .out_count = 1,                                                                                 \
-        .infer = infer_alike_f32,                                                                       \
+        .infer = infer_alike_real,                                                                      \
         .signatures = signs,                                                                            \
         .grad = opname##_backward,                                                                      \
         .cost = opname##_cost,                                                                          \
@@ -123,12 +129,18 @@ static inline float sqrt_slope(float y)
 #define UNARY_GRAD(opname, slope, work, policy)                                         \
     static weir_status opname##_kernel(const weir_kernel_args *args)                    \
     {                                                                                   \
-        const float *saved = view_f32(&args->in[0]), *dy = view_f32(&args->in[1]);      \
-        float *dx = view_f32(&args->out[0]);                                            \
-        int64_t count = view_count(&args->out[0]);                                      \
-        FAST_LOOP                                                                       \
-        for (int64_t i = 0; i < count; i++)                                             \
-            dx[i] = slope(saved[i]) * dy[i];                                            \
+        const int64_t count = view_count(&args->out[0]);                                \
+        float saved_block[REAL_BLOCK], dy_block[REAL_BLOCK];                            \
+        for (int64_t at = 0, part; at < count; at += part) {                            \
+            part = real_part(args, count - at);                                         \
+            const float *saved = real_in(&args->in[0], at, part, saved_block);          \
+            const float *dy = real_in(&args->in[1], at, part, dy_block);                \
+            float *dx = real_out(&args->out[0], at, dy_block);                          \
+            FAST_LOOP                                                                   \
+            for (int64_t i = 0; i < part; i++)                                          \
+                dx[i] = slope(saved[i]) * dy[i];                                        \
+            real_put(&args->out[0], at, part, dx);                                      \
+        }                                                                               \
         return WEIR_OK;                                                                 \
     }                                                                                   \
     static void opname##_cost(const weir_op_args *args, weir_cost *cost)                \
@@ -140,7 +152,7 @@ static inline float sqrt_slope(float y)
         .in_min = 2,                                                                    \
         .in_max = 2,                                                                    \
         .out_count = 1,                                                                 \
-        .infer = infer_alike_f32,                                                       \
+        .infer = infer_alike_real,                                                      \
         .signatures = sign_alike_grad,                                                  \
         .cost = opname##_cost,                                                          \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                       \

@@ -14,43 +14,53 @@
  * linear_by_row is the same by another product, whose rows do not know of each other (rows.h): what a model that writes
  * one row a step needs to give the bits that it gives over a whole window.
  *
+ * x, W and dy may be f16 or bf16, both factors of a product the same. y and dx then are too, or f32 where the graph wants
+ * that (terms of a sum over devices); dW and db are f32, and so is the bias.
+ *
  * Over a mesh axis: rows are data parallelism (W whole; dW comes out as partial sums); W split along `out` and along
  * `in` are the two halves of tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
  */
+#include "kernels/matmul/factors.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/rows.h"
 #include "kernels/ops.h"
 #include "kernels/param.h"
-#include "kernels/view.h"
+#include "kernels/real.h"
+#include "kernels/rules.h"
 
 #include <math.h>
 #include <string.h>
 #include <weir/ops.h>
-
-static bool inputs_are_f32(weir_op_args *args, char *error, size_t error_bytes)
-{
-    for (int i = 0; i < args->in_count; i++)
-        if (args->in[i].dtype != WEIR_F32)
-            return REFUSE("input %d is %s, not f32", i, weir_dtype_name(args->in[i].dtype));
-    return true;
-}
 
 /* ---- linear ---- */
 
 static bool linear_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const weir_shape *x = &args->in[0].shape, *w = &args->in[1].shape;
-    if (!inputs_are_f32(args, error, error_bytes))
+    if (!factors_are_real(args, error, error_bytes))
         return false;
+    if (args->in_count > 2 && args->in[2].dtype != WEIR_F32)
+        return REFUSE("the bias is %s, not f32", weir_dtype_name(args->in[2].dtype));
     if (x->rank < 2 || w->rank != 2)
         return REFUSE("x has %d dimensions and the weight %d; it needs two or more, and two", x->rank, w->rank);
     if (shape_last(x) != w->dim[0])
         return REFUSE("inner sizes %lld and %lld differ", (long long)shape_last(x), (long long)w->dim[0]);
     if (args->in_count > 2 && (args->in[2].shape.rank != 1 || args->in[2].shape.dim[0] != w->dim[1]))
         return REFUSE("the bias does not have the size of the weight's last dimension, %lld", (long long)w->dim[1]);
-    args->out[0] = (weir_type){WEIR_F32, *x};
+    args->out[0] = (weir_type){args->in[0].dtype, *x};
     args->out[0].shape.dim[x->rank - 1] = w->dim[1];
     return true;
+}
+
+static bool linear_by_row_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    return rule_all_f32(args, error, error_bytes) && linear_infer(args, error, error_bytes);
+}
+
+static size_t linear_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    (void)kind;
+    return factors_workspace(args, args->in[1].shape.dim[1], args->in[1].shape.dim[0]);
 }
 
 static void linear_signature(weir_signature_list *list, weir_sbp x, weir_sbp w, weir_sbp b, weir_sbp y)
@@ -91,8 +101,19 @@ static bool fill_with_bias(const weir_kernel_args *args, int64_t rows, int64_t o
     return biased;
 }
 
+static weir_status linear_half(const weir_kernel_args *args)
+{
+    const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
+    half_product p = factors_product(args, false, false, shape_rows(&args->out[0].shape), out, in);
+    p.bias = args->in_count > 2 ? view_f32(&args->in[2]) : NULL;
+    gemm_half(&p);
+    return WEIR_OK;
+}
+
 static weir_status linear_cpu(const weir_kernel_args *args)
 {
+    if (args->in[0].dtype != WEIR_F32)
+        return linear_half(args);
     const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
     const int64_t rows = shape_rows(&args->out[0].shape);
     const float *x = view_f32(&args->in[0]), *w = view_f32(&args->in[1]);
@@ -124,28 +145,28 @@ static void linear_grad(weir_grad_args *args)
         args->din[2] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_db, NULL, &dy, 1, NULL}, NULL);
 }
 
-#define LINEAR_OP(opname, ...)                      \
+#define LINEAR_OP(opname, infers, ...)              \
     const weir_op op_##opname = {                   \
         .name = #opname,                            \
         .in_min = 2,                                \
         .in_max = 3,                                \
         .out_count = 1,                             \
-        .infer = linear_infer,                      \
+        .infer = infers,                            \
         .signatures = linear_signatures,            \
         .grad = linear_grad,                        \
         .cost = linear_cost,                        \
         .kernel = {[WEIR_CPU] = opname##_cpu},      \
         __VA_ARGS__                                 \
     };
-LINEAR_OP(linear, .half = WEIR_HALF_WANT, .full_in = 1 << 2, .either_out = true)
-LINEAR_OP(linear_by_row)
+LINEAR_OP(linear, linear_infer, .fits = fits_either, .workspace = linear_workspace, .half = WEIR_HALF_WANT, .full_in = 1 << 2, .either_out = true)
+LINEAR_OP(linear_by_row, linear_by_row_infer)
 
 /* ---- dW = x^T dy ---- */
 
 static bool linear_dw_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const weir_shape *x = &args->in[0].shape, *dy = &args->in[1].shape;
-    if (!inputs_are_f32(args, error, error_bytes))
+    if (!factors_are_real(args, error, error_bytes))
         return false;
     if (x->rank < 2 || dy->rank != x->rank || shape_rows(x) != shape_rows(dy))
         return REFUSE("rows %lld and %lld differ", (long long)shape_rows(x), (long long)shape_rows(dy));
@@ -172,12 +193,23 @@ static void linear_dw_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]) + type_bytes(&args->out[0]));
 }
 
+static size_t linear_dw_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    (void)kind;
+    return factors_workspace(args, shape_last(&args->in[1].shape), shape_rows(&args->in[0].shape));
+}
+
 static weir_status linear_dw_cpu(const weir_kernel_args *args)
 {
     const int64_t rows = shape_rows(&args->in[0].shape);
     const int64_t in = shape_last(&args->in[0].shape), out = shape_last(&args->in[1].shape);
-    gemm(true, false, in, out, rows, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, args->accumulate,
-         view_f32(&args->out[0]), out);
+    half_product p = factors_product(args, true, false, in, out, rows);
+    p.add = args->accumulate;
+    if (args->in[0].dtype != WEIR_F32)
+        gemm_half(&p);
+    else
+        gemm(true, false, in, out, rows, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, args->accumulate,
+             view_f32(&args->out[0]), out);
     return WEIR_OK;
 }
 
@@ -189,6 +221,7 @@ const weir_op op_linear_dw = {
     .infer = linear_dw_infer,
     .signatures = linear_dw_signatures,
     .cost = linear_dw_cost,
+    .workspace = linear_dw_workspace,
     .kernel = {[WEIR_CPU] = linear_dw_cpu},
     .accumulates = true,
     .half = WEIR_HALF_WANT,
@@ -198,7 +231,7 @@ const weir_op op_linear_dw = {
 
 static bool linear_db_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
-    if (!inputs_are_f32(args, error, error_bytes))
+    if (!rule_all_real(args, error, error_bytes))
         return false;
     if (args->in[0].shape.rank < 1)
         return REFUSE("the input is a scalar");
@@ -215,18 +248,29 @@ static void linear_db_signatures(const weir_op_args *args, weir_signature_list *
     linear_signature(list, WEIR_P, WEIR_B, WEIR_B, WEIR_P);
 }
 
-/* Four rows at a time: a quarter of the traffic to `sum`, and their sum in pairs is the more exact one. */
-static void columns_add(const float *restrict x, int64_t rows, int64_t columns, float *restrict sum)
+/* Columns [column, column + width) of row `row`. */
+static const float *row_piece(const weir_view *x, int64_t row, int64_t column, int64_t width, float *block)
 {
+    return real_in(x, row * shape_last(&x->shape) + column, width, block);
+}
+
+/* Four rows at a time: a quarter of the traffic to `sum`, and their sum in pairs is the more exact one. */
+static void columns_add(const weir_view *x, int64_t rows, int64_t column, int64_t width, float *restrict sum)
+{
+    float block[4][REAL_BLOCK];
     int64_t row = 0;
     for (; row + 4 <= rows; row += 4) {
-        const float *a = x + row * columns, *b = a + columns, *c = b + columns, *d = c + columns;
-        for (int64_t i = 0; i < columns; i++)
+        const float *a = row_piece(x, row, column, width, block[0]), *b = row_piece(x, row + 1, column, width, block[1]);
+        const float *c = row_piece(x, row + 2, column, width, block[2]);
+        const float *d = row_piece(x, row + 3, column, width, block[3]);
+        for (int64_t i = 0; i < width; i++)
             sum[i] += (a[i] + b[i]) + (c[i] + d[i]);
     }
-    for (; row < rows; row++)
-        for (int64_t i = 0; i < columns; i++)
-            sum[i] += x[row * columns + i];
+    for (; row < rows; row++) {
+        const float *a = row_piece(x, row, column, width, block[0]);
+        for (int64_t i = 0; i < width; i++)
+            sum[i] += a[i];
+    }
 }
 
 static weir_status linear_db_cpu(const weir_kernel_args *args)
@@ -235,7 +279,10 @@ static weir_status linear_db_cpu(const weir_kernel_args *args)
     float *sum = view_f32(&args->out[0]);
     if (!args->accumulate)
         memset(sum, 0, (size_t)columns * sizeof *sum);
-    columns_add(view_f32(&args->in[0]), shape_rows(&args->in[0].shape), columns, sum);
+    for (int64_t at = 0, part; at < columns; at += part) {
+        part = real_part(args, columns - at);
+        columns_add(&args->in[0], shape_rows(&args->in[0].shape), at, part, sum + at);
+    }
     return WEIR_OK;
 }
 

@@ -1,4 +1,4 @@
-/* kernels/matmul/matmul.c: the batched matrix product, on top of gemm().
+/* kernels/matmul/matmul.c: the batched matrix product, on top of gemm(), and of gemm_half() for f16 and bf16.
  *
  *     a [batch..., m, k] x b [batch..., k, n] -> [batch..., m, n]         each of a and b may be stored transposed
  *
@@ -18,8 +18,10 @@
  * which sums in the product itself and can accumulate over micro-batches.
  */
 #include "graph/base/base.h"
+#include "kernels/matmul/factors.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/ops.h"
+#include "kernels/rules.h"
 #include "kernels/view.h"
 
 #include <weir/ops.h>
@@ -69,19 +71,18 @@ static bool matmul_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const weir_shape *a = &args->in[0].shape, *b = &args->in[1].shape;
     char a_text[64], b_text[64];
-    for (int i = 0; i < 2; i++) {
-        if (args->in[i].dtype != WEIR_F32)
-            return REFUSE("input %d is %s, not f32", i, weir_dtype_name(args->in[i].dtype));
+    if (!factors_are_real(args, error, error_bytes))
+        return false;
+    for (int i = 0; i < 2; i++)
         if (args->in[i].shape.rank < 2)
             return REFUSE("input %d has %d dimensions; a matrix has two or more", i, args->in[i].shape.rank);
-    }
     if (!batch_equal(a, b))
         return REFUSE("batch dimensions of %s and %s differ", shape_text(a, a_text, sizeof a_text),
                       shape_text(b, b_text, sizeof b_text));
     product at = product_of(a, b, args->attrs);
     if (a->dim[at.a_k] != b->dim[at.b_k])
         return REFUSE("inner sizes %lld and %lld differ", (long long)a->dim[at.a_k], (long long)b->dim[at.b_k]);
-    args->out[0] = (weir_type){WEIR_F32, *a};
+    args->out[0] = (weir_type){args->in[0].dtype, *a};
     args->out[0].shape.dim[at.rank - 2] = a->dim[at.a_m];
     args->out[0].shape.dim[at.rank - 1] = b->dim[at.b_n];
     return true;
@@ -132,13 +133,36 @@ static gemms gemms_of(const weir_shape *a, const weir_shape *b, const struct mat
     return g;
 }
 
+static size_t matmul_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, args->attrs);
+    (void)kind;
+    return factors_workspace(args, g.n, g.k);
+}
+
+static weir_status matmul_half(const weir_kernel_args *args)
+{
+    const struct matmul_attrs *attrs = args->attrs;
+    const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, attrs);
+    half_product p = factors_product(args, attrs->trans_a, attrs->trans_b, g.m, g.n, g.k);
+    const size_t c_step = (size_t)(g.m * g.n) * weir_dtype_bytes(p.c_dtype);
+    for (int64_t i = 0; i < g.count; i++) {
+        gemm_half(&p);
+        p.a += g.m * g.k;
+        p.b += args->in[1].shape.rank > 2 ? g.k * g.n : 0;
+        p.c = (char *)p.c + c_step;
+    }
+    return WEIR_OK;
+}
+
 static weir_status matmul_cpu(const weir_kernel_args *args)
 {
     const struct matmul_attrs *attrs = args->attrs;
     const weir_view *a = &args->in[0], *b = &args->in[1];
     const gemms g = gemms_of(&a->shape, &b->shape, attrs);
     const int64_t b_step = b->shape.rank > 2 ? g.k * g.n : 0;
-
+    if (a->dtype != WEIR_F32)
+        return matmul_half(args);
     for (int64_t i = 0; i < g.count; i++)
         gemm(attrs->trans_a, attrs->trans_b, g.m, g.n, g.k, 1, view_f32(a) + i * g.m * g.k,
              attrs->trans_a ? g.m : g.k, view_f32(b) + i * b_step, attrs->trans_b ? g.k : g.n, 0,
@@ -214,9 +238,11 @@ const weir_op op_matmul = {
     .in_max = 2,
     .out_count = 1,
     .infer = matmul_infer,
+    .fits = fits_either,
     .signatures = matmul_signatures,
     .grad = matmul_grad,
     .cost = matmul_cost,
+    .workspace = matmul_workspace,
     .kernel = {[WEIR_CPU] = matmul_cpu},
     .half = WEIR_HALF_WANT,
     .either_out = true,

@@ -12,6 +12,9 @@
  *     dx = rstd (g - sum(g)/C - xhat sum(g xhat)/C)     (without sum(g) for rmsnorm)
  *     dgain = sum over rows of dy xhat                  dbias = sum over rows of dy
  *
+ * x, y, dy and dx may be f16 or bf16; the rest is f32. A row of halves is widened into the workspace first, and what
+ * comes out of it is rounded once.
+ *
  * A row is read twice in each kernel, the second time from the first-level cache. The variance is that of x - mean,
  * not E[x^2] - mean^2, which loses all digits when the mean is large.
  */
@@ -19,7 +22,7 @@
 #include "kernels/lanes.h"
 #include "kernels/ops.h"
 #include "kernels/param.h"
-#include "kernels/view.h"
+#include "kernels/real.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,7 +40,7 @@ static const weir_field norm_fields[] = {WEIR_FIELD_REAL(struct norm_attrs, eps)
 /* The shape of a value per row of x. */
 static weir_type per_row(const weir_type *x)
 {
-    weir_type type = *x;
+    weir_type type = {WEIR_F32, x->shape};
     type.shape.rank--;
     type.shape.dim[type.shape.rank] = 0;
     return type;
@@ -46,8 +49,8 @@ static weir_type per_row(const weir_type *x)
 static bool norm_inputs(const weir_op_args *args, int weights, char *error, size_t error_bytes)
 {
     const weir_type *x = &args->in[0];
-    if (x->dtype != WEIR_F32)
-        return REFUSE("x is %s, not f32", weir_dtype_name(x->dtype));
+    if (!weir_dtype_real(x->dtype))
+        return REFUSE("x is %s, not f32, f16 or bf16", weir_dtype_name(x->dtype));
     if (x->shape.rank < 1)
         return REFUSE("x is a scalar; there is no last dimension");
     for (int i = 1; i <= weights; i++) {
@@ -77,6 +80,13 @@ static bool rmsnorm_infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
+/* Two rows as f32, where they are not. */
+static size_t norm_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    (void)kind;
+    return args->in[0].dtype == WEIR_F32 ? 0 : 2 * (size_t)shape_last(&args->in[0].shape) * sizeof(float);
+}
+
 /* Rows are independent: any dimension but the last may be split. */
 static void norm_signatures(const weir_op_args *args, weir_signature_list *list)
 {
@@ -92,7 +102,7 @@ static void norm_cost(const weir_op_args *args, weir_cost *cost)
 {
     double count = (double)weir_shape_count(&args->in[0].shape);
     cost->flops = 7 * count;
-    cost->bytes = 8 * count;
+    cost->bytes = 2 * (double)type_bytes(&args->in[0]);
 }
 
 /* x, gain, mean (layernorm alone), rstd, dy -> dx, dgain, dbias (layernorm alone) */
@@ -105,8 +115,8 @@ static bool norm_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
         if (args->in[i].dtype != WEIR_F32 || !weir_shape_equal(&args->in[i].shape, &row.shape))
             return REFUSE("input %d does not have one f32 value per row of x", i);
     const weir_type *dy = &args->in[args->in_count - 1];
-    if (dy->dtype != WEIR_F32 || !weir_shape_equal(&dy->shape, &args->in[0].shape))
-        return REFUSE("dy is not f32 of the shape of x");
+    if (dy->dtype != args->in[0].dtype || !weir_shape_equal(&dy->shape, &args->in[0].shape))
+        return REFUSE("dy is not of the dtype and shape of x");
     args->out[0] = args->in[0];
     for (int i = 1; i < args->out_count; i++)
         args->out[i] = args->in[1];
@@ -132,7 +142,7 @@ static void norm_grad_cost(const weir_op_args *args, weir_cost *cost)
 {
     double count = (double)weir_shape_count(&args->in[0].shape);
     cost->flops = 14 * count;
-    cost->bytes = 12 * count;
+    cost->bytes = 3 * (double)type_bytes(&args->in[0]);
 }
 
 /* ---- rows ---- */
@@ -218,13 +228,15 @@ static weir_status layernorm_cpu(const weir_kernel_args *args)
     const float *restrict gain = view_f32(&args->in[1]), *restrict bias = view_f32(&args->in[2]);
     float *means = view_f32(&args->out[1]), *rstds = view_f32(&args->out[2]);
 
+    float *const block = args->workspace;
     for (int64_t row = 0; row < rows; row++) {
-        const float *restrict x = view_f32(&args->in[0]) + row * count;
-        float *restrict y = view_f32(&args->out[0]) + row * count;
+        const float *restrict x = real_in(&args->in[0], row * count, count, block);
+        float *restrict y = real_out(&args->out[0], row * count, block + count);
         const float mean = row_sum(x, count) / (float)count;
         const float rstd = row_rstd(row_deviation(x, count, mean), count, attrs->eps);
         for (int64_t i = 0; i < count; i++)
             y[i] = (x[i] - mean) * rstd * gain[i] + bias[i];
+        real_put(&args->out[0], row * count, count, y);
         means[row] = mean;
         rstds[row] = rstd;
     }
@@ -234,13 +246,16 @@ static weir_status layernorm_cpu(const weir_kernel_args *args)
 static weir_status layernorm_grad_cpu(const weir_kernel_args *args)
 {
     const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
-    float *dgain = view_f32(&args->out[1]), *dbias = view_f32(&args->out[2]);
+    float *dgain = view_f32(&args->out[1]), *dbias = view_f32(&args->out[2]), *block = args->workspace;
     memset(dgain, 0, (size_t)count * sizeof *dgain);
     memset(dbias, 0, (size_t)count * sizeof *dbias);
     for (int64_t i = 0; i < rows; i++) {
-        norm_row row = {view_f32(&args->in[0]) + i * count, view_f32(&args->in[4]) + i * count,
-                        view_f32(&args->out[0]) + i * count, view_f32(&args->in[2])[i], view_f32(&args->in[3])[i]};
+        norm_row row = {real_in(&args->in[0], i * count, count, block),
+                        real_in(&args->in[4], i * count, count, block + count),
+                        real_out(&args->out[0], i * count, block + count), view_f32(&args->in[2])[i],
+                        view_f32(&args->in[3])[i]};
         row_grad(&row, true, count, view_f32(&args->in[1]), dgain, dbias);
+        real_put(&args->out[0], i * count, count, row.dx);
     }
     return WEIR_OK;
 }
@@ -264,6 +279,7 @@ const weir_op op_layernorm = {
     .signatures = norm_signatures,
     .grad = layernorm_backward,
     .cost = norm_cost,
+    .workspace = norm_workspace,
     .kernel = {[WEIR_CPU] = layernorm_cpu},
     .cheap = true,
     .half = WEIR_HALF_FOLLOW,
@@ -278,6 +294,7 @@ const weir_op op_layernorm_grad = {
     .infer = norm_grad_infer,
     .signatures = norm_grad_signatures,
     .cost = norm_grad_cost,
+    .workspace = norm_workspace,
     .kernel = {[WEIR_CPU] = layernorm_grad_cpu},
     .inplace = 5, /* dy */
     .half = WEIR_HALF_FOLLOW,
@@ -293,12 +310,14 @@ static weir_status rmsnorm_cpu(const weir_kernel_args *args)
     const float *restrict gain = view_f32(&args->in[1]);
     float *rstds = view_f32(&args->out[1]);
 
+    float *const block = args->workspace;
     for (int64_t row = 0; row < rows; row++) {
-        const float *restrict x = view_f32(&args->in[0]) + row * count;
-        float *restrict y = view_f32(&args->out[0]) + row * count;
+        const float *restrict x = real_in(&args->in[0], row * count, count, block);
+        float *restrict y = real_out(&args->out[0], row * count, block + count);
         const float rstd = row_rstd(row_dot(x, x, count), count, attrs->eps);
         for (int64_t i = 0; i < count; i++)
             y[i] = x[i] * rstd * gain[i];
+        real_put(&args->out[0], row * count, count, y);
         rstds[row] = rstd;
     }
     return WEIR_OK;
@@ -307,12 +326,14 @@ static weir_status rmsnorm_cpu(const weir_kernel_args *args)
 static weir_status rmsnorm_grad_cpu(const weir_kernel_args *args)
 {
     const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
-    float *dgain = view_f32(&args->out[1]);
+    float *dgain = view_f32(&args->out[1]), *block = args->workspace;
     memset(dgain, 0, (size_t)count * sizeof *dgain);
     for (int64_t i = 0; i < rows; i++) {
-        norm_row row = {view_f32(&args->in[0]) + i * count, view_f32(&args->in[3]) + i * count,
-                        view_f32(&args->out[0]) + i * count, 0, view_f32(&args->in[2])[i]};
+        norm_row row = {real_in(&args->in[0], i * count, count, block),
+                        real_in(&args->in[3], i * count, count, block + count),
+                        real_out(&args->out[0], i * count, block + count), 0, view_f32(&args->in[2])[i]};
         row_grad(&row, false, count, view_f32(&args->in[1]), dgain, NULL);
+        real_put(&args->out[0], i * count, count, row.dx);
     }
     return WEIR_OK;
 }
@@ -336,6 +357,7 @@ const weir_op op_rmsnorm = {
     .signatures = norm_signatures,
     .grad = rmsnorm_backward,
     .cost = norm_cost,
+    .workspace = norm_workspace,
     .kernel = {[WEIR_CPU] = rmsnorm_cpu},
     .cheap = true,
     .half = WEIR_HALF_FOLLOW,
@@ -350,6 +372,7 @@ const weir_op op_rmsnorm_grad = {
     .infer = norm_grad_infer,
     .signatures = norm_grad_signatures,
     .cost = norm_grad_cost,
+    .workspace = norm_workspace,
     .kernel = {[WEIR_CPU] = rmsnorm_grad_cpu},
     .inplace = 4, /* dy */
     .half = WEIR_HALF_FOLLOW,

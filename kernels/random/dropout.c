@@ -11,6 +11,7 @@
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/nest.h"
 #include "kernels/ops.h"
+#include "kernels/real.h"
 #include "kernels/random/philox.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
@@ -43,7 +44,7 @@ static float scale_of(const weir_kernel_args *args)
 
 static bool dropout_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
-    if (!infer_alike_f32(args, error, error_bytes) || !rate_is_right(args, error, error_bytes))
+    if (!infer_alike_real(args, error, error_bytes) || !rate_is_right(args, error, error_bytes))
         return false;
     args->out[1] = (weir_type){WEIR_U8, args->in[0].shape};
     return true;
@@ -114,18 +115,27 @@ static void draw_mask(const weir_kernel_args *args, const weir_view *out, uint8_
     }
 }
 
-static void apply_mask(const float *x, const uint8_t *mask, float scale, float *y, int64_t count)
+static void apply_mask(const weir_kernel_args *args, const weir_view *x, const uint8_t *mask)
 {
-    FAST_LOOP
-    for (int64_t i = 0; i < count; i++)
-        y[i] = mask[i] ? x[i] * scale : 0;
+    const float scale = scale_of(args);
+    const int64_t count = view_count(&args->out[0]);
+    float x_block[REAL_BLOCK], y_block[REAL_BLOCK];
+    for (int64_t at = 0, part; at < count; at += part, mask += part) {
+        part = real_part(args, count - at);
+        const float *from = real_in(x, at, part, x_block);
+        float *y = real_out(&args->out[0], at, y_block);
+        FAST_LOOP
+        for (int64_t i = 0; i < part; i++)
+            y[i] = mask[i] ? from[i] * scale : 0;
+        real_put(&args->out[0], at, part, y);
+    }
 }
 
 static weir_status dropout_kernel(const weir_kernel_args *args)
 {
     uint8_t *mask = args->out[1].data;
     draw_mask(args, &args->out[0], mask);
-    apply_mask(view_f32(&args->in[0]), mask, scale_of(args), view_f32(&args->out[0]), view_count(&args->out[0]));
+    apply_mask(args, &args->in[0], mask);
     return WEIR_OK;
 }
 
@@ -164,8 +174,8 @@ weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts)
 
 static bool dropout_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
-    if (args->in[0].dtype != WEIR_U8 || args->in[1].dtype != WEIR_F32)
-        return REFUSE("a mask is u8 and a gradient f32, not %s and %s", weir_dtype_name(args->in[0].dtype),
+    if (args->in[0].dtype != WEIR_U8 || !weir_dtype_real(args->in[1].dtype))
+        return REFUSE("a mask is u8 and a gradient f32, f16 or bf16, not %s and %s", weir_dtype_name(args->in[0].dtype),
                       weir_dtype_name(args->in[1].dtype));
     if (!weir_shape_equal(&args->in[0].shape, &args->in[1].shape))
         return REFUSE("the shapes of mask and gradient differ");
@@ -175,8 +185,7 @@ static bool dropout_grad_infer(weir_op_args *args, char *error, size_t error_byt
 
 static weir_status dropout_grad_kernel(const weir_kernel_args *args)
 {
-    apply_mask(view_f32(&args->in[1]), args->in[0].data, scale_of(args), view_f32(&args->out[0]),
-               view_count(&args->out[0]));
+    apply_mask(args, &args->in[1], args->in[0].data);
     return WEIR_OK;
 }
 

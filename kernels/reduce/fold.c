@@ -3,7 +3,7 @@
 
 #include "kernels/lanes.h"
 #include "kernels/nest.h"
-#include "kernels/view.h"
+#include "kernels/real.h"
 
 #include <math.h>
 
@@ -17,11 +17,15 @@ static inline float larger(float a, float b)
 
 /* ---- a row to a number ---- */
 
-static float sum_row(const float *x, int64_t count)
+/* Elements [x, x + count) of the input. */
+static float sum_row(const weir_view *in, int64_t x, int64_t count)
 {
+    float block[ROW_BLOCK];
     double sum = 0;
-    for (int64_t i = 0; i < count; i += ROW_BLOCK)
-        sum += row_sum(x + i, count - i < ROW_BLOCK ? count - i : ROW_BLOCK);
+    for (int64_t i = 0; i < count; i += ROW_BLOCK) {
+        const int64_t part = count - i < ROW_BLOCK ? count - i : ROW_BLOCK;
+        sum += row_sum(real_in(in, x + i, part, block), part);
+    }
     return (float)sum;
 }
 
@@ -44,23 +48,27 @@ float fold_max_row(const float *x, int64_t count)
 /* ---- rows to a row ---- */
 
 /* tile = the sum of a block of rows of `stride` elements, of which the tile covers the first `count` */
-static void sum_block(const float *x, int64_t rows, int64_t stride, int64_t count, float *restrict tile)
+static void sum_block(const weir_view *in, int64_t x, int64_t rows, int64_t stride, int64_t count, float *restrict tile)
 {
+    float block[COLUMN_TILE];
+    const float *first = real_in(in, x, count, block);
     for (int64_t i = 0; i < count; i++)
-        tile[i] = x[i];
-    for (int64_t r = 1; r < rows; r++)
+        tile[i] = first[i];
+    for (int64_t r = 1; r < rows; r++) {
+        const float *row = real_in(in, x + r * stride, count, block);
         for (int64_t i = 0; i < count; i++)
-            tile[i] += x[r * stride + i];
+            tile[i] += row[i];
+    }
 }
 
-static void sum_columns(const float *x, int64_t rows, int64_t columns, float *out)
+static void sum_columns(const weir_view *in, int64_t x, int64_t rows, int64_t columns, float *out)
 {
     float tile[COLUMN_TILE];
     for (int64_t c = 0; c < columns; c += COLUMN_TILE) {
         int64_t width = columns - c < COLUMN_TILE ? columns - c : COLUMN_TILE;
         for (int64_t r = 0; r < rows; r += COLUMN_BLOCK) {
             int64_t height = rows - r < COLUMN_BLOCK ? rows - r : COLUMN_BLOCK;
-            sum_block(x + r * columns + c, height, columns, width, tile);
+            sum_block(in, x + r * columns + c, height, columns, width, tile);
             for (int64_t i = 0; i < width; i++)
                 out[c + i] += tile[i];
         }
@@ -76,21 +84,21 @@ static void max_columns(const float *x, int64_t rows, int64_t columns, float *re
 
 /* ---- the walk ---- */
 
-static void fold_rows(fold_kind kind, const nest *n, const float *x, float *out)
+static void fold_rows(fold_kind kind, const nest *n, const weir_view *in, float *out)
 {
     int64_t rows = nest_rows(n), inner = nest_inner(n);
     nest_pos pos = {0};
     for (int64_t r = 0; r < rows; r++, nest_step(n, &pos)) {
         float *y = &out[pos.at[0]];
         if (kind == FOLD_SUM)
-            *y += sum_row(x + r * inner, inner);
+            *y += sum_row(in, r * inner, inner);
         else
-            *y = larger(*y, fold_max_row(x + r * inner, inner));
+            *y = larger(*y, fold_max_row(view_f32(in) + r * inner, inner));
     }
 }
 
 /* The last dimension is kept; the one before it, if any, is reduced (they would have been joined otherwise). */
-static void fold_columns(fold_kind kind, const nest *n, const float *x, float *out)
+static void fold_columns(fold_kind kind, const nest *n, const weir_view *in, float *out)
 {
     int64_t columns = nest_inner(n), rows = n->rank > 1 ? n->dim[n->rank - 2] : 1, outer = 1;
     for (int d = 0; d + 2 < n->rank; d++)
@@ -98,9 +106,9 @@ static void fold_columns(fold_kind kind, const nest *n, const float *x, float *o
     nest_pos pos = {0};
     for (int64_t r = 0; r < outer; r++, nest_step_outside(n, &pos, 2)) {
         if (kind == FOLD_SUM)
-            sum_columns(x + r * rows * columns, rows, columns, out + pos.at[0]);
+            sum_columns(in, r * rows * columns, rows, columns, out + pos.at[0]);
         else
-            max_columns(x + r * rows * columns, rows, columns, out + pos.at[0]);
+            max_columns(view_f32(in) + r * rows * columns, rows, columns, out + pos.at[0]);
     }
 }
 
@@ -116,7 +124,7 @@ void fold(fold_kind kind, const weir_view *in, const weir_shape *kept, float *ou
     nest_broadcast(&n, kept);
     nest_collapse(&n);
     if (n.stride[0][n.rank - 1])
-        fold_columns(kind, &n, view_f32(in), out);
+        fold_columns(kind, &n, in, out);
     else
-        fold_rows(kind, &n, view_f32(in), out);
+        fold_rows(kind, &n, in, out);
 }

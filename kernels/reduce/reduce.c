@@ -1,4 +1,4 @@
-/* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast.
+/* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast. Sums of f16 and bf16 are f32.
  *
  * Split over a dimension that stays, a reduction is split there; split over one that is reduced, a sum (and a mean,
  * which divides by the logical count whatever the shard holds) is partial. A maximum is not a sum of terms, so it has
@@ -78,11 +78,16 @@ static bool reduce_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const reduce_attrs *attrs = args->attrs;
     const weir_shape *in = &args->in[0].shape;
-    if (!rule_all_f32(args, error, error_bytes) || !axes_are_right(attrs, in->rank, error, error_bytes))
+    if (!rule_all_real(args, error, error_bytes) || !axes_are_right(attrs, in->rank, error, error_bytes))
         return false;
     unsigned mask = reduced_mask(attrs, in->rank);
     args->out[0] = (weir_type){WEIR_F32, attrs->keep ? kept_shape(in, mask) : dropped_shape(in, mask)};
     return true;
+}
+
+static bool max_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    return rule_all_f32(args, error, error_bytes) && reduce_infer(args, error, error_bytes);
 }
 
 /* ---- signatures and cost ---- */
@@ -187,7 +192,7 @@ static void max_backward(weir_grad_args *args)
 
 /* ---- definitions ---- */
 
-#define REDUCE(opname, signs, adds)                                                                                \
+#define REDUCE(opname, infers, signs, adds)                                                                        \
     const weir_op op_##opname = {                                                                                  \
         .name = #opname,                                                                                           \
         .fields = reduce_fields,                                                                                   \
@@ -196,7 +201,7 @@ static void max_backward(weir_grad_args *args)
         .in_min = 1,                                                                                               \
         .in_max = 1,                                                                                               \
         .out_count = 1,                                                                                            \
-        .infer = reduce_infer,                                                                                     \
+        .infer = infers,                                                                                           \
         .signatures = signs,                                                                                       \
         .grad = opname##_backward,                                                                                 \
         .cost = reduce_cost,                                                                                       \
@@ -211,16 +216,16 @@ static void max_backward(weir_grad_args *args)
             attrs.axes[i] = opts.axes[i];                                                                          \
         return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_##opname, NULL, &x, 1, &attrs}, NULL);         \
     }
-REDUCE(sum, sign_reduce, true)
-REDUCE(mean, sign_reduce, false)
-REDUCE(max, sign_kept, false)
+REDUCE(sum, reduce_infer, sign_reduce, true)
+REDUCE(mean, reduce_infer, sign_reduce, false)
+REDUCE(max, max_infer, sign_kept, false)
 
 /* ---- max_grad: (x, y, dy) -> dx. Equal maxima share dy evenly ---- */
 
 static bool max_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     char got[RULES_SHAPE_TEXT];
-    if (!reduce_infer(args, error, error_bytes))
+    if (!max_infer(args, error, error_bytes))
         return false;
     for (int i = 1; i < 3; i++)
         if (!weir_shape_equal(&args->in[i].shape, &args->out[0].shape))

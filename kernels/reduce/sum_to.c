@@ -18,7 +18,7 @@ static bool sum_to_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
     weir_shape target, both;
-    if (!rule_all_f32(args, error, error_bytes) || !shape_of_attrs(args->attrs, &target, error, error_bytes))
+    if (!rule_all_real(args, error, error_bytes) || !shape_of_attrs(args->attrs, &target, error, error_bytes))
         return false;
     if (!broadcast_shapes(&args->in[0].shape, &target, &both) || !weir_shape_equal(&both, &args->in[0].shape))
         return REFUSE("shape %s is no sum of %s", shape_text(&target, to, sizeof to),
@@ -30,6 +30,8 @@ static bool sum_to_infer(weir_op_args *args, char *error, size_t error_bytes)
 /* The target is the output's shard. */
 static bool sum_to_fits(const weir_op_args *local, char *error, size_t error_bytes)
 {
+    if (!rule_all_real(local, error, error_bytes) || local->out[0].dtype != WEIR_F32)
+        return REFUSE("it sums real numbers as f32");
     return shape_repeats(&local->out[0], &local->in[0], error, error_bytes);
 }
 

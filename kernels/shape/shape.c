@@ -213,8 +213,6 @@ bool shape_repeats(const weir_type *small, const weir_type *large, char *error, 
 {
     char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
     weir_shape both;
-    if (small->dtype != WEIR_F32 || large->dtype != WEIR_F32)
-        return REFUSE("%s and %s, and only f32 will do", weir_dtype_name(small->dtype), weir_dtype_name(large->dtype));
     if (!broadcast_shapes(&small->shape, &large->shape, &both) || !weir_shape_equal(&both, &large->shape))
         return REFUSE("shape %s does not broadcast to %s", shape_text(&small->shape, from, sizeof from),
                       shape_text(&large->shape, to, sizeof to));
@@ -225,18 +223,20 @@ static bool broadcast_to_infer(weir_op_args *args, char *error, size_t error_byt
 {
     char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
     weir_shape target, both;
-    if (!rule_all_f32(args, error, error_bytes) || !shape_of_attrs(args->attrs, &target, error, error_bytes))
+    if (!rule_all_real(args, error, error_bytes) || !shape_of_attrs(args->attrs, &target, error, error_bytes))
         return false;
     if (!broadcast_shapes(&args->in[0].shape, &target, &both) || !weir_shape_equal(&both, &target))
         return REFUSE("shape %s does not broadcast to %s", shape_text(&args->in[0].shape, from, sizeof from),
                       shape_text(&target, to, sizeof to));
-    args->out[0] = (weir_type){WEIR_F32, target};
+    args->out[0] = (weir_type){args->in[0].dtype, target};
     return true;
 }
 
 /* The target is the output's shard. */
 static bool broadcast_to_fits(const weir_op_args *local, char *error, size_t error_bytes)
 {
+    if (local->in[0].dtype != local->out[0].dtype || !weir_dtype_real(local->in[0].dtype))
+        return REFUSE("%s becomes %s", weir_dtype_name(local->in[0].dtype), weir_dtype_name(local->out[0].dtype));
     return shape_repeats(&local->in[0], &local->out[0], error, error_bytes);
 }
 
@@ -254,21 +254,37 @@ static void broadcast_to_signatures(const weir_op_args *args, weir_signature_lis
     sign_linear(args, list);
 }
 
+static void repeat_f32(float *y, const float *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = *x;
+}
+
+static void repeat_half(uint16_t *y, const uint16_t *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = *x;
+}
+
 static weir_status broadcast_to_kernel(const weir_kernel_args *args)
 {
-    const float *x = view_f32(&args->in[0]);
-    float *y = view_f32(&args->out[0]);
+    const size_t bytes = weir_dtype_bytes(args->out[0].dtype);
+    const char *x = args->in[0].data;
+    char *y = args->out[0].data;
     nest n = nest_over(&args->out[0].shape);
     nest_broadcast(&n, &args->in[0].shape);
     nest_collapse(&n);
     int64_t rows = nest_rows(&n), inner = nest_inner(&n);
     nest_pos pos = {0};
     for (int64_t r = 0; r < rows && inner; r++, nest_step(&n, &pos)) {
+        const char *from = x + (size_t)pos.at[0] * bytes;
+        char *to = y + (size_t)(r * inner) * bytes;
         if (n.stride[0][n.rank - 1])
-            memcpy(y + r * inner, x + pos.at[0], (size_t)inner * sizeof *y);
+            memcpy(to, from, (size_t)inner * bytes);
+        else if (bytes == sizeof(float))
+            repeat_f32((float *)to, (const float *)from, inner);
         else
-            for (int64_t i = 0; i < inner; i++)
-                y[r * inner + i] = x[pos.at[0]];
+            repeat_half((uint16_t *)to, (const uint16_t *)from, inner);
     }
     return WEIR_OK;
 }
