@@ -59,8 +59,11 @@ static int64_t round_up(int64_t count, int64_t unit)
 
 size_t gemm_half_workspace(int64_t n, int64_t k)
 {
-    int64_t columns = least(2 * round_up(n, LANES), COLUMNS) + ROWS;
-    return (size_t)(columns * round_up(k, 2)) * sizeof(uint16_t);
+    const int64_t columns = n < COLUMNS ? least(2 * round_up(n, LANES), COLUMNS) : COLUMNS;
+    int64_t bytes = 0;
+    if (n && (k == INT64_MAX || __builtin_mul_overflow((columns + ROWS) * 2, round_up(k, 2), &bytes)))
+        return SIZE_MAX; /* of factors that are empty otherwise */
+    return (size_t)bytes;
 }
 
 /* ---- packing ---- */

@@ -188,6 +188,21 @@ static bool try_recipe(lone_call *c, const recipe *r)
     return infers(c, r->grad, r->count);
 }
 
+/* What is f32 becomes a half, but for what the op wants as f32, if it takes that. */
+static bool try_half(lone_call *c, const weir_op *op, int in_count)
+{
+    weir_type in[INPUTS_MAX];
+    const weir_dtype half = one_in(c, 2) ? WEIR_BF16 : WEIR_F16;
+    memcpy(in, c->in, sizeof in);
+    for (int i = 0; i < in_count; i++)
+        if (in[i].dtype == WEIR_F32 && !(op->full_in >> i & 1))
+            c->in[i].dtype = half;
+    if (infers(c, op, in_count))
+        return true;
+    memcpy(c->in, in, sizeof in);
+    return infers(c, op, in_count);
+}
+
 /* Types that the op takes, mostly; then perhaps one of them is changed. Returns how many inputs there are. */
 static int any_types(lone_call *c, const weir_op *op)
 {
@@ -197,6 +212,10 @@ static int any_types(lone_call *c, const weir_op *op)
     bool made = false;
     for (int tries = 0; tries < TRIES && !made; tries++)
         made = r ? try_recipe(c, r) : try_inputs(c, op, in_count);
+    if (made && one_in(c, 2))
+        made = try_half(c, op, in_count);
+    if (made && op->either_out && one_in(c, 4))
+        c->out[0].dtype = WEIR_F32;
     for (int o = 0; o < op->out_count; o++)
         if (!made || one_in(c, 10))
             c->out[o] = (weir_type){any_dtype(c), shape_beside(c, &c->in[0].shape)};
@@ -255,7 +274,11 @@ static void add_operands(lone_call *c, const weir_op *op, int in_count)
 static size_t scratch_for(lone_call *c, const weir_op *op, int in_count)
 {
     weir_op_args args = {op, c->in, in_count, c->out, op->out_count, c->word};
-    size_t bytes = op->workspace ? op->workspace(&args, WEIR_CPU) : 0;
+    char error[256];
+    weir_type made[8] = {0};
+    weir_op_args as_inferred = {op, c->in, in_count, made, op->out_count, c->word};
+    bool ok = op->fits ? op->fits(&args, error, sizeof error) : op->infer(&as_inferred, error, sizeof error);
+    size_t bytes = ok && op->workspace ? op->workspace(&args, WEIR_CPU) : 0;
     return one_in(c, 10) ? bytes / 2 : bytes;
 }
 

@@ -58,10 +58,24 @@ static void copy_in(const weir_view *whole, const weir_view *part)
                (const char *)whole->data + (size_t)index_in_whole(part, i) * bytes, bytes);
 }
 
+/* Of halves, which would not hold what is left: 2x, -2x, 2x, ... and x or -x. */
+static void split_halves(const weir_view *whole, shard *at, int input, int devices)
+{
+    for (int64_t i = 0; i < weir_shape_count(&whole->shape); i++)
+        for (int k = 0; k < devices; k++) {
+            const double x = kernel_at(whole, i), sign = k % 2 ? -1 : 1;
+            kernel_set(&at[k].in[input], i, k + 1 < devices ? 2 * sign * x : sign * x);
+        }
+}
+
 /* Random terms of which the sum is the whole. */
 static void split_terms(const weir_view *whole, shard *at, int input, int devices, uint64_t *random)
 {
     cr_assert(weir_dtype_real(whole->dtype), "P of %s", weir_dtype_name(whole->dtype));
+    if (whole->dtype != WEIR_F32) {
+        split_halves(whole, at, input, devices);
+        return;
+    }
     for (int64_t i = 0; i < weir_shape_count(&whole->shape); i++) {
         double rest = kernel_at(whole, i);
         for (int k = 1; k < devices; k++) {

@@ -1,0 +1,332 @@
+/* test_half.c: ops over f16 and bf16.
+ *
+ * Products of halves are held against sums in double. Every other op computes in f32 what its f32 kernel does, which is
+ * held against double elsewhere: so it is called twice, with halves and with the same values as f32, and where it says
+ * that a result is rounded once it must be that rounding, bit for bit; sums that go another way may differ by what f32
+ * loses. What the ops list as signatures is played with halves too.
+ */
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/matmul/half.h"
+#include "kernels/ops.h"
+#include "kernels/reduce/reduce.h"
+#include "tests/support/kernel_check.h"
+#include "tests/support/shard_check.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEED 20261122
+
+/* ---- products ---- */
+
+typedef struct product_case {
+    half_product p;
+    weir_view a, b, c, old, bias, workspace;
+} product_case;
+
+static weir_view row_of_values(weir_dtype dtype, int64_t count, uint64_t *random)
+{
+    weir_view view = kernel_view_new((weir_type){dtype, SHAPE(count)}, 0);
+    for (int64_t i = 0; i < count; i++)
+        kernel_set(&view, i, kernel_random_normal(random));
+    return view;
+}
+
+/* Sizes, transpositions and dtypes are in p; rows have `gap` elements between them. */
+static product_case product_new(half_product p, bool biased, int64_t gap, uint64_t *random)
+{
+    product_case at = {.p = p};
+    at.p.lda = (p.trans_a ? p.m : p.k) + gap;
+    at.p.ldb = (p.trans_b ? p.k : p.n) + gap;
+    at.p.ldc = p.n + gap;
+    const int64_t a = (p.trans_a ? p.k : p.m), b = (p.trans_b ? p.n : p.k);
+    at.a = row_of_values(p.dtype, a ? a * at.p.lda - gap : 0, random); /* nothing lies behind the last row */
+    at.b = row_of_values(p.dtype, b ? b * at.p.ldb - gap : 0, random);
+    at.c = row_of_values(p.c_dtype, p.m ? p.m * at.p.ldc - gap : 0, random);
+    at.old = kernel_view_new((weir_type){p.c_dtype, at.c.shape}, 0);
+    memcpy(at.old.data, at.c.data, (size_t)weir_shape_count(&at.c.shape) * weir_dtype_bytes(p.c_dtype));
+    at.bias = row_of_values(WEIR_F32, p.n, random);
+    at.workspace = kernel_view_new((weir_type){WEIR_U8, SHAPE((int64_t)gemm_half_workspace(p.n, p.k))}, KERNEL_GARBAGE);
+    at.p.a = at.a.data;
+    at.p.b = at.b.data;
+    at.p.c = at.c.data;
+    at.p.bias = biased ? at.bias.data : NULL;
+    at.p.workspace = at.workspace.data;
+    return at;
+}
+
+static void product_free(product_case *at)
+{
+    weir_view *all[] = {&at->a, &at->b, &at->c, &at->old, &at->bias, &at->workspace};
+    for (int i = 0; i < 6; i++)
+        kernel_view_free(all[i]);
+}
+
+static double wanted(const product_case *at, int64_t i, int64_t j)
+{
+    const half_product *p = &at->p;
+    double sum = 0, alpha = p->alpha == 0 ? 1 : p->alpha;
+    for (int64_t l = 0; l < p->k; l++)
+        sum += kernel_at(&at->a, p->trans_a ? l * p->lda + i : i * p->lda + l) *
+               kernel_at(&at->b, p->trans_b ? j * p->ldb + l : l * p->ldb + j);
+    return alpha * sum + (p->bias ? kernel_at(&at->bias, j) : 0) + (p->add ? kernel_at(&at->old, i * p->ldc + j) : 0);
+}
+
+static void product_check(const product_case *at)
+{
+    const half_product *p = &at->p;
+    /* f32 sums of k terms of about 1, and one rounding to C's digits */
+    const double tolerance = 1e-6 * (4 + sqrt((double)p->k)) + kernel_digit(p->c_dtype);
+    for (int64_t i = 0; i < weir_shape_count(&at->c.shape); i++) {
+        const int64_t row = i / p->ldc, column = i % p->ldc;
+        const double got = kernel_at(&at->c, i);
+        const double want = column < p->n ? wanted(at, row, column) : kernel_at(&at->old, i);
+        cr_assert(column < p->n ? kernel_near(got, want, tolerance) : got == want,
+                  "%s %d%d %ldx%ldx%ld to %s: %.9g at %ld, %ld, not %.9g", weir_dtype_name(p->dtype), p->trans_a,
+                  p->trans_b, (long)p->m, (long)p->n, (long)p->k, weir_dtype_name(p->c_dtype), got, (long)row,
+                  (long)column, want);
+    }
+}
+
+static void check_product(half_product p, bool biased, int64_t gap, uint64_t *random)
+{
+    product_case at = product_new(p, biased, gap, random);
+    gemm_half(&at.p);
+    product_check(&at);
+    product_free(&at);
+}
+
+static void check_sizes(int64_t m, int64_t n, int64_t k, uint64_t *random)
+{
+    for (int dtype = WEIR_F16; dtype <= WEIR_BF16; dtype++)
+        for (int trans = 0; trans < 4; trans++) {
+            half_product p = {.trans_a = trans & 1, .trans_b = trans & 2, .m = m, .n = n, .k = k,
+                              .dtype = (weir_dtype)dtype, .c_dtype = (weir_dtype)dtype};
+            check_product(p, true, 0, random);
+            p.c_dtype = WEIR_F32;
+            p.alpha = 0.25f;
+            check_product(p, false, 3, random);
+            p.add = true;
+            check_product(p, false, 1, random);
+        }
+}
+
+Test(half, products_are_sums_in_f32_for_every_transposition_and_size, .timeout = 120)
+{
+    const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {0, 4, 4}, {4, 0, 4}, {4, 4, 0}, {0, 0, 0}, {1, 64, 64},
+                                {64, 1, 64}, {64, 64, 1}, {17, 33, 65}, {64, 64, 64}, {7, 96, 48}, {31, 16, 1},
+                                {5, 47, 301}, {13, 65, 32}};
+    uint64_t random = SEED;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        check_sizes(sizes[s][0], sizes[s][1], sizes[s][2], &random);
+}
+
+Test(half, products_are_whole_where_blocks_meet, .timeout = 120)
+{
+    uint64_t random = SEED;
+    check_sizes(197, 70, 66, &random);
+    check_sizes(9, 780, 35, &random);
+    check_sizes(100, 400, 17, &random);
+}
+
+/* Rows [from, from + count) of A alone. */
+static void expect_same_rows(const product_case *whole, int64_t from, int64_t count)
+{
+    half_product p = whole->p;
+    weir_view c = kernel_view_new((weir_type){p.c_dtype, SHAPE(count * p.ldc)}, 0);
+    p.a += p.trans_a ? from : from * p.lda;
+    p.m = count;
+    p.c = c.data;
+    gemm_half(&p);
+    for (int64_t i = 0; i < count; i++)
+        cr_assert_eq(memcmp((char *)c.data + (size_t)(i * p.ldc) * weir_dtype_bytes(p.c_dtype),
+                            (char *)whole->c.data + (size_t)((from + i) * p.ldc) * weir_dtype_bytes(p.c_dtype),
+                            (size_t)p.n * weir_dtype_bytes(p.c_dtype)),
+                     0, "row %ld of %ld differs", (long)(from + i), (long)whole->p.m);
+    kernel_view_free(&c);
+}
+
+Test(half, a_row_has_the_same_bits_however_rows_are_split, .timeout = 60)
+{
+    uint64_t random = SEED;
+    for (int dtype = WEIR_F16; dtype <= WEIR_BF16; dtype++)
+        for (int trans = 0; trans < 4; trans++) {
+            half_product p = {.trans_a = trans & 1, .trans_b = trans & 2, .m = 130, .n = 100, .k = 77,
+                              .dtype = (weir_dtype)dtype, .c_dtype = trans & 1 ? WEIR_F32 : (weir_dtype)dtype};
+            product_case at = product_new(p, true, 0, &random);
+            gemm_half(&at.p);
+            expect_same_rows(&at, 0, 1);
+            expect_same_rows(&at, 129, 1);
+            expect_same_rows(&at, 5, 64);
+            expect_same_rows(&at, 64, 66);
+            product_free(&at);
+        }
+}
+
+/* ---- ops ---- */
+
+typedef struct half_case {
+    const weir_op *op;
+    const void *attrs;
+    int in_count;
+    weir_type in[6];     /* f32 is a half, but where the op wants f32 */
+    double f32_tolerance; /* 0: results are the f32 kernel's, rounded once */
+} half_case;
+
+/* The same values for both: those that the half can hold. */
+static void put_inputs(const half_case *at, weir_dtype half, kernel_check *narrow, kernel_check *wide)
+{
+    for (int i = 0; i < at->in_count; i++) {
+        const bool real = at->in[i].dtype == WEIR_F32, full = at->op->full_in >> i & 1;
+        weir_view *n = kernel_check_in(narrow, real && !full ? half : at->in[i].dtype, at->in[i].shape);
+        weir_view *w = kernel_check_in(wide, at->in[i].dtype, at->in[i].shape);
+        for (int64_t e = 0; e < weir_shape_count(&n->shape); e++)
+            kernel_set(w, e, kernel_at(n, e));
+    }
+}
+
+static void expect_rounded(const half_case *at, const kernel_check *narrow, const kernel_check *wide, int out)
+{
+    const weir_view *n = &narrow->out[out], *w = &wide->out[out];
+    cr_assert(weir_shape_equal(&n->shape, &w->shape));
+    for (int64_t i = 0; i < weir_shape_count(&n->shape); i++) {
+        const double got = kernel_at(n, i), f32 = kernel_at(w, i);
+        const double want = weir_dtype_real(n->dtype) ? kernel_round(n->dtype, f32) : f32;
+        cr_assert(at->f32_tolerance > 0 ? kernel_near(got, f32, at->f32_tolerance + kernel_digit(n->dtype))
+                                        : got == want || (isnan(got) && isnan(want)),
+                  "%s: output %d, %s, is %.9g at %ld, and f32 says %.9g", at->op->name, out, weir_dtype_name(n->dtype),
+                  got, (long)i, f32);
+    }
+}
+
+static void check_half(const half_case *at, weir_dtype half)
+{
+    kernel_check narrow = kernel_check_new(at->op, at->attrs, SEED), wide = kernel_check_new(at->op, at->attrs, SEED);
+    put_inputs(at, half, &narrow, &wide);
+    kernel_check_run(&narrow);
+    kernel_check_run(&wide);
+    for (int out = 0; out < at->op->out_count; out++)
+        expect_rounded(at, &narrow, &wide, out);
+    bool empty = false;
+    for (int i = 0; i < narrow.in_count; i++)
+        empty |= weir_shape_count(&narrow.in[i].shape) == 0;
+    for (int devices = 2; devices <= 3 && !empty; devices++)
+        shard_check(&narrow, devices, 1e-4);
+    kernel_check_free(&narrow);
+    kernel_check_free(&wide);
+}
+
+static void check_halves(const half_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        check_half(&cases[i], WEIR_BF16);
+        check_half(&cases[i], WEIR_F16);
+    }
+}
+#define CHECK_HALVES(...)                                            \
+    do {                                                             \
+        const half_case cases_[] = {__VA_ARGS__};                    \
+        check_halves(cases_, sizeof cases_ / sizeof *cases_);        \
+    } while (0)
+
+#define F32(...) {WEIR_F32, SHAPE(__VA_ARGS__)}
+
+Test(half, functions_of_one_element_are_those_of_f32_rounded_once, .timeout = 60)
+{
+    const weir_op *unary[] = {&op_neg, &op_exp, &op_log, &op_sqrt, &op_tanh, &op_sigmoid, &op_relu, &op_gelu, &op_silu};
+    const weir_op *grad[] = {&op_sqrt_grad, &op_tanh_grad, &op_sigmoid_grad, &op_relu_grad, &op_gelu_grad,
+                             &op_silu_grad};
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++)
+        CHECK_HALVES({unary[i], NULL, 1, {F32(5, 733)}, 0});
+    for (size_t i = 0; i < sizeof grad / sizeof *grad; i++)
+        CHECK_HALVES({grad[i], NULL, 2, {F32(3, 700), F32(3, 700)}, 0});
+    const affine_attrs affine[] = {{2.5, 0}, {-0.5, 3}};
+    CHECK_HALVES({&op_affine, &affine[0], 1, {F32(5, 700)}, 0}, {&op_affine, &affine[1], 1, {F32(1, 2)}, 0});
+}
+
+Test(half, operands_broadcast_as_in_f32, .timeout = 60)
+{
+    const weir_op *binary[] = {&op_add, &op_sub, &op_mul, &op_div};
+    for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
+        CHECK_HALVES({binary[i], NULL, 2, {F32(3, 5, 700), F32(3, 5, 700)}, 0},
+                     {binary[i], NULL, 2, {F32(3, 5, 700), F32(5, 700)}, 0},
+                     {binary[i], NULL, 2, {F32(3, 5, 1100), F32(3, 5, 1)}, 0},
+                     {binary[i], NULL, 2, {F32(1, 5, 1), F32(3, 1, 1100)}, 0},
+                     {binary[i], NULL, 2, {F32(), F32(4, 3)}, 0}, {binary[i], NULL, 2, {F32(0, 3), F32(3)}, 0});
+}
+
+Test(half, dropout_drops_the_same_elements, .timeout = 60)
+{
+    const double rate = 0.3;
+    CHECK_HALVES({&op_dropout, &rate, 1, {F32(7, 333)}, 0},
+                 {&op_dropout_grad, &rate, 2, {{WEIR_U8, SHAPE(7, 333)}, F32(7, 333)}, 0});
+}
+
+Test(half, sums_are_f32, .timeout = 60)
+{
+    const reduce_attrs all = {.axis_count = 0}, last = {{-1}, 1, 0}, first = {{0, 1}, 2, 1};
+    CHECK_HALVES({&op_sum, &all, 1, {F32(7, 3, 333)}, 0}, {&op_sum, &last, 1, {F32(7, 3, 333)}, 0},
+                 {&op_sum, &first, 1, {F32(40, 3, 333)}, 0}, {&op_mean, &last, 1, {F32(7, 3, 700)}, 0},
+                 {&op_mean, &first, 1, {F32(7, 3, 1)}, 0}, {&op_linear_db, NULL, 1, {F32(9, 1100)}, 0},
+                 {&op_linear_db, NULL, 1, {F32(2, 6, 5)}, 0});
+    const struct {
+        int64_t dim[WEIR_DIMS_MAX], rank;
+    } to = {{3, 1}, 2};
+    CHECK_HALVES({&op_sum_to, &to, 1, {F32(5, 3, 60)}, 0});
+}
+
+Test(half, rows_are_normalised_as_in_f32, .timeout = 60)
+{
+    const double eps = 1e-5;
+    CHECK_HALVES({&op_layernorm, &eps, 3, {F32(2, 9, 131), F32(131), F32(131)}, 0},
+                 {&op_layernorm, &eps, 3, {F32(0, 8), F32(8), F32(8)}, 0},
+                 {&op_rmsnorm, &eps, 2, {F32(2, 9, 384), F32(384)}, 0},
+                 {&op_layernorm_grad, NULL, 5, {F32(9, 131), F32(131), F32(9), F32(9), F32(9, 131)}, 0},
+                 {&op_rmsnorm_grad, NULL, 4, {F32(2, 9, 64), F32(64), F32(2, 9), F32(2, 9, 64)}, 0});
+}
+
+Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
+{
+    const int64_t no[2] = {0, 0}, both[2] = {1, 1}, second[2] = {0, 1};
+    CHECK_HALVES({&op_linear, NULL, 3, {F32(3, 5, 70), F32(70, 90), F32(90)}, 1e-5},
+                 {&op_linear, NULL, 2, {F32(5, 7), F32(7, 9)}, 1e-5},
+                 {&op_linear, NULL, 3, {F32(0, 7), F32(7, 9), F32(9)}, 1e-5},
+                 {&op_linear_dw, NULL, 2, {F32(3, 5, 33), F32(3, 5, 20)}, 1e-5},
+                 {&op_matmul, no, 2, {F32(2, 3, 5, 7), F32(7, 9)}, 1e-5},
+                 {&op_matmul, no, 2, {F32(2, 3, 5, 7), F32(2, 3, 7, 9)}, 1e-5},
+                 {&op_matmul, second, 2, {F32(4, 33), F32(21, 33)}, 1e-5},
+                 {&op_matmul, both, 2, {F32(2, 33, 5), F32(2, 21, 33)}, 1e-5});
+}
+
+/* ---- what they refuse ---- */
+
+Test(half, factors_are_of_one_dtype_and_a_bias_is_f32)
+{
+    weir_type in[3] = {{WEIR_BF16, SHAPE(4, 8)}, {WEIR_F16, SHAPE(8, 8)}, {WEIR_BF16, SHAPE(8)}};
+    kernel_check_refuses(&op_linear, NULL, in, 2, "dtypes bf16 and f16 differ");
+    in[1].dtype = WEIR_BF16;
+    kernel_check_refuses(&op_linear, NULL, in, 3, "the bias is bf16, not f32");
+    kernel_check_refuses(&op_linear_by_row, NULL, in, 2, "only f32 will do");
+    kernel_check_refuses(&op_add, NULL, (weir_type[]){{WEIR_BF16, SHAPE(8)}, {WEIR_F32, SHAPE(8)}}, 2,
+                         "dtypes bf16 and f32 differ");
+}
+
+/* Terms of a sum over devices, and weights' gradients, are wanted as f32. */
+Test(half, a_product_may_be_kept_as_f32)
+{
+    char error[256];
+    weir_type in[2] = {{WEIR_BF16, SHAPE(4, 8)}, {WEIR_BF16, SHAPE(8, 6)}}, out = {WEIR_F32, SHAPE(4, 6)};
+    const int64_t attrs[2] = {0};
+    const weir_op *ops[] = {&op_linear, &op_matmul};
+    for (int i = 0; i < 2; i++) {
+        weir_op_args local = {ops[i], in, 2, &out, 1, attrs};
+        out.dtype = WEIR_F32;
+        cr_expect(ops[i]->fits(&local, error, sizeof error), "%s", error);
+        out.dtype = WEIR_BF16;
+        cr_expect(ops[i]->fits(&local, error, sizeof error), "%s", error);
+        out.dtype = WEIR_F16;
+        cr_expect(!ops[i]->fits(&local, error, sizeof error));
+    }
+}
