@@ -57,7 +57,7 @@ static layout_list layouts(const place *p, int rank, weir_dtype dtype)
 {
     weir_sbp one[2 + WEIR_DIMS_MAX] = {WEIR_B};
     int kinds = 1, axes = place_axes(p);
-    if (weir_dtype_real(dtype))
+    if (dtype == WEIR_F32) /* the compiler keeps terms of halves as f32 */
         one[kinds++] = WEIR_P;
     for (int d = 0; d < rank; d++)
         one[kinds++] = WEIR_S(d);

@@ -222,7 +222,7 @@ int shard_check(const kernel_check *c, int devices, double tolerance)
     cr_assert_leq(devices, DEVICES_MAX);
     weir_graph *graph = graph_of(c);
     compile ir = {.graph = graph, .micro = 1};
-    cr_assert(ir_new(&ir), "%s", weir_error());
+    cr_assert(ir_new(&ir) && pass_rules(&ir), "%s", weir_error());
     const ir_node *node = &ir.ir.node[ir.ir.node_count - 1];
     cr_assert_eq(node->op, c->op);
     int played = 0;
