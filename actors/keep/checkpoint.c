@@ -14,8 +14,9 @@
 #include "actors/keep/convert.h"
 #include "actors/keep/files.h"
 #include "actors/keep/index.h"
-#include "actors/keep/root.h"
+#include "actors/keep/part.h"
 #include "actors/keep/prove.h"
+#include "actors/keep/root.h"
 #include "actors/keep/safetensors.h"
 #include "actors/keep/save.h"
 #include "actors/keep/single.h"
@@ -119,6 +120,18 @@ weir_checkpoint *weir_checkpoint_open_at(const char *path, weir_checkpoint_opts 
     return NULL;
 }
 
+weir_checkpoint *keep_part_open(const char *folder)
+{
+    weir_checkpoint *c = calloc(1, sizeof *c);
+    weir_status status = c ? keep_index_read_part(&c->index, folder) : no_memory(folder);
+    if (!status)
+        status = prepare(c);
+    if (!status)
+        return c;
+    weir_checkpoint_close(c);
+    return NULL;
+}
+
 void weir_checkpoint_close(weir_checkpoint *c)
 {
     if (!c)
@@ -161,6 +174,23 @@ const weir_checkpoint_file *weir_checkpoint_get_file(const weir_checkpoint *c, i
 const weir_checkpoint_source *weir_checkpoint_get_source(const weir_checkpoint *c, int index)
 {
     return index >= 0 && index < c->index.sources.count ? &c->index.sources.item[index] : NULL;
+}
+
+uint64_t keep_part_nonce(const weir_checkpoint *c)
+{
+    return c->index.nonce;
+}
+
+/* Shards do not overlap, so counting tells. */
+bool keep_part_has(const weir_checkpoint_tensor *tensor, const int64_t *start, const weir_shape *shape)
+{
+    struct keep_box want = keep_box_of(start, shape), common;
+    int64_t count = 0;
+    for (int i = 0; i < tensor->shard_count; i++) {
+        struct keep_box box = keep_box_of(tensor->shard[i].start, &tensor->shard[i].shape);
+        count += keep_box_common(&box, &want, &common) ? keep_box_count(&common) : 0;
+    }
+    return count == keep_box_count(&want) * tensor->slots;
 }
 
 /* ---- files ---- */

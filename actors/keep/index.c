@@ -200,9 +200,10 @@ static weir_status check_shard(const struct keep_index *index, const char *where
     return WEIR_OK;
 }
 
-/* Every element of the slots counted from `shard` on is there once; *at moves on to the next slot's shards. */
+/* Every element of the slots counted from `shard` on is there once, in a part at most once; *at moves on to the next
+ * slot's shards. */
 static weir_status check_slot(const struct keep_index *index, const char *where, const struct keep_tensor *tensor,
-                              int slot, int *at)
+                              int slot, bool part, int *at)
 {
     int first = *at;
     int64_t count = 0, want = weir_shape_count(&tensor->is.shape);
@@ -212,13 +213,13 @@ static weir_status check_slot(const struct keep_index *index, const char *where,
                                "overlaps another, and they differ or have not the same bounds");
         count += weir_shape_count(&tensor->shards.item[*at].shape);
     }
-    if (count != want)
+    if (count != want && !part)
         return error_set(WEIR_E_IO, "%s: tensor %s: %" PRId64 " of its %" PRId64 " elements are in no shard", where,
                          tensor->is.name, want - count, want);
     return WEIR_OK;
 }
 
-static weir_status settle_tensor(struct keep_index *index, const char *where, struct keep_tensor *tensor)
+static weir_status settle_tensor(struct keep_index *index, const char *where, struct keep_tensor *tensor, bool part)
 {
     weir_status status = WEIR_OK;
     int at = 0;
@@ -230,7 +231,7 @@ static weir_status settle_tensor(struct keep_index *index, const char *where, st
     if (!status)
         drop_replicas(tensor);
     for (int slot = 0; slot < tensor->is.slots && !status; slot++)
-        status = check_slot(index, where, tensor, slot, &at);
+        status = check_slot(index, where, tensor, slot, part, &at);
     tensor->is.shard = tensor->shards.item;
     tensor->is.shard_count = tensor->shards.count;
     return status;
@@ -257,11 +258,11 @@ static weir_status sort_names(struct keep_index *index, const char *where)
     return WEIR_OK;
 }
 
-weir_status keep_index_settle(struct keep_index *index, const char *where)
+static weir_status settle(struct keep_index *index, const char *where, bool part)
 {
     weir_status status = sort_names(index, where);
     for (int i = 0; i < index->tensors.count && !status; i++)
-        status = settle_tensor(index, where, &index->tensors.item[i]);
+        status = settle_tensor(index, where, &index->tensors.item[i], part);
     index->info.files = index->files.count;
     index->info.tensors = index->tensors.count;
     index->info.sources = index->sources.count;
@@ -269,6 +270,16 @@ weir_status keep_index_settle(struct keep_index *index, const char *where)
     for (int i = 0; i < index->files.count; i++)
         index->info.bytes += index->files.item[i].bytes;
     return status;
+}
+
+weir_status keep_index_settle(struct keep_index *index, const char *where)
+{
+    return settle(index, where, false);
+}
+
+weir_status keep_index_settle_part(struct keep_index *index, const char *where)
+{
+    return settle(index, where, true);
 }
 
 const struct keep_tensor *keep_index_find(const struct keep_index *index, const char *name)

@@ -348,7 +348,7 @@ weir_status keep_index_decode_unsealed(struct keep_index *index, const char *whe
     return status;
 }
 
-weir_status keep_index_read(struct keep_index *index, const char *folder)
+static weir_status read_index(struct keep_index *index, const char *folder, bool part)
 {
     size_t count = 0;
     struct pool names = {0};
@@ -359,9 +359,19 @@ weir_status keep_index_read(struct keep_index *index, const char *folder)
                               : error_set(WEIR_E_IO, "%s: cannot be read: %s", path ? path : folder,
                                           errno ? strerror(errno) : "it was cut short meanwhile");
     if (!status)
-        status = keep_index_settle(index, path);
+        status = part ? keep_index_settle_part(index, path) : keep_index_settle(index, path);
     index->info.path = pool_text(&index->pool, "%s", folder);
     pool_free(&names);
     free(text);
     return status;
+}
+
+weir_status keep_index_read(struct keep_index *index, const char *folder)
+{
+    return read_index(index, folder, false);
+}
+
+weir_status keep_index_read_part(struct keep_index *index, const char *folder)
+{
+    return read_index(index, folder, true);
 }

@@ -12,6 +12,7 @@
 #include "actors/keep/root.h"
 
 #include "actors/keep/index.h"
+#include "actors/keep/part.h"
 #include "actors/keep/save.h"
 
 #include <ctype.h>
@@ -209,6 +210,34 @@ void keep_root_prune(const struct keep_files *files, const char *root, int64_t s
         const char *path = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
         const char *aside = pool_text(&p, "%s/.%s.%016" PRIx64, root, name, nonce);
         if (path && aside)
+            keep_root_remove(files, path, aside);
+    }
+    pool_free(&p);
+}
+
+/* ---- parts ---- */
+
+int keep_part_steps(const char *root, int64_t *steps, int room)
+{
+    struct pool p = {0};
+    int64_t *all = NULL;
+    int count = keep_root_steps(&p, root, &all), given = 0;
+    while (given < room && given < count)
+        steps[given] = all[count - 1 - given], given++;
+    pool_free(&p);
+    return given;
+}
+
+void keep_part_prune(const struct keep_files *files, const char *root, int64_t step)
+{
+    struct pool p = {0};
+    char name[KEEP_STEP_NAME_BYTES];
+    int64_t *steps = NULL;
+    int count = keep_root_steps(&p, root, &steps);
+    for (int i = 0; i < count; i++) {
+        const char *path = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
+        const char *aside = pool_text(&p, "%s/.%s.%016x", root, name, 0);
+        if (steps[i] != step && path && aside)
             keep_root_remove(files, path, aside);
     }
     pool_free(&p);

@@ -58,6 +58,7 @@ struct keep_save {
     struct keep_identity folder;
     struct keep_index index;  /* this rank's part; on rank 0 at last the whole */
     struct stream stream[STREAMS];
+    bool written;        /* all shards */
     bool mine_to_remove; /* the folder; no longer when it has its name, or the part is handed in */
     bool linked;
 };
@@ -392,7 +393,7 @@ static bool link_file(struct keep_save *save, struct stream *stream)
     if (count <= 0)
         return false;
     const char *folder = pool_text(&save->pool, "%s/%s", save->opts.root, keep_step_name(steps[count - 1], name));
-    bool linked = folder && !keep_index_read(&other, folder) && same_file(save, stream, &other) &&
+    bool linked = folder && !keep_index_read_part(&other, folder) && same_file(save, stream, &other) &&
                   link_from(save, stream, folder);
     if (folder)
         keep_index_free(&other);
@@ -532,7 +533,9 @@ static weir_status write_index(struct keep_save *save)
 {
     size_t count;
     const char *path = pool_text(&save->pool, "%s/" KEEP_INDEX_NAME, save->temporary);
-    weir_status status = path ? keep_index_settle(&save->index, save->final) : no_memory(save);
+    weir_status status = !path             ? no_memory(save)
+                         : save->opts.part ? keep_index_settle_part(&save->index, save->final)
+                                           : keep_index_settle(&save->index, save->final);
     char *text = status ? NULL : keep_index_encode(&save->index, &count);
     if (!text)
         return status ? status : WEIR_E_MEMORY;
@@ -562,11 +565,18 @@ static weir_status finish(struct keep_save *save)
     return WEIR_OK;
 }
 
-weir_status keep_save_run(struct keep_save *save)
+weir_status keep_save_write(struct keep_save *save)
 {
     weir_status status = write_stream(save, &save->stream[FROZEN]);
     if (!status)
         status = write_stream(save, &save->stream[CHANGING]);
+    save->written = !status;
+    return status;
+}
+
+weir_status keep_save_run(struct keep_save *save)
+{
+    weir_status status = save->written ? WEIR_OK : keep_save_write(save);
     if (!status && save->opts.rank == 0)
         status = finish(save);
     else if (!status && !(status = hand_in(save)))

@@ -25,7 +25,7 @@
  * a tensor, or overlap and differ, fail the save.
  *
  * One thread at a time; begin and add may be on another than run. All memory that pieces name stays as it is until run
- * is over. Nothing here knows of sessions: a save has no effect but on its folder.
+ * is over, or write, which is the first half of it. Nothing here knows of sessions: a save has no effect but on its folder.
  */
 #ifndef ACTORS_KEEP_SAVE_H
 #define ACTORS_KEEP_SAVE_H
@@ -42,6 +42,7 @@ struct keep_save_opts {
     uint64_t nonce;      /* of this save: the same on all ranks, another each time */
     int rank, ranks;     /* ranks 0: 1 */
     int keep;            /* on rank 0: of step-... up to this one so many stay, itself included [0: all] */
+    bool part;           /* elements may be missing: other hosts have them in folders of their own (part.h) */
     weir_checkpoint_create_opts facts; /* the same on all ranks */
     bool (*stop)(void *ctx, bool waits); /* asked now and then while it writes, or waits for other ranks: true gives the
                                             save up, E_CANCELLED */
@@ -71,6 +72,10 @@ weir_status keep_save_copy_source(struct keep_save *save, const weir_checkpoint_
 
 /* Bytes of shards that this rank writes, for reports. */
 uint64_t keep_save_bytes(const struct keep_save *save);
+
+/* Writes the shards, once; after it no memory of the caller's is needed. For who wants that at a time of his own: run
+ * does it otherwise. E_IO, E_CANCELLED; then it is not to be run, only freed. */
+weir_status keep_save_write(struct keep_save *save);
 
 /* Once. E_IO: it cannot be written, or another rank failed; E_CANCELLED: stop() said so. */
 weir_status keep_save_run(struct keep_save *save);
