@@ -39,12 +39,14 @@ enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE, ROUND_SAVE, ROUND_LOAD, R
 
 /* What a rank says beside its mark: whether it has come so far, and a sentence if not. */
 #define ROUND_NOTE_BYTES 1024
+#define ROUND_SURVEY 16 /* in the place of how a save or load is to be: what hosts have is found out */
 struct round_note {
     uint32_t status; /* weir_status */
     char text[ROUND_NOTE_BYTES];
 };
 
-/* A shard (a place in plan->shards) that another rank sent in a round. */
+/* A shard (a place in plan->shards) that another rank sent in a round; or, as plan->shards_count + that place, all kept
+ * slots of one as this rank, or another, once saved it; or a statement (WIRE_STATEMENT). */
 struct arrival {
     struct arrival *next;
     uint32_t rank, shard;
@@ -135,12 +137,23 @@ void cluster_waiters(const struct weir_session *session, uint32_t rank, char *te
  * `which`: the parameter, or the program, that it is about. */
 void cluster_round_begin(struct cluster *cluster, enum round_kind kind, uint32_t which);
 weir_status cluster_round_send(struct cluster *cluster, uint32_t shard, const void *data, size_t bytes);
+weir_status cluster_round_send_to(struct cluster *cluster, uint32_t rank, uint32_t shard, const void *data,
+                                  size_t bytes);
 weir_status cluster_round_end(struct cluster *cluster, uint32_t shards);
 
 /* A whole round, in which every rank says how far it has come: `mine`, and weir_error() if that is not OK. Returns OK
  * on all of them, or on all what one of them said: the error is then "rank 2: ..." on the others. *word (of
  * ROUND_NOTE_BYTES) is rank 0's, given to all. */
 weir_status cluster_agree(struct cluster *cluster, enum round_kind kind, uint32_t which, weir_status mine, char *word);
+
+/* A whole round, in which every other rank's statement goes to rank 0, where `take` is called with each. */
+typedef void (*cluster_take_fn)(void *ctx, uint32_t rank, const void *data, size_t bytes);
+weir_status cluster_collect(struct cluster *cluster, enum round_kind kind, const void *mine, size_t bytes,
+                            cluster_take_fn take, void *ctx);
+
+/* A whole round, in which rank 0's statement goes to all: `take` is called with it on every rank but rank 0. */
+weir_status cluster_spread(struct cluster *cluster, enum round_kind kind, const void *mine, size_t bytes,
+                           cluster_take_fn take, void *ctx);
 
 const struct arrival *cluster_round_find(struct cluster *cluster, uint32_t rank, uint32_t shard);
 void cluster_round_close(struct cluster *cluster);

@@ -141,16 +141,27 @@ static bool mark_take(struct cluster *c, uint32_t rank, uint64_t round, const ch
     return fits;
 }
 
-/* A whole shard of the sender's; in this round or the next; once. With the lock held. */
-static bool shard_fits(const struct cluster *c, uint32_t rank, uint32_t shard, uint64_t round, size_t bytes)
+/* A whole shard of the sender's, or what it has kept of one. */
+static bool bytes_fit(const struct cluster *c, uint32_t rank, uint32_t shard, size_t bytes)
 {
     const weir_plan *plan = c->session->plan;
-    uint64_t now = c->rounds.now;
-    if ((round != now && round != now + 1) || shard >= plan->shards_count ||
-        arrival_find(&c->rounds, rank, shard, round))
+    bool kept = shard >= plan->shards_count;
+    if (shard == WIRE_STATEMENT)
+        return bytes <= NET_STATEMENT_BYTES;
+    if (shard / 2 >= plan->shards_count || shard - kept * plan->shards_count >= plan->shards_count)
         return false;
-    const plan_tensor *tensor = &plan->tensors[plan->shards[shard].i];
+    const plan_tensor *tensor = &plan->tensors[plan->shards[shard - kept * plan->shards_count].i];
+    if (kept)
+        return bytes == plan_kept_slots(plan, tensor) * plan_tensor_bytes(tensor);
     return plan->spaces[arena_space(plan, tensor).i].rank == rank && bytes == plan_tensor_bytes(tensor);
+}
+
+/* In this round or the next; once. With the lock held. */
+static bool shard_fits(const struct cluster *c, uint32_t rank, uint32_t shard, uint64_t round, size_t bytes)
+{
+    uint64_t now = c->rounds.now;
+    return (round == now || round == now + 1) && bytes_fit(c, rank, shard, bytes) &&
+           !arrival_find(&c->rounds, rank, shard, round);
 }
 
 bool cluster_round_take(struct cluster *c, uint32_t rank, uint32_t shard, uint64_t round, const void *data,
@@ -248,10 +259,15 @@ void cluster_round_begin(struct cluster *c, enum round_kind kind, uint32_t which
         about_differs(c, differs, about);
 }
 
-weir_status cluster_round_send(struct cluster *c, uint32_t shard, const void *data, size_t bytes)
+weir_status cluster_round_send_to(struct cluster *c, uint32_t rank, uint32_t shard, const void *data, size_t bytes)
 {
     struct wire_frame frame = {.kind = WIRE_VALUE, .value = {.shard = shard, .round = c->rounds.now}};
-    return net_request(c->net, NET_ALL, &frame, data, bytes);
+    return net_request(c->net, rank, &frame, data, bytes);
+}
+
+weir_status cluster_round_send(struct cluster *c, uint32_t shard, const void *data, size_t bytes)
+{
+    return cluster_round_send_to(c, NET_ALL, shard, data, bytes);
 }
 
 static weir_status marks_send(struct cluster *c)
@@ -318,6 +334,38 @@ weir_status cluster_agree(struct cluster *c, enum round_kind kind, uint32_t whic
         status = mine ? mine : error_set((weir_status)note->status, "%s", note->text);
     else if (!status && word)
         snprintf(word, ROUND_NOTE_BYTES, "%s", note->text);
+    cluster_round_close(c);
+    return status;
+}
+
+weir_status cluster_collect(struct cluster *c, enum round_kind kind, const void *mine, size_t bytes,
+                            cluster_take_fn take, void *ctx)
+{
+    bool first = c->env.rank == 0;
+    cluster_round_begin(c, kind, ROUND_SURVEY);
+    weir_status status = first ? WEIR_OK : cluster_round_send_to(c, 0, WIRE_STATEMENT, mine, bytes);
+    if (!status)
+        status = cluster_round_end(c, first ? c->env.size - 1 : 0);
+    for (uint32_t r = 1; !status && first && r < c->env.size; r++) {
+        const struct arrival *arrival = cluster_round_find(c, r, WIRE_STATEMENT);
+        if (arrival)
+            take(ctx, r, arrival->data, arrival->bytes);
+    }
+    cluster_round_close(c);
+    return status;
+}
+
+weir_status cluster_spread(struct cluster *c, enum round_kind kind, const void *mine, size_t bytes,
+                           cluster_take_fn take, void *ctx)
+{
+    bool first = c->env.rank == 0;
+    cluster_round_begin(c, kind, ROUND_SURVEY);
+    weir_status status = first ? cluster_round_send(c, WIRE_STATEMENT, mine, bytes) : WEIR_OK;
+    if (!status)
+        status = cluster_round_end(c, first ? 0 : 1);
+    const struct arrival *arrival = status || first ? NULL : cluster_round_find(c, 0, WIRE_STATEMENT);
+    if (arrival)
+        take(ctx, 0, arrival->data, arrival->bytes);
     cluster_round_close(c);
     return status;
 }

@@ -9,34 +9,27 @@
  * The checkpoint knows boxes of logical tensors, and so does the plan: who wrote a box and in which layout does not
  * matter. With several ranks each reads what it holds; rounds make sure that all have proven it before one copies, and
  * that all have copied before one goes on. Rank 0 says which folder it is, as the newest may change meanwhile.
+ *
+ * A snapshot in the memory of several hosts is loaded by the same two parts; where its shards come from is
+ * load_memory.c's.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "actors/keep/prove.h"
-#include "actors/session/cluster.h"
+#include "actors/session/loading.h"
 #include "actors/session/session.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/text.h"
 
-struct loading {
-    struct weir_session *s;
-    const weir_load_opts *opts;
-    weir_checkpoint *from; /* owned */
-    const char *path;      /* the checkpoint's */
-    void *buffer;          /* owned; room for the largest box */
-    uint64_t buffer_bytes;
-    bool *shared;          /* owned; by register: it has been sent to those who cannot see it */
-};
-
-static weir_status agree(struct loading *l, weir_status mine, char *word)
+weir_status load_agree(struct loading *l, weir_status mine, char *word)
 {
-    uint32_t which = l->opts->parameters | (uint32_t)l->opts->partial << 1;
+    uint32_t which = l->opts->parameters | (uint32_t)l->opts->partial << 1 | (uint32_t)!!l->opts->memory << 2;
     return l->s->cluster ? cluster_agree(l->s->cluster, ROUND_LOAD, which, mine, word) : mine;
 }
 
-static bool wanted(const struct loading *l, uint32_t kind)
+bool load_wants(const struct loading *l, uint32_t kind)
 {
     return !l->opts->parameters || kind == PLAN_KEEP_PARAMETER;
 }
@@ -49,6 +42,7 @@ static weir_status open_at(struct loading *l, const char *path)
     if (!l->from)
         return WEIR_E_IO;
     l->path = weir_checkpoint_get_info(l->from)->path;
+    l->step = weir_checkpoint_get_info(l->from)->step;
     return WEIR_OK;
 }
 
@@ -62,15 +56,15 @@ static const char *name_below(const char *dir, const char *path)
 static weir_status load_open(struct loading *l, const char *dir)
 {
     bool first = session_rank(l->s) == 0;
-    char word[ROUND_NOTE_BYTES] = "", path[4096];
+    char word[ROUND_NOTE_BYTES] = "";
     weir_status status = first ? open_at(l, dir) : WEIR_OK;
     if (!status && first)
         snprintf(word, sizeof(word), "%s", name_below(dir, l->path));
-    status = agree(l, status, word);
+    status = load_agree(l, status, word);
     if (status || first)
         return status;
-    snprintf(path, sizeof(path), "%s%s%s", dir, *word ? "/" : "", word);
-    open_at(l, path);
+    snprintf(l->path_text, sizeof(l->path_text), "%s%s%s", dir, *word ? "/" : "", word);
+    open_at(l, l->path_text);
     return WEIR_OK; /* whether it is open is part of what is agreed on next */
 }
 
@@ -117,11 +111,11 @@ static weir_status check_names(const struct loading *l)
     const weir_plan *plan = l->s->plan;
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < plan->params_count; p++)
-        if (wanted(l, plan->params[p].kind))
+        if (load_wants(l, plan->params[p].kind))
             status = check_param(l, &plan->params[p]);
     for (int t = 0; !status && !l->opts->partial && t < weir_checkpoint_get_info(l->from)->tensors; t++) {
         const weir_checkpoint_tensor *tensor = weir_checkpoint_get_tensor(l->from, t);
-        if (wanted(l, tensor->kind) && !knows(l, tensor->name))
+        if (load_wants(l, tensor->kind) && !knows(l, tensor->name))
             status = error_set(WEIR_E_ARGUMENT, "weir_session_load: the session has no '%s', which is in %s",
                                tensor->name, l->path);
     }
@@ -129,7 +123,7 @@ static weir_status check_names(const struct loading *l)
 }
 
 /* Of the shards of this rank with the same elements the first one stands for all. */
-static bool stands(const struct loading *l, const plan_param *param, uint32_t i)
+bool load_stands(const struct loading *l, const plan_param *param, uint32_t i)
 {
     const struct weir_session *s = l->s;
     if (!session_owns_tensor(s, session_shard(s, param, i)))
@@ -152,9 +146,9 @@ static weir_status for_boxes(struct loading *l, box_fn fn)
     for (uint32_t p = 0; !status && p < plan->params_count; p++) {
         const plan_param *param = &plan->params[p];
         const weir_checkpoint_tensor *tensor =
-            wanted(l, param->kind) ? weir_checkpoint_find(l->from, plan_text(plan, param->name)) : NULL;
+            load_wants(l, param->kind) ? weir_checkpoint_find(l->from, plan_text(plan, param->name)) : NULL;
         for (uint32_t i = 0; tensor && !status && i < param->shards.count; i++)
-            if (stands(l, param, i))
+            if (load_stands(l, param, i))
                 status = fn(l, param, i, tensor);
     }
     return status;
@@ -176,8 +170,11 @@ static weir_status prove_box(struct loading *l, const plan_param *param, uint32_
 
 static const weir_checkpoint_source *find_source(const struct loading *l, const char *name)
 {
-    for (int i = 0; i < weir_checkpoint_get_info(l->from)->sources; i++) {
-        const weir_checkpoint_source *source = weir_checkpoint_get_source(l->from, i);
+    bool snapshot = load_is_snapshot(l);
+    int count = snapshot ? l->folders.sources.count : weir_checkpoint_get_info(l->from)->sources;
+    for (int i = 0; i < count; i++) {
+        const weir_checkpoint_source *source =
+            snapshot ? &l->folders.sources.item[i] : weir_checkpoint_get_source(l->from, i);
         if (!strcmp(source->name, name))
             return source;
     }
@@ -193,8 +190,7 @@ static weir_status restore_source(struct loading *l, uint32_t h)
     char why[512] = "";
     if (!source)
         return WEIR_OK;
-    weir_status status = bound->restore(bound->ctx, weir_checkpoint_get_info(l->from)->step, source->bytes, source->count,
-                                        why, sizeof(why));
+    weir_status status = bound->restore(bound->ctx, l->step, source->bytes, source->count, why, sizeof(why));
     why[sizeof(why) - 1] = 0;
     if (status)
         return error_set(status, "%s:%u: the source '%s' cannot go on from %s: %s", file, host->line, name, l->path,
@@ -217,31 +213,38 @@ static weir_status restore_sources(struct loading *l)
 
 static weir_status check_step(const struct loading *l)
 {
-    int64_t step = weir_checkpoint_get_info(l->from)->step;
-    if (l->opts->parameters || step <= INT64_MAX / l->s->plan->micro_batches)
+    if (l->opts->parameters || l->step <= INT64_MAX / l->s->plan->micro_batches)
         return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "weir_session_load: %s is of step %lld, which cannot be", l->path, (long long)step);
+    return error_set(WEIR_E_ARGUMENT, "weir_session_load: %s is of step %lld, which cannot be", l->path,
+                     (long long)l->step);
+}
+
+/* What a part has of names was looked at when it was chosen. */
+static weir_status prove_all(struct loading *l)
+{
+    if (load_is_snapshot(l))
+        return load_prove_parts(l);
+    weir_status status = l->from ? check_names(l) : WEIR_E_IO;
+    return status ? status : for_boxes(l, prove_box);
 }
 
 static weir_status load_prove(struct loading *l)
 {
-    weir_status status = l->from ? check_names(l) : WEIR_E_IO;
+    weir_status status = prove_all(l);
     if (!status)
         status = check_step(l);
-    if (!status)
-        status = for_boxes(l, prove_box);
     if (!status)
         status = restore_sources(l);
     l->buffer = malloc(l->buffer_bytes + 1);
     l->shared = calloc(l->s->plan->regsts_count + (size_t)1, sizeof(*l->shared));
     if (!status && (!l->shared || !l->buffer))
         status = error_set(WEIR_E_MEMORY, "weir_session_load: no memory");
-    return agree(l, status, NULL);
+    return load_agree(l, status, NULL);
 }
 
 /* ---- copy ---- */
 
-static void put_box(struct loading *l, const plan_param *param, uint32_t i, uint32_t slot)
+void load_put(struct loading *l, const plan_param *param, uint32_t i, uint32_t slot, const void *data)
 {
     struct weir_session *s = l->s;
     for (uint32_t k = i; k < param->shards.count; k++) {
@@ -251,7 +254,7 @@ static void put_box(struct loading *l, const plan_param *param, uint32_t i, uint
         uint64_t bytes = plan_tensor_bytes(shard);
         if (bytes)
             s->arenas[arena_space(s->plan, shard).i].device->copy_in(
-                arena_tensor(s->arenas, s->plan, shard, session_kept_slot(s, shard, slot)), l->buffer, bytes);
+                arena_tensor(s->arenas, s->plan, shard, session_kept_slot(s, shard, slot)), data, bytes);
         if (shard->home == PLAN_IN_REGST)
             l->shared[shard->owner] = true;
     }
@@ -267,7 +270,7 @@ static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t
         if (weir_shape_count(&view.shape))
             status = weir_checkpoint_read(l->from, tensor, slot, view.offset, &array);
         if (!status)
-            put_box(l, param, i, (uint32_t)slot);
+            load_put(l, param, i, (uint32_t)slot, l->buffer);
     }
     return status;
 }
@@ -284,8 +287,7 @@ static weir_status share_all(struct loading *l)
 
 static weir_status load_copy(struct loading *l)
 {
-    int64_t step = weir_checkpoint_get_info(l->from)->step;
-    weir_status status = for_boxes(l, copy_box);
+    weir_status status = load_is_snapshot(l) ? load_copy_parts(l) : for_boxes(l, copy_box);
     if (!status)
         status = share_all(l);
     if (status) {
@@ -294,15 +296,19 @@ static weir_status load_copy(struct loading *l)
         session_fail_load(l->s, status, sentence);
         return session_failure(l->s);
     }
-    if (!l->opts->parameters && step >= 0)
-        session_set_step(l->s, step);
-    return agree(l, WEIR_OK, NULL);
+    if (!l->opts->parameters && l->step >= 0)
+        session_set_step(l->s, l->step);
+    return load_agree(l, WEIR_OK, NULL);
 }
 
 static weir_status load_all(struct loading *l, const char *dir)
 {
     struct cluster *c = l->s->cluster;
-    weir_status status = load_open(l, dir);
+    weir_status status = l->opts->memory ? load_choose(l, dir) : WEIR_OK;
+    if (!status && !dir && !load_is_snapshot(l))
+        return WEIR_OK;
+    if (!status)
+        status = load_is_snapshot(l) ? load_open_part(l) : load_open(l, dir);
     if (c)
         cluster_sharing(c, true); /* before the mark behind which the first may copy */
     if (!status)
@@ -316,11 +322,11 @@ static weir_status load_all(struct loading *l, const char *dir)
 
 weir_status weir_session_load_at(weir_session *s, const char *dir, weir_load_opts opts)
 {
-    struct loading l = {.s = s, .opts = &opts};
+    struct loading l = {.s = s, .opts = &opts, .folders.step = -1};
     weir_status status = session_check_still(s, "load");
     if (!status)
         status = session_failure(s);
-    if (!status && (!dir || !*dir))
+    if (!status && (dir ? !*dir : !opts.memory))
         status = error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_load: there is no folder",
                            opts.src.file ? opts.src.file : "", opts.src.line);
     if (status)
@@ -330,5 +336,6 @@ weir_status weir_session_load_at(weir_session *s, const char *dir, weir_load_opt
     weir_checkpoint_close(l.from);
     free(l.buffer);
     free(l.shared);
+    folders_free(&l.folders);
     return status;
 }

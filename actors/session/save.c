@@ -11,19 +11,26 @@
  * it is as long as nothing runs; or, when the session is to go on at once, in the copy that was made of it in the
  * plan's snapshot slot.
  *
+ * A save into memory (folders.h) is the same save once in every host's folder, with the ranks that see it in the parts
+ * of rank 0 and the others. Its files are the copy: so the calling thread writes them, and the writer's has only to
+ * give them their name.
+ *
  * The writer knows the session by what it needs while it waits for other ranks: whether they still live. When the
  * session has failed, what ranks that have only failed still write is waited for; whoever does not get ready in time is
  * taken to be gone. What a session was saving that is cancelled is given up at once. The session's own state is not
  * touched by it.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "actors/keep/part.h"
 #include "actors/keep/save.h"
 #include "actors/session/cluster.h"
+#include "actors/session/folders.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "transport/mail/park.h"
@@ -157,6 +164,7 @@ void session_end_saves(struct weir_session *s)
 struct filling {
     const struct weir_session *s;
     struct keep_save *save;
+    const struct folders *folders; /* in memory; NULL: on disk */
     bool copies;
     uint64_t *used; /* owned; bytes, by space */
 };
@@ -198,6 +206,13 @@ static weir_status add_shard(struct filling *f, const plan_param *param, const p
     return status;
 }
 
+static bool is_written_here(const struct filling *f, const plan_param *param, uint32_t i)
+{
+    if (f->folders)
+        return folders_writes(f->s, f->folders, param, i);
+    return plan_saves(f->s->plan, param, i) && session_owns_tensor(f->s, session_shard(f->s, param, i));
+}
+
 static weir_status add_shards(struct filling *f)
 {
     const struct weir_session *s = f->s;
@@ -205,15 +220,15 @@ static weir_status add_shards(struct filling *f)
     for (uint32_t p = 0; !status && p < s->plan->params_count; p++) {
         const plan_param *param = &s->plan->params[p];
         for (uint32_t i = 0; !status && i < param->shards.count; i++)
-            if (plan_saves(s->plan, param, i) && session_owns_tensor(s, session_shard(s, param, i)))
+            if (is_written_here(f, param, i))
                 status = add_shard(f, param, session_shard(s, param, i));
     }
     return status;
 }
 
-static weir_status fill(struct weir_session *s, struct keep_save *save, bool copies)
+static weir_status fill(struct weir_session *s, struct keep_save *save, const struct folders *folders, bool copies)
 {
-    struct filling f = {.s = s, .save = save, .copies = copies};
+    struct filling f = {.s = s, .save = save, .folders = folders, .copies = copies};
     f.used = calloc(s->plan->spaces_count + (size_t)1, sizeof(*f.used));
     weir_status status = f.used ? add_shards(&f) : error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
     free(f.used);
@@ -237,7 +252,18 @@ void session_touch_snapshots(const struct weir_session *s)
                    s->plan->spaces[space].snapshot_bytes);
 }
 
-static weir_status add_source(const struct weir_session *s, struct keep_save *save, uint32_t h, void *bytes)
+/* Positions of this rank's sources. */
+struct positions {
+    struct pool pool;
+    POOL_LIST(weir_checkpoint_source) list;
+};
+
+static weir_status no_memory_for_positions(void)
+{
+    return error_set(WEIR_E_MEMORY, "no memory for the positions of sources");
+}
+
+static weir_status add_position(const struct weir_session *s, struct positions *to, uint32_t h, void *bytes)
 {
     const plan_host *host = &s->plan->hosts[h];
     size_t count = 0;
@@ -246,19 +272,31 @@ static weir_status add_source(const struct weir_session *s, struct keep_save *sa
         return error_set(status ? status : WEIR_E_ARGUMENT, "%s:%u: the position of the source '%s' cannot be saved: %s",
                          plan_text(s->plan, host->file), host->line, plan_text(s->plan, host->name),
                          status ? weir_status_name(status) : "it has too many bytes");
-    return keep_save_add_source(save, plan_text(s->plan, host->name), bytes, count);
+    weir_checkpoint_source *source = POOL_PUSH(&to->pool, &to->list);
+    if (source)
+        *source = (weir_checkpoint_source){plan_text(s->plan, host->name), (int)session_rank(s),
+                                           pool_copy(&to->pool, bytes, count), count};
+    return to->pool.failed ? no_memory_for_positions() : WEIR_OK;
 }
 
-static weir_status add_sources(const struct weir_session *s, struct keep_save *save)
+static weir_status get_positions(const struct weir_session *s, struct positions *to)
 {
     void *bytes = malloc(WEIR_SOURCE_BYTES_MAX);
-    weir_status status = bytes ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for the positions of sources");
+    weir_status status = bytes ? WEIR_OK : no_memory_for_positions();
     for (uint32_t h = 0; !status && h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
         if (host->kind == PLAN_SOURCE && s->bindings[h].save && session_runs(s, host->actor.i))
-            status = add_source(s, save, h, bytes);
+            status = add_position(s, to, h, bytes);
     }
     free(bytes);
+    return status;
+}
+
+static weir_status add_sources(struct keep_save *save, const weir_checkpoint_source *sources, int count)
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; !status && i < count; i++)
+        status = keep_save_copy_source(save, &sources[i]);
     return status;
 }
 
@@ -296,54 +334,117 @@ static struct keep_save_opts keep_opts(struct weir_session *s, const char *dir, 
     };
 }
 
+/* One save: what it needs beside the session. */
+struct saving {
+    struct weir_session *s;
+    const char *dir;
+    const weir_save_opts *opts;
+    struct positions positions;
+    struct folders folders; /* in memory */
+    weir_status begun;      /* whether this rank could say what it had to */
+};
+
 /* All ranks have begun, or none. */
-static weir_status agree(struct weir_session *s, const weir_save_opts *opts, weir_status mine, char *word)
+static weir_status agree(const struct saving *g, weir_status mine, char *word)
 {
-    return s->cluster ? cluster_agree(s->cluster, ROUND_SAVE, opts->async, mine, word) : mine;
+    struct weir_session *s = g->s;
+    uint32_t which = g->opts->async | (uint32_t)g->opts->memory << 1;
+    return s->cluster ? cluster_agree(s->cluster, ROUND_SAVE, which, mine, word) : mine;
 }
 
 /* Rank 0 makes the folder; its nonce goes around, and the others find it by that. */
-static weir_status save_begin(struct weir_session *s, const char *dir, const weir_save_opts *opts)
+static weir_status begin_on_disk(struct saving *g, const char *name)
 {
-    char name[KEEP_STEP_NAME_BYTES], word[ROUND_NOTE_BYTES];
-    keep_step_name(weir_session_step(s), name);
-    struct keep_save_opts keep = keep_opts(s, dir, opts, opts->name ? opts->name : name, nonce_new(s));
-    weir_status status = WEIR_OK;
+    char word[ROUND_NOTE_BYTES];
+    struct keep_save_opts keep = keep_opts(g->s, g->dir, g->opts, name, nonce_new(g->s));
+    weir_status status = g->begun;
     snprintf(word, sizeof(word), "%llx", (unsigned long long)keep.nonce);
-    if (keep.rank == 0 && !(s->saver->save = keep_save_begin(&keep)))
+    if (!status && keep.rank == 0 && !(g->s->saver->save = keep_save_begin(&keep)))
         status = WEIR_E_IO;
-    status = agree(s, opts, status, word);
+    status = agree(g, status, word);
     if (status || keep.rank == 0)
         return status;
     keep.nonce = strtoull(word, NULL, 16);
-    s->saver->save = keep_save_begin(&keep);
+    g->s->saver->save = keep_save_begin(&keep);
     return WEIR_OK; /* whether it has begun is part of what is agreed on next */
+}
+
+/* In each folder the first of the ranks that see it begins. What would be loaded now is all that stays beside it. */
+static weir_status begin_in_memory(struct saving *g, const char *name)
+{
+    struct folders_ask ask = {.dir = g->dir, .kind = ROUND_SAVE, .after = -1, .nonce = nonce_new(g->s),
+                              .sources = g->positions.list.item, .sources_count = g->positions.list.count};
+    uint32_t here;
+    if (!keep_make_folders(&keep_files_system, g->dir) && !g->begun)
+        g->begun = error_set(WEIR_E_IO, "%s: cannot be made: %s", g->dir, strerror(errno));
+    weir_status status = folders_survey(g->s, &ask, &g->folders);
+    if (status)
+        return status;
+    struct keep_save_opts keep = keep_opts(g->s, g->dir, g->opts, name, g->folders.asked);
+    keep.rank = (int)folders_place(g->s, &g->folders, &here);
+    keep.ranks = (int)here;
+    keep.keep = 0;
+    keep.part = true;
+    status = g->begun;
+    if (!status && keep.rank == 0)
+        keep_part_prune(&keep_files_system, g->dir, g->folders.step);
+    if (!status && keep.rank == 0 && !(g->s->saver->save = keep_save_begin(&keep)))
+        status = WEIR_E_IO;
+    status = agree(g, status, NULL);
+    if (!status && keep.rank)
+        g->s->saver->save = keep_save_begin(&keep);
+    return status;
+}
+
+static weir_status save_begin(struct saving *g)
+{
+    char name[KEEP_STEP_NAME_BYTES];
+    keep_step_name(weir_session_step(g->s), name);
+    g->begun = get_positions(g->s, &g->positions);
+    return g->opts->memory ? begin_in_memory(g, name) : begin_on_disk(g, g->opts->name ? g->opts->name : name);
+}
+
+/* What goes into the index of which every folder has one: there all positions, as any of the folders may be lost. */
+static weir_status fill_index(struct saving *g, struct keep_save *save)
+{
+    uint32_t here;
+    if (!g->opts->memory)
+        return add_sources(save, g->positions.list.item, g->positions.list.count);
+    bool first = !folders_place(g->s, &g->folders, &here);
+    return first ? add_sources(save, g->folders.sources.item, g->folders.sources.count) : WEIR_OK;
 }
 
 /* Every rank has what it will write, and a thread to write with, or none writes. What has begun and is not run is taken
  * back. */
-static weir_status save_fill(struct weir_session *s, const weir_save_opts *opts)
+static weir_status save_fill(struct saving *g)
 {
-    struct keep_save *save = s->saver->save;
-    weir_status status = save ? add_sources(s, save) : WEIR_E_IO;
+    struct saver *saver = g->s->saver;
+    bool memory = g->opts->memory;
+    weir_status status = saver->save ? fill_index(g, saver->save) : WEIR_E_IO;
     if (!status)
-        status = fill(s, save, opts->async);
+        status = fill(g->s, saver->save, memory ? &g->folders : NULL, g->opts->async && !memory);
+    if (!status && memory)
+        status = keep_save_write(saver->save);
     if (!status)
-        status = saver_start(s->saver, opts->async);
-    status = agree(s, opts, status, NULL);
-    saver_becomes(s->saver, status ? SAVER_IDLE : SAVER_WRITES);
+        status = saver_start(saver, g->opts->async);
+    status = agree(g, status, NULL);
+    saver_becomes(saver, status ? SAVER_IDLE : SAVER_WRITES);
     return status;
 }
 
 static weir_status save_write(struct weir_session *s, const char *dir, const weir_save_opts *opts)
 {
-    struct saver *saver = s->saver;
-    weir_status status = save_begin(s, dir, opts);
+    struct saving g = {.s = s, .dir = dir, .opts = opts};
+    weir_status status = save_begin(&g);
     if (!status)
-        status = save_fill(s, opts);
+        status = save_fill(&g);
     if (status || !opts->async)
-        saver_wait(saver, PARK_FOREVER);
-    return status || opts->async ? status : agree(s, opts, saver_result(saver), NULL);
+        saver_wait(s->saver, PARK_FOREVER);
+    if (!status && !opts->async)
+        status = agree(&g, saver_result(s->saver), NULL);
+    folders_free(&g.folders);
+    pool_free(&g.positions.pool);
+    return status;
 }
 
 static weir_status check_save(const struct weir_session *s, const char *dir, const weir_save_opts *opts)
@@ -355,7 +456,10 @@ static weir_status check_save(const struct weir_session *s, const char *dir, con
     if (!dir || !*dir || opts->keep < 0)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: %s", file, opts->src.line,
                          opts->keep < 0 ? "keep is negative" : "there is no folder");
-    if (opts->async && !has_snapshots(s->plan))
+    if (opts->memory && (opts->name || opts->keep))
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: of what is in memory the last one stays, under the "
+                         "name of its step", file, opts->src.line);
+    if (opts->async && !opts->memory && !has_snapshots(s->plan))
         return error_set(WEIR_E_ARGUMENT,
                          "%s:%d: weir_session_save: the plan has no room for a copy: weir_compile(.snapshot = true) "
                          "makes it",

@@ -5,6 +5,7 @@
  *     stats.c     what a run did                      state.c   what lives from step to step: list, visit
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
  *     save.c      checkpoints, their thread           load.c    and back
+ *     folders.c   snapshots in hosts' memory          load_memory.c  and back
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
  *     cluster_*.c what there is with other ranks

@@ -223,6 +223,7 @@ typedef struct weir_save_opts {
     const char *name;    /* of the folder in `dir` [step-00000100, after the number of steps that are done] */
     bool async;          /* returns when all has been copied to the plan's snapshot slot (weir_compile(.snapshot = true)),
                             and is written while the session goes on: weir_session_save_wait() */
+    bool memory;         /* `dir` lies in memory (a tmpfs), and may be another folder on each host; see below */
     int keep;            /* of the folders in `dir` that are named after steps so many stay, the newest [0: all] */
     const char *program; /* a note of who saved it: "weir-gpt 1" */
 } weir_save_opts;
@@ -241,10 +242,23 @@ weir_status weir_session_save_at(weir_session *session, const char *dir, weir_sa
  * weir_session_save() has returned is reported besides. */
 weir_status weir_session_save_wait(weir_session *session, int timeout_ms);
 
+/* Snapshots. With .memory each rank names a folder that outlives its process, in the memory of its host: ranks of one
+ * host the same. In each folder the ranks that see it write all that they hold, of elements that several of them hold
+ * one; so where every host holds everything each folder has the whole, and elsewhere all have it together. The call
+ * returns when that is copied, also with .async, which needs no room in the plan then: all that is left to do is to name
+ * it. Of snapshots in a folder the last one that was complete stays until the next is, .keep and .name are for others.
+ *
+ * weir_session_load() with .memory = that folder loads the newest snapshot of which every shard is in the folder of some
+ * rank, when that is of a later step than what `dir` has: ranks whose hosts lack a shard, as one that has come back
+ * empty does, are sent it by others. The layout and the number of ranks may be others, but each shard has to be whole in
+ * one of the folders. Otherwise `dir` is loaded; a report says what nobody had. */
+
 typedef struct weir_load_opts {
     weir_src src;
     bool parameters; /* these alone: no optimizer's or other state, not the step, no sources */
     bool partial;    /* what only the checkpoint has, or only the session, is passed over, and no error */
+    const char *memory; /* this rank's folder of snapshots [none]. `dir` may then be NULL; where nothing is found at all
+                           nothing is loaded, and that is no error */
 } weir_load_opts;
 
 /* Loads a checkpoint, the newest of a folder of them, or a .safetensors file into a session at rest, whatever it did

@@ -44,6 +44,7 @@
 
 #define NET_ALL UINT32_MAX              /* every other rank */
 #define NET_NEIGHBOURS (UINT32_MAX - 1)
+#define NET_STATEMENT_BYTES (1u << 24)  /* of a VALUE that is a statement, at most */
 
 struct net;
 

@@ -52,15 +52,18 @@ static uint64_t larger(uint64_t a, uint64_t b)
 }
 
 /* The largest frame that a peer may send: bus messages; of WAITS an entry for each end of its actors, each pull and
- * each worker; a slot, or a part of one; a shard, which may be a state and larger than any slot. */
+ * each worker; a slot, or a part of one; a shard, which may be a state and larger than any slot, with as many values
+ * as are kept of it; a statement. */
 static int64_t frame_bound(const weir_plan *plan)
 {
     uint64_t ends = plan->ports_count + (uint64_t)plan->regsts_count + plan->hosts_count + plan->spaces_count;
-    uint64_t bytes = larger(NET_WORDS_MAX * sizeof(uint64_t), ends * WAIT_BYTES);
+    uint64_t bytes = larger(larger(NET_WORDS_MAX * sizeof(uint64_t), ends * WAIT_BYTES), NET_STATEMENT_BYTES);
     for (uint32_t r = 0; r < plan->regsts_count; r++)
         bytes = larger(bytes, plan->regsts[r].slot_bytes);
-    for (uint32_t i = 0; i < plan->shards_count; i++)
-        bytes = larger(bytes, plan_tensor_bytes(&plan->tensors[plan->shards[i].i]));
+    for (uint32_t i = 0; i < plan->shards_count; i++) {
+        const plan_tensor *shard = &plan->tensors[plan->shards[i].i];
+        bytes = larger(bytes, plan_tensor_bytes(shard) * larger(plan_kept_slots(plan, shard), 1));
+    }
     return (int64_t)(bytes + VALUE_SLACK);
 }
 

@@ -15,7 +15,7 @@
  *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
  *     FAIL    culprit, from, text           none               the session failed; whose sentence the text is
  *     BYE     steps                         none               it closes, having done so many steps
- *     VALUE   shard, round                  1 frame            a shard, for weir_session_read()
+ *     VALUE   shard, round                  1 frame            a shard, for weir_session_read(); what a round needs
  *     HOLD    what, run, step               none               where a run is to end before its time (session/cluster_stop.c)
  *     END     culprit, from, what, step,    none               the session ends before this step, or was cancelled
  *             text
@@ -37,7 +37,8 @@
 #define WIRE_HEADER_MAX 1152 /* bytes of a header frame at most */
 #define WIRE_SPANS_MAX 4096
 
-#define WIRE_MARK UINT32_MAX /* in the place of a shard: the end of a round */
+#define WIRE_MARK UINT32_MAX           /* in the place of a shard: the end of a round */
+#define WIRE_STATEMENT (UINT32_MAX - 1) /* what a rank says of itself, or rank 0 of all */
 
 enum wire_kind {
     WIRE_HELLO = 1,
@@ -102,7 +103,8 @@ struct wire_frame {
             char text[WIRE_TEXT_MAX + 1];
         } end;
         struct {
-            uint32_t shard; /* its place in plan->shards; WIRE_MARK: the end of the round */
+            uint32_t shard; /* its place in plan->shards; behind all these, of copies that somebody keeps; WIRE_MARK,
+                               WIRE_STATEMENT */
             uint64_t round;
         } value;
     };
