@@ -84,8 +84,7 @@ static int check_memory(saver *s)
     if (!s->opts.snapshot_every)
         return -1;
     if (!memory || !*memory)
-        return options_wrong(s->program,
-                             "--snapshot-every needs `weir launch --restarts N`, with all ranks on one host");
+        return options_wrong(s->program, "--snapshot-every needs `weir launch --restarts N`");
     s->memory = memory;
     return -1;
 }
@@ -99,13 +98,12 @@ static int64_t newest_step(const char *folder)
     return step;
 }
 
-/* What to go on from; its step goes to *step, 0 when there is nothing. */
+/* What to go on from, unless there is a later snapshot; its step goes to *step, 0 when there is nothing. */
 static int find_start(saver *s, int64_t *step)
 {
     *step = 0;
     int64_t kept = weir_generation() > 0 ? newest_step(s->opts.save) : -1;
-    int64_t snapshot = weir_generation() > 0 ? newest_step(s->memory) : -1;
-    s->from = snapshot > kept ? s->memory : kept >= 0 ? s->opts.save : s->opts.resume;
+    s->from = kept >= 0 ? s->opts.save : s->opts.resume;
     if (!s->from)
         return -1;
     weir_checkpoint *c = weir_checkpoint_open(s->from);
@@ -131,6 +129,7 @@ int saver_check(saver *s, const char *program, const saver_opts *opts, bool most
         status = check_memory(s);
     if (status < 0)
         status = find_start(s, &start);
+    s->start = start;
     int64_t newest = status < 0 && ranks_first() ? newest_step(opts->save) : -1;
     if (newest > start || (newest >= 0 && !s->from))
         return options_wrong(program,
@@ -189,11 +188,14 @@ static int check_room(const saver *s, const weir_plan *plan)
 
 int saver_load(saver *s, weir_session *session, const weir_plan *plan)
 {
+    const char *snapshots = weir_generation() > 0 ? s->memory : NULL;
     int status = check_room(s, plan);
     if (status >= 0)
         return status;
-    if (s->from && weir_session_load(session, s->from))
+    if ((s->from || snapshots) && weir_session_load(session, s->from, .memory = snapshots))
         return options_failed(s->program);
+    if (snapshots && weir_session_step(session) > s->start)
+        s->from = snapshots;
     if (s->from && ranks_first())
         fprintf(stderr, "%s: goes on at step %lld of %s\n", s->program, (long long)weir_session_step(session), s->from);
     s->best = read_best(s);
@@ -246,7 +248,7 @@ bool saver_is_due(const saver *s, int done, bool early)
 
 bool saver_saves(const saver *s)
 {
-    return s->opts.save || s->memory;
+    return s->opts.save;
 }
 
 /* ---- saving ---- */
@@ -264,8 +266,8 @@ void saver_save(saver *s, weir_session *session, bool early)
     bool save = save_is_due(s, (int)step, early);
     if (step == s->saved)
         return;
-    if (weir_session_save(session, save ? s->opts.save : s->memory, .async = true, .keep = save ? s->opts.keep : 1,
-                          .program = s->program))
+    if (weir_session_save(session, save ? s->opts.save : s->memory, .async = true, .memory = !save,
+                          .keep = save ? s->opts.keep : 0, .program = s->program))
         tell_failed(s, step);
     else if (save)
         s->saved = step;

@@ -13,9 +13,9 @@
  * A program that `weir launch` has started again (weir_generation()) goes on from the newest checkpoint in its --save
  * folder by itself, and begins when there is none.
  *
- * Snapshots (--snapshot-every) are checkpoints in the folder in memory that `weir launch` keeps for its ranks
- * (WEIR_SNAPSHOTS). They may be made much more often, as no disk has part in it; of them one stays. A program that is
- * started again goes on from the newest of both.
+ * Snapshots (--snapshot-every) go to the folders in memory that `weir launch` keeps for its ranks, one on each host
+ * (WEIR_SNAPSHOTS). They may be made much more often, as no disk has part in it. A program that is started again goes on
+ * from the newest of both: from a snapshot if every part of it is still on some host.
  *
  * Minutes: all ranks have to rest at one step, but clocks differ. So only the first rank looks at one, and stops the
  * run of all (weir_session_stop()) when it is time. As the others cannot know why a run ended before its time, each
@@ -54,8 +54,9 @@ typedef struct saver_opts {
 typedef struct saver {
     const char *program;     /* borrowed, as all texts of opts */
     saver_opts opts;
-    const char *memory;      /* the folder for snapshots; NULL: none are made */
-    const char *from;        /* what saver_load() loads; NULL: nothing */
+    const char *memory;      /* this host's folder for snapshots; NULL: none are made */
+    const char *from;        /* what saver_load() loads, or has loaded; NULL: nothing but a snapshot */
+    int64_t start;           /* its step, before saver_load() */
     uint64_t seed;           /* of what it loads */
     bool most_is_best;
     int every_steps;         /* 0: none are saved on the way, or by time */
@@ -87,7 +88,7 @@ void saver_watch(saver *s, weir_session *session);
  * on all ranks alike. */
 bool saver_is_due(const saver *s, int done, bool early);
 
-/* Whether anything is to be saved while training goes on: the plan then needs room for a copy. */
+/* Whether anything is to be saved on disk while training goes on: the plan then needs room for a copy. */
 bool saver_saves(const saver *s);
 
 /* Begins what is due, at rest; goes on without it when that fails, and says so. */

@@ -7,7 +7,6 @@
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
 #include "apps/weir/launch_key.h"
-#include "apps/weir/launch_snapshots.h"
 #include "apps/weir/launch_watch.h"
 
 #include <arpa/inet.h>
@@ -28,6 +27,7 @@
 #define VALUE_BYTES (LAUNCH_HOST_BYTES + 16)
 #define LIVENESS_DEFAULT 5.0 /* s, as <weir/cluster.h> has it */
 #define JOIN_DEFAULT 60.0    /* s, likewise */
+#define TOKEN_BEGIN "weir-launch-"
 #define GRACE_BEYOND 2.0     /* s, to tell of a lost rank after it has been noticed */
 
 static const char program[] = "weir launch";
@@ -181,7 +181,7 @@ static double liveness(const launch_opts *opts)
 
 static void draw_token(char token[LAUNCH_TOKEN_BYTES])
 {
-    snprintf(token, LAUNCH_TOKEN_BYTES, "weir-launch-%08x%08x", draw(), draw());
+    snprintf(token, LAUNCH_TOKEN_BYTES, TOKEN_BEGIN "%08x%08x", draw(), draw());
 }
 
 /* How long to wait for hosts that are gone when too few are left: as long as ranks would wait for each other. */
@@ -205,26 +205,26 @@ static int open_pool(launch_pool *pool, const launch_opts *opts, const char *she
 static int launch(const launch_opts *opts, char **argv)
 {
     const char *shell = getenv("WEIR_RSH");
-    char snapshots[LAUNCH_SNAPSHOTS_BYTES] = "";
+    launch_snapshots snapshots = {.keepers = NULL};
     teller t = {.opts = opts};
     launch_pool pool;
     launch_job job = {.name = program, .argv = argv, .settings = t.s.list, .prefix = !opts->no_prefix,
                       .grace_s = liveness(opts) + GRACE_BEYOND, .patience_s = patience(opts),
-                      .restarts = opts->restarts, .tell = tell_generation, .tell_ctx = &t,
+                      .restarts = opts->restarts, .tell = tell_generation, .tell_ctx = &t, .snapshots = &snapshots,
                       .shell = shell && *shell ? shell : "ssh -T -o BatchMode=yes"};
     int status = open_pool(&pool, opts, job.shell);
     if (status < 0) {
         draw_token(job.token);
         set_options(&t.s, opts);
         status = set_key(&t.s, opts);
-        if (!opts->hosts && (opts->restarts || opts->ranks_file) && *launch_snapshots_make(snapshots))
-            set_text(&t.s, "WEIR_SNAPSHOTS", snapshots);
+        if (opts->restarts || opts->ranks_file)
+            launch_snapshots_open(&snapshots, job.token + strlen(TOKEN_BEGIN));
         t.s.lasting = t.s.count;
     }
     if (status < 0)
         status = launch_watch(&job, &pool);
     launch_pool_close(&pool);
-    launch_snapshots_remove(snapshots);
+    launch_snapshots_close(&snapshots);
     return status;
 }
 
@@ -245,7 +245,7 @@ int command_launch(int argc, char **argv)
         {"--hosts", OPTIONS_TEXT, &o.hosts, .value = "A:2,B:2",
          .help = "where, over ssh (or $WEIR_RSH), in this order; default: here"},
         {"--restarts", OPTIONS_INT, &o.restarts, .min = 0, .max = 1e9,
-         .help = "how often to start all ranks anew when one is lost"},
+         .help = "how often to start all ranks anew when one is lost; snapshots in hosts' memory stay"},
         {"--min-ranks", OPTIONS_INT, &o.least, .min = 1, .max = LAUNCH_RANKS_MAX,
          .help = "go on with so many when hosts are gone; default: all"},
         {"--ranks-file", OPTIONS_TEXT, &o.ranks_file, .value = "FILE",

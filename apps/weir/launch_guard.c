@@ -2,16 +2,21 @@
 #define _GNU_SOURCE
 #include "apps/weir/launch_guard.h"
 #include "apps/weir/launch_hosts.h"
+#include "apps/weir/launch_snapshots.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#define GONE_MS 2000 /* for what was killed to be gone */
 
 typedef struct note {
     pid_t target;
     bool watch;
+    bool let_go; /* the launcher ends, and does the rest itself */
 } note;
 
 static void apply(const note *n, pid_t targets[LAUNCH_RANKS_MAX])
@@ -38,20 +43,32 @@ static void step_aside(void)
         dup2(null, fd);
 }
 
-_Noreturn static void guard_main(int pipe)
+/* Who still writes would make it again. */
+static void remove_after(const char *folder, const pid_t targets[LAUNCH_RANKS_MAX])
+{
+    int turns = GONE_MS;
+    for (int i = 0; i < LAUNCH_RANKS_MAX && *folder; i++)
+        while (targets[i] && !kill(targets[i], 0) && turns-- > 0)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    launch_snapshots_remove(folder);
+}
+
+_Noreturn static void guard_main(int pipe, const char *folder)
 {
     static pid_t targets[LAUNCH_RANKS_MAX];
-    note n;
+    note n = {.target = 0};
     step_aside();
-    while (read(pipe, &n, sizeof n) == sizeof n)
+    while (!n.let_go && read(pipe, &n, sizeof n) == sizeof n)
         apply(&n, targets);
     for (int i = 0; i < LAUNCH_RANKS_MAX; i++)
         if (targets[i])
             kill(targets[i], SIGKILL);
+    if (!n.let_go)
+        remove_after(folder, targets);
     _exit(0);
 }
 
-bool launch_guard_start(launch_guard *guard)
+bool launch_guard_start(launch_guard *guard, const char *folder)
 {
     int ends[2];
     *guard = (launch_guard){.pipe = -1};
@@ -60,34 +77,35 @@ bool launch_guard_start(launch_guard *guard)
     guard->process = fork();
     if (guard->process == 0) {
         close(ends[1]);
-        guard_main(ends[0]);
+        guard_main(ends[0], folder);
     }
     close(ends[0]);
     guard->pipe = ends[1];
     return guard->process > 0;
 }
 
-static void tell(launch_guard *guard, pid_t target, bool watch)
+static void tell(launch_guard *guard, note n)
 {
-    note n = {.target = target, .watch = watch};
     ssize_t written = write(guard->pipe, &n, sizeof n); /* less than PIPE_BUF: whole, or the guard is gone */
     (void)written;
 }
 
 void launch_guard_watch(launch_guard *guard, pid_t target)
 {
-    tell(guard, target, true);
+    tell(guard, (note){.target = target, .watch = true});
 }
 
 void launch_guard_forget(launch_guard *guard, pid_t target)
 {
-    tell(guard, target, false);
+    tell(guard, (note){.target = target});
 }
 
 void launch_guard_stop(launch_guard *guard)
 {
-    if (guard->pipe >= 0)
+    if (guard->pipe >= 0) {
+        tell(guard, (note){.let_go = true});
         close(guard->pipe);
+    }
     if (guard->process > 0)
         waitpid(guard->process, NULL, 0);
     *guard = (launch_guard){.pipe = -1};

@@ -95,17 +95,29 @@ static int read_hosts(const char *program, const char *hosts, launch_place *plac
 }
 
 /* All ranks of this host are on one, by whatever name. */
+static bool is_same_host(const launch_place *a, const launch_place *b)
+{
+    return a->remote ? b->remote && !strcmp(a->host, b->host) : !b->remote;
+}
+
 void launch_hosts_count(launch_place *places, int ranks)
 {
     for (int i = 0; i < ranks; i++) {
         launch_place *place = &places[i];
         place->local_rank = place->local_size = 0;
         for (int j = 0; j < ranks; j++) {
-            bool same = place->remote ? places[j].remote && !strcmp(place->host, places[j].host) : !places[j].remote;
+            bool same = is_same_host(place, &places[j]);
             place->local_size += same;
             place->local_rank += same && j < i;
         }
     }
+}
+
+static void number_hosts(launch_place *places, int count)
+{
+    for (int i = 0; i < count; i++)
+        while (!is_same_host(&places[i], &places[places[i].number]))
+            places[i].number++;
 }
 
 int launch_hosts_place(const char *program, const char *hosts, int count, bool varies, launch_place **places,
@@ -125,5 +137,7 @@ int launch_hosts_place(const char *program, const char *hosts, int count, bool v
         status = options_wrong(program, "needs -n N or --hosts A:N,B:N; --help tells more");
     if (status < 0 && count && (varies ? count > *room : count != *room))
         status = options_wrong(program, "-n %d, but --hosts has room for %d", count, *room);
+    if (status < 0)
+        number_hosts(*places, *room);
     return status;
 }

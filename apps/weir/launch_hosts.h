@@ -18,6 +18,7 @@
 typedef struct launch_place {
     char host[LAUNCH_HOST_BYTES]; /* as the user wrote it, "user@b"; an address without its brackets */
     bool remote;
+    int number;                   /* of the host: of the first of all places that is on it */
     int local_rank, local_size;   /* among the ranks of its host */
 } launch_place;
 

@@ -66,11 +66,14 @@ static void set_number(const char *name, int value)
 
 static void set_environment(const launch_job *job, int rank)
 {
+    char snapshots[LAUNCH_SNAPSHOTS_BYTES];
     for (const launch_setting *s = job->settings; s->name; s++)
         if (s->value)
             setenv(s->name, s->value, 1);
         else
             unsetenv(s->name);
+    if (*launch_snapshots_path(job->snapshots, &job->places[rank], snapshots))
+        setenv("WEIR_SNAPSHOTS", snapshots, 1);
     set_number("RANK", rank);
     set_number("WORLD_SIZE", job->ranks);
     set_number("LOCAL_RANK", job->places[rank].local_rank);

@@ -12,6 +12,7 @@
 
 #include "apps/weir/launch_guard.h"
 #include "apps/weir/launch_hosts.h"
+#include "apps/weir/launch_snapshots.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -33,6 +34,7 @@ typedef struct launch_job {
     int restarts;           /* after a loss: how often at most, and how often so far */
     int restarted;
     const launch_setting *settings; /* ends at name NULL */
+    launch_snapshots *snapshots; /* folders that ranks are told of */
     void (*tell)(void *ctx, const struct launch_job *job); /* brings them up to date for a generation */
     void *tell_ctx;
     bool prefix;            /* lines say whose they are */

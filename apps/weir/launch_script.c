@@ -19,6 +19,14 @@
 
 #define SIGNALS "HUP INT QUIT TERM USR1 USR2"
 
+/* Who makes the folder has come by a connection of its own. */
+#define AWAIT_SNAPSHOTS                                              \
+    "turns=50\n"                                                     \
+    "while [ ! -d \"$WEIR_SNAPSHOTS\" ] && [ $turns -gt 0 ]; do\n"    \
+    "    sleep 0.1\n"                                                \
+    "    turns=$((turns - 1))\n"                                     \
+    "done\n"
+
 extern char **environ;
 
 /* In single quotes every byte is itself, but a single quote. */
@@ -62,6 +70,7 @@ static bool is_inherited(const launch_job *job, const char *entry)
 
 static void write_environment(FILE *to, const launch_job *job, int rank)
 {
+    char snapshots[LAUNCH_SNAPSHOTS_BYTES];
     for (char **entry = environ; *entry; entry++)
         if (is_inherited(job, *entry)) {
             size_t length = strcspn(*entry, "=");
@@ -74,6 +83,10 @@ static void write_environment(FILE *to, const launch_job *job, int rank)
             export(to, s->name, s->value);
         else
             fprintf(to, "unset %s\n", s->name);
+    if (*launch_snapshots_path(job->snapshots, &job->places[rank], snapshots)) {
+        export(to, "WEIR_SNAPSHOTS", snapshots);
+        fputs(AWAIT_SNAPSHOTS, to);
+    }
     export_number(to, "RANK", rank);
     export_number(to, "WORLD_SIZE", job->ranks);
     export_number(to, "LOCAL_RANK", job->places[rank].local_rank);

@@ -55,7 +55,7 @@ int launch_self_change(launch_origin *origin)
     return take_signals_over(origin);
 }
 
-void launch_self_kill_strays(pid_t spared)
+void launch_self_kill_strays(pid_t guard, const launch_snapshots *snapshots)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
@@ -64,7 +64,7 @@ void launch_self_kill_strays(pid_t spared)
         int id = 0;
         found = false;
         while (file && fscanf(file, "%d", &id) == 1)
-            if (id != spared) {
+            if (id != guard && !launch_snapshots_is_keeper(snapshots, id)) {
                 found = true;
                 kill(id, SIGKILL);
                 waitpid(id, NULL, 0);

@@ -13,7 +13,7 @@ void launch_self_fill_files(void);
 /* Returns the signalfd (-1: there is none), and what ranks are to have as it was. */
 int launch_self_change(launch_origin *origin);
 
-/* Kills all children but one, until none is left: theirs come after them. */
-void launch_self_kill_strays(pid_t spared);
+/* Kills all children but the guard and those that keep snapshots, until none is left: theirs come after them. */
+void launch_self_kill_strays(pid_t guard, const launch_snapshots *snapshots);
 
 #endif

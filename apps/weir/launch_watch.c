@@ -243,6 +243,8 @@ static bool reap_one(watch *w)
     waitpid(info.si_pid, &status, 0);
     if (r)
         end_rank(w, r, status);
+    else if (launch_snapshots_is_keeper(w->job->snapshots, info.si_pid))
+        launch_snapshots_ended(w->job->snapshots, info.si_pid);
     else
         launch_pool_probed(w->pool, info.si_pid, status);
     return true;
@@ -361,7 +363,7 @@ static bool open_watch(watch *w)
     launch_self_fill_files();
     w->out = &w->sinks[0];
     w->err = &w->sinks[same_file(STDOUT_FILENO, STDERR_FILENO) ? 0 : 1];
-    bool guarded = launch_guard_start(&w->guard);
+    bool guarded = launch_guard_start(&w->guard, w->job->snapshots->here);
     w->signals = launch_self_change(&w->origin);
     w->job->places = calloc((size_t)w->pool->room, sizeof *w->job->places);
     return guarded && launch_sink_open(&w->sinks[0], STDOUT_FILENO) && launch_sink_open(&w->sinks[1], STDERR_FILENO) &&
@@ -430,6 +432,7 @@ static bool begin_generation(watch *w)
 {
     launch_job *job = w->job;
     job->ranks = launch_pool_take(w->pool, job->places);
+    launch_snapshots_keep(job->snapshots, job->places, job->ranks, job->shell);
     job->tell(job->tell_ctx, job);
     w->ranks = calloc((size_t)job->ranks, sizeof *w->ranks);
     w->started = w->alive = 0;
@@ -471,7 +474,7 @@ static int run_generation(watch *w)
             act_on_change(w);
     }
     if (w->started)
-        launch_self_kill_strays(w->guard.process);
+        launch_self_kill_strays(w->guard.process, w->job->snapshots);
     if (status < 0)
         drain(w);
     int ended = end_generation(w);

@@ -23,8 +23,8 @@
  *     WEIR_POISON     1: a debug run, as with .poison (<weir/session.h>); also of a process that is alone
  *     WEIR_JOIN       seconds to wait for all ranks to come, and then for those with which there is something to
  *                     exchange to say HELLO [60]
- *     WEIR_SNAPSHOTS  a folder in memory that outlives the ranks, where `weir launch --restarts` has them all on one
- *                     host: for programs, which find there what they left (the library does not look at it)
+ *     WEIR_SNAPSHOTS  a folder in this host's memory that outlives the ranks, from `weir launch --restarts`: for programs,
+ *                     which give it to weir_session_save() and _load() (the library does not look at it)
  *     WEIR_GENERATION how often the ranks have been started anew (`weir launch --restarts` counts). All that meet are of
  *                     one generation; an older process that comes late is refused, and ends [0]
  *     WEIR_SHM        0: no memory is shared with the other processes of a host

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -717,6 +718,87 @@ Test(launch, the_secret_is_in_no_argument_list)
                   "\"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr -d \"\\0\")\" in *\"$WEIR_KEY\"*) echo seen;; "
                   "*weir*launch*) echo hidden ${#WEIR_KEY};; esac'", 0);
     cr_expect(count_text(output, "] hidden 40\n") == 3, "%s%s", output, errors);
+}
+
+/* ---- folders in memory ---- */
+
+#define LEAVE "echo $WEIR_SNAPSHOTS >>$T/folders; [ $WEIR_GENERATION = 1 ] || touch $WEIR_SNAPSHOTS/left-$RANK; "
+
+/* So many different ones are named in the file "folders"; they are there, or are gone within `ms`. */
+static void expect_folders(int count, bool there, int ms)
+{
+    static char folders[OUTPUT_BYTES], seen[OUTPUT_BYTES];
+    char *rest = NULL;
+    int different = 0;
+    seen[0] = '\0';
+    read_file("folders", folders);
+    for (char *path = strtok_r(folders, "\n", &rest); path; path = strtok_r(NULL, "\n", &rest)) {
+        cr_expect(!strncmp(path, "/dev/shm/weir-snapshots-", 24), "%s", path);
+        for (; (access(path, F_OK) == 0) != there && ms > 0; ms -= 5)
+            sleep_ms(5);
+        cr_expect((access(path, F_OK) == 0) == there, "%s", path);
+        different += !strstr(seen, path);
+        strcat(strcat(seen, path), "\n");
+    }
+    cr_expect(different == count, "%d folders: %s", different, seen);
+}
+
+static bool has_memory(void)
+{
+    char folder_name[] = "/dev/shm/weir-test-XXXXXX";
+    return mkdtemp(folder_name) && !rmdir(folder_name);
+}
+
+Test(launch, each_host_has_a_folder_in_memory_that_outlives_its_ranks)
+{
+    if (!has_memory())
+        cr_skip_test("no /dev/shm");
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH "--restarts 1 --hosts a,b:2,localhost -- sh -c '" LEAVE
+                  "[ $WEIR_GENERATION = 1 ] && ls $WEIR_SNAPSHOTS && exit; sleep 0.5; "
+                  "[ $RANK = 2 ] && kill -KILL $$; sleep 300'", 0);
+    expect_line(output, "[0] left-0");
+    expect_line(output, "[1] left-1");
+    expect_line(output, "[1] left-2");
+    expect_line(output, "[2] left-1");
+    expect_line(output, "[3] left-3");
+    cr_expect_eq(count_text(output, "left-"), 6, "%s%s", output, errors);
+    expect_folders(3, false, 0);
+    unlink_file("folders");
+    expect_status(LAUNCH "-n 1 -- sh -c 'echo in ${WEIR_SNAPSHOTS-none}'", 0);
+    expect_line(output, "[0] in none");
+}
+
+Test(launch, folders_in_memory_go_with_a_launcher_that_is_killed)
+{
+    if (!has_memory())
+        cr_skip_test("no /dev/shm");
+    pid_t id = start("WEIR_RSH=$T/rsh exec " LAUNCH "--restarts 1 --hosts a,localhost -- sh -c '" LEAVE
+                     "echo ready; sleep 300'");
+    wait_for("ready\n", 2);
+    expect_folders(2, true, 0);
+    kill(id, SIGKILL);
+    finish(id);
+    expect_folders(2, false, 10000);
+}
+
+Test(launch, a_folder_that_nobody_holds_any_more_is_removed)
+{
+    if (!has_memory())
+        cr_skip_test("no /dev/shm");
+    char *left[2] = {(char[]){"/dev/shm/weir-snapshots-XXXXXX"}, (char[]){"/dev/shm/weir-snapshots-XXXXXX"}};
+    char command[256];
+    cr_assert(mkdtemp(left[0]) && mkdtemp(left[1]));
+    int held = open(left[1], O_RDONLY | O_DIRECTORY);
+    cr_assert(held >= 0 && !flock(held, LOCK_SH));
+    snprintf(command, sizeof command, "mkdir %s/step-00000004; touch %s/step-00000004/index.json; " LAUNCH
+             "--restarts 1 -n 1 -- true", left[0], left[0]);
+    expect_status(command, 0);
+    cr_expect(access(left[0], F_OK), "%s is still there", left[0]);
+    cr_expect(!access(left[1], F_OK), "%s is gone", left[1]);
+    close(held);
+    cr_assert(mkdtemp(strcpy(left[0], "/dev/shm/weir-snapshots-XXXXXX")));
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH "--restarts 1 --hosts a -- sleep 0.5", 0); /* by its keeper */
+    cr_expect(access(left[0], F_OK) && access(left[1], F_OK), "%s or %s is still there", left[0], left[1]);
 }
 
 /* ---- secrets ---- */

@@ -12,7 +12,7 @@
  *     memory 123456                    bytes of this rank's arenas
  *     loss 0 0x1.62e42ep+2             step, the mean of its micro-batches' losses
  *     first 1700000000.123             after the first of these
- *     saved 5, loaded 5 1700000000.123 a checkpoint after so many steps
+ *     saved 5, snapshot 5, loaded 5 1700000000.123 from memory, or disk    what is kept after so many steps
  *     param h0/q/weight 9ae16a3b2f90404f   after the last step; a hash of the bits
  *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
  *     end 1700000000.123 OK            last; or the status and the session's error
@@ -22,8 +22,8 @@
  * slow, and with --leave, --die and --stop-pulling it misbehaves.
  *
  * With --save it keeps checkpoints, goes on from the newest when it is of a later generation (it then writes on where
- * the last process of its rank ended), and SIGTERM stops it after the step: it saves, and exits with 143. --kill-save
- * and --kill-load let a rank die while it does that: there is no other way to hit so short a time.
+ * the last process of its rank ended), and SIGTERM stops it after the step: it saves, and exits with 143. With
+ * --snapshot-every it does the same in the memory of its host. --kill-save, --kill-snapshot and --kill-load let a rank die while it does that: there is no other way to hit so short a time.
  */
 #include "apps/common/gpt.h"
 #include "apps/common/measure.h"
@@ -57,8 +57,11 @@ struct rank {
     int die;            /* after so many steps: exits at once */
     int stop_pulling;   /* after so many steps: takes no more losses, for ever */
     const char *save;      /* folder of checkpoints; NULL: none */
-    int save_every;        /* steps */
-    const char *kill_save, *kill_load; /* "GENERATION,RANK,MICROSECONDS": dies so long after it has begun to */
+    int save_every;        /* steps; on disk when there is a folder for it */
+    int snapshot_every;    /* steps; in memory, in $WEIR_SNAPSHOTS; 0: never */
+    const char *memory;    /* where those go */
+    int kill_snapshot_at;  /* so many steps are done at least when kill_snapshot counts */
+    const char *kill_save, *kill_snapshot, *kill_load; /* "GENERATION,RANK,MICROSECONDS": dies so long after it has begun to */
     bool stopped;          /* before the last step */
     int first;             /* losses so far */
     uint64_t seed;
@@ -154,30 +157,50 @@ static void stop(int sig)
 
 static weir_status save(struct rank *r)
 {
+    int done = (int)weir_session_step(r->session);
+    if (!r->save || (done % r->save_every && done < r->steps && !r->stopped))
+        return WEIR_OK;
     begin_to_die(r->kill_save);
     weir_status status = weir_session_save(r->session, r->save, .keep = 3);
     if (!status)
-        fprintf(r->out, "saved %d\n", (int)weir_session_step(r->session));
+        fprintf(r->out, "saved %d\n", done);
+    return status;
+}
+
+/* What has no name yet when this rank is killed is no snapshot; so it is not waited for. */
+static weir_status snapshot(struct rank *r)
+{
+    int done = (int)weir_session_step(r->session);
+    if (!r->snapshot_every || done % r->snapshot_every || r->stopped)
+        return WEIR_OK;
+    if (done >= r->kill_snapshot_at)
+        begin_to_die(r->kill_snapshot);
+    weir_status status = weir_session_save(r->session, r->memory, .memory = true, .async = true);
+    if (!status)
+        fprintf(r->out, "snapshot %d\n", done);
     return status;
 }
 
 /* What the last generation saved, if it came to that. */
 static weir_status load(struct rank *r)
 {
-    if (!r->save)
+    const char *memory = r->snapshot_every ? r->memory : NULL;
+    if (!r->save && !memory)
         return WEIR_OK;
     to_stop = r->session;
     signal(SIGTERM, stop);
     if (!weir_generation())
         return WEIR_OK;
     begin_to_die(r->kill_load);
-    weir_checkpoint *newest = weir_checkpoint_open(r->save);
+    weir_checkpoint *newest = r->save ? weir_checkpoint_open(r->save) : NULL;
+    int64_t kept = newest ? weir_checkpoint_get_info(newest)->step : 0;
     weir_checkpoint_close(newest);
-    if (!newest)
+    if (!newest && !memory)
         return WEIR_OK;
-    weir_status status = weir_session_load(r->session, r->save);
-    if (!status)
-        fprintf(r->out, "loaded %d %.3f\n", (int)weir_session_step(r->session), seconds_now());
+    weir_status status = weir_session_load(r->session, newest ? r->save : NULL, .memory = memory);
+    if (!status && weir_session_step(r->session))
+        fprintf(r->out, "loaded %d %.3f %s\n", (int)weir_session_step(r->session), seconds_now(),
+                weir_session_step(r->session) > kept ? "from memory" : "from disk");
     return status;
 }
 
@@ -199,11 +222,17 @@ static bool run_part(struct rank *r, int from, int until, weir_status *status)
     }
     if (!stays)
         return false;
-    bool short_run = r->save && (*status == WEIR_E_STATE || *status == WEIR_E_END);
+    bool short_run = (r->save || r->snapshot_every) && (*status == WEIR_E_STATE || *status == WEIR_E_END);
     if (!*status || short_run)
         *status = weir_session_wait(r->session, -1);
     r->stopped = !*status && weir_session_step(r->session) < until;
     return true;
+}
+
+static int next_of(int every, int done, int last)
+{
+    int next = every ? done - done % every + every : last;
+    return next < last ? next : last;
 }
 
 static weir_status run_steps(struct rank *r)
@@ -211,12 +240,14 @@ static weir_status run_steps(struct rank *r)
     weir_status status = load(r);
     int done = (int)weir_session_step(r->session);
     while (!status && !r->stopped && done < r->steps) {
-        int until = r->save ? done - done % r->save_every + r->save_every : r->steps;
-        if (!run_part(r, done, until < r->steps ? until : r->steps, &status))
+        int until = next_of(r->save ? r->save_every : 0, done, next_of(r->snapshot_every, done, r->steps));
+        if (!run_part(r, done, until, &status))
             break;
         done = (int)weir_session_step(r->session);
-        if (!status && r->save)
+        if (!status)
             status = save(r);
+        if (!status)
+            status = snapshot(r);
     }
     return status;
 }
@@ -368,6 +399,7 @@ int main(int argc, char **argv)
     struct rank r = {.config = reference_gpt(&corpus, REFERENCE_FULL), .steps = 3, .workers = 1, .params = 1000,
                      .devices = 2, .leave = -1, .die = -1, .stop_pulling = -1, .save_every = 5,
                      .seed = REFERENCE_SEED, .name = "net"};
+    r.memory = getenv("WEIR_SNAPSHOTS");
     r.config.layout = (layout){1, 1, 1, 1, false};
     r.config.dim = 48, r.config.heads = 6, r.config.seq = 16, r.config.batch = 24;
     const options_entry table[] = {
@@ -392,6 +424,9 @@ int main(int argc, char **argv)
         {"--stop-pulling", OPTIONS_INT, &r.stop_pulling, .min = 1, .max = 1e9, .help = "hang after so many steps"},
         {"--save", OPTIONS_TEXT, &r.save, .value = "DIR", .help = "keep checkpoints there"},
         {"--save-every", OPTIONS_INT, &r.save_every, .min = 1, .max = 1e9, .help = "steps between them"},
+        {"--snapshot-every", OPTIONS_INT, &r.snapshot_every, .min = 1, .max = 1e9, .help = "steps between snapshots"},
+        {"--kill-snapshot", OPTIONS_TEXT, &r.kill_snapshot, .value = "GENERATION,RANK,US", .help = "die during one"},
+        {"--kill-snapshot-at", OPTIONS_INT, &r.kill_snapshot_at, .min = 0, .max = 1e9, .help = "after so many steps"},
         {"--kill-save", OPTIONS_TEXT, &r.kill_save, .value = "GENERATION,RANK,US", .help = "die during a save"},
         {"--kill-load", OPTIONS_TEXT, &r.kill_load, .value = "GENERATION,RANK,US", .help = "die during the load"},
         {"--stderr", OPTIONS_FLAG, &r.to_stderr, .help = "reports go there, as by default, rather than to the file"},
