@@ -37,6 +37,12 @@ static inline bool real_halves(const weir_kernel_args *args)
     return half;
 }
 
+/* workspace: bytes of `rows` rows of x as f32; none for an x that is f32. */
+static inline size_t real_rows_bytes(const weir_type *x, int rows)
+{
+    return dtype_half(x->dtype) ? (size_t)rows * (size_t)shape_last(&x->shape) * sizeof(float) : 0;
+}
+
 /* How many of the `left` elements to do at once. */
 static inline int64_t real_part(const weir_kernel_args *args, int64_t left)
 {

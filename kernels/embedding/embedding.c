@@ -6,6 +6,9 @@
  * holds, gives zeros for ids that lie elsewhere, and the results are terms of a sum. An id outside the whole table
  * fails on every device alike.
  *
+ * The table and the result are f32, f16 or bf16, each by itself: rows are converted as they are copied. The gradient of
+ * either is f32.
+ *
  * The gradient is dense and adds the rows of dy in the order of the ids, so its bits do not depend on timing. It
  * accumulates over micro-batches: then only the rows that were used are touched, where otherwise the whole table is
  * first filled with zeros.
@@ -13,7 +16,7 @@
 #include "kernels/ops.h"
 #include "kernels/param.h"
 #include "kernels/position.h"
-#include "kernels/view.h"
+#include "kernels/real.h"
 
 #include <string.h>
 #include <weir/ops.h>
@@ -40,12 +43,23 @@ static bool embedding_infer(weir_op_args *args, char *error, size_t error_bytes)
     const weir_type *ids = &args->in[0], *weight = &args->in[1];
     if (!ids_fit(ids, error, error_bytes))
         return false;
-    if (weight->dtype != WEIR_F32 || weight->shape.rank != 2)
-        return REFUSE("the weight is %s with %d dimensions; it needs to be f32 with two",
+    if (!weir_dtype_real(weight->dtype) || weight->shape.rank != 2)
+        return REFUSE("the weight is %s with %d dimensions; it needs to be f32, f16 or bf16 with two",
                       weir_dtype_name(weight->dtype), weight->shape.rank);
-    args->out[0] = (weir_type){WEIR_F32, ids->shape};
+    args->out[0] = (weir_type){weight->dtype, ids->shape};
     args->out[0].shape.dim[args->out[0].shape.rank++] = weight->shape.dim[1];
     return true;
+}
+
+static bool embedding_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    weir_type rows;
+    weir_op_args args = *local;
+    args.out = &rows;
+    if (!embedding_infer(&args, error, error_bytes))
+        return false;
+    return (weir_dtype_real(local->out[0].dtype) && weir_shape_equal(&rows.shape, &local->out[0].shape)) ||
+           REFUSE("the output does not consist of a row of real numbers for each id");
 }
 
 static void signature(weir_signature_list *list, weir_sbp a, weir_sbp b, weir_sbp out)
@@ -80,8 +94,8 @@ static bool embedding_grad_infer(weir_op_args *args, char *error, size_t error_b
         return false;
     weir_shape rows = *dy;
     rows.rank = ids->rank;
-    if (args->in[1].dtype != WEIR_F32 || dy->rank != ids->rank + 1 || !weir_shape_equal(&rows, ids))
-        return REFUSE("dy does not have one row of f32 per id");
+    if (!weir_dtype_real(args->in[1].dtype) || dy->rank != ids->rank + 1 || !weir_shape_equal(&rows, ids))
+        return REFUSE("dy does not have one row of f32, f16 or bf16 per id");
     if (attrs->vocab < 1)
         return REFUSE("the table has %lld rows", (long long)attrs->vocab);
     args->out[0] = (weir_type){WEIR_F32, {2, {attrs->vocab, shape_last(dy)}}};
@@ -126,25 +140,53 @@ static weir_status id_refused(const weir_kernel_args *args, int64_t at, int64_t 
                        position_text(&args->in[0], at, text), (long long)vocab - 1);
 }
 
+/* Elements [at, at + count) of the table to the output's from `to` on. */
+static void copy_row(const weir_view *weight, int64_t at, const weir_view *out, int64_t to, int64_t count)
+{
+    const size_t bytes = weir_dtype_bytes(out->dtype);
+    float block[REAL_BLOCK];
+    if (weight->dtype == out->dtype) {
+        memcpy((char *)out->data + (size_t)to * bytes, (const char *)weight->data + (size_t)at * bytes,
+               (size_t)count * bytes);
+        return;
+    }
+    for (int64_t i = 0, part; i < count; i += part) {
+        part = count - i < REAL_BLOCK ? count - i : REAL_BLOCK;
+        weir_from_f32(real_in(weight, at + i, part, block), part, out->dtype,
+                      (char *)out->data + (size_t)(to + i) * bytes);
+    }
+}
+
 static weir_status embedding_cpu(const weir_kernel_args *args)
 {
     const weir_view *weight = &args->in[1];
     const int32_t *ids = view_i32(&args->in[0]);
     const int64_t count = view_count(&args->in[0]), dim = weight->shape.dim[1], rows = weight->shape.dim[0];
     const int64_t vocab = weight->global.dim[0], first = weight->offset[0];
-    const size_t bytes = (size_t)dim * sizeof(float);
-    float *y = view_f32(&args->out[0]);
+    const size_t bytes = (size_t)dim * weir_dtype_bytes(args->out[0].dtype);
 
-    for (int64_t i = 0; i < count; i++, y += dim) {
+    for (int64_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= vocab)
             return id_refused(args, i, vocab);
         const int64_t row = ids[i] - first;
         if (row >= 0 && row < rows)
-            memcpy(y, view_f32(weight) + row * dim, bytes);
+            copy_row(weight, row * dim, &args->out[0], i * dim, dim);
         else
-            memset(y, 0, bytes);
+            memset((char *)args->out[0].data + (size_t)i * bytes, 0, bytes);
     }
     return WEIR_OK;
+}
+
+/* Adds elements [at, at + count) of dy. */
+static void add_row(const weir_view *dy, int64_t at, int64_t count, float *restrict sum)
+{
+    float block[REAL_BLOCK];
+    for (int64_t i = 0, part; i < count; i += part) {
+        part = count - i < REAL_BLOCK ? count - i : REAL_BLOCK;
+        const float *row = real_in(dy, at + i, part, block);
+        for (int64_t j = 0; j < part; j++)
+            sum[i + j] += row[j];
+    }
 }
 
 static weir_status embedding_grad_cpu(const weir_kernel_args *args)
@@ -153,19 +195,16 @@ static weir_status embedding_grad_cpu(const weir_kernel_args *args)
     const weir_view *out = &args->out[0];
     const int32_t *ids = view_i32(&args->in[0]);
     const int64_t count = view_count(&args->in[0]), rows = out->shape.dim[0], dim = out->shape.dim[1];
-    const float *dy = view_f32(&args->in[1]);
 
     if (!args->accumulate)
         memset(out->data, 0, (size_t)(rows * dim) * sizeof(float));
-    for (int64_t i = 0; i < count; i++, dy += dim) {
+    for (int64_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= attrs->vocab)
             return id_refused(args, i, attrs->vocab);
         const int64_t row = ids[i] - out->offset[0];
         if (row < 0 || row >= rows)
             continue;
-        float *restrict sum = view_f32(out) + row * dim;
-        for (int64_t j = 0; j < dim; j++)
-            sum[j] += dy[j];
+        add_row(&args->in[1], i * dim, dim, view_f32(out) + row * dim);
     }
     return WEIR_OK;
 }
@@ -184,6 +223,7 @@ const weir_op op_embedding = {
     .in_max = 2,
     .out_count = 1,
     .infer = embedding_infer,
+    .fits = embedding_fits,
     .signatures = embedding_signatures,
     .grad = embedding_backward,
     .cost = embedding_cost,

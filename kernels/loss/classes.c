@@ -130,7 +130,7 @@ static weir_status class_lse_cpu(const weir_kernel_args *args)
     const int64_t rows = view_count(&args->in[1]), classes = shape_last(&logits->shape);
     const int64_t groups = shape_last(&args->out[0].shape);
     for (int64_t row = 0; row < rows; row++) {
-        const float *x = view_f32(logits) + row * classes;
+        const float *x = real_in(logits, row * classes, classes, args->workspace);
         const int32_t label = view_i32(&args->in[1])[row];
         const bool ignored = label_ignored(&attrs->label, label);
         if (!ignored && (label < 0 || label >= all_classes(logits)))
@@ -164,7 +164,9 @@ const weir_op op_class_lse = {
     .signatures = class_lse_signatures,
     .grad = class_lse_backward,
     .cost = class_lse_cost,
+    .workspace = logits_workspace,
     .kernel = {[WEIR_CPU] = class_lse_cpu},
+    .half = WEIR_HALF_FOLLOW,
 };
 
 /* ---- class_lse_grad: logits, labels, lse, dlse, dpicked -> dlogits ---- */
@@ -208,12 +210,13 @@ static weir_status class_lse_grad_cpu(const weir_kernel_args *args)
     const int64_t rows = view_count(&args->in[1]), classes = shape_last(&logits->shape);
     const int64_t groups = shape_last(&args->in[2].shape);
     for (int64_t row = 0; row < rows; row++) {
-        const float *x = view_f32(logits) + row * classes;
+        const float *x = real_in(logits, row * classes, classes, args->workspace);
         const float *lse = view_f32(&args->in[2]) + row * groups, *dlse = view_f32(&args->in[3]) + row * groups;
-        float *dx = view_f32(&args->out[0]) + row * classes;
+        float *dx = real_out(&args->out[0], row * classes, args->workspace);
         const int32_t label = view_i32(&args->in[1])[row];
         if (label_ignored(&attrs->label, label) || !groups) {
             memset(dx, 0, (size_t)classes * sizeof *dx);
+            real_put(&args->out[0], row * classes, classes, dx);
             continue;
         }
         for (int64_t g = 0; g < groups; g++) {
@@ -223,6 +226,7 @@ static weir_status class_lse_grad_cpu(const weir_kernel_args *args)
         int64_t at = class_here(logits, label);
         if (at >= 0)
             dx[at] += view_f32(&args->in[4])[row];
+        real_put(&args->out[0], row * classes, classes, dx);
     }
     return WEIR_OK;
 }
@@ -236,7 +240,10 @@ const weir_op op_class_lse_grad = {
     .infer = class_lse_grad_infer,
     .signatures = class_lse_grad_signatures,
     .cost = class_lse_cost,
+    .workspace = logits_workspace,
     .kernel = {[WEIR_CPU] = class_lse_grad_cpu},
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 2 | 1 << 3 | 1 << 4,
     .inplace = 1,
 };
 

@@ -10,6 +10,8 @@
  * it (partial sums over devices, like any sum) and the op takes it as a third input. So the loss is a sum of terms
  * over devices in both cases, and exact.
  *
+ * Logits and their gradient may be f16 or bf16; what is computed between is f32, as are loss and lse.
+ *
  * Here rows are split, never a row. On a mesh the loss is built of the ops of classes.c instead, which split classes,
  * too.
  */
@@ -42,9 +44,9 @@ bool logits_and_labels(const weir_op_args *args, char *error, size_t error_bytes
 {
     const weir_type *logits = &args->in[0], *labels = &args->in[1];
     char text[2][128];
-    if (logits->dtype != WEIR_F32 || labels->dtype != WEIR_I32)
-        return REFUSE("logits are %s and labels %s; they need to be f32 and i32", weir_dtype_name(logits->dtype),
-                      weir_dtype_name(labels->dtype));
+    if (!weir_dtype_real(logits->dtype) || labels->dtype != WEIR_I32)
+        return REFUSE("logits are %s and labels %s; they need to be f32, f16 or bf16, and i32",
+                      weir_dtype_name(logits->dtype), weir_dtype_name(labels->dtype));
     if (logits->shape.rank < 1)
         return REFUSE("logits are a scalar");
     if (shape_last(&logits->shape) < 1)
@@ -117,6 +119,12 @@ static void cross_entropy_grad_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = 2.0 * (double)type_bytes(&args->in[0]);
 }
 
+size_t logits_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    (void)kind;
+    return real_rows_bytes(&args->in[0], 1);
+}
+
 /* ---- kernels ---- */
 
 weir_status label_refused(const weir_kernel_args *args, int64_t row, int64_t classes)
@@ -135,7 +143,7 @@ static weir_status cross_entropy_cpu(const weir_kernel_args *args)
     double sum = 0;
 
     for (int64_t row = 0; row < rows; row++) {
-        const float *x = view_f32(&args->in[0]) + row * classes;
+        const float *x = real_in(&args->in[0], row * classes, classes, args->workspace);
         const int32_t label = view_i32(labels)[row];
         const bool ignored = label_ignored(attrs, label);
         if (!ignored && (label < 0 || label >= classes))
@@ -169,13 +177,15 @@ static weir_status cross_entropy_grad_cpu(const weir_kernel_args *args)
 
     for (int64_t row = 0; row < rows; row++) {
         const int32_t label = view_i32(labels)[row];
-        float *dx = view_f32(&args->out[0]) + row * classes;
+        const float *x = real_in(&args->in[0], row * classes, classes, args->workspace);
+        float *dx = real_out(&args->out[0], row * classes, args->workspace);
         if (label_ignored(attrs, label))
             memset(dx, 0, (size_t)classes * sizeof *dx);
         else if (label < 0 || label >= classes)
             return label_refused(args, row, classes);
         else
-            row_softmax_grad(view_f32(&args->in[0]) + row * classes, classes, label, lse[row], weight, dx);
+            row_softmax_grad(x, classes, label, lse[row], weight, dx);
+        real_put(&args->out[0], row * classes, classes, dx);
     }
     return WEIR_OK;
 }
@@ -201,6 +211,7 @@ const weir_op op_cross_entropy = {
     .signatures = cross_entropy_signatures,
     .grad = cross_entropy_backward,
     .cost = cross_entropy_cost,
+    .workspace = logits_workspace,
     .kernel = {[WEIR_CPU] = cross_entropy_cpu},
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 2,
@@ -215,6 +226,7 @@ const weir_op op_cross_entropy_grad = {
     .infer = cross_entropy_grad_infer,
     .signatures = cross_entropy_grad_signatures,
     .cost = cross_entropy_grad_cost,
+    .workspace = logits_workspace,
     .kernel = {[WEIR_CPU] = cross_entropy_grad_cpu},
     .inplace = 1,
     .half = WEIR_HALF_FOLLOW,

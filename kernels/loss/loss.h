@@ -6,7 +6,7 @@
 
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"
-#include "kernels/view.h"
+#include "kernels/real.h"
 
 /* Of the cross-entropy's ops. */
 typedef struct label_attrs {
@@ -48,9 +48,12 @@ static inline double row_lse(const float *x, int64_t count)
     return log((double)row_exp_sum(x, count, most)) + (double)most;
 }
 
-/* infer: logits f32 [..., classes] and labels i32 [...]. */
+/* infer: logits f32, f16 or bf16 [..., classes] and labels i32 [...]. */
 bool logits_and_labels(const weir_op_args *args, char *error, size_t error_bytes);
 bool type_is_scalar_f32(const weir_type *type);
+
+/* workspace: a row of logits as f32, where they are halves. */
+size_t logits_workspace(const weir_op_args *args, weir_device_kind kind);
 
 /* kernels: E_KERNEL, with a sentence about the label of that row; in[1] are the labels. */
 weir_status label_refused(const weir_kernel_args *args, int64_t row, int64_t classes);

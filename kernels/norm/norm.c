@@ -84,7 +84,7 @@ static bool rmsnorm_infer(weir_op_args *args, char *error, size_t error_bytes)
 static size_t norm_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     (void)kind;
-    return args->in[0].dtype == WEIR_F32 ? 0 : 2 * (size_t)shape_last(&args->in[0].shape) * sizeof(float);
+    return real_rows_bytes(&args->in[0], 2);
 }
 
 /* Rows are independent: any dimension but the last may be split. */

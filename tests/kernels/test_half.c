@@ -300,6 +300,50 @@ Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
                  {&op_matmul, both, 2, {F32(2, 33, 5), F32(2, 21, 33)}, 1e-5});
 }
 
+/* Labels and ids, i32, are made of 0 .. 9. */
+Test(half, losses_are_f32_and_gradients_of_logits_are_rounded_once, .timeout = 60)
+{
+    const int64_t all[2] = {0}, some[2] = {1, 3}, groups[3] = {0, 0, 4}, some_groups[3] = {1, 3, 4};
+    CHECK_HALVES({&op_cross_entropy, all, 2, {F32(3, 7, 131), {WEIR_I32, SHAPE(3, 7)}}, 0},
+                 {&op_cross_entropy, some, 3, {F32(21, 1100), {WEIR_I32, SHAPE(21)}, F32()}, 0},
+                 {&op_cross_entropy_grad, all, 4, {F32(9, 131), {WEIR_I32, SHAPE(9)}, F32(9), F32()}, 0},
+                 {&op_cross_entropy_grad, some, 5, {F32(21, 12), {WEIR_I32, SHAPE(21)}, F32(21), F32(), F32()}, 0},
+                 {&op_class_lse, groups, 2, {F32(9, 64), {WEIR_I32, SHAPE(9)}}, 0},
+                 {&op_class_lse_grad, some_groups, 5,
+                  {F32(9, 64), {WEIR_I32, SHAPE(9)}, F32(9, 4), F32(9, 4), F32(9)}, 0});
+}
+
+Test(half, rows_of_a_table_are_those_of_f32_rounded_once, .timeout = 60)
+{
+    const int64_t vocab = 10;
+    CHECK_HALVES({&op_embedding, NULL, 2, {{WEIR_I32, SHAPE(3, 7)}, F32(10, 1300)}, 0},
+                 {&op_embedding_grad, &vocab, 2, {{WEIR_I32, SHAPE(3, 7)}, F32(3, 7, 1300)}, 0});
+}
+
+/* A table of f32 gives rows of halves, and one of halves rows of f32. */
+Test(half, rows_of_a_table_are_converted_as_they_are_copied)
+{
+    const weir_dtype pairs[][2] = {{WEIR_F32, WEIR_BF16}, {WEIR_BF16, WEIR_F32}, {WEIR_F16, WEIR_BF16}};
+    for (int p = 0; p < 3; p++) {
+        char error[256];
+        kernel_check c = kernel_check_new(&op_embedding, NULL, SEED);
+        const weir_view *ids = kernel_check_in(&c, WEIR_I32, SHAPE(5));
+        const weir_view *table = kernel_check_in(&c, pairs[p][0], SHAPE(10, 1300));
+        weir_view out = kernel_view_new((weir_type){pairs[p][1], SHAPE(5, 1300)}, KERNEL_GARBAGE);
+        weir_type in[2] = {{WEIR_I32, ids->shape}, {table->dtype, table->shape}}, made = {out.dtype, out.shape};
+        cr_assert(op_embedding.fits(&(weir_op_args){&op_embedding, in, 2, &made, 1, NULL}, error, sizeof error));
+        c.out_count = 1;
+        kernel_check_call(&c, c.in, &out, NULL, false);
+        for (int64_t i = 0; i < 5 * 1300; i++) {
+            const int64_t row = (int64_t)kernel_at(ids, i / 1300);
+            cr_assert_eq(kernel_at(&out, i), kernel_round(out.dtype, kernel_at(table, row * 1300 + i % 1300)));
+        }
+        kernel_view_free(&out);
+        c.out_count = 0;
+        kernel_check_free(&c);
+    }
+}
+
 /* ---- what they refuse ---- */
 
 Test(half, factors_are_of_one_dtype_and_a_bias_is_f32)
