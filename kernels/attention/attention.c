@@ -23,27 +23,19 @@
  * Causal: query i sees keys 0..i. Blocks above the diagonal are skipped, and a block is cut at the last key that any
  * of its rows sees; within it the scores that a row does not see count as 0.
  *
+ * q, k, v, out and their gradients may be f16 or bf16 (half.c); lse is f32.
+ *
  * The number of heads is not an attribute: a shard that holds some of the heads has a smaller dim and the same
  * head_dim.
  */
-#include "kernels/elementwise/fastmath.h"
-#include "kernels/lanes.h"
+#include "kernels/attention/attention.h"
+
 #include "kernels/matmul/gemm.h"
 #include "kernels/ops.h"
-#include "kernels/view.h"
 
 #include <math.h>
 #include <string.h>
 #include <weir/ops.h>
-
-#define QUERIES 64 /* rows of a block */
-#define KEYS 256   /* columns of a block */
-
-struct attention_attrs {
-    int64_t head_dim;
-    int64_t causal;
-    double scale;
-};
 
 static const weir_field attention_fields[] = {
     WEIR_FIELD_INT(struct attention_attrs, head_dim),
@@ -64,9 +56,11 @@ static bool attention_inputs(const weir_op_args *args, char *error, size_t error
     const struct attention_attrs *attrs = args->attrs;
     const weir_shape *q = &args->in[0].shape, *k = &args->in[1].shape;
     for (int i = 0; i < 3; i++)
-        if (args->in[i].dtype != WEIR_F32 || args->in[i].shape.rank != 3)
-            return REFUSE("%c is %s with %d dimensions; it needs to be f32 with three", "qkv"[i],
+        if (!weir_dtype_real(args->in[i].dtype) || args->in[i].shape.rank != 3)
+            return REFUSE("%c is %s with %d dimensions; it needs to be f32, f16 or bf16 with three", "qkv"[i],
                           weir_dtype_name(args->in[i].dtype), args->in[i].shape.rank);
+    if (args->in[1].dtype != args->in[0].dtype || args->in[2].dtype != args->in[0].dtype)
+        return REFUSE("q, k and v are of different dtypes");
     if (!weir_shape_equal(k, &args->in[2].shape))
         return REFUSE("the shapes of k and v differ");
     if (q->dim[0] != k->dim[0] || q->dim[2] != k->dim[2])
@@ -122,8 +116,8 @@ static void attention_cost(const weir_op_args *args, weir_cost *cost)
 
 static size_t attention_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)args, (void)kind;
-    return QUERIES * KEYS * sizeof(float);
+    (void)kind;
+    return args->in[0].dtype == WEIR_F32 ? QUERIES * KEYS * sizeof(float) : attention_half_workspace(args, false);
 }
 
 /* q, k, v, out, lse, dout -> dq, dk, dv */
@@ -133,9 +127,11 @@ static bool attention_grad_infer(weir_op_args *args, char *error, size_t error_b
     if (!attention_inputs(args, error, error_bytes))
         return false;
     weir_type lse = lse_type(&args->in[0], attrs->head_dim);
-    for (int i = 3; i < 6; i++)
-        if (args->in[i].dtype != WEIR_F32)
-            return REFUSE("input %d is %s, not f32", i, weir_dtype_name(args->in[i].dtype));
+    for (int i = 3; i < 6; i++) {
+        const weir_dtype wanted = i == 4 ? WEIR_F32 : args->in[0].dtype;
+        if (args->in[i].dtype != wanted)
+            return REFUSE("input %d is %s, not %s", i, weir_dtype_name(args->in[i].dtype), weir_dtype_name(wanted));
+    }
     if (!weir_shape_equal(&args->in[4].shape, &lse.shape))
         return REFUSE("lse does not have one value per row and head");
     if (!weir_shape_equal(&args->in[3].shape, &args->in[0].shape) ||
@@ -169,114 +165,17 @@ static void attention_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 static size_t attention_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)args, (void)kind;
-    return 2 * QUERIES * KEYS * sizeof(float);
+    (void)kind;
+    return args->in[0].dtype == WEIR_F32 ? 2 * QUERIES * KEYS * sizeof(float) : attention_half_workspace(args, true);
 }
 
 /* ---- one head ---- */
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Sizes that do not change within a call. */
-typedef struct attention_call {
-    int64_t batch, heads, seq, keys, dim, head_dim;
-    float scale;
-    bool causal;
-    float *scores; /* QUERIES x KEYS; the gradient has another block behind it */
-} attention_call;
-
-static attention_call call_of(const weir_kernel_args *args)
-{
-    const struct attention_attrs *attrs = args->attrs;
-    const weir_shape *q = &args->in[0].shape;
-    return (attention_call){
-        .batch = q->dim[0],
-        .heads = q->dim[2] / attrs->head_dim,
-        .seq = q->dim[1],
-        .keys = args->in[1].shape.dim[1],
-        .dim = q->dim[2],
-        .head_dim = attrs->head_dim,
-        .scale = (float)attrs->scale,
-        .causal = attrs->causal,
-        .scores = args->workspace,
-    };
-}
-
-/* Where a block lies in scores: queries [query, query + rows), keys [key, key + columns). */
-typedef struct block {
-    int64_t query, rows, key, columns;
-} block;
-
-/* Keys that any of the queries up to `end` sees. */
-static int64_t keys_seen(const attention_call *call, int64_t end)
-{
-    return call->causal ? least(end, call->keys) : call->keys;
-}
-
-/* Columns of the block that its row sees. */
-static int64_t columns_seen(const attention_call *call, const block *at, int64_t row)
-{
-    int64_t seen = keys_seen(call, at->query + row + 1) - at->key;
-    return seen < 0 ? 0 : least(seen, at->columns);
-}
 
 /* scores = scale q k^T of the block */
 static void block_scores(const attention_call *call, const block *at, const float *q, const float *k)
 {
     gemm(false, true, at->rows, at->columns, call->head_dim, call->scale, q + at->query * call->dim, call->dim,
          k + at->key * call->dim, call->dim, 0, call->scores, KEYS);
-}
-
-static void row_scale(float *x, int64_t count, float by)
-{
-    for (int64_t i = 0; i < count; i++)
-        x[i] *= by;
-}
-
-/* x = exp(x - shift) for the first `seen` of `columns` elements, 0 for the others. */
-static void row_exp(float *x, int64_t seen, int64_t columns, float shift)
-{
-    FAST_LOOP
-    for (int64_t i = 0; i < seen; i++)
-        x[i] = fast_exp(x[i] - shift);
-    if (seen < columns)
-        memset(x + seen, 0, (size_t)(columns - seen) * sizeof *x);
-}
-
-/* The softmax of a row so far: the largest score, the sum of exp(score - most), and the sum of values weighted so. */
-typedef struct softmax_row {
-    float *most, *total, *out;
-} softmax_row;
-
-/* Takes `largest` for the maximum if it is larger, and brings what was summed under an older one to the same scale. */
-static void softmax_raise(const attention_call *call, const softmax_row *row, float largest, bool first)
-{
-    if (first) {
-        *row->most = largest;
-        *row->total = 0;
-    } else if (largest > *row->most) {
-        float shrink = fast_exp(*row->most - largest);
-        *row->most = largest;
-        *row->total *= shrink;
-        row_scale(row->out, call->head_dim, shrink);
-    }
-}
-
-/* Turns the block's scores into exp(score - most), with the largest score that each row has seen up to this block. */
-static void block_softmax(const attention_call *call, const block *at, float *most, float *total, float *out)
-{
-    for (int64_t i = 0; i < at->rows; i++) {
-        const softmax_row row = {most + i, total + i, out + (at->query + i) * call->dim};
-        const int64_t seen = columns_seen(call, at, i);
-        float *x = call->scores + i * KEYS;
-        if (seen > 0)
-            softmax_raise(call, &row, row_max(x, seen), at->key == 0);
-        row_exp(x, seen, at->columns, *row.most);
-        *row.total += row_sum(x, seen);
-    }
 }
 
 /* One row of blocks: queries [query, query + rows) of one head. */
@@ -290,7 +189,7 @@ static void head_forward(const attention_call *call, int64_t query, const float 
     for (at.key = 0; at.key < keys; at.key += KEYS) {
         at.columns = least(KEYS, keys - at.key);
         block_scores(call, &at, q, k);
-        block_softmax(call, &at, most, total, out);
+        block_softmax(call, &at, most, total, out + query * call->dim, call->dim);
         gemm(false, false, at.rows, call->head_dim, at.columns, 1, call->scores, KEYS, v + at.key * call->dim,
              call->dim, at.key > 0, out + query * call->dim, call->dim);
     }
@@ -302,6 +201,8 @@ static void head_forward(const attention_call *call, int64_t query, const float 
 
 static weir_status attention_cpu(const weir_kernel_args *args)
 {
+    if (args->in[0].dtype != WEIR_F32)
+        return attention_half(args);
     const attention_call call = call_of(args);
     for (int64_t i = 0; i < call.batch * call.heads; i++) {
         const int64_t batch = i / call.heads, column = i % call.heads * call.head_dim;
@@ -322,18 +223,6 @@ typedef struct attention_head {
     float *dq, *dk, *dv;
 } attention_head;
 
-/* From scores and dP (behind them): P and dS, in their places. */
-static void block_softmax_grad(const attention_call *call, const block *at, const float *lse, const float *delta)
-{
-    const float scale = call->scale;
-    for (int64_t row = 0; row < at->rows; row++) {
-        float *restrict p = call->scores + row * KEYS, *restrict ds = p + QUERIES * KEYS;
-        row_exp(p, columns_seen(call, at, row), at->columns, lse[at->query + row]);
-        for (int64_t i = 0; i < at->columns; i++)
-            ds[i] = scale * p[i] * (ds[i] - delta[row]);
-    }
-}
-
 static void block_backward(const attention_call *call, const attention_head *head, const block *at,
                            const float *delta)
 {
@@ -345,7 +234,7 @@ static void block_backward(const attention_call *call, const attention_head *hea
 
     block_scores(call, at, head->q, head->k);
     gemm(false, true, rows, columns, width, 1, dout, dim, v, dim, 0, ds, KEYS);
-    block_softmax_grad(call, at, head->lse, delta);
+    block_softmax_grad(call, at, head->lse, delta, ds);
     gemm(true, false, columns, width, rows, 1, p, KEYS, dout, dim, 1, dv, dim);
     gemm(true, false, columns, width, rows, 1, ds, KEYS, q, dim, 1, dk, dim);
     gemm(false, false, rows, width, columns, 1, ds, KEYS, k, dim, at->key > 0, dq, dim);
@@ -372,6 +261,8 @@ static void head_backward(const attention_call *call, const attention_head *head
 
 static weir_status attention_grad_cpu(const weir_kernel_args *args)
 {
+    if (args->in[0].dtype != WEIR_F32)
+        return attention_grad_half(args);
     const attention_call call = call_of(args);
     for (int64_t i = 0; i < call.batch * call.heads; i++) {
         const int64_t batch = i / call.heads, column = i % call.heads * call.head_dim;

@@ -57,13 +57,20 @@ static int64_t round_up(int64_t count, int64_t unit)
     return (count + unit - 1) / unit * unit;
 }
 
+size_t half_rows_bytes(int64_t k)
+{
+    return ROWS * ((size_t)k + 1) / 2 * 2 * sizeof(uint16_t);
+}
+
+size_t half_packed_bytes(int64_t n, int64_t k)
+{
+    return ((size_t)n + LANES - 1) / LANES * LANES * (((size_t)k + 1) / 2 * 2) * sizeof(float);
+}
+
+/* As pairs, columns are half as wide as in half_packed_bytes(), and twice as many are packed at once. */
 size_t gemm_half_workspace(int64_t n, int64_t k)
 {
-    const int64_t columns = n < COLUMNS ? least(2 * round_up(n, LANES), COLUMNS) : COLUMNS;
-    int64_t bytes = 0;
-    if (n && (k == INT64_MAX || __builtin_mul_overflow((columns + ROWS) * 2, round_up(k, 2), &bytes)))
-        return SIZE_MAX; /* of factors that are empty otherwise */
-    return (size_t)bytes;
+    return half_packed_bytes(least(n, COLUMNS / 2), k) + half_rows_bytes(k);
 }
 
 /* ---- packing ---- */
@@ -253,14 +260,20 @@ static void panel_rows(const half_product *p, terms kind, strip s, int64_t row, 
 
 /* ---- the product ---- */
 
-/* Where rows [row, row + rows) of A can be read pair by pair: where they lie, or packed into `to`. */
-static strip rows_of_a(const half_product *p, terms kind, int64_t row, int64_t rows, uint32_t *to)
+static int64_t elements_of(terms kind, int64_t k)
 {
-    const int64_t elements = (p->k + kind - 1) / kind;
+    return (k + kind - 1) / kind;
+}
+
+/* Where rows [row, row + rows) of A can be read pair by pair: where they lie, or packed into the workspace. */
+static strip rows_of_a(const half_product *p, terms kind, bool odd, int64_t row, int64_t rows)
+{
+    const int64_t elements = elements_of(kind, p->k);
+    uint32_t *to = p->workspace;
     const lines from = {p->a + (p->trans_a ? row : row * p->lda), p->trans_a ? 1 : p->lda, p->trans_a ? p->lda : 1,
                         p->dtype};
     strip s = {.a = (const char *)to, .row = 4, .step = 4 * rows, .elements = elements};
-    if (kind == TERMS_PAIRS && !p->trans_a && p->k % 2 == 0)
+    if (kind == TERMS_PAIRS && !p->trans_a && !odd)
         return (strip){.a = (const char *)from.at, .row = 2 * p->lda, .step = 4, .elements = elements};
     if (p->trans_a) {
         pack(from, kind, p->k, rows, rows, to);
@@ -274,44 +287,46 @@ static strip rows_of_a(const half_product *p, terms kind, int64_t row, int64_t r
     return s;
 }
 
-/* Columns [column, column + count), which are packed at `b`. */
-static void some_columns(const half_product *p, terms kind, int64_t column, int64_t count, const uint32_t *b,
-                         uint32_t *a)
+void half_multiply(const half_product *p, const half_packed *b)
 {
-    const int64_t most = ROWS * kind / 2;
+    const terms kind = terms_of(p->dtype);
+    const int64_t most = ROWS * kind / 2, elements = elements_of(kind, b->k);
     for (int64_t row = 0; row < p->m; row += most) {
         const int64_t rows = least(most, p->m - row);
-        strip s = rows_of_a(p, kind, row, rows, a);
-        s.b = b;
-        for (int64_t j = 0; j < count; j += PANEL) {
-            const int64_t width = least(PANEL, count - j);
-            s.b_row = round_up(width, LANES);
-            panel_rows(p, kind, s, row, rows, column + j, width);
-            s.b += s.b_row * s.elements;
+        strip s = rows_of_a(p, kind, p->k % 2, row, rows);
+        s.b = b->at;
+        for (int64_t column = 0; column < p->n; column += PANEL) {
+            s.b_row = round_up(least(PANEL, b->n - column), LANES);
+            panel_rows(p, kind, s, row, rows, column, least(PANEL, p->n - column));
+            s.b += s.b_row * elements;
         }
     }
 }
 
-static void pack_columns(const half_product *p, terms kind, int64_t column, int64_t count, uint32_t *to)
+void half_pack(const half_packed *to, bool trans_b, const uint16_t *b, int64_t ldb)
 {
-    lines from = {p->b + (p->trans_b ? column * p->ldb : column), p->trans_b ? p->ldb : 1, p->trans_b ? 1 : p->ldb,
-                  p->dtype};
-    const int64_t elements = (p->k + kind - 1) / kind;
-    for (int64_t j = 0; j < count; j += PANEL, from.at += PANEL * from.line) {
-        const int64_t width = least(PANEL, count - j);
-        pack(from, kind, p->k, width, round_up(width, LANES), to);
-        to += round_up(width, LANES) * elements;
+    const terms kind = terms_of(to->dtype);
+    lines from = {b, trans_b ? ldb : 1, trans_b ? 1 : ldb, to->dtype};
+    uint32_t *at = to->at;
+    for (int64_t column = 0; column < to->n; column += PANEL, from.at += PANEL * from.line) {
+        const int64_t count = least(PANEL, to->n - column), width = round_up(count, LANES);
+        pack(from, kind, to->k, count, width, at);
+        at += width * elements_of(kind, to->k);
     }
 }
 
-void gemm_half(const half_product *p)
+void gemm_half(const half_product *product)
 {
-    const terms kind = terms_of(p->dtype);
-    const int64_t most = COLUMNS * kind / 2, elements = (p->k + kind - 1) / kind;
-    for (int64_t column = 0; column < p->n && p->m; column += most) {
-        const int64_t count = least(most, p->n - column);
-        uint32_t *b = p->workspace, *a = b + round_up(count, LANES) * elements;
-        pack_columns(p, kind, column, count, b);
-        some_columns(p, kind, column, count, b, a);
+    half_product p = *product;
+    const int64_t most = COLUMNS * terms_of(p.dtype) / 2, columns = p.n;
+    half_packed b = {p.dtype, least(columns, most), p.k, p.workspace};
+    p.workspace = (char *)p.workspace + half_packed_bytes(least(columns, COLUMNS / 2), p.k);
+    for (int64_t column = 0; column < columns && p.m; column += most) {
+        p.n = b.n = least(most, columns - column);
+        half_pack(&b, p.trans_b, p.b, p.ldb);
+        half_multiply(&p, &b);
+        p.b += p.trans_b ? p.n * p.ldb : p.n;
+        p.c = (char *)p.c + (size_t)p.n * weir_dtype_bytes(p.c_dtype);
+        p.bias = p.bias ? p.bias + p.n : NULL;
     }
 }

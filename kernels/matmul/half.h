@@ -35,4 +35,21 @@ void gemm_half(const half_product *product);
 /* Bytes of workspace; the same on every machine, so that plans are. */
 size_t gemm_half_workspace(int64_t n, int64_t k);
 
+/* ---- a B that several products share ---- */
+
+/* op(B) [k, n], packed once. */
+typedef struct half_packed {
+    weir_dtype dtype;
+    int64_t n, k;
+    void *at; /* half_packed_bytes(n, k) of them, 64-byte aligned */
+} half_packed;
+
+size_t half_packed_bytes(int64_t n, int64_t k);
+void half_pack(const half_packed *to, bool trans_b, const uint16_t *b, int64_t ldb);
+
+/* gemm_half() with a B that is packed: the first p->n of its columns and the first p->k of its terms. b, ldb
+ * and trans_b of p are not used; its workspace has half_rows_bytes(p->k). */
+size_t half_rows_bytes(int64_t k);
+void half_multiply(const half_product *product, const half_packed *b);
+
 #endif

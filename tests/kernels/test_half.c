@@ -300,6 +300,80 @@ Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
                  {&op_matmul, both, 2, {F32(2, 33, 5), F32(2, 21, 33)}, 1e-5});
 }
 
+/* ---- attention ---- */
+
+typedef struct attention_case {
+    int64_t batch, seq, keys, heads, head_dim, causal;
+} attention_case;
+
+/* As attention's attributes are: head_dim, causal, scale. */
+typedef struct attention_words {
+    int64_t head_dim, causal;
+    double scale;
+} attention_words;
+
+/* Runs attention in halves and in f32 on the same values, and its gradient on what each made, and compares: P and dS
+ * are rounded to halves, so an element is a sum of rounded terms. */
+static void check_attention(attention_case at, weir_dtype half)
+{
+    const attention_words words = {at.head_dim, at.causal, 1 / sqrt((double)at.head_dim)};
+    const int64_t dim = at.heads * at.head_dim;
+    const weir_type q = {WEIR_F32, SHAPE(at.batch, at.seq, dim)}, k = {WEIR_F32, SHAPE(at.batch, at.keys, dim)};
+    const double loose = 4 * kernel_digit(half) + 1e-5;
+    const half_case forward = {&op_attention, &words, 3, {q, k, k}, loose};
+    check_half(&forward, half);
+}
+
+/* The gradient needs the output and lse of these very inputs: those of the f32 kernel, of the values that halves hold. */
+static void check_attention_grad(attention_case at, weir_dtype half)
+{
+    const attention_words words = {at.head_dim, at.causal, 1 / sqrt((double)at.head_dim)};
+    const int64_t dim = at.heads * at.head_dim;
+    kernel_check forward = kernel_check_new(&op_attention, &words, SEED);
+    kernel_check narrow = kernel_check_new(&op_attention_grad, &words, SEED), wide = narrow;
+    for (int i = 0; i < 3; i++) {
+        weir_view *from = kernel_check_in(&narrow, half, SHAPE(at.batch, i ? at.keys : at.seq, dim));
+        for (int c = 0; c < 2; c++) {
+            weir_view *to = kernel_check_in(c ? &wide : &forward, WEIR_F32, from->shape);
+            for (int64_t e = 0; e < weir_shape_count(&from->shape); e++)
+                kernel_set(to, e, kernel_at(from, e));
+        }
+    }
+    kernel_check_run(&forward);
+    for (int i = 3; i < 6; i++) {
+        const weir_view *like = &forward.out[i == 4];
+        weir_view *n = kernel_check_in(&narrow, i == 4 ? WEIR_F32 : half, like->shape);
+        weir_view *w = kernel_check_in(&wide, WEIR_F32, like->shape);
+        for (int64_t e = 0; e < weir_shape_count(&like->shape); e++) {
+            if (i < 5)
+                kernel_set(n, e, kernel_at(like, e));
+            kernel_set(w, e, kernel_at(n, e));
+        }
+    }
+    kernel_check_run(&narrow);
+    kernel_check_run(&wide);
+    const half_case loose = {&op_attention_grad, &words, 6, {{0}}, 8 * kernel_digit(half) + 1e-5};
+    for (int out = 0; out < 3; out++)
+        expect_rounded(&loose, &narrow, &wide, out);
+    for (int devices = 2; devices <= 3 && at.batch * at.seq > 0; devices++)
+        shard_check(&narrow, devices, 1e-3);
+    kernel_check_free(&forward);
+    kernel_check_free(&narrow);
+    kernel_check_free(&wide);
+}
+
+Test(half, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
+{
+    const attention_case cases[] = {{2, 5, 7, 3, 4, 0}, {1, 1, 1, 1, 1, 0}, {1, 64, 64, 2, 16, 1}, {2, 0, 4, 1, 4, 0},
+                                    {1, 130, 601, 2, 8, 0}, {1, 331, 331, 1, 7, 1}, {1, 300, 20, 1, 8, 1},
+                                    {1, 21, 300, 1, 8, 1}, {2, 70, 70, 2, 64, 1}, {1, 90, 270, 1, 33, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int half = WEIR_F16; half <= WEIR_BF16; half++) {
+            check_attention(cases[i], (weir_dtype)half);
+            check_attention_grad(cases[i], (weir_dtype)half);
+        }
+}
+
 /* Labels and ids, i32, are made of 0 .. 9. */
 Test(half, losses_are_f32_and_gradients_of_logits_are_rounded_once, .timeout = 60)
 {

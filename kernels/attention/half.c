@@ -1,0 +1,288 @@
+/* kernels/attention/half.c: attention of f16 and bf16, in the blocks of attention.c.
+ *
+ * Products take halves and sum in f32 (kernels/matmul/half.h); the softmax, its statistics and what is summed over
+ * blocks are f32. The weights P and their gradient dS are rounded to halves for the products that they are factors of.
+ *
+ *     of a head, packed once, for each block of keys     forward: k^T, v       backward: k^T, v^T, k
+ *     of a block of queries, packed once                 backward: q, do (they stand on the right of dS^T q, P^T do)
+ *
+ * The sums over blocks lie in the workspace as f32 (out and dq of a block of queries, dk and dv of a head) and are
+ * rounded when they are complete.
+ */
+#include "kernels/attention/attention.h"
+
+#include "kernels/matmul/half.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct half_attention {
+    attention_call call;
+    weir_dtype dtype;
+    float *dp;               /* QUERIES x KEYS, as call.scores; then dS */
+    uint16_t *p, *ds;        /* the same, rounded */
+    float *out;              /* QUERIES x head_dim: of what is summed over blocks of keys */
+    float *dk, *dv;          /* keys x head_dim */
+    float *rows;             /* two of head_dim */
+    void *scratch;           /* of half_multiply() */
+    char *k_across, *v, *k;  /* packed blocks of keys: k^T, v (backward: v^T), k */
+    char *q_rows, *do_rows;  /* packed blocks of queries */
+    size_t across_bytes, along_bytes;
+} half_attention;
+
+/* ---- the workspace ---- */
+
+/* The next `bytes` of the workspace; NULL when only their number is asked for. */
+static void *take(char *from, size_t *used, size_t bytes)
+{
+    void *at = from ? from + *used : NULL;
+    *used += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+/* Lays everything out from `from` on; returns how many bytes that takes. */
+static size_t lay_out(half_attention *h, char *from, bool gradient)
+{
+    const size_t width = (size_t)h->call.head_dim, square = QUERIES * KEYS;
+    const size_t blocks = ((size_t)h->call.keys + KEYS - 1) / KEYS;
+    size_t used = 0;
+    h->across_bytes = half_packed_bytes(KEYS, h->call.head_dim);
+    h->along_bytes = half_packed_bytes(h->call.head_dim, KEYS);
+    h->call.scores = take(from, &used, square * sizeof(float));
+    h->p = take(from, &used, square * sizeof(uint16_t));
+    h->out = take(from, &used, QUERIES * width * sizeof(float));
+    h->scratch = take(from, &used, half_rows_bytes(h->call.head_dim) + half_rows_bytes(KEYS));
+    h->k_across = take(from, &used, blocks * h->across_bytes);
+    h->v = take(from, &used, blocks * (gradient ? h->across_bytes : h->along_bytes));
+    if (!gradient)
+        return used;
+    h->dp = take(from, &used, square * sizeof(float));
+    h->ds = take(from, &used, square * sizeof(uint16_t));
+    h->dk = take(from, &used, (size_t)h->call.keys * width * sizeof(float));
+    h->dv = take(from, &used, (size_t)h->call.keys * width * sizeof(float));
+    h->rows = take(from, &used, 2 * width * sizeof(float));
+    h->k = take(from, &used, blocks * h->along_bytes);
+    h->q_rows = take(from, &used, half_packed_bytes(h->call.head_dim, QUERIES));
+    h->do_rows = take(from, &used, half_packed_bytes(h->call.head_dim, QUERIES));
+    return used;
+}
+
+size_t attention_half_workspace(const weir_op_args *args, bool gradient)
+{
+    const struct attention_attrs *attrs = args->attrs;
+    half_attention h = {.call = {.keys = args->in[1].shape.dim[1], .head_dim = attrs->head_dim}};
+    return lay_out(&h, NULL, gradient);
+}
+
+static half_attention half_of(const weir_kernel_args *args, bool gradient)
+{
+    half_attention h = {.call = call_of(args), .dtype = args->in[0].dtype};
+    lay_out(&h, args->workspace, gradient);
+    return h;
+}
+
+/* ---- packed blocks ---- */
+
+/* Rows [first, first + count) of a head, as k^T (head_dim terms) or as they are (as many terms as there are rows). */
+static half_packed packed(const half_attention *h, char *at, bool across, int64_t count)
+{
+    return across ? (half_packed){h->dtype, count, h->call.head_dim, at}
+                  : (half_packed){h->dtype, h->call.head_dim, count, at};
+}
+
+static int64_t columns_of(const attention_call *call, int64_t key)
+{
+    return least(KEYS, call->keys - key);
+}
+
+/* The block of keys that begins at `key`. */
+static half_packed key_block(const half_attention *h, char *first, bool across, int64_t key)
+{
+    const size_t bytes = across ? h->across_bytes : h->along_bytes;
+    return packed(h, first + (size_t)(key / KEYS) * bytes, across, columns_of(&h->call, key));
+}
+
+static void pack_keys(const half_attention *h, char *first, bool across, const uint16_t *from)
+{
+    for (int64_t key = 0; key < h->call.keys; key += KEYS) {
+        const half_packed to = key_block(h, first, across, key);
+        half_pack(&to, across, from + key * h->call.dim, h->call.dim);
+    }
+}
+
+/* c [m, n] = alpha a b, or with `add` c +=; all sums f32. */
+static void multiply(const half_attention *h, half_product p, const half_packed *b)
+{
+    p.dtype = h->dtype;
+    p.c_dtype = WEIR_F32;
+    p.workspace = h->scratch;
+    half_multiply(&p, b);
+}
+
+/* scores (or dP) of a block: rows of a head, `a`, with the keys' (or values') */
+static void multiply_across(const half_attention *h, const block *at, float alpha, const uint16_t *a, char *packed_keys,
+                            float *to)
+{
+    const half_packed b = key_block(h, packed_keys, true, at->key);
+    multiply(h, (half_product){.m = at->rows, .n = at->columns, .k = h->call.head_dim, .alpha = alpha,
+                               .a = a + at->query * h->call.dim, .lda = h->call.dim, .c = to, .ldc = KEYS}, &b);
+}
+
+/* out += P v, dq += dS k: weights of a block with rows of keys or values */
+static void multiply_along(const half_attention *h, const block *at, const uint16_t *weights, char *packed_keys)
+{
+    const half_packed b = key_block(h, packed_keys, false, at->key);
+    multiply(h, (half_product){.m = at->rows, .n = h->call.head_dim, .k = at->columns, .a = weights, .lda = KEYS,
+                               .c = h->out, .ldc = h->call.head_dim, .add = at->key > 0}, &b);
+}
+
+/* dv += P^T do, dk += dS^T q */
+static void multiply_back(const half_attention *h, const block *at, const uint16_t *weights, char *packed_rows,
+                          float *to)
+{
+    const half_packed b = packed(h, packed_rows, false, at->rows);
+    multiply(h, (half_product){.trans_a = true, .m = at->columns, .n = h->call.head_dim, .k = at->rows, .a = weights,
+                               .lda = KEYS, .c = to + at->key * h->call.head_dim, .ldc = h->call.head_dim,
+                               .add = true}, &b);
+}
+
+static void round_block(const half_attention *h, const block *at, const float *from, uint16_t *to)
+{
+    for (int64_t row = 0; row < at->rows; row++)
+        weir_from_f32(from + row * KEYS, at->columns, h->dtype, to + row * KEYS);
+}
+
+/* ---- forward ---- */
+
+/* One row of blocks: queries [query, query + rows) of one head. */
+static void head_forward(const half_attention *h, int64_t query, const uint16_t *q, uint16_t *out, float *lse)
+{
+    const attention_call *call = &h->call;
+    float most[QUERIES] = {0}, total[QUERIES] = {0};
+    block at = {.query = query, .rows = least(QUERIES, call->seq - query)};
+    const int64_t keys = keys_seen(call, query + at.rows);
+    for (at.key = 0; at.key < keys; at.key += KEYS) {
+        at.columns = least(KEYS, keys - at.key);
+        multiply_across(h, &at, call->scale, q, h->k_across, call->scores);
+        block_softmax(call, &at, most, total, h->out, call->head_dim);
+        round_block(h, &at, call->scores, h->p);
+        multiply_along(h, &at, h->p, h->v);
+    }
+    for (int64_t row = 0; row < at.rows; row++) {
+        row_scale(h->out + row * call->head_dim, call->head_dim, 1 / total[row]);
+        weir_from_f32(h->out + row * call->head_dim, call->head_dim, h->dtype, out + (query + row) * call->dim);
+        lse[query + row] = most[row] + logf(total[row]);
+    }
+}
+
+weir_status attention_half(const weir_kernel_args *args)
+{
+    const half_attention h = half_of(args, false);
+    const attention_call *call = &h.call;
+    for (int64_t i = 0; i < call->batch * call->heads; i++) {
+        const int64_t batch = i / call->heads, column = i % call->heads * call->head_dim;
+        const int64_t q = batch * call->seq * call->dim + column, k = batch * call->keys * call->dim + column;
+        pack_keys(&h, h.k_across, true, view_half(&args->in[1]) + k);
+        pack_keys(&h, h.v, false, view_half(&args->in[2]) + k);
+        for (int64_t query = 0; query < call->seq; query += QUERIES)
+            head_forward(&h, query, view_half(&args->in[0]) + q, view_half(&args->out[0]) + q,
+                         view_f32(&args->out[1]) + i * call->seq);
+    }
+    return WEIR_OK;
+}
+
+/* ---- the gradient ---- */
+
+/* One head's matrices. */
+typedef struct half_head {
+    const uint16_t *q, *k, *v, *out, *dout;
+    const float *lse;
+    uint16_t *dq, *dk, *dv;
+} half_head;
+
+/* Row sums of do * out. */
+static void block_delta(const half_attention *h, const half_head *head, const block *at, float *delta)
+{
+    const int64_t width = h->call.head_dim;
+    for (int64_t row = 0; row < at->rows; row++) {
+        const int64_t from = (at->query + row) * h->call.dim;
+        weir_to_f32(h->dtype, head->dout + from, width, h->rows);
+        weir_to_f32(h->dtype, head->out + from, width, h->rows + width);
+        delta[row] = row_dot(h->rows, h->rows + width, width);
+    }
+}
+
+static void block_backward(const half_attention *h, const half_head *head, const block *at, const float *delta)
+{
+    multiply_across(h, at, h->call.scale, head->q, h->k_across, h->call.scores);
+    multiply_across(h, at, 1, head->dout, h->v, h->dp);
+    block_softmax_grad(&h->call, at, head->lse, delta, h->dp);
+    round_block(h, at, h->call.scores, h->p);
+    round_block(h, at, h->dp, h->ds);
+    multiply_back(h, at, h->p, h->do_rows, h->dv);
+    multiply_back(h, at, h->ds, h->q_rows, h->dk);
+    multiply_along(h, at, h->ds, h->k);
+}
+
+/* Rows of f32 without gaps to rows of the head. */
+static void store_rows(const half_attention *h, const float *from, int64_t rows, uint16_t *to)
+{
+    for (int64_t row = 0; row < rows; row++)
+        weir_from_f32(from + row * h->call.head_dim, h->call.head_dim, h->dtype, to + row * h->call.dim);
+}
+
+/* One row of blocks. */
+static void queries_backward(const half_attention *h, const half_head *head, int64_t query)
+{
+    const attention_call *call = &h->call;
+    float delta[QUERIES];
+    block at = {.query = query, .rows = least(QUERIES, call->seq - query)};
+    const half_packed q = packed(h, h->q_rows, false, at.rows), dout = packed(h, h->do_rows, false, at.rows);
+    const int64_t keys = keys_seen(call, query + at.rows);
+    half_pack(&q, false, head->q + query * call->dim, call->dim);
+    half_pack(&dout, false, head->dout + query * call->dim, call->dim);
+    block_delta(h, head, &at, delta);
+    for (at.key = 0; at.key < keys; at.key += KEYS) {
+        at.columns = least(KEYS, keys - at.key);
+        block_backward(h, head, &at, delta);
+    }
+    store_rows(h, h->out, at.rows, head->dq + query * call->dim);
+}
+
+static void head_backward(const half_attention *h, const half_head *head)
+{
+    const attention_call *call = &h->call;
+    const size_t bytes = (size_t)(call->keys * call->head_dim) * sizeof(float);
+    pack_keys(h, h->k_across, true, head->k);
+    pack_keys(h, h->v, true, head->v);
+    pack_keys(h, h->k, false, head->k);
+    memset(h->dk, 0, bytes);
+    memset(h->dv, 0, bytes);
+    for (int64_t query = 0; query < call->seq; query += QUERIES)
+        queries_backward(h, head, query);
+    store_rows(h, h->dk, call->keys, head->dk);
+    store_rows(h, h->dv, call->keys, head->dv);
+}
+
+weir_status attention_grad_half(const weir_kernel_args *args)
+{
+    const half_attention h = half_of(args, true);
+    const attention_call *call = &h.call;
+    for (int64_t i = 0; i < call->batch * call->heads; i++) {
+        const int64_t batch = i / call->heads, column = i % call->heads * call->head_dim;
+        const int64_t q = batch * call->seq * call->dim + column, k = batch * call->keys * call->dim + column;
+        const half_head head = {
+            .q = view_half(&args->in[0]) + q,
+            .k = view_half(&args->in[1]) + k,
+            .v = view_half(&args->in[2]) + k,
+            .out = view_half(&args->in[3]) + q,
+            .dout = view_half(&args->in[5]) + q,
+            .lse = view_f32(&args->in[4]) + i * call->seq,
+            .dq = view_half(&args->out[0]) + q,
+            .dk = view_half(&args->out[1]) + k,
+            .dv = view_half(&args->out[2]) + k,
+        };
+        head_backward(&h, &head);
+    }
+    return WEIR_OK;
+}
