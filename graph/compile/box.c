@@ -149,6 +149,7 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
                       .micro = t->micro,
                       .in_count = 1,
                       .out_count = 1,
+                      .after = -1,
                       .updates = -1,
                       .choice = {-1, -1, -1}};
     node->in = POOL_NEW(&c->pool, int, 1);

@@ -2,12 +2,13 @@
  *
  * Slots, layout and check depend on each other: fewer slots need less memory, and the game tells which register has too
  * few. So slots are taken away until all fits, which is arithmetic; the plan is written and played; and where it
- * stalls, the register that is short of slots is given them back and is never lowered again: the loop ends.
+ * stalls, the register that is short of slots is given them back and is never lowered again: the loop ends. What else
+ * is given up for a limit is decided around that (limit.c).
  */
 #include "graph/base/base.h"
 #include "graph/plan/check.h"
 #include "graph/base/error.h"
-#include "graph/compile/ir.h"
+#include "graph/compile/limit.h"
 #include "graph/plan/text.h"
 #include "kernels/ops.h"
 
@@ -125,97 +126,6 @@ static weir_plan *write(compile *c, check_result *result)
     return NULL;
 }
 
-/* Whether taking a slot from `a` is better than from `b`: one slot that is enough, and no larger than it must be,
- * rather than several; else the larger. */
-static bool lowers_better(const reg *a, const reg *b, uint64_t over)
-{
-    if (!b)
-        return true;
-    bool enough = a->slot_bytes >= over && b->slot_bytes >= over;
-    return enough ? a->slot_bytes < b->slot_bytes : a->slot_bytes > b->slot_bytes;
-}
-
-/* The register that the device, which is `over` bytes too large, takes a slot from; NULL when none can lose one. */
-static reg *reg_to_lower(compile *c, int device, uint64_t over)
-{
-    reg *best = NULL;
-    for (int i = 0; i < c->phys.reg.count; i++) {
-        reg *r = &c->phys.reg.item[i];
-        if (r->device == device && !r->fixed && !r->needed && r->slots > 1 && r->slots > r->initial && r->slot_bytes &&
-            lowers_better(r, best, over))
-            best = r;
-    }
-    return best;
-}
-
-/* "parameters 4.0 MiB, activations 12.0 MiB; of which 3.0 MiB are shared" */
-static void memory_list(compile *c, int device, uint64_t bytes[PLAN_MEMS], char *list, size_t list_bytes)
-{
-    char text[PLAN_TEXT_BYTES];
-    plan_space_id space = {(uint32_t)device};
-    weir_plan *plan = pass_emit(c);
-    size_t at = 0;
-    if (plan)
-        plan_bytes_by_kind(plan, space, bytes);
-    for (uint32_t k = 0; k < PLAN_MEMS; k++)
-        if (bytes[k])
-            at += (size_t)snprintf(list + at, list_bytes - at, "%s%s %s", at ? ", " : "", mem_text(k),
-                                   bytes_text(bytes[k], text));
-    if (plan && plan_bytes_shared(plan, space))
-        snprintf(list + at, list_bytes - at, "; of which %s are shared",
-                 bytes_text(plan_bytes_shared(plan, space), text));
-    weir_plan_free(plan);
-}
-
-/* What a device needs at least, by kind and in all. */
-static void report_memory(compile *c, int device)
-{
-    const pdevice *d = &c->phys.device.item[device];
-    char list[500] = "", text[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
-    uint64_t bytes[PLAN_MEMS] = {0};
-    memory_list(c, device, bytes, list, sizeof list);
-    bool saved = bytes[PLAN_ACTIVATION] + bytes[PLAN_WORKSPACE] >= bytes[PLAN_PARAMETER] + bytes[PLAN_STATE];
-    error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs %s, %s more than the limit of %s: %s. %s would make it smaller",
-              c->opts.src.file, c->opts.src.line, device_kind_name(d->kind), d->index,
-              bytes_text(d->bytes, text), bytes_text(d->bytes - c->memory_max, more), c->opts.memory, list,
-              saved ? "Smaller micro-batches" : "More devices, or .zero over a data axis,");
-}
-
-/* Takes slots away from a device until it is within the limit, or would be if its registers shared no bytes; false when
- * none can be. */
-static bool lower_device(compile *c, int device)
-{
-    const pdevice *d = &c->phys.device.item[device];
-    uint64_t over = d->bytes - c->memory_max;
-    bool lowered = false;
-    for (;;) {
-        reg *r = reg_to_lower(c, device, over);
-        if (!r)
-            return lowered;
-        r->slots--;
-        lowered = true;
-        if (r->slot_bytes >= over)
-            return true;
-        over -= r->slot_bytes;
-    }
-}
-
-/* Lays out with ever fewer slots until every device is within the limit. */
-static bool fit(compile *c)
-{
-    for (;;) {
-        int d = 0;
-        if (!pass_layout(c))
-            return false;
-        while (d < c->phys.device.count && c->phys.device.item[d].bytes <= c->memory_max)
-            d++;
-        if (d == c->phys.device.count)
-            return true;
-        if (!lower_device(c, d))
-            return report_memory(c, d), false;
-    }
-}
-
 /* Gives the register that the game found too small what it needs, for good; false when that cannot help. */
 static bool raise_short(compile *c, const check_result *result)
 {
@@ -229,12 +139,11 @@ static bool raise_short(compile *c, const check_result *result)
     return true;
 }
 
-/* Writes plans until one fits and is live. */
-static weir_plan *make_plan(compile *c)
+weir_plan *compile_plan(compile *c)
 {
     for (;;) {
         check_result result;
-        if (!fit(c))
+        if (!limit_fit(c))
             return NULL;
         weir_plan *plan = write(c, &result);
         if (!plan || result.live)
@@ -256,14 +165,31 @@ static bool measure_snapshots(compile *c)
     return plan || !c->opts.snapshot;
 }
 
+static bool run(compile *c, bool (*const *passes)(compile *))
+{
+    for (; *passes; passes++)
+        if (!(*passes)(c))
+            return false;
+    return true;
+}
+
+bool compile_devices(compile *c)
+{
+    static bool (*const passes[])(compile *) = {pass_lower, pass_group,        pass_slots,
+                                                pass_order, measure_snapshots, NULL};
+    c->phys = (phys){.temps_found = false};
+    return run(c, passes);
+}
+
 static weir_plan *run_passes(compile *c)
 {
-    bool (*const passes[])(compile *) = {ir_new,   pass_precision, pass_rules, pass_shard, pass_casts,
-                                         pass_box, pass_lower,     pass_group, pass_slots, pass_order};
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
-        if (!passes[i](c))
-            return NULL;
-    return measure_snapshots(c) ? make_plan(c) : NULL;
+    static bool (*const passes[])(compile *) = {ir_new,     pass_precision, pass_rules, pass_shard,
+                                                pass_casts, pass_box,       NULL};
+    if (!run(c, passes))
+        return NULL;
+    if (c->memory_max < UINT64_MAX)
+        return limit_plan(c);
+    return compile_devices(c) ? compile_plan(c) : NULL;
 }
 
 weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts)

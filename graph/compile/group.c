@@ -46,9 +46,23 @@ static const pop *input_maker(const compile *c, const pop *op, int i)
     return t->parameter || t->producer < 0 ? NULL : &c->phys.op.item[t->producer];
 }
 
+/* The level of what a repetition waits for without reading it, as far as this device made it. */
+static int level_after(const compile *c, const pop *op)
+{
+    int after = pop_node(c, op)->after, level = 0;
+    const weir_mesh *mesh = after >= 0 ? c->ir.tensors.item[after].mesh : NULL;
+    for (int at = 0; mesh && at < mesh->count; at++) {
+        const ptensor *t = &c->phys.tensor.item[ptensor_real(&c->phys, ptensor_at(&c->phys, after, at, 0))];
+        const pop *from = t->producer >= 0 && !t->parameter ? &c->phys.op.item[t->producer] : NULL;
+        if (from && from->device == op->device && from->phase == op->phase && from->level > level)
+            level = from->level;
+    }
+    return level;
+}
+
 static int pop_level(const compile *c, const pop *op)
 {
-    int level = 0;
+    int level = level_after(c, op);
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(c, op, i);
         if (!from || from->phase != op->phase)
@@ -205,7 +219,7 @@ static plan_mem reg_kind(const compile *c, const ptensor *t)
         return PLAN_IO;
     if (node->op == &op_box)
         return PLAN_TRANSFER;
-    return maker->phase == PLAN_FORWARD ? PLAN_ACTIVATION : PLAN_GRADIENT;
+    return maker->phase == PLAN_FORWARD || node->again ? PLAN_ACTIVATION : PLAN_GRADIENT;
 }
 
 /* Whether the tensor gets a register that no other joins. What starts full is never given back. */

@@ -126,6 +126,7 @@ static bool node_copy(compile *c, const graph_node *from, ir_node *to)
                     .micro = from->micro,
                     .in_count = from->in_count,
                     .out_count = from->op->out_count,
+                    .after = -1,
                     .updates = from->updates ? from->updates->id : -1,
                     .choice = {-1, -1, -1}};
     to->in = POOL_NEW(&c->pool, int, to->in_count + 1);
@@ -189,6 +190,15 @@ slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *s
         part.count[d] = each + (k < longer);
     }
     return part;
+}
+
+uint64_t shard_bytes(const ir_tensor *t, int at)
+{
+    slice part = slice_of(&t->type.shape, t->mesh, t->sbp, at);
+    uint64_t count = 1;
+    for (int d = 0; d < t->type.shape.rank; d++)
+        count *= (uint64_t)part.count[d];
+    return round_up(count * weir_dtype_bytes(t->type.dtype));
 }
 
 weir_sbp node_in_sbp(const ir_node *node, int i, int axis)

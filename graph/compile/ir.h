@@ -46,6 +46,8 @@ typedef struct ir_node {
     plan_phase phase;
     int program;
     bool micro;
+    bool again;                    /* a repetition of a forward node, see recompute.h */
+    int after;                     /* of one: a tensor that it is not computed before, or -1 */
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
     weir_dtype *reads;             /* by input: the dtype in which it is read; NULL: in the tensor's own */
@@ -125,6 +127,7 @@ typedef struct reg {               /* a register */
     int device;
     plan_mem kind;
     int fill, slots, initial;
+    int wanted;                    /* slots, before any was taken away */
     bool fixed;                    /* by the user */
     bool alone;                    /* its one tensor is large: no other joins */
     bool needed;                   /* fewer slots would stall */
@@ -183,6 +186,8 @@ typedef struct compile {
     weir_compile_opts opts;
     int micro;                     /* M, at least 1 */
     uint64_t memory_max;           /* per device; UINT64_MAX: none */
+    bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
+    bool over;                     /* the plan was given up as too large, rather than for an error */
     ir_graph ir;
     phys phys;
 } compile;
@@ -226,6 +231,14 @@ int mesh_coordinate(const weir_mesh *mesh, int at, int axis);
 /* The part of a tensor of `shape` that the device `at` of `mesh` holds: split dimensions are cut as evenly as can be,
  * the first parts one longer; several axes split one dimension one after the other. */
 slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp, int at);
+/* The bytes of that part, padded to PLAN_ALIGN; those of the first device are the most. */
+uint64_t shard_bytes(const ir_tensor *t, int at);
+/* Seconds that one firing of a node, one transfer of so many bytes, keeps a device busy, by the machine model of
+ * shard.c. Layouts are chosen. */
+double node_seconds(const ir_graph *ir, const ir_node *node);
+double transfer_seconds(uint64_t bytes);
+/* Fills behind[node] with the pipeline stages behind each forward node (slots.c). */
+void stages_behind(const compile *c, int *behind);
 /* What input i, output o of a node must be on `axis` by its choice. */
 weir_sbp node_in_sbp(const ir_node *node, int i, int axis);
 weir_sbp node_out_sbp(const ir_node *node, int o, int axis);

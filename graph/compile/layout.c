@@ -25,7 +25,7 @@
 
 #include <stdlib.h>
 
-enum { SMALL = 16, PARTS_MAX = 4096 };
+enum { SMALL = 16, PARTS_MAX = 4096, HASTY_PARTS_MAX = 768, HASTY_BUDGET = 1000000 };
 bool layout_shares = true;
 
 /* ---- temporaries ---- */
@@ -177,8 +177,9 @@ static void drop_smaller(arena *a, uint64_t bytes)
 static void choose_parts(arena *a, block *regs)
 {
     list_parts(a, regs);
+    int parts_max = a->c->hasty ? HASTY_PARTS_MAX : PARTS_MAX;
     uint64_t least = part_bytes(a) >> SMALL;
-    for (drop_smaller(a, least); a->count > PARTS_MAX; drop_smaller(a, least))
+    for (drop_smaller(a, least); a->count > parts_max; drop_smaller(a, least))
         least = 2 * least + PLAN_ALIGN;
 }
 
@@ -262,7 +263,8 @@ static bool place_parts(arena *a)
     place_problem problem = {.block = calloc((size_t)a->count + 1, sizeof *problem.block),
                              .count = a->count,
                              .conflict = conflict,
-                             .budget = PLACE_BUDGET_COMPILE / (uint64_t)a->c->phys.device.count};
+                             .budget = (a->c->hasty ? HASTY_BUDGET : PLACE_BUDGET_COMPILE) /
+                                       (uint64_t)a->c->phys.device.count};
     for (int i = 0; i < a->count && problem.block; i++)
         problem.block[i] = (place_block){.bytes = a->part[i]->bytes, .align = PLAN_ALIGN};
     bool ok = conflict && problem.block && find_conflicts(a, conflict) && place(&problem);

@@ -339,7 +339,8 @@ static ir_node *cast_node(casting *x, int from, int to, const ir_node *reader)
     ends[1] = to;
     *node = (ir_node){.name = made->name, .src = reader->src, .op = &op_cast, .mesh = made->mesh, .attrs = attrs,
                       .phase = reader->phase, .program = reader->program, .micro = t->micro, .in_count = 1,
-                      .out_count = 1, .in = ends, .out = ends + 1, .updates = -1, .choice = {-1, -1, -1}};
+                      .out_count = 1, .in = ends, .out = ends + 1, .after = -1, .updates = -1,
+                      .choice = {-1, -1, -1}};
     if (t->node >= 0)
         node->src = c->ir.node[t->node].src;
     return node_ask(c, node) ? node : NULL;

@@ -18,6 +18,7 @@
  */
 #include "graph/compile/ir.h"
 #include "graph/base/error.h"
+#include "kernels/ops.h"
 
 #define FLOPS_PER_S 1e11    /* one device */
 #define MEMORY_PER_S 1e10   /* bytes, one device */
@@ -82,16 +83,29 @@ static double operand_share(const ir_graph *ir, const ir_node *node, int i, weir
     return WEIR_IS_S(how) ? longest_share(t, node->mesh, sbp, WEIR_S_DIM(how), axis) : 1;
 }
 
-static double compute_s(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis)
+/* The share of the node's work that one device does at most by this signature. */
+static double compute_share(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis)
 {
-    double share = 1, partial = 0;
+    double share = 1;
     for (int i = 0; i < node->in_count && share == 1; i++)
         share = operand_share(ir, node, i, s->in[i], axis);
     for (int o = 0; o < node->out_count && share == 1; o++)
         share = operand_share(ir, node, node->in_count + o, s->out[o], axis);
+    return share;
+}
+
+/* Of the whole node on one device. */
+static double work_s(const ir_node *node)
+{
+    return node->cost.flops / FLOPS_PER_S + node->cost.bytes / MEMORY_PER_S;
+}
+
+static double compute_s(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis)
+{
+    double partial = 0;
     for (int o = 0; o < node->out_count; o++)
         partial += s->out[o] == WEIR_P ? PARTIAL_S : 0;
-    return share * (node->cost.flops / FLOPS_PER_S + node->cost.bytes / MEMORY_PER_S) + partial;
+    return compute_share(ir, node, s, axis) * work_s(node) + partial;
 }
 
 static double tensor_bytes(const ir_tensor *t)
@@ -343,4 +357,21 @@ bool pass_shard(compile *c)
                 return false;
     settle_tensors(c);
     return true;
+}
+
+double node_seconds(const ir_graph *ir, const ir_node *node)
+{
+    double share = 1;
+    if (node->op == &op_box) {
+        const ir_tensor *to = &ir->tensors.item[node->out[0]];
+        return LINK_S + (double)shard_bytes(to, 0) / LINK_PER_S;
+    }
+    for (int a = 0; a < node->mesh->axes; a++)
+        share *= compute_share(ir, node, &node->signature[node->choice[a]], a);
+    return share * work_s(node);
+}
+
+double transfer_seconds(uint64_t bytes)
+{
+    return LINK_S + (double)bytes / LINK_PER_S;
 }

@@ -26,8 +26,7 @@ static bool meshes_meet(const weir_mesh *a, const weir_mesh *b)
     return false;
 }
 
-/* Fills behind[node] with the stages behind each forward node. */
-static void stages(const compile *c, int *behind)
+void stages_behind(const compile *c, int *behind)
 {
     for (int n = c->ir.node_count - 1; n >= 0; n--) {
         const ir_node *node = &c->ir.node[n];
@@ -108,11 +107,12 @@ bool pass_slots(compile *c)
     int *behind = POOL_NEW(&c->pool, int, c->ir.node_count + 1);
     if (!behind)
         return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
-    stages(c, behind);
+    stages_behind(c, behind);
     for (int i = 0; i < c->phys.reg.count; i++) {
         reg *r = &c->phys.reg.item[i];
         if (!r->fixed && r->group >= 0 && !r->initial)
             r->slots = reg_slots(c, r, behind);
+        r->wanted = r->slots;
     }
     return true;
 }

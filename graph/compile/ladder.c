@@ -1,0 +1,384 @@
+/* graph/compile/ladder.c: in which order saved tensors are dropped, see recompute.h.
+ *
+ * Step by step: of the device that needs the most, find where in the step that is; of the saved tensors that are there
+ * then, take the one whose repetition costs the fewest seconds for each of its bytes, given what is repeated already;
+ * and keep it if the device then needs less. What does not help alone may help together with others like it, the same
+ * of other layers: the first of them pays for the bytes that a repetition takes, and the others share them. So then all
+ * of those are tried, and all but every k-th, of which the kept ones part the network into segments (Chen et al. 2016).
+ * What is of no use is asked again when all others have been, as it may be once its neighbours are gone; twice at most.
+ *
+ * What a device needs is estimated here, because it is asked hundreds of times: every tensor is there from the event
+ * that makes it to the last that reads it, in the order of events, and their sum is largest somewhere. The real layout
+ * is the judge (limit.c), and rates every rung that is considered. What the estimate leaves out, parameters, states and
+ * whatever else no rung changes, does not matter to a difference. There all the time are registers of several slots,
+ * and with several micro-batches what is made once a step.
+ *
+ * Devices that hold the same tensors need the same, so one of them is asked for all.
+ */
+#include "graph/compile/recompute.h"
+#include "graph/base/error.h"
+#include "kernels/ops.h"
+
+#include <string.h>
+
+enum { ROUNDS = 3, PLACES_MAX = 64 };
+
+typedef struct stay {              /* a value in memory: of a tensor, or of its repetition */
+    int born, died;                /* events */
+    bool crosses;                  /* from one phase to another: through a register */
+    bool always;                   /* is there all the time */
+} stay;
+
+typedef struct place {             /* a device, for all that hold the same tensors */
+    weir_device_kind kind;
+    int index;
+    uint64_t meshes;               /* on which it is, a bit each */
+    double *bytes;                 /* by tensor */
+    double needs;
+    int peak;                      /* the event at which it needs that */
+} place;
+
+typedef struct climbing {
+    recompute *x;
+    POOL_LIST(const weir_mesh *) meshes;
+    POOL_LIST(place) places;
+    double *seconds;               /* by node, a step */
+    int *slots;                    /* by tensor, if it crosses */
+    stay *stays;                   /* by tensor, then by repetition */
+    double *change;                /* by event: of the bytes that are there */
+    bool *refused;                 /* by tensor: did not help */
+    int *alike, alike_count;       /* tensors that are asked together */
+    double total;                  /* seconds, so far */
+    int *stack, *seen;             /* by node; seen: in which question */
+    int question;
+} climbing;
+
+/* ---- what there is ---- */
+
+static uint64_t mesh_bit(climbing *y, const weir_mesh *mesh)
+{
+    int m = 0;
+    while (m < y->meshes.count && !mesh_equal(y->meshes.item[m], mesh))
+        m++;
+    if (m == y->meshes.count) {
+        const weir_mesh **at = POOL_PUSH(&y->x->c->pool, &y->meshes);
+        if (at)
+            *at = mesh;
+    }
+    return UINT64_C(1) << (m < PLACES_MAX ? m : PLACES_MAX - 1);
+}
+
+static int position(const weir_mesh *mesh, weir_device_kind kind, int index)
+{
+    for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
+        if (mesh->device[at] == index)
+            return at;
+    return -1;
+}
+
+static void place_enter(climbing *y, weir_device_kind kind, int index)
+{
+    uint64_t meshes = 0;
+    for (int m = 0; m < y->meshes.count; m++)
+        if (position(y->meshes.item[m], kind, index) >= 0)
+            meshes |= mesh_bit(y, y->meshes.item[m]);
+    for (int p = 0; p < y->places.count; p++)
+        if (y->places.item[p].meshes == meshes)
+            return;
+    place *to = y->places.count < PLACES_MAX ? POOL_PUSH(&y->x->c->pool, &y->places) : NULL;
+    if (to)
+        *to = (place){.kind = kind, .index = index, .meshes = meshes};
+}
+
+/* What a parameter's bytes are changes nothing, and an input's register is there whoever reads it. */
+static bool counts(const ir_graph *base, const ir_tensor *t)
+{
+    return t->node >= 0 && base->node[t->node].updates < 0 && base->node[t->node].op != &op_source;
+}
+
+static void place_bytes(climbing *y, place *p)
+{
+    const ir_graph *base = &y->x->base;
+    p->bytes = POOL_NEW(&y->x->c->pool, double, base->tensors.count + 1);
+    for (int t = 0; p->bytes && t < base->tensors.count; t++) {
+        const ir_tensor *from = &base->tensors.item[t];
+        int at = position(from->mesh, p->kind, p->index);
+        if (at >= 0 && y->x->root[t] == t && counts(base, from))
+            p->bytes[t] = (double)shard_bytes(from, at);
+    }
+}
+
+static void find_places(climbing *y)
+{
+    const ir_graph *base = &y->x->base;
+    for (int t = 0; t < base->tensors.count; t++)
+        mesh_bit(y, base->tensors.item[t].mesh);
+    for (int m = 0; m < y->meshes.count; m++)
+        for (int at = 0; at < y->meshes.item[m]->count; at++)
+            place_enter(y, y->meshes.item[m]->kind, y->meshes.item[m]->device[at]);
+    for (int p = 0; p < y->places.count; p++)
+        place_bytes(y, &y->places.item[p]);
+}
+
+static bool climbing_begin(climbing *y, recompute *x)
+{
+    pool *p = &x->c->pool;
+    int nodes = x->base.node_count + 1, tensors = x->base.tensors.count + 1;
+    int *behind = POOL_NEW(p, int, nodes);
+    *y = (climbing){.x = x};
+    y->seconds = POOL_NEW(p, double, nodes);
+    y->slots = POOL_NEW(p, int, tensors);
+    y->stays = POOL_NEW(p, stay, 2 * tensors);
+    y->change = POOL_NEW(p, double, 2 * nodes);
+    y->refused = POOL_NEW(p, bool, tensors);
+    y->alike = POOL_NEW(p, int, tensors);
+    y->stack = POOL_NEW(p, int, nodes);
+    y->seen = POOL_NEW(p, int, nodes);
+    find_places(y);
+    if (p->failed)
+        return false;
+    stages_behind(x->c, behind);
+    for (int n = 0; n < x->base.node_count; n++) {
+        const ir_node *node = &x->base.node[n];
+        int ahead = node->phase == PLAN_FORWARD ? behind[n] + 1 : 1;
+        y->seconds[n] = node_seconds(&x->base, node) * (node->micro ? x->c->micro : 1);
+        for (int o = 0; o < node->out_count; o++)
+            y->slots[node->out[o]] = !node->micro ? 1 : ahead < x->c->micro ? ahead : x->c->micro;
+    }
+    return true;
+}
+
+/* ---- what a device needs ---- */
+
+/* The stay of what the event reads or makes. */
+static stay *stay_of(const climbing *y, int t, bool again)
+{
+    return &y->stays[y->x->root[t] + (again ? y->x->base.tensors.count : 0)];
+}
+
+static plan_phase phase_of(const recompute *x, const again_event *e)
+{
+    return e->again ? PLAN_BACKWARD : x->base.node[e->node].phase;
+}
+
+static void find_stays(climbing *y)
+{
+    const recompute *x = y->x;
+    for (int s = 0; s < 2 * x->base.tensors.count; s++)
+        y->stays[s] = (stay){.born = -1, .died = -1};
+    for (int k = 0; k < x->event_count; k++) {
+        const again_event *e = &x->event[k];
+        const ir_node *node = &x->base.node[e->node];
+        bool once = x->c->micro > 1 && (!node->micro || (node->origin && node->origin->fills));
+        for (int i = 0; i < node->in_count; i++) {
+            stay *s = stay_of(y, node->in[i], recompute_reads_again(x, e, node->in[i]));
+            s->died = k;
+            s->crosses |= s->born >= 0 && phase_of(x, &x->event[s->born]) != phase_of(x, e);
+        }
+        for (int o = 0; o < node->out_count && node->op != &op_shard; o++)
+            *stay_of(y, node->out[o], e->again) = (stay){.born = k, .died = k, .always = once};
+    }
+    for (int t = 0; t < x->base.tensors.count; t++)
+        y->stays[t].always |= y->stays[t].crosses && y->slots[t] > 1;
+}
+
+/* A kernel that works in place takes over the bytes of an input that dies with it. */
+static void share_in_place(climbing *y)
+{
+    for (int k = 0; k < y->x->event_count; k++) {
+        const again_event *e = &y->x->event[k];
+        const ir_node *node = &y->x->base.node[e->node];
+        int in = node->op->inplace - 1;
+        if (in < 0 || in >= node->in_count)
+            continue;
+        stay *s = stay_of(y, node->in[in], recompute_reads_again(y->x, e, node->in[in]));
+        if (s->died == k && !s->crosses && s->born >= 0 && s->born < k)
+            s->died = k - 1;
+    }
+}
+
+static void place_count(climbing *y, place *p)
+{
+    int tensors = y->x->base.tensors.count, events = y->x->event_count;
+    double always = 0, now = 0, most = -1;
+    memset(y->change, 0, sizeof *y->change * (size_t)(events + 1));
+    for (int s = 0; s < 2 * tensors; s++) {
+        double bytes = p->bytes[s % tensors];
+        if (!bytes || y->stays[s].born < 0)
+            continue;
+        if (y->stays[s].always) {
+            always += bytes * y->slots[s % tensors];
+            continue;
+        }
+        y->change[y->stays[s].born] += bytes;
+        y->change[y->stays[s].died + 1] -= bytes;
+    }
+    for (int k = 0; k < events; k++) {
+        now += y->change[k];
+        if (now > most) {
+            most = now;
+            p->peak = k;
+        }
+    }
+    p->needs = always + most;
+}
+
+/* Counts for what is dropped now; the place that needs the most. */
+static place *count(climbing *y)
+{
+    place *worst = NULL;
+    recompute_order(y->x);
+    find_stays(y);
+    share_in_place(y);
+    for (int p = 0; p < y->places.count; p++) {
+        place_count(y, &y->places.item[p]);
+        if (!worst || y->places.item[p].needs > worst->needs)
+            worst = &y->places.item[p];
+    }
+    return worst;
+}
+
+/* ---- what is dropped next ---- */
+
+/* Seconds that a step takes longer when the tensor is dropped besides. */
+static double seconds_more(climbing *y, int t)
+{
+    const recompute *x = y->x;
+    int top = 0, from = x->base.tensors.item[t].node;
+    double seconds = 0;
+    y->question++;
+    if (!x->again[from])
+        y->stack[top++] = from;
+    y->seen[from] = y->question;
+    while (top) {
+        const ir_node *node = &x->base.node[y->stack[--top]];
+        seconds += y->seconds[y->stack[top]];
+        for (int i = 0; i < node->in_count; i++) {
+            int in = x->base.tensors.item[node->in[i]].node;
+            if (!recompute_repeats(x, node->in[i]) || x->again[in] || y->seen[in] == y->question)
+                continue;
+            y->seen[in] = y->question;
+            y->stack[top++] = in;
+        }
+    }
+    return seconds;
+}
+
+static bool is_there(const climbing *y, int t, const place *p)
+{
+    const stay *s = &y->stays[t];
+    return s->always || (s->born <= p->peak && p->peak <= s->died);
+}
+
+static bool is_candidate(const climbing *y, int t, const place *p)
+{
+    const recompute *x = y->x;
+    return x->saved[t] && !x->dropped[t] && !y->refused[t] && p->bytes[t] && is_there(y, t, p) &&
+           x->repeatable[x->base.tensors.item[t].node];
+}
+
+/* The tensor that is cheapest to drop, or -1: there is none. */
+static int cheapest(climbing *y, const place *p)
+{
+    int best = -1;
+    double best_rate = 0;
+    for (int t = 0; t < y->x->base.tensors.count; t++) {
+        if (!is_candidate(y, t, p))
+            continue;
+        double rate = seconds_more(y, t) / (p->bytes[t] * y->slots[t]);
+        if (best < 0 || rate < best_rate) {
+            best = t;
+            best_rate = rate;
+        }
+    }
+    return best;
+}
+
+/* Lists `t` and those like it: as large, made by the same op, and there at the same time. */
+static void list_alike(climbing *y, int t, const place *p)
+{
+    const ir_graph *base = &y->x->base;
+    y->alike_count = 0;
+    for (int i = 0; i < base->tensors.count; i++)
+        if (is_candidate(y, i, p) && p->bytes[i] == p->bytes[t] &&
+            base->node[base->tensors.item[i].node].op == base->node[base->tensors.item[t].node].op)
+            y->alike[y->alike_count++] = i;
+}
+
+/* Drops those that are listed, but for every `keep`-th (0: all), or takes that back; the bytes that are needed then. */
+static double drop_alike(climbing *y, int keep, bool drop)
+{
+    for (int i = 0; i < y->alike_count; i++)
+        if (!keep || i % keep != keep - 1)
+            y->x->dropped[y->alike[i]] = drop;
+    return count(y)->needs;
+}
+
+/* Those of them that are kept part the network into segments. Every how many of them to keep for the least bytes, or
+ * -1: none of it is of any use. */
+static int best_segments(climbing *y, double needs)
+{
+    static const int keeps[] = {0, 8, 4, 3, 2};
+    int best = -1;
+    for (size_t k = 0; k < sizeof keeps / sizeof *keeps && y->alike_count > 1; k++) {
+        double then = drop_alike(y, keeps[k], true);
+        drop_alike(y, keeps[k], false);
+        if (then < needs) {
+            needs = then;
+            best = keeps[k];
+        }
+    }
+    return best;
+}
+
+static bool enter(climbing *y, int t)
+{
+    y->total += seconds_more(y, t);
+    y->x->dropped[t] = true;
+    recompute_order(y->x);
+    again_rung *r = POOL_PUSH(&y->x->c->pool, &y->x->ladder);
+    if (r)
+        *r = (again_rung){.tensor = t, .seconds = y->total};
+    return r;
+}
+
+/* Drops what is cheapest, alone or with others like it, or refuses it; false when nothing is left to be asked. */
+static bool climb(climbing *y, bool *helped)
+{
+    const place *p = count(y);
+    double needs = p ? p->needs : 0;
+    int t = p ? cheapest(y, p) : -1, keep = 0;
+    if (t < 0)
+        return false;
+    list_alike(y, t, p);
+    y->x->dropped[t] = true;
+    bool alone = count(y)->needs < needs;
+    y->x->dropped[t] = false;
+    if (alone) {
+        y->alike[0] = t;
+        y->alike_count = 1;
+    } else {
+        keep = best_segments(y, needs);
+    }
+    recompute_order(y->x);
+    *helped |= keep >= 0;
+    for (int i = 0; i < y->alike_count; i++)
+        if (keep < 0)
+            y->refused[y->alike[i]] = true;
+        else if ((!keep || i % keep != keep - 1) && !enter(y, y->alike[i]))
+            return false;
+    return true;
+}
+
+bool recompute_ladder(recompute *x)
+{
+    climbing y;
+    bool helped = climbing_begin(&y, x);
+    for (int round = 0; round < ROUNDS && helped; round++) {
+        helped = false;
+        memset(y.refused, 0, sizeof *y.refused * (size_t)x->base.tensors.count);
+        while (climb(&y, &helped))
+            ;
+    }
+    return !x->c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", x->c->graph->name) == WEIR_OK;
+}

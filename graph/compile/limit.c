@@ -1,0 +1,330 @@
+/* graph/compile/limit.c: see limit.h.
+ *
+ * The search goes along the ladder of recompute.h, whose rungs need ever fewer bytes and ever more seconds. A rung is
+ * tried by running the passes behind the box pass and taking slots away until it fits; no plan is kept of that. When
+ * the last rung fits, the first that does is found by halving. Slots that a pipeline needs cost more than what crosses
+ * between devices, and may cost more than repeating some nodes: so a rung further on, where they stay, is tried too,
+ * and the cheaper one wins.
+ *
+ * Layouts are not monotone: a later rung may need a little more than one before. So when the last does not fit, GRID
+ * rungs are tried, always the same, and the smallest of them is made a plan of, whose bytes are told when they are too
+ * many. Asked for those, the search comes by the same rungs again and ends with the same plan.
+ *
+ * Rungs are tried with a layout that is found quickly; the plan's is looked for longer, and never larger.
+ */
+#include "graph/compile/limit.h"
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "graph/compile/recompute.h"
+#include "graph/plan/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { GRID = 8 };
+
+/* ---- slots ---- */
+
+/* Whether micro-batches are under way because of it: saved by forward for a later phase. */
+static bool feeds_pipeline(const compile *c, const reg *r)
+{
+    const phys *p = &c->phys;
+    for (int i = 0; i < r->readers.count && p->group.item[r->group].phase == PLAN_FORWARD; i++)
+        if (p->group.item[r->readers.item[i]].phase != PLAN_FORWARD)
+            return true;
+    return false;
+}
+
+/* Whether taking a slot from `a` is better than from `b`: from what costs a transfer's time rather than from what makes
+ * a pipeline; one slot that is enough, and no larger than it must be, rather than several; else the larger. */
+static bool lowers_better(const compile *c, const reg *a, const reg *b, uint64_t over)
+{
+    if (!b)
+        return true;
+    bool feeds = feeds_pipeline(c, a), enough = a->slot_bytes >= over && b->slot_bytes >= over;
+    if (feeds != feeds_pipeline(c, b))
+        return !feeds;
+    return enough ? a->slot_bytes < b->slot_bytes : a->slot_bytes > b->slot_bytes;
+}
+
+/* The register that the device, which is `over` bytes too large, takes a slot from; NULL when none can lose one. */
+static reg *reg_to_lower(compile *c, int device, uint64_t over)
+{
+    reg *best = NULL;
+    for (int i = 0; i < c->phys.reg.count; i++) {
+        reg *r = &c->phys.reg.item[i];
+        if (r->device == device && !r->fixed && !r->needed && r->slots > 1 && r->slots > r->initial && r->slot_bytes &&
+            lowers_better(c, r, best, over))
+            best = r;
+    }
+    return best;
+}
+
+/* Takes slots away from a device until it is within the limit, or would be if its registers shared no bytes; false when
+ * it has none to lose. */
+static bool lower_device(compile *c, int device)
+{
+    uint64_t over = c->phys.device.item[device].bytes - c->memory_max;
+    bool lowered = false;
+    for (;;) {
+        reg *r = reg_to_lower(c, device, over);
+        if (!r)
+            return lowered;
+        r->slots--;
+        lowered = true;
+        if (r->slot_bytes >= over)
+            return true;
+        over -= r->slot_bytes;
+    }
+}
+
+/* Takes all slots that may go, on all devices: what may share bytes on one depends on the slots of another, too. */
+static bool lower_all(compile *c)
+{
+    bool lowered = false;
+    for (int d = 0; d < c->phys.device.count; d++)
+        for (reg *r; (r = reg_to_lower(c, d, UINT64_MAX)); lowered = true)
+            r->slots--;
+    return lowered;
+}
+
+bool limit_fit(compile *c)
+{
+    for (bool lowered = true; lowered;) {
+        lowered = c->over = false;
+        if (!pass_layout(c))
+            return false;
+        for (int d = 0; d < c->phys.device.count; d++)
+            if (c->phys.device.item[d].bytes > c->memory_max) {
+                c->over = true;
+                lowered |= lower_device(c, d);
+            }
+        if (!c->over)
+            return true;
+        lowered = lowered || lower_all(c);
+    }
+    return false;
+}
+
+int limit_slots_taken(const compile *c)
+{
+    int taken = 0;
+    for (int i = 0; i < c->phys.reg.count; i++)
+        if (c->phys.reg.item[i].wanted > c->phys.reg.item[i].slots)
+            taken += c->phys.reg.item[i].wanted - c->phys.reg.item[i].slots;
+    return taken;
+}
+
+/* Seconds that a step takes longer for want of slots. A pipeline in which `slots` of `wanted` micro-batches may be
+ * under way takes wanted / slots times as long; what lost its second slot is waited for. */
+static double slots_seconds(const compile *c, double step)
+{
+    double waits = 0, slower = 0;
+    for (int i = 0; i < c->phys.reg.count; i++) {
+        const reg *r = &c->phys.reg.item[i];
+        if (r->wanted <= r->slots)
+            continue;
+        double times = (double)r->wanted / r->slots - 1;
+        if (!feeds_pipeline(c, r))
+            waits += transfer_seconds(r->slot_bytes) * (c->phys.group.item[r->group].micro ? c->micro / r->fill : 1);
+        else if (times > slower)
+            slower = times;
+    }
+    return waits + slower * step;
+}
+
+/* ---- rungs ---- */
+
+typedef struct outcome {
+    int rung;
+    bool fits;
+    uint64_t bytes;                /* of the largest device: with as many slots as fit, or with as few as can be */
+    double seconds;                /* more than without a limit */
+    bool slower;                   /* of them, some because slots were taken */
+} outcome;
+
+typedef struct search {
+    compile *c;
+    recompute x;
+    double step;                   /* seconds of a step, on one device */
+    bool failed;                   /* an error is set */
+} search;
+
+static uint64_t largest(const compile *c, int *device)
+{
+    uint64_t most = 0;
+    for (int d = 0; d < c->phys.device.count; d++)
+        if (c->phys.device.item[d].bytes > most) {
+            most = c->phys.device.item[d].bytes;
+            *device = d;
+        }
+    return most;
+}
+
+static double rung_seconds(const search *s, int at)
+{
+    return at ? s->x.ladder.item[at - 1].seconds : 0;
+}
+
+/* Lays the rung out, in the compilation's pool. */
+static bool lay_out(search *s, int at, outcome *o)
+{
+    int device;
+    if (!recompute_apply(&s->x, at) || !compile_devices(s->c))
+        return false;
+    *o = (outcome){.rung = at, .fits = limit_fit(s->c)};
+    double waits = slots_seconds(s->c, s->step);
+    o->bytes = largest(s->c, &device);
+    o->slower = waits > 0;
+    o->seconds = rung_seconds(s, at) + waits;
+    return o->fits || s->c->over;
+}
+
+/* Lays the rung out and forgets all but the outcome. */
+static outcome try_rung(search *s, int at)
+{
+    outcome o = {.rung = at};
+    pool kept = s->c->pool;
+    s->c->pool = (pool){.head = NULL};
+    s->c->hasty = true;
+    s->failed |= !lay_out(s, at, &o);
+    s->c->hasty = false;
+    kept.failed |= s->c->pool.failed;
+    pool_free(&s->c->pool);
+    s->c->pool = kept;
+    s->c->ir = s->x.base;
+    s->c->phys = (phys){.temps_found = false};
+    return o;
+}
+
+/* The first rung in (fails, fits] of which `wanted` is true, if there are no steps back on the way. */
+static outcome first_that(search *s, int fails, outcome fits, bool (*wanted)(const outcome *))
+{
+    while (fits.rung - fails > 1 && !s->failed) {
+        outcome middle = try_rung(s, fails + (fits.rung - fails) / 2);
+        if (wanted(&middle))
+            fits = middle;
+        else
+            fails = middle.rung;
+    }
+    return fits;
+}
+
+static bool does_fit(const outcome *o)
+{
+    return o->fits;
+}
+
+static bool is_no_slower(const outcome *o)
+{
+    return o->fits && !o->slower;
+}
+
+/* Rather than slots some more rungs, where that is cheaper. */
+static outcome cheaper(search *s, outcome first, outcome last)
+{
+    if (!first.slower || last.slower)
+        return first;
+    outcome kept = first_that(s, first.rung, last, is_no_slower);
+    return kept.seconds < first.seconds ? kept : first;
+}
+
+static int grid_rung(const search *s, int i)
+{
+    return (int)((int64_t)s->x.ladder.count * i / (GRID - 1));
+}
+
+/* Of the grid the cheapest rung that fits, or else the smallest. */
+static outcome best_of_grid(search *s)
+{
+    outcome best = {.fits = false};
+    for (int i = 0; i < GRID && !s->failed; i++) {
+        outcome o = try_rung(s, grid_rung(s, i));
+        if (!i || (o.fits && (!best.fits || o.seconds < best.seconds)) || (!best.fits && o.bytes < best.bytes))
+            best = o;
+    }
+    return best;
+}
+
+/* The rung that is taken: of those that are looked at the cheapest that fits, or else the smallest. */
+static outcome choose(search *s)
+{
+    outcome none = try_rung(s, 0);
+    if (s->failed || (none.fits && !none.slower))
+        return none;
+    if (!recompute_ladder(&s->x))
+        return s->failed = true, none;
+    outcome last = try_rung(s, s->x.ladder.count);
+    if (last.fits)
+        return cheaper(s, none.fits ? none : first_that(s, 0, last, does_fit), last);
+    return best_of_grid(s);
+}
+
+/* The plan with the first `at` rungs; NULL: an error, or, with c->over, it does not fit when it is live. */
+static weir_plan *plan_of(search *s, int at)
+{
+    s->c->over = false;
+    return recompute_apply(&s->x, at) && compile_devices(s->c) ? compile_plan(s->c) : NULL;
+}
+
+/* ---- when nothing fits ---- */
+
+/* "parameters 4.0 MiB, activations 12.0 MiB; of which 3.0 MiB are shared" */
+static void list_kinds(const weir_plan *plan, int device, char *list, size_t list_bytes)
+{
+    char text[PLAN_TEXT_BYTES];
+    plan_space_id space = {(uint32_t)device};
+    uint64_t bytes[PLAN_MEMS], shared = plan_bytes_shared(plan, space);
+    plan_bytes_by_kind(plan, space, bytes);
+    size_t at = 0;
+    for (uint32_t k = 0; k < PLAN_MEMS; k++)
+        if (bytes[k] && at < list_bytes)
+            at += (size_t)snprintf(list + at, list_bytes - at, "%s%s %s", at ? ", " : "", mem_text(k),
+                                   bytes_text(bytes[k], text));
+    if (shared && at < list_bytes)
+        snprintf(list + at, list_bytes - at, "; of which %s are shared", bytes_text(shared, text));
+}
+
+static void report(const compile *c, const weir_plan *plan, uint64_t asked)
+{
+    char list[500] = "", needs[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
+    int device = 0;
+    uint64_t bytes = largest(c, &device);
+    const pdevice *d = &c->phys.device.item[device];
+    list_kinds(plan, device, list, sizeof list);
+    error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs at least %s, %s more than the limit of %s: %s. The smallest "
+              "limit that would do is %llu B. Smaller micro-batches, more devices, or .zero over a data axis would make "
+              "it less", c->opts.src.file, c->opts.src.line, device_kind_name(d->kind), d->index,
+              bytes_text(bytes, needs), bytes_text(bytes - asked, more), c->opts.memory, list,
+              (unsigned long long)bytes);
+}
+
+/* Says what would do: what the smallest rung needs at least. A plan is made of it, so that whoever asks for that gets
+ * one. */
+static void refuse(search *s, int at)
+{
+    int device;
+    uint64_t asked = s->c->memory_max;
+    s->c->memory_max = largest(s->c, &device);
+    weir_plan *plan = plan_of(s, at);
+    if (plan)
+        report(s->c, plan, asked);
+    else if (s->c->over)
+        error_set(WEIR_E_MEMORY, "%s:%d: compile: nothing that is live fits in %s", s->c->opts.src.file,
+                  s->c->opts.src.line, s->c->opts.memory);
+    weir_plan_free(plan);
+}
+
+weir_plan *limit_plan(compile *c)
+{
+    search s = {.c = c};
+    if (!recompute_begin(&s.x, c))
+        return NULL;
+    for (int n = 0; n < c->ir.node_count; n++)
+        s.step += node_seconds(&c->ir, &c->ir.node[n]) * (c->ir.node[n].micro ? c->micro : 1);
+    outcome taken = choose(&s);
+    weir_plan *plan = s.failed ? NULL : plan_of(&s, taken.rung);
+    if (!plan && !s.failed && c->over)
+        refuse(&s, taken.rung);
+    return plan;
+}

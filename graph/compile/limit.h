@@ -1,0 +1,32 @@
+/* graph/compile/limit.h: what a plan gives up to keep within a limit.
+ *
+ * A limit on the bytes of a device (weir_compile(.memory)) is an input like the graph: what is over it is traded for
+ * time. What there is to trade:
+ *
+ *     slots      what moves between devices no longer overlaps with its use; then pipelines get less deep
+ *     recompute  what forward made is made again in the backward phase (recompute.h)
+ *
+ * Every trade has a price in seconds a step, by the machine model of shard.c, and none changes what is computed: the
+ * same kernels get the same values. Whoever asks for a limit that cannot be kept is told the smallest that can, and
+ * that one is kept.
+ */
+#ifndef GRAPH_COMPILE_LIMIT_H
+#define GRAPH_COMPILE_LIMIT_H
+
+#include "graph/compile/ir.h"
+
+/* The plan of a compilation with a limit, behind the box pass. NULL: an error, or nothing fits (E_MEMORY). */
+weir_plan *limit_plan(compile *c);
+
+/* Lays out with ever fewer slots, those whose loss costs the least first, until every device is within the limit.
+ * False: an error, or, with c->over, there are none left that may go. */
+bool limit_fit(compile *c);
+
+/* How many have been taken away. */
+int limit_slots_taken(const compile *c);
+
+/* compile.c: the passes from lower on, for c->ir; then the plan, within the limit and live. */
+bool compile_devices(compile *c);
+weir_plan *compile_plan(compile *c);
+
+#endif

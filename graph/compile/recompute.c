@@ -1,0 +1,305 @@
+/* graph/compile/recompute.c: see recompute.h; what is repeated, where it stands, and the graph with it.
+ *
+ * What is repeated follows from what is dropped in one walk against the flow. Where it stands follows in another: each
+ * repetition belongs to the first node of a later phase that reads it, or reads what is made of it, and stands right
+ * before that one, in the order of forward. Conversions that a later phase asks for stand in forward, right behind what
+ * they convert; of a dropped tensor they move back in the same way.
+ *
+ * A repetition needs nothing of the backward phase, so nothing would hold it back. It is therefore told of a tensor
+ * that its first reader waits for (`after`), a gradient as a rule, and the group pass takes it to come as late as that.
+ *
+ * Not repeated is what has effects or a state, what the program around weir makes, what moves from one mesh to another
+ * (the pass would repeat a whole stage for it), what is made once a step for several micro-batches, and what reads a
+ * state that forward itself changes.
+ */
+#include "graph/compile/recompute.h"
+#include "graph/base/error.h"
+#include "kernels/core/core.h"
+#include "kernels/ops.h"
+
+#include <limits.h>
+#include <string.h>
+
+static const ir_tensor *tensor_at(const recompute *x, int t)
+{
+    return &x->base.tensors.item[t];
+}
+
+static bool is_later(const ir_node *node)
+{
+    return node->phase != PLAN_FORWARD;
+}
+
+/* ---- what there is ---- */
+
+/* Whether what it begins with is another value already when the backward phase reads it. */
+static bool changes_in_forward(const recompute *x, int t)
+{
+    const ir_tensor *from = tensor_at(x, t);
+    return from->node < 0 && from->update >= 0 && !is_later(&x->base.node[from->update]);
+}
+
+static bool moves_away(const recompute *x, const ir_node *node)
+{
+    return node->op == &op_box && !mesh_equal(tensor_at(x, node->in[0])->mesh, node->mesh);
+}
+
+static bool is_repeatable(const recompute *x, const ir_node *node)
+{
+    bool end = node->op == &op_source || node->op == &op_sink || node->op == &op_call;
+    if (is_later(node) || end || node->op->states || node->updates >= 0 || (node->origin && node->origin->host))
+        return false;
+    for (int i = 0; i < node->in_count; i++)
+        if (changes_in_forward(x, node->in[i]))
+            return false;
+    return node->micro == x->micro && !moves_away(x, node);
+}
+
+static void find_roots(recompute *x)
+{
+    for (int t = 0; t < x->base.tensors.count; t++)
+        x->root[t] = t;
+    for (int n = 0; n < x->base.node_count; n++)
+        if (x->base.node[n].op == &op_shard)
+            x->root[x->base.node[n].out[0]] = x->root[x->base.node[n].in[0]];
+}
+
+/* And whether what is saved is saved once per micro-batch. */
+static void find_saved(recompute *x)
+{
+    for (int n = 0; n < x->base.node_count; n++)
+        for (int i = 0; i < x->base.node[n].in_count && is_later(&x->base.node[n]); i++) {
+            int from = tensor_at(x, x->base.node[n].in[i])->node;
+            if (from >= 0 && !is_later(&x->base.node[from]))
+                x->saved[x->root[x->base.node[n].in[i]]] = true;
+            x->micro |= x->base.node[n].micro;
+        }
+}
+
+bool recompute_begin(recompute *x, compile *c)
+{
+    int nodes = c->ir.node_count + 1, tensors = c->ir.tensors.count + 1;
+    *x = (recompute){.c = c, .base = c->ir};
+    x->root = POOL_NEW(&c->pool, int, tensors);
+    x->saved = POOL_NEW(&c->pool, bool, tensors);
+    x->dropped = POOL_NEW(&c->pool, bool, tensors);
+    x->repeatable = POOL_NEW(&c->pool, bool, nodes);
+    x->again = POOL_NEW(&c->pool, bool, nodes);
+    x->late = POOL_NEW(&c->pool, bool, nodes);
+    x->asker = POOL_NEW(&c->pool, int, nodes);
+    x->head = POOL_NEW(&c->pool, int, nodes);
+    x->next = POOL_NEW(&c->pool, int, nodes);
+    x->event = POOL_NEW(&c->pool, again_event, 2 * nodes);
+    if (c->pool.failed)
+        return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
+    find_roots(x);
+    find_saved(x);
+    for (int n = 0; n < x->base.node_count; n++)
+        x->repeatable[n] = is_repeatable(x, &x->base.node[n]);
+    recompute_order(x);
+    return true;
+}
+
+/* ---- what is repeated, and where it stands ---- */
+
+static bool is_dropped(const recompute *x, int t)
+{
+    int from = tensor_at(x, t)->node;
+    return from >= 0 && !is_later(&x->base.node[from]) && x->dropped[x->root[t]];
+}
+
+bool recompute_repeats(const recompute *x, int t)
+{
+    int from = tensor_at(x, t)->node, root = x->root[t];
+    return from >= 0 && x->repeatable[from] && !(x->saved[root] && !x->dropped[root]);
+}
+
+bool recompute_reads_again(const recompute *x, const again_event *e, int t)
+{
+    if (e->again)
+        return recompute_repeats(x, t);
+    return is_later(&x->base.node[e->node]) && is_dropped(x, t);
+}
+
+static void mark_again(recompute *x)
+{
+    memset(x->again, 0, sizeof *x->again * (size_t)x->base.node_count);
+    for (int n = x->base.node_count - 1; n >= 0; n--) {
+        const ir_node *node = &x->base.node[n];
+        for (int i = 0; i < node->in_count; i++) {
+            const again_event as = {.node = n, .again = x->again[n]};
+            if ((as.again || is_later(node)) && recompute_reads_again(x, &as, node->in[i]))
+                x->again[tensor_at(x, node->in[i])->node] = true;
+        }
+    }
+}
+
+static void mark_late(recompute *x)
+{
+    for (int n = 0; n < x->base.node_count; n++) {
+        const ir_node *node = &x->base.node[n];
+        int in = node->in_count == 1 ? node->in[0] : -1, from = in >= 0 ? tensor_at(x, in)->node : -1;
+        x->late[n] = is_later(node) && node->op == &op_box && from >= 0 && (is_dropped(x, in) || x->late[from]);
+    }
+}
+
+/* Whether what the node reads there waits for a first reader. */
+static bool waits(const recompute *x, int n, int t)
+{
+    const again_event e = {.node = n, .again = x->again[n]};
+    int from = tensor_at(x, t)->node;
+    return from >= 0 && (recompute_reads_again(x, &e, t) || (x->late[from] && is_later(&x->base.node[n])));
+}
+
+static void ask(recompute *x, int n, int asker)
+{
+    for (int i = 0; i < x->base.node[n].in_count; i++) {
+        int t = x->base.node[n].in[i], *first = waits(x, n, t) ? &x->asker[tensor_at(x, t)->node] : NULL;
+        if (first && asker < *first)
+            *first = asker;
+    }
+}
+
+/* Those of later phases ask for themselves; then what is asked for asks for what it needs, against the flow. */
+static void find_askers(recompute *x)
+{
+    for (int n = 0; n < x->base.node_count; n++) {
+        x->asker[n] = INT_MAX;
+        x->head[n] = 0;
+    }
+    for (int n = 0; n < x->base.node_count; n++)
+        if (is_later(&x->base.node[n]) && !x->late[n])
+            ask(x, n, n);
+    for (int n = x->base.node_count - 1; n >= 0; n--) {
+        if (x->asker[n] == INT_MAX)
+            continue;
+        ask(x, n, x->asker[n]);
+        x->next[n] = x->head[x->asker[n]];
+        x->head[x->asker[n]] = n + 1;
+    }
+}
+
+/* What the asker waits for besides. */
+static int awaited(const recompute *x, const ir_node *asker)
+{
+    for (int i = 0; i < asker->in_count; i++) {
+        int from = tensor_at(x, asker->in[i])->node;
+        if (from >= 0 && is_later(&x->base.node[from]) && !x->late[from] && x->base.node[from].updates < 0)
+            return asker->in[i];
+    }
+    return -1;
+}
+
+void recompute_order(recompute *x)
+{
+    mark_again(x);
+    mark_late(x);
+    find_askers(x);
+    x->event_count = 0;
+    for (int n = 0; n < x->base.node_count; n++) {
+        if (x->late[n])
+            continue;
+        for (int at = x->head[n]; at; at = x->next[at - 1])
+            x->event[x->event_count++] =
+                (again_event){.node = at - 1, .again = x->again[at - 1], .after = awaited(x, &x->base.node[n])};
+        x->event[x->event_count++] = (again_event){.node = n, .after = -1};
+    }
+}
+
+/* ---- the graph with it ---- */
+
+typedef struct rewriting {
+    const recompute *x;
+    ir_graph to;
+    int *copy;                     /* by tensor of the base: its repetition, or -1 */
+    int *new_id;                   /* by node of the base */
+} rewriting;
+
+static void repeat_tensor(rewriting *w, int t)
+{
+    pool *p = &w->x->c->pool;
+    const ir_tensor *from = tensor_at(w->x, t);
+    ir_tensor *to = POOL_PUSH(p, &w->to.tensors);
+    if (!to)
+        return;
+    *to = *from;
+    to->name = pool_text(p, "%s.again", from->name);
+    to->update = -1;
+    w->copy[t] = w->to.tensors.count - 1;
+}
+
+static void tensors_begin(rewriting *w)
+{
+    const recompute *x = w->x;
+    for (int t = 0; t < x->base.tensors.count; t++) {
+        ir_tensor *to = POOL_PUSH(&x->c->pool, &w->to.tensors);
+        if (to)
+            *to = *tensor_at(x, t);
+        w->copy[t] = -1;
+    }
+    for (int n = 0; n < x->base.node_count; n++)
+        for (int o = 0; o < x->base.node[n].out_count && x->again[n]; o++)
+            repeat_tensor(w, x->base.node[n].out[o]);
+}
+
+/* Node k of the new graph. */
+static bool rewrite_node(rewriting *w, const again_event *e, int k)
+{
+    pool *p = &w->x->c->pool;
+    const ir_node *from = &w->x->base.node[e->node];
+    ir_node *to = &w->to.node[k];
+    *to = *from;
+    to->after = e->after;
+    if (e->again) {
+        to->name = pool_text(p, "%s.again", from->name);
+        to->phase = PLAN_BACKWARD;
+        to->again = true;
+    } else {
+        w->new_id[e->node] = k;
+    }
+    to->in = pool_copy(p, from->in, sizeof *to->in * (size_t)from->in_count);
+    to->out = pool_copy(p, from->out, sizeof *to->out * (size_t)from->out_count);
+    if (p->failed)
+        return false;
+    for (int i = 0; i < to->in_count; i++)
+        if (recompute_reads_again(w->x, e, to->in[i]))
+            to->in[i] = w->copy[to->in[i]];
+    for (int o = 0; o < to->out_count; o++) {
+        to->out[o] = e->again ? w->copy[to->out[o]] : to->out[o];
+        w->to.tensors.item[to->out[o]].node = k;
+    }
+    return true;
+}
+
+static bool rewrite(rewriting *w)
+{
+    const recompute *x = w->x;
+    pool *p = &x->c->pool;
+    w->to.node = POOL_NEW(p, ir_node, x->event_count + 1);
+    w->to.rules.item = x->base.rules.item;
+    w->copy = POOL_NEW(p, int, x->base.tensors.count + 1);
+    w->new_id = POOL_NEW(p, int, x->base.node_count + 1);
+    if (p->failed)
+        return false;
+    tensors_begin(w);
+    for (int k = 0; k < x->event_count && !p->failed; k++, w->to.node_count++)
+        if (!rewrite_node(w, &x->event[k], k))
+            return false;
+    for (int t = 0; t < x->base.tensors.count && !p->failed; t++)
+        if (tensor_at(x, t)->update >= 0)
+            w->to.tensors.item[t].update = w->new_id[tensor_at(x, t)->update];
+    return !p->failed;
+}
+
+bool recompute_apply(recompute *x, int rungs)
+{
+    memset(x->dropped, 0, sizeof *x->dropped * (size_t)x->base.tensors.count);
+    for (int r = 0; r < rungs; r++)
+        x->dropped[x->ladder.item[r].tensor] = true;
+    recompute_order(x);
+    rewriting w = {.x = x};
+    if (!rewrite(&w))
+        return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", x->c->graph->name) == WEIR_OK;
+    x->c->ir = w.to;
+    return true;
+}

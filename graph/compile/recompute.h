@@ -1,0 +1,68 @@
+/* graph/compile/recompute.h: results of forward that are computed once more in the backward phase instead of kept.
+ *
+ *     forward    a -> b -> c -> d            a is kept; b, c and d die with their last reader in forward
+ *     backward   ... a -> b' -> c' -> d' -> gradients of d, c, b
+ *
+ * A tensor that forward makes and a later phase reads is *saved*: it is there while all behind it runs. To *drop* it
+ * means that who reads it later reads a repetition of it. Repeated are the node that made it and whatever that needs,
+ * up to what is saved and not dropped, what a step begins with, and what cannot be repeated. A repetition is a node of
+ * the backward phase with the same op, shapes, layouts and key as the first, so it gives the same bits; it stands right
+ * before the first node that asks for it, and what it made dies with the last.
+ *
+ * What is dropped is a decision of the compiler's, made under a limit (limit.c), not one of the graph's author; to the
+ * passes behind, repetitions are nodes like any other.
+ *
+ * The *ladder* (ladder.c) is the order in which tensors are dropped, the cheapest in seconds per byte first, each
+ * counted with those that are dropped already: rung r is the first r of them. It does not depend on the limit, so a
+ * smaller limit goes further along the same way.
+ */
+#ifndef GRAPH_COMPILE_RECOMPUTE_H
+#define GRAPH_COMPILE_RECOMPUTE_H
+
+#include "graph/compile/ir.h"
+
+typedef struct again_event {       /* a node's place in the order of all */
+    int node;                      /* of the base */
+    bool again;                    /* a repetition of it */
+    int after;                     /* of what waits for its first reader: a tensor that this one waits for, or -1 */
+} again_event;
+
+typedef struct again_rung {
+    int tensor;                    /* dropped here, and from here on */
+    double seconds;                /* that a step takes longer, so far */
+} again_rung;
+
+typedef struct recompute {         /* lives in the compilation's pool; one thread */
+    compile *c;
+    ir_graph base;                 /* as the box pass left it; never changed */
+    int *root;                     /* by tensor: the tensor that it is only another name of */
+    bool *saved, *dropped;         /* by tensor, if it is its own root */
+    bool micro;                    /* the backward phase runs once per micro-batch */
+    bool *repeatable, *again;      /* by node: may be, is repeated */
+    bool *late;                    /* by node: a later conversion of what is repeated; it waits for its first reader */
+    int *asker;                    /* by node: the first that reads the repetition, or what is late */
+    int *head, *next;              /* by node: those that it asks for first, 1 + node, in order */
+    again_event *event;
+    int event_count;
+    POOL_LIST(again_rung) ladder;
+} recompute;
+
+/* For c->ir as the box pass leaves it; nothing is dropped. False: no memory. */
+bool recompute_begin(recompute *x, compile *c);
+
+/* Brings again, late and event in line with `dropped`. */
+void recompute_order(recompute *x);
+
+/* Whether a repetition reads a repetition of this input, not what forward made. */
+bool recompute_repeats(const recompute *x, int tensor);
+
+/* Whether the event, of recompute_order(), reads a repetition of this input. */
+bool recompute_reads_again(const recompute *x, const again_event *e, int tensor);
+
+/* Finds the ladder. False: no memory. */
+bool recompute_ladder(recompute *x);
+
+/* Sets c->ir to what it is with the first `rungs` of the ladder dropped. False: no memory. */
+bool recompute_apply(recompute *x, int rungs);
+
+#endif

@@ -1,0 +1,302 @@
+/* tests/graph/compile/test_limit.c: a limit is kept, costs time and no bit, and where it cannot be kept the smallest
+ * that can is told.
+ *
+ * Every model is compiled on a ladder of limits, from the smallest, which is taken out of the sentence that refuses 1
+ * byte, to what it needs without one; each plan must keep within its limit on every device and compute the bits of the
+ * unlimited plan.
+ */
+#include "graph/plan/plan.h"
+#include "tests/support/learner.h"
+#include "tests/support/random_model.h"
+#include "tests/support/reference.h"
+#include "tests/support/run.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LADDER = 3, STEPS = 3 };
+
+typedef weir_plan *(*compile_fn)(const void *model, const char *limit);
+
+static uint64_t largest(const weir_plan *plan)
+{
+    uint64_t most = 0;
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        most = plan->spaces[s].bytes > most ? plan->spaces[s].bytes : most;
+    return most;
+}
+
+static weir_plan *within(compile_fn compile, const void *model, uint64_t bytes)
+{
+    char limit[32];
+    snprintf(limit, sizeof limit, "%llu", (unsigned long long)bytes);
+    return compile(model, limit);
+}
+
+/* The smallest limit, as the refusal of 1 byte tells it. */
+static uint64_t smallest(compile_fn compile, const void *model)
+{
+    static const char words[] = "The smallest limit that would do is ";
+    weir_plan *plan = within(compile, model, 1);
+    cr_assert_null(plan, "a plan in one byte");
+    const char *said = strstr(weir_error(), words);
+    cr_assert_not_null(said, "%s", weir_error());
+    cr_expect_not_null(strstr(weir_error(), "parameters "), "%s", weir_error());
+    char *end;
+    uint64_t bytes = strtoull(said + strlen(words), &end, 10);
+    cr_assert_eq(strncmp(end, " B.", 3), 0, "%s", said);
+    return bytes;
+}
+
+/* Repetitions in the plan, of the op, or (NULL) of any. */
+static int repeated(const weir_plan *plan, const char *op)
+{
+    int count = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const char *name = plan_text(plan, plan->kernels[k].name);
+        size_t length = strlen(name);
+        count += length > 6 && !strcmp(name + length - 6, ".again") &&
+                 (!op || !strcmp(op, plan_text(plan, plan->kernels[k].op)));
+    }
+    return count;
+}
+
+/* Limit `at` of LADDER, from the smallest up. */
+static uint64_t limit_at(uint64_t least, uint64_t most, int at)
+{
+    return least + (most - least) * (uint64_t)at / LADDER;
+}
+
+/* A plan within the limit, which is kept. */
+static weir_plan *kept(compile_fn compile, const void *model, uint64_t bytes)
+{
+    weir_plan *plan = within(compile, model, bytes);
+    cr_assert_not_null(plan, "%s", weir_error());
+    cr_expect_leq(largest(plan), bytes);
+    cr_expect_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    return plan;
+}
+
+/* ---- a model with everything that lives from step to step, in every layout ---- */
+
+static weir_plan *compile_learner(const void *model, const char *limit)
+{
+    struct learner_opts opts = *(const struct learner_opts *)model;
+    opts.compile.memory = limit;
+    return learner_plan_at(opts);
+}
+
+static struct learned learn(const weir_plan *plan)
+{
+    weir_session *s = weir_session_open(plan);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(weir_session_run(s, STEPS), WEIR_OK, "%s", weir_error());
+    weir_session_stats stats;
+    weir_session_get_stats(s, &stats);
+    cr_expect_eq(stats.arena_bytes, stats.planned_bytes);
+    struct learned now = learned_read(s);
+    cr_assert_geq(now.count, 0, "%s", weir_error());
+    weir_session_close(s);
+    return now;
+}
+
+static void learns_the_same(const struct learner_opts *opts, int *repetitions)
+{
+    weir_plan *loose = compile_learner(opts, NULL);
+    cr_assert_not_null(loose, "%s", weir_error());
+    struct learned want = learn(loose);
+    uint64_t most = largest(loose), least = smallest(compile_learner, opts);
+    cr_expect_leq(least, most);
+    for (int at = 0; at <= LADDER; at++) {
+        weir_plan *plan = kept(compile_learner, opts, limit_at(least, most, at));
+        struct learned got = learn(plan);
+        const char *differs = learned_differs(&got, &want, 0);
+        cr_expect_null(differs, "dp%d tp%d pp%d zero %d micro %d at %d: %s", opts->dp, opts->tp, opts->pp, opts->zero,
+                       opts->micro, at, differs);
+        *repetitions += repeated(plan, NULL);
+        learned_free(&got);
+        weir_plan_free(plan);
+    }
+    learned_free(&want);
+    weir_plan_free(loose);
+}
+
+Test(limit, what_is_learned_is_the_same_in_every_layout, .timeout = 120)
+{
+    int repetitions = 0;
+    for (int l = 0; l < LEARNER_LAYOUTS; l++)
+        learns_the_same(&learner_layouts[l], &repetitions);
+    cr_expect_gt(repetitions, 0, "nothing was computed again");
+}
+
+/* ---- random models, with meshes that overlap, inputs that are pushed and values that are pulled ---- */
+
+typedef struct drawn {
+    uint64_t model, layout;
+} drawn;
+
+static weir_plan *compile_random(const void *model, const char *limit)
+{
+    const drawn *d = model;
+    weir_graph *g = random_model(d->model, d->layout);
+    weir_plan *plan = weir_compile(g, .micro_batches = random_model_micro(d->model), .seed = d->model, .memory = limit);
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(limit, random_models_compute_the_same, .timeout = 120)
+{
+    int repetitions = 0;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        drawn d = {seed, seed % 5};
+        weir_plan *loose = compile_random(&d, NULL);
+        run want = run_plan(loose, STEPS, 2);
+        uint64_t least = smallest(compile_random, &d);
+        for (int at = 0; at < LADDER; at++) {
+            weir_plan *plan = kept(compile_random, &d, limit_at(least, largest(loose), at));
+            run got = run_plan(plan, STEPS, 2);
+            char what[64];
+            snprintf(what, sizeof what, "model %d, limit %d", (int)seed, at);
+            run_near(&got, &want, 0, what);
+            repetitions += repeated(plan, NULL);
+            run_free(&got);
+            weir_plan_free(plan);
+        }
+        run_free(&want);
+        weir_plan_free(loose);
+    }
+    cr_expect_gt(repetitions, 0, "nothing was computed again");
+}
+
+/* ---- GPT ---- */
+
+static weir_plan *compile_gpt(const void *model, const char *limit)
+{
+    const gpt_config *config = model;
+    weir_graph *g = gpt_train_graph(config);
+    weir_plan *plan = weir_compile(g, .micro_batches = config->layout.micro, .seed = REFERENCE_SEED, .memory = limit);
+    weir_graph_free(g);
+    return plan;
+}
+
+typedef struct losses {
+    float value[STEPS * 4];
+} losses;
+
+static losses train(const weir_plan *plan, int micro)
+{
+    losses out = {{0}};
+    weir_session *s = weir_session_open(plan);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(weir_session_start(s, STEPS), WEIR_OK, "%s", weir_error());
+    for (int i = 0; i < STEPS * micro; i++) {
+        weir_array one = {.data = &out.value[i], .dtype = WEIR_F32};
+        cr_assert_eq(weir_session_pull(s, "loss", &one, 20000), WEIR_OK, "%s", weir_error());
+    }
+    cr_assert_eq(weir_session_wait(s, 20000), WEIR_OK, "%s", weir_error());
+    weir_session_close(s);
+    return out;
+}
+
+static void gpt_loses_the_same(layout l)
+{
+    text corpus = reference_text();
+    gpt_config config = reference_gpt(&corpus, REFERENCE_FULL);
+    config.layout = l;
+    weir_plan *loose = compile_gpt(&config, NULL);
+    cr_assert_not_null(loose, "%s", weir_error());
+    losses want = train(loose, l.micro);
+    uint64_t least = smallest(compile_gpt, &config);
+    cr_expect_lt(least, largest(loose));
+    for (int at = 0; at <= LADDER; at++) {
+        weir_plan *plan = kept(compile_gpt, &config, limit_at(least, largest(loose), at));
+        losses got = train(plan, l.micro);
+        cr_expect_arr_eq(got.value, want.value, sizeof want.value);
+        cr_expect(at == LADDER ? plan->hash == loose->hash : plan->hash != loose->hash);
+        weir_plan_free(plan);
+    }
+    weir_plan_free(loose);
+    text_free(&corpus);
+}
+
+#define GPT(d, t, p, m, z)                                                       \
+    Test(limit, gpt_dp##d##_tp##t##_pp##p##_micro##m##_zero_##z, .timeout = 120) \
+    {                                                                            \
+        gpt_loses_the_same((layout){d, t, p, m, z});                             \
+    }
+GPT(1, 1, 1, 1, false)
+GPT(2, 1, 1, 2, false)
+GPT(4, 1, 1, 1, true)
+GPT(1, 2, 1, 1, false)
+GPT(1, 1, 2, 4, false)
+GPT(2, 1, 2, 4, true)
+
+/* ---- what is given up first ---- */
+
+/* Blocks of linear layers around what is cheap to compute again; activations are much more than weights. */
+static weir_graph *blocks(int count)
+{
+    weir_graph *g = weir_graph_new("blocks");
+    weir_tensor *x = weir_input(g, WEIR_F32, {1024, 64}, .name = "x", .micro = true);
+    for (int b = 0; b < count; b++) {
+        weir_tensor *h = weir_linear(weir_layernorm(x), 256);
+        x = weir_add(x, weir_linear(weir_dropout(weir_gelu(h), 0.1), 64));
+    }
+    weir_tensor *loss = weir_mean(weir_mul(x, x), .name = "loss");
+    weir_train(loss, weir_sgd());
+    weir_fetch(loss, .name = "loss");
+    return g;
+}
+
+static weir_plan *compile_blocks(const void *model, const char *limit)
+{
+    weir_graph *g = blocks(*(const int *)model);
+    weir_plan *plan = weir_compile(g, .memory = limit);
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(limit, what_is_cheap_is_computed_again_first, .timeout = 20)
+{
+    const int count = 6;
+    weir_plan *loose = compile_blocks(&count, NULL);
+    weir_plan *little = kept(compile_blocks, &count, largest(loose) - 1);
+    weir_plan *least = kept(compile_blocks, &count, smallest(compile_blocks, &count));
+    cr_expect_eq(repeated(loose, NULL), 0);
+    cr_expect_gt(repeated(little, NULL), 0);
+    cr_expect_eq(repeated(little, "linear"), 0, "a product, for one byte");
+    cr_expect_gt(repeated(least, "linear"), 0, "what is costly is given up at the end");
+    cr_expect_gt(repeated(least, "dropout"), 0);
+    run want = run_plan(loose, STEPS, 1), got = run_plan(least, STEPS, 1);
+    run_near(&got, &want, 0, "the same elements are dropped again");
+    run_free(&want);
+    run_free(&got);
+    weir_plan_free(loose);
+    weir_plan_free(little);
+    weir_plan_free(least);
+}
+
+/* Of n blocks about the square root of n are alive at once: the rest begins at what was kept between them. */
+Test(limit, activations_grow_slower_than_the_depth, .timeout = 20)
+{
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        const int count = i ? 32 : 8;
+        weir_plan *plan = kept(compile_blocks, &count, smallest(compile_blocks, &count));
+        bytes[i] = largest(plan);
+        weir_plan_free(plan);
+    }
+    cr_expect_gt(bytes[1], bytes[0]);
+    cr_expect_lt(bytes[1], 3 * bytes[0], "%lu and %lu bytes for 8 and 32 blocks", (long)bytes[0], (long)bytes[1]);
+}
+
+Test(limit, one_byte_less_than_the_smallest_is_refused, .timeout = 20)
+{
+    const int count = 4;
+    uint64_t least = smallest(compile_blocks, &count);
+    cr_expect_null(within(compile_blocks, &count, least - 1));
+    cr_expect_not_null(strstr(weir_error(), ", 1 B more than the limit of "), "%s", weir_error());
+    cr_expect_eq(smallest(compile_blocks, &count), least);
+}
