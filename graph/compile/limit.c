@@ -246,9 +246,22 @@ static outcome best_of_grid(search *s)
     return best;
 }
 
+/* Whether nothing has to be given up. */
+static bool fits_whole(search *s)
+{
+    if (!compile_devices(s->c) || !pass_layout(s->c))
+        return s->failed = true, false;
+    int device;
+    bool fits = largest(s->c, &device) <= s->c->memory_max;
+    s->c->phys = (phys){.temps_found = false};
+    return fits;
+}
+
 /* The rung that is taken: of those that are looked at the cheapest that fits, or else the smallest. */
 static outcome choose(search *s)
 {
+    if (fits_whole(s) || s->failed)
+        return (outcome){.fits = true};
     outcome none = try_rung(s, 0);
     if (s->failed || (none.fits && !none.slower))
         return none;
@@ -293,7 +306,7 @@ static void report(const compile *c, const weir_plan *plan, uint64_t asked)
     const pdevice *d = &c->phys.device.item[device];
     list_kinds(plan, device, list, sizeof list);
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs at least %s, %s more than the limit of %s: %s. The smallest "
-              "limit that would do is %llu B. Smaller micro-batches, more devices, or .zero over a data axis would make "
+              "limit that would do is %llu B. Smaller micro-batches, more devices, or .zero over a data axis make "
               "it less", c->opts.src.file, c->opts.src.line, device_kind_name(d->kind), d->index,
               bytes_text(bytes, needs), bytes_text(bytes - asked, more), c->opts.memory, list,
               (unsigned long long)bytes);
