@@ -22,7 +22,10 @@ typedef struct weir_plan weir_plan;
 typedef struct weir_compile_opts {
     weir_src src;
     int micro_batches;   /* per step [1] */
-    const char *memory;  /* limit per device, as "512MiB" or "2GB" [none] */
+    const char *memory;  /* limit per device, as "512MiB" or "2GB" [none]; what is over it is traded for time: results
+                            of forward are computed again in the backward pass, registers get fewer slots. No bit of
+                            what is computed changes. Where nothing fits, weir_error() names the smallest limit that
+                            would do */
     uint64_t seed;       /* of parameters and dropout [0] */
     weir_dtype precision; /* WEIR_BF16, WEIR_F16: activations and their gradients are of this dtype, and products are
                             computed in it; parameters, what an optimizer keeps, gradients of weights, sums, statistics
