@@ -5,6 +5,7 @@
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
 #include "graph/plan/build.h"
+#include "graph/plan/text.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
@@ -15,7 +16,7 @@ typedef struct emission {
     compile *c;
     phys *p;
     plan_builder *b;
-    uint32_t *queue, *outside;     /* by device */
+    uint32_t *queue[PLAN_QUEUE_KINDS]; /* by device */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
     uint32_t *port;                /* by register: the port through which the actor written now reads it */
     host_binding *bindings;
@@ -32,31 +33,41 @@ static const ir_node *first_node(const compile *c, const group *g)
     return &c->ir.node[c->phys.op.item[g->pops.item[0]].node];
 }
 
-static void emit_devices(emission *e)
+static plan_queue_kind queue_kind(const group *g)
 {
-    for (int d = 0; d < e->p->device.count; d++) {
-        const pdevice *from = &e->p->device.item[d];
-        char *name = pool_text(&e->c->pool, "%s:%d", device_kind_name(from->kind), from->index);
-        char *outside = pool_text(&e->c->pool, "outside %s", name);
-        plan_space_id space = {plan_add_spaces(e->b, (plan_space){.kind = from->kind,
-                                                                  .index = (uint32_t)from->index,
-                                                                  .name = plan_add_text(e->b, name),
-                                                                  .bytes = from->bytes,
-                                                                  .snapshot_offset = from->snapshot_offset,
-                                                                  .snapshot_bytes = from->snapshot})};
-        e->queue[d] = plan_add_queues(e->b, (plan_queue){.space = space,
-                                                         .kind = PLAN_COMPUTE,
-                                                         .name = plan_add_text(e->b, name),
-                                                         .workspace_offset = from->workspace_offset,
-                                                         .workspace_bytes = from->workspace});
-        bool needed = false;
-        for (int g = 0; g < e->p->group.count; g++)
-            needed |= e->p->group.item[g].outside && e->p->group.item[g].device == d;
-        if (needed)
-            e->outside[d] = plan_add_queues(e->b, (plan_queue){.space = space,
-                                                               .kind = PLAN_OUTSIDE,
-                                                               .name = plan_add_text(e->b, outside)});
-    }
+    return g->outside ? PLAN_OUTSIDE : g->io ? PLAN_IO_QUEUE : PLAN_COMPUTE;
+}
+
+/* The queue on which the device runs groups of that kind, when it has any. */
+static void emit_queue(emission *e, int d, plan_queue_kind kind)
+{
+    const pdevice *from = &e->p->device.item[d];
+    char *name = pool_text(&e->c->pool, "%s %s:%d", queue_kind_text(kind), device_kind_name(from->kind), from->index);
+    int g = 0;
+    while (g < e->p->group.count && (e->p->group.item[g].device != d || queue_kind(&e->p->group.item[g]) != kind))
+        g++;
+    if (name && g < e->p->group.count)
+        e->queue[kind][d] = plan_add_queues(
+            e->b, (plan_queue){.space = {(uint32_t)d}, .kind = kind, .name = plan_add_text(e->b, name)});
+}
+
+static void emit_device(emission *e, int d)
+{
+    const pdevice *from = &e->p->device.item[d];
+    char *name = pool_text(&e->c->pool, "%s:%d", device_kind_name(from->kind), from->index);
+    plan_space_id space = {plan_add_spaces(e->b, (plan_space){.kind = from->kind,
+                                                              .index = (uint32_t)from->index,
+                                                              .name = plan_add_text(e->b, name),
+                                                              .bytes = from->bytes,
+                                                              .snapshot_offset = from->snapshot_offset,
+                                                              .snapshot_bytes = from->snapshot})};
+    e->queue[PLAN_COMPUTE][d] = plan_add_queues(e->b, (plan_queue){.space = space,
+                                                                   .kind = PLAN_COMPUTE,
+                                                                   .name = plan_add_text(e->b, name),
+                                                                   .workspace_offset = from->workspace_offset,
+                                                                   .workspace_bytes = from->workspace});
+    emit_queue(e, d, PLAN_IO_QUEUE);
+    emit_queue(e, d, PLAN_OUTSIDE);
 }
 
 static plan_tensor tensor_from(emission *e, const char *name, const weir_type *type, const weir_shape *global,
@@ -242,7 +253,7 @@ static const char *actor_name(emission *e, const group *g)
 static void emit_actor(emission *e, int g)
 {
     const group *from = &e->p->group.item[g];
-    plan_actor a = {.queue = {from->outside ? e->outside[from->device] : e->queue[from->device]},
+    plan_actor a = {.queue = {e->queue[queue_kind(from)][from->device]},
                     .name = plan_add_text(e->b, actor_name(e, from)),
                     .program = {(uint32_t)from->program},
                     .phase = from->phase,
@@ -318,8 +329,8 @@ static bool emission_begin(emission *e)
 {
     int devices = e->p->device.count;
     e->b = plan_builder_new();
-    e->queue = POOL_NEW(&e->c->pool, uint32_t, devices);
-    e->outside = POOL_NEW(&e->c->pool, uint32_t, devices);
+    for (int kind = 0; kind < PLAN_QUEUE_KINDS; kind++)
+        e->queue[kind] = POOL_NEW(&e->c->pool, uint32_t, devices);
     e->first_state = POOL_NEW(&e->c->pool, uint32_t, e->p->op.count + 1);
     e->port = POOL_NEW(&e->c->pool, uint32_t, e->p->reg.count + 1);
     e->bindings = calloc((size_t)e->c->ir.node_count + 1, sizeof *e->bindings);
@@ -346,7 +357,8 @@ weir_plan *pass_emit(compile *c)
     plan->name = plan_add_text(e.b, c->graph->name);
     for (int p = 0; p < c->graph->programs.count; p++)
         plan_add_programs(e.b, (plan_program){plan_add_text(e.b, c->graph->programs.item[p].name)});
-    emit_devices(&e);
+    for (int d = 0; d < c->phys.device.count; d++)
+        emit_device(&e, d);
     emit_regs(&e);
     for (int g = 0; g < c->phys.group.count; g++)
         emit_actor(&e, g);

@@ -6,7 +6,7 @@
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
  *     a later phase, or in the update) when BUCKET bytes have come together;
  *   - a chunk ends one, so that it is on its way while the next is made;
- *   - host functions are alone, so that a slow one holds up nothing else.
+ *   - host functions, and what else runs on a device's io queue, are alone, so that a slow one holds up nothing else.
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
  * has to change devices to get to it. Pops of one group have one level; an edge between groups goes to a later phase, a
@@ -34,9 +34,10 @@ static const ir_node *pop_node(const compile *c, const pop *op)
     return &c->ir.node[op->node];
 }
 
-static bool pop_is_host(const compile *c, const pop *op)
+/* Whether push or pull fires it. */
+static bool pop_is_outside(const compile *c, const pop *op)
 {
-    return pop_node(c, op)->origin && pop_node(c, op)->origin->host;
+    return pop_node(c, op)->origin && pop_node(c, op)->origin->host && !op->io;
 }
 
 /* The pop that makes input i in the same step, or NULL (parameters are there from the step before). */
@@ -135,7 +136,8 @@ static int group_new(grouping *x, const pop *op)
     if (!g || !at)
         return -1;
     *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
-                 .phase = op->phase, .micro = op->micro, .level = op->level};
+                 .phase = op->phase, .micro = op->micro, .outside = pop_is_outside(x->c, op), .io = op->io,
+                 .level = op->level};
     *at = x->p->group.count - 1;
     return *at;
 }
@@ -163,7 +165,7 @@ static void maybe_end(grouping *x, const pop *op)
 static void join(grouping *x, int id)
 {
     pop *op = &x->p->op.item[id];
-    bool alone = pop_is_host(x->c, op);
+    bool alone = op->io || pop_is_outside(x->c, op);
     op->level = pop_level(x->c, op);
     op->group = find_open(x, op, alone);
     if (op->group < 0)
@@ -180,11 +182,8 @@ static void join(grouping *x, int id)
         if (from && from->device != op->device)
             LIST_ONCE(&x->c->pool, &g->sources, from->group);
     }
-    if (alone) {
-        int kind = pop_node(x->c, op)->origin->host - 1;
-        g->outside = kind == PLAN_PUSH || kind == PLAN_PULL;
+    if (alone)
         close_group(x, op->group);
-    }
     maybe_end(x, op);
 }
 
@@ -267,6 +266,13 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
     return id;
 }
 
+/* Whether the tensor needs a register although nobody reads it: the next step's parameter, or one that is made where
+ * there is no workspace. */
+static bool lies_alone(const compile *c, const ptensor *t)
+{
+    return t->producer >= 0 && (t->parameter || c->phys.op.item[t->producer].io);
+}
+
 /* Gives the tensor a register when it leaves its group. */
 static void place_tensor(compile *c, int id)
 {
@@ -277,7 +283,7 @@ static void place_tensor(compile *c, int id)
     int from = made ? c->phys.op.item[t->producer].group : -1;
     int_list readers = {0};
     reader_groups(c, t, from, &readers);
-    if (!readers.count && !(t->parameter && made))
+    if (!readers.count && !lies_alone(c, t))
         return;
     t->reg = reg_for(c, t, from, &readers);
     if (t->reg < 0)

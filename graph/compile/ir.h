@@ -106,6 +106,7 @@ typedef struct pop {               /* one kernel call on one device */
     plan_phase phase;
     bool micro;
     bool accumulate;               /* its kernel adds from the second firing on */
+    bool io;                       /* it runs on its device's io queue, in a group of its own */
     bool dead;                     /* merged into another, or of no use */
     int level, group;
     uint64_t scratch, scratch_offset;
@@ -144,6 +145,7 @@ typedef struct group {             /* an actor */
     plan_phase phase;
     bool micro;
     bool outside;                  /* fired by push or pull */
+    bool io;                       /* runs on the device's io queue, which has no workspace */
     int level;
     int priority;
     POOL_LIST(int) pops;

@@ -375,6 +375,12 @@ static const void *node_attrs(compile *c, const ir_node *node)
     return attrs;
 }
 
+/* Whether its kernel calls a function of the program's, which may wait for whatever it likes. */
+static bool calls_host(const ir_node *node)
+{
+    return node->origin && node->origin->host && node->origin->host - 1 <= PLAN_CALL;
+}
+
 static bool lower_op(lowering *l, const ir_node *node, int n, int at)
 {
     compile *c = l->c;
@@ -389,7 +395,8 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
                 .attrs = node_attrs(c, node),
                 .phase = node->phase,
                 .micro = node->micro,
-                .accumulate = node->op == &op_accumulate};
+                .accumulate = node->op == &op_accumulate,
+                .io = calls_host(node)};
     op->in = POOL_NEW(&c->pool, int, op->in_count + 1);
     op->out = POOL_NEW(&c->pool, int, op->out_count + 1);
     if (!op->in || !op->out)

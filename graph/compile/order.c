@@ -2,21 +2,24 @@
  *
  * Updates before backward before forward: what comes later in a step gives memory back, and in a pipeline this is what
  * makes one-forward-one-backward. Within a phase, conversions first, because another device waits for most of them;
- * then graph order. Priorities decide speed alone: every order completes, as the check proves.
+ * then graph order. Sources come last: they run ahead, and what else is on their queue is waited for. Priorities decide speed alone: every order completes, as the check proves.
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
+#include "kernels/core/core.h"
 #include "kernels/ops.h"
 
 #include <stdlib.h>
 
 typedef struct order_key {
-    int group, phase, moves, first;
+    int group, source, phase, moves, first;
 } order_key;
 
 static int key_compare(const void *a, const void *b)
 {
     const order_key *x = a, *y = b;
+    if (x->source != y->source)
+        return x->source - y->source;
     if (x->phase != y->phase)
         return y->phase - x->phase;
     if (x->moves != y->moves)
@@ -33,6 +36,11 @@ static bool moves_only(const compile *c, const group *g)
     return true;
 }
 
+static bool is_source(const compile *c, const group *g)
+{
+    return g->io && c->ir.node[c->phys.op.item[g->pops.item[0]].node].op == &op_source;
+}
+
 bool pass_order(compile *c)
 {
     phys *p = &c->phys;
@@ -41,6 +49,7 @@ bool pass_order(compile *c)
         return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
     for (int g = 0; g < p->group.count; g++)
         key[g] = (order_key){.group = g,
+                             .source = is_source(c, &p->group.item[g]),
                              .phase = (int)p->group.item[g].phase,
                              .moves = moves_only(c, &p->group.item[g]),
                              .first = p->group.item[g].pops.item[0]};

@@ -3,7 +3,7 @@
  * One, except:
  *   - what a forward group saves for its backward, with k stages behind it: k + 1, so that many micro-batches may be
  *     under way, and one-forward-one-backward emerges from credits instead of from a schedule;
- *   - what moves between devices, and inputs: two, so that the next transfer overlaps with the use of this one;
+ *   - what moves between devices or queues, and inputs: two, so that the next transfer overlaps with the use of this one;
  *   - what is fetched: as many as the user said, at least.
  * Never more than are written in one step, except for inputs and fetches, which may run ahead of it, and for what is small
  * and read by another device: there the next step's need not wait for the way back of the word that it was read. A register whose
@@ -62,11 +62,14 @@ static bool read_in_phase(const phys *p, const reg *r, plan_phase phase)
     return false;
 }
 
+/* By another device, or another queue that runs at the same time. */
 static bool read_elsewhere(const phys *p, const reg *r)
 {
-    for (int i = 0; i < r->readers.count; i++)
-        if (p->group.item[r->readers.item[i]].device != r->device)
+    for (int i = 0; i < r->readers.count; i++) {
+        const group *reader = &p->group.item[r->readers.item[i]];
+        if (reader->device != r->device || (r->group >= 0 && reader->io != p->group.item[r->group].io))
             return true;
+    }
     return false;
 }
 
