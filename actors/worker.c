@@ -133,9 +133,8 @@ static void actor_begin(struct actor *actor, const struct worker_owner *owner)
         actor->step = owner->begins_at;
         actor->firing = actor->run_start = actor->measured = actor->step * actor->fires;
     }
-    /* relaxed: START published it */
-    actor->left = actor->fires * atomic_load_explicit(&owner->limit, memory_order_relaxed);
-    actor_met(actor);
+    /* relaxed: START published it. Another worker's source may have ended the run since, before its first step. */
+    actor_allow(actor, actor->fires * atomic_load_explicit(&owner->limit, memory_order_relaxed));
 }
 
 /* A run begins: every actor of the program gets its firings. */
@@ -151,8 +150,8 @@ static void worker_begin(struct worker *worker)
         actor->busy_ns = 0;
         if (!takes_part(worker, actor))
             continue;
-        worker->running++;
         actor_begin(actor, worker->owner);
+        worker->running += actor->left > 0;
     }
 }
 
@@ -295,7 +294,7 @@ static void *worker_main(void *argument)
 weir_status worker_start(struct worker *worker)
 {
     char name[16];
-    snprintf(name, sizeof(name), "weir-%u", worker->number % 1000000000);
+    snprintf(name, sizeof(name), "weir-%s%u", worker->io ? "io-" : "", worker->number % 1000000);
     worker->started = park_thread(&worker->thread, name, worker_main, worker);
     return worker->started ? WEIR_OK : error_set(WEIR_E_MEMORY, "no thread for worker %u", worker->number);
 }

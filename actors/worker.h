@@ -93,6 +93,7 @@ struct worker {
     struct look look;        /* for the watch */
     struct worker_owner *owner; /* borrowed */
     uint32_t number;
+    bool io;                 /* it waits for things outside of the process: its thread's name says so */
     pthread_t thread;
     bool started;            /* `thread` is to be joined */
     char error[512];         /* where its kernels write their sentence */

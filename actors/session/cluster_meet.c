@@ -56,10 +56,10 @@ static bool shares(const struct cluster *c, uint32_t rank)
 static void spin_less(struct weir_session *s)
 {
     const struct cluster *c = s->cluster;
-    uint32_t ranks_here = 0, threads = s->worker_count;
+    uint32_t ranks_here = 0, threads = s->compute_count;
     for (uint32_t r = 0; r < c->env.size; r++) {
         ranks_here += !strcmp(c->members[r].host, c->members[c->env.rank].host);
-        if (c->wired[r] && threads == s->worker_count)
+        if (c->wired[r] && threads == s->compute_count)
             threads += 2;
     }
     bool bound = cores_count() < cores_online();
@@ -76,7 +76,7 @@ weir_status cluster_meet(struct weir_session *s)
     struct cluster *c = s->cluster;
     if (!c)
         return WEIR_OK;
-    c->members[c->env.rank].workers = s->worker_count;
+    c->members[c->env.rank].workers = s->compute_count;
     weir_status status = net_meet(c->net, c->members);
     for (uint32_t r = 0; !status && r < c->env.size; r++)
         peer_map(s, r);
@@ -119,7 +119,7 @@ weir_status cluster_route(struct weir_session *s)
     }
     weir_status status = net_route(c->net, &c->links, s->arenas, &s->bus);
     struct lane *lane = &s->workers[0].lane;
-    bool alone = s->worker_count == 1 && shares_none(c);
+    bool alone = s->compute_count == 1 && shares_none(c);
     return !status && alone ? net_watch(c->net, &lane->mailbox, &lane->waiter) : status;
 }
 

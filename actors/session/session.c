@@ -16,6 +16,7 @@
 
 #define TRACE_EVENTS_DEFAULT (1 << 18)
 #define TRACE_EVENTS_MAX (INT64_C(1) << 32)
+#define IO_WORKERS_MAX 64 /* they sleep most of the time; but a plan may come from anywhere */
 #define AWAY_NS 1000000 /* between two times that those inside are woken */
 #define STALL_MIN_NS 1000000
 #define STALL_MAX_NS (INT64_C(1) << 60)
@@ -37,6 +38,11 @@ bool session_runs(const struct weir_session *s, uint32_t actor)
     return session_owns(s, s->plan->queues[s->plan->actors[actor].queue.i].space.i);
 }
 
+static bool owns_queue(const struct weir_session *s, uint32_t queue, plan_queue_kind kind)
+{
+    return s->plan->queues[queue].kind == kind && session_owns(s, s->plan->queues[queue].space.i);
+}
+
 /* Numbers this process's devices that have a compute queue; others get UINT32_MAX. Returns how many there are. */
 static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
 {
@@ -44,32 +50,47 @@ static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
     uint32_t count = 0;
     memset(number, 0xff, plan->spaces_count * sizeof(*number));
     for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i) &&
-            number[plan->queues[q].space.i] == UINT32_MAX)
+        if (owns_queue(s, q, PLAN_COMPUTE) && number[plan->queues[q].space.i] == UINT32_MAX)
             number[plan->queues[q].space.i] = count++;
     return count;
 }
 
-/* All queues of the k-th device go to worker k modulo the number of workers. */
-static weir_status assign_queues(struct weir_session *s, int wanted)
+/* All compute queues of the k-th device go to worker k modulo the number of workers that compute. */
+static void assign_compute(struct weir_session *s, int wanted, uint32_t *number)
 {
-    const weir_plan *plan = s->plan;
-    uint32_t *number = calloc(plan->spaces_count + 1, sizeof(*number));
-    s->worker_of = calloc(plan->queues_count + 1, sizeof(*s->worker_of));
-    if (!number || !s->worker_of) {
-        free(number);
-        return error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
-    }
     uint32_t devices = number_devices(s, number);
     uint32_t limit = wanted > 0 ? (uint32_t)wanted : (uint32_t)cores_count();
-    s->worker_count = devices < limit ? devices : limit;
-    if (!s->worker_count)
-        s->worker_count = 1;
-    for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i))
-            s->worker_of[q] = number[plan->queues[q].space.i] % s->worker_count;
+    s->compute_count = devices < limit ? devices : limit;
+    if (!s->compute_count)
+        s->compute_count = 1;
+    for (uint32_t q = 0; q < s->plan->queues_count; q++)
+        if (owns_queue(s, q, PLAN_COMPUTE))
+            s->worker_of[q] = number[s->plan->queues[q].space.i] % s->compute_count;
+}
+
+/* Each io queue gets a worker of its own, as long as there are not very many. */
+static void assign_io(struct weir_session *s)
+{
+    uint32_t count = 0;
+    for (uint32_t q = 0; q < s->plan->queues_count; q++)
+        if (owns_queue(s, q, PLAN_IO_QUEUE))
+            s->worker_of[q] = s->compute_count + count++ % IO_WORKERS_MAX;
+    s->worker_count = s->compute_count + (count < IO_WORKERS_MAX ? count : IO_WORKERS_MAX);
+}
+
+static weir_status assign_queues(struct weir_session *s, int wanted)
+{
+    uint32_t *number = calloc(s->plan->spaces_count + 1, sizeof(*number));
+    s->worker_of = calloc(s->plan->queues_count + 1, sizeof(*s->worker_of));
+    weir_status status = WEIR_OK;
+    if (number && s->worker_of) {
+        assign_compute(s, wanted, number);
+        assign_io(s);
+    } else {
+        status = error_set(WEIR_E_MEMORY, "no memory for %u queues", s->plan->queues_count);
+    }
     free(number);
-    return WEIR_OK;
+    return status;
 }
 
 static uint32_t count_outside(const struct weir_session *s)
@@ -122,6 +143,7 @@ static weir_status open_worker(struct weir_session *s, uint32_t number, const st
     struct worker *worker = &s->workers[number];
     worker->owner = &s->owner;
     worker->number = number;
+    worker->io = number >= s->compute_count;
     worker->reported = true; /* nothing to report before the first run */
     worker->by_rank = calloc(size->actors + 1, sizeof(*worker->by_rank));
     if (!worker->by_rank)
@@ -140,10 +162,10 @@ static void refuse_message(struct lane_guard *guard, struct message message)
 static weir_status open_lanes(struct weir_session *s, const struct lane_size *sizes)
 {
     s->guard = (struct lane_guard){.edge_count = s->plan->ports_count, .refuse = refuse_message};
-    int64_t spin_ns = s->worker_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0;
+    int64_t spin_ns = s->compute_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0;
     weir_status status = WEIR_OK;
     for (uint32_t w = 0; !status && w < s->worker_count; w++)
-        status = open_worker(s, w, &sizes[w], spin_ns);
+        status = open_worker(s, w, &sizes[w], w < s->compute_count ? spin_ns : 0);
     for (uint32_t i = 0; !status && i < s->outside_count; i++)
         status = open_lane(s, &s->outside[i], s->worker_count + i, &sizes[s->worker_count + i], spin_ns);
     return status;

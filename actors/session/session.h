@@ -87,6 +87,7 @@ struct weir_session {
     struct worker_owner owner; /* of the workers */
     struct worker *workers; /* owned */
     uint32_t worker_count;
+    uint32_t compute_count; /* of them: the first, which share the compute queues; the others have io queues */
     uint32_t *worker_of;    /* by queue; of outside queues it means nothing */
     struct lane *outside;   /* one per outside actor */
     uint32_t outside_count;

@@ -14,7 +14,8 @@ static void add_queue(const struct weir_session *s, uint32_t q, weir_queue_stats
 {
     const weir_plan *plan = s->plan;
     int64_t busy_ns = 0;
-    *stats = (weir_queue_stats){.name = plan_text(plan, plan->queues[q].name)};
+    *stats = (weir_queue_stats){.name = plan_text(plan, plan->queues[q].name),
+                                .io = plan->queues[q].kind == PLAN_IO_QUEUE};
     for (uint32_t a = 0; a < plan->actors_count; a++) {
         if (plan->actors[a].queue.i != q)
             continue;
@@ -25,7 +26,16 @@ static void add_queue(const struct weir_session *s, uint32_t q, weir_queue_stats
     stats->busy = busy < 1 ? busy : 1;
 }
 
-/* Compute queues only: the others do nothing by themselves. Those beyond the room are left out. */
+/* This process's queues of the kind. Those beyond the room are left out. */
+static void add_queues(const struct weir_session *s, plan_queue_kind kind, weir_session_stats *stats)
+{
+    const weir_plan *plan = s->plan;
+    for (uint32_t q = 0; q < plan->queues_count && stats->queue_count < QUEUES_MAX; q++)
+        if (plan->queues[q].kind == kind && session_owns(s, plan->queues[q].space.i))
+            add_queue(s, q, &stats->queue[stats->queue_count++], stats->seconds);
+}
+
+/* Without outside queues, which do nothing by themselves. */
 void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
 {
     const weir_plan *plan = s->plan;
@@ -33,7 +43,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     /* acquire: pairs with the exchange in owner_done() */
     bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;
     stats->steps = session_steps(s);
-    stats->workers = (int)s->worker_count;
+    stats->workers = (int)s->compute_count;
     stats->cores = cores_count();
     stats->cores_online = cores_online();
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
@@ -45,7 +55,6 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     if (running)
         return; /* the rest belongs to the workers */
     stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;
-    for (uint32_t q = 0; q < plan->queues_count && stats->queue_count < QUEUES_MAX; q++)
-        if (plan->queues[q].kind != PLAN_OUTSIDE && session_owns(s, plan->queues[q].space.i))
-            add_queue(s, q, &stats->queue[stats->queue_count++], stats->seconds);
+    add_queues(s, PLAN_COMPUTE, stats);
+    add_queues(s, PLAN_IO_QUEUE, stats);
 }

@@ -274,6 +274,7 @@ typedef struct weir_queue_stats {
     const char *name;   /* "cpu:0"; owned by the plan */
     double busy;        /* share of the last run's time in kernels, 0..1 */
     int64_t firings;    /* actor firings in the last run */
+    bool io;            /* it has a thread of its own, for functions of the program's */
 } weir_queue_stats;
 typedef struct weir_session_stats {
     int64_t steps;         /* of main, done since open */
