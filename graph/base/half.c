@@ -12,26 +12,79 @@
 
 #include <string.h>
 
-#if defined(__AVX512F__) || defined(__F16C__)
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#define HALF_AVX512
+#endif
+#if defined(HALF_AVX512) || defined(__F16C__)
 #include <immintrin.h>
 #endif
 
-#ifdef __clang__
-#define HALF_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#ifdef HALF_AVX512
+
+enum { WIDTH = 16 };
+
+static inline __m512 widen_bf16(__m256i half)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+/* half_to_bf16() of each */
+static inline __m256i narrow_bf16(__m512 x)
+{
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7FFF)));
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
+}
+
+static inline __m256i narrow_f16(__m512 x)
+{
+    return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/* The last, fewer than WIDTH, go through a mask; others do not, because what reads a masked store waits for it. */
+static inline __mmask16 mask_of(int64_t left)
+{
+    return (__mmask16)((1u << left) - 1);
+}
+
+#define WIDEN(name, function)                                                                                   \
+    static void f32_from_##name(const uint16_t *from, int64_t count, float *to)                                 \
+    {                                                                                                           \
+        int64_t i = 0;                                                                                          \
+        for (; i + WIDTH <= count; i += WIDTH)                                                                  \
+            _mm512_storeu_ps(to + i, function(_mm256_loadu_si256((const __m256i *)(const void *)(from + i))));  \
+        const __mmask16 some = mask_of(count - i);                                                              \
+        if (some)                                                                                               \
+            _mm512_mask_storeu_ps(to + i, some, function(_mm256_maskz_loadu_epi16(some, from + i)));            \
+    }
+#define NARROW(name, function)                                                                                  \
+    static void f32_to_##name(const float *from, int64_t count, uint16_t *to)                                   \
+    {                                                                                                           \
+        int64_t i = 0;                                                                                          \
+        for (; i + WIDTH <= count; i += WIDTH)                                                                  \
+            _mm256_storeu_si256((__m256i *)(void *)(to + i), function(_mm512_loadu_ps(from + i)));              \
+        const __mmask16 some = mask_of(count - i);                                                              \
+        if (some)                                                                                               \
+            _mm256_mask_storeu_epi16(to + i, some, function(_mm512_maskz_loadu_ps(some, from + i)));            \
+    }
+WIDEN(bf16, widen_bf16)
+WIDEN(f16, _mm512_cvtph_ps)
+NARROW(bf16, narrow_bf16)
+NARROW(f16, narrow_f16)
+
 #else
-#define HALF_LOOP _Pragma("GCC ivdep")
-#endif
 
 static void f32_from_bf16(const uint16_t *from, int64_t count, float *to)
 {
-    HALF_LOOP
     for (int64_t i = 0; i < count; i++)
         to[i] = half_from_bf16(from[i]);
 }
 
 static void f32_to_bf16(const float *from, int64_t count, uint16_t *to)
 {
-    HALF_LOOP
     for (int64_t i = 0; i < count; i++)
         to[i] = half_to_bf16(from[i]);
 }
@@ -39,10 +92,7 @@ static void f32_to_bf16(const float *from, int64_t count, uint16_t *to)
 static void f32_from_f16(const uint16_t *from, int64_t count, float *to)
 {
     int64_t i = 0;
-#ifdef __AVX512F__
-    for (; i + 16 <= count; i += 16)
-        _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(from + i))));
-#elif defined(__F16C__)
+#ifdef __F16C__
     for (; i + 8 <= count; i += 8)
         _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
 #endif
@@ -53,11 +103,7 @@ static void f32_from_f16(const uint16_t *from, int64_t count, float *to)
 static void f32_to_f16(const float *from, int64_t count, uint16_t *to)
 {
     int64_t i = 0;
-#ifdef __AVX512F__
-    for (; i + 16 <= count; i += 16)
-        _mm256_storeu_si256((__m256i *)(void *)(to + i),
-                            _mm512_cvtps_ph(_mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#elif defined(__F16C__)
+#ifdef __F16C__
     for (; i + 8 <= count; i += 8)
         _mm_storeu_si128((__m128i *)(void *)(to + i),
                          _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
@@ -65,6 +111,8 @@ static void f32_to_f16(const float *from, int64_t count, uint16_t *to)
     for (; i < count; i++)
         to[i] = half_to_f16(from[i]);
 }
+
+#endif
 
 bool weir_dtype_real(weir_dtype dtype)
 {

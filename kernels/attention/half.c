@@ -154,6 +154,35 @@ static void round_block(const half_attention *h, const block *at, const float *f
 
 /* ---- forward ---- */
 
+/* x = exp(x - shift) for the first `seen` of `columns` elements, 0 for the others; returns their sum. */
+static float row_weights(float *x, int64_t seen, int64_t columns, float shift)
+{
+    enum { WIDE = 4 * LANES };
+    float sum[WIDE] = {0};
+    int64_t i = 0;
+    for (; i + WIDE <= seen; i += WIDE)
+        for (int l = 0; l < WIDE; l++) {
+            x[i + l] = fast_exp(x[i + l] - shift);
+            sum[l] += x[i + l];
+        }
+    row_exp(x + i, seen - i, columns - i, shift);
+    return row_sum(sum, WIDE) + row_sum(x + i, seen - i);
+}
+
+/* Turns the block's scores into weights, as block_softmax() does, and rounds them. */
+static void block_weights(const half_attention *h, const block *at, float *most, float *total)
+{
+    for (int64_t i = 0; i < at->rows; i++) {
+        const softmax_row row = {most + i, total + i, h->out + i * h->call.head_dim};
+        const int64_t seen = columns_seen(&h->call, at, i);
+        float *x = h->call.scores + i * KEYS;
+        if (seen > 0)
+            softmax_raise(&h->call, &row, row_max(x, seen), at->key == 0);
+        *row.total += row_weights(x, seen, at->columns, *row.most);
+        weir_from_f32(x, at->columns, h->dtype, h->p + i * KEYS);
+    }
+}
+
 /* One row of blocks: queries [query, query + rows) of one head. */
 static void head_forward(const half_attention *h, int64_t query, const uint16_t *q, uint16_t *out, float *lse)
 {
@@ -164,8 +193,7 @@ static void head_forward(const half_attention *h, int64_t query, const uint16_t 
     for (at.key = 0; at.key < keys; at.key += KEYS) {
         at.columns = least(KEYS, keys - at.key);
         multiply_across(h, &at, call->scale, q, h->k_across, call->scores);
-        block_softmax(call, &at, most, total, h->out, call->head_dim);
-        round_block(h, &at, call->scores, h->p);
+        block_weights(h, &at, most, total);
         multiply_along(h, &at, h->p, h->v);
     }
     for (int64_t row = 0; row < at.rows; row++) {

@@ -225,6 +225,37 @@ static const tile_fn tile_of[2][TILE_ROWS][TILE_VECTORS] = {TILES(NAME, F32) TIL
 
 /* ---- what becomes of the sums ---- */
 
+typedef uint32_t lane_bits __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef uint16_t lane_halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
+
+/* half_to_bf16() of each lane */
+static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, lanes x)
+{
+    const lane_bits bits = (lane_bits)x, nan = (lane_bits)(x != x);
+    const lane_bits rounded = bits + 0x7FFF + (bits >> 16 & 1);
+    const lane_bits kept = ((nan & (bits | 0x00400000)) | (~nan & rounded)) >> 16;
+    const lane_halves halves = __builtin_convertvector(kept, lane_halves);
+    memcpy(to, &halves, sizeof halves);
+}
+
+/* A row of whole vectors, to f32 or bf16. */
+static void put_vectors(const half_product *p, const float *sum, int64_t row, int64_t column, int64_t vectors)
+{
+    const float alpha = p->alpha == 0 ? 1 : p->alpha;
+    const int64_t to = row * p->ldc + column;
+    for (int64_t v = 0; v < vectors * LANES; v += LANES) {
+        lanes x = lanes_load(sum + v) * alpha;
+        if (p->bias)
+            x += lanes_load(p->bias + column + v);
+        if (p->add)
+            x += lanes_load((const float *)p->c + to + v);
+        if (p->c_dtype == WEIR_F32)
+            lanes_store((float *)p->c + to + v, &x);
+        else
+            store_bf16((uint16_t *)p->c + to + v, x);
+    }
+}
+
 /* One row of a tile to its place in C. */
 static void put_row(const half_product *p, float *sum, int64_t row, int64_t column, int64_t count)
 {
@@ -254,7 +285,10 @@ static void panel_rows(const half_product *p, terms kind, strip s, int64_t row, 
         const int64_t height = least(TILE_ROWS, rows - done);
         tile_of[kind - 1][height - 1][vectors - 1](&s, sums);
         for (int64_t r = 0; r < height; r++)
-            put_row(p, sums + r * PANEL, row + done + r, column, count);
+            if (count % LANES || p->c_dtype == WEIR_F16)
+                put_row(p, sums + r * PANEL, row + done + r, column, count);
+            else
+                put_vectors(p, sums + r * PANEL, row + done + r, column, vectors);
     }
 }
 

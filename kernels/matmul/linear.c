@@ -248,6 +248,8 @@ static void linear_db_signatures(const weir_op_args *args, weir_signature_list *
     linear_signature(list, WEIR_P, WEIR_B, WEIR_B, WEIR_P);
 }
 
+enum { COLUMNS = 240 }; /* of halves that are summed at a time: rows of fewer than a page, which do not meet in the cache */
+
 /* Columns [column, column + width) of row `row`. */
 static const float *row_piece(const weir_view *x, int64_t row, int64_t column, int64_t width, float *block)
 {
@@ -257,7 +259,7 @@ static const float *row_piece(const weir_view *x, int64_t row, int64_t column, i
 /* Four rows at a time: a quarter of the traffic to `sum`, and their sum in pairs is the more exact one. */
 static void columns_add(const weir_view *x, int64_t rows, int64_t column, int64_t width, float *restrict sum)
 {
-    float block[4][REAL_BLOCK];
+    float block[4][COLUMNS];
     int64_t row = 0;
     for (; row + 4 <= rows; row += 4) {
         const float *a = row_piece(x, row, column, width, block[0]), *b = row_piece(x, row + 1, column, width, block[1]);
@@ -279,8 +281,9 @@ static weir_status linear_db_cpu(const weir_kernel_args *args)
     float *sum = view_f32(&args->out[0]);
     if (!args->accumulate)
         memset(sum, 0, (size_t)columns * sizeof *sum);
+    const int64_t most = real_halves(args) ? COLUMNS : columns;
     for (int64_t at = 0, part; at < columns; at += part) {
-        part = real_part(args, columns - at);
+        part = columns - at < most ? columns - at : most;
         columns_add(&args->in[0], shape_rows(&args->in[0].shape), at, part, sum + at);
     }
     return WEIR_OK;
