@@ -208,6 +208,7 @@ extern uint64_t lower_chunk_bytes;
 bool pass_group(compile *c);
 /* From how many bytes on a tensor gets a register of its own. Tests shrink it; nothing else changes it. */
 extern uint64_t group_own_bytes;
+bool pass_sequence(compile *c);
 bool pass_slots(compile *c);
 bool pass_order(compile *c);
 /* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots

@@ -1,0 +1,110 @@
+/* graph/compile/sequence.c: in which order a group calls its kernels, as far as memory goes.
+ *
+ * Pops come in the order of the graph, in which a layer's input gradient is made before its weight's: others wait for
+ * it. Inside of a group nobody waits, and then what ends a life should come before what begins one: in
+ *
+ *     up' = gelu'(up), dx = matmul(dy, w), dw = matmul(up', dy)
+ *
+ * up' is needed while dx is made, for nothing. So a pop is moved forward, to where its inputs are there, when more bytes
+ * die with it than it makes: between its new place and its old one that many fewer are needed, and nowhere more.
+ *
+ * The first pop of a group stays (order.c ranks groups by it), as do updates, which work on what others read. Groups do
+ * not change, so nothing that crosses devices is made later than before.
+ */
+#include "graph/compile/ir.h"
+
+#include <string.h>
+
+typedef struct sequence {
+    compile *c;
+    int *position;                 /* by pop: in its group */
+    int group;
+} sequence;
+
+static const ptensor *tensor_of(const sequence *s, int id)
+{
+    return &s->c->phys.tensor.item[id];
+}
+
+static bool here(const sequence *s, int op)
+{
+    return s->c->phys.op.item[op].group == s->group && !s->c->phys.op.item[op].dead;
+}
+
+/* The first place at which all that the pop reads has been made. */
+static int earliest(const sequence *s, const pop *op)
+{
+    int first = 1;
+    for (int i = 0; i < op->in_count; i++) {
+        const ptensor *t = tensor_of(s, op->in[i]);
+        if (!t->parameter && t->producer >= 0 && here(s, t->producer) && s->position[t->producer] >= first)
+            first = s->position[t->producer] + 1;
+    }
+    return first;
+}
+
+/* Whether the tensor, which pop `id` reads, would not be needed behind it if that stood at `at`: what starts full always
+ * is, and what a third group reads may be. */
+static bool dies_at(const sequence *s, const ptensor *t, int id, int at)
+{
+    if (t->parameter || t->producer < 0)
+        return false;
+    int maker = s->c->phys.op.item[t->producer].group;
+    for (int r = 0; r < t->readers.count; r++) {
+        int reader = t->readers.item[r];
+        if (!here(s, reader) && s->c->phys.op.item[reader].group == maker)
+            continue;
+        if (!here(s, reader) || (reader != id && s->position[reader] >= at))
+            return false;
+    }
+    return true;
+}
+
+/* Bytes that die with pop `id` at this place, less those that it makes. */
+static int64_t gain(const sequence *s, int id, int at)
+{
+    const pop *op = &s->c->phys.op.item[id];
+    int64_t bytes = 0;
+    for (int i = 0; i < op->in_count; i++) {
+        bool again = false;
+        for (int k = 0; k < i; k++)
+            again |= op->in[k] == op->in[i];
+        if (!again && dies_at(s, tensor_of(s, op->in[i]), id, at))
+            bytes += (int64_t)tensor_of(s, op->in[i])->bytes;
+    }
+    for (int o = 0; o < op->out_count; o++)
+        bytes -= (int64_t)tensor_of(s, op->out[o])->bytes;
+    return bytes;
+}
+
+static void move_forward(sequence *s, group *g, int from, int to)
+{
+    int id = g->pops.item[from];
+    memmove(&g->pops.item[to + 1], &g->pops.item[to], sizeof id * (size_t)(from - to));
+    g->pops.item[to] = id;
+    for (int i = to; i <= from; i++)
+        s->position[g->pops.item[i]] = i;
+}
+
+static void sequence_group(sequence *s, group *g)
+{
+    for (int i = 0; i < g->pops.count; i++)
+        s->position[g->pops.item[i]] = i;
+    for (int i = 1; i < g->pops.count; i++) {
+        int id = g->pops.item[i];
+        const pop *op = &s->c->phys.op.item[id];
+        int at = s->c->ir.node[op->node].updates >= 0 ? i : earliest(s, op);
+        while (at < i && gain(s, id, at) <= 0)
+            at++;
+        if (at < i)
+            move_forward(s, g, i, at);
+    }
+}
+
+bool pass_sequence(compile *c)
+{
+    sequence s = {.c = c, .position = POOL_NEW(&c->pool, int, c->phys.op.count + 1)};
+    for (; s.position && s.group < c->phys.group.count; s.group++)
+        sequence_group(&s, &c->phys.group.item[s.group]);
+    return s.position;
+}
