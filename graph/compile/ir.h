@@ -206,9 +206,11 @@ bool pass_lower(compile *c);
  * many chunks. Tests shrink it; nothing else changes it. */
 extern uint64_t lower_chunk_bytes;
 bool pass_group(compile *c);
-/* From how many bytes on a tensor gets a register of its own. Tests shrink it; nothing else changes it. */
+/* From how many bytes on a tensor gets a register of its own, and is worth an ordering edge (tie.c). Tests shrink it;
+ * nothing else changes it. */
 extern uint64_t group_own_bytes;
 bool pass_sequence(compile *c);
+bool pass_tie(compile *c);
 bool pass_slots(compile *c);
 bool pass_order(compile *c);
 /* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots

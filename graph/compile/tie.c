@@ -1,0 +1,163 @@
+/* graph/compile/tie.c: ordering edges, for the sake of memory.
+ *
+ * When gradients are reduced, each device adds up a part of them and the others fetch it. A part's bytes could serve the
+ * next forward pass, but that would have to know that all others have fetched: and the last that this device hears of
+ * them in a step is older. What is missing is one word: "I have read it", from the reader to the last of the owner's
+ * actors, which the next step waits for. That word is a register without bytes.
+ *
+ *     cpu:0   sum ----> gather -----> update --(parameters)--> forward of the next step
+ *              '-----------------.      ^
+ *     cpu:1            gather <--'      |  tie
+ *                        '--------------'
+ *
+ * The update waits for its own gathers anyway, which take as long as the neighbour's, so it is not later for it. A tie is
+ * made for readers in the update phase alone: those of the other phases are followed by something that the owner waits for.
+ * None is made if the last actor has followers among readers: ties lead from readers to last actors, so no circle can come
+ * of them.
+ */
+#include "graph/compile/ir.h"
+
+typedef struct ties {
+    compile *c;
+    int *last;                     /* by device: the group that the next step waits for, or -1 */
+    bool *reader;                  /* by group: it may be tied */
+    bool *seen;                    /* by group: a walk's own */
+    int *stack;
+} ties;
+
+static bool counts(const reg *r)
+{
+    return r->group >= 0 && !r->initial;
+}
+
+/* Whether the group reads a large register of this device's, where it is not followed by anything. */
+static bool fetches_from(const compile *c, int id, int device)
+{
+    const group *g = &c->phys.group.item[id];
+    for (int i = 0; i < g->reads.count; i++) {
+        const reg *r = &c->phys.reg.item[g->reads.item[i]];
+        if (r->device == device && counts(r) && r->slot_bytes >= group_own_bytes)
+            return true;
+    }
+    return false;
+}
+
+static bool fires_late(const group *g)
+{
+    return g->phase == PLAN_UPDATE && !g->micro && !g->outside;
+}
+
+/* The group of main on the device that updates parameters, and of several the one that comes last. */
+static int last_of(const compile *c, int device)
+{
+    int last = -1;
+    for (int i = 0; i < c->phys.group.count; i++) {
+        const group *g = &c->phys.group.item[i];
+        bool updates = false;
+        for (int r = 0; r < g->regs.count; r++)
+            updates |= c->phys.reg.item[g->regs.item[r]].initial > 0;
+        if (g->device == device && g->program == 0 && fires_late(g) && updates)
+            last = i;
+    }
+    return last;
+}
+
+/* Marks the groups that come before `id` in a step, or behind it. */
+static void walk(ties *t, int id, bool before)
+{
+    const phys *p = &t->c->phys;
+    int count = 1;
+    for (int i = 0; i < p->group.count; i++)
+        t->seen[i] = false;
+    t->stack[0] = id;
+    while (count) {
+        const group *g = &p->group.item[t->stack[--count]];
+        for (int i = 0; i < (before ? g->reads.count : g->regs.count); i++) {
+            const reg *r = &p->reg.item[before ? g->reads.item[i] : g->regs.item[i]];
+            for (int k = 0; counts(r) && k < (before ? 1 : r->readers.count); k++) {
+                int next = before ? r->group : r->readers.item[k];
+                if (t->seen[next])
+                    continue;
+                t->seen[next] = true;
+                t->stack[count++] = next;
+            }
+        }
+    }
+}
+
+static bool followed_by_readers(ties *t, int id)
+{
+    bool any = false;
+    walk(t, id, false);
+    for (int i = 0; i < t->c->phys.group.count; i++)
+        any |= t->seen[i] && t->reader[i];
+    return any;
+}
+
+/* The register without bytes that the group makes, new if there is none; NULL: no memory. */
+static reg *tie_of(compile *c, int from)
+{
+    group *g = &c->phys.group.item[from];
+    for (int i = 0; i < g->regs.count; i++)
+        if (!c->phys.reg.item[g->regs.item[i]].tensors.count)
+            return &c->phys.reg.item[g->regs.item[i]];
+    reg *r = POOL_PUSH(&c->pool, &c->phys.reg);
+    int *at = POOL_PUSH(&c->pool, &g->regs);
+    if (!r || !at)
+        return NULL;
+    *r = (reg){.group = from, .device = g->device, .kind = PLAN_TRANSFER, .fill = 1, .slots = 1};
+    *at = c->phys.reg.count - 1;
+    return r;
+}
+
+static void tie(compile *c, int from, int to)
+{
+    reg *r = tie_of(c, from);
+    if (!r)
+        return;
+    LIST_ONCE(&c->pool, &r->readers, to);
+    LIST_ONCE(&c->pool, &c->phys.group.item[to].reads, (int)(r - c->phys.reg.item));
+}
+
+static void tie_device(ties *t, int device)
+{
+    int last = t->last[device];
+    if (last < 0)
+        return;
+    walk(t, last, true);
+    for (int i = 0; i < t->c->phys.group.count; i++)
+        if (t->reader[i] && !t->seen[i] && t->c->phys.group.item[i].device != device &&
+            fetches_from(t->c, i, device))
+            tie(t->c, i, last);
+}
+
+static void find_readers(ties *t)
+{
+    const phys *p = &t->c->phys;
+    for (int i = 0; i < p->group.count; i++)
+        for (int d = 0; d < p->device.count; d++)
+            t->reader[i] |= p->group.item[i].program == 0 && fires_late(&p->group.item[i]) &&
+                            p->group.item[i].device != d && fetches_from(t->c, i, d);
+}
+
+bool pass_tie(compile *c)
+{
+    int groups = c->phys.group.count, devices = c->phys.device.count;
+    ties t = {.c = c,
+              .last = POOL_NEW(&c->pool, int, devices + 1),
+              .reader = POOL_NEW(&c->pool, bool, groups + 1),
+              .seen = POOL_NEW(&c->pool, bool, groups + 1),
+              .stack = POOL_NEW(&c->pool, int, groups + 1)};
+    if (c->pool.failed)
+        return false;
+    find_readers(&t);
+    for (int d = 0; d < devices; d++)
+        if ((t.last[d] = last_of(c, d)) >= 0)
+            t.reader[t.last[d]] = false;
+    for (int d = 0; d < devices; d++)
+        if (t.last[d] >= 0 && followed_by_readers(&t, t.last[d]))
+            t.last[d] = -1;
+    for (int d = 0; d < devices && !c->pool.failed; d++)
+        tie_device(&t, d);
+    return !c->pool.failed;
+}
