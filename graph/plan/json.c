@@ -371,6 +371,7 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
         put_hex(&j, "whole", plan->whole);
     }
     put_number(&j, "bytes", weir_plan_bytes(plan, -1));
+    put_number(&j, "ordering_edges", plan_ordering_edges(plan));
 #define X(key, member, put)                               \
     open_in(&j, key, '[');                                \
     for (uint32_t i = 0; i < plan->member##_count; i++) { \

@@ -215,6 +215,14 @@ uint64_t plan_bytes_shared(const weir_plan *plan, plan_space_id space)
     return bytes_of_parts(plan, space, bytes) - bytes_covered(plan, space.i);
 }
 
+uint32_t plan_ordering_edges(const weir_plan *plan)
+{
+    uint32_t edges = 0;
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        edges += !plan->regsts[r].tensors.count;
+    return edges;
+}
+
 void plan_index_readers(const weir_plan *plan, uint32_t *first, uint32_t *readers)
 {
     uint32_t total = 0;

@@ -312,4 +312,7 @@ void plan_index_readers(const weir_plan *plan, uint32_t *first, uint32_t *reader
 void plan_bytes_by_kind(const weir_plan *plan, plan_space_id space, uint64_t bytes[PLAN_MEMS]);
 uint64_t plan_bytes_shared(const weir_plan *plan, plan_space_id space);
 
+/* Registers without tensors: their readers wait for the producer, and are given nothing. */
+uint32_t plan_ordering_edges(const weir_plan *plan);
+
 #endif

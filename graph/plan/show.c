@@ -346,6 +346,8 @@ static void show_header(const weir_plan *plan, FILE *to)
             plan->spaces_count, plan->spaces_count == 1 ? "" : "s", plan->micro_batches,
             plan->micro_batches == 1 ? "" : "es", plan->actors_count, plan->kernels_count,
             bytes_text(weir_plan_bytes(plan, -1), text));
+    if (plan_ordering_edges(plan))
+        fprintf(to, ", %" PRIu32 " ordering edges", plan_ordering_edges(plan));
     for (uint32_t p = 0; plan->programs_count > 1 && p < plan->programs_count; p++) {
         fputs(p ? ", " : ", programs ", to);
         put_text(to, plan_text(plan, plan->programs[p].name));
