@@ -67,17 +67,32 @@ static const ir_rules *signatures_keep(compile *c, const weir_signature_list *li
     return rules;
 }
 
+/* The types that the node reads and makes. */
+static void types_in_use(const compile *c, const ir_node *node, weir_type *types)
+{
+    for (int i = 0; i < node->in_count; i++)
+        types[i] = (weir_type){node_reads(&c->ir, node, i), c->ir.tensors.item[node->in[i]].type.shape};
+    for (int o = 0; o < node->out_count; o++)
+        types[node->in_count + o] = c->ir.tensors.item[node->out[o]].type;
+}
+
+/* The same as the graph has them. It can be laid out as in f32: what then must not be in half is seen to by those who
+ * choose. */
+static void types_in_graph(const compile *c, const ir_node *node, weir_type *types)
+{
+    types_in_use(c, node, types);
+    for (int i = 0; i < node->in_count + node->out_count && node->origin; i++)
+        types[i] = (i < node->in_count ? node->origin->in[i] : node->origin->out[i - node->in_count])->type;
+}
+
 /* Asks the op's rules about the node: signatures and cost. `list` is used for one node after the other. */
 static bool node_rules(compile *c, ir_node *node, weir_signature_list *list)
 {
     weir_type *types = POOL_NEW(&c->pool, weir_type, node->in_count + node->out_count + 1);
     if (!types)
         return false;
-    for (int i = 0; i < node->in_count; i++)
-        types[i] = (weir_type){node_reads(&c->ir, node, i), c->ir.tensors.item[node->in[i]].type.shape};
-    for (int o = 0; o < node->out_count; o++)
-        types[node->in_count + o] = c->ir.tensors.item[node->out[o]].type;
     weir_op_args args = {node->op, types, node->in_count, types + node->in_count, node->out_count, node->attrs};
+    types_in_graph(c, node, types);
     list->count = 0;
     list->args = &args;
     weir_signature_new(list);
@@ -89,6 +104,7 @@ static bool node_rules(compile *c, ir_node *node, weir_signature_list *list)
         return false;
     node->signature = rules->item;
     node->signature_count = rules->count;
+    types_in_use(c, node, types);
     if (node->op->cost)
         node->op->cost(&args, &node->cost);
     else

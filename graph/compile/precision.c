@@ -266,6 +266,29 @@ static bool has_terms(const weir_mesh *mesh, const weir_sbp *sbp)
     return false;
 }
 
+/* Whether the node reads or makes terms in half. */
+static bool has_half_terms(const compile *c, const ir_node *node)
+{
+    for (int a = 0; a < node->mesh->axes; a++) {
+        for (int i = 0; i < node->in_count && node->mesh->shape[a] > 1; i++)
+            if (node_in_sbp(node, i, a) == WEIR_P && is_half(node_reads(&c->ir, node, i)))
+                return true;
+        for (int o = 0; o < node->out_count && node->mesh->shape[a] > 1; o++)
+            if (node_out_sbp(node, o, a) == WEIR_P && is_half(c->ir.tensors.item[node->out[o]].type.dtype))
+                return true;
+    }
+    return false;
+}
+
+/* Lets the node compute in f32 after all. */
+static void compute_full(compile *c, ir_node *node)
+{
+    for (int i = 0; i < node->in_count; i++)
+        node->reads[i] = node->origin->in[i]->type.dtype;
+    for (int o = 0; o < node->out_count; o++)
+        c->ir.tensors.item[node->out[o]].type.dtype = node->origin->out[o]->type.dtype;
+}
+
 /* Partial sums are f32. */
 static bool widen_terms(compile *c)
 {
@@ -273,8 +296,12 @@ static bool widen_terms(compile *c)
     if (!deciding_begin(&d, c))
         return false;
     for (int n = 0; n < c->ir.node_count; n++) {
-        const ir_node *node = &c->ir.node[n];
-        if (node->out_count && has_terms(node->mesh, c->ir.tensors.item[node->out[0]].sbp))
+        ir_node *node = &c->ir.node[n];
+        if (!has_half_terms(c, node))
+            continue;
+        if (node->op->half == WEIR_HALF_FOLLOW)
+            compute_full(c, node);
+        else
             widen_output(&d, node);
     }
     return true;

@@ -203,14 +203,22 @@ static bool granules_fit(const ir_node *node, const weir_signature *s, int axis)
     return s->granules % parts == 0;
 }
 
-/* Terms of a sum are f32: none are read in half, and none are made of it but by an op that can make them f32. */
+static bool is_narrow(weir_dtype dtype)
+{
+    return weir_dtype_bytes(dtype) < weir_dtype_bytes(WEIR_F32);
+}
+
+/* Terms of a sum are f32. A node that would have others must be one that can have them f32 (pass_casts() sees to it):
+ * one that follows what it reads, or can make them f32 of what is half. */
 static bool terms_full(const compile *c, const ir_node *node, const weir_signature *s)
 {
+    if (node->op->half == WEIR_HALF_FOLLOW)
+        return true;
     for (int i = 0; i < node->in_count; i++)
-        if (s->in[i] == WEIR_P && weir_dtype_bytes(node_reads(&c->ir, node, i)) < 4)
+        if (s->in[i] == WEIR_P && is_narrow(node_reads(&c->ir, node, i)))
             return false;
     for (int o = 0; o < node->out_count; o++)
-        if (s->out[o] == WEIR_P && weir_dtype_bytes(c->ir.tensors.item[node->out[o]].type.dtype) < 4 &&
+        if (s->out[o] == WEIR_P && is_narrow(c->ir.tensors.item[node->out[o]].type.dtype) &&
             !(o == 0 && node->op->either_out))
             return false;
     return true;
