@@ -165,8 +165,9 @@ static void decide(deciding *d, ir_node *node, int n)
         node->reads[i] = d->ir->tensors.item[node->in[i]].origin->type.dtype;
     if (wants_half(d, node))
         halve(d, node, n);
-    bool passes_on = node->op == &op_shard && d->pinned[node->in[0]];
-    if (passes_on || (node->op == &op_cast && !node->origin->forward))
+    if (node->op == &op_shard)
+        d->pinned[node->out[0]] = d->pinned[node->in[0]];
+    if (node->op == &op_cast && node->phase == PLAN_FORWARD && weir_dtype_real(node->origin->in[0]->type.dtype))
         d->pinned[node->out[0]] = is_full(&d->ir->tensors.item[node->out[0]]);
 }
 

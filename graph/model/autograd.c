@@ -7,8 +7,13 @@
  * A tensor with several readers has several contributions, which are added when its producer is reached: by then all
  * readers have been visited. A parameter has no producer, so its readers are counted, and its gradient is handed over
  * with the last of them: early enough that reducing it over devices overlaps with the rest of the backward pass.
+ *
+ * What the user has cast to half precision may get a gradient in f32 (a weight's is a long sum), and the cast's own
+ * gradient hands it on as it is. Contributions of several dtypes are added in f32; other ops than the cast are given
+ * the gradient in the dtype of what they made.
  */
 #include "graph/model/build.h"
+#include "kernels/ops.h"
 
 #include <string.h>
 
@@ -37,9 +42,31 @@ static void contribute(backward *b, weir_tensor *to, weir_tensor *gradient)
     b->of[to->id] = c;
 }
 
-/* Their sum, on t's mesh. */
-static weir_tensor *sum_of(backward *b, weir_tensor *t, weir_tensor *const *terms, int count)
+/* `x` in another dtype, on its own mesh. */
+static weir_tensor *cast_to(backward *b, weir_tensor *x, weir_dtype dtype)
 {
+    if (x->type.dtype == dtype)
+        return x;
+    weir_scope scope = graph_scope_absolute(b->graph, x->mesh, pool_text(&b->graph->pool, "%s.", x->name));
+    weir_tensor *y = weir_cast_at(x, dtype, (weir_op_opts){.src = b->src, .name = weir_name_for(x, NULL, "cast")});
+    weir_scope_leave(&scope);
+    return y;
+}
+
+/* Terms of a sum are of one dtype: f32, when they differ. */
+static void make_alike(backward *b, weir_tensor **terms, int count)
+{
+    bool alike = true;
+    for (int i = 1; i < count; i++)
+        alike &= terms[i]->type.dtype == terms[0]->type.dtype;
+    for (int i = 0; i < count && !alike; i++)
+        terms[i] = cast_to(b, terms[i], WEIR_F32);
+}
+
+/* Their sum, on t's mesh. */
+static weir_tensor *sum_of(backward *b, weir_tensor *t, weir_tensor **terms, int count)
+{
+    make_alike(b, terms, count);
     weir_scope scope = graph_scope_absolute(b->graph, t->mesh, pool_text(&b->graph->pool, "%s.grad/", t->name));
     const char *name = weir_name_for(t, NULL, "sum");
     weir_tensor *sum = weir_add_many_at(terms, count, (weir_op_opts){.src = b->src, .name = name});
@@ -85,7 +112,7 @@ static void read_once_less(backward *b, weir_tensor *t)
         return;
     weir_tensor *gradient = collect(b, t);
     if (gradient)
-        b->done(b->ctx, t, gradient);
+        b->done(b->ctx, t, cast_to(b, gradient, t->type.dtype));
 }
 
 /* What a gradient builder is to read for `t`: what a cheap op made is made again, on the mesh where it was. */
@@ -108,6 +135,12 @@ static weir_tensor *for_backward(weir_graph *g, weir_tensor *t)
     return t->again;
 }
 
+/* Of what is half the gradient may be f32. */
+static bool gradient_dtype_ok(weir_dtype of, weir_dtype gradient)
+{
+    return gradient == of || (weir_dtype_real(of) && gradient == WEIR_F32);
+}
+
 /* Holds a gradient builder to what <weir/op.h> asks of it. */
 static bool gradients_ok(const graph_node *node, const bool *needed, weir_tensor *const *din)
 {
@@ -118,7 +151,7 @@ static bool gradients_ok(const graph_node *node, const bool *needed, weir_tensor
             continue;
         if (!din[i])
             graph_mistake(g, node->src, "%s: its gradient builder made none for input %d", node->op->name, i);
-        else if (din[i]->type.dtype != type->dtype || !weir_shape_equal(&din[i]->type.shape, &type->shape))
+        else if (!gradient_dtype_ok(type->dtype, din[i]->type.dtype) || !weir_shape_equal(&din[i]->type.shape, &type->shape))
             graph_mistake(g, node->src, "%s: its gradient for input %d is of another type than that", node->op->name, i);
     }
     return !weir_graph_mistake(g);
@@ -161,6 +194,8 @@ static void node_visit(backward *b, graph_node *node)
     bool flows = false, trains = false;
     for (int i = 0; i < node->op->out_count; i++) {
         dout[i] = collect(b, node->out[i]);
+        if (dout[i] && node->op != &op_cast)
+            dout[i] = cast_to(b, dout[i], node->out[i]->type.dtype);
         flows |= dout[i] != NULL;
         trains |= node->out[i]->trains;
     }

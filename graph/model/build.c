@@ -447,7 +447,7 @@ static void node_outputs(graph_node *node, weir_graph *g, const weir_type *types
         t->name = i ? pool_text(&g->pool, "%s:%d", node->name, i) : node->name;
         t->node = node;
         t->micro = node->micro;
-        t->trains = types[i].dtype == WEIR_F32 && node_trains(node);
+        t->trains = weir_dtype_real(types[i].dtype) && node_trains(node);
         t->src = node->src;
         node->out[i] = t;
     }

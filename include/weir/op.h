@@ -91,7 +91,7 @@ typedef struct weir_cost {
 } weir_cost;
 
 /* The backward pass of one op application. dout[i] is NULL where no gradient flows into output i; din[i] must be set
- * where needed[i], to a tensor of in[i]'s type. Build with the ordinary DSL functions. */
+ * where needed[i], to a tensor of in[i]'s type, or, where that is half, in f32. Build with the ordinary DSL functions. */
 typedef struct weir_grad_args {
     weir_graph *graph;
     weir_src src;
