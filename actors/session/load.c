@@ -75,6 +75,12 @@ static const char *stored_text(const weir_checkpoint_tensor *tensor, char *text,
     return text;
 }
 
+/* Whether only a session or a checkpoint of one precision has it. */
+static bool of_precision(const char *name)
+{
+    return !strncmp(name, PLAN_LOSS_SCALE, strlen(PLAN_LOSS_SCALE));
+}
+
 /* Whether the value is in the checkpoint, and alike. */
 static weir_status check_param(const struct loading *l, const plan_param *param)
 {
@@ -85,7 +91,7 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
     char here[PLAN_TEXT_BYTES], there[PLAN_TEXT_BYTES], shape[128];
     snprintf(here, sizeof(here), "%s %s", weir_dtype_name(view.dtype), shape_text(&view.global, shape, sizeof(shape)));
     if (!tensor)
-        return l->opts->partial
+        return l->opts->partial || of_precision(name)
                    ? WEIR_OK
                    : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here", l->path, name, here);
     if (!weir_checkpoint_reads_as(tensor, view.dtype) || !weir_shape_equal(&tensor->shape, &view.global))
@@ -115,7 +121,7 @@ static weir_status check_names(const struct loading *l)
             status = check_param(l, &plan->params[p]);
     for (int t = 0; !status && !l->opts->partial && t < weir_checkpoint_get_info(l->from)->tensors; t++) {
         const weir_checkpoint_tensor *tensor = weir_checkpoint_get_tensor(l->from, t);
-        if (load_wants(l, tensor->kind) && !knows(l, tensor->name))
+        if (load_wants(l, tensor->kind) && !of_precision(tensor->name) && !knows(l, tensor->name))
             status = error_set(WEIR_E_ARGUMENT, "weir_session_load: the session has no '%s', which is in %s",
                                tensor->name, l->path);
     }

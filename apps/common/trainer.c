@@ -44,11 +44,16 @@ static int open_files(trainer *t)
     return options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(errno));
 }
 
+static weir_dtype precision(const trainer_opts *o)
+{
+    return o->bf16 ? WEIR_BF16 : o->f16 ? WEIR_F16 : WEIR_F32;
+}
+
 static int compile(trainer *t, weir_graph *graph)
 {
     if (graph)
         t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory, .seed = t->opts.seed,
-                               .snapshot = saver_saves(&t->saver), .precision = t->opts.bf16 ? WEIR_BF16 : WEIR_F32);
+                               .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts));
     weir_graph_free(graph);
     if (!graph)
         return options_wrong(t->program, "out of memory"), 1;

@@ -47,7 +47,7 @@ typedef struct trainer_opts {
     const char *trace;  /* Perfetto */
     const char *plan;   /* the compiled plan is saved there */
     const char *memory; /* limit per device, "512MiB" */
-    bool bf16;          /* the precision of activations, their gradients and products; else f32 */
+    bool bf16, f16;     /* the precision of activations, their gradients and products; else f32 */
     int eval_every;     /* steps; 0: at the end only */
     saver_opts saver;
     int workers;
@@ -61,6 +61,7 @@ typedef struct trainer_opts {
     {"--seed", OPTIONS_U64, &(o).seed, .help = "of initial values, data and sampling [0]"},                           \
     {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                  \
     {"--bf16", OPTIONS_FLAG, &(o).bf16, .help = "compute in bf16; parameters, sums and losses stay f32"},             \
+    {"--f16", OPTIONS_FLAG, &(o).f16, .help = "in f16, with a scaled loss"},                                          \
     WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \
     {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .help = "write one JSON object per step, and a summary"},      \
     {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},              \

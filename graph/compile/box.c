@@ -219,7 +219,7 @@ static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node no
     for (int o = 0; o < node.out_count; o++)
         b->c->ir.tensors.item[node.out[o]].node = at;
     for (int o = 0; o < node.out_count; o++)
-        if (node.updates < 0)
+        if (o || node.updates < 0)
             place_conversions(b, order, count, new_id, node.out[o]);
 }
 

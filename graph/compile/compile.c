@@ -183,8 +183,8 @@ bool compile_devices(compile *c)
 
 static weir_plan *run_passes(compile *c)
 {
-    static bool (*const passes[])(compile *) = {ir_new,     pass_precision, pass_rules, pass_shard,
-                                                pass_casts, pass_box,       NULL};
+    static bool (*const passes[])(compile *) = {ir_new,     pass_scale, pass_precision, pass_rules,
+                                                pass_shard, pass_casts, pass_box,       NULL};
     if (!run(c, passes))
         return NULL;
     if (c->memory_max < UINT64_MAX)

@@ -275,10 +275,10 @@ static void emit_actor(emission *e, int g)
 /* Parameters: how they start, and which shards make them up. */
 static void emit_parameters(emission *e)
 {
-    for (int t = 0; t < e->c->graph->tensors.count; t++) {
-        const weir_tensor *from = e->c->graph->tensors.item[t];
+    for (int t = 0; t < e->c->ir.tensors.count; t++) {
+        const weir_tensor *from = e->c->ir.tensors.item[t].origin;
         plan_range shards = {plan_builder_plan(e->b)->shards_count, 0};
-        for (int i = 0; i < from->mesh->count && !from->node; i++) {
+        for (int i = 0; from && i < from->mesh->count && !from->node; i++) {
             const ptensor *shard = &e->p->tensor.item[ptensor_at(e->p, t, i, 0)];
             if (shard->reg < 0)
                 continue;

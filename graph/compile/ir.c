@@ -156,7 +156,7 @@ static bool node_copy(compile *c, const graph_node *from, ir_node *to)
     return true;
 }
 
-static bool had_memory(const compile *c)
+bool ir_had_memory(const compile *c)
 {
     return !c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
 }
@@ -168,7 +168,7 @@ bool ir_new(compile *c)
     c->ir.node = POOL_NEW(&c->pool, ir_node, c->ir.node_count + 1);
     for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
         node_copy(c, c->graph->nodes.item[n], &c->ir.node[n]);
-    return had_memory(c);
+    return ir_had_memory(c);
 }
 
 bool pass_rules(compile *c)
@@ -176,7 +176,19 @@ bool pass_rules(compile *c)
     weir_signature_list list = {.pool = &c->pool};
     for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
         node_rules(c, &c->ir.node[n], &list);
-    return had_memory(c);
+    return ir_had_memory(c);
+}
+
+void ir_renumber(compile *c, ir_node *order, int count)
+{
+    for (int n = 0; n < count; n++) {
+        for (int o = 0; o < order[n].out_count; o++)
+            c->ir.tensors.item[order[n].out[o]].node = n;
+        if (order[n].updates >= 0)
+            c->ir.tensors.item[order[n].updates].update = n;
+    }
+    c->ir.node = order;
+    c->ir.node_count = count;
 }
 
 bool node_ask(compile *c, ir_node *node)

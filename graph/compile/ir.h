@@ -1,6 +1,7 @@
 /* graph/compile/ir.h: what the compiler's passes hand to each other. Three forms, each made from the one before:
  *
- *     weir_graph --ir_new--> ir (logical: nodes, tensors)      precision: every tensor gets a dtype, every input a wish
+ *     weir_graph --ir_new--> ir (logical: nodes, tensors)      scale: the scale of the loss becomes a state (f16)
+ *                                                              precision: every tensor gets a dtype, every input a wish
  *                                                              rules: signatures and costs asked of the ops
  *                                                              shard: every tensor gets an SBP, every input a wish
  *                                                              casts: what is read in another dtype becomes a node
@@ -196,6 +197,7 @@ typedef struct compile {
 
 /* The passes, in order; each in the file of its name. */
 bool ir_new(compile *c);
+bool pass_scale(compile *c);
 bool pass_precision(compile *c);
 bool pass_rules(compile *c);
 bool pass_shard(compile *c);
@@ -227,6 +229,10 @@ static inline weir_dtype node_reads(const ir_graph *ir, const ir_node *node, int
 {
     return node->reads ? node->reads[i] : ir->tensors.item[node->in[i]].type.dtype;
 }
+/* The nodes, in the order given: their outputs, and the parameters that they update, know them by it. */
+void ir_renumber(compile *c, ir_node *order, int count);
+/* Whether the compile's pool is whole; sets the error when it is not. */
+bool ir_had_memory(const compile *c);
 /* Asks the op's rules about one node that a pass made: signatures and cost. */
 bool node_ask(compile *c, ir_node *node);
 /* Whether a partial sum that is to lie so on `mesh` is scattered over its own mesh first, and how that lies. */

@@ -225,23 +225,18 @@ static bool deciding_begin(deciding *d, compile *c)
     return !c->pool.failed;
 }
 
-static bool had_memory(const compile *c)
-{
-    return !c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
-}
-
 bool pass_precision(compile *c)
 {
     deciding d;
     if (!is_half(c->opts.precision))
         return true;
     if (!deciding_begin(&d, c))
-        return had_memory(c);
+        return ir_had_memory(c);
     mark_wanted(&d);
     mark_full(&d);
     for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
         decide(&d, &c->ir.node[n], n);
-    return had_memory(c);
+    return ir_had_memory(c);
 }
 
 /* ---- casts ---- */
@@ -424,20 +419,14 @@ static void cast_inputs(casting *x, ir_node *node)
         *at = node;
 }
 
-/* Nodes in their new order; tensors know their makers by it. */
-static void renumber(casting *x)
+/* The nodes in their new order. */
+static void reorder(casting *x)
 {
-    ir_graph *ir = &x->c->ir;
     ir_node *order = POOL_NEW(&x->c->pool, ir_node, x->order.count + 1);
-    for (int n = 0; order && n < x->order.count; n++) {
+    for (int n = 0; order && n < x->order.count; n++)
         order[n] = *x->order.item[n];
-        for (int o = 0; o < order[n].out_count; o++)
-            ir->tensors.item[order[n].out[o]].node = n;
-        if (order[n].updates >= 0)
-            ir->tensors.item[order[n].updates].update = n;
-    }
-    ir->node = order;
-    ir->node_count = x->order.count;
+    if (order)
+        ir_renumber(x->c, order, x->order.count);
 }
 
 bool pass_casts(compile *c)
@@ -446,10 +435,10 @@ bool pass_casts(compile *c)
     if (!is_half(c->opts.precision))
         return true;
     if (!widen_terms(c) || !(x.of = POOL_NEW(&c->pool, made_cast *, c->ir.tensors.count + 1)))
-        return had_memory(c);
+        return ir_had_memory(c);
     for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
         cast_inputs(&x, &c->ir.node[n]);
     if (!c->pool.failed)
-        renumber(&x);
-    return had_memory(c);
+        reorder(&x);
+    return ir_had_memory(c);
 }

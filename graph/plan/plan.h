@@ -192,6 +192,10 @@ typedef enum plan_keep {
         PLAN_KEEPS
 } plan_keep;
 
+/* The state that holds the scale of an f16 loss; what its op keeps beside it is called so, and more. A checkpoint of
+ * another precision is without both: they then start anew, or are passed over. */
+#define PLAN_LOSS_SCALE "grad_seed:loss_scale"
+
 /* The shards that it is made of. Several may hold the same elements (B). */
 typedef struct plan_param {
     plan_str name;           /* "h0/q/weight", "h0/q/weight:adamw.m" */

@@ -31,6 +31,9 @@ typedef struct weir_compile_opts {
                             computed in it; parameters, what an optimizer keeps, gradients of weights, sums, statistics
                             and losses stay f32, and so does what goes outside and what weir_cast() says. With F16 the
                             loss is scaled (docs/design.md, Precision) [f32] */
+    double loss_scale;   /* the first scale, of F16; best a power of two [65536] */
+    int loss_scale_steps; /* it is doubled after so many steps without an infinite gradient; a step with one changes
+                            nothing and halves it [2000] */
     bool snapshot;       /* room for a copy of what lives from step to step, so that it can be written to the disk while
                             training goes on (weir_session_save(.async)) [false] */
 } weir_compile_opts;

@@ -68,6 +68,8 @@ static bool seed_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     if (args->in[0].shape.rank || args->in[0].dtype != WEIR_F32)
         return REFUSE("the loss must be one f32 number");
+    if (args->in_count > 1 && (args->in[1].shape.rank || args->in[1].dtype != WEIR_F32))
+        return REFUSE("the scale of the loss must be one f32 number");
     args->out[0] = args->in[0];
     return true;
 }
@@ -144,7 +146,7 @@ static weir_status accumulate_kernel(const weir_kernel_args *args)
 static weir_status seed_kernel(const weir_kernel_args *args)
 {
     const seed_attrs *a = args->attrs;
-    view_f32(&args->out[0])[0] = (float)a->value;
+    view_f32(&args->out[0])[0] = (float)a->value * (args->in_count > 1 ? view_f32(&args->in[1])[0] : 1.0f);
     return WEIR_OK;
 }
 
@@ -209,7 +211,7 @@ const weir_op op_grad_seed = {.name = "grad_seed",
                               .field_count = 1,
                               .attrs_bytes = sizeof(seed_attrs),
                               .in_min = 1,
-                              .in_max = 1,
+                              .in_max = 2,
                               .out_count = 1,
                               .infer = seed_infer,
                               .signatures = seed_signatures,

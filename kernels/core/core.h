@@ -8,7 +8,8 @@
  *                                   output is the destination's shard; views say where each lies
  *     copy       x -> x             what a state is set to; and where a value has to be its own
  *     accumulate x -> y             y = x in the first firing of a fill, y += x in the others
- *     grad_seed  x -> x             the gradient of a step's loss with respect to one micro-batch's: 1 / M
+ *     grad_seed  x -> x             the gradient of a step's loss with respect to one micro-batch's: 1 / M, or with a
+ *                                   second input, the scale of the loss, that times 1 / M
  *
  * Attribute structures hold int64_t and double alone, as weir_op asks.
  */

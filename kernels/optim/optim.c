@@ -90,6 +90,8 @@ static weir_status sgd_cpu(const weir_kernel_args *args)
     const float rate = (float)optim_rate(attrs, args->step), decay = (float)attrs->weight_decay;
     const float momentum = (float)attrs->momentum, scale = gradient_scale(args);
 
+    if (isnan(scale))
+        return WEIR_OK;
     if (attrs->momentum == 0) {
         for (int64_t i = 0; i < count; i++)
             p[i] -= rate * (scale * g[i] + decay * p[i]);
@@ -147,6 +149,8 @@ static weir_status adamw_cpu(const weir_kernel_args *args)
     const float fresh1 = (float)(1 - attrs->beta1), fresh2 = (float)(1 - attrs->beta2);
     const float step = (float)(rate / correct1), root = (float)(1 / sqrt(correct2)), scale = gradient_scale(args);
 
+    if (isnan(scale))
+        return WEIR_OK;
     for (int64_t i = 0; i < count; i++) {
         const float grad = scale * g[i];
         const float mean = beta1 * m[i] + fresh1 * grad;

@@ -6,13 +6,13 @@
  *     gradient, scale ---> sgd or adamw ---> the parameter, changed in place
  *
  * op_sgd and op_adamw take in[0] = the gradient and, if there is one, in[1] = a scalar that the gradient is
- * multiplied by. out[0] has the gradient's type and is the parameter itself: the view holds the old value when the
+ * multiplied by; where that is NaN, the update changes nothing, states included. out[0] has the gradient's type and is the parameter itself: the view holds the old value when the
  * kernel is called and the new one when it returns. States: adamw has m and v; sgd has v when its momentum is not 0,
  * else none. States start as zeros. The number of the step, for the schedule and adamw's bias correction, is
  * args->step + 1.
  *
  * op_square_sum: x -> the sum of its squares, a scalar. op_clip_scale: that sum s -> min(1, max_norm / sqrt(s)), 1
- * for 0.
+ * for 0. op_loss_scale takes its place where the loss is scaled (scale.c).
  *
  * An update is elementwise, so a shard of a parameter needs nothing but the same shard of its gradient and state.
  */
@@ -35,6 +35,14 @@ struct optim_attrs {
 struct clip_attrs {
     double max_norm; /* > 0 */
 };
+
+/* Of op_loss_scale (scale.c). */
+struct scale_attrs {
+    double max_norm;    /* 0: no clipping */
+    int64_t good_steps; /* after which the scale is doubled */
+};
+#define SCALE_MIN 0x1p-24f
+#define SCALE_MAX 0x1p24f
 
 /* The rate at `step` (from 0): rises as lr (step + 1) / warmup, then stays at lr (total 0) or falls along a half
  * cosine to lr_min, which it has from `total` on. */

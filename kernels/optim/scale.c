@@ -1,0 +1,79 @@
+/* kernels/optim/scale.c: loss_scale, which keeps the gradients of f16 within its range (Micikevicius et al. 2018).
+ *
+ *     scale, sum of squares of the scaled gradients -> the next step's scale, the factor for this step's gradients
+ *
+ * The loss is multiplied by the scale, so every gradient is; the factor takes it out again, and clips. When a gradient
+ * is infinite or not a number, so is the sum: then the factor is NaN, which updates take as the word to leave everything
+ * as it is, and the scale is halved. After `good_steps` steps without that it is doubled. Scales are powers of two if
+ * the first is, so scaling rounds nothing.
+ *
+ * The scale is a state of the plan: out[0] is written over it.
+ */
+#include "kernels/optim/optim.h"
+
+#include "kernels/view.h"
+#include <math.h>
+
+static const weir_field scale_fields[] = {
+    WEIR_FIELD_REAL(struct scale_attrs, max_norm),
+    WEIR_FIELD_INT(struct scale_attrs, good_steps),
+};
+
+static bool scale_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const struct scale_attrs *attrs = args->attrs;
+    for (int i = 0; i < 2; i++)
+        if (args->in[i].dtype != WEIR_F32 || args->in[i].shape.rank)
+            return REFUSE("the %s is not an f32 scalar", i ? "sum of squares" : "scale");
+    if (!(attrs->max_norm >= 0) || attrs->good_steps < 1)
+        return REFUSE("a norm of at most %g, and %lld good steps", attrs->max_norm, (long long)attrs->good_steps);
+    args->out[0] = args->out[1] = args->in[0];
+    return true;
+}
+
+static int scale_states(const weir_op_args *args, weir_type *states)
+{
+    states[0] = args->out[0];
+    return 1;
+}
+
+/* What the scaled gradients are multiplied by. */
+static float factor_of(double squares, double scale, double max_norm)
+{
+    double norm = sqrt(squares) / scale;
+    double clip = max_norm > 0 && norm > max_norm ? max_norm / norm : 1;
+    return (float)(clip / scale);
+}
+
+static weir_status scale_cpu(const weir_kernel_args *args)
+{
+    const struct scale_attrs *attrs = args->attrs;
+    float scale = *view_f32(&args->in[0]), squares = *view_f32(&args->in[1]);
+    float *good = view_f32(&args->state[0]);
+    bool fits = isfinite(squares);
+    *view_f32(&args->out[1]) = fits ? factor_of((double)squares, (double)scale, attrs->max_norm) : NAN;
+    *good = fits ? *good + 1 : 0;
+    if (!fits && scale > SCALE_MIN)
+        scale /= 2;
+    if (*good >= (float)attrs->good_steps) {
+        scale = scale < SCALE_MAX ? scale * 2 : scale;
+        *good = 0;
+    }
+    *view_f32(&args->out[0]) = scale;
+    return WEIR_OK;
+}
+
+const weir_op op_loss_scale = {
+    .name = "loss_scale",
+    .fields = scale_fields,
+    .field_count = 2,
+    .attrs_bytes = sizeof(struct scale_attrs),
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 2,
+    .infer = scale_infer,
+    .states = scale_states,
+    .state_names = {"good"},
+    .kernel = {[WEIR_CPU] = scale_cpu},
+    .inplace = 1,
+};
