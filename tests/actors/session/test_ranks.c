@@ -19,7 +19,7 @@ enum { STEPS = 2 };
 enum { STEPS = 5 };
 #endif
 
-enum { MICRO_MAX = 4, CASES = 4, TIMEOUT_MS = 60000 };
+enum { MICRO_MAX = 4, CASES = 6, TIMEOUT_MS = 60000 };
 
 struct losses {
     float value[STEPS * MICRO_MAX];
@@ -55,7 +55,7 @@ static void run_alone(struct one_case *of)
     weir_session_close(s);
 }
 
-/* A layout, with and without .zero, with one and four micro-batches. */
+/* A layout, with and without .zero, with one and four micro-batches; and two of these in half precision. */
 static struct cases *cases_new(int dp, int tp, int pp)
 {
     struct cases *cases = calloc(1, sizeof *cases);
@@ -65,10 +65,11 @@ static struct cases *cases_new(int dp, int tp, int pp)
         struct one_case *of = &cases->of[i];
         of->config = reference_gpt(&cases->corpus, REFERENCE_FULL);
         of->config.seq = 8;
-        of->config.layout = (layout){dp, tp, pp, i & 1 ? MICRO_MAX : 1, i >> 1};
+        of->config.layout = (layout){dp, tp, pp, i & 1 ? MICRO_MAX : 1, i >> 1 & 1 || i == 4};
         weir_graph *graph = gpt_train_graph(&of->config);
         cr_assert_not_null(graph);
-        of->plan = weir_compile(graph, .micro_batches = of->config.layout.micro, .seed = REFERENCE_SEED);
+        of->plan = weir_compile(graph, .micro_batches = of->config.layout.micro, .seed = REFERENCE_SEED,
+                                .precision = i < 4 ? WEIR_F32 : i == 4 ? WEIR_BF16 : WEIR_F16);
         cr_assert_not_null(of->plan, "%s", weir_error());
         weir_graph_free(graph);
         run_alone(of);
