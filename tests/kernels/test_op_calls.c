@@ -142,6 +142,7 @@ static const recipe recipes[] = {
     {&op_rmsnorm_grad, &op_rmsnorm, 4, {0, 1, ~1, ~0}},
     {&op_embedding_grad, &op_embedding, 2, {0, ~0}},
     {&op_max_grad, &op_max, 3, {0, ~0, ~0}},
+    {&op_loss_scale, &op_square_sum, 2, {SCALAR, SCALAR}},
 };
 
 static const recipe *recipe_for(const weir_op *op)

@@ -198,7 +198,7 @@ int op_check(const kernel_check *c, int devices, double tolerance)
     trial rules = {.c = c, .devices = 1};
     build(&rules);
     compile ir = {.graph = rules.graph, .micro = 1};
-    cr_assert(ir_new(&ir), "%s", weir_error());
+    cr_assert(ir_new(&ir) && pass_rules(&ir), "%s", weir_error());
     const ir_node *node = &ir.ir.node[rules.out[0]->node->id];
     int played = 0;
     for (int n = 1; n < node->signature_count; n++) {
