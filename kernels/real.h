@@ -1,7 +1,7 @@
 /* kernels/real.h: operands of f32, f16 or bf16, read and written as f32.
  *
- * A kernel's formula is written once, over f32. What lies there as f32 is used in its place; halves pass through a block
- * on the stack, REAL_BLOCK elements at a time, which stays in the nearest cache:
+ * A kernel's formula is written once, over f32. What lies there as f32 is used in its place; halves pass through a
+ * block on the stack, REAL_BLOCK elements at a time, which stays in the nearest cache:
  *
  *     float x_block[REAL_BLOCK], y_block[REAL_BLOCK];
  *     for (int64_t at = 0, part; at < count; at += part) {

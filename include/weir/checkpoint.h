@@ -109,8 +109,8 @@ bool weir_checkpoint_reads_as(const weir_checkpoint_tensor *tensor, weir_dtype d
 
 /* Reads elements start[d] .. start[d] + value->shape.dim[d] - 1 of one slot into value->data, from whichever shards
  * hold them; `start` NULL: from the first. `tensor` is a pointer that this checkpoint gave, not a copy. E_ARGUMENT:
- * the tensor cannot be read as value's dtype, or the box is not in it. E_IO: a file cannot be read, or its bytes are not those
- * that were saved; value->data is then undefined. */
+ * the tensor cannot be read as value's dtype, or the box is not in it. E_IO: a file cannot be read, or its bytes are
+ * not those that were saved; value->data is then undefined. */
 weir_status weir_checkpoint_read(weir_checkpoint *checkpoint, const weir_checkpoint_tensor *tensor, int slot,
                                  const int64_t *start, weir_array *value);
 

@@ -1,5 +1,5 @@
-/* kernels/attention/attention.h: what attention of f32 (attention.c) and of halves (half.c) share: the block of scores in
- * the workspace, who sees what, and the softmax over blocks, which is f32 in both. Header-only but for what half.c
+/* kernels/attention/attention.h: what attention of f32 (attention.c) and of halves (half.c) share: the block of scores
+ * in the workspace, who sees what, and the softmax over blocks, which is f32 in both. Header-only but for what half.c
  * gives; any thread.
  */
 #ifndef KERNELS_ATTENTION_ATTENTION_H
@@ -106,8 +106,8 @@ static inline void softmax_raise(const attention_call *call, const softmax_row *
     }
 }
 
-/* Turns the block's scores into exp(score - most), with the largest score that each row has seen up to this block. `out`
- * is the first of the rows that are summed, `step` apart. */
+/* Turns the block's scores into exp(score - most), with the largest score that each row has seen up to this block.
+ * `out` is the first of the rows that are summed, `step` apart. */
 static inline void block_softmax(const attention_call *call, const block *at, float *most, float *total, float *out,
                                  int64_t step)
 {

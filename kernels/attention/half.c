@@ -146,40 +146,62 @@ static void multiply_back(const half_attention *h, const block *at, const uint16
                                .add = true}, &b);
 }
 
-static void round_block(const half_attention *h, const block *at, const float *from, uint16_t *to)
+/* ---- rows of scores ----
+ *
+ * They are taken by whole vectors: behind what a row sees -infinity fills up the last one. Most rows of a causal block
+ * would otherwise end with a loop over some elements, which took as long as all the vectors before it. */
+
+/* Columns that the row sees, rounded up to whole vectors. */
+static int64_t hide(const attention_call *call, const block *at, int64_t row, float *x)
 {
-    for (int64_t row = 0; row < at->rows; row++)
-        weir_from_f32(from + row * KEYS, at->columns, h->dtype, to + row * KEYS);
+    int64_t seen = columns_seen(call, at, row);
+    for (; seen % LANES; seen++)
+        x[seen] = -INFINITY;
+    return seen;
+}
+
+static float vectors_max(const float *x, int64_t count)
+{
+    float most[LANES];
+    memcpy(most, x, sizeof most);
+    for (int64_t i = LANES; i < count; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
+    for (int width = LANES / 2; width; width /= 2)
+        for (int l = 0; l < width; l++)
+            most[l] = most[l] > most[l + width] ? most[l] : most[l + width];
+    return most[0];
+}
+
+static void vectors_exp(float *x, int64_t count, float shift)
+{
+    for (int64_t i = 0; i < count; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            x[i + l] = fast_exp(x[i + l] - shift);
+}
+
+/* The weights of a row, rounded, and zeros in the columns that it does not see. */
+static void put_weights(const half_attention *h, const block *at, int64_t seen, const float *x, uint16_t *to)
+{
+    weir_from_f32(x, seen, h->dtype, to);
+    if (seen < at->columns)
+        memset(to + seen, 0, (size_t)(at->columns - seen) * sizeof *to);
 }
 
 /* ---- forward ---- */
-
-/* x = exp(x - shift) for the first `seen` of `columns` elements, 0 for the others; returns their sum. */
-static float row_weights(float *x, int64_t seen, int64_t columns, float shift)
-{
-    enum { WIDE = 4 * LANES };
-    float sum[WIDE] = {0};
-    int64_t i = 0;
-    for (; i + WIDE <= seen; i += WIDE)
-        for (int l = 0; l < WIDE; l++) {
-            x[i + l] = fast_exp(x[i + l] - shift);
-            sum[l] += x[i + l];
-        }
-    row_exp(x + i, seen - i, columns - i, shift);
-    return row_sum(sum, WIDE) + row_sum(x + i, seen - i);
-}
 
 /* Turns the block's scores into weights, as block_softmax() does, and rounds them. */
 static void block_weights(const half_attention *h, const block *at, float *most, float *total)
 {
     for (int64_t i = 0; i < at->rows; i++) {
         const softmax_row row = {most + i, total + i, h->out + i * h->call.head_dim};
-        const int64_t seen = columns_seen(&h->call, at, i);
         float *x = h->call.scores + i * KEYS;
+        const int64_t seen = hide(&h->call, at, i, x);
         if (seen > 0)
-            softmax_raise(&h->call, &row, row_max(x, seen), at->key == 0);
-        *row.total += row_weights(x, seen, at->columns, *row.most);
-        weir_from_f32(x, at->columns, h->dtype, h->p + i * KEYS);
+            softmax_raise(&h->call, &row, vectors_max(x, seen), at->key == 0);
+        vectors_exp(x, seen, *row.most);
+        *row.total += row_sum(x, seen);
+        put_weights(h, at, seen, x, h->p + i * KEYS);
     }
 }
 
@@ -240,13 +262,26 @@ static void block_delta(const half_attention *h, const half_head *head, const bl
     }
 }
 
+/* From scores and dP: P and dS, rounded. */
+static void block_gradient(const half_attention *h, const block *at, const float *lse, const float *delta)
+{
+    for (int64_t i = 0; i < at->rows; i++) {
+        float *restrict p = h->call.scores + i * KEYS, *restrict ds = h->dp + i * KEYS;
+        const int64_t seen = hide(&h->call, at, i, p);
+        const float scale = h->call.scale, lower = delta[i];
+        vectors_exp(p, seen, lse[at->query + i]);
+        for (int64_t j = 0; j < seen; j++)
+            ds[j] = scale * p[j] * (ds[j] - lower);
+        put_weights(h, at, seen, p, h->p + i * KEYS);
+        put_weights(h, at, seen, ds, h->ds + i * KEYS);
+    }
+}
+
 static void block_backward(const half_attention *h, const half_head *head, const block *at, const float *delta)
 {
     multiply_across(h, at, h->call.scale, head->q, h->k_across, h->call.scores);
     multiply_across(h, at, 1, head->dout, h->v, h->dp);
-    block_softmax_grad(&h->call, at, head->lse, delta, h->dp);
-    round_block(h, at, h->call.scores, h->p);
-    round_block(h, at, h->dp, h->ds);
+    block_gradient(h, at, head->lse, delta);
     multiply_back(h, at, h->p, h->do_rows, h->dv);
     multiply_back(h, at, h->ds, h->q_rows, h->dk);
     multiply_along(h, at, h->ds, h->k);

@@ -3,11 +3,11 @@
  * lies. The intersection of two boxes is a box; it is copied (or summed, for the terms of a partial sum) row by row,
  * where a row is the longest run that is contiguous on both sides.
  *
- * Terms are added in the order of the inputs, so the bits do not depend on which of them came first. Those of f16 or bf16
- * are added in f32 and rounded once. A row goes block
- * by block through all its terms: what has been added so far stays in the nearest cache, and each byte of the output
- * goes to memory once. The first two terms need no copy: their sum is written. Stores that pass the caches by are not
- * used: a large copy gained a tenth with them, and what read it next took twice as long.
+ * Terms are added in the order of the inputs, so the bits do not depend on which of them came first. Those of f16 or
+ * bf16 are added in f32 and rounded once. A row goes block by block through all its terms: what has been added so far
+ * stays in the nearest cache, and each byte of the output goes to memory once. The first two terms need no copy: their
+ * sum is written. Stores that pass the caches by are not used: a large copy gained a tenth with them, and what read it
+ * next took twice as long.
  */
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
@@ -86,8 +86,8 @@ static void run_terms(float *to, const weir_view *term, int terms, int64_t from,
 }
 
 /* The same of halves, through a block of f32. */
-static void run_half_terms(const weir_view *to, int64_t t, const weir_view *term, int terms, int64_t from, int64_t count,
-                           bool add)
+static void run_half_terms(const weir_view *to, int64_t t, const weir_view *term, int terms, int64_t from,
+                           int64_t count, bool add)
 {
     float sum[HALF_BLOCK], next[HALF_BLOCK];
     for (int64_t at = 0; at < count; at += HALF_BLOCK) {

@@ -13,8 +13,8 @@ static inline bool factors_are_real(const weir_op_args *args, char *error, size_
     for (int i = 0; i < 2; i++)
         if (!weir_dtype_real(args->in[i].dtype))
             return REFUSE("input %d is %s, not f32, f16 or bf16", i, weir_dtype_name(args->in[i].dtype));
-    return args->in[0].dtype == args->in[1].dtype || REFUSE("dtypes %s and %s differ", weir_dtype_name(args->in[0].dtype),
-                                                            weir_dtype_name(args->in[1].dtype));
+    return args->in[0].dtype == args->in[1].dtype ||
+           REFUSE("dtypes %s and %s differ", weir_dtype_name(args->in[0].dtype), weir_dtype_name(args->in[1].dtype));
 }
 
 /* Scratch bytes of a product [.., k] [k, n] of these factors. */

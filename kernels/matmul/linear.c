@@ -14,8 +14,8 @@
  * linear_by_row is the same by another product, whose rows do not know of each other (rows.h): what a model that writes
  * one row a step needs to give the bits that it gives over a whole window.
  *
- * x, W and dy may be f16 or bf16, both factors of a product the same. y and dx then are too, or f32 where the graph wants
- * that (terms of a sum over devices); dW and db are f32, and so is the bias.
+ * x, W and dy may be f16 or bf16, both factors of a product the same. y and dx then are too, or f32 where the graph
+ * wants that (terms of a sum over devices); dW and db are f32, and so is the bias.
  *
  * Over a mesh axis: rows are data parallelism (W whole; dW comes out as partial sums); W split along `out` and along
  * `in` are the two halves of tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
@@ -158,7 +158,8 @@ static void linear_grad(weir_grad_args *args)
         .kernel = {[WEIR_CPU] = opname##_cpu},      \
         __VA_ARGS__                                 \
     };
-LINEAR_OP(linear, linear_infer, .fits = fits_either, .workspace = linear_workspace, .half = WEIR_HALF_WANT, .full_in = 1 << 2, .either_out = true)
+LINEAR_OP(linear, linear_infer, .fits = fits_either, .workspace = linear_workspace, .half = WEIR_HALF_WANT,
+          .full_in = 1 << 2, .either_out = true)
 LINEAR_OP(linear_by_row, linear_by_row_infer)
 
 /* ---- dW = x^T dy ---- */
@@ -248,7 +249,7 @@ static void linear_db_signatures(const weir_op_args *args, weir_signature_list *
     linear_signature(list, WEIR_P, WEIR_B, WEIR_B, WEIR_P);
 }
 
-enum { COLUMNS = 240 }; /* of halves that are summed at a time: rows of fewer than a page, which do not meet in the cache */
+enum { COLUMNS = 240 }; /* of halves that are summed at a time */
 
 /* Columns [column, column + width) of row `row`. */
 static const float *row_piece(const weir_view *x, int64_t row, int64_t column, int64_t width, float *block)
@@ -262,7 +263,8 @@ static void columns_add(const weir_view *x, int64_t rows, int64_t column, int64_
     float block[4][COLUMNS];
     int64_t row = 0;
     for (; row + 4 <= rows; row += 4) {
-        const float *a = row_piece(x, row, column, width, block[0]), *b = row_piece(x, row + 1, column, width, block[1]);
+        const float *a = row_piece(x, row, column, width, block[0]);
+        const float *b = row_piece(x, row + 1, column, width, block[1]);
         const float *c = row_piece(x, row + 2, column, width, block[2]);
         const float *d = row_piece(x, row + 3, column, width, block[3]);
         for (int64_t i = 0; i < width; i++)

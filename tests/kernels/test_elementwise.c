@@ -524,8 +524,8 @@ Test(elementwise, halves_alone_have_the_bits_that_they_have_among_others)
             weir_from_f32(x, 64, (weir_dtype)dtype, y);
             int i = round % 64;
             single = dtype == WEIR_F16 ? half_to_f16(x[i]) : half_to_bf16(x[i]);
-            cr_assert_eq(single, y[i], "%s of %a: %04x and %04x", weir_dtype_name((weir_dtype)dtype), (double)x[i], single,
-                         y[i]);
+            cr_assert_eq(single, y[i], "%s of %a: %04x and %04x", weir_dtype_name((weir_dtype)dtype), (double)x[i],
+                         single, y[i]);
             weir_to_f32((weir_dtype)dtype, y, 64, x);
             one = dtype == WEIR_F16 ? half_from_f16(y[i]) : half_from_bf16(y[i]);
             cr_assert(!memcmp(&one, &x[i], sizeof one));

@@ -324,7 +324,7 @@ static void check_attention(attention_case at, weir_dtype half)
     check_half(&forward, half);
 }
 
-/* The gradient needs the output and lse of these very inputs: those of the f32 kernel, of the values that halves hold. */
+/* The gradient needs the output and lse of these very inputs: those of the f32 kernel, of values that halves hold. */
 static void check_attention_grad(attention_case at, weir_dtype half)
 {
     const attention_words words = {at.head_dim, at.causal, 1 / sqrt((double)at.head_dim)};

@@ -297,8 +297,9 @@ static void make_call(lone_call *c, const weir_op *op, uint64_t random)
                               .workspace_offset = WORKSPACE};
     add_operands(c, op, in_count);
     c->kernel.workspace_bytes = scratch_for(c, op, in_count);
-    c->plan = (weir_plan){.version = PLAN_VERSION, .micro_batches = 1, .ranks = 1, .spaces = &c->space, .spaces_count = 1,
-                          .queues = &c->queue, .queues_count = 1, .programs = &c->program, .programs_count = 1,
+    c->plan = (weir_plan){.version = PLAN_VERSION, .micro_batches = 1, .ranks = 1,
+                          .spaces = &c->space, .spaces_count = 1, .queues = &c->queue, .queues_count = 1,
+                          .programs = &c->program, .programs_count = 1,
                           .actors = &c->actor, .actors_count = 1,
                           .kernels = &c->kernel, .kernels_count = 1, .tensors = c->tensor,
                           .tensors_count = c->plan.tensors_count, .operands = c->operand,

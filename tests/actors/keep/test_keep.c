@@ -53,6 +53,8 @@ static void *fill(weir_dtype dtype, int tensor, int slot, const weir_shape *shap
             ((float *)(void *)data)[i] = value;
         else if (dtype == WEIR_I32)
             ((int32_t *)(void *)data)[i] = (int32_t)value;
+        else if (dtype != WEIR_U8)
+            weir_from_f32(&value, 1, dtype, data + 2 * i);
         else
             data[i] = (unsigned char)(int)value;
     }
@@ -312,7 +314,7 @@ static void save_and_read_random(unsigned seed)
     struct job *job = new_job(folder_path("seed-%u", seed), 1, 1 + rand() % RANKS_MAX);
     for (int i = 0; i < TENSORS; i++) {
         snprintf(name[i], sizeof name[i], "t%d", i);
-        t[i] = tensor_of(name[i], (weir_dtype)(WEIR_F32 + rand() % 3), (weir_shape){.rank = rand() % 5});
+        t[i] = tensor_of(name[i], (weir_dtype)(WEIR_F32 + rand() % (WEIR_DTYPES - 1)), (weir_shape){.rank = rand() % 5});
         t[i].frozen = rand() % 3 == 0;
         t[i].slots = rand() % 4 ? 0 : 3;
         for (int d = 0; d < t[i].shape.rank; d++)

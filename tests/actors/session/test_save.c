@@ -1,5 +1,6 @@
 /* test_save.c: a session's state on disk and back, in one process: training that was cut in two is training that was
  * not, bit for bit in the same layout and within rounding in every other; what cannot be loaded changes nothing. */
+#include "graph/base/base.h"
 #include "tests/support/folder.h"
 #include "tests/support/learner.h"
 #include "tests/support/ranks.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <weir/checkpoint.h>
 
-enum { FIRST = 5, SECOND = 4, SEED = 20260102, PAIRS = 16 };
+enum { FIRST = 5, SECOND = 4, SEED = 20260102, PAIRS = 16, HALVES = 5 };
 
 TestSuite(save, .init = folder_make, .fini = folder_remove, .timeout = 120);
 
@@ -77,6 +78,60 @@ Test(save, training_goes_on_with_the_same_bits_as_if_it_had_not_been_cut)
 {
     for (int l = 0; l < LEARNER_LAYOUTS; l++)
         expect_same_bits(learner_layouts[l], 1 + l % 2, folder_path("run-%d", l));
+}
+
+/* x bf16 is pushed, x w comes out; w bf16 is a parameter, h f16 a state that doubles. */
+static weir_plan *halves_plan(void)
+{
+    weir_graph *g = weir_graph_new("halves");
+    weir_tensor *x = weir_input(g, WEIR_BF16, {HALVES}, .name = "x");
+    weir_tensor *w = weir_param(g, WEIR_BF16, {HALVES}, .name = "w", .init = WEIR_NORMAL(2));
+    weir_tensor *h = weir_state(g, WEIR_F16, {HALVES}, .name = "h", .init = WEIR_VALUE(0.75));
+    weir_state_set(h, weir_add(h, h));
+    weir_fetch(weir_mul(x, w), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+/* Reads `name` as it is, and holds each element against `want`. */
+static void expect_halves(weir_session *s, const char *name, weir_dtype dtype, const uint16_t *want)
+{
+    uint16_t got[HALVES];
+    assert_ok(weir_session_read(s, name, &(weir_array){got, dtype, {1, {HALVES}}}));
+    cr_expect(!memcmp(got, want, sizeof got), "%s: %04x %04x", name, got[0], want[0]);
+}
+
+Test(save, halves_are_pushed_pulled_kept_and_loaded_as_they_are)
+{
+    weir_plan *plan = halves_plan();
+    weir_session *s = opened(plan, 1);
+    uint16_t w[HALVES], x[HALVES], y[HALVES], h[HALVES];
+    float product[HALVES];
+    for (int i = 0; i < HALVES; i++) {
+        const float start = 2 * weir_random_normal(name_key(0, "w"), (uint64_t)i), next = 0.5f + (float)i, state = 1.5f;
+        weir_from_f32(&start, 1, WEIR_BF16, &w[i]);
+        weir_from_f32(&next, 1, WEIR_BF16, &x[i]);
+        weir_from_f32(&state, 1, WEIR_F16, &h[i]);
+        weir_to_f32(WEIR_BF16, &w[i], 1, &product[i]);
+        product[i] *= next;
+    }
+    expect_halves(s, "w", WEIR_BF16, w);
+    assert_ok(weir_session_push(s, "x", &(weir_array){x, WEIR_BF16, {1, {HALVES}}}, -1));
+    assert_ok(weir_session_run(s, 1));
+    assert_ok(weir_session_pull(s, "y", &(weir_array){y, WEIR_BF16, {1, {HALVES}}}, -1));
+    weir_from_f32(product, HALVES, WEIR_BF16, w);
+    cr_expect(!memcmp(y, w, sizeof y));
+    assert_ok(weir_session_write(s, "w", &(weir_array){x, WEIR_BF16, {1, {HALVES}}}));
+    assert_ok(weir_session_save(s, folder_path("halves")));
+    weir_session_close(s);
+    s = opened(plan, 1);
+    assert_ok(weir_session_load(s, folder_path("halves")));
+    expect_halves(s, "w", WEIR_BF16, x);
+    expect_halves(s, "h", WEIR_F16, h);
+    weir_session_close(s);
+    weir_plan_free(plan);
 }
 
 /* What was saved loads into the other layout with the same bits, and goes on within rounding. */
