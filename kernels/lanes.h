@@ -54,14 +54,40 @@ static inline __attribute__((always_inline)) lanes lanes_load_part(const float *
     return v;
 }
 
+/* Lane l is lane l + width of v, for l < width. In registers: what goes through memory waits at each step. */
+static inline __attribute__((always_inline)) lanes lanes_upper(lanes v, int width)
+{
+    lane_numbers from;
+    for (int l = 0; l < LANES; l++)
+        from[l] = (l + width) % LANES;
+    return lanes_pick(v, v, from);
+}
+
 static inline __attribute__((always_inline)) float lanes_sum(const lanes *v)
 {
-    float at[LANES];
-    memcpy(at, v, sizeof at);
-    for (int width = LANES / 2; width; width /= 2)
-        for (int i = 0; i < width; i++)
-            at[i] += at[i + width];
-    return at[0];
+    lanes sum = *v;
+    sum += lanes_upper(sum, 8);
+    sum += lanes_upper(sum, 4);
+    sum += lanes_upper(sum, 2);
+    sum += lanes_upper(sum, 1);
+    return sum[0];
+}
+
+/* The larger in each lane; b's where a is NaN. */
+static inline __attribute__((always_inline)) lanes lanes_larger(lanes a, lanes b)
+{
+    const lane_numbers larger = a > b;
+    return (lanes)((larger & (lane_numbers)a) | (~larger & (lane_numbers)b));
+}
+
+static inline __attribute__((always_inline)) float lanes_max(const lanes *v)
+{
+    lanes most = *v;
+    most = lanes_larger(most, lanes_upper(most, 8));
+    most = lanes_larger(most, lanes_upper(most, 4));
+    most = lanes_larger(most, lanes_upper(most, 2));
+    most = lanes_larger(most, lanes_upper(most, 1));
+    return most[0];
 }
 
 static inline float row_sum(const float *x, int64_t count)

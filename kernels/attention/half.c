@@ -160,17 +160,13 @@ static int64_t hide(const attention_call *call, const block *at, int64_t row, fl
     return seen;
 }
 
+/* Of at least one vector. */
 static float vectors_max(const float *x, int64_t count)
 {
-    float most[LANES];
-    memcpy(most, x, sizeof most);
+    lanes most = lanes_load(x);
     for (int64_t i = LANES; i < count; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
-    for (int width = LANES / 2; width; width /= 2)
-        for (int l = 0; l < width; l++)
-            most[l] = most[l] > most[l + width] ? most[l] : most[l + width];
-    return most[0];
+        most = lanes_larger(lanes_load(x + i), most);
+    return lanes_max(&most);
 }
 
 static void vectors_exp(float *x, int64_t count, float shift)
