@@ -156,12 +156,22 @@ static void note_failure(watch *w, watched *r)
         w->failed = r;
 }
 
+/* Whether it ended because it was asked to, for the sake of another number of ranks. Some may not have come to hear
+ * that when they are asked, and end by the signal; then others miss them, and end with an error. */
+static bool is_for_the_change(const watch *w, const watched *r)
+{
+    if (!w->changes || w->interrupts)
+        return false;
+    return launch_ending_is_stop(&r->ended) ||
+           (w->stopped && !r->ended.by_signal && launch_ending_is_loss(&r->ended));
+}
+
 static void note_end(watch *w, watched *r)
 {
     const launch_place *place = &w->job->places[r->process.rank];
     if (place->remote && !r->told.known && w->phase != KILLED)
         launch_pool_lose(w->pool, place);
-    if (w->changes && !w->interrupts && launch_ending_is_stop(&r->ended))
+    if (is_for_the_change(w, r))
         w->stopped = true;
     else if (launch_ending_status(&r->ended))
         note_failure(w, r);

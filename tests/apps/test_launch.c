@@ -435,6 +435,20 @@ Test(launch, what_would_end_like_that_again_is_not_restarted)
     }
 }
 
+/* Rank 1 has not come to hear the signal yet, and rank 0 misses it. */
+Test(launch, ranks_that_miss_others_while_their_number_changes_are_no_loss)
+{
+    pid_t id = start("echo 2 >$T/ranks; exec " LAUNCH "--ranks-file $T/ranks -- sh -c '"
+                     "[ $WEIR_GENERATION = 1 ] && echo again $WORLD_SIZE && exit; "
+                     "[ $RANK = 0 ] && trap \"sleep 0.3; exit 1\" TERM; echo ready; while :; do sleep 0.05; done'");
+    wait_for("ready\n", 2);
+    write_script("ranks", "3\n");
+    int status = finish(id);
+    cr_expect(status == 0, "status %d: %s", status, errors);
+    cr_expect_eq(count_text(output, "again 3\n"), 3, "%s%s", output, errors);
+    cr_expect(!strstr(errors, "restart"), "%s", errors);
+}
+
 Test(launch, restarts_reach_other_hosts)
 {
     expect_status("WEIR_RSH=$T/rsh " LAUNCH "--restarts 1 --hosts a,b,localhost -- sh -c 'echo $$ >>$T/pids; "
