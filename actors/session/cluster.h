@@ -16,7 +16,9 @@
  * mark to its neighbours (transport/net/peers.h), and waits for theirs. Rank 0, whose neighbours are all, sends its
  * marks last, when it has all others'. So a round ends for nobody before all have begun it, and what a neighbour has
  * sent before its mark has arrived. A rank can be at most one round ahead of another, so what comes early is bounded.
- * A mark says what the round is for: ranks that make different calls are told.
+ * A mark says what the round is for: ranks that make different calls are told. Who runs while others are in a round
+ * sends no mark; so who waits for long asks those whose marks it lacks, saying how many runs it has begun: one that has
+ * begun more, and not this round, makes other calls.
  *
  * The session's thread runs all of this but the hooks, which whoever is at the network's sockets calls
  * (transport/net/net.h).

@@ -13,6 +13,13 @@
 #include "graph/base/error.h"
 #include "transport/mail/park.h"
 
+#define ASK_NS INT64_C(1000000000) /* between questions to those who do not come */
+
+/* What a rank says that waits in a round. */
+struct question {
+    uint64_t about, run; /* what the round is for; how many runs it has begun */
+};
+
 weir_status rounds_open(struct rounds *rounds, uint32_t ranks)
 {
     pthread_mutex_init(&rounds->lock, NULL);
@@ -164,12 +171,33 @@ static bool shard_fits(const struct cluster *c, uint32_t rank, uint32_t shard, u
            !arrival_find(&c->rounds, rank, shard, round);
 }
 
+/* Whether the session's thread has not begun the round, although it has begun more runs than who asks had before it. The
+ * run is read first: where all make the same calls the next begins behind the round. */
+static bool question_take(struct cluster *c, uint32_t rank, uint64_t round, const void *data, size_t bytes)
+{
+    struct question question;
+    char theirs[256];
+    if (bytes != sizeof(question))
+        return false;
+    memcpy(&question, data, sizeof(question));
+    uint64_t run = session_run_number(c->session);
+    if (round != atomic_load(&c->rounds.now) + 1 || run <= question.run)
+        return true;
+    about_text(c, question.about, theirs, sizeof(theirs));
+    session_fail_peer(c->session, c->env.rank,
+                      "rank %u runs while rank %u %s: all ranks make the same calls in the same order", c->env.rank, rank,
+                      theirs);
+    return true;
+}
+
 bool cluster_round_take(struct cluster *c, uint32_t rank, uint32_t shard, uint64_t round, const void *data,
                         size_t bytes)
 {
     struct rounds *rounds = &c->rounds;
     if (shard == WIRE_MARK)
         return mark_take(c, rank, round, data, bytes);
+    if (shard == WIRE_QUESTION)
+        return question_take(c, rank, round, data, bytes);
     struct arrival *arrival = malloc(sizeof(*arrival) + bytes);
     if (!arrival) {
         session_fail_peer(c->session, c->env.rank, "no memory for %zu bytes of rank %u", bytes, rank);
@@ -211,6 +239,21 @@ static uint32_t left_without_mark(struct cluster *c)
     return found;
 }
 
+/* Those whose marks are missing are asked. */
+static void ask(struct cluster *c)
+{
+    uint32_t count;
+    const uint32_t *ranks = net_neighbours(c->net, &count);
+    struct question question = {.about = c->rounds.about_now, .run = session_run_number(c->session)};
+    for (uint32_t i = 0; i < count; i++) {
+        pthread_mutex_lock(&c->rounds.lock);
+        bool missing = c->rounds.marked[ranks[i]] < c->rounds.now;
+        pthread_mutex_unlock(&c->rounds.lock);
+        if (missing && atomic_load(&c->left[ranks[i]]) < 0)
+            cluster_round_send_to(c, ranks[i], WIRE_QUESTION, &question, sizeof(question));
+    }
+}
+
 /* A rank's BYE comes behind its marks. One that has gone fails the session: who is no neighbour of it waits for rank 0,
  * and would not hear of it otherwise. */
 static weir_status round_wait(struct cluster *c)
@@ -229,7 +272,8 @@ static weir_status round_wait(struct cluster *c)
         weir_status status = session_failure(c->session);
         if (status)
             return status;
-        park_wait(&c->news, news, PARK_FOREVER);
+        if (!park_wait(&c->news, news, park_now_ns() + ASK_NS))
+            ask(c);
     }
 }
 

@@ -247,6 +247,9 @@ int64_t session_steps_of(const struct weir_session *session, uint32_t program);
 int64_t session_steps_all(const struct weir_session *session);
 bool session_at_rest(const struct weir_session *session);
 
+/* How many runs have begun. Any thread. */
+uint64_t session_run_number(const struct weir_session *session);
+
 /* With the lock of `ending`: the run, which goes, is held; it ends before this step (WIRE_WHOLE_RUN: at its own end),
  * and then session_leave_run() is due without the lock. */
 void session_hold_begin(struct weir_session *session);

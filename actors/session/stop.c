@@ -52,6 +52,15 @@ void ending_close(struct ending *ending)
     ending->open = false;
 }
 
+uint64_t session_run_number(const struct weir_session *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
+    pthread_mutex_lock(lock);
+    uint64_t run = s->ending.run;
+    pthread_mutex_unlock(lock);
+    return run;
+}
+
 /* ---- begin and end ---- */
 
 /* How many steps of main there can be since open. With the lock. */

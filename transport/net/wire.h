@@ -39,6 +39,7 @@
 
 #define WIRE_MARK UINT32_MAX           /* in the place of a shard: the end of a round */
 #define WIRE_STATEMENT (UINT32_MAX - 1) /* what a rank says of itself, or rank 0 of all */
+#define WIRE_QUESTION (UINT32_MAX - 2)  /* whether the receiver does something else, as it has not come to the round */
 
 enum wire_kind {
     WIRE_HELLO = 1,
@@ -104,7 +105,7 @@ struct wire_frame {
         } end;
         struct {
             uint32_t shard; /* its place in plan->shards; behind all these, of copies that somebody keeps; WIRE_MARK,
-                               WIRE_STATEMENT */
+                               WIRE_STATEMENT, WIRE_QUESTION */
             uint64_t round;
         } value;
     };

@@ -298,12 +298,53 @@ static void load_while_others_save(struct rank *rank)
     RANK_OK(rank, weir_session_close(s));
 }
 
+/* Rank `runs` does. */
+static void run_while_others_save(struct rank *rank, int runs)
+{
+    const struct job *job = rank->ctx;
+    char who[16];
+    snprintf(who, sizeof who, "rank %d runs", runs);
+    weir_session *s = opened(rank, job->plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, 1));
+    if (rank->number == runs)
+        RANK_TOLD(rank, weir_session_run(s, 2), who, "saves a checkpoint", "the same calls");
+    else
+        RANK_TOLD(rank, weir_session_save(s, job->dir), who, "saves a checkpoint", "the same calls");
+    RANK_OK(rank, weir_session_close(s));
+}
+
+static void first_runs_while_others_save(struct rank *rank)
+{
+    run_while_others_save(rank, 0);
+}
+
+static void last_runs_while_others_save(struct rank *rank)
+{
+    run_while_others_save(rank, 2);
+}
+
+/* All is well: the others wait for long until it comes. */
+static void save_when_the_last_is_late(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    weir_session *s = opened(rank, job->plan);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, 1));
+    if (rank->number == 2)
+        ranks_pause(2500);
+    RANK_OK(rank, weir_session_save(s, job->dir));
+    RANK_OK(rank, weir_session_run(s, 1));
+    RANK_OK(rank, weir_session_close(s));
+}
+
 Test(save_ranks, who_calls_something_else_is_named)
 {
-    static const rank_fn mixed[] = {load_while_others_save};
+    static const rank_fn mixed[] = {load_while_others_save, first_runs_while_others_save, last_runs_while_others_save,
+                                    save_when_the_last_is_late};
     weir_plan *plan = learner_plan(.dp = 3);
     struct job job = {.plan = plan};
-    for (size_t m = 0; m < 1; m++)
+    for (size_t m = 0; m < sizeof mixed / sizeof *mixed; m++)
         for (enum ranks_link link = RANKS_SHM; link <= RANKS_TCP; link++) {
             snprintf(job.dir, sizeof job.dir, "%s", folder_path("run-%d-%d", (int)m, link));
             ranks_free(ranks_run(mixed[m], &job, .count = 3, .link = link, .kind = RANKS_THREADS, .seconds = 20));
