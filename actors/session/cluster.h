@@ -72,7 +72,7 @@ struct rounds {
     _Atomic uint64_t now;
 };
 
-/* What a rank has begun of a run: before this step, or all of it (WIRE_WHOLE_RUN). */
+/* What a rank has begun of a run: before this step, or all of it (WIRE_WHOLE_RUN). Or how a run ended. */
 struct begun {
     uint64_t run;
     int64_t step;
@@ -94,6 +94,10 @@ struct cluster {
     struct rounds rounds;
     uint64_t hold_run;        /* that rank 0 wants held when it begins here; 0: none. Under session->ending.lock */
     struct begun *begun;      /* owned; by rank: its last hold; of others rank 0 alone knows. Under the same */
+    bool *idle;               /* owned; by rank: it runs nothing, as it has no device of the plan */
+    struct begun *over;       /* owned; of one that is idle: runs that are over elsewhere, and not begun here. Under
+                                 session->ending.lock */
+    uint32_t over_count, over_room;
     _Atomic bool sharing;     /* other ranks may send what registers hold, outside of a run */
     _Atomic uint32_t shared_times; /* that it has become so */
     _Atomic uint32_t news;    /* changes when a round may be over (a futex word) */
@@ -123,6 +127,11 @@ void cluster_fail(struct weir_session *session, uint32_t culprit, uint32_t from,
 bool cluster_wants_hold(const struct weir_session *session);
 void cluster_hold_began(struct weir_session *session);
 void cluster_limited(struct weir_session *session);
+
+/* The run that begins or began: whether this rank is idle and has not been told how it ended; else *most is the step
+ * that it ended before, INT64_MAX of one that is not idle. It is over here: those that are idle are told. */
+bool cluster_follows(struct weir_session *session, int64_t *most);
+void cluster_tell_over(struct weir_session *session, int64_t step);
 
 /* All workers hold, and have begun the steps before this one. True: so do all ranks, and the hold is over. */
 bool cluster_held(struct weir_session *session, int64_t step);

@@ -4,6 +4,7 @@
 #include "actors/session/cluster.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "actors/session/session.h"
@@ -34,12 +35,17 @@ static weir_status cluster_alloc(struct weir_session *s, struct cluster *c)
     c->left = calloc(size, sizeof(*c->left));
     c->begun = calloc(size, sizeof(*c->begun));
     c->here = calloc((size_t)s->plan->spaces_count + 1, sizeof(*c->here));
-    if (!c->members || !c->peers || !c->mapped || !c->wired || !c->left || !c->begun || !c->here)
+    c->idle = calloc(size, sizeof(*c->idle));
+    if (!c->members || !c->peers || !c->mapped || !c->wired || !c->left || !c->begun || !c->here || !c->idle)
         return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", size);
     for (uint32_t r = 0; r < size; r++)
         atomic_init(&c->left[r], -1);
     for (uint32_t i = 0; i < s->plan->spaces_count; i++)
         c->here[i] = s->plan->spaces[i].rank == c->env.rank;
+    memset(c->idle, true, size * sizeof(*c->idle));
+    for (uint32_t q = 0; q < s->plan->queues_count; q++)
+        if (s->plan->queues[q].kind != PLAN_OUTSIDE)
+            c->idle[s->plan->spaces[s->plan->queues[q].space.i].rank] = false;
     return WEIR_OK;
 }
 
@@ -178,6 +184,8 @@ void cluster_close(struct weir_session *s)
     free((void *)c->left);
     free(c->begun);
     free(c->here);
+    free(c->idle);
+    free(c->over);
     free(c);
     s->cluster = NULL;
 }

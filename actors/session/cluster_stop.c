@@ -14,11 +14,16 @@
  * End. A rank whose source ends, or fails, tells its neighbours before which step, and each that learns something by
  * that tells its own. The lowest step counts.
  *
+ * A rank without a device, which is *idle*, runs as long as others: who comes to the end of a run tells the idle ones
+ * among its neighbours by a LIMIT, and so does rank 0 when it is one itself and has been told. What comes of runs that an
+ * idle rank has not begun yet is kept for then.
+ *
  * LIMIT and END are passed on by all before they say BYE, on the same way, so nobody takes a rank for one that left in
  * the middle of a run when it has only heard of its end first.
  *
  * All of it is under the lock of the session's `ending`.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "actors/session/cluster.h"
@@ -128,6 +133,51 @@ bool cluster_rank_left(struct weir_session *s)
     return s->cluster->env.rank == 0 && decide(s);
 }
 
+/* ---- idle ranks ---- */
+
+bool cluster_follows(struct weir_session *s, int64_t *most)
+{
+    struct cluster *c = s->cluster;
+    uint32_t kept = 0;
+    *most = INT64_MAX;
+    for (uint32_t i = 0; c && i < c->over_count; i++)
+        if (c->over[i].run == s->ending.run)
+            *most = c->over[i].step;
+        else if (c->over[i].run > s->ending.run)
+            c->over[kept++] = c->over[i];
+    if (c)
+        c->over_count = kept;
+    return c && c->idle[c->env.rank] && *most == INT64_MAX;
+}
+
+void cluster_tell_over(struct weir_session *s, int64_t step)
+{
+    struct cluster *c = s->cluster;
+    for (uint32_t r = 0; c && r < c->env.size; r++)
+        if (c->idle[r] && r != c->env.rank && net_neighbour(c->net, r) &&
+            (!c->idle[c->env.rank] || c->env.rank == 0))
+            tell(c, r, WIRE_HOLD_LIMIT, s->ending.run, step);
+}
+
+/* Of a run that has not begun here. Several tell of one. False: no memory. */
+static bool keep_over(struct weir_session *s, uint64_t run, int64_t step)
+{
+    struct cluster *c = s->cluster;
+    for (uint32_t i = 0; i < c->over_count; i++)
+        if (c->over[i].run == run)
+            return true;
+    if (c->over_count == c->over_room) {
+        uint32_t room = c->over_room ? 2 * c->over_room : 16;
+        struct begun *grown = realloc(c->over, room * sizeof(*grown));
+        if (!grown)
+            return false;
+        c->over = grown;
+        c->over_room = room;
+    }
+    c->over[c->over_count++] = (struct begun){run, step};
+    return true;
+}
+
 /* ---- what others say; with the lock ---- */
 
 /* Rank 0 wants the run held. One that is over here went to its end, and so will it everywhere. */
@@ -158,6 +208,18 @@ static bool take_begun(struct weir_session *s, uint32_t rank, uint64_t run, int6
     if (run == e->run && e->phase == RUN_GOES)
         session_hold_begin(s);
     return decide(s);
+}
+
+/* Elsewhere a run is over, or limited, that goes on in this idle rank for as long. Counts how often it is to be left
+ * here. */
+static bool take_over(struct weir_session *s, uint64_t run, int64_t step, int *leaves)
+{
+    if (!s->cluster->idle[s->cluster->env.rank] || step == WIRE_WHOLE_RUN)
+        return true;
+    if (run > s->ending.run)
+        return keep_over(s, run, step);
+    *leaves += run == s->ending.run && session_followed(s, step);
+    return true;
 }
 
 /* Comes from rank 0, and from all neighbours that have heard of it. */
@@ -191,7 +253,7 @@ static bool hold_fits(const struct weir_session *s, uint32_t rank, const struct 
 bool cluster_take_hold(struct cluster *c, uint32_t rank, const struct wire_frame *frame)
 {
     struct weir_session *s = c->session;
-    bool over = false;
+    int over = 0;
     pthread_mutex_lock(&s->ending.lock);
     bool fits = hold_fits(s, rank, frame);
     if (fits && frame->hold.what == WIRE_HOLD_ASK)
@@ -199,9 +261,11 @@ bool cluster_take_hold(struct cluster *c, uint32_t rank, const struct wire_frame
     else if (fits && frame->hold.what == WIRE_HOLD_BEGUN)
         over = take_begun(s, rank, frame->hold.run, frame->hold.step);
     else if (fits)
-        over = take_limit(s, frame->hold.run, frame->hold.step);
+        fits = take_over(s, frame->hold.run, frame->hold.step, &over);
+    if (fits && frame->hold.what == WIRE_HOLD_LIMIT)
+        over += take_limit(s, frame->hold.run, frame->hold.step);
     pthread_mutex_unlock(&s->ending.lock);
-    if (over)
+    while (over--)
         session_leave_run(s);
     return fits;
 }

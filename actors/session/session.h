@@ -65,6 +65,8 @@ struct ending {
     uint64_t run;           /* number of the run, over or not: 1, 2, ... */
     uint32_t awaited;       /* workers that have not answered HOLD */
     int64_t begun;          /* steps of the run, by any of those that have */
+    bool follows;           /* no device is here: the run goes on until another rank tells how it ended */
+    int64_t most;           /* and then it has ended before this step at the latest; INT64_MAX: not told */
     _Atomic int64_t end;    /* last.end; INT64_MAX: none is known. Changes under the lock */
     struct last_step last;
     bool ended;             /* all steps before it are done */
@@ -123,7 +125,8 @@ struct weir_session {
 
     _Atomic uint32_t state;   /* enum session_state */
     struct ending ending;
-    _Atomic uint32_t running; /* workers that are not done with this run; one more while it is held */
+    _Atomic uint32_t running; /* workers that are not done with this run; one more while it is held, and one more while
+                                 it follows others' */
     _Atomic uint32_t failing; /* enum session_failing, of the first failure (a futex word) */
     _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
     weir_status failure_status;
@@ -253,6 +256,7 @@ uint64_t session_run_number(const struct weir_session *session);
 /* With the lock of `ending`: the run, which goes, is held; it ends before this step (WIRE_WHOLE_RUN: at its own end),
  * and then session_leave_run() is due without the lock. */
 void session_hold_begin(struct weir_session *session);
+bool session_followed(struct weir_session *session, int64_t step); /* the run that this rank follows is over elsewhere */
 void session_hold_end(struct weir_session *session, int64_t step);
 
 /* ---- owner.c ---- */

@@ -26,6 +26,9 @@
  * While workers hold, the hold counts as one more of those that the run waits for (`running`): the run cannot end, and
  * no other begin, in the middle of it. Orders are given under the lock, so that HOLD is never before START.
  *
+ * A rank that has no device has nothing to do in a run, and would be at its end at once, whatever the others do. It
+ * waits, as one more of `running`, until one of them tells how the run has ended.
+ *
  * A signal handler may be anywhere, so it takes no lock: it leaves the rest to worker 0.
  */
 #include <errno.h>
@@ -124,6 +127,13 @@ static int64_t steps_before_end(const struct weir_session *s, int64_t steps)
     return most < 0 ? 0 : most < steps ? most : steps;
 }
 
+/* How many of so many steps the others have done, where that is known. With the lock. */
+static int64_t steps_at_most(const struct weir_session *s, int64_t steps)
+{
+    int64_t most = s->ending.most == INT64_MAX ? steps : s->ending.most - run_begin(s);
+    return most < steps ? most : steps;
+}
+
 weir_status session_begin(struct weir_session *s, uint32_t program, const weir_run_opts *run)
 {
     struct ending *e = &s->ending;
@@ -140,10 +150,11 @@ weir_status session_begin(struct weir_session *s, uint32_t program, const weir_r
     s->run_start_ns = park_now_ns();
     e->begun = 0;
     e->awaited = s->worker_count;
+    e->follows = cluster_follows(s, &e->most);
     /* relaxed: published to the workers by START */
-    atomic_store_explicit(&s->owner.limit, steps_before_end(s, run->steps), memory_order_relaxed);
+    atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps_at_most(s, run->steps)), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, hold, memory_order_relaxed);
-    atomic_store_explicit(&s->running, s->worker_count + hold, memory_order_relaxed);
+    atomic_store_explicit(&s->running, s->worker_count + hold + e->follows, memory_order_relaxed);
     bool begins = atomic_compare_exchange_strong_explicit(&s->state, &rest, SESSION_RUNNING, memory_order_acq_rel,
                                                           memory_order_acquire);
     if (begins) {
@@ -179,6 +190,7 @@ static void run_end(struct weir_session *s)
     s->steps = atomic_load_explicit(&s->owner.limit, memory_order_relaxed); /* the lock's */
     if (s->steps < s->owner.steps)
         atomic_store_explicit(&e->asked, 0, memory_order_relaxed);
+    cluster_tell_over(s, run_begin(s) + s->steps);
     settle(s);
     /* release: pairs with the load in weir_session_wait(). Fails if a failure came first. */
     if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
@@ -217,10 +229,22 @@ void session_hold_end(struct weir_session *s, int64_t step)
         steps = s->owner.steps;
     s->ending.phase = RUN_LIMITED;
     /* relaxed: the order publishes them */
-    atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps), memory_order_relaxed);
+    atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps_at_most(s, steps)), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, false, memory_order_relaxed);
     cluster_limited(s);
     session_order(s, LANE_LIMIT);
+}
+
+bool session_followed(struct weir_session *s, int64_t step)
+{
+    struct ending *e = &s->ending;
+    if (!e->follows)
+        return false;
+    e->follows = false;
+    e->most = step;
+    if (e->phase != RUN_HELD) /* else when that is over */
+        session_hold_end(s, step);
+    return true;
 }
 
 /* ---- what workers say ---- */

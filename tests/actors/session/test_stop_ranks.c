@@ -30,6 +30,7 @@ struct play {
     int64_t end;        /* -1: none */
     int ender;          /* the device whose source ends */
     bool fails, cancels;
+    int idle;           /* one more rank, which has no device */
     bool dies;          /* the ender's rank; in its source, while the others hold */
 };
 
@@ -63,12 +64,18 @@ static weir_status give(void *ctx, const weir_view *x, int64_t step, int micro)
     return WEIR_OK;
 }
 
-static weir_plan *plan_new(bool pipeline)
+static weir_mesh *mesh_of(weir_graph *g, int first, int count)
+{
+    char devices[32];
+    snprintf(devices, sizeof devices, "cpu:%d-%d", first, first + count - 1);
+    return weir_mesh_new(g, devices);
+}
+
+/* On four devices from this one on. */
+static weir_plan *plan_new(bool pipeline, int device)
 {
     weir_graph *g = weir_graph_new("stop_ranks");
-    weir_mesh *first = weir_mesh_new(g, pipeline ? "cpu:0-1" : "cpu:0-3"), *last = first;
-    if (pipeline)
-        last = weir_mesh_new(g, "cpu:2-3");
+    weir_mesh *first = mesh_of(g, device, pipeline ? 2 : 4), *last = pipeline ? mesh_of(g, device + 2, 2) : first;
     weir_tensor *x = weir_input(g, WEIR_F32, {ROWS, WIDTH}, .name = "x", .micro = true, .source = give,
                                 .sbp = {S(0)});
     weir_tensor *y = weir_tanh(weir_linear(x, WIDTH, .name = "first"));
@@ -121,10 +128,15 @@ static weights *truth_new(const weir_plan *plan)
     return truth;
 }
 
+static void play_open_on(struct play *play, bool pipeline, int device)
+{
+    *play = (struct play){.plan = plan_new(pipeline, device), .end = -1};
+    play->truth = truth_new(play->plan);
+}
+
 static void play_open(struct play *play, bool pipeline)
 {
-    *play = (struct play){.plan = plan_new(pipeline), .end = -1};
-    play->truth = truth_new(play->plan);
+    play_open_on(play, pipeline, 0);
 }
 
 static void play_close(struct play *play)
@@ -241,6 +253,28 @@ Test(stop_ranks, on_any_of_them_ends_all_after_one_step)
     cr_expect_gt(middle, 10);
 }
 
+/* One more rank than there are devices: the last or the first has none, and runs as long as the others. */
+Test(stop_ranks, without_a_device_end_with_the_others)
+{
+    int middle = 0;
+    setenv("WEIR_DEVICES", "1", 1);
+    for (int first = 0; first < 2; first++) {
+        struct play play;
+        play_open_on(&play, false, first);
+        LINKS (link) {
+            for (play.seed = 0; play.seed < 4; play.seed++) {
+                struct ranks *ranks = ranks_run(run_stop_and_look, &play, .count = RANKS + 1, .link = link,
+                                                .kind = RANKS_THREADS, .result_bytes = sizeof(struct result));
+                middle += ((struct result *)ranks->rank[first ? 0 : RANKS].result)->middle;
+                ranks_free(ranks);
+            }
+        }
+        play_close(&play);
+    }
+    unsetenv("WEIR_DEVICES");
+    cr_expect_gt(middle, 10);
+}
+
 /* ---- end ---- */
 
 static void run_to_end(struct rank *rank)
@@ -256,7 +290,7 @@ static void run_to_end(struct rank *rank)
     result->status = weir_session_wait(s, WAIT_MS);
     snprintf(result->error, sizeof result->error, "%s", weir_error());
     result->steps = steps_of(s);
-    if (!play->cancels)
+    if (!play->cancels && rank->number < RANKS)
         RANK_IS(rank, taken == 2 * play->end, "%d values, %s", taken, result->error);
     if (result->status == WEIR_E_END) {
         RANK_OK(rank, weights_read(s, &now));
@@ -268,10 +302,10 @@ static void run_to_end(struct rank *rank)
 
 static void expect_all(struct play *play, enum ranks_link link, weir_status here, weir_status there, const char *part)
 {
-    struct ranks *ranks = ranks_run(run_to_end, play, .count = RANKS, .link = link, .kind = RANKS_THREADS,
-                                    .result_bytes = sizeof(struct result));
+    struct ranks *ranks = ranks_run(run_to_end, play, .count = RANKS + play->idle, .link = link,
+                                    .kind = RANKS_THREADS, .result_bytes = sizeof(struct result));
     int own = 0;
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS + play->idle; r++) {
         const struct result *result = ranks->rank[r].result;
         cr_expect(result->status == here || result->status == there, "rank %d: %d: %s", r, result->status,
                   result->error);
@@ -292,6 +326,7 @@ Test(stop_ranks, end_together_when_a_source_does)
         LINKS (link) {
             for (play.ender = 0; play.ender < 2; play.ender++) {
                 play.end = 9 + play.ender;
+                play.idle = play.ender;
                 play.fails = play.cancels = false;
                 expect_all(&play, link, WEIR_E_END, WEIR_E_END, "come to its end");
                 play.fails = true;
