@@ -114,10 +114,20 @@ static void attention_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = 2.0 * (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]));
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A block of scores; behind it what the products need. */
 static size_t attention_workspace(const weir_op_args *args, weir_device_kind kind)
 {
+    const int64_t width = ((const struct attention_attrs *)args->attrs)->head_dim;
     (void)kind;
-    return args->in[0].dtype == WEIR_F32 ? QUERIES * KEYS * sizeof(float) : attention_half_workspace(args, false);
+    if (args->in[0].dtype != WEIR_F32)
+        return attention_half_workspace(args, false);
+    return QUERIES * KEYS * sizeof(float) + larger(gemm_workspace(false, true, QUERIES, KEYS, width),
+                                                   gemm_workspace(false, false, QUERIES, width, KEYS));
 }
 
 /* q, k, v, out, lse, dout -> dq, dk, dv */
@@ -165,17 +175,29 @@ static void attention_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 static size_t attention_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
-    return args->in[0].dtype == WEIR_F32 ? 2 * QUERIES * KEYS * sizeof(float) : attention_half_workspace(args, true);
+    const int64_t width = ((const struct attention_attrs *)args->attrs)->head_dim;
+    if (args->in[0].dtype != WEIR_F32)
+        return attention_half_workspace(args, true);
+    return QUERIES * KEYS * sizeof(float) +
+           larger(attention_workspace(args, kind),
+                  QUERIES * KEYS * sizeof(float) + gemm_workspace(true, false, KEYS, width, QUERIES));
 }
 
 /* ---- one head ---- */
+
+/* `blocks` of scores lie before what gemm() needs. */
+static attention_call call_with(const weir_kernel_args *args, int blocks)
+{
+    attention_call call = call_of(args);
+    call.product = call.scores + (ptrdiff_t)blocks * QUERIES * KEYS;
+    return call;
+}
 
 /* scores = scale q k^T of the block */
 static void block_scores(const attention_call *call, const block *at, const float *q, const float *k)
 {
     gemm(false, true, at->rows, at->columns, call->head_dim, call->scale, q + at->query * call->dim, call->dim,
-         k + at->key * call->dim, call->dim, 0, call->scores, KEYS);
+         k + at->key * call->dim, call->dim, 0, call->scores, KEYS, call->product);
 }
 
 /* One row of blocks: queries [query, query + rows) of one head. */
@@ -191,7 +213,7 @@ static void head_forward(const attention_call *call, int64_t query, const float 
         block_scores(call, &at, q, k);
         block_softmax(call, &at, most, total, out + query * call->dim, call->dim);
         gemm(false, false, at.rows, call->head_dim, at.columns, 1, call->scores, KEYS, v + at.key * call->dim,
-             call->dim, at.key > 0, out + query * call->dim, call->dim);
+             call->dim, at.key > 0, out + query * call->dim, call->dim, call->product);
     }
     for (int64_t row = 0; row < at.rows; row++) {
         row_scale(out + (query + row) * call->dim, call->head_dim, 1 / total[row]);
@@ -203,7 +225,7 @@ static weir_status attention_cpu(const weir_kernel_args *args)
 {
     if (args->in[0].dtype != WEIR_F32)
         return attention_half(args);
-    const attention_call call = call_of(args);
+    const attention_call call = call_with(args, 1);
     for (int64_t i = 0; i < call.batch * call.heads; i++) {
         const int64_t batch = i / call.heads, column = i % call.heads * call.head_dim;
         const int64_t q = batch * call.seq * call.dim + column, k = batch * call.keys * call.dim + column;
@@ -233,11 +255,11 @@ static void block_backward(const attention_call *call, const attention_head *hea
     float *p = call->scores, *ds = p + QUERIES * KEYS;
 
     block_scores(call, at, head->q, head->k);
-    gemm(false, true, rows, columns, width, 1, dout, dim, v, dim, 0, ds, KEYS);
+    gemm(false, true, rows, columns, width, 1, dout, dim, v, dim, 0, ds, KEYS, call->product);
     block_softmax_grad(call, at, head->lse, delta, ds);
-    gemm(true, false, columns, width, rows, 1, p, KEYS, dout, dim, 1, dv, dim);
-    gemm(true, false, columns, width, rows, 1, ds, KEYS, q, dim, 1, dk, dim);
-    gemm(false, false, rows, width, columns, 1, ds, KEYS, k, dim, at->key > 0, dq, dim);
+    gemm(true, false, columns, width, rows, 1, p, KEYS, dout, dim, 1, dv, dim, call->product);
+    gemm(true, false, columns, width, rows, 1, ds, KEYS, q, dim, 1, dk, dim, call->product);
+    gemm(false, false, rows, width, columns, 1, ds, KEYS, k, dim, at->key > 0, dq, dim, call->product);
 }
 
 static void head_backward(const attention_call *call, const attention_head *head)
@@ -263,7 +285,7 @@ static weir_status attention_grad_cpu(const weir_kernel_args *args)
 {
     if (args->in[0].dtype != WEIR_F32)
         return attention_grad_half(args);
-    const attention_call call = call_of(args);
+    const attention_call call = call_with(args, 2);
     for (int64_t i = 0; i < call.batch * call.heads; i++) {
         const int64_t batch = i / call.heads, column = i % call.heads * call.head_dim;
         const int64_t q = batch * call.seq * call.dim + column, k = batch * call.keys * call.dim + column;

@@ -34,6 +34,7 @@ typedef struct attention_call {
     float scale;
     bool causal;
     float *scores; /* QUERIES x KEYS; the gradient of f32 has another block behind it */
+    void *product; /* of f32: for gemm(), behind them */
 } attention_call;
 
 static inline attention_call call_of(const weir_kernel_args *args)

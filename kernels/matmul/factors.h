@@ -5,6 +5,7 @@
 #ifndef KERNELS_MATMUL_FACTORS_H
 #define KERNELS_MATMUL_FACTORS_H
 
+#include "kernels/matmul/gemm.h"
 #include "kernels/matmul/half.h"
 #include "kernels/view.h"
 
@@ -17,10 +18,11 @@ static inline bool factors_are_real(const weir_op_args *args, char *error, size_
            REFUSE("dtypes %s and %s differ", weir_dtype_name(args->in[0].dtype), weir_dtype_name(args->in[1].dtype));
 }
 
-/* Scratch bytes of a product [.., k] [k, n] of these factors. */
-static inline size_t factors_workspace(const weir_op_args *args, int64_t n, int64_t k)
+/* Scratch bytes of a product [m, k] [k, n] of these factors. */
+static inline size_t factors_workspace(const weir_op_args *args, bool trans_a, bool trans_b, int64_t m, int64_t n,
+                                       int64_t k)
 {
-    return args->in[0].dtype == WEIR_F32 ? 0 : gemm_half_workspace(n, k);
+    return args->in[0].dtype == WEIR_F32 ? gemm_workspace(trans_a, trans_b, m, n, k) : gemm_half_workspace(n, k);
 }
 
 /* op(in[0]) op(in[1]) of halves into out[0], all without gaps. */

@@ -60,7 +60,8 @@ static bool linear_by_row_infer(weir_op_args *args, char *error, size_t error_by
 static size_t linear_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     (void)kind;
-    return factors_workspace(args, args->in[1].shape.dim[1], args->in[1].shape.dim[0]);
+    const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
+    return factors_workspace(args, false, false, shape_rows(&args->in[0].shape), out, in);
 }
 
 static void linear_signature(weir_signature_list *list, weir_sbp x, weir_sbp w, weir_sbp b, weir_sbp y)
@@ -119,7 +120,7 @@ static weir_status linear_cpu(const weir_kernel_args *args)
     const float *x = view_f32(&args->in[0]), *w = view_f32(&args->in[1]);
     float *y = view_f32(&args->out[0]);
     const bool biased = fill_with_bias(args, rows, out, y);
-    gemm(false, false, rows, out, in, 1, x, in, w, out, biased, y, out);
+    gemm(false, false, rows, out, in, 1, x, in, w, out, biased, y, out, args->workspace);
     return WEIR_OK;
 }
 
@@ -197,7 +198,8 @@ static void linear_dw_cost(const weir_op_args *args, weir_cost *cost)
 static size_t linear_dw_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     (void)kind;
-    return factors_workspace(args, shape_last(&args->in[1].shape), shape_rows(&args->in[0].shape));
+    const weir_shape *x = &args->in[0].shape;
+    return factors_workspace(args, true, false, shape_last(x), shape_last(&args->in[1].shape), shape_rows(x));
 }
 
 static weir_status linear_dw_cpu(const weir_kernel_args *args)
@@ -210,7 +212,7 @@ static weir_status linear_dw_cpu(const weir_kernel_args *args)
         gemm_half(&p);
     else
         gemm(true, false, in, out, rows, 1, view_f32(&args->in[0]), in, view_f32(&args->in[1]), out, args->accumulate,
-             view_f32(&args->out[0]), out);
+             view_f32(&args->out[0]), out, args->workspace);
     return WEIR_OK;
 }
 

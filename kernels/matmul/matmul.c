@@ -135,9 +135,10 @@ static gemms gemms_of(const weir_shape *a, const weir_shape *b, const struct mat
 
 static size_t matmul_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, args->attrs);
+    const struct matmul_attrs *attrs = args->attrs;
+    const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, attrs);
     (void)kind;
-    return factors_workspace(args, g.n, g.k);
+    return factors_workspace(args, attrs->trans_a, attrs->trans_b, g.m, g.n, g.k);
 }
 
 static weir_status matmul_half(const weir_kernel_args *args)
@@ -166,7 +167,7 @@ static weir_status matmul_cpu(const weir_kernel_args *args)
     for (int64_t i = 0; i < g.count; i++)
         gemm(attrs->trans_a, attrs->trans_b, g.m, g.n, g.k, 1, view_f32(a) + i * g.m * g.k,
              attrs->trans_a ? g.m : g.k, view_f32(b) + i * b_step, attrs->trans_b ? g.k : g.n, 0,
-             view_f32(&args->out[0]) + i * g.m * g.n, g.n);
+             view_f32(&args->out[0]) + i * g.m * g.n, g.n, args->workspace);
     return WEIR_OK;
 }
 

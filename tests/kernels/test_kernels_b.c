@@ -114,7 +114,13 @@ static void check_gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t
         b[i] = (float)(kernel_random(random) - 0.5);
     for (int64_t i = 0; i < c_count; i++)
         old[i] = c[i] = beta == 0 ? NAN : (float)(kernel_random(random) - 0.5);
-    gemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const size_t bytes = gemm_workspace(trans_a, trans_b, m, n, k);
+    unsigned char *workspace = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    memset(workspace + bytes, 0x5A, 64);
+    gemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, workspace);
+    for (size_t i = bytes; i < bytes + 64; i++)
+        cr_assert_eq(workspace[i], 0x5A, "%d%d %ldx%ldx%ld wrote beyond its workspace", trans_a, trans_b, (long)m,
+                     (long)n, (long)k);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             double want = beta == 0 ? 0 : beta * old[i * ldc + j];
@@ -126,7 +132,7 @@ static void check_gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t
     for (int64_t i = 0; i < c_count; i++)
         if (i % ldc >= n)
             cr_assert_eq(memcmp(&c[i], &old[i], 4), 0, "gemm wrote between the rows of C");
-    free(a), free(b), free(c), free(old);
+    free(a), free(b), free(c), free(old), free(workspace);
 }
 
 Test(gemm, is_the_product_for_every_transposition_and_size, .timeout = 60)
@@ -150,6 +156,41 @@ Test(gemm, is_the_product_where_blocks_meet, .timeout = 60)
         check_gemm(trans & 1, trans & 2, 257, 70, 401, 1, 0, &random);
         check_gemm(trans & 1, trans & 2, 40, 530, 390, 1, 1, &random);
         check_gemm(trans & 1, trans & 2, 3, 1030, 5, 1, 1, &random);
+        check_gemm(trans & 1, trans & 2, 490, 1560, 20, 1, -1, &random);
+        check_gemm(trans & 1, trans & 2, 9, 101, 800, 0.5f, 0.5f, &random);
+    }
+}
+
+/* How a plan splits the rows or columns of a product changes no bit, but for products so small that they are made in
+ * another way. */
+Test(gemm, an_element_has_the_same_bits_whatever_lies_beside_it)
+{
+    enum { M = 200, N = 170, K = 900 };
+    float *a = malloc(M * K * 4), *b = malloc(K * N * 4), *whole = malloc(M * N * 4), *part = malloc(M * N * 4);
+    void *workspace = aligned_alloc(64, 8 << 20);
+    uint64_t random = SEED;
+    for (int i = 0; i < M * K; i++)
+        a[i] = (float)(kernel_random(&random) - 0.5);
+    for (int i = 0; i < K * N; i++)
+        b[i] = (float)(kernel_random(&random) - 0.5);
+    for (int trans = 0; trans < 4; trans++) {
+        const int64_t lda = trans & 1 ? M : K, ldb = trans & 2 ? K : N;
+        gemm(trans & 1, trans & 2, M, N, K, 1, a, lda, b, ldb, 0, whole, N, workspace);
+        for (int64_t row = 0; row < M; row += 50)
+            for (int64_t column = 0; column < N; column += 85)
+                gemm(trans & 1, trans & 2, 50, 85, K, 1, a + (trans & 1 ? row : row * K), lda,
+                     b + (trans & 2 ? column * K : column), ldb, 0, part + row * N + column, N, workspace);
+        cr_assert_eq(memcmp(whole, part, M * N * 4), 0, "transposed %d", trans);
+    }
+    free(a), free(b), free(whole), free(part), free(workspace);
+}
+
+Test(gemm, its_workspace_is_bounded_for_any_size)
+{
+    for (int trans = 0; trans < 4; trans++) {
+        cr_expect_leq(gemm_workspace(trans & 1, trans & 2, INT64_MAX, INT64_MAX, INT64_MAX), 4 << 20);
+        cr_expect_eq(gemm_workspace(trans & 1, trans & 2, 0, 5, 5), 0);
+        cr_expect_eq(gemm_workspace(trans & 1, trans & 2, INT64_MAX, 0, INT64_MAX), 0);
     }
 }
 
