@@ -26,7 +26,7 @@ SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fr
 INCLUDE  := -Iinclude -I.
 COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
-LIBS     := -lzmq -lmsgpackc -ljansson -ldnnl -lm
+LIBS     := -lzmq -lmsgpackc -ljansson -lm
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
 MAKEFLAGS += -j$(shell nproc) --no-builtin-rules
@@ -124,12 +124,12 @@ define link
 endef
 
 # A program has a folder, and takes what all share; an example is one file, and needs the library alone. `weir bench`
-# makes plans by hand, measures the parts of the runtime and asks OpenBLAS for its rate, so `weir` is linked with what
-# is inside.
+# makes plans by hand, measures the parts of the runtime and asks OpenBLAS and oneDNN for their rate, so `weir` is linked
+# with what is inside.
 define program
 $(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) \
              $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
-	$$(call link,$(if $(filter weir,$(1)),-lopenblas))
+	$$(call link,$(if $(filter weir,$(1)),-lopenblas -ldnnl))
 endef
 $(foreach app,$(APPS),$(eval $(call program,$(app))))
 $(EXAMPLES): $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)

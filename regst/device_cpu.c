@@ -6,10 +6,10 @@
  * and a lack of memory shows before the run. Large arenas ask for huge pages: kernels that stream over parameters
  * then miss the TLB less.
  *
- * One device is one thread: oneDNN, which kernels call, is told not to start threads of its own, which would fight the
- * workers for the cores and make the sum order depend on their number. It asks OpenMP, whose number of threads is a
- * setting of the thread that sets it: the program's threads keep theirs. The symbol is weak so that a program without
- * OpenMP still links.
+ * One device is one thread: a library that an op of the program's calls is told not to start threads of its own, which
+ * would fight the workers for the cores and make the sum order depend on their number. Told is OpenMP, whose number of
+ * threads is a setting of the thread that sets it: the program's threads keep theirs. The symbol is weak because weir
+ * itself needs no OpenMP.
  */
 #include <string.h>
 #include <sys/mman.h>

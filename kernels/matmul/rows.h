@@ -4,7 +4,7 @@
  *
  * Arguments are those of gemm() (gemm.h). The bits of a row of C depend on that row of A, on B and on C's old row
  * alone, not on m: so a model that computes one row a step gives what it gives over a whole window. gemm() does not
- * promise that; with oneDNN 2.6 most rows differ between m = 1 and m = 128 from k = 256 on.
+ * promise that; a product that is small is summed in other blocks of k than one that is large.
  */
 #ifndef KERNELS_MATMUL_ROWS_H
 #define KERNELS_MATMUL_ROWS_H

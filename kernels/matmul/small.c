@@ -1,4 +1,4 @@
-/* kernels/matmul/small.c: products that are over before a library has looked up its code.
+/* kernels/matmul/small.c: products that are over before it pays to pack them.
  *
  *                  columns j .. j + 15
  *     rows       [ sum of a[i, 0 .. k) b[0 .. k, j ..] ]   up to ROWS sums at a time, each a vector (kernels/lanes.h);
@@ -19,7 +19,7 @@
 enum {
     ROWS = 8,
     DEPTH = 256,
-    WORK_MAX = 32 * 32 * 32, /* beyond, oneDNN is faster */
+    WORK_MAX = 32 * 32 * 32, /* beyond, packing pays */
     PACK_WORK = 6            /* multiplications in the time in which an element is copied */
 };
 

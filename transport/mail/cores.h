@@ -2,7 +2,7 @@
  *
  * The mask that counts is the one that the process was started with: what taskset, srun, a container or `weir launch`
  * gave it. What sched_getaffinity() says later is not that: with OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY set,
- * libgomp, which comes with oneDNN, binds the first thread to a single core before main() begins, and all threads that
+ * libgomp, which a program may bring, binds the first thread to a single core before main() begins, and all threads that
  * it starts inherit that. So the mask is read before the constructors of any library run, and the threads of weir get
  * all of it, whichever thread starts them. What a program takes from itself later, by sched_setaffinity(), does not
  * count either: it says how many workers it wants.
