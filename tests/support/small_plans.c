@@ -45,7 +45,7 @@ static weir_plan *mlp(weir_graph *g)
 
 /* ---- gpt ---- */
 
-enum { BATCH = 4, SEQ = 3, VOCAB = 5, DIM = 8 };
+enum { BATCH = 4, SEQ = 3, VOCAB = 32, DIM = 8 }; /* so many classes that two devices share them */
 
 static weir_tensor *gpt_block(weir_tensor *x)
 {
@@ -74,7 +74,8 @@ static weir_plan *gpt(weir_graph *g)
     WEIR_ON(stage[1], .name = "h1")
     {
         weir_tensor *labels = weir_input(g, WEIR_I32, {BATCH, SEQ}, .name = "labels", .micro = true);
-        loss = weir_cross_entropy(weir_linear(weir_layernorm(gpt_block(x)), VOCAB), labels, .name = "loss");
+        weir_tensor *logits = weir_linear(weir_layernorm(gpt_block(x)), VOCAB, .name = "head", .weight = {S(1)});
+        loss = weir_cross_entropy(logits, labels, .name = "loss");
     }
     weir_fetch(loss, .name = "loss");
     weir_train(loss, weir_sgd(.momentum = 0.9, .lr = 0.1));
