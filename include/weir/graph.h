@@ -123,7 +123,9 @@ bool weir_graph_trains(const weir_graph *graph);
 
 /* ---- tensors that come from outside ---- */
 
-/* Fills `dst` (the whole logical tensor) for one micro-batch (or one step, when not .micro). Runs on a worker thread.
+/* Fills `dst` (the whole logical tensor) for one micro-batch (or one step, when not .micro). Runs on a thread that calls
+ * the sources, sinks and calls of one device and computes nothing, so it may wait for a disk: meanwhile the device works on
+ * what came before. It is called in order, and runs ahead by a value or two, but not beyond the run.
  * WEIR_END: there is no value for this step, and none for later ones; the session ends before it. Anything else but
  * WEIR_OK fails the session, when the steps before have been finished. */
 typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t step, int micro);
@@ -139,7 +141,7 @@ typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t s
 typedef weir_status (*weir_source_save_fn)(void *ctx, int64_t step, void *bytes, size_t *count);
 typedef weir_status (*weir_source_restore_fn)(void *ctx, int64_t step, const void *bytes, size_t count, char *why,
                                               size_t why_bytes);
-/* Is given the whole value of a fetched tensor. Runs on a worker thread, in order. */
+/* Is given the whole value of a fetched tensor. Runs on the same thread as a source of that device, in order. */
 typedef weir_status (*weir_sink_fn)(void *ctx, const weir_view *value, int64_t step, int micro);
 
 typedef struct weir_input_opts {

@@ -10,6 +10,10 @@
  * and weir_session_push(), and go out through sinks and weir_session_pull(); push waits while the plan has no room,
  * pull while there is no value.
  *
+ * Sources, sinks and calls run beside the workers: for each device that has any there is a thread that waits for them,
+ * and costs no core while it does. So a slow one is hidden behind the computing of a run of several steps, or
+ * micro-batches, as long as it takes less time than that.
+ *
  * Cores are those of the mask that the process was started with, as taskset, srun, a container or `weir launch` gave
  * it. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
  * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
@@ -42,9 +46,9 @@
  *     the next save, load and close wait for it, and a session that is cancelled gives it up. A source's save and
  *     restore are called by the thread that calls save and load
  *
- *     inside a source, a sink or a call (on a worker's thread): another session's functions like anywhere. Of the
- *     session itself stop, cancel, and push and pull with a timeout, which hold up the worker; the others return
- *     WEIR_E_STATE, as the worker would wait for itself
+ *     inside a source, a sink or a call (on their device's thread): another session's functions like anywhere. Of the
+ *     session itself stop, cancel, and push and pull with a timeout, which hold up that thread; the others return
+ *     WEIR_E_STATE, as it would wait for itself
  *     inside a function that gets a report: stop; the others return WEIR_E_STATE
  *     inside a signal handler: stop
  *     in a child of fork(): of a session that it has of its parent none; they return WEIR_E_STATE, close too, which
@@ -77,7 +81,7 @@ typedef struct weir_binding {
 
 typedef struct weir_session_opts {
     weir_src src;
-    int workers;                   /* threads [as devices, at most as cores, see above]; changes no result */
+    int workers;                   /* threads that compute [as devices, at most as cores, see above]; changes no result */
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
                                       that a kernel that reads it is noticed; slower, same results [WEIR_POISON, or not] */
@@ -281,7 +285,7 @@ typedef struct weir_session_stats {
     double seconds;        /* the last run, from start to rest */
     uint64_t planned_bytes;
     uint64_t arena_bytes;  /* allocated for arenas; equals planned_bytes */
-    int workers;
+    int workers;           /* threads that compute */
     int cores;             /* that this process may use */
     int cores_online;      /* that the machine has */
     int queue_count;
