@@ -81,7 +81,7 @@ typedef struct weir_binding {
 
 typedef struct weir_session_opts {
     weir_src src;
-    int workers;                   /* threads that compute [as devices, at most as cores, see above]; changes no result */
+    int workers;                   /* that compute [as devices, at most as cores, see above]; changes no result */
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
                                       that a kernel that reads it is noticed; slower, same results [WEIR_POISON, or not] */
