@@ -53,7 +53,8 @@ static int compile(trainer *t, weir_graph *graph)
 {
     if (graph)
         t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory, .seed = t->opts.seed,
-                               .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts));
+                               .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
+                               .no_fusion = t->opts.no_fusion);
     weir_graph_free(graph);
     if (!graph)
         return options_wrong(t->program, "out of memory"), 1;

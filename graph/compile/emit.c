@@ -217,14 +217,14 @@ static void emit_kernel(emission *e, int g, int id)
     const pop *op = &e->p->op.item[id];
     const ir_node *node = &e->c->ir.node[op->node];
     plan_kernel k = {.actor = {(uint32_t)g},
-                     .op = plan_add_text(e->b, node->op->name),
-                     .name = plan_add_text(e->b, node->name),
+                     .op = plan_add_text(e->b, pop_op(e->c, op)->name),
+                     .name = plan_add_text(e->b, op->fused ? op->fused_name : node->name),
                      .file = plan_add_text(e->b, node->src.file),
                      .line = (uint32_t)node->src.line,
                      .host = emit_host(e, g, node),
                      .accumulate = op->accumulate,
-                     .key = name_key(e->c->opts.seed, node->origin ? graph_short_name(node->origin) : node->name),
-                     .attrs = emit_words(e, node->op, op->attrs),
+                     .key = node_key(e->c, node),
+                     .attrs = emit_words(e, pop_op(e->c, op), op->attrs),
                      .workspace_offset = op->scratch_offset,
                      .workspace_bytes = op->scratch};
     const weir_plan *plan = plan_builder_plan(e->b);

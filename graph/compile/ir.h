@@ -15,6 +15,7 @@
 #ifndef GRAPH_COMPILE_IR_H
 #define GRAPH_COMPILE_IR_H
 
+#include "graph/base/base.h"
 #include "graph/model/build.h"
 
 typedef struct ir_wish {           /* a layout that a tensor is read in, on the axis that is being chosen */
@@ -104,6 +105,8 @@ typedef struct pop {               /* one kernel call on one device */
     int in_count, out_count;
     int *in, *out;                 /* ptensors */
     const void *attrs;
+    const weir_op *fused;          /* the op that several have become; NULL: the node's */
+    const char *fused_name;
     plan_phase phase;
     bool micro;
     bool accumulate;               /* its kernel adds from the second firing on */
@@ -213,6 +216,9 @@ bool pass_group(compile *c);
 extern uint64_t group_own_bytes;
 bool pass_sequence(compile *c);
 bool pass_tie(compile *c);
+bool pass_fuse(compile *c);
+/* From how many bytes on a tensor that kernels share makes them one. Tests shrink it; nothing else changes it. */
+extern uint64_t fuse_bytes_min;
 bool pass_slots(compile *c);
 bool pass_order(compile *c);
 /* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots
@@ -224,6 +230,13 @@ weir_plan *pass_emit(compile *c);
 
 /* ---- what several passes use ---- */
 
+/* The op that a pop calls. */
+static inline const weir_op *pop_op(const compile *c, const pop *p)
+{
+    return p->fused ? p->fused : c->ir.node[p->node].op;
+}
+/* The types of its operands on its device, inputs first. */
+void pop_types(const compile *c, const pop *op, weir_type *types);
 /* The dtype in which a node reads its input i. */
 static inline weir_dtype node_reads(const ir_graph *ir, const ir_node *node, int i)
 {
@@ -233,6 +246,11 @@ static inline weir_dtype node_reads(const ir_graph *ir, const ir_node *node, int
 void ir_renumber(compile *c, ir_node *order, int count);
 /* Whether the compile's pool is whole; sets the error when it is not. */
 bool ir_had_memory(const compile *c);
+/* Of the random numbers that a node draws. */
+static inline uint64_t node_key(const compile *c, const ir_node *node)
+{
+    return name_key(c->opts.seed, node->origin ? graph_short_name(node->origin) : node->name);
+}
 /* Asks the op's rules about one node that a pass made: signatures and cost. */
 bool node_ask(compile *c, ir_node *node);
 /* Whether a partial sum that is to lie so on `mesh` is scattered over its own mesh first, and how that lies. */

@@ -68,7 +68,7 @@ static bool same_elements(const compile *c, const ptensor *a, const ptensor *b)
 static int block_in_place(const finding *x, const pop *op, int at, int out)
 {
     const phys *p = &x->c->phys;
-    int k = x->c->ir.node[op->node].op->inplace - 1;
+    int k = pop_op(x->c, op)->inplace - 1;
     if (out != 0 || k < 0 || k >= op->in_count || op->accumulate)
         return -1;
     int in = op->in[k];

@@ -327,11 +327,11 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk
 
 /* ---- ops ---- */
 
-static void local_types(const lowering *l, const pop *op, weir_type *types)
+void pop_types(const compile *c, const pop *op, weir_type *types)
 {
     for (int i = 0; i < op->in_count + op->out_count; i++) {
-        const ptensor *t = &l->p->tensor.item[i < op->in_count ? op->in[i] : op->out[i - op->in_count]];
-        types[i] = l->c->ir.tensors.item[t->tensor].type;
+        const ptensor *t = &c->phys.tensor.item[i < op->in_count ? op->in[i] : op->out[i - op->in_count]];
+        types[i] = c->ir.tensors.item[t->tensor].type;
         for (int d = 0; d < types[i].shape.rank; d++)
             types[i].shape.dim[d] = t->part.count[d];
     }
@@ -345,7 +345,7 @@ static bool pop_memory(lowering *l, const ir_node *node, int id)
     weir_type *types = POOL_NEW(&c->pool, weir_type, op->in_count + op->out_count + 1), state[4] = {0};
     if (!types)
         return false;
-    local_types(l, op, types);
+    pop_types(l->c, op, types);
     weir_op_args args = {node->op, types, op->in_count, types + op->in_count, op->out_count, op->attrs};
     weir_device_kind kind = l->p->device.item[op->device].kind;
     op->scratch = node->op->workspace ? round_up(node->op->workspace(&args, kind)) : 0;

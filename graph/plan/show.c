@@ -337,6 +337,66 @@ static bool has_constants(const weir_plan *plan)
     return false;
 }
 
+/* ---- kernels that are several in one ---- */
+
+/* "fused(add, layernorm)": what the name of such a kernel begins with. 0: it is none. */
+static size_t members_text(const weir_plan *plan, uint32_t k)
+{
+    const char *name = plan_text(plan, plan->kernels[k].name);
+    return strncmp(name, "fused(", 6) ? 0 : strcspn(name, ")") + 1;
+}
+
+static bool same_members(const weir_plan *plan, uint32_t a, uint32_t b)
+{
+    size_t bytes = members_text(plan, a);
+    return bytes && bytes == members_text(plan, b) &&
+           !strncmp(plan_text(plan, plan->kernels[a].name), plan_text(plan, plan->kernels[b].name), bytes);
+}
+
+static void fused_row(const weir_plan *plan, FILE *table, uint32_t first)
+{
+    uint32_t kernels = 0;
+    plan_moved sum = {0};
+    for (uint32_t k = first; k < plan->kernels_count; k++)
+        if (same_members(plan, first, k)) {
+            plan_moved one = plan_kernel_moved(plan, k);
+            uint32_t fires = plan->actors[plan->kernels[k].actor.i].fires;
+            kernels++;
+            sum.read += one.read * fires;
+            sum.written += one.written * fires;
+        }
+    char members[PLAN_TEXT_BYTES];
+    snprintf(members, sizeof members, "%.*s", (int)members_text(plan, first),
+             plan_text(plan, plan->kernels[first].name));
+    put_cut(table, members, PLAN_TEXT_BYTES);
+    fprintf(table, "\t%" PRIu32, kernels);
+    put_bytes(table, sum.read);
+    put_bytes(table, sum.written);
+    fputs("\t\n", table);
+}
+
+/* One line for each list of members, where it first occurs. */
+static void fused_section(const weir_plan *plan, FILE *table, uint32_t index)
+{
+    (void)index;
+    fputs("in one pass\tkernels\tread a step\twritten\t\n", table);
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        uint32_t before = 0;
+        while (before < k && !same_members(plan, before, k))
+            before++;
+        if (before == k && members_text(plan, k))
+            fused_row(plan, table, k);
+    }
+}
+
+static bool has_fused(const weir_plan *plan)
+{
+    uint32_t k = 0;
+    while (k < plan->kernels_count && !members_text(plan, k))
+        k++;
+    return k < plan->kernels_count;
+}
+
 static void show_header(const weir_plan *plan, FILE *to)
 {
     char text[PLAN_TEXT_BYTES];
@@ -371,6 +431,10 @@ weir_status weir_plan_show(const weir_plan *plan, FILE *to)
     for (uint32_t q = 0; !status && q < plan->queues_count; q++) {
         fputs("\n", to);
         status = print_section(plan, to, actors_section, q, LEFT(1) | LEFT(2) | LEFT(7) | LEFT(8));
+    }
+    if (!status && has_fused(plan)) {
+        fputs("\n", to);
+        status = print_section(plan, to, fused_section, 0, LEFT(0));
     }
     if (!status && has_constants(plan)) {
         fputs("\n", to);

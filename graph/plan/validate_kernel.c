@@ -124,7 +124,7 @@ static bool validate_counts(const place *at)
     uint32_t in = at->kernel->in.count, out = at->kernel->out.count, words = at->kernel->attrs.count;
     if (in < (uint32_t)op->in_min || in > (uint32_t)op->in_max)
         return REFUSE_KERNEL(at, "%" PRIu32 " inputs, %s takes %d to %d", in, op->name, op->in_min, op->in_max);
-    if (out != (uint32_t)op->out_count)
+    if (out > (uint32_t)op->out_count || (out < (uint32_t)op->out_count && !op->out_fewer))
         return REFUSE_KERNEL(at, "%" PRIu32 " outputs, %s has %d", out, op->name, op->out_count);
     if (words != op->attrs_bytes / 8)
         return REFUSE_KERNEL(at, "%" PRIu32 " attribute words, %s has %zu", words, op->name, op->attrs_bytes / 8);

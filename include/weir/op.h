@@ -122,6 +122,7 @@ typedef struct weir_kernel_args {
     int64_t step;       /* the training step it belongs to */
     int micro;          /* the micro-batch within the step; 0 for kernels that run once a step */
     bool accumulate;    /* only for ops with .accumulates: add to out[0] rather than write it */
+    bool continues;     /* only for ops with .rows_in: further rows of the call before, which began what they sum up */
     void *host;         /* what a host function was bound with; NULL otherwise */
     char *error;        /* on failure: one sentence may be written here */
     size_t error_bytes;
@@ -145,6 +146,7 @@ struct weir_op {
     size_t attrs_bytes;
     int in_min, in_max;         /* number of inputs */
     int out_count;
+    bool out_fewer;             /* a call may have fewer, as `fits` confirms; never one in a graph */
 
     /* Fills args->out. On refusal writes one sentence ("inner sizes 784 and 512 differ") to `error` and returns
      * false. */
@@ -179,6 +181,13 @@ struct weir_op {
     int inplace;                /* k + 1: out[0] may share the memory of in[k], of which it then has the number and
                                    width of elements (kernel reads each element before it writes it). 0: never */
     bool accumulates;           /* the kernel honours args->accumulate for out[0] */
+    /* Rows, which are all dimensions but the last: inputs and outputs that have rows (bit i: number i, and from 31 on the
+     * last bit), and those that have one value for each row. Other inputs are the same for all rows, and so is one of
+     * rows_in that has a single row; other outputs are sums over rows. An op with rows_in promises that a kernel called
+     * for some rows after the others, of one shard, gives the same bits as called for all of them at once: so the
+     * compiler may put several such ops into one pass over memory. If it has sums, that holds for blocks of a multiple of
+     * four rows but the last, and with args->continues it adds to them. It has no states. 0: never */
+    uint32_t rows_in, rows_out, per_row_in, per_row_out;
     weir_half half;
     uint32_t full_in;           /* bit i: input i stays f32 (a bias, a gain) */
     uint32_t either_in;         /* bit i: input i may be f32 or half, whatever the others are (a table of rows) */

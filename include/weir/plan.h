@@ -34,6 +34,8 @@ typedef struct weir_compile_opts {
     double loss_scale;   /* the first scale, of F16; best a power of two [65536] */
     int loss_scale_steps; /* it is doubled after so many steps without an infinite gradient; a step with one changes
                             nothing and halves it [2000] */
+    bool no_fusion;      /* each op a kernel of its own: by default those that go over the same rows are put into one pass
+                            over memory where that saves some; the bits are the same [false] */
     bool snapshot;       /* room for a copy of what lives from step to step, so that it can be written to the disk while
                             training goes on (weir_session_save(.async)) [false] */
 } weir_compile_opts;

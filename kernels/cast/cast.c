@@ -154,6 +154,8 @@ const weir_op op_cast = {
     .signatures = cast_signatures,
     .grad = cast_backward,
     .kernel = {[WEIR_CPU] = cast_kernel},
+    .rows_in = 1,
+    .rows_out = 1,
 };
 
 weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, weir_op_opts opts)

@@ -163,6 +163,8 @@ static weir_status binary_run(const weir_kernel_args *args, binary_row row)
         .cost = binary_cost,                                                                                    \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                                               \
         .inplace = 1,                                                                                           \
+        .rows_in = 1 << 0 | 1 << 1,                                                                             \
+        .rows_out = 1,                                                                                          \
         .half = WEIR_HALF_FOLLOW,                                                                               \
     };                                                                                                          \
     weir_tensor *weir_##opname##_at(weir_tensor *a, weir_tensor *b, weir_op_opts opts)                          \

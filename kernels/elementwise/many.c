@@ -88,6 +88,8 @@ const weir_op op_add_many = {
     .cost = add_many_cost,
     .kernel = {[WEIR_CPU] = add_many_kernel},
     .inplace = 1,
+    .rows_in = UINT32_MAX,
+    .rows_out = 1,
     .half = WEIR_HALF_FOLLOW,
 };
 
@@ -154,6 +156,8 @@ const weir_op op_affine = {
     .cost = affine_cost,
     .kernel = {[WEIR_CPU] = affine_kernel},
     .inplace = 1,
+    .rows_in = 1,
+    .rows_out = 1,
     .half = WEIR_HALF_FOLLOW,
 };
 

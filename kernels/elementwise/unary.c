@@ -117,6 +117,8 @@ static inline float sqrt_slope(float y)
         .cost = opname##_cost,                                                                          \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                                       \
         .inplace = 1,                                                                                   \
+        .rows_in = 1,                                                                                   \
+        .rows_out = 1,                                                                                  \
         .half = policy,                                                                                 \
         .cheap = again,                                                                                 \
     };                                                                                                  \
@@ -157,6 +159,8 @@ static inline float sqrt_slope(float y)
         .cost = opname##_cost,                                                          \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                       \
         .inplace = 2,                                                                   \
+        .rows_in = 1 << 0 | 1 << 1,                                                     \
+        .rows_out = 1,                                                                  \
         .half = policy,                                                                 \
     };
 

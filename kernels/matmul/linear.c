@@ -283,7 +283,7 @@ static weir_status linear_db_cpu(const weir_kernel_args *args)
 {
     const int64_t columns = shape_last(&args->in[0].shape);
     float *sum = view_f32(&args->out[0]);
-    if (!args->accumulate)
+    if (!args->accumulate && !args->continues)
         memset(sum, 0, (size_t)columns * sizeof *sum);
     const int64_t most = real_halves(args) ? COLUMNS : columns;
     for (int64_t at = 0, part; at < columns; at += part) {
@@ -309,6 +309,7 @@ const weir_op op_linear_db = {
     .cost = linear_db_cost,
     .kernel = {[WEIR_CPU] = linear_db_cpu},
     .accumulates = true,
+    .rows_in = 1,
     .half = WEIR_HALF_FOLLOW,
 };
 

@@ -247,8 +247,10 @@ static weir_status layernorm_grad_cpu(const weir_kernel_args *args)
 {
     const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
     float *dgain = view_f32(&args->out[1]), *dbias = view_f32(&args->out[2]), *block = args->workspace;
-    memset(dgain, 0, (size_t)count * sizeof *dgain);
-    memset(dbias, 0, (size_t)count * sizeof *dbias);
+    if (!args->continues) {
+        memset(dgain, 0, (size_t)count * sizeof *dgain);
+        memset(dbias, 0, (size_t)count * sizeof *dbias);
+    }
     for (int64_t i = 0; i < rows; i++) {
         norm_row row = {real_in(&args->in[0], i * count, count, block),
                         real_in(&args->in[4], i * count, count, block + count),
@@ -281,6 +283,9 @@ const weir_op op_layernorm = {
     .cost = norm_cost,
     .workspace = norm_workspace,
     .kernel = {[WEIR_CPU] = layernorm_cpu},
+    .rows_in = 1,
+    .rows_out = 1,
+    .per_row_out = 1 << 1 | 1 << 2,
     .cheap = true,
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 1 | 1 << 2,
@@ -297,6 +302,9 @@ const weir_op op_layernorm_grad = {
     .workspace = norm_workspace,
     .kernel = {[WEIR_CPU] = layernorm_grad_cpu},
     .inplace = 5, /* dy */
+    .rows_in = 1 << 0 | 1 << 4,
+    .per_row_in = 1 << 2 | 1 << 3,
+    .rows_out = 1,
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 1 | 1 << 2 | 1 << 3,
 };
@@ -327,7 +335,8 @@ static weir_status rmsnorm_grad_cpu(const weir_kernel_args *args)
 {
     const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
     float *dgain = view_f32(&args->out[1]), *block = args->workspace;
-    memset(dgain, 0, (size_t)count * sizeof *dgain);
+    if (!args->continues)
+        memset(dgain, 0, (size_t)count * sizeof *dgain);
     for (int64_t i = 0; i < rows; i++) {
         norm_row row = {real_in(&args->in[0], i * count, count, block),
                         real_in(&args->in[3], i * count, count, block + count),
@@ -359,6 +368,9 @@ const weir_op op_rmsnorm = {
     .cost = norm_cost,
     .workspace = norm_workspace,
     .kernel = {[WEIR_CPU] = rmsnorm_cpu},
+    .rows_in = 1,
+    .rows_out = 1,
+    .per_row_out = 1 << 1,
     .cheap = true,
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 1,
@@ -375,6 +387,9 @@ const weir_op op_rmsnorm_grad = {
     .workspace = norm_workspace,
     .kernel = {[WEIR_CPU] = rmsnorm_grad_cpu},
     .inplace = 4, /* dy */
+    .rows_in = 1 << 0 | 1 << 3,
+    .per_row_in = 1 << 2,
+    .rows_out = 1,
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 1 | 1 << 2,
 };

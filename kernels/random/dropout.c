@@ -159,6 +159,8 @@ const weir_op op_dropout = {
     .cost = dropout_cost,
     .kernel = {[WEIR_CPU] = dropout_kernel},
     .inplace = 1,
+    .rows_in = 1,
+    .rows_out = 1 << 0 | 1 << 1,
     .half = WEIR_HALF_FOLLOW,
 };
 
@@ -201,5 +203,7 @@ const weir_op op_dropout_grad = {
     .signatures = sign_alike_grad,
     .kernel = {[WEIR_CPU] = dropout_grad_kernel},
     .inplace = 2,
+    .rows_in = 1 << 0 | 1 << 1,
+    .rows_out = 1,
     .half = WEIR_HALF_FOLLOW,
 };

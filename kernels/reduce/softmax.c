@@ -75,6 +75,8 @@ const weir_op op_softmax = {
     .cost = softmax_cost,
     .kernel = {[WEIR_CPU] = softmax_kernel},
     .inplace = 1,
+    .rows_in = 1,
+    .rows_out = 1,
 };
 
 weir_tensor *weir_softmax_at(weir_tensor *x, weir_op_opts opts)
@@ -119,6 +121,8 @@ const weir_op op_softmax_grad = {
     .cost = softmax_grad_cost,
     .kernel = {[WEIR_CPU] = softmax_grad_kernel},
     .inplace = 2,
+    .rows_in = 1 << 0 | 1 << 1,
+    .rows_out = 1,
 };
 
 /* ---- argmax ---- */

@@ -2,6 +2,7 @@
  * which packs a file, stands beside them. */
 #include "apps/weir/bench/actors.h"
 #include "apps/weir/bench/allreduce.h"
+#include "apps/weir/bench/fuse.h"
 #include "apps/weir/bench/gpt.h"
 #include "apps/weir/bench/link.h"
 #include "apps/weir/bench/place.h"
@@ -19,6 +20,7 @@ static const char program[] = "weir bench";
     X(allreduce, "a sum over processes")           \
     X(actors, "messages between actors")           \
     X(gpt, "a training step of a GPT")             \
+    X(fuse, "kernels in one pass over memory")     \
     X(save, "what a checkpoint of it costs")
 
 typedef struct bench {
