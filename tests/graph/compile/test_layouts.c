@@ -39,10 +39,10 @@ static weir_status run_steps(weir_session *s, int micro, losses *out)
     return status ? status : weir_session_wait(s, 20000);
 }
 
-static losses train(const weir_plan *plan, int micro, int workers)
+static losses train(const weir_plan *plan, int micro, int workers, bool poison)
 {
     losses out = {{0}};
-    weir_session *s = weir_session_open(plan, .workers = workers);
+    weir_session *s = weir_session_open(plan, .workers = workers, .poison = poison);
     cr_assert_not_null(s, "%s", weir_error());
     cr_assert_eq(run_steps(s, micro, &out), WEIR_OK, "%s", weir_error());
     weir_session_stats stats;
@@ -73,7 +73,7 @@ static losses single(const text *corpus, reference_kind kind)
 {
     gpt_config config;
     weir_plan *plan = plan_for(corpus, &config, kind, (layout){1, 1, 1, 1, false});
-    losses out = train(plan, 1, 1);
+    losses out = train(plan, 1, 1, false);
     weir_plan_free(plan);
     return out;
 }
@@ -90,10 +90,11 @@ static void layout_agrees(weir_dtype precision, const text *corpus, const losses
 {
     gpt_config config;
     weir_plan *plan = plan_in(precision, corpus, &config, REFERENCE_FULL, l);
-    losses first = train(plan, l.micro, 0), again = train(plan, l.micro, 1);
+    losses first = train(plan, l.micro, 0, false), again = train(plan, l.micro, 1, true);
     expect_close(&first, one, &l, precision == WEIR_F32 ? 1e-4 : 1e-2);
     cr_expect_arr_eq(first.value, again.value, sizeof first.value,
-                     "dp%d tp%d pp%d micro %d zero %d: other bits on one worker", l.dp, l.tp, l.pp, l.micro, l.zero);
+                     "dp%d tp%d pp%d micro %d zero %d: other bits on one worker, poisoned", l.dp, l.tp, l.pp,
+                     l.micro, l.zero);
     weir_plan_free(plan);
 }
 
@@ -205,7 +206,7 @@ Test(layouts, recomputing_saves_memory_and_changes_no_bit, .timeout = 60)
     weir_graph *g = gpt_train_graph(&config);
     weir_plan *plan = weir_compile(g, .seed = REFERENCE_SEED);
     cr_assert_not_null(plan, "%s", weir_error());
-    losses again = train(plan, 1, 1);
+    losses again = train(plan, 1, 1, false);
     cr_expect_arr_eq(kept.value, again.value, sizeof kept.value);
     cr_expect_lt(weir_plan_bytes(plan, -1), weir_plan_bytes(keeps, -1));
     weir_plan_free(plan);

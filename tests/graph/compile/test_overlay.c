@@ -19,6 +19,7 @@
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SEED = 20261122, MODELS = 12, GAMES = 4, STEPS = 3 };
