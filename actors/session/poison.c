@@ -235,6 +235,8 @@ static int compare_stretches(const void *a, const void *b)
 static void stand_in_front(struct weir_session *s)
 {
     struct poison *poison = s->poison;
+    if (!poison->stretches)
+        return;
     qsort(poison->stretches, poison->count, sizeof *poison->stretches, compare_stretches);
     for (uint32_t i = 0; i < poison->count; i++) {
         struct actor_kernel *kernel = &s->kernels[poison->stretches[i].kernel];
