@@ -177,6 +177,19 @@ static void (*const tiles[ROWS][2][2])(const tile *) = { /* [rows - 1][packed][v
 
 /* ---- packing ---- */
 
+/* Lane l of the result is lane from[l] of a, or lane from[l] - VECTOR of b. */
+#ifdef __clang__
+INLINE vector pick(vector a, vector b, lanes from)
+{
+    vector v;
+    for (int l = 0; l < VECTOR; l++)
+        v[l] = from[l] < VECTOR ? a[from[l]] : b[from[l] - VECTOR];
+    return v;
+}
+#else
+#define pick(a, b, from) __builtin_shuffle(a, b, from)
+#endif
+
 /* Transposes VECTOR x VECTOR elements: stage d exchanges element e with e ^ d of the rows i and i ^ d, for the pairs
  * that lie across the diagonal. */
 #define LOW(d, e) ((e) & (d) ? VECTOR + ((e) ^ (d)) : (e))
@@ -191,8 +204,8 @@ static void (*const tiles[ROWS][2][2])(const tile *) = { /* [rows - 1][packed][v
 #define STAGE(d)                                                                        \
     UNROLL for (int i = 0; i < VECTOR; i++)                                             \
         if (!(i & d)) {                                                                 \
-            vector low = __builtin_shuffle(x[i], x[i + d], (lanes){EACH(LOW, d)});      \
-            x[i + d] = __builtin_shuffle(x[i], x[i + d], (lanes){EACH(HIGH, d)});       \
+            vector low = pick(x[i], x[i + d], ((lanes){EACH(LOW, d)}));                     \
+            x[i + d] = pick(x[i], x[i + d], ((lanes){EACH(HIGH, d)}));                      \
             x[i] = low;                                                                 \
         }
 

@@ -92,7 +92,7 @@ static int split(char *line, char *column[4])
 static bool read_block(instance *x, char *line)
 {
     char *column[4];
-    int64_t from, until, bytes;
+    int64_t from = 0, until = 0, bytes = 0;
     int count = split(line, column);
     if (count != 4)
         return WRONG(x, "%d columns, not the 4 of \"" HEADER "\"", count);
