@@ -28,6 +28,7 @@ typedef struct side {
 
 typedef struct figures {
     double step_ms, share, gflops, tokens_per_s;
+    double half_share, half_gflops; /* held against products in bf16; 0 in f32 */
     uint64_t planned_bytes;
 } figures;
 
@@ -39,16 +40,17 @@ gpt_config bench_gpt_config(const text *corpus, int devices)
     };
 }
 
-static weir_status side_open(side *s, const text *corpus, int devices)
+static weir_status side_open(side *s, const text *corpus, int devices, weir_dtype precision)
 {
     s->devices = devices;
     s->config = bench_gpt_config(corpus, devices);
     weir_graph *graph = gpt_train_graph(&s->config);
-    s->plan = graph ? weir_compile(graph) : NULL;
+    s->plan = graph ? weir_compile(graph, .precision = precision) : NULL;
     weir_graph_free(graph);
     s->session = s->plan ? weir_session_open(s->plan, .workers = devices) : NULL;
     int64_t rows = (int64_t)s->config.batch * s->config.seq / devices;
-    bool ok = bench_sgemm_open(&s->sgemm, devices, s->config.layers, s->config.dim, GPT_VOCAB, rows);
+    bool ok = bench_sgemm_open(&s->sgemm, devices, s->config.layers, s->config.dim, GPT_VOCAB, rows,
+                               precision != WEIR_F32);
     return s->session && ok ? WEIR_OK : WEIR_E_STATE;
 }
 
@@ -77,9 +79,12 @@ static weir_status side_round(side *s, int round)
 static figures side_figures(side *s)
 {
     double seconds = measure_median(s->seconds, s->rounds), rate = bench_sgemm_rate(&s->sgemm);
+    double half = bench_sgemm_rate_bf16(&s->sgemm), flops = gpt_step_flops(&s->config);
     return (figures){
         .step_ms = 1e3 * seconds,
-        .share = gpt_step_flops(&s->config) / seconds / rate,
+        .share = flops / seconds / rate,
+        .half_share = half > 0 ? flops / seconds / half : 0,
+        .half_gflops = half / 1e9,
         .gflops = rate / 1e9,
         .tokens_per_s = s->config.batch * s->config.seq / seconds,
         .planned_bytes = weir_plan_bytes(s->plan, -1),
@@ -93,6 +98,9 @@ static void write_json(const figures f[2], int rounds, double flops, FILE *to)
         fprintf(to, ", \"step_ms_%d\": %.2f, \"sgemm_share_%d\": %.4f", i + 1, f[i].step_ms, i + 1, f[i].share);
         fprintf(to, ", \"sgemm_gflops_%d\": %.2f, \"tokens_per_s_%d\": %.0f", i + 1, f[i].gflops, i + 1,
                 f[i].tokens_per_s);
+        if (f[i].half_share > 0)
+            fprintf(to, ", \"gemm_share_%d\": %.4f, \"gemm_gflops_%d\": %.2f", i + 1, f[i].half_share, i + 1,
+                    f[i].half_gflops);
     }
     fprintf(to, ", \"planned_bytes\": %llu, \"planned_bytes_2\": %llu}\n", (unsigned long long)f[0].planned_bytes,
             (unsigned long long)f[1].planned_bytes);
@@ -100,7 +108,8 @@ static void write_json(const figures f[2], int rounds, double flops, FILE *to)
 
 static void write_text(const figures f[2], int rounds, double flops, FILE *to)
 {
-    fprintf(to, "GPT, 6 layers, dim 384, 6 heads, seq 256, batch 8, AdamW, f32: %.1f GFLOP a step\n", flops / 1e9);
+    fprintf(to, "GPT, 6 layers, dim 384, 6 heads, seq 256, batch 8, AdamW, %s: %.1f GFLOP a step\n",
+            f[0].half_share > 0 ? "bf16" : "f32", flops / 1e9);
     fprintf(to, "(6 per token and matrix element; attention 12 layers seq dim per token, halved: it is causal)\n");
     fprintf(to, "medians of %d rounds\n", rounds);
     for (int i = 0; i < 2; i++) {
@@ -108,6 +117,8 @@ static void write_text(const figures f[2], int rounds, double flops, FILE *to)
         fprintf(to, "%d device%s %8.1f ms a step, %6.0f tokens/s, %.2f of sgemm's %.1f GFLOP/s, planned %s\n", i + 1,
                 i ? "s:" : ": ", f[i].step_ms, f[i].tokens_per_s, f[i].share, f[i].gflops,
                 measure_bytes_text(f[i].planned_bytes, bytes));
+        if (f[i].half_share > 0)
+            fprintf(to, "           %.2f of %.1f GFLOP/s in bf16\n", f[i].half_share, f[i].half_gflops);
     }
 }
 
@@ -121,11 +132,16 @@ text bench_gpt_corpus(void)
 
 weir_status bench_gpt(bool json, bool quick, FILE *to)
 {
+    return bench_gpt_in(WEIR_F32, json, quick, to);
+}
+
+weir_status bench_gpt_in(weir_dtype precision, bool json, bool quick, FILE *to)
+{
     text corpus = bench_gpt_corpus();
     side *sides = calloc(2, sizeof *sides);
     weir_status status = corpus.bytes && sides ? WEIR_OK : WEIR_E_MEMORY;
     for (int i = 0; i < 2 && !status; i++)
-        status = side_open(&sides[i], &corpus, i + 1);
+        status = side_open(&sides[i], &corpus, i + 1, precision);
     int rounds = quick ? 1 : ROUNDS;
     for (int round = -WARM_ROUNDS; round < rounds && !status; round++)
         for (int i = 0; i < 2 && !status; i++)

@@ -3,7 +3,7 @@
  * 6 layers, dim 384, 6 heads, seq 256, batch 8, a vocabulary of 256, AdamW, f32. The step is held against what this
  * machine's BLAS does in the same run (apps/weir/bench/sgemm.h): `sgemm_share` is the model's floating-point
  * operations per second of the whole step (gpt_step_flops(): attention counted at half, as it is causal) over those of
- * sgemm alone.
+ * sgemm alone. In bf16 `gemm_share` holds it against products in bf16 as well (apps/weir/bench/half.h).
  */
 #ifndef APPS_WEIR_BENCH_GPT_H
 #define APPS_WEIR_BENCH_GPT_H
@@ -23,5 +23,8 @@ text bench_gpt_corpus(void);
 
 /* Runs for about half a minute; writes a JSON object or a table to `to`. */
 weir_status bench_gpt(bool json, bool quick, FILE *to);
+
+/* The same in bf16 (or in f32). */
+weir_status bench_gpt_in(weir_dtype precision, bool json, bool quick, FILE *to);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "apps/weir/bench/sgemm.h"
 #include "apps/common/measure.h"
+#include "apps/weir/bench/half.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -31,6 +32,16 @@ static double shape_flops(const bench_shape *s)
     return 2.0 * (double)s->m * (double)s->n * (double)s->k;
 }
 
+/* OpenMP's setting is one per thread. Looked up, because this program does not otherwise use OpenMP. */
+static void one_thread_each(void)
+{
+    void (*set)(int) = NULL;
+    *(void **)&set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    if (set)
+        set(1);
+    openblas_set_num_threads(1);
+}
+
 /* ---- life ---- */
 
 static float *filled(int64_t count, uint64_t key)
@@ -54,7 +65,20 @@ static int64_t operand_count(const bench_shape *shape)
     return most;
 }
 
-bool bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int vocab, int64_t rows)
+static bool half_open(bench_sgemm *bench)
+{
+    half_shape shape[BENCH_SGEMM_SHAPES];
+    for (int i = 0; i < BENCH_SGEMM_SHAPES; i++)
+        shape[i] = (half_shape){bench->shape[i].trans_a, bench->shape[i].trans_b, bench->shape[i].m, bench->shape[i].n,
+                                bench->shape[i].k};
+    one_thread_each();
+    for (int t = 0; t < bench->threads; t++)
+        if (!(bench->half[t] = half_bench_new(shape, BENCH_SGEMM_SHAPES)))
+            return false;
+    return true;
+}
+
+bool bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int vocab, int64_t rows, bool bf16)
 {
     *bench = (bench_sgemm){.threads = threads};
     bench_shape *at = bench->shape;
@@ -66,14 +90,16 @@ bool bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int 
     for (int t = 0; t < threads; t++)
         for (int j = 0; j < 3; j++)
             ok &= (bench->buffer[t][j] = filled(operand_count(bench->shape), (uint64_t)(3 * t + j))) != NULL;
-    return ok;
+    return ok && (!bf16 || half_open(bench));
 }
 
 void bench_sgemm_close(bench_sgemm *bench)
 {
-    for (int t = 0; t < bench->threads; t++)
+    for (int t = 0; t < bench->threads; t++) {
+        half_bench_free(bench->half[t]);
         for (int j = 0; j < 3; j++)
             free(bench->buffer[t][j]);
+    }
     *bench = (bench_sgemm){0};
 }
 
@@ -82,20 +108,12 @@ void bench_sgemm_close(bench_sgemm *bench)
 typedef struct product {
     bench_blas blas;
     const bench_shape *shape;
+    int number;                           /* of the shape */
     float **buffer;
+    half_bench *half;
     pthread_barrier_t *barrier;
     double start, end;
 } product;
-
-/* OpenMP's setting is one per thread. Looked up, because this program does not otherwise use OpenMP. */
-static void one_thread_each(void)
-{
-    void (*set)(int) = NULL;
-    *(void **)&set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-    if (set)
-        set(1);
-    openblas_set_num_threads(1);
-}
 
 static void multiply(const product *p)
 {
@@ -106,6 +124,10 @@ static void multiply(const product *p)
         cblas_sgemm(CblasRowMajor, s->trans_a ? CblasTrans : CblasNoTrans, s->trans_b ? CblasTrans : CblasNoTrans,
                     (blasint)s->m, (blasint)s->n, (blasint)s->k, 1, x[0], (blasint)lda, x[1], (blasint)ldb, 0, x[2],
                     (blasint)s->n);
+    else if (p->blas == BENCH_ONEDNN_BF16)
+        half_bench_onednn(p->half, p->number);
+    else if (p->blas == BENCH_WEIR_BF16)
+        half_bench_weir(p->half, p->number);
     else
         dnnl_sgemm(s->trans_a ? 'T' : 'N', s->trans_b ? 'T' : 'N', s->m, s->n, s->k, 1, x[0], lda, x[1], ldb, 0, x[2],
                    s->n);
@@ -123,14 +145,15 @@ static void *timed_product(void *arg)
 }
 
 /* Seconds from the first start to the last end; a negative number when there is no second thread to be had. */
-static double time_product(bench_sgemm *bench, bench_blas blas, const bench_shape *shape)
+static double time_product(bench_sgemm *bench, bench_blas blas, int shape)
 {
     pthread_barrier_t barrier;
     pthread_t helper;
     product p[2];
     assert(bench->threads >= 1 && bench->threads <= 2);
     for (int t = 0; t < bench->threads; t++)
-        p[t] = (product){.blas = blas, .shape = shape, .buffer = bench->buffer[t], .barrier = &barrier};
+        p[t] = (product){.blas = blas, .shape = &bench->shape[shape], .number = shape, .buffer = bench->buffer[t],
+                         .half = bench->half[t], .barrier = &barrier};
     pthread_barrier_init(&barrier, NULL, (unsigned)bench->threads);
     bool helped = bench->threads > 1;
     if (helped && pthread_create(&helper, NULL, timed_product, &p[1])) {
@@ -154,9 +177,9 @@ void bench_sgemm_round(bench_sgemm *bench)
 {
     if (bench->rounds == BENCH_SGEMM_ROUNDS)
         return;
-    for (int blas = 0; blas < BENCH_BLASES; blas++)
+    for (int blas = 0; blas < (bench->half[0] ? BENCH_BLASES : BENCH_ONEDNN_BF16); blas++)
         for (int i = 0; i < BENCH_SGEMM_SHAPES; i++)
-            bench->seconds[blas][i][bench->rounds] = time_product(bench, (bench_blas)blas, &bench->shape[i]);
+            bench->seconds[blas][i][bench->rounds] = time_product(bench, (bench_blas)blas, i);
     bench->rounds++;
 }
 
@@ -168,13 +191,24 @@ static double median_seconds(const bench_sgemm *bench, int blas, int shape)
     return measure_median(sorted, bench->rounds);
 }
 
-double bench_sgemm_rate(const bench_sgemm *bench)
+/* With the faster of two, shape by shape. */
+static double rate_of(const bench_sgemm *bench, bench_blas one, bench_blas other)
 {
     double flops = 0, seconds = 0;
     for (int i = 0; i < BENCH_SGEMM_SHAPES; i++) {
-        double a = median_seconds(bench, BENCH_OPENBLAS, i), b = median_seconds(bench, BENCH_ONEDNN, i);
+        double a = median_seconds(bench, one, i), b = median_seconds(bench, other, i);
         flops += bench->shape[i].count * shape_flops(&bench->shape[i]) * bench->threads;
         seconds += bench->shape[i].count * (a < b ? a : b);
     }
     return seconds > 0 ? flops / seconds : 0;
+}
+
+double bench_sgemm_rate(const bench_sgemm *bench)
+{
+    return rate_of(bench, BENCH_OPENBLAS, BENCH_ONEDNN);
+}
+
+double bench_sgemm_rate_bf16(const bench_sgemm *bench)
+{
+    return bench->half[0] ? rate_of(bench, BENCH_ONEDNN_BF16, BENCH_WEIR_BF16) : 0;
 }
