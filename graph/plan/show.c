@@ -397,15 +397,38 @@ static bool has_fused(const weir_plan *plan)
     return k < plan->kernels_count;
 }
 
+/* Whether the kernel reads or makes values of this dtype. */
+static bool kernel_touches(const weir_plan *plan, const plan_kernel *k, weir_dtype dtype)
+{
+    const plan_range *range[2] = {&k->in, &k->out};
+    for (int r = 0; r < 2; r++)
+        for (uint32_t i = range[r]->first; i < range[r]->first + range[r]->count; i++)
+            if (plan->tensors[plan->operands[i].tensor.i].dtype == (uint32_t)dtype)
+                return true;
+    return false;
+}
+
+/* ", 64 of them in bf16" */
+static void show_precision(const weir_plan *plan, weir_dtype dtype, FILE *to)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        count += kernel_touches(plan, &plan->kernels[k], dtype);
+    if (count)
+        fprintf(to, ", %" PRIu32 " of them in %s", count, weir_dtype_name(dtype));
+}
+
 static void show_header(const weir_plan *plan, FILE *to)
 {
     char text[PLAN_TEXT_BYTES];
     fputs("plan ", to);
     put_text(to, plan_text(plan, plan->name));
-    fprintf(to, ": %" PRIu32 " device%s, %" PRIu32 " micro-batch%s a step, %" PRIu32 " actors, %" PRIu32 " kernels, %s",
+    fprintf(to, ": %" PRIu32 " device%s, %" PRIu32 " micro-batch%s a step, %" PRIu32 " actors, %" PRIu32 " kernels",
             plan->spaces_count, plan->spaces_count == 1 ? "" : "s", plan->micro_batches,
-            plan->micro_batches == 1 ? "" : "es", plan->actors_count, plan->kernels_count,
-            bytes_text(weir_plan_bytes(plan, -1), text));
+            plan->micro_batches == 1 ? "" : "es", plan->actors_count, plan->kernels_count);
+    show_precision(plan, WEIR_BF16, to);
+    show_precision(plan, WEIR_F16, to);
+    fprintf(to, ", %s", bytes_text(weir_plan_bytes(plan, -1), text));
     if (plan_ordering_edges(plan))
         fprintf(to, ", %" PRIu32 " ordering edges", plan_ordering_edges(plan));
     for (uint32_t p = 0; plan->programs_count > 1 && p < plan->programs_count; p++) {

@@ -91,6 +91,26 @@ Test(precision, products_are_half_and_updates_and_statistics_are_not, .timeout =
     text_free(&corpus);
 }
 
+Test(precision, show_tells_how_many_kernels_are_half, .timeout = 30)
+{
+    text corpus = reference_text();
+    static const weir_dtype precisions[] = {WEIR_F32, WEIR_BF16, WEIR_F16};
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
+        gpt_config config;
+        weir_plan *plan = gpt_plan(&corpus, &config, (layout){1, 1, 1, 1, false}, precisions[i]);
+        char *shown = NULL;
+        size_t bytes;
+        FILE *to = open_memstream(&shown, &bytes);
+        cr_assert_eq(weir_plan_show(plan, to), WEIR_OK);
+        fclose(to);
+        cr_expect_eq(strstr(shown, " of them in bf16") != NULL, precisions[i] == WEIR_BF16, "%s", shown);
+        cr_expect_eq(strstr(shown, " of them in f16") != NULL, precisions[i] == WEIR_F16, "%s", shown);
+        free(shown);
+        weir_plan_free(plan);
+    }
+    text_free(&corpus);
+}
+
 /* The actor that makes the copy fires once, however many micro-batches there are. */
 Test(precision, a_weight_is_cast_once_a_step, .timeout = 30)
 {
