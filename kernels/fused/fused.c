@@ -219,7 +219,8 @@ static bool header_ok(const weir_op_args *local, char *error, size_t error_bytes
     for (int s = 0; s < a->scratch; s++) {
         const int64_t *t = a->type[s];
         bool dtype = t[0] > WEIR_DTYPE_NONE && t[0] < WEIR_DTYPES, columns = t[1] >= -1 && t[1] <= COLUMNS_MAX;
-        if (!dtype || !columns || t[2] < 0 || t[3] < t[2] + t[1] || t[3] > INT64_C(1) << 40)
+        bool lies = t[2] >= 0 && t[2] <= INT64_C(1) << 40 && t[3] <= INT64_C(1) << 40;
+        if (!dtype || !columns || !lies || t[3] < t[2] + t[1])
             return REFUSE("scratch %d is of no type", s);
     }
     return true;

@@ -199,7 +199,7 @@ static void change_words(weir_plan *plan, uint64_t *random)
         uint64_t at = mutate_draw(random) % 2 ? mutate_draw(random) % 60 : mutate_draw(random) % attrs->count;
         plan_word *word = &plan->words[attrs->first + at];
         if (mutate_draw(random) % 3)
-            word->i += (int64_t)(mutate_draw(random) % 5) - 2;
+            word->i = (int64_t)((uint64_t)word->i + mutate_draw(random) % 5 - 2);
         else
             word->i = odd[mutate_draw(random) % (sizeof odd / sizeof *odd)];
     }
