@@ -13,6 +13,7 @@
 
 #include "kernels/matmul/half.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -77,6 +78,7 @@ size_t attention_half_workspace(const weir_op_args *args, bool gradient)
 static half_attention half_of(const weir_kernel_args *args, bool gradient)
 {
     half_attention h = {.call = call_of(args), .dtype = args->in[0].dtype};
+    assert(args->workspace);
     lay_out(&h, args->workspace, gradient);
     return h;
 }

@@ -227,8 +227,8 @@ typedef void (*tile_fn)(const strip *s, float *to);
 TILES(TILE, F32)
 TILES(TILE, PAIRS)
 
-#define NAME(kind, rows, vectors) [TERMS_##kind - 1][rows - 1][vectors - 1] = tile_##kind##_##rows##x##vectors,
-static const tile_fn tile_of[2][TILE_ROWS][TILE_VECTORS] = {TILES(NAME, F32) TILES(NAME, PAIRS)};
+#define NAME(kind, rows, vectors) [TERMS_##kind][rows][vectors] = tile_##kind##_##rows##x##vectors,
+static const tile_fn tile_of[TERMS_PAIRS + 1][TILE_ROWS + 1][TILE_VECTORS + 1] = {TILES(NAME, F32) TILES(NAME, PAIRS)};
 
 /* ---- what becomes of the sums ---- */
 
@@ -238,7 +238,7 @@ typedef uint16_t lane_halves __attribute__((vector_size(LANES * sizeof(uint16_t)
 /* half_to_bf16() of each lane */
 static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, lanes x)
 {
-    const lane_bits bits = (lane_bits)x, nan = (lane_bits)(x != x);
+    const lane_bits bits = (lane_bits)x, nan = (lane_bits)((bits & 0x7FFFFFFF) > 0x7F800000);
     const lane_bits rounded = bits + 0x7FFF + (bits >> 16 & 1);
     const lane_bits kept = ((nan & (bits | 0x00400000)) | (~nan & rounded)) >> 16;
     const lane_halves halves = __builtin_convertvector(kept, lane_halves);
@@ -290,7 +290,7 @@ static void panel_rows(const half_product *p, terms kind, strip s, int64_t row, 
     float sums[TILE_ROWS * PANEL] __attribute__((aligned(64)));
     for (int64_t done = 0; done < rows; done += TILE_ROWS, s.a += TILE_ROWS * s.row) {
         const int64_t height = least(TILE_ROWS, rows - done);
-        tile_of[kind - 1][height - 1][vectors - 1](&s, sums);
+        tile_of[kind][height][vectors](&s, sums);
         for (int64_t r = 0; r < height; r++)
             if (count % LANES || p->c_dtype == WEIR_F16)
                 put_row(p, sums + r * PANEL, row + done + r, column, count);
