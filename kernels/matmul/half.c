@@ -14,7 +14,7 @@
  * Without AVX512-BF16, and for f16, the same is done with pairs of one f32: half as many rows and columns fit.
  *
  * Why not oneDNN: its primitives allocate in each execution, need one for each shape, and are not ahead. One core with
- * AVX512-BF16 of two in use, GFLOP/s, gemm() in f32, oneDNN 2.6 in bf16 over the same layouts, and this: NN
+ * AVX512-BF16 of two in use, GFLOP/s, oneDNN 2.6 in f32, in bf16 over the same layouts, and this: NN
  * 2048x384x384 208, 429, 412; 2048x384x1536 206, 409, 451; 2048x1536x384 222, 417, 414; NT 2048x384x1536 203, 409, 445;
  * 2048x1536x384 220, 421, 413; TN 384x384x2048 196, 376, 406; 1536x384x2048 181, 362, 423. (AMX, which oneDNN would use
  * where there is some, is not used here.)
