@@ -154,7 +154,7 @@ static weir_tensor *pair_model(weir_graph *g, int64_t rows)
     return weir_mean(weir_mul(y, y));
 }
 
-/* Two programs over the same parameters, each of which reads a state that the other sets. */
+/* Two programs over the same parameters, each of which reads a state that the other sets; in f16. */
 static weir_plan *pair(weir_graph *g)
 {
     WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
@@ -170,7 +170,7 @@ static weir_plan *pair(weir_graph *g)
             weir_fetch(mine, .name = "mine");
         }
     }
-    return weir_compile(g, .micro_batches = 2);
+    return weir_compile(g, .micro_batches = 2, .precision = WEIR_F16);
 }
 
 weir_plan *small_plan(int which)
