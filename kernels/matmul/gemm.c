@@ -10,10 +10,10 @@
  * is loaded and has one setting for how many it uses: that belongs to the program around weir. Nor are they faster
  * where it matters. One core with AVX-512 of a busy machine, GFLOP/s of processor time, oneDNN 2.6, this:
  *
- *     A B     2048 x  384 x  384   217, 208      A B^T  2048 x  384 x 1536   211, 210      A B      8 x 1024 x 1024  199, 183
- *     A B     2048 x 1536 x  384   225, 223      A B^T  2048 x 1536 x  384   215, 214      A B     32 x  384 x  384  232, 241
- *     A B     2048 x  384 x 1536   204, 205      A^T B   384 x 1536 x 2048   202, 195      A B^T   64 x   64 x   64  143, 214
- *     A B     1024 x 1024 x 1024   218, 212      A^T B  1536 x  384 x 2048   197, 189      A B^T   64 x  256 x   64  209, 211
+ *     A B    2048 x  384 x  384  217, 208    A B^T 2048 x  384 x 1536  211, 210    A B     8 x 1024 x 1024  199, 183
+ *     A B    2048 x 1536 x  384  225, 223    A B^T 2048 x 1536 x  384  215, 214    A B    32 x  384 x  384  232, 241
+ *     A B    2048 x  384 x 1536  204, 205    A^T B  384 x 1536 x 2048  202, 195    A B^T  64 x   64 x   64  143, 214
+ *     A B    1024 x 1024 x 1024  218, 212    A^T B 1536 x  384 x 2048  197, 189    A B^T  64 x  256 x   64  209, 211
  */
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/large.h"

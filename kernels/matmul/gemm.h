@@ -7,7 +7,7 @@
  * need not be initialised. Sizes of 0 are allowed: k = 0 leaves beta C. A, B and C do not overlap.
  *
  * Runs on the calling thread alone and keeps nothing between calls; any number of threads may call at once. Same
- * shape and values, same bits. What large blocks are packed into comes from the caller, so that a step allocates nothing.
+ * shape and values, same bits. What large blocks are packed into comes from the caller: a step allocates nothing.
  */
 #ifndef KERNELS_MATMUL_GEMM_H
 #define KERNELS_MATMUL_GEMM_H

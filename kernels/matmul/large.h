@@ -1,4 +1,4 @@
-/* kernels/matmul/large.h: products that do not fit into the caches as they lie: what gemm() does with all but small ones.
+/* kernels/matmul/large.h: products that do not fit into the caches as they lie: gemm() for all but small ones.
  *
  * Arguments are those of gemm() (gemm.h); no size is 0. `workspace` is of gemm_large_workspace() bytes, aligned to 64,
  * of a size that is bounded whatever the product's is. Any thread.

@@ -98,8 +98,8 @@ static bool read_block(instance *x, char *line)
         return WRONG(x, "%d columns, not the 4 of \"" HEADER "\"", count);
     if (!*column[0])
         return WRONG(x, "id: it is empty");
-    if (!read_number(x, "lower", column[1], INT64_MIN, &from) || !read_number(x, "upper", column[2], INT64_MIN, &until) ||
-        !read_number(x, "size", column[3], 0, &bytes))
+    if (!read_number(x, "lower", column[1], INT64_MIN, &from) ||
+        !read_number(x, "upper", column[2], INT64_MIN, &until) || !read_number(x, "size", column[3], 0, &bytes))
         return false;
     if (until < from)
         return WRONG(x, "block %.40s ends at %" PRId64 ", before it begins at %" PRId64, column[0], until, from);
