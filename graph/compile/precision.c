@@ -83,8 +83,8 @@ static bool wants_half(const deciding *d, const ir_node *node)
     return follows;
 }
 
-/* In which dtype a node that computes in half reads its input i. A table of rows is read as it is, unless it is half for
- * others anyway, or is gathered, when half the bytes do. */
+/* In which dtype a node that computes in half reads its input i. A table of rows is read as it is, unless it is half
+ * for others anyway, or is gathered, when half the bytes do. */
 static weir_dtype reads_as(const deciding *d, const ir_node *node, int i)
 {
     const ir_tensor *t = &d->ir->tensors.item[node->in[i]];

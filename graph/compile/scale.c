@@ -1,6 +1,6 @@
 /* graph/compile/scale.c: f16 needs a scaled loss; this pass puts the scale into the training program.
  *
- *     grad_seed(loss, scale) ... gradients -> square_sum ... -> (+) -> loss_scale(scale, sum) -+-> scale, for the next step
+ *     grad_seed(loss, scale) ... gradients -> square_sum ... -> (+) -> loss_scale(scale, sum) -+-> scale, next
  *                                                                                             +-> factor -> updates
  *
  * f16 ends at 65504 and, below, at 6e-8, where gradients are; so the loss, and with it every gradient, is multiplied by

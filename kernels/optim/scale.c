@@ -3,7 +3,7 @@
  *     scale, sum of squares of the scaled gradients -> the next step's scale, the factor for this step's gradients
  *
  * The loss is multiplied by the scale, so every gradient is; the factor takes it out again, and clips. When a gradient
- * is infinite or not a number, so is the sum: then the factor is NaN, which updates take as the word to leave everything
+ * is infinite or not a number, so is the sum: then the factor is NaN, which updates take as the word to leave all
  * as it is, and the scale is halved. After `good_steps` steps without that it is doubled. Scales are powers of two if
  * the first is, so scaling rounds nothing.
  *

@@ -3,8 +3,8 @@
  *
  * The shapes are those of the model's linear layers, forward, for the gradient of the input and for that of the
  * weight, with the rows that one device has. OpenBLAS and oneDNN are called directly, each on `threads` threads at
- * once that share nothing, one product a thread; per shape the faster of the two counts. With `bf16` the same shapes are
- * multiplied in bf16, too, by oneDNN and by weir's own kernels (half.h), and of these the faster counts. One thread owns a
+ * once that share nothing, one product a thread; per shape the faster of the two counts. With `bf16` the same shapes
+ * are multiplied in bf16, too, by oneDNN and by weir's own kernels (half.h), of which the faster counts. One thread owns a
  * bench; its helpers end with each call.
  */
 #ifndef APPS_WEIR_BENCH_SGEMM_H

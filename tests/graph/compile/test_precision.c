@@ -216,7 +216,7 @@ static void read_weights(weir_graph *g, float w[64])
     for (int i = 0; i < 16 * 8; i++)
         x[i] = (float)sin(i);
     cr_assert_eq(weir_session_start(s, 1), WEIR_OK);
-    cr_assert_eq(weir_session_push(s, "x", &(weir_array){x, WEIR_F32, {2, {16, 8}}}, 5000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_push(s, "x", &(weir_array){x, WEIR_F32, {2, {16, 8}}}, 5000), WEIR_OK);
     cr_assert_eq(weir_session_wait(s, 5000), WEIR_OK, "%s", weir_error());
     cr_assert_eq(weir_session_read(s, "w", &(weir_array){w, WEIR_F32, {2, {8, 8}}}), WEIR_OK, "%s", weir_error());
     weir_session_close(s);
@@ -358,11 +358,13 @@ static struct learned scaled(struct learner_opts o, double scale, int good_steps
 /* With so large a scale the gradient of the logits is infinite. */
 static void expect_skipped(struct learner_opts o)
 {
-    struct learned before = scaled(o, 0x1p24, 10, 0), after = scaled(o, 0x1p24, 10, 1), later = scaled(o, 0x1p24, 10, 9);
+    struct learned before = scaled(o, 0x1p24, 10, 0), after = scaled(o, 0x1p24, 10, 1);
+    struct learned later = scaled(o, 0x1p24, 10, 9);
     expect_has(&after, &before);
     cr_expect_eq(scale_of(&after), 0x1p23f, "%g", (double)scale_of(&after));
     cr_expect_lt(scale_of(&later), 0x1p23f);
-    const struct learned_value *was = learned_find(&before, "h1/head/weight"), *is = learned_find(&later, "h1/head/weight");
+    const struct learned_value *was = learned_find(&before, "h1/head/weight");
+    const struct learned_value *is = learned_find(&later, "h1/head/weight");
     cr_expect_arr_neq(was->value, is->value, (size_t)was->count * sizeof *was->value);
     for (int i = 0; i < later.count; i++)
         for (int64_t k = 0; k < later.of[i].count; k++)
@@ -375,7 +377,7 @@ static void expect_skipped(struct learner_opts o)
 Test(precision, a_step_that_overflows_changes_nothing_and_halves_the_scale, .timeout = 60)
 {
     expect_skipped((struct learner_opts){.dp = 1});
-    expect_skipped((struct learner_opts){.dp = 1, .plain = true}); /* no clipping: the sum of squares is the pass's own */
+    expect_skipped((struct learner_opts){.dp = 1, .plain = true}); /* no clipping: the sum is the pass's own */
     expect_skipped((struct learner_opts){.dp = 2, .tp = 2, .pp = 2, .micro = 2, .zero = true});
     expect_skipped((struct learner_opts){.dp = 2, .pp = 2, .plain = true});
 }
