@@ -49,6 +49,14 @@ static weir_dtype precision(const trainer_opts *o)
     return o->bf16 ? WEIR_BF16 : o->f16 ? WEIR_F16 : WEIR_F32;
 }
 
+/* What the plan gave up for --memory. */
+static void tell_limit(const trainer *t)
+{
+    char text[160];
+    if (ranks_first() && weir_plan_limited(t->plan, text, sizeof text))
+        fprintf(stderr, "%s: %s\n", t->program, text);
+}
+
 static int compile(trainer *t, weir_graph *graph)
 {
     if (graph)
@@ -60,6 +68,7 @@ static int compile(trainer *t, weir_graph *graph)
         return options_wrong(t->program, "out of memory"), 1;
     if (!t->plan || (t->opts.plan && ranks_first() && weir_plan_save(t->plan, t->opts.plan)))
         return options_failed(t->program);
+    tell_limit(t);
     return -1;
 }
 

@@ -3,7 +3,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/compile/ir.h"
+#include "graph/compile/limit.h"
 #include "graph/plan/build.h"
 #include "graph/plan/text.h"
 #include "kernels/core/core.h"
@@ -325,6 +325,15 @@ static void emit_kept_states(emission *e)
     }
 }
 
+static void emit_limit(emission *e)
+{
+    plan_limit to = {.bytes = e->c->memory_max, .whole = e->c->whole, .longer = e->c->longer,
+                     .slots = (uint32_t)limit_slots_taken(e->c)};
+    for (int i = 0; i < e->p->op.count; i++)
+        to.again += !e->p->op.item[i].dead && e->c->ir.node[e->p->op.item[i].node].again;
+    plan_add_limits(e->b, to);
+}
+
 static bool emission_begin(emission *e)
 {
     int devices = e->p->device.count;
@@ -364,5 +373,7 @@ weir_plan *pass_emit(compile *c)
         emit_actor(&e, g);
     emit_parameters(&e);
     emit_kept_states(&e);
+    if (c->whole)
+        emit_limit(&e);
     return c->pool.failed ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
 }

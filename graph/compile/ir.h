@@ -192,6 +192,8 @@ typedef struct compile {
     weir_compile_opts opts;
     int micro;                     /* M, at least 1 */
     uint64_t memory_max;           /* per device; UINT64_MAX: none */
+    uint64_t whole;                /* what the largest device needs without a limit, when that is too much; 0 */
+    double longer;                 /* then: the share of a step that it takes longer */
     bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
     bool over;                     /* the plan was given up as too large, rather than for an error */
     ir_graph ir;

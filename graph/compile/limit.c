@@ -252,7 +252,9 @@ static bool fits_whole(search *s)
     if (!compile_devices(s->c) || !pass_layout(s->c))
         return s->failed = true, false;
     int device;
-    bool fits = largest(s->c, &device) <= s->c->memory_max;
+    uint64_t bytes = largest(s->c, &device);
+    bool fits = bytes <= s->c->memory_max;
+    s->c->whole = fits ? 0 : bytes;
     s->c->phys = (phys){.temps_found = false};
     return fits;
 }
@@ -336,6 +338,7 @@ weir_plan *limit_plan(compile *c)
     for (int n = 0; n < c->ir.node_count; n++)
         s.step += node_seconds(&c->ir, &c->ir.node[n]) * (c->ir.node[n].micro ? c->micro : 1);
     outcome taken = choose(&s);
+    c->longer = s.step > 0 ? taken.seconds / s.step : 0;
     weir_plan *plan = s.failed ? NULL : plan_of(&s, taken.rung);
     if (!plan && !s.failed && c->over)
         refuse(&s, taken.rung);

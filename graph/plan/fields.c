@@ -155,6 +155,15 @@ static const plan_field host_fields[] = {
 };
 _Static_assert(sizeof(plan_host) == 5 * 4, "a member of plan_host is not in host_fields");
 
+static const plan_field limit_fields[] = {
+    U64(plan_limit, bytes),
+    U64(plan_limit, whole),
+    U32(plan_limit, again),
+    U32(plan_limit, slots),
+    REAL(plan_limit, longer),
+};
+_Static_assert(sizeof(plan_limit) == 2 * 8 + 2 * 4 + 8, "a member of plan_limit is not in limit_fields");
+
 #define TABLE(member, list)                                          \
     [PLAN_ARRAY_##member] = {.name = #member,                        \
                              .item_bytes = sizeof(*((weir_plan *)0)->member), \
@@ -178,6 +187,7 @@ const plan_table plan_tables[PLAN_ARRAYS] = {
     TABLE(params, param_fields),
     TABLE(shards, shard_fields),
     TABLE(hosts, host_fields),
+    TABLE(limits, limit_fields),
     [PLAN_ARRAY_strings] = {.name = "strings",
                             .item_bytes = 1,
                             .items_offset = offsetof(weir_plan, strings),

@@ -341,6 +341,16 @@ static void put_host(json *j, const weir_plan *plan, uint32_t h)
     put_number(j, "line", host->line);
 }
 
+static void put_limit(json *j, const weir_plan *plan, uint32_t l)
+{
+    const plan_limit *limit = &plan->limits[l];
+    put_number(j, "bytes", limit->bytes);
+    put_number(j, "whole", limit->whole);
+    put_number(j, "again", limit->again);
+    put_number(j, "slots", limit->slots);
+    put_real(j, "longer", limit->longer);
+}
+
 /* key in JSON, array of the plan, how an element is written */
 #define LISTS(X)                            \
     X("devices", spaces, put_device)        \
@@ -353,7 +363,8 @@ static void put_host(json *j, const weir_plan *plan, uint32_t h)
     X("kernels", kernels, put_kernel)       \
     X("inits", inits, put_init)             \
     X("params", params, put_param)          \
-    X("hosts", hosts, put_host)
+    X("hosts", hosts, put_host)             \
+    X("limits", limits, put_limit)
 
 weir_status weir_plan_json(const weir_plan *plan, FILE *to)
 {

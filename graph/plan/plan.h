@@ -214,6 +214,16 @@ typedef struct plan_host {
     uint32_t line;
 } plan_host;
 
+/* What was given up to keep within a limit: told, and of no meaning to who runs the plan. At most one; none: nothing
+ * was. */
+typedef struct plan_limit {
+    uint64_t bytes;          /* the limit, per device */
+    uint64_t whole;          /* what the largest device would take without one */
+    uint32_t again;          /* kernels of the backward phase that repeat one of forward */
+    uint32_t slots;          /* fewer than without it, over all registers */
+    double longer;           /* than without it a step takes, by the compiler's model of a machine: 0.1 is a tenth */
+} plan_limit;
+
 /* An attribute word. The op's field table says which member is meant. */
 typedef union plan_word {
     int64_t i;
@@ -236,6 +246,7 @@ typedef union plan_word {
     X(plan_param, params)           \
     X(plan_tensor_id, shards)       \
     X(plan_host, hosts)             \
+    X(plan_limit, limits)           \
     X(char, strings)
 
 struct weir_plan {

@@ -2,8 +2,10 @@
  * is laid out inside stays its own business. Plans are valid when they get here, so indexes within them are not
  * checked again. */
 #include "graph/base/error.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 int weir_plan_micro_batches(const weir_plan *plan)
@@ -92,4 +94,19 @@ weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *i
         .frozen = param->frozen,
     };
     return WEIR_OK;
+}
+
+bool weir_plan_limited(const weir_plan *plan, char *text, size_t text_bytes)
+{
+    const plan_limit *l = plan->limits;
+    char kept[PLAN_TEXT_BYTES], whole[PLAN_TEXT_BYTES];
+    if (text_bytes)
+        *text = '\0';
+    if (!plan->limits_count)
+        return false;
+    snprintf(text, text_bytes, "kept to %s a device instead of %s: %" PRIu32 " kernel%s run%s again, %" PRIu32
+             " slot%s fewer, a step about %.1f %% longer", bytes_text(l->bytes, kept), bytes_text(l->whole, whole),
+             l->again, l->again == 1 ? "" : "s", l->again == 1 ? "s" : "", l->slots, l->slots == 1 ? "" : "s",
+             100 * l->longer);
+    return true;
 }

@@ -95,6 +95,8 @@ static bool validate_scalars(const weir_plan *plan)
         return REFUSE_PLAN("micro_batches: %" PRIu32 ", must be 1 to %u", plan->micro_batches, MICRO_BATCHES_MAX);
     if (plan->ranks < 1 || plan->ranks > PLAN_RANKS_MAX)
         return REFUSE_PLAN("ranks: %" PRIu32 ", must be 1 to %d", plan->ranks, PLAN_RANKS_MAX);
+    if (plan->limits_count > 1)
+        return REFUSE_PLAN("limits: %" PRIu32 ", can be one", plan->limits_count);
     if (plan->part > plan->ranks)
         return REFUSE_PLAN("part: %" PRIu32 " of %" PRIu32, plan->part, plan->ranks);
     return plan->part || !plan->whole || REFUSE_PLAN("whole: %016" PRIx64 ", but this is no part", plan->whole);

@@ -104,6 +104,10 @@ weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *i
 
 /* ---- to look at ---- */
 
+/* One sentence without an end about what was given up to keep within the limit, into `text` (160 bytes are enough): "kept to 800 MiB instead of 1.1 GiB: 96 kernels run again, ...". False, and "", when there was nothing to give
+ * up. */
+bool weir_plan_limited(const weir_plan *plan, char *text, size_t text_bytes);
+
 weir_status weir_plan_show(const weir_plan *plan, FILE *to);  /* for people: memory by kind and device, actors, and
                                                                 what each reads and writes in a step */
 weir_status weir_plan_json(const weir_plan *plan, FILE *to);  /* the same and more, one JSON object */

@@ -259,6 +259,7 @@ weir_plan *sample_plan(uint32_t micro_batches, uint32_t h_slots)
     uint32_t h, w, loss, dh;
     sample_ops_register();
     m.plan->micro_batches = micro_batches;
+    plan_add_limits(builder, (plan_limit){.bytes = 1 << 20, .whole = 1 << 21, .again = 2, .slots = 1, .longer = 0.25});
     m.plan->seed = 42;
     m.plan->name = text(&m, "sample \"plan\"");
     plan_add_programs(builder, (plan_program){text(&m, "main")});

@@ -69,6 +69,22 @@ static uint64_t limit_at(uint64_t least, uint64_t most, int at)
     return least + (most - least) * (uint64_t)at / LADDER;
 }
 
+/* What was given up is told when something was, and of what was not, nothing. */
+static void tells(const weir_plan *plan, uint64_t bytes, bool whole)
+{
+    char said[160], again[32];
+    cr_expect_eq(weir_plan_limited(plan, said, sizeof said), !whole);
+    cr_expect_eq(plan->limits_count, !whole);
+    if (whole)
+        return;
+    snprintf(again, sizeof again, ": %d kernel", (int)plan->limits->again);
+    cr_expect_leq((int)plan->limits->again, repeated(plan, NULL), "an author may repeat, too");
+    cr_expect_not_null(strstr(said, again), "%s, not %s", said, again);
+    cr_expect_eq(plan->limits->bytes, bytes);
+    cr_expect_gt(plan->limits->whole, bytes);
+    cr_expect_geq(plan->limits->longer, 0);
+}
+
 /* A plan within the limit, which is kept. */
 static weir_plan *kept(compile_fn compile, const void *model, uint64_t bytes)
 {
@@ -76,6 +92,7 @@ static weir_plan *kept(compile_fn compile, const void *model, uint64_t bytes)
     cr_assert_not_null(plan, "%s", weir_error());
     cr_expect_leq(largest(plan), bytes);
     cr_expect_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    tells(plan, bytes, !plan->limits_count || bytes >= plan->limits->whole);
     return plan;
 }
 
@@ -160,7 +177,7 @@ Test(limit, random_models_compute_the_same, .timeout = 120)
             char what[64];
             snprintf(what, sizeof what, "model %d, limit %d", (int)seed, at);
             run_near(&got, &want, 0, what);
-            repetitions += repeated(plan, NULL);
+            repetitions += (int)plan->limits->again;
             run_free(&got);
             weir_plan_free(plan);
         }
@@ -215,6 +232,7 @@ static void gpt_loses_the_same(layout l)
         losses got = train(plan, l.micro);
         cr_expect_arr_eq(got.value, want.value, sizeof want.value);
         cr_expect(at == LADDER ? plan->hash == loose->hash : plan->hash != loose->hash);
+        cr_expect_eq(plan->limits_count, at < LADDER);
         weir_plan_free(plan);
     }
     weir_plan_free(loose);
