@@ -29,7 +29,9 @@ enum { GRID = 8 };
 static bool feeds_pipeline(const compile *c, const reg *r)
 {
     const phys *p = &c->phys;
-    for (int i = 0; i < r->readers.count && p->group.item[r->group].phase == PLAN_FORWARD; i++)
+    if (c->micro == 1 || r->kind == PLAN_IO || p->group.item[r->group].phase != PLAN_FORWARD)
+        return false;
+    for (int i = 0; i < r->readers.count; i++)
         if (p->group.item[r->readers.item[i]].phase != PLAN_FORWARD)
             return true;
     return false;

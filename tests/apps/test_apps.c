@@ -227,6 +227,63 @@ Test(apps, digits_log_has_a_line_per_step_and_a_summary)
     free(output);
 }
 
+/* The smallest limit that the program says would do. */
+static unsigned long long smallest_limit(const char *command)
+{
+    static const char words[] = "The smallest limit that would do is ";
+    char tight[256], *output = new_output();
+    snprintf(tight, sizeof tight, APPS_BIN "/%s --memory 1KiB 2>&1", command);
+    cr_expect(run(tight, output) == 1, "%s", output);
+    const char *said = strstr(output, words);
+    cr_assert(said, "%s", output);
+    unsigned long long bytes = strtoull(said + strlen(words), NULL, 10);
+    free(output);
+    return bytes;
+}
+
+Test(apps, digits_learn_the_same_within_a_limit)
+{
+    static const char *const layout[] = {"", "--dp 2 --zero", "--pp 2 --micro 4"};
+    char command[256], small[128], *output = new_output();
+    double want[5], loss[5];
+    for (size_t l = 0; l < sizeof layout / sizeof *layout; l++) {
+        snprintf(small, sizeof small, "weir-digits --batch 512 --steps 5 %s", layout[l]);
+        snprintf(command, sizeof command, APPS_BIN "/%s --log $T/whole 2>&1", small);
+        must_run(command, output);
+        cr_expect(!strstr(output, "kept to"), "%s", output);
+        free(read_log("whole", "samples", 5, want));
+        snprintf(command, sizeof command, APPS_BIN "/%s --memory %llu --log $T/small 2>&1", small, smallest_limit(small));
+        must_run(command, output);
+        cr_expect(strstr(output, "weir-digits: kept to "), "%s", output);
+        free(read_log("small", "samples", 5, loss));
+        for (int i = 0; i < 5; i++)
+            cr_expect(loss[i] == want[i], "%s: step %d: %.9g and %.9g", layout[l], i, loss[i], want[i]);
+    }
+    free(output);
+}
+
+/* What is not planned is what the program and the libraries need: text, code, packed weights. */
+Test(apps, gpt_within_a_limit_takes_no_more_than_that)
+{
+    enum { OTHER = 64 << 20 };
+    static const char gpt[] = "weir-gpt --layers 6 --dim 128 --batch 64 --steps 2 --sample 1 --validate LICENSE";
+    char command[256], *output = new_output();
+    double want[2], loss[2];
+    unsigned long long limit = smallest_limit(gpt);
+    snprintf(command, sizeof command, APPS_BIN "/%s --log $T/whole 2>&1", gpt);
+    must_run(command, output);
+    char *whole = read_log("whole", "tokens", 2, want);
+    snprintf(command, sizeof command, APPS_BIN "/%s --memory %llu --log $T/small 2>&1", gpt, limit);
+    must_run(command, output);
+    char *small = read_log("small", "tokens", 2, loss);
+    cr_expect(loss[0] == want[0] && loss[1] == want[1], "%.9g %.9g", loss[0], loss[1]);
+    cr_expect(member(small, "planned_bytes") <= (double)limit, "%s", small);
+    cr_expect(member(small, "planned_bytes") < member(whole, "planned_bytes") / 2, "%s", small);
+    cr_expect(member(small, "peak_rss_bytes") < (double)limit + OTHER, "%s", small);
+    free(whole), free(small);
+    free(output);
+}
+
 Test(apps, digits_learn_the_same_on_every_layout)
 {
     static const char *const layout[] = {"--dp 2", "--tp 2 --micro 2", "--dp 2 --tp 2 --pp 2 --micro 4 --zero"};
