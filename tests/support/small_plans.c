@@ -1,6 +1,8 @@
 /* tests/support/small_plans.c: see the header. */
 #include "tests/support/small_plans.h"
 
+#include "graph/compile/ir.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <weir/weir.h>
@@ -173,9 +175,19 @@ static weir_plan *pair(weir_graph *g)
     return weir_compile(g, .micro_batches = 2, .precision = WEIR_F16);
 }
 
+/* The zoo again, with whatever can be done in one pass done so, however small. */
+static weir_plan *chains(weir_graph *g)
+{
+    uint64_t min = fuse_bytes_min;
+    fuse_bytes_min = 1;
+    weir_plan *plan = zoo(g);
+    fuse_bytes_min = min;
+    return plan;
+}
+
 weir_plan *small_plan(int which)
 {
-    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair};
+    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains};
     weir_graph *g = weir_graph_new("small");
     weir_plan *plan = g ? makers[which](g) : NULL;
     if (!plan) {

@@ -1,16 +1,17 @@
 /* tests/support/small_plans.h: compiled plans of a few kilobytes, among which every op occurs.
  *
- *     mlp     three devices that do not divide the rows, ZeRO, AdamW with clipping, two micro-batches; push, source,
- *     pull gpt     two stages of two devices, the weights split; SGD with momentum; embedding, attention, dropout
+ *     mlp     three devices that do not divide the rows, ZeRO, AdamW with clipping, two micro-batches
+ *     gpt     two stages of two devices, the weights split; SGD with momentum; embedding, attention, dropout
  *     zoo     one of everything else, forward and backward, on two devices
  *     pair    two programs over the same parameters and states, on two devices
+ *     chains  the zoo, with chains of kernels in one pass
  */
 #ifndef TESTS_SUPPORT_SMALL_PLANS_H
 #define TESTS_SUPPORT_SMALL_PLANS_H
 
 #include "graph/plan/plan.h"
 
-enum { SMALL_PLANS = 4 };
+enum { SMALL_PLANS = 5 };
 
 /* Owned by the caller; without bindings. A mistake is said, and aborts. */
 weir_plan *small_plan(int which);
