@@ -61,7 +61,7 @@ typedef struct trainer_opts {
      .help = "training steps in all, those before --resume included; a schedule of the learning rate ends there"},    \
     {"--seed", OPTIONS_U64, &(o).seed, .help = "of initial values, data and sampling [0]"},                           \
     {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                  \
-    {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "no kernels of several ops: slower, the same bits"},        \
+    {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "each op in a kernel of its own; the same bits"},        \
     {"--bf16", OPTIONS_FLAG, &(o).bf16, .help = "compute in bf16; parameters, sums and losses stay f32"},             \
     {"--f16", OPTIONS_FLAG, &(o).f16, .help = "in f16, with a scaled loss"},                                          \
     WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \
