@@ -365,7 +365,7 @@ static void expect_skipped(struct learner_opts o)
     cr_expect_lt(scale_of(&later), 0x1p23f);
     const struct learned_value *was = learned_find(&before, "h1/head/weight");
     const struct learned_value *is = learned_find(&later, "h1/head/weight");
-    cr_expect_arr_neq(was->value, is->value, (size_t)was->count * sizeof *was->value);
+    cr_expect(memcmp(was->value, is->value, (size_t)was->count * sizeof *was->value) != 0);
     for (int i = 0; i < later.count; i++)
         for (int64_t k = 0; k < later.of[i].count; k++)
             cr_assert(isfinite(later.of[i].value[k]), "%s", later.of[i].name);
