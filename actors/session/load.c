@@ -250,7 +250,7 @@ static weir_status load_prove(struct loading *l)
 
 /* ---- copy ---- */
 
-void load_put(struct loading *l, const plan_param *param, uint32_t i, uint32_t slot, const void *data)
+void load_put(const struct loading *l, const plan_param *param, uint32_t i, uint32_t slot, const void *data)
 {
     struct weir_session *s = l->s;
     for (uint32_t k = i; k < param->shards.count; k++) {

@@ -67,6 +67,7 @@ static bool take_codes(const fused_attrs *attrs, int *at, int count, int *codes)
 static bool take_member(const fused_attrs *attrs, int *at, fused_member *m)
 {
     const int64_t *word = attrs->word + *at;
+    *m = (fused_member){0};
     if (*at + FUSED_NAME + 3 > FUSED_WORDS || !memchr(word, 0, FUSED_NAME * 8))
         return false;
     m->op = weir_op_find((const char *)word);
