@@ -11,18 +11,27 @@
  * rows stay in the second-level cache, a panel too. A is read where it lies, unless it is stored transposed or k is
  * odd: then those rows are packed as well.
  *
- * Without AVX512-BF16, and for f16, the same is done with pairs of one f32: half as many rows and columns fit.
+ * Where the processor has AMX a tile is 32 rows x 2 vectors, in its tile registers (amx.h): B's panels are as it wants
+ * them. Whether it is so is asked when the library runs, so the plan, its scratch and the packing are the same.
  *
- * Why not oneDNN: its primitives allocate in each execution, need one for each shape, and are not ahead. One core with
- * AVX512-BF16 of two in use, GFLOP/s, oneDNN 2.6 in f32, in bf16 over the same layouts, and this: NN
- * 2048x384x384 208, 429, 412; 2048x384x1536 206, 409, 451; 2048x1536x384 222, 417, 414; NT 2048x384x1536 203, 409, 445;
- * 2048x1536x384 220, 421, 413; TN 384x384x2048 196, 376, 406; 1536x384x2048 181, 362, 423. (AMX, which oneDNN would use
- * where there is some, is not used here.)
+ * Without AVX512-BF16 and AMX, and for f16, the same is done with pairs of one f32: half as many rows and columns fit.
+ *
+ * Why not oneDNN, not even for its tiles of AMX. A primitive allocates in each execution, 6 or 7 times, also where it is
+ * given its scratch, and how much scratch it wants is known only on the processor that it runs on, while a plan is made
+ * on any. A row's bits depend on how many rows are beside it. It is to be made for each shape (0.2 to 20 ms), brings
+ * OpenMP's, OpenCL's and C++'s libraries into the program, and attention, which has its blocks packed already, would
+ * gain nothing. Nor is it ahead without AMX: one core with AVX512-BF16 of a machine of two in use by others, GFLOP/s of
+ * processor time, medians in turns, oneDNN 2.6 and this:
+ *
+ *     NN 1024 x  512 x  512  441, 414    NT 1024 x  512 x  512  441, 422    TN  512 x  512 x 1024  406, 422
+ *     NN 1024 x 2048 x  512  424, 422    NT 1024 x  512 x 2048  421, 436    TN  512 x 2048 x 1024  368, 417
+ *     NN 1024 x  512 x 2048  423, 435    NT 1024 x 2048 x  512  428, 420    TN 2048 x  512 x 1024  379, 415
  */
 #include "kernels/matmul/half.h"
 
 #include "graph/base/half.h"
 #include "kernels/lanes.h"
+#include "kernels/matmul/amx.h"
 
 #ifdef __AVX512BF16__
 #include <immintrin.h>
@@ -44,8 +53,7 @@ static terms terms_of(weir_dtype dtype)
 #ifdef __AVX512BF16__
     return dtype == WEIR_BF16 ? TERMS_PAIRS : TERMS_F32;
 #else
-    (void)dtype;
-    return TERMS_F32;
+    return dtype == WEIR_BF16 && amx_usable() ? TERMS_PAIRS : TERMS_F32;
 #endif
 }
 
@@ -76,6 +84,9 @@ size_t gemm_half_workspace(int64_t n, int64_t k)
 }
 
 /* ---- packing ---- */
+
+typedef uint32_t lane_bits __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef uint16_t lane_halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
 
 /* A matrix of halves: term t of line l (a column of B, a row of A) at at[l * line + t * term]. */
 typedef struct lines {
@@ -116,18 +127,60 @@ static void pack_across(const lines *from, terms kind, int64_t e, int64_t k, int
         weir_to_f32(from->dtype, row, count, (float *)to);
 }
 
-/* Sixteen elements of sixteen lines whose pairs are words of the memory: a transpose, in registers' worth. */
+/* Which lanes of two rows, `width` apart, become the upper one when blocks of that width change places; the lower one
+ * takes those `width` further. */
+#define UPPER(l, width) ((l) & (width) ? LANES + (l) - (width) : (l))
+#define UPPER_4(l, width) UPPER(l, width), UPPER((l) + 1, width), UPPER((l) + 2, width), UPPER((l) + 3, width)
+#define UPPER_ROW(width) {UPPER_4(0, width), UPPER_4(4, width), UPPER_4(8, width), UPPER_4(12, width)}
+static const lane_numbers upper_row[] = {UPPER_ROW(8), UPPER_ROW(4), UPPER_ROW(2), UPPER_ROW(1)};
+
+/* A square's rows become its columns: blocks beside its diagonal change places, ever smaller ones. */
+static inline __attribute__((always_inline)) void transpose(lane_bits square[LANES])
+{
+#pragma GCC unroll 4
+    for (int step = 0, width = LANES / 2; width; step++, width /= 2) {
+        const lane_numbers upper = upper_row[step], lower = upper + width;
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++)
+            if (!(i & width)) {
+                const lanes a = (lanes)square[i], b = (lanes)square[i + width];
+                square[i] = (lane_bits)lanes_pick(a, b, upper);
+                square[i + width] = (lane_bits)lanes_pick(a, b, lower);
+            }
+    }
+}
+
+static inline __attribute__((always_inline)) void store_square(const lane_bits square[LANES], uint32_t *to,
+                                                               int64_t to_row)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+        memcpy(to + i * to_row, &square[i], sizeof square[i]);
+}
+
+/* Elements [e, e + 16) of sixteen lines whose pairs are words of the memory, to rows of one element each. */
 static void pack_square(const lines *from, int64_t e, uint32_t *to, int64_t to_row)
 {
-    uint32_t square[LANES][LANES];
+    lane_bits square[LANES];
+#pragma GCC unroll 16
     for (int l = 0; l < LANES; l++)
-        memcpy(square[l], from->at + l * from->line + 2 * e, sizeof square[l]);
+        memcpy(&square[l], from->at + l * from->line + 2 * e, sizeof square[l]);
+    transpose(square);
+    store_square(square, to, to_row);
+}
+
+/* The same of lines that lie beside each other, to rows of one line each. */
+static void pack_square_across(const lines *from, int64_t e, uint32_t *to, int64_t to_row)
+{
+    lane_bits square[LANES];
+#pragma GCC unroll 16
     for (int i = 0; i < LANES; i++) {
-        uint32_t out[LANES];
+        const uint16_t *even = from->at + 2 * (e + i) * from->term, *odd = even + from->term;
         for (int l = 0; l < LANES; l++)
-            out[l] = square[l][i];
-        memcpy(to + i * to_row, out, sizeof out);
+            square[i][l] = even[l] | (uint32_t)odd[l] << 16;
     }
+    transpose(square);
+    store_square(square, to, to_row);
 }
 
 /* Elements [0, elements) of sixteen lines or fewer, whose terms lie together; to_row apart, zeros behind the last. */
@@ -156,6 +209,21 @@ static void pack(lines from, terms kind, int64_t k, int64_t count, int64_t width
     }
     for (int64_t l = 0; l < width; l += LANES, from.at += LANES * from.line)
         pack_along(from, kind, elements, k, count - l < LANES ? count - l : LANES, to + l, width);
+}
+
+/* Lines as rows of elements: elements of a line lie together. */
+static void pack_rows(const lines *from, terms kind, int64_t k, int64_t count, uint32_t *to)
+{
+    const int64_t elements = (k + kind - 1) / kind, square = kind == TERMS_PAIRS && from->line == 1 ? LANES : 0;
+    const int64_t whole_lines = square ? count / square * square : 0;
+    const int64_t whole_elements = square ? k / 2 / square * square : 0;
+    lines at = *from;
+    for (int64_t l = 0; l < count; l++)
+        for (int64_t e = l < whole_lines ? whole_elements : 0; e < elements; e++)
+            to[l * elements + e] = element(from, kind, l, e, k);
+    for (int64_t l = 0; l < whole_lines; l += LANES, at.at += LANES)
+        for (int64_t e = 0; e < whole_elements; e += LANES)
+            pack_square_across(&at, e, to + l * elements + e, elements);
 }
 
 /* ---- tiles ---- */
@@ -232,9 +300,6 @@ static const tile_fn tile_of[TERMS_PAIRS + 1][TILE_ROWS + 1][TILE_VECTORS + 1] =
 
 /* ---- what becomes of the sums ---- */
 
-typedef uint32_t lane_bits __attribute__((vector_size(LANES * sizeof(uint32_t))));
-typedef uint16_t lane_halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
-
 /* half_to_bf16() of each lane */
 static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, lanes x)
 {
@@ -282,20 +347,29 @@ static void put_row(const half_product *p, float *sum, int64_t row, int64_t colu
                       (char *)p->c + (size_t)(row * p->ldc + column) * weir_dtype_bytes(p->c_dtype));
 }
 
-/* `rows` rows of A against one panel, of which `count` columns exist. */
-static void panel_rows(const half_product *p, terms kind, strip s, int64_t row, int64_t rows, int64_t column,
-                       int64_t count)
+/* One row of `vectors` vectors of sums, of which `count` columns exist. */
+static void put(const half_product *p, float *sums, int64_t row, int64_t column, int64_t count)
 {
-    const int64_t vectors = (count + LANES - 1) / LANES;
-    float sums[TILE_ROWS * PANEL] __attribute__((aligned(64)));
-    for (int64_t done = 0; done < rows; done += TILE_ROWS, s.a += TILE_ROWS * s.row) {
-        const int64_t height = least(TILE_ROWS, rows - done);
-        tile_of[kind][height][vectors](&s, sums);
+    if (count % LANES || p->c_dtype == WEIR_F16)
+        put_row(p, sums, row, column, count);
+    else
+        put_vectors(p, sums, row, column, count / LANES);
+}
+
+/* `rows` rows of A against one panel, of which `count` columns exist. amx: NULL where there is none, or of no use. */
+static void panel_rows(const half_product *p, terms kind, amx_tiles *amx, strip s, int64_t row, int64_t rows,
+                       int64_t column, int64_t count)
+{
+    const int64_t vectors = (count + LANES - 1) / LANES, most = amx ? AMX_ROWS : TILE_ROWS;
+    float sums[AMX_ROWS * PANEL] __attribute__((aligned(64)));
+    for (int64_t done = 0; done < rows; done += most, s.a += most * s.row) {
+        const int64_t height = least(most, rows - done);
+        if (amx)
+            amx_sums(amx, &(amx_factors){s.a, s.row, s.b, s.b_row, s.elements}, height, vectors, sums, PANEL);
+        else
+            tile_of[kind][height][vectors](&s, sums);
         for (int64_t r = 0; r < height; r++)
-            if (count % LANES || p->c_dtype == WEIR_F16)
-                put_row(p, sums + r * PANEL, row + done + r, column, count);
-            else
-                put_vectors(p, sums + r * PANEL, row + done + r, column, vectors);
+            put(p, sums + r * PANEL, row + done + r, column, count);
     }
 }
 
@@ -307,41 +381,38 @@ static int64_t elements_of(terms kind, int64_t k)
 }
 
 /* Where rows [row, row + rows) of A can be read pair by pair: where they lie, or packed into the workspace. */
-static strip rows_of_a(const half_product *p, terms kind, bool odd, int64_t row, int64_t rows)
+static strip rows_of_a(const half_product *p, terms kind, bool by_row, int64_t row, int64_t rows)
 {
     const int64_t elements = elements_of(kind, p->k);
     uint32_t *to = p->workspace;
     const lines from = {p->a + (p->trans_a ? row : row * p->lda), p->trans_a ? 1 : p->lda, p->trans_a ? p->lda : 1,
                         p->dtype};
-    strip s = {.a = (const char *)to, .row = 4, .step = 4 * rows, .elements = elements};
-    if (kind == TERMS_PAIRS && !p->trans_a && !odd)
+    if (kind == TERMS_PAIRS && !p->trans_a && p->k % 2 == 0)
         return (strip){.a = (const char *)from.at, .row = 2 * p->lda, .step = 4, .elements = elements};
-    if (p->trans_a) {
+    if (p->trans_a && !by_row) {
         pack(from, kind, p->k, rows, rows, to);
-        return s;
+        return (strip){.a = (const char *)to, .row = 4, .step = 4 * rows, .elements = elements};
     }
-    s.row = 4 * elements;
-    s.step = 4;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t e = 0; e < elements; e++)
-            to[r * elements + e] = element(&from, kind, r, e, p->k);
-    return s;
+    pack_rows(&from, kind, p->k, rows, to);
+    return (strip){.a = (const char *)to, .row = 4 * elements, .step = 4, .elements = elements};
 }
 
 void half_multiply(const half_product *p, const half_packed *b)
 {
     const terms kind = terms_of(p->dtype);
     const int64_t most = ROWS * kind / 2, elements = elements_of(kind, b->k);
+    amx_tiles tiles = {0}, *amx = kind == TERMS_PAIRS && amx_usable() ? &tiles : NULL;
     for (int64_t row = 0; row < p->m; row += most) {
         const int64_t rows = least(most, p->m - row);
-        strip s = rows_of_a(p, kind, p->k % 2, row, rows);
+        strip s = rows_of_a(p, kind, amx != NULL, row, rows);
         s.b = b->at;
         for (int64_t column = 0; column < p->n; column += PANEL) {
             s.b_row = round_up(least(PANEL, b->n - column), LANES);
-            panel_rows(p, kind, s, row, rows, column, least(PANEL, p->n - column));
+            panel_rows(p, kind, amx, s, row, rows, column, least(PANEL, p->n - column));
             s.b += s.b_row * elements;
         }
     }
+    amx_end(&tiles);
 }
 
 void half_pack(const half_packed *to, bool trans_b, const uint16_t *b, int64_t ldb)

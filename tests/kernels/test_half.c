@@ -4,18 +4,27 @@
  * held against double elsewhere: so it is called twice, with halves and with the same values as f32, and where it says
  * that a result is rounded once it must be that rounding, bit for bit; sums that go another way may differ by what f32
  * loses. What the ops list as signatures is played with halves too.
+ *
+ * What multiplies bf16 is tested once more with AMX: the processor's, or one that is played (amx_machine.h).
  */
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/matmul/amx.h"
 #include "kernels/matmul/half.h"
 #include "kernels/ops.h"
 #include "kernels/reduce/reduce.h"
+#include "tests/support/amx_machine.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/shard_check.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define SEED 20261122
 
@@ -148,7 +157,7 @@ static void expect_same_rows(const product_case *whole, int64_t from, int64_t co
     kernel_view_free(&c);
 }
 
-Test(half, a_row_has_the_same_bits_however_rows_are_split, .timeout = 60)
+static void check_rows_apart(void)
 {
     uint64_t random = SEED;
     for (int dtype = WEIR_F16; dtype <= WEIR_BF16; dtype++)
@@ -163,6 +172,11 @@ Test(half, a_row_has_the_same_bits_however_rows_are_split, .timeout = 60)
             expect_same_rows(&at, 64, 66);
             product_free(&at);
         }
+}
+
+Test(half, a_row_has_the_same_bits_however_rows_are_split, .timeout = 60)
+{
+    check_rows_apart();
 }
 
 /* ---- ops ---- */
@@ -287,7 +301,7 @@ Test(half, rows_are_normalised_as_in_f32, .timeout = 60)
                  {&op_rmsnorm_grad, NULL, 4, {F32(2, 9, 64), F32(64), F32(2, 9), F32(2, 9, 64)}, 0});
 }
 
-Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
+static void check_products_of_tensors(void)
 {
     const int64_t no[2] = {0, 0}, both[2] = {1, 1}, second[2] = {0, 1};
     CHECK_HALVES({&op_linear, NULL, 3, {F32(3, 5, 70), F32(70, 90), F32(90)}, 1e-5},
@@ -298,6 +312,11 @@ Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
                  {&op_matmul, no, 2, {F32(2, 3, 5, 7), F32(2, 3, 7, 9)}, 1e-5},
                  {&op_matmul, second, 2, {F32(4, 33), F32(21, 33)}, 1e-5},
                  {&op_matmul, both, 2, {F32(2, 33, 5), F32(2, 21, 33)}, 1e-5});
+}
+
+Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
+{
+    check_products_of_tensors();
 }
 
 /* ---- attention ---- */
@@ -447,4 +466,154 @@ Test(half, a_product_may_be_kept_as_f32)
         out.dtype = WEIR_F16;
         cr_expect(!ops[i]->fits(&local, error, sizeof error));
     }
+}
+
+/* ---- AMX ---- */
+
+/* A machine that is played takes the place of a processor without AMX. */
+static bool amx_here(void)
+{
+    const bool real = amx_usable();
+    if (!real)
+        amx_machine_start(AMX_MACHINE_RIGHT);
+    amx_pretend(true);
+    return real;
+}
+
+static void amx_gone(bool real)
+{
+    const uint64_t products = real ? 0 : amx_machine_stop();
+    cr_assert(real || products, "no tile was multiplied");
+    amx_pretend(real);
+}
+
+Test(half_amx, is_used_where_the_processor_has_it_and_what_it_computes_is_right)
+{
+    static char text[1 << 16];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    cr_assert(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    cr_assert(!amx_usable() || strstr(text, " amx_bf16"));
+    const bool real = amx_here();
+    cr_assert(amx_is_right());
+    amx_gone(real);
+}
+
+Test(half_amx, is_not_trusted_where_it_computes_something_else)
+{
+    if (amx_usable())
+        cr_skip_test("this processor has AMX");
+    amx_machine_start(AMX_MACHINE_BROKEN);
+    const bool right = amx_is_right();
+    cr_assert_gt(amx_machine_stop(), 0);
+    cr_assert(!right);
+}
+
+/* Rows and columns around 16 and 32, pairs around 16: every shape of tile there is. */
+Test(half_amx, products_are_sums_in_f32_for_every_transposition_and_size, .timeout = 120)
+{
+    const int64_t sizes[][3] = {{1, 1, 1}, {0, 4, 4}, {4, 0, 4}, {4, 4, 0}, {3, 5, 7}, {16, 16, 32}, {15, 17, 31},
+                                {17, 15, 33}, {32, 32, 64}, {31, 33, 63}, {33, 31, 65}, {32, 48, 30}, {48, 64, 96},
+                                {64, 64, 1}, {97, 65, 34}, {130, 130, 50}};
+    uint64_t random = SEED;
+    const bool real = amx_here();
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        check_sizes(sizes[s][0], sizes[s][1], sizes[s][2], &random);
+    check_sizes(9, 400, 35, &random);
+    amx_gone(real);
+}
+
+Test(half_amx, a_row_has_the_same_bits_however_rows_are_split, .timeout = 60)
+{
+    const bool real = amx_here();
+    check_rows_apart();
+    amx_gone(real);
+}
+
+Test(half_amx, products_of_tensors_are_near_those_of_f32, .timeout = 60)
+{
+    const bool real = amx_here();
+    check_products_of_tensors();
+    amx_gone(real);
+}
+
+Test(half_amx, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
+{
+    const attention_case cases[] = {{2, 5, 7, 3, 4, 0}, {1, 130, 201, 2, 8, 0}, {1, 131, 131, 1, 7, 1},
+                                    {1, 70, 70, 2, 64, 1}};
+    const bool real = amx_here();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_attention(cases[i], WEIR_BF16);
+        check_attention_grad(cases[i], WEIR_BF16);
+    }
+    amx_gone(real);
+}
+
+/* What is not a number, and what is infinite, reaches the sums it belongs to and no other; tails of zeros hide none. */
+Test(half_amx, infinities_stay_in_their_row_and_column)
+{
+    uint64_t random = SEED;
+    const half_product p = {.m = 33, .n = 33, .k = 37, .dtype = WEIR_BF16, .c_dtype = WEIR_F32};
+    product_case at = product_new(p, false, 0, &random);
+    const bool real = amx_here();
+    kernel_set(&at.a, 32 * at.p.lda + 36, INFINITY);
+    kernel_set(&at.b, 36 * at.p.ldb + 32, NAN);
+    gemm_half(&at.p);
+    for (int64_t i = 0; i < 33 * 33; i++) {
+        const double got = kernel_at(&at.c, i);
+        cr_assert(i % 33 == 32 ? isnan(got) : i / 33 == 32 ? isinf(got) : isfinite(got));
+    }
+    amx_gone(real);
+    product_free(&at);
+}
+
+static void *multiply_often(void *arg)
+{
+    product_case *at = arg;
+    for (int i = 0; i < 20; i++)
+        gemm_half(&at->p);
+    return NULL;
+}
+
+Test(half_amx, threads_have_tiles_of_their_own, .timeout = 60)
+{
+    uint64_t random = SEED;
+    const half_product p[2] = {{.m = 33, .n = 40, .k = 50, .dtype = WEIR_BF16, .c_dtype = WEIR_F32},
+                               {.m = 20, .n = 64, .k = 90, .dtype = WEIR_BF16, .c_dtype = WEIR_BF16, .trans_a = true}};
+    product_case at[2] = {product_new(p[0], true, 0, &random), product_new(p[1], false, 1, &random)};
+    pthread_t thread[2];
+    const bool real = amx_here();
+    for (int t = 0; t < 2; t++)
+        cr_assert(!pthread_create(&thread[t], NULL, multiply_often, &at[t]));
+    for (int t = 0; t < 2; t++)
+        pthread_join(thread[t], NULL);
+    amx_gone(real);
+    for (int t = 0; t < 2; t++) {
+        product_check(&at[t]);
+        product_free(&at[t]);
+    }
+}
+
+/* Multiplies with registers that are not set up. */
+static void multiply_unprepared(void)
+{
+    amx_tiles set_up_before = {.rows = 16};
+    const uint32_t pairs[16 * 16] = {0};
+    float sums[16 * 16];
+    amx_machine_start(AMX_MACHINE_RIGHT);
+    amx_sums(&set_up_before, &(amx_factors){(const char *)pairs, 64, pairs, 16, 16}, 16, 1, sums, 16);
+    _exit(0);
+}
+
+Test(half_amx, the_played_machine_refuses_what_a_processor_refuses)
+{
+    int status = 0;
+    const pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0)
+        multiply_unprepared();
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFSIGNALED(status));
+    cr_assert_eq(WTERMSIG(status), SIGILL);
 }

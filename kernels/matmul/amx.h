@@ -1,0 +1,48 @@
+/* kernels/matmul/amx.h: sums of products of pairs of bf16, in the tile registers of a processor with AMX.
+ *
+ *     to [rows, vectors * 16] = A [rows, pairs] B [pairs, vectors * 16]      an element of A and of B is a pair
+ *
+ * where a product of two pairs is the sum of two products. Rows of A lie in a row each, B as half.c packs it: a row of
+ * tiles is what half.c has anyway, so this is one more way to make its sums and needs no memory of its own.
+ *
+ * An element's bits depend on its row of A and its column of B alone. They are not those of VDPBF16PS: here blocks of
+ * 16 pairs are summed, then added.
+ *
+ * A thread begins with `amx_tiles tiles = {0}` on its stack, calls amx_sums() as often as it likes and ends with
+ * amx_end(), within one kernel: nobody else's use of the registers is disturbed. Any number of threads at once.
+ */
+#ifndef KERNELS_MATMUL_AMX_H
+#define KERNELS_MATMUL_AMX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { AMX_ROWS = 32, AMX_VECTORS = 4 }; /* at most, of one call */
+
+/* Whether this processor has tiles for bf16, the system lets this process use them, and what they compute is right.
+ * Found out once. The first call asks Linux for the permission, which the whole process has from then on. */
+bool amx_usable(void);
+
+/* Whether a small product of whole numbers is exact; executes the instructions, whether the processor has them or not. */
+bool amx_is_right(void);
+
+/* For tests: amx_usable() is `usable` from now on, in all threads. */
+void amx_pretend(bool usable);
+
+typedef struct amx_factors {
+    const char *a;     /* pair p of row r: the 4 bytes at a + r * a_row + 4 * p */
+    int64_t a_row;     /* bytes */
+    const uint32_t *b; /* pair p of column c: b[p * b_row + c] */
+    int64_t b_row;     /* elements */
+    int64_t pairs;
+} amx_factors;
+
+typedef struct amx_tiles {
+    int64_t rows; /* that the registers are set up for; 0: not at all */
+} amx_tiles;
+
+/* rows <= AMX_ROWS, vectors <= AMX_VECTORS; element [r, c] goes to to[r * to_row + c]. */
+void amx_sums(amx_tiles *tiles, const amx_factors *from, int64_t rows, int64_t vectors, float *to, int64_t to_row);
+void amx_end(amx_tiles *tiles);
+
+#endif
