@@ -300,9 +300,17 @@ static const tile_fn tile_of[TERMS_PAIRS + 1][TILE_ROWS + 1][TILE_VECTORS + 1] =
 
 /* ---- what becomes of the sums ---- */
 
-/* half_to_bf16() of each lane */
+/* half_to_bf16() of each lane. The processor's own rounding is that, but for denormals, which it takes for zeros. */
 static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, lanes x)
 {
+#ifdef __AVX512BF16__
+    enum { DENORMAL = 0x20 };
+    if (!_mm512_fpclass_ps_mask((__m512)x, DENORMAL)) {
+        const __m256bh rounded = _mm512_cvtneps_pbh((__m512)x);
+        memcpy(to, &rounded, sizeof rounded);
+        return;
+    }
+#endif
     const lane_bits bits = (lane_bits)x, nan = (lane_bits)((bits & 0x7FFFFFFF) > 0x7F800000);
     const lane_bits rounded = bits + 0x7FFF + (bits >> 16 & 1);
     const lane_bits kept = ((nan & (bits | 0x00400000)) | (~nan & rounded)) >> 16;

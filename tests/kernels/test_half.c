@@ -140,6 +140,33 @@ Test(half, products_are_whole_where_blocks_meet, .timeout = 120)
     check_sizes(100, 400, 17, &random);
 }
 
+/* Infinities, NaN and what is below the smallest normal number too: bits, not values, are compared. */
+Test(half, a_result_is_the_sum_in_f32_rounded_once)
+{
+    uint64_t random = SEED;
+    const float alphas[] = {1, 1e-38f, 3e-39f, 1e-41f, 3e38f};
+    for (int dtype = WEIR_F16; dtype <= WEIR_BF16; dtype++)
+        for (size_t i = 0; i < sizeof alphas / sizeof *alphas; i++) {
+            half_product p = {.m = 9, .n = 70, .k = 12, .alpha = alphas[i], .dtype = (weir_dtype)dtype,
+                              .c_dtype = (weir_dtype)dtype};
+            product_case at = product_new(p, false, 0, &random);
+            weir_view sums = kernel_view_new((weir_type){WEIR_F32, at.c.shape}, KERNEL_GARBAGE);
+            kernel_set(&at.a, 3, NAN);
+            gemm_half(&at.p);
+            p = at.p;
+            p.c = sums.data;
+            p.c_dtype = WEIR_F32;
+            gemm_half(&p);
+            for (int64_t e = 0; e < 9 * 70; e++) {
+                uint16_t want;
+                weir_from_f32((const float *)sums.data + e, 1, (weir_dtype)dtype, &want);
+                cr_assert_eq(((const uint16_t *)at.c.data)[e], want, "%.9g", kernel_at(&sums, e));
+            }
+            kernel_view_free(&sums);
+            product_free(&at);
+        }
+}
+
 /* Rows [from, from + count) of A alone. */
 static void expect_same_rows(const product_case *whole, int64_t from, int64_t count)
 {
