@@ -206,6 +206,42 @@ Test(half, a_row_has_the_same_bits_however_rows_are_split, .timeout = 60)
     check_rows_apart();
 }
 
+/* Elements of a factor that are none of the product's become NaN: `lines` lines of `terms` terms are. */
+static void spoil(const weir_view *view, int64_t row, bool across, int64_t lines, int64_t terms)
+{
+    for (int64_t i = 0; i < weir_shape_count(&view->shape); i++)
+        if ((across ? i % row : i / row) >= lines || (across ? i / row : i % row) >= terms)
+            kernel_set(view, i, NAN);
+}
+
+/* The first k of k + 1 terms, with more rows and columns beside them. */
+static void check_beside(weir_dtype dtype, int trans, int64_t k, uint64_t *random)
+{
+    const half_product p = {.trans_a = trans & 1, .trans_b = trans & 2, .m = 37, .n = 37, .k = k + 1, .dtype = dtype,
+                            .c_dtype = WEIR_F32};
+    product_case at = product_new(p, false, 5, random);
+    spoil(&at.a, at.p.lda, p.trans_a, p.m, k);
+    spoil(&at.b, at.p.ldb, !p.trans_b, p.n, k);
+    at.p.k = k;
+    gemm_half(&at.p);
+    product_check(&at);
+    product_free(&at);
+}
+
+static void check_beside_all(void)
+{
+    uint64_t random = SEED;
+    for (int dtype = WEIR_F16; dtype <= WEIR_BF16; dtype++)
+        for (int trans = 0; trans < 4; trans++)
+            for (int64_t k = 30; k <= 34; k++)
+                check_beside((weir_dtype)dtype, trans, k, &random);
+}
+
+Test(half, what_lies_beside_the_factors_is_in_no_sum)
+{
+    check_beside_all();
+}
+
 /* ---- ops ---- */
 
 typedef struct half_case {
@@ -548,6 +584,13 @@ Test(half_amx, products_are_sums_in_f32_for_every_transposition_and_size, .timeo
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         check_sizes(sizes[s][0], sizes[s][1], sizes[s][2], &random);
     check_sizes(9, 400, 35, &random);
+    amx_gone(real);
+}
+
+Test(half_amx, what_lies_beside_the_factors_is_in_no_sum)
+{
+    const bool real = amx_here();
+    check_beside_all();
     amx_gone(real);
 }
 
