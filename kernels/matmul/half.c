@@ -34,6 +34,7 @@
 #include "graph/base/half.h"
 #include "kernels/lanes.h"
 #include "kernels/matmul/amx.h"
+#include "kernels/unroll.h"
 
 #ifdef __AVX512BF16__
 #include <immintrin.h>
@@ -139,10 +140,10 @@ static const lane_numbers upper_row[] = {UPPER_ROW(8), UPPER_ROW(4), UPPER_ROW(2
 /* A square's rows become its columns: blocks beside its diagonal change places, ever smaller ones. */
 static inline __attribute__((always_inline)) void transpose(lane_bits square[LANES])
 {
-#pragma GCC unroll 4
+    UNROLL
     for (int step = 0, width = LANES / 2; width; step++, width /= 2) {
         const lane_numbers upper = upper_row[step], lower = upper + width;
-#pragma GCC unroll 16
+        UNROLL
         for (int i = 0; i < LANES; i++)
             if (!(i & width)) {
                 const lanes a = (lanes)square[i], b = (lanes)square[i + width];
@@ -155,7 +156,7 @@ static inline __attribute__((always_inline)) void transpose(lane_bits square[LAN
 static inline __attribute__((always_inline)) void store_square(const lane_bits square[LANES], uint32_t *to,
                                                                int64_t to_row)
 {
-#pragma GCC unroll 16
+    UNROLL
     for (int i = 0; i < LANES; i++)
         memcpy(to + i * to_row, &square[i], sizeof square[i]);
 }
@@ -164,7 +165,7 @@ static inline __attribute__((always_inline)) void store_square(const lane_bits s
 static void pack_square(const lines *from, int64_t e, uint32_t *to, int64_t to_row)
 {
     lane_bits square[LANES];
-#pragma GCC unroll 16
+    UNROLL
     for (int l = 0; l < LANES; l++)
         memcpy(&square[l], from->at + l * from->line + 2 * e, sizeof square[l]);
     transpose(square);
@@ -175,7 +176,7 @@ static void pack_square(const lines *from, int64_t e, uint32_t *to, int64_t to_r
 static void pack_square_across(const lines *from, int64_t e, uint32_t *to, int64_t to_row)
 {
     lane_bits square[LANES];
-#pragma GCC unroll 16
+    UNROLL
     for (int i = 0; i < LANES; i++) {
         const uint16_t *even = from->at + 2 * (e + i) * from->term, *odd = even + from->term;
         for (int l = 0; l < LANES; l++)
@@ -263,23 +264,23 @@ static inline __attribute__((always_inline)) void tile(terms kind, int rows, int
     lanes sum[TILE_ROWS * TILE_VECTORS];
     const char *a = s->a;
     const float *b = (const float *)s->b;
-#pragma GCC unroll 24 /* or the sums would have a place in memory, to be cleared and copied */
+    UNROLL
     for (int i = 0; i < rows * vectors; i++)
         sum[i] = (lanes){};
     for (int64_t e = 0; e < s->elements; e++, a += s->step, b += s->b_row) {
         lanes row_of_b[TILE_VECTORS];
-#pragma GCC unroll 4
+        UNROLL
         for (int v = 0; v < vectors; v++)
             row_of_b[v] = lanes_load(b + v * LANES);
-#pragma GCC unroll 6
+        UNROLL
         for (int r = 0; r < rows; r++) {
             const lanes pair = repeat(a + r * s->row);
-#pragma GCC unroll 4
+            UNROLL
             for (int v = 0; v < vectors; v++)
                 sum[r * vectors + v] = multiply_add(kind, sum[r * vectors + v], pair, row_of_b[v]);
         }
     }
-#pragma GCC unroll 24
+    UNROLL
     for (int i = 0; i < rows * vectors; i++)
         lanes_store(to + i / vectors * PANEL + i % vectors * LANES, &sum[i]);
 }

@@ -23,6 +23,8 @@
  */
 #include "kernels/matmul/large.h"
 
+#include "kernels/unroll.h"
+
 #include <string.h>
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are never passed to a function that is not inlined */
@@ -51,7 +53,6 @@ typedef float vector __attribute__((vector_size(VECTOR * sizeof(float))));
 typedef int32_t lanes __attribute__((vector_size(VECTOR * sizeof(int32_t))));
 
 #define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
 
 _Static_assert(BAND % ROWS == 0 && BAND_PACKED % ROWS == 0 && WIDTH % COLUMNS == 0 && WIDTH_PACKED % COLUMNS == 0,
                "blocks consist of whole tiles");
