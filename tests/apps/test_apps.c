@@ -263,12 +263,12 @@ Test(apps, digits_learn_the_same_within_a_limit)
 }
 
 /* What is not planned is what the program and the libraries need: text, code, packed weights. */
-Test(apps, gpt_within_a_limit_takes_no_more_than_that)
+static void gpt_keeps_a_limit(const char *precision)
 {
     enum { OTHER = 64 << 20 };
-    static const char gpt[] = "weir-gpt --layers 6 --dim 128 --batch 64 --steps 2 --sample 1 --validate LICENSE";
-    char command[256], *output = new_output();
+    char gpt[128], command[256], *output = new_output();
     double want[2], loss[2];
+    snprintf(gpt, sizeof gpt, "weir-gpt%s --layers 6 --dim 128 --batch 64 --steps 2 --sample 1 --validate LICENSE", precision);
     unsigned long long limit = smallest_limit(gpt);
     snprintf(command, sizeof command, APPS_BIN "/%s --log $T/whole 2>&1", gpt);
     must_run(command, output);
@@ -284,6 +284,16 @@ Test(apps, gpt_within_a_limit_takes_no_more_than_that)
 #endif
     free(whole), free(small);
     free(output);
+}
+
+Test(apps, gpt_within_a_limit_takes_no_more_than_that)
+{
+    gpt_keeps_a_limit("");
+}
+
+Test(apps, gpt_in_bf16_within_a_limit_takes_no_more_than_that)
+{
+    gpt_keeps_a_limit(" --bf16");
 }
 
 Test(apps, digits_learn_the_same_on_every_layout)

@@ -148,6 +148,21 @@ Test(limit, what_is_learned_is_the_same_in_every_layout, .timeout = 120)
     cr_expect_gt(repetitions, 0, "nothing was computed again");
 }
 
+/* With masters in f32 and the copies of them that are read, and in f16 the scale of the loss. */
+Test(limit, what_is_learned_in_half_is_the_same, .timeout = 120)
+{
+    static const struct learner_opts layouts[] = {{.dp = 1}, {.dp = 2, .zero = true, .micro = 3},
+                                                  {.pp = 2, .dp = 2, .zero = true, .micro = 2}};
+    int repetitions = 0;
+    for (int precision = WEIR_F16; precision <= WEIR_BF16; precision++)
+        for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+            struct learner_opts opts = layouts[l];
+            opts.compile.precision = (weir_dtype)precision;
+            learns_the_same(&opts, &repetitions);
+        }
+    cr_expect_gt(repetitions, 0, "nothing was computed again");
+}
+
 /* ---- random models, with meshes that overlap, inputs that are pushed and values that are pulled ---- */
 
 typedef struct drawn {
@@ -189,11 +204,17 @@ Test(limit, random_models_compute_the_same, .timeout = 120)
 
 /* ---- GPT ---- */
 
+typedef struct gpt_model {
+    gpt_config config;
+    weir_dtype precision;
+} gpt_model;
+
 static weir_plan *compile_gpt(const void *model, const char *limit)
 {
-    const gpt_config *config = model;
-    weir_graph *g = gpt_train_graph(config);
-    weir_plan *plan = weir_compile(g, .micro_batches = config->layout.micro, .seed = REFERENCE_SEED, .memory = limit);
+    const gpt_model *gpt = model;
+    weir_graph *g = gpt_train_graph(&gpt->config);
+    weir_plan *plan = weir_compile(g, .micro_batches = gpt->config.layout.micro, .seed = REFERENCE_SEED,
+                                   .precision = gpt->precision, .memory = limit);
     weir_graph_free(g);
     return plan;
 }
@@ -217,18 +238,18 @@ static losses train(const weir_plan *plan, int micro)
     return out;
 }
 
-static void gpt_loses_the_same(layout l)
+static void gpt_loses_the_same(layout l, weir_dtype precision)
 {
     text corpus = reference_text();
-    gpt_config config = reference_gpt(&corpus, REFERENCE_FULL);
-    config.layout = l;
-    weir_plan *loose = compile_gpt(&config, NULL);
+    gpt_model gpt = {reference_gpt(&corpus, REFERENCE_FULL), precision};
+    gpt.config.layout = l;
+    weir_plan *loose = compile_gpt(&gpt, NULL);
     cr_assert_not_null(loose, "%s", weir_error());
     losses want = train(loose, l.micro);
-    uint64_t least = smallest(compile_gpt, &config);
+    uint64_t least = smallest(compile_gpt, &gpt);
     cr_expect_lt(least, largest(loose));
     for (int at = 0; at <= LADDER; at++) {
-        weir_plan *plan = kept(compile_gpt, &config, limit_at(least, largest(loose), at));
+        weir_plan *plan = kept(compile_gpt, &gpt, limit_at(least, largest(loose), at));
         losses got = train(plan, l.micro);
         cr_expect_arr_eq(got.value, want.value, sizeof want.value);
         cr_expect(at == LADDER ? plan->hash == loose->hash : plan->hash != loose->hash);
@@ -239,17 +260,25 @@ static void gpt_loses_the_same(layout l)
     text_free(&corpus);
 }
 
-#define GPT(d, t, p, m, z)                                                       \
-    Test(limit, gpt_dp##d##_tp##t##_pp##p##_micro##m##_zero_##z, .timeout = 120) \
-    {                                                                            \
-        gpt_loses_the_same((layout){d, t, p, m, z});                             \
+#define GPT_IN(precision, d, t, p, m, z)                                                      \
+    Test(limit, gpt_##precision##_dp##d##_tp##t##_pp##p##_micro##m##_zero_##z, .timeout = 120) \
+    {                                                                                         \
+        gpt_loses_the_same((layout){d, t, p, m, z}, WEIR_##precision);                        \
     }
-GPT(1, 1, 1, 1, false)
-GPT(2, 1, 1, 2, false)
-GPT(4, 1, 1, 1, true)
-GPT(1, 2, 1, 1, false)
-GPT(1, 1, 2, 4, false)
-GPT(2, 1, 2, 4, true)
+GPT_IN(F32, 1, 1, 1, 1, false)
+GPT_IN(F32, 2, 1, 1, 2, false)
+GPT_IN(F32, 4, 1, 1, 1, true)
+GPT_IN(F32, 1, 2, 1, 1, false)
+GPT_IN(F32, 1, 1, 2, 4, false)
+GPT_IN(F32, 2, 1, 2, 4, true)
+GPT_IN(BF16, 1, 1, 1, 1, false)
+GPT_IN(BF16, 2, 1, 1, 2, false)
+GPT_IN(BF16, 4, 1, 1, 1, true)
+GPT_IN(BF16, 2, 1, 2, 4, true)
+GPT_IN(F16, 1, 1, 1, 1, false)
+GPT_IN(F16, 2, 1, 1, 2, false)
+GPT_IN(F16, 4, 1, 1, 1, true)
+GPT_IN(F16, 1, 2, 1, 1, false)
 
 /* ---- what is given up first ---- */
 
