@@ -184,7 +184,7 @@ bool compile_devices(compile *c)
 static weir_plan *run_passes(compile *c)
 {
     static bool (*const passes[])(compile *) = {ir_new,     pass_scale, pass_precision, pass_rules,
-                                                pass_shard, pass_casts, pass_box,       NULL};
+                                                pass_shard, pass_casts, pass_fold,      pass_box, NULL};
     if (!run(c, passes))
         return NULL;
     if (c->memory_max < UINT64_MAX)

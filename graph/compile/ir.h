@@ -5,6 +5,7 @@
  *                                                              rules: signatures and costs asked of the ops
  *                                                              shard: every tensor gets an SBP, every input a wish
  *                                                              casts: what is read in another dtype becomes a node
+ *                                                              fold:  casts that change nothing are left out
  *                                                              box:   conversions become nodes
  *                --lower---> phys (per device: pops, ptensors)  group: pops -> groups; regs; slots; order; layout
  *                --emit----> weir_plan                          check
@@ -207,6 +208,7 @@ bool pass_precision(compile *c);
 bool pass_rules(compile *c);
 bool pass_shard(compile *c);
 bool pass_casts(compile *c);
+bool pass_fold(compile *c);
 bool pass_box(compile *c);
 bool pass_lower(compile *c);
 /* Shards that conversions hand to conversions are cut into chunks of at most so many bytes, as far as there may be that

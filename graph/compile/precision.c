@@ -181,13 +181,20 @@ static void mark_wanted(deciding *d)
     }
 }
 
+/* Whether the node reads f32 alone: what it reads need not be half. A cast to half by hand does not mind. */
+static bool reads_full(const deciding *d, const ir_node *node)
+{
+    const bool casts = node->op == &op_cast && d->ir->tensors.item[node->out[0]].origin->type.dtype == d->half;
+    return (node->op->half == WEIR_HALF_NEVER && !casts) || (adds_up(node) && d->full[node->out[0]]);
+}
+
 /* Marks gradients of parameters, and whatever else nothing reads in half. Readers come behind what they read. */
 static void mark_full(deciding *d)
 {
     memset(d->full, true, sizeof *d->full * (size_t)d->ir->tensors.count);
     for (int n = d->ir->node_count - 1; n >= 0; n--) {
         const ir_node *node = &d->ir->node[n];
-        bool full = node->op->half == WEIR_HALF_NEVER || (adds_up(node) && d->full[node->out[0]]);
+        bool full = reads_full(d, node);
         for (int i = 0; i < node->in_count; i++)
             d->full[node->in[i]] &= full;
     }

@@ -79,7 +79,7 @@ typedef struct weir_linear_opts {
                                        where there are many */
 } weir_linear_opts;
 /* x [..., in], of two or more dimensions, -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias
- * [out] (zeros at first). */
+ * [out] (zeros at first). The parameters are f32; of an x that is f16 or bf16 a cast of the weight is the factor. */
 #define weir_linear(x, out, ...) weir_linear_at(x, out, (weir_linear_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts);
 /* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */

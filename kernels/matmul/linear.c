@@ -346,6 +346,16 @@ static weir_tensor *linear_bias(weir_tensor *x, int64_t out, const char *name, c
     return op_param(x, name, "bias", param);
 }
 
+/* A half x is multiplied with a weight of its dtype: with the parameter cast to it. */
+static weir_tensor *weight_like(weir_dtype dtype, weir_tensor *weight, const char *name, weir_src src)
+{
+    char path[512];
+    if (!dtype_half(dtype) || weir_tensor_poisoned(weight))
+        return weight;
+    snprintf(path, sizeof path, "%s/weight>%s", name, weir_dtype_name(dtype));
+    return weir_cast_at(weight, dtype, (weir_op_opts){src, path});
+}
+
 weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts)
 {
     if (weir_tensor_poisoned(x))
@@ -357,6 +367,7 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts)
         return weir_mistake(x, opts.src, "linear: the size of the output is %lld", (long long)out);
     const char *name = weir_name_for(x, opts.name, "linear");
     weir_tensor *weight = linear_weight(x, shape_last(&type.shape), out, name, &opts);
+    weight = weight_like(type.dtype, weight, name, opts.src);
     weir_tensor *bias = opts.no_bias ? NULL : linear_bias(x, out, name, &opts);
     return linear_apply(opts.by_row ? &op_linear_by_row : &op_linear, x, weight, bias, (weir_op_opts){opts.src, name});
 }

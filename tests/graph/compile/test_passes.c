@@ -14,7 +14,7 @@ TestSuite(passes, .timeout = 120);
 enum { SEEDS = 40 };
 
 typedef bool pass(compile *c);
-static pass *const passes[] = {ir_new,   pass_precision, pass_rules, pass_shard, pass_casts,
+static pass *const passes[] = {ir_new,   pass_precision, pass_rules, pass_shard, pass_casts, pass_fold,
                                pass_box, pass_lower,     pass_group, pass_slots};
 
 /* A compilation of the model and layout `seed`, up to the pass `last`. */
