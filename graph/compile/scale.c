@@ -2,11 +2,12 @@
  *
  *     grad_seed(loss, scale) ... gradients -> square_sum ... -> (+) -> loss_scale(scale, sum) -+-> scale, next
  *                                                                                             +-> factor -> updates
+ *                                                                                             +-> steps left out -> adamw
  *
  * f16 ends at 65504 and, below, at 6e-8, where gradients are; so the loss, and with it every gradient, is multiplied by
  * a scale that is as large as can be (kernels/optim/scale.c). It is a state of the plan: a register that starts full,
  * saved and loaded like any other. One kernel decides, from the sum that clipping needs too, and its word goes to all
- * updates: so a step is done or left out on all devices alike.
+ * updates: so a step is done or left out on all devices alike. AdamW is told how many were, too.
  *
  * The graph's author knows nothing of this, so what is added has no origin in his graph. It gets one here: the later
  * passes ask origins for names, types and initial values.
@@ -160,7 +161,7 @@ static void state_new(scaling *x)
         origin->sbp[a] = WEIR_B;
 }
 
-/* Decides on `squares`; returns the factor. */
+/* Decides on `squares`; returns the factor. The number of steps left out is the tensor behind it. */
 static int decide(scaling *x, int squares, double max_norm)
 {
     struct scale_attrs *attrs = POOL_NEW(&x->c->pool, struct scale_attrs, 1);
@@ -193,7 +194,7 @@ static void take(scaling *x, ir_node *node, int *factor)
     if (updates_parameter(x, node)) {
         if (!*factor)
             *factor = decide(x, all_squares(x, node), 0);
-        inputs_set(x, node, (int[]){node->in[0], *factor}, 2);
+        inputs_set(x, node, (int[]){node->in[0], *factor, *factor + 1}, node->op == &op_adamw ? 3 : 2);
     }
     ir_node *to = POOL_PUSH(&x->c->pool, &x->order);
     if (to)

@@ -45,8 +45,9 @@ static bool update_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     if (args->in[0].dtype != WEIR_F32)
         return REFUSE("the gradient is %s, not f32", weir_dtype_name(args->in[0].dtype));
-    if (args->in_count > 1 && (args->in[1].dtype != WEIR_F32 || weir_shape_count(&args->in[1].shape) != 1))
-        return REFUSE("the scale of the gradient is not an f32 scalar");
+    for (int i = 1; i < args->in_count; i++)
+        if (args->in[i].dtype != WEIR_F32 || weir_shape_count(&args->in[i].shape) != 1)
+            return REFUSE("the %s is not an f32 scalar", i == 1 ? "scale of the gradient" : "number of steps left out");
     args->out[0] = args->in[0];
     return true;
 }
@@ -134,6 +135,13 @@ static void adamw_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = 28 * count; /* reads the gradient; reads and writes p, m and v */
 }
 
+/* How many gradients m and v are means of, this one included. */
+static double adamw_count(const weir_kernel_args *args)
+{
+    const double left_out = args->in_count > 2 ? (double)*view_f32(&args->in[2]) : 0;
+    return (double)(args->step + 1) - left_out;
+}
+
 static weir_status adamw_cpu(const weir_kernel_args *args)
 {
     const struct optim_attrs *attrs = args->attrs;
@@ -142,7 +150,7 @@ static weir_status adamw_cpu(const weir_kernel_args *args)
     float *restrict m = view_f32(&args->state[0]);
     float *restrict v = view_f32(&args->state[1]);
     const int64_t count = view_count(&args->out[0]);
-    const double rate = optim_rate(attrs, args->step), t = (double)(args->step + 1);
+    const double rate = optim_rate(attrs, args->step), t = adamw_count(args);
     const double correct1 = 1 - pow(attrs->beta1, t), correct2 = 1 - pow(attrs->beta2, t);
     const float keep = (float)(1 - rate * attrs->weight_decay), eps = (float)attrs->eps;
     const float beta1 = (float)attrs->beta1, beta2 = (float)attrs->beta2;
@@ -166,7 +174,7 @@ const weir_op op_adamw = {
     .name = "adamw",
     OPTIM_FIELDS,
     .in_min = 1,
-    .in_max = 2,
+    .in_max = 3,
     .out_count = 1,
     .infer = update_infer,
     .signatures = update_signatures,

@@ -6,10 +6,11 @@
  *     gradient, scale ---> sgd or adamw ---> the parameter, changed in place
  *
  * op_sgd and op_adamw take in[0] = the gradient and, if there is one, in[1] = a scalar that the gradient is
- * multiplied by; where that is NaN, the update changes nothing, states included. out[0] has the gradient's type and is the parameter itself: the view holds the old value when the
- * kernel is called and the new one when it returns. States: adamw has m and v; sgd has v when its momentum is not 0,
- * else none. States start as zeros. The number of the step, for the schedule and adamw's bias correction, is
- * args->step + 1.
+ * multiplied by; where that is NaN, the update changes nothing, states included. out[0] has the gradient's type and is
+ * the parameter itself: the view holds the old value when the kernel is called and the new one when it returns. States:
+ * adamw has m and v; sgd has v when its momentum is not 0, else none. States start as zeros. The number of the step, for
+ * the schedule and adamw's bias correction, is args->step + 1; for the latter, less the steps that were left out, which
+ * adamw's in[2] tells, if there is one.
  *
  * op_square_sum: x -> the sum of its squares, a scalar. op_clip_scale: that sum s -> min(1, max_norm / sqrt(s)), 1
  * for 0. op_loss_scale takes its place where the loss is scaled (scale.c).

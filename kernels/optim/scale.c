@@ -1,10 +1,12 @@
 /* kernels/optim/scale.c: loss_scale, which keeps the gradients of f16 within its range (Micikevicius et al. 2018).
  *
- *     scale, sum of squares of the scaled gradients -> the next step's scale, the factor for this step's gradients
+ *     scale, sum of squares of the scaled gradients -> the next step's scale, the factor for this step's gradients,
+ *                                                      how many steps were left out so far
  *
  * The loss is multiplied by the scale, so every gradient is; the factor takes it out again, and clips. When a gradient
  * is infinite or not a number, so is the sum: then the factor is NaN, which updates take as the word to leave all
- * as it is, and the scale is halved. After `good_steps` steps without that it is doubled. Scales are powers of two if
+ * as it is, and the scale is halved: the step is left out, and counted, as the bias correction of AdamW goes by the
+ * steps that were not. After `good_steps` steps without that it is doubled. Scales are powers of two if
  * the first is, so scaling rounds nothing.
  *
  * The scale is a state of the plan: out[0] is written over it.
@@ -27,14 +29,14 @@ static bool scale_infer(weir_op_args *args, char *error, size_t error_bytes)
             return REFUSE("the %s is not an f32 scalar", i ? "sum of squares" : "scale");
     if (!(attrs->max_norm >= 0) || attrs->good_steps < 1)
         return REFUSE("a norm of at most %g, and %lld good steps", attrs->max_norm, (long long)attrs->good_steps);
-    args->out[0] = args->out[1] = args->in[0];
+    args->out[0] = args->out[1] = args->out[2] = args->in[0];
     return true;
 }
 
 static int scale_states(const weir_op_args *args, weir_type *states)
 {
-    states[0] = args->out[0];
-    return 1;
+    states[0] = states[1] = args->out[0];
+    return 2;
 }
 
 /* What the scaled gradients are multiplied by. */
@@ -49,10 +51,12 @@ static weir_status scale_cpu(const weir_kernel_args *args)
 {
     const struct scale_attrs *attrs = args->attrs;
     float scale = *view_f32(&args->in[0]), squares = *view_f32(&args->in[1]);
-    float *good = view_f32(&args->state[0]);
+    float *good = view_f32(&args->state[0]), *left_out = view_f32(&args->state[1]);
     bool fits = isfinite(squares);
     *view_f32(&args->out[1]) = fits ? factor_of((double)squares, (double)scale, attrs->max_norm) : NAN;
     *good = fits ? *good + 1 : 0;
+    *left_out += fits ? 0 : 1;
+    *view_f32(&args->out[2]) = *left_out;
     if (!fits && scale > SCALE_MIN)
         scale /= 2;
     if (*good >= (float)attrs->good_steps) {
@@ -70,10 +74,10 @@ const weir_op op_loss_scale = {
     .attrs_bytes = sizeof(struct scale_attrs),
     .in_min = 2,
     .in_max = 2,
-    .out_count = 2,
+    .out_count = 3,
     .infer = scale_infer,
     .states = scale_states,
-    .state_names = {"good"},
+    .state_names = {"good", "left_out"},
     .kernel = {[WEIR_CPU] = scale_cpu},
     .inplace = 1,
 };

@@ -382,6 +382,49 @@ Test(precision, a_step_that_overflows_changes_nothing_and_halves_the_scale, .tim
     expect_skipped((struct learner_opts){.dp = 2, .pp = 2, .plain = true});
 }
 
+/* ---- AdamW behind steps that were left out ---- */
+
+enum { WIDTH = 8 };
+
+/* A parameter whose gradient is 1, but in step 0: there it is infinite. */
+static weir_status draw_gradient(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    float *to = dst->data;
+    (void)ctx, (void)micro;
+    for (int64_t i = 0; i < weir_shape_count(&dst->shape); i++)
+        to[i] = step ? 1 : INFINITY;
+    return WEIR_OK;
+}
+
+/* m / c1 over sqrt(v / c2) is 1 in the first step that is not left out, and in those after it, if gradients are 1. */
+static void expect_first_step(double clip_norm)
+{
+    weir_graph *g = weir_graph_new("left_out");
+    weir_tensor *x = weir_input(g, WEIR_F32, {WIDTH}, .name = "x", .source = draw_gradient);
+    weir_tensor *w = weir_param(g, WEIR_F32, {WIDTH}, .name = "w");
+    const double rate = 0.125;
+    weir_train(weir_sum(weir_mul(x, w)), weir_adamw(.lr = rate, .clip_norm = clip_norm));
+    weir_plan *plan = weir_compile(g, .precision = WEIR_F16);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_session *s = weir_session_open(plan);
+    for (int step = 0; step < 4; step++) {
+        float value[WIDTH];
+        cr_assert_eq(weir_session_run(s, 1), WEIR_OK, "%s", weir_error());
+        cr_assert_eq(weir_session_read(s, "w", &(weir_array){value, WEIR_F32, {1, {WIDTH}}}), WEIR_OK);
+        for (int i = 0; i < WIDTH; i++)
+            cr_expect_float_eq((double)value[i], -rate * step, 1e-5, "%g after %d steps", (double)value[i], step + 1);
+    }
+    weir_session_close(s);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(precision, a_step_left_out_is_none_of_adamw_s, .timeout = 20)
+{
+    expect_first_step(0);
+    expect_first_step(10);
+}
+
 Test(precision, the_scale_doubles_after_good_steps, .timeout = 30)
 {
     static const float want[] = {8, 8, 8, 16, 16, 16, 32};
