@@ -28,6 +28,7 @@ typedef struct deciding {
     weir_dtype half;
     bool *pinned;                  /* by tensor: the user cast it to f32 */
     bool *wanted;                  /* by tensor: read in half by some node */
+    bool *serves;                  /* by tensor: such a node reads it, or what follows it */
     bool *full;                    /* by tensor: only what stays f32 reads it, in the end */
     bool *halved;                  /* by node: computes in half */
     weir_type *types;              /* room for those of one node */
@@ -67,6 +68,16 @@ static bool adds_up(const ir_node *node)
     return node->phase != PLAN_FORWARD && (node->op == &op_add_many || node->op == &op_shard);
 }
 
+/* Whether the node wants an input of its own in half. One that does not, a look-up in a table, is half for the sake of
+ * others or not at all. */
+static bool reads_wanted(const deciding *d, const ir_node *node)
+{
+    for (int i = 0; i < node->in_count; i++)
+        if (is_full(&d->ir->tensors.item[node->in[i]]) && !masked(node->op->full_in | node->op->either_in, i))
+            return true;
+    return false;
+}
+
 static bool wants_half(const deciding *d, const ir_node *node)
 {
     bool follows = false;
@@ -79,7 +90,9 @@ static bool wants_half(const deciding *d, const ir_node *node)
     }
     const graph_node *forward = node->origin->forward;
     if (node->op->half == WEIR_HALF_WANT)
-        return !forward || d->halved[forward->id];
+        return forward ? d->halved[forward->id] : reads_wanted(d, node) || d->serves[node->out[0]];
+    if (node->op->half == WEIR_HALF_BETWEEN)
+        return follows && (forward ? d->halved[forward->id] : d->serves[node->out[0]]);
     return follows;
 }
 
@@ -181,6 +194,20 @@ static void mark_wanted(deciding *d)
     }
 }
 
+/* Marks what serves a node that wants half. Readers come behind what they read. */
+static void mark_serving(deciding *d)
+{
+    memcpy(d->serves, d->wanted, sizeof *d->serves * (size_t)d->ir->tensors.count);
+    for (int n = d->ir->node_count - 1; n >= 0; n--) {
+        const ir_node *node = &d->ir->node[n];
+        bool serves = false;
+        for (int o = 0; o < node->out_count && node->phase == PLAN_FORWARD; o++)
+            serves |= d->serves[node->out[o]];
+        for (int i = 0; i < node->in_count && serves; i++)
+            d->serves[node->in[i]] |= node->op->half != WEIR_HALF_NEVER && !masked(node->op->full_in, i);
+    }
+}
+
 /* Whether the node reads f32 alone: what it reads need not be half. A cast to half by hand does not mind. */
 static bool reads_full(const deciding *d, const ir_node *node)
 {
@@ -226,6 +253,7 @@ static bool deciding_begin(deciding *d, compile *c)
     *d = (deciding){.c = c, .ir = &c->ir, .half = c->opts.precision};
     d->pinned = POOL_NEW(&c->pool, bool, c->ir.tensors.count + 1);
     d->wanted = POOL_NEW(&c->pool, bool, c->ir.tensors.count + 1);
+    d->serves = POOL_NEW(&c->pool, bool, c->ir.tensors.count + 1);
     d->full = POOL_NEW(&c->pool, bool, c->ir.tensors.count + 1);
     d->halved = POOL_NEW(&c->pool, bool, c->ir.node_count + 1);
     d->types = POOL_NEW(&c->pool, weir_type, most + 8);
@@ -240,6 +268,7 @@ bool pass_precision(compile *c)
     if (!deciding_begin(&d, c))
         return ir_had_memory(c);
     mark_wanted(&d);
+    mark_serving(&d);
     mark_full(&d);
     for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
         decide(&d, &c->ir.node[n], n);
@@ -302,7 +331,7 @@ static bool widen_terms(compile *c)
         ir_node *node = &c->ir.node[n];
         if (!has_half_terms(c, node))
             continue;
-        if (node->op->half == WEIR_HALF_FOLLOW)
+        if (node->op->half == WEIR_HALF_FOLLOW || node->op->half == WEIR_HALF_BETWEEN)
             compute_full(c, node);
         else
             widen_output(&d, node);

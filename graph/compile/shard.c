@@ -212,7 +212,7 @@ static bool is_narrow(weir_dtype dtype)
  * one that follows what it reads, or can make them f32 of what is half. */
 static bool terms_full(const compile *c, const ir_node *node, const weir_signature *s)
 {
-    if (node->op->half == WEIR_HALF_FOLLOW)
+    if (node->op->half == WEIR_HALF_FOLLOW || node->op->half == WEIR_HALF_BETWEEN)
         return true;
     for (int i = 0; i < node->in_count; i++)
         if (s->in[i] == WEIR_P && is_narrow(node_reads(&c->ir, node, i)))

@@ -136,6 +136,8 @@ typedef weir_status (*weir_kernel_fn)(const weir_kernel_args *args);
 typedef enum weir_half {
     WEIR_HALF_NEVER,  /* f32 stays f32: sums of squares, losses, whatever nothing is said of */
     WEIR_HALF_FOLLOW, /* in half where an input is: element-wise ops, norms, shapes */
+    WEIR_HALF_BETWEEN, /* so too, but only where a product and the like reads the result, or what follows it: softmax,
+                         which is half within attention and f32 before a logarithm */
     WEIR_HALF_WANT    /* in half: products, attention, embedding */
 } weir_half;
 

@@ -14,12 +14,16 @@
  * many as it sees; and the weighted sum of values, which goes on from the kept rows to the new ones (gemm_rows). It is
  * for few rows: many are faster in blocks (attention.c), which round otherwise.
  *
+ * q, k, v and the result may be f16 or bf16; what was kept is f32 then, or as they are. Rows of a head are widened into the
+ * workspace and computed with as in f32, and the result is rounded once.
+ *
  * The position is a value, so it is the kernel that refuses one at which the new rows would not fit.
  */
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"
 #include "kernels/matmul/rows.h"
 #include "kernels/ops.h"
+#include "kernels/real.h"
 #include "kernels/view.h"
 
 #include <math.h>
@@ -55,14 +59,27 @@ static bool kept_shapes(const weir_op_args *args, char *error, size_t error_byte
     return true;
 }
 
-static bool kept_infer(weir_op_args *args, char *error, size_t error_bytes)
+static bool kept_types(const weir_op_args *args, char *error, size_t error_bytes)
 {
     static const char *const names[] = {"q", "k", "v", "the kept keys", "the kept values"};
-    const struct kept_attrs *attrs = args->attrs;
+    const weir_dtype first = args->in[0].dtype, kept = args->in[3].dtype;
     for (int i = 0; i < 5; i++)
-        if (args->in[i].dtype != WEIR_F32 || args->in[i].shape.rank != 3)
-            return REFUSE("%s: %s with %d dimensions; needs to be f32 with three", names[i],
+        if (!weir_dtype_real(args->in[i].dtype) || args->in[i].shape.rank != 3)
+            return REFUSE("%s: %s with %d dimensions; needs to be f32, f16 or bf16 with three", names[i],
                           weir_dtype_name(args->in[i].dtype), args->in[i].shape.rank);
+    if (args->in[1].dtype != first || args->in[2].dtype != first)
+        return REFUSE("the dtypes of q, k and v differ");
+    if (args->in[4].dtype != kept || (kept != first && kept != WEIR_F32))
+        return REFUSE("what is kept is %s and %s; needs to be f32 or %s", weir_dtype_name(kept),
+                      weir_dtype_name(args->in[4].dtype), weir_dtype_name(first));
+    return true;
+}
+
+static bool kept_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const struct kept_attrs *attrs = args->attrs;
+    if (!kept_types(args, error, error_bytes))
+        return false;
     if (args->in[5].dtype != WEIR_I32 || weir_shape_count(&args->in[5].shape) != 1)
         return REFUSE("the position is not one i32");
     if (!kept_shapes(args, error, error_bytes))
@@ -95,11 +112,15 @@ static void kept_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = (double)type_bytes(&args->in[3]) + 4.0 * (double)type_bytes(&args->in[0]);
 }
 
-/* The weights of a row. */
+/* The weights of a row, and what is half of a head as f32: new rows, a row of the result, rows that were kept. */
 static size_t kept_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     (void)kind;
-    return (size_t)args->in[3].shape.dim[1] * sizeof(float);
+    const int64_t rows = args->in[0].shape.dim[1], room = args->in[3].shape.dim[1];
+    const int64_t width = ((const struct kept_attrs *)args->attrs)->head_dim;
+    const int64_t wide = dtype_half(args->in[0].dtype) ? 3 * rows + 1 : 0;
+    const int64_t kept = dtype_half(args->in[3].dtype) ? 2 * room : 0;
+    return (size_t)(room + (wide + kept) * width) * sizeof(float);
 }
 
 /* ---- one head ---- */
@@ -111,11 +132,29 @@ typedef struct kept_call {
     float *weights; /* room of them */
 } kept_call;
 
-/* The matrices of one head: their columns begin here, their rows are call->dim apart. */
+/* Rows of one head as f32: they are `apart` from each other. */
+typedef struct kept_rows {
+    const float *at;
+    int64_t apart;
+} kept_rows;
+
 typedef struct kept_head {
-    const float *q, *k, *v, *keys, *values;
-    float *out;
+    kept_rows q, k, v, keys, values;
+    const weir_view *out;
+    int64_t first;       /* of it, in `out` */
+    float *row;          /* room for a row of an `out` that is half */
 } kept_head;
+
+/* `rows` rows of a head that begin at element `first`; what is half is widened to where *spare is. */
+static kept_rows rows_of(const kept_call *call, const weir_view *view, int64_t first, int64_t rows, float **spare)
+{
+    if (!dtype_half(view->dtype))
+        return (kept_rows){view_f32(view) + first, call->dim};
+    const kept_rows wide = {*spare, call->head_dim};
+    for (int64_t r = 0; r < rows; r++, *spare += call->head_dim)
+        real_in(view, first + r * call->dim, call->head_dim, *spare);
+    return wide;
+}
 
 /* Lane l of the result is the sum of t[l]'s lanes. A step of width w adds lanes that are w apart, of t[i] where bit w
  * of the lane is 0 and of t[i + w] where it is 1. Both addends change places with the bit, so a vector's sum has the
@@ -137,14 +176,14 @@ static inline __attribute__((always_inline)) lanes sums_of(lanes t[LANES])
 }
 
 /* scale q k^T for the next `count` keys, up to LANES of them; where there are fewer, the last one is taken again. */
-static inline __attribute__((always_inline)) lanes some_scores(const kept_call *call, const float *q, const float *k,
+static inline __attribute__((always_inline)) lanes some_scores(const kept_call *call, const float *q, kept_rows k,
                                                                int64_t count)
 {
     const int64_t width = call->head_dim;
     const float *key[LANES];
     lanes t[LANES];
     for (int j = 0; j < LANES; j++) {
-        key[j] = k + (j < count ? j : count - 1) * call->dim;
+        key[j] = k.at + (j < count ? j : count - 1) * k.apart;
         t[j] = (lanes){};
     }
     int64_t i = 0;
@@ -156,9 +195,9 @@ static inline __attribute__((always_inline)) lanes some_scores(const kept_call *
     return call->scale * sums_of(t);
 }
 
-static void row_scores(const kept_call *call, const float *q, const float *k, int64_t count, float *score)
+static void row_scores(const kept_call *call, const float *q, kept_rows k, int64_t count, float *score)
 {
-    for (; count > 0; count -= LANES, k += LANES * call->dim, score += LANES) {
+    for (; count > 0; count -= LANES, k.at += LANES * k.apart, score += LANES) {
         const lanes some = some_scores(call, q, k, count);
         memcpy(score, &some, (size_t)(count < LANES ? count : LANES) * sizeof *score);
     }
@@ -176,16 +215,32 @@ static float row_exp(float *x, int64_t count)
 
 static void head_row(const kept_call *call, const kept_head *head, int64_t row)
 {
-    const int64_t kept = call->position, dim = call->dim, width = call->head_dim;
-    const float *q = head->q + row * dim;
-    float *weights = call->weights, *out = head->out + row * dim;
+    const int64_t kept = call->position, width = call->head_dim, at = head->first + row * call->dim;
+    const float *q = head->q.at + row * head->q.apart;
+    float *weights = call->weights, *out = real_out(head->out, at, head->row);
     row_scores(call, q, head->keys, kept, weights);
     row_scores(call, q, head->k, row + 1, weights + kept);
     const float share = 1 / row_exp(weights, kept + row + 1);
-    gemm_rows(1, width, kept, weights, 0, head->values, dim, false, out, 0);
-    gemm_rows(1, width, row + 1, weights + kept, 0, head->v, dim, true, out, 0);
+    gemm_rows(1, width, kept, weights, 0, head->values.at, head->values.apart, false, out, 0);
+    gemm_rows(1, width, row + 1, weights + kept, 0, head->v.at, head->v.apart, true, out, 0);
     for (int64_t i = 0; i < width; i++)
         out[i] *= share;
+    real_put(head->out, at, width, out);
+}
+
+/* New rows of a head begin at element `new`, kept ones at `old`. */
+static void one_head(const kept_call *call, const weir_kernel_args *args, int64_t new, int64_t old)
+{
+    float *spare = call->weights + call->room;
+    kept_head head = {.out = &args->out[0], .first = new};
+    head.q = rows_of(call, &args->in[0], new, call->rows, &spare);
+    head.k = rows_of(call, &args->in[1], new, call->rows, &spare);
+    head.v = rows_of(call, &args->in[2], new, call->rows, &spare);
+    head.keys = rows_of(call, &args->in[3], old, call->position, &spare);
+    head.values = rows_of(call, &args->in[4], old, call->position, &spare);
+    head.row = spare;
+    for (int64_t row = 0; row < call->rows; row++)
+        head_row(call, &head, row);
 }
 
 static weir_status kept_cpu(const weir_kernel_args *args)
@@ -198,14 +253,8 @@ static weir_status kept_cpu(const weir_kernel_args *args)
         return KERNEL_FAIL(args, "%lld rows from position %lld on do not fit into %lld", (long long)call.rows,
                            (long long)call.position, (long long)call.room);
     for (int64_t batch = 0; batch < q->dim[0]; batch++)
-        for (int64_t column = 0; column < call.dim; column += call.head_dim) {
-            const int64_t new = batch * call.rows * call.dim + column, old = batch * call.room * call.dim + column;
-            const kept_head head = {view_f32(&args->in[0]) + new, view_f32(&args->in[1]) + new,
-                                    view_f32(&args->in[2]) + new, view_f32(&args->in[3]) + old,
-                                    view_f32(&args->in[4]) + old, view_f32(&args->out[0]) + new};
-            for (int64_t row = 0; row < call.rows; row++)
-                head_row(&call, &head, row);
-        }
+        for (int64_t column = 0; column < call.dim; column += call.head_dim)
+            one_head(&call, args, batch * call.rows * call.dim + column, batch * call.room * call.dim + column);
     return WEIR_OK;
 }
 
@@ -222,6 +271,8 @@ const weir_op op_attention_kept = {
     .cost = kept_cost,
     .workspace = kept_workspace,
     .kernel = {[WEIR_CPU] = kept_cpu},
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 3 | 1 << 4,
 };
 
 /* ---- the DSL ---- */

@@ -14,7 +14,7 @@
  * linear_by_row is the same by another product, whose rows do not know of each other (rows.h): what a model that writes
  * one row a step needs to give the bits that it gives over a whole window.
  *
- * x, W and dy may be f16 or bf16, both factors of a product the same. y and dx then are too, or f32 where the graph
+ * x, W and dy may be f16 or bf16, both factors of a product the same (but W of linear_by_row may be f32). y and dx then are too, or f32 where the graph
  * wants that (terms of a sum over devices); dW and db are f32, and so is the bias.
  *
  * Over a mesh axis: rows are data parallelism (W whole; dW comes out as partial sums); W split along `out` and along
@@ -34,11 +34,10 @@
 
 /* ---- linear ---- */
 
-static bool linear_infer(weir_op_args *args, char *error, size_t error_bytes)
+/* All but whether x and W are of one dtype. */
+static bool linear_sizes(weir_op_args *args, char *error, size_t error_bytes)
 {
     const weir_shape *x = &args->in[0].shape, *w = &args->in[1].shape;
-    if (!factors_are_real(args, error, error_bytes))
-        return false;
     if (args->in_count > 2 && args->in[2].dtype != WEIR_F32)
         return REFUSE("the bias is %s, not f32", weir_dtype_name(args->in[2].dtype));
     if (x->rank < 2 || w->rank != 2)
@@ -52,9 +51,16 @@ static bool linear_infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
+static bool linear_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    return factors_are_real(args, error, error_bytes) && linear_sizes(args, error, error_bytes);
+}
+
+/* W may be f32 where x is half: to make a copy of it takes longer than to multiply few rows with it. */
 static bool linear_by_row_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
-    return rule_all_f32(args, error, error_bytes) && linear_infer(args, error, error_bytes);
+    const bool mixed = args->in[1].dtype == WEIR_F32 && dtype_half(args->in[0].dtype);
+    return (mixed || factors_are_real(args, error, error_bytes)) && linear_sizes(args, error, error_bytes);
 }
 
 static size_t linear_workspace(const weir_op_args *args, weir_device_kind kind)
@@ -124,10 +130,21 @@ static weir_status linear_cpu(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
+static size_t linear_by_row_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    (void)kind;
+    return dtype_half(args->in[0].dtype) ? gemm_rows_half_workspace(args->in[1].shape.dim[0]) : 0;
+}
+
 static weir_status linear_by_row_cpu(const weir_kernel_args *args)
 {
     const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
     const int64_t rows = shape_rows(&args->out[0].shape);
+    if (dtype_half(args->in[0].dtype)) {
+        gemm_rows_half(&(rows_product){rows, out, in, &args->in[0], &args->in[1], &args->out[0],
+                                       args->in_count > 2 ? view_f32(&args->in[2]) : NULL, args->workspace});
+        return WEIR_OK;
+    }
     const float *x = view_f32(&args->in[0]), *w = view_f32(&args->in[1]);
     float *y = view_f32(&args->out[0]);
     const bool biased = fill_with_bias(args, rows, out, y);
@@ -161,7 +178,8 @@ static void linear_grad(weir_grad_args *args)
     };
 LINEAR_OP(linear, linear_infer, .fits = fits_either, .workspace = linear_workspace, .half = WEIR_HALF_WANT,
           .full_in = 1 << 2, .either_out = true)
-LINEAR_OP(linear_by_row, linear_by_row_infer)
+LINEAR_OP(linear_by_row, linear_by_row_infer, .fits = fits_either, .workspace = linear_by_row_workspace,
+          .half = WEIR_HALF_FOLLOW, .full_in = 1 << 2, .either_in = 1 << 1, .either_out = true)
 
 /* ---- dW = x^T dy ---- */
 

@@ -45,6 +45,18 @@ float fold_max_row(const float *x, int64_t count)
     return most[0];
 }
 
+/* f32 is taken whole: which of two zeros is the larger depends on the blocks. */
+static float max_row(const weir_view *in, int64_t x, int64_t count)
+{
+    float block[ROW_BLOCK], most = -INFINITY;
+    const int64_t part_max = dtype_half(in->dtype) ? ROW_BLOCK : count;
+    for (int64_t i = 0, part; i < count; i += part) {
+        part = count - i < part_max ? count - i : part_max;
+        most = larger(most, fold_max_row(real_in(in, x + i, part, block), part));
+    }
+    return most;
+}
+
 /* ---- rows to a row ---- */
 
 /* tile = the sum of a block of rows of `stride` elements, of which the tile covers the first `count` */
@@ -75,11 +87,17 @@ static void sum_columns(const weir_view *in, int64_t x, int64_t rows, int64_t co
     }
 }
 
-static void max_columns(const float *x, int64_t rows, int64_t columns, float *restrict out)
+static void max_columns(const weir_view *in, int64_t x, int64_t rows, int64_t columns, float *restrict out)
 {
+    float block[COLUMN_TILE];
+    const int64_t part_max = dtype_half(in->dtype) ? COLUMN_TILE : columns;
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < columns; i++)
-            out[i] = larger(out[i], x[r * columns + i]);
+        for (int64_t c = 0, part; c < columns; c += part) {
+            part = columns - c < part_max ? columns - c : part_max;
+            const float *row = real_in(in, x + r * columns + c, part, block);
+            for (int64_t i = 0; i < part; i++)
+                out[c + i] = larger(out[c + i], row[i]);
+        }
 }
 
 /* ---- the walk ---- */
@@ -93,7 +111,7 @@ static void fold_rows(fold_kind kind, const nest *n, const weir_view *in, float 
         if (kind == FOLD_SUM)
             *y += sum_row(in, r * inner, inner);
         else
-            *y = larger(*y, fold_max_row(view_f32(in) + r * inner, inner));
+            *y = larger(*y, max_row(in, r * inner, inner));
     }
 }
 
@@ -108,7 +126,7 @@ static void fold_columns(fold_kind kind, const nest *n, const weir_view *in, flo
         if (kind == FOLD_SUM)
             sum_columns(in, r * rows * columns, rows, columns, out + pos.at[0]);
         else
-            max_columns(view_f32(in) + r * rows * columns, rows, columns, out + pos.at[0]);
+            max_columns(in, r * rows * columns, rows, columns, out + pos.at[0]);
     }
 }
 

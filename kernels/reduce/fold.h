@@ -18,7 +18,7 @@ typedef enum fold_kind { FOLD_SUM, FOLD_MAX } fold_kind;
 
 /* out = the fold of `in` over the dimensions in which `kept`, of in's rank, is 1 where in's shape is not. `out` has the
  * elements of `kept`. With `accumulate` what `out` holds is folded in too; else an empty fold is 0 or -infinity. `in`
- * is f32; that of a sum may be f16 or bf16. */
+ * is f32, f16 or bf16. */
 void fold(fold_kind kind, const weir_view *in, const weir_shape *kept, float *out, bool accumulate);
 
 /* The largest element, -infinity of none. NaN is larger than everything. */

@@ -1,4 +1,4 @@
-/* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast. Sums of f16 and bf16 are
+/* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast. Those of f16 and bf16 are
  * f32.
  *
  * Split over a dimension that stays, a reduction is split there; split over one that is reduced, a sum (and a mean,
@@ -9,6 +9,7 @@
 
 #include "kernels/nest.h"
 #include "kernels/ops.h"
+#include "kernels/real.h"
 #include "kernels/reduce/fold.h"
 #include "kernels/rules.h"
 #include "kernels/shape/shape.h"
@@ -84,11 +85,6 @@ static bool reduce_infer(weir_op_args *args, char *error, size_t error_bytes)
     unsigned mask = reduced_mask(attrs, in->rank);
     args->out[0] = (weir_type){WEIR_F32, attrs->keep ? kept_shape(in, mask) : dropped_shape(in, mask)};
     return true;
-}
-
-static bool max_infer(weir_op_args *args, char *error, size_t error_bytes)
-{
-    return rule_all_f32(args, error, error_bytes) && reduce_infer(args, error, error_bytes);
 }
 
 /* ---- signatures and cost ---- */
@@ -219,19 +215,21 @@ static void max_backward(weir_grad_args *args)
     }
 REDUCE(sum, reduce_infer, sign_reduce, true)
 REDUCE(mean, reduce_infer, sign_reduce, false)
-REDUCE(max, max_infer, sign_kept, false)
+REDUCE(max, reduce_infer, sign_kept, false)
 
 /* ---- max_grad: (x, y, dy) -> dx. Equal maxima share dy evenly ---- */
 
 static bool max_grad_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     char got[RULES_SHAPE_TEXT];
-    if (!max_infer(args, error, error_bytes))
+    weir_op_args x = *args;
+    x.in_count = 1;
+    if (!reduce_infer(&x, error, error_bytes))
         return false;
     for (int i = 1; i < 3; i++)
-        if (!weir_shape_equal(&args->in[i].shape, &args->out[0].shape))
-            return REFUSE("input %d has shape %s, which is not that of the maximum", i,
-                          shape_text(&args->in[i].shape, got, sizeof got));
+        if (args->in[i].dtype != WEIR_F32 || !weir_shape_equal(&args->in[i].shape, &args->out[0].shape))
+            return REFUSE("input %d is %s of shape %s, not f32 of that of the maximum", i,
+                          weir_dtype_name(args->in[i].dtype), shape_text(&args->in[i].shape, got, sizeof got));
     args->out[0] = args->in[0];
     return true;
 }
@@ -269,31 +267,54 @@ static nest max_grad_nest(const weir_kernel_args *args)
     return n;
 }
 
-static void count_maxima(const nest *n, const float *x, const float *y, float *count)
+/* Which part of a row of x it is that is looked at, and where its maxima are. */
+typedef struct max_part {
+    const float *x;
+    int64_t at, count;     /* elements of x */
+    int64_t to, stride;    /* positions among the maxima */
+} max_part;
+
+/* Calls `each` for all of x, a part of a row at a time. */
+static void max_parts(const weir_kernel_args *args, void (*each)(const weir_kernel_args *args, const max_part *part))
 {
-    int64_t rows = nest_rows(n), inner = nest_inner(n), stride = n->stride[0][n->rank - 1];
+    float block[REAL_BLOCK];
+    const nest n = max_grad_nest(args);
+    const int64_t rows = nest_rows(&n), inner = nest_inner(&n), stride = n.stride[0][n.rank - 1];
     nest_pos pos = {0};
-    for (int64_t r = 0; r < rows; r++, nest_step(n, &pos))
-        for (int64_t i = 0; i < inner; i++)
-            count[pos.at[0] + i * stride] += x[r * inner + i] == y[pos.at[0] + i * stride];
+    for (int64_t r = 0; r < rows; r++, nest_step(&n, &pos))
+        for (int64_t i = 0, count; i < inner; i += count) {
+            count = real_part(args, inner - i);
+            const int64_t at = r * inner + i;
+            each(args, &(max_part){real_in(&args->in[0], at, count, block), at, count, pos.at[0] + i * stride, stride});
+        }
+}
+
+static void count_maxima(const weir_kernel_args *args, const max_part *part)
+{
+    const float *y = view_f32(&args->in[1]);
+    float *count = args->workspace;
+    for (int64_t i = 0; i < part->count; i++)
+        count[part->to + i * part->stride] += part->x[i] == y[part->to + i * part->stride];
+}
+
+static void share_gradient(const weir_kernel_args *args, const max_part *part)
+{
+    const float *y = view_f32(&args->in[1]), *dy = view_f32(&args->in[2]), *count = args->workspace;
+    float block[REAL_BLOCK], *dx = real_out(&args->out[0], part->at, block);
+    for (int64_t i = 0; i < part->count; i++) {
+        const int64_t at = part->to + i * part->stride;
+        dx[i] = part->x[i] == y[at] ? dy[at] / count[at] : 0;
+    }
+    real_put(&args->out[0], part->at, part->count, dx);
 }
 
 static weir_status max_grad_kernel(const weir_kernel_args *args)
 {
-    const float *x = view_f32(&args->in[0]), *y = view_f32(&args->in[1]), *dy = view_f32(&args->in[2]);
-    float *dx = view_f32(&args->out[0]), *count = args->workspace;
     if (!view_count(&args->in[0]))
         return WEIR_OK;
-    nest n = max_grad_nest(args);
-    int64_t rows = nest_rows(&n), inner = nest_inner(&n), stride = n.stride[0][n.rank - 1];
-    memset(count, 0, (size_t)view_count(&args->in[1]) * sizeof *count);
-    count_maxima(&n, x, y, count);
-    nest_pos pos = {0};
-    for (int64_t r = 0; r < rows; r++, nest_step(&n, &pos))
-        for (int64_t i = 0; i < inner; i++) {
-            int64_t at = pos.at[0] + i * stride;
-            dx[r * inner + i] = x[r * inner + i] == y[at] ? dy[at] / count[at] : 0;
-        }
+    memset(args->workspace, 0, (size_t)view_count(&args->in[1]) * sizeof(float));
+    max_parts(args, count_maxima);
+    max_parts(args, share_gradient);
     return WEIR_OK;
 }
 
@@ -311,4 +332,5 @@ const weir_op op_max_grad = {
     .workspace = max_grad_workspace,
     .kernel = {[WEIR_CPU] = max_grad_kernel},
     .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 1 | 1 << 2,
 };

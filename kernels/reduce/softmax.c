@@ -2,11 +2,12 @@
  *
  * A row is normalised while it is in the cache: its maximum, then exp(x - max) into the output, then their sum, then
  * the scaling; three short passes that vectorise are faster than one that does not. The gradient needs the output
- * alone: dx = y (dy - sum(y dy)).
+ * alone: dx = y (dy - sum(y dy)). Rows of f16 and bf16 lie as f32 in the workspace meanwhile, and are rounded once.
  */
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"
 #include "kernels/ops.h"
+#include "kernels/real.h"
 #include "kernels/reduce/fold.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
@@ -22,12 +23,18 @@ static bool has_rows(const weir_op_args *args, char *error, size_t error_bytes)
 
 static bool softmax_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
-    return infer_alike_f32(args, error, error_bytes) && has_rows(args, error, error_bytes);
+    return infer_alike_real(args, error, error_bytes) && has_rows(args, error, error_bytes);
 }
 
 static void softmax_signatures(const weir_op_args *args, weir_signature_list *list)
 {
     sign_split_alike(args, list, args->in[0].shape.rank - 1);
+}
+
+static size_t softmax_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    (void)kind;
+    return real_rows_bytes(&args->in[0], args->in_count);
 }
 
 static void softmax_cost(const weir_op_args *args, weir_cost *cost)
@@ -50,11 +57,12 @@ static void softmax_row(const float *x, float *y, int64_t count)
 
 static weir_status softmax_kernel(const weir_kernel_args *args)
 {
-    const float *x = view_f32(&args->in[0]);
-    float *y = view_f32(&args->out[0]);
     int64_t rows = shape_rows(&args->out[0].shape), count = shape_last(&args->out[0].shape);
-    for (int64_t r = 0; r < rows && count; r++)
-        softmax_row(x + r * count, y + r * count, count);
+    for (int64_t r = 0; r < rows && count; r++) {
+        float *y = real_out(&args->out[0], r * count, args->workspace);
+        softmax_row(real_in(&args->in[0], r * count, count, args->workspace), y, count);
+        real_put(&args->out[0], r * count, count, y);
+    }
     return WEIR_OK;
 }
 
@@ -73,7 +81,9 @@ const weir_op op_softmax = {
     .signatures = softmax_signatures,
     .grad = softmax_backward,
     .cost = softmax_cost,
+    .workspace = softmax_workspace,
     .kernel = {[WEIR_CPU] = softmax_kernel},
+    .half = WEIR_HALF_BETWEEN,
     .inplace = 1,
     .rows_in = 1,
     .rows_out = 1,
@@ -100,13 +110,16 @@ static void softmax_grad_cost(const weir_op_args *args, weir_cost *cost)
 static weir_status softmax_grad_kernel(const weir_kernel_args *args)
 {
     int64_t rows = shape_rows(&args->out[0].shape), count = shape_last(&args->out[0].shape);
+    float *const block = args->workspace;
     for (int64_t r = 0; r < rows; r++) {
-        const float *y = view_f32(&args->in[0]) + r * count, *dy = view_f32(&args->in[1]) + r * count;
-        float *dx = view_f32(&args->out[0]) + r * count;
+        const float *y = real_in(&args->in[0], r * count, count, block);
+        const float *dy = real_in(&args->in[1], r * count, count, block + count);
+        float *dx = real_out(&args->out[0], r * count, block + count);
         const float dot = row_dot(y, dy, count);
         FAST_LOOP
         for (int64_t i = 0; i < count; i++)
             dx[i] = y[i] * (dy[i] - dot);
+        real_put(&args->out[0], r * count, count, dx);
     }
     return WEIR_OK;
 }
@@ -119,7 +132,9 @@ const weir_op op_softmax_grad = {
     .infer = softmax_infer,
     .signatures = softmax_grad_signatures,
     .cost = softmax_grad_cost,
+    .workspace = softmax_workspace,
     .kernel = {[WEIR_CPU] = softmax_grad_kernel},
+    .half = WEIR_HALF_BETWEEN,
     .inplace = 2,
     .rows_in = 1 << 0 | 1 << 1,
     .rows_out = 1,
@@ -129,7 +144,7 @@ const weir_op op_softmax_grad = {
 
 static bool argmax_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
-    if (!rule_all_f32(args, error, error_bytes) || !has_rows(args, error, error_bytes))
+    if (!rule_all_real(args, error, error_bytes) || !has_rows(args, error, error_bytes))
         return false;
     args->out[0] = (weir_type){WEIR_I32, args->in[0].shape};
     args->out[0].shape.dim[--args->out[0].shape.rank] = 0;
@@ -157,11 +172,10 @@ static int32_t argmax_row(const float *x, int64_t count)
 
 static weir_status argmax_kernel(const weir_kernel_args *args)
 {
-    const float *x = view_f32(&args->in[0]);
     int32_t *y = view_i32(&args->out[0]);
     int64_t rows = view_count(&args->out[0]), count = shape_last(&args->in[0].shape);
     for (int64_t r = 0; r < rows && count; r++)
-        y[r] = argmax_row(x + r * count, count);
+        y[r] = argmax_row(real_in(&args->in[0], r * count, count, args->workspace), count);
     return WEIR_OK;
 }
 
@@ -173,6 +187,7 @@ const weir_op op_argmax = {
     .infer = argmax_infer,
     .signatures = argmax_signatures,
     .cost = argmax_cost,
+    .workspace = softmax_workspace,
     .kernel = {[WEIR_CPU] = argmax_kernel},
     .half = WEIR_HALF_FOLLOW,
 };

@@ -325,7 +325,7 @@ Test(attention_kept, refuses_shapes_that_do_not_fit, .timeout = 20)
     kernel_check_refuses(&op_attention_kept, &attrs, in, 6,
                          "batch and dim of q, 1 and 8, and of the kept keys, 1 and 12, differ");
     in[2].dtype = WEIR_I32;
-    kernel_check_refuses(&op_attention_kept, &attrs, in, 6, "v: i32 with 3 dimensions; needs to be f32 with three");
+    kernel_check_refuses(&op_attention_kept, &attrs, in, 6, "v: i32 with 3 dimensions; needs to be f32, f16 or bf16 with three");
 }
 
 Test(append, refuses_shapes_that_do_not_fit, .timeout = 20)

@@ -354,6 +354,107 @@ Test(half, sums_are_f32, .timeout = 60)
     CHECK_HALVES({&op_sum_to, &to, 1, {F32(5, 3, 60)}, 0});
 }
 
+Test(half, maxima_are_f32, .timeout = 60)
+{
+    const reduce_attrs all = {.axis_count = 0}, last = {{-1}, 1, 0}, first = {{0, 1}, 2, 1};
+    CHECK_HALVES({&op_max, &all, 1, {F32(7, 3, 333)}, 0}, {&op_max, &last, 1, {F32(7, 1300)}, 0},
+                 {&op_max, &first, 1, {F32(40, 3, 333)}, 0}, {&op_argmax, NULL, 1, {F32(7, 3, 1300)}, 0},
+                 {&op_argmax, NULL, 1, {F32(9, 1)}, 0});
+}
+
+/* x of halves, and the same values; the maxima and their gradient are those of both. */
+static void check_max_grad(const reduce_attrs *attrs, weir_shape shape, weir_dtype half)
+{
+    const half_case at = {&op_max_grad, attrs, 3, {{0}}, 0};
+    kernel_check most = kernel_check_new(&op_max, attrs, SEED), narrow = kernel_check_new(&op_max_grad, attrs, SEED);
+    kernel_check wide = kernel_check_new(&op_max_grad, attrs, SEED);
+    weir_view *x = kernel_check_in(&most, half, shape), *same[2] = {kernel_check_in(&narrow, half, shape),
+                                                                    kernel_check_in(&wide, WEIR_F32, shape)};
+    for (int64_t e = 0; e < weir_shape_count(&shape); e++)
+        for (int i = 0; i < 3; i++)
+            kernel_set(i < 2 ? same[i] : x, e, round(kernel_at(x, e) * 4) / 4); /* so that some are equal */
+    kernel_check_run(&most);
+    for (int i = 0; i < 2; i++) {
+        weir_view *n = kernel_check_in(&narrow, WEIR_F32, most.out[0].shape);
+        weir_view *w = kernel_check_in(&wide, WEIR_F32, most.out[0].shape);
+        for (int64_t e = 0; e < weir_shape_count(&n->shape); e++) {
+            kernel_set(n, e, i ? kernel_at(n, e) : kernel_at(&most.out[0], e));
+            kernel_set(w, e, kernel_at(n, e));
+        }
+    }
+    kernel_check_run(&narrow);
+    kernel_check_run(&wide);
+    expect_rounded(&at, &narrow, &wide, 0);
+    double sum = 0, flows = 0;
+    for (int64_t e = 0; e < weir_shape_count(&wide.out[0].shape); e++)
+        sum += kernel_at(&wide.out[0], e);
+    for (int64_t e = 0; e < weir_shape_count(&wide.in[2].shape); e++)
+        flows += kernel_at(&wide.in[2], e);
+    cr_expect(kernel_near(sum, flows, 1e-5), "%g, not %g", sum, flows);
+    kernel_check_free(&most);
+    kernel_check_free(&narrow);
+    kernel_check_free(&wide);
+}
+
+Test(half, the_gradient_of_a_maximum_is_rounded_once, .timeout = 60)
+{
+    const reduce_attrs all = {.axis_count = 0}, last = {{-1}, 1, 0}, first = {{0, 1}, 2, 1};
+    for (int half = WEIR_F16; half <= WEIR_BF16; half++) {
+        check_max_grad(&all, SHAPE(7, 3, 33), (weir_dtype)half);
+        check_max_grad(&last, SHAPE(7, 1300), (weir_dtype)half);
+        check_max_grad(&first, SHAPE(20, 3, 1100), (weir_dtype)half);
+    }
+}
+
+Test(half, a_softmax_is_that_of_f32_rounded_once, .timeout = 60)
+{
+    CHECK_HALVES({&op_softmax, NULL, 1, {F32(2, 9, 131)}, 0}, {&op_softmax, NULL, 1, {F32(5, 1300)}, 0},
+                 {&op_softmax, NULL, 1, {F32(0, 8)}, 0}, {&op_softmax, NULL, 1, {F32(8, 0)}, 0},
+                 {&op_softmax_grad, NULL, 2, {F32(9, 131), F32(9, 131)}, 0},
+                 {&op_softmax_grad, NULL, 2, {F32(3, 1, 1100), F32(3, 1, 1100)}, 0});
+}
+
+/* Sizes beyond blocks of rows, of columns and of terms. */
+Test(half, rows_by_themselves_are_those_of_f32_rounded_once, .timeout = 60)
+{
+    CHECK_HALVES({&op_linear_by_row, NULL, 3, {F32(1, 70), F32(70, 300), F32(300)}, 0},
+                 {&op_linear_by_row, NULL, 2, {F32(2, 37, 65), F32(65, 17)}, 0},
+                 {&op_linear_by_row, NULL, 3, {F32(3, 0), F32(0, 17), F32(17)}, 0},
+                 {&op_linear_by_row, NULL, 2, {F32(0, 7), F32(7, 9)}, 0});
+}
+
+/* The weight is f32, as the result may be. */
+Test(half, rows_by_themselves_take_a_weight_as_it_is)
+{
+    const weir_dtype results[2] = {WEIR_F32, WEIR_BF16};
+    for (int r = 0; r < 2; r++) {
+        char error[256];
+        kernel_check narrow = kernel_check_new(&op_linear_by_row, NULL, SEED);
+        kernel_check wide = kernel_check_new(&op_linear_by_row, NULL, SEED);
+        const weir_shape shapes[3] = {SHAPE(5, 70), SHAPE(70, 300), SHAPE(300)};
+        weir_type in[3], made = {results[r], SHAPE(5, 300)};
+        for (int i = 0; i < 3; i++) {
+            const weir_view *n = kernel_check_in(&narrow, i ? WEIR_F32 : WEIR_BF16, shapes[i]);
+            weir_view *w = kernel_check_in(&wide, WEIR_F32, shapes[i]);
+            in[i] = (weir_type){n->dtype, shapes[i]};
+            for (int64_t e = 0; e < weir_shape_count(&shapes[i]); e++)
+                kernel_set(w, e, kernel_at(n, e));
+        }
+        cr_assert(op_linear_by_row.fits(&(weir_op_args){&op_linear_by_row, in, 3, &made, 1, NULL}, error, sizeof error),
+                  "%s", error);
+        kernel_check_run(&wide);
+        weir_view out = kernel_view_new(made, KERNEL_GARBAGE);
+        narrow.out_count = 1;
+        kernel_check_call(&narrow, narrow.in, &out, NULL, false);
+        for (int64_t i = 0; i < 5 * 300; i++)
+            cr_assert_eq(kernel_at(&out, i), kernel_round(made.dtype, kernel_at(&wide.out[0], i)));
+        kernel_view_free(&out);
+        narrow.out_count = 0;
+        kernel_check_free(&narrow);
+        kernel_check_free(&wide);
+    }
+}
+
 Test(half, rows_are_normalised_as_in_f32, .timeout = 60)
 {
     const double eps = 1e-5;
@@ -383,6 +484,12 @@ Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
 }
 
 /* ---- attention ---- */
+
+/* As attention_kept's attributes are. */
+typedef struct kept_words {
+    int64_t head_dim;
+    double scale;
+} kept_words;
 
 typedef struct attention_case {
     int64_t batch, seq, keys, heads, head_dim, causal;
@@ -456,6 +563,42 @@ Test(half, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
         }
 }
 
+/* Behind rows that were kept in f32: the position, i32, is one of 0 .. 9. */
+Test(half, attention_behind_kept_rows_is_that_of_f32_rounded_once, .timeout = 60)
+{
+    const kept_words one = {16, 0.25}, odd = {7, 1};
+    const weir_type position = {WEIR_I32, SHAPE(1, 1)};
+    CHECK_HALVES({&op_attention_kept, &one, 6,
+                  {F32(1, 1, 32), F32(1, 1, 32), F32(1, 1, 32), F32(1, 40, 32), F32(1, 40, 32), position}, 0},
+                 {&op_attention_kept, &odd, 6,
+                  {F32(2, 5, 21), F32(2, 5, 21), F32(2, 5, 21), F32(2, 14, 21), F32(2, 14, 21), position}, 0});
+}
+
+/* And in halves. */
+Test(half, rows_are_kept_in_halves_too, .timeout = 60)
+{
+    const kept_words words = {16, 0.25};
+    for (int half = WEIR_F16; half <= WEIR_BF16; half++) {
+        const half_case at = {&op_attention_kept, &words, 6, {{0}}, 0};
+        kernel_check narrow = kernel_check_new(at.op, at.attrs, SEED), wide = kernel_check_new(at.op, at.attrs, SEED);
+        for (int i = 0; i < 6; i++) {
+            const weir_shape shape = i < 3 ? SHAPE(2, 4, 32) : i < 5 ? SHAPE(2, 30, 32) : SHAPE(1, 1);
+            weir_view *n = kernel_check_in(&narrow, i < 5 ? (weir_dtype)half : WEIR_I32, shape);
+            weir_view *w = kernel_check_in(&wide, i < 5 ? WEIR_F32 : WEIR_I32, shape);
+            for (int64_t e = 0; e < weir_shape_count(&shape); e++)
+                kernel_set(w, e, kernel_at(n, e));
+        }
+        kernel_check_run(&narrow);
+        kernel_check_run(&wide);
+        expect_rounded(&at, &narrow, &wide, 0);
+        kernel_check_free(&narrow);
+        kernel_check_free(&wide);
+    }
+    const weir_type q = {WEIR_BF16, SHAPE(1, 1, 32)}, f16 = {WEIR_F16, SHAPE(1, 9, 32)};
+    kernel_check_refuses(&op_attention_kept, &words, (weir_type[]){q, q, q, f16, f16, {WEIR_I32, SHAPE(1)}}, 6,
+                         "needs to be f32 or bf16");
+}
+
 /* Labels and ids, i32, are made of 0 .. 9. */
 Test(half, losses_are_f32_and_gradients_of_logits_are_rounded_once, .timeout = 60)
 {
@@ -508,7 +651,10 @@ Test(half, factors_are_of_one_dtype_and_a_bias_is_f32)
     kernel_check_refuses(&op_linear, NULL, in, 2, "dtypes bf16 and f16 differ");
     in[1].dtype = WEIR_BF16;
     kernel_check_refuses(&op_linear, NULL, in, 3, "the bias is bf16, not f32");
-    kernel_check_refuses(&op_linear_by_row, NULL, in, 2, "only f32 will do");
+    kernel_check_refuses(&op_linear_by_row, NULL, (weir_type[]){in[0], {WEIR_F16, SHAPE(8, 8)}}, 2,
+                         "dtypes bf16 and f16 differ");
+    kernel_check_refuses(&op_linear_by_row, NULL, (weir_type[]){{WEIR_F32, SHAPE(4, 8)}, in[1]}, 2,
+                         "dtypes f32 and bf16 differ");
     kernel_check_refuses(&op_add, NULL, (weir_type[]){{WEIR_BF16, SHAPE(8)}, {WEIR_F32, SHAPE(8)}}, 2,
                          "dtypes bf16 and f32 differ");
 }

@@ -95,7 +95,7 @@ Test(signatures, of_shape_ops, .timeout = 60)
 Test(signatures, of_dropout_and_casts, .timeout = 60)
 {
     check_one(&op_dropout, (double[1]){0.5}, SHAPE(5, 2, 7));
-    for (int64_t dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++)
+    for (int64_t dtype = WEIR_F32 + 1; dtype < WEIR_DTYPES; dtype++) /* from f32 to f32 there is no kernel */
         check_one(&op_cast, &dtype, SHAPE(5, 7));
     kernel_check c = kernel_check_new(&op_dropout_grad, (double[1]){0.5}, SEED);
     kernel_check_in(&c, WEIR_U8, SHAPE(5, 7));

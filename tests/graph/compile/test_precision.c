@@ -193,6 +193,55 @@ Test(precision, a_product_of_what_is_cast_to_f32_is_f32_and_so_is_its_gradient, 
     weir_graph_free(g);
 }
 
+/* Attention that is written out: its weights are factors of a product. */
+static weir_tensor *written_out(weir_graph *g)
+{
+    weir_tensor *x = weir_input(g, WEIR_F32, {4, 8}, .name = "x");
+    weir_tensor *q = weir_linear(x, 8, .name = "q"), *k = weir_linear(x, 8, .name = "k");
+    weir_tensor *p = weir_softmax(weir_affine(weir_matmul(q, k, .trans_b = true), 0.5), .name = "p");
+    return weir_matmul(weir_affine(p, 2), weir_linear(x, 8, .name = "v"));
+}
+
+Test(precision, weights_of_attention_are_half_and_chances_are_not, .timeout = 10)
+{
+    for (int chances = 0; chances < 2; chances++) {
+        weir_graph *g = weir_graph_new("softmax");
+        weir_tensor *y = written_out(g);
+        y = chances ? weir_neg(weir_log(weir_softmax(y, .name = "chances"))) : weir_mul(y, y);
+        weir_train(weir_mean(y), weir_sgd());
+        weir_plan *plan = weir_compile(g, .precision = WEIR_BF16);
+        cr_assert_not_null(plan, "%s", weir_error());
+        int halves, grads, all = count_ops(plan, "softmax", &halves);
+        cr_expect_eq(all, 1 + chances);
+        cr_expect_eq(halves, 1);
+        cr_expect_eq(count_ops(plan, "softmax_grad", &grads), all);
+        cr_expect_eq(grads, 1);
+        weir_plan_free(plan);
+        weir_graph_free(g);
+    }
+}
+
+/* Where nothing wants half, a look-up makes none, and rows by themselves do not. */
+Test(precision, a_table_is_read_in_f32_for_what_is_computed_in_f32, .timeout = 10)
+{
+    for (int by_row = 0; by_row < 2; by_row++) {
+        weir_graph *g = weir_graph_new("table");
+        weir_tensor *x = weir_embedding(weir_input(g, WEIR_I32, {1, 4}, .name = "ids"), 10, 8, .name = "table");
+        weir_fetch(weir_linear(weir_layernorm(x), 8, .name = "y", .by_row = by_row), .name = "y");
+        weir_plan *plan = weir_compile(g, .precision = WEIR_BF16);
+        cr_assert_not_null(plan, "%s", weir_error());
+        if (by_row)
+            expect_none_half(plan, "layernorm");
+        else
+            expect_all_half(plan, "layernorm");
+        cr_expect_eq(count_tensors(plan, "table", by_row ? WEIR_F32 : WEIR_BF16), 1);
+        int halves;
+        cr_expect_eq(count_ops(plan, "cast", &halves), !by_row, "of the weight of a product alone");
+        weir_plan_free(plan);
+        weir_graph_free(g);
+    }
+}
+
 /* A layer that is computed in half by casts in the graph, and its weights after a step. */
 static weir_graph *by_hand(bool half)
 {
