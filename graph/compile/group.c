@@ -208,16 +208,31 @@ static void reader_groups(compile *c, const ptensor *t, int maker, int_list *lis
         }
 }
 
+/* Of what a step begins with. */
+static plan_mem kept_kind(const compile *c, const ptensor *t)
+{
+    return c->ir.tensors.item[t->tensor].origin->delay ? PLAN_KEPT : PLAN_PARAMETER;
+}
+
+/* Whether the pop makes a copy of a parameter in another dtype. */
+static bool copies_parameter(const compile *c, const pop *op)
+{
+    const ptensor *in = op->in_count ? &c->phys.tensor.item[op->in[0]] : NULL;
+    return pop_node(c, op)->op == &op_cast && in->parameter && kept_kind(c, in) == PLAN_PARAMETER;
+}
+
 static plan_mem reg_kind(const compile *c, const ptensor *t)
 {
     if (t->parameter)
-        return c->ir.tensors.item[t->tensor].origin->delay ? PLAN_KEPT : PLAN_PARAMETER;
+        return kept_kind(c, t);
     const pop *maker = &c->phys.op.item[t->producer];
     const ir_node *node = pop_node(c, maker);
     if (node->op == &op_source)
         return PLAN_IO;
     if (node->op == &op_box)
         return PLAN_TRANSFER;
+    if (copies_parameter(c, maker))
+        return PLAN_COPY;
     return maker->phase == PLAN_FORWARD || node->again ? PLAN_ACTIVATION : PLAN_GRADIENT;
 }
 

@@ -78,7 +78,7 @@ typedef struct plan_queue {
     uint64_t workspace_bytes;  /* between, before and behind registers, and over those that are dead then */
 } plan_queue;
 
-/* What a tensor's bytes are for. name, text */
+/* What a tensor's bytes are for. name, text. Copies are parameters in another dtype. */
 #define PLAN_MEM_LIST(X)                   \
     X(PARAMETER, "parameters")             \
     X(STATE, "optimizer state")            \
@@ -88,7 +88,8 @@ typedef struct plan_queue {
     X(TRANSFER, "transfer")                \
     X(IO, "inputs and fetches")            \
     X(WORKSPACE, "workspace")              \
-    X(SNAPSHOT, "snapshot")
+    X(SNAPSHOT, "snapshot")                \
+    X(COPY, "parameter copies")
 typedef enum plan_mem {
 #define X(name, text) PLAN_##name,
     PLAN_MEM_LIST(X)

@@ -132,6 +132,24 @@ Test(precision, a_weight_is_cast_once_a_step, .timeout = 30)
     text_free(&corpus);
 }
 
+Test(precision, copies_of_parameters_are_told_from_activations, .timeout = 30)
+{
+    text corpus = reference_text();
+    for (int half = 0; half < 2; half++) {
+        gpt_config config;
+        weir_plan *plan = gpt_plan(&corpus, &config, (layout){1, 1, 1, 4, false}, half ? WEIR_BF16 : WEIR_F32);
+        uint64_t bytes[PLAN_MEMS], want = 0;
+        for (uint32_t t = 0; t < plan->tensors_count; t++)
+            if (strstr(plan_text(plan, plan->tensors[t].name), "weight>bf16"))
+                want += plan_tensor_bytes(&plan->tensors[t]);
+        plan_bytes_by_kind(plan, (plan_space_id){0}, bytes);
+        cr_expect_eq(bytes[PLAN_COPY], want, "%lu bytes, not %lu", bytes[PLAN_COPY], want);
+        cr_expect_eq(want > 0, half);
+        weir_plan_free(plan);
+    }
+    text_free(&corpus);
+}
+
 Test(precision, under_zero_half_the_bytes_are_gathered, .timeout = 30)
 {
     text corpus = reference_text();

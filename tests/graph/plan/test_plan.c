@@ -394,7 +394,7 @@ static const fault faults[] = {
     {AT(regsts), 3, "producer", 0, 2, "regsts[3]: not in the range of its owner"},
     {AT(regsts), 3, "space", 0, 2, "regsts[3].space: 2 of 2"},
     {AT(regsts), 3, "space", 0, 1, "of 5120"},
-    {AT(regsts), 3, "kind", 0, PLAN_MEMS, "regsts[3].kind: 9 of 9"},
+    {AT(regsts), 3, "kind", 0, PLAN_MEMS, "regsts[3].kind: 10 of 10"},
     {AT(regsts), 3, "slots", 0, 0, "regsts[3].slots: 0"},
     {AT(regsts), 3, "slots", 0, 3, "overlap in the arena of spaces[0]"},
     {AT(regsts), 3, "slots", 0, UINT32_MAX, "regsts[3].offset: 4294967295 slots of 1024 bytes"},
