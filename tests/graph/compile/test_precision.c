@@ -140,7 +140,8 @@ Test(precision, copies_of_parameters_are_told_from_activations, .timeout = 30)
         weir_plan *plan = gpt_plan(&corpus, &config, (layout){1, 1, 1, 4, false}, half ? WEIR_BF16 : WEIR_F32);
         uint64_t bytes[PLAN_MEMS], want = 0;
         for (uint32_t t = 0; t < plan->tensors_count; t++)
-            if (strstr(plan_text(plan, plan->tensors[t].name), "weight>bf16"))
+            if (strstr(plan_text(plan, plan->tensors[t].name), "weight>bf16") ||
+                !strcmp(plan_text(plan, plan->tensors[t].name), "wpe>bf16"))
                 want += plan_tensor_bytes(&plan->tensors[t]);
         plan_bytes_by_kind(plan, (plan_space_id){0}, bytes);
         cr_expect_eq(bytes[PLAN_COPY], want, "%lu bytes, not %lu", bytes[PLAN_COPY], want);

@@ -676,7 +676,7 @@ Test(plan_show, tells_memory_by_kind_and_every_actor, .timeout = 20)
     char *text = view(plan, weir_plan_show);
     assert_has(text, "plan sample \"plan\": 2 devices, 4 micro-batches a step, 7 actors, 7 kernels, 15.0 KiB");
     assert_has(text, "\ncpu:0      1.0 KiB          1.0 KiB           -      3.0 KiB    1.0 KiB         -             2.0 KiB    "
-                     "2.0 KiB         -       -  10.0 KiB\n");
+                     "2.0 KiB         -                 -       -  10.0 KiB\n");
     assert_has(text, "forward   forward       4        2     16.0 KiB  8.0 KiB  h 2x1.0 KiB            <- x, w (hold 4), "
                      "+1\n");
     assert_has(text, "cpu:0    cpu:0   compute       3        4               9     32.0 KiB  14.0 KiB             4.0 KiB    "
