@@ -23,11 +23,11 @@ static weir_status arena_open(struct arena *arena, const weir_plan *plan, const 
         return WEIR_OK;
     if (!arena->device)
         return error_set(WEIR_E_UNSUPPORTED, "%s: this build of weir has no devices of that kind", name);
-    arena->base = arena->device->space_new(space->index, mapped_bytes(arena));
-    if (!arena->base)
-        return error_set(WEIR_E_MEMORY, "%s: no memory for an arena of %llu bytes", name,
-                         (unsigned long long)space->bytes);
-    return WEIR_OK;
+    void *made = NULL;
+    weir_status status =
+        arena->device->space_new(plan_text(plan, space->path), space->index, mapped_bytes(arena), &made);
+    arena->base = made;
+    return status ? error_set(status, "%s: %s", name, weir_error()) : WEIR_OK;
 }
 
 weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere)

@@ -3,6 +3,7 @@
 
 static const struct device_ops *const kinds[WEIR_DEVICE_KINDS] = {
     [WEIR_CPU] = &device_cpu,
+    [WEIR_DISK] = &device_disk,
 };
 
 const struct device_ops *device_find(uint32_t kind)

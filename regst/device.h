@@ -18,9 +18,9 @@
 struct device_ops {
     const char *name;
 
-    /* Zeroed memory of `bytes` > 0 on device `index`, aligned to 64 bytes or more and backed by real pages; NULL when
-     * there is none. */
-    void *(*space_new)(uint32_t index, uint64_t bytes);
+    /* Zeroed memory of `bytes` > 0 on device `index`, aligned to 64 bytes or more and backed by real pages, or a real
+     * file; E_MEMORY or E_IO when there is none. `path`: the directory of a disk; of no meaning elsewhere. */
+    weir_status (*space_new)(const char *path, uint32_t index, uint64_t bytes, void **space);
     void (*space_free)(void *space, uint64_t bytes);
 
     /* Between the host and a space; return when it is done. */
@@ -37,6 +37,6 @@ struct device_ops {
 /* The table of a kind; NULL when this build has none. */
 const struct device_ops *device_find(uint32_t kind);
 
-extern const struct device_ops device_cpu;
+extern const struct device_ops device_cpu, device_disk;
 
 #endif

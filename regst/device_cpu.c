@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "graph/base/error.h"
 #include "regst/device.h"
 
 extern void omp_set_num_threads(int count) __attribute__((weak));
@@ -34,16 +35,18 @@ static void populate(char *space, uint64_t bytes)
         ((volatile char *)space)[i] = 0;
 }
 
-static void *cpu_space_new(uint32_t index, uint64_t bytes)
+static weir_status cpu_space_new(const char *path, uint32_t index, uint64_t bytes, void **made)
 {
+    (void)path;
     (void)index;
     void *space = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space == MAP_FAILED)
-        return NULL;
+        return error_set(WEIR_E_MEMORY, "no memory for an arena of %llu bytes", (unsigned long long)bytes);
     if (bytes >= HUGE_BYTES)
         madvise(space, bytes, MADV_HUGEPAGE);
     populate(space, bytes);
-    return space;
+    *made = space;
+    return WEIR_OK;
 }
 
 static void cpu_space_free(void *space, uint64_t bytes)

@@ -52,7 +52,7 @@ static weir_dtype precision(const trainer_opts *o)
 /* What the plan gave up for --memory. */
 static void tell_limit(const trainer *t)
 {
-    char text[160];
+    char text[200];
     if (ranks_first() && weir_plan_limited(t->plan, text, sizeof text))
         fprintf(stderr, "%s: %s\n", t->program, text);
 }
@@ -60,7 +60,8 @@ static void tell_limit(const trainer *t)
 static int compile(trainer *t, weir_graph *graph)
 {
     if (graph)
-        t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory, .seed = t->opts.seed,
+        t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory,
+                               .offload = t->opts.offload, .seed = t->opts.seed,
                                .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
                                .no_fusion = t->opts.no_fusion);
     weir_graph_free(graph);

@@ -47,6 +47,7 @@ typedef struct trainer_opts {
     const char *trace;  /* Perfetto */
     const char *plan;   /* the compiled plan is saved there */
     const char *memory; /* limit per device, "512MiB" */
+    const char *offload; /* where what it leaves no room for may wait, "disk:/var/tmp" */
     bool no_fusion;     /* each op a kernel of its own */
     bool bf16, f16;     /* the precision of activations, their gradients and products; else f32 */
     int eval_every;     /* steps; 0: at the end only */
@@ -61,6 +62,8 @@ typedef struct trainer_opts {
      .help = "training steps in all, those before --resume included; a schedule of the learning rate ends there"},    \
     {"--seed", OPTIONS_U64, &(o).seed, .help = "of initial values, data and sampling [0]"},                           \
     {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                  \
+    {"--offload", OPTIONS_TEXT, &(o).offload, .value = "disk:DIR",                                                    \
+     .help = "with --memory: what there is no room for may wait in a file there"},                                    \
     {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "each op in a kernel of its own; the same bits"},        \
     {"--bf16", OPTIONS_FLAG, &(o).bf16, .help = "compute in bf16; parameters, sums and losses stay f32"},             \
     {"--f16", OPTIONS_FLAG, &(o).f16, .help = "in f16, with a scaled loss"},                                          \

@@ -159,7 +159,7 @@ float weir_random_normal(uint64_t key, uint64_t index)
 
 const char *device_kind_name(weir_device_kind kind)
 {
-    static const char *const names[] = {[WEIR_CPU] = "cpu", [WEIR_CUDA] = "cuda"};
+    static const char *const names[] = {[WEIR_CPU] = "cpu", [WEIR_CUDA] = "cuda", [WEIR_DISK] = "disk"};
     _Static_assert(sizeof names / sizeof *names == WEIR_DEVICE_KINDS, "every kind has a name");
     return names[kind];
 }

@@ -65,6 +65,17 @@ static bool programs_ok(const compile *c)
            false;
 }
 
+/* "disk:/var/tmp" */
+static bool offload_parse(compile *c)
+{
+    static const char disk[] = "disk:";
+    const weir_src src = c->opts.src;
+    if (!strncmp(c->opts.offload, disk, sizeof disk - 1) && c->opts.offload[sizeof disk - 1])
+        c->offload = c->opts.offload + sizeof disk - 1;
+    return c->offload || error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is no place to offload to; write "
+                                   "\"disk:DIRECTORY\"", src.file, src.line, c->opts.offload) == WEIR_OK;
+}
+
 static bool options_ok(compile *c)
 {
     const weir_src src = c->opts.src;
@@ -79,6 +90,8 @@ static bool options_ok(compile *c)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: a precision of %s; f32, bf16 and f16 can be", src.file,
                          src.line, weir_dtype_name(c->opts.precision)),
                false;
+    if (c->opts.offload && !offload_parse(c))
+        return false;
     c->micro = c->opts.micro_batches ? c->opts.micro_batches : 1;
     c->memory_max = UINT64_MAX;
     if (c->opts.memory && !memory_parse(c->opts.memory, &c->memory_max))

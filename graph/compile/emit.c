@@ -54,18 +54,21 @@ static void emit_queue(emission *e, int d, plan_queue_kind kind)
 static void emit_device(emission *e, int d)
 {
     const pdevice *from = &e->p->device.item[d];
+    bool disk = from->kind == WEIR_DISK;
     char *name = pool_text(&e->c->pool, "%s:%d", device_kind_name(from->kind), from->index);
     plan_space_id space = {plan_add_spaces(e->b, (plan_space){.kind = from->kind,
                                                               .index = (uint32_t)from->index,
                                                               .name = plan_add_text(e->b, name),
+                                                              .path = plan_add_text(e->b, disk ? e->c->offload : ""),
                                                               .bytes = from->bytes,
                                                               .snapshot_offset = from->snapshot_offset,
                                                               .snapshot_bytes = from->snapshot})};
-    e->queue[PLAN_COMPUTE][d] = plan_add_queues(e->b, (plan_queue){.space = space,
-                                                                   .kind = PLAN_COMPUTE,
-                                                                   .name = plan_add_text(e->b, name),
-                                                                   .workspace_offset = from->workspace_offset,
-                                                                   .workspace_bytes = from->workspace});
+    if (!disk)
+        e->queue[PLAN_COMPUTE][d] = plan_add_queues(e->b, (plan_queue){.space = space,
+                                                                       .kind = PLAN_COMPUTE,
+                                                                       .name = plan_add_text(e->b, name),
+                                                                       .workspace_offset = from->workspace_offset,
+                                                                       .workspace_bytes = from->workspace});
     emit_queue(e, d, PLAN_IO_QUEUE);
     emit_queue(e, d, PLAN_OUTSIDE);
 }
@@ -329,8 +332,13 @@ static void emit_limit(emission *e)
 {
     plan_limit to = {.bytes = e->c->memory_max, .whole = e->c->whole, .longer = e->c->longer,
                      .slots = (uint32_t)limit_slots_taken(e->c)};
-    for (int i = 0; i < e->p->op.count; i++)
-        to.again += !e->p->op.item[i].dead && e->c->ir.node[e->p->op.item[i].node].again;
+    for (int i = 0; i < e->p->op.count; i++) {
+        const pop *op = &e->p->op.item[i];
+        const ptensor *out = op->dead || !op->out_count ? NULL : &e->p->tensor.item[op->out[0]];
+        to.again += !op->dead && e->c->ir.node[op->node].again;
+        if (out && e->p->device.item[out->device].kind == WEIR_DISK)
+            to.moved += out->bytes * (op->micro ? (uint64_t)e->c->micro : 1);
+    }
     plan_add_limits(e->b, to);
 }
 

@@ -2,7 +2,8 @@
  *
  * A group is a run of pops of one device, program, phase and rate that fires as one actor. Joining saves messages and
  * registers, cutting lets others start earlier, so groups are maximal except:
- *   - a pop that reads from another device starts a group, unless the open one waits for the same groups already;
+ *   - a pop that reads from another device, or waits for something on one, starts a group, unless the open one waits for
+ *     the same groups already; what is waited for ends one;
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
  *     a later phase, or in the update) when BUCKET bytes have come together;
  *   - a chunk ends one, so that it is on its way while the next is made;
@@ -72,7 +73,20 @@ static int pop_level(const compile *c, const pop *op)
         if (reach > level)
             level = reach;
     }
+    for (int i = 0; i < op->waits.count; i++) {
+        const pop *on = &c->phys.op.item[op->waits.item[i]];
+        if (on->phase == op->phase && on->level >= level)
+            level = on->level + 1;
+    }
     return level;
+}
+
+static bool is_source_of(const group *g, int group_id)
+{
+    for (int s = 0; s < g->sources.count; s++)
+        if (g->sources.item[s] == group_id)
+            return true;
+    return false;
 }
 
 /* Whether every group of another device that the pop reads from is one that `g` waits for anyway. */
@@ -80,12 +94,12 @@ static bool waits_already(const compile *c, const pop *op, const group *g)
 {
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(c, op, i);
-        bool known = !from || from->device == op->device;
-        for (int s = 0; s < g->sources.count && !known; s++)
-            known = g->sources.item[s] == from->group;
-        if (!known)
+        if (from && from->device != op->device && !is_source_of(g, from->group))
             return false;
     }
+    for (int i = 0; i < op->waits.count; i++)
+        if (!is_source_of(g, c->phys.op.item[op->waits.item[i]].group))
+            return false;
     return true;
 }
 
@@ -158,7 +172,7 @@ static void maybe_end(grouping *x, const pop *op)
         end |= t->chunk;
         g->published += leaves ? t->bytes : 0;
     }
-    if (end || g->published >= BUCKET)
+    if (end || op->awaited || g->published >= BUCKET)
         close_group(x, op->group);
 }
 
@@ -182,6 +196,8 @@ static void join(grouping *x, int id)
         if (from && from->device != op->device)
             LIST_ONCE(&x->c->pool, &g->sources, from->group);
     }
+    for (int i = 0; i < op->waits.count; i++)
+        LIST_ONCE(&x->c->pool, &g->sources, x->p->op.item[op->waits.item[i]].group);
     if (alone)
         close_group(x, op->group);
     maybe_end(x, op);

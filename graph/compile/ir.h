@@ -50,6 +50,7 @@ typedef struct ir_node {
     int program;
     bool micro;
     bool again;                    /* a repetition of a forward node, see recompute.h */
+    bool moves;                    /* to a disk, or back: see offload.h */
     int after;                     /* of one: a tensor that it is not computed before, or -1 */
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
@@ -60,6 +61,10 @@ typedef struct ir_node {
     int choice[WEIR_AXES_MAX];     /* one for each mesh axis; -1 until chosen */
     weir_cost cost;                /* of the whole, on one device */
 } ir_node;
+
+typedef struct ir_wait {           /* an order that no tensor makes, on each device by itself: see offload.h */
+    int node, on;                  /* the node waits, on the other */
+} ir_wait;
 
 typedef struct ir_rules {          /* signatures that nodes share */
     const weir_op *op;
@@ -72,6 +77,7 @@ typedef struct ir_graph {
     int node_count;
     POOL_LIST(ir_tensor) tensors;
     POOL_LIST(ir_rules) rules;
+    POOL_LIST(ir_wait) waits;
 } ir_graph;
 
 /* ---- per device ---- */
@@ -114,6 +120,8 @@ typedef struct pop {               /* one kernel call on one device */
     bool io;                       /* it runs on its device's io queue, in a group of its own */
     bool dead;                     /* merged into another, or of no use */
     int level, group;
+    POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
+    bool awaited;                  /* by such a one */
     uint64_t scratch, scratch_offset;
     int scratch_block;             /* layout's own; -1: none */
     POOL_LIST(int) states;         /* indexes in phys->state */
@@ -195,6 +203,7 @@ typedef struct compile {
     uint64_t memory_max;           /* per device; UINT64_MAX: none */
     uint64_t whole;                /* what the largest device needs without a limit, when that is too much; 0 */
     double longer;                 /* then: the share of a step that it takes longer */
+    const char *offload;           /* the directory on a disk that what there is no room for may go to; NULL: none */
     bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
     bool over;                     /* the plan was given up as too large, rather than for an error */
     ir_graph ir;
@@ -270,6 +279,13 @@ uint64_t shard_bytes(const ir_tensor *t, int at);
  * shard.c. Layouts are chosen. */
 double node_seconds(const ir_graph *ir, const ir_node *node);
 double transfer_seconds(uint64_t bytes);
+/* And a disk, with one way of so many bytes. */
+double disk_seconds(uint64_t bytes);
+/* Whether a limit counts for the device: what is on a disk is what the limit left no room for. */
+static inline bool device_is_limited(const pdevice *d)
+{
+    return d->kind != WEIR_DISK;
+}
 /* Fills behind[node] with the pipeline stages behind each forward node (slots.c). */
 void stages_behind(const compile *c, int *behind);
 /* What input i, output o of a node must be on `axis` by its choice. */

@@ -49,6 +49,10 @@ typedef struct climbing {
     bool *refused;                 /* by tensor: did not help */
     int *alike, alike_count;       /* tensors that are asked together */
     double total;                  /* seconds, so far */
+    double step;                   /* seconds of a step, on one device */
+    double filed;                  /* bytes that go to the disk and back, a step, so far */
+    double *most;                  /* by tensor: bytes a step of the device that holds the most of it */
+    bool *movable;                 /* by tensor: to a disk */
     int *stack, *seen;             /* by node; seen: in which question */
     int question;
 } climbing;
@@ -120,6 +124,23 @@ static void find_places(climbing *y)
         place_bytes(y, &y->places.item[p]);
 }
 
+/* What may wait on a disk: large enough, and made as often as it is read. */
+static void find_movable(climbing *y)
+{
+    const recompute *x = y->x;
+    for (int t = 0; t < x->base.tensors.count && x->c->offload; t++) {
+        const ir_tensor *from = &x->base.tensors.item[t];
+        if (!x->saved[t] || x->root[t] != t || !counts(&x->base, from))
+            continue;
+        const ir_node *maker = &x->base.node[from->node];
+        for (int p = 0; p < y->places.count; p++)
+            y->most[t] = y->places.item[p].bytes[t] > y->most[t] ? y->places.item[p].bytes[t] : y->most[t];
+        y->movable[t] = y->most[t] >= (double)group_own_bytes && maker->micro == x->micro &&
+                        !(maker->origin && (maker->origin->fills || maker->origin->host));
+        y->most[t] *= maker->micro ? x->c->micro : 1;
+    }
+}
+
 static bool climbing_begin(climbing *y, recompute *x)
 {
     pool *p = &x->c->pool;
@@ -132,6 +153,8 @@ static bool climbing_begin(climbing *y, recompute *x)
     y->change = POOL_NEW(p, double, 2 * nodes);
     y->refused = POOL_NEW(p, bool, tensors);
     y->alike = POOL_NEW(p, int, tensors);
+    y->most = POOL_NEW(p, double, tensors);
+    y->movable = POOL_NEW(p, bool, tensors);
     y->stack = POOL_NEW(p, int, nodes);
     y->seen = POOL_NEW(p, int, nodes);
     find_places(y);
@@ -142,9 +165,11 @@ static bool climbing_begin(climbing *y, recompute *x)
         const ir_node *node = &x->base.node[n];
         int ahead = node->phase == PLAN_FORWARD ? behind[n] + 1 : 1;
         y->seconds[n] = node_seconds(&x->base, node) * (node->micro ? x->c->micro : 1);
+        y->step += y->seconds[n];
         for (int o = 0; o < node->out_count; o++)
             y->slots[node->out[o]] = !node->micro ? 1 : ahead < x->c->micro ? ahead : x->c->micro;
     }
+    find_movable(y);
     return true;
 }
 
@@ -158,7 +183,7 @@ static stay *stay_of(const climbing *y, int t, bool again)
 
 static plan_phase phase_of(const recompute *x, const again_event *e)
 {
-    return e->again ? PLAN_BACKWARD : x->base.node[e->node].phase;
+    return e->again || e->move == MOVE_FETCH ? PLAN_BACKWARD : x->base.node[e->node].phase;
 }
 
 static void find_stays(climbing *y)
@@ -169,6 +194,11 @@ static void find_stays(climbing *y)
     for (int k = 0; k < x->event_count; k++) {
         const again_event *e = &x->event[k];
         const ir_node *node = &x->base.node[e->node];
+        if (e->move) {
+            stay *s = stay_of(y, e->tensor, e->move == MOVE_FETCH);
+            *s = (stay){.born = e->move == MOVE_FETCH ? k : s->born, .died = k};
+            continue;
+        }
         bool once = x->c->micro > 1 && (!node->micro || (node->origin && node->origin->fills));
         for (int i = 0; i < node->in_count; i++) {
             stay *s = stay_of(y, node->in[i], recompute_reads_again(x, e, node->in[i]));
@@ -187,6 +217,8 @@ static void share_in_place(climbing *y)
 {
     for (int k = 0; k < y->x->event_count; k++) {
         const again_event *e = &y->x->event[k];
+        if (e->move)
+            continue;
         const ir_node *node = &y->x->base.node[e->node];
         int in = node->op->inplace - 1;
         if (in < 0 || in >= node->in_count)
@@ -255,13 +287,33 @@ static double seconds_more(climbing *y, int t)
         seconds += y->seconds[y->stack[top]];
         for (int i = 0; i < node->in_count; i++) {
             int in = x->base.tensors.item[node->in[i]].node;
-            if (!recompute_repeats(x, node->in[i]) || x->again[in] || y->seen[in] == y->question)
+            if (!recompute_repeats(x, node->in[i]) || x->moved[x->root[node->in[i]]] || x->again[in] || y->seen[in] == y->question)
                 continue;
             y->seen[in] = y->question;
             y->stack[top++] = in;
         }
     }
     return seconds;
+}
+
+/* And when it is moved. */
+static double seconds_moved(const climbing *y, int t)
+{
+    return offload_seconds(y->step, y->filed, y->most[t]);
+}
+
+static double seconds_dropped(climbing *y, int t, bool moved)
+{
+    return moved ? seconds_moved(y, t) : seconds_more(y, t);
+}
+
+/* Whether moving it is possible, and cheaper than making it again. */
+static bool better_moved(climbing *y, int t)
+{
+    const recompute *x = y->x;
+    if (!y->movable[t] || !x->repeatable[x->base.tensors.item[t].node])
+        return y->movable[t];
+    return seconds_moved(y, t) < seconds_more(y, t);
 }
 
 static bool is_there(const climbing *y, int t, const place *p)
@@ -274,55 +326,64 @@ static bool is_candidate(const climbing *y, int t, const place *p)
 {
     const recompute *x = y->x;
     return x->saved[t] && !x->dropped[t] && !y->refused[t] && p->bytes[t] && is_there(y, t, p) &&
-           x->repeatable[x->base.tensors.item[t].node];
+           (y->movable[t] || x->repeatable[x->base.tensors.item[t].node]);
 }
 
-/* The tensor that is cheapest to drop, or -1: there is none. */
-static int cheapest(climbing *y, const place *p)
+/* The tensor that is cheapest to drop, and how, or -1: there is none. */
+static int cheapest(climbing *y, const place *p, bool *best_moved)
 {
     int best = -1;
     double best_rate = 0;
     for (int t = 0; t < y->x->base.tensors.count; t++) {
         if (!is_candidate(y, t, p))
             continue;
-        double rate = seconds_more(y, t) / (p->bytes[t] * y->slots[t]);
-        if (best < 0 || rate < best_rate) {
-            best = t;
-            best_rate = rate;
-        }
+        bool moved = better_moved(y, t);
+        double rate = seconds_dropped(y, t, moved) / (p->bytes[t] * y->slots[t]);
+        if (best >= 0 && rate >= best_rate)
+            continue;
+        best = t;
+        best_rate = rate;
+        *best_moved = moved;
     }
     return best;
 }
 
-/* Lists `t` and those like it: as large, made by the same op, and there at the same time. */
-static void list_alike(climbing *y, int t, const place *p)
+/* Lists `t` and those like it: as large, made by the same op, there at the same time, and dropped in the same way. */
+static void list_alike(climbing *y, int t, bool moved, const place *p)
 {
     const ir_graph *base = &y->x->base;
     y->alike_count = 0;
     for (int i = 0; i < base->tensors.count; i++)
         if (is_candidate(y, i, p) && p->bytes[i] == p->bytes[t] &&
-            base->node[base->tensors.item[i].node].op == base->node[base->tensors.item[t].node].op)
+            base->node[base->tensors.item[i].node].op == base->node[base->tensors.item[t].node].op &&
+            (moved ? y->movable[i] : y->x->repeatable[base->tensors.item[i].node]))
             y->alike[y->alike_count++] = i;
 }
 
+static void drop_one(climbing *y, int t, bool drop, bool moved)
+{
+    y->x->dropped[t] = drop;
+    y->x->moved[t] = drop && moved;
+}
+
 /* Drops those that are listed, but for every `keep`-th (0: all), or takes that back; the bytes that are needed then. */
-static double drop_alike(climbing *y, int keep, bool drop)
+static double drop_alike(climbing *y, int keep, bool drop, bool moved)
 {
     for (int i = 0; i < y->alike_count; i++)
         if (!keep || i % keep != keep - 1)
-            y->x->dropped[y->alike[i]] = drop;
+            drop_one(y, y->alike[i], drop, moved);
     return count(y)->needs;
 }
 
 /* Those of them that are kept part the network into segments. Every how many of them to keep for the least bytes, or
  * -1: none of it is of any use. */
-static int best_segments(climbing *y, double needs)
+static int best_segments(climbing *y, double needs, bool moved)
 {
     static const int keeps[] = {0, 8, 4, 3, 2};
     int best = -1;
     for (size_t k = 0; k < sizeof keeps / sizeof *keeps && y->alike_count > 1; k++) {
-        double then = drop_alike(y, keeps[k], true);
-        drop_alike(y, keeps[k], false);
+        double then = drop_alike(y, keeps[k], true, moved);
+        drop_alike(y, keeps[k], false, moved);
         if (then < needs) {
             needs = then;
             best = keeps[k];
@@ -331,14 +392,15 @@ static int best_segments(climbing *y, double needs)
     return best;
 }
 
-static bool enter(climbing *y, int t)
+static bool enter(climbing *y, int t, bool moved)
 {
-    y->total += seconds_more(y, t);
-    y->x->dropped[t] = true;
+    y->total += seconds_dropped(y, t, moved);
+    y->filed += moved ? y->most[t] : 0;
+    drop_one(y, t, true, moved);
     recompute_order(y->x);
     again_rung *r = POOL_PUSH(&y->x->c->pool, &y->x->ladder);
     if (r)
-        *r = (again_rung){.tensor = t, .seconds = y->total};
+        *r = (again_rung){.tensor = t, .moved = moved, .seconds = y->total};
     return r;
 }
 
@@ -347,25 +409,26 @@ static bool climb(climbing *y, bool *helped)
 {
     const place *p = count(y);
     double needs = p ? p->needs : 0;
-    int t = p ? cheapest(y, p) : -1, keep = 0;
+    bool moved = false;
+    int t = p ? cheapest(y, p, &moved) : -1, keep = 0;
     if (t < 0)
         return false;
-    list_alike(y, t, p);
-    y->x->dropped[t] = true;
+    list_alike(y, t, moved, p);
+    drop_one(y, t, true, moved);
     bool alone = count(y)->needs < needs;
-    y->x->dropped[t] = false;
+    drop_one(y, t, false, moved);
     if (alone) {
         y->alike[0] = t;
         y->alike_count = 1;
     } else {
-        keep = best_segments(y, needs);
+        keep = best_segments(y, needs, moved);
     }
     recompute_order(y->x);
     *helped |= keep >= 0;
     for (int i = 0; i < y->alike_count; i++)
         if (keep < 0)
             y->refused[y->alike[i]] = true;
-        else if ((!keep || i % keep != keep - 1) && !enter(y, y->alike[i]))
+        else if ((!keep || i % keep != keep - 1) && !enter(y, y->alike[i], moved))
             return false;
     return true;
 }

@@ -85,7 +85,7 @@ static bool lower_all(compile *c)
 {
     bool lowered = false;
     for (int d = 0; d < c->phys.device.count; d++)
-        for (reg *r; (r = reg_to_lower(c, d, UINT64_MAX)); lowered = true)
+        for (reg *r; device_is_limited(&c->phys.device.item[d]) && (r = reg_to_lower(c, d, UINT64_MAX)); lowered = true)
             r->slots--;
     return lowered;
 }
@@ -97,7 +97,7 @@ bool limit_fit(compile *c)
         if (!pass_layout(c))
             return false;
         for (int d = 0; d < c->phys.device.count; d++)
-            if (c->phys.device.item[d].bytes > c->memory_max) {
+            if (device_is_limited(&c->phys.device.item[d]) && c->phys.device.item[d].bytes > c->memory_max) {
                 c->over = true;
                 lowered |= lower_device(c, d);
             }
@@ -156,7 +156,7 @@ static uint64_t largest(const compile *c, int *device)
 {
     uint64_t most = 0;
     for (int d = 0; d < c->phys.device.count; d++)
-        if (c->phys.device.item[d].bytes > most) {
+        if (device_is_limited(&c->phys.device.item[d]) && c->phys.device.item[d].bytes > most) {
             most = c->phys.device.item[d].bytes;
             *device = d;
         }

@@ -396,7 +396,7 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
                 .phase = node->phase,
                 .micro = node->micro,
                 .accumulate = node->op == &op_accumulate,
-                .io = calls_host(node)};
+                .io = calls_host(node) || node->moves};
     op->in = POOL_NEW(&c->pool, int, op->in_count + 1);
     op->out = POOL_NEW(&c->pool, int, op->out_count + 1);
     if (!op->in || !op->out)
@@ -505,6 +505,32 @@ static void merge_accumulations(lowering *l)
     }
 }
 
+/* The k-th of a node's pops is the one of the k-th device of its mesh. */
+static void wait_enter(lowering *l, const int *first, const ir_wait *w, int k)
+{
+    int id = first[w->node] + k, on = first[w->on] + k;
+    pop *op = &l->p->op.item[id], *from = &l->p->op.item[on];
+    int *at = op->dead || from->dead ? NULL : POOL_PUSH(&l->c->pool, &op->waits);
+    if (!at)
+        return;
+    *at = on;
+    from->awaited = true;
+}
+
+static bool waits_enter(lowering *l)
+{
+    const ir_graph *ir = &l->c->ir;
+    int *first = POOL_NEW(&l->c->pool, int, ir->node_count + 1);
+    if (!first)
+        return false;
+    for (int i = l->p->op.count - 1; i >= 0; i--)
+        first[l->p->op.item[i].node] = i;
+    for (int w = 0; w < ir->waits.count; w++)
+        for (int k = 0; k < ir->node[ir->waits.item[w].node].mesh->count; k++)
+            wait_enter(l, first, &ir->waits.item[w], k);
+    return true;
+}
+
 /* One pop per device, or, where what it makes is cut, per chunk and device. */
 static bool lower_node(lowering *l, const ir_node *node, int n)
 {
@@ -537,5 +563,6 @@ bool pass_lower(compile *c)
     sweep_dead(&l);
     readers_list(&l);
     merge_accumulations(&l);
+    waits_enter(&l);
     return !c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
 }

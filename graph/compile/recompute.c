@@ -76,10 +76,36 @@ static void find_saved(recompute *x)
         }
 }
 
+/* Readers come in order, makers before them. */
+static void find_last(recompute *x)
+{
+    for (int n = 0; n < x->base.node_count; n++) {
+        const ir_node *node = &x->base.node[n];
+        for (int o = 0; o < node->out_count; o++)
+            x->last[x->root[node->out[o]]] = n;
+        for (int i = 0; i < node->in_count && !is_later(node); i++)
+            x->last[x->root[node->in[i]]] = n;
+    }
+}
+
+static void moves_begin(recompute *x, int nodes, int tensors)
+{
+    pool *p = &x->c->pool;
+    x->moved = POOL_NEW(p, bool, tensors);
+    x->fetcher = POOL_NEW(p, int, tensors);
+    x->last = POOL_NEW(p, int, tensors);
+    x->way = POOL_NEW(p, offload_way, tensors);
+    x->stores = POOL_NEW(p, int, nodes);
+    x->fetches = POOL_NEW(p, int, nodes);
+    x->next_store = POOL_NEW(p, int, tensors);
+    x->next_fetch = POOL_NEW(p, int, tensors);
+}
+
 bool recompute_begin(recompute *x, compile *c)
 {
     int nodes = c->ir.node_count + 1, tensors = c->ir.tensors.count + 1;
     *x = (recompute){.c = c, .base = c->ir};
+    moves_begin(x, nodes, tensors);
     x->root = POOL_NEW(&c->pool, int, tensors);
     x->saved = POOL_NEW(&c->pool, bool, tensors);
     x->dropped = POOL_NEW(&c->pool, bool, tensors);
@@ -89,11 +115,12 @@ bool recompute_begin(recompute *x, compile *c)
     x->asker = POOL_NEW(&c->pool, int, nodes);
     x->head = POOL_NEW(&c->pool, int, nodes);
     x->next = POOL_NEW(&c->pool, int, nodes);
-    x->event = POOL_NEW(&c->pool, again_event, 2 * nodes);
+    x->event = POOL_NEW(&c->pool, again_event, 2 * (nodes + tensors));
     if (c->pool.failed)
         return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
     find_roots(x);
     find_saved(x);
+    find_last(x);
     for (int n = 0; n < x->base.node_count; n++)
         x->repeatable[n] = is_repeatable(x, &x->base.node[n]);
     recompute_order(x);
@@ -111,7 +138,7 @@ static bool is_dropped(const recompute *x, int t)
 bool recompute_repeats(const recompute *x, int t)
 {
     int from = tensor_at(x, t)->node, root = x->root[t];
-    return from >= 0 && x->repeatable[from] && !(x->saved[root] && !x->dropped[root]);
+    return from >= 0 && (x->moved[root] || (x->repeatable[from] && !(x->saved[root] && !x->dropped[root])));
 }
 
 bool recompute_reads_again(const recompute *x, const again_event *e, int t)
@@ -128,7 +155,8 @@ static void mark_again(recompute *x)
         const ir_node *node = &x->base.node[n];
         for (int i = 0; i < node->in_count; i++) {
             const again_event as = {.node = n, .again = x->again[n]};
-            if ((as.again || is_later(node)) && recompute_reads_again(x, &as, node->in[i]))
+            if ((as.again || is_later(node)) && recompute_reads_again(x, &as, node->in[i]) &&
+                !x->moved[x->root[node->in[i]]])
                 x->again[tensor_at(x, node->in[i])->node] = true;
         }
     }
@@ -154,8 +182,11 @@ static bool waits(const recompute *x, int n, int t)
 static void ask(recompute *x, int n, int asker)
 {
     for (int i = 0; i < x->base.node[n].in_count; i++) {
-        int t = x->base.node[n].in[i], *first = waits(x, n, t) ? &x->asker[tensor_at(x, t)->node] : NULL;
-        if (first && asker < *first)
+        int t = x->base.node[n].in[i], root = x->root[t];
+        if (!waits(x, n, t))
+            continue;
+        int *first = x->moved[root] && !x->late[tensor_at(x, t)->node] ? &x->fetcher[root] : &x->asker[tensor_at(x, t)->node];
+        if (asker < *first)
             *first = asker;
     }
 }
@@ -165,8 +196,10 @@ static void find_askers(recompute *x)
 {
     for (int n = 0; n < x->base.node_count; n++) {
         x->asker[n] = INT_MAX;
-        x->head[n] = 0;
+        x->head[n] = x->stores[n] = x->fetches[n] = 0;
     }
+    for (int t = 0; t < x->base.tensors.count; t++)
+        x->fetcher[t] = INT_MAX;
     for (int n = 0; n < x->base.node_count; n++)
         if (is_later(&x->base.node[n]) && !x->late[n])
             ask(x, n, n);
@@ -190,19 +223,54 @@ static int awaited(const recompute *x, const ir_node *asker)
     return -1;
 }
 
+static void find_ways(recompute *x)
+{
+    for (int t = x->base.tensors.count - 1; t >= 0; t--) {
+        if (!x->moved[t] || x->fetcher[t] == INT_MAX)
+            continue;
+        offload_way *way = &x->way[t];
+        *way = offload_find(&x->base, t, x->last[t], x->fetcher[t]);
+        int before = way->ahead < 0 ? x->fetcher[t] : way->hold;
+        x->next_store[t] = x->stores[before];
+        x->stores[before] = t + 1;
+        if (way->ahead < 0)
+            continue;
+        x->next_fetch[t] = x->fetches[way->ahead];
+        x->fetches[way->ahead] = t + 1;
+    }
+}
+
+static void enter_event(recompute *x, again_event e)
+{
+    x->event[x->event_count++] = e;
+}
+
+static void enter_move(recompute *x, int t, again_move move)
+{
+    enter_event(x, (again_event){.node = tensor_at(x, t)->node, .move = move, .tensor = t, .after = -1});
+}
+
 void recompute_order(recompute *x)
 {
     mark_again(x);
     mark_late(x);
     find_askers(x);
+    find_ways(x);
     x->event_count = 0;
     for (int n = 0; n < x->base.node_count; n++) {
         if (x->late[n])
             continue;
+        for (int t = x->stores[n]; t; t = x->next_store[t - 1]) {
+            enter_move(x, t - 1, MOVE_STORE);
+            if (x->way[t - 1].ahead < 0) /* there is no time for it: it is back at once */
+                enter_move(x, t - 1, MOVE_FETCH);
+        }
         for (int at = x->head[n]; at; at = x->next[at - 1])
-            x->event[x->event_count++] =
-                (again_event){.node = at - 1, .again = x->again[at - 1], .after = awaited(x, &x->base.node[n])};
-        x->event[x->event_count++] = (again_event){.node = n, .after = -1};
+            enter_event(x, (again_event){
+                               .node = at - 1, .again = x->again[at - 1], .after = awaited(x, &x->base.node[n])});
+        enter_event(x, (again_event){.node = n, .after = -1});
+        for (int t = x->fetches[n]; t; t = x->next_fetch[t - 1])
+            enter_move(x, t - 1, MOVE_FETCH);
     }
 }
 
@@ -211,21 +279,39 @@ void recompute_order(recompute *x)
 typedef struct rewriting {
     const recompute *x;
     ir_graph to;
-    int *copy;                     /* by tensor of the base: its repetition, or -1 */
+    int *copy;                     /* by tensor of the base: its repetition, or what is back from the disk; or -1 */
+    int *filed;                    /* by tensor of the base: on the disk, or -1 */
     int *new_id;                   /* by node of the base */
+    int *stored, *fetched;         /* by tensor of the base: the nodes */
 } rewriting;
 
-static void repeat_tensor(rewriting *w, int t)
+/* Another tensor like `t`; its index. */
+static int tensor_like(rewriting *w, int t, const char *what)
 {
     pool *p = &w->x->c->pool;
     const ir_tensor *from = tensor_at(w->x, t);
     ir_tensor *to = POOL_PUSH(p, &w->to.tensors);
     if (!to)
-        return;
+        return -1;
     *to = *from;
-    to->name = pool_text(p, "%s.again", from->name);
+    to->name = pool_text(p, "%s.%s", from->name, what);
     to->update = -1;
-    w->copy[t] = w->to.tensors.count - 1;
+    return w->to.tensors.count - 1;
+}
+
+static void move_tensor(rewriting *w, int t)
+{
+    int filed = tensor_like(w, t, "disk"), back = tensor_like(w, t, "back");
+    const weir_mesh *disk = offload_mesh(w->x->c, tensor_at(w->x, t)->mesh);
+    if (filed < 0 || back < 0 || !disk)
+        return;
+    ir_tensor *to = &w->to.tensors.item[filed];
+    to->mesh = disk;
+    to->origin = NULL;
+    w->filed[t] = filed;
+    for (int u = 0; u < w->x->base.tensors.count; u++) /* under all its names */
+        if (w->x->root[u] == t)
+            w->copy[u] = back;
 }
 
 static void tensors_begin(rewriting *w)
@@ -235,16 +321,31 @@ static void tensors_begin(rewriting *w)
         ir_tensor *to = POOL_PUSH(&x->c->pool, &w->to.tensors);
         if (to)
             *to = *tensor_at(x, t);
-        w->copy[t] = -1;
+        w->copy[t] = w->filed[t] = -1;
     }
     for (int n = 0; n < x->base.node_count; n++)
         for (int o = 0; o < x->base.node[n].out_count && x->again[n]; o++)
-            repeat_tensor(w, x->base.node[n].out[o]);
+            w->copy[x->base.node[n].out[o]] = tensor_like(w, x->base.node[n].out[o], "again");
+    for (int t = 0; t < x->base.tensors.count; t++)
+        if (x->moved[t] && x->fetcher[t] < INT_MAX)
+            move_tensor(w, t);
+}
+
+/* Node k of the new graph, which moves a tensor. */
+static bool write_move(rewriting *w, const again_event *e, int k)
+{
+    bool back = e->move == MOVE_FETCH;
+    int t = e->tensor, from = back ? w->filed[t] : t, to = back ? w->copy[t] : w->filed[t];
+    w->to.tensors.item[to].node = k;
+    *(back ? &w->fetched[t] : &w->stored[t]) = k;
+    return offload_copy(w->x->c, &w->x->base, t, from, to, back, &w->to.node[k]);
 }
 
 /* Node k of the new graph. */
 static bool rewrite_node(rewriting *w, const again_event *e, int k)
 {
+    if (e->move)
+        return write_move(w, e, k);
     pool *p = &w->x->c->pool;
     const ir_node *from = &w->x->base.node[e->node];
     ir_node *to = &w->to.node[k];
@@ -271,6 +372,24 @@ static bool rewrite_node(rewriting *w, const again_event *e, int k)
     return true;
 }
 
+static void write_wait(rewriting *w, int node, int on)
+{
+    ir_wait *wait = POOL_PUSH(&w->x->c->pool, &w->to.waits);
+    if (wait)
+        *wait = (ir_wait){.node = node, .on = on};
+}
+
+static void write_waits(rewriting *w)
+{
+    for (int t = 0; t < w->x->base.tensors.count; t++) {
+        const offload_way *way = &w->x->way[t];
+        if (w->filed[t] < 0 || way->ahead < 0)
+            continue;
+        write_wait(w, w->new_id[way->hold], w->stored[t]);
+        write_wait(w, w->fetched[t], w->new_id[way->ahead]);
+    }
+}
+
 static bool rewrite(rewriting *w)
 {
     const recompute *x = w->x;
@@ -278,6 +397,9 @@ static bool rewrite(rewriting *w)
     w->to.node = POOL_NEW(p, ir_node, x->event_count + 1);
     w->to.rules.item = x->base.rules.item;
     w->copy = POOL_NEW(p, int, x->base.tensors.count + 1);
+    w->filed = POOL_NEW(p, int, x->base.tensors.count + 1);
+    w->stored = POOL_NEW(p, int, x->base.tensors.count + 1);
+    w->fetched = POOL_NEW(p, int, x->base.tensors.count + 1);
     w->new_id = POOL_NEW(p, int, x->base.node_count + 1);
     if (p->failed)
         return false;
@@ -288,14 +410,18 @@ static bool rewrite(rewriting *w)
     for (int t = 0; t < x->base.tensors.count && !p->failed; t++)
         if (tensor_at(x, t)->update >= 0)
             w->to.tensors.item[t].update = w->new_id[tensor_at(x, t)->update];
+    write_waits(w);
     return !p->failed;
 }
 
 bool recompute_apply(recompute *x, int rungs)
 {
     memset(x->dropped, 0, sizeof *x->dropped * (size_t)x->base.tensors.count);
-    for (int r = 0; r < rungs; r++)
+    memset(x->moved, 0, sizeof *x->moved * (size_t)x->base.tensors.count);
+    for (int r = 0; r < rungs; r++) {
         x->dropped[x->ladder.item[r].tensor] = true;
+        x->moved[x->ladder.item[r].tensor] = x->ladder.item[r].moved;
+    }
     recompute_order(x);
     rewriting w = {.x = x};
     if (!rewrite(&w))

@@ -9,6 +9,9 @@
  * the backward phase with the same op, shapes, layouts and key as the first, so it gives the same bits; it stands right
  * before the first node that asks for it, and what it made dies with the last.
  *
+ * Where a disk is given, a tensor may be dropped in another way: it is moved there and comes back (offload.h), and who
+ * reads it later reads what came back.
+ *
  * What is dropped is a decision of the compiler's, made under a limit (limit.c), not one of the graph's author; to the
  * passes behind, repetitions are nodes like any other.
  *
@@ -19,16 +22,21 @@
 #ifndef GRAPH_COMPILE_RECOMPUTE_H
 #define GRAPH_COMPILE_RECOMPUTE_H
 
-#include "graph/compile/ir.h"
+#include "graph/compile/offload.h"
+
+typedef enum again_move { MOVE_NONE, MOVE_STORE, MOVE_FETCH } again_move;
 
 typedef struct again_event {       /* a node's place in the order of all */
     int node;                      /* of the base */
     bool again;                    /* a repetition of it */
+    again_move move;               /* of a tensor that it makes, to a disk or back, rather than the node itself */
+    int tensor;                    /* then: which */
     int after;                     /* of what waits for its first reader: a tensor that this one waits for, or -1 */
 } again_event;
 
 typedef struct again_rung {
     int tensor;                    /* dropped here, and from here on */
+    bool moved;                    /* to a disk */
     double seconds;                /* that a step takes longer, so far */
 } again_rung;
 
@@ -37,11 +45,18 @@ typedef struct recompute {         /* lives in the compilation's pool; one threa
     ir_graph base;                 /* as the box pass left it; never changed */
     int *root;                     /* by tensor: the tensor that it is only another name of */
     bool *saved, *dropped;         /* by tensor, if it is its own root */
+    bool *moved;                   /* by tensor that is dropped: it comes back from a disk and is not made again */
+    int *fetcher;                  /* by tensor that is moved: the first node that reads it when it is back */
+    int *last;                     /* by tensor, if it is its own root: the last node of forward that reads it, or else
+                                      the one that makes it */
+    offload_way *way;              /* by tensor that is moved */
     bool micro;                    /* the backward phase runs once per micro-batch */
     bool *repeatable, *again;      /* by node: may be, is repeated */
     bool *late;                    /* by node: a later conversion of what is repeated; it waits for its first reader */
     int *asker;                    /* by node: the first that reads the repetition, or what is late */
     int *head, *next;              /* by node: those that it asks for first, 1 + node, in order */
+    int *stores, *fetches;         /* by node: 1 + the tensor that is stored before it, fetched behind it, first */
+    int *next_store, *next_fetch;  /* by tensor: 1 + the one after it */
     again_event *event;
     int event_count;
     POOL_LIST(again_rung) ladder;

@@ -24,6 +24,8 @@
 #define MEMORY_PER_S 1e10   /* bytes, one device */
 #define LINK_PER_S 5e9      /* bytes between two devices */
 #define LINK_S 1e-6         /* latency of one conversion */
+#define DISK_PER_S 1e9      /* bytes to a disk, or from it */
+#define DISK_S 20e-6        /* a call for it, and the thread that makes it woken */
 #define AGAINST_WISH 16     /* times worse: to read a parameter in another layout than the user gave it */
 #define EAGER 2             /* times worse: to convert a gradient before it is accumulated, also when M is 1 */
 #define PARTIAL_S 1e-7      /* a sum left open has to be closed some day */
@@ -377,6 +379,11 @@ double node_seconds(const ir_graph *ir, const ir_node *node)
     for (int a = 0; a < node->mesh->axes; a++)
         share *= compute_share(ir, node, &node->signature[node->choice[a]], a);
     return share * work_s(node);
+}
+
+double disk_seconds(uint64_t bytes)
+{
+    return DISK_S + (double)bytes / DISK_PER_S;
 }
 
 double transfer_seconds(uint64_t bytes)

@@ -140,6 +140,16 @@ static void find_readers(ties *t)
                             p->group.item[i].device != d && fetches_from(t->c, i, d);
 }
 
+/* What was to be stored or fetched at its time, see offload.h. */
+static void tie_waits(compile *c)
+{
+    for (int i = 0; i < c->phys.op.count && !c->pool.failed; i++) {
+        const pop *op = &c->phys.op.item[i];
+        for (int w = 0; w < op->waits.count; w++)
+            tie(c, c->phys.op.item[op->waits.item[w]].group, op->group);
+    }
+}
+
 bool pass_tie(compile *c)
 {
     int groups = c->phys.group.count, devices = c->phys.device.count;
@@ -150,6 +160,7 @@ bool pass_tie(compile *c)
               .stack = POOL_NEW(&c->pool, int, groups + 1)};
     if (c->pool.failed)
         return false;
+    tie_waits(c);
     find_readers(&t);
     for (int d = 0; d < devices; d++)
         if ((t.last[d] = last_of(c, d)) >= 0)

@@ -25,11 +25,12 @@ static const plan_field space_fields[] = {
     U32(plan_space, index),
     U32(plan_space, rank),
     TEXT(plan_space, name),
+    TEXT(plan_space, path),
     U64(plan_space, bytes),
     U64(plan_space, snapshot_offset),
     U64(plan_space, snapshot_bytes),
 };
-_Static_assert(sizeof(plan_space) == 4 * 4 + 3 * 8, "a member of plan_space is not in space_fields");
+_Static_assert(sizeof(plan_space) == 5 * 4 + 4 + 3 * 8, "a member of plan_space is not in space_fields");
 
 static const plan_field queue_fields[] = {
     ID(plan_queue, space, spaces),
@@ -158,11 +159,12 @@ _Static_assert(sizeof(plan_host) == 5 * 4, "a member of plan_host is not in host
 static const plan_field limit_fields[] = {
     U64(plan_limit, bytes),
     U64(plan_limit, whole),
+    U64(plan_limit, moved),
     U32(plan_limit, again),
     U32(plan_limit, slots),
     REAL(plan_limit, longer),
 };
-_Static_assert(sizeof(plan_limit) == 2 * 8 + 2 * 4 + 8, "a member of plan_limit is not in limit_fields");
+_Static_assert(sizeof(plan_limit) == 3 * 8 + 2 * 4 + 8, "a member of plan_limit is not in limit_fields");
 
 #define TABLE(member, list)                                          \
     [PLAN_ARRAY_##member] = {.name = #member,                        \

@@ -346,6 +346,7 @@ static void put_limit(json *j, const weir_plan *plan, uint32_t l)
     const plan_limit *limit = &plan->limits[l];
     put_number(j, "bytes", limit->bytes);
     put_number(j, "whole", limit->whole);
+    put_number(j, "moved", limit->moved);
     put_number(j, "again", limit->again);
     put_number(j, "slots", limit->slots);
     put_real(j, "longer", limit->longer);

@@ -58,12 +58,13 @@ typedef struct plan_range {
     uint32_t first, count;
 } plan_range;
 
-/* A device, and with it its memory space and arena. Device ids are space ids. */
+/* A device, and with it its memory space and arena. Device ids are space ids. A disk's arena is a file. */
 typedef struct plan_space {
     uint32_t kind;     /* weir_device_kind */
     uint32_t index;    /* the 2 of cpu:2 */
     uint32_t rank;     /* process that owns it, less than plan->ranks */
     plan_str name;     /* "cpu:2" */
+    plan_str path;     /* of a disk: the directory that its file is made in; else "" */
     uint64_t bytes;    /* of the arena */
     uint64_t snapshot_offset; /* in the arena: where a copy of what is kept goes */
     uint64_t snapshot_bytes;  /* 0: there is no such place */
@@ -220,6 +221,7 @@ typedef struct plan_host {
 typedef struct plan_limit {
     uint64_t bytes;          /* the limit, per device */
     uint64_t whole;          /* what the largest device would take without one */
+    uint64_t moved;          /* bytes that a step copies to disks, and back */
     uint32_t again;          /* kernels of the backward phase that repeat one of forward */
     uint32_t slots;          /* fewer than without it, over all registers */
     double longer;           /* than without it a step takes, by the compiler's model of a machine: 0.1 is a tenth */

@@ -99,13 +99,15 @@ weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *i
 bool weir_plan_limited(const weir_plan *plan, char *text, size_t text_bytes)
 {
     const plan_limit *l = plan->limits;
-    char kept[PLAN_TEXT_BYTES], whole[PLAN_TEXT_BYTES];
+    char kept[PLAN_TEXT_BYTES], whole[PLAN_TEXT_BYTES], moved[PLAN_TEXT_BYTES], disk[2 * PLAN_TEXT_BYTES] = "";
     if (text_bytes)
         *text = '\0';
     if (!plan->limits_count)
         return false;
-    snprintf(text, text_bytes, "kept to %s a device instead of %s: %" PRIu32 " kernel%s run%s again, %" PRIu32
-             " slot%s fewer, a step about %.1f %% longer", bytes_text(l->bytes, kept), bytes_text(l->whole, whole),
+    if (l->moved)
+        snprintf(disk, sizeof disk, "%s a step wait on a disk, ", bytes_text(l->moved, moved));
+    snprintf(text, text_bytes, "kept to %s a device instead of %s: %s%" PRIu32 " kernel%s run%s again, %" PRIu32
+             " slot%s fewer, a step about %.1f %% longer", bytes_text(l->bytes, kept), bytes_text(l->whole, whole), disk,
              l->again, l->again == 1 ? "" : "s", l->again == 1 ? "s" : "", l->slots, l->slots == 1 ? "" : "s",
              100 * l->longer);
     return true;

@@ -39,7 +39,9 @@ typedef struct weir_tensor weir_tensor;
 typedef struct weir_mesh weir_mesh;
 typedef struct weir_op weir_op;
 
-typedef enum weir_device_kind { WEIR_CPU, WEIR_CUDA, WEIR_DEVICE_KINDS } weir_device_kind;
+/* DISK computes nothing: it is where what a device has no room for waits (weir_compile(.offload)), and has no place in a
+ * mesh of the program's. */
+typedef enum weir_device_kind { WEIR_CPU, WEIR_CUDA, WEIR_DISK, WEIR_DEVICE_KINDS } weir_device_kind;
 
 typedef struct weir_type {
     weir_dtype dtype;

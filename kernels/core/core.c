@@ -1,6 +1,7 @@
 /* kernels/core/core.c: source, sink, call, shard, copy, accumulate and grad_seed. box has a file of its own. */
 #include "kernels/core/core.h"
 #include "graph/base/binding.h"
+#include "graph/base/filed.h"
 #include "kernels/ops.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
@@ -131,6 +132,14 @@ static weir_status copy_kernel(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
+/* On the queue of a disk, to it or from it. */
+static weir_status copy_filed(const weir_kernel_args *args)
+{
+    return filed_copy(args->out[0].data, args->in[0].data,
+                      (uint64_t)view_count(&args->out[0]) * weir_dtype_bytes(args->out[0].dtype), args->error,
+                      args->error_bytes);
+}
+
 static weir_status accumulate_kernel(const weir_kernel_args *args)
 {
     if (!args->accumulate)
@@ -195,7 +204,7 @@ const weir_op op_copy = {.name = "copy",
                          .out_count = 1,
                          .infer = same_infer,
                          .signatures = identity_signatures,
-                         .kernel = {[WEIR_CPU] = copy_kernel}};
+                         .kernel = {[WEIR_CPU] = copy_kernel, [WEIR_DISK] = copy_filed}};
 
 const weir_op op_accumulate = {.name = "accumulate",
                                .in_min = 1,

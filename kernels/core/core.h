@@ -6,7 +6,7 @@
  *     shard      x -> x             explicit boxing; no kernel: it is gone after the box pass
  *     box     x... -> x             conversion: each input is a shard of the logical tensor (or a term of it), the
  *                                   output is the destination's shard; views say where each lies
- *     copy       x -> x             what a state is set to; and where a value has to be its own
+ *     copy       x -> x             what a state is set to; where a value has to be its own; and to a disk and back
  *     accumulate x -> y             y = x in the first firing of a fill, y += x in the others
  *     grad_seed  x -> x             the gradient of a step's loss with respect to one micro-batch's: 1 / M, or with a
  *                                   second input, the scale of the loss, that times 1 / M

@@ -1,0 +1,51 @@
+/* graph/compile/offload.h: results of forward that wait for the backward phase on a disk.
+ *
+ *     cpu    make t ..... B ............ A ....... reader of t'
+ *                 \       ^             /          ^
+ *     disk         store -'  ~~~~~~~   '-> fetch --'
+ *
+ * A tensor that forward makes and a later phase reads may be moved: *store* copies it to a file right after it was made,
+ * *fetch* copies it back before it is read. Both are ordinary actors on a queue of the disk's own; they run while the
+ * device computes, and a register carries the value in each of the three places. To have room for something else
+ * meanwhile, two orders are needed that no value makes:
+ *
+ *   - B, some way behind, waits for the store: from there on the bytes are free for certain, not only when the disk
+ *     happened to be quick;
+ *   - the fetch waits for A, some way ahead of the reader: it would otherwise come back at once.
+ *
+ * Such an order is a register without bytes (tie.c). How far away B and A are is what the copy is thought to take
+ * (disk_seconds()), twice over, in seconds of the nodes between, and never more than a quarter of what there is between
+ * the last reader in forward and the first behind it. A disk that is slower holds the device up, and nothing else
+ * happens.
+ *
+ * Which tensors are moved is decided along the ladder of recompute.h, as another way to drop one: there the two are
+ * weighed in seconds per byte. Bits do not change.
+ */
+#ifndef GRAPH_COMPILE_OFFLOAD_H
+#define GRAPH_COMPILE_OFFLOAD_H
+
+#include "graph/compile/ir.h"
+
+/* How many times as long as the copy B and A are away. Tests shrink it; nothing else changes it. */
+extern double offload_window;
+
+typedef struct offload_way {       /* where a tensor that is read later first at a certain node is stored and fetched */
+    int hold;                      /* B: the node that waits for the store */
+    int ahead;                     /* A: the node that the fetch waits for; -1: it cannot be moved */
+} offload_way;
+
+/* The way of tensor `t`, of which node `last` of forward is the last to read it there (its maker if none does), and
+ * `reader` the first that reads it later. */
+offload_way offload_find(const ir_graph *ir, int t, int last, int reader);
+
+/* Seconds that a step takes longer for so many bytes that go and come back, when `before` do already: what the device
+ * loses of its memory's speed, and where the disk has more to do than the step is long, the rest of that. */
+double offload_seconds(double step, double before, double bytes);
+
+/* The mesh of the disks beside a mesh; NULL: no memory. */
+const weir_mesh *offload_mesh(compile *c, const weir_mesh *mesh);
+
+/* Fills a node that copies tensor `from` to `to` for the sake of `t`: to the disk, or back. False: no memory. */
+bool offload_copy(compile *c, const ir_graph *base, int t, int from, int to, bool back, ir_node *node);
+
+#endif
