@@ -6,9 +6,9 @@
  * between devices, and may cost more than repeating some nodes: so a rung further on, where they stay, is tried too,
  * and the cheaper one wins.
  *
- * Layouts are not monotone: a later rung may need a little more than one before. So when the last does not fit, GRID
- * rungs are tried, always the same, and the smallest of them is made a plan of, whose bytes are told when they are too
- * many. Asked for those, the search comes by the same rungs again and ends with the same plan.
+ * Layouts are not monotone: a later rung may need more than one before. So when the last does not fit, GRID rungs are
+ * tried, always the same, then those around the smallest, and the smallest of all is made a plan of, whose bytes are told
+ * when they are too many. Asked for those, the search comes by the same rungs again and ends with the same plan.
  *
  * Rungs are tried with a layout that is found quickly; the plan's is looked for longer, and never larger.
  */
@@ -236,14 +236,26 @@ static int grid_rung(const search *s, int i)
     return (int)((int64_t)s->x.ladder.count * i / (GRID - 1));
 }
 
-/* Of the grid the cheapest rung that fits, or else the smallest. */
+/* The better of `best` and what rung `at`, if there is such a one, comes to: the cheaper of those that fit, or else the
+ * smaller. */
+static outcome better_of(search *s, outcome best, int at)
+{
+    if (at < 0 || at > s->x.ladder.count || s->failed)
+        return best;
+    outcome o = try_rung(s, at);
+    return (o.fits && (!best.fits || o.seconds < best.seconds)) || (!best.fits && o.bytes < best.bytes) ? o : best;
+}
+
+/* The best of the grid, and of what is found from there in ever smaller steps. */
 static outcome best_of_grid(search *s)
 {
-    outcome best = {.fits = false};
-    for (int i = 0; i < GRID && !s->failed; i++) {
-        outcome o = try_rung(s, grid_rung(s, i));
-        if (!i || (o.fits && (!best.fits || o.seconds < best.seconds)) || (!best.fits && o.bytes < best.bytes))
-            best = o;
+    outcome best = {.bytes = UINT64_MAX};
+    for (int i = 0; i < GRID; i++)
+        best = better_of(s, best, grid_rung(s, i));
+    for (int step = s->x.ladder.count / (2 * (GRID - 1)); step > 0; step /= 2) {
+        int from = best.rung;
+        best = better_of(s, best, from - step);
+        best = better_of(s, best, from + step);
     }
     return best;
 }

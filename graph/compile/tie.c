@@ -150,6 +150,32 @@ static void tie_waits(compile *c)
     }
 }
 
+/* The group that a device would fire before this one, were they one actor; -1: there is none. One of a higher level may
+ * wait for this one. */
+static int group_before(const compile *c, int id)
+{
+    const group *g = &c->phys.group.item[id];
+    for (int i = id - 1; i >= 0; i--) {
+        const group *before = &c->phys.group.item[i];
+        if (before->device == g->device && before->program == g->program && before->phase == g->phase &&
+            before->micro == g->micro && !before->io && !before->outside && before->level <= g->level)
+            return i;
+    }
+    return -1;
+}
+
+/* Stores and fetches cut a device's actors into many, whose order would be an accident of who is ready first: and nothing
+ * could be said of what is still needed then. They run one at a time anyway, so they are told to keep their order. */
+static void tie_in_order(compile *c)
+{
+    for (int i = 0; i < c->phys.group.count && c->ir.waits.count && !c->pool.failed; i++) {
+        const group *g = &c->phys.group.item[i];
+        int before = g->io || g->outside || g->phase == PLAN_UPDATE ? -1 : group_before(c, i);
+        if (before >= 0)
+            tie(c, before, i);
+    }
+}
+
 bool pass_tie(compile *c)
 {
     int groups = c->phys.group.count, devices = c->phys.device.count;
@@ -161,6 +187,7 @@ bool pass_tie(compile *c)
     if (c->pool.failed)
         return false;
     tie_waits(c);
+    tie_in_order(c);
     find_readers(&t);
     for (int d = 0; d < devices; d++)
         if ((t.last[d] = last_of(c, d)) >= 0)
