@@ -357,8 +357,9 @@ static const plan_field *field_named(const plan_table *table, const char *name)
  * registers 0 seed, 1 x, 2 w, 3 h, 4 labels, 5 loss, 6 dh, 7 dw; its tensors 0 to 3 as these, 4 product, then 5 labels
  * to 8 dw, 9 w/m. */
 static const fault faults[] = {
-    {AT(spaces), 0, "kind", 0, 9, "spaces[0].kind: 9 of 2"},
+    {AT(spaces), 0, "kind", 0, 9, "spaces[0].kind: 9 of 3"},
     {AT(spaces), 0, "name", 0, 1u << 20, "spaces[0].name: 1048576 of "},
+    {AT(spaces), 0, "path", 0, 1u << 20, "spaces[0].path: 1048576 of "},
     {AT(spaces), 0, "bytes", 0, 64, "of 64"},
     {AT(spaces), 0, "bytes", 0, UINT64_MAX, "more than there can be"},
     {AT(queues), 1, "space", 0, 2, "queues[1].space: 2 of 2"},
