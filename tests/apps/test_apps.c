@@ -1,5 +1,6 @@
 /* tests/apps/test_apps.c: the programs, run as a user runs them: their command lines, their logs, their plans. */
 #define _GNU_SOURCE
+#include "tests/support/effort.h"
 #include "tests/support/json.h"
 
 #include <criterion/criterion.h>
@@ -279,7 +280,7 @@ static void gpt_keeps_a_limit(const char *precision)
     cr_expect(loss[0] == want[0] && loss[1] == want[1], "%.9g %.9g", loss[0], loss[1]);
     cr_expect(member(small, "planned_bytes") <= (double)limit, "%s", small);
     cr_expect(member(small, "planned_bytes") < member(whole, "planned_bytes") / 2, "%s", small);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which need several times the memory */
+#if EFFORT(1, 0, 0) /* which need several times the memory */
     cr_expect(member(small, "peak_rss_bytes") < (double)limit + OTHER, "%s", small);
 #endif
     free(whole), free(small);
@@ -315,7 +316,7 @@ Test(apps, digits_learn_the_same_on_every_layout)
     free(output);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if EFFORT(1, 0, 0)
 Test(apps, digits_are_read_with_97_percent_accuracy)
 {
     char *output = new_output();
@@ -581,7 +582,7 @@ Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
     free(output);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if EFFORT(1, 0, 0)
 Test(apps, bench_save_measures_a_checkpoint_beside_the_disk)
 {
     static const char *const names[] = {"bytes",         "step_ms", "copy_ms",       "written_ms",   "save_ms",

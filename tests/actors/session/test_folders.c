@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <weir/checkpoint.h>
 
+#include "tests/support/effort.h"
 #include "tests/support/folder.h"
 #include "tests/support/learner.h"
 #include "tests/support/ranks.h"
@@ -16,11 +17,7 @@
 TestSuite(folders, .init = folder_make, .fini = folder_remove, .timeout = 240);
 
 enum { FIRST = 4, SECOND = 3, SEED = 20260104, PATH = 512, HOSTS_MAX = 3 };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { PAIRS = 6 };
-#else
-enum { PAIRS = 30 };
-#endif
+enum { PAIRS = EFFORT(30, 6, 6) };
 
 /* What ranks are to do. Rank r of n is on host r * hosts / n. */
 struct job {

@@ -5,6 +5,7 @@
  * of a layout one after the other.
  */
 #include "graph/plan/plan.h"
+#include "tests/support/effort.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"
 
@@ -13,11 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { STEPS = 2 };
-#else
-enum { STEPS = 5 };
-#endif
+enum { STEPS = EFFORT(5, 2, 2) };
 
 enum { MICRO_MAX = 4, CASES = 6, TIMEOUT_MS = 60000 };
 
@@ -144,7 +141,7 @@ LAYOUT(2, 1, 1)
 LAYOUT(1, 2, 1)
 LAYOUT(1, 1, 2)
 LAYOUT(2, 1, 2)
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* the rest is the same code, for minutes */
+#if EFFORT(1, 0, 0) /* the rest is the same code, for minutes */
 LAYOUT(4, 1, 1)
 LAYOUT(1, 4, 1)
 LAYOUT(1, 1, 4)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <weir/checkpoint.h>
 
+#include "tests/support/effort.h"
 #include "tests/support/folder.h"
 #include "tests/support/learner.h"
 #include "tests/support/ranks.h"
@@ -17,11 +18,7 @@
 TestSuite(save_ranks, .init = folder_make, .fini = folder_remove, .timeout = 240);
 
 enum { FIRST = 5, SECOND = 4, SEED = 20260103, PATH = 512 };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { PAIRS = 6 };
-#else
-enum { PAIRS = 24 };
-#endif
+enum { PAIRS = EFFORT(24, 6, 6) };
 
 /* What ranks are to do. */
 struct job {

@@ -2,6 +2,7 @@
  * the limit or refused with a reason; and what they compute does not depend on how the model is laid out.
  */
 #include "graph/model/build.h"
+#include "tests/support/effort.h"
 #include "tests/support/random_model.h"
 #include "tests/support/run.h"
 
@@ -70,7 +71,7 @@ Test(compile, a_narrower_operand_is_not_overwritten, .timeout = 10)
 
 /* ---- random models in random layouts ---- */
 
-enum { MODELS = 24, STEPS = 2 };
+enum { MODELS = EFFORT(24, 12, 8), STEPS = 2 };
 
 static weir_plan *plan_of(uint64_t model, uint64_t layout)
 {

@@ -6,6 +6,7 @@
 #include "graph/compile/ir.h"
 #include "graph/plan/plan.h"
 #include "kernels/fused/fused.h"
+#include "tests/support/effort.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/random_model.h"
 #include "tests/support/run.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEED = 8117, MODELS = 24, MUTANTS = 4000 };
+enum { SEED = 8117, MODELS = EFFORT(24, 12, 8), MUTANTS = 4000 };
 
 static weir_plan *compiled(const weir_graph *g, int micro, weir_dtype precision, bool no_fusion)
 {
@@ -177,6 +178,7 @@ Test(fuse, what_is_between_takes_no_memory_but_a_block, .timeout = 30)
 
 /* ---- plans from anywhere ---- */
 
+#if EFFORT(1, 1, 0) /* one thread */
 static uint32_t first_fused(const weir_plan *plan, uint64_t skip)
 {
     uint32_t last = 0;
@@ -229,3 +231,4 @@ Test(fuse, a_plan_with_wrong_members_is_refused_or_harmless, .timeout = 120)
     weir_plan_free(plan);
     weir_graph_free(g);
 }
+#endif

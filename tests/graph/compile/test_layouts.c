@@ -6,6 +6,7 @@
  * same bits with any number of workers.
  */
 #include "graph/plan/plan.h"
+#include "tests/support/effort.h"
 #include "tests/support/reference.h"
 
 #include <criterion/criterion.h>
@@ -13,12 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Under a sanitizer a step takes many times as long; there it is the first steps of the same run. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STEPS 2
-#else
-#define STEPS REFERENCE_STEPS
-#endif
+/* Under a sanitizer it is the first steps of the same run, and not every number of micro-batches. */
+enum { STEPS = EFFORT(REFERENCE_STEPS, 2, 2), MICRO_TIMES = EFFORT(2, 4, 4) };
 
 typedef struct losses {
     float value[STEPS];
@@ -103,7 +100,7 @@ static void all_agree(int dp, int tp, int pp)
     text corpus = reference_text();
     losses one = single(&corpus, REFERENCE_FULL);
     for (int zero = 0; zero < 2; zero++)
-        for (int micro = 1; micro <= 4; micro *= 2)
+        for (int micro = 1; micro <= 4; micro *= MICRO_TIMES)
             layout_agrees(WEIR_F32, &corpus, &one, (layout){dp, tp, pp, micro, zero});
     text_free(&corpus);
 }
@@ -123,10 +120,11 @@ static void all_agree_in_half(int dp, int tp, int pp)
     Test(layouts, dp##d##_tp##t##_pp##p##_agrees_with_one_device, .timeout = 300) \
     {                                                                             \
         all_agree(d, t, p);                                                       \
-    }                                                                             \
-    Test(layouts, dp##d##_tp##t##_pp##p##_agrees_in_half, .timeout = 300)         \
-    {                                                                             \
-        all_agree_in_half(d, t, p);                                               \
+    }
+#define HALF(d, t, p)                                                     \
+    Test(layouts, dp##d##_tp##t##_pp##p##_agrees_in_half, .timeout = 300) \
+    {                                                                     \
+        all_agree_in_half(d, t, p);                                       \
     }
 LAYOUT(1, 1, 1)
 LAYOUT(2, 1, 1)
@@ -139,8 +137,19 @@ LAYOUT(2, 2, 1)
 LAYOUT(2, 1, 2)
 LAYOUT(1, 2, 2)
 LAYOUT(2, 2, 2)
+HALF(1, 1, 1)
+HALF(2, 1, 1)
+HALF(1, 2, 1)
+HALF(1, 1, 2)
+HALF(2, 2, 2)
+#if EFFORT(1, 0, 0)
+HALF(4, 1, 1)
+HALF(1, 4, 1)
+HALF(1, 1, 4)
+HALF(2, 2, 1)
+HALF(2, 1, 2)
+HALF(1, 2, 2)
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /* Mean losses of `steps` steps, with a schedule of that length. */
 static void long_run(weir_dtype precision, layout l, const text *corpus, int steps, float *loss)
 {

@@ -6,6 +6,7 @@
  * unlimited plan.
  */
 #include "graph/plan/plan.h"
+#include "tests/support/effort.h"
 #include "tests/support/learner.h"
 #include "tests/support/random_model.h"
 #include "tests/support/reference.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LADDER = 3, STEPS = 3 };
+enum { LADDER = EFFORT(3, 2, 1), MODELS = EFFORT(8, 5, 3), STEPS = 3 };
 
 typedef weir_plan *(*compile_fn)(const void *model, const char *limit);
 
@@ -181,7 +182,7 @@ static weir_plan *compile_random(const void *model, const char *limit)
 Test(limit, random_models_compute_the_same, .timeout = 120)
 {
     int repetitions = 0;
-    for (uint64_t seed = 1; seed <= 8; seed++) {
+    for (uint64_t seed = 1; seed <= MODELS; seed++) {
         drawn d = {seed, seed % 5};
         weir_plan *loose = compile_random(&d, NULL);
         run want = run_plan(loose, STEPS, 2);

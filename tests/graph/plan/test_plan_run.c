@@ -7,6 +7,7 @@
  */
 #include "graph/base/error.h"
 #include "kernels/ops.h"
+#include "tests/support/effort.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/sample_plan.h"
 #include "tests/support/small_plans.h"
@@ -15,7 +16,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-enum { SEED = 20211, ROUNDS = 4000, SESSION_EVERY = 4 };
+enum { SEED = 20211, ROUNDS = EFFORT(4000, 2000, 400), SESSION_EVERY = 4 };
 
 static bool calls_op(const weir_plan *plan, const char *name)
 {

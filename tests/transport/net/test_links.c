@@ -8,6 +8,7 @@
 
 #include "graph/plan/spread.h"
 #include "kernels/ops.h"
+#include "tests/support/effort.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/ops.h"
 #include "tests/support/random_model.h"
@@ -15,11 +16,7 @@
 #include "tests/support/small_plans.h"
 #include "transport/net/links.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MODELS = 8 };
-#else
-enum { MODELS = 100 };
-#endif
+enum { MODELS = EFFORT(100, 8, 8) };
 
 enum { SEED = 77001, RANKS = 4, GAP_BYTES = 1024 };
 
