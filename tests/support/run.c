@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PATIENCE_S = 20 };
+enum { PATIENCE_S = 60 };
 
 typedef struct end { /* a push or pull end of the plan */
     weir_host_info info;

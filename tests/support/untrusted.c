@@ -21,7 +21,7 @@ enum {
     SLOT_BYTES = ITEMS_MAX * 4,    /* room for one operand, and for scratch */
     GUARD_BYTES = 1 << 16,         /* at least a page, on any machine */
     SLOTS = WEIR_ARGS_MAX + 8 + 4 + 1,
-    PATIENCE_S = 20
+    PATIENCE_S = 60
 };
 
 /* ---- small enough ---- */
