@@ -1,8 +1,9 @@
 /* graph/compile/box.c: make conversions explicit.
  *
  * Where a node wants an input in another layout, or on another mesh, than the tensor has, a node of op `box` is put in
- * between; readers of one program that want the same share it. A conversion stands right behind what it converts, so
- * that it starts as early as it can, and belongs to the phase of its first reader.
+ * between; readers of one program that want the same share it. A conversion stands right behind what it converts,
+ * so that it starts as early as it can, one of a parameter in front of its first reader; it belongs to the phase of
+ * that.
  *
  * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
  * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs
@@ -223,25 +224,65 @@ static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node no
             place_conversions(b, order, count, new_id, node.out[o]);
 }
 
-/* Conversions of parameters go in front of everything: parameters exist from the start. */
+/* What is put into order, node by node. */
+typedef struct ordering {
+    boxing *b;
+    ir_node *order;
+    int count;
+    int *new_id;                   /* by node of before */
+    int *root;                     /* by tensor: the parameter that it is a conversion of, or -1 */
+    bool *placed;                  /* by parameter: its conversions are */
+} ordering;
+
+static bool is_parameter(const ir_tensor *t)
+{
+    return t->origin && !t->origin->node;
+}
+
+static bool ordering_begin(ordering *x, boxing *b)
+{
+    pool *p = &b->c->pool;
+    int tensors = b->c->ir.tensors.count, nodes = b->c->ir.node_count;
+    *x = (ordering){.b = b,
+                    .order = POOL_NEW(p, ir_node, nodes + b->made.count + 1),
+                    .new_id = POOL_NEW(p, int, nodes + 1),
+                    .root = POOL_NEW(p, int, tensors + 1),
+                    .placed = POOL_NEW(p, bool, tensors + 1)};
+    for (int t = 0; t < tensors && x->root; t++)
+        x->root[t] = is_parameter(&b->c->ir.tensors.item[t]) ? t : -1;
+    for (int i = 0; i < b->list.count && x->root; i++)
+        x->root[b->list.item[i].to] = x->root[b->list.item[i].from];
+    return !p->failed;
+}
+
+/* Conversions of parameters, which exist from the start, go right in front of the first node that reads one: there they
+ * are a part of that actor when they are made for it alone (recompute.h). */
+static void place_roots(ordering *x, const ir_node *node)
+{
+    for (int i = 0; i < node->in_count; i++) {
+        int root = x->root[node->in[i]];
+        if (root < 0 || x->placed[root])
+            continue;
+        x->placed[root] = true;
+        place_conversions(x->b, x->order, &x->count, x->new_id, root);
+    }
+}
+
 static bool reorder(boxing *b)
 {
     compile *c = b->c;
-    int total = c->ir.node_count + b->made.count, count = 0, parameters = c->ir.tensors.count;
-    ir_node *order = POOL_NEW(&c->pool, ir_node, total + 1);
-    int *new_id = POOL_NEW(&c->pool, int, c->ir.node_count + 1);
-    if (!order || !new_id)
+    ordering x;
+    if (!ordering_begin(&x, b))
         return false;
-    for (int t = 0; t < parameters; t++)
-        if (c->ir.tensors.item[t].origin && !c->ir.tensors.item[t].origin->node)
-            place_conversions(b, order, &count, new_id, t);
-    for (int n = 0; n < c->ir.node_count; n++)
-        place(b, order, &count, new_id, c->ir.node[n], n);
+    for (int n = 0; n < c->ir.node_count; n++) {
+        place_roots(&x, &c->ir.node[n]);
+        place(b, x.order, &x.count, x.new_id, c->ir.node[n], n);
+    }
     for (int t = 0; t < c->ir.tensors.count; t++)
         if (c->ir.tensors.item[t].update >= 0)
-            c->ir.tensors.item[t].update = new_id[c->ir.tensors.item[t].update];
-    c->ir.node = order;
-    c->ir.node_count = count;
+            c->ir.tensors.item[t].update = x.new_id[c->ir.tensors.item[t].update];
+    c->ir.node = x.order;
+    c->ir.node_count = x.count;
     return true;
 }
 

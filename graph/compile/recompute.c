@@ -8,6 +8,11 @@
  * A repetition needs nothing of the backward phase, so nothing would hold it back. It is therefore told of a tensor
  * that its first reader waits for (`after`), a gradient as a rule, and the group pass takes it to come as late as that.
  *
+ * A parameter that is split (ZeRO) is gathered once a step, for all that read it. It is repeatable where the step has
+ * one micro-batch; with more, those of forward and backward alternate. When it is dropped, both the gathering of
+ * forward and its repetition become a part of the actors that read it: then a weight is there whole while one layer is
+ * computed, and the shards are read once more.
+ *
  * Not repeated is what has effects or a state, what the program around weir makes, what moves from one mesh to another
  * (the pass would repeat a whole stage for it), what is made once a step for several micro-batches, and what reads a
  * state that forward itself changes.
@@ -44,6 +49,12 @@ static bool moves_away(const recompute *x, const ir_node *node)
     return node->op == &op_box && !mesh_equal(tensor_at(x, node->in[0])->mesh, node->mesh);
 }
 
+/* Whether it is a conversion, of a parameter as a rule, that is made once a step, which has one micro-batch. */
+static bool gathers_once(const recompute *x, const ir_node *node)
+{
+    return node->op == &op_box && !node->micro && x->c->micro == 1;
+}
+
 static bool is_repeatable(const recompute *x, const ir_node *node)
 {
     bool end = node->op == &op_source || node->op == &op_sink || node->op == &op_call;
@@ -52,7 +63,7 @@ static bool is_repeatable(const recompute *x, const ir_node *node)
     for (int i = 0; i < node->in_count; i++)
         if (changes_in_forward(x, node->in[i]))
             return false;
-    return node->micro == x->micro && !moves_away(x, node);
+    return (node->micro == x->micro || gathers_once(x, node)) && !moves_away(x, node);
 }
 
 static void find_roots(recompute *x)
@@ -212,6 +223,31 @@ static void find_askers(recompute *x)
     }
 }
 
+/* Whether it is gathered where it is read, in forward and once more behind it: then it is a part of the actors that
+ * read it. */
+static bool is_gathered_twice(const recompute *x, const ir_node *node)
+{
+    return gathers_once(x, node) && is_dropped(x, node->out[0]);
+}
+
+/* What the first reader of such a tensor, made by node n, waits for besides, or -1. */
+static int awaited_with(const recompute *x, int n)
+{
+    bool reads = false;
+    for (int k = n + 1; k < x->base.node_count && !reads; k++) {
+        const ir_node *reader = &x->base.node[k];
+        int other = -1;
+        for (int i = 0; i < reader->in_count; i++) {
+            int from = tensor_at(x, reader->in[i])->node;
+            reads |= reader->in[i] == x->base.node[n].out[0];
+            other = from >= 0 && x->base.node[from].micro == x->micro ? reader->in[i] : other;
+        }
+        if (reads)
+            return other;
+    }
+    return -1;
+}
+
 /* What the asker waits for besides. */
 static int awaited(const recompute *x, const ir_node *asker)
 {
@@ -268,7 +304,8 @@ void recompute_order(recompute *x)
         for (int at = x->head[n]; at; at = x->next[at - 1])
             enter_event(x, (again_event){
                                .node = at - 1, .again = x->again[at - 1], .after = awaited(x, &x->base.node[n])});
-        enter_event(x, (again_event){.node = n, .after = -1});
+        int after = is_gathered_twice(x, &x->base.node[n]) ? awaited_with(x, n) : -1;
+        enter_event(x, (again_event){.node = n, .after = after});
         for (int t = x->fetches[n]; t; t = x->next_fetch[t - 1])
             enter_move(x, t - 1, MOVE_FETCH);
     }
@@ -351,6 +388,7 @@ static bool rewrite_node(rewriting *w, const again_event *e, int k)
     ir_node *to = &w->to.node[k];
     *to = *from;
     to->after = e->after;
+    to->micro |= w->x->micro && (e->again || is_gathered_twice(w->x, from));
     if (e->again) {
         to->name = pool_text(p, "%s.again", from->name);
         to->phase = PLAN_BACKWARD;

@@ -281,6 +281,43 @@ GPT_IN(F16, 2, 1, 1, 2, false)
 GPT_IN(F16, 4, 1, 1, 1, true)
 GPT_IN(F16, 1, 2, 1, 1, false)
 
+/* Bytes of registers that gathered weights lie in. */
+static uint64_t gathered_bytes(const weir_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        const plan_regst *regst = &plan->regsts[r];
+        const char *name = regst->tensors.count ? plan_text(plan, plan->tensors[regst->tensors.first].name) : "";
+        if (strstr(name, "weight>") && strstr(name, ">B,B"))
+            bytes += regst->slots * regst->slot_bytes;
+    }
+    return bytes;
+}
+
+/* A weight that is split is gathered for forward and kept for the backward phase; where memory is short it is gathered
+ * by each actor that reads it, for as long as that does. */
+static void gathers_again(weir_dtype precision)
+{
+    text corpus = reference_text();
+    gpt_model gpt = {reference_gpt(&corpus, REFERENCE_FULL), precision};
+    gpt.config.layout = (layout){2, 1, 1, 1, true};
+    weir_plan *loose = compile_gpt(&gpt, NULL), *plan = kept(compile_gpt, &gpt, largest(loose) * 3 / 4);
+    cr_expect_eq(repeated(loose, "box"), 0);
+    cr_expect_gt(repeated(plan, "box"), 0);
+    cr_expect_lt(gathered_bytes(plan), gathered_bytes(loose) / 2);
+    losses want = train(loose, 1), got = train(plan, 1);
+    cr_expect_arr_eq(got.value, want.value, sizeof want.value);
+    weir_plan_free(plan);
+    weir_plan_free(loose);
+    text_free(&corpus);
+}
+
+Test(limit, what_zero_has_split_is_gathered_again_rather_than_kept, .timeout = 60)
+{
+    gathers_again(WEIR_F32);
+    gathers_again(WEIR_BF16);
+}
+
 /* ---- what is given up first ---- */
 
 /* Blocks of linear layers around what is cheap to compute again; activations are much more than weights. */
