@@ -204,6 +204,7 @@ typedef struct compile {
     uint64_t whole;                /* what the largest device needs without a limit, when that is too much; 0 */
     double longer;                 /* then: the share of a step that it takes longer */
     const char *offload;           /* the directory on a disk that what there is no room for may go to; NULL: none */
+    bool tight;                    /* a limit asks for something: tie.c ties gradients, too */
     bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
     bool over;                     /* the plan was given up as too large, rather than for an error */
     ir_graph ir;

@@ -278,6 +278,7 @@ static outcome choose(search *s)
 {
     if (fits_whole(s) || s->failed)
         return (outcome){.fits = true};
+    s->c->tight = true;
     outcome none = try_rung(s, 0);
     if (s->failed || (none.fits && !none.slower))
         return none;

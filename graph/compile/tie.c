@@ -176,6 +176,60 @@ static void tie_in_order(compile *c)
     }
 }
 
+/* ---- where memory is short ----
+ *
+ * Where a limit is too small, gradients are given back before the backward phase is over: an actor of it waits until
+ * those that its device made LAG actors before have been read. By then they are, as a rule, for what reduces them
+ * comes before what is left of the phase (order.c); but without a tie nothing says so. A device may then be no more
+ * than LAG actors ahead of another, which is why it is done under a limit alone, and what is alive is the gradients
+ * of a few actors, a bucket each (group.c), rather than all. It needs a step of one micro-batch: with more, gradients
+ * are sums that stay.
+ */
+
+enum { LAG = 2 };
+
+static bool goes_back(const group *g)
+{
+    return g->phase == PLAN_BACKWARD && g->program == 0 && !g->io && !g->outside;
+}
+
+/* The actor of the backward phase that is the LAG-th behind group `id` on its device, or -1. */
+static int backward_behind(const compile *c, int id)
+{
+    int left = LAG;
+    for (int i = id + 1; i < c->phys.group.count; i++) {
+        const group *g = &c->phys.group.item[i];
+        if (goes_back(g) && g->device == c->phys.group.item[id].device && !--left)
+            return i;
+    }
+    return -1;
+}
+
+/* Ties those that read a large gradient of the group's to group `to`, but for those that come behind that. */
+static void tie_readers(ties *t, int maker, int to)
+{
+    phys *p = &t->c->phys;
+    walk(t, to, false);
+    for (int i = 0; i < p->group.item[maker].regs.count; i++) {
+        int id = p->group.item[maker].regs.item[i];
+        bool large = counts(&p->reg.item[id]) && p->reg.item[id].slot_bytes >= group_own_bytes;
+        for (int k = 0; large && k < p->reg.item[id].readers.count; k++) {
+            int reader = p->reg.item[id].readers.item[k];
+            if (fires_late(&p->group.item[reader]) && !t->seen[reader])
+                tie(t->c, reader, to);
+        }
+    }
+}
+
+static void tie_gradients(ties *t)
+{
+    for (int i = 0; i < t->c->phys.group.count && !t->c->pool.failed; i++) {
+        int to = goes_back(&t->c->phys.group.item[i]) ? backward_behind(t->c, i) : -1;
+        if (to >= 0)
+            tie_readers(t, i, to);
+    }
+}
+
 bool pass_tie(compile *c)
 {
     int groups = c->phys.group.count, devices = c->phys.device.count;
@@ -197,5 +251,7 @@ bool pass_tie(compile *c)
             t.last[d] = -1;
     for (int d = 0; d < devices && !c->pool.failed; d++)
         tie_device(&t, d);
+    if (c->tight && c->micro == 1)
+        tie_gradients(&t);
     return !c->pool.failed;
 }

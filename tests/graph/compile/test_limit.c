@@ -318,6 +318,21 @@ Test(limit, what_zero_has_split_is_gathered_again_rather_than_kept, .timeout = 6
     gathers_again(WEIR_BF16);
 }
 
+/* Weights are much more than activations; with all gradients at once no plan would be as small. */
+Test(limit, gradients_are_given_back_before_the_backward_phase_is_over, .timeout = 60)
+{
+    text corpus = reference_text();
+    gpt_model gpt = {{.layers = 6, .dim = 512, .heads = 8, .seq = 16, .batch = 4, .corpus = &corpus,
+                      .layout = {2, 1, 1, 1, true}, .optimizer = weir_sgd()}, WEIR_F32};
+    weir_plan *plan = within(compile_gpt, &gpt, smallest(compile_gpt, &gpt));
+    cr_assert_not_null(plan, "%s", weir_error());
+    uint64_t bytes[PLAN_MEMS];
+    plan_bytes_by_kind(plan, (plan_space_id){0}, bytes);
+    cr_expect_lt(largest(plan), bytes[PLAN_PARAMETER] + bytes[PLAN_TRANSFER] + bytes[PLAN_GRADIENT] / 2);
+    weir_plan_free(plan);
+    text_free(&corpus);
+}
+
 /* ---- what is given up first ---- */
 
 /* Blocks of linear layers around what is cheap to compute again; activations are much more than weights. */
