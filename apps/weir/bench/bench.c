@@ -75,12 +75,14 @@ int command_bench(int argc, char **argv)
 {
     const char *name = NULL, *path = NULL;
     bool json = false, quick = false, bf16 = false;
+    int micro = 0;
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true, .help = BENCH_LIST(BENCH_HELP) "all by default; place: see below"},
         {"FILE", OPTIONS_TEXT, &path, .optional = true, .help = "of place: blocks, as CSV"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
         {"--bf16", OPTIONS_FLAG, &bf16, .help = "of gpt: the step in bf16, held against products in bf16 too"},
+        {"--micro", OPTIONS_INT, &micro, .min = 1, .max = 4, .help = "of gpt: micro-batches a step, 1, 2 or 4 [2]"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, about, table}, argc, argv);
@@ -90,9 +92,13 @@ int command_bench(int argc, char **argv)
         return path ? bench_place(program, path, json, stdout) : options_wrong(program, "place needs a FILE");
     if (path)
         return options_wrong(program, "%s takes no file", name);
-    if (bf16 && (!name || strcmp(name, "gpt") != 0))
-        return options_wrong(program, "--bf16 is of gpt");
-    if (bf16)
-        return bench_gpt_in(WEIR_BF16, json, quick, stdout) ? options_failed(program) : 0;
+    if ((bf16 || micro) && (!name || strcmp(name, "gpt") != 0))
+        return options_wrong(program, "%s is of gpt", bf16 ? "--bf16" : "--micro");
+    if (micro == 3)
+        return options_wrong(program, "--micro is 1, 2 or 4");
+    if (bf16 || micro) {
+        const bench_gpt_opts opts = {.precision = bf16 ? WEIR_BF16 : WEIR_F32, .micro = micro};
+        return bench_gpt_with(&opts, json, quick, stdout) ? options_failed(program) : 0;
+    }
     return name ? run_one(name, json, quick) : run_all(json, quick);
 }

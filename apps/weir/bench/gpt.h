@@ -1,9 +1,10 @@
 /* apps/weir/bench/gpt.h: `weir bench gpt`: how long a training step of a GPT takes, on one device and on two.
  *
- * 6 layers, dim 384, 6 heads, seq 256, batch 8, a vocabulary of 256, AdamW, f32. The step is held against what this
- * machine's BLAS does in the same run (apps/weir/bench/sgemm.h): `sgemm_share` is the model's floating-point
- * operations per second of the whole step (gpt_step_flops(): attention counted at half, as it is causal) over those of
- * sgemm alone. In bf16 `gemm_share` holds it against products in bf16 as well (apps/weir/bench/half.h).
+ * 6 layers, dim 384, 6 heads, seq 256, batch 8 in two micro-batches, a vocabulary of 256, AdamW, f32. The step is
+ * held against what this machine's BLAS does in the same run (apps/weir/bench/sgemm.h): `sgemm_share` is the model's
+ * floating-point operations per second of the whole step (gpt_step_flops(): attention counted at half, as it is
+ * causal) over those of sgemm alone. In bf16 `gemm_share` holds it against products in bf16 as well
+ * (apps/weir/bench/half.h).
  */
 #ifndef APPS_WEIR_BENCH_GPT_H
 #define APPS_WEIR_BENCH_GPT_H
@@ -14,8 +15,16 @@
 #include <stdio.h>
 #include <weir/weir.h>
 
-/* The model on `devices` devices, data parallel. `corpus` is borrowed. */
-gpt_config bench_gpt_config(const text *corpus, int devices);
+/* Micro-batches of a step that nobody asks for otherwise. */
+enum { BENCH_GPT_MICRO = 2 };
+
+typedef struct bench_gpt_opts {
+    weir_dtype precision; /* 0: f32 */
+    int micro;            /* micro-batches a step, 1, 2 or 4; 0: BENCH_GPT_MICRO */
+} bench_gpt_opts;
+
+/* The model on `devices` devices, data parallel, its step in `micro` micro-batches. `corpus` is borrowed. */
+gpt_config bench_gpt_config(const text *corpus, int devices, int micro);
 
 /* Random bytes, as the time of a step does not depend on what they say. Owned by the caller; no bytes when there is no
  * memory. */
@@ -24,7 +33,7 @@ text bench_gpt_corpus(void);
 /* Runs for about half a minute; writes a JSON object or a table to `to`. */
 weir_status bench_gpt(bool json, bool quick, FILE *to);
 
-/* The same in bf16 (or in f32). */
-weir_status bench_gpt_in(weir_dtype precision, bool json, bool quick, FILE *to);
+/* The same in another precision, or in another number of micro-batches. */
+weir_status bench_gpt_with(const bench_gpt_opts *opts, bool json, bool quick, FILE *to);
 
 #endif

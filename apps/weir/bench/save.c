@@ -55,7 +55,7 @@ static weir_status bench_open(bench *b, const text *corpus)
     snprintf(b->folder, sizeof b->folder, "%s/weir-save-XXXXXX", above && *above ? above : "/tmp");
     if (!mkdtemp(b->folder))
         return b->folder[0] = '\0', WEIR_E_IO;
-    b->config = bench_gpt_config(corpus, 1);
+    b->config = bench_gpt_config(corpus, 1, 1);
     weir_graph *graph = gpt_train_graph(&b->config);
     b->plan = graph ? weir_compile(graph, .snapshot = true) : NULL;
     weir_graph_free(graph);
