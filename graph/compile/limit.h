@@ -3,6 +3,7 @@
  * A limit on the bytes of a device (weir_compile(.memory)) is an input like the graph: what is over it is traded for
  * time. What there is to trade:
  *
+ *     edges      gradients are reduced before the backward phase goes on (tie.c); first, as it costs next to nothing
  *     slots      what moves between devices no longer overlaps with its use; then pipelines get less deep
  *     recompute  what forward made is made again in the backward phase (recompute.h)
  *
