@@ -679,23 +679,6 @@ Test(half, a_product_may_be_kept_as_f32)
 
 /* ---- AMX ---- */
 
-/* A machine that is played takes the place of a processor without AMX. */
-static bool amx_here(void)
-{
-    const bool real = amx_usable();
-    if (!real)
-        amx_machine_start(AMX_MACHINE_RIGHT);
-    amx_pretend(true);
-    return real;
-}
-
-static void amx_gone(bool real)
-{
-    const uint64_t products = real ? 0 : amx_machine_stop();
-    cr_assert(real || products, "no tile was multiplied");
-    amx_pretend(real);
-}
-
 Test(half_amx, is_used_where_the_processor_has_it_and_what_it_computes_is_right)
 {
     static char text[1 << 16];
@@ -704,9 +687,9 @@ Test(half_amx, is_used_where_the_processor_has_it_and_what_it_computes_is_right)
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
     cr_assert(!amx_usable() || strstr(text, " amx_bf16"));
-    const bool real = amx_here();
+    amx_machine_enter();
     cr_assert(amx_is_right());
-    amx_gone(real);
+    amx_machine_leave();
 }
 
 Test(half_amx, is_not_trusted_where_it_computes_something_else)
@@ -726,44 +709,44 @@ Test(half_amx, products_are_sums_in_f32_for_every_transposition_and_size, .timeo
                                 {17, 15, 33}, {32, 32, 64}, {31, 33, 63}, {33, 31, 65}, {32, 48, 30}, {48, 64, 96},
                                 {64, 64, 1}, {97, 65, 34}, {130, 130, 50}};
     uint64_t random = SEED;
-    const bool real = amx_here();
+    amx_machine_enter();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         check_sizes(sizes[s][0], sizes[s][1], sizes[s][2], &random);
     check_sizes(9, 400, 35, &random);
-    amx_gone(real);
+    amx_machine_leave();
 }
 
 Test(half_amx, what_lies_beside_the_factors_is_in_no_sum)
 {
-    const bool real = amx_here();
+    amx_machine_enter();
     check_beside_all();
-    amx_gone(real);
+    amx_machine_leave();
 }
 
 Test(half_amx, a_row_has_the_same_bits_however_rows_are_split, .timeout = 60)
 {
-    const bool real = amx_here();
+    amx_machine_enter();
     check_rows_apart();
-    amx_gone(real);
+    amx_machine_leave();
 }
 
 Test(half_amx, products_of_tensors_are_near_those_of_f32, .timeout = 60)
 {
-    const bool real = amx_here();
+    amx_machine_enter();
     check_products_of_tensors();
-    amx_gone(real);
+    amx_machine_leave();
 }
 
 Test(half_amx, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
 {
     const attention_case cases[] = {{2, 5, 7, 3, 4, 0}, {1, 130, 201, 2, 8, 0}, {1, 131, 131, 1, 7, 1},
                                     {1, 70, 70, 2, 64, 1}};
-    const bool real = amx_here();
+    amx_machine_enter();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_attention(cases[i], WEIR_BF16);
         check_attention_grad(cases[i], WEIR_BF16);
     }
-    amx_gone(real);
+    amx_machine_leave();
 }
 
 /* What is not a number, and what is infinite, reaches the sums it belongs to and no other; tails of zeros hide none. */
@@ -772,7 +755,7 @@ Test(half_amx, infinities_stay_in_their_row_and_column)
     uint64_t random = SEED;
     const half_product p = {.m = 33, .n = 33, .k = 37, .dtype = WEIR_BF16, .c_dtype = WEIR_F32};
     product_case at = product_new(p, false, 0, &random);
-    const bool real = amx_here();
+    amx_machine_enter();
     kernel_set(&at.a, 32 * at.p.lda + 36, INFINITY);
     kernel_set(&at.b, 36 * at.p.ldb + 32, NAN);
     gemm_half(&at.p);
@@ -780,7 +763,7 @@ Test(half_amx, infinities_stay_in_their_row_and_column)
         const double got = kernel_at(&at.c, i);
         cr_assert(i % 33 == 32 ? isnan(got) : i / 33 == 32 ? isinf(got) : isfinite(got));
     }
-    amx_gone(real);
+    amx_machine_leave();
     product_free(&at);
 }
 
@@ -799,12 +782,12 @@ Test(half_amx, threads_have_tiles_of_their_own, .timeout = 60)
                                {.m = 20, .n = 64, .k = 90, .dtype = WEIR_BF16, .c_dtype = WEIR_BF16, .trans_a = true}};
     product_case at[2] = {product_new(p[0], true, 0, &random), product_new(p[1], false, 1, &random)};
     pthread_t thread[2];
-    const bool real = amx_here();
+    amx_machine_enter();
     for (int t = 0; t < 2; t++)
         cr_assert(!pthread_create(&thread[t], NULL, multiply_often, &at[t]));
     for (int t = 0; t < 2; t++)
         pthread_join(thread[t], NULL);
-    amx_gone(real);
+    amx_machine_leave();
     for (int t = 0; t < 2; t++) {
         product_check(&at[t]);
         product_free(&at[t]);

@@ -1,5 +1,9 @@
 /* tests/support/amx_machine.h: a processor with AMX, as far as products of bf16 need one, on a machine that has none.
  *
+ *     amx_machine_enter();                       // what multiplies bf16 uses AMX: the processor's own, or this
+ *     ...
+ *     amx_machine_leave();                       // fails the test if nothing did
+ *
  *     amx_machine_start(AMX_MACHINE_RIGHT);      // from now on LDTILECFG, TILELOADD, ... are executed here
  *     ...
  *     uint64_t products = amx_machine_stop();    // how many TDPBF16PS there were, in all threads
@@ -25,5 +29,8 @@ typedef enum amx_machine { AMX_MACHINE_RIGHT, AMX_MACHINE_BROKEN } amx_machine;
 
 void amx_machine_start(amx_machine kind);
 uint64_t amx_machine_stop(void);
+
+void amx_machine_enter(void);
+void amx_machine_leave(void);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <weir/session.h>
 
+#include "tests/support/amx_machine.h"
 #include "tests/support/ops.h"
 #include "tests/support/reference.h"
 #include "tests/support/sdf.h"
@@ -105,20 +106,23 @@ Test(alloc, a_run_allocates_nothing, .timeout = 30)
     weir_session_close(session);
     weir_plan_free(plan);
 }
+
 /* Everything that a training step does, on two devices with micro-batches, clipping and split optimizer state. */
-Test(alloc, training_a_gpt_allocates_nothing, .timeout = 60)
+static float train_a_gpt(weir_dtype precision, int layers, int batch)
 {
     enum { MICRO = 2, STEPS = 5 };
     text corpus = reference_text();
     gpt_config config = reference_gpt(&corpus, REFERENCE_FULL);
     config.layout = (layout){.dp = 2, .micro = MICRO, .zero = true};
+    config.layers = layers;
+    config.batch = batch;
     weir_graph *g = gpt_train_graph(&config);
-    weir_plan *plan = weir_compile(g, .micro_batches = MICRO, .seed = REFERENCE_SEED);
+    weir_plan *plan = weir_compile(g, .micro_batches = MICRO, .seed = REFERENCE_SEED, .precision = precision);
     cr_assert_not_null(plan, "%s", weir_error());
     weir_session *s = weir_session_open(plan, .workers = 2);
     cr_assert_not_null(s, "%s", weir_error());
     long before = 0;
-    float loss;
+    float loss = 0;
     for (int step = 0; step < 2 + STEPS; step++) {
         if (step == 2)
             before = atomic_load(&allocations);
@@ -135,6 +139,28 @@ Test(alloc, training_a_gpt_allocates_nothing, .timeout = 60)
     weir_plan_free(plan);
     weir_graph_free(g);
     text_free(&corpus);
+    return loss;
+}
+
+Test(alloc, training_a_gpt_allocates_nothing, .timeout = 60)
+{
+    train_a_gpt(WEIR_F32, 4, 16);
+}
+
+Test(alloc, training_a_gpt_in_half_allocates_nothing, .timeout = 60)
+{
+    train_a_gpt(WEIR_BF16, 4, 16);
+    train_a_gpt(WEIR_F16, 4, 16);
+}
+
+/* And learns the same. Small, for each instruction of it may be played. */
+Test(alloc, training_a_gpt_with_amx_allocates_nothing, .timeout = 60)
+{
+    const float without = train_a_gpt(WEIR_BF16, 1, 4);
+    amx_machine_enter();
+    const float with = train_a_gpt(WEIR_BF16, 1, 4);
+    amx_machine_leave();
+    cr_assert_float_eq(with, without, 1e-2 * without, "loss %.6f, without AMX %.6f", with, without);
 }
 #else
 Test(alloc, a_run_allocates_nothing)
