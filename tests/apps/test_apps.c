@@ -292,10 +292,12 @@ Test(apps, gpt_within_a_limit_takes_no_more_than_that)
     gpt_keeps_a_limit("");
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 Test(apps, gpt_in_bf16_within_a_limit_takes_no_more_than_that)
 {
     gpt_keeps_a_limit(" --bf16");
 }
+#endif
 
 Test(apps, digits_learn_the_same_on_every_layout)
 {

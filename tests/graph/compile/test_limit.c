@@ -272,14 +272,16 @@ GPT_IN(F32, 4, 1, 1, 1, true)
 GPT_IN(F32, 1, 2, 1, 1, false)
 GPT_IN(F32, 1, 1, 2, 4, false)
 GPT_IN(F32, 2, 1, 2, 4, true)
+GPT_IN(BF16, 2, 1, 2, 4, true)
+#ifndef __SANITIZE_THREAD__ /* in half the same actors run as in f32 */
 GPT_IN(BF16, 1, 1, 1, 1, false)
 GPT_IN(BF16, 2, 1, 1, 2, false)
 GPT_IN(BF16, 4, 1, 1, 1, true)
-GPT_IN(BF16, 2, 1, 2, 4, true)
 GPT_IN(F16, 1, 1, 1, 1, false)
 GPT_IN(F16, 2, 1, 1, 2, false)
 GPT_IN(F16, 4, 1, 1, 1, true)
 GPT_IN(F16, 1, 2, 1, 1, false)
+#endif
 
 /* Bytes of registers that gathered weights lie in. */
 static uint64_t gathered_bytes(const weir_plan *plan)
