@@ -130,7 +130,7 @@ static bool find_temps(compile *c)
 
 typedef struct arena {
     compile *c;
-    const weir_plan *plan;         /* borrowed: lives are read off it */
+    lives *known;                  /* borrowed */
     int device;
     int count;
     block **part;                  /* what shares: registers that are not always full, and temporaries */
@@ -237,23 +237,23 @@ static life part_life(const arena *a, const block *b)
         .regst = {PLAN_NONE}, .actor = {(uint32_t)b->group}, .from = (uint32_t)b->from, .to = (uint32_t)b->to};
 }
 
-static bool in_conflict(const arena *a, const lives *known, const block *x, const block *y)
+static bool in_conflict(const arena *a, const block *x, const block *y)
 {
     if (x->reg < 0 && y->reg < 0)
         return x->group == y->group && x->from <= y->to && y->from <= x->to;
     life one = part_life(a, x), other = part_life(a, y);
-    return !lives_apart(known, &one, &other);
+    return !lives_apart(a->known, &one, &other);
 }
 
 static bool find_conflicts(const arena *a, uint64_t *conflict)
 {
-    lives *known = lives_new(a->plan, (plan_space_id){(uint32_t)a->device});
-    for (int i = 0; i < a->count && known; i++)
+    if (!lives_enter(a->known, (plan_space_id){(uint32_t)a->device}))
+        return false;
+    for (int i = 0; i < a->count; i++)
         for (int k = 0; k < i; k++)
-            if (in_conflict(a, known, a->part[i], a->part[k]))
+            if (in_conflict(a, a->part[i], a->part[k]))
                 place_matrix_set(conflict, a->count, i, k);
-    lives_free(known);
-    return known;
+    return true;
 }
 
 /* Lays out what shares above the bottom. */
@@ -293,10 +293,10 @@ static void find_workspace(const arena *a)
     d->workspace = high ? high - low : 0;
 }
 
-static bool lay_out(compile *c, const weir_plan *plan, int device)
+static bool lay_out(compile *c, lives *known, int device)
 {
     phys *p = &c->phys;
-    arena a = {.c = c, .plan = plan, .device = device};
+    arena a = {.c = c, .known = known, .device = device};
     block *regs = POOL_NEW(&c->pool, block, p->reg.count + 1);
     a.part = POOL_NEW(&c->pool, block *, p->reg.count + p->temp.count + 1);
     if (!regs || !a.part)
@@ -342,9 +342,11 @@ bool pass_layout(compile *c)
 {
     bool ok = c->phys.temps_found || find_temps(c);
     weir_plan *plan = ok ? pass_emit(c) : NULL;
+    lives *known = plan ? lives_new(plan) : NULL;
     forget_shares(&c->phys);
     for (int d = 0; d < c->phys.device.count && ok; d++)
-        ok = plan && lay_out(c, plan, d);
+        ok = known && lay_out(c, known, d);
+    lives_free(known);
     weir_plan_free(plan);
     enter_temps(&c->phys);
     c->pool.failed |= !ok;

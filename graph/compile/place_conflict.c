@@ -195,27 +195,74 @@ static bool sections_of_lives(packing *x)
 
 typedef struct cliques {
     int *member, count;            /* of the one that is grown; room for all blocks */
-    int *common;                   /* by block: how many of the members it is in conflict with */
+    int *by_bytes, *rank;          /* blocks, the largest first; of a block its place among them */
+    uint64_t *row;                 /* by rank: a bit for each neighbour, by rank */
+    uint64_t *common;              /* of the one that is grown: who is in conflict with all members */
+    size_t words;                  /* of a row */
     int64_t work;                  /* that may still be spent on growing */
     POOL_LIST(packing_run) runs;   /* .from: block, .to: section */
 } cliques;
+
+typedef struct weight {
+    uint64_t bytes;
+    int v;
+} weight;
+
+static int weight_order(const void *a, const void *b)
+{
+    const weight *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->v - y->v;
+}
+
+static void rank_blocks(const packing *x, cliques *c, weight *list)
+{
+    for (int v = 0; v < x->count; v++)
+        list[v] = (weight){x->block[v].bytes, v};
+    qsort(list, (size_t)x->count, sizeof *list, weight_order);
+    for (int i = 0; i < x->count; i++) {
+        c->by_bytes[i] = list[i].v;
+        c->rank[list[i].v] = i;
+    }
+    for (int v = 0; v < x->count; v++)
+        for (size_t k = x->first[v]; k < x->first[v + 1]; k++) {
+            size_t near = (size_t)c->rank[x->near[k]];
+            c->row[(size_t)c->rank[v] * c->words + near / 64] |= UINT64_C(1) << near % 64;
+        }
+}
+
+static bool cliques_open(const packing *x, cliques *c)
+{
+    size_t count = (size_t)x->count + 1, words = ((size_t)x->count + 63) / 64;
+    weight *list = POOL_NEW(x->pool, weight, count);
+    *c = (cliques){.member = POOL_NEW(x->pool, int, count),
+                   .by_bytes = POOL_NEW(x->pool, int, count),
+                   .rank = POOL_NEW(x->pool, int, count),
+                   .row = POOL_NEW(x->pool, uint64_t, count * words),
+                   .common = POOL_NEW(x->pool, uint64_t, words + 1),
+                   .words = words,
+                   .work = CLIQUE_WORK};
+    if (!x->pool->failed)
+        rank_blocks(x, c, list);
+    return !x->pool->failed;
+}
 
 /* Of those that are in conflict with all in it, the one of most bytes joins it next. Returns its bytes. */
 static uint64_t clique_grow(const packing *x, cliques *c, int v)
 {
     uint64_t bytes = 0;
-    memset(c->common, 0, sizeof *c->common * (size_t)x->count);
+    memset(c->common, 0xff, c->words * sizeof *c->common);
     for (c->count = 0; v >= 0;) {
-        int heaviest = -1;
+        const uint64_t *row = c->row + (size_t)c->rank[v] * c->words;
+        size_t heaviest = c->words;
         c->member[c->count++] = v;
         bytes += x->block[v].bytes;
-        for (size_t k = x->first[v]; k < x->first[v + 1]; k++) {
-            int u = x->near[k];
-            if (++c->common[u] == c->count && (heaviest < 0 || x->block[u].bytes > x->block[heaviest].bytes))
-                heaviest = u;
-        }
+        for (size_t w = c->words; w-- > 0;)
+            if (c->common[w] && (c->common[w] &= row[w]))
+                heaviest = w;
         c->work -= packing_degree(x, v);
-        v = heaviest;
+        v = heaviest < c->words ? c->by_bytes[heaviest * 64 + (size_t)__builtin_ctzll(c->common[heaviest])] : -1;
     }
     return bytes;
 }
@@ -265,10 +312,11 @@ static bool sections_sort(packing *x, const cliques *c, int *next)
 
 static bool sections_of_matrix(packing *x)
 {
-    cliques c = {.member = POOL_NEW(x->pool, int, x->count + 1), .common = POOL_NEW(x->pool, int, x->count + 1),
-                 .work = CLIQUE_WORK};
+    cliques c;
     bool *has = POOL_NEW(x->pool, bool, x->count + 1);
     const seed *list = seeds(x);
+    if (!cliques_open(x, &c))
+        return false;
     for (int i = 0; i < x->count && !x->pool->failed && c.work > 0; i++) {
         if (has[list[i].v])
             continue;
@@ -282,7 +330,7 @@ static bool sections_of_matrix(packing *x)
         }
         x->sections++;
     }
-    return !x->pool->failed && sections_sort(x, &c, c.common);
+    return !x->pool->failed && sections_sort(x, &c, c.member);
 }
 
 bool packing_sections(packing *x)

@@ -8,6 +8,8 @@
 
 #define NOWHERE UINT32_MAX              /* a position behind all kernels */
 #define REACH_BYTES_MAX (UINT64_C(1) << 29)
+#define WORK_MIN (UINT64_C(1) << 26) /* words of columns that are looked at, for all spaces together: so many at least */
+#define WORK_PER_EDGE 1024
 
 typedef struct edge {
     uint32_t from, to, tokens;
@@ -16,17 +18,18 @@ typedef struct edge {
 /* One of the two graphs. A column is an actor that something in the space may begin with. */
 typedef struct order {
     uint32_t nodes, edge_count;
-    edge *edges;          /* owned: sorted by `from` once all are there */
+    edge *edges;          /* owned: by `from` once all are there */
     uint32_t *first;      /* owned: a node's first edge; one more than there are nodes */
-    uint32_t *sequence;   /* owned: nodes, each after those that its edges without tokens lead to */
+    uint32_t *sequence;   /* owned: nodes, each before those that its edges without tokens lead to */
     uint32_t sequenced;
-    uint64_t *now, *next; /* owned: per node, the columns that are reached with no token; with one at most */
+    uint64_t *now, *next; /* owned; of a space: per node, the columns that are reached with no token; with one at most */
 } order;
 
 struct lives {
     const weir_plan *plan;
-    uint32_t *column;       /* by actor, or PLAN_NONE */
-    uint32_t words;         /* of a row of columns */
+    uint64_t work;          /* that is left for spaces */
+    uint32_t *column;       /* by actor, or PLAN_NONE: of a space */
+    uint32_t words;         /* of a row of columns; 0: nothing is known */
     uint32_t *reader_first; /* by register, in readers; one more than there are registers */
     uint32_t *readers;      /* ports */
     uint32_t *last_read;    /* by port: the last kernel that reads through it */
@@ -100,24 +103,31 @@ static void add_edges(lives *l)
             add_port(l, p);
 }
 
-static int compare_edges(const void *a, const void *b)
+/* Puts the edges of a node beside each other. */
+static bool index_edges(order *o)
 {
-    const edge *x = a, *y = b;
-    return (x->from > y->from) - (x->from < y->from);
-}
-
-static void index_edges(order *o)
-{
-    qsort(o->edges, o->edge_count, sizeof *o->edges, compare_edges);
+    edge *sorted = malloc(((size_t)o->edge_count + 1) * sizeof *sorted);
+    if (!sorted)
+        return false;
     for (uint32_t e = 0; e < o->edge_count; e++)
         o->first[o->edges[e].from + 1]++;
     for (uint32_t n = 0; n < o->nodes; n++)
         o->first[n + 1] += o->first[n];
+    for (uint32_t e = o->edge_count; e-- > 0;)
+        sorted[--o->first[o->edges[e].from + 1]] = o->edges[e];
+    memmove(o->first, o->first + 1, o->nodes * sizeof *o->first);
+    o->first[o->nodes] = o->edge_count;
+    free(o->edges);
+    o->edges = sorted;
+    return true;
 }
 
-/* Kahn's algorithm; `waits` is zeroed, per node. What is on or behind a circle is left out. */
-static void sequence_nodes(order *o, uint32_t *waits)
+/* Kahn's algorithm. What is on or behind a circle is left out. */
+static bool sequence_nodes(order *o)
 {
+    uint32_t *waits = calloc((size_t)o->nodes + 1, sizeof *waits);
+    if (!waits)
+        return false;
     for (uint32_t e = 0; e < o->edge_count; e++)
         waits[o->edges[e].to] += !o->edges[e].tokens;
     for (uint32_t n = 0; n < o->nodes; n++)
@@ -129,6 +139,8 @@ static void sequence_nodes(order *o, uint32_t *waits)
             if (!o->edges[e].tokens && !--waits[o->edges[e].to])
                 o->sequence[o->sequenced++] = o->edges[e].to;
     }
+    free(waits);
+    return true;
 }
 
 /* ---- who is reached ---- */
@@ -244,23 +256,6 @@ static bool order_new(order *o, uint32_t nodes, size_t edges)
     return o->edges && o->first && o->sequence;
 }
 
-/* Once all edges are there. `count`: of columns. */
-static bool order_close(order *o, const uint32_t *column_of, uint32_t words)
-{
-    uint32_t *waits = calloc((size_t)o->nodes + 1, sizeof *waits);
-    uint64_t rows = (uint64_t)o->nodes * words + 1;
-    bool fits = rows * 2 * sizeof *o->now <= REACH_BYTES_MAX;
-    o->now = waits && fits ? calloc(rows, sizeof *o->now) : NULL;
-    o->next = o->now ? calloc(rows, sizeof *o->next) : NULL;
-    if (o->next) {
-        index_edges(o);
-        sequence_nodes(o, waits);
-        reach(o, column_of, words);
-    }
-    free(waits);
-    return o->next != NULL;
-}
-
 static bool lives_new_arrays(lives *l)
 {
     const weir_plan *plan = l->plan;
@@ -279,49 +274,44 @@ static bool lives_new_arrays(lives *l)
            order_new(&l->firings, (uint32_t)actors, actors + 2 * ports);
 }
 
-/* The columns of the nodes of each graph: of those where an actor's step, or firing, begins. */
-static bool close_orders(lives *l)
+static bool no_memory(void)
 {
-    uint32_t actors = l->plan->actors_count;
-    uint32_t *of_steps = malloc((2 * (size_t)actors + 1) * sizeof *of_steps);
-    if (!of_steps)
-        return false;
-    for (uint32_t a = 0; a < actors; a++) {
-        of_steps[2 * a] = l->column[a];
-        of_steps[2 * a + 1] = PLAN_NONE;
-    }
-    bool ok = order_close(&l->steps, of_steps, l->words) && order_close(&l->firings, l->column, l->words);
-    free(of_steps);
-    return ok;
+    return error_set(WEIR_E_MEMORY, "no memory to prove what may share bytes") == WEIR_OK;
 }
 
-lives *lives_new(const weir_plan *plan, plan_space_id space)
+lives *lives_new(const weir_plan *plan)
 {
     lives *l = calloc(1, sizeof *l);
     if (l)
         l->plan = plan;
     if (l && lives_new_arrays(l)) {
-        l->words = (choose_columns(l, space) + 63) / 64;
         plan_index_readers(plan, l->reader_first, l->readers);
         find_positions(l);
         find_outside(l);
         add_edges(l);
-        if (close_orders(l))
+        l->work = WORK_MIN + (uint64_t)(l->steps.edge_count + l->firings.edge_count) * WORK_PER_EDGE;
+        if (index_edges(&l->steps) && index_edges(&l->firings) && sequence_nodes(&l->steps) &&
+            sequence_nodes(&l->firings))
             return l;
     }
     lives_free(l);
-    error_set(WEIR_E_MEMORY, "no memory to prove what may share bytes in %s",
-              plan_text(plan, plan->spaces[space.i].name));
+    no_memory();
     return NULL;
+}
+
+static void order_leave(order *o)
+{
+    free(o->now);
+    free(o->next);
+    o->now = o->next = NULL;
 }
 
 static void order_free(order *o)
 {
+    order_leave(o);
     free(o->edges);
     free(o->first);
     free(o->sequence);
-    free(o->now);
-    free(o->next);
 }
 
 void lives_free(lives *l)
@@ -333,6 +323,55 @@ void lives_free(lives *l)
     free(l->column);
     free(l->outside);
     free(l);
+}
+
+/* ---- a space ---- */
+
+static uint64_t order_work(const order *o, uint32_t words)
+{
+    return ((uint64_t)o->nodes + o->edge_count) * words;
+}
+
+static bool order_enter(order *o, const uint32_t *column_of, uint32_t words)
+{
+    size_t rows = (size_t)o->nodes * words + 1;
+    o->now = calloc(rows, sizeof *o->now);
+    o->next = calloc(rows, sizeof *o->next);
+    if (!o->now || !o->next)
+        return false;
+    reach(o, column_of, words);
+    return true;
+}
+
+/* The columns of the nodes of each graph: of those where an actor's step, or firing, begins. */
+static bool enter_orders(lives *l)
+{
+    uint32_t actors = l->plan->actors_count;
+    uint32_t *of_steps = malloc((2 * (size_t)actors + 1) * sizeof *of_steps);
+    if (!of_steps)
+        return false;
+    for (uint32_t a = 0; a < actors; a++) {
+        of_steps[2 * a] = l->column[a];
+        of_steps[2 * a + 1] = PLAN_NONE;
+    }
+    bool ok = order_enter(&l->steps, of_steps, l->words) && order_enter(&l->firings, l->column, l->words);
+    free(of_steps);
+    return ok;
+}
+
+bool lives_enter(lives *l, plan_space_id space)
+{
+    order_leave(&l->steps);
+    order_leave(&l->firings);
+    l->words = (choose_columns(l, space) + 63) / 64;
+    uint64_t rows = (uint64_t)l->steps.nodes * l->words;
+    uint64_t work = order_work(&l->steps, l->words) + order_work(&l->firings, l->words);
+    if (work > l->work || rows * 2 * sizeof(uint64_t) > REACH_BYTES_MAX) {
+        l->words = 0;
+        return true;
+    }
+    l->work -= work;
+    return enter_orders(l) || no_memory();
 }
 
 /* ---- the question ---- */
@@ -445,7 +484,7 @@ static bool ends_outside(const lives *l, const life *a)
 
 bool lives_apart(const lives *l, const life *a, const life *b)
 {
-    if (always_needed(l, a) || always_needed(l, b))
+    if (!l->words || always_needed(l, a) || always_needed(l, b))
         return false;
     if (life_program(l, a) != life_program(l, b))
         return !ends_outside(l, a) && !ends_outside(l, b);

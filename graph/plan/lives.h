@@ -17,7 +17,8 @@
  *     D(A's ends, B's start) + D(B's ends, A's start) <= 1
  *
  * They take turns on circuits that have one token. So only whether D is 0, 1 or more matters, and for all pairs this is
- * one walk over the graph per 64 columns of bits.
+ * one walk over the graph per 64 columns of bits: a column for each actor that something in a space may begin with, so
+ * spaces are entered one after the other.
  *
  * Rates are 1 or M. Rather than unroll micro-batches there are two graphs, each of which leaves out what it cannot say,
  * and so proves less, never more: *steps* has for each actor its first and its last firing of a step, *firings* has
@@ -45,10 +46,15 @@ typedef struct life {
 
 typedef struct lives lives;
 
-/* What is known of one space. NULL and weir_error(): no memory, or the plan is too large for it (E_MEMORY). Owned by
- * the caller; borrows the plan, of which offsets may change meanwhile. */
-lives *lives_new(const weir_plan *plan, plan_space_id space);
+/* The graphs of a plan. NULL and weir_error(): no memory (E_MEMORY). Owned by the caller; borrows the plan, of which
+ * offsets may change meanwhile. */
+lives *lives_new(const weir_plan *plan);
 void lives_free(lives *l);
+
+/* From here on lives_apart() is asked about parts of this space; false: no memory. What all spaces together take is
+ * bounded, in proportion to the edges of the plan: of a space for which too little is left nothing is known, and no
+ * two parts of it are said to be apart. */
+bool lives_enter(lives *l, plan_space_id space);
 
 /* Whether two parts of the space may have the same bytes. Not asked about two parts of one queue's workspace. */
 bool lives_apart(const lives *l, const life *a, const life *b);

@@ -6,8 +6,8 @@
  * runs at a time, and what its kernels have there follows from their order (validate_op.c, validate_kernel.c); so
  * the workspaces of two queues, as wholes, do not meet.
  *
- * Every such pair is asked about, so how many there may be is bounded, by the size of the plan: a file from anywhere
- * must not keep a reader busy. Of a part of a plan only the rank's own arenas are looked at: kernels of others are not
+ * Every such pair is asked about, so how many there may be is bounded, by the size of the plan, as is the work of
+ * lives.h: a file from anywhere must not keep a reader busy. Of a part of a plan only the rank's own arenas are looked at: kernels of others are not
  * there, and their arenas are not here.
  */
 #include "graph/plan/lives.h"
@@ -135,7 +135,8 @@ static int compare_parts(const void *a, const void *b)
 
 typedef struct walk {
     const weir_plan *plan;
-    lives *lives; /* owned: of the space that the walk is in; made when it is first asked */
+    lives *lives; /* owned; made when something is first asked */
+    bool entered; /* the space that the walk is in */
     part **open;  /* parts that reach up to here: those outside of workspaces, and those in them */
     part **open_temps;
     size_t opened, opened_temps;
@@ -152,13 +153,19 @@ static bool has_life(const part *x)
     return in_workspace(x) || x->kind == PART_REGST;
 }
 
+static bool enter_space(walk *w, uint32_t space)
+{
+    if (!w->lives)
+        w->lives = lives_new(w->plan);
+    w->entered = w->entered || (w->lives && lives_enter(w->lives, (plan_space_id){space}));
+    return w->entered;
+}
+
 static bool meets(walk *w, const part *a, const part *b)
 {
     const char *one = part_array[a->kind], *other = part_array[b->kind];
     if (has_life(a) && has_life(b)) {
-        if (!w->lives)
-            w->lives = lives_new(w->plan, (plan_space_id){a->space});
-        if (!w->lives)
+        if (!enter_space(w, a->space))
             return false;
         if (lives_apart(w->lives, &a->life, &b->life))
             return true;
@@ -201,8 +208,7 @@ static bool walk_to(walk *w, part *b)
 
 static void leave_space(walk *w)
 {
-    lives_free(w->lives);
-    w->lives = NULL;
+    w->entered = false;
     w->opened = w->opened_temps = 0;
 }
 
@@ -220,7 +226,7 @@ static bool walk_parts(walk *w, part *parts, size_t count)
         if (looked_at(w->plan, parts[i].space))
             ok = walk_to(w, &parts[i]);
     }
-    leave_space(w);
+    lives_free(w->lives);
     return ok;
 }
 

@@ -190,8 +190,8 @@ static bool draw_pair(const weir_plan *plan, uint64_t *random, uint32_t *a, uint
             y->producer.i == PLAN_NONE || !bytes_of(plan, *a) || !bytes_of(plan, *b) || !holds_floats(plan, *a) ||
             !holds_floats(plan, *b) || bytes_of(plan, *b) > bytes_of(plan, *a))
             continue;
-        lives *known = lives_new(plan, x->space);
-        cr_assert_not_null(known, "%s", weir_error());
+        lives *known = lives_new(plan);
+        cr_assert(known && lives_enter(known, x->space), "%s", weir_error());
         const life one = {.regst = {*a}, .actor = {PLAN_NONE}}, other = {.regst = {*b}, .actor = {PLAN_NONE}};
         bool meet = !lives_apart(known, &one, &other);
         lives_free(known);

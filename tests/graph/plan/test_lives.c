@@ -73,6 +73,13 @@ static bool is_live(const weir_plan *plan)
     return plan_validate(plan) == WEIR_OK && check_play(plan, &result) == WEIR_OK && result.live;
 }
 
+static lives *lives_of(const weir_plan *plan, plan_space_id space)
+{
+    lives *known = lives_new(plan);
+    cr_assert(known && lives_enter(known, space), "%s", weir_error());
+    return known;
+}
+
 static uint64_t bytes_of(const weir_plan *plan, uint32_t r)
 {
     return plan->regsts[r].slots * plan->regsts[r].slot_bytes;
@@ -110,8 +117,7 @@ static uint64_t overlay_space(weir_plan *plan, uint32_t space, uint64_t *random)
 {
     uint32_t done[2 * REGSTS_MAX], count = 0;
     uint64_t sum = 0, top = 0;
-    lives *known = lives_new(plan, (plan_space_id){space});
-    cr_assert_not_null(known, "%s", weir_error());
+    lives *known = lives_of(plan, (plan_space_id){space});
     uint32_t first = plan->regsts_count ? below(random, plan->regsts_count) : 0;
     for (uint32_t i = 0; i < plan->regsts_count; i++) {
         uint32_t r = (i + first) % plan->regsts_count;
@@ -178,7 +184,7 @@ Test(lives, two_registers_that_are_not_apart_are_refused_by_name_and_most_are_fo
         uint32_t a = plan->regsts_count ? below(&random, plan->regsts_count) : 0;
         uint32_t b = plan->regsts_count ? below(&random, plan->regsts_count) : 0;
         lives *known = a != b && is_live(plan) && plan->regsts[a].space.i == plan->regsts[b].space.i
-                           ? lives_new(plan, plan->regsts[a].space) : NULL;
+                           ? lives_of(plan, plan->regsts[a].space) : NULL;
         if (known && !apart(known, a, b)) {
             char why[256], one[32], other[32];
             snprintf(one, sizeof one, "regsts[%" PRIu32 "]", a);
@@ -194,4 +200,49 @@ Test(lives, two_registers_that_are_not_apart_are_refused_by_name_and_most_are_fo
     }
     cr_assert_gt(refused, 50);
     cr_assert_gt(10 * found, 9 * refused, "%d of %d pairs were found by a game", found, refused);
+}
+
+/* A device on which a -(one)-> b --> c -(other)-> d --> a: what a makes and what c makes are apart. */
+static void add_round(sdf *s, uint32_t registers[2])
+{
+    uint32_t queue = sdf_device(s), actor[4];
+    for (int a = 0; a < 4; a++)
+        actor[a] = sdf_actor(s, queue, "round");
+    for (int a = 0; a < 4; a++) {
+        uint32_t regst = sdf_regst(s, actor[a], .initial = a == 3, .items = a % 2 ? 0 : 16);
+        sdf_port(s, actor[(a + 1) % 4], regst);
+        if (a % 2 == 0)
+            registers[a / 2] = regst;
+    }
+}
+
+static weir_plan *rounds(uint32_t count)
+{
+    sdf *s = sdf_new("rounds", 1);
+    uint32_t registers[2];
+    for (uint32_t i = 0; i < count; i++)
+        add_round(s, registers);
+    return sdf_plan(s);
+}
+
+/* Lays what each space has at its bottom. */
+static void lay_together(weir_plan *plan)
+{
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        plan->regsts[r].offset = 0;
+}
+
+/* Each space costs a walk through all of the plan. A plan of thousands would keep a reader busy for minutes, so after
+ * some the others are not proven. */
+Test(lives, what_may_be_proven_is_bounded_by_the_size_of_the_plan, .timeout = 60)
+{
+    enum { FEW = 20, MANY = 3000 };
+    weir_plan *few = rounds(FEW), *many = rounds(MANY);
+    lay_together(few);
+    cr_expect_eq(plan_validate(few), WEIR_OK, "%s", weir_error());
+    lay_together(many);
+    cr_expect_eq(plan_validate(many), WEIR_E_PLAN);
+    cr_expect_not_null(strstr(weir_error(), "may be needed at the same time"), "%s", weir_error());
+    weir_plan_free(few);
+    weir_plan_free(many);
 }
