@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MANY = 16 };               /* conflicts are many when they are one of so many pairs */
+
 typedef struct rank {              /* a block and what it is ordered by: the largest first, then the next, then by id */
     double key, next;
     int v;
@@ -23,6 +25,9 @@ typedef struct greedy {
     rank *order;
     span *taken;
     bool *placed;
+    bool many;                     /* most blocks have so many neighbours that all are gone through for them: */
+    int *rising, risen;            /* then those that are placed, by their offsets */
+    int *around;                   /* and by block, 1 + the one whose neighbour it last was */
     bool best_fit;
 } greedy;
 
@@ -44,19 +49,46 @@ static int span_order(const void *a, const void *b)
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
+static void take_span(greedy *g, int u, int *count)
+{
+    g->taken[(*count)++] = (span){g->x->offset[u], g->x->offset[u] + g->x->block[u].bytes};
+}
+
 /* The spans of v's neighbours that are placed, from the lowest up. */
 static int spans_around(greedy *g, int v)
 {
     packing *x = g->x;
     int count = 0;
-    for (size_t k = x->first[v]; k < x->first[v + 1]; k++) {
-        int u = x->near[k];
-        if (g->placed[u])
-            g->taken[count++] = (span){x->offset[u], x->offset[u] + x->block[u].bytes};
-    }
-    qsort(g->taken, (size_t)count, sizeof *g->taken, span_order);
+    for (size_t k = x->first[v]; k < x->first[v + 1]; k++)
+        if (g->many)
+            g->around[x->near[k]] = v + 1;
+        else if (g->placed[x->near[k]])
+            take_span(g, x->near[k], &count);
+    for (int i = 0; i < g->risen; i++)
+        if (g->around[g->rising[i]] == v + 1)
+            take_span(g, g->rising[i], &count);
+    if (!g->many)
+        qsort(g->taken, (size_t)count, sizeof *g->taken, span_order);
     x->work -= packing_degree(x, v) + 32 * (int64_t)count;
     return count;
+}
+
+static void set_placed(greedy *g, int v)
+{
+    uint64_t offset = g->x->offset[v];
+    int from = 0, to = g->risen;
+    g->placed[v] = true;
+    if (!g->many)
+        return;
+    while (from < to) {
+        int middle = from + (to - from) / 2;
+        if (g->x->offset[g->rising[middle]] <= offset)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    memmove(&g->rising[from + 1], &g->rising[from], (size_t)(g->risen++ - from) * sizeof *g->rising);
+    g->rising[from] = v;
 }
 
 /* The lowest place for v, or of the gaps that it fits into the tightest. */
@@ -80,15 +112,20 @@ static uint64_t place_among(const greedy *g, int v, int count)
 static void place_in_order(greedy *g)
 {
     packing *x = g->x;
+    g->risen = 0;
+    memset(g->around, 0, (size_t)x->count * sizeof *g->around);
     for (int v = 0; v < x->count; v++) {
-        g->placed[v] = x->block[v].fixed;
+        g->placed[v] = false;
         x->offset[v] = x->block[v].fixed ? x->block[v].offset : 0;
+        if (x->block[v].fixed)
+            set_placed(g, v);
     }
     for (int i = 0; i < x->count; i++) {
         int v = g->order[i].v;
-        if (!g->placed[v])
-            x->offset[v] = place_among(g, v, spans_around(g, v));
-        g->placed[v] = true;
+        if (g->placed[v])
+            continue;
+        x->offset[v] = place_among(g, v, spans_around(g, v));
+        set_placed(g, v);
     }
     packing_keep(x);
 }
@@ -132,8 +169,10 @@ static rank_of *const orders[] = {
 
 bool packing_greedy(packing *x)
 {
-    greedy g = {.x = x, .order = POOL_NEW(x->pool, rank, x->count + 1),
-                .taken = POOL_NEW(x->pool, span, x->count + 1), .placed = POOL_NEW(x->pool, bool, x->count + 1)};
+    greedy g = {.x = x, .many = x->first[x->count] > (size_t)x->count * (size_t)x->count / MANY,
+                .order = POOL_NEW(x->pool, rank, x->count + 1),
+                .taken = POOL_NEW(x->pool, span, x->count + 1), .placed = POOL_NEW(x->pool, bool, x->count + 1),
+                .rising = POOL_NEW(x->pool, int, x->count + 1), .around = POOL_NEW(x->pool, int, x->count + 1)};
     if (x->pool->failed)
         return false;
     int64_t enough = x->work - x->work / 4;

@@ -77,6 +77,23 @@ static int64_t gain(const sequence *s, int id, int at)
     return bytes;
 }
 
+/* The first place in [first, end) where the pop gains something, or `end`. What dies at a place dies at any later one,
+ * so what is gained only grows. */
+static int first_gain(const sequence *s, int id, int first, int end)
+{
+    if (first >= end || gain(s, id, end - 1) <= 0)
+        return end;
+    int last = end - 1; /* there it does */
+    while (first < last) {
+        int middle = first + (last - first) / 2;
+        if (gain(s, id, middle) > 0)
+            last = middle;
+        else
+            first = middle + 1;
+    }
+    return last;
+}
+
 static void move_forward(sequence *s, group *g, int from, int to)
 {
     int id = g->pops.item[from];
@@ -93,9 +110,7 @@ static void sequence_group(sequence *s, group *g)
     for (int i = 1; i < g->pops.count; i++) {
         int id = g->pops.item[i];
         const pop *op = &s->c->phys.op.item[id];
-        int at = s->c->ir.node[op->node].updates >= 0 ? i : earliest(s, op);
-        while (at < i && gain(s, id, at) <= 0)
-            at++;
+        int at = s->c->ir.node[op->node].updates >= 0 ? i : first_gain(s, id, earliest(s, op), i);
         if (at < i)
             move_forward(s, g, i, at);
     }
