@@ -21,7 +21,9 @@ typedef struct mark {
 
 typedef struct game {
     const weir_plan *plan;
-    uint32_t program, steps;
+    uint32_t program;     /* of the run that goes on */
+    uint32_t *steps;      /* by program: of the runs up to this one */
+    uint32_t *steps_all;  /* and of those to come, too: a push may be ahead */
     uint64_t random;
     char *why;
     mark *marks; /* owned, as are all arrays below */
@@ -186,12 +188,19 @@ static bool always(const game *g, uint32_t r)
     return g->plan->regsts[r].initial || g->plan->regsts[r].producer.i == PLAN_NONE;
 }
 
+/* A push or pull, whose fires depend on what the program outside does, is bound by what all runs have of it. */
+static uint32_t firings(const game *g, uint32_t a)
+{
+    const plan_actor *actor = &g->plan->actors[a];
+    return (outside(g, a) ? g->steps_all : g->steps)[actor->program.i] * actor->fires;
+}
+
 static bool may_fire(const game *g, uint32_t a)
 {
     const plan_actor *actor = &g->plan->actors[a];
-    if (actor->program.i != g->program || g->position[a] != NEVER || g->fired[a] == g->steps * actor->fires)
+    if (g->position[a] != NEVER || g->fired[a] == firings(g, a))
         return false;
-    if (!outside(g, a) && g->running[actor->queue.i] != NEVER)
+    if (!outside(g, a) && (actor->program.i != g->program || g->running[actor->queue.i] != NEVER))
         return false;
     for (uint32_t p = actor->ports.first; p < actor->ports.first + actor->ports.count; p++)
         if (counts(g, p) && !g->unread[p])
@@ -376,13 +385,14 @@ static void game_new(game *g)
     g->first_write = numbers(regsts), g->last_use = numbers(regsts);
     g->first_use = numbers(g->plan->tensors_count), g->last_temp = numbers(g->plan->tensors_count);
     g->pending = calloc(regsts + (size_t)1, sizeof *g->pending);
+    g->steps = numbers(g->plan->programs_count), g->steps_all = numbers(g->plan->programs_count);
 }
 
 static void game_free(game *g)
 {
     uint32_t *const all[] = {g->fired, g->position, g->running, g->pace, g->unread, g->held, g->reading, g->last_read,
                              g->let_go, g->free, g->filled, g->writing, g->given, g->first_write, g->last_use,
-                             g->first_use, g->last_temp};
+                             g->first_use, g->last_temp, g->steps, g->steps_all};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     for (uint32_t r = 0; r < g->plan->regsts_count; r++)
@@ -391,10 +401,19 @@ static void game_free(game *g)
     free(g->marks);
 }
 
+/* Whether all that workers do in this run is done; a push or pull may be anywhere. */
+static bool run_over(const game *g)
+{
+    for (uint32_t a = 0; a < g->plan->actors_count; a++)
+        if (!outside(g, a) && (g->position[a] != NEVER || g->fired[a] < firings(g, a)))
+            return false;
+    return true;
+}
+
 static bool finished(const game *g)
 {
     for (uint32_t a = 0; a < g->plan->actors_count; a++)
-        if (g->plan->actors[a].program.i == g->program && g->fired[a] < g->steps * g->plan->actors[a].fires)
+        if (g->fired[a] < firings(g, a))
             return snprintf(g->why, 256, "actors[%" PRIu32 "] waits for ever", a), false;
     for (uint32_t i = 0; i < g->mark_count; i++)
         if (g->marks[i].kind != MARK_ALWAYS)
@@ -403,25 +422,51 @@ static bool finished(const game *g)
     return true;
 }
 
-bool byte_game_play(const weir_plan *plan, uint32_t program, uint32_t steps, uint64_t seed, char why[256])
+/* Moves until the run is over, or (NULL) until nobody can. */
+static bool play_run(game *g, const byte_run *run)
 {
-    game g = {.plan = plan, .program = program, .steps = steps, .random = seed, .why = why};
+    if (run) {
+        g->program = run->program;
+        g->steps[run->program] += run->steps;
+    }
+    while (!run || !run_over(g)) {
+        uint32_t a = choose(g);
+        if (a == NEVER)
+            return true;
+        if (!move(g, a))
+            return false;
+    }
+    return true;
+}
+
+bool byte_game_play(const weir_plan *plan, const byte_run *runs, uint32_t count, uint64_t seed, char why[256])
+{
+    game g = {.plan = plan, .random = seed, .why = why};
     *why = '\0';
     game_new(&g);
     set_up(&g);
+    for (uint32_t i = 0; i < count; i++)
+        g.steps_all[runs[i].program] += runs[i].steps;
     bool ok = put_always(&g);
-    for (uint32_t a = ok ? choose(&g) : NEVER; ok && a != NEVER; a = ok ? choose(&g) : NEVER)
-        ok = move(&g, a);
-    ok = ok && finished(&g);
+    for (uint32_t i = 0; ok && i < count; i++)
+        ok = play_run(&g, &runs[i]);
+    ok = ok && play_run(&g, NULL) && finished(&g);
     game_free(&g);
     return ok;
 }
 
 bool byte_game_all(const weir_plan *plan, uint64_t seed, int games, char why[256])
 {
+    enum { RUNS = 4 };
     bool ok = true;
-    for (int i = 0; i < games && ok; i++)
-        for (uint32_t program = 0; program < plan->programs_count && ok; program++)
-            ok = byte_game_play(plan, program, 1 + mutate_draw(&seed) % 4, mutate_draw(&seed), why);
+    for (int i = 0; i < games && ok; i++) {
+        byte_run runs[RUNS];
+        uint32_t count = plan->programs_count > 1 ? RUNS : 1;
+        for (uint32_t r = 0; r < count; r++) {
+            runs[r].program = (uint32_t)(mutate_draw(&seed) % plan->programs_count);
+            runs[r].steps = 1 + (uint32_t)(mutate_draw(&seed) % 4);
+        }
+        ok = byte_game_play(plan, runs, count, mutate_draw(&seed), why);
+    }
     return ok;
 }

@@ -1,8 +1,8 @@
 /* tests/support/byte_game.h: the token game with a marker on every stretch of bytes while it is needed.
  *
  * What check.c plays by counting is played here kernel by kernel, in an order drawn from a seed: queues go forward at
- * their own paces, one runs as far ahead of the others as credits let it, programs of the outside push and pull
- * whenever they may. A slot is marked from the kernel that first writes it until each of its readers has called the
+ * their own paces, one runs as far ahead of the others as credits let it, runs of several programs follow each other,
+ * and the program around weir pushes and pulls whenever it may: before a run of that program, and long after. A slot is marked from the kernel that first writes it until each of its readers has called the
  * last kernel that reads it; a temporary from its first kernel to its last; scratch while its kernel is called; what is
  * full at the start, states and snapshots always. Two markers on one byte end the game: a plan had parts on the same
  * bytes that some order needs at once.
@@ -14,11 +14,15 @@
 
 #include "graph/plan/plan.h"
 
-/* Plays `steps` steps of a program without a pause between them, and true; or false, with a sentence in `why` that
- * names both parts ("regsts[3] and tensors[12] ..."), or says that nobody could fire. */
-bool byte_game_play(const weir_plan *plan, uint32_t program, uint32_t steps, uint64_t seed, char why[256]);
+typedef struct byte_run {
+    uint32_t program, steps;
+} byte_run;
 
-/* All programs, a few times each, in turns; stops at the first game that ends early. */
+/* Plays the runs, the steps of each without a pause between them, and true; or false, with a sentence in `why` that
+ * names both parts ("regsts[3] and tensors[12] ..."), or says that nobody could fire. */
+bool byte_game_play(const weir_plan *plan, const byte_run *runs, uint32_t count, uint64_t seed, char why[256]);
+
+/* A few games, each of some runs of programs that are drawn; stops at the first that ends early. */
 bool byte_game_all(const weir_plan *plan, uint64_t seed, int games, char why[256]);
 
 #endif

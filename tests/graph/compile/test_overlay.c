@@ -158,6 +158,68 @@ Test(overlay, two_compilations_of_one_graph_are_the_same_plan, .timeout = 60)
     weir_plan_free(b);
 }
 
+/* ---- what the validator allows ---- */
+
+/* A place where something lies already, or none: whatever is there, the register may be laid over it. */
+static uint64_t draw_place(const weir_plan *plan, uint32_t r, uint64_t *random)
+{
+    const plan_regst *over = &plan->regsts[mutate_draw(random) % plan->regsts_count];
+    const plan_kernel *kernel = &plan->kernels[mutate_draw(random) % plan->kernels_count];
+    const plan_queue *queue = &plan->queues[plan->actors[kernel->actor.i].queue.i];
+    switch (mutate_draw(random) % 4) {
+    case 0:
+        return queue->workspace_offset + kernel->workspace_offset;
+    case 1:
+        return plan->regsts[r].offset + PLAN_ALIGN * (mutate_draw(random) % 4);
+    default:
+        return over->offset + over->slot_bytes * (mutate_draw(random) % over->slots);
+    }
+}
+
+/* Moves registers onto what else there is, wherever plan_validate() has nothing against it. Returns how many. */
+static int lay_over_others(weir_plan *plan, uint64_t *random, int draws)
+{
+    int moved = 0;
+    for (int i = 0; i < draws; i++) {
+        plan_regst *r = &plan->regsts[mutate_draw(random) % plan->regsts_count];
+        uint64_t before = r->offset;
+        r->offset = draw_place(plan, (uint32_t)(r - plan->regsts), random);
+        bool ok = r->offset != before && plan_validate(plan) == WEIR_OK;
+        moved += ok;
+        r->offset = ok ? r->offset : before;
+    }
+    plan->hash = plan_hash(plan);
+    return moved;
+}
+
+/* The compiler makes use of little that is allowed. */
+Test(overlay, whatever_the_validator_allows_is_never_needed_at_once, .timeout = 300)
+{
+    enum { DRAWS = EFFORT(400, 100, 50) };
+    uint64_t random = SEED;
+    char why[256];
+    for (uint64_t model = 1; model <= MODELS; model++) {
+        weir_plan *plan = plan_of(model, model), *moved = plan_copy(plan);
+        cr_expect_gt(lay_over_others(moved, &random, DRAWS), 0, "model %" PRIu64, model);
+        cr_expect(byte_game_all(moved, random, 4 * GAMES, why), "model %" PRIu64 ": %s", model, why);
+        run want = run_plan(plan, STEPS, 1);
+        setenv("WEIR_POISON", "1", 1);
+        run got = run_plan(moved, STEPS, 2);
+        unsetenv("WEIR_POISON");
+        run_near(&got, &want, 0, "laid over others, poisoned");
+        run_free(&want);
+        run_free(&got);
+        weir_plan_free(plan);
+        weir_plan_free(moved);
+    }
+    for (int i = 0; i < SMALL_PLANS; i++) {
+        weir_plan *plan = small_plan(i);
+        cr_expect_gt(lay_over_others(plan, &random, DRAWS), 0, "small plan %d", i);
+        cr_expect(byte_game_all(plan, random, 4 * GAMES, why), "small plan %d: %s", i, why);
+        weir_plan_free(plan);
+    }
+}
+
 /* ---- plans with a mistake ----
  *
  * Two threads may well write the same bytes in these, which is the mistake: ThreadSanitizer would say so. */
