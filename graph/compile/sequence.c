@@ -6,7 +6,8 @@
  *     up' = gelu'(up), dx = matmul(dy, w), dw = matmul(up', dy)
  *
  * up' is needed while dx is made, for nothing. So a pop is moved forward, to where its inputs are there, when more bytes
- * die with it than it makes: between its new place and its old one that many fewer are needed, and nowhere more.
+ * die with it than it makes: between its new place and its old one that many fewer are needed. While it runs both its
+ * inputs and its outputs are, so it goes nowhere where that would be more than was needed at the worst place between.
  *
  * The first pop of a group stays (order.c ranks groups by it), as do updates, which work on what others read. Groups do
  * not change, so nothing that crosses devices is made later than before.
@@ -18,6 +19,8 @@
 typedef struct sequence {
     compile *c;
     int *position;                 /* by pop: in its group */
+    int64_t *need;                 /* by position: bytes of the tensors that are there */
+    int *seen;                     /* by tensor: 1 + the group that has counted it */
     int group;
 } sequence;
 
@@ -60,11 +63,20 @@ static bool dies_at(const sequence *s, const ptensor *t, int id, int at)
     return true;
 }
 
+static int64_t out_bytes(const sequence *s, int id)
+{
+    const pop *op = &s->c->phys.op.item[id];
+    int64_t bytes = 0;
+    for (int o = 0; o < op->out_count; o++)
+        bytes += (int64_t)tensor_of(s, op->out[o])->bytes;
+    return bytes;
+}
+
 /* Bytes that die with pop `id` at this place, less those that it makes. */
 static int64_t gain(const sequence *s, int id, int at)
 {
     const pop *op = &s->c->phys.op.item[id];
-    int64_t bytes = 0;
+    int64_t bytes = -out_bytes(s, id);
     for (int i = 0; i < op->in_count; i++) {
         bool again = false;
         for (int k = 0; k < i; k++)
@@ -72,8 +84,6 @@ static int64_t gain(const sequence *s, int id, int at)
         if (!again && dies_at(s, tensor_of(s, op->in[i]), id, at))
             bytes += (int64_t)tensor_of(s, op->in[i])->bytes;
     }
-    for (int o = 0; o < op->out_count; o++)
-        bytes -= (int64_t)tensor_of(s, op->out[o])->bytes;
     return bytes;
 }
 
@@ -94,23 +104,75 @@ static int first_gain(const sequence *s, int id, int first, int end)
     return last;
 }
 
+/* The first place from `at` on where the pop, while it runs, needs no more than is needed between there and its own. */
+static int first_low(const sequence *s, const group *g, int at, int own)
+{
+    int64_t out = out_bytes(s, g->pops.item[own]), most = s->need[own];
+    int found = own;
+    for (int k = own - 1; k >= at; k--) {
+        most = s->need[k] > most ? s->need[k] : most;
+        if (s->need[k] - out_bytes(s, g->pops.item[k]) + out <= most)
+            found = k;
+    }
+    return found;
+}
+
 static void move_forward(sequence *s, group *g, int from, int to)
 {
     int id = g->pops.item[from];
+    int64_t fewer = gain(s, id, to), there = s->need[to] - out_bytes(s, g->pops.item[to]) + out_bytes(s, id);
+    for (int i = from; i > to; i--)
+        s->need[i] = s->need[i - 1] - fewer;
+    s->need[to] = there;
     memmove(&g->pops.item[to + 1], &g->pops.item[to], sizeof id * (size_t)(from - to));
     g->pops.item[to] = id;
     for (int i = to; i <= from; i++)
         s->position[g->pops.item[i]] = i;
 }
 
+/* Counts the tensor from where it is made to where it is read last; what others make is there from the start, what
+ * others read up to the end. */
+static void count_tensor(sequence *s, const group *g, int id)
+{
+    const ptensor *t = tensor_of(s, id);
+    if (s->seen[id] == s->group + 1 || t->parameter || t->producer < 0)
+        return;
+    s->seen[id] = s->group + 1;
+    int maker = s->c->phys.op.item[t->producer].group;
+    int from = maker == s->group ? s->position[t->producer] : 0, to = from;
+    for (int r = 0; r < t->readers.count; r++) {
+        int reader = t->readers.item[r], its = s->c->phys.op.item[reader].group;
+        int at = here(s, reader) ? s->position[reader] : its == maker && maker != s->group ? 0 : g->pops.count - 1;
+        to = at > to ? at : to;
+    }
+    s->need[from] += (int64_t)t->bytes;
+    s->need[to + 1] -= (int64_t)t->bytes;
+}
+
+static void count_needs(sequence *s, const group *g)
+{
+    memset(s->need, 0, (size_t)(g->pops.count + 1) * sizeof *s->need);
+    for (int i = 0; i < g->pops.count; i++) {
+        const pop *op = &s->c->phys.op.item[g->pops.item[i]];
+        for (int k = 0; k < op->in_count; k++)
+            count_tensor(s, g, op->in[k]);
+        for (int o = 0; o < op->out_count; o++)
+            count_tensor(s, g, op->out[o]);
+    }
+    for (int i = 1; i < g->pops.count; i++)
+        s->need[i] += s->need[i - 1];
+}
+
 static void sequence_group(sequence *s, group *g)
 {
     for (int i = 0; i < g->pops.count; i++)
         s->position[g->pops.item[i]] = i;
+    count_needs(s, g);
     for (int i = 1; i < g->pops.count; i++) {
         int id = g->pops.item[i];
         const pop *op = &s->c->phys.op.item[id];
         int at = s->c->ir.node[op->node].updates >= 0 ? i : first_gain(s, id, earliest(s, op), i);
+        at = first_low(s, g, at, i);
         if (at < i)
             move_forward(s, g, i, at);
     }
@@ -118,8 +180,11 @@ static void sequence_group(sequence *s, group *g)
 
 bool pass_sequence(compile *c)
 {
-    sequence s = {.c = c, .position = POOL_NEW(&c->pool, int, c->phys.op.count + 1)};
-    for (; s.position && s.group < c->phys.group.count; s.group++)
+    sequence s = {.c = c,
+                  .position = POOL_NEW(&c->pool, int, c->phys.op.count + 1),
+                  .need = POOL_NEW(&c->pool, int64_t, c->phys.op.count + 2),
+                  .seen = POOL_NEW(&c->pool, int, c->phys.tensor.count + 1)};
+    for (; !c->pool.failed && s.group < c->phys.group.count; s.group++)
         sequence_group(&s, &c->phys.group.item[s.group]);
-    return s.position;
+    return !c->pool.failed;
 }

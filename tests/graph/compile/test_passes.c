@@ -1,10 +1,9 @@
 /* test_passes.c: what passes hand to each other. Each is held to what its essay promises, over random models in random
  * layouts, where a plan alone would show a mistake as slowness, or as bytes, or not at all.
  *
- * place() has a suite of its own.
+ * place(), sequence, tie and fuse have suites of their own.
  */
-#include "graph/compile/ir.h"
-#include "tests/support/random_model.h"
+#include "tests/support/compiled.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -12,33 +11,6 @@
 TestSuite(passes, .timeout = 120);
 
 enum { SEEDS = 40 };
-
-typedef bool pass(compile *c);
-static pass *const passes[] = {ir_new,   pass_precision, pass_rules, pass_shard, pass_casts, pass_fold,
-                               pass_box, pass_lower,     pass_group, pass_slots};
-
-/* A compilation of the model and layout `seed`, up to the pass `last`. */
-static compile *compiled_to(pass *last, uint64_t seed)
-{
-    static compile c;
-    uint64_t model = 1 + seed / 2;
-    c = (compile){.graph = random_model(model, seed), .memory_max = UINT64_MAX,
-                  .opts = {.micro_batches = random_model_micro(model)}};
-    c.micro = random_model_micro(model);
-    c.phys.op.count = 0;
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-        cr_assert(passes[i](&c), "seed %lu, pass %zu: %s", seed, i, weir_error());
-        if (passes[i] == last)
-            break;
-    }
-    return &c;
-}
-
-static void compiled_free(compile *c)
-{
-    weir_graph_free((weir_graph *)(uintptr_t)c->graph);
-    pool_free(&c->pool);
-}
 
 /* ---- shard ---- */
 
