@@ -246,3 +246,31 @@ Test(lives, what_may_be_proven_is_bounded_by_the_size_of_the_plan, .timeout = 60
     weir_plan_free(few);
     weir_plan_free(many);
 }
+
+/* c begins with the slot that is full at the start, whatever a has done; so p, which waits for c's reader of the firing
+ * before, may fill what a reads while q reads what c makes. */
+Test(lives, a_slot_that_starts_full_is_not_waited_for, .timeout = 10)
+{
+    enum { MICRO = 2 };
+    sdf *s = sdf_new("full", MICRO);
+    uint32_t queue[4], actor[4]; /* p, a, c, q */
+    for (int i = 0; i < 4; i++) {
+        queue[i] = sdf_device(s);
+        actor[i] = sdf_actor(s, queue[0], "actor", .fires = MICRO);
+    }
+    uint32_t filled = sdf_regst(s, actor[0], .items = 16);
+    sdf_port(s, actor[1], filled);
+    sdf_port(s, actor[2], sdf_regst(s, actor[1], .initial = 1, .slots = 2, .fill = MICRO), .hold = MICRO);
+    sdf_port(s, actor[3], sdf_regst(s, actor[2], .items = 16));
+    sdf_port(s, actor[0], sdf_regst(s, actor[3], .initial = 1));
+    weir_plan *plan = sdf_plan(s);
+    uint32_t large[2], found = 0;
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        if (plan->regsts[r].slot_bytes)
+            large[found++] = r;
+    cr_assert_eq(found, 2);
+    lives *known = lives_of(plan, (plan_space_id){0});
+    cr_expect_not(apart(known, large[0], large[1]));
+    lives_free(known);
+    weir_plan_free(plan);
+}
