@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -196,6 +197,17 @@ bool keep_remove_folder(const struct keep_files *files, const char *path)
     if (folder)
         closedir(folder);
     return files->rmdir(path) == 0 && ok;
+}
+
+int keep_lock_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
 }
 
 bool keep_identify(const char *path, struct keep_identity *id)

@@ -51,6 +51,10 @@ bool keep_make_folders(const struct keep_files *files, const char *path);
 /* The folder with the files in it. */
 bool keep_remove_folder(const struct keep_files *files, const char *path);
 
+/* Takes a lock on the folder, which is held while what is returned is open, and ends with the process. -1: errno;
+ * EWOULDBLOCK: somebody holds it. */
+int keep_lock_folder(const char *path);
+
 /* Which file this is, whatever its name becomes. False: not there. */
 struct keep_identity {
     dev_t device;

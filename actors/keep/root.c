@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define NONCE_DIGITS 16
 #define OLD ".old-"
@@ -88,27 +89,42 @@ static bool is_of(const char *middle, size_t length, const char *name)
     return keep_step_of(name) >= 0 && keep_step_of(step) >= 0;
 }
 
-static void clean_entry(const struct keep_files *files, struct pool *p, const char *root, const char *entry,
+/* Removes a hidden folder that nobody holds. Where a file system has no locks, nobody does. */
+static bool remove_left(const struct keep_files *files, const char *path)
+{
+    int lock = keep_lock_folder(path);
+    if (lock < 0 && errno == EWOULDBLOCK)
+        return false;
+    keep_remove_folder(files, path);
+    if (lock >= 0)
+        close(lock);
+    return true;
+}
+
+static bool clean_entry(const struct keep_files *files, struct pool *p, const char *root, const char *entry,
                         const char *name)
 {
     bool hidden = entry[0] == '.' && ends_with_nonce(entry, "."), aside = !hidden && ends_with_nonce(entry, OLD);
     size_t length = strlen(entry);
     const char *path = hidden || aside ? pool_text(p, "%s/%s", root, entry) : NULL;
     if (hidden && path && is_of(entry + 1, length - NONCE_DIGITS - 2, name))
-        keep_remove_folder(files, path);
-    else if (aside && path && is_of(entry, length - NONCE_DIGITS - strlen(OLD), name))
+        return remove_left(files, path);
+    if (aside && path && is_of(entry, length - NONCE_DIGITS - strlen(OLD), name))
         put_back(files, p, root, entry);
+    return true;
 }
 
-void keep_root_clean(const struct keep_files *files, const char *root, const char *name)
+bool keep_root_clean(const struct keep_files *files, const char *root, const char *name)
 {
     struct pool p = {0};
     DIR *folder = opendir(root);
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        clean_entry(files, &p, root, entry->d_name, name);
+    bool alone = true;
+    for (struct dirent *entry; alone && folder && (entry = readdir(folder));)
+        alone = clean_entry(files, &p, root, entry->d_name, name);
     if (folder)
         closedir(folder);
     pool_free(&p);
+    return alone;
 }
 
 /* ---- what is there ---- */

@@ -3,7 +3,8 @@
  *     step-00000100            whole
  *     step-00000200            whole; the newest, as it has the greatest number
  *     best                     whole, under a name of its own: pruning leaves it alone
- *     .step-00000300.NONCE     being written, or left by a save that crashed; NONCE is 16 hexadecimal digits
+ *     .step-00000300.NONCE     being written, with a lock on it, or left by a save that crashed; NONCE is 16
+ *                              hexadecimal digits
  *     best.old-NONCE           for a moment, where a file system cannot let two names change places
  *
  * Any thread; one save at a time in a root.
@@ -15,8 +16,8 @@
 #include "graph/base/pool.h"
 
 /* Removes what crashed saves of `name` have left, and of all steps when `name` is one. What cannot be removed is left.
- * */
-void keep_root_clean(const struct keep_files *files, const char *root, const char *name);
+ * False: a save of these goes on, of which rank 0 is on this host, or on one that has its locks in common with this. */
+bool keep_root_clean(const struct keep_files *files, const char *root, const char *name);
 
 /* The numbers of its step-... folders that have an index, ascending; from `p`. -1: the folder cannot be read. */
 int keep_root_steps(struct pool *p, const char *root, int64_t **steps);

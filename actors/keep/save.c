@@ -58,6 +58,7 @@ struct keep_save {
     struct keep_identity folder;
     struct keep_index index;  /* this rank's part; on rank 0 at last the whole */
     struct stream stream[STREAMS];
+    int lock;            /* on rank 0: on the folder, or -1 */
     bool written;        /* all shards */
     bool mine_to_remove; /* the folder; no longer when it has its name, or the part is handed in */
     bool linked;
@@ -121,9 +122,12 @@ static weir_status make_folder(struct keep_save *save)
     if (save->opts.rank == 0) {
         if (!keep_make_folders(files, save->opts.root))
             return io_error(save->opts.root, "made a folder of checkpoints");
-        keep_root_clean(files, save->opts.root, save->opts.name);
+        if (!keep_root_clean(files, save->opts.root, save->opts.name))
+            return error_set(WEIR_E_IO, "%s: another save into it goes on, of %s or a step; two programs cannot save into "
+                             "one folder", save->opts.root, save->opts.name);
         if (files->mkdir(save->temporary, 0777))
             return io_error(save->temporary, "made");
+        save->lock = keep_lock_folder(save->temporary); /* -1 where there are none: then nobody is told */
     }
     if (!keep_identify(save->temporary, &save->folder))
         return save->opts.rank ? error_set(WEIR_E_IO, "%s: is not there for rank %d: %s; a checkpoint of several ranks "
@@ -143,6 +147,7 @@ struct keep_save *keep_save_begin(const struct keep_save_opts *opts)
         error_set(WEIR_E_MEMORY, "no memory to save a checkpoint");
         return NULL;
     }
+    save->lock = -1;
     weir_status status = copy_opts(save, opts) ? make_folder(save) : no_memory(save);
     if (!status)
         return save;
@@ -168,6 +173,8 @@ void keep_save_free(struct keep_save *save)
         return;
     if (save->mine_to_remove)
         abandon(save);
+    if (save->lock >= 0)
+        close(save->lock);
     keep_index_free(&save->index);
     pool_free(&save->pool);
     free(save);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <weir/checkpoint.h>
 
@@ -533,6 +534,40 @@ Test(keep, save_that_never_ran_leaves_nothing)
     cr_expect_eq(folder_entries(job->root), 1);
     keep_save_free(job->save[0]);
     cr_expect_eq(folder_entries(job->root), 0);
+    free_job(job);
+}
+
+Test(keep, two_saves_of_steps_at_once_into_one_folder_are_refused_and_the_first_is_whole)
+{
+    struct job *first = new_job(folder_path("a"), 1, 1);
+    add_usual(first, 4);
+    begin_rank(first, 0);
+    struct keep_save_opts opts = {.root = first->root, .name = "step-00000002", .nonce = 0xBEEF};
+    cr_expect_null(keep_save_begin(&opts));
+    cr_expect(strstr(weir_error(), "another save into it goes on"), "%s", weir_error());
+    opts.name = "best"; /* has nothing to do with steps */
+    keep_save_free(keep_save_begin(&opts));
+    cr_assert_eq(keep_save_run(first->save[0]), WEIR_OK, "%s", weir_error());
+    keep_save_free(first->save[0]);
+    weir_checkpoint_close(must_open(folder_path("a/step-00000001")));
+    save_usual(first->root, 2, 1, 0);
+    free_job(first);
+}
+
+/* The lock of a process ends with it. */
+Test(keep, what_a_process_that_died_was_saving_is_removed_by_the_next)
+{
+    struct job *job = new_job(folder_path("a"), 1, 1);
+    add_usual(job, 4);
+    pid_t child = fork();
+    if (!child) {
+        begin_rank(job, 0);
+        _exit(0);
+    }
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+    cr_expect_eq(folder_entries(job->root), 1);
+    save_usual(job->root, 2, 1, 0);
+    cr_expect_eq(folder_entries(job->root), 1);
     free_job(job);
 }
 
