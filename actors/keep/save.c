@@ -123,8 +123,8 @@ static weir_status make_folder(struct keep_save *save)
         if (!keep_make_folders(files, save->opts.root))
             return io_error(save->opts.root, "made a folder of checkpoints");
         if (!keep_root_clean(files, save->opts.root, save->opts.name))
-            return error_set(WEIR_E_IO, "%s: another save into it goes on, of %s or a step; two programs cannot save into "
-                             "one folder", save->opts.root, save->opts.name);
+            return error_set(WEIR_E_IO, "%s: another save into it goes on, of %s or a step; two programs cannot save "
+                             "into one folder", save->opts.root, save->opts.name);
         if (files->mkdir(save->temporary, 0777))
             return io_error(save->temporary, "made");
         save->lock = keep_lock_folder(save->temporary); /* -1 where there are none: then nobody is told */

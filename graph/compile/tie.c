@@ -10,10 +10,10 @@
  *     cpu:1            gather <--'      |  tie
  *                        '--------------'
  *
- * The update waits for its own gathers anyway, which take as long as the neighbour's, so it is not later for it. A tie is
- * made for readers in the update phase alone: those of the other phases are followed by something that the owner waits for.
- * None is made if the last actor has followers among readers: ties lead from readers to last actors, so no circle can come
- * of them.
+ * The update waits for its own gathers anyway, which take as long as the neighbour's, so it is not later for it; where
+ * stages are uneven it may be, by a few per cent of a step. A tie is made for readers in the update phase alone: those of
+ * the other phases are followed by something that the owner waits for. None is made if the last actor has followers among
+ * readers: ties lead from readers to last actors, so no circle can come of them.
  */
 #include "graph/compile/ir.h"
 

@@ -8,8 +8,8 @@
 
 #define NOWHERE UINT32_MAX              /* a position behind all kernels */
 #define REACH_BYTES_MAX (UINT64_C(1) << 29)
-#define WORK_MIN (UINT64_C(1) << 26) /* words of columns that are looked at, for all spaces together: so many at least */
-#define WORK_PER_EDGE 1024
+#define WORK_MIN (UINT64_C(1) << 26) /* words of columns that are looked at, for all spaces together: so many */
+#define WORK_PER_EDGE 1024           /* and so many more */
 
 typedef struct edge {
     uint32_t from, to, tokens;
@@ -22,7 +22,8 @@ typedef struct order {
     uint32_t *first;      /* owned: a node's first edge; one more than there are nodes */
     uint32_t *sequence;   /* owned: nodes, each before those that its edges without tokens lead to */
     uint32_t sequenced;
-    uint64_t *now, *next; /* owned; of a space: per node, the columns that are reached with no token; with one at most */
+    uint64_t *now, *next; /* owned; of a space, per node: the columns that are reached with no token; with one at
+                             most */
 } order;
 
 struct lives {
@@ -106,7 +107,7 @@ static void add_edges(lives *l)
 /* Puts the edges of a node beside each other. */
 static bool index_edges(order *o)
 {
-    edge *sorted = malloc(((size_t)o->edge_count + 1) * sizeof *sorted);
+    edge *sorted = calloc((size_t)o->edge_count + 1, sizeof *sorted);
     if (!sorted)
         return false;
     for (uint32_t e = 0; e < o->edge_count; e++)

@@ -7,8 +7,8 @@
  * the workspaces of two queues, as wholes, do not meet.
  *
  * Every such pair is asked about, so how many there may be is bounded, by the size of the plan, as is the work of
- * lives.h: a file from anywhere must not keep a reader busy. Of a part of a plan only the rank's own arenas are looked at: kernels of others are not
- * there, and their arenas are not here.
+ * lives.h: a file from anywhere must not keep a reader busy. Of a part of a plan only the rank's own arenas are looked
+ * at: kernels of others are not there, and their arenas are not here.
  */
 #include "graph/plan/lives.h"
 #include "graph/plan/spread.h"

@@ -267,7 +267,7 @@ typedef struct weir_load_opts {
 
 /* Loads a checkpoint, the newest of a folder of them, or a .safetensors file into a session at rest, whatever it did
  * before. Values, the step (weir_session_step() is then that of the checkpoint: schedules, dropout and sources go on
- * from there), sources. Everything is looked at first: names, types and shapes must be those of the session, all bytes
+ * from there), sources. One whose values have come to their end stays there. Everything is looked at first: names, types and shapes must be those of the session, all bytes
  * that this rank needs those that were saved; E_ARGUMENT or E_IO names the first that is not, and nothing has changed
  * then (but sources that were restored before another refused). A disk that fails after that makes the session fail. */
 #define weir_session_load(session, dir, ...) \

@@ -6,8 +6,8 @@
 
 #include "graph/plan/plan.h"
 
-/* When the last of so many steps of main is over. A firing takes 100 and the bytes that its kernels read and write / 64;
- * a push or pull takes no time. Fails the test when the plan stalls. */
+/* When the last of so many steps of main is over. A firing takes 100 and the bytes that its kernels read and write
+ * / 64; a push or pull takes no time. Fails the test when the plan stalls. */
 double pace_play(const weir_plan *plan, uint32_t steps);
 
 #endif

@@ -1,6 +1,6 @@
-/* tests/graph/compile/test_tie.c: ordering edges carry no bytes, lead from who reads late to who is waited for, close no
- * circle, and cost no time: the plan with them, played with a duration for every firing, is as fast as the one without,
- * but for a few per cent where stages are uneven. On random models in random layouts.
+/* tests/graph/compile/test_tie.c: ordering edges carry no bytes, lead from who reads late to who is waited for, close
+ * no circle, and cost no time: the plan with them, played with a duration for every firing, is as fast as the one
+ * without, but for a few per cent where stages are uneven. On random models in random layouts.
  */
 #include "tests/support/compiled.h"
 #include "tests/support/pace.h"
