@@ -468,7 +468,7 @@ static void judge_all(struct judge *j, struct writer *out)
 static weir_status survey_first(struct judge *j, const struct writer *mine)
 {
     struct cluster *c = j->s->cluster;
-    struct writer out = {NULL};
+    struct writer out = {0};
     hear(j, 0, mine->bytes, mine->failed ? 0 : mine->count);
     weir_status status =
         c ? cluster_collect(c, j->ask->kind, mine->bytes, mine->count, hear, j) : WEIR_OK;
@@ -496,7 +496,7 @@ static weir_status survey_other(struct judge *j, const struct writer *mine)
 weir_status folders_survey(struct weir_session *s, const struct folders_ask *ask, struct folders *f)
 {
     struct judge j = {.s = s, .ask = ask, .folders = f, .ranks = s->cluster ? s->cluster->env.size : 1};
-    struct writer mine = {NULL};
+    struct writer mine = {0};
     *f = (struct folders){.step = -1, .lost_step = -1};
     f->leader = POOL_NEW(&f->pool, uint32_t, j.ranks + 1);
     f->sender = POOL_NEW(&f->pool, uint32_t, s->plan->shards_count + 1);

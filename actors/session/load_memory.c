@@ -29,8 +29,11 @@ static int64_t step_of(const char *dir)
 
 static void report_lost(const struct loading *l, const char *dir, int64_t on_disk)
 {
-    char instead[64];
-    snprintf(instead, sizeof(instead), on_disk >= 0 ? "step %lld of " : dir ? "" : "nothing", (long long)on_disk);
+    char instead[64] = "";
+    if (on_disk >= 0)
+        snprintf(instead, sizeof(instead), "step %lld of ", (long long)on_disk);
+    else if (!dir)
+        snprintf(instead, sizeof(instead), "nothing");
     report_say(&l->s->report,
                "weir_session_load: the snapshot of step %lld is not complete any more: no host has %s; loads %s%s",
                (long long)l->folders.lost_step, l->folders.lost, instead, dir ? dir : "");
