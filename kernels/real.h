@@ -13,13 +13,17 @@
  *     }
  *
  * So each element is rounded once, when it is stored. Header-only; owns nothing; any thread.
+ *
+ * A block is long enough that a call for it costs little, and short enough that the processor is at the next one's loads
+ * while it still computes: with 1024 elements in place of 256, three element-wise ops over 33 MB each took 9.0 rather
+ * than 7.6 ms on an EPYC (Zen 5), and 0.42 rather than 0.45 ms over 2 MB.
  */
 #ifndef KERNELS_REAL_H
 #define KERNELS_REAL_H
 
 #include "kernels/view.h"
 
-enum { REAL_BLOCK = 1024 };
+enum { REAL_BLOCK = 256 };
 
 static inline bool dtype_half(weir_dtype dtype)
 {

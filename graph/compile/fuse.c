@@ -22,10 +22,9 @@
 
 enum {
     AHEAD = 24,             /* pops of the group that are looked at for a chain */
-    BLOCK_BYTES = 1 << 19,  /* that a block touches, about: half of a second-level cache */
     TYPES_MAX = FUSED_INS_MAX + FUSED_OUTS_MAX
 };
-uint64_t fuse_bytes_min = 8 << 20;
+uint64_t fuse_bytes_min = 8 << 20, fuse_block_bytes = 4 << 20;
 
 typedef struct chain {
     compile *c;
@@ -248,7 +247,7 @@ static bool choose_rows(const chain *x, fused_attrs *attrs)
             bytes += (uint64_t)type.shape.dim[type.shape.rank - 1] * weir_dtype_bytes(type.dtype);
             attrs->like = l ? -1 : i;
         }
-    uint64_t rows = BLOCK_BYTES / bytes / FUSED_GRAIN * FUSED_GRAIN;
+    uint64_t rows = fuse_block_bytes / bytes / FUSED_GRAIN * FUSED_GRAIN;
     attrs->rows = rows < FUSED_GRAIN ? FUSED_GRAIN : rows > FUSED_ROWS_MAX ? FUSED_ROWS_MAX : (int64_t)rows;
     return attrs->like >= 0;
 }

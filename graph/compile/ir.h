@@ -231,8 +231,9 @@ extern uint64_t group_own_bytes;
 bool pass_sequence(compile *c);
 bool pass_tie(compile *c);
 bool pass_fuse(compile *c);
-/* From how many bytes on a tensor that kernels share makes them one. Tests shrink it; nothing else changes it. */
-extern uint64_t fuse_bytes_min;
+/* From how many bytes on a tensor that kernels share makes them one, and how many bytes a block of rows touches, about.
+ * Tests shrink them; nothing else changes them. */
+extern uint64_t fuse_bytes_min, fuse_block_bytes;
 bool pass_slots(compile *c);
 bool pass_order(compile *c);
 /* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots

@@ -1,7 +1,8 @@
 /* test_fuse.c: kernels that are put together compute what they compute one by one, to the bit; which are, is seen in
  * the plan; and a plan that says so wrongly is refused, or harmless.
  *
- * The pass is for tensors of megabytes; here it is for every tensor (fuse_bytes_min).
+ * The pass is for tensors of megabytes; here it is for every tensor (fuse_bytes_min), in blocks of a few rows
+ * (fuse_block_bytes).
  */
 #include "graph/compile/ir.h"
 #include "graph/plan/plan.h"
@@ -17,15 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEED = 8117, MODELS = EFFORT(24, 12, 8), MUTANTS = 4000 };
+enum { SEED = 8117, MODELS = EFFORT(24, 12, 8), MUTANTS = 4000, BLOCK_BYTES = 1 << 17 };
 
 static weir_plan *compiled(const weir_graph *g, int micro, weir_dtype precision, bool no_fusion)
 {
-    uint64_t min = fuse_bytes_min;
+    uint64_t bytes_min = fuse_bytes_min, block_bytes = fuse_block_bytes;
     fuse_bytes_min = 1;
+    fuse_block_bytes = BLOCK_BYTES;
     weir_plan *plan = weir_compile(g, .micro_batches = micro, .seed = SEED, .precision = precision,
                                    .no_fusion = no_fusion);
-    fuse_bytes_min = min;
+    fuse_bytes_min = bytes_min;
+    fuse_block_bytes = block_bytes;
     cr_assert_not_null(plan, "%s", weir_error());
     return plan;
 }
@@ -81,6 +84,20 @@ Test(fuse, random_models_in_random_layouts_keep_their_bits, .timeout = 120)
     cr_expect_gt(fused, MODELS, "%d kernels were fused", fused);
 }
 
+/* Every other model is computed in f16, whose loss has a scale. */
+Test(fuse, random_models_in_half_precision_keep_their_bits, .timeout = 120)
+{
+    int fused = 0;
+    for (uint64_t i = 0; i < MODELS / 2; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "model %lu in half", (long)(SEED + i));
+        weir_graph *g = random_model(SEED + i, i % 3 ? SEED + 7 * i : 0);
+        fused += same_bits(g, random_model_micro(SEED + i), i % 2 ? WEIR_F16 : WEIR_BF16, what);
+        weir_graph_free(g);
+    }
+    cr_expect_gt(fused, MODELS / 2, "%d kernels were fused", fused);
+}
+
 /* Blocks that do not divide the rows, of every kind of member, with what is between needed elsewhere or not. */
 static weir_graph *chain(const char *devices, int rows, int columns)
 {
@@ -121,7 +138,7 @@ static weir_graph *blocks(void)
 {
     weir_graph *g = weir_graph_new("blocks");
     weir_mesh_new(g, "cpu:0");
-    weir_tensor *x = weir_input(g, WEIR_F32, {4, 52, 64}, .name = "x", .micro = true);
+    weir_tensor *x = weir_input(g, WEIR_F32, {4, 48, 64}, .name = "x", .micro = true);
     x = weir_linear(x, 64, .name = "in");
     for (int i = 0; i < 3; i++)
         WEIR_ON(weir_tensor_mesh(x), .name = "h%d", i) {
@@ -142,8 +159,14 @@ Test(fuse, residuals_and_norms_activations_and_biases_are_put_together, .timeout
     cr_expect(has_members(plan, "fused(gelu_grad, linear_db) "));
     cr_expect(has_members(plan, "fused(layernorm_grad, add_many"));
     weir_plan_free(plan);
+    plan = compiled(g, 1, WEIR_BF16, false);
+    cr_expect(has_members(plan, "fused(add, layernorm) h0/add..h1/ln"));
+    cr_expect(has_members(plan, "fused(gelu_grad, linear_db) "));
+    cr_expect(has_members(plan, "fused(layernorm_grad, add_many"));
+    weir_plan_free(plan);
     same_bits(g, 1, WEIR_F32, "blocks");
     same_bits(g, 3, WEIR_F32, "blocks, micro-batches");
+    same_bits(g, 3, WEIR_BF16, "blocks in bf16, micro-batches");
     weir_graph_free(g);
 }
 
