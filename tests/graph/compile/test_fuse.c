@@ -88,14 +88,14 @@ Test(fuse, random_models_in_random_layouts_keep_their_bits, .timeout = 120)
 Test(fuse, random_models_in_half_precision_keep_their_bits, .timeout = 120)
 {
     int fused = 0;
-    for (uint64_t i = 0; i < MODELS / 2; i++) {
+    for (uint64_t i = 0; i < MODELS / 4; i++) {
         char what[64];
         snprintf(what, sizeof what, "model %lu in half", (long)(SEED + i));
         weir_graph *g = random_model(SEED + i, i % 3 ? SEED + 7 * i : 0);
         fused += same_bits(g, random_model_micro(SEED + i), i % 2 ? WEIR_F16 : WEIR_BF16, what);
         weir_graph_free(g);
     }
-    cr_expect_gt(fused, MODELS / 2, "%d kernels were fused", fused);
+    cr_expect_gt(fused, MODELS / 4, "%d kernels were fused", fused);
 }
 
 /* Blocks that do not divide the rows, of every kind of member, with what is between needed elsewhere or not. */
