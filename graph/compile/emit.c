@@ -141,9 +141,8 @@ static plan_range emit_ports(emission *e, int g)
 }
 
 /* "h0/q/weight:adamw.m", after the parameter that the op updates or else after its application. */
-static const char *state_name(emission *e, const pop *op, int s)
+static const char *state_name(emission *e, const ir_node *node, int s)
 {
-    const ir_node *node = &e->c->ir.node[op->node];
     const char *of = node->updates >= 0 ? e->c->ir.tensors.item[node->updates].name : node->name;
     if (node->op->state_names[s])
         return pool_text(&e->c->pool, "%s:%s.%s", of, node->op->name, node->op->state_names[s]);
@@ -156,9 +155,10 @@ static plan_range emit_states(emission *e, int g)
     plan_range range = {plan_builder_plan(e->b)->tensors_count, 0};
     for (int i = 0; i < from->pops.count; i++) {
         const pop *op = &e->p->op.item[from->pops.item[i]];
+        const ir_node *node = &e->c->ir.node[op->node];
         for (int s = 0; s < op->states.count; s++, range.count++) {
             const pstate *state = &e->p->state.item[op->states.item[s]];
-            plan_tensor to = tensor_from(e, state_name(e, op, s), &state->type, &state->global, &state->part);
+            plan_tensor to = tensor_from(e, state_name(e, node, s), &state->type, &state->global, &state->part);
             to.home = PLAN_IN_STATE;
             to.owner = (uint32_t)g;
             to.offset = state->offset;
@@ -312,14 +312,34 @@ static void emit_kept_state(emission *e, int first, int s)
         plan_add_shards(e->b, (plan_tensor_id){e->first_state[i] + (uint32_t)s});
         shards.count++;
     }
-    bool optimizer = e->c->ir.node[op->node].updates >= 0;
-    plan_add_params(e->b, (plan_param){.name = plan_add_text(e->b, state_name(e, op, s)),
+    const ir_node *node = &e->c->ir.node[op->node];
+    bool optimizer = node->updates >= 0;
+    plan_add_params(e->b, (plan_param){.name = plan_add_text(e->b, state_name(e, node, s)),
                                        .kind = optimizer ? PLAN_KEEP_OPTIMIZER : PLAN_KEEP_STATE,
+                                       .shards = shards});
+}
+
+/* A state that waits on a disk. */
+static void emit_filed_state(emission *e, int t)
+{
+    const ir_tensor *from = &e->c->ir.tensors.item[t];
+    plan_range shards = {plan_builder_plan(e->b)->shards_count, 0};
+    for (int at = 0; at < from->mesh->count; at++) {
+        plan_tensor_id id = {e->p->tensor.item[ptensor_at(e->p, t, at, 0)].plan_id};
+        plan_add_shards(e->b, id);
+        plan_add_inits(e->b, (plan_init){.tensor = id, .kind = WEIR_INIT_ZERO});
+        shards.count++;
+    }
+    plan_add_params(e->b, (plan_param){.name = plan_add_text(e->b, state_name(e, from->state_of, from->state)),
+                                       .kind = PLAN_KEEP_OPTIMIZER,
                                        .shards = shards});
 }
 
 static void emit_kept_states(emission *e)
 {
+    for (int t = 0; t < e->c->ir.tensors.count; t++)
+        if (e->c->ir.tensors.item[t].state_of)
+            emit_filed_state(e, t);
     for (int i = 0; i < e->p->op.count; i++) {
         const pop *op = &e->p->op.item[i];
         bool first = !i || e->p->op.item[i - 1].node != op->node;

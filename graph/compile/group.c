@@ -239,6 +239,8 @@ static bool copies_parameter(const compile *c, const pop *op)
 
 static plan_mem reg_kind(const compile *c, const ptensor *t)
 {
+    if (c->ir.tensors.item[t->tensor].state_of)
+        return PLAN_STATE;
     if (t->parameter)
         return kept_kind(c, t);
     const pop *maker = &c->phys.op.item[t->producer];

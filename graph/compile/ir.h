@@ -36,6 +36,8 @@ typedef struct ir_tensor {
     int update;                    /* the node that updates it, or -1 */
     bool micro;
     POOL_LIST(ir_wish) wishes;     /* the shard pass's own */
+    const struct ir_node *state_of;      /* a state of that update's, which waits on a disk between steps; NULL */
+    int state;                     /* then: which */
     int conversion;                /* the box pass's own: 1 + the first conversion of it */
 } ir_tensor;
 

@@ -194,6 +194,8 @@ static void find_stays(climbing *y)
     for (int k = 0; k < x->event_count; k++) {
         const again_event *e = &x->event[k];
         const ir_node *node = &x->base.node[e->node];
+        if (e->move > MOVE_FETCH)
+            continue;
         if (e->move) {
             stay *s = stay_of(y, e->tensor, e->move == MOVE_FETCH);
             *s = (stay){.born = e->move == MOVE_FETCH ? k : s->born, .died = k};
@@ -400,7 +402,7 @@ static bool enter(climbing *y, int t, bool moved)
     recompute_order(y->x);
     again_rung *r = POOL_PUSH(&y->x->c->pool, &y->x->ladder);
     if (r)
-        *r = (again_rung){.tensor = t, .moved = moved, .seconds = y->total};
+        *r = (again_rung){.tensor = t, .moved = moved, .update = -1, .seconds = y->total};
     return r;
 }
 
@@ -433,6 +435,37 @@ static bool climb(climbing *y, bool *helped)
     return true;
 }
 
+/* ---- states ---- */
+
+static double state_bytes(const climbing *y, int n)
+{
+    const ir_node *node = &y->x->base.node[n];
+    int states = node->updates < 0 || node->program || y->x->filed[n] ? 0 : offload_states(node);
+    uint64_t bytes = states ? shard_bytes(&y->x->base.tensors.item[node->updates], 0) : 0;
+    return bytes < group_own_bytes ? 0 : (double)bytes * states;
+}
+
+/* At last the states of updates go to the disk, the largest first. They are needed in the update alone, where there is
+ * little to compute meanwhile, so the step takes as much longer as the disk does. */
+static bool enter_states(climbing *y)
+{
+    recompute *x = y->x;
+    for (;;) {
+        int largest = -1;
+        for (int n = 0; n < x->base.node_count; n++)
+            if (state_bytes(y, n) > (largest < 0 ? 0 : state_bytes(y, largest)))
+                largest = n;
+        if (largest < 0)
+            return true;
+        y->total += 2 * disk_seconds((uint64_t)state_bytes(y, largest));
+        x->filed[largest] = true;
+        again_rung *r = POOL_PUSH(&x->c->pool, &x->ladder);
+        if (!r)
+            return false;
+        *r = (again_rung){.tensor = -1, .update = largest, .seconds = y->total};
+    }
+}
+
 bool recompute_ladder(recompute *x)
 {
     climbing y;
@@ -443,5 +476,7 @@ bool recompute_ladder(recompute *x)
         while (climb(&y, &helped))
             ;
     }
+    if (x->c->offload)
+        enter_states(&y);
     return !x->c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", x->c->graph->name) == WEIR_OK;
 }

@@ -167,8 +167,8 @@ static bool tensor_make(lowering *l, int tensor, int at, int chunk)
                         .alias = -1,
                         .reg = -1,
                         .slots = from->origin ? from->origin->slots : 0,
-                        .parameter = from->origin && !from->origin->node,
-                        .initial = initial_of(from->origin),
+                        .parameter = from->state_of || (from->origin && !from->origin->node),
+                        .initial = from->state_of ? 1 : initial_of(from->origin),
                         .chunk = chunks > 1};
     return to;
 }

@@ -2,6 +2,7 @@
 #include "graph/compile/offload.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
+#include "kernels/optim/optim.h"
 
 #include <string.h>
 
@@ -10,13 +11,12 @@ double offload_window = 2;
 
 /* ---- where ---- */
 
-/* Whether other nodes may wait for this one, and it for them: it is a kernel of its own on every device of the mesh. */
-static bool is_anchor(const ir_node *node, const weir_mesh *mesh, bool micro)
+bool offload_anchor(const ir_node *node, const weir_mesh *mesh, bool micro)
 {
     bool vanishes = node->op == &op_box || node->op == &op_shard || node->op == &op_accumulate || !node->out_count;
     bool end = node->op == &op_source || node->op == &op_sink || node->op == &op_call;
     return !vanishes && !end && node->updates < 0 && node->micro == micro && !node->program &&
-           node->phase != PLAN_UPDATE && !(node->origin && node->origin->host) && mesh_equal(node->mesh, mesh);
+           !(node->origin && node->origin->host) && mesh_equal(node->mesh, mesh);
 }
 
 /* Seconds that the devices of the mesh are busy with a node. */
@@ -31,7 +31,7 @@ static double busy(const ir_graph *ir, int n, const weir_mesh *mesh)
 static int anchor_from(const ir_graph *ir, const ir_tensor *t, int at, int end, int by, double wanted)
 {
     for (; at != end; at += by) {
-        if (wanted <= 0 && is_anchor(&ir->node[at], t->mesh, t->micro))
+        if (wanted <= 0 && offload_anchor(&ir->node[at], t->mesh, t->micro))
             return at;
         wanted -= busy(ir, at, t->mesh);
     }
@@ -73,16 +73,17 @@ const weir_mesh *offload_mesh(compile *c, const weir_mesh *mesh)
     return disk;
 }
 
-bool offload_copy(compile *c, const ir_graph *base, int t, int from, int to, bool back, ir_node *node)
+bool offload_copy(compile *c, const ir_graph *ir, int t, const ir_node *of, int from, int to, plan_phase phase,
+                  ir_node *node)
 {
-    const ir_tensor *tensor = &base->tensors.item[t];
-    const ir_node *maker = &base->node[tensor->node];
-    *node = (ir_node){.name = pool_text(&c->pool, "%s.%s", tensor->name, back ? "fetch" : "store"),
-                      .src = maker->src,
+    const ir_tensor *tensor = &ir->tensors.item[t];
+    bool back = ir->tensors.item[to].mesh->kind != WEIR_DISK;
+    *node = (ir_node){.name = pool_text(&c->pool, "%s.%s", of->name, back ? "fetch" : "store"),
+                      .src = of->src,
                       .op = &op_copy,
-                      .mesh = offload_mesh(c, tensor->mesh),
-                      .phase = back ? PLAN_BACKWARD : PLAN_FORWARD,
-                      .program = maker->program,
+                      .mesh = tensor->mesh->kind == WEIR_DISK ? tensor->mesh : offload_mesh(c, tensor->mesh),
+                      .phase = phase,
+                      .program = of->program,
                       .micro = tensor->micro,
                       .moves = true,
                       .after = -1,
@@ -91,10 +92,22 @@ bool offload_copy(compile *c, const ir_graph *base, int t, int from, int to, boo
                       .in = POOL_NEW(&c->pool, int, 1),
                       .out = POOL_NEW(&c->pool, int, 1),
                       .updates = -1,
-                      .signature = maker->signature};
+                      .signature = of->signature};
     if (c->pool.failed)
         return false;
     node->in[0] = from;
     node->out[0] = to;
     return true;
+}
+
+int offload_states(const ir_node *node)
+{
+    if (node->op == &op_adamw)
+        return 2;
+    return node->op == &op_sgd && node->op->states && ((const struct optim_attrs *)node->attrs)->momentum != 0;
+}
+
+const weir_op *offload_update(const weir_op *op)
+{
+    return op == &op_adamw ? &op_adamw_moved : op == &op_sgd ? &op_sgd_moved : NULL;
 }

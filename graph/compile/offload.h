@@ -45,7 +45,17 @@ double offload_seconds(double step, double before, double bytes);
 /* The mesh of the disks beside a mesh; NULL: no memory. */
 const weir_mesh *offload_mesh(compile *c, const weir_mesh *mesh);
 
-/* Fills a node that copies tensor `from` to `to` for the sake of `t`: to the disk, or back. False: no memory. */
-bool offload_copy(compile *c, const ir_graph *base, int t, int from, int to, bool back, ir_node *node);
+/* Whether other nodes may wait for this one, and it for them: it is a kernel of its own on every device of the mesh. */
+bool offload_anchor(const ir_node *node, const weir_mesh *mesh, bool micro);
+
+/* Fills a node that copies tensor `from` to `to`, which is, like `t`, made for the sake of node `of`: to the disk, or
+ * (the phase is not FORWARD) back. False: no memory. */
+bool offload_copy(compile *c, const ir_graph *ir, int t, const ir_node *of, int from, int to, plan_phase phase,
+                  ir_node *node);
+
+/* States of an update that may wait on a disk: none, if not all of them can. And the op that it becomes then. */
+enum { OFFLOAD_STATES = 2 };
+int offload_states(const ir_node *node);
+const weir_op *offload_update(const weir_op *op);
 
 #endif

@@ -25,6 +25,8 @@
 #include <limits.h>
 #include <string.h>
 
+enum { STATES_AHEAD = 2 };         /* updates that a state is fetched ahead of its own */
+
 static const ir_tensor *tensor_at(const recompute *x, int t)
 {
     return &x->base.tensors.item[t];
@@ -110,6 +112,10 @@ static void moves_begin(recompute *x, int nodes, int tensors)
     x->fetches = POOL_NEW(p, int, nodes);
     x->next_store = POOL_NEW(p, int, tensors);
     x->next_fetch = POOL_NEW(p, int, tensors);
+    x->filed = POOL_NEW(p, bool, nodes);
+    x->state_after = POOL_NEW(p, int, nodes);
+    x->state_fetches = POOL_NEW(p, int, nodes);
+    x->next_state = POOL_NEW(p, int, nodes);
 }
 
 bool recompute_begin(recompute *x, compile *c)
@@ -126,7 +132,7 @@ bool recompute_begin(recompute *x, compile *c)
     x->asker = POOL_NEW(&c->pool, int, nodes);
     x->head = POOL_NEW(&c->pool, int, nodes);
     x->next = POOL_NEW(&c->pool, int, nodes);
-    x->event = POOL_NEW(&c->pool, again_event, 2 * (nodes + tensors));
+    x->event = POOL_NEW(&c->pool, again_event, 2 * (nodes + tensors + OFFLOAD_STATES * nodes));
     if (c->pool.failed)
         return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
     find_roots(x);
@@ -276,6 +282,38 @@ static void find_ways(recompute *x)
     }
 }
 
+/* Behind which node the state of update `n` is fetched: the update so many before it, or else what last comes before all
+ * updates. */
+static int find_state_after(const recompute *x, int n)
+{
+    int left = STATES_AHEAD;
+    const ir_node *node = &x->base.node[n];
+    for (int at = n - 1; at >= 0; at--) {
+        const ir_node *other = &x->base.node[at];
+        if (!mesh_equal(other->mesh, node->mesh) || other->program != node->program)
+            continue;
+        if (x->filed[at] && !--left)
+            return at;
+        if (other->updates < 0 && offload_anchor(other, node->mesh, false))
+            return at;
+    }
+    return -1;
+}
+
+static void find_states_after(recompute *x)
+{
+    for (int n = 0; n < x->base.node_count; n++)
+        x->state_fetches[n] = 0;
+    for (int n = x->base.node_count - 1; n >= 0; n--) {
+        int after = x->filed[n] ? find_state_after(x, n) : -1;
+        x->state_after[n] = after;
+        if (after < 0)
+            continue;
+        x->next_state[n] = x->state_fetches[after];
+        x->state_fetches[after] = n + 1;
+    }
+}
+
 static void enter_event(recompute *x, again_event e)
 {
     x->event[x->event_count++] = e;
@@ -286,12 +324,19 @@ static void enter_move(recompute *x, int t, again_move move)
     enter_event(x, (again_event){.node = tensor_at(x, t)->node, .move = move, .tensor = t, .after = -1});
 }
 
+static void enter_states(recompute *x, int n, again_move move)
+{
+    for (int s = 0; s < offload_states(&x->base.node[n]); s++)
+        enter_event(x, (again_event){.node = n, .move = move, .tensor = s, .after = -1});
+}
+
 void recompute_order(recompute *x)
 {
     mark_again(x);
     mark_late(x);
     find_askers(x);
     find_ways(x);
+    find_states_after(x);
     x->event_count = 0;
     for (int n = 0; n < x->base.node_count; n++) {
         if (x->late[n])
@@ -304,8 +349,14 @@ void recompute_order(recompute *x)
         for (int at = x->head[n]; at; at = x->next[at - 1])
             enter_event(x, (again_event){
                                .node = at - 1, .again = x->again[at - 1], .after = awaited(x, &x->base.node[n])});
+        if (x->filed[n] && x->state_after[n] < 0)
+            enter_states(x, n, MOVE_STATE_FETCH);
         int after = is_gathered_twice(x, &x->base.node[n]) ? awaited_with(x, n) : -1;
         enter_event(x, (again_event){.node = n, .after = after});
+        if (x->filed[n])
+            enter_states(x, n, MOVE_STATE_STORE);
+        for (int u = x->state_fetches[n]; u; u = x->next_state[u - 1])
+            enter_states(x, u - 1, MOVE_STATE_FETCH);
         for (int t = x->fetches[n]; t; t = x->next_fetch[t - 1])
             enter_move(x, t - 1, MOVE_FETCH);
     }
@@ -313,13 +364,19 @@ void recompute_order(recompute *x)
 
 /* ---- the graph with it ---- */
 
+typedef struct state_move {        /* a state of an update that waits on a disk: tensors and nodes of the new graph */
+    int filed, from, to;
+    int stored, fetched;
+} state_move;
+
 typedef struct rewriting {
     const recompute *x;
     ir_graph to;
-    int *copy;                     /* by tensor of the base: its repetition, or what is back from the disk; or -1 */
-    int *filed;                    /* by tensor of the base: on the disk, or -1 */
+    int *copy;                     /* by tensor of the base: its repetition, or -1 */
+    int *filed, *back;             /* by tensor of the base that is moved: on the disk, and back; or -1 */
     int *new_id;                   /* by node of the base */
     int *stored, *fetched;         /* by tensor of the base: the nodes */
+    state_move (*state)[OFFLOAD_STATES]; /* by node of the base, if its state is filed */
 } rewriting;
 
 /* Another tensor like `t`; its index. */
@@ -346,9 +403,42 @@ static void move_tensor(rewriting *w, int t)
     to->mesh = disk;
     to->origin = NULL;
     w->filed[t] = filed;
-    for (int u = 0; u < w->x->base.tensors.count; u++) /* under all its names */
-        if (w->x->root[u] == t)
-            w->copy[u] = back;
+    w->back[t] = back;
+}
+
+/* What who reads tensor t again reads. */
+static int read_again(const rewriting *w, int t)
+{
+    int root = w->x->root[t];
+    return w->x->moved[root] ? w->back[root] : w->copy[t];
+}
+
+/* A tensor like the parameter that node `n` updates, for its state. */
+static int tensor_state(rewriting *w, int n, const char *what)
+{
+    int id = tensor_like(w, w->x->base.node[n].updates, what);
+    if (id < 0)
+        return -1;
+    ir_tensor *to = &w->to.tensors.item[id];
+    to->origin = NULL;
+    to->fixed = NULL;
+    to->micro = false;
+    return id;
+}
+
+static void move_state(rewriting *w, int n, int s)
+{
+    const weir_mesh *disk = offload_mesh(w->x->c, tensor_at(w->x, w->x->base.node[n].updates)->mesh);
+    state_move *m = &w->state[n][s];
+    *m = (state_move){tensor_state(w, n, "state.disk"), tensor_state(w, n, "state.old"), tensor_state(w, n, "state.new"),
+                      .stored = -1, .fetched = -1};
+    if (m->filed < 0 || m->from < 0 || m->to < 0 || !disk)
+        return;
+    ir_tensor *filed = &w->to.tensors.item[m->filed];
+    filed->mesh = disk;
+    filed->node = -1;
+    filed->state_of = &w->x->base.node[n];
+    filed->state = s;
 }
 
 static void tensors_begin(rewriting *w)
@@ -358,7 +448,7 @@ static void tensors_begin(rewriting *w)
         ir_tensor *to = POOL_PUSH(&x->c->pool, &w->to.tensors);
         if (to)
             *to = *tensor_at(x, t);
-        w->copy[t] = w->filed[t] = -1;
+        w->copy[t] = w->filed[t] = w->back[t] = -1;
     }
     for (int n = 0; n < x->base.node_count; n++)
         for (int o = 0; o < x->base.node[n].out_count && x->again[n]; o++)
@@ -366,23 +456,69 @@ static void tensors_begin(rewriting *w)
     for (int t = 0; t < x->base.tensors.count; t++)
         if (x->moved[t] && x->fetcher[t] < INT_MAX)
             move_tensor(w, t);
+    for (int n = 0; n < x->base.node_count; n++)
+        for (int s = 0; s < offload_states(&x->base.node[n]) && x->filed[n]; s++)
+            move_state(w, n, s);
+}
+
+/* Node k of the new graph, which moves a state. */
+static bool write_state_move(rewriting *w, const again_event *e, int k)
+{
+    bool back = e->move == MOVE_STATE_FETCH;
+    state_move *m = &w->state[e->node][e->tensor];
+    ir_node *to = &w->to.node[k];
+    if (!offload_copy(w->x->c, &w->to, back ? m->from : m->filed, &w->x->base.node[e->node], back ? m->filed : m->to,
+                      back ? m->from : m->filed, PLAN_UPDATE, to))
+        return false;
+    *(back ? &m->fetched : &m->stored) = k;
+    w->to.tensors.item[back ? m->from : m->filed].node = back ? k : -1;
+    if (!back) {
+        to->updates = m->filed;
+        w->to.tensors.item[m->filed].update = k;
+    }
+    return true;
+}
+
+/* The update with its state as inputs and outputs. */
+static bool take_states(rewriting *w, const again_event *e, ir_node *to, int k)
+{
+    pool *p = &w->x->c->pool;
+    int states = offload_states(to), *in = POOL_NEW(p, int, to->in_count + states), *out = POOL_NEW(p, int, 1 + states);
+    if (!in || !out)
+        return false;
+    memcpy(in, to->in, sizeof *in * (size_t)to->in_count);
+    out[0] = to->out[0];
+    for (int s = 0; s < states; s++) {
+        const state_move *m = &w->state[e->node][s];
+        in[to->in_count + s] = m->from;
+        out[1 + s] = m->to;
+        w->to.tensors.item[m->to].node = k;
+    }
+    to->in = in;
+    to->out = out;
+    to->in_count += states;
+    to->out_count += states;
+    to->op = offload_update(to->op);
+    to->reads = NULL;
+    return true;
 }
 
 /* Node k of the new graph, which moves a tensor. */
 static bool write_move(rewriting *w, const again_event *e, int k)
 {
     bool back = e->move == MOVE_FETCH;
-    int t = e->tensor, from = back ? w->filed[t] : t, to = back ? w->copy[t] : w->filed[t];
+    int t = e->tensor, from = back ? w->filed[t] : t, to = back ? w->back[t] : w->filed[t];
     w->to.tensors.item[to].node = k;
     *(back ? &w->fetched[t] : &w->stored[t]) = k;
-    return offload_copy(w->x->c, &w->x->base, t, from, to, back, &w->to.node[k]);
+    return offload_copy(w->x->c, &w->to, t, &w->x->base.node[tensor_at(w->x, t)->node], from, to,
+                        back ? PLAN_BACKWARD : PLAN_FORWARD, &w->to.node[k]);
 }
 
 /* Node k of the new graph. */
 static bool rewrite_node(rewriting *w, const again_event *e, int k)
 {
     if (e->move)
-        return write_move(w, e, k);
+        return e->move <= MOVE_FETCH ? write_move(w, e, k) : write_state_move(w, e, k);
     pool *p = &w->x->c->pool;
     const ir_node *from = &w->x->base.node[e->node];
     ir_node *to = &w->to.node[k];
@@ -402,12 +538,12 @@ static bool rewrite_node(rewriting *w, const again_event *e, int k)
         return false;
     for (int i = 0; i < to->in_count; i++)
         if (recompute_reads_again(w->x, e, to->in[i]))
-            to->in[i] = w->copy[to->in[i]];
+            to->in[i] = read_again(w, to->in[i]);
     for (int o = 0; o < to->out_count; o++) {
         to->out[o] = e->again ? w->copy[to->out[o]] : to->out[o];
         w->to.tensors.item[to->out[o]].node = k;
     }
-    return true;
+    return !w->x->filed[e->node] || e->again || take_states(w, e, to, k);
 }
 
 static void write_wait(rewriting *w, int node, int on)
@@ -428,6 +564,20 @@ static void write_waits(rewriting *w)
     }
 }
 
+/* A fetch waits for an update that is some way ahead; and that many further on, for the bytes, an update for a store. */
+static void write_state_waits(rewriting *w)
+{
+    const recompute *x = w->x;
+    for (int n = 0; n < x->base.node_count; n++)
+        for (int s = 0; s < offload_states(&x->base.node[n]) && x->filed[n]; s++) {
+            int after = x->state_after[n];
+            if (after >= 0)
+                write_wait(w, w->state[n][s].fetched, w->new_id[after]);
+            if (after >= 0 && x->filed[after] && s < offload_states(&x->base.node[after]))
+                write_wait(w, w->new_id[n], w->state[after][s].stored);
+        }
+}
+
 static bool rewrite(rewriting *w)
 {
     const recompute *x = w->x;
@@ -436,8 +586,10 @@ static bool rewrite(rewriting *w)
     w->to.rules.item = x->base.rules.item;
     w->copy = POOL_NEW(p, int, x->base.tensors.count + 1);
     w->filed = POOL_NEW(p, int, x->base.tensors.count + 1);
+    w->back = POOL_NEW(p, int, x->base.tensors.count + 1);
     w->stored = POOL_NEW(p, int, x->base.tensors.count + 1);
     w->fetched = POOL_NEW(p, int, x->base.tensors.count + 1);
+    w->state = (state_move(*)[OFFLOAD_STATES])POOL_NEW(p, state_move, OFFLOAD_STATES * (x->base.node_count + 1));
     w->new_id = POOL_NEW(p, int, x->base.node_count + 1);
     if (p->failed)
         return false;
@@ -449,6 +601,7 @@ static bool rewrite(rewriting *w)
         if (tensor_at(x, t)->update >= 0)
             w->to.tensors.item[t].update = w->new_id[tensor_at(x, t)->update];
     write_waits(w);
+    write_state_waits(w);
     return !p->failed;
 }
 
@@ -456,7 +609,12 @@ bool recompute_apply(recompute *x, int rungs)
 {
     memset(x->dropped, 0, sizeof *x->dropped * (size_t)x->base.tensors.count);
     memset(x->moved, 0, sizeof *x->moved * (size_t)x->base.tensors.count);
+    memset(x->filed, 0, sizeof *x->filed * (size_t)x->base.node_count);
     for (int r = 0; r < rungs; r++) {
+        if (x->ladder.item[r].update >= 0) {
+            x->filed[x->ladder.item[r].update] = true;
+            continue;
+        }
         x->dropped[x->ladder.item[r].tensor] = true;
         x->moved[x->ladder.item[r].tensor] = x->ladder.item[r].moved;
     }

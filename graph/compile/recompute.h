@@ -24,19 +24,20 @@
 
 #include "graph/compile/offload.h"
 
-typedef enum again_move { MOVE_NONE, MOVE_STORE, MOVE_FETCH } again_move;
+typedef enum again_move { MOVE_NONE, MOVE_STORE, MOVE_FETCH, MOVE_STATE_STORE, MOVE_STATE_FETCH } again_move;
 
 typedef struct again_event {       /* a node's place in the order of all */
     int node;                      /* of the base */
     bool again;                    /* a repetition of it */
     again_move move;               /* of a tensor that it makes, to a disk or back, rather than the node itself */
-    int tensor;                    /* then: which */
+    int tensor;                    /* then: which; of an update's state: its number */
     int after;                     /* of what waits for its first reader: a tensor that this one waits for, or -1 */
 } again_event;
 
 typedef struct again_rung {
     int tensor;                    /* dropped here, and from here on */
     bool moved;                    /* to a disk */
+    int update;                    /* or the state of that update is; -1 */
     double seconds;                /* that a step takes longer, so far */
 } again_rung;
 
@@ -50,6 +51,9 @@ typedef struct recompute {         /* lives in the compilation's pool; one threa
     int *last;                     /* by tensor, if it is its own root: the last node of forward that reads it, or else
                                       the one that makes it */
     offload_way *way;              /* by tensor that is moved */
+    bool *filed;                   /* by node: it updates, and its state waits on a disk */
+    int *state_after;              /* by such a node: the one that its fetch waits for, or -1 */
+    int *state_fetches, *next_state; /* by node: 1 + the first whose state is fetched behind it; 1 + the next */
     bool micro;                    /* the backward phase runs once per micro-batch */
     bool *repeatable, *again;      /* by node: may be, is repeated */
     bool *late;                    /* by node: a later conversion of what is repeated; it waits for its first reader */

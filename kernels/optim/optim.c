@@ -15,7 +15,7 @@
 #include "kernels/view.h"
 #include <math.h>
 
-static const weir_field optim_fields[] = {
+const weir_field optim_fields[OPTIM_FIELD_COUNT] = {
     WEIR_FIELD_REAL(struct optim_attrs, lr),
     WEIR_FIELD_REAL(struct optim_attrs, lr_min),
     WEIR_FIELD_REAL(struct optim_attrs, momentum),
@@ -26,8 +26,6 @@ static const weir_field optim_fields[] = {
     WEIR_FIELD_INT(struct optim_attrs, warmup),
     WEIR_FIELD_INT(struct optim_attrs, total),
 };
-#define OPTIM_FIELDS .fields = optim_fields, .field_count = sizeof optim_fields / sizeof optim_fields[0], \
-                     .attrs_bytes = sizeof(struct optim_attrs)
 
 double optim_rate(const struct optim_attrs *attrs, int64_t step)
 {

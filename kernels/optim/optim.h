@@ -15,6 +15,8 @@
  * op_square_sum: x -> the sum of its squares, a scalar. op_clip_scale: that sum s -> min(1, max_norm / sqrt(s)), 1
  * for 0. op_loss_scale takes its place where the loss is scaled (scale.c).
  *
+ * op_sgd_moved and op_adamw_moved (moved.c) take the state as further inputs and give the new one as further outputs.
+ *
  * An update is elementwise, so a shard of a parameter needs nothing but the same shard of its gradient and state.
  */
 #ifndef KERNELS_OPTIM_OPTIM_H
@@ -32,6 +34,10 @@ struct optim_attrs {
     double weight_decay;
     int64_t warmup, total;
 };
+
+enum { OPTIM_FIELD_COUNT = 9 };
+extern const weir_field optim_fields[OPTIM_FIELD_COUNT];
+#define OPTIM_FIELDS .fields = optim_fields, .field_count = OPTIM_FIELD_COUNT, .attrs_bytes = sizeof(struct optim_attrs)
 
 struct clip_attrs {
     double max_norm; /* > 0 */

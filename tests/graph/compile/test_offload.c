@@ -119,6 +119,85 @@ GPT(1, 2, 1, 1, false)
 GPT(2, 1, 2, 2, true)
 #endif
 
+/* ---- what lives from step to step ---- */
+
+static weir_plan *learner_tight(struct learner_opts opts, const char *disk)
+{
+    char limit[32];
+    opts.compile.offload = disk;
+    opts.compile.memory = "1";
+    cr_assert_null(learner_plan_at(opts));
+    const char *said = strstr(weir_error(), "would do is ");
+    cr_assert_not_null(said, "%s", weir_error());
+    snprintf(limit, sizeof limit, "%llu", strtoull(said + 12, NULL, 10));
+    opts.compile.memory = limit;
+    weir_plan *plan = learner_plan_at(opts);
+    cr_assert_not_null(plan, "%s", weir_error());
+    return plan;
+}
+
+/* States that lie on a disk. */
+static int filed_states(const weir_plan *plan)
+{
+    int count = 0;
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        count += plan->regsts[r].kind == PLAN_STATE && plan->spaces[plan->regsts[r].space.i].kind == WEIR_DISK;
+    return count;
+}
+
+/* Trains to `steps`; from a checkpoint, and to one, where they are named. */
+static struct learned learn(const weir_plan *plan, int64_t steps, const char *from, const char *to)
+{
+    weir_session *s = weir_session_open(plan);
+    cr_assert_not_null(s, "%s", weir_error());
+    if (from)
+        cr_assert_eq(weir_session_load(s, from), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_run(s, steps), WEIR_OK, "%s", weir_error());
+    if (to)
+        cr_assert_eq(weir_session_save(s, to), WEIR_OK, "%s", weir_error());
+    struct learned now = learned_read(s);
+    cr_assert_geq(now.count, 0, "%s", weir_error());
+    weir_session_close(s);
+    return now;
+}
+
+/* What is learned with states on a disk, all the way and from a checkpoint of a plan without, and back. */
+static void learns_the_same(struct learner_opts opts)
+{
+    char disk[300];
+    snprintf(disk, sizeof disk, "disk:%s", folder_path("."));
+    group_own_bytes = 64;
+    weir_plan *loose = learner_plan_at(opts), *tight = learner_tight(opts, disk);
+    cr_expect_gt(filed_states(tight), 0, "no state is on the disk");
+    struct learned want = learn(loose, 4, NULL, NULL), got = learn(tight, 4, NULL, NULL);
+    const char *differs = learned_differs(&got, &want, 0);
+    cr_expect_null(differs, "%s", differs);
+    learned_free(&got);
+    for (int way = 0; way < 2; way++) {
+        const char *path = folder_path("kept-%d", way);
+        struct learned half = learn(way ? loose : tight, 2, NULL, path);
+        got = learn(way ? tight : loose, 2, path, NULL);
+        differs = learned_differs(&got, &want, 0);
+        cr_expect_null(differs, "from a checkpoint, %d: %s", way, differs);
+        learned_free(&half);
+        learned_free(&got);
+    }
+    learned_free(&want);
+    weir_plan_free(loose);
+    weir_plan_free(tight);
+}
+
+Test(offload, states_of_adamw_come_and_go, .timeout = 60)
+{
+    learns_the_same((struct learner_opts){.dp = 1, .tp = 1, .pp = 1, .micro = 1});
+}
+
+Test(offload, states_are_split_over_devices, .timeout = 60)
+{
+    learns_the_same((struct learner_opts){.dp = 2, .tp = 1, .pp = 1, .micro = 2, .zero = true});
+    learns_the_same((struct learner_opts){.dp = 1, .tp = 2, .pp = 2, .micro = 2});
+}
+
 /* ---- over ranks ---- */
 
 static void train_rank(struct rank *rank)
