@@ -1,6 +1,6 @@
 /* kernels/optim/moved.c: updates whose state comes from somewhere else and goes back there.
  *
- *     gradient [, scale], state... -> the parameter, state...
+ *     gradient [, scale [, steps left out]], state... -> the parameter, state...
  *
  * sgd and adamw change their state where it lies. Where it waits on a disk from step to step, it comes as a value and
  * goes as another: these two copy it and call the others with the copy, so the bits are the same.
@@ -45,7 +45,7 @@ static weir_status moved_kernel(const weir_op *update, const weir_kernel_args *a
     return update->kernel[WEIR_CPU](&inner);
 }
 
-#define MOVED(update, states)                                                                                   \
+#define MOVED(update, inputs, states)                                                                           \
     static bool update##_moved_infer(weir_op_args *args, char *error, size_t error_bytes)                       \
     {                                                                                                           \
         return moved_infer(&op_##update, args, error, error_bytes);                                             \
@@ -58,11 +58,11 @@ static weir_status moved_kernel(const weir_op *update, const weir_kernel_args *a
         .name = #update "_moved",                                                                               \
         OPTIM_FIELDS,                                                                                           \
         .in_min = 1 + (states),                                                                                 \
-        .in_max = 2 + (states),                                                                                 \
+        .in_max = (inputs) + (states),                                                                          \
         .out_count = 1 + (states),                                                                              \
         .infer = update##_moved_infer,                                                                          \
         .kernel = {[WEIR_CPU] = update##_moved_cpu},                                                            \
     };
 
-MOVED(sgd, 1)
-MOVED(adamw, 2)
+MOVED(sgd, 2, 1)
+MOVED(adamw, 3, 2)

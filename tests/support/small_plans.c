@@ -1,10 +1,11 @@
 /* tests/support/small_plans.c: see the header. */
 #include "tests/support/small_plans.h"
 
-#include "graph/compile/ir.h"
+#include "graph/compile/offload.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <weir/weir.h>
 
 static weir_status give_nothing(void *ctx, const weir_view *dst, int64_t step, int micro)
@@ -61,7 +62,7 @@ static weir_tensor *gpt_block(weir_tensor *x)
     return weir_add(x, weir_linear(h, DIM, .name = "down", .weight = {S(0)}));
 }
 
-static weir_plan *gpt(weir_graph *g)
+static void gpt_graph(weir_graph *g)
 {
     weir_mesh *stage[2] = {weir_mesh_new(g, "cpu:0-1"), weir_mesh_new(g, "cpu:2-3")};
     weir_tensor *x = NULL, *loss = NULL;
@@ -81,6 +82,11 @@ static weir_plan *gpt(weir_graph *g)
     }
     weir_fetch(loss, .name = "loss");
     weir_train(loss, weir_sgd(.momentum = 0.9, .lr = 0.1));
+}
+
+static weir_plan *gpt(weir_graph *g)
+{
+    gpt_graph(g);
     return weir_compile(g, .micro_batches = 2);
 }
 
@@ -185,9 +191,49 @@ static weir_plan *chains(weir_graph *g)
     return plan;
 }
 
+/* In as little memory as can be, with all that may wait on a disk there. */
+static weir_plan *filed(weir_graph *g)
+{
+    uint64_t own = group_own_bytes;
+    double window = offload_window;
+    char limit[32] = "1";
+    weir_plan *plan = NULL;
+    group_own_bytes = PLAN_ALIGN;
+    offload_window = 0;
+    for (int i = 0; i < 2 && !plan; i++) {
+        plan = weir_compile(g, .micro_batches = 2, .memory = limit, .offload = "disk:/tmp");
+        const char *least = plan ? NULL : strstr(weir_error(), "would do is ");
+        if (least)
+            snprintf(limit, sizeof limit, "%llu", strtoull(least + strlen("would do is "), NULL, 10));
+    }
+    group_own_bytes = own;
+    offload_window = window;
+    return plan;
+}
+
+/* Of which most is states of AdamW's. */
+static weir_plan *filed_states(weir_graph *g)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+    {
+        weir_tensor *x = weir_input(g, WEIR_F32, {2, 24}, .name = "x", .sbp = {S(0)}, .micro = true);
+        for (int layer = 0; layer < 5; layer++)
+            x = weir_tanh(weir_linear(x, 24));
+        weir_train(weir_mean(weir_mul(x, x)), weir_adamw(.clip_norm = 1), .zero = {true});
+    }
+    return filed(g);
+}
+
+static weir_plan *filed_gpt(weir_graph *g)
+{
+    gpt_graph(g);
+    return filed(g);
+}
+
 weir_plan *small_plan(int which)
 {
-    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains};
+    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains, filed_states,
+                                                                        filed_gpt};
     weir_graph *g = weir_graph_new("small");
     weir_plan *plan = g ? makers[which](g) : NULL;
     if (!plan) {

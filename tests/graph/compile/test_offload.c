@@ -198,6 +198,11 @@ Test(offload, states_are_split_over_devices, .timeout = 60)
     learns_the_same((struct learner_opts){.dp = 1, .tp = 2, .pp = 2, .micro = 2});
 }
 
+Test(offload, states_of_halves_too, .timeout = 60)
+{
+    learns_the_same((struct learner_opts){.dp = 1, .tp = 1, .pp = 1, .micro = 1, .compile.precision = WEIR_F16});
+}
+
 /* ---- over ranks ---- */
 
 static void train_rank(struct rank *rank)
