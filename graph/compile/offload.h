@@ -18,6 +18,10 @@
  * the last reader in forward and the first behind it. A disk that is slower holds the device up, and nothing else
  * happens.
  *
+ * States of updates (AdamW's m and v) live on the disk then: each is a register there that starts full, fetched before
+ * its update and stored behind it. The update becomes an op that takes them as inputs and gives the new ones as outputs
+ * (kernels/optim/moved.c).
+ *
  * Which tensors are moved is decided along the ladder of recompute.h, as another way to drop one: there the two are
  * weighed in seconds per byte. Bits do not change.
  */

@@ -14,6 +14,9 @@
  * stages are uneven it may be, by a few per cent of a step. A tie is made for readers in the update phase alone: those of
  * the other phases are followed by something that the owner waits for. None is made if the last actor has followers among
  * readers: ties lead from readers to last actors, so no circle can come of them.
+ *
+ * Where something waits on a disk meanwhile (offload.h), stores and fetches are tied as that asks for, and the actors of
+ * a device to each other, in their order.
  */
 #include "graph/compile/ir.h"
 

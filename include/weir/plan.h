@@ -26,10 +26,10 @@ typedef struct weir_compile_opts {
                             of forward are computed again in the backward pass, registers get fewer slots. No bit of
                             what is computed changes. Where nothing fits, weir_error() names the smallest limit that
                             would do */
-    const char *offload; /* where what a limit leaves no room for may wait, as "disk:/var/tmp": results of forward are
-                            copied to a file in that directory and back while the device computes. The file has no name,
-                            its bytes are taken when a session is opened, and each rank has one of its own. Without a
-                            limit nothing is moved [none] */
+    const char *offload; /* where what a limit leaves no room for may wait, as "disk:/var/tmp": results of forward, and
+                            the states of optimizers, are copied to a file in that directory and back while the device
+                            computes. The file has no name, its bytes are taken when a session is opened (E_IO when there
+                            is no room), and each device has one of its own. Without a limit nothing is moved [none] */
     uint64_t seed;       /* of parameters and dropout [0] */
     weir_dtype precision; /* WEIR_BF16, WEIR_F16: activations and their gradients are of this dtype, and products are
                             computed in it; parameters, what an optimizer keeps, gradients of weights, sums, statistics
