@@ -11,7 +11,7 @@ static uint64_t mapped_bytes(const struct arena *arena)
 }
 
 static weir_status arena_open(struct arena *arena, const weir_plan *plan, const plan_space *space, char *base,
-                              bool elsewhere)
+                              bool elsewhere, const char *directory)
 {
     const char *name = plan_text(plan, space->name);
     *arena = (struct arena){.base = base,
@@ -24,17 +24,18 @@ static weir_status arena_open(struct arena *arena, const weir_plan *plan, const 
     if (!arena->device)
         return error_set(WEIR_E_UNSUPPORTED, "%s: this build of weir has no devices of that kind", name);
     void *made = NULL;
-    weir_status status =
-        arena->device->space_new(plan_text(plan, space->path), space->index, mapped_bytes(arena), &made);
+    const char *path = directory ? directory : plan_text(plan, space->path);
+    weir_status status = arena->device->space_new(path, space->index, mapped_bytes(arena), &made);
     arena->base = made;
     return status ? error_set(status, "%s: %s", name, weir_error()) : WEIR_OK;
 }
 
-weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere)
+weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere,
+                        const char *directory)
 {
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
         weir_status status = arena_open(&arenas[i], plan, &plan->spaces[i], bases ? bases[i] : NULL,
-                                        elsewhere && elsewhere[i]);
+                                        elsewhere && elsewhere[i], directory);
         if (status) {
             arenas_close(arenas, i);
             return status;

@@ -20,9 +20,10 @@ struct arena {
 
 /* Opens `spaces_count` arenas. Where `bases` is not NULL, and for a space neither, the arena is there: zeroed and real
  * memory of the caller's. Spaces for which `elsewhere` (NULL: none) is set belong to other processes: they get no
- * memory, and a base only when that process shares its own. E_MEMORY or E_UNSUPPORTED (no such kind of device) names
- * the device; then nothing stays allocated. */
-weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere);
+ * memory, and a base only when that process shares its own. A disk's file is made in `directory` (NULL: in the
+ * plan's). E_MEMORY, E_IO or E_UNSUPPORTED (no such kind of device) names the device; then nothing stays allocated. */
+weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere,
+                        const char *directory);
 void arenas_close(struct arena *arenas, uint32_t count);
 
 /* Where a tensor lies: of slot `slot` for one in a register. */

@@ -64,6 +64,7 @@ weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
     s->stall_ns = env.stall_ns;
     s->pin = env.pin;
     s->poisons = env.poison;
+    s->directory = env.offload;
     if (!status)
         status = check_part(s->plan, &env);
     if (status || env.size <= 1)

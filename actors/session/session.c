@@ -10,6 +10,7 @@
 
 #include "actors/session/cluster.h"
 #include "graph/base/error.h"
+#include "graph/base/filed.h"
 #include "graph/plan/spread.h"
 #include "transport/mail/cores.h"
 #include "transport/mail/park.h"
@@ -225,7 +226,7 @@ static weir_status open_arenas(struct weir_session *s)
         bases[i] = s->cluster ? share_arena(&s->cluster->own, i) : NULL;
     }
     if (!status)
-        status = arenas_open(s->arenas, s->plan, bases, elsewhere);
+        status = arenas_open(s->arenas, s->plan, bases, elsewhere, s->directory);
     free(bases);
     free(elsewhere);
     return status;
@@ -270,6 +271,15 @@ static int64_t stall_ns(double stall_s)
     return ns < STALL_MIN_NS ? STALL_MIN_NS : ns > STALL_MAX_NS ? STALL_MAX_NS : (int64_t)ns;
 }
 
+/* Of "disk:DIRECTORY"; NULL: the plan's. */
+static weir_status choose_directory(struct weir_session *s, const char *place)
+{
+    s->directory = place ? filed_place(place) : NULL;
+    if (place && !s->directory)
+        return error_set(WEIR_E_ARGUMENT, "\"%s\" is no place to offload to; write \"disk:DIRECTORY\"", place);
+    return WEIR_OK;
+}
+
 static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
 {
     weir_status status = home_open(&s->home);
@@ -279,6 +289,8 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = cluster_open(s, opts);
     s->pin |= opts->pin;
     s->poisons |= opts->poison;
+    if (!status)
+        status = choose_directory(s, opts->offload ? opts->offload : s->directory);
     if (!status)
         status = session_bind(s, opts->bindings);
     if (!status)

@@ -82,6 +82,7 @@ struct weir_session {
     int64_t stall_ns;
     bool pin;                /* workers are bound to cores */
     bool poisons;            /* it is a debug run (poison.h) */
+    const char *directory;   /* borrowed while it is opened: where disks' files are made; NULL: where the plan says */
     host_binding *bindings; /* owned; parallel to the plan's hosts */
     struct arena *arenas;   /* by space */
     struct bus bus;

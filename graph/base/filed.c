@@ -25,6 +25,13 @@ typedef struct filed {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static filed *all;
 
+const char *filed_place(const char *text)
+{
+    static const char disk[] = "disk:";
+    const size_t length = sizeof disk - 1;
+    return !strncmp(text, disk, length) && text[length] ? text + length : NULL;
+}
+
 /* ---- make and free ---- */
 
 /* A file without a name. Where the file system has none such, one whose name goes away at once. */

@@ -18,6 +18,9 @@
 #include <stdint.h>
 #include <weir/base.h>
 
+/* The directory of "disk:DIRECTORY", in which users name such places; NULL: it names none. */
+const char *filed_place(const char *text);
+
 /* Zeroed memory of `bytes` > 0 in a file of its own in the directory. E_IO, E_MEMORY: there is none. */
 weir_status filed_new(const char *directory, uint64_t bytes, void **base);
 void filed_free(void *base);

@@ -8,6 +8,7 @@
 #include "graph/base/base.h"
 #include "graph/plan/check.h"
 #include "graph/base/error.h"
+#include "graph/base/filed.h"
 #include "graph/compile/limit.h"
 #include "graph/plan/text.h"
 #include "kernels/ops.h"
@@ -68,10 +69,8 @@ static bool programs_ok(const compile *c)
 /* "disk:/var/tmp" */
 static bool offload_parse(compile *c)
 {
-    static const char disk[] = "disk:";
     const weir_src src = c->opts.src;
-    if (!strncmp(c->opts.offload, disk, sizeof disk - 1) && c->opts.offload[sizeof disk - 1])
-        c->offload = c->opts.offload + sizeof disk - 1;
+    c->offload = filed_place(c->opts.offload);
     return c->offload || error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is no place to offload to; write "
                                    "\"disk:DIRECTORY\"", src.file, src.line, c->opts.offload) == WEIR_OK;
 }

@@ -21,6 +21,8 @@
  *     WEIR_STALL      seconds in which nothing fires before it is reported [10]; 0: never
  *     WEIR_PIN        1: binds workers to cores, as .pin does (<weir/session.h>); also of a process that is alone
  *     WEIR_POISON     1: a debug run, as with .poison (<weir/session.h>); also of a process that is alone
+ *     WEIR_OFFLOAD    where files of offloaded values are made, as .offload (<weir/session.h>); also of a process that
+ *                     is alone
  *     WEIR_JOIN       seconds to wait for all ranks to come, and then for those with which there is something to
  *                     exchange to say HELLO [60]
  *     WEIR_SNAPSHOTS  a folder in this host's memory that outlives the ranks, from `weir launch --restarts`: for programs,

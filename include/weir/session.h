@@ -85,6 +85,8 @@ typedef struct weir_session_opts {
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
                                       that a kernel that reads it is noticed; slower, same results [WEIR_POISON, or not] */
+    const char *offload;           /* "disk:DIRECTORY": where what the plan lets wait on a disk does so here, rather than
+                                      where it was compiled for [WEIR_OFFLOAD, or what the plan says] */
     const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes [none] */
     int64_t trace_events;          /* kept, per worker, the last ones [1 << 18] */
     const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */

@@ -168,7 +168,7 @@ Test(regst, arenas_have_exactly_the_planned_bytes_and_start_as_zeros, .timeout =
     sdf_regst(s, actor, .items = 100, .slots = 3);
     weir_plan *plan = sdf_plan(s);
     struct arena arenas[2];
-    cr_assert_eq(arenas_open(arenas, plan, NULL, NULL), WEIR_OK);
+    cr_assert_eq(arenas_open(arenas, plan, NULL, NULL, NULL), WEIR_OK);
     cr_assert_eq(arenas[0].bytes, plan->spaces[0].bytes);
     cr_assert_eq((uintptr_t)arenas[0].base % 64, 0);
     cr_assert_not_null(arenas[1].base, "an arena without bytes has an address");
@@ -186,7 +186,7 @@ Test(regst, an_arena_that_cannot_be_had_is_an_error_with_its_device_and_size, .t
     weir_plan *plan = sdf_plan(s);
     plan->spaces[0].bytes = UINT64_C(1) << 55;
     struct arena arenas[1];
-    cr_assert_eq(arenas_open(arenas, plan, NULL, NULL), WEIR_E_MEMORY);
+    cr_assert_eq(arenas_open(arenas, plan, NULL, NULL, NULL), WEIR_E_MEMORY);
     cr_assert(strstr(weir_error(), "cpu:0"), "%s", weir_error());
     cr_assert(strstr(weir_error(), "36028797018963968"), "%s", weir_error());
     weir_plan_free(plan);

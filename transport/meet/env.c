@@ -427,6 +427,7 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
         status = read_flag("WEIR_PIN", &env->pin);
     if (status == WEIR_OK)
         status = read_flag("WEIR_POISON", &env->poison);
+    env->offload = getenv("WEIR_OFFLOAD");
     return status == WEIR_OK ? read_seconds("WEIR_STALL", true, &env->stall_ns) : status;
 }
 

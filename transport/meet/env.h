@@ -9,8 +9,8 @@
 #define CLUSTER_NAME_BYTES 64 /* of a session's name, with the 0 */
 
 struct cluster_env {
-    uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns, pin and
-                               poison */
+    uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns, pin,
+                               poison and offload */
     uint32_t generation;    /* how often the ranks have been started anew; all that meet are of one */
     char address[256];      /* rank 0's host, name or number, without brackets */
     uint16_t port;
@@ -22,6 +22,7 @@ struct cluster_env {
     bool ipc;               /* Unix sockets may be used between processes of a host */
     bool pin;               /* workers are bound to cores */
     bool poison;            /* it is a debug run */
+    const char *offload;    /* "disk:DIRECTORY", as the environment has it; NULL */
     uint32_t devices;       /* of each rank; 0: as many as the plan needs */
     int64_t liveness_ns, stall_ns, join_ns; /* stall_ns 0: never */
 };

@@ -287,6 +287,24 @@ Test(offload, a_directory_that_is_not_there_is_named_when_a_session_is_opened, .
     weir_plan_free(plan);
 }
 
+Test(offload, a_session_may_name_another_directory, .timeout = 20)
+{
+    char disk[300];
+    snprintf(disk, sizeof disk, "disk:%s", folder_path("."));
+    weir_plan *plan = tight_plan("disk:/nowhere/at/all");
+    weir_session *s = weir_session_open(plan, .offload = disk);
+    cr_assert_not_null(s, "%s", weir_error());
+    weir_session_close(s);
+    cr_expect_null(weir_session_open(plan, .offload = "somewhere"));
+    cr_expect_not_null(strstr(weir_error(), "\"somewhere\" is no place to offload to"), "%s", weir_error());
+    setenv("WEIR_OFFLOAD", disk, 1);
+    s = weir_session_open(plan);
+    cr_expect_not_null(s, "%s", weir_error());
+    weir_session_close(s);
+    unsetenv("WEIR_OFFLOAD");
+    weir_plan_free(plan);
+}
+
 Test(offload, a_disk_is_no_device_of_a_mesh, .timeout = 20)
 {
     weir_graph *g = weir_graph_new("disk");
