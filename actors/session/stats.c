@@ -47,7 +47,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     stats->cores = cores_count();
     stats->cores_online = cores_online();
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
-        if (!session_owns(s, i))
+        if (!session_owns(s, i) || plan->spaces[i].kind == WEIR_DISK)
             continue;
         stats->planned_bytes += plan->spaces[i].bytes;
         stats->arena_bytes += s->arenas[i].base ? s->arenas[i].bytes : 0;

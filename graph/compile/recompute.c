@@ -470,6 +470,9 @@ static bool write_state_move(rewriting *w, const again_event *e, int k)
     if (!offload_copy(w->x->c, &w->to, back ? m->from : m->filed, &w->x->base.node[e->node], back ? m->filed : m->to,
                       back ? m->from : m->filed, PLAN_UPDATE, to))
         return false;
+    const ir_node *update = &w->x->base.node[e->node];
+    to->name = pool_text(&w->x->c->pool, "%s:%s.%s.%s", tensor_at(w->x, update->updates)->name, update->op->name,
+                         update->op->state_names[e->tensor], back ? "fetch" : "store");
     *(back ? &m->fetched : &m->stored) = k;
     w->to.tensors.item[back ? m->from : m->filed].node = back ? k : -1;
     if (!back) {

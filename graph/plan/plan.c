@@ -126,7 +126,7 @@ uint64_t weir_plan_bytes(const weir_plan *plan, int device)
         return (uint32_t)device < plan->spaces_count ? plan->spaces[device].bytes : 0;
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < plan->spaces_count; s++)
-        bytes += plan->spaces[s].bytes;
+        bytes += plan->spaces[s].kind == WEIR_DISK ? 0 : plan->spaces[s].bytes;
     return bytes;
 }
 

@@ -148,7 +148,7 @@ static void put_space(const weir_plan *plan, FILE *table, uint32_t s)
 
 static void memory_section(const weir_plan *plan, FILE *table, uint32_t index)
 {
-    uint64_t all[PLAN_MEMS] = {0}, all_shared = 0;
+    uint64_t all[PLAN_MEMS] = {0}, all_shared = 0, all_bytes = 0;
     (void)index;
     fputs("device", table);
     for (uint32_t kind = 0; kind < PLAN_MEMS; kind++)
@@ -160,13 +160,14 @@ static void memory_section(const weir_plan *plan, FILE *table, uint32_t index)
         put_space(plan, table, s);
         memory_cells(table, bytes, shared, plan->spaces[s].bytes);
         all_shared += shared;
+        all_bytes += plan->spaces[s].bytes;
         for (int kind = 0; kind < PLAN_MEMS; kind++)
             all[kind] += bytes[kind];
     }
     if (plan->spaces_count <= 1)
         return;
     fputs("all", table);
-    memory_cells(table, all, all_shared, weir_plan_bytes(plan, -1));
+    memory_cells(table, all, all_shared, all_bytes);
 }
 
 /* ---- queues ---- */

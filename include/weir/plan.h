@@ -63,7 +63,7 @@ weir_plan *weir_plan_load_part(const char *path);
  * tells which actors wait for each other and which register has too few slots. */
 weir_status weir_plan_check(const weir_plan *plan);
 
-/* Planned bytes: of one device, or (device < 0) of all. */
+/* Planned bytes: of one device, or (device < 0) of all but disks, whose bytes are no memory. */
 uint64_t weir_plan_bytes(const weir_plan *plan, int device);
 
 /* ---- what a program that never saw the graph has to know ---- */
