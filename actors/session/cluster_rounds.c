@@ -77,11 +77,11 @@ static void about_text(const struct cluster *c, uint64_t about, char *text, size
         snprintf(text, bytes, "%s %.200s", verbs[kind], plan_text(plan, plan->params[which].name));
 }
 
-static void about_differs(struct cluster *c, uint32_t rank, uint64_t about)
+static void about_differs(struct cluster *c, uint32_t rank, uint64_t about, uint64_t own)
 {
     char theirs[256], mine[256];
     about_text(c, about, theirs, sizeof(theirs));
-    about_text(c, c->rounds.about_now, mine, sizeof(mine));
+    about_text(c, own, mine, sizeof(mine));
     session_fail_peer(c->session, rank, "rank %u %s while rank %u %s: all ranks make the same calls in the same order",
                       rank, theirs, c->env.rank, mine);
 }
@@ -130,9 +130,9 @@ static bool mark_take(struct cluster *c, uint32_t rank, uint64_t round, const ch
         return false;
     memcpy(&about, data, sizeof(about));
     pthread_mutex_lock(&rounds->lock);
-    uint64_t now = rounds->now;
+    uint64_t now = rounds->now, own = rounds->about_now;
     bool fits = round == rounds->marked[rank] + 1 && (round == now || round == now + 1);
-    bool differs = fits && round == now && about != rounds->about_now;
+    bool differs = fits && round == now && about != own;
     if (fits) {
         rounds->marked[rank] = round;
         rounds->about[rank] = about;
@@ -142,7 +142,7 @@ static bool mark_take(struct cluster *c, uint32_t rank, uint64_t round, const ch
     bool whole = fits && round == now && round_whole(c, round);
     pthread_mutex_unlock(&rounds->lock);
     if (differs)
-        about_differs(c, rank, about);
+        about_differs(c, rank, about, own);
     if (whole)
         cluster_news(c);
     return fits;
@@ -300,7 +300,7 @@ void cluster_round_begin(struct cluster *c, enum round_kind kind, uint32_t which
     uint64_t about = differs != UINT32_MAX ? rounds->about[differs] : 0;
     pthread_mutex_unlock(&rounds->lock);
     if (differs != UINT32_MAX)
-        about_differs(c, differs, about);
+        about_differs(c, differs, about, about_of(kind, which));
 }
 
 weir_status cluster_round_send_to(struct cluster *c, uint32_t rank, uint32_t shard, const void *data, size_t bytes)

@@ -74,6 +74,7 @@ static int pop_level(const compile *c, const pop *op)
             level = reach;
     }
     for (int i = 0; i < op->waits.count; i++) {
+        assert(c->phys.op.item);
         const pop *on = &c->phys.op.item[op->waits.item[i]];
         if (on->phase == op->phase && on->level >= level)
             level = on->level + 1;
@@ -234,7 +235,7 @@ static plan_mem kept_kind(const compile *c, const ptensor *t)
 static bool copies_parameter(const compile *c, const pop *op)
 {
     const ptensor *in = op->in_count ? &c->phys.tensor.item[op->in[0]] : NULL;
-    return pop_node(c, op)->op == &op_cast && in->parameter && kept_kind(c, in) == PLAN_PARAMETER;
+    return pop_node(c, op)->op == &op_cast && in && in->parameter && kept_kind(c, in) == PLAN_PARAMETER;
 }
 
 static plan_mem reg_kind(const compile *c, const ptensor *t)
