@@ -82,7 +82,8 @@ int command_bench(int argc, char **argv)
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
         {"--bf16", OPTIONS_FLAG, &bf16, .help = "of gpt: the step in bf16, held against products in bf16 too"},
-        {"--micro", OPTIONS_INT, &micro, .min = 1, .max = 4, .help = "of gpt: micro-batches a step, 1, 2 or 4 [2]"},
+        {"--micro", OPTIONS_INT, &micro, .min = 1, .max = 4,
+         .help = "of gpt: micro-batches a step, 1, 2 or 4 [2; on two devices 1]"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, about, table}, argc, argv);

@@ -4,10 +4,11 @@
  * BLAS shapes on one thread, and the same for two: a slow spell hits all four alike, and the medians of the rounds
  * compare. Two rounds are not counted.
  *
- * The 8 rows go by in two micro-batches. In one, what forward saves for the last layer's backward phase is 186 MB of
- * results of products and attention, besides 131 MB of parameters and optimizer state, so no plan that repeats
- * neither is below 317 MB; with the widest temporaries it is 340 MB. Micro-batches of four rows save half as much and
- * keep sums of gradients instead: 279 MB, and a step takes no longer.
+ * A device has four rows at a time: one alone takes the 8 rows in two micro-batches, each of two its four at once. In
+ * one micro-batch of 8, what forward saves for the last layer's backward phase is 186 MB of results of products and
+ * attention, besides 131 MB of parameters and optimizer state, so no plan that repeats neither is below 317 MB; with
+ * the widest temporaries it is 340 MB. Micro-batches of four rows save half as much and keep sums of gradients
+ * instead: 279 MB, and a step takes no longer.
  */
 #include "apps/weir/bench/gpt.h"
 #include "apps/weir/bench/sgemm.h"
@@ -35,6 +36,7 @@ typedef struct figures {
     double step_ms, share, gflops, tokens_per_s;
     double half_share, half_gflops; /* held against products in bf16; 0 in f32 */
     uint64_t planned_bytes;
+    int micro;
 } figures;
 
 gpt_config bench_gpt_config(const text *corpus, int devices, int micro)
@@ -48,7 +50,7 @@ gpt_config bench_gpt_config(const text *corpus, int devices, int micro)
 static weir_status side_open(side *s, const text *corpus, int devices, const bench_gpt_opts *opts)
 {
     s->devices = devices;
-    s->config = bench_gpt_config(corpus, devices, opts->micro ? opts->micro : BENCH_GPT_MICRO);
+    s->config = bench_gpt_config(corpus, devices, opts->micro ? opts->micro : BENCH_GPT_MICRO / devices);
     weir_graph *graph = gpt_train_graph(&s->config);
     int micro = s->config.layout.micro;
     s->plan = graph ? weir_compile(graph, .precision = opts->precision, .micro_batches = micro) : NULL;
@@ -95,13 +97,14 @@ static figures side_figures(side *s)
         .gflops = rate / 1e9,
         .tokens_per_s = s->config.batch * s->config.seq / seconds,
         .planned_bytes = weir_plan_bytes(s->plan, -1),
+        .micro = s->config.layout.micro,
     };
 }
 
 static void write_json(const figures f[2], const gpt_config *c, int rounds, FILE *to)
 {
-    fprintf(to, "{\"rounds\": %d, \"micro\": %d, \"model_gflop\": %.3f", rounds, c->layout.micro,
-            gpt_step_flops(c) / 1e9);
+    fprintf(to, "{\"rounds\": %d, \"micro\": %d, \"micro_2\": %d, \"model_gflop\": %.3f", rounds, f[0].micro,
+            f[1].micro, gpt_step_flops(c) / 1e9);
     for (int i = 0; i < 2; i++) {
         fprintf(to, ", \"step_ms_%d\": %.2f, \"sgemm_share_%d\": %.4f", i + 1, f[i].step_ms, i + 1, f[i].share);
         fprintf(to, ", \"sgemm_gflops_%d\": %.2f, \"tokens_per_s_%d\": %.0f", i + 1, f[i].gflops, i + 1,
@@ -116,10 +119,11 @@ static void write_json(const figures f[2], const gpt_config *c, int rounds, FILE
 
 static void write_text(const figures f[2], const gpt_config *c, int rounds, FILE *to)
 {
-    fprintf(to, "GPT, 6 layers, dim 384, 6 heads, seq 256, batch 8 in %d micro-batches, AdamW, %s: %.1f GFLOP a step\n",
-            c->layout.micro, f[0].half_share > 0 ? "bf16" : "f32", gpt_step_flops(c) / 1e9);
+    fprintf(to, "GPT, 6 layers, dim 384, 6 heads, seq 256, batch 8, AdamW, %s: %.1f GFLOP a step\n",
+            f[0].half_share > 0 ? "bf16" : "f32", gpt_step_flops(c) / 1e9);
     fprintf(to, "(6 per token and matrix element; attention 12 layers seq dim per token, halved: it is causal)\n");
-    fprintf(to, "medians of %d rounds\n", rounds);
+    fprintf(to, "medians of %d rounds; %d micro-batches a step on one device, %d on two\n", rounds, f[0].micro,
+            f[1].micro);
     for (int i = 0; i < 2; i++) {
         char bytes[32];
         fprintf(to, "%d device%s %8.1f ms a step, %6.0f tokens/s, %.2f of sgemm's %.1f GFLOP/s, planned %s\n", i + 1,
