@@ -202,7 +202,8 @@ static void ask(recompute *x, int n, int asker)
         int t = x->base.node[n].in[i], root = x->root[t];
         if (!waits(x, n, t))
             continue;
-        int *first = x->moved[root] && !x->late[tensor_at(x, t)->node] ? &x->fetcher[root] : &x->asker[tensor_at(x, t)->node];
+        int from = tensor_at(x, t)->node;
+        int *first = x->moved[root] && !x->late[from] ? &x->fetcher[root] : &x->asker[from];
         if (asker < *first)
             *first = asker;
     }
