@@ -338,6 +338,10 @@ weir_status session_ended(const struct weir_session *s)
     pthread_mutex_unlock(lock);
     if (!ended)
         return WEIR_OK;
+    /* The session failed under the lock, perhaps since the caller looked last. */
+    weir_status status = last.failed ? session_failure(s) : WEIR_OK;
+    if (status)
+        return status;
     return last.from == session_rank(s) ? error_set(WEIR_E_END, "%s", last.text)
                                         : error_set(WEIR_E_END, "rank %u reports: %s", last.from, last.text);
 }

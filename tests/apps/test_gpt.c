@@ -202,7 +202,7 @@ Test(writer, gives_the_bits_of_the_whole_window_for_any_sizes, .timeout = 120)
     }
 }
 
-Test(writer, writes_nothing_when_nothing_is_asked_for, .timeout = 20)
+Test(writer, writes_nothing_when_nothing_is_asked_for, .timeout = 120)
 {
     written *got = calloc(1, sizeof *got);
     writer *writes = writer_new(&(gpt_config){.layers = 1, .dim = 8, .heads = 2, .seq = 4}, choose_byte, put_byte, got);
@@ -215,7 +215,7 @@ Test(writer, writes_nothing_when_nothing_is_asked_for, .timeout = 20)
 
 /* ---- held-out text ---- */
 
-Test(text, holds_out_its_end, .timeout = 20)
+Test(text, holds_out_its_end, .timeout = 120)
 {
     text corpus = reference_text(), held_out = {0}, none = {0}, whole = reference_text();
     cr_assert(!text_hold_out(&corpus, 2049, &none) && !none.bytes && corpus.count == 4096);
@@ -232,7 +232,7 @@ Test(text, holds_out_its_end, .timeout = 20)
     text_free(&corpus), text_free(&held_out);
 }
 
-Test(text, windows_are_spread_from_its_first_byte_to_its_last, .timeout = 20)
+Test(text, windows_are_spread_from_its_first_byte_to_its_last, .timeout = 120)
 {
     const text corpus = {.count = 1000};
     cr_expect_eq(text_spread(&corpus, 100, 0, 1), 0);
@@ -563,7 +563,7 @@ static void save_matrices(const char *path, const char *first, int64_t rows, con
     cr_assert_eq(weir_checkpoint_finish(w), WEIR_OK, "%s", weir_error());
 }
 
-Test(checkpoint, of_another_vocabulary_or_with_other_names_is_told, .timeout = 20, .fini = remove_folder)
+Test(checkpoint, of_another_vocabulary_or_with_other_names_is_told, .timeout = 120, .fini = remove_folder)
 {
     save_matrices(in_folder("words.safetensors"), "wte/weight", 300, "wpe");
     expect_sizes(in_folder("words.safetensors"), 0, "has a vocabulary of 300; that of weir-gpt is bytes, 256");

@@ -362,21 +362,21 @@ static void expect_row_sum(weir_view *in, int count)
     kernel_check_free(&c);
 }
 
-Test(box, sums_rows_of_more_than_a_block, .timeout = 20)
+Test(box, sums_rows_of_more_than_a_block, .timeout = 120)
 {
     expect_row_sum((weir_view[]){row_of(0, 30000, 1), row_of(0, 30000, 7)}, 2);
     expect_row_sum((weir_view[]){row_of(200, 9000, 1), row_of(200, 9000, 2), row_of(200, 9000, 3)}, 3);
     expect_row_sum((weir_view[]){row_of(0, 4197, 1), row_of(0, 4197, 2), row_of(0, 4197, 3), row_of(0, 4197, 4)}, 4);
 }
 
-Test(box, sums_terms_that_do_not_lie_alike, .timeout = 20)
+Test(box, sums_terms_that_do_not_lie_alike, .timeout = 120)
 {
     expect_row_sum((weir_view[]){row_of(0, 30000, 1), row_of(5000, 10, 5), row_of(19000, 5000, 3)}, 3);
     expect_row_sum((weir_view[]){row_of(100, 20000, 1), row_of(0, 50, 5)}, 2);
 }
 
 /* 256 and three times 1: rounded after each of them it would stay 256. */
-Test(box, sums_halves_in_f32_and_rounds_once, .timeout = 20)
+Test(box, sums_halves_in_f32_and_rounds_once, .timeout = 120)
 {
     for (int dtype = WEIR_F16; dtype <= WEIR_BF16; dtype++) {
         const double base = dtype == WEIR_BF16 ? 256 : 2048;
@@ -411,7 +411,7 @@ static weir_plan *sum_to_all(int64_t rows, int64_t columns)
     return compiled(g);
 }
 
-Test(box, a_large_sum_for_all_is_scattered_then_gathered, .timeout = 20)
+Test(box, a_large_sum_for_all_is_scattered_then_gathered, .timeout = 120)
 {
     int inputs, moved;
     weir_plan *plan = sum_to_all(100, 50);
@@ -425,7 +425,7 @@ Test(box, a_large_sum_for_all_is_scattered_then_gathered, .timeout = 20)
     weir_plan_free(plan);
 }
 
-Test(box, a_small_sum_for_all_goes_directly, .timeout = 20)
+Test(box, a_small_sum_for_all_goes_directly, .timeout = 120)
 {
     int inputs, moved;
     weir_plan *plan = sum_to_all(10, 50);
@@ -534,7 +534,7 @@ static weir_plan *sum_in_chunks(bool read_between)
     return compiled_in_chunks(g, UINT64_C(8) * 100 * 4);
 }
 
-Test(box, each_chunk_has_its_own_actor_and_register, .timeout = 20)
+Test(box, each_chunk_has_its_own_actor_and_register, .timeout = 120)
 {
     int inputs, moved, regsts;
     weir_plan *plan = sum_in_chunks(false);
@@ -548,7 +548,7 @@ Test(box, each_chunk_has_its_own_actor_and_register, .timeout = 20)
     weir_plan_free(plan);
 }
 
-Test(box, what_others_than_conversions_read_is_not_cut, .timeout = 20)
+Test(box, what_others_than_conversions_read_is_not_cut, .timeout = 120)
 {
     int inputs, moved;
     weir_plan *plan = sum_in_chunks(true);
@@ -557,7 +557,7 @@ Test(box, what_others_than_conversions_read_is_not_cut, .timeout = 20)
 }
 
 /* On each device, the chunk with the lower rows goes first. */
-Test(box, chunks_are_made_in_the_order_of_their_rows, .timeout = 20)
+Test(box, chunks_are_made_in_the_order_of_their_rows, .timeout = 120)
 {
     weir_plan *plan = sum_in_chunks(false);
     int64_t row[4] = {-1, -1, -1, -1}, priority[4] = {-1, -1, -1, -1};
@@ -594,7 +594,7 @@ static int movedbetween(const weir_sbp *from, const weir_sbp *to, const char *na
     return count ? moved : -1;
 }
 
-Test(box, what_is_there_is_not_sent_again, .timeout = 20)
+Test(box, what_is_there_is_not_sent_again, .timeout = 120)
 {
     static const weir_sbp bb[] = {WEIR_B, WEIR_B}, sb[] = {WEIR_S0, WEIR_B}, ss[] = {WEIR_S0, WEIR_S(1)},
                           to_b[3] = {WEIR_B, WEIR_B}, to_sb[3] = {WEIR_S0, WEIR_B}, to_ss[3] = {WEIR_S0, WEIR_S(1)};
@@ -606,7 +606,7 @@ Test(box, what_is_there_is_not_sent_again, .timeout = 20)
     cr_expect_eq(movedbetween(ss, to_b, "y>B,B"), 12);
 }
 
-Test(box, on_an_axis_of_one_device_every_layout_is_the_same, .timeout = 20)
+Test(box, on_an_axis_of_one_device_every_layout_is_the_same, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("box");
     weir_mesh_new(g, "cpu:0-1", .shape = {2, 1});

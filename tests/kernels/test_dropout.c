@@ -45,7 +45,7 @@ static void check_dropout(double rate, weir_shape shape)
     kernel_check_free(&c);
 }
 
-Test(dropout, all_layouts_drop_the_same_elements, .timeout = 20)
+Test(dropout, all_layouts_drop_the_same_elements, .timeout = 120)
 {
     check_dropout(0.1, SHAPE());
     check_dropout(0.5, SHAPE(1000));

@@ -60,7 +60,7 @@ static void check_linear(weir_shape x, int64_t out, bool biased)
     kernel_check_free(&c);
 }
 
-Test(linear_by_row, is_x_w_plus_b, .timeout = 20)
+Test(linear_by_row, is_x_w_plus_b, .timeout = 120)
 {
     check_linear(SHAPE(5, 7), 9, true);
     check_linear(SHAPE(5, 7), 9, false);
@@ -300,7 +300,7 @@ static void check_append(weir_shape x, int64_t rows, int32_t position)
     kernel_check_free(&c);
 }
 
-Test(append, replaces_rows_from_a_position_on, .timeout = 30)
+Test(append, replaces_rows_from_a_position_on, .timeout = 120)
 {
     check_append(SHAPE(5, 3), 1, 0);
     check_append(SHAPE(5, 3), 2, 3);
@@ -310,7 +310,7 @@ Test(append, replaces_rows_from_a_position_on, .timeout = 30)
 
 /* ---- what does not fit ---- */
 
-Test(attention_kept, refuses_shapes_that_do_not_fit, .timeout = 20)
+Test(attention_kept, refuses_shapes_that_do_not_fit, .timeout = 120)
 {
     const kept_attrs attrs = {4, 1};
     weir_type in[6] = {{WEIR_F32, SHAPE(1, 2, 8)}, {WEIR_F32, SHAPE(1, 2, 8)}, {WEIR_F32, SHAPE(1, 2, 8)},
@@ -328,7 +328,7 @@ Test(attention_kept, refuses_shapes_that_do_not_fit, .timeout = 20)
     kernel_check_refuses(&op_attention_kept, &attrs, in, 6, "v: i32 with 3 dimensions; needs to be f32, f16 or bf16 with three");
 }
 
-Test(append, refuses_shapes_that_do_not_fit, .timeout = 20)
+Test(append, refuses_shapes_that_do_not_fit, .timeout = 120)
 {
     weir_type in[3] = {{WEIR_F32, SHAPE(5, 8)}, {WEIR_F32, SHAPE(6, 8)}, {WEIR_I32, SHAPE()}};
     kernel_check_refuses(&op_append, NULL, in, 3, "6 rows are more than x has, 5");
@@ -356,7 +356,7 @@ static void expect_failure(kernel_check *c, int position_at, int32_t position, c
     kernel_check_free(c);
 }
 
-Test(position, is_refused_where_the_rows_do_not_fit, .timeout = 20)
+Test(position, is_refused_where_the_rows_do_not_fit, .timeout = 120)
 {
     const kept_case at = {1, 2, 5, 0, 1, 4, 1};
     const kept_attrs attrs = {4, 1};

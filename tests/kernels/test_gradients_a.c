@@ -55,7 +55,7 @@ static weir_tensor *cast_model(weir_graph *g)
     return weir_cast(param(g, "x", 3, 4, 0), WEIR_F32);
 }
 
-Test(gradients, of_functions, .timeout = 20)
+Test(gradients, of_functions, .timeout = 120)
 {
     const gradient_model models[] = {neg_model,  exp_model,  tanh_model, sigmoid_model, relu_model,   gelu_model,
                                      silu_model, log_model,  sqrt_model, affine_model,  softmax_model, cast_model};
@@ -90,7 +90,7 @@ BINARY_MODELS(sub)
 BINARY_MODELS(mul)
 BINARY_MODELS(div)
 
-Test(gradients, of_binary_ops_are_summed_over_what_was_broadcast, .timeout = 20)
+Test(gradients, of_binary_ops_are_summed_over_what_was_broadcast, .timeout = 120)
 {
     const gradient_model models[] = {add_same, add_row, add_column, add_outer, add_scalar, sub_same, sub_row,
                                      sub_column, sub_outer, sub_scalar, mul_same, mul_row, mul_column, mul_outer,
@@ -116,7 +116,7 @@ static weir_tensor *add_many_model(weir_graph *g)
     return weir_add_many_at(all, 4, (weir_op_opts){.src = WEIR_HERE});
 }
 
-Test(gradients, of_a_tensor_that_is_used_more_than_once, .timeout = 20)
+Test(gradients, of_a_tensor_that_is_used_more_than_once, .timeout = 120)
 {
     gradient_check(square_model, SEED, TOLERANCE);
     gradient_check(half_frozen_model, SEED, TOLERANCE);
@@ -146,7 +146,7 @@ REDUCE_MODELS(sum)
 REDUCE_MODELS(mean)
 REDUCE_MODELS(max)
 
-Test(gradients, of_reductions, .timeout = 20)
+Test(gradients, of_reductions, .timeout = 120)
 {
     const gradient_model models[] = {sum_all,  sum_last,  sum_middle,  sum_ends, mean_all, mean_last, mean_middle,
                                      mean_ends, max_all, max_last, max_middle, max_ends};
@@ -163,7 +163,7 @@ static weir_tensor *broadcast_to_model(weir_graph *g)
     return shape_broadcast_to(param(g, "x", 3, 1, 0), &(weir_shape){3, {2, 3, 4}}, WEIR_HERE);
 }
 
-Test(gradients, of_sum_to_and_broadcast_to_are_each_other, .timeout = 20)
+Test(gradients, of_sum_to_and_broadcast_to_are_each_other, .timeout = 120)
 {
     gradient_check(sum_to_model, SEED, TOLERANCE);
     gradient_check(broadcast_to_model, SEED, TOLERANCE);
@@ -197,7 +197,7 @@ static weir_tensor *concat_model(weir_graph *g)
     return weir_concat(-2, {x, param(g, "y", 3, 3, 2), x, param(g, "z", 3, 2, 2)});
 }
 
-Test(gradients, of_shape_ops, .timeout = 20)
+Test(gradients, of_shape_ops, .timeout = 120)
 {
     const gradient_model models[] = {reshape_model, transpose_model, slice_model,
                                      slice_end_model, pad_model, concat_model};
@@ -212,7 +212,7 @@ static weir_tensor *dropout_model(weir_graph *g)
     return weir_dropout(weir_tanh(param(g, "x", 5, 6, 0)), 0.4);
 }
 
-Test(gradients, of_dropout_go_where_the_forward_pass_kept, .timeout = 20)
+Test(gradients, of_dropout_go_where_the_forward_pass_kept, .timeout = 120)
 {
     gradient_check(dropout_model, SEED, TOLERANCE);
 }

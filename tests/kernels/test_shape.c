@@ -141,7 +141,7 @@ static void check_transpose(weir_shape shape, perm_attrs attrs, weir_dtype dtype
     kernel_check_free(&c);
 }
 
-Test(shape, transpose_permutes_any_rank_on_every_layout, .timeout = 20)
+Test(shape, transpose_permutes_any_rank_on_every_layout, .timeout = 120)
 {
     check_transpose(SHAPE(), (perm_attrs){{0}}, WEIR_F32);
     check_transpose(SHAPE(5), (perm_attrs){{0}}, WEIR_F32);
@@ -164,7 +164,7 @@ static void shuffle(int64_t *perm, int count, uint64_t *random)
     }
 }
 
-Test(shape, random_transposes, .timeout = 20)
+Test(shape, random_transposes, .timeout = 120)
 {
     uint64_t random = SEED;
     for (int round = 0; round < 100; round++) {

@@ -91,7 +91,7 @@ static void run_steps(weir_session *session, int steps)
     cr_assert_eq(weir_session_wait(session, 5000), WEIR_OK, "%s", weir_error());
 }
 
-Test(alloc, a_run_allocates_nothing, .timeout = 30)
+Test(alloc, a_run_allocates_nothing, .timeout = 120)
 {
     weir_plan *plan = busy_plan();
     cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());

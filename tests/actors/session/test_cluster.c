@@ -411,7 +411,7 @@ static weir_plan *apart_plan(void)
 /* All read x, so rank 1 sends it to rank 3, which then is the first to go. */
 static void read_and_close_in_turn(struct rank *rank)
 {
-    static const int pause_ms[4] = {3000, 1000, 3000, 0};
+    static const int pause_ms[4] = {6000, 1000, 6000, 0};
     float x[ITEMS];
     weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank), .report = no_report);
     RANK_IS(rank, s, "%s", weir_error());
@@ -428,7 +428,7 @@ Test(cluster, who_closes_does_not_wait_for_one_that_it_sent_a_value_and_that_has
     struct ranks *ranks =
         ranks_run(read_and_close_in_turn, plan, .count = 4, .link = RANKS_TCP, .result_bytes = sizeof(double));
     double seconds = *(double *)ranks->rank[1].result;
-    cr_expect_lt(seconds, 1.5, "rank 1 took %.2f s to close", seconds);
+    cr_expect_lt(seconds, 4, "rank 1 took %.2f s to close", seconds);
     ranks_free(ranks);
     weir_plan_free(plan);
 }
@@ -444,7 +444,7 @@ static void run_after_one_has_gone(struct rank *rank)
         weir_status status = weir_session_run(s, 1000);
         RANK_IS(rank, status == WEIR_E_PEER && strstr(weir_error(), "rank 3 (pid "), "%d: %s", status, weir_error());
         *(double *)rank->result = ranks_seconds() - start;
-        ranks_pause(rank->number == 0 ? 3000 : 0);
+        ranks_pause(rank->number == 0 ? 6000 : 0);
     }
     RANK_OK(rank, weir_session_close(s));
 }
@@ -455,7 +455,7 @@ Test(cluster, a_rank_that_has_gone_is_told_to_those_that_are_not_its_neighbours)
     struct ranks *ranks =
         ranks_run(run_after_one_has_gone, plan, .count = 4, .link = RANKS_TCP, .result_bytes = sizeof(double));
     double seconds = *(double *)ranks->rank[1].result;
-    cr_expect_lt(seconds, 2, "rank 1 heard of it after %.2f s", seconds);
+    cr_expect_lt(seconds, 5, "rank 1 heard of it after %.2f s", seconds);
     ranks_free(ranks);
     weir_plan_free(plan);
 }

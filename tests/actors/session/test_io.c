@@ -242,7 +242,7 @@ Test(io, a_source_that_sleeps_costs_no_core)
     cr_assert_not_null(s, "%s", weir_error());
     int64_t before = cpu_ms();
     cr_assert_eq(weir_session_run(s, 3), WEIR_OK, "%s", weir_error());
-    cr_expect_lt(cpu_ms() - before, 300);
+    cr_expect_lt(cpu_ms() - before, 450);
     weir_session_close(s);
     weir_plan_free(plan);
 }

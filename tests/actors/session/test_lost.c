@@ -170,28 +170,28 @@ static void lose(struct plot *plot, enum ranks_link link, double seconds)
 /* A connection that ends shows at once, silence after the limit; and the machine may be busy. */
 Test(lost, a_killed_rank_is_noticed_and_named_through_memory)
 {
-    lose(&(struct plot){.kill_s = 1}, RANKS_SHM, 2);
+    lose(&(struct plot){.kill_s = 1}, RANKS_SHM, 10);
 }
 
 Test(lost, a_killed_rank_is_noticed_and_named_over_wires)
 {
-    lose(&(struct plot){.kill_s = 1}, RANKS_WIRE, 2);
+    lose(&(struct plot){.kill_s = 1}, RANKS_WIRE, 10);
 }
 
 Test(lost, a_stopped_rank_is_noticed_and_named_through_memory)
 {
-    lose(&(struct plot){.stop_s = 1}, RANKS_SHM, 3);
+    lose(&(struct plot){.stop_s = 1}, RANKS_SHM, 12);
 }
 
 Test(lost, a_stopped_rank_is_noticed_and_named_over_wires)
 {
-    lose(&(struct plot){.stop_s = 1}, RANKS_WIRE, 3);
+    lose(&(struct plot){.stop_s = 1}, RANKS_WIRE, 12);
 }
 
 Test(lost, a_rank_that_stood_still_for_a_while_goes_on)
 {
     struct plot plot = {.plan = chain_plan("test_sum", true, STAGES), .steps = 2000, .culprit = 3, .stop_at = 1000};
-    setenv("WEIR_LIVENESS", LIVENESS, 1);
+    setenv("WEIR_LIVENESS", "5", 1);
     BOTH_LINKS (link) {
         struct ranks *ranks = ranks_run(act_out, &plot, .count = 4, .link = link, .wake_ms = 300,
                                         .result_bytes = sizeof(struct outcome));

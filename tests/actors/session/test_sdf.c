@@ -131,7 +131,7 @@ static float feedback_result(int workers)
     return value;
 }
 
-Test(sdf, the_number_of_workers_changes_no_bit, .timeout = 20)
+Test(sdf, the_number_of_workers_changes_no_bit, .timeout = 120)
 {
     test_ops();
     float expected = 0.5f; /* per step: twice 2 (x + 1) + 1 + 1 */

@@ -162,7 +162,7 @@ static void pull(weir_session *session)
 
 /* ---- stalls ---- */
 
-Test(watch, names_the_input_that_nobody_pushes, .timeout = 30)
+Test(watch, names_the_input_that_nobody_pushes, .timeout = 120)
 {
     struct told *told = told_new();
     weir_plan *plan = pipe_plan();
@@ -185,7 +185,7 @@ Test(watch, names_the_input_that_nobody_pushes, .timeout = 30)
     told_free(told);
 }
 
-Test(watch, names_the_fetch_that_nobody_pulls, .timeout = 30)
+Test(watch, names_the_fetch_that_nobody_pulls, .timeout = 120)
 {
     struct told *told = told_new();
     weir_plan *plan = pipe_plan();
@@ -203,7 +203,7 @@ Test(watch, names_the_fetch_that_nobody_pulls, .timeout = 30)
     told_free(told);
 }
 
-Test(watch, names_the_kernel_that_does_not_return, .timeout = 30)
+Test(watch, names_the_kernel_that_does_not_return, .timeout = 120)
 {
     sem_t go;
     sem_init(&go, 0, 0);
@@ -228,7 +228,7 @@ Test(watch, names_the_kernel_that_does_not_return, .timeout = 30)
     sem_destroy(&go);
 }
 
-Test(watch, names_the_source_that_blocks, .timeout = 30)
+Test(watch, names_the_source_that_blocks, .timeout = 120)
 {
     sem_t go;
     sem_init(&go, 0, 0);
@@ -251,7 +251,7 @@ Test(watch, names_the_source_that_blocks, .timeout = 30)
 }
 
 /* "late" is behind the call on the same worker, so it has not been asked. */
-Test(watch, an_actor_behind_a_kernel_that_hangs_waits_for_its_turn, .timeout = 30)
+Test(watch, an_actor_behind_a_kernel_that_hangs_waits_for_its_turn, .timeout = 120)
 {
     sem_t go;
     sem_init(&go, 0, 0);
@@ -280,7 +280,7 @@ Test(watch, an_actor_behind_a_kernel_that_hangs_waits_for_its_turn, .timeout = 3
     sem_destroy(&go);
 }
 
-Test(watch, a_stall_is_told_once_and_again_after_something_has_fired, .timeout = 30)
+Test(watch, a_stall_is_told_once_and_again_after_something_has_fired, .timeout = 120)
 {
     struct told *told = told_new();
     weir_plan *plan = pipe_plan();
@@ -328,7 +328,7 @@ Test(watch, says_nothing_of_a_slow_run_and_of_a_session_at_rest, .timeout = 60)
     sem_destroy(&go);
 }
 
-Test(watch, is_not_there_when_it_is_not_wanted, .timeout = 30)
+Test(watch, is_not_there_when_it_is_not_wanted, .timeout = 120)
 {
     struct told *told = told_new();
     weir_plan *plan = pipe_plan();
@@ -372,7 +372,7 @@ static weir_plan *failing_plan(void)
     return checked(sdf_plan(s));
 }
 
-Test(watch, a_failed_run_tells_its_last_firings_once, .timeout = 30)
+Test(watch, a_failed_run_tells_its_last_firings_once, .timeout = 120)
 {
     weir_plan *plan = failing_plan();
     weir_binding bindings[] = {{.name = "x", .source = give}, {0}};
@@ -394,7 +394,7 @@ Test(watch, a_failed_run_tells_its_last_firings_once, .timeout = 30)
     weir_plan_free(plan);
 }
 
-Test(watch, the_recorder_keeps_the_last_rows_and_how_long_they_were, .timeout = 30)
+Test(watch, the_recorder_keeps_the_last_rows_and_how_long_they_were, .timeout = 120)
 {
     enum { STEPS = 10000 };
     static char text[16384];

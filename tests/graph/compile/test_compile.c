@@ -43,7 +43,7 @@ static double value_of(const run *r, const char *name, int64_t i)
 /* ---- memory that kernels share ---- */
 
 /* Both operands take 64 bytes in the arena; one is repeated, so the result may not lie in its place. */
-Test(compile, a_repeated_operand_is_not_overwritten, .timeout = 10)
+Test(compile, a_repeated_operand_is_not_overwritten, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("inplace");
     weir_tensor *x = weir_input(g, WEIR_F32, {4, 1}, .name = "x"), *y = weir_input(g, WEIR_F32, {4, 4}, .name = "y");
@@ -58,7 +58,7 @@ Test(compile, a_repeated_operand_is_not_overwritten, .timeout = 10)
     run_free(&r);
 }
 
-Test(compile, a_narrower_operand_is_not_overwritten, .timeout = 10)
+Test(compile, a_narrower_operand_is_not_overwritten, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("inplace");
     weir_tensor *x = weir_input(g, WEIR_I32, {16}, .name = "x");
@@ -218,7 +218,7 @@ Test(compile, a_limit_is_kept_to_the_byte_or_refused_with_the_bytes_by_kind, .ti
 }
 
 /* More firings than a plan may have: every fetch fires once for each micro-batch. */
-Test(compile, too_many_firings_are_refused_with_the_place_of_the_call, .timeout = 30)
+Test(compile, too_many_firings_are_refused_with_the_place_of_the_call, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("busy");
     weir_tensor *x = weir_input(g, WEIR_F32, {2}, .name = "x", .micro = true);
@@ -272,7 +272,7 @@ static weir_graph *pipeline(int stages)
     return g;
 }
 
-Test(compile, one_forward_one_backward_comes_from_slots, .timeout = 10)
+Test(compile, one_forward_one_backward_comes_from_slots, .timeout = 120)
 {
     weir_plan *plan = compile_and_free(pipeline(4), (weir_compile_opts){.micro_batches = 8});
     for (int s = 0; s < 4; s++) {
@@ -290,7 +290,7 @@ Test(compile, one_forward_one_backward_comes_from_slots, .timeout = 10)
     weir_plan_free(plan);
 }
 
-Test(compile, slots_that_the_user_fixed_are_kept, .timeout = 10)
+Test(compile, slots_that_the_user_fixed_are_kept, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("slots");
     weir_mesh_new(g, "cpu:0-1");
@@ -309,7 +309,7 @@ Test(compile, slots_that_the_user_fixed_are_kept, .timeout = 10)
     weir_plan_free(plan);
 }
 
-Test(compile, a_fetch_takes_no_slots_away, .timeout = 10)
+Test(compile, a_fetch_takes_no_slots_away, .timeout = 120)
 {
     weir_graph *g = pipeline(4);
     for (int t = 0; t < g->tensors.count; t++)
@@ -351,7 +351,7 @@ static weir_graph *calling(counter *c)
     return g;
 }
 
-Test(compile, a_function_is_called_once_for_every_value, .timeout = 10)
+Test(compile, a_function_is_called_once_for_every_value, .timeout = 120)
 {
     counter c = {0};
     run r = run_graph(calling(&c), 2, .micro_batches = 3);
@@ -368,7 +368,7 @@ static void pass_over(void *ctx, const char *text)
     (void)ctx, (void)text;
 }
 
-Test(compile, a_function_that_fails_is_named_with_its_place, .timeout = 10)
+Test(compile, a_function_that_fails_is_named_with_its_place, .timeout = 120)
 {
     counter c = {.fail_at = 2};
     weir_plan *plan = compile_and_free(calling(&c), (weir_compile_opts){.micro_batches = 1});
@@ -390,7 +390,7 @@ Test(compile, a_function_that_fails_is_named_with_its_place, .timeout = 10)
 
 /* ---- parameters ---- */
 
-Test(compile, frozen_parameters_stay_and_others_move, .timeout = 10)
+Test(compile, frozen_parameters_stay_and_others_move, .timeout = 120)
 {
     run start = run_of(3, 0, 1), more;
     weir_graph *g = random_model(3, 3);
@@ -421,7 +421,7 @@ static weir_graph *tied(const char *second)
     return g;
 }
 
-Test(compile, a_parameter_may_be_used_on_two_stages, .timeout = 10)
+Test(compile, a_parameter_may_be_used_on_two_stages, .timeout = 120)
 {
     run one = run_graph(tied("cpu:0-1"), 4, .micro_batches = 3);
     run two = run_graph(tied("cpu:5-6"), 4, .micro_batches = 3);
@@ -434,7 +434,7 @@ Test(compile, a_parameter_may_be_used_on_two_stages, .timeout = 10)
 
 /* ---- inputs and outputs ---- */
 
-Test(compile, an_input_that_nobody_reads_is_not_in_the_plan, .timeout = 10)
+Test(compile, an_input_that_nobody_reads_is_not_in_the_plan, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("unused");
     weir_tensor *x = weir_input(g, WEIR_F32, {4}, .name = "x");
@@ -447,7 +447,7 @@ Test(compile, an_input_that_nobody_reads_is_not_in_the_plan, .timeout = 10)
     weir_plan_free(plan);
 }
 
-Test(compile, values_of_a_step_are_read_by_every_micro_batch, .timeout = 10)
+Test(compile, values_of_a_step_are_read_by_every_micro_batch, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("rates");
     weir_mesh_new(g, "cpu:0-1");
@@ -476,7 +476,7 @@ static weir_graph *dropping(const char *devices, weir_sbp a, weir_sbp b)
     return g;
 }
 
-Test(compile, every_layout_drops_the_same, .timeout = 10)
+Test(compile, every_layout_drops_the_same, .timeout = 120)
 {
     run one = run_graph(dropping("cpu:0", WEIR_AUTO, WEIR_AUTO), 2, .micro_batches = 2, .seed = 5);
     static const weir_sbp how[][2] = {{WEIR_B, WEIR_B}, {WEIR_S(0), WEIR_S(0)}, {WEIR_S(1), WEIR_S(1)},
@@ -495,7 +495,7 @@ Test(compile, every_layout_drops_the_same, .timeout = 10)
     run_free(&other);
 }
 
-Test(compile, many_outputs_of_one_tensor_and_many_tensors, .timeout = 10)
+Test(compile, many_outputs_of_one_tensor_and_many_tensors, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("outputs");
     weir_mesh_new(g, "cpu:0-2");
@@ -516,7 +516,7 @@ Test(compile, many_outputs_of_one_tensor_and_many_tensors, .timeout = 10)
 
 /* ---- layouts that cannot be ---- */
 
-Test(compile, a_layout_that_an_op_cannot_have_is_refused_with_its_place, .timeout = 10)
+Test(compile, a_layout_that_an_op_cannot_have_is_refused_with_its_place, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("refused");
     weir_mesh_new(g, "cpu:0-1");
@@ -532,7 +532,7 @@ Test(compile, a_layout_that_an_op_cannot_have_is_refused_with_its_place, .timeou
 }
 
 /* The gradient of w is a sum of as many terms as w is read, more than one op takes. */
-Test(compile, a_parameter_may_be_read_a_thousand_times, .timeout = 20)
+Test(compile, a_parameter_may_be_read_a_thousand_times, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("unrolled");
     weir_tensor *w = weir_param(g, WEIR_F32, {4}, .name = "w", .init = WEIR_VALUE(0));

@@ -96,7 +96,7 @@ static float want_there_and_back(float x)
     return -rounded(WEIR_BF16, x);
 }
 
-Test(fold, what_rounds_stays, .timeout = 20)
+Test(fold, what_rounds_stays, .timeout = 120)
 {
     check(there_and_back, want_there_and_back, 1, 0, 1);
 }
@@ -108,7 +108,7 @@ static weir_tensor *many_times(weir_tensor *x)
     return weir_neg(x);
 }
 
-Test(fold, what_was_widened_is_not_narrowed_again, .timeout = 20)
+Test(fold, what_was_widened_is_not_narrowed_again, .timeout = 120)
 {
     check(many_times, want_there_and_back, 1, 0, 1);
 }
@@ -124,7 +124,7 @@ static float want_on_to_f16(float x)
     return -rounded(WEIR_F16, rounded(WEIR_BF16, x));
 }
 
-Test(fold, two_casts_that_round_are_two, .timeout = 20)
+Test(fold, two_casts_that_round_are_two, .timeout = 120)
 {
     check(on_to_f16, want_on_to_f16, 1, 1, 1);
 }
@@ -139,7 +139,7 @@ static float want_through_a_half(float x)
     return -rounded(WEIR_BF16, rounded(WEIR_F16, x));
 }
 
-Test(fold, from_one_half_to_the_other_is_no_widening, .timeout = 20)
+Test(fold, from_one_half_to_the_other_is_no_widening, .timeout = 120)
 {
     check(through_a_half, want_through_a_half, 1, 1, 1);
 }
@@ -157,7 +157,7 @@ static float want_twice(float x)
     return 2 * rounded(WEIR_BF16, x) + x;
 }
 
-Test(fold, the_same_cast_is_made_once_and_one_to_the_same_dtype_not_at_all, .timeout = 20)
+Test(fold, the_same_cast_is_made_once_and_one_to_the_same_dtype_not_at_all, .timeout = 120)
 {
     check(twice, want_twice, 1, 0, 1);
 }
@@ -174,7 +174,7 @@ static float want_of_slots(float x)
     return 2 * rounded(WEIR_BF16, x);
 }
 
-Test(fold, what_has_slots_of_the_authors_stays, .timeout = 20)
+Test(fold, what_has_slots_of_the_authors_stays, .timeout = 120)
 {
     check(of_slots, want_of_slots, 2, 0, 2);
 }
@@ -186,7 +186,7 @@ static weir_tensor *half_already(weir_tensor *x)
     return weir_cast(weir_relu(weir_cast(h, WEIR_BF16)), WEIR_F32);
 }
 
-Test(fold, casts_of_the_author_join_those_of_the_compiler, .timeout = 20)
+Test(fold, casts_of_the_author_join_those_of_the_compiler, .timeout = 120)
 {
     weir_plan *plan = chain_plan(half_already, WEIR_BF16, "cpu:0", 1);
     cr_expect_eq(casts(plan, WEIR_BF16), 2, "of x and of the weight, not %d", casts(plan, WEIR_BF16));
@@ -204,7 +204,7 @@ static weir_tensor *summed(weir_tensor *x)
     return weir_cast(weir_cast(weir_cast(y, WEIR_BF16), WEIR_F32), WEIR_BF16);
 }
 
-Test(fold, sums_over_devices_are_rounded_as_they_were, .timeout = 20)
+Test(fold, sums_over_devices_are_rounded_as_they_were, .timeout = 120)
 {
     weir_plan *plan = chain_plan(summed, WEIR_F32, "cpu:0-1", 2);
     run r = run_plan(plan, 1, 2);
@@ -234,7 +234,7 @@ static bool is_bf16(const weir_plan *plan, plan_range operands, uint32_t i)
     return plan->tensors[plan->operands[operands.first + i].tensor.i].dtype == WEIR_BF16;
 }
 
-Test(fold, a_layer_of_what_is_half_casts_its_own_weight, .timeout = 20)
+Test(fold, a_layer_of_what_is_half_casts_its_own_weight, .timeout = 120)
 {
     weir_plan *plan = chain_plan(layers, WEIR_F32, "cpu:0-1", 2);
     int products = 0, copies = 0;

@@ -151,7 +151,7 @@ static weir_graph *blocks(void)
     return g;
 }
 
-Test(fuse, residuals_and_norms_activations_and_biases_are_put_together, .timeout = 30)
+Test(fuse, residuals_and_norms_activations_and_biases_are_put_together, .timeout = 120)
 {
     weir_graph *g = blocks();
     weir_plan *plan = compiled(g, 1, WEIR_F32, false);
@@ -170,7 +170,7 @@ Test(fuse, residuals_and_norms_activations_and_biases_are_put_together, .timeout
     weir_graph_free(g);
 }
 
-Test(fuse, small_tensors_are_left_alone, .timeout = 30)
+Test(fuse, small_tensors_are_left_alone, .timeout = 120)
 {
     weir_graph *g = blocks();
     weir_plan *plan = weir_compile(g);
@@ -181,7 +181,7 @@ Test(fuse, small_tensors_are_left_alone, .timeout = 30)
 }
 
 /* What the chain alone touches is in no register and no temporary. */
-Test(fuse, what_is_between_takes_no_memory_but_a_block, .timeout = 30)
+Test(fuse, what_is_between_takes_no_memory_but_a_block, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("inner");
     weir_tensor *x = weir_input(g, WEIR_F32, {4096, 64}, .name = "x");

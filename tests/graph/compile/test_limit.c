@@ -360,7 +360,7 @@ static weir_plan *compile_blocks(const void *model, const char *limit)
     return plan;
 }
 
-Test(limit, what_is_cheap_is_computed_again_first, .timeout = 20)
+Test(limit, what_is_cheap_is_computed_again_first, .timeout = 120)
 {
     const int count = 6;
     weir_plan *loose = compile_blocks(&count, NULL);
@@ -381,7 +381,7 @@ Test(limit, what_is_cheap_is_computed_again_first, .timeout = 20)
 }
 
 /* Of n blocks about the square root of n are alive at once: the rest begins at what was kept between them. */
-Test(limit, activations_grow_slower_than_the_depth, .timeout = 20)
+Test(limit, activations_grow_slower_than_the_depth, .timeout = 120)
 {
     uint64_t bytes[2];
     for (int i = 0; i < 2; i++) {
@@ -394,7 +394,7 @@ Test(limit, activations_grow_slower_than_the_depth, .timeout = 20)
     cr_expect_lt(bytes[1], 3 * bytes[0], "%lu and %lu bytes for 8 and 32 blocks", (long)bytes[0], (long)bytes[1]);
 }
 
-Test(limit, one_byte_less_than_the_smallest_is_refused, .timeout = 20)
+Test(limit, one_byte_less_than_the_smallest_is_refused, .timeout = 120)
 {
     const int count = 4;
     uint64_t least = smallest(compile_blocks, &count);

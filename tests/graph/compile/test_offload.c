@@ -263,7 +263,7 @@ static weir_plan *tight_plan(const char *offload)
     return plan;
 }
 
-Test(offload, a_place_that_is_none_is_refused_with_the_line_of_the_call, .timeout = 20)
+Test(offload, a_place_that_is_none_is_refused_with_the_line_of_the_call, .timeout = 120)
 {
     text corpus = reference_text();
     gpt_config config = reference_gpt(&corpus, REFERENCE_FULL);
@@ -277,7 +277,7 @@ Test(offload, a_place_that_is_none_is_refused_with_the_line_of_the_call, .timeou
     text_free(&corpus);
 }
 
-Test(offload, a_directory_that_is_not_there_is_named_when_a_session_is_opened, .timeout = 20)
+Test(offload, a_directory_that_is_not_there_is_named_when_a_session_is_opened, .timeout = 120)
 {
     weir_plan *plan = tight_plan("disk:/nowhere/at/all");
     cr_assert_not_null(plan, "%s", weir_error());
@@ -287,7 +287,7 @@ Test(offload, a_directory_that_is_not_there_is_named_when_a_session_is_opened, .
     weir_plan_free(plan);
 }
 
-Test(offload, a_session_may_name_another_directory, .timeout = 20)
+Test(offload, a_session_may_name_another_directory, .timeout = 120)
 {
     char disk[300];
     snprintf(disk, sizeof disk, "disk:%s", folder_path("."));
@@ -305,7 +305,7 @@ Test(offload, a_session_may_name_another_directory, .timeout = 20)
     weir_plan_free(plan);
 }
 
-Test(offload, a_disk_is_no_device_of_a_mesh, .timeout = 20)
+Test(offload, a_disk_is_no_device_of_a_mesh, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("disk");
     weir_mesh_new(g, "disk:0");
@@ -315,7 +315,7 @@ Test(offload, a_disk_is_no_device_of_a_mesh, .timeout = 20)
 
 /* ---- memory in a file ---- */
 
-Test(offload, what_is_copied_into_a_file_comes_back, .timeout = 20)
+Test(offload, what_is_copied_into_a_file_comes_back, .timeout = 120)
 {
     enum { BYTES = 3 << 20 };
     void *memory;
@@ -339,7 +339,7 @@ Test(offload, what_is_copied_into_a_file_comes_back, .timeout = 20)
     free(to);
 }
 
-Test(offload, a_file_that_there_is_no_room_for_is_refused, .timeout = 20)
+Test(offload, a_file_that_there_is_no_room_for_is_refused, .timeout = 120)
 {
     void *memory;
     cr_expect_eq(filed_new(folder_path("."), UINT64_C(1) << 60, &memory), WEIR_E_IO);

@@ -150,7 +150,7 @@ static void closes_evenly(small c)
     weir_graph_free(g);
 }
 
-Test(small_batches, close_evenly, .timeout = 20)
+Test(small_batches, close_evenly, .timeout = 120)
 {
     closes_evenly((small){{4, 4}, 4});
     closes_evenly((small){{2, 2, 2}, 2});

@@ -23,7 +23,7 @@ static void close_graph(void)
     weir_graph_free(g);
 }
 
-TestSuite(dsl, .init = open_graph, .fini = close_graph, .timeout = 10);
+TestSuite(dsl, .init = open_graph, .fini = close_graph, .timeout = 120);
 
 static weir_tensor *matrix(const char *name, int64_t rows, int64_t columns)
 {

@@ -26,7 +26,7 @@ static void close_graph(void)
     weir_graph_free(g);
 }
 
-TestSuite(loops, .init = open_graph, .fini = close_graph, .timeout = 30);
+TestSuite(loops, .init = open_graph, .fini = close_graph, .timeout = 120);
 
 #define OK(call) cr_assert_eq((call), WEIR_OK, "%s", weir_error())
 

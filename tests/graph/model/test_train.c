@@ -182,7 +182,7 @@ static void expect_reference_everywhere(weir_optimizer o)
         expect_reference(&o, &places[i]);
 }
 
-TestSuite(train, .timeout = 30);
+TestSuite(train, .timeout = 120);
 
 Test(train, sgd_follows_its_formula)
 {

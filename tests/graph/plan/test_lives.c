@@ -249,7 +249,7 @@ Test(lives, what_may_be_proven_is_bounded_by_the_size_of_the_plan, .timeout = 60
 
 /* c begins with the slot that is full at the start, whatever a has done; so p, which waits for c's reader of the firing
  * before, may fill what a reads while q reads what c makes. */
-Test(lives, a_slot_that_starts_full_is_not_waited_for, .timeout = 10)
+Test(lives, a_slot_that_starts_full_is_not_waited_for, .timeout = 120)
 {
     enum { MICRO = 2 };
     sdf *s = sdf_new("full", MICRO);

@@ -35,7 +35,7 @@ static void expect_moved(plan_moved got, uint64_t read, uint64_t written, uint64
 }
 
 /* Each device has half of the rows, and is to have half of the columns: it takes half of what it reads from the other. */
-Test(moved, a_conversion_reads_what_it_needs, .timeout = 10)
+Test(moved, a_conversion_reads_what_it_needs, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("moved");
     weir_mesh_new(g, "cpu:0-1");
@@ -48,7 +48,7 @@ Test(moved, a_conversion_reads_what_it_needs, .timeout = 10)
 }
 
 /* A weight, its gradient and momentum; the kernel of the gradient adds to it from the second micro-batch on. */
-Test(moved, states_and_sums_are_read_and_written, .timeout = 10)
+Test(moved, states_and_sums_are_read_and_written, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("moved");
     weir_tensor *x = weir_input(g, WEIR_F32, {ROWS, COLUMNS}, .name = "x", .micro = true);

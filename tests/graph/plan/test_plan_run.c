@@ -26,7 +26,7 @@ static bool calls_op(const weir_plan *plan, const char *name)
     return false;
 }
 
-Test(plan_run, every_op_is_in_the_plans_that_are_changed, .timeout = 20)
+Test(plan_run, every_op_is_in_the_plans_that_are_changed, .timeout = 120)
 {
     static const char *const names[] = {
 #define X(name) #name,

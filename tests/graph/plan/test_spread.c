@@ -159,7 +159,7 @@ Test(spread, every_rank_with_a_device_has_every_pull_once, .timeout = 60)
     each_model(one_pull_each);
 }
 
-Test(spread, devices_beyond_the_last_rank_are_named, .timeout = 20)
+Test(spread, devices_beyond_the_last_rank_are_named, .timeout = 120)
 {
     weir_plan *plan = small_plan(0); /* cpu:0-2 */
     cr_expect_null(plan_spread(plan, 2, 1));
@@ -174,7 +174,7 @@ Test(spread, devices_beyond_the_last_rank_are_named, .timeout = 20)
     weir_plan_free(plan);
 }
 
-Test(spread, what_is_spread_is_copied_and_not_spread_again, .timeout = 20)
+Test(spread, what_is_spread_is_copied_and_not_spread_again, .timeout = 120)
 {
     weir_plan *plan = small_plan(0), *spread = plan_spread(plan, 3, 0), *again = plan_spread(spread, 3, 0);
     cr_assert_not_null(again, "%s", weir_error());
@@ -186,7 +186,7 @@ Test(spread, what_is_spread_is_copied_and_not_spread_again, .timeout = 20)
     weir_plan_free(plan);
 }
 
-Test(spread, one_rank_changes_nothing, .timeout = 20)
+Test(spread, one_rank_changes_nothing, .timeout = 120)
 {
     weir_plan *plan = small_plan(1), *spread = plan_spread(plan, 1, 0);
     cr_assert_not_null(spread, "%s", weir_error());
@@ -195,7 +195,7 @@ Test(spread, one_rank_changes_nothing, .timeout = 20)
     weir_plan_free(plan);
 }
 
-Test(spread, pulls_of_one_name_are_of_different_ranks_and_one_value, .timeout = 20)
+Test(spread, pulls_of_one_name_are_of_different_ranks_and_one_value, .timeout = 120)
 {
     weir_plan *plan = random_plan(3), *spread = plan_spread(plan, 2, 0);
     cr_assert_gt(spread->hosts_count, plan->hosts_count);
@@ -497,7 +497,7 @@ Test(part, all_of_them_add_up_to_the_whole, .timeout = 60)
     }
 }
 
-Test(part, keeps_the_functions_of_its_hosts, .timeout = 20)
+Test(part, keeps_the_functions_of_its_hosts, .timeout = 120)
 {
     float losses[2 * STEPS];
     weir_plan *plan = stages_plan(losses), *spread = plan_spread(plan, 2, 0), *part = part_of(spread, 1);
@@ -513,7 +513,7 @@ Test(part, keeps_the_functions_of_its_hosts, .timeout = 20)
     weir_plan_free(plan);
 }
 
-Test(part, is_made_of_a_whole_plan_for_a_rank_that_there_is, .timeout = 20)
+Test(part, is_made_of_a_whole_plan_for_a_rank_that_there_is, .timeout = 120)
 {
     weir_plan *plan = small_plan(0), *spread = plan_spread(plan, 3, 0), *part = part_of(spread, 1);
     cr_expect_null(plan_part(spread, 3));
@@ -526,7 +526,7 @@ Test(part, is_made_of_a_whole_plan_for_a_rank_that_there_is, .timeout = 20)
 }
 
 /* An end of this rank without a host would never be fired; other ranks' are fired there. */
-Test(part, must_have_the_ends_of_its_own_rank, .timeout = 20)
+Test(part, must_have_the_ends_of_its_own_rank, .timeout = 120)
 {
     float losses[2 * STEPS];
     weir_plan *plan = stages_plan(losses), *spread = plan_spread(plan, 2, 0);
@@ -560,7 +560,7 @@ static void expect_view(view_fn view, const weir_plan *plan, const char *wanted)
     free(text);
 }
 
-Test(spread, views_tell_ranks, .timeout = 20)
+Test(spread, views_tell_ranks, .timeout = 120)
 {
     weir_plan *plan = small_plan(1), *spread = plan_spread(plan, 2, 0), *part = part_of(spread, 1);
     expect_view(weir_plan_show, spread, ", on 2 ranks, seed");
@@ -576,7 +576,7 @@ Test(spread, views_tell_ranks, .timeout = 20)
 
 /* ---- faults ---- */
 
-Test(spread, an_actor_writes_to_its_own_rank, .timeout = 20)
+Test(spread, an_actor_writes_to_its_own_rank, .timeout = 120)
 {
     weir_plan *plan = small_plan(1), *spread = plan_spread(plan, 2, 0);
     plan_regst *regst = spread->regsts;
@@ -594,7 +594,7 @@ Test(spread, an_actor_writes_to_its_own_rank, .timeout = 20)
 }
 
 /* Three devices, all of rank 0 and 1: the others run nothing, and pull nothing. */
-Test(spread, a_rank_without_devices_has_nothing, .timeout = 20)
+Test(spread, a_rank_without_devices_has_nothing, .timeout = 120)
 {
     weir_plan *plan = small_plan(0), *spread = plan_spread(plan, 5, 2), *part = part_of(spread, 4);
     assert_sound(spread, "spread", 0);

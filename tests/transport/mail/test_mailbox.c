@@ -14,7 +14,7 @@ static struct message ready(uint32_t edge, uint32_t count)
     return (struct message){.edge = edge, .count = (uint16_t)count, .kind = MESSAGE_READY};
 }
 
-Test(mailbox, gives_back_messages_in_the_order_they_came, .timeout = 20)
+Test(mailbox, gives_back_messages_in_the_order_they_came, .timeout = 120)
 {
     struct mailbox box;
     struct message got;
@@ -33,7 +33,7 @@ Test(mailbox, gives_back_messages_in_the_order_they_came, .timeout = 20)
     mailbox_close(&box);
 }
 
-Test(mailbox, holds_as_many_messages_as_it_was_opened_for, .timeout = 20)
+Test(mailbox, holds_as_many_messages_as_it_was_opened_for, .timeout = 120)
 {
     for (uint32_t capacity = 0; capacity < 70; capacity++) {
         struct mailbox box;
@@ -50,7 +50,7 @@ Test(mailbox, holds_as_many_messages_as_it_was_opened_for, .timeout = 20)
     }
 }
 
-Test(mailbox, wait_ends_at_its_deadline, .timeout = 20)
+Test(mailbox, wait_ends_at_its_deadline, .timeout = 120)
 {
     struct mailbox box;
     cr_assert_eq(mailbox_open(&box, 8, 1000), WEIR_OK);
@@ -172,18 +172,18 @@ static void many_senders(int64_t spin_ns)
     mailbox_close(&box);
 }
 
-Test(mailbox, loses_nothing_of_many_senders_while_its_owner_spins, .timeout = 30)
+Test(mailbox, loses_nothing_of_many_senders_while_its_owner_spins, .timeout = 120)
 {
     many_senders(50000);
 }
 
-Test(mailbox, loses_nothing_of_many_senders_while_its_owner_sleeps, .timeout = 30)
+Test(mailbox, loses_nothing_of_many_senders_while_its_owner_sleeps, .timeout = 120)
 {
     many_senders(0);
 }
 
 /* A process that was killed had taken its ticket, and its message never comes. */
-Test(mailbox, an_order_is_heard_behind_a_message_that_never_comes, .timeout = 20)
+Test(mailbox, an_order_is_heard_behind_a_message_that_never_comes, .timeout = 120)
 {
     static _Alignas(64) unsigned char ring[4096];
     struct mailbox box;
@@ -210,7 +210,7 @@ static void *order_later(void *argument)
     return NULL;
 }
 
-Test(mailbox, an_order_wakes_an_owner_whom_another_process_was_about_to_wake, .timeout = 20)
+Test(mailbox, an_order_wakes_an_owner_whom_another_process_was_about_to_wake, .timeout = 120)
 {
     static _Alignas(64) unsigned char ring[4096];
     struct mailbox box;
@@ -270,7 +270,7 @@ Test(mailbox, sleeps_through_no_order, .timeout = 60)
     hear_orders(false, 50000);
 }
 
-Test(mailbox, orders_that_were_not_taken_add_up, .timeout = 20)
+Test(mailbox, orders_that_were_not_taken_add_up, .timeout = 120)
 {
     struct mailbox box;
     cr_assert_eq(mailbox_open(&box, 8, 0), WEIR_OK);

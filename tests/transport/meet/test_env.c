@@ -10,7 +10,7 @@
 #include "transport/meet/env.h"
 #include "transport/meet/keys.h"
 
-TestSuite(env, .timeout = 20);
+TestSuite(env, .timeout = 120);
 
 #define KEY "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
 

@@ -50,14 +50,14 @@ static void assert_written(const char *text, const char *expected)
     cr_assert_not(more);
 }
 
-Test(report, is_one_write_with_a_prefix_and_a_newline, .timeout = 20)
+Test(report, is_one_write_with_a_prefix_and_a_newline, .timeout = 120)
 {
     assert_written("rank 2 is lost", "weir: rank 2 is lost\n");
     assert_written("stalled:\n  loss waits for h0\n", "weir: stalled:\n  loss waits for h0\n");
     assert_written("", "weir: \n");
 }
 
-Test(report, too_long_a_text_is_cut, .timeout = 20)
+Test(report, too_long_a_text_is_cut, .timeout = 120)
 {
     static char text[2 * REPORT_BYTES], written[2 * REPORT_BYTES];
     bool more;
@@ -69,7 +69,7 @@ Test(report, too_long_a_text_is_cut, .timeout = 20)
     cr_assert_not(more);
 }
 
-Test(report, goes_to_the_function_that_the_program_gave, .timeout = 20)
+Test(report, goes_to_the_function_that_the_program_gave, .timeout = 120)
 {
     static struct seen seen;
     const struct report report = {see, &seen, NULL};
@@ -78,7 +78,7 @@ Test(report, goes_to_the_function_that_the_program_gave, .timeout = 20)
     cr_assert_str_eq(seen.text, "rank 2 of 4 is lost");
 }
 
-Test(report, leaves_errno_alone, .timeout = 20)
+Test(report, leaves_errno_alone, .timeout = 120)
 {
     const struct report report = {NULL, NULL, NULL};
     int kept = dup(STDERR_FILENO);
@@ -109,7 +109,7 @@ static void see_slowly(void *ctx, const char *text)
 }
 
 /* One is being handed over, so many wait, the rest is dropped; who says something is not held up. */
-Test(report, a_slow_function_holds_nobody_up, .timeout = 20)
+Test(report, a_slow_function_holds_nobody_up, .timeout = 120)
 {
     struct slow slow = {0};
     struct report report = {see_slowly, &slow, NULL};

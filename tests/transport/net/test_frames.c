@@ -11,7 +11,7 @@
 #include "transport/mail/park.h"
 #include "transport/net/inside.h"
 
-TestSuite(frames, .timeout = 20);
+TestSuite(frames, .timeout = 120);
 
 enum { RANKS = 2, PEER = 1, SESSION = 77, LIVENESS_MS = 1000 };
 

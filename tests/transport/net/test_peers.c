@@ -8,7 +8,7 @@
 #include "tests/support/sdf.h"
 #include "transport/net/peers.h"
 
-TestSuite(peers, .timeout = 20);
+TestSuite(peers, .timeout = 120);
 
 enum { RANKS = 6 };
 
