@@ -24,7 +24,8 @@ OPT      ?= $(if $(SAN),-O1 -march=native,-O3 -march=native -fno-math-errno -fno
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
 SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 INCLUDE  := -Iinclude -I.
-COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
+# What the library shows is what its public headers declare (WEIR_C_BEGIN); it may be a part of a shared object.
+COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) -fPIC -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
 LIBS     := -lzmq -lmsgpackc -ljansson -lm
 
@@ -36,7 +37,7 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test bench deploy net fuzz check clean force
+.PHONY: help deps all tests demo test bench deploy net fuzz check install uninstall dist clean force
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,7 +48,7 @@ ROOMS      := graph regst actors transport kernels
 APPS       := weir weir-digits weir-gpt
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
-SUITES     ?= $(sort $(notdir $(SUITE_SRC:.c=))) $(FUZZ)
+SUITES     ?= $(filter-out $(if $(SAN),test_install),$(sort $(notdir $(SUITE_SRC:.c=)))) $(FUZZ)
 
 LIB_SRC    := $(wildcard $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c))
 COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
@@ -58,6 +59,8 @@ TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
 
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
+SONAME     := libweir.so.0#              changes when what was linked with one does not run with the next
+SHARED     := $(OUT)/$(SONAME)
 INSIDE     := $(OUT)/libweir-inside.a#   the same objects with all their names, for suites and measurements
 EXAMPLES   := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
 PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
@@ -65,6 +68,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
 # ---- packages ----
 
 PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libjansson-dev libxxhash-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+            $(if $(filter test,$(MAKECMDGOALS)),g++ cmake pkg-config python3-numpy) \
             $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
             $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(MAKECMDGOALS)),openmpi-bin slurm-wlm munge iproute2 procps) \
@@ -95,7 +99,7 @@ endef
 $(eval $(call said,$(OUT)/flags,$(COMPILE)))
 $(eval $(call said,$(OUT)/modules,$(LIB_SRC) $(HELP_SRC)))
 
-all: $(LIB) $(PROGRAMS) ## the library and the programs, in build/
+all: $(LIB) $(SHARED) $(PROGRAMS) ## the library and the programs, in build/
 
 # ThreadSanitizer looks at what threads share. These share nothing, and would take most of the time of all tests: inner
 # loops of products; the model and the compiler, which are a caller's own and have no variables (tests/check_variables).
@@ -126,6 +130,11 @@ $(LIB): $(LIB_SRC:%.c=$(OUT)/%.o) $(OUT)/modules
 	    $(filter %.o,$^) -o $(OUT)/weir.o && objcopy -w --keep-global-symbol='weir_*' $(OUT)/weir.o && \
 	    ar qcs $@ $(OUT)/weir.o
 
+# The same object as a shared library.
+$(SHARED): $(LIB) cmake/weir.map
+	$(call say,link $@)
+	$(Q)$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=cmake/weir.map -Wl,-z,defs $(OUT)/weir.o $(LIBS) -o $@
+
 define link
 	@mkdir -p $(@D)
 	$(call say,link $@)
@@ -149,6 +158,22 @@ demo: $(BIN)/weir-gpt ## train a GPT on four CPU devices on the project's own so
 
 bench: $(BIN)/weir ## measure messages, sums over processes and a training step on this machine
 	$< bench
+
+# ---- installed ----
+
+VERSION := $(shell awk '/define WEIR_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", dot, $$3; dot = "." }' include/weir/base.h)
+PREFIX  ?= /usr/local
+export DESTDIR PREFIX LIBDIR
+
+install: $(LIB) $(SHARED) $(PROGRAMS) ## headers, libraries, programs and their descriptions below PREFIX [/usr/local]; DESTDIR, LIBDIR
+	@OUT=$(OUT) BIN=$(BIN) SONAME=$(SONAME) VERSION=$(VERSION) cmake/install
+
+uninstall: ## take away what `make install` put there
+	@SONAME=$(SONAME) VERSION=$(VERSION) cmake/install --uninstall
+
+dist: ## build/weir-VERSION.tar.gz of what is committed
+	@mkdir -p build && git archive --prefix=weir-$(VERSION)/ HEAD | gzip -9n >build/weir-$(VERSION).tar.gz
+	@echo build/weir-$(VERSION).tar.gz
 
 # ---- suites ----
 
@@ -177,12 +202,17 @@ $(OUT)/tests/taken.o: $(OUT)/tests/taken.c $(OUT)/flags
 $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(INSIDE)
 	$(call link)
 
+# Programs and suites ask for the short names.
+$(OUT)/apps/%.o $(OUT)/tests/%.o: INCLUDE += -DWEIR_SHORT_NAMES
+
 # In sanitizers' variants <criterion/criterion.h> is the stand-in.
 $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
-$(OUT)/tests/test_apps $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_keep_apps: | $(PROGRAMS)
+$(OUT)/tests/test_apps $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_keep_apps \
+$(OUT)/tests/test_install: | $(PROGRAMS)
+$(OUT)/tests/test_install: | $(SHARED)
 
 # ---- between processes ----
 
@@ -235,7 +265,7 @@ fuzz: $(FUZZ:%=build/fuzz/%) ## search for inputs that break what parses bytes, 
 TIDY := $(patsubst %.c,$(OUT)/%.tidy,$(LIB_SRC) $(COMMON_SRC) $(APP_SRC))
 $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	$(call say,tidy $<)
-	$(Q)clang-tidy --quiet $< -- -std=gnu17 $(OPT) $(INCLUDE) $(CPPFLAGS) >$@.txt 2>$@.err || \
+	$(Q)clang-tidy --quiet $< -- -std=gnu17 $(OPT) $(INCLUDE) -DWEIR_SHORT_NAMES $(CPPFLAGS) >$@.txt 2>$@.err || \
 	    { cat $@.txt $@.err; exit 1; }
 	@mv $@.txt $@
 

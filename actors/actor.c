@@ -122,7 +122,7 @@ static ALWAYS_INLINE weir_status call_kernels(struct actor *actor, struct actor_
             return status;
         }
     }
-    return actor->fence ? actor->fence(actor->index) : WEIR_OK;
+    return WEIR_OK;
 }
 
 uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed)

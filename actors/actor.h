@@ -116,9 +116,7 @@ struct actor {
     /* seldom used */
     uint32_t id;    /* plan_actor_id */
     uint32_t program;
-    uint32_t index; /* of the device, for its fence */
     struct wire_patch *wires; /* borrowed; looked at before each firing */
-    weir_status (*fence)(uint32_t index);
     int64_t busy_ns;   /* in this run */
     int64_t run_start; /* `firing` when this run began */
     int64_t measured;  /* `firing` after the last one that was measured */
@@ -132,7 +130,7 @@ void actor_check(const struct actor *actor);
 
 /* Fires up to `count` times, as long as all conditions are met: calls the kernels in order, publishes, frees, counts.
  * Returns how often it fired. When a kernel fails, it stops at once: *status is set, and *failed is the kernel, whose
- * sentence is in its args.error, or NULL if it was the device's fence. */
+ * sentence is in its args.error. */
 uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed);
 
 /* What follows a firing's kernels; an outside actor, which has none, is fired by this alone. */

@@ -1,7 +1,7 @@
-/* regst/device.c: the kinds of devices that this build knows. */
+/* regst/device.c: the kinds of devices that this process knows. */
 #include "regst/device.h"
 
-static const struct device_ops *const kinds[WEIR_DEVICE_KINDS] = {
+static const struct device_ops *kinds[WEIR_DEVICE_KINDS] = {
     [WEIR_CPU] = &device_cpu,
     [WEIR_DISK] = &device_disk,
 };
@@ -9,4 +9,9 @@ static const struct device_ops *const kinds[WEIR_DEVICE_KINDS] = {
 const struct device_ops *device_find(uint32_t kind)
 {
     return kind < WEIR_DEVICE_KINDS ? kinds[kind] : NULL;
+}
+
+void device_register(uint32_t kind, const struct device_ops *ops)
+{
+    kinds[kind] = ops;
 }

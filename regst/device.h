@@ -1,41 +1,107 @@
 /* regst/device.h: what the runtime needs from a kind of device, as one table of functions per kind.
  *
- *     memory space   an arena of planned bytes; the host reaches it only through copies
- *     queue          executes kernels in order; opened by the thread that will call them
- *     fence          the kernels called so far have finished
+ *     memory space   an arena of planned bytes; the host reaches it through copies alone, unless `host` says otherwise
+ *     queue          executes kernels in order
+ *     mark           a point in a queue, behind all that was enqueued so far
  *
- * Nothing above this header asks which kind it is. Adding a kind is one file with its table and one line in
- * device_find().
+ * Nothing above this header asks which kind it is. Adding a kind is one file with its table and one line in device.c,
+ * or device_register().
  *
- * A kernel function (weir_op.kernel[kind]) is called on the thread that opened the queue. On a device whose kernels are
- * done when they return, `fence` is NULL and costs nothing.
+ * There are two sorts of kinds. On one a kernel is done when it returns (CPU, disk): the calling thread is the queue, and
+ * the table has no functions of queues. On the other a kernel is only enqueued, and the queue *runs ahead* of the device: it
+ * is an object, and what happens on it is told by marks.
+ *
+ *     enqueue:   kernel kernel mark(5) kernel mark(6) kernel ...
+ *     done:             5 <- a word that the device writes: all before mark 5 is over
+ *
+ * Marks of a queue are numbered 1, 2, ...; the number is the mark's *ticket*. A queue has room for so many marks that have
+ * not passed: without room mark() must not be called. await() makes what follows on one queue begin after a mark of
+ * another, and never holds up the host. `done` never goes back; one load tells it, without a call of the driver.
+ *
+ * A queue is used by one thread at a time; `done` may be read, and health() and abort() called, by any.
  */
 #ifndef REGST_DEVICE_H
 #define REGST_DEVICE_H
 
+#include <stdatomic.h>
+
 #include <weir/op.h>
+
+struct device_ops;
+
+/* What a queue is for; a kind may take it as a hint (priorities, copy engines). */
+enum device_queue_kind { DEVICE_COMPUTE, DEVICE_COPY_IN, DEVICE_COPY_OUT, DEVICE_COLLECTIVE, DEVICE_QUEUE_KINDS };
+
+/* A queue that runs ahead. The kind's own structure begins with this. */
+struct device_queue {
+    const struct device_ops *device;
+    uint32_t index;               /* of the device within its kind */
+    enum device_queue_kind kind;
+    const _Atomic uint64_t *done; /* the newest mark that has passed; read with acquire, which pairs with the device's
+                                     release (or its own order of writes to host memory) */
+    uint64_t marked;              /* the newest ticket; owned by the thread that uses the queue */
+    uint64_t marks_max;           /* so many marks may be on their way */
+};
 
 struct device_ops {
     const char *name;
+    bool host;   /* the host reads and writes its spaces in place; they may be shared between processes and sent */
 
     /* Zeroed memory of `bytes` > 0 on device `index`, aligned to 64 bytes or more and backed by real pages, or a real
      * file; E_MEMORY or E_IO when there is none. `path`: the directory of a disk; of no meaning elsewhere. */
     weir_status (*space_new)(const char *path, uint32_t index, uint64_t bytes, void **space);
     void (*space_free)(void *space, uint64_t bytes);
 
-    /* Between the host and a space; return when it is done. */
+    /* Between the host and a space; return when it is done. Only while no queue of the device has anything to do. */
     void (*copy_in)(void *to, const void *host, uint64_t bytes);
     void (*copy_out)(void *host, const void *from, uint64_t bytes);
 
-    /* Prepares the calling thread for the kernels of a queue on device `index`. */
+    /* Prepares the calling thread for the kernels of device `index`. */
     weir_status (*queue_open)(uint32_t index);
 
-    /* Returns when everything called on this thread's queues has finished. NULL: it has when the kernel returns. */
-    weir_status (*fence)(uint32_t index);
+    /* ---- kinds that run ahead; all NULL on others ---- */
+
+    weir_status (*queue_new)(uint32_t index, enum device_queue_kind kind, struct device_queue **queue);
+    void (*queue_free)(struct device_queue *queue); /* idle, or aborted */
+
+    /* The kernel that is called for an op; NULL: there is none. Absent: op->kernel[kind]. */
+    weir_kernel_fn (*kernel)(const weir_op *op);
+    /* Enqueues the call; args and views are the runtime's again when it returns. Absent: the kernel is called with
+     * args->queue, and enqueues by itself. An error is one that the call itself had; later ones come through health(). */
+    weir_status (*launch)(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *args);
+
+    /* Enqueues the next mark: its ticket is queue->marked afterwards. There must be room. */
+    weir_status (*mark)(struct device_queue *queue);
+    /* What is enqueued on `queue` from now on begins after that mark of `other` has passed. */
+    weir_status (*await)(struct device_queue *queue, struct device_queue *other, uint64_t ticket);
+
+    /* When what lies between the mark before `ticket` and `ticket` ran, by the host's monotonic clock; the mark must have
+     * passed, and be one of the last marks_max. False, or absent: not known. */
+    bool (*times)(struct device_queue *queue, uint64_t ticket, int64_t *start_ns, int64_t *end_ns);
+
+    /* Whether the queue still works; else a sentence. May take microseconds. Any thread. */
+    weir_status (*health)(struct device_queue *queue, char *error, size_t error_bytes);
+    /* Ends what is under way as soon as it can be; nothing is enqueued any more, no mark needs to pass. Any thread. */
+    void (*abort)(struct device_queue *queue);
 };
 
-/* The table of a kind; NULL when this build has none. */
+/* Marks that still fit. */
+static inline uint64_t device_room(const struct device_queue *queue)
+{
+    return queue->marks_max - (queue->marked - atomic_load_explicit(queue->done, memory_order_acquire));
+}
+
+/* Whether a kind runs ahead. */
+static inline bool device_runs_ahead(const struct device_ops *device)
+{
+    return device->mark != NULL;
+}
+
+/* The table of a kind; NULL when this process has none. */
 const struct device_ops *device_find(uint32_t kind);
+
+/* Makes a kind known to the process, or (NULL) unknown. `ops` is borrowed. Before sessions are opened, by one thread. */
+void device_register(uint32_t kind, const struct device_ops *ops);
 
 extern const struct device_ops device_cpu, device_disk;
 

@@ -69,6 +69,7 @@ static weir_status cpu_queue_open(uint32_t index)
 
 const struct device_ops device_cpu = {
     .name = "cpu",
+    .host = true,
     .space_new = cpu_space_new,
     .space_free = cpu_space_free,
     .copy_in = cpu_copy,

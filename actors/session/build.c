@@ -92,10 +92,8 @@ static void build_actor(struct weir_session *s, uint32_t a)
 {
     const plan_actor *plan = &s->plan->actors[a];
     const plan_queue *queue = &s->plan->queues[plan->queue.i];
-    const struct arena *arena = &s->arenas[queue->space.i];
     bool outside = queue->kind == PLAN_OUTSIDE;
     struct actor *actor = &s->actors[a];
-    bool calls = !outside && session_runs(s, a);
     *actor = (struct actor){
         .rank = actor->rank,
         .lane = s->lane_of[a],
@@ -112,8 +110,6 @@ static void build_actor(struct weir_session *s, uint32_t a)
         .run_start = s->first_step * plan->fires,
         .id = a,
         .program = plan->program.i,
-        .index = arena->index,
-        .fence = calls ? arena->device->fence : NULL,
     };
 }
 

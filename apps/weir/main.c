@@ -35,7 +35,7 @@ static int help(FILE *to)
 #define X(verb, arguments, text) fprintf(to, "  %-6s %-38s %s\n", #verb, arguments, text);
     COMMAND_LIST(X)
 #undef X
-    fprintf(to, "\n`weir VERB --help` tells more. Plans come from weir_plan_save(), or from weir-gpt --plan FILE.\n");
+    fprintf(to, "\n`weir VERB --help` tells more, `weir --version` which one it is. Plans come from weir_plan_save(), or from weir-gpt --plan FILE.\n");
     return 0;
 }
 
@@ -43,6 +43,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
         return help(stdout);
+    if (argc > 1 && !strcmp(argv[1], "--version"))
+        return printf("weir %s\n", weir_version()) < 0;
 #define X(verb, arguments, text)           \
     if (argc > 1 && !strcmp(argv[1], #verb)) \
         return command_##verb(argc - 1, argv + 1);

@@ -157,9 +157,18 @@ float weir_random_normal(uint64_t key, uint64_t index)
     return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
 }
 
+#define TEXT(number) #number
+#define VERSION_TEXT(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
+
+const char *weir_version(void)
+{
+    return VERSION_TEXT(WEIR_VERSION_MAJOR, WEIR_VERSION_MINOR, WEIR_VERSION_PATCH);
+}
+
 const char *device_kind_name(weir_device_kind kind)
 {
-    static const char *const names[] = {[WEIR_CPU] = "cpu", [WEIR_CUDA] = "cuda", [WEIR_DISK] = "disk"};
+    static const char *const names[] = {[WEIR_CPU] = "cpu", [WEIR_CUDA] = "cuda", [WEIR_DISK] = "disk",
+                                        [WEIR_PINNED] = "pinned", [WEIR_FAKE] = "fake"};
     _Static_assert(sizeof names / sizeof *names == WEIR_DEVICE_KINDS, "every kind has a name");
     return names[kind];
 }

@@ -53,8 +53,10 @@ static bool list_parse(device_list *list, const char *text)
 
 static bool kind_parse(const char **text, weir_device_kind *kind)
 {
-    for (int k = 0; k < WEIR_DISK; k++) {
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++) {
         const char *name = device_kind_name((weir_device_kind)k);
+        if (k == WEIR_DISK || k == WEIR_PINNED)
+            continue; /* they compute nothing */
         size_t length = strlen(name);
         if (!strncmp(*text, name, length) && (*text)[length] == ':') {
             *kind = (weir_device_kind)k;

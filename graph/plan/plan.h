@@ -70,7 +70,17 @@ typedef struct plan_space {
     uint64_t snapshot_bytes;  /* 0: there is no such place */
 } plan_space;
 
-typedef enum plan_queue_kind { PLAN_COMPUTE, PLAN_OUTSIDE, PLAN_IO_QUEUE, PLAN_QUEUE_KINDS } plan_queue_kind;
+/* COPY_IN, COPY_OUT and COLLECTIVE are queues of accelerators: copies from the host and to it, and what several devices do
+ * together. */
+typedef enum plan_queue_kind {
+    PLAN_COMPUTE,
+    PLAN_OUTSIDE,
+    PLAN_IO_QUEUE,
+    PLAN_COPY_IN,
+    PLAN_COPY_OUT,
+    PLAN_COLLECTIVE,
+    PLAN_QUEUE_KINDS
+} plan_queue_kind;
 typedef struct plan_queue {
     plan_space_id space;
     uint32_t kind;             /* plan_queue_kind */

@@ -76,6 +76,7 @@ const char *host_kind_text(uint32_t kind)
 
 const char *queue_kind_text(uint32_t kind)
 {
-    static const char *const text[PLAN_QUEUE_KINDS] = {"compute", "outside", "io"};
+    static const char *const text[PLAN_QUEUE_KINDS] = {"compute",  "outside",  "io",
+                                                        "copy in", "copy out", "collective"};
     return text[kind];
 }

@@ -20,9 +20,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What stands between the two is C's, also for a C++ program, and is what the library shows of itself. */
 #ifdef __cplusplus
-extern "C" {
+#define WEIR_C_BEGIN extern "C" { _Pragma("GCC visibility push(default)")
+#define WEIR_C_END _Pragma("GCC visibility pop") }
+#else
+#define WEIR_C_BEGIN _Pragma("GCC visibility push(default)")
+#define WEIR_C_END _Pragma("GCC visibility pop")
 #endif
+
+WEIR_C_BEGIN
+
+/* This header's version; and that of the library that runs ("0.1.0"; static storage). What was compiled with one header
+ * runs with the shared library of another as long as the first number is the same. */
+#define WEIR_VERSION_MAJOR 0
+#define WEIR_VERSION_MINOR 1
+#define WEIR_VERSION_PATCH 0
+const char *weir_version(void);
 
 #define WEIR_DIMS_MAX 6   /* dimensions of a tensor */
 #define WEIR_AXES_MAX 3   /* axes of a mesh */
@@ -124,8 +138,8 @@ enum {
 /* The value of such an option: `fallback` when it was left out. For DSL functions of one's own. */
 double weir_option(double given, double fallback);
 
-/* The short names of the papers; define WEIR_NO_SHORT_NAMES to keep them out. */
-#if !defined(WEIR_NO_SHORT_NAMES) && !defined(__cplusplus)
+/* The short names of the papers, for those who ask for them before they include this. */
+#ifdef WEIR_SHORT_NAMES
 #define S(i) WEIR_S(i)
 enum { B = WEIR_B, P = WEIR_P };
 #endif
@@ -158,7 +172,5 @@ void weir_philox(uint64_t key, uint64_t counter_lo, uint64_t counter_hi, uint32_
 float weir_random_normal(uint64_t key, uint64_t index);
 float weir_random_uniform(uint64_t key, uint64_t index);
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

@@ -27,9 +27,7 @@
 
 #include <weir/plan.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+WEIR_C_BEGIN
 
 typedef struct weir_checkpoint weir_checkpoint;
 
@@ -151,7 +149,5 @@ weir_status weir_checkpoint_add_source(weir_checkpoint_writer *writer, const wei
 weir_status weir_checkpoint_finish(weir_checkpoint_writer *writer);
 void weir_checkpoint_abandon(weir_checkpoint_writer *writer); /* may be NULL: leaves nothing */
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

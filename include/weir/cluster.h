@@ -47,9 +47,7 @@
 
 #include <weir/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+WEIR_C_BEGIN
 
 /* What the environment says of this process: its rank, of how many. 0 and 1 when it says nothing, or nonsense (which
  * weir_session_open() reports). */
@@ -87,7 +85,5 @@ typedef struct weir_cluster_opts {
                             what the graph was called] */
 } weir_cluster_opts;
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

@@ -29,9 +29,7 @@
 
 #include <weir/op.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+WEIR_C_BEGIN
 
 /* A new, empty graph; NULL when there is no memory. `name` is copied. Owned by the caller. */
 weir_graph *weir_graph_new(const char *name);
@@ -145,8 +143,8 @@ typedef weir_status (*weir_source_restore_fn)(void *ctx, int64_t step, const voi
 typedef weir_status (*weir_sink_fn)(void *ctx, const weir_view *value, int64_t step, int micro);
 
 typedef struct weir_input_opts {
-    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0 */
     weir_src src;
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0 */
     const char *name;
     weir_sbp sbp[WEIR_AXES_MAX]; /* how it is laid out over its mesh; AUTO: deduced */
     bool micro;                  /* a new value for every micro-batch; else for every step */
@@ -181,8 +179,8 @@ typedef struct weir_init {
 #define WEIR_UNIFORM(lo, hi) {WEIR_INIT_UNIFORM, (lo), (hi)}
 
 typedef struct weir_param_opts {
-    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
     weir_src src;
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
     const char *name;
     weir_mesh *mesh;             /* NULL: as by WEIR_ON, else the graph's first */
     weir_sbp sbp[WEIR_AXES_MAX]; /* AUTO: B, or what its first reader prefers */
@@ -198,8 +196,8 @@ weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts 
 /* ---- what later steps read ---- */
 
 typedef struct weir_state_opts {
-    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
     weir_src src;
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
     const char *name;
     weir_mesh *mesh;             /* NULL: as by WEIR_ON, else the graph's first */
     weir_sbp sbp[WEIR_AXES_MAX]; /* AUTO: B, or what its first reader prefers */
@@ -267,8 +265,8 @@ void weir_slots(weir_tensor *x, int slots);
 /* ---- any C function as an op ---- */
 
 typedef struct weir_call_opts {
-    weir_tensor *in[8];          /* ends at the first NULL */
     weir_src src;
+    weir_tensor *in[8];          /* ends at the first NULL */
     const char *name;
     weir_dtype dtype;            /* of the output */
     int64_t shape[WEIR_DIMS_MAX];
@@ -289,7 +287,5 @@ const char *weir_tensor_name(const weir_tensor *x);    /* "h0/q"; owned by the g
 weir_mesh *weir_tensor_mesh(const weir_tensor *x);
 bool weir_tensor_poisoned(const weir_tensor *x);
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

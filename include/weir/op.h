@@ -30,18 +30,24 @@
 
 #include <weir/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+WEIR_C_BEGIN
 
 typedef struct weir_graph weir_graph;
 typedef struct weir_tensor weir_tensor;
 typedef struct weir_mesh weir_mesh;
 typedef struct weir_op weir_op;
 
-/* DISK computes nothing: it is where what a device has no room for waits (weir_compile(.offload)), and has no place in a
- * mesh of the program's. */
-typedef enum weir_device_kind { WEIR_CPU, WEIR_CUDA, WEIR_DISK, WEIR_DEVICE_KINDS } weir_device_kind;
+/* DISK and PINNED compute nothing, and have no place in a mesh of the program's. A disk is where what a device has no room
+ * for waits (weir_compile(.offload)); PINNED is the host's memory beside an accelerator, through which goes what the host
+ * gives it and takes from it. FAKE is an accelerator that only the library's tests have. */
+typedef enum weir_device_kind {
+    WEIR_CPU,
+    WEIR_CUDA,
+    WEIR_DISK,
+    WEIR_PINNED,
+    WEIR_FAKE,
+    WEIR_DEVICE_KINDS
+} weir_device_kind;
 
 typedef struct weir_type {
     weir_dtype dtype;
@@ -126,6 +132,7 @@ typedef struct weir_kernel_args {
     bool accumulate;    /* only for ops with .accumulates: add to out[0] rather than write it */
     bool continues;     /* only for ops with .rows_in: further rows of the call before, which began what they sum up */
     void *host;         /* what a host function was bound with; NULL otherwise */
+    void *queue;        /* of a device that runs ahead: where the kernel is to be enqueued (a CUstream); else NULL */
     char *error;        /* on failure: one sentence may be written here */
     size_t error_bytes;
 } weir_kernel_args;
@@ -235,7 +242,5 @@ weir_tensor *weir_mistake(weir_tensor *near, weir_src src, const char *format, .
 #endif
     ;
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

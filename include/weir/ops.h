@@ -10,9 +10,7 @@
 
 #include <weir/graph.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+WEIR_C_BEGIN
 
 typedef struct weir_op_opts {
     weir_src src;
@@ -51,9 +49,9 @@ weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, weir_op_opts o
 
 /* scale * x + shift, with constants */
 typedef struct weir_affine_opts {
+    weir_src src;
     double scale;
     double shift;
-    weir_src src;
     const char *name;
 } weir_affine_opts;
 #define weir_affine(x, ...) weir_affine_at(x, (weir_affine_opts){.src = WEIR_HERE, .scale = __VA_ARGS__})
@@ -171,8 +169,8 @@ weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, wei
 
 /* ---- reductions ---- */
 typedef struct weir_reduce_opts {
-    int axes[WEIR_DIMS_MAX]; /* may be negative */
     weir_src src;
+    int axes[WEIR_DIMS_MAX]; /* may be negative */
     const char *name;
     int axis_count;          /* how many of `axes` count; 0: over all dimensions */
     bool keep;               /* reduced dimensions stay, as 1 */
@@ -187,8 +185,8 @@ weir_tensor *weir_max_at(weir_tensor *x, weir_reduce_opts opts);
 
 /* ---- shape ---- */
 typedef struct weir_dims_opts {
-    int64_t dims[WEIR_DIMS_MAX]; /* ends at the first 0 for reshape */
     weir_src src;
+    int64_t dims[WEIR_DIMS_MAX]; /* ends at the first 0 for reshape */
     const char *name;
 } weir_dims_opts;
 /* Same elements in the same order; one dimension may be -1. weir_reshape(x, {8, -1}) */
@@ -202,8 +200,8 @@ weir_tensor *weir_transpose_at(weir_tensor *x, weir_dims_opts opts);
     weir_slice_at(x, axis, first, count, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, weir_op_opts opts);
 typedef struct weir_concat_opts {
-    weir_tensor *x[16]; /* ends at the first NULL */
     weir_src src;
+    weir_tensor *x[16]; /* ends at the first NULL */
     const char *name;
 } weir_concat_opts;
 /* weir_concat(axis, {a, b, c}): one after the other along `axis`; other dimensions are equal. */
@@ -220,7 +218,5 @@ weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts);
 #define weir_cast(x, dtype, ...) weir_cast_at(x, dtype, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, weir_op_opts opts);
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

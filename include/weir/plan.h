@@ -13,9 +13,7 @@
 #include <stdio.h>
 #include <weir/graph.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+WEIR_C_BEGIN
 
 typedef struct weir_plan weir_plan;
 
@@ -117,7 +115,5 @@ weir_status weir_plan_show(const weir_plan *plan, FILE *to);  /* for people: mem
 weir_status weir_plan_json(const weir_plan *plan, FILE *to);  /* the same and more, one JSON object */
 weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* the actors and registers, for graphviz */
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

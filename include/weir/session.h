@@ -62,9 +62,7 @@
 #include <weir/cluster.h>
 #include <weir/plan.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+WEIR_C_BEGIN
 
 typedef struct weir_session weir_session;
 
@@ -295,7 +293,5 @@ typedef struct weir_session_stats {
 } weir_session_stats;
 void weir_session_get_stats(const weir_session *session, weir_session_stats *stats); /* at rest */
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

@@ -9,9 +9,7 @@
 
 #include <weir/graph.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+WEIR_C_BEGIN
 
 typedef enum weir_optimizer_kind { WEIR_SGD, WEIR_ADAMW } weir_optimizer_kind;
 
@@ -53,7 +51,5 @@ typedef struct weir_train_opts {
     weir_train_at(loss, optimizer, (weir_train_opts){.src = WEIR_HERE, __VA_ARGS__})
 void weir_train_at(weir_tensor *loss, weir_optimizer optimizer, weir_train_opts opts);
 
-#ifdef __cplusplus
-}
-#endif
+WEIR_C_END
 #endif

@@ -9,7 +9,7 @@
 #include "regst/regst.h"
 #include "tests/support/sdf.h"
 
-Test(regst, producer_waits_when_it_has_no_credit, .timeout = 20)
+Test(regst, producer_waits_when_it_has_no_credit, .timeout = 120)
 {
     struct regst regst;
     uint32_t cursor = 0;
@@ -22,7 +22,7 @@ Test(regst, producer_waits_when_it_has_no_credit, .timeout = 20)
     regst_check(&regst);
 }
 
-Test(regst, is_published_once_it_has_been_filled, .timeout = 20)
+Test(regst, is_published_once_it_has_been_filled, .timeout = 120)
 {
     struct regst regst;
     regst_init(&regst, 1, 3, 0, 1, NULL);
@@ -33,7 +33,7 @@ Test(regst, is_published_once_it_has_been_filled, .timeout = 20)
     cr_assert_eq(regst.credits, 0);
 }
 
-Test(regst, reader_holds_a_slot_before_it_frees_it, .timeout = 20)
+Test(regst, reader_holds_a_slot_before_it_frees_it, .timeout = 120)
 {
     struct regst_reader reader;
     reader_init(&reader, 3, 2, 3);
@@ -45,7 +45,7 @@ Test(regst, reader_holds_a_slot_before_it_frees_it, .timeout = 20)
     reader_check(&reader);
 }
 
-Test(regst, that_starts_full_has_no_credit, .timeout = 20)
+Test(regst, that_starts_full_has_no_credit, .timeout = 120)
 {
     struct regst regst;
     uint32_t cursor = 0;
@@ -55,7 +55,7 @@ Test(regst, that_starts_full_has_no_credit, .timeout = 20)
     cr_assert_eq(regst.slot, 0);
 }
 
-Test(regst, that_nobody_reads_never_runs_out, .timeout = 20)
+Test(regst, that_nobody_reads_never_runs_out, .timeout = 120)
 {
     struct regst regst;
     regst_init(&regst, 2, 1, 1, 0, NULL);
@@ -135,7 +135,7 @@ static void play_free(struct play *p, uint32_t r)
     p->owed[r] = 0;
 }
 
-Test(regst, counts_as_a_model_that_remembers_everything, .timeout = 20)
+Test(regst, counts_as_a_model_that_remembers_everything, .timeout = 120)
 {
     unsigned start = (unsigned)time(NULL), seed = start;
     for (int game = 0; game < 300; game++) {
@@ -159,7 +159,7 @@ Test(regst, counts_as_a_model_that_remembers_everything, .timeout = 20)
 
 /* ---- arenas ---- */
 
-Test(regst, arenas_have_exactly_the_planned_bytes_and_start_as_zeros, .timeout = 20)
+Test(regst, arenas_have_exactly_the_planned_bytes_and_start_as_zeros, .timeout = 120)
 {
     sdf *s = sdf_new("arena", 1);
     uint32_t queue = sdf_device(s);
@@ -179,7 +179,7 @@ Test(regst, arenas_have_exactly_the_planned_bytes_and_start_as_zeros, .timeout =
     weir_plan_free(plan);
 }
 
-Test(regst, an_arena_that_cannot_be_had_is_an_error_with_its_device_and_size, .timeout = 20)
+Test(regst, an_arena_that_cannot_be_had_is_an_error_with_its_device_and_size, .timeout = 120)
 {
     sdf *s = sdf_new("arena", 1);
     sdf_device(s);
