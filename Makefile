@@ -25,7 +25,8 @@ WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wer
 SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 INCLUDE  := -Iinclude -I.
 # What the library shows is what its public headers declare (WEIR_C_BEGIN); it may be a part of a shared object.
-COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) -fPIC -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
+PIC      := -fPIC
+COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
 LIBS     := -lzmq -lmsgpackc -ljansson -lm
 
@@ -130,10 +131,16 @@ $(LIB): $(LIB_SRC:%.c=$(OUT)/%.o) $(OUT)/modules
 	    $(filter %.o,$^) -o $(OUT)/weir.o && objcopy -w --keep-global-symbol='weir_*' $(OUT)/weir.o && \
 	    ar qcs $@ $(OUT)/weir.o
 
-# The same object as a shared library.
-$(SHARED): $(LIB) cmake/weir.map
+# The same objects as a shared library, but for one: who reads the mask of cores does it earlier in a program.
+CORES := transport/mail/cores
+$(OUT)/$(CORES).o: private PIC := -fPIE
+$(OUT)/$(CORES).shared.o: $(CORES).c $(OUT)/$(CORES).o
+	$(call say,cc   $< for $(SONAME))
+	$(Q)$(COMPILE) -c $< -o $@
+
+$(SHARED): $(filter-out $(OUT)/$(CORES).o,$(LIB_SRC:%.c=$(OUT)/%.o)) $(OUT)/$(CORES).shared.o $(OUT)/modules cmake/weir.map
 	$(call say,link $@)
-	$(Q)$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=cmake/weir.map -Wl,-z,defs $(OUT)/weir.o $(LIBS) -o $@
+	$(Q)$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=cmake/weir.map -Wl,-z,defs $(filter %.o,$^) $(LIBS) -o $@
 
 define link
 	@mkdir -p $(@D)
