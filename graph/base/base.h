@@ -13,6 +13,12 @@ bool shape_countable(const weir_shape *shape);
 /* "cpu": what device lists, plans and messages call the kind. Static storage. */
 const char *device_kind_name(weir_device_kind kind);
 
+/* Whether devices of the kind compute and have memory that the host does not reach. */
+static inline bool device_is_accelerator(weir_device_kind kind)
+{
+    return kind == WEIR_CUDA || kind == WEIR_FAKE;
+}
+
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t name_hash(const char *name);
