@@ -7,75 +7,28 @@
  */
 #include "actors/actor.h"
 
+#include "actors/ahead.h"
+#include "actors/events.h"
+
 #define ALWAYS_INLINE inline __attribute__((always_inline))
-
-static void follow(const struct slot_patches *patches, uint32_t slot)
-{
-    for (uint32_t i = 0; i < patches->count; i++)
-        *patches->patch[i].data = patches->patch[i].base + slot * patches->stride;
-}
-
-static inline void port_ready(struct actor_port *port, uint32_t count)
-{
-    bool had_none = port->reader.arrived == 0;
-    reader_arrive(&port->reader, count);
-    if (had_none)
-        actor_met(port->actor);
-}
-
-static inline void edge_free(struct actor_edge *edge, uint32_t count)
-{
-    struct actor_out *out = edge->out;
-    bool had_none = out->regst.credits == 0;
-    if (regst_freed(&out->regst, &edge->cursor, count) && had_none)
-        actor_met(out->actor);
-}
-
-static inline void port_fired(struct lane *lane, struct actor_port *port)
-{
-    if (!reader_fire(&port->reader))
-        return;
-    port->actor->unmet += port->reader.arrived == 0;
-    if (UNLIKELY(port->patches.count))
-        follow(&port->patches, port->reader.slot);
-    if (port->edge)
-        edge_free(port->edge, 1);
-    else if (port->free.end)
-        lane_send(lane, &port->free);
-}
-
-static inline void out_fired(struct lane *lane, struct actor_out *out)
-{
-    if (!regst_fire(&out->regst))
-        return;
-    out->actor->unmet += out->regst.credits == 0;
-    if (UNLIKELY(out->patches.count))
-        follow(&out->patches, out->regst.slot);
-    struct actor_edge *edge = out->edges;
-    for (uint32_t i = out->edge_count; i > 0; i--, edge++) {
-        if (edge->port)
-            port_ready(edge->port, 1);
-        else
-            lane_send(lane, &edge->ready);
-    }
-}
 
 /* All of a firing but its kernels, and the ready bit. */
 static ALWAYS_INLINE void settle_counters(struct lane *lane, struct actor *actor)
 {
     assert(actor->unmet == 0 && actor->left > 0);
     struct actor_out *out = actor->outs;
-    for (uint32_t i = actor->out_count; i > 0; i--)
-        out_fired(lane, out++);
-    struct actor_port *port = actor->ports;
-    for (uint32_t i = actor->port_count; i > 0; i--)
-        port_fired(lane, port++);
-    actor->firing++;
-    if (++actor->micro == actor->fires) {
-        actor->micro = 0;
-        actor->step++;
+    for (uint32_t i = actor->out_count; i > 0; i--, out++) {
+        if (!out_fired(out))
+            continue;
+        struct actor_edge *edge = out->edges;
+        for (uint32_t k = out->edge_count; k > 0; k--)
+            edge_tell(lane, edge++);
     }
-    actor->unmet += --actor->left == 0;
+    struct actor_port *port = actor->ports;
+    for (uint32_t i = actor->port_count; i > 0; i--, port++)
+        if (port_fired(port))
+            port_tell(lane, port);
+    actor_counted(actor);
 }
 
 void actor_fired(struct actor *actor)
@@ -111,11 +64,7 @@ static ALWAYS_INLINE weir_status call_kernels(struct actor *actor, struct actor_
         follow_wires(actor);
     struct actor_kernel *kernel = actor->kernels;
     for (uint32_t i = actor->kernel_count; i > 0; i--, kernel++) {
-        kernel->args.firing = actor->firing;
-        kernel->args.micro = (int)actor->micro;
-        kernel->args.step = actor->step;
-        if (kernel->accumulate)
-            kernel->args.accumulate = kernel->accumulate->regst.filled != 0;
+        kernel_prepare(kernel, actor);
         weir_status status = kernel->call(&kernel->args);
         if (UNLIKELY(status)) {
             *failed = kernel;
@@ -129,6 +78,8 @@ uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, st
 {
     uint32_t done = 0;
     struct lane *lane = actor->lane;
+    if (UNLIKELY(actor->ahead))
+        return ahead_fire(actor, count, status, failed);
     do {
         *status = call_kernels(actor, failed);
         if (UNLIKELY(*status))
@@ -192,7 +143,7 @@ void lane_drain(struct lane *lane, const struct edge_ends *ends)
 
 static uint32_t unmet_now(const struct actor *actor)
 {
-    uint32_t unmet = actor->left == 0;
+    uint32_t unmet = (actor->left == 0) + (actor->ahead && actor->ahead->crowded);
     for (uint32_t i = 0; i < actor->port_count; i++)
         unmet += actor->ports[i].reader.arrived == 0;
     for (uint32_t i = 0; i < actor->out_count; i++)

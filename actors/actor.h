@@ -6,7 +6,7 @@
  *         '--- READY, FREE or START meets the last condition ---------------'--- chosen by the lane: calls its kernels
  *
  * The conditions of an actor are: each port has a slot to read; each register has a slot to fill; there are firings
- * left in this run. `unmet` counts those that do not hold. Every event changes one counter, and `unmet` when that
+ * left in this run (and, on a queue that runs ahead of its device, there is room for another mark: actors/ahead.h). `unmet` counts those that do not hold. Every event changes one counter, and `unmet` when that
  * counter leaves or reaches zero: O(1), whatever the fan-in.
  *
  * The other end of an edge is either on the same lane, and is reached through a pointer, or on another, and is reached
@@ -28,6 +28,7 @@
 
 struct actor;
 struct actor_edge;
+struct actor_ahead;
 
 /* A view that has to follow the slots of a ring: *data = base + slot * (the ring's) stride. */
 struct slot_patch {
@@ -107,6 +108,7 @@ struct actor {
     uint32_t micro;  /* firing % fires */
     uint32_t fires;  /* per step */
     int64_t step;    /* firing / fires */
+    struct actor_ahead *ahead; /* of a queue that runs ahead (actors/ahead.h); else NULL */
 
     /* cost, kept by the worker */
     uint32_t cost_ns;   /* of a firing, as last measured */

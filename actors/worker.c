@@ -26,6 +26,9 @@
 #define PACE_EVERY 16          /* rows between two looks at the clock */
 #define CHEAP_NS 1000          /* a firing that takes longer is measured each time */
 #define CLOCK_EVERY 256        /* one of so many cheap firings is measured */
+#define NAP_NS 20000           /* sleeps while a device works: at first, */
+#define NAP_MAX_NS 200000      /* and after some of them, each twice as long as the one before */
+#define HEALTH_NS 1000000      /* between two questions whether its queues are well */
 #define COST_MAX_NS 1000000000 /* fits the counters; a second is long enough to be long */
 
 /* What the last measured firing says of those to come. */
@@ -55,6 +58,10 @@ static weir_status fire_clocked(struct worker *worker, struct actor *actor, stru
     event.start_ns = park_now_ns();
     actor_fire(actor, 1, &status, failed);
     event.ns = park_now_ns() - event.start_ns;
+    if (actor->ahead) { /* that was the launch; what it cost the device is known later */
+        learn_cost(actor, event.ns, false);
+        return status;
+    }
     if (actor->cost_ns <= CHEAP_NS && !worker->trace.events)
         actor->busy_ns += (int64_t)actor->cost_ns * unmeasured;
     actor->busy_ns += event.ns;
@@ -225,6 +232,7 @@ static bool worker_obey(struct worker *worker)
     uint32_t orders = mailbox_orders(&worker->lane.mailbox);
     if (orders & LANE_FAIL && !worker->heard) {
         worker->halted = worker->heard = true;
+        ahead_abort(&worker->ahead);
         worker->owner->halted(worker->owner);
     }
     if (!worker->halted)
@@ -236,10 +244,45 @@ static bool worker_obey(struct worker *worker)
     return !(orders & LANE_STOP);
 }
 
+/* Its queues had something to do all the time: are they well? */
+static void worker_ask_health(struct worker *worker)
+{
+    weir_status status = WEIR_OK;
+    const struct ahead_queue *unwell = ahead_unwell(&worker->ahead, &status, worker->error, sizeof(worker->error));
+    if (unwell)
+        worker_failed(worker, ahead_under_way(unwell, 0)->actor, NULL, status);
+}
+
+/* Nothing to fire while devices work: until a mark passes, or something comes. */
+static void worker_await_device(struct worker *worker)
+{
+    struct mailbox *mailbox = &worker->lane.mailbox;
+    int64_t now = park_now_ns(), spun = now + mailbox->spin_ns, asked = now;
+    for (; now < spun; now = park_now_ns()) {
+        if (mailbox_pending(mailbox) || ahead_passed(&worker->ahead))
+            return;
+        park_pause();
+    }
+    for (int64_t nap = NAP_NS; !worker->halted; nap = nap < NAP_MAX_NS ? 2 * nap : nap) {
+        mailbox_sleep(mailbox, now + nap);
+        if (mailbox_pending(mailbox) || ahead_passed(&worker->ahead))
+            return;
+        now = park_now_ns();
+        if (now - asked >= HEALTH_NS) {
+            worker_ask_health(worker);
+            asked = now;
+        }
+    }
+}
+
 /* Nothing to fire. */
 static void worker_idle(struct worker *worker)
 {
     lane_flush(&worker->lane);
+    if (!worker->halted && !ahead_rests(&worker->ahead)) {
+        worker_await_device(worker);
+        return;
+    }
     if (!worker->running && !worker->reported && !worker->halted) {
         for (uint32_t i = 0; i < worker->actor_count; i++)
             actor_check(worker->by_rank[i]);
@@ -271,6 +314,8 @@ static void worker_loop(struct worker *worker)
     for (;;) {
         if (UNLIKELY(mailbox_pending(&lane->mailbox)) && !worker_hear(worker))
             return;
+        if (UNLIKELY(worker->ahead.count) && !worker->halted)
+            ahead_poll(&worker->ahead, worker->trace.events ? &worker->trace : NULL);
         uint32_t rank = ready_first(&lane->ready);
         if (LIKELY(rank != READY_NONE && !worker->halted))
             worker_fire(worker, worker->by_rank[rank]);
@@ -288,6 +333,8 @@ static void *worker_main(void *argument)
         worker->owner->failed(worker->owner, NULL, NULL, status, weir_error());
     }
     worker_loop(worker);
+    if (!worker->heard && !ahead_rests(&worker->ahead))
+        ahead_abort(&worker->ahead);
     return NULL;
 }
 

@@ -33,6 +33,11 @@
  * the owner's `limit` from now on, which is lower than it was, and by the owner's `hold`. Both set how many firings
  * each actor has left.
  *
+ * Of queues that run ahead of their device (actors/ahead.h) it looks at the marks between two rows, and when it has
+ * nothing to fire until all have passed: it spins as long as at its mailbox, then sleeps for NAP_NS and longer at a time.
+ * The run is over for it when they have. Every HEALTH_NS of such waiting it asks whether the queues are well, and
+ * when it hears of a failure it ends what is under way on them.
+ *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read
  * (actors/watch/flight.h).
  *
@@ -45,6 +50,7 @@
 #include <pthread.h>
 
 #include "actors/actor.h"
+#include "actors/ahead.h"
 #include "actors/watch/flight.h"
 #include "actors/watch/trace.h"
 #include "actors/watch/watch.h"
@@ -55,8 +61,8 @@ struct worker_owner {
     weir_status (*open)(struct worker_owner *owner, uint32_t worker);
     void (*done)(struct worker_owner *owner);   /* the run is over for this worker */
     void (*halted)(struct worker_owner *owner); /* once: it has heard that it is to fire no more */
-    /* A kernel of the actor failed with this sentence ("" for none); kernel NULL: the device; actor NULL: open(). True:
-     * the worker halts. False: that firing is not to be, and the run has been limited to the steps before it. */
+    /* A kernel of the actor failed with this sentence ("" for none); kernel NULL: its queue, which ran ahead; actor NULL:
+     * open(). True: the worker halts. False: that firing is not to be, and the run has been limited to the steps before it. */
     bool (*failed)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
                    weir_status status, const char *sentence);
     void (*look)(struct worker_owner *owner, uint32_t worker); /* writes down what its actors lack, into its look */
@@ -79,6 +85,7 @@ struct worker {
     const struct edge_ends *ends; /* borrowed: the session's, by edge */
     struct actor **by_rank;  /* owned: this worker's actors */
     uint32_t actor_count;
+    struct ahead_lane ahead; /* its queues that run ahead; what it points to is the session's */
     int64_t waited_ns;       /* expected time of firings since the outbox began to fill */
     int64_t paced_ns;        /* when worker_pace() last looked at the clock */
     uint32_t rows;           /* of firings, since then */

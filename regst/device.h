@@ -41,6 +41,7 @@ struct device_queue {
                                      release (or its own order of writes to host memory) */
     uint64_t marked;              /* the newest ticket; owned by the thread that uses the queue */
     uint64_t marks_max;           /* so many marks may be on their way */
+    void *native;                 /* what kernels get as args->queue (a CUstream) */
 };
 
 struct device_ops {
@@ -72,7 +73,8 @@ struct device_ops {
 
     /* Enqueues the next mark: its ticket is queue->marked afterwards. There must be room. */
     weir_status (*mark)(struct device_queue *queue);
-    /* What is enqueued on `queue` from now on begins after that mark of `other` has passed. */
+    /* What is enqueued on `queue` from now on begins after that mark of `other` has passed. It may have passed meanwhile, and
+     * newer marks may stand in its place: then nothing is awaited. `other` may be in use by another thread. */
     weir_status (*await)(struct device_queue *queue, struct device_queue *other, uint64_t ticket);
 
     /* When what lies between the mark before `ticket` and `ticket` ran, by the host's monotonic clock; the mark must have

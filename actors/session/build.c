@@ -352,12 +352,14 @@ static void build_views(struct building *b)
             build_view(b, o);
 }
 
-static weir_status find_kernel(const weir_plan *plan, const plan_kernel *kernel, weir_kernel_fn *call)
+static weir_status find_kernel(const struct weir_session *s, const plan_kernel *kernel, weir_kernel_fn *call)
 {
+    const weir_plan *plan = s->plan;
     const plan_queue *queue = &plan->queues[plan->actors[kernel->actor.i].queue.i];
     const plan_space *space = &plan->spaces[queue->space.i];
     const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
-    *call = op ? op->kernel[space->kind] : NULL;
+    const struct device_ops *device = s->arenas[queue->space.i].device;
+    *call = !op ? NULL : device->kernel ? device->kernel(op) : op->kernel[space->kind];
     if (*call)
         return WEIR_OK;
     return error_set(WEIR_E_UNSUPPORTED, "%s:%u: %s: %s %s%s", plan_text(plan, kernel->file), kernel->line,
@@ -380,6 +382,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
     const plan_queue *queue = &plan->queues[plan->actors[from->actor.i].queue.i];
     char *error = s->workers[s->worker_of[plan->actors[from->actor.i].queue.i]].error;
     char *base = s->arenas[queue->space.i].base;
+    const struct ahead_queue *ahead = session_queue(s, plan->actors[from->actor.i].queue.i);
     struct actor_kernel *kernel = &s->kernels[k];
     kernel->id = k;
     kernel->accumulate = accumulates_into(s, from);
@@ -394,11 +397,12 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
         .workspace = from->workspace_bytes ? base + queue->workspace_offset + from->workspace_offset : NULL,
         .workspace_bytes = from->workspace_bytes,
         .key = from->key,
+        .queue = ahead ? ahead->device->native : NULL,
         .host = from->host == PLAN_NONE ? NULL : &s->bindings[from->host],
         .error = error,
         .error_bytes = sizeof(s->workers->error),
     };
-    return find_kernel(plan, from, &kernel->call);
+    return find_kernel(s, from, &kernel->call);
 }
 
 /* ---- ranks ---- */
@@ -483,6 +487,8 @@ static weir_status build_all(struct building *b)
             build_edge(b, p);
     build_views(b);
     status = build_kernels(s);
+    if (!status)
+        status = session_tie_queues(s);
     if (!status && s->poisons)
         status = session_poison(s);
     for (uint32_t a = 0; a < plan->actors_count; a++)

@@ -119,7 +119,7 @@ weir_status cluster_route(struct weir_session *s)
     }
     weir_status status = net_route(c->net, &c->links, s->arenas, &s->bus);
     struct lane *lane = &s->workers[0].lane;
-    bool alone = s->compute_count == 1 && shares_none(c);
+    bool alone = s->compute_count == 1 && shares_none(c) && !s->queues; /* who waits for a device waits for that too */
     return !status && alone ? net_watch(c->net, &lane->mailbox, &lane->waiter) : status;
 }
 

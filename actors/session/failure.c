@@ -13,6 +13,7 @@
 
 #define FLIGHT_TEXT_BYTES 4096
 #define WAITERS_TEXT_BYTES 1024
+#define UNDER_WAY_BYTES 512
 
 /* ---- what is seen of it ---- */
 
@@ -96,15 +97,11 @@ void session_describe(const struct weir_session *s, const struct actor *actor, c
                       const char *sentence, char *text, size_t bytes)
 {
     const weir_plan *plan = s->plan;
-    const plan_kernel *from = kernel ? &plan->kernels[kernel->id] : NULL;
+    const plan_kernel *from = &plan->kernels[kernel->id];
     const plan_space *space = &plan->spaces[plan->queues[plan->actors[actor->id].queue.i].space.i];
-    if (!from)
-        snprintf(text, bytes, "%s: the device failed in step %lld", plan_text(plan, space->name),
-                 (long long)actor->step);
-    else
-        snprintf(text, bytes, "%s:%u: %s (%s) failed on %s in step %lld%s%s", plan_text(plan, from->file), from->line,
-                 plan_text(plan, from->name), plan_text(plan, from->op), plan_text(plan, space->name),
-                 (long long)actor->step, *sentence ? ": " : "", sentence);
+    snprintf(text, bytes, "%s:%u: %s (%s) failed on %s in step %lld%s%s", plan_text(plan, from->file), from->line,
+             plan_text(plan, from->name), plan_text(plan, from->op), plan_text(plan, space->name),
+             (long long)actor->step, *sentence ? ": " : "", sentence);
 }
 
 void session_fail_kernel(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
@@ -113,6 +110,20 @@ void session_fail_kernel(struct weir_session *s, const struct actor *actor, cons
     if (!claim_failure(s))
         return;
     session_describe(s, actor, kernel, sentence, s->failure, sizeof(s->failure));
+    session_fail(s, WEIR_E_KERNEL, session_rank(s));
+}
+
+void session_fail_queue(struct weir_session *s, const struct actor *actor, const char *sentence)
+{
+    const weir_plan *plan = s->plan;
+    const plan_queue *queue = &plan->queues[plan->actors[actor->id].queue.i];
+    char under_way[UNDER_WAY_BYTES];
+    if (!claim_failure(s))
+        return;
+    session_under_way(s, actor->ahead->queue, under_way, sizeof(under_way));
+    sentence = *sentence ? sentence : weir_error();
+    snprintf(s->failure, sizeof(s->failure), "%s: the device failed%s%s%s%s", plan_text(plan, queue->name),
+             *sentence ? ": " : "", sentence, *under_way ? "; under way were " : "", under_way);
     session_fail(s, WEIR_E_KERNEL, session_rank(s));
 }
 

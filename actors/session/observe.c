@@ -79,12 +79,14 @@ void session_look(struct weir_session *s, uint32_t number)
     for (uint32_t i = 0; !worker->halted && i < worker->actor_count; i++)
         if (worker->by_rank[i]->left > 0 && worker->by_rank[i]->unmet > 0)
             look_at_actor(&worker->look, s, worker->by_rank[i]);
+    if (!worker->halted)
+        session_look_at_queues(s, worker);
     look_end(&worker->look);
 }
 
 static weir_status open_look(const struct weir_session *s, struct worker *worker)
 {
-    uint32_t room = 0;
+    uint32_t room = worker->ahead.count;
     for (uint32_t i = 0; i < worker->actor_count; i++) {
         const plan_actor *actor = &s->plan->actors[worker->by_rank[i]->id];
         room += actor->ports.count + actor->regsts.count;

@@ -77,8 +77,10 @@ static bool owner_failed(struct worker_owner *owner, const struct actor *actor, 
         session_end_source(s, actor, kernel, status, sentence);
         return false;
     }
-    if (actor)
+    if (actor && kernel)
         session_fail_kernel(s, actor, kernel, sentence);
+    else if (actor)
+        session_fail_queue(s, actor, sentence);
     else
         session_fail_worker(s, sentence);
     return true;

@@ -39,24 +39,31 @@ bool session_runs(const struct weir_session *s, uint32_t actor)
     return session_owns(s, s->plan->queues[s->plan->actors[actor].queue.i].space.i);
 }
 
-static bool owns_queue(const struct weir_session *s, uint32_t queue, plan_queue_kind kind)
+/* Whether it is an io queue of this process's; or one of those that all queues of a device share a worker with. */
+static bool owns_io_queue(const struct weir_session *s, uint32_t queue)
 {
-    return s->plan->queues[queue].kind == kind && session_owns(s, s->plan->queues[queue].space.i);
+    return s->plan->queues[queue].kind == PLAN_IO_QUEUE && session_owns(s, s->plan->queues[queue].space.i);
 }
 
-/* Numbers this process's devices that have a compute queue; others get UINT32_MAX. Returns how many there are. */
+static bool owns_device_queue(const struct weir_session *s, uint32_t queue)
+{
+    return s->plan->queues[queue].kind != PLAN_OUTSIDE && s->plan->queues[queue].kind != PLAN_IO_QUEUE &&
+           session_owns(s, s->plan->queues[queue].space.i);
+}
+
+/* Numbers this process's devices that have such queues; others get UINT32_MAX. Returns how many there are. */
 static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
 {
     const weir_plan *plan = s->plan;
     uint32_t count = 0;
     memset(number, 0xff, plan->spaces_count * sizeof(*number));
     for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (owns_queue(s, q, PLAN_COMPUTE) && number[plan->queues[q].space.i] == UINT32_MAX)
+        if (owns_device_queue(s, q) && number[plan->queues[q].space.i] == UINT32_MAX)
             number[plan->queues[q].space.i] = count++;
     return count;
 }
 
-/* All compute queues of the k-th device go to worker k modulo the number of workers that compute. */
+/* All queues of the k-th device, but for those of io, go to worker k modulo the number of workers that compute. */
 static void assign_compute(struct weir_session *s, int wanted, uint32_t *number)
 {
     uint32_t devices = number_devices(s, number);
@@ -65,7 +72,7 @@ static void assign_compute(struct weir_session *s, int wanted, uint32_t *number)
     if (!s->compute_count)
         s->compute_count = 1;
     for (uint32_t q = 0; q < s->plan->queues_count; q++)
-        if (owns_queue(s, q, PLAN_COMPUTE))
+        if (owns_device_queue(s, q))
             s->worker_of[q] = number[s->plan->queues[q].space.i] % s->compute_count;
 }
 
@@ -74,7 +81,7 @@ static void assign_io(struct weir_session *s)
 {
     uint32_t count = 0;
     for (uint32_t q = 0; q < s->plan->queues_count; q++)
-        if (owns_queue(s, q, PLAN_IO_QUEUE))
+        if (owns_io_queue(s, q))
             s->worker_of[q] = s->compute_count + count++ % IO_WORKERS_MAX;
     s->worker_count = s->compute_count + (count < IO_WORKERS_MAX ? count : IO_WORKERS_MAX);
 }
@@ -245,6 +252,8 @@ static weir_status open_memory(struct weir_session *s)
         status = open_arenas(s);
     if (!status)
         status = open_lanes(s, sizes);
+    if (!status)
+        status = session_open_queues(s);
     free(sizes);
     return status;
 }
@@ -447,6 +456,7 @@ weir_status weir_session_close(weir_session *s)
     if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
         session_tell_failure(s);
     status = close_trace(s);
+    session_close_queues(s);
     session_unbuild(s);
     bus_close(&s->bus);
     close_lanes(s);

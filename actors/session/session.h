@@ -8,7 +8,7 @@
  *     folders.c   snapshots in hosts' memory          load_memory.c  and back
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
- *     cluster_*.c what there is with other ranks
+ *     queues.c    queues that run ahead                cluster_*.c what there is with other ranks
  *
  * State (a futex word; only the session's own thread starts a run):
  *
@@ -95,6 +95,7 @@ struct weir_session {
     struct lane *outside;   /* one per outside actor */
     uint32_t outside_count;
     struct lane **lane_of;  /* by actor */
+    struct session_queues *queues; /* owned: those that run ahead of their devices; NULL: there is none */
 
     /* built from the plan, all owned; ids are the plan's unless said otherwise */
     struct actor *actors;
@@ -166,7 +167,30 @@ void session_size_lanes(const struct weir_session *session, struct lane_size *si
  * that another rank runs. */
 uint32_t session_lane_number(const struct weir_session *session, uint32_t actor);
 
+/* ---- queues.c ---- */
+
+/* Opens the queues of this process's devices that run ahead: when arenas are open. */
+weir_status session_open_queues(struct weir_session *session);
+
+/* Ties them to actors, edges and workers: when all is built, before an actor is settled. */
+weir_status session_tie_queues(struct weir_session *session);
+
+/* After the workers. */
+void session_close_queues(struct weir_session *session);
+
+/* That of a plan queue; NULL: it does not run ahead, or not here. */
+struct ahead_queue *session_queue(const struct weir_session *session, uint32_t queue);
+
+/* By the worker's thread: adds the oldest firing under way on each of its queues to its look. */
+void session_look_at_queues(const struct weir_session *session, struct worker *worker);
+
+/* The firings under way, oldest first, as many as fit. By the thread that launches them. */
+void session_under_way(const struct weir_session *session, const struct ahead_queue *queue, char *text, size_t bytes);
+
 /* ---- failure.c ---- */
+
+/* The queue that the actor was launched on failed: this is what the device says. By the worker's thread. */
+void session_fail_queue(struct weir_session *session, const struct actor *actor, const char *sentence);
 
 /* A kernel of the actor failed with this sentence ("" for none). */
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,

@@ -26,12 +26,13 @@ static void add_queue(const struct weir_session *s, uint32_t q, weir_queue_stats
     stats->busy = busy < 1 ? busy : 1;
 }
 
-/* This process's queues of the kind. Those beyond the room are left out. */
-static void add_queues(const struct weir_session *s, plan_queue_kind kind, weir_session_stats *stats)
+/* This process's queues, those of io or the others. Those beyond the room are left out. */
+static void add_queues(const struct weir_session *s, bool io, weir_session_stats *stats)
 {
     const weir_plan *plan = s->plan;
     for (uint32_t q = 0; q < plan->queues_count && stats->queue_count < QUEUES_MAX; q++)
-        if (plan->queues[q].kind == kind && session_owns(s, plan->queues[q].space.i))
+        if (plan->queues[q].kind != PLAN_OUTSIDE && (plan->queues[q].kind == PLAN_IO_QUEUE) == io &&
+            session_owns(s, plan->queues[q].space.i))
             add_queue(s, q, &stats->queue[stats->queue_count++], stats->seconds);
 }
 
@@ -55,6 +56,6 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     if (running)
         return; /* the rest belongs to the workers */
     stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;
-    add_queues(s, PLAN_COMPUTE, stats);
-    add_queues(s, PLAN_IO_QUEUE, stats);
+    add_queues(s, false, stats);
+    add_queues(s, true, stats);
 }

@@ -200,8 +200,7 @@ void mailbox_awake(struct mailbox *box)
     atomic_store_explicit(&box->ring->asleep, 0, memory_order_relaxed);
 }
 
-/* Sleeps unless something has come, or is about to; false when the deadline is over. */
-static bool mailbox_sleep(struct mailbox *box, int64_t deadline)
+bool mailbox_sleep(struct mailbox *box, int64_t deadline)
 {
     if (!mailbox_asleep(box))
         return deadline == PARK_FOREVER || park_now_ns() < deadline;

@@ -92,6 +92,9 @@ void mailbox_order(struct mailbox *box, uint32_t orders);
  * over. */
 bool mailbox_wait(struct mailbox *box, int64_t deadline);
 
+/* Owner only. Sleeps at once, unless something has come or is about to; false when the deadline is over. */
+bool mailbox_sleep(struct mailbox *box, int64_t deadline);
+
 /* Owner only. Takes the orders. */
 static inline uint32_t mailbox_orders(struct mailbox *box)
 {

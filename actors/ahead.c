@@ -1,0 +1,270 @@
+/* actors/ahead.c: see the header.
+ *
+ * A completion thread that wakes lanes was left out: the `done` words of a device lie in memory that nothing but a load
+ * tells of, so it would poll as a lane does that has nothing to fire, and wake that lane besides.
+ *
+ * AHEAD_WITHOUT() leaves out one of the rules; the suite that includes this file shows that each is needed.
+ */
+#include "actors/ahead.h"
+
+#include "actors/events.h"
+#include "transport/mail/park.h"
+
+#ifndef AHEAD_WITHOUT
+#define AHEAD_WITHOUT(rule) false
+#endif
+
+static uint64_t queue_done(const struct ahead_queue *queue)
+{
+    /* acquire: pairs with the device's store; what came before the mark is visible */
+    return atomic_load_explicit(queue->device->done, memory_order_acquire);
+}
+
+/* ---- before a firing ---- */
+
+static weir_status await_ticket(struct ahead_queue *queue, struct ahead_queue *other, uint64_t ticket)
+{
+    uint64_t *known = &queue->known[other->number];
+    if (ticket <= *known + (AHEAD_WITHOUT(SKIP) ? 1 : 0))
+        return WEIR_OK;
+    if (ticket > queue_done(other)) {
+        weir_status status = queue->device->device->await(queue->device, other->device, ticket);
+        if (status)
+            return status;
+    }
+    *known = ticket;
+    return WEIR_OK;
+}
+
+static weir_status await_all(const struct actor *actor)
+{
+    const struct actor_ahead *ahead = actor->ahead;
+    struct ahead_edge *const *edge = ahead->in;
+    weir_status status = WEIR_OK;
+    for (uint32_t p = 0; !status && p < actor->port_count; p++, edge++)
+        if ((*edge)->ready == AHEAD_AWAIT && !AHEAD_WITHOUT(WROTE))
+            status = await_ticket(ahead->queue, (*edge)->producer, (*edge)->wrote[actor->ports[p].reader.slot]);
+    edge = ahead->out;
+    for (uint32_t o = 0; o < actor->out_count; o++)
+        for (uint32_t k = 0; !status && k < actor->outs[o].edge_count; k++, edge++)
+            if ((*edge)->free == AHEAD_AWAIT && !AHEAD_WITHOUT(READ))
+                status = await_ticket(ahead->queue, (*edge)->reader, (*edge)->read[actor->outs[o].regst.slot]);
+    return status;
+}
+
+/* It goes on when a mark has passed. */
+static void crowd(struct actor *actor)
+{
+    struct ahead_queue *queue = actor->ahead->queue;
+    actor->ahead->crowded = true;
+    actor->ahead->next = queue->crowded;
+    queue->crowded = actor;
+    if (actor->unmet++ == 0)
+        ready_remove(&actor->lane->ready, actor->rank);
+}
+
+static void uncrowd(struct ahead_queue *queue)
+{
+    while (queue->crowded) {
+        struct actor *actor = queue->crowded;
+        queue->crowded = actor->ahead->next;
+        actor->ahead->crowded = false;
+        actor_met(actor);
+    }
+}
+
+/* ---- a firing ---- */
+
+static weir_status launch_kernels(struct actor *actor, struct actor_kernel **failed)
+{
+    struct device_queue *queue = actor->ahead->queue->device;
+    struct actor_kernel *kernel = actor->kernels;
+    weir_status status = WEIR_OK;
+    for (uint32_t i = actor->kernel_count; i > 0 && !status; i--, kernel++) {
+        kernel_prepare(kernel, actor);
+        status = queue->device->launch ? queue->device->launch(queue, kernel->call, &kernel->args)
+                                       : kernel->call(&kernel->args);
+        if (status)
+            *failed = kernel;
+    }
+    return status;
+}
+
+static void tell_late(struct ahead_queue *queue, struct ahead_late late)
+{
+    assert(queue->late_end - queue->late_first < queue->late_room);
+    queue->late[queue->late_end++ % queue->late_room] = late;
+}
+
+static void tell_reader(struct lane *lane, struct ahead_queue *queue, const struct ahead_edge *ahead,
+                        struct actor_edge *edge, uint32_t slot, uint64_t ticket)
+{
+    if (ahead->ready == AHEAD_LATE && !AHEAD_WITHOUT(LATE)) {
+        tell_late(queue, (struct ahead_late){.ticket = ticket, .edge = edge});
+        return;
+    }
+    if (ahead->ready == AHEAD_AWAIT)
+        ahead->wrote[slot] = ticket;
+    edge_tell(lane, edge);
+}
+
+static void tell_producer(struct lane *lane, struct ahead_queue *queue, const struct ahead_edge *ahead,
+                          struct actor_port *port, uint32_t slot, uint64_t ticket)
+{
+    if (ahead->free == AHEAD_LATE && !AHEAD_WITHOUT(LATE)) {
+        tell_late(queue, (struct ahead_late){.ticket = ticket, .port = port});
+        return;
+    }
+    if (ahead->free == AHEAD_AWAIT)
+        ahead->read[slot] = ticket;
+    port_tell(lane, port);
+}
+
+/* All of a firing but its kernels, and the ready bit. */
+static void tell_all(struct actor *actor, uint64_t ticket)
+{
+    struct ahead_queue *queue = actor->ahead->queue;
+    struct ahead_edge *const *edge = actor->ahead->out;
+    for (uint32_t o = 0; o < actor->out_count; edge += actor->outs[o++].edge_count) {
+        struct actor_out *out = &actor->outs[o];
+        uint32_t slot = out->regst.slot;
+        if (out_fired(out))
+            for (uint32_t k = 0; k < out->edge_count; k++)
+                tell_reader(actor->lane, queue, edge[k], &out->edges[k], slot, ticket);
+    }
+    for (uint32_t p = 0; p < actor->port_count; p++) {
+        struct actor_port *port = &actor->ports[p];
+        uint32_t slot = port->reader.slot;
+        if (port_fired(port))
+            tell_producer(actor->lane, queue, actor->ahead->in[p], port, slot, ticket);
+    }
+    actor_counted(actor);
+}
+
+static weir_status fire_once(struct actor *actor, struct actor_kernel **failed)
+{
+    struct ahead_queue *queue = actor->ahead->queue;
+    assert(actor->unmet == 0 && actor->left > 0 && actor->wire_count == 0);
+    *failed = NULL;
+    weir_status status = await_all(actor);
+    if (!status)
+        status = launch_kernels(actor, failed);
+    if (!status)
+        status = queue->device->device->mark(queue->device);
+    if (status)
+        return status;
+    uint64_t ticket = queue->device->marked;
+    queue->launched[ticket % queue->device->marks_max] = (struct ahead_launch){actor, actor->firing, park_now_ns()};
+    tell_all(actor, ticket);
+    return WEIR_OK;
+}
+
+uint32_t ahead_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed)
+{
+    const struct ahead_queue *queue = actor->ahead->queue;
+    uint32_t done = 0;
+    *status = WEIR_OK;
+    while (done < count && !actor->unmet) {
+        /* What is remembered of a launch stays until it is retired. */
+        if (queue->device->marked - queue->retired >= queue->device->marks_max && !AHEAD_WITHOUT(ROOM)) {
+            crowd(actor);
+            return done;
+        }
+        *status = fire_once(actor, failed);
+        if (*status)
+            return done;
+        done++;
+    }
+    if (actor->unmet)
+        ready_remove(&actor->lane->ready, actor->rank);
+    return done;
+}
+
+/* ---- what has passed ---- */
+
+static void tell_passed(struct ahead_queue *queue, uint64_t done)
+{
+    while (queue->late_first < queue->late_end) {
+        const struct ahead_late *late = &queue->late[queue->late_first % queue->late_room];
+        if (late->ticket > done)
+            return;
+        queue->late_first++;
+        if (late->edge)
+            edge_tell(late->edge->out->actor->lane, late->edge);
+        else
+            port_tell(late->port->actor->lane, late->port);
+    }
+}
+
+/* By the device's own clock, or by when the host saw it. */
+static void retire(struct ahead_queue *queue, uint64_t ticket, int64_t now, struct trace *trace)
+{
+    const struct device_ops *device = queue->device->device;
+    const struct ahead_launch *launch = &queue->launched[ticket % queue->device->marks_max];
+    struct actor *actor = launch->actor;
+    int64_t start = launch->ns > queue->retired_ns ? launch->ns : queue->retired_ns, end = now;
+    if (!device->times || !device->times(queue->device, ticket, &start, &end))
+        queue->retired_ns = now;
+    end = end > start ? end : start;
+    actor->busy_ns += end - start;
+    if (trace)
+        trace_add(trace, (struct trace_event){.start_ns = start,
+                                              .ns = end - start,
+                                              .step = launch->firing / actor->fires,
+                                              .micro = (uint32_t)(launch->firing % actor->fires),
+                                              .actor = actor->id});
+}
+
+bool ahead_poll(const struct ahead_lane *ahead, struct trace *trace)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        struct ahead_queue *queue = ahead->queues[i];
+        uint64_t done = queue_done(queue);
+        if (done == queue->retired)
+            continue;
+        int64_t now = park_now_ns();
+        any = true;
+        while (queue->retired < done)
+            retire(queue, ++queue->retired, now, trace);
+        tell_passed(queue, done);
+        uncrowd(queue);
+    }
+    return any;
+}
+
+bool ahead_passed(const struct ahead_lane *ahead)
+{
+    for (uint32_t i = 0; i < ahead->count; i++)
+        /* relaxed: ahead_poll() looks again */
+        if (atomic_load_explicit(ahead->queues[i]->device->done, memory_order_relaxed) != ahead->queues[i]->retired)
+            return true;
+    return false;
+}
+
+bool ahead_rests(const struct ahead_lane *ahead)
+{
+    for (uint32_t i = 0; i < ahead->count; i++)
+        if (ahead->queues[i]->retired != ahead->queues[i]->device->marked)
+            return false;
+    return true;
+}
+
+struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *status, char *error, size_t error_bytes)
+{
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        struct ahead_queue *queue = ahead->queues[i];
+        if (queue->retired == queue->device->marked || !queue->device->device->health)
+            continue;
+        *status = queue->device->device->health(queue->device, error, error_bytes);
+        if (*status)
+            return queue;
+    }
+    return NULL;
+}
+
+void ahead_abort(const struct ahead_lane *ahead)
+{
+    for (uint32_t i = 0; i < ahead->count; i++)
+        ahead->queues[i]->device->device->abort(ahead->queues[i]->device);
+}

@@ -1,0 +1,118 @@
+/* actors/ahead.h: firing on a queue that runs ahead of its device (regst/device.h).
+ *
+ * A firing enqueues its kernels and a mark, and is counted at once: what it read is let go of, and what it made is
+ * published, before the device has begun. That is right for whoever comes later on the same queue, and for nobody else.
+ * So each end of an edge has a way of telling the other, fixed when the session is opened:
+ *
+ *     the other end is on             it is told                      before it touches the slot
+ *     NOW    the same queue           at launch                       nothing
+ *     AWAIT  a queue that can await   at launch; the ticket of the    its queue awaits that ticket
+ *                                     mark lies in `wrote` or `read`
+ *     LATE   the host, or a process   when the mark has passed        nothing
+ *
+ * A reader awaits `wrote` of its slot, a producer `read` of the slot that it fills again. Both are words by slot, written
+ * before the message leaves and read after it has come: the counters order them. An await is left out when the queue
+ * awaited a later ticket of the other before (`known`), or the mark has passed anyway.
+ *
+ * What a queue for collectives tells is LATE to all: its head stands until the other members have come, and a queue that
+ * awaits it would keep what these need from being launched.
+ *
+ * LATE messages wait in the queue's `late`, in the order of their tickets; what bounds them is that each holds a slot.
+ * They are sent by the thread that launched, which looks at the queue's `done` word between firings, and while it has
+ * nothing to fire (actors/worker.c). So every counter keeps its one owner, and the host, the CPU's actors and other
+ * processes need to know nothing of all this.
+ *
+ * A queue has room for so many marks. An actor that would need another one is *crowded*: a condition fails, which is met
+ * when a mark has passed.
+ *
+ * A launched firing is remembered until its mark has passed: then its time is known, and it is in the trace. If the
+ * device fails before, the report names those that were under way.
+ *
+ * Everything here belongs to the thread of the lane, but for `wrote` and `read` as said.
+ */
+#ifndef ACTORS_AHEAD_H
+#define ACTORS_AHEAD_H
+
+#include "actors/actor.h"
+#include "actors/watch/trace.h"
+#include "regst/device.h"
+
+enum ahead_told { AHEAD_NOW, AHEAD_AWAIT, AHEAD_LATE };
+
+struct ahead_queue;
+
+/* An edge with such a queue at one end, or at both. */
+struct ahead_edge {
+    enum ahead_told ready; /* how its reader is told that a slot is full */
+    enum ahead_told free;  /* how its producer is told that one is free */
+    struct ahead_queue *producer, *reader; /* borrowed; NULL: it does not run ahead here */
+    uint64_t *wrote, *read; /* borrowed; by slot: the ticket of the producer, the reader; only of those that AWAIT */
+};
+
+/* Told when the mark has passed: one of the two. */
+struct ahead_late {
+    uint64_t ticket;
+    struct actor_edge *edge; /* a slot is full */
+    struct actor_port *port; /* a slot is free */
+};
+
+struct ahead_launch {
+    struct actor *actor;
+    int64_t firing;
+    int64_t ns; /* park_now_ns() */
+};
+
+struct ahead_queue {
+    struct device_queue *device; /* owned by the session */
+    uint32_t number;             /* of the session's queues that run ahead */
+    uint64_t *known;             /* borrowed; by number: the newest ticket of that queue that has been awaited */
+    struct ahead_late *late;     /* borrowed ring */
+    uint64_t late_room, late_first, late_end;
+    struct ahead_launch *launched; /* borrowed; of ticket t at t % marks_max */
+    uint64_t retired;            /* the newest ticket that is known to have passed */
+    int64_t retired_ns;          /* when, as far as the host saw */
+    struct actor *crowded;       /* the first of those that wait for room */
+};
+
+/* Of an actor on such a queue. */
+struct actor_ahead {
+    struct ahead_queue *queue;
+    struct ahead_edge *const *in;  /* borrowed; by port */
+    struct ahead_edge *const *out; /* borrowed; by edge, register after register */
+    struct actor *next;            /* crowded, too */
+    bool crowded;
+};
+
+/* The queues of one lane. */
+struct ahead_lane {
+    struct ahead_queue **queues; /* borrowed */
+    uint32_t count;
+};
+
+/* actor_fire() for such an actor. A kernel that fails does so at its launch; *failed NULL: the mark could not be made. */
+uint32_t ahead_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed);
+
+/* Tells and retires what has passed. True: there was something. `trace`: where to, or NULL. */
+bool ahead_poll(const struct ahead_lane *ahead, struct trace *trace);
+
+/* Whether a mark has passed of which ahead_poll() does not know. Does nothing. */
+bool ahead_passed(const struct ahead_lane *ahead);
+
+/* Whether everything that was launched is known to have passed. */
+bool ahead_rests(const struct ahead_lane *ahead);
+
+/* Looks whether the queues with something under way are well; if not, the first that is not, with its sentence. */
+struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *status, char *error, size_t error_bytes);
+
+/* Ends what is under way. */
+void ahead_abort(const struct ahead_lane *ahead);
+
+/* The oldest firing that is under way, and those after it; NULL: the n-th is not. */
+static inline const struct ahead_launch *ahead_under_way(const struct ahead_queue *queue, uint64_t n)
+{
+    return queue->retired + n < queue->device->marked
+               ? &queue->launched[(queue->retired + n + 1) % queue->device->marks_max]
+               : NULL;
+}
+
+#endif

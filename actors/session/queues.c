@@ -1,0 +1,279 @@
+/* actors/session/queues.c: the queues of a session that run ahead of their devices (actors/ahead.h): they are opened, tied
+ * to actors and edges, asked about, closed.
+ *
+ * All of it hangs on session->queues, which is NULL as long as every kind of device here is done when its kernels return.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "actors/session/session.h"
+#include "graph/base/error.h"
+
+struct session_queues {
+    struct ahead_queue *queue; /* owned array */
+    uint32_t count;
+    uint32_t *of;              /* owned; by plan queue: 1 + its place in `queue`; 0: it does not run ahead here */
+    struct ahead_queue **list; /* owned; those of one worker beside each other */
+    struct ahead_edge *edges;  /* owned; by plan port */
+    struct ahead_edge **in, **out; /* owned; parallel to the session's ports, its edges */
+    struct actor_ahead *actors; /* owned; by actor */
+    struct ahead_late *late;   /* owned */
+    struct ahead_launch *launched; /* owned */
+    uint64_t *tickets;         /* owned: known, wrote, read */
+};
+
+/* ---- which, and opening them ---- */
+
+static bool runs_ahead(const struct weir_session *s, uint32_t q)
+{
+    const plan_queue *queue = &s->plan->queues[q];
+    return queue->kind != PLAN_OUTSIDE && queue->kind != PLAN_IO_QUEUE && session_owns(s, queue->space.i) &&
+           device_runs_ahead(s->arenas[queue->space.i].device);
+}
+
+static enum device_queue_kind kind_of(uint32_t kind)
+{
+    switch (kind) {
+    case PLAN_COPY_IN:
+        return DEVICE_COPY_IN;
+    case PLAN_COPY_OUT:
+        return DEVICE_COPY_OUT;
+    case PLAN_COLLECTIVE:
+        return DEVICE_COLLECTIVE;
+    default:
+        return DEVICE_COMPUTE;
+    }
+}
+
+static struct ahead_queue *queue_of(const struct session_queues *queues, uint32_t q)
+{
+    return queues && queues->of[q] ? &queues->queue[queues->of[q] - 1] : NULL;
+}
+
+struct ahead_queue *session_queue(const struct weir_session *s, uint32_t q)
+{
+    return queue_of(s->queues, q);
+}
+
+static weir_status open_queue(struct weir_session *s, uint32_t q)
+{
+    struct session_queues *queues = s->queues;
+    const struct arena *arena = &s->arenas[s->plan->queues[q].space.i];
+    struct ahead_queue *queue = &queues->queue[queues->count];
+    weir_status status = arena->device->queue_new(arena->index, kind_of(s->plan->queues[q].kind), &queue->device);
+    if (status)
+        return status;
+    queue->number = queues->count++;
+    queues->of[q] = queues->count;
+    return WEIR_OK;
+}
+
+weir_status session_open_queues(struct weir_session *s)
+{
+    uint32_t count = 0;
+    for (uint32_t q = 0; q < s->plan->queues_count; q++)
+        count += runs_ahead(s, q);
+    if (!count)
+        return WEIR_OK;
+    struct session_queues *queues = s->queues = calloc(1, sizeof(*queues));
+    if (queues) {
+        queues->queue = calloc(count, sizeof(*queues->queue));
+        queues->of = calloc(s->plan->queues_count, sizeof(*queues->of));
+    }
+    if (!queues || !queues->queue || !queues->of)
+        return error_set(WEIR_E_MEMORY, "no memory for %u queues", count);
+    weir_status status = WEIR_OK;
+    for (uint32_t q = 0; !status && q < s->plan->queues_count; q++)
+        if (runs_ahead(s, q))
+            status = open_queue(s, q);
+    return status;
+}
+
+void session_close_queues(struct weir_session *s)
+{
+    struct session_queues *queues = s->queues;
+    if (!queues)
+        return;
+    for (uint32_t i = 0; i < queues->count; i++)
+        queues->queue[i].device->device->queue_free(queues->queue[i].device);
+    free(queues->queue);
+    free(queues->of);
+    free(queues->list);
+    free(queues->edges);
+    free(queues->in);
+    free(queues->out);
+    free(queues->actors);
+    free(queues->late);
+    free(queues->launched);
+    free(queues->tickets);
+    free(queues);
+    s->queues = NULL;
+}
+
+/* ---- edges ---- */
+
+static bool is_collective(const struct ahead_queue *queue)
+{
+    return queue->device->kind == DEVICE_COLLECTIVE;
+}
+
+/* How an actor on `from` tells one on `to`. */
+static enum ahead_told told_from(const struct ahead_queue *from, const struct ahead_queue *to)
+{
+    if (!from || from == to)
+        return AHEAD_NOW;
+    if (!to || is_collective(from) || from->device->device != to->device->device)
+        return AHEAD_LATE;
+    return AHEAD_AWAIT;
+}
+
+static struct ahead_queue *queue_of_actor(const struct weir_session *s, uint32_t actor)
+{
+    return session_runs(s, actor) ? queue_of(s->queues, s->plan->actors[actor].queue.i) : NULL;
+}
+
+/* Port p's edge; and how much room its messages take. Returns the tickets that it needs. */
+static uint64_t wire_edge(struct weir_session *s, uint32_t p)
+{
+    const plan_regst *regst = &s->plan->regsts[s->plan->ports[p].regst.i];
+    struct ahead_edge *edge = &s->queues->edges[p];
+    edge->producer = queue_of_actor(s, regst->producer.i);
+    edge->reader = queue_of_actor(s, s->plan->ports[p].actor.i);
+    edge->ready = told_from(edge->producer, edge->reader);
+    edge->free = told_from(edge->reader, edge->producer);
+    if (edge->ready == AHEAD_LATE)
+        edge->producer->late_room += regst->slots;
+    if (edge->free == AHEAD_LATE)
+        edge->reader->late_room += regst->slots;
+    s->queues->in[s->ends[p].port - s->ports] = edge;
+    s->queues->out[s->ends[p].edge - s->edges] = edge;
+    return (edge->ready == AHEAD_AWAIT ? regst->slots : 0) + (edge->free == AHEAD_AWAIT ? regst->slots : 0);
+}
+
+/* ---- room for what is under way ---- */
+
+static bool alloc_edges(struct weir_session *s)
+{
+    struct session_queues *queues = s->queues;
+    size_t ports = s->plan->ports_count + (size_t)1;
+    queues->edges = calloc(ports, sizeof(*queues->edges));
+    queues->in = calloc(ports, sizeof(struct ahead_edge *));
+    queues->out = calloc(ports, sizeof(struct ahead_edge *));
+    queues->actors = calloc(s->plan->actors_count + (size_t)1, sizeof(*queues->actors));
+    queues->list = calloc(queues->count, sizeof(struct ahead_queue *));
+    return queues->edges && queues->in && queues->out && queues->actors && queues->list;
+}
+
+static bool alloc_rings(struct session_queues *queues, uint64_t tickets)
+{
+    uint64_t late = 0, launched = 0;
+    for (uint32_t i = 0; i < queues->count; i++) {
+        late += queues->queue[i].late_room;
+        launched += queues->queue[i].device->marks_max;
+    }
+    queues->late = calloc(late + 1, sizeof(*queues->late));
+    queues->launched = calloc(launched + 1, sizeof(*queues->launched));
+    queues->tickets = calloc(tickets + (uint64_t)queues->count * queues->count, sizeof(*queues->tickets));
+    return queues->late && queues->launched && queues->tickets;
+}
+
+/* Each queue and each edge gets its part. */
+static void place_rings(struct weir_session *s)
+{
+    struct session_queues *queues = s->queues;
+    struct ahead_late *late = queues->late;
+    struct ahead_launch *launched = queues->launched;
+    uint64_t *tickets = queues->tickets;
+    for (uint32_t i = 0; i < queues->count; i++) {
+        struct ahead_queue *queue = &queues->queue[i];
+        queue->late = late;
+        queue->launched = launched;
+        queue->known = tickets;
+        late += queue->late_room;
+        launched += queue->device->marks_max;
+        tickets += queues->count;
+    }
+    for (uint32_t p = 0; p < s->plan->ports_count; p++) {
+        struct ahead_edge *edge = &queues->edges[p];
+        uint32_t slots = s->plan->regsts[s->plan->ports[p].regst.i].slots;
+        if (edge->ready == AHEAD_AWAIT) {
+            edge->wrote = tickets;
+            tickets += slots;
+        }
+        if (edge->free == AHEAD_AWAIT) {
+            edge->read = tickets;
+            tickets += slots;
+        }
+    }
+}
+
+/* ---- actors and workers ---- */
+
+static void tie_actor(struct weir_session *s, uint32_t a)
+{
+    struct session_queues *queues = s->queues;
+    struct actor *actor = &s->actors[a];
+    struct ahead_queue *queue = queue_of_actor(s, a);
+    if (!queue)
+        return;
+    actor->ahead = &queues->actors[a];
+    *actor->ahead = (struct actor_ahead){.queue = queue,
+                                         .in = queues->in + (actor->ports - s->ports),
+                                         .out = queues->out + (actor->out_count ? actor->outs->edges - s->edges : 0)};
+}
+
+static void tie_workers(struct weir_session *s)
+{
+    struct ahead_queue **next = s->queues->list;
+    for (uint32_t w = 0; w < s->worker_count; w++) {
+        struct ahead_lane *ahead = &s->workers[w].ahead;
+        ahead->queues = next;
+        for (uint32_t q = 0; q < s->plan->queues_count; q++)
+            if (queue_of(s->queues, q) && s->worker_of[q] == w)
+                *next++ = queue_of(s->queues, q);
+        ahead->count = (uint32_t)(next - ahead->queues);
+    }
+}
+
+weir_status session_tie_queues(struct weir_session *s)
+{
+    uint64_t tickets = 0;
+    if (!s->queues)
+        return WEIR_OK;
+    bool room = alloc_edges(s);
+    for (uint32_t p = 0; room && p < s->plan->ports_count; p++)
+        if (s->ends[p].port)
+            tickets += wire_edge(s, p);
+    if (!room || !alloc_rings(s->queues, tickets))
+        return error_set(WEIR_E_MEMORY, "no memory for what is under way on %u queues", s->queues->count);
+    place_rings(s);
+    for (uint32_t a = 0; a < s->plan->actors_count; a++)
+        tie_actor(s, a);
+    tie_workers(s);
+    return WEIR_OK;
+}
+
+/* ---- what is told of them ---- */
+
+void session_look_at_queues(const struct weir_session *s, struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->ahead.count; i++) {
+        const struct ahead_launch *launch = ahead_under_way(worker->ahead.queues[i], 0);
+        if (launch)
+            look_add(&worker->look, (struct wait_entry){launch->actor->id, PLAN_NONE,
+                                                        flight_step(s->plan, launch->actor->id, launch->firing)});
+    }
+}
+
+void session_under_way(const struct weir_session *s, const struct ahead_queue *queue, char *text, size_t bytes)
+{
+    const struct ahead_launch *launch;
+    size_t used = 0;
+    text[0] = 0;
+    for (uint64_t n = 0; (launch = ahead_under_way(queue, n)) && used < bytes; n++) {
+        uint32_t a = launch->actor->id;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s in step %lld", n ? ", " : "",
+                                 plan_text(s->plan, s->plan->actors[a].name),
+                                 (long long)flight_step(s->plan, a, launch->firing));
+    }
+}
