@@ -11,6 +11,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/ops.h"
 #include "tests/support/fake_bench.h"
+#include "tests/support/sdf.h"
 
 TestSuite(fake_device, .timeout = 120);
 
@@ -138,6 +139,7 @@ Test(fake_device, has_no_kernel_for_host_functions_and_what_the_cpu_has_none_for
     cr_expect_null(device->kernel(&op_call));
     cr_expect_null(device->kernel(&none));
     cr_expect_eq(device->kernel(&op_copy), op_copy.kernel[WEIR_CPU]);
+    cr_expect_eq(device_find(WEIR_PINNED)->kernel(&op_source), op_source.kernel[WEIR_CPU]);
     fake_close_well();
 }
 
@@ -285,4 +287,33 @@ Test(fake_device, has_room_for_few_marks)
         cr_expect_eq(device_room(b.queues[q]), b.queues[q]->marks_max);
     }
     bench_close(&b);
+}
+
+/* ---- in plans ---- */
+
+/* What the host gives goes in, and what is made of it comes out. */
+Test(fake_device, has_a_place_in_plans_made_by_hand)
+{
+    sdf *s = sdf_new("ahead", 2);
+    uint32_t host = sdf_device_of(s, WEIR_PINNED, 3, PLAN_COMPUTE), outside = sdf_queue(s, host, PLAN_OUTSIDE);
+    uint32_t compute = sdf_device_of(s, WEIR_FAKE, 3, PLAN_COMPUTE);
+    uint32_t in = sdf_queue(s, compute, PLAN_COPY_IN), out = sdf_queue(s, compute, PLAN_COPY_OUT);
+    uint32_t give = sdf_actor(s, outside, "give", .fires = 2, .host_kind = 1 + PLAN_PUSH);
+    uint32_t load = sdf_actor(s, in, "load", .fires = 2), work = sdf_actor(s, compute, "work", .fires = 2);
+    uint32_t save = sdf_actor(s, out, "save", .fires = 2), take = sdf_actor(s, outside, "take", .fires = 2,
+                                                                            .host_kind = 1 + PLAN_PULL);
+    sdf_port(s, load, sdf_regst(s, give, .items = 4));
+    sdf_port(s, work, sdf_regst(s, load, .items = 4, .slots = 2));
+    sdf_port(s, save, sdf_regst(s, work, .items = 4));
+    sdf_port(s, take, sdf_regst(s, save, .items = 4, .lies = 1 + host));
+    weir_plan *plan = sdf_plan(s);
+    const plan_space *pinned = &plan->spaces[0], *fake = &plan->spaces[1];
+    cr_expect_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
+    cr_expect(pinned->kind == WEIR_PINNED && !strcmp(plan_text(plan, pinned->name), "pinned:3"));
+    cr_expect(fake->kind == WEIR_FAKE && fake->index == 3 && !strcmp(plan_text(plan, fake->name), "fake:3"));
+    cr_expect(pinned->bytes == 2 * PLAN_ALIGN && fake->bytes == 3 * PLAN_ALIGN);
+    cr_expect_str_eq(plan_text(plan, plan->queues[in].name), "copy in fake:3");
+    cr_expect(plan->queues[out].kind == PLAN_COPY_OUT && plan->queues[out].space.i == 1);
+    cr_expect_eq(plan->regsts[plan->actors[save].regsts.first].space.i, 0);
+    weir_plan_free(plan);
 }

@@ -309,6 +309,12 @@ static const struct device_ops fake_ops = {
     .abort = fake_abort,
 };
 
+/* Kernels of the host's run beside the device, on its pinned memory. */
+static weir_kernel_fn pinned_kernel(const weir_op *op)
+{
+    return op->kernel[WEIR_CPU];
+}
+
 static struct device_ops pinned_ops;
 
 void fake_open(const fake_options *options)
@@ -332,6 +338,7 @@ void fake_open(const fake_options *options)
     pinned_ops.name = "pinned";
     pinned_ops.space_new = fake_pinned_new;
     pinned_ops.space_free = fake_space_free;
+    pinned_ops.kernel = pinned_kernel;
     pinned_before = device_find(WEIR_PINNED);
     device_register(WEIR_FAKE, &fake_ops);
     device_register(WEIR_PINNED, &pinned_ops);
