@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/base/base.h"
 #include "graph/plan/build.h"
+#include "graph/plan/text.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
@@ -70,14 +72,27 @@ static weir_plan *plan_of(sdf *s)
     return plan_builder_plan(s->builder);
 }
 
-uint32_t sdf_device(sdf *s)
+uint32_t sdf_device_of(sdf *s, weir_device_kind kind, uint32_t index, plan_queue_kind queue)
 {
     char name[NAME_BYTES];
-    uint32_t index = plan_of(s)->spaces_count;
-    snprintf(name, sizeof(name), "cpu:%u", index);
+    snprintf(name, sizeof(name), "%s:%u", device_kind_name(kind), index);
     plan_str text = plan_add_text(s->builder, name);
-    uint32_t space = plan_add_spaces(s->builder, (plan_space){.kind = WEIR_CPU, .index = index, .name = text});
-    return plan_add_queues(s->builder, (plan_queue){.space = {space}, .kind = PLAN_COMPUTE, .name = text});
+    uint32_t space = plan_add_spaces(s->builder, (plan_space){.kind = kind, .index = index, .name = text});
+    return plan_add_queues(s->builder, (plan_queue){.space = {space}, .kind = queue, .name = text});
+}
+
+uint32_t sdf_device(sdf *s)
+{
+    return sdf_device_of(s, WEIR_CPU, plan_of(s)->spaces_count, PLAN_COMPUTE);
+}
+
+uint32_t sdf_queue(sdf *s, uint32_t queue, plan_queue_kind kind)
+{
+    char name[NAME_BYTES];
+    plan_space_id space = plan_of(s)->queues[queue].space;
+    snprintf(name, sizeof(name), "%s %s", queue_kind_text(kind), plan_text(plan_of(s), plan_of(s)->spaces[space.i].name));
+    plan_str text = plan_add_text(s->builder, name);
+    return plan_add_queues(s->builder, (plan_queue){.space = space, .kind = kind, .name = text});
 }
 
 uint32_t sdf_outside(sdf *s, uint32_t queue)
@@ -162,6 +177,8 @@ static void add_regst(sdf *s, struct regst_item *regst)
 {
     bool constant = regst->producer == SDF_NOBODY;
     uint32_t queue = constant ? regst->opts.queue : s->actors.item[regst->producer].queue;
+    if (regst->opts.lies)
+        queue = regst->opts.lies - 1;
     plan_space_id space = plan_of(s)->queues[queue].space;
     uint64_t bytes = (regst->opts.items * sizeof(float) + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
     regst->id = plan_of(s)->regsts_count;

@@ -27,6 +27,16 @@ void sdf_free(sdf *s);
 uint32_t sdf_device(sdf *s);
 /* A queue on the device of `queue` for pushes and pulls. */
 uint32_t sdf_outside(sdf *s, uint32_t queue);
+/* A device of any kind, by its number among those of the kind, with a queue that it returns; and another queue of the
+ * device of `queue`. What a copy writes on the other side says so with .lies of its register:
+ *
+ *     uint32_t host = sdf_device_of(s, WEIR_PINNED, 0, PLAN_COMPUTE);
+ *     uint32_t compute = sdf_device_of(s, WEIR_FAKE, 0, PLAN_COMPUTE), out = sdf_queue(s, compute, PLAN_COPY_OUT);
+ *     uint32_t save = sdf_actor(s, out, "save", .kernel = "copy");
+ *     sdf_regst(s, save, .items = 4, .lies = 1 + host);
+ */
+uint32_t sdf_device_of(sdf *s, weir_device_kind kind, uint32_t index, plan_queue_kind queue);
+uint32_t sdf_queue(sdf *s, uint32_t queue, plan_queue_kind kind);
 
 typedef struct sdf_actor_opts {
     uint32_t fires;
@@ -44,6 +54,7 @@ typedef struct sdf_regst_opts {
     uint32_t slots, fill, initial;
     uint32_t items;        /* of its one f32 tensor; 0: it has no tensor */
     uint32_t queue;        /* of a constant: where it lies */
+    uint32_t lies;         /* 1 + a queue on whose device it lies [its producer's] */
     weir_init_kind init;   /* of `initial` slots; DEFAULT: none */
     double a, b;
     const char *param;     /* also a parameter of this name, whole unless .start and .global say otherwise */
