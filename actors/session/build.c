@@ -15,6 +15,7 @@
 #include "actors/session/cluster.h"
 #include "actors/session/poison.h"
 #include "actors/session/session.h"
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 
 #define LINE_BYTES 64
@@ -357,7 +358,7 @@ static weir_status find_kernel(const weir_plan *plan, const plan_kernel *kernel,
     const plan_queue *queue = &plan->queues[plan->actors[kernel->actor.i].queue.i];
     const plan_space *space = &plan->spaces[queue->space.i];
     const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
-    *call = op ? op->kernel[space->kind] : NULL;
+    *call = op ? op->kernel[device_kernels((weir_device_kind)space->kind)] : NULL;
     if (*call)
         return WEIR_OK;
     return error_set(WEIR_E_UNSUPPORTED, "%s:%u: %s: %s %s%s", plan_text(plan, kernel->file), kernel->line,

@@ -474,8 +474,9 @@ weir_status plan_validate(const weir_plan *plan)
     if (!scratch)
         return error_set(WEIR_E_MEMORY, "no memory to check the plan");
     bool ok = validate_members(plan) && validate_ranges(plan, scratch) && validate_owners(plan) &&
-              validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) && validate_priorities(plan, scratch) &&
-              validate_sizes(plan) && validate_kernels(plan, scratch) && validate_map(plan, scratch) &&
+              validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
+              validate_priorities(plan, scratch) && validate_sizes(plan) && validate_kernels(plan, scratch) &&
+              validate_spaces(plan) && validate_map(plan, scratch) &&
               validate_hosts(plan, scratch) && validate_starts(plan, scratch) && validate_programs(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;

@@ -357,13 +357,19 @@ static const plan_field *field_named(const plan_table *table, const char *name)
  * registers 0 seed, 1 x, 2 w, 3 h, 4 labels, 5 loss, 6 dh, 7 dw; its tensors 0 to 3 as these, 4 product, then 5 labels
  * to 8 dw, 9 w/m. */
 static const fault faults[] = {
-    {AT(spaces), 0, "kind", 0, 9, "spaces[0].kind: 9 of 3"},
+    {AT(spaces), 0, "kind", 0, 9, "spaces[0].kind: 9 of 5"},
+    {AT(spaces), 0, "kind", 0, WEIR_FAKE, "queues[2].kind: the host's functions cannot run on cpu:0, an accelerator"},
+    {AT(spaces), 0, "kind", 0, WEIR_DISK, "kernels[0] (forward/product): sample_mix has no kernel for disk"},
+    {AT(spaces), 1, "kind", 0, WEIR_FAKE, "kernels[2] (labels): source: a host function on cpu:1, an accelerator"},
     {AT(spaces), 0, "name", 0, 1u << 20, "spaces[0].name: 1048576 of "},
     {AT(spaces), 0, "path", 0, 1u << 20, "spaces[0].path: 1048576 of "},
     {AT(spaces), 0, "bytes", 0, 64, "of 64"},
     {AT(spaces), 0, "bytes", 0, UINT64_MAX, "more than there can be"},
     {AT(queues), 1, "space", 0, 2, "queues[1].space: 2 of 2"},
-    {AT(queues), 1, "kind", 0, 3, "queues[1].kind: 3 of 3"},
+    {AT(queues), 1, "kind", 0, PLAN_QUEUE_KINDS, "queues[1].kind: 6 of 6"},
+    {AT(queues), 1, "kind", 0, PLAN_COPY_IN, "queues[1].kind: only accelerators have such queues, cpu:1 is none"},
+    {AT(queues), 1, "kind", 0, PLAN_COPY_OUT, "queues[1].kind: only accelerators have such queues, cpu:1 is none"},
+    {AT(queues), 1, "kind", 0, PLAN_COLLECTIVE, "queues[1].kind: only accelerators have such queues, cpu:1 is none"},
     {AT(queues), 0, "workspace_bytes", 0, UINT64_MAX, "queues[0].workspace_offset: "},
     {AT(queues), 0, "workspace_offset", 0, 2048, "regsts[0] and kernels[0] overlap in the arena of spaces[0], and may be needed at"},
     {AT(queues), 0, "workspace_bytes", 0, 1024, "tensors[4].offset: 1024 bytes at 1024, of 1024"},
