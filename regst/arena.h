@@ -29,6 +29,13 @@ void arenas_close(struct arena *arenas, uint32_t count);
 /* Where a tensor lies: of slot `slot` for one in a register. */
 char *arena_tensor(const struct arena *arenas, const weir_plan *plan, const plan_tensor *tensor, uint32_t slot);
 
+/* Whether the host may follow pointers into the arena while nothing runs; else bytes go in and out by the device's
+ * copies. */
+static inline bool arena_followed(const struct arena *arena)
+{
+    return arena->device->host || arena->device->mapped;
+}
+
 /* The space that a tensor lies in. */
 plan_space_id arena_space(const weir_plan *plan, const plan_tensor *tensor);
 

@@ -4,6 +4,7 @@
 static const struct device_ops *kinds[WEIR_DEVICE_KINDS] = {
     [WEIR_CPU] = &device_cpu,
     [WEIR_DISK] = &device_disk,
+    [WEIR_PINNED] = &device_pinned,
 };
 
 const struct device_ops *device_find(uint32_t kind)
@@ -14,4 +15,10 @@ const struct device_ops *device_find(uint32_t kind)
 void device_register(uint32_t kind, const struct device_ops *ops)
 {
     kinds[kind] = ops;
+}
+
+bool device_host(uint32_t kind)
+{
+    const struct device_ops *device = device_find(kind);
+    return device && device->host;
 }

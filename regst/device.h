@@ -47,6 +47,7 @@ struct device_queue {
 struct device_ops {
     const char *name;
     bool host;   /* the host reads and writes its spaces in place; they may be shared between processes and sent */
+    bool mapped; /* not that, but while nothing runs the host may follow pointers into its spaces (files) */
 
     /* Zeroed memory of `bytes` > 0 on device `index`, aligned to 64 bytes or more and backed by real pages, or a real
      * file; E_MEMORY or E_IO when there is none. `path`: the directory of a disk; of no meaning elsewhere. */
@@ -105,6 +106,9 @@ const struct device_ops *device_find(uint32_t kind);
 /* Makes a kind known to the process, or (NULL) unknown. `ops` is borrowed. Before sessions are opened, by one thread. */
 void device_register(uint32_t kind, const struct device_ops *ops);
 
-extern const struct device_ops device_cpu, device_disk;
+/* Whether the host reaches the spaces of a kind in place: they may be shared between processes and sent. */
+bool device_host(uint32_t kind);
+
+extern const struct device_ops device_cpu, device_disk, device_pinned;
 
 #endif

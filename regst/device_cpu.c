@@ -1,5 +1,6 @@
 /* regst/device_cpu.c: the CPU as a device. Its memory space is the process's own memory, its queue is the calling
- * thread.
+ * thread. And what lies beside an accelerator, which is the same: its queues are the host's too. A kind of accelerator
+ * that wants that memory known to its driver registers a table of its own for it.
  *
  * An arena is mapped, not malloc'ed: it is exactly as large as planned (to the page), starts on a page, is zero, and
  * goes back to the system at once. All its pages are made real at the start, so that no step pays for a page fault
@@ -69,6 +70,16 @@ static weir_status cpu_queue_open(uint32_t index)
 
 const struct device_ops device_cpu = {
     .name = "cpu",
+    .host = true,
+    .space_new = cpu_space_new,
+    .space_free = cpu_space_free,
+    .copy_in = cpu_copy,
+    .copy_out = cpu_copy,
+    .queue_open = cpu_queue_open,
+};
+
+const struct device_ops device_pinned = {
+    .name = "pinned",
     .host = true,
     .space_new = cpu_space_new,
     .space_free = cpu_space_free,

@@ -31,6 +31,7 @@ static weir_status disk_queue_open(uint32_t index)
 
 const struct device_ops device_disk = {
     .name = "disk",
+    .mapped = true,
     .space_new = disk_space_new,
     .space_free = disk_space_free,
     .copy_in = disk_copy,

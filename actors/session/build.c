@@ -15,6 +15,7 @@
 #include "actors/session/cluster.h"
 #include "actors/session/poison.h"
 #include "actors/session/session.h"
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 
 #define LINE_BYTES 64
@@ -359,7 +360,9 @@ static weir_status find_kernel(const struct weir_session *s, const plan_kernel *
     const plan_space *space = &plan->spaces[queue->space.i];
     const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
     const struct device_ops *device = s->arenas[queue->space.i].device;
-    *call = !op ? NULL : device->kernel ? device->kernel(op) : op->kernel[space->kind];
+    *call = !op              ? NULL
+            : device->kernel ? device->kernel(op)
+                             : op->kernel[device_kernels((weir_device_kind)space->kind)];
     if (*call)
         return WEIR_OK;
     return error_set(WEIR_E_UNSUPPORTED, "%s:%u: %s: %s %s%s", plan_text(plan, kernel->file), kernel->line,

@@ -41,7 +41,7 @@ static weir_status cluster_alloc(struct weir_session *s, struct cluster *c)
     for (uint32_t r = 0; r < size; r++)
         atomic_init(&c->left[r], -1);
     for (uint32_t i = 0; i < s->plan->spaces_count; i++)
-        c->here[i] = s->plan->spaces[i].rank == c->env.rank && s->plan->spaces[i].kind != WEIR_DISK;
+        c->here[i] = s->plan->spaces[i].rank == c->env.rank && device_host(s->plan->spaces[i].kind);
     memset(c->idle, true, size * sizeof(*c->idle));
     for (uint32_t q = 0; q < s->plan->queues_count; q++)
         if (s->plan->queues[q].kind != PLAN_OUTSIDE)

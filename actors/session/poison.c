@@ -250,7 +250,7 @@ static void stand_in_front(struct weir_session *s)
 
 static bool host_reaches(const struct weir_session *s, uint32_t actor)
 {
-    return s->plan->spaces[s->plan->queues[s->plan->actors[actor].queue.i].space.i].kind == WEIR_CPU;
+    return device_host(s->plan->spaces[s->plan->queues[s->plan->actors[actor].queue.i].space.i].kind);
 }
 
 weir_status session_poison(struct weir_session *s)

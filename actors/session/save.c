@@ -9,7 +9,8 @@
  *
  * There is one way of writing, whether it is waited for or not. What differs is where a piece lies: in the arena, where
  * it is as long as nothing runs; or, when the session is to go on at once, in the copy that was made of it in the
- * plan's snapshot slot.
+ * plan's snapshot slot. What lies where the host cannot go (on an accelerator) is copied out in either case: into the
+ * snapshot, which is in the host's memory beside it, or into memory that is there as long as the save is.
  *
  * A save into memory (folders.h) is the same save once in every host's folder, with the ranks that see it in the parts
  * of rank 0 and the others. Its files are the copy: so the calling thread writes them, and the writer's has only to
@@ -42,6 +43,7 @@ enum saver_state { SAVER_IDLE, SAVER_READY, SAVER_WRITES }; /* ready: there is a
 struct saver {
     struct weir_session *session; /* borrowed */
     struct keep_save *save;       /* owned, while one is being made */
+    struct pool staged;           /* what it writes of spaces that the host cannot go to */
     pthread_t thread;
     bool started;                 /* it is to be joined */
     bool async;
@@ -122,6 +124,8 @@ static bool saver_wait(struct saver *saver, int64_t deadline)
     saver->started = false;
     keep_save_free(saver->save);
     saver->save = NULL;
+    pool_free(&saver->staged);
+    saver->staged = (struct pool){.head = NULL};
     return true;
 }
 
@@ -169,18 +173,22 @@ struct filling {
     uint64_t *used; /* owned; bytes, by space */
 };
 
-/* Where the piece lies while it is written: in the arena itself, or in the copy that is made here. */
+/* Where the piece lies while it is written: in the arena itself, or in the copy that is made here. NULL: no memory. */
 static const char *piece_data(struct filling *f, const plan_param *param, const plan_tensor *tensor, uint32_t slot)
 {
     const struct weir_session *s = f->s;
     const char *from = arena_tensor(s->arenas, s->plan, tensor, slot);
-    uint32_t space = arena_space(s->plan, tensor).i;
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    uint32_t space = plan_snapshot_space(s->plan, arena_space(s->plan, tensor)).i;
     uint64_t bytes = plan_tensor_bytes(tensor);
-    if (!f->copies || param->frozen || !bytes)
+    bool copies = f->copies && !param->frozen;
+    if (!bytes || (!copies && arena_followed(arena)))
         return from;
-    char *to = s->arenas[space].base + s->plan->spaces[space].snapshot_offset + f->used[space];
-    f->used[space] += (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
-    memcpy(to, from, bytes);
+    char *to = copies ? s->arenas[space].base + s->plan->spaces[space].snapshot_offset + f->used[space]
+                      : pool_alloc(&s->saver->staged, bytes);
+    f->used[space] += copies ? (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN : 0;
+    if (to)
+        arena->device->copy_out(to, from, bytes);
     return to;
 }
 
@@ -201,7 +209,9 @@ static weir_status add_shard(struct filling *f, const plan_param *param, const p
     for (uint32_t k = 0; !status && k < slots; k++) {
         piece.slot = (int)k;
         piece.data = piece_data(f, param, tensor, session_kept_slot(s, tensor, k));
-        status = keep_save_add(f->save, &piece);
+        status = piece.data ? keep_save_add(f->save, &piece)
+                            : error_set(WEIR_E_MEMORY, "weir_session_save: no memory for a copy of '%s'",
+                                        piece.tensor.name);
     }
     return status;
 }

@@ -6,6 +6,7 @@
  * every value is one that some step left, but for those of the actor that failed: they are torn. Its worker's flight
  * recorder knows which that was.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "actors/session/cluster.h"
@@ -140,6 +141,25 @@ int weir_session_params(const weir_session *s, weir_session_param *list, int roo
 
 /* ---- visits ---- */
 
+/* One value of a shard, where the host cannot go: it visits a copy, which goes back, as it may have been changed. */
+static weir_status visit_copy(const struct weir_session *s, const plan_tensor *tensor, weir_shard *shard,
+                              weir_visit_fn fn, void *ctx)
+{
+    const struct device_ops *device = s->arenas[arena_space(s->plan, tensor).i].device;
+    uint64_t bytes = plan_tensor_bytes(tensor);
+    void *there = shard->view.data, *copy = malloc(bytes + 1);
+    if (!copy)
+        return error_set(WEIR_E_MEMORY, "weir_session_visit: no memory for a copy of '%s'", shard->name);
+    if (bytes)
+        device->copy_out(copy, there, bytes);
+    shard->view.data = copy;
+    weir_status status = fn(ctx, shard);
+    if (bytes)
+        device->copy_in(there, copy, bytes);
+    free(copy);
+    return status;
+}
+
 static weir_status visit_shard(const struct weir_session *s, const plan_param *param, uint32_t i, weir_visit_fn fn,
                                void *ctx)
 {
@@ -154,7 +174,8 @@ static weir_status visit_shard(const struct weir_session *s, const plan_param *p
     for (uint32_t k = 0; !status && k < plan_kept_slots(s->plan, tensor); k++) {
         shard.slot = (int)k;
         shard.view = session_view(s, tensor, session_kept_slot(s, tensor, k));
-        status = fn(ctx, &shard);
+        bool followed = arena_followed(&s->arenas[arena_space(s->plan, tensor).i]);
+        status = followed ? fn(ctx, &shard) : visit_copy(s, tensor, &shard, fn, ctx);
     }
     return status;
 }

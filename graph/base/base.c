@@ -173,6 +173,21 @@ const char *device_kind_name(weir_device_kind kind)
     return names[kind];
 }
 
+bool device_is_accelerator(weir_device_kind kind)
+{
+    return kind == WEIR_CUDA || kind == WEIR_FAKE;
+}
+
+bool device_host_reaches(weir_device_kind kind)
+{
+    return kind == WEIR_CPU || kind == WEIR_PINNED;
+}
+
+weir_device_kind device_kernels(weir_device_kind kind)
+{
+    return kind == WEIR_PINNED || kind == WEIR_FAKE ? WEIR_CPU : kind;
+}
+
 uint64_t hash_more(uint64_t hash, const void *bytes, size_t count)
 {
     const unsigned char *byte = bytes;

@@ -13,11 +13,21 @@ bool shape_countable(const weir_shape *shape);
 /* "cpu": what device lists, plans and messages call the kind. Static storage. */
 const char *device_kind_name(weir_device_kind kind);
 
-/* Whether devices of the kind compute and have memory that the host does not reach. */
-static inline bool device_is_accelerator(weir_device_kind kind)
-{
-    return kind == WEIR_CUDA || kind == WEIR_FAKE;
-}
+/* Kinds by what reaches their memory:
+ *
+ *                      host's pointers   kernels              beside it
+ *     CPU, PINNED      yes               the CPU's
+ *     DISK             no                its own (copies)
+ *     CUDA, FAKE       no                its own; FAKE's      PINNED of the same index
+ *                                        do what the CPU's do
+ *
+ * An accelerator has memory of its own and computes in it. What the host gives it or takes from it goes through the
+ * PINNED memory beside it. */
+bool device_is_accelerator(weir_device_kind kind);
+/* Whether the host may follow pointers into the kind's spaces: they can be shared between processes, and sent. */
+bool device_host_reaches(weir_device_kind kind);
+/* Which of an op's kernels and workspaces (weir_op.kernel, .workspace) are those of the kind. */
+weir_device_kind device_kernels(weir_device_kind kind);
 
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)

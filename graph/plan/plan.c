@@ -70,13 +70,31 @@ static uint32_t space_of(const weir_plan *plan, const plan_tensor *tensor)
                                          : plan->queues[plan->actors[tensor->owner].queue.i].space.i;
 }
 
+plan_space_id plan_pinned_beside(const weir_plan *plan, plan_space_id space)
+{
+    const plan_space *of = &plan->spaces[space.i];
+    uint32_t s = device_is_accelerator((weir_device_kind)of->kind) ? 0 : plan->spaces_count;
+    while (s < plan->spaces_count && (plan->spaces[s].kind != WEIR_PINNED || plan->spaces[s].index != of->index ||
+                                      plan->spaces[s].rank != of->rank))
+        s++;
+    return (plan_space_id){s < plan->spaces_count ? s : PLAN_NONE};
+}
+
+plan_space_id plan_snapshot_space(const weir_plan *plan, plan_space_id space)
+{
+    bool accelerator = device_is_accelerator((weir_device_kind)plan->spaces[space.i].kind);
+    return accelerator ? plan_pinned_beside(plan, space) : space;
+}
+
 uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space)
 {
     uint64_t bytes = 0;
     for (uint32_t p = 0; p < plan->params_count; p++)
-        for (uint32_t i = 0; i < plan->params[p].shards.count; i++)
-            if (space_of(plan, &plan->tensors[plan->shards[plan->params[p].shards.first + i].i]) == space.i)
+        for (uint32_t i = 0; i < plan->params[p].shards.count; i++) {
+            uint32_t of = space_of(plan, &plan->tensors[plan->shards[plan->params[p].shards.first + i].i]);
+            if (plan_snapshot_space(plan, (plan_space_id){of}).i == space.i)
                 bytes += plan_snapshot_of(plan, &plan->params[p], i);
+        }
     return bytes;
 }
 

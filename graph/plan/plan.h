@@ -312,11 +312,22 @@ bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i);
 /* How many values of a shard are kept from step to step. */
 uint32_t plan_kept_slots(const weir_plan *plan, const plan_tensor *tensor);
 
-/* Bytes that a copy of shard i takes in the snapshot of its space: nothing when another one is saved, or it is frozen.
+/* The host's memory beside an accelerator's space: the PINNED one of its index and rank. PLAN_NONE: there is none, or
+ * the space is no accelerator's. */
+plan_space_id plan_pinned_beside(const weir_plan *plan, plan_space_id space);
+
+/* Whether kernels on the queue may be called with what lies in the space. */
+bool plan_queue_reaches(const weir_plan *plan, uint32_t queue, plan_space_id space);
+
+/* Where the snapshot of what a space keeps lies: in it; an accelerator's in the host's memory beside it. PLAN_NONE when
+ * there is none beside it. */
+plan_space_id plan_snapshot_space(const weir_plan *plan, plan_space_id space);
+
+/* Bytes that a copy of shard i takes in that snapshot: nothing when another one is saved, or it is frozen.
  * They lie there in the order of the parameters and their shards, each value padded to PLAN_ALIGN. */
 uint64_t plan_snapshot_of(const weir_plan *plan, const plan_param *param, uint32_t i);
 
-/* And all of them in a space: what its snapshot_bytes are when it has a snapshot. */
+/* And all of them whose snapshot lies in a space: what its snapshot_bytes are when it has one. */
 uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space);
 
 /* Checks the whole plan: every index, range, size, rate, offset and overlap, operands against the op's rules, attribute

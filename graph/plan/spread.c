@@ -8,6 +8,7 @@
  */
 #include "graph/plan/spread.h"
 
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/build.h"
 
@@ -18,7 +19,7 @@
 typedef struct spreading {
     plan_builder *b;
     weir_plan *plan;              /* the builder's */
-    uint32_t space[PLAN_RANKS_MAX];   /* by rank: its first space, or PLAN_NONE */
+    uint32_t space[PLAN_RANKS_MAX];   /* by rank: its first space that the host reaches, or PLAN_NONE */
     uint32_t outside[PLAN_RANKS_MAX]; /* by rank: its outside queue, or PLAN_NONE until it needs one */
 } spreading;
 
@@ -53,7 +54,8 @@ static void find_places(spreading *x)
     memset(x->space, 0xff, sizeof x->space);
     memset(x->outside, 0xff, sizeof x->outside);
     for (uint32_t s = x->plan->spaces_count; s-- > 0;)
-        x->space[x->plan->spaces[s].rank] = s;
+        if (device_host_reaches((weir_device_kind)x->plan->spaces[s].kind))
+            x->space[x->plan->spaces[s].rank] = s;
     for (uint32_t q = x->plan->queues_count; q-- > 0;)
         if (x->plan->queues[q].kind == PLAN_OUTSIDE)
             x->outside[x->plan->spaces[x->plan->queues[q].space.i].rank] = q;

@@ -9,10 +9,8 @@
  */
 #include "graph/plan/validate.h"
 
-#include "graph/base/base.h"
 #include "graph/plan/fields.h"
 #include "graph/plan/spread.h"
-#include "graph/plan/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -233,19 +231,6 @@ static bool validate_ranks(const weir_plan *plan)
 }
 
 /* ---- rates ---- */
-
-/* Only an accelerator has queues for copies and for what it does together with others. */
-static bool validate_queues(const weir_plan *plan)
-{
-    bool ok = true;
-    for (uint32_t q = 0; ok && q < plan->queues_count; q++) {
-        const plan_space *space = &plan->spaces[plan->queues[q].space.i];
-        ok = plan->queues[q].kind < PLAN_COPY_IN || device_is_accelerator(space->kind) ||
-             REFUSE_PLAN("queues[%" PRIu32 "].kind: %s, of %s, which is no accelerator", q,
-                         queue_kind_text(plan->queues[q].kind), plan_text(plan, space->name));
-    }
-    return ok;
-}
 
 static bool validate_fires(const weir_plan *plan)
 {
@@ -489,9 +474,10 @@ weir_status plan_validate(const weir_plan *plan)
     if (!scratch)
         return error_set(WEIR_E_MEMORY, "no memory to check the plan");
     bool ok = validate_members(plan) && validate_ranges(plan, scratch) && validate_owners(plan) &&
-              validate_ranks(plan) && validate_queues(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
+              validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
               validate_priorities(plan, scratch) && validate_sizes(plan) && validate_kernels(plan, scratch) &&
-              validate_map(plan, scratch) && validate_hosts(plan, scratch) && validate_starts(plan, scratch) && validate_programs(plan, scratch);
+              validate_spaces(plan) && validate_map(plan, scratch) && validate_hosts(plan, scratch) &&
+              validate_starts(plan, scratch) && validate_programs(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;
 }

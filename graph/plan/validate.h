@@ -1,8 +1,9 @@
-/* graph/plan/validate.h: the four parts of plan_validate():
+/* graph/plan/validate.h: the five parts of plan_validate():
  *
  *     validate.c          is it a plan?      indexes, owners, rates, sizes
  *     validate_kernel.c   who calls what?    kernels, host functions, parameters, and what is theirs
  *     validate_op.c       can it be called?  each op's own rule for its shards, states, scratch, overlaps
+ *     validate_space.c    who reaches what?  queues and the spaces of what their kernels are called with
  *     validate_map.c      whose bytes?       the arenas' map, and proofs for what shares bytes
  *
  * A rule returns true, or refuses: sets the error, which names the place ("actors[3].queue: 7 of 2"), and returns
@@ -54,6 +55,9 @@ bool validate_kernels(const weir_plan *plan, void *scratch);
 bool validate_hosts(const weir_plan *plan, void *scratch);
 bool validate_starts(const weir_plan *plan, void *scratch); /* params and inits */
 bool validate_programs(const weir_plan *plan, void *scratch); /* their names */
+
+/* What kernels are called with lies where their queues reach. Relies on operands having been checked. */
+bool validate_spaces(const weir_plan *plan);
 
 /* No part of an arena has bytes of another, unless the two are never needed at the same time. */
 bool validate_map(const weir_plan *plan, void *scratch);

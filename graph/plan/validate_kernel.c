@@ -155,11 +155,11 @@ static bool validate_kernel_host(const place *at)
 static bool validate_kernel_place(const place *at)
 {
     const plan_queue *queue = &at->plan->queues[at->actor->queue.i];
-    uint32_t device = at->plan->spaces[queue->space.i].kind;
+    weir_device_kind device = (weir_device_kind)at->plan->spaces[queue->space.i].kind;
     if (queue->kind == PLAN_OUTSIDE)
         return REFUSE_KERNEL(at, "nothing runs on an outside queue");
-    if (!at->op->kernel[device])
-        return REFUSE_KERNEL(at, "%s has no kernel for %s", at->op->name, device_kind_name((weir_device_kind)device));
+    if (!at->op->kernel[device_kernels(device)])
+        return REFUSE_KERNEL(at, "%s has no kernel for %s", at->op->name, device_kind_name(device));
     if (at->kernel->workspace_offset % PLAN_ALIGN ||
         !fits(at->kernel->workspace_offset, at->kernel->workspace_bytes, queue->workspace_bytes))
         return REFUSE_KERNEL(at, "workspace: %" PRIu64 " bytes at %" PRIu64 ", of %" PRIu64,
@@ -241,6 +241,11 @@ static bool validate_end(const weir_plan *plan, uint32_t h)
     if (regst == PLAN_NONE)
         return REFUSE_PLAN("hosts[%" PRIu32 "] (%.60s): its actor is not one register's, at a rate of one", h,
                            NAME(hosts[h].name));
+    uint32_t queue = plan->actors[plan->hosts[h].actor.i].queue.i;
+    if (!plan_queue_reaches(plan, queue, plan->regsts[regst].space))
+        return REFUSE_PLAN("hosts[%" PRIu32 "] (%.60s): regsts[%" PRIu32
+                           "] lies in %.60s, which the host does not reach",
+                           h, NAME(hosts[h].name), regst, NAME(spaces[plan->regsts[regst].space.i].name));
     const plan_range *tensors = &plan->regsts[regst].tensors;
     return (tensors->count == 1 && whole(&plan->tensors[tensors->first])) ||
            REFUSE_PLAN("hosts[%" PRIu32 "] (%.60s): regsts[%" PRIu32 "] does not hold one whole tensor", h,

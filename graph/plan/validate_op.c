@@ -95,7 +95,7 @@ static bool validate_scratch(const call *at)
     const weir_op *op = at->local.op;
     const plan_actor *actor = &at->plan->actors[at->kernel->actor.i];
     const plan_space *space = &at->plan->spaces[at->plan->queues[actor->queue.i].space.i];
-    size_t bytes = op->workspace ? op->workspace(&at->local, (weir_device_kind)space->kind) : 0;
+    size_t bytes = op->workspace ? op->workspace(&at->local, device_kernels((weir_device_kind)space->kind)) : 0;
     return at->kernel->workspace_bytes >= bytes ||
            REFUSE_KERNEL(at, "workspace: %" PRIu64 " bytes, %s needs %zu", at->kernel->workspace_bytes, op->name,
                          bytes);

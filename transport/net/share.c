@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/base/error.h"
+#include "regst/device.h"
 
 #define PAGE_BYTES 4096
 #define LINE_BYTES 64
@@ -77,8 +78,8 @@ static bool part_fits(const struct share *share, uint64_t offset, uint64_t bytes
     return offset % unit == 0 && offset <= share->segment.bytes && bytes <= share->segment.bytes - offset;
 }
 
-/* Everything that will be used is inside the segment, and all that the rank owns is there, but for what lies in files,
- * which nobody else reads. */
+/* Everything that will be used is inside the segment, and all that the rank owns is there, but for what the host does
+ * not reach, which nobody else reads. */
 static bool share_sound(const struct share *share, const weir_plan *plan, uint32_t rank)
 {
     for (uint32_t i = 0; i < share->ring_count; i++) {
@@ -88,7 +89,7 @@ static bool share_sound(const struct share *share, const weir_plan *plan, uint32
             return false;
     }
     for (uint32_t i = 0; i < plan->spaces_count; i++)
-        if (plan->spaces[i].rank == rank && plan->spaces[i].kind != WEIR_DISK &&
+        if (plan->spaces[i].rank == rank && device_host(plan->spaces[i].kind) &&
             (!share->arena_offset[i] || !part_fits(share, share->arena_offset[i], plan->spaces[i].bytes, PAGE_BYTES)))
             return false;
     for (uint32_t a = 0; a < plan->actors_count; a++)
