@@ -22,7 +22,8 @@ static uint64_t queue_done(const struct ahead_queue *queue)
 
 /* ---- before a firing ---- */
 
-static weir_status await_ticket(struct ahead_queue *queue, struct ahead_queue *other, uint64_t ticket)
+static weir_status await_ticket(struct ahead_queue *queue, const struct ahead_edge *edge, struct ahead_queue *other,
+                                uint64_t ticket)
 {
     uint64_t *known = &queue->known[other->number];
     if (ticket <= *known + (AHEAD_WITHOUT(SKIP) ? 1 : 0))
@@ -31,6 +32,8 @@ static weir_status await_ticket(struct ahead_queue *queue, struct ahead_queue *o
         weir_status status = queue->device->device->await(queue->device, other->device, ticket);
         if (status)
             return status;
+        queue->awaits[queue->await_count++ % AHEAD_AWAITS] =
+            (struct ahead_await){queue->device->marked + 1, edge, other, ticket};
     }
     *known = ticket;
     return WEIR_OK;
@@ -43,12 +46,12 @@ static weir_status await_all(const struct actor *actor)
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < actor->port_count; p++, edge++)
         if ((*edge)->ready == AHEAD_AWAIT && !AHEAD_WITHOUT(WROTE))
-            status = await_ticket(ahead->queue, (*edge)->producer, (*edge)->wrote[actor->ports[p].reader.slot]);
+            status = await_ticket(ahead->queue, *edge, (*edge)->producer, (*edge)->wrote[actor->ports[p].reader.slot]);
     edge = ahead->out;
     for (uint32_t o = 0; o < actor->out_count; o++)
         for (uint32_t k = 0; !status && k < actor->outs[o].edge_count; k++, edge++)
             if ((*edge)->free == AHEAD_AWAIT && !AHEAD_WITHOUT(READ))
-                status = await_ticket(ahead->queue, (*edge)->reader, (*edge)->read[actor->outs[o].regst.slot]);
+                status = await_ticket(ahead->queue, *edge, (*edge)->reader, (*edge)->read[actor->outs[o].regst.slot]);
     return status;
 }
 
@@ -240,6 +243,17 @@ bool ahead_passed(const struct ahead_lane *ahead)
         if (atomic_load_explicit(ahead->queues[i]->device->done, memory_order_relaxed) != ahead->queues[i]->retired)
             return true;
     return false;
+}
+
+const struct ahead_await *ahead_awaits(const struct ahead_queue *queue)
+{
+    uint64_t first = queue->await_count > AHEAD_AWAITS ? queue->await_count - AHEAD_AWAITS : 0;
+    for (uint64_t i = first; i < queue->await_count; i++) {
+        const struct ahead_await *await = &queue->awaits[i % AHEAD_AWAITS];
+        if (await->mark == queue->retired + 1 && await->ticket > queue_done(await->other))
+            return await;
+    }
+    return NULL;
 }
 
 bool ahead_rests(const struct ahead_lane *ahead)

@@ -62,6 +62,16 @@ struct ahead_launch {
     int64_t ns; /* park_now_ns() */
 };
 
+/* What a launch awaits, for reports alone. */
+struct ahead_await {
+    uint64_t mark;                /* of the launch */
+    const struct ahead_edge *edge;
+    const struct ahead_queue *other;
+    uint64_t ticket;
+};
+
+enum { AHEAD_AWAITS = 64 }; /* of a queue, that are remembered */
+
 struct ahead_queue {
     struct device_queue *device; /* owned by the session */
     uint32_t number;             /* of the session's queues that run ahead */
@@ -69,6 +79,8 @@ struct ahead_queue {
     struct ahead_late *late;     /* borrowed ring */
     uint64_t late_room, late_first, late_end;
     struct ahead_launch *launched; /* borrowed; of ticket t at t % marks_max */
+    struct ahead_await *awaits;  /* borrowed: the last AHEAD_AWAITS, as a ring */
+    uint64_t await_count;
     uint64_t retired;            /* the newest ticket that is known to have passed */
     int64_t retired_ns;          /* when, as far as the host saw */
     struct actor *crowded;       /* the first of those that wait for room */
@@ -103,6 +115,9 @@ bool ahead_rests(const struct ahead_lane *ahead);
 
 /* Looks whether the queues with something under way are well; if not, the first that is not, with its sentence. */
 struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *status, char *error, size_t error_bytes);
+
+/* What the oldest firing under way still awaits; NULL: nothing, as far as is remembered. */
+const struct ahead_await *ahead_awaits(const struct ahead_queue *queue);
 
 /* Ends what is under way. */
 void ahead_abort(const struct ahead_lane *ahead);

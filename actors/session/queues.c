@@ -19,6 +19,7 @@ struct session_queues {
     struct actor_ahead *actors; /* owned; by actor */
     struct ahead_late *late;   /* owned */
     struct ahead_launch *launched; /* owned */
+    struct ahead_await *awaits; /* owned */
     uint64_t *tickets;         /* owned: known, wrote, read */
 };
 
@@ -105,6 +106,7 @@ void session_close_queues(struct weir_session *s)
     free(queues->actors);
     free(queues->late);
     free(queues->launched);
+    free(queues->awaits);
     free(queues->tickets);
     free(queues);
     s->queues = NULL;
@@ -173,8 +175,9 @@ static bool alloc_rings(struct session_queues *queues, uint64_t tickets)
     }
     queues->late = calloc(late + 1, sizeof(*queues->late));
     queues->launched = calloc(launched + 1, sizeof(*queues->launched));
+    queues->awaits = calloc((size_t)queues->count * AHEAD_AWAITS, sizeof(*queues->awaits));
     queues->tickets = calloc(tickets + (uint64_t)queues->count * queues->count, sizeof(*queues->tickets));
-    return queues->late && queues->launched && queues->tickets;
+    return queues->late && queues->launched && queues->awaits && queues->tickets;
 }
 
 /* Each queue and each edge gets its part. */
@@ -188,6 +191,7 @@ static void place_rings(struct weir_session *s)
         struct ahead_queue *queue = &queues->queue[i];
         queue->late = late;
         queue->launched = launched;
+        queue->awaits = queues->awaits + (size_t)i * AHEAD_AWAITS;
         queue->known = tickets;
         late += queue->late_room;
         launched += queue->device->marks_max;
@@ -259,8 +263,10 @@ void session_look_at_queues(const struct weir_session *s, struct worker *worker)
 {
     for (uint32_t i = 0; i < worker->ahead.count; i++) {
         const struct ahead_launch *launch = ahead_under_way(worker->ahead.queues[i], 0);
+        const struct ahead_await *await = ahead_awaits(worker->ahead.queues[i]);
+        uint32_t regst = await ? s->plan->ports[await->edge - s->queues->edges].regst.i : PLAN_NONE;
         if (launch)
-            look_add(&worker->look, (struct wait_entry){launch->actor->id, PLAN_NONE,
+            look_add(&worker->look, (struct wait_entry){launch->actor->id, regst,
                                                         flight_step(s->plan, launch->actor->id, launch->firing)});
     }
 }

@@ -181,7 +181,7 @@ void session_close_queues(struct weir_session *session);
 /* That of a plan queue; NULL: it does not run ahead, or not here. */
 struct ahead_queue *session_queue(const struct weir_session *session, uint32_t queue);
 
-/* By the worker's thread: adds the oldest firing under way on each of its queues to its look. */
+/* By the worker's thread: adds the oldest firing under way on each of its queues to its look, and what it awaits. */
 void session_look_at_queues(const struct weir_session *session, struct worker *worker);
 
 /* The firings under way, oldest first, as many as fit. By the thread that launches them. */
