@@ -39,7 +39,7 @@ static bool test_failed; /* in a test's process; set by its first thread or any 
 
 /* libzmq, and libsodium and libpgm below it, are not instrumented, so ThreadSanitizer does not see how their threads
  * order what they do: neither what they read and write nor the bytes that they hand over are held against anybody. */
-const char *__tsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
     return "called_from_lib:libzmq.so\ncalled_from_lib:libsodium.so\ncalled_from_lib:libpgm\n";
