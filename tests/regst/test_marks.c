@@ -2,8 +2,8 @@
  * their own, on random graphs.
  *
  * Actors of three queues and of the host fire by counters alone: READY for a slot that was written, FREE for one that
- * was read. A firing on a queue only enqueues: awaits, the kernel, a mark, whose number is the firing's ticket. By where
- * the two ends of an edge are, a message leaves
+ * was read. A firing on a queue only enqueues: awaits, the kernel, a mark, whose number is the firing's ticket. Where
+ * the two ends of an edge are decides when a message leaves:
  *
  *     NOW     at launch: the same queue; and what the host sends, which is done when it sends
  *     AWAIT   at launch, and the ticket lies beside the slot: the other queue awaits it before it reads what was
@@ -12,8 +12,8 @@
  *
  * and an actor of a queue fires only if the queue has room for its mark. Messages arrive, actors fire and queues go on
  * in any order, drawn from a seed. Every kernel takes from a `begin` to an `end`; in between its inputs must be what it
- * was to read, and before it writes a slot all readers must have ended. All must fire as often as they should. Then each
- * rule is left out, which must be seen: so the model can tell right from wrong.
+ * was to read, and before it writes a slot all readers must have ended. All must fire as often as they should. Then
+ * each rule is left out, which must be seen: so the model can tell right from wrong.
  */
 #include <criterion/criterion.h>
 
