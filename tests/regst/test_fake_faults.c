@@ -1,6 +1,7 @@
 /* tests/regst/test_fake_faults.c: the fake accelerator (tests/support/fake.h) sees what a caller may not do, finds
  * races whatever order was drawn, and fails as it is told to. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,6 +104,26 @@ Test(fake_faults, sees_what_is_left_open)
     cr_expect_eq(fake_look().misuses, 0);
     b.device->health(b.queues[0], NULL, 0);
     expect_misuse("left open");
+}
+
+/* Launches until the fake has seen that another thread does so, too. */
+static void *launch_on(void *queue)
+{
+    while (!fake_look().misuses)
+        bench_launch(queue, nothing, 0, NULL, NULL);
+    return NULL;
+}
+
+Test(fake_faults, sees_two_threads_on_one_queue)
+{
+    struct bench b = bench_open(NULL, 1);
+    pthread_t other;
+    cr_assert_eq(pthread_create(&other, NULL, launch_on, b.queues[0]), 0);
+    launch_on(b.queues[0]);
+    pthread_join(other, NULL);
+    b.device->abort(b.queues[0]);
+    bench_free(&b);
+    expect_misuse("two threads use queue 0 at once");
 }
 
 /* ---- faults ---- */
