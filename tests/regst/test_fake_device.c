@@ -2,6 +2,7 @@
  * that runs ahead, and no more than that. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -10,10 +11,13 @@
 
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/ops.h"
+#include "tests/support/effort.h"
 #include "tests/support/fake_bench.h"
 #include "tests/support/sdf.h"
 
 TestSuite(fake_device, .timeout = 120);
+
+enum { ROUNDS = EFFORT(2000, 500, 300) };
 
 /* ---- kernels ---- */
 
@@ -287,6 +291,64 @@ Test(fake_device, has_room_for_few_marks)
         cr_expect_eq(device_room(b.queues[q]), b.queues[q]->marks_max);
     }
     bench_close(&b);
+}
+
+/* ---- threads ---- */
+
+/* One thread's queue writes a slot, another's copies it to pinned memory, where that one's host looks. They tell each
+ * other of launches alone. */
+struct pair {
+    struct bench b;
+    float *pinned;
+    _Atomic uint64_t written, read; /* rounds that were launched */
+};
+
+static void *write_rounds(void *opaque)
+{
+    struct pair *p = opaque;
+    struct device_queue *queue = p->b.queues[0], *other = p->b.queues[1];
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        while (atomic_load_explicit(&p->read, memory_order_acquire) < i - 1 || !device_room(queue))
+            sched_yield();
+        if (i > 1)
+            p->b.device->await(queue, other, i - 1);
+        bench_launch(queue, bench_fill, i, NULL, bench_slot(&p->b, 0));
+        p->b.device->mark(queue);
+        atomic_store_explicit(&p->written, i, memory_order_release);
+    }
+    return NULL;
+}
+
+/* Returns the number of rounds in which it saw something else. */
+static int read_rounds(struct pair *p)
+{
+    struct device_queue *other = p->b.queues[0], *queue = p->b.queues[1];
+    int wrong = 0;
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        while (atomic_load_explicit(&p->written, memory_order_acquire) < i || !device_room(queue))
+            sched_yield();
+        p->b.device->await(queue, other, i);
+        bench_launch(queue, bench_copy, 0, bench_slot(&p->b, 0), p->pinned);
+        p->b.device->mark(queue);
+        atomic_store_explicit(&p->read, i, memory_order_release);
+        bench_wait(queue, i);
+        wrong += p->pinned[0] != (float)i || p->pinned[BENCH_ITEMS - 1] != (float)i;
+    }
+    return wrong;
+}
+
+Test(fake_device, threads_have_queues_of_their_own)
+{
+    struct pair p = {.b = bench_open(&(fake_options){.seed = 8, .delay_us = 5}, 2)};
+    pthread_t writer;
+    void *pinned;
+    cr_assert_eq(device_find(WEIR_PINNED)->space_new("", 0, BENCH_BYTES, &pinned), WEIR_OK);
+    p.pinned = pinned;
+    cr_assert_eq(pthread_create(&writer, NULL, write_rounds, &p), 0);
+    cr_expect_eq(read_rounds(&p), 0);
+    pthread_join(writer, NULL);
+    device_find(WEIR_PINNED)->space_free(pinned, BENCH_BYTES);
+    bench_close(&p.b);
 }
 
 /* ---- in plans ---- */

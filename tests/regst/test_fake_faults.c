@@ -1,7 +1,7 @@
 /* tests/regst/test_fake_faults.c: the fake accelerator (tests/support/fake.h) sees what a caller may not do, finds
  * races whatever order was drawn, and fails as it is told to. */
 #include <criterion/criterion.h>
-#include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,6 +106,26 @@ Test(fake_faults, sees_what_is_left_open)
     expect_misuse("left open");
 }
 
+/* Launches until the fake has seen that another thread does so, too. */
+static void *launch_on(void *queue)
+{
+    while (!fake_look().misuses)
+        bench_launch(queue, nothing, 0, NULL, NULL);
+    return NULL;
+}
+
+Test(fake_faults, sees_two_threads_on_one_queue)
+{
+    struct bench b = bench_open(NULL, 1);
+    pthread_t other;
+    cr_assert_eq(pthread_create(&other, NULL, launch_on, b.queues[0]), 0);
+    launch_on(b.queues[0]);
+    pthread_join(other, NULL);
+    b.device->abort(b.queues[0]);
+    bench_free(&b);
+    expect_misuse("two threads use queue 0 at once");
+}
+
 /* ---- faults ---- */
 
 static struct bench bench_with(fake_fault_kind kind, uint64_t launch)
@@ -169,8 +189,6 @@ Test(fake_faults, a_kernel_that_hangs_is_well_until_it_is_aborted)
     struct bench b = bench_with(FAKE_HANGS, 2);
     two_launches(&b);
     bench_wait(b.queues[0], 1);
-    while (!isnan(bench_first(bench_slot(&b, 1)))) /* it has begun */
-        sched_yield();
     cr_expect_eq(b.device->health(b.queues[0], NULL, 0), WEIR_OK);
     expect_only_the_other_works(&b, 1);
 }

@@ -90,7 +90,8 @@ uint32_t sdf_queue(sdf *s, uint32_t queue, plan_queue_kind kind)
 {
     char name[NAME_BYTES];
     plan_space_id space = plan_of(s)->queues[queue].space;
-    snprintf(name, sizeof(name), "%s %s", queue_kind_text(kind), plan_text(plan_of(s), plan_of(s)->spaces[space.i].name));
+    const char *device = plan_text(plan_of(s), plan_of(s)->spaces[space.i].name);
+    snprintf(name, sizeof(name), "%s %s", queue_kind_text(kind), device);
     plan_str text = plan_add_text(s->builder, name);
     return plan_add_queues(s->builder, (plan_queue){.space = space, .kind = kind, .name = text});
 }
