@@ -13,6 +13,7 @@
 
 #include "apps/common/measure.h"
 #include "apps/weir/bench/hand.h"
+#include "apps/weir/bench/instant.h"
 #include "graph/plan/build.h"
 
 #define ROUNDS 9
@@ -54,6 +55,7 @@ static const int op_us[OPS] = {
 struct bench_case {
     uint32_t actors, slots, reach;
     int workers, us;
+    enum bench_ahead ahead;
 };
 
 static const weir_op *case_op(const struct bench_case *c)
@@ -75,11 +77,37 @@ static void add_devices(plan_builder *builder, uint32_t count)
     }
 }
 
+/* Queues 0 and 1 of one device, which runs ahead; 2 of the host. */
+static void add_ahead(plan_builder *builder)
+{
+    plan_str fake = plan_add_text(builder, "fake:0"), host = plan_add_text(builder, "cpu:0");
+    plan_add_spaces(builder, (plan_space){.kind = WEIR_FAKE, .name = fake});
+    plan_add_spaces(builder, (plan_space){.kind = WEIR_CPU, .name = host});
+    plan_add_queues(builder, (plan_queue){.kind = PLAN_COMPUTE, .name = fake});
+    plan_add_queues(builder, (plan_queue){.kind = PLAN_COMPUTE, .name = plan_add_text(builder, "fake:0 too")});
+    plan_add_queues(builder, (plan_queue){.space = {1}, .kind = PLAN_COMPUTE, .name = host});
+}
+
+/* The queue of a stage. */
+static uint32_t stage_queue(const struct bench_case *c, uint32_t i)
+{
+    switch (c->ahead) {
+    case BENCH_AHEAD_ONE:
+        return 0;
+    case BENCH_AHEAD_TWO:
+        return i % 2;
+    case BENCH_AHEAD_HOST:
+        return i % 2 ? 0 : 2;
+    default:
+        return i % (uint32_t)c->workers;
+    }
+}
+
 static void add_actor(plan_builder *builder, const struct bench_case *c, plan_actor actor)
 {
     const plan_str name = plan_add_text(builder, "stage");
     uint32_t i = actor.kernels.first;
-    actor.queue = (plan_queue_id){i % (uint32_t)c->workers};
+    actor.queue = (plan_queue_id){stage_queue(c, i)};
     actor.name = name;
     actor.fires = 1;
     plan_add_actors(builder, actor);
@@ -89,8 +117,9 @@ static void add_actor(plan_builder *builder, const struct bench_case *c, plan_ac
 
 static void add_regst(plan_builder *builder, const struct bench_case *c, uint32_t i, uint32_t initial)
 {
-    plan_add_regsts(builder, (plan_regst){.producer = {i}, .space = {i % (uint32_t)c->workers}, .slots = c->slots,
-                                          .fill = 1, .initial = initial});
+    plan_space_id space = plan_builder_plan(builder)->queues[stage_queue(c, i)].space;
+    plan_add_regsts(builder, (plan_regst){.producer = {i}, .space = space, .slots = c->slots, .fill = 1,
+                                          .initial = initial});
 }
 
 /* Stage i reads register i - 1, writes register i; the last one writes none. What is downstream fires first. */
@@ -125,7 +154,10 @@ static weir_plan *case_plan(const struct bench_case *c)
         return NULL;
     plan_builder_plan(builder)->micro_batches = 1;
     plan_add_programs(builder, (plan_program){plan_add_text(builder, "main")});
-    add_devices(builder, (uint32_t)c->workers);
+    if (c->ahead)
+        add_ahead(builder);
+    else
+        add_devices(builder, (uint32_t)c->workers);
     for (uint32_t i = 0; i < c->actors; i++)
         (c->reach ? add_column : add_stage)(builder, c, i);
     weir_plan *plan = plan_builder_finish(builder, NULL);
@@ -217,6 +249,8 @@ static weir_status run_case(const struct bench_case *c, double *seconds)
 static double run_by_hand(const struct bench_case *c, int64_t tokens)
 {
     struct bench_columns shape = {c->actors, c->reach, case_op(c)->kernel[WEIR_CPU]};
+    if (c->ahead)
+        return 0;
     if (c->reach)
         return bench_hand_columns(&shape, tokens);
     if (c->slots == 1)
@@ -276,6 +310,7 @@ weir_status bench_actors(bool json, bool quick, FILE *to)
 {
     struct bench bench = {.rounds = quick ? 1 : ROUNDS};
     weir_status status = WEIR_OK;
+    bench_instant();
     for (size_t i = 0; i < OPS && !status; i++)
         status = weir_op_register(&ops[i]);
     for (int round = 0; round < bench.rounds && !status; round++)
