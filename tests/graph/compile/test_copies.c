@@ -366,6 +366,47 @@ Test(copies, from_accelerators_to_cpus_and_back, .timeout = 60)
     weir_plan_free(plan);
 }
 
+/* ---- what is shown ---- */
+
+static char *shown(const weir_plan *plan, weir_status (*view)(const weir_plan *, FILE *))
+{
+    char *out = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&out, &bytes);
+    cr_assert_eq(view(plan, to), WEIR_OK, "%s", weir_error());
+    fclose(to);
+    return out;
+}
+
+static void expect_shown(const char *view, const char *part)
+{
+    cr_expect(strstr(view, part), "\"%s\" is not in\n%s", part, view);
+}
+
+/* Four micro-batches of 64 x 8 values come and go. */
+Test(copies, are_shown_with_their_bytes, .timeout = 60)
+{
+    weir_graph *g = weir_graph_new("shown");
+    weir_mesh_new(g, "fake:0");
+    weir_fetch(weir_gelu(weir_input(g, WEIR_F32, {64, 8}, .name = "x", .micro = true)), .name = "y");
+    weir_plan *plan = weir_compile(g, .micro_batches = 4);
+    cr_assert_not_null(plan, "%s", weir_error());
+    char *show = shown(plan, weir_plan_show), *json = shown(plan, weir_plan_json), *dot = shown(plan, weir_plan_dot);
+    expect_shown(show, "accelerators, a step: 4 copies in, 8.0 KiB; 4 copies out, 8.0 KiB\n");
+    expect_shown(show, "copy in fake:0    fake:0    copy in        1        1               4      8.0 KiB  8.0 KiB");
+    expect_shown(show, "copy out fake:0   fake:0    copy out       1        1               4      8.0 KiB  8.0 KiB");
+    expect_shown(show, "x.in ");
+    expect_shown(show, "gelu.out ");
+    expect_shown(json, "\"copy in fake:0\"");
+    expect_shown(json, "\"pinned:0\"");
+    expect_shown(dot, "gelu.out");
+    free(show);
+    free(json);
+    free(dot);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
 /* ---- memory ---- */
 
 static uint64_t bytes_of_kind(const weir_plan *plan, uint32_t kind, uint32_t mem)
