@@ -209,9 +209,7 @@ static weir_status add_shard(struct filling *f, const plan_param *param, const p
     for (uint32_t k = 0; !status && k < slots; k++) {
         piece.slot = (int)k;
         piece.data = piece_data(f, param, tensor, session_kept_slot(s, tensor, k));
-        status = piece.data ? keep_save_add(f->save, &piece)
-                            : error_set(WEIR_E_MEMORY, "weir_session_save: no memory for a copy of '%s'",
-                                        piece.tensor.name);
+        status = piece.data ? keep_save_add(f->save, &piece) : error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
     }
     return status;
 }

@@ -33,9 +33,12 @@ static const ir_node *first_node(const compile *c, const group *g)
     return &c->ir.node[c->phys.op.item[g->pops.item[0]].node];
 }
 
-static plan_queue_kind queue_kind(const group *g)
+static bool has_groups(const emission *e, int d, plan_queue_kind kind)
 {
-    return g->outside ? PLAN_OUTSIDE : g->io ? PLAN_IO_QUEUE : PLAN_COMPUTE;
+    int g = 0;
+    while (g < e->p->group.count && (e->p->group.item[g].device != d || e->p->group.item[g].queue != kind))
+        g++;
+    return g < e->p->group.count;
 }
 
 /* The queue on which the device runs groups of that kind, when it has any. */
@@ -43,12 +46,16 @@ static void emit_queue(emission *e, int d, plan_queue_kind kind)
 {
     const pdevice *from = &e->p->device.item[d];
     char *name = pool_text(&e->c->pool, "%s %s:%d", queue_kind_text(kind), device_kind_name(from->kind), from->index);
-    int g = 0;
-    while (g < e->p->group.count && (e->p->group.item[g].device != d || queue_kind(&e->p->group.item[g]) != kind))
-        g++;
-    if (name && g < e->p->group.count)
+    if (name && has_groups(e, d, kind))
         e->queue[kind][d] = plan_add_queues(
             e->b, (plan_queue){.space = {(uint32_t)d}, .kind = kind, .name = plan_add_text(e->b, name)});
+}
+
+/* What computes has a compute queue in any case. */
+static bool computes(const emission *e, int d)
+{
+    weir_device_kind kind = e->p->device.item[d].kind;
+    return kind != WEIR_DISK && (kind != WEIR_PINNED || has_groups(e, d, PLAN_COMPUTE));
 }
 
 static void emit_device(emission *e, int d)
@@ -63,7 +70,7 @@ static void emit_device(emission *e, int d)
                                                               .bytes = from->bytes,
                                                               .snapshot_offset = from->snapshot_offset,
                                                               .snapshot_bytes = from->snapshot})};
-    if (!disk)
+    if (computes(e, d))
         e->queue[PLAN_COMPUTE][d] = plan_add_queues(e->b, (plan_queue){.space = space,
                                                                        .kind = PLAN_COMPUTE,
                                                                        .name = plan_add_text(e->b, name),
@@ -71,6 +78,8 @@ static void emit_device(emission *e, int d)
                                                                        .workspace_bytes = from->workspace});
     emit_queue(e, d, PLAN_IO_QUEUE);
     emit_queue(e, d, PLAN_OUTSIDE);
+    emit_queue(e, d, PLAN_COPY_IN);
+    emit_queue(e, d, PLAN_COPY_OUT);
 }
 
 static plan_tensor tensor_from(emission *e, const char *name, const weir_type *type, const weir_shape *global,
@@ -256,7 +265,7 @@ static const char *actor_name(emission *e, const group *g)
 static void emit_actor(emission *e, int g)
 {
     const group *from = &e->p->group.item[g];
-    plan_actor a = {.queue = {e->queue[queue_kind(from)][from->device]},
+    plan_actor a = {.queue = {e->queue[from->queue][from->device]},
                     .name = plan_add_text(e->b, actor_name(e, from)),
                     .program = {(uint32_t)from->program},
                     .phase = from->phase,
@@ -268,9 +277,9 @@ static void emit_actor(emission *e, int g)
     a.states = emit_states(e, g);
     a.temps = emit_temps(e, g);
     a.kernels.first = plan_builder_plan(e->b)->kernels_count;
-    if (from->outside)
+    if (from->queue == PLAN_OUTSIDE)
         emit_host(e, g, first_node(e->c, from));
-    for (int i = 0; i < from->pops.count && !from->outside; i++, a.kernels.count++)
+    for (int i = 0; i < from->pops.count && from->queue != PLAN_OUTSIDE; i++, a.kernels.count++)
         emit_kernel(e, g, from->pops.item[i]);
     plan_add_actors(e->b, a);
 }

@@ -294,7 +294,7 @@ static bool fits(const chain *x, const weir_op *op, const fused_attrs *attrs, ui
     weir_op_args local = {op, in, x->in_count, out, x->out_count, attrs};
     if (!op->fits(&local, error, sizeof error))
         return false;
-    *workspace = round_up(op->workspace(&local, x->c->phys.device.item[pop_at(x, 0)->device].kind));
+    *workspace = round_up(op->workspace(&local, device_kernels(x->c->phys.device.item[pop_at(x, 0)->device].kind)));
     return true;
 }
 

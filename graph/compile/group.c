@@ -2,6 +2,8 @@
  *
  * A group is a run of pops of one device, program, phase and rate that fires as one actor. Joining saves messages and
  * registers, cutting lets others start earlier, so groups are maximal except:
+ *   - an accelerator's queues for copies count as devices in what follows: there copies come together, and are under
+ *     way while it computes;
  *   - a pop that reads from another device, or waits for something on one, starts a group, unless the open one waits for
  *     the same groups already; what is waited for ends one;
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
@@ -35,10 +37,17 @@ static const ir_node *pop_node(const compile *c, const pop *op)
     return &c->ir.node[op->node];
 }
 
-/* Whether push or pull fires it. */
-static bool pop_is_outside(const compile *c, const pop *op)
+/* Queues whose pops are groups of their own. The rest of a device's are a stream each: its copies, and all else. */
+static bool alone_on(plan_queue_kind queue)
 {
-    return pop_node(c, op)->origin && pop_node(c, op)->origin->host && !op->io;
+    return queue == PLAN_IO_QUEUE || queue == PLAN_OUTSIDE;
+}
+
+/* Whether the pops are of two streams. */
+static bool apart(const pop *a, const pop *b)
+{
+    plan_queue_kind x = alone_on(a->queue) ? PLAN_COMPUTE : a->queue, y = alone_on(b->queue) ? PLAN_COMPUTE : b->queue;
+    return a->device != b->device || x != y;
 }
 
 /* The pop that makes input i in the same step, or NULL (parameters are there from the step before). */
@@ -69,7 +78,7 @@ static int pop_level(const compile *c, const pop *op)
         const pop *from = input_maker(c, op, i);
         if (!from || from->phase != op->phase)
             continue;
-        int reach = from->level + (from->device != op->device);
+        int reach = from->level + apart(from, op);
         if (reach > level)
             level = reach;
     }
@@ -95,7 +104,7 @@ static bool waits_already(const compile *c, const pop *op, const group *g)
 {
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(c, op, i);
-        if (from && from->device != op->device && !is_source_of(g, from->group))
+        if (from && apart(from, op) && !is_source_of(g, from->group))
             return false;
     }
     for (int i = 0; i < op->waits.count; i++)
@@ -121,7 +130,7 @@ static void close_group(grouping *x, int id)
 
 static bool same_stream(const compile *c, const group *g, const pop *op)
 {
-    return g->device == op->device && g->program == pop_node(c, op)->program &&
+    return !apart(&c->phys.op.item[g->pops.item[0]], op) && g->program == pop_node(c, op)->program &&
            g->phase == op->phase && g->micro == op->micro;
 }
 
@@ -151,8 +160,7 @@ static int group_new(grouping *x, const pop *op)
     if (!g || !at)
         return -1;
     *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
-                 .phase = op->phase, .micro = op->micro, .outside = pop_is_outside(x->c, op), .io = op->io,
-                 .level = op->level};
+                 .phase = op->phase, .micro = op->micro, .queue = op->queue, .level = op->level};
     *at = x->p->group.count - 1;
     return *at;
 }
@@ -167,8 +175,8 @@ static void maybe_end(grouping *x, const pop *op)
         bool leaves = false;
         for (int r = 0; r < t->readers.count && !t->parameter; r++) {
             const pop *reader = &x->p->op.item[t->readers.item[r]];
-            leaves |= reader->device != op->device;
-            end |= reader->device != op->device && reader->phase == op->phase && op->phase != PLAN_UPDATE;
+            leaves |= apart(reader, op);
+            end |= apart(reader, op) && reader->phase == op->phase && op->phase != PLAN_UPDATE;
         }
         end |= t->chunk;
         g->published += leaves ? t->bytes : 0;
@@ -180,7 +188,7 @@ static void maybe_end(grouping *x, const pop *op)
 static void join(grouping *x, int id)
 {
     pop *op = &x->p->op.item[id];
-    bool alone = op->io || pop_is_outside(x->c, op);
+    bool alone = alone_on(op->queue);
     op->level = pop_level(x->c, op);
     op->group = find_open(x, op, alone);
     if (op->group < 0)
@@ -194,7 +202,7 @@ static void join(grouping *x, int id)
     *at = id;
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(x->c, op, i);
-        if (from && from->device != op->device)
+        if (from && apart(from, op))
             LIST_ONCE(&x->c->pool, &g->sources, from->group);
     }
     for (int i = 0; i < op->waits.count; i++)
@@ -248,7 +256,7 @@ static plan_mem reg_kind(const compile *c, const ptensor *t)
     const ir_node *node = pop_node(c, maker);
     if (node->op == &op_source)
         return PLAN_IO;
-    if (node->op == &op_box)
+    if (node->op == &op_box || node->copies)
         return PLAN_TRANSFER;
     if (copies_parameter(c, maker))
         return PLAN_COPY;
@@ -304,7 +312,7 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
  * there is no workspace. */
 static bool lies_alone(const compile *c, const ptensor *t)
 {
-    return t->producer >= 0 && (t->parameter || c->phys.op.item[t->producer].io);
+    return t->producer >= 0 && (t->parameter || c->phys.op.item[t->producer].queue == PLAN_IO_QUEUE);
 }
 
 /* Gives the tensor a register when it leaves its group. */

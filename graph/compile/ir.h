@@ -7,6 +7,8 @@
  *                                                              casts: what is read in another dtype becomes a node
  *                                                              fold:  casts that change nothing are left out
  *                                                              box:   conversions become nodes
+ *                                                              copies: what an accelerator and the host hand to each
+ *                                                              other goes through copy nodes; for each choice of limit.c
  *                --lower---> phys (per device: pops, ptensors)  group: pops -> groups; regs; slots; order; layout
  *                --emit----> weir_plan                          check
  *
@@ -53,6 +55,7 @@ typedef struct ir_node {
     bool micro;
     bool again;                    /* a repetition of a forward node, see recompute.h */
     bool moves;                    /* to a disk, or back: see offload.h */
+    plan_queue_kind copies;        /* COPY_IN, COPY_OUT: to an accelerator or from it, see copies.h; else COMPUTE */
     int after;                     /* of one: a tensor that it is not computed before, or -1 */
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
@@ -119,7 +122,7 @@ typedef struct pop {               /* one kernel call on one device */
     plan_phase phase;
     bool micro;
     bool accumulate;               /* its kernel adds from the second firing on */
-    bool io;                       /* it runs on its device's io queue, in a group of its own */
+    plan_queue_kind queue;         /* of its device; on an io or outside queue it is a group of its own */
     bool dead;                     /* merged into another, or of no use */
     int level, group;
     POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
@@ -159,8 +162,7 @@ typedef struct group {             /* an actor */
     int program;
     plan_phase phase;
     bool micro;
-    bool outside;                  /* fired by push or pull */
-    bool io;                       /* runs on the device's io queue, which has no workspace */
+    plan_queue_kind queue;         /* only a compute queue has a workspace */
     int level;
     int priority;
     POOL_LIST(int) pops;
@@ -222,6 +224,7 @@ bool pass_shard(compile *c);
 bool pass_casts(compile *c);
 bool pass_fold(compile *c);
 bool pass_box(compile *c);
+bool pass_copies(compile *c);
 bool pass_lower(compile *c);
 /* Shards that conversions hand to conversions are cut into chunks of at most so many bytes, as far as there may be that
  * many chunks. Tests shrink it; nothing else changes it. */
@@ -285,10 +288,11 @@ double node_seconds(const ir_graph *ir, const ir_node *node);
 double transfer_seconds(uint64_t bytes);
 /* And a disk, with one way of so many bytes. */
 double disk_seconds(uint64_t bytes);
-/* Whether a limit counts for the device: what is on a disk is what the limit left no room for. */
+/* Whether a limit counts for the device: what is on a disk is what the limit left no room for, and beside an
+ * accelerator lies what passes by. */
 static inline bool device_is_limited(const pdevice *d)
 {
-    return d->kind != WEIR_DISK;
+    return d->kind != WEIR_DISK && d->kind != WEIR_PINNED;
 }
 /* Fills behind[node] with the pipeline stages behind each forward node (slots.c). */
 void stages_behind(const compile *c, int *behind);

@@ -269,6 +269,7 @@ static bool fits_whole(search *s)
     uint64_t bytes = largest(s->c, &device);
     bool fits = bytes <= s->c->memory_max;
     s->c->whole = fits ? 0 : bytes;
+    s->c->ir = s->x.base;
     s->c->phys = (phys){.temps_found = false};
     return fits;
 }

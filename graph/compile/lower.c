@@ -5,9 +5,6 @@
  * accumulation over one micro-batch, and pops of which nobody reads an output. An accumulation behind a kernel that
  * can add is merged into it.
  *
- * The sources of a conversion: of each slice of the source that meets the destination's, one copy (its own, if it can
- * be), or all terms if it is a partial sum, in the order of the devices.
- *
  * What one conversion makes for others alone, the scattered sum on its way to everybody, is cut into chunks where its
  * shards are large: each is a ptensor that a pop of its own makes, so that one is on its way while the next is summed.
  * Pops of all devices come chunk by chunk. A chunk is a run of rows, contiguous in its shard. Which elements are added
@@ -16,6 +13,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
+#include "graph/compile/sources.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
@@ -48,10 +46,14 @@ static int device_last(const compile *c)
     return last;
 }
 
+/* An accelerator has the host's memory beside it, whether anything goes there or not. */
 static void mesh_mark(compile *c, const weir_mesh *mesh)
 {
-    for (int i = 0; i < mesh->count; i++)
+    for (int i = 0; i < mesh->count; i++) {
         c->phys.device_of[mesh->kind][mesh->device[i]] = 1;
+        if (device_is_accelerator(mesh->kind))
+            c->phys.device_of[WEIR_PINNED][mesh->device[i]] = 1;
+    }
 }
 
 /* Devices get their ids in ascending order, so that plans read well. */
@@ -187,108 +189,6 @@ static bool tensors_make(lowering *l)
 
 /* ---- conversions ---- */
 
-/* Which devices of the source a destination device reads, as a set of allowed coordinates per axis. */
-typedef struct choice {
-    int only[WEIR_AXES_MAX];       /* coordinate to take, or -1: all */
-    bool none;                     /* this device holds zeros alone */
-    bool zero;                     /* the sources may not cover it */
-} choice;
-
-static int device_position(const weir_mesh *mesh, weir_device_kind kind, int device)
-{
-    for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
-        if (mesh->device[at] == device)
-            return at;
-    return -1;
-}
-
-/* What a destination that is P on `axis` takes there: of a source in the same place its own term, otherwise the first
- * device takes everything and the others are zero. */
-static void choose_partial(choice *ch, const ir_tensor *from, const ir_tensor *to, int axis, int at, bool same)
-{
-    int k = mesh_coordinate(to->mesh, at, axis);
-    if (same && from->sbp[axis] != WEIR_B) {
-        ch->only[axis] = k;
-        ch->zero |= WEIR_IS_S(from->sbp[axis]);
-    } else if (k) {
-        ch->none = true;
-    }
-}
-
-static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
-{
-    choice ch = {.only = {-1, -1, -1}};
-    bool same = mesh_equal(from->mesh, to->mesh);
-    int here = same ? at : device_position(from->mesh, to->mesh->kind, to->mesh->device[at]);
-    for (int a = 0; a < from->mesh->axes; a++)
-        if (from->sbp[a] == WEIR_B)
-            ch.only[a] = here >= 0 ? mesh_coordinate(from->mesh, here, a) : at % from->mesh->shape[a];
-    for (int a = 0; a < to->mesh->axes; a++)
-        if (to->sbp[a] == WEIR_P)
-            choose_partial(&ch, from, to, a, at, same);
-    ch.zero |= ch.none;
-    return ch;
-}
-
-static bool slices_meet(const slice *a, const slice *b, int rank)
-{
-    for (int d = 0; d < rank; d++)
-        if (a->start[d] + a->count[d] <= b->start[d] || b->start[d] + b->count[d] <= a->start[d])
-            return false;
-    return true;
-}
-
-/* Whether the device `at` of the source is the first of the devices that hold terms of the same slice. */
-static bool first_term(const ir_tensor *from, const choice *ch, int at)
-{
-    for (int a = 0; a < from->mesh->axes; a++)
-        if (from->sbp[a] == WEIR_P && mesh_coordinate(from->mesh, at, a) != (ch->only[a] >= 0 ? ch->only[a] : 0))
-            return false;
-    return true;
-}
-
-static bool taken(const ir_tensor *from, const choice *ch, int at)
-{
-    for (int a = 0; a < from->mesh->axes; a++)
-        if (ch->only[a] >= 0 && mesh_coordinate(from->mesh, at, a) != ch->only[a])
-            return false;
-    return !ch->none;
-}
-
-static bool same_slice_coordinates(const ir_tensor *from, int a, int b)
-{
-    for (int x = 0; x < from->mesh->axes; x++)
-        if (from->sbp[x] != WEIR_P && mesh_coordinate(from->mesh, a, x) != mesh_coordinate(from->mesh, b, x))
-            return false;
-    return true;
-}
-
-/* Lists the terms of the slice that the source's device `at` has a term of; returns how many are listed then. */
-static int list_terms(const lowering *l, int tensor, int at, int chunk, const choice *ch, int *list, int count)
-{
-    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
-    for (int term = 0; term < from->mesh->count; term++)
-        if (taken(from, ch, term) && same_slice_coordinates(from, at, term))
-            list[count++] = ptensor_at(l->p, tensor, term, chunk);
-    return count;
-}
-
-/* Lists the source ptensors of one destination, terms of one slice next to each other. */
-static int list_sources(const lowering *l, int tensor, const ptensor *to, const choice *ch, int *list, int *terms)
-{
-    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
-    int count = 0, rank = from->type.shape.rank;
-    *terms = 1;
-    for (int a = 0; a < from->mesh->axes; a++)
-        if (from->sbp[a] == WEIR_P && ch->only[a] < 0)
-            *terms *= from->mesh->shape[a];
-    for (int at = 0; at < from->mesh->count; at++)
-        for (int chunk = 0; chunk < l->p->chunks[tensor] && taken(from, ch, at) && first_term(from, ch, at); chunk++)
-            if (slices_meet(&l->p->tensor.item[ptensor_at(l->p, tensor, at, chunk)].part, &to->part, rank))
-                count = list_terms(l, tensor, at, chunk, ch, list, count);
-    return count;
-}
-
 static bool same_place(const ptensor *a, const ptensor *b)
 {
     return a->device == b->device && !memcmp(&a->part, &b->part, sizeof a->part);
@@ -304,8 +204,8 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk
     pop *op = POOL_PUSH(&c->pool, &l->p->op);
     if (!list || !attrs || !op)
         return false;
-    choice ch = choose_sources(from, to, at);
-    int count = list_sources(l, node->in[0], &l->p->tensor.item[out], &ch, list, &terms);
+    sources_choice ch = sources_choose(from, to, at);
+    int count = sources_list(c, node->in[0], &l->p->tensor.item[out], &ch, list, &terms);
     *attrs = (box_attrs){.terms = terms, .zero = ch.zero};
     *op = (pop){.node = n, .device = l->p->tensor.item[out].device, .in_count = count, .out_count = 1, .in = list,
                 .attrs = attrs, .phase = node->phase, .micro = node->micro};
@@ -347,7 +247,7 @@ static bool pop_memory(lowering *l, const ir_node *node, int id)
         return false;
     pop_types(l->c, op, types);
     weir_op_args args = {node->op, types, op->in_count, types + op->in_count, op->out_count, op->attrs};
-    weir_device_kind kind = l->p->device.item[op->device].kind;
+    weir_device_kind kind = device_kernels(l->p->device.item[op->device].kind);
     op->scratch = node->op->workspace ? round_up(node->op->workspace(&args, kind)) : 0;
     const slice none = {.start = {0}};
     int count = node->op->states ? node->op->states(&args, state) : 0;
@@ -375,10 +275,13 @@ static const void *node_attrs(compile *c, const ir_node *node)
     return attrs;
 }
 
-/* Whether its kernel calls a function of the program's, which may wait for whatever it likes. */
-static bool calls_host(const ir_node *node)
+/* The queue of its device: what calls a function of the program's may wait for whatever that likes, and push and pull
+ * are the program's own. */
+static plan_queue_kind queue_of(const ir_node *node)
 {
-    return node->origin && node->origin->host && node->origin->host - 1 <= PLAN_CALL;
+    if (node->origin && node->origin->host)
+        return node->origin->host - 1 <= PLAN_CALL ? PLAN_IO_QUEUE : PLAN_OUTSIDE;
+    return node->moves ? PLAN_IO_QUEUE : node->copies;
 }
 
 static bool lower_op(lowering *l, const ir_node *node, int n, int at)
@@ -396,7 +299,7 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
                 .phase = node->phase,
                 .micro = node->micro,
                 .accumulate = node->op == &op_accumulate,
-                .io = calls_host(node) || node->moves};
+                .queue = queue_of(node)};
     op->in = POOL_NEW(&c->pool, int, op->in_count + 1);
     op->out = POOL_NEW(&c->pool, int, op->out_count + 1);
     if (!op->in || !op->out)
@@ -421,7 +324,7 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
 static bool kernel_there(const ir_node *node)
 {
     weir_device_kind kind = node->mesh->kind;
-    if (node->op->kernel[kind])
+    if (node->op->kernel[device_kernels(kind)])
         return true;
     error_set(WEIR_E_UNSUPPORTED, "%s:%d: %s: \"%s\" has no kernel for %s devices", node->src.file, node->src.line,
               node->op->name, node->name, device_kind_name(kind));

@@ -38,7 +38,7 @@ static bool moves_only(const compile *c, const group *g)
 
 static bool is_source(const compile *c, const group *g)
 {
-    return g->io && c->ir.node[c->phys.op.item[g->pops.item[0]].node].op == &op_source;
+    return g->queue == PLAN_IO_QUEUE && c->ir.node[c->phys.op.item[g->pops.item[0]].node].op == &op_source;
 }
 
 bool pass_order(compile *c)

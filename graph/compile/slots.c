@@ -17,9 +17,15 @@
 
 enum { SMALL_BYTES = 1 << 16 };
 
+/* The memory beside an accelerator is a part of it. */
+static bool kinds_meet(weir_device_kind a, weir_device_kind b)
+{
+    return a == b || (a == WEIR_PINNED && device_is_accelerator(b)) || (b == WEIR_PINNED && device_is_accelerator(a));
+}
+
 static bool meshes_meet(const weir_mesh *a, const weir_mesh *b)
 {
-    for (int i = 0; i < a->count && a->kind == b->kind; i++)
+    for (int i = 0; i < a->count && kinds_meet(a->kind, b->kind); i++)
         for (int k = 0; k < b->count; k++)
             if (a->device[i] == b->device[k])
                 return true;
@@ -62,12 +68,18 @@ static bool read_in_phase(const phys *p, const reg *r, plan_phase phase)
     return false;
 }
 
+/* Push and pull run beside the device rather than at the same time as what it makes. */
+static plan_queue_kind runs_with(const group *g)
+{
+    return g->queue == PLAN_OUTSIDE ? PLAN_COMPUTE : g->queue;
+}
+
 /* By another device, or another queue that runs at the same time. */
 static bool read_elsewhere(const phys *p, const reg *r)
 {
     for (int i = 0; i < r->readers.count; i++) {
         const group *reader = &p->group.item[r->readers.item[i]];
-        if (reader->device != r->device || (r->group >= 0 && reader->io != p->group.item[r->group].io))
+        if (reader->device != r->device || (r->group >= 0 && runs_with(reader) != runs_with(&p->group.item[r->group])))
             return true;
     }
     return false;

@@ -47,7 +47,7 @@ static bool fetches_from(const compile *c, int id, int device)
 
 static bool fires_late(const group *g)
 {
-    return g->phase == PLAN_UPDATE && !g->micro && !g->outside;
+    return g->phase == PLAN_UPDATE && !g->micro && g->queue != PLAN_OUTSIDE;
 }
 
 /* The group of main on the device that updates parameters, and of several the one that comes last. */
@@ -161,7 +161,7 @@ static int group_before(const compile *c, int id)
     for (int i = id - 1; i >= 0; i--) {
         const group *before = &c->phys.group.item[i];
         if (before->device == g->device && before->program == g->program && before->phase == g->phase &&
-            before->micro == g->micro && !before->io && !before->outside && before->level <= g->level)
+            before->micro == g->micro && before->queue == PLAN_COMPUTE && before->level <= g->level)
             return i;
     }
     return -1;
@@ -173,7 +173,7 @@ static void tie_in_order(compile *c)
 {
     for (int i = 0; i < c->phys.group.count && c->ir.waits.count && !c->pool.failed; i++) {
         const group *g = &c->phys.group.item[i];
-        int before = g->io || g->outside || g->phase == PLAN_UPDATE ? -1 : group_before(c, i);
+        int before = g->queue != PLAN_COMPUTE || g->phase == PLAN_UPDATE ? -1 : group_before(c, i);
         if (before >= 0)
             tie(c, before, i);
     }
@@ -193,7 +193,7 @@ enum { LAG = 2 };
 
 static bool goes_back(const group *g)
 {
-    return g->phase == PLAN_BACKWARD && g->program == 0 && !g->io && !g->outside;
+    return g->phase == PLAN_BACKWARD && g->program == 0 && g->queue == PLAN_COMPUTE;
 }
 
 /* The actor of the backward phase that is the LAG-th behind group `id` on its device, or -1. */

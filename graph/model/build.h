@@ -113,6 +113,8 @@ struct weir_graph {
 };
 
 /* Meshes with the same devices in the same arrangement are the same place. */
+/* Whether "fake:0-3" names devices. Tests set it; nothing else does. */
+extern bool mesh_takes_fakes;
 bool mesh_equal(const weir_mesh *a, const weir_mesh *b);
 /* The mesh of the first device of `mesh` alone. */
 weir_mesh *mesh_first(weir_mesh *mesh);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { DEVICES_MAX = 1024 };
+bool mesh_takes_fakes;
 
 typedef struct device_list {
     int device[DEVICES_MAX];
@@ -55,8 +56,8 @@ static bool kind_parse(const char **text, weir_device_kind *kind)
 {
     for (int k = 0; k < WEIR_DEVICE_KINDS; k++) {
         const char *name = device_kind_name((weir_device_kind)k);
-        if (k == WEIR_DISK || k == WEIR_PINNED)
-            continue; /* they compute nothing */
+        if (k == WEIR_DISK || k == WEIR_PINNED || (k == WEIR_FAKE && !mesh_takes_fakes))
+            continue; /* they compute nothing, or only tests have them */
         size_t length = strlen(name);
         if (!strncmp(*text, name, length) && (*text)[length] == ':') {
             *kind = (weir_device_kind)k;

@@ -419,6 +419,24 @@ static void show_precision(const weir_plan *plan, weir_dtype dtype, FILE *to)
         fprintf(to, ", %" PRIu32 " of them in %s", count, weir_dtype_name(dtype));
 }
 
+/* "12 copies in, 3.0 MiB": firings of kernels on queues of that kind, and what they write. */
+static uint64_t show_copies(const weir_plan *plan, plan_queue_kind kind, const char *before, FILE *to)
+{
+    uint64_t copies = 0, bytes = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const plan_actor *actor = &plan->actors[plan->kernels[k].actor.i];
+        if (plan->queues[actor->queue.i].kind != (uint32_t)kind)
+            continue;
+        copies += actor->fires;
+        bytes += plan_kernel_moved(plan, k).written * actor->fires;
+    }
+    char text[PLAN_TEXT_BYTES];
+    if (copies)
+        fprintf(to, "%s%" PRIu64 " %s %s, %s", before, copies, copies == 1 ? "copy" : "copies",
+                kind == PLAN_COPY_IN ? "in" : "out", bytes_text(bytes, text));
+    return copies;
+}
+
 static void show_header(const weir_plan *plan, FILE *to)
 {
     char text[PLAN_TEXT_BYTES];
@@ -443,6 +461,9 @@ static void show_header(const weir_plan *plan, FILE *to)
     fprintf(to, ", seed %" PRIu64 ", hash %016" PRIx64 "\n", plan->seed, plan->hash);
     if (weir_plan_limited(plan, text, sizeof text))
         fprintf(to, "%s\n", text);
+    uint64_t in = show_copies(plan, PLAN_COPY_IN, "accelerators, a step: ", to);
+    if (show_copies(plan, PLAN_COPY_OUT, in ? "; " : "accelerators, a step: ", to) || in)
+        fputs("\n", to);
     fputs("\n", to);
 }
 

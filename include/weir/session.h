@@ -194,7 +194,7 @@ typedef struct weir_shard {
     const char *name;
     weir_param_kind kind;
     weir_view view;       /* its data may be changed while it is visited; other ranks then do not hear of it */
-    const char *device;   /* "cpu:2"; data is in its memory */
+    const char *device;   /* "cpu:2"; data is in its memory, or, where the host cannot go there, a copy that goes back */
     bool again;           /* an earlier shard, of this rank or another, has the same elements */
     int slot;             /* 0 is the oldest value of those that are kept, slots - 1 the newest */
     int64_t step;         /* the view has seen the updates of all steps before this one */
@@ -203,8 +203,8 @@ typedef struct weir_shard {
 /* Anything but WEIR_OK ends the visit. */
 typedef weir_status (*weir_visit_fn)(void *ctx, const weir_shard *shard);
 
-/* Calls `fn` for each shard that this rank holds of `name` (NULL: of everything), in the plan's order. Nothing is
- * copied, and no other rank takes part. Returns what `fn` returned last. */
+/* Calls `fn` for each shard that this rank holds of `name` (NULL: of everything), in the plan's order. No other
+ * rank takes part, and nothing is copied but what lies on an accelerator. Returns what `fn` returned last. */
 weir_status weir_session_visit(weir_session *session, const char *name, weir_visit_fn fn, void *ctx);
 
 /* ---- checkpoints ----

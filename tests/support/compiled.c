@@ -5,8 +5,8 @@
 #include <criterion/criterion.h>
 
 static compile_pass *const passes[] = {ir_new,     pass_scale, pass_precision, pass_rules, pass_shard,
-                                       pass_casts, pass_fold,  pass_box,       pass_lower, pass_group,
-                                       pass_sequence, pass_fuse, pass_tie,     pass_slots, pass_order};
+                                       pass_casts, pass_fold,  pass_box,       pass_copies, pass_lower,
+                                       pass_group, pass_sequence, pass_fuse, pass_tie,     pass_slots, pass_order};
 
 compile *compiled_to(compile_pass *last, uint64_t seed)
 {

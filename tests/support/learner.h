@@ -22,6 +22,7 @@ struct learner_opts {
     bool narrow;           /* another model: one layer has another width */
     bool plain;            /* another model: SGD without state */
     bool sure;             /* nothing is dropped; with dropout another number of micro-batches draws other numbers */
+    bool fake;             /* on fakes (mesh_takes_fakes) rather than CPUs */
     int64_t fail_at;       /* the step in which the source of the labels fails [never] */
     weir_compile_opts compile;
 };

@@ -220,7 +220,7 @@ static bool leaves_device(const compile *c, const reg *r)
 static bool is_fetched(const compile *c, const reg *r)
 {
     for (int i = 0; i < r->readers.count; i++)
-        if (c->phys.group.item[r->readers.item[i]].outside)
+        if (c->phys.group.item[r->readers.item[i]].queue == PLAN_OUTSIDE)
             return true;
     return false;
 }

@@ -1,0 +1,301 @@
+/* tests/actors/session/test_apart.c: sessions with spaces that the host cannot go to.
+ *
+ * The kind FAKE gets a table of a device that computes with the CPU's kernels and does not run ahead, and whose spaces are
+ * not the host's. For what is read, written and kept its bytes lie scrambled in memory: whoever follows a pointer finds
+ * nonsense, and only copies give values. For runs they lie as they are; what is held against the CPU's bits then is
+ * that copy actors carry everything, also where ranks share memory or send.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/base/base.h"
+#include "graph/model/build.h"
+#include "graph/plan/plan.h"
+#include "regst/arena.h"
+#include "tests/support/effort.h"
+#include "tests/support/folder.h"
+#include "tests/support/learner.h"
+#include "tests/support/ranks.h"
+
+enum { STEPS = 3, SCRAMBLE = 0xa5, LAYOUTS = EFFORT(LEARNER_LAYOUTS, 4, 3) };
+
+#define assert_ok(call) cr_assert_eq(call, WEIR_OK, "%s: %s", #call, weir_error())
+
+/* ---- the device ---- */
+
+static unsigned char scramble; /* 0: bytes lie as they are */
+static int spaces_made;        /* by this process, or this rank */
+
+static weir_status apart_space_new(const char *path, uint32_t index, uint64_t bytes, void **space)
+{
+    weir_status status = device_cpu.space_new(path, index, bytes, space);
+    if (!status)
+        memset(*space, scramble, bytes);
+    spaces_made++;
+    return status;
+}
+
+static void apart_copy(void *to, const void *from, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i++)
+        ((unsigned char *)to)[i] = ((const unsigned char *)from)[i] ^ scramble;
+}
+
+static weir_status apart_queue_open(uint32_t index)
+{
+    return device_cpu.queue_open(index);
+}
+
+static void apart_space_free(void *space, uint64_t bytes)
+{
+    device_cpu.space_free(space, bytes);
+}
+
+static const struct device_ops apart = {
+    .name = "fake",
+    .space_new = apart_space_new,
+    .space_free = apart_space_free,
+    .copy_in = apart_copy,
+    .copy_out = apart_copy,
+    .queue_open = apart_queue_open,
+};
+
+static void with_device(void)
+{
+    folder_make();
+    mesh_takes_fakes = true;
+    scramble = 0;
+    device_register(WEIR_FAKE, &apart);
+}
+
+TestSuite(apart, .init = with_device, .fini = folder_remove, .timeout = 240);
+
+static weir_session *opened(const weir_plan *plan)
+{
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_session *s = weir_session_open(plan, .workers = 2);
+    cr_assert_not_null(s, "%s", weir_error());
+    return s;
+}
+
+static weir_plan *plan_on(struct learner_opts opts, bool fake)
+{
+    opts.fake = fake;
+    opts.compile.snapshot = true;
+    return learner_plan_at(opts);
+}
+
+static void expect_learned(weir_session *s, const struct learned *want, const char *what)
+{
+    struct learned got = learned_read(s);
+    const char *differs = learned_differs(&got, want, 0);
+    cr_expect_null(differs, "%s: %s", what, differs);
+    learned_free(&got);
+}
+
+static struct learned learned_on_cpus(struct learner_opts opts, int steps, const char *dir)
+{
+    weir_plan *plan = plan_on(opts, false);
+    weir_session *s = opened(plan);
+    if (steps)
+        assert_ok(weir_session_run(s, steps));
+    if (dir)
+        assert_ok(weir_session_save(s, dir));
+    struct learned learned = learned_read(s);
+    cr_assert_gt(learned.count, 5, "%s", weir_error());
+    weir_session_close(s);
+    weir_plan_free(plan);
+    return learned;
+}
+
+/* ---- kinds ---- */
+
+Test(apart, the_kinds_say_what_the_host_reaches)
+{
+    cr_expect(device_host(WEIR_CPU) && device_host(WEIR_PINNED));
+    cr_expect(!device_host(WEIR_DISK) && !device_host(WEIR_FAKE));
+    cr_expect(!device_host(WEIR_CUDA), "there is none in this process");
+    for (uint32_t kind = 0; kind < WEIR_DEVICE_KINDS; kind++)
+        cr_expect(!device_find(kind) || device_host(kind) == device_host_reaches((weir_device_kind)kind),
+                  "what may be shared is what plans are checked for: %u", kind);
+}
+
+Test(apart, pinned_memory_is_zeroed_and_copied)
+{
+    const struct device_ops *pinned = device_find(WEIR_PINNED);
+    char here[100], there[100];
+    void *space = NULL;
+    assert_ok(pinned->space_new(NULL, 3, sizeof here, &space));
+    pinned->copy_out(here, space, sizeof here);
+    for (size_t i = 0; i < sizeof here; i++)
+        cr_assert_eq(here[i], 0);
+    memset(here, 7, sizeof here);
+    pinned->copy_in(space, here, sizeof here);
+    pinned->copy_out(there, space, sizeof here);
+    cr_expect_arr_eq(here, there, sizeof here);
+    cr_expect_arr_eq(space, here, sizeof here);
+    pinned->space_free(space, sizeof here);
+}
+
+/* ---- what is kept ---- */
+
+Test(apart, initial_values_are_the_same)
+{
+    scramble = SCRAMBLE;
+    for (int l = 0; l < LEARNER_LAYOUTS; l++) {
+        struct learned want = learned_on_cpus(learner_layouts[l], 0, NULL);
+        weir_plan *plan = plan_on(learner_layouts[l], true);
+        weir_session *s = opened(plan);
+        expect_learned(s, &want, "initial values");
+        weir_session_close(s);
+        weir_plan_free(plan);
+        learned_free(&want);
+    }
+}
+
+Test(apart, what_is_written_is_read)
+{
+    scramble = SCRAMBLE;
+    weir_plan *plan = plan_on((struct learner_opts){.dp = 2, .tp = 2}, true);
+    weir_session *s = opened(plan);
+    float given[8 * 16], got[8 * 16] = {0};
+    for (int i = 0; i < 8 * 16; i++)
+        given[i] = (float)i / 3;
+    weir_array value = {.data = given, .dtype = WEIR_F32, .shape = {.rank = 2, .dim = {8, 16}}}, back = value;
+    back.data = got;
+    assert_ok(weir_session_write(s, "h0/up/weight", &value));
+    assert_ok(weir_session_read(s, "h0/up/weight", &back));
+    cr_expect_arr_eq(given, got, sizeof given);
+    weir_session_close(s);
+    weir_plan_free(plan);
+}
+
+struct seen {
+    double sum;
+    int shards;
+};
+
+static weir_status add_one(void *ctx, const weir_shard *shard)
+{
+    struct seen *seen = ctx;
+    float *value = shard->view.data;
+    seen->shards++;
+    cr_expect_eq(strncmp(shard->device, "fake:", 5), 0, "%s", shard->device);
+    for (int64_t i = 0; i < weir_shape_count(&shard->view.shape); i++) {
+        seen->sum += shard->again ? 0 : value[i];
+        value[i] += 1;
+    }
+    return WEIR_OK;
+}
+
+Test(apart, what_is_visited_may_be_changed)
+{
+    scramble = SCRAMBLE;
+    weir_plan *plan = plan_on((struct learner_opts){.dp = 2}, true);
+    weir_session *s = opened(plan);
+    float before[8 * 16], after[8 * 16];
+    weir_array value = {.data = before, .dtype = WEIR_F32, .shape = {.rank = 2, .dim = {8, 16}}};
+    assert_ok(weir_session_read(s, "h0/up/weight", &value));
+    struct seen seen = {0};
+    assert_ok(weir_session_visit(s, "h0/up/weight", add_one, &seen));
+    value.data = after;
+    assert_ok(weir_session_read(s, "h0/up/weight", &value));
+    double sum = 0;
+    for (int i = 0; i < 8 * 16; i++) {
+        sum += before[i];
+        cr_expect_eq(after[i], before[i] + 1);
+    }
+    cr_expect_eq(seen.shards, 2);
+    cr_expect_eq(seen.sum, sum);
+    weir_session_close(s);
+    weir_plan_free(plan);
+}
+
+/* Loaded from what CPUs have saved, saved, and loaded by CPUs. */
+static void keeps_the_same(struct learner_opts layout, bool async, int number)
+{
+    char from[300], to[300];
+    snprintf(from, sizeof from, "%s", folder_path("cpu-%d", number));
+    snprintf(to, sizeof to, "%s", folder_path("fake-%d", number));
+    struct learned want = learned_on_cpus(layout, 2, from);
+    weir_plan *plan = plan_on(layout, true), *cpu = plan_on(layout, false);
+    weir_session *s = opened(plan);
+    assert_ok(weir_session_load(s, from));
+    expect_learned(s, &want, "loaded");
+    assert_ok(weir_session_save(s, to, .async = async));
+    assert_ok(weir_session_save_wait(s, 20000));
+    expect_learned(s, &want, "saved");
+    weir_session_close(s);
+    s = opened(cpu);
+    assert_ok(weir_session_load(s, to));
+    expect_learned(s, &want, "loaded by CPUs");
+    weir_session_close(s);
+    learned_free(&want);
+    weir_plan_free(plan);
+    weir_plan_free(cpu);
+}
+
+Test(apart, checkpoints_are_the_same)
+{
+    scramble = SCRAMBLE;
+    for (int l = 0; l < LAYOUTS; l++)
+        keeps_the_same(learner_layouts[l], l % 2, l);
+}
+
+/* ---- runs ---- */
+
+struct job {
+    const weir_plan *plan;
+    struct learned want;
+    int devices; /* in all */
+};
+
+static void learns(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    spaces_made = 0;
+    weir_session *s = weir_session_open(job->plan, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_IS(rank, rank->kind == RANKS_THREADS || spaces_made * rank->count >= job->devices,
+            "%d spaces are made here, others would be in shared memory", spaces_made);
+    RANK_OK(rank, weir_session_run(s, STEPS));
+    struct learned got = learned_read(s);
+    const char *differs = learned_differs(&got, &job->want, 0);
+    RANK_IS(rank, !differs, "%s", differs);
+    learned_free(&got);
+    RANK_OK(rank, weir_session_close(s));
+}
+
+static void learns_the_same(struct learner_opts opts, int ranks, enum ranks_link link)
+{
+    weir_plan *plan = plan_on(opts, true);
+    cr_assert_not_null(plan, "%s", weir_error());
+    struct job job = {.plan = plan, .want = learned_on_cpus(opts, STEPS, NULL)};
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        job.devices += plan->spaces[s].kind == WEIR_FAKE;
+    ranks = ranks < job.devices ? ranks : job.devices;
+    if (job.devices % ranks == 0)
+        ranks_free(ranks_run(learns, &job, .count = ranks, .link = link));
+    learned_free(&job.want);
+    weir_plan_free(plan);
+}
+
+Test(apart, one_process_learns_the_cpus_bits)
+{
+    for (int l = 0; l < LAYOUTS; l++)
+        learns_the_same(learner_layouts[l], 1, RANKS_SHM);
+}
+
+Test(apart, ranks_that_share_memory_learn_the_cpus_bits)
+{
+    for (int l = 1; l < LAYOUTS; l++)
+        learns_the_same(learner_layouts[l], 2, RANKS_SHM);
+}
+
+Test(apart, ranks_that_send_learn_the_cpus_bits)
+{
+    for (int l = 1; l < LAYOUTS; l += 2)
+        learns_the_same(learner_layouts[l], 2, l % 4 == 1 ? RANKS_WIRE : RANKS_TCP);
+}
