@@ -196,6 +196,12 @@ static bool is_of_host(const weir_op *op)
     return !strcmp(op->name, "source") || !strcmp(op->name, "sink") || !strcmp(op->name, "call");
 }
 
+/* Optimizers change parameters where they lie. */
+static bool updates(const weir_op *op)
+{
+    return op->states || strstr(op->name, "_moved");
+}
+
 static weir_kernel_fn fake_kernel(const weir_op *op)
 {
     weir_kernel_fn call = is_of_host(op) ? NULL : op->kernel[WEIR_CPU];
@@ -208,7 +214,7 @@ static weir_kernel_fn fake_kernel(const weir_op *op)
     if (i < fake_the->call_count && fake_the->calls[i].attrs_bytes > op->attrs_bytes)
         fake_the->calls[i].attrs_bytes = op->attrs_bytes;
     if (i == fake_the->call_count && i < FAKE_CALLS_MAX)
-        fake_the->calls[fake_the->call_count++] = (struct fake_call){call, op->name, op->attrs_bytes};
+        fake_the->calls[fake_the->call_count++] = (struct fake_call){call, op->name, op->attrs_bytes, updates(op)};
     pthread_mutex_unlock(&fake_the->lock);
     return call;
 }
@@ -221,7 +227,8 @@ static const weir_view *copy_views(const struct fake_entry *entry, const weir_vi
         uint64_t bytes = fake_view_bytes(&from[i]);
         to[i] = from[i];
         to[i].data = fake_reach(from[i].data);
-        if (bytes && !fake_space_at(from[i].data, bytes))
+        bool shared = fake_the->options.shared && from[i].data == fake_reach(from[i].data);
+        if (bytes && !shared && !fake_space_at(from[i].data, bytes))
             fake_misuse(fake_the, "%s is given %" PRIu64 " bytes at %p, which are no device's", entry->name, bytes,
                         from[i].data);
     }
@@ -251,6 +258,7 @@ static struct fake_entry *copy_call(struct fake_queue *queue, weir_kernel_fn cal
     struct fake_entry *entry = entry_new(FAKE_LAUNCH, 0, views * sizeof(weir_view) + attrs_bytes);
     weir_view *next = entry->views;
     entry->name = known ? known->name : "a kernel";
+    entry->updates = known && known->updates;
     entry->call = call;
     entry->args = *args;
     entry->args.in = copy_views(entry, args->in, args->in_count, &next);

@@ -1,4 +1,4 @@
-/* tests/support/fake.h: an accelerator without hardware, for tests: fake:0 to fake:3, a kind that runs ahead.
+/* tests/support/fake.h: an accelerator without hardware, for tests: fake:0 to fake:15, a kind that runs ahead.
  *
  *     host ---launch, mark, await---> queue: launch launch mark(1) await launch mark(2)
  *                                     queue: launch mark(1)                                 one thread, the engine,
@@ -27,7 +27,7 @@
 #include "regst/device.h"
 
 enum {
-    FAKE_DEVICES = 4,
+    FAKE_DEVICES = 16,
     FAKE_QUEUES_MAX = 64, /* from open to close, those given back among them */
     FAKE_FAULTS_MAX = 4,
     FAKE_TEXT_BYTES = 320
@@ -55,6 +55,7 @@ typedef struct fake_options {
     uint32_t marks_max; /* of every queue; 0: 2 to 16, drawn */
     bool held;          /* nothing runs until fake_go() */
     bool no_races;      /* do not look for races */
+    bool shared;        /* PINNED memory may be what processes share, which the kind did not make */
     fake_fault faults[FAKE_FAULTS_MAX];
 } fake_options;
 

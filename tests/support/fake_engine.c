@@ -118,9 +118,10 @@ static bool overlaps_any(const void *at, uint64_t bytes, const weir_view *views,
 }
 
 /* What the call only writes. */
-static void poison(const weir_kernel_args *args)
+static void poison(const struct fake_entry *entry)
 {
-    for (int i = 0; i < args->out_count; i++) {
+    const weir_kernel_args *args = &entry->args;
+    for (int i = 0; i < args->out_count && !entry->updates; i++) {
         void *at = args->out[i].data;
         uint64_t bytes = fake_view_bytes(&args->out[i]);
         bool adds = args->continues || (args->accumulate && !i);
@@ -163,7 +164,7 @@ static void begin(struct fake *fake, struct fake_queue *queue, struct fake_entry
     }
     if (fake->races)
         look_for_races(fake, queue, entry);
-    poison(&entry->args);
+    poison(entry);
     entry->begun = true;
     entry->due_ns = now_ns;
     if (fake->options.delay_us)

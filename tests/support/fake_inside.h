@@ -29,6 +29,7 @@ struct fake_entry {
     bool begun;               /* its outputs are poisoned, and it is over at due_ns */
     int64_t due_ns;
     const char *name;         /* of the op */
+    bool updates;             /* its outputs are left as they are */
     weir_kernel_fn call;
     weir_kernel_args args;    /* views are this entry's, their addresses without the bit; so are the attributes */
     char error[FAKE_TEXT_BYTES];
@@ -70,6 +71,7 @@ struct fake_call {
     weir_kernel_fn call;
     const char *name;         /* of the op; of the first one, where several share it */
     size_t attrs_bytes;       /* the fewest of those */
+    bool updates;             /* what it writes it reads too: a parameter */
 };
 
 struct fake {

@@ -1,0 +1,215 @@
+/* tests/actors/test_fake.c: compiled plans on the fake accelerator (tests/support/fake.h) give the bits that they give on
+ * CPUs, in every layout and whatever order the device takes things in: a GPT, models drawn at random, both kinds of
+ * device in one plan, and two processes.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/model/build.h"
+#include "tests/support/effort.h"
+#include "tests/support/fake.h"
+#include "tests/support/fakes.h"
+#include "tests/support/random_model.h"
+#include "tests/support/ranks.h"
+#include "tests/support/reference.h"
+#include "tests/support/run.h"
+
+enum { STEPS = 2, SEEDS = EFFORT(20, 4, 2), MODELS = EFFORT(24, 6, 3), RANK_SEEDS = EFFORT(6, 2, 2) };
+
+static void with_fakes(void)
+{
+    mesh_takes_fakes = true;
+}
+
+TestSuite(fake, .init = with_fakes, .timeout = 300);
+
+/* ---- runs ---- */
+
+/* Kernels that take no time let most orders happen, some that take long let them overtake each other far. */
+static fake_options drawn(uint64_t seed)
+{
+    return (fake_options){.seed = seed, .delay_us = seed % 3 == 2 ? 3 : 0};
+}
+
+static void same_with_seed(const weir_plan *plan, const run *want, uint64_t seed, double tolerance, const char *what)
+{
+    char where[120];
+    fake_options options = drawn(seed);
+    snprintf(where, sizeof where, "%s, seed %lu", what, (unsigned long)seed);
+    fake_open(&options);
+    run got = run_plan(plan, STEPS, 1 + (int)(seed % 3));
+    run_near(&got, want, tolerance, where);
+    run_free(&got);
+    fake_close_well();
+}
+
+static void same_run(const weir_plan *plan, const weir_plan *cpu, int seeds, double tolerance, const char *what)
+{
+    run want = run_plan(cpu, STEPS, 1);
+    for (int seed = 0; seed < seeds; seed++)
+        same_with_seed(plan, &want, (uint64_t)seed, tolerance, what);
+    run_free(&want);
+}
+
+/* ---- a GPT ---- */
+
+/* Sources read the text as the newest plan's says. */
+static weir_plan *gpt_plan(layout l, fakes_choice on)
+{
+    static text corpus;
+    static gpt_config config;
+    if (!corpus.bytes)
+        corpus = reference_text();
+    config = reference_gpt(&corpus, REFERENCE_FULL);
+    config.layout = l;
+    weir_graph *g = gpt_train_graph(&config);
+    cr_assert_not_null(g);
+    if (on)
+        fakes_put(g, on);
+    weir_plan *plan = weir_compile(g, .micro_batches = l.micro, .seed = REFERENCE_SEED);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+static void gpt_is_the_same(layout l, fakes_choice on, int seeds)
+{
+    char what[80];
+    weir_plan *cpu = gpt_plan(l, NULL), *plan = gpt_plan(l, on);
+    snprintf(what, sizeof what, "dp%d tp%d pp%d micro %d zero %d", l.dp, l.tp, l.pp, l.micro, l.zero);
+    same_run(plan, cpu, seeds, 0, what);
+    weir_plan_free(cpu);
+    weir_plan_free(plan);
+}
+
+#define GPT(d, t, p)                                                             \
+    Test(fake, gpt_dp##d##_tp##t##_pp##p)                                        \
+    {                                                                            \
+        gpt_is_the_same((layout){d, t, p, 1, false}, fakes_all, SEEDS / 2);      \
+        gpt_is_the_same((layout){d, t, p, 4, true}, fakes_all, SEEDS - SEEDS / 2); \
+    }
+GPT(1, 1, 1)
+GPT(2, 1, 1)
+GPT(1, 2, 1)
+GPT(1, 1, 2)
+#if EFFORT(1, 1, 0)
+GPT(2, 2, 1)
+GPT(2, 1, 2)
+GPT(1, 2, 2)
+#endif
+#if EFFORT(1, 0, 0)
+GPT(4, 1, 1)
+GPT(1, 4, 1)
+GPT(1, 1, 4)
+#endif
+
+static bool second_half(const weir_mesh *mesh)
+{
+    return mesh->device[0] > 0;
+}
+
+/* The stages lie on different devices, so which kind one is changes no layout. */
+Test(fake, gpt_begins_on_a_cpu_and_goes_on_on_an_accelerator)
+{
+    gpt_is_the_same((layout){1, 1, 2, 4, false}, second_half, SEEDS);
+    gpt_is_the_same((layout){1, 1, 2, 1, true}, second_half, SEEDS / 2);
+}
+
+/* ---- models drawn at random ---- */
+
+static bool odd(const weir_mesh *mesh)
+{
+    return mesh->count % 2;
+}
+
+static void model_is_the_same(uint64_t seed, fakes_choice on, double tolerance)
+{
+    char what[60];
+    weir_graph *g = random_model(seed / 4, seed + 1), *on_cpus = random_model(seed / 4, seed + 1);
+    fakes_put(g, on);
+    weir_compile_opts opts = {.micro_batches = random_model_micro(seed / 4), .seed = seed};
+    weir_plan *plan = weir_compile_at(g, opts), *cpu = weir_compile_at(on_cpus, opts);
+    cr_assert(plan && cpu, "model %lu: %s", (unsigned long)seed, weir_error());
+    snprintf(what, sizeof what, "model %lu", (unsigned long)seed);
+    same_run(plan, cpu, 2, tolerance, what);
+    weir_plan_free(plan);
+    weir_plan_free(cpu);
+    weir_graph_free(g);
+    weir_graph_free(on_cpus);
+}
+
+Test(fake, random_models_compute_the_same_bits)
+{
+    for (uint64_t seed = 0; seed < MODELS; seed++)
+        model_is_the_same(seed, fakes_all, 0);
+}
+
+/* Meshes of different kinds share no device, so layouts may be chosen that add up in another order. */
+Test(fake, random_models_compute_the_same_on_cpus_and_accelerators)
+{
+    for (uint64_t seed = 1000; seed < 1000 + MODELS; seed++)
+        model_is_the_same(seed, odd, 1e-3);
+}
+
+/* ---- two processes ---- */
+
+/* What a rank is told, and what its result begins with: losses as they are pulled. */
+struct shared_run {
+    weir_plan *plan;
+    int micro;
+    uint64_t seed;
+    bool fakes;
+};
+
+static void train_rank(struct rank *rank)
+{
+    const struct shared_run *shared = rank->ctx;
+    fake_options options = drawn(shared->seed + (uint64_t)rank->number);
+    float *loss = rank->result;
+    options.shared = true;
+    if (shared->fakes)
+        fake_open(&options);
+    weir_session *s = weir_session_open(shared->plan, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_start(s, STEPS));
+    for (int i = 0; i < STEPS * shared->micro; i++)
+        RANK_OK(rank, weir_session_pull(s, "loss", &(weir_array){.data = &loss[i], .dtype = WEIR_F32}, 20000));
+    RANK_OK(rank, weir_session_wait(s, 20000));
+    RANK_OK(rank, weir_session_close(s));
+    if (!shared->fakes)
+        return;
+    fake_seen seen = fake_close();
+    RANK_IS(rank, !seen.misuses, "%s", seen.misuse);
+    RANK_IS(rank, !*seen.race, "%s", seen.race);
+}
+
+static void ranks_agree(layout l, enum ranks_link link)
+{
+    struct shared_run shared = {.plan = gpt_plan(l, NULL), .micro = l.micro};
+    size_t bytes = (size_t)(STEPS * l.micro) * sizeof(float);
+    struct ranks *want = ranks_run(train_rank, &shared, .count = 2, .link = link, .result_bytes = bytes);
+    weir_plan_free(shared.plan);
+    shared.plan = gpt_plan(l, fakes_all);
+    shared.fakes = true;
+    for (shared.seed = 0; shared.seed < RANK_SEEDS; shared.seed++) {
+        struct ranks *got = ranks_run(train_rank, &shared, .count = 2, .link = link, .result_bytes = bytes);
+        for (int r = 0; r < 2; r++)
+            cr_expect_arr_eq(got->rank[r].result, want->rank[r].result, bytes, "rank %d, seed %lu: other bits", r,
+                             (unsigned long)shared.seed);
+        ranks_free(got);
+    }
+    ranks_free(want);
+    weir_plan_free(shared.plan);
+}
+
+Test(fake, two_processes_that_share_memory_give_the_same_bits)
+{
+    ranks_agree((layout){2, 1, 1, 2, true}, RANKS_SHM);
+    ranks_agree((layout){1, 1, 2, 4, false}, RANKS_SHM);
+}
+
+Test(fake, two_processes_over_sockets_give_the_same_bits)
+{
+    ranks_agree((layout){2, 1, 2, 2, false}, RANKS_WIRE);
+}
