@@ -291,13 +291,14 @@ static bool same_shape(const weir_mesh *a, const weir_mesh *b)
 static const weir_mesh *through_other(teams *x, const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp,
                                       weir_sbp *through)
 {
-    if (sources_of_first(t, mesh, sbp) <= TEAM_MAX)
-        return NULL;
     memcpy(through, t->sbp, sizeof t->sbp);
     for (int a = 0; a < t->mesh->axes; a++)
         if (t->sbp[a] == WEIR_P)
             through[a] = closed_as(&t->type.shape, t->mesh, through, a, WEIR_B);
-    if (axes_changed(t->mesh, t->sbp, through))
+    unsigned sums = axes_changed(t->mesh, t->sbp, through);
+    if (sources_of_first(t, mesh, sbp) <= TEAM_MAX && !by_levels(x, t->mesh, sums))
+        return NULL;
+    if (sums)
         return t->mesh;
     if (same_shape(t->mesh, mesh))
         return mesh;

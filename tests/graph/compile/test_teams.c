@@ -7,6 +7,7 @@
 #include "graph/plan/plan.h"
 #include "graph/plan/spread.h"
 #include "tests/support/effort.h"
+#include "tests/support/ranks.h"
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>
@@ -113,3 +114,222 @@ SUMS(64)
 #if EFFORT(1, 0, 0)
 SUMS(512)
 #endif
+
+/* ---- the order of a sum ---- */
+
+/* The sum of `count` terms that lie `stride` apart, from `first` on, by the levels given, of which the last is the outermost. */
+static float sum_by_levels(const double *term, int first, int stride, const int *level, int levels)
+{
+    if (!levels)
+        return (float)term[first];
+    int inner = 1;
+    for (int l = 0; l < levels - 1; l++)
+        inner *= level[l];
+    float sum = sum_by_levels(term, first, stride, level, levels - 1);
+    for (int k = 1; k < level[levels - 1]; k++)
+        sum += sum_by_levels(term, first + k * inner * stride, stride, level, levels - 1);
+    return sum;
+}
+
+/* A sum of fractions for every layout, and for one device. */
+static weir_plan *fractions(int count, int64_t rows, int64_t columns, int per_host)
+{
+    weir_graph *g = weir_graph_new("fractions");
+    weir_mesh *mesh = line_of(g, 0, count), *one = line_of(g, 1, 1);
+    weir_tensor *sum = open_sum(g, mesh, WEIR_F32, rows, columns);
+    weir_fetch(weir_shard(sum, .mesh = one, .sbp = {B}), .name = "one");
+    weir_fetch(weir_shard(weir_shard(sum, .sbp = {B}), .mesh = one, .sbp = {B}), .name = "all");
+    weir_fetch(weir_shard(weir_shard(sum, .sbp = {S(0)}), .mesh = one, .sbp = {B}), .name = "rows");
+    weir_fetch(weir_shard(weir_shard(sum, .sbp = {S(1)}), .mesh = one, .sbp = {B}), .name = "columns");
+    return compiled(g, per_host);
+}
+
+static void adds_by_levels(int count, int64_t rows, int64_t columns, int per_host, const int *level, int levels)
+{
+    weir_plan *plan = fractions(count, rows, columns, per_host);
+    run r = run_plan(plan, 1, 2);
+    double *term = malloc(sizeof *term * (size_t)count);
+    bool other = false; /* than one after the other */
+    cr_assert_eq(r.count, 4);
+    for (int64_t i = 0; i < rows * columns; i++) {
+        float plain = 0;
+        for (int t = 0; t < count; t++) {
+            term[t] = run_input("x", WEIR_F32, 0, 0, t * rows * columns + i);
+            plain = t ? plain + (float)term[t] : (float)term[t];
+        }
+        float want = sum_by_levels(term, 0, 1, level, levels);
+        other |= want != plain;
+        for (int e = 0; e < r.count; e++)
+            cr_assert_eq((float)r.entry[e].value[i], want, "%d devices, %s: element %ld is %.9g, not %.9g", count,
+                         r.entry[e].name, (long)i, r.entry[e].value[i], (double)want);
+    }
+    cr_expect_eq(other, levels > 1);
+    free(term);
+    run_free(&r);
+    weir_plan_free(plan);
+}
+
+Test(teams, up_to_eight_devices_add_one_after_the_other, .timeout = 60)
+{
+    adds_by_levels(8, 5, 7, 0, (int[]){8}, 1);
+    adds_by_levels(8, 70, 64, 0, (int[]){8}, 1);
+    adds_by_levels(7, 70, 64, 0, (int[]){7}, 1);
+}
+
+Test(teams, more_add_within_teams_and_then_among_them, .timeout = 60)
+{
+    for (int large = 0; large < 2; large++) {
+        int64_t rows = large ? 70 : 5, columns = large ? 64 : 7;
+        adds_by_levels(12, rows, columns, 0, (int[]){4, 3}, 2);
+        adds_by_levels(16, rows, columns, 0, (int[]){4, 4}, 2);
+        adds_by_levels(30, rows, columns, 0, (int[]){6, 5}, 2);
+        adds_by_levels(128, rows, columns, 0, (int[]){8, 4, 4}, 3);
+    }
+}
+
+Test(teams, hosts_are_levels_when_they_count, .timeout = 60)
+{
+    for (int large = 0; large < 2; large++) {
+        int64_t rows = large ? 70 : 5, columns = large ? 64 : 7;
+        adds_by_levels(8, rows, columns, 4, (int[]){4, 2}, 2);
+        adds_by_levels(4, rows, columns, 2, (int[]){2, 2}, 2);
+        adds_by_levels(12, rows, columns, 8, (int[]){4, 3}, 2);
+        adds_by_levels(12, rows, columns, 6, (int[]){6, 2}, 2);
+        adds_by_levels(32, rows, columns, 16, (int[]){4, 4, 2}, 3);
+        adds_by_levels(8, rows, columns, 8, (int[]){8}, 1);
+        adds_by_levels(8, rows, columns, 1, (int[]){8}, 1);
+        adds_by_levels(7, rows, columns, 4, (int[]){7}, 1); /* there are no teams of equal size */
+    }
+}
+
+/* The same bits with one worker and several, and in one process and four. */
+enum { SPREAD_ROWS = 70, SPREAD_COLUMNS = 64, SPREAD_BYTES = SPREAD_ROWS * SPREAD_COLUMNS * sizeof(float) };
+
+static void pull_all(struct rank *rank)
+{
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank), .workers = 2);
+    RANK_IS(rank, s, "%s", weir_error());
+    float *x = calloc(16, SPREAD_BYTES);
+    for (int64_t i = 0; i < 16 * SPREAD_ROWS * SPREAD_COLUMNS; i++)
+        x[i] = (float)run_input("x", WEIR_F32, 0, 0, i);
+    RANK_OK(rank, weir_session_start(s, 1));
+    static const char *const names[] = {"one", "all", "rows", "columns"};
+    if (rank->number == 0) { /* which has the first device, where the input is, and the second, where the fetches are */
+        weir_array in = {x, WEIR_F32, {3, {16, SPREAD_ROWS, SPREAD_COLUMNS}}};
+        RANK_OK(rank, weir_session_push(s, "x", &in, 20000));
+        for (int f = 0; f < 4; f++) {
+            weir_array out = {(char *)rank->result + (size_t)f * SPREAD_BYTES, WEIR_F32,
+                              {2, {SPREAD_ROWS, SPREAD_COLUMNS}}};
+            RANK_OK(rank, weir_session_pull(s, names[f], &out, 20000));
+        }
+    }
+    RANK_OK(rank, weir_session_wait(s, 20000));
+    free(x);
+    RANK_OK(rank, weir_session_close(s));
+}
+
+static void spreads_alike(int per_host)
+{
+    static const char *const names[] = {"one", "all", "rows", "columns"};
+    weir_plan *plan = fractions(16, SPREAD_ROWS, SPREAD_COLUMNS, per_host);
+    run one = run_plan(plan, 1, 1), three = run_plan(plan, 1, 3);
+    run_near(&three, &one, 0, "three workers");
+    for (int count = 2; count <= 4; count += 2) {
+        struct ranks *ranks = ranks_run(pull_all, plan, .count = count, .link = count == 2 ? RANKS_TCP : RANKS_SHM,
+                                        .kind = EFFORT(RANKS_PROCESSES, RANKS_PROCESSES, RANKS_THREADS),
+                                        .result_bytes = 4 * SPREAD_BYTES);
+        for (int f = 0; f < 4; f++) {
+            const float *got = (const float *)((const char *)ranks->rank[0].result + (size_t)f * SPREAD_BYTES);
+            const run_entry *want = run_find(&one, names[f]);
+            for (int i = 0; i < SPREAD_ROWS * SPREAD_COLUMNS; i++)
+                cr_assert_eq(got[i], (float)want->value[i], "%d processes, %s: element %d", count, names[f], i);
+        }
+        ranks_free(ranks);
+    }
+    run_free(&one);
+    run_free(&three);
+    weir_plan_free(plan);
+}
+
+Test(teams, every_spread_of_a_plan_has_the_same_bits, .timeout = 120)
+{
+    spreads_alike(0);
+    spreads_alike(4);
+    spreads_alike(8);
+}
+
+/* ---- every pair of layouts ---- */
+
+static weir_tensor *laid_out(weir_tensor *x, weir_mesh *mesh, int a, int b)
+{
+    return weir_shard(x, .mesh = mesh, .sbp = {layouts[a], b < 0 ? WEIR_AUTO : layouts[b]});
+}
+
+/* x -> A on `from` -> B on `to` -> the first device of that, for all pairs or every so many; two steps. */
+static void pairs_are_right(const char *from, const int *from_shape, const char *to, const int *to_shape, int64_t rows,
+                            int64_t columns, int every, int per_host)
+{
+    weir_graph *g = weir_graph_new("pairs");
+    weir_mesh *a = weir_mesh_new(g, from, .shape = {from_shape[0], from_shape[1]});
+    weir_mesh *b = weir_mesh_new(g, to, .shape = {to_shape[0], to_shape[1]});
+    int a_count = from_shape[1] ? LAYOUTS * LAYOUTS : LAYOUTS, b_count = to_shape[1] ? LAYOUTS * LAYOUTS : LAYOUTS;
+    weir_tensor *x = weir_input(g, WEIR_F32, {rows, columns}, .name = "x");
+    for (int i = 0; i < a_count; i++) {
+        weir_tensor *xa = laid_out(x, a, i % LAYOUTS, from_shape[1] ? i / LAYOUTS : -1);
+        for (int k = i % every; k < b_count; k += every) {
+            char name[32];
+            snprintf(name, sizeof name, "%d to %d", i, k);
+            weir_fetch(laid_out(xa, b, k % LAYOUTS, to_shape[1] ? k / LAYOUTS : -1), .name = name);
+        }
+    }
+    weir_plan *plan = compiled(g, per_host);
+    run r = run_plan(plan, 2, 2);
+    cr_assert_geq(r.count, a_count * b_count / every);
+    for (int e = 0; e < r.count; e++)
+        for (int64_t i = 0; i < 2 * rows * columns; i++) {
+            double want = run_input("x", WEIR_F32, i / (rows * columns), 0, i % (rows * columns));
+            cr_assert_eq(r.entry[e].value[i], want, "%s -> %s, %s: element %ld is %g, not %g", from, to,
+                         r.entry[e].name, (long)i, r.entry[e].value[i], want);
+        }
+    run_free(&r);
+    weir_plan_free(plan);
+}
+
+/* Even and uneven parts, some of them empty; small and large. */
+static void pairs_of(const char *from, const int *from_shape, const char *to, const int *to_shape, int every, int per_host)
+{
+    pairs_are_right(from, from_shape, to, to_shape, 64, 48, every, per_host);
+    pairs_are_right(from, from_shape, to, to_shape, 7, 5, every, per_host);
+    pairs_are_right(from, from_shape, to, to_shape, 67, 71, EFFORT(1, 2, 4) * every, per_host);
+}
+
+Test(teams, every_pair_of_layouts_converts, .timeout = 200)
+{
+    pairs_of("cpu:0-11", (int[2]){12}, "cpu:0-11", (int[2]){12}, 1, 0);
+    pairs_of("cpu:0-29", (int[2]){30}, "cpu:0-29", (int[2]){30}, 1, 0);
+    pairs_of("cpu:0-63", (int[2]){64}, "cpu:0-63", (int[2]){64}, EFFORT(1, 3, 3), 0);
+    pairs_of("cpu:0-15", (int[2]){16}, "cpu:15,3,2,1,0,4-14", (int[2]){16}, 1, 0);
+}
+
+Test(teams, every_pair_of_layouts_converts_on_two_axes, .timeout = 200)
+{
+    pairs_of("cpu:0-23", (int[2]){12, 2}, "cpu:0-23", (int[2]){12, 2}, 3, 0);
+    pairs_of("cpu:0-23", (int[2]){2, 12}, "cpu:0-23", (int[2]){2, 12}, 3, 0);
+    pairs_of("cpu:0-15", (int[2]){4, 4}, "cpu:0-15", (int[2]){4, 4}, 3, 0);
+}
+
+Test(teams, every_pair_of_layouts_converts_between_meshes, .timeout = 200)
+{
+    pairs_of("cpu:0-15", (int[2]){16}, "cpu:16-31", (int[2]){16}, 1, 0);
+    pairs_of("cpu:0-29", (int[2]){30}, "cpu:20-31", (int[2]){12}, 1, 0);
+    pairs_of("cpu:0-11", (int[2]){12}, "cpu:0-23", (int[2]){12, 2}, 3, 0);
+    pairs_of("cpu:0-23", (int[2]){12, 2}, "cpu:6", (int[2]){1}, 1, 0);
+}
+
+Test(teams, every_pair_of_layouts_converts_where_hosts_count, .timeout = 200)
+{
+    pairs_of("cpu:0-7", (int[2]){8}, "cpu:0-7", (int[2]){8}, 1, 4);
+    pairs_of("cpu:0-7", (int[2]){4, 2}, "cpu:0-7", (int[2]){4, 2}, 3, 4);
+    pairs_of("cpu:0-7", (int[2]){2, 4}, "cpu:0-7", (int[2]){2, 4}, 3, 4);
+    pairs_of("cpu:0-11", (int[2]){12}, "cpu:4-11", (int[2]){8}, 1, 6);
+}
