@@ -8,9 +8,11 @@
 #include "graph/plan/spread.h"
 #include "tests/support/effort.h"
 #include "tests/support/ranks.h"
+#include "tests/support/reference.h"
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +40,10 @@ static weir_plan *compiled(weir_graph *g, int per_host)
 static void expect_levels(int n, const char *want)
 {
     int size[MESH_AXES_MAX], count = teams_levels(n, size);
-    char text[64] = "";
+    char got[64] = "";
     for (int l = 0; l < count; l++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), l ? " %d" : "%d", size[l]);
-    cr_expect_str_eq(text, want, "%d devices", n);
+        snprintf(got + strlen(got), sizeof got - strlen(got), l ? " %d" : "%d", size[l]);
+    cr_expect_str_eq(got, want, "%d devices", n);
 }
 
 Test(teams, levels_are_few_and_small)
@@ -332,4 +334,155 @@ Test(teams, every_pair_of_layouts_converts_where_hosts_count, .timeout = 200)
     pairs_of("cpu:0-7", (int[2]){4, 2}, "cpu:0-7", (int[2]){4, 2}, 3, 4);
     pairs_of("cpu:0-7", (int[2]){2, 4}, "cpu:0-7", (int[2]){2, 4}, 3, 4);
     pairs_of("cpu:0-11", (int[2]){12}, "cpu:4-11", (int[2]){8}, 1, 6);
+}
+
+/* ---- how much there is of it ---- */
+
+/* A sum and a split tensor, each converted to every other layout of as many devices; all of them are read. */
+static weir_plan *conversions_of(int count)
+{
+    weir_graph *g = weir_graph_new("size");
+    weir_mesh *mesh = line_of(g, 0, count);
+    weir_tensor *sum = open_sum(g, mesh, WEIR_F32, 1024, 1024);
+    weir_tensor *split = weir_shard(sum, .sbp = {S(0)});
+    weir_tensor *from[] = {sum, split, weir_relu(split, .name = "relu")};
+    for (int i = 0; i < 3; i++)
+        for (int to = 0; to < LAYOUTS; to++) {
+            weir_tensor *x = weir_shard(from[i], .sbp = {layouts[to]});
+            char name[32];
+            snprintf(name, sizeof name, "%d to %d", i, to);
+            weir_fetch(weir_max(weir_mul(x, x), .axes = {0, 1}, .axis_count = 2), .name = name);
+        }
+    return compiled(g, 0);
+}
+
+/* The most devices that one device reads from, over all its conversions of one name. */
+static int neighbours_most(const weir_plan *plan)
+{
+    int most = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const plan_kernel *kernel = &plan->kernels[k];
+        uint32_t last = PLAN_NONE;
+        int count = 0;
+        for (uint32_t o = kernel->in.first; o < kernel->in.first + kernel->in.count; o++) {
+            const plan_tensor *t = &plan->tensors[plan->operands[o].tensor.i];
+            uint32_t space = t->home == PLAN_IN_REGST ? plan->regsts[t->owner].space.i : PLAN_NONE;
+            count += space != last;
+            last = space;
+        }
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+Test(teams, a_device_has_as_many_neighbours_as_a_team, .timeout = 200)
+{
+    for (int count = 8; count <= EFFORT(512, 64, 64); count *= 8) {
+        weir_plan *plan = conversions_of(count);
+        cr_expect_leq(neighbours_most(plan), TEAM_MAX, "of %d devices one has %d neighbours", count,
+                      neighbours_most(plan));
+        weir_plan_free(plan);
+    }
+}
+
+/* With eight times as many devices each has a level more, three rather than two. */
+Test(teams, plans_grow_with_devices_and_levels, .timeout = 200)
+{
+    weir_plan *some = conversions_of(64), *many = conversions_of(512);
+    void *bytes;
+    size_t some_bytes, many_bytes;
+    cr_assert_eq(plan_encode(some, &bytes, &some_bytes), WEIR_OK);
+    free(bytes);
+    cr_assert_eq(plan_encode(many, &bytes, &many_bytes), WEIR_OK);
+    free(bytes);
+    cr_expect_leq(many->ports_count, some->ports_count * 8 * 3 / 2 * 11 / 10, "%u ports, %u", some->ports_count,
+                  many->ports_count);
+    cr_expect_leq(many_bytes, some_bytes * 8 * 3 / 2 * 11 / 10, "%zu bytes, %zu", some_bytes, many_bytes);
+    weir_plan_free(some);
+    weir_plan_free(many);
+}
+
+/* ---- training ---- */
+
+enum { STEPS = EFFORT(6, 2, 2) };
+
+typedef struct losses {
+    float value[STEPS];
+} losses;
+
+static weir_plan *gpt_plan(const text *corpus, gpt_config *config, layout l, weir_compile_opts opts)
+{
+    *config = reference_gpt(corpus, REFERENCE_FULL);
+    config->layout = l;
+    weir_graph *g = gpt_train_graph(config);
+    cr_assert_not_null(g);
+    opts.micro_batches = l.micro;
+    opts.seed = REFERENCE_SEED;
+    weir_plan *plan = weir_compile_at(g, opts);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+static losses train(const weir_plan *plan, int workers)
+{
+    losses out;
+    weir_session *s = weir_session_open(plan, .workers = workers);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(weir_session_start(s, STEPS), WEIR_OK, "%s", weir_error());
+    for (int i = 0; i < STEPS; i++) {
+        weir_array value = {.data = &out.value[i], .dtype = WEIR_F32};
+        cr_assert_eq(weir_session_pull(s, "loss", &value, 60000), WEIR_OK, "%s", weir_error());
+    }
+    cr_assert_eq(weir_session_wait(s, 20000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_close(s), WEIR_OK);
+    return out;
+}
+
+static uint64_t bytes_most(const weir_plan *plan)
+{
+    uint64_t most = 0;
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        most = plan->spaces[s].bytes > most ? plan->spaces[s].bytes : most;
+    return most;
+}
+
+/* Sixteen devices learn what one does, with the same bits however many workers there are, and within a limit. */
+static void learns(layout l, int per_host, unsigned long long percent)
+{
+    text corpus = reference_text();
+    gpt_config config, single;
+    weir_plan *one = gpt_plan(&corpus, &single, (layout){1, 1, 1, 1, false}, (weir_compile_opts){.src = WEIR_HERE});
+    losses want = train(one, 1);
+    weir_plan *plan = gpt_plan(&corpus, &config, l, (weir_compile_opts){.src = WEIR_HERE, .per_host = per_host});
+    losses first = train(plan, 1), again = train(plan, 3);
+    for (int i = 0; i < STEPS; i++)
+        cr_expect_lt(fabs((double)first.value[i] - want.value[i]), 1e-4 * fabs((double)want.value[i]),
+                     "dp%d tp%d zero %d: step %d: %.7f, one device %.7f", l.dp, l.tp, l.zero, i, (double)first.value[i],
+                     (double)want.value[i]);
+    cr_expect_arr_eq(first.value, again.value, sizeof first.value, "dp%d tp%d zero %d: other bits", l.dp, l.tp, l.zero);
+    char limit[32];
+    snprintf(limit, sizeof limit, "%llu", bytes_most(plan) * percent / 100);
+    weir_plan *less = gpt_plan(&corpus, &config, l,
+                               (weir_compile_opts){.src = WEIR_HERE, .per_host = per_host, .memory = limit});
+    losses limited = train(less, 2);
+    cr_expect_lt(bytes_most(less), bytes_most(plan));
+    cr_expect_arr_eq(first.value, limited.value, sizeof first.value, "dp%d tp%d zero %d: other bits within %s bytes",
+                     l.dp, l.tp, l.zero, limit);
+    weir_plan_free(one);
+    weir_plan_free(plan);
+    weir_plan_free(less);
+    text_free(&corpus);
+}
+
+Test(teams, sixteen_devices_learn_what_one_does, .timeout = 200)
+{
+    learns((layout){16, 1, 1, 1, false}, 0, 99);
+    learns((layout){16, 1, 1, 1, true}, 0, 90);
+}
+
+Test(teams, sixteen_devices_on_hosts_learn_what_one_does, .timeout = 200)
+{
+    learns((layout){16, 1, 1, 1, true}, 8, 90);
+    learns((layout){8, 2, 1, 1, true}, 4, 90);
 }
