@@ -5,9 +5,6 @@
  * accumulation over one micro-batch, and pops of which nobody reads an output. An accumulation behind a kernel that
  * can add is merged into it.
  *
- * The sources of a conversion: of each slice of the source that meets the destination's, one copy (its own, if it can
- * be), or all terms if it is a partial sum, in the order of the devices.
- *
  * What one conversion makes for others alone, the scattered sum on its way to everybody, is cut into chunks where its
  * shards are large: each is a ptensor that a pop of its own makes, so that one is on its way while the next is summed.
  * Pops of all devices come chunk by chunk. A chunk is a run of rows, contiguous in its shard. Which elements are added
@@ -15,11 +12,11 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/compile/sources.h"
 #include "graph/compile/teams.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { CHUNKS_MAX = 16 };          /* of a shard */
@@ -28,7 +25,7 @@ uint64_t lower_chunk_bytes = 1 << 20;
 typedef struct lowering {
     compile *c;
     phys *p;
-    int *found, *list;             /* of a conversion being lowered: places of its source, and ptensors of it */
+    sources sources;               /* of the conversion that is being lowered */
 } lowering;
 
 static int device_id(const compile *c, weir_device_kind kind, int index)
@@ -121,8 +118,8 @@ static int chunks_for(const ir_tensor *t)
         chunks = rows < chunks ? rows : chunks;
     }
     chunks = most < chunks ? most : chunks;
-    int sources = t->mesh->home ? teams_largest(t->mesh) : t->mesh->count;
-    chunks = WEIR_ARGS_MAX / sources < chunks ? WEIR_ARGS_MAX / sources : chunks;
+    int shards = t->mesh->home ? teams_largest(t->mesh) : t->mesh->count; /* that one conversion reads */
+    chunks = WEIR_ARGS_MAX / shards < chunks ? WEIR_ARGS_MAX / shards : chunks;
     return chunks > 1 ? (int)chunks : 1;
 }
 
@@ -190,170 +187,6 @@ static bool tensors_make(lowering *l)
 
 /* ---- conversions ---- */
 
-/* Which devices of the source a destination device reads, as a set of allowed coordinates per axis. */
-typedef struct choice {
-    const weir_mesh *mesh;         /* the source's, as it is best seen for this conversion (teams.h) */
-    weir_sbp sbp[MESH_AXES_MAX];
-    int only[MESH_AXES_MAX];       /* coordinate to take, or -1: all */
-    bool none;                     /* this device holds zeros alone */
-    bool zero;                     /* the sources may not cover it */
-} choice;
-
-static int device_position(const weir_mesh *mesh, weir_device_kind kind, int device)
-{
-    for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
-        if (mesh->device[at] == device)
-            return at;
-    return -1;
-}
-
-/* What a destination that is P on `axis` takes there: of a source in the same place its own term, otherwise the first
- * device takes everything and the others are zero. */
-static void choose_partial(choice *ch, const ir_tensor *to, int axis, int at, bool same)
-{
-    int k = mesh_coordinate(to->mesh, at, axis);
-    if (same && ch->sbp[axis] != WEIR_B) {
-        ch->only[axis] = k;
-        ch->zero |= WEIR_IS_S(ch->sbp[axis]);
-    } else if (k) {
-        ch->none = true;
-    }
-}
-
-static int home_axis(const weir_mesh *mesh, int axis)
-{
-    return mesh->home ? mesh->home_axis[axis] : axis;
-}
-
-/* Terms of the user's axis that stay terms from a mesh with levels of others, or to one. */
-static void choose_own_term(choice *ch, const ir_tensor *to, int axis, int at)
-{
-    for (int a = 0; a < ch->mesh->axes; a++)
-        if (home_axis(ch->mesh, a) == home_axis(to->mesh, axis) && ch->sbp[a] == WEIR_P)
-            ch->only[a] = mesh_coordinate(to->mesh, at, axis);
-}
-
-static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
-{
-    choice ch = {.only = {0}};
-    ch.mesh = teams_view(from, to, ch.sbp);
-    for (int a = 0; a < MESH_AXES_MAX; a++)
-        ch.only[a] = -1;
-    bool same = mesh_equal(ch.mesh, to->mesh), levels = !same && mesh_equal(mesh_home(ch.mesh), mesh_home(to->mesh));
-    int here = same || levels ? at : device_position(ch.mesh, to->mesh->kind, to->mesh->device[at]);
-    for (int a = 0; a < ch.mesh->axes; a++)
-        if (ch.sbp[a] == WEIR_B)
-            ch.only[a] = here >= 0 ? mesh_coordinate(ch.mesh, here, a) : at % ch.mesh->shape[a];
-    for (int a = 0; a < to->mesh->axes; a++) {
-        if (to->sbp[a] == WEIR_P && levels)
-            choose_own_term(&ch, to, a, at);
-        else if (to->sbp[a] == WEIR_P)
-            choose_partial(&ch, to, a, at, same);
-    }
-    ch.zero |= ch.none;
-    return ch;
-}
-
-/* The walk over the source's devices that hold something of a destination, axis by axis in the order in which they cut:
- * what a coordinate leaves that does not meet it is not looked at. Of devices with terms of one slice it finds the first. */
-typedef struct source_walk {
-    const choice *ch;
-    const ptensor *to;
-    int rank;
-    int *found, count;             /* positions */
-} source_walk;
-
-static int stride_of(const weir_mesh *mesh, int axis)
-{
-    int stride = 1;
-    for (int a = axis + 1; a < mesh->axes; a++)
-        stride *= mesh->shape[a];
-    return stride;
-}
-
-/* The coordinate of the part that has the row so far from the start of what is cut; each part has one at least. */
-static int64_t part_with(int64_t row, int64_t rows, int parts)
-{
-    int64_t each = rows / parts, longer = rows % parts;
-    return row < longer * (each + 1) ? row / (each + 1) : longer + (row - longer * (each + 1)) / each;
-}
-
-/* Of the parts that dimension d is cut into, the first and last that can have rows of the destination. */
-static void parts_met(const slice *part, const slice *to, int d, int parts, int *first, int *last)
-{
-    int64_t rows = part->count[d], from = to->start[d] - part->start[d], end = from + to->count[d] - 1;
-    *first = 0;
-    *last = parts - 1;
-    if (rows < parts || !to->count[d])
-        return;
-    *first = from > 0 ? (int)part_with(from, rows, parts) : 0;
-    *last = end < rows - 1 ? (int)part_with(end, rows, parts) : parts - 1;
-}
-
-static void walk_sources(source_walk *w, int i, int at, const slice *part)
-{
-    const choice *ch = w->ch;
-    if (!slices_meet(part, &w->to->part, w->rank))
-        return;
-    if (i == ch->mesh->axes) {
-        w->found[w->count++] = at;
-        return;
-    }
-    int a = mesh_cut(ch->mesh, i), first = 0, last = 0, stride = stride_of(ch->mesh, a);
-    if (WEIR_IS_S(ch->sbp[a]))
-        parts_met(part, &w->to->part, WEIR_S_DIM(ch->sbp[a]), ch->mesh->shape[a], &first, &last);
-    if (ch->only[a] >= 0)
-        first = last = ch->only[a];
-    for (int k = first; k <= last; k++) {
-        slice next = *part;
-        if (WEIR_IS_S(ch->sbp[a]))
-            slice_cut(&next, WEIR_S_DIM(ch->sbp[a]), k, ch->mesh->shape[a]);
-        walk_sources(w, i + 1, at + k * stride, &next);
-    }
-}
-
-static int compare_places(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
-/* Lists the terms of the slice of which the source's device `at` has the first; returns how many are listed then. */
-static int list_terms(const lowering *l, int tensor, int at, int chunk, const choice *ch, int terms, int *list, int count)
-{
-    for (int term = 0; term < terms; term++) {
-        int from = at;
-        for (int a = ch->mesh->axes - 1, rest = term; a >= 0; a--)
-            if (ch->sbp[a] == WEIR_P && ch->only[a] < 0) {
-                from += rest % ch->mesh->shape[a] * stride_of(ch->mesh, a);
-                rest /= ch->mesh->shape[a];
-            }
-        list[count++] = ptensor_at(l->p, tensor, from, chunk);
-    }
-    return count;
-}
-
-/* Lists the source ptensors of one destination, terms of one slice next to each other, in l->list. */
-static int list_sources(const lowering *l, int tensor, const ptensor *to, const choice *ch, int *terms)
-{
-    const ir_tensor *from = &l->c->ir.tensors.item[tensor];
-    int count = 0, rank = from->type.shape.rank;
-    slice whole = {.start = {0}};
-    memcpy(whole.count, from->type.shape.dim, sizeof *whole.count * (size_t)rank);
-    source_walk walk = {.ch = ch, .to = to, .rank = rank, .found = l->found};
-    *terms = 1;
-    for (int a = 0; a < ch->mesh->axes; a++)
-        if (ch->sbp[a] == WEIR_P && ch->only[a] < 0)
-            *terms *= ch->mesh->shape[a];
-    if (!ch->none)
-        walk_sources(&walk, 0, 0, &whole);
-    qsort(walk.found, (size_t)walk.count, sizeof *walk.found, compare_places);
-    for (int i = 0; i < walk.count; i++)
-        for (int chunk = 0; chunk < l->p->chunks[tensor]; chunk++)
-            if (slices_meet(&l->p->tensor.item[ptensor_at(l->p, tensor, walk.found[i], chunk)].part, &to->part, rank))
-                count = list_terms(l, tensor, walk.found[i], chunk, ch, *terms, l->list, count);
-    return count;
-}
-
 static bool same_place(const ptensor *a, const ptensor *b)
 {
     return a->device == b->device && !memcmp(&a->part, &b->part, sizeof a->part);
@@ -362,16 +195,14 @@ static bool same_place(const ptensor *a, const ptensor *b)
 static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk)
 {
     compile *c = l->c;
-    const ir_tensor *from = &c->ir.tensors.item[node->in[0]], *to = &c->ir.tensors.item[node->out[0]];
-    int out = ptensor_at(l->p, node->out[0], at, chunk), terms;
+    int out = ptensor_at(l->p, node->out[0], at, chunk);
     box_attrs *attrs = POOL_NEW(&c->pool, box_attrs, 1);
     pop *op = POOL_PUSH(&c->pool, &l->p->op);
-    choice ch = choose_sources(from, to, at);
-    int count = list_sources(l, node->in[0], &l->p->tensor.item[out], &ch, &terms);
-    int *list = pool_copy(&c->pool, l->list, sizeof *list * (size_t)(count + 1));
+    sources_find(&l->sources, c, node->in[0], node->out[0], at, &l->p->tensor.item[out].part);
+    int count = l->sources.count, *list = pool_copy(&c->pool, l->sources.item, sizeof *list * (size_t)(count + 1));
     if (!list || !attrs || !op)
         return false;
-    *attrs = (box_attrs){.terms = terms, .zero = ch.zero};
+    *attrs = (box_attrs){.terms = l->sources.terms, .zero = l->sources.zero};
     *op = (pop){.node = n, .device = l->p->tensor.item[out].device, .in_count = count, .out_count = 1, .in = list,
                 .attrs = attrs, .phase = node->phase, .micro = node->micro};
     op->out = POOL_NEW(&c->pool, int, 1);
@@ -383,7 +214,7 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk
         return error_set(WEIR_E_UNSUPPORTED, "%s:%d: \"%s\" is a conversion from %d shards, more than the %d that can be",
                          node->src.file, node->src.line, node->name, count, WEIR_ARGS_MAX),
                false;
-    if (count == 1 && !ch.zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
+    if (count == 1 && !l->sources.zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
         l->p->tensor.item[out].alias = list[0];
         op->dead = true;
     }
@@ -607,20 +438,6 @@ static bool lower_node(lowering *l, const ir_node *node, int n)
     return true;
 }
 
-/* Room for the sources of the largest conversion. */
-static bool sources_ready(lowering *l)
-{
-    int places = 0, sources = 0;
-    for (int t = 0; t < l->c->ir.tensors.count; t++) {
-        int count = l->c->ir.tensors.item[t].mesh->count;
-        places = count > places ? count : places;
-        sources = count * l->p->chunks[t] > sources ? count * l->p->chunks[t] : sources;
-    }
-    l->found = POOL_NEW(&l->c->pool, int, places + 1);
-    l->list = POOL_NEW(&l->c->pool, int, sources + 1);
-    return l->found && l->list;
-}
-
 static bool lower_all(lowering *l)
 {
     for (int n = 0; n < l->c->ir.node_count; n++)
@@ -635,7 +452,7 @@ bool pass_lower(compile *c)
     l.p->first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
     l.p->chunks = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
     bool ready = l.p->first && l.p->chunks && devices_number(c) && chunks_choose(&l) && tensors_make(&l) &&
-                 sources_ready(&l);
+                 sources_new(&l.sources, c);
     if (c->pool.failed || !ready || !lower_all(&l))
         return c->pool.failed ? error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK
                               : false;
