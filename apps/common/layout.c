@@ -15,6 +15,9 @@ layout layout_full(layout l)
 
 int layout_check(const char *program, const layout *l, int batch, int layers)
 {
+    if ((int64_t)l->dp * l->tp > WEIR_DEVICES_MAX / l->pp)
+        return options_wrong(program, "--dp %d times --tp %d times --pp %d is more than %d devices", l->dp, l->tp, l->pp,
+                             WEIR_DEVICES_MAX);
     if (batch % l->micro)
         return options_wrong(program, "--batch %d cannot be cut into --micro %d equal parts", batch, l->micro);
     if (batch / l->micro < l->dp)

@@ -28,8 +28,8 @@ typedef struct layout {
 
 /* The options of a layout, for a program's table; `l` is a layout variable. */
 #define LAYOUT_OPTIONS(l)                                                                                           \
-    {"--dp", OPTIONS_INT, &(l).dp, .min = 1, .max = 64, .help = "data parallel: devices that share a batch"},      \
-    {"--tp", OPTIONS_INT, &(l).tp, .min = 1, .max = 64, .help = "tensor parallel: devices that share a layer"},    \
+    {"--dp", OPTIONS_INT, &(l).dp, .min = 1, .max = WEIR_DEVICES_MAX, .help = "data parallel: devices that share a batch"},      \
+    {"--tp", OPTIONS_INT, &(l).tp, .min = 1, .max = WEIR_DEVICES_MAX, .help = "tensor parallel: devices that share a layer"},    \
     {"--pp", OPTIONS_INT, &(l).pp, .min = 1, .max = LAYOUT_STAGES_MAX, .help = "pipeline stages"},                 \
     {"--micro", OPTIONS_INT, &(l).micro, .min = 1, .max = 4096,                                                    \
      .help = "micro-batches per step; a pipeline wants at least --pp"},                                           \

@@ -48,6 +48,7 @@ typedef struct trainer_opts {
     const char *plan;   /* the compiled plan is saved there */
     const char *memory; /* limit per device, "512MiB" */
     const char *offload; /* where what it leaves no room for may wait, "disk:/var/tmp" */
+    int per_host;       /* devices of one host, if conversions are to go within each first; else 0 */
     bool no_fusion;     /* each op a kernel of its own */
     bool bf16, f16;     /* the precision of activations, their gradients and products; else f32 */
     int eval_every;     /* steps; 0: at the end only */
@@ -64,6 +65,8 @@ typedef struct trainer_opts {
     {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                  \
     {"--offload", OPTIONS_TEXT, &(o).offload, .value = "disk:DIR",                                                    \
      .help = "with --memory: what there is no room for may wait in a file there"},                                    \
+    {"--per-host", OPTIONS_INT, &(o).per_host, .min = 1, .max = WEIR_DEVICES_MAX,                                     \
+     .help = "devices of one host: conversions go within hosts first, then between; default: all are alike"},          \
     {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "each op in a kernel of its own; the same bits"},        \
     {"--bf16", OPTIONS_FLAG, &(o).bf16, .help = "compute in bf16; parameters, sums and losses stay f32"},             \
     {"--f16", OPTIONS_FLAG, &(o).f16, .help = "in f16, with a scaled loss"},                                          \

@@ -9,15 +9,16 @@
  * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs
  * more than the additions.
  */
-#include "graph/compile/ir.h"
+#include "graph/compile/teams.h"
 #include "graph/base/error.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { SMALL = 4096 };
+enum { SMALL = 4096, LAYOUT_TEXT = 8 * MESH_AXES_MAX };
 #define UNEVEN 1.25 /* times the mean: what the busiest device may have of a sum that goes by rows */
 
 typedef struct boxed {             /* a conversion that exists */
@@ -29,6 +30,7 @@ typedef struct boxed {             /* a conversion that exists */
 
 typedef struct boxing {
     compile *c;
+    teams *teams;
     POOL_LIST(ir_node) made;       /* conversions */
     POOL_LIST(boxed) list;
 } boxing;
@@ -60,9 +62,8 @@ static double largest_share(int64_t size, int parts)
     return size ? (double)((size + parts - 1) / parts) / (double)size : 1;
 }
 
-/* The dimension that a sum is scattered over: the first that shares it about evenly, because its rows lie next to each
- * other, or else the one that does so best. `left`: what the other axes leave of each. */
-static int scatter_dimension(const weir_shape *left, int parts)
+/* The first that shares it about evenly, because its rows lie next to each other, or else the one that does so best. */
+int scatter_dimension(const weir_shape *left, int parts)
 {
     int best = 0;
     for (int d = 0; d < left->rank; d++) {
@@ -81,11 +82,16 @@ static void cut(weir_shape *left, weir_sbp how, int parts)
         left->dim[WEIR_S_DIM(how)] /= parts;
 }
 
+bool scatter_pays(const weir_shape *shape)
+{
+    return shape->rank > 0 && weir_shape_count(shape) >= SMALL;
+}
+
 bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between)
 {
     bool closes = false;
     weir_shape left = t->type.shape;
-    if (left.rank == 0 || weir_shape_count(&left) < SMALL || copies(mesh, sbp) == 1)
+    if (!scatter_pays(&left) || copies(mesh, sbp) == 1)
         return false;
     for (int a = 0; a < t->mesh->axes; a++)
         cut(&left, t->sbp[a], t->mesh->shape[a]);
@@ -103,6 +109,18 @@ bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sb
     return closes && !layout_is(&(ir_tensor){.mesh = t->mesh, .sbp = {between[0], between[1], between[2]}}, mesh, sbp);
 }
 
+/* "S(0),B", or where an axis has levels, "S(0).P,B": the outermost first. */
+static const char *layout_text(const weir_mesh *mesh, const weir_sbp *sbp, char text[LAYOUT_TEXT])
+{
+    size_t at = 0;
+    for (int a = 0; a < mesh->axes; a++) {
+        char one[8];
+        const char *between = !a ? "" : mesh->home && mesh->home_axis[a] == mesh->home_axis[a - 1] ? "." : ",";
+        at += (size_t)snprintf(text + at, LAYOUT_TEXT - at, "%s%s", between, weir_sbp_text(sbp[a], one));
+    }
+    return text;
+}
+
 static int tensor_like(compile *c, int from, const weir_mesh *mesh, const weir_sbp *sbp)
 {
     ir_tensor copy = c->ir.tensors.item[from];
@@ -110,13 +128,10 @@ static int tensor_like(compile *c, int from, const weir_mesh *mesh, const weir_s
     if (!t)
         return from;
     *t = (ir_tensor){.type = copy.type, .mesh = mesh, .micro = copy.micro, .update = -1};
-    memcpy(t->sbp, sbp, sizeof t->sbp);
-    int id = c->ir.tensors.count - 1;
-    char a[8], b[8], e[8];
-    t->name = pool_text(&c->pool, "%s>%s%s%s%s%s", copy.name, weir_sbp_text(sbp[0], a), mesh->axes > 1 ? "," : "",
-                        mesh->axes > 1 ? weir_sbp_text(sbp[1], b) : "", mesh->axes > 2 ? "," : "",
-                        mesh->axes > 2 ? weir_sbp_text(sbp[2], e) : "");
-    return id;
+    memcpy(t->sbp, sbp, sizeof *sbp * (size_t)mesh->axes);
+    char layout[LAYOUT_TEXT];
+    t->name = pool_text(&c->pool, "%s>%s", copy.name, layout_text(mesh, sbp, layout));
+    return c->ir.tensors.count - 1;
 }
 
 /* Enters a conversion; those of one tensor stay in the order in which they were made. */
@@ -130,6 +145,7 @@ static void enter(boxing *b, int from, int to, int node, int before)
     while (*last)
         last = &entry_at(b, *last)->next;
     *last = b->list.count;
+    b->c->ir.tensors.item[to].boxed = b->list.count;
 }
 
 /* Makes the conversion, behind the one that made `from` (1 + its entry; 0: a node of the user's). */
@@ -144,7 +160,7 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
     *node = (ir_node){.name = c->ir.tensors.item[to].name,
                       .src = t->node >= 0 && c->ir.node[t->node].origin ? c->ir.node[t->node].src : reader->src,
                       .op = &op_box,
-                      .mesh = mesh,
+                      .mesh = mesh_home(mesh),
                       .phase = reader->phase,
                       .program = reader->program,
                       .micro = t->micro,
@@ -187,7 +203,7 @@ static int conversion_of(const boxing *b, int from, int program, const weir_mesh
 static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp, int before)
 {
     const ir_tensor *t = &b->c->ir.tensors.item[from];
-    weir_sbp between[WEIR_AXES_MAX] = {0};
+    weir_sbp between[MESH_AXES_MAX] = {0};
     if (layout_is(t, mesh, sbp))
         return from;
     int there = conversion_of(b, from, reader->program, mesh, sbp);
@@ -195,11 +211,13 @@ static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *
         phase_no_later(b, there, reader->phase);
         return entry_at(b, there)->to;
     }
-    if (!scatter_first(t, mesh, sbp, between))
+    const weir_mesh *through = teams_through(b->teams, t, mesh, sbp, between);
+    if (!through && !t->mesh->home && !mesh->home && scatter_first(t, mesh, sbp, between))
+        through = t->mesh;
+    if (!through)
         return convert_direct(b, from, reader, mesh, sbp, before);
-    const weir_mesh *own = t->mesh;
-    int scattered = convert(b, from, reader, own, between, before);
-    return convert(b, scattered, reader, mesh, sbp, conversion_of(b, from, reader->program, own, between));
+    int halfway = convert(b, from, reader, through, between, before);
+    return halfway == from ? from : convert(b, halfway, reader, mesh, sbp, b->c->ir.tensors.item[halfway].boxed);
 }
 
 /* Puts the node, and behind it the conversions of what it makes, into the new order. */
@@ -288,8 +306,8 @@ static bool reorder(boxing *b)
 
 bool pass_box(compile *c)
 {
-    boxing b = {.c = c};
-    for (int n = 0; n < c->ir.node_count; n++) {
+    boxing b = {.c = c, .teams = teams_new(c)};
+    for (int n = 0; n < c->ir.node_count && b.teams; n++) {
         ir_node *node = &c->ir.node[n];
         for (int i = 0; i < node->in_count; i++) {
             weir_sbp wish[WEIR_AXES_MAX] = {0};

@@ -89,6 +89,10 @@ static bool options_ok(compile *c)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: a precision of %s; f32, bf16 and f16 can be", src.file,
                          src.line, weir_dtype_name(c->opts.precision)),
                false;
+    if (c->opts.per_host < 0)
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: %d devices per host; 0 or more can be", src.file, src.line,
+                         c->opts.per_host),
+               false;
     if (c->opts.offload && !offload_parse(c))
         return false;
     c->micro = c->opts.micro_batches ? c->opts.micro_batches : 1;

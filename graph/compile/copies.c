@@ -58,12 +58,14 @@ static const weir_mesh *mesh_beside(copying *x, const weir_mesh *mesh)
     for (int i = 0; i < x->meshes.count; i++)
         if (x->meshes.item[i].of == mesh)
             return x->meshes.item[i].beside;
+    const weir_mesh *home = mesh->home ? mesh_beside(x, mesh->home) : NULL;
     host_mesh *entry = POOL_PUSH(&x->c->pool, &x->meshes);
     weir_mesh *beside = POOL_NEW(&x->c->pool, weir_mesh, 1);
     if (!entry || !beside)
         return mesh;
     *beside = *mesh;
     beside->kind = WEIR_PINNED;
+    beside->home = home;
     *entry = (host_mesh){mesh, beside};
     return beside;
 }

@@ -8,6 +8,8 @@
  *     the same groups already; what is waited for ends one;
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
  *     a later phase, or in the update) when BUCKET bytes have come together;
+ *   - a conversion that is a level of a larger one (teams.h) is among its like, until BUCKET bytes have come together:
+ *     those of one level wait for the same devices;
  *   - a chunk ends one, so that it is on its way while the next is made;
  *   - host functions, and what else runs on a device's io queue, are alone, so that a slow one holds up nothing else.
  *
@@ -128,6 +130,13 @@ static void close_group(grouping *x, int id)
         }
 }
 
+/* Whether the pop makes what a further level of a conversion reads. */
+static bool is_level(const compile *c, const pop *op)
+{
+    const ir_node *node = pop_node(c, op);
+    return node->op == &op_box && c->ir.tensors.item[node->out[0]].mesh->home;
+}
+
 static bool same_stream(const compile *c, const group *g, const pop *op)
 {
     return !apart(&c->phys.op.item[g->pops.item[0]], op) && g->program == pop_node(c, op)->program &&
@@ -145,7 +154,7 @@ static int find_open(grouping *x, const pop *op, bool alone)
         if (alone) {
             close_group(x, id);
         } else if (g->level == op->level) {
-            if (waits_already(x->c, op, g))
+            if (waits_already(x->c, op, g) && (g->levels == is_level(x->c, op) || op->phase == PLAN_UPDATE))
                 return id;
             close_group(x, id);
         }
@@ -160,7 +169,8 @@ static int group_new(grouping *x, const pop *op)
     if (!g || !at)
         return -1;
     *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
-                 .phase = op->phase, .micro = op->micro, .queue = op->queue, .level = op->level};
+                 .phase = op->phase, .micro = op->micro, .queue = op->queue, .level = op->level,
+                 .levels = is_level(x->c, op)};
     *at = x->p->group.count - 1;
     return *at;
 }
@@ -169,14 +179,14 @@ static int group_new(grouping *x, const pop *op)
 static void maybe_end(grouping *x, const pop *op)
 {
     group *g = &x->p->group.item[op->group];
-    bool end = false;
+    bool end = false, at_once = op->phase != PLAN_UPDATE && !is_level(x->c, op);
     for (int o = 0; o < op->out_count; o++) {
         const ptensor *t = &x->p->tensor.item[op->out[o]];
         bool leaves = false;
         for (int r = 0; r < t->readers.count && !t->parameter; r++) {
             const pop *reader = &x->p->op.item[t->readers.item[r]];
             leaves |= apart(reader, op);
-            end |= apart(reader, op) && reader->phase == op->phase && op->phase != PLAN_UPDATE;
+            end |= apart(reader, op) && reader->phase == op->phase && at_once;
         }
         end |= t->chunk;
         g->published += leaves ? t->bytes : 0;

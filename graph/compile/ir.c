@@ -204,20 +204,32 @@ int mesh_coordinate(const weir_mesh *mesh, int at, int axis)
     return at % mesh->shape[axis];
 }
 
+void slice_cut(slice *part, int d, int k, int parts)
+{
+    int64_t each = part->count[d] / parts, longer = part->count[d] % parts;
+    part->start[d] += k * each + (k < longer ? k : longer);
+    part->count[d] = each + (k < longer);
+}
+
 slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp, int at)
 {
     slice part = {0};
     for (int d = 0; d < shape->rank; d++)
         part.count[d] = shape->dim[d];
-    for (int a = 0; a < mesh->axes; a++) {
-        if (!WEIR_IS_S(sbp[a]))
-            continue;
-        int d = WEIR_S_DIM(sbp[a]), k = mesh_coordinate(mesh, at, a), parts = mesh->shape[a];
-        int64_t each = part.count[d] / parts, longer = part.count[d] % parts;
-        part.start[d] += k * each + (k < longer ? k : longer);
-        part.count[d] = each + (k < longer);
+    for (int i = 0; i < mesh->axes; i++) {
+        int a = mesh_cut(mesh, i);
+        if (WEIR_IS_S(sbp[a]))
+            slice_cut(&part, WEIR_S_DIM(sbp[a]), mesh_coordinate(mesh, at, a), mesh->shape[a]);
     }
     return part;
+}
+
+bool slices_meet(const slice *a, const slice *b, int rank)
+{
+    for (int d = 0; d < rank; d++)
+        if (a->start[d] + a->count[d] <= b->start[d] || b->start[d] + b->count[d] <= a->start[d])
+            return false;
+    return true;
 }
 
 uint64_t shard_bytes(const ir_tensor *t, int at)

@@ -31,7 +31,7 @@ typedef struct ir_tensor {
     const char *name;
     weir_type type;
     const weir_mesh *mesh;
-    weir_sbp sbp[WEIR_AXES_MAX];   /* AUTO until the shard pass has chosen */
+    weir_sbp sbp[MESH_AXES_MAX];   /* AUTO until the shard pass has chosen */
     const weir_sbp *fixed;         /* the user's wish: AUTO or what must be */
     const weir_tensor *origin;     /* NULL: made by a pass */
     int node;                      /* producer, -1 for a parameter */
@@ -40,7 +40,7 @@ typedef struct ir_tensor {
     POOL_LIST(ir_wish) wishes;     /* the shard pass's own */
     const struct ir_node *state_of;      /* a state of that update's, which waits on a disk between steps; NULL */
     int state;                     /* then: which */
-    int conversion;                /* the box pass's own: 1 + the first conversion of it */
+    int conversion, boxed;         /* the box pass's own: 1 + the first conversion of it, 1 + the one that made it */
 } ir_tensor;
 
 typedef struct ir_node {
@@ -163,6 +163,7 @@ typedef struct group {             /* an actor */
     plan_phase phase;
     bool micro;
     plan_queue_kind queue;         /* only a compute queue has a workspace */
+    bool levels;                   /* of conversions that others go on with */
     int level;
     int priority;
     POOL_LIST(int) pops;
@@ -275,11 +276,23 @@ static inline uint64_t node_key(const compile *c, const ir_node *node)
 bool node_ask(compile *c, ir_node *node);
 /* Whether a partial sum that is to lie so on `mesh` is scattered over its own mesh first, and how that lies. */
 bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between);
+/* Of two or more splits of one dimension, in which order axes cut it: the axis that is the `i`-th to cut. */
+static inline int mesh_cut(const weir_mesh *mesh, int i)
+{
+    return mesh->home ? mesh->cut[i] : i;
+}
+/* Whether a sum of this shape is large enough to be scattered first, and over which dimension then: `left` is what other
+ * axes leave of each. */
+bool scatter_pays(const weir_shape *shape);
+int scatter_dimension(const weir_shape *left, int parts);
 /* The coordinate on `axis` of the `at`-th device of the mesh. */
 int mesh_coordinate(const weir_mesh *mesh, int at, int axis);
 /* The part of a tensor of `shape` that the device `at` of `mesh` holds: split dimensions are cut as evenly as can be,
  * the first parts one longer; several axes split one dimension one after the other. */
 slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp, int at);
+/* Leaves of the slice the `k`-th of `parts` along dimension `d`, cut so. */
+void slice_cut(slice *part, int d, int k, int parts);
+bool slices_meet(const slice *a, const slice *b, int rank);
 /* The bytes of that part, padded to PLAN_ALIGN; those of the first device are the most. */
 uint64_t shard_bytes(const ir_tensor *t, int at);
 /* Seconds that one firing of a node, one transfer of so many bytes, keeps a device busy, by the machine model of

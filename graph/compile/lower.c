@@ -14,6 +14,7 @@
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
 #include "graph/compile/sources.h"
+#include "graph/compile/teams.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
@@ -25,6 +26,7 @@ uint64_t lower_chunk_bytes = 1 << 20;
 typedef struct lowering {
     compile *c;
     phys *p;
+    sources sources;               /* of the conversion that is being lowered */
 } lowering;
 
 static int device_id(const compile *c, weir_device_kind kind, int index)
@@ -121,7 +123,8 @@ static int chunks_for(const ir_tensor *t)
         chunks = rows < chunks ? rows : chunks;
     }
     chunks = most < chunks ? most : chunks;
-    chunks = WEIR_ARGS_MAX / t->mesh->count < chunks ? WEIR_ARGS_MAX / t->mesh->count : chunks;
+    int shards = t->mesh->home ? teams_largest(t->mesh) : t->mesh->count; /* that one conversion reads */
+    chunks = WEIR_ARGS_MAX / shards < chunks ? WEIR_ARGS_MAX / shards : chunks;
     return chunks > 1 ? (int)chunks : 1;
 }
 
@@ -197,16 +200,14 @@ static bool same_place(const ptensor *a, const ptensor *b)
 static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk)
 {
     compile *c = l->c;
-    const ir_tensor *from = &c->ir.tensors.item[node->in[0]], *to = &c->ir.tensors.item[node->out[0]];
-    int out = ptensor_at(l->p, node->out[0], at, chunk), terms;
-    int *list = POOL_NEW(&c->pool, int, from->mesh->count * l->p->chunks[node->in[0]] + 1);
+    int out = ptensor_at(l->p, node->out[0], at, chunk);
     box_attrs *attrs = POOL_NEW(&c->pool, box_attrs, 1);
     pop *op = POOL_PUSH(&c->pool, &l->p->op);
+    sources_find(&l->sources, c, node->in[0], node->out[0], at, &l->p->tensor.item[out].part);
+    int count = l->sources.count, *list = pool_copy(&c->pool, l->sources.item, sizeof *list * (size_t)(count + 1));
     if (!list || !attrs || !op)
         return false;
-    sources_choice ch = sources_choose(from, to, at);
-    int count = sources_list(c, node->in[0], &l->p->tensor.item[out], &ch, list, &terms);
-    *attrs = (box_attrs){.terms = terms, .zero = ch.zero};
+    *attrs = (box_attrs){.terms = l->sources.terms, .zero = l->sources.zero};
     *op = (pop){.node = n, .device = l->p->tensor.item[out].device, .in_count = count, .out_count = 1, .in = list,
                 .attrs = attrs, .phase = node->phase, .micro = node->micro};
     op->out = POOL_NEW(&c->pool, int, 1);
@@ -218,7 +219,7 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk
         return error_set(WEIR_E_UNSUPPORTED, "%s:%d: \"%s\" is a conversion from %d shards, more than the %d that can be",
                          node->src.file, node->src.line, node->name, count, WEIR_ARGS_MAX),
                false;
-    if (count == 1 && !ch.zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
+    if (count == 1 && !l->sources.zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
         l->p->tensor.item[out].alias = list[0];
         op->dead = true;
     }
@@ -458,7 +459,8 @@ bool pass_lower(compile *c)
     lowering l = {.c = c, .p = &c->phys};
     l.p->first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
     l.p->chunks = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
-    bool ready = l.p->first && l.p->chunks && devices_number(c) && chunks_choose(&l) && tensors_make(&l);
+    bool ready = l.p->first && l.p->chunks && devices_number(c) && chunks_choose(&l) && tensors_make(&l) &&
+                 sources_new(&l.sources, c);
     if (c->pool.failed || !ready || !lower_all(&l))
         return c->pool.failed ? error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK
                               : false;

@@ -16,14 +16,14 @@ bool offload_anchor(const ir_node *node, const weir_mesh *mesh, bool micro)
     bool vanishes = node->op == &op_box || node->op == &op_shard || node->op == &op_accumulate || !node->out_count;
     bool end = node->op == &op_source || node->op == &op_sink || node->op == &op_call;
     return !vanishes && !end && node->updates < 0 && node->micro == micro && !node->program &&
-           !(node->origin && node->origin->host) && mesh_equal(node->mesh, mesh);
+           !(node->origin && node->origin->host) && mesh_equal(node->mesh, mesh_home(mesh));
 }
 
 /* Seconds that the devices of the mesh are busy with a node. */
 static double busy(const ir_graph *ir, int n, const weir_mesh *mesh)
 {
     const ir_node *node = &ir->node[n];
-    bool counts = node->op != &op_box && node->op != &op_shard && mesh_equal(node->mesh, mesh);
+    bool counts = node->op != &op_box && node->op != &op_shard && mesh_equal(node->mesh, mesh_home(mesh));
     return counts ? node_seconds(ir, node) : 0;
 }
 

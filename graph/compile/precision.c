@@ -370,7 +370,7 @@ static int cast_tensor(compile *c, int from, weir_dtype dtype, const weir_mesh *
     if (!t)
         return from;
     *t = (ir_tensor){.type = {dtype, copy.type.shape}, .mesh = mesh, .micro = copy.micro, .node = -1, .update = -1};
-    memcpy(t->sbp, sbp, sizeof t->sbp);
+    memcpy(t->sbp, sbp, sizeof *t->sbp * WEIR_AXES_MAX);
     t->name = pool_text(&c->pool, "%s>%s", copy.name, weir_dtype_name(dtype));
     return c->ir.tensors.count - 1;
 }

@@ -1,5 +1,18 @@
 /* graph/compile/sources.c: see the header. */
 #include "graph/compile/sources.h"
+#include "graph/compile/teams.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Which devices of the source a destination device reads, as a set of allowed coordinates per axis. */
+typedef struct choice {
+    const weir_mesh *mesh;         /* the source's, as it is best seen for this conversion (teams.h) */
+    weir_sbp sbp[MESH_AXES_MAX];
+    int only[MESH_AXES_MAX];       /* coordinate to take, or -1: all */
+    bool none;                     /* this device holds zeros alone */
+    bool zero;                     /* the sources may not cover it */
+} choice;
 
 static int device_position(const weir_mesh *mesh, weir_device_kind kind, int device)
 {
@@ -11,99 +24,185 @@ static int device_position(const weir_mesh *mesh, weir_device_kind kind, int dev
 
 /* What a destination that is P on `axis` takes there: of a source in the same place its own term, otherwise the first
  * device takes everything and the others are zero. */
-static void choose_partial(sources_choice *ch, const ir_tensor *from, const ir_tensor *to, int axis, int at, bool same)
+static void choose_partial(choice *ch, const ir_tensor *to, int axis, int at, bool same)
 {
     int k = mesh_coordinate(to->mesh, at, axis);
-    if (same && from->sbp[axis] != WEIR_B) {
+    if (same && ch->sbp[axis] != WEIR_B) {
         ch->only[axis] = k;
-        ch->zero |= WEIR_IS_S(from->sbp[axis]);
+        ch->zero |= WEIR_IS_S(ch->sbp[axis]);
     } else if (k) {
         ch->none = true;
     }
 }
 
-sources_choice sources_choose(const ir_tensor *from, const ir_tensor *to, int at)
+static int home_axis(const weir_mesh *mesh, int axis)
 {
-    sources_choice ch = {.only = {-1, -1, -1}};
-    bool same = mesh_equal(from->mesh, to->mesh);
-    int here = same ? at : device_position(from->mesh, to->mesh->kind, to->mesh->device[at]);
-    for (int a = 0; a < from->mesh->axes; a++)
-        if (from->sbp[a] == WEIR_B)
-            ch.only[a] = here >= 0 ? mesh_coordinate(from->mesh, here, a) : at % from->mesh->shape[a];
-    for (int a = 0; a < to->mesh->axes; a++)
-        if (to->sbp[a] == WEIR_P)
-            choose_partial(&ch, from, to, a, at, same);
+    return mesh->home ? mesh->home_axis[axis] : axis;
+}
+
+/* Terms of the user's axis that stay terms from a mesh with levels of others, or to one. */
+static void choose_own_term(choice *ch, const ir_tensor *to, int axis, int at)
+{
+    for (int a = 0; a < ch->mesh->axes; a++)
+        if (home_axis(ch->mesh, a) == home_axis(to->mesh, axis) && ch->sbp[a] == WEIR_P)
+            ch->only[a] = mesh_coordinate(to->mesh, at, axis);
+}
+
+static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
+{
+    choice ch = {.only = {0}};
+    ch.mesh = teams_view(from, to, ch.sbp);
+    for (int a = 0; a < MESH_AXES_MAX; a++)
+        ch.only[a] = -1;
+    bool same = mesh_equal(ch.mesh, to->mesh), levels = !same && mesh_equal(mesh_home(ch.mesh), mesh_home(to->mesh));
+    int here = same || levels ? at : device_position(ch.mesh, to->mesh->kind, to->mesh->device[at]);
+    for (int a = 0; a < ch.mesh->axes; a++)
+        if (ch.sbp[a] == WEIR_B)
+            ch.only[a] = here >= 0 ? mesh_coordinate(ch.mesh, here, a) : at % ch.mesh->shape[a];
+    for (int a = 0; a < to->mesh->axes; a++) {
+        if (to->sbp[a] == WEIR_P && levels)
+            choose_own_term(&ch, to, a, at);
+        else if (to->sbp[a] == WEIR_P)
+            choose_partial(&ch, to, a, at, same);
+    }
     ch.zero |= ch.none;
     return ch;
 }
 
-static bool slices_meet(const slice *a, const slice *b, int rank)
+/* The walk over the source's devices that hold something of a destination, axis by axis in the order in which they cut:
+ * what a coordinate leaves that does not meet it is not looked at. Of devices with terms of one slice it finds the first. */
+typedef struct source_walk {
+    const choice *ch;
+    const slice *to;
+    int rank;
+    int *found, count;             /* places */
+} source_walk;
+
+static int stride_of(const weir_mesh *mesh, int axis)
 {
-    for (int d = 0; d < rank; d++)
-        if (a->start[d] + a->count[d] <= b->start[d] || b->start[d] + b->count[d] <= a->start[d])
-            return false;
-    return true;
+    int stride = 1;
+    for (int a = axis + 1; a < mesh->axes; a++)
+        stride *= mesh->shape[a];
+    return stride;
 }
 
-/* Whether the device `at` of the source is the first of the devices that hold terms of the same slice. */
-static bool first_term(const ir_tensor *from, const sources_choice *ch, int at)
+/* The coordinate of the part that has the row so far from the start of what is cut; each part has one at least. */
+static int64_t part_with(int64_t row, int64_t rows, int parts)
 {
-    for (int a = 0; a < from->mesh->axes; a++)
-        if (from->sbp[a] == WEIR_P && mesh_coordinate(from->mesh, at, a) != (ch->only[a] >= 0 ? ch->only[a] : 0))
-            return false;
-    return true;
+    int64_t each = rows / parts, longer = rows % parts;
+    return row < longer * (each + 1) ? row / (each + 1) : longer + (row - longer * (each + 1)) / each;
 }
 
-static bool taken(const ir_tensor *from, const sources_choice *ch, int at)
+/* Of the parts that dimension d is cut into, the first and last that can have rows of the destination. */
+static void parts_met(const slice *part, const slice *to, int d, int parts, int *first, int *last)
 {
-    for (int a = 0; a < from->mesh->axes; a++)
-        if (ch->only[a] >= 0 && mesh_coordinate(from->mesh, at, a) != ch->only[a])
+    int64_t rows = part->count[d], from = to->start[d] - part->start[d], end = from + to->count[d] - 1;
+    *first = 0;
+    *last = parts - 1;
+    if (rows < parts || !to->count[d])
+        return;
+    *first = from > 0 ? (int)part_with(from, rows, parts) : 0;
+    *last = end < rows - 1 ? (int)part_with(end, rows, parts) : parts - 1;
+}
+
+static void walk_sources(source_walk *w, int i, int at, const slice *part)
+{
+    const choice *ch = w->ch;
+    if (!slices_meet(part, w->to, w->rank))
+        return;
+    if (i == ch->mesh->axes) {
+        w->found[w->count++] = at;
+        return;
+    }
+    int a = mesh_cut(ch->mesh, i), first = 0, last = 0, stride = stride_of(ch->mesh, a);
+    if (WEIR_IS_S(ch->sbp[a]))
+        parts_met(part, w->to, WEIR_S_DIM(ch->sbp[a]), ch->mesh->shape[a], &first, &last);
+    if (ch->only[a] >= 0)
+        first = last = ch->only[a];
+    for (int k = first; k <= last; k++) {
+        slice next = *part;
+        if (WEIR_IS_S(ch->sbp[a]))
+            slice_cut(&next, WEIR_S_DIM(ch->sbp[a]), k, ch->mesh->shape[a]);
+        walk_sources(w, i + 1, at + k * stride, &next);
+    }
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Lists the terms of the slice of which the source's device `at` has the first. */
+static void list_terms(sources *s, const compile *c, int tensor, int at, int chunk, const choice *ch)
+{
+    for (int term = 0; term < s->terms; term++) {
+        int from = at;
+        for (int a = ch->mesh->axes - 1, rest = term; a >= 0; a--)
+            if (ch->sbp[a] == WEIR_P && ch->only[a] < 0) {
+                from += rest % ch->mesh->shape[a] * stride_of(ch->mesh, a);
+                rest /= ch->mesh->shape[a];
+            }
+        s->item[s->count++] = ptensor_at(&c->phys, tensor, from, chunk);
+    }
+}
+
+static void list_sources(sources *s, const compile *c, int tensor, const slice *to, const choice *ch)
+{
+    const phys *p = &c->phys;
+    const weir_shape *shape = &c->ir.tensors.item[tensor].type.shape;
+    source_walk walk = {.ch = ch, .to = to, .rank = shape->rank, .found = s->places};
+    slice whole = {.start = {0}};
+    memcpy(whole.count, shape->dim, sizeof *whole.count * (size_t)shape->rank);
+    if (!ch->none)
+        walk_sources(&walk, 0, 0, &whole);
+    qsort(walk.found, (size_t)walk.count, sizeof *walk.found, compare_places);
+    for (int i = 0; i < walk.count; i++)
+        for (int chunk = 0; chunk < p->chunks[tensor]; chunk++)
+            if (slices_meet(&p->tensor.item[ptensor_at(p, tensor, walk.found[i], chunk)].part, to, shape->rank))
+                list_terms(s, c, tensor, walk.found[i], chunk, ch);
+}
+
+bool sources_new(sources *s, compile *c)
+{
+    int places = 0, most = 0;
+    for (int t = 0; t < c->ir.tensors.count; t++) {
+        int count = c->ir.tensors.item[t].mesh->count;
+        places = count > places ? count : places;
+        most = count * c->phys.chunks[t] > most ? count * c->phys.chunks[t] : most;
+    }
+    *s = (sources){.places = POOL_NEW(&c->pool, int, places + 1), .item = POOL_NEW(&c->pool, int, most + 1)};
+    return s->places && s->item;
+}
+
+void sources_find(sources *s, const compile *c, int from, int to, int at, const slice *part)
+{
+    choice ch = choose_sources(&c->ir.tensors.item[from], &c->ir.tensors.item[to], at);
+    s->count = 0;
+    s->zero = ch.zero;
+    s->terms = 1;
+    for (int a = 0; a < ch.mesh->axes; a++)
+        if (ch.sbp[a] == WEIR_P && ch.only[a] < 0)
+            s->terms *= ch.mesh->shape[a];
+    list_sources(s, c, from, part, &ch);
+}
+
+static bool taken(const choice *ch, int at)
+{
+    for (int a = 0; a < ch->mesh->axes; a++)
+        if (ch->only[a] >= 0 && mesh_coordinate(ch->mesh, at, a) != ch->only[a])
             return false;
     return !ch->none;
-}
-
-static bool same_slice_coordinates(const ir_tensor *from, int a, int b)
-{
-    for (int x = 0; x < from->mesh->axes; x++)
-        if (from->sbp[x] != WEIR_P && mesh_coordinate(from->mesh, a, x) != mesh_coordinate(from->mesh, b, x))
-            return false;
-    return true;
-}
-
-/* Lists the terms of the slice that the source's device `at` has a term of; returns how many are listed then. */
-static int list_terms(const compile *c, int tensor, int at, int chunk, const sources_choice *ch, int *list, int count)
-{
-    const ir_tensor *from = &c->ir.tensors.item[tensor];
-    for (int term = 0; term < from->mesh->count; term++)
-        if (taken(from, ch, term) && same_slice_coordinates(from, at, term))
-            list[count++] = ptensor_at(&c->phys, tensor, term, chunk);
-    return count;
-}
-
-int sources_list(const compile *c, int tensor, const ptensor *to, const sources_choice *ch, int *list, int *terms)
-{
-    const ir_tensor *from = &c->ir.tensors.item[tensor];
-    int count = 0, rank = from->type.shape.rank;
-    *terms = 1;
-    for (int a = 0; a < from->mesh->axes; a++)
-        if (from->sbp[a] == WEIR_P && ch->only[a] < 0)
-            *terms *= from->mesh->shape[a];
-    for (int at = 0; at < from->mesh->count; at++)
-        for (int chunk = 0; chunk < c->phys.chunks[tensor] && taken(from, ch, at) && first_term(from, ch, at); chunk++)
-            if (slices_meet(&c->phys.tensor.item[ptensor_at(&c->phys, tensor, at, chunk)].part, &to->part, rank))
-                count = list_terms(c, tensor, at, chunk, ch, list, count);
-    return count;
 }
 
 bool sources_local(const ir_tensor *from, const ir_tensor *to)
 {
     for (int at = 0; at < to->mesh->count; at++) {
-        sources_choice ch = sources_choose(from, to, at);
+        choice ch = choose_sources(from, to, at);
         slice part = slice_of(&to->type.shape, to->mesh, to->sbp, at);
-        for (int k = 0; k < from->mesh->count; k++) {
-            slice has = slice_of(&from->type.shape, from->mesh, from->sbp, k);
-            bool here = from->mesh->kind == to->mesh->kind && from->mesh->device[k] == to->mesh->device[at];
-            if (!here && taken(from, &ch, k) && slices_meet(&has, &part, from->type.shape.rank))
+        for (int k = 0; k < ch.mesh->count; k++) {
+            slice has = slice_of(&from->type.shape, ch.mesh, ch.sbp, k);
+            bool here = ch.mesh->kind == to->mesh->kind && ch.mesh->device[k] == to->mesh->device[at];
+            if (!here && taken(&ch, k) && slices_meet(&has, &part, from->type.shape.rank))
                 return false;
         }
     }

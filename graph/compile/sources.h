@@ -1,27 +1,28 @@
-/* graph/compile/sources.h: what a conversion reads on each device of its destination.
+/* graph/compile/sources.h: what the box of one device, or of a chunk of its shard, reads.
  *
- * Of each slice of the source that meets the destination's, one copy (its own, if it can be), or all terms if it is a
- * partial sum, in the order of the devices. That order is the plan's, whatever lies where: it is the same for meshes of
- * any kind of device. Pure functions.
+ * The sources of a conversion: of each slice of the source that meets the destination's, one copy (its own, if it can
+ * be), or all terms if it is a partial sum, in the order of the devices.
+ *
+ * Devices of which the part does not meet the destination's are not looked at one by one, so that to find the few that a
+ * conversion by levels has (teams.h) does not take time in proportion to all of them.
  */
 #ifndef GRAPH_COMPILE_SOURCES_H
 #define GRAPH_COMPILE_SOURCES_H
 
 #include "graph/compile/ir.h"
 
-/* Which devices of the source a destination device reads, as a set of allowed coordinates per axis. */
-typedef struct sources_choice {
-    int only[WEIR_AXES_MAX];       /* coordinate to take, or -1: all */
-    bool none;                     /* this device holds zeros alone */
-    bool zero;                     /* the sources may not cover it */
-} sources_choice;
+typedef struct sources {           /* of one destination; its memory is the compilation's pool */
+    int *item, count;              /* ptensors, terms of one slice next to each other */
+    int terms;                     /* how many of each slice */
+    bool zero;                     /* they may not cover the destination */
+    int *places;                   /* of devices that have some; sources_find()'s own */
+} sources;
 
-/* For the device `at` of `to`'s mesh. */
-sources_choice sources_choose(const ir_tensor *from, const ir_tensor *to, int at);
+/* Room for the largest conversion there is; chunks are chosen. False: no memory. */
+bool sources_new(sources *s, compile *c);
 
-/* Lists the ptensors of `tensor` that `to` is made of, terms of one slice next to each other; returns how many. The list
- * has room for all of the tensor's. */
-int sources_list(const compile *c, int tensor, const ptensor *to, const sources_choice *ch, int *list, int *terms);
+/* Those of the device `at` of tensor `to`, a conversion of `from`, for this part of it. */
+void sources_find(sources *s, const compile *c, int from, int to, int at, const slice *part);
 
 /* Whether every device of the destination reads nothing but what it holds itself. */
 bool sources_local(const ir_tensor *from, const ir_tensor *to);

@@ -22,10 +22,17 @@
 
 typedef struct graph_node graph_node;
 
+/* Axes of a mesh of the compiler's own: a user's axis may have become several. */
+enum { MESH_AXES_MAX = 20 };
+
 struct weir_mesh {
     weir_graph *graph;
+    const weir_mesh *home;     /* of a mesh in levels (graph/compile/teams.h): the user's mesh, which has the same devices
+                                  in the same places; else NULL */
+    unsigned char home_axis[MESH_AXES_MAX]; /* then: the axis of it that each is a level of, */
+    unsigned char cut[MESH_AXES_MAX];       /* and in which order axes cut a dimension that several split */
     int axes;
-    int shape[WEIR_AXES_MAX];
+    int shape[MESH_AXES_MAX];  /* a user's mesh has at most WEIR_AXES_MAX */
     int count;                 /* devices */
     int *device;               /* indexes, row-major over shape; in the pool */
     weir_device_kind kind;
@@ -116,6 +123,11 @@ struct weir_graph {
 /* Whether "fake:0-3" names devices. Tests set it; nothing else does. */
 extern bool mesh_takes_fakes;
 bool mesh_equal(const weir_mesh *a, const weir_mesh *b);
+/* The user's mesh that `mesh` is, or is levels of. */
+static inline const weir_mesh *mesh_home(const weir_mesh *mesh)
+{
+    return mesh->home ? mesh->home : mesh;
+}
 /* The mesh of the first device of `mesh` alone. */
 weir_mesh *mesh_first(weir_mesh *mesh);
 

@@ -9,22 +9,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICES_MAX = 1024 };
 bool mesh_takes_fakes;
 
 typedef struct device_list {
-    int device[DEVICES_MAX];
+    int *device;                   /* in the pool; room for all that can be named */
+    bool *listed;                  /* by index */
     int count;
+    bool beyond;                   /* an index was too high */
 } device_list;
+
+static bool list_new(device_list *list, pool *p)
+{
+    *list = (device_list){.device = POOL_NEW(p, int, WEIR_DEVICES_MAX), .listed = POOL_NEW(p, bool, WEIR_DEVICES_MAX)};
+    return list->device && list->listed;
+}
 
 static bool list_add(device_list *list, long first, long last)
 {
-    if (first < 0 || last < first || last >= DEVICES_MAX)
+    list->beyond = last >= WEIR_DEVICES_MAX;
+    if (first < 0 || last < first || list->beyond)
         return false;
     for (long d = first; d <= last; d++) {
-        for (int i = 0; i < list->count; i++)
-            if (list->device[i] == d)
-                return false;
+        if (list->listed[d])
+            return false;
+        list->listed[d] = true;
         list->device[list->count++] = (int)d;
     }
     return true;
@@ -86,7 +94,7 @@ static bool mesh_arrange(weir_mesh *mesh, const int *shape)
     mesh->axes = 0;
     for (int a = 0; a < WEIR_AXES_MAX; a++) {
         bool beyond = a > mesh->axes; /* behind a 0, which ends the shape */
-        if (shape[a] && (beyond || shape[a] < 0 || shape[a] > DEVICES_MAX))
+        if (shape[a] && (beyond || shape[a] < 0 || shape[a] > WEIR_DEVICES_MAX))
             return false;
         mesh->axes += shape[a] > 0;
         mesh->shape[a] = shape[a];
@@ -95,19 +103,38 @@ static bool mesh_arrange(weir_mesh *mesh, const int *shape)
     return count == mesh->count;
 }
 
-weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_opts opts)
+/* "cpu:0-3,6"; says what is wrong with it. */
+static bool devices_parse(weir_graph *graph, weir_src src, const char *devices, weir_device_kind *kind, device_list *list)
 {
-    device_list list = {.count = 0};
-    weir_device_kind kind = WEIR_CPU;
     const char *text = devices ? devices : "";
-    bool parsed = kind_parse(&text, &kind) && list_parse(&list, text);
-    if (!parsed)
-        graph_mistake(graph, opts.src,
+    if (kind_parse(&text, kind) && list_parse(list, text))
+        return true;
+    if (list->beyond)
+        graph_mistake(graph, src, "mesh: \"%s\" names a device beyond %d, the last that there can be", devices,
+                      WEIR_DEVICES_MAX - 1);
+    else
+        graph_mistake(graph, src,
                       "mesh: \"%s\" is not a list of devices; write \"cpu:0-3\" or \"cpu:0,2\", each at most once",
                       devices ? devices : "NULL");
-    if (!parsed)
-        list = (device_list){.device = {0}, .count = 1}; /* something to go on with: the mistake is kept */
+    return false;
+}
+
+weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_opts opts)
+{
+    pool scratch = {.head = NULL};
+    device_list list;
+    weir_device_kind kind = WEIR_CPU;
+    if (!list_new(&list, &scratch)) {
+        graph->pool.failed = true;
+        return NULL;
+    }
+    bool parsed = devices_parse(graph, opts.src, devices, &kind, &list);
+    if (!parsed) { /* something to go on with: the mistake is kept */
+        list.device[0] = 0;
+        list.count = 1;
+    }
     weir_mesh *mesh = mesh_make(graph, kind, list.device, list.count);
+    pool_free(&scratch);
     weir_mesh **at = mesh ? POOL_PUSH(&graph->pool, &graph->meshes) : NULL;
     if (!at)
         return NULL;
@@ -135,7 +162,9 @@ weir_mesh *mesh_first(weir_mesh *mesh)
 
 bool mesh_equal(const weir_mesh *a, const weir_mesh *b)
 {
-    return a == b || (a->kind == b->kind && a->axes == b->axes && a->count == b->count &&
-                      !memcmp(a->shape, b->shape, sizeof a->shape) &&
-                      !memcmp(a->device, b->device, sizeof *a->device * (size_t)a->count));
+    return a == b || (a->kind == b->kind && a->axes == b->axes && a->count == b->count && !a->home == !b->home &&
+                      !memcmp(a->shape, b->shape, sizeof a->shape) && !memcmp(a->cut, b->cut, sizeof a->cut) &&
+                      !memcmp(a->home_axis, b->home_axis, sizeof a->home_axis) &&
+                      (a->device == b->device ||
+                       !memcmp(a->device, b->device, sizeof *a->device * (size_t)a->count)));
 }

@@ -39,6 +39,7 @@ WEIR_C_BEGIN
 const char *weir_version(void);
 
 #define WEIR_DIMS_MAX 6   /* dimensions of a tensor */
+#define WEIR_DEVICES_MAX 65536 /* of one kind: cpu:0 up to cpu:65535 */
 #define WEIR_AXES_MAX 3   /* axes of a mesh */
 #define WEIR_ARGS_MAX 512 /* inputs or outputs of one op */
 

@@ -38,6 +38,9 @@ typedef struct weir_compile_opts {
                             nothing and halves it [2000] */
     bool no_fusion;      /* each op a kernel of its own: by default those that go over the same rows are put into one pass
                             over memory where that saves some; the bits are the same [false] */
+    int per_host;        /* devices of one host, if it is to count: a conversion among devices goes within each host first
+                            (cpu:0 up to cpu:N-1 are the first), then between hosts. That is an order of sums, and so
+                            the plan's: its bits are the same wherever it runs [0: hosts do not count] */
     bool snapshot;       /* room for a copy of what lives from step to step, so that it can be written to the disk while
                             training goes on (weir_session_save(.async)) [false] */
 } weir_compile_opts;

@@ -76,7 +76,8 @@ static void refuses(const char *arguments, int status, const char *says)
 
 Test(apps, wrong_options_get_one_line_and_status_2)
 {
-    refuses("weir-gpt --dp 0", 2, "weir-gpt: --dp must be between 1 and 64, not 0");
+    refuses("weir-gpt --dp 0", 2, "weir-gpt: --dp must be between 1 and 65536, not 0");
+    refuses("weir-gpt --dp 1024 --tp 65 --batch 1024", 2, "--dp 1024 times --tp 65 times --pp 1 is more than 65536 devices");
     refuses("weir-gpt --steps 0", 2, "weir-gpt: --steps must be at least 1, not 0");
     refuses("weir-gpt --lr fast", 2, "--lr takes a number, not \"fast\"");
     refuses("weir-gpt --layers 1.5", 2, "--layers takes a whole number, not \"1.5\"");

@@ -268,14 +268,14 @@ Test(dsl, integers_have_no_partial_sums)
 
 /* ---- meshes ---- */
 
-static void expect_no_mesh(const char *devices)
+static void expect_no_mesh(const char *devices, const char *because)
 {
     weir_graph *own = weir_graph_new("mesh");
     weir_mesh *mesh = weir_mesh_new(own, devices);
     const char *mistake = weir_graph_mistake(own);
     cr_assert_not_null(mesh, "\"%s\"", devices);
     cr_assert_not_null(mistake, "\"%s\" is taken", devices);
-    cr_expect_not_null(strstr(mistake, "is not a list of devices"), "\"%s\": %s", devices, mistake);
+    cr_expect_not_null(strstr(mistake, because), "\"%s\": %s", devices, mistake);
     cr_expect_geq(weir_mesh_size(mesh), 1);
     weir_graph_free(own);
 }
@@ -284,13 +284,16 @@ Test(dsl, devices_are_listed_as_documented)
 {
     static const char *const wrong[] = {"",         "cpu",     "cpu:",      "gpu:0",   "cpu:0-",       "cpu:-1",
                                         "cpu:1-0",  "cpu:0,0", "cpu:0-3,2", "cpu:0,",  "cpu:0;1",      "cpu:0 ",
-                                        "cpu:1024", "cpu: 0",  "cpu:0--1",  "cpu:0-1-2", "cpu:0x1", "cpu:+1,cpu:2",
-                                        "cpu:99999999999999999999"};
+                                        "cpu: 0",   "cpu:0--1", "cpu:0-1-2", "cpu:0x1", "cpu:+1,cpu:2"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        expect_no_mesh(wrong[i]);
-    expect_no_mesh(NULL);
+        expect_no_mesh(wrong[i], "is not a list of devices");
+    expect_no_mesh(NULL, "is not a list of devices");
+    expect_no_mesh("cpu:65536", "\"cpu:65536\" names a device beyond 65535, the last that there can be");
+    expect_no_mesh("cpu:3,0-99999", "names a device beyond 65535");
+    expect_no_mesh("cpu:99999999999999999999", "names a device beyond 65535");
     cr_expect_eq(weir_mesh_size(weir_mesh_new(g, "cpu:0,2,4-5")), 4);
-    cr_expect_eq(weir_mesh_size(weir_mesh_new(g, "cpu:0-1023")), 1024);
+    cr_expect_eq(weir_mesh_size(weir_mesh_new(g, "cpu:0-65535", .shape = {256, 16, 16})), 65536);
+    cr_expect_eq(weir_mesh_size(weir_mesh_new(g, "cpu:65535,1024")), 2);
     cr_expect_eq(weir_mesh_size(weir_mesh_new(g, "cpu:3,1,2", .shape = {1, 3, 1})), 3);
     cr_expect_null(weir_graph_mistake(g));
 }
