@@ -7,7 +7,7 @@
  *
  * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
  * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs
- * more than the additions.
+ * more than the additions. Among more than eight devices both go by levels (teams.h).
  */
 #include "graph/compile/teams.h"
 #include "graph/base/error.h"

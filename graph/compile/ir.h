@@ -276,7 +276,7 @@ static inline uint64_t node_key(const compile *c, const ir_node *node)
 bool node_ask(compile *c, ir_node *node);
 /* Whether a partial sum that is to lie so on `mesh` is scattered over its own mesh first, and how that lies. */
 bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between);
-/* Of two or more splits of one dimension, in which order axes cut it: the axis that is the `i`-th to cut. */
+/* The axis that is the `i`-th to cut, where several split one dimension. */
 static inline int mesh_cut(const weir_mesh *mesh, int i)
 {
     return mesh->home ? mesh->cut[i] : i;

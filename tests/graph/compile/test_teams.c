@@ -204,6 +204,15 @@ Test(teams, hosts_are_levels_when_they_count, .timeout = 60)
     }
 }
 
+Test(teams, there_are_no_hosts_of_less_than_nothing)
+{
+    weir_graph *g = weir_graph_new("hosts");
+    weir_fetch(open_sum(g, line_of(g, 0, 2), WEIR_F32, 2, 2));
+    cr_assert_null(weir_compile(g, .per_host = -1));
+    cr_expect_not_null(strstr(weir_error(), "compile: -1 devices per host; 0 or more can be"), "%s", weir_error());
+    weir_graph_free(g);
+}
+
 /* The same bits with one worker and several, and in one process and four. */
 enum { SPREAD_ROWS = 70, SPREAD_COLUMNS = 64, SPREAD_BYTES = SPREAD_ROWS * SPREAD_COLUMNS * sizeof(float) };
 
