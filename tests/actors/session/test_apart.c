@@ -214,7 +214,7 @@ Test(apart, what_is_visited_may_be_changed)
 }
 
 /* Loaded from what CPUs have saved, saved, and loaded by CPUs. */
-static void keeps_the_same(struct learner_opts layout, bool async, int number)
+static void keeps_the_same(struct learner_opts layout, int number, bool async, bool memory)
 {
     char from[300], to[300];
     snprintf(from, sizeof from, "%s", folder_path("cpu-%d", number));
@@ -224,13 +224,17 @@ static void keeps_the_same(struct learner_opts layout, bool async, int number)
     weir_session *s = opened(plan);
     assert_ok(weir_session_load(s, from));
     expect_learned(s, &want, "loaded");
-    assert_ok(weir_session_save(s, to, .async = async));
+    assert_ok(weir_session_save(s, to, .async = async, .memory = memory));
     assert_ok(weir_session_save_wait(s, 20000));
     expect_learned(s, &want, "saved");
     weir_session_close(s);
     s = opened(cpu);
-    assert_ok(weir_session_load(s, to));
+    assert_ok(weir_session_load(s, memory ? NULL : to, .memory = memory ? to : NULL));
     expect_learned(s, &want, "loaded by CPUs");
+    weir_session_close(s);
+    s = opened(plan);
+    assert_ok(weir_session_load(s, memory ? NULL : to, .memory = memory ? to : NULL));
+    expect_learned(s, &want, "loaded again");
     weir_session_close(s);
     learned_free(&want);
     weir_plan_free(plan);
@@ -241,7 +245,7 @@ Test(apart, checkpoints_are_the_same)
 {
     scramble = SCRAMBLE;
     for (int l = 0; l < LAYOUTS; l++)
-        keeps_the_same(learner_layouts[l], l % 2, l);
+        keeps_the_same(learner_layouts[l], l, l % 3 == 1, l % 3 == 2);
 }
 
 /* ---- runs ---- */

@@ -348,6 +348,23 @@ Test(copies, a_value_is_copied_once, .timeout = 60)
     weir_plan_free(plan);
 }
 
+/* What was built last reads in an earlier phase than what was built before. */
+Test(copies, a_copy_belongs_to_the_phase_of_its_first_reader, .timeout = 60)
+{
+    weir_graph *g = weir_graph_new("phase");
+    weir_mesh_new(g, "fake:0");
+    weir_tensor *y = weir_gelu(weir_input(g, WEIR_F32, {8, 8}, .name = "x"));
+    g->phase = PLAN_BACKWARD;
+    weir_fetch(weir_call(halve, {y}, .name = "half", .dtype = WEIR_F32, .shape = {8, 8}), .name = "half");
+    g->phase = PLAN_FORWARD;
+    weir_fetch(y, .name = "y");
+    weir_plan *plan = compiled(g);
+    expect_counts(plan, 1, 1, 0, 0);
+    cr_expect_eq(plan->actors[kernel_named(plan, "gelu.out")->actor.i].phase, PLAN_FORWARD);
+    cr_expect_eq(plan->actors[kernel_named(plan, "half")->actor.i].phase, PLAN_BACKWARD);
+    weir_plan_free(plan);
+}
+
 Test(copies, from_accelerators_to_cpus_and_back, .timeout = 60)
 {
     weir_graph *g = weir_graph_new("back");
