@@ -66,7 +66,8 @@ struct device_ops {
     weir_status (*queue_new)(uint32_t index, enum device_queue_kind kind, struct device_queue **queue);
     void (*queue_free)(struct device_queue *queue); /* idle, or aborted */
 
-    /* The kernel that is called for an op; NULL: there is none. Absent: op->kernel[kind]. */
+    /* The kernel that is called for an op; NULL: there is none. Absent: op->kernel[device_kernels(kind)], which is what
+     * plans are checked for. */
     weir_kernel_fn (*kernel)(const weir_op *op);
     /* Enqueues the call; args and views are the runtime's again when it returns. Absent: the kernel is called with
      * args->queue, and enqueues by itself. An error is one that the call itself had; later ones come through health(). */

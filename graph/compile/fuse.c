@@ -427,6 +427,12 @@ static void group_close_up(phys *p, group *g)
     g->pops.count = kept;
 }
 
+/* Whether the group's device has a kernel that calls others row by row. */
+static bool can_fuse(const compile *c, const group *g)
+{
+    return op_fused.kernel[device_kernels(c->phys.device.item[g->device].kind)];
+}
+
 bool pass_fuse(compile *c)
 {
     int *position = POOL_NEW(&c->pool, int, c->phys.op.count + 1);
@@ -434,7 +440,7 @@ bool pass_fuse(compile *c)
         group *of = &c->phys.group.item[g];
         for (int i = 0; i < of->pops.count; i++)
             position[of->pops.item[i]] = i;
-        for (int i = 0; i < of->pops.count && !c->pool.failed; i++)
+        for (int i = 0; i < of->pops.count && can_fuse(c, of) && !c->pool.failed; i++)
             fuse_from(c, g, i, position);
         group_close_up(&c->phys, of);
     }

@@ -7,7 +7,8 @@
  *   - a pop that reads from another device, or waits for something on one, starts a group, unless the open one waits for
  *     the same groups already; what is waited for ends one;
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
- *     a later phase, or in the update) when BUCKET bytes have come together;
+ *     a later phase, or in the update) when BUCKET bytes have come together, and so does a parameter on its way between
+ *     accelerators;
  *   - a conversion that is a level of a larger one (teams.h) is among its like, until BUCKET bytes have come together:
  *     those of one level wait for the same devices;
  *   - a chunk ends one, so that it is on its way while the next is made;
@@ -101,12 +102,18 @@ static bool is_source_of(const group *g, int group_id)
     return false;
 }
 
-/* Whether every group of another device that the pop reads from is one that `g` waits for anyway. */
+/* Whether the pop's device has copied it in before something else that the pop waits for, by all that levels tell. */
+static bool copied_before(const pop *from, const pop *op)
+{
+    return from->queue == PLAN_COPY_IN && from->level + 1 < op->level;
+}
+
+/* Whether every group of another device that the pop reads from is one that `g` waits for anyway, or should be over. */
 static bool waits_already(const compile *c, const pop *op, const group *g)
 {
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(c, op, i);
-        if (from && apart(from, op) && !is_source_of(g, from->group))
+        if (from && apart(from, op) && !is_source_of(g, from->group) && !copied_before(from, op))
             return false;
     }
     for (int i = 0; i < op->waits.count; i++)
@@ -175,11 +182,24 @@ static int group_new(grouping *x, const pop *op)
     return *at;
 }
 
+/* Whether the pop copies parameters out, or converts or copies in what comes of that alone: all of that can begin with the
+ * step, so nothing is won if each is on its way at once. */
+static bool moves_kept(const compile *c, const pop *op)
+{
+    const ir_node *node = pop_node(c, op);
+    bool kept = op->in_count && (node->copies || node->op == &op_box);
+    for (int i = 0; i < op->in_count && kept; i++) {
+        const pop *from = input_maker(c, op, i);
+        kept = from ? from->kept : node->copies == PLAN_COPY_OUT;
+    }
+    return kept;
+}
+
 /* Ends the pop's group when what it makes should be on its way. */
 static void maybe_end(grouping *x, const pop *op)
 {
     group *g = &x->p->group.item[op->group];
-    bool end = false, at_once = op->phase != PLAN_UPDATE && !is_level(x->c, op);
+    bool end = false, at_once = op->phase != PLAN_UPDATE && !op->kept && !is_level(x->c, op);
     for (int o = 0; o < op->out_count; o++) {
         const ptensor *t = &x->p->tensor.item[op->out[o]];
         bool leaves = false;
@@ -200,6 +220,7 @@ static void join(grouping *x, int id)
     pop *op = &x->p->op.item[id];
     bool alone = alone_on(op->queue);
     op->level = pop_level(x->c, op);
+    op->kept = moves_kept(x->c, op);
     op->group = find_open(x, op, alone);
     if (op->group < 0)
         op->group = group_new(x, op);

@@ -127,6 +127,7 @@ typedef struct pop {               /* one kernel call on one device */
     int level, group;
     POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
     bool awaited;                  /* by such a one */
+    bool kept;                     /* on its way between accelerators is what a step begins with; the group pass's own */
     uint64_t scratch, scratch_offset;
     int scratch_block;             /* layout's own; -1: none */
     POOL_LIST(int) states;         /* indexes in phys->state */

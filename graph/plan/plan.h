@@ -70,8 +70,8 @@ typedef struct plan_space {
     uint64_t snapshot_bytes;  /* 0: there is no such place */
 } plan_space;
 
-/* COPY_IN, COPY_OUT and COLLECTIVE are queues of accelerators: copies from the host and to it, and what several devices do
- * together. */
+/* COPY_IN, COPY_OUT and COLLECTIVE are queues of accelerators: copies from the host's memory beside it and to that, and
+ * what several devices do together. What they reach: graph/plan/validate_space.c. */
 typedef enum plan_queue_kind {
     PLAN_COMPUTE,
     PLAN_OUTSIDE,

@@ -39,7 +39,8 @@ typedef struct weir_op weir_op;
 
 /* DISK and PINNED compute nothing, and have no place in a mesh of the program's. A disk is where what a device has no room
  * for waits (weir_compile(.offload)); PINNED is the host's memory beside an accelerator, through which goes what the host
- * gives it and takes from it. FAKE is an accelerator that only the library's tests have. */
+ * gives it and takes from it, and where conversions between devices take place. FAKE is an accelerator that only the
+ * library's tests have. On these two an op has the CPU's kernel, and its workspace. */
 typedef enum weir_device_kind {
     WEIR_CPU,
     WEIR_CUDA,

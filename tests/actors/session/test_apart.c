@@ -214,7 +214,7 @@ Test(apart, what_is_visited_may_be_changed)
 }
 
 /* Loaded from what CPUs have saved, saved, and loaded by CPUs. */
-static void keeps_the_same(struct learner_opts layout, bool async, int number)
+static void keeps_the_same(struct learner_opts layout, int number, bool async, bool memory)
 {
     char from[300], to[300];
     snprintf(from, sizeof from, "%s", folder_path("cpu-%d", number));
@@ -224,13 +224,17 @@ static void keeps_the_same(struct learner_opts layout, bool async, int number)
     weir_session *s = opened(plan);
     assert_ok(weir_session_load(s, from));
     expect_learned(s, &want, "loaded");
-    assert_ok(weir_session_save(s, to, .async = async));
+    assert_ok(weir_session_save(s, to, .async = async, .memory = memory));
     assert_ok(weir_session_save_wait(s, 20000));
     expect_learned(s, &want, "saved");
     weir_session_close(s);
     s = opened(cpu);
-    assert_ok(weir_session_load(s, to));
+    assert_ok(weir_session_load(s, memory ? NULL : to, .memory = memory ? to : NULL));
     expect_learned(s, &want, "loaded by CPUs");
+    weir_session_close(s);
+    s = opened(plan);
+    assert_ok(weir_session_load(s, memory ? NULL : to, .memory = memory ? to : NULL));
+    expect_learned(s, &want, "loaded again");
     weir_session_close(s);
     learned_free(&want);
     weir_plan_free(plan);
@@ -241,7 +245,7 @@ Test(apart, checkpoints_are_the_same)
 {
     scramble = SCRAMBLE;
     for (int l = 0; l < LAYOUTS; l++)
-        keeps_the_same(learner_layouts[l], l % 2, l);
+        keeps_the_same(learner_layouts[l], l, l % 3 == 1, l % 3 == 2);
 }
 
 /* ---- runs ---- */
@@ -298,4 +302,68 @@ Test(apart, ranks_that_send_learn_the_cpus_bits)
 {
     for (int l = 1; l < LAYOUTS; l += 2)
         learns_the_same(learner_layouts[l], 2, l % 4 == 1 ? RANKS_WIRE : RANKS_TCP);
+}
+
+/* ---- programs ---- */
+
+enum { ROWS = 64, CELLS = ROWS * ROWS, LOOKS = 4 };
+
+/* Each step of main makes another state of the one that is there, which lies in halves; both programs look at the whole. */
+static weir_plan *programs_on(const char *devices)
+{
+    weir_graph *g = weir_graph_new("programs");
+    weir_mesh_new(g, devices);
+    weir_tensor *s = weir_state(g, WEIR_F32, {ROWS, ROWS}, .name = "s", .sbp = {S(0)}, .init = WEIR_NORMAL(1));
+    weir_tensor *whole = weir_shard(weir_gelu(weir_shard(s, .sbp = {B})), .sbp = {B});
+    weir_fetch(whole, .name = "y");
+    weir_state_set(s, weir_shard(weir_tanh(weir_matmul(whole, s)), .sbp = {S(0)}));
+    WEIR_PROGRAM(g, "eval")
+    {
+        weir_tensor *again = weir_state(g, WEIR_F32, {ROWS, ROWS}, .name = "s", .sbp = {S(0)}, .init = WEIR_NORMAL(1));
+        weir_fetch(weir_shard(weir_gelu(weir_shard(again, .sbp = {B})), .sbp = {B}), .name = "y");
+    }
+    weir_plan *plan = weir_compile(g, .seed = 8);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+/* What main, eval, main and eval see; each sees what main's step before it has made. */
+static weir_status look(weir_session *s, float seen[LOOKS][CELLS])
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < LOOKS && !status; i++) {
+        status = weir_session_run(s, 1, .program = i % 2 ? "eval" : "main");
+        if (!status)
+            status = weir_session_pull(s, i % 2 ? "eval/y" : "y",
+                                       &(weir_array){seen[i], WEIR_F32, {.rank = 2, .dim = {ROWS, ROWS}}}, 20000);
+    }
+    return status;
+}
+
+static void looks(struct rank *rank)
+{
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, look(s, rank->result));
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(apart, programs_see_what_the_other_has_changed)
+{
+    static float want[LOOKS][CELLS];
+    weir_plan *cpu = programs_on("cpu:0-1"), *plan = programs_on("fake:0-1");
+    weir_session *s = opened(cpu);
+    assert_ok(look(s, want));
+    weir_session_close(s);
+    cr_assert(memcmp(want[0], want[2], sizeof want[0]) && memcmp(want[1], want[3], sizeof want[1]));
+    for (int count = 1; count <= 2; count++)
+        for (enum ranks_link link = RANKS_SHM; link <= (count > 1 ? RANKS_TCP : RANKS_SHM); link++) {
+            struct ranks *ranks = ranks_run(looks, plan, .count = count, .link = link, .result_bytes = sizeof want);
+            for (int r = 0; r < count; r++)
+                cr_expect(!memcmp(ranks->rank[r].result, want, sizeof want), "rank %d of %d, link %d", r, count, link);
+            ranks_free(ranks);
+        }
+    weir_plan_free(cpu);
+    weir_plan_free(plan);
 }

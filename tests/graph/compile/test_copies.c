@@ -5,11 +5,11 @@
  * the plan, which must be valid and live, alone and spread over ranks. What it computes is found by running the same
  * plan with CPUs in the fakes' place: that must be bit for bit what the graph computes on CPUs.
  */
-#include "graph/base/base.h"
 #include "graph/compile/ir.h"
 #include "graph/plan/spread.h"
 #include "graph/plan/text.h"
 #include "tests/support/byte_game.h"
+#include "tests/support/compiled.h"
 #include "tests/support/effort.h"
 #include "tests/support/fakes.h"
 #include "tests/support/folder.h"
@@ -348,6 +348,23 @@ Test(copies, a_value_is_copied_once, .timeout = 60)
     weir_plan_free(plan);
 }
 
+/* What was built last reads in an earlier phase than what was built before. */
+Test(copies, a_copy_belongs_to_the_phase_of_its_first_reader, .timeout = 60)
+{
+    weir_graph *g = weir_graph_new("phase");
+    weir_mesh_new(g, "fake:0");
+    weir_tensor *y = weir_gelu(weir_input(g, WEIR_F32, {8, 8}, .name = "x"));
+    g->phase = PLAN_BACKWARD;
+    weir_fetch(weir_call(halve, {y}, .name = "half", .dtype = WEIR_F32, .shape = {8, 8}), .name = "half");
+    g->phase = PLAN_FORWARD;
+    weir_fetch(y, .name = "y");
+    weir_plan *plan = compiled(g);
+    expect_counts(plan, 1, 1, 0, 0);
+    cr_expect_eq(plan->actors[kernel_named(plan, "gelu.out")->actor.i].phase, PLAN_FORWARD);
+    cr_expect_eq(plan->actors[kernel_named(plan, "half")->actor.i].phase, PLAN_BACKWARD);
+    weir_plan_free(plan);
+}
+
 Test(copies, from_accelerators_to_cpus_and_back, .timeout = 60)
 {
     weir_graph *g = weir_graph_new("back");
@@ -364,6 +381,44 @@ Test(copies, from_accelerators_to_cpus_and_back, .timeout = 60)
         cr_expect(space_of_actor(plan, plan->kernels[k].actor.i)->kind != WEIR_CPU ||
                   strcmp(plan_text(plan, plan->kernels[k].op), "copy"));
     weir_plan_free(plan);
+}
+
+static uint32_t count_actors(const weir_plan *plan, uint32_t queue)
+{
+    uint32_t count = 0;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        count += queue_kind_of(plan, a) == queue;
+    return count;
+}
+
+/* What is split between steps is gathered in a step: some actors do that, rather than one for each weight and bias. And
+ * the updates are no more actors than they need be. */
+Test(copies, those_of_parameters_come_together, .timeout = 60)
+{
+    text corpus = reference_text();
+    gpt_config config = reference_gpt(&corpus, REFERENCE_FULL);
+    config.layout = (layout){4, 1, 1, 1, true};
+    weir_plan *plan = gpt_plan(&config, fakes_all, (weir_compile_opts){.seed = 0});
+    cr_assert_not_null(plan, "%s", weir_error());
+    uint32_t out = count_kernels(plan, "copy", WEIR_FAKE, PLAN_COPY_OUT);
+    uint32_t in = count_kernels(plan, "copy", WEIR_FAKE, PLAN_COPY_IN);
+    cr_expect_gt(out, 4 * 2 * 60, "gradients and parameters of four devices");
+    cr_expect_lt(10 * count_actors(plan, PLAN_COPY_OUT), out);
+    cr_expect_lt(10 * count_actors(plan, PLAN_COPY_IN), in);
+    cr_expect_lt(count_actors(plan, PLAN_COMPUTE), 4 * 30);
+    weir_plan_free(plan);
+    text_free(&corpus);
+}
+
+Test(copies, a_graph_without_accelerators_is_left_as_it_is, .timeout = 60)
+{
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        compile *c = compiled_to(pass_box, seed);
+        const ir_graph before = c->ir;
+        cr_assert(pass_copies(c));
+        cr_expect(!memcmp(&before, &c->ir, sizeof before));
+        compiled_free(c);
+    }
 }
 
 /* ---- what is shown ---- */
