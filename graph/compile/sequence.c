@@ -131,7 +131,7 @@ static void move_forward(sequence *s, group *g, int from, int to)
 }
 
 /* Counts the tensor from where it is made to where it is read last; what others make is there from the start, what
- * others read up to the end. */
+ * others read up to the end. Behind that nothing is looked for: a tensor that many devices read is counted on each. */
 static void count_tensor(sequence *s, const group *g, int id)
 {
     const ptensor *t = tensor_of(s, id);
@@ -139,10 +139,10 @@ static void count_tensor(sequence *s, const group *g, int id)
         return;
     s->seen[id] = s->group + 1;
     int maker = s->c->phys.op.item[t->producer].group;
-    int from = maker == s->group ? s->position[t->producer] : 0, to = from;
-    for (int r = 0; r < t->readers.count; r++) {
+    int from = maker == s->group ? s->position[t->producer] : 0, to = from, end = g->pops.count - 1;
+    for (int r = 0; r < t->readers.count && to < end; r++) {
         int reader = t->readers.item[r], its = s->c->phys.op.item[reader].group;
-        int at = here(s, reader) ? s->position[reader] : its == maker && maker != s->group ? 0 : g->pops.count - 1;
+        int at = here(s, reader) ? s->position[reader] : its == maker && maker != s->group ? 0 : end;
         to = at > to ? at : to;
     }
     s->need[from] += (int64_t)t->bytes;
