@@ -209,6 +209,8 @@ typedef struct compile {
     bool tight;                    /* a limit asks for something: tie.c ties gradients, too */
     bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
     bool over;                     /* the plan was given up as too large, rather than for an error */
+    struct lives *known;           /* owned: lives of the plan that the last layout was made for, */
+    weir_plan *known_of;           /* owned: that plan, which but for offsets is what is written then; or both NULL */
     ir_graph ir;
     phys phys;
 } compile;
@@ -241,6 +243,8 @@ bool pass_order(compile *c);
 /* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots
  * have changed; that is how to ask what a choice would need. */
 bool pass_layout(compile *c);
+/* Gives back what pass_layout() leaves behind in c->known. */
+void layout_forget(compile *c);
 /* Whether parts of an arena share bytes where that is proven safe. Tests turn it off; nothing else does. */
 extern bool layout_shares;
 weir_plan *pass_emit(compile *c);

@@ -213,6 +213,53 @@ void lives_free(lives *l)
     free(l);
 }
 
+/* ---- of which plan ---- */
+
+_Static_assert(sizeof(plan_actor) == 6 * 4 + 5 * 8 && sizeof(plan_port) == 3 * 4 && sizeof(plan_operand) == 2 * 4,
+               "these are compared byte by byte, so they have no padding");
+
+static bool same_counts(const weir_plan *a, const weir_plan *b)
+{
+    return a->spaces_count == b->spaces_count && a->queues_count == b->queues_count &&
+           a->actors_count == b->actors_count && a->ports_count == b->ports_count &&
+           a->regsts_count == b->regsts_count && a->tensors_count == b->tensors_count &&
+           a->kernels_count == b->kernels_count && a->operands_count == b->operands_count &&
+           a->micro_batches == b->micro_batches && a->part == b->part;
+}
+
+static bool same_regst(const plan_regst *a, const plan_regst *b)
+{
+    return a->producer.i == b->producer.i && a->space.i == b->space.i && a->slots == b->slots && a->fill == b->fill &&
+           a->initial == b->initial;
+}
+
+static bool same_kernel(const plan_kernel *a, const plan_kernel *b)
+{
+    return a->in.first == b->in.first && a->in.count == b->in.count && a->out.first == b->out.first &&
+           a->out.count == b->out.count;
+}
+
+#define SAME_ARRAY(a, b, member) (!(a)->member##_count || \
+                                  !memcmp((a)->member, (b)->member, (a)->member##_count * sizeof *(a)->member))
+
+bool lives_are_of(const lives *l, const weir_plan *plan)
+{
+    const weir_plan *own = l->plan;
+    bool same = same_counts(own, plan) && SAME_ARRAY(own, plan, actors) && SAME_ARRAY(own, plan, ports) &&
+                SAME_ARRAY(own, plan, operands);
+    for (uint32_t s = 0; same && s < plan->spaces_count; s++)
+        same = own->spaces[s].rank == plan->spaces[s].rank;
+    for (uint32_t q = 0; same && q < plan->queues_count; q++)
+        same = own->queues[q].space.i == plan->queues[q].space.i && own->queues[q].kind == plan->queues[q].kind;
+    for (uint32_t r = 0; same && r < plan->regsts_count; r++)
+        same = same_regst(&own->regsts[r], &plan->regsts[r]);
+    for (uint32_t t = 0; same && t < plan->tensors_count; t++)
+        same = own->tensors[t].home == plan->tensors[t].home && own->tensors[t].owner == plan->tensors[t].owner;
+    for (uint32_t k = 0; same && k < plan->kernels_count; k++)
+        same = same_kernel(&own->kernels[k], &plan->kernels[k]);
+    return same;
+}
+
 /* ---- the question ---- */
 
 enum { FAR = 2 }; /* tokens: two or more, or no path */
