@@ -17,6 +17,7 @@ typedef struct emission {
     phys *p;
     plan_builder *b;
     uint32_t *queue[PLAN_QUEUE_KINDS]; /* by device */
+    bool *runs[PLAN_QUEUE_KINDS];  /* by device: whether it has groups that run on such a queue */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
     uint32_t *port;                /* by register: the port through which the actor written now reads it */
     host_binding *bindings;
@@ -43,10 +44,7 @@ static void emit_queue(emission *e, int d, plan_queue_kind kind)
 {
     const pdevice *from = &e->p->device.item[d];
     char *name = pool_text(&e->c->pool, "%s %s:%d", queue_kind_text(kind), device_kind_name(from->kind), from->index);
-    int g = 0;
-    while (g < e->p->group.count && (e->p->group.item[g].device != d || queue_kind(&e->p->group.item[g]) != kind))
-        g++;
-    if (name && g < e->p->group.count)
+    if (name && e->runs[kind][d])
         e->queue[kind][d] = plan_add_queues(
             e->b, (plan_queue){.space = {(uint32_t)d}, .kind = kind, .name = plan_add_text(e->b, name)});
 }
@@ -366,8 +364,12 @@ static bool emission_begin(emission *e)
 {
     int devices = e->p->device.count;
     e->b = plan_builder_new();
-    for (int kind = 0; kind < PLAN_QUEUE_KINDS; kind++)
+    for (int kind = 0; kind < PLAN_QUEUE_KINDS; kind++) {
         e->queue[kind] = POOL_NEW(&e->c->pool, uint32_t, devices);
+        e->runs[kind] = POOL_NEW(&e->c->pool, bool, devices);
+    }
+    for (int g = 0; g < e->p->group.count && !e->c->pool.failed; g++)
+        e->runs[queue_kind(&e->p->group.item[g])][e->p->group.item[g].device] = true;
     e->first_state = POOL_NEW(&e->c->pool, uint32_t, e->p->op.count + 1);
     e->port = POOL_NEW(&e->c->pool, uint32_t, e->p->reg.count + 1);
     e->bindings = calloc((size_t)e->c->ir.node_count + 1, sizeof *e->bindings);

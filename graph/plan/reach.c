@@ -136,15 +136,32 @@ static inline uint64_t *row_of(uint64_t *rows, uint32_t place)
     return rows + (size_t)place * REACH_WORDS;
 }
 
-/* With a token edges lead anywhere, so all rows of `now` come before those of `within`. Rows of places behind the order
- * stay as they are: of `now` their own columns, for whoever leads there. */
-static void walk_back(reach *r)
+/* Rows of places behind the order stay as they are: their own columns, for whoever leads there. */
+bool reach_walk_now(reach *r, const uint32_t *of, uint32_t count)
 {
+    size_t bytes = ((size_t)r->nodes + 1) * REACH_WORDS * sizeof(uint64_t);
+    if (!r->now)
+        r->now = malloc(bytes);
+    if (!r->now)
+        return false;
+    memset(r->now, 0, bytes);
+    for (uint32_t c = 0; c < count; c++)
+        row_of(r->now, r->place[of[c]])[c / 64] |= UINT64_C(1) << c % 64;
     for (uint32_t at = r->sequenced; at-- > 0;) {
         uint64_t *row = row_of(r->now, at);
         for (uint32_t e = r->first[at]; e < r->first[at + 1]; e++)
             add_row(row, row_of(r->now, r->to[e]));
     }
+    return true;
+}
+
+/* With a token edges lead anywhere, so all rows of `now` come first. */
+bool reach_walk(reach *r, const uint32_t *of, uint32_t count)
+{
+    if (!r->within)
+        r->within = calloc((size_t)r->nodes + 1, REACH_WORDS * sizeof(uint64_t));
+    if (!r->within || !reach_walk_now(r, of, count))
+        return false;
     for (uint32_t at = r->sequenced; at-- > 0;) {
         uint64_t *row = row_of(r->within, at);
         memcpy(row, row_of(r->now, at), REACH_WORDS * sizeof *row);
@@ -153,21 +170,5 @@ static void walk_back(reach *r)
         for (uint32_t e = r->first_with[at]; e < r->first_with[at + 1]; e++)
             add_row(row, row_of(r->now, r->to_with[e]));
     }
-}
-
-bool reach_walk(reach *r, const uint32_t *of, uint32_t count)
-{
-    size_t bytes = ((size_t)r->nodes + 1) * REACH_WORDS * sizeof(uint64_t);
-    if (!r->now)
-        r->now = malloc(bytes);
-    if (!r->within)
-        r->within = malloc(bytes);
-    if (!r->now || !r->within)
-        return false;
-    memset(r->now, 0, bytes);
-    memset(r->within, 0, bytes);
-    for (uint32_t c = 0; c < count; c++)
-        row_of(r->now, r->place[of[c]])[c / 64] |= UINT64_C(1) << c % 64;
-    walk_back(r);
     return true;
 }

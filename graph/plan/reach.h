@@ -42,6 +42,8 @@ void reach_free(reach *r);
 
 /* Computes the rows for columns [0, count): column c is node of[c]; a node may have several. */
 bool reach_walk(reach *r, const uint32_t *of, uint32_t count);
+/* The same of paths without a token alone. */
+bool reach_walk_now(reach *r, const uint32_t *of, uint32_t count);
 
 /* Whether paths from the node are known. */
 static inline bool reach_knows(const reach *r, uint32_t node)
