@@ -126,10 +126,9 @@ static weir_plan *emit(compile *c)
 
 static weir_plan *write(compile *c, check_result *result)
 {
-    weir_plan *plan = emit(c);
-    if (!plan)
-        return NULL;
+    weir_plan *plan = emit_laid_out(c);
     weir_status status = plan_validate_knowing(plan, c->known);
+    layout_forget(c);
     if (!status)
         status = check_play(plan, result);
     if (!status)

@@ -1,5 +1,6 @@
 /* graph/compile/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the
- * flat arrays are filled in the order that graph/plan/plan.h asks for: what belongs to one owner lies together.
+ * flat arrays are filled in the order that graph/plan/plan.h asks for: what belongs to one owner lies together. Offsets
+ * are found for a plan that has all else, and then entered there.
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
@@ -406,4 +407,51 @@ weir_plan *pass_emit(compile *c)
     if (c->whole)
         emit_limit(&e);
     return c->pool.failed ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
+}
+
+/* ---- offsets ---- */
+
+static void enter_device_offsets(const compile *c, weir_plan *plan)
+{
+    for (uint32_t s = 0; s < plan->spaces_count; s++) {
+        const pdevice *from = &c->phys.device.item[s];
+        plan->spaces[s].bytes = from->bytes;
+        plan->spaces[s].snapshot_offset = from->snapshot_offset;
+    }
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan->queues[q].kind == PLAN_COMPUTE) {
+            const pdevice *from = &c->phys.device.item[plan->queues[q].space.i];
+            plan->queues[q].workspace_offset = from->workspace_offset;
+            plan->queues[q].workspace_bytes = from->workspace;
+        }
+}
+
+static void enter_actor_offsets(const compile *c, weir_plan *plan, int g)
+{
+    const phys *p = &c->phys;
+    const group *from = &p->group.item[g];
+    uint32_t state = plan->actors[g].states.first;
+    for (int i = 0; i < from->pops.count; i++) {
+        const pop *op = &p->op.item[from->pops.item[i]];
+        for (int s = 0; s < op->states.count; s++)
+            plan->tensors[state++].offset = p->state.item[op->states.item[s]].offset;
+        for (int o = 0; o < op->out_count; o++)
+            if (p->tensor.item[op->out[o]].reg < 0)
+                plan->tensors[p->tensor.item[op->out[o]].plan_id].offset = p->tensor.item[op->out[o]].offset;
+        if (!from->outside)
+            plan->kernels[plan->actors[g].kernels.first + (uint32_t)i].workspace_offset = op->scratch_offset;
+    }
+}
+
+weir_plan *emit_laid_out(compile *c)
+{
+    weir_plan *plan = c->known_of;
+    c->known_of = NULL;
+    enter_device_offsets(c, plan);
+    for (int r = 0; r < c->phys.reg.count; r++)
+        plan->regsts[c->phys.reg.item[r].plan_id].offset = c->phys.reg.item[r].offset;
+    for (int g = 0; g < c->phys.group.count; g++)
+        enter_actor_offsets(c, plan, g);
+    plan->hash = plan_hash(plan);
+    return plan;
 }

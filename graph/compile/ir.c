@@ -197,13 +197,6 @@ bool node_ask(compile *c, ir_node *node)
     return node_rules(c, node, &list);
 }
 
-int mesh_coordinate(const weir_mesh *mesh, int at, int axis)
-{
-    for (int a = mesh->axes - 1; a > axis; a--)
-        at /= mesh->shape[a];
-    return at % mesh->shape[axis];
-}
-
 slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp, int at)
 {
     slice part = {0};

@@ -210,7 +210,7 @@ typedef struct compile {
     bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
     bool over;                     /* the plan was given up as too large, rather than for an error */
     struct lives *known;           /* owned: lives of the plan that the last layout was made for, */
-    weir_plan *known_of;           /* owned: that plan, which but for offsets is what is written then; or both NULL */
+    weir_plan *known_of;           /* owned, until it is written: that plan, which lacks its offsets; or both NULL */
     ir_graph ir;
     phys phys;
 } compile;
@@ -248,6 +248,9 @@ void layout_forget(compile *c);
 /* Whether parts of an arena share bytes where that is proven safe. Tests turn it off; nothing else does. */
 extern bool layout_shares;
 weir_plan *pass_emit(compile *c);
+/* The plan that the last layout was made for, with the offsets that it found. It is the caller's; c->known, which borrows
+ * it, must be given back before it is. */
+weir_plan *emit_laid_out(compile *c);
 
 /* ---- what several passes use ---- */
 
@@ -277,7 +280,12 @@ bool node_ask(compile *c, ir_node *node);
 /* Whether a partial sum that is to lie so on `mesh` is scattered over its own mesh first, and how that lies. */
 bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, weir_sbp *between);
 /* The coordinate on `axis` of the `at`-th device of the mesh. */
-int mesh_coordinate(const weir_mesh *mesh, int at, int axis);
+static inline int mesh_coordinate(const weir_mesh *mesh, int at, int axis)
+{
+    for (int a = mesh->axes - 1; a > axis; a--)
+        at = mesh->shape[a] > 1 ? at / mesh->shape[a] : at;
+    return axis ? at % mesh->shape[axis] : at; /* on the first there is nothing above */
+}
 /* The part of a tensor of `shape` that the device `at` of `mesh` holds: split dimensions are cut as evenly as can be,
  * the first parts one longer; several axes split one dimension one after the other. */
 slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp, int at);

@@ -245,6 +245,8 @@ static bool same_kernel(const plan_kernel *a, const plan_kernel *b)
 bool lives_are_of(const lives *l, const weir_plan *plan)
 {
     const weir_plan *own = l->plan;
+    if (own == plan)
+        return true;
     bool same = same_counts(own, plan) && SAME_ARRAY(own, plan, actors) && SAME_ARRAY(own, plan, ports) &&
                 SAME_ARRAY(own, plan, operands);
     for (uint32_t s = 0; same && s < plan->spaces_count; s++)
