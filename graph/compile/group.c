@@ -96,7 +96,7 @@ typedef POOL_LIST(int) int_list;
 typedef struct grouping {
     compile *c;
     phys *p;
-    int_list *open;                /* by device: groups that pops may still join, one at most of each stream and level */
+    int_list *open;                /* by device: groups that pops may still join, one of each stream and level */
     pairs waits;
 } grouping;
 

@@ -248,8 +248,8 @@ void layout_forget(compile *c);
 /* Whether parts of an arena share bytes where that is proven safe. Tests turn it off; nothing else does. */
 extern bool layout_shares;
 weir_plan *pass_emit(compile *c);
-/* The plan that the last layout was made for, with the offsets that it found. It is the caller's; c->known, which borrows
- * it, must be given back before it is. */
+/* The plan that the last layout was made for, with the offsets that it found. It is the caller's; c->known, which
+ * borrows it, must be given back before it is. */
 weir_plan *emit_laid_out(compile *c);
 
 /* ---- what several passes use ---- */

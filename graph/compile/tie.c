@@ -165,8 +165,8 @@ static bool find_readers(ties *t)
 
 /* ---- who comes before whom ----
  *
- * Of many readers and last actors it is asked whether one comes before the other, so paths are found for as many devices
- * at a time as a row has columns. They are those from before any tie: one that has been made matters to a device whose
+ * Of many readers and last actors it is asked whether one comes before the other, so paths are found for as many
+ * devices at a time as a row has columns. They are those from before any tie: one that has been made matters to a device whose
  * last actor comes behind another's, and there a walk is made instead.
  */
 

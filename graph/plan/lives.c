@@ -62,8 +62,8 @@ static uint32_t space_of(const weir_plan *plan, uint32_t actor)
     return plan->queues[plan->actors[actor].queue.i].space.i;
 }
 
-/* The column of an actor in a space, which gets it one where it has none yet. `last` is by space 1 + the last actor that
- * got one; column_first has how many there are. */
+/* The column of an actor in a space, which gets it one where it has none yet. `last` is by space 1 + the last actor
+ * that got one; column_first has how many there are. */
 static uint32_t column_in(lives *l, uint32_t space, uint32_t actor, uint32_t *last)
 {
     if (last[space] != actor + 1)
@@ -130,7 +130,8 @@ static bool lives_new_arrays(lives *l)
     } arrays[] = {{&l->column_first, spaces + 1}, {&l->regst_first, spaces + 1}, {&l->regsts, regsts},
                   {&l->regst_end, regsts},        {&l->actor_column, actors},    {&l->regst_column, regsts},
                   {&l->reader_first, regsts + 1}, {&l->readers, ports},          {&l->touch.last_read, ports},
-                  {&l->touch.first_write, regsts},      {&l->touch.last_use, regsts},        {&l->first_node, actors + 1},
+                  {&l->touch.first_write, regsts},      {&l->touch.last_use, regsts},
+                  {&l->first_node, actors + 1},
                   {&l->self, actors}};
     size_t count = 1;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)

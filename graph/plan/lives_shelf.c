@@ -69,8 +69,8 @@ static ends ends_of_regst(const lives *l, uint32_t r)
                  : (ends){.count = 1, .actor = l->plan->regsts[r].producer.i};
 }
 
-/* What all of them reach. Of one that begins something in the space, too, the row of selves says so, and the others leave
- * it to the question. */
+/* What all of them reach. Of one that begins something in the space, too, the row of selves says so, and the others
+ * leave it to the question. */
 static void shelve(lives *l, const section *s, const ends *e, uint64_t *rows, uint32_t words)
 {
     for (uint32_t row = ROW_NOW; row < l->rows; row += 2) {

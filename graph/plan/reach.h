@@ -31,7 +31,7 @@ typedef struct reach {
     uint32_t *place;            /* owned: by node: its row */
     uint32_t *first, *first_with; /* owned: by place: its first edge without a token, in to, and with one, in to_with */
     uint32_t *to, *to_with;     /* owned: places */
-    uint64_t *now, *within;     /* owned: rows: what is reached without a token, and the place itself; with one at most */
+    uint64_t *now, *within;     /* owned: rows: reached without a token, and the place itself; with one at most */
 } reach;
 
 /* Room for so many nodes and edges. All of these are false where there is no memory; then, too, it is to be freed. */

@@ -55,8 +55,8 @@ bool validate_hosts(const weir_plan *plan, void *scratch);
 bool validate_starts(const weir_plan *plan, void *scratch); /* params and inits */
 bool validate_programs(const weir_plan *plan, void *scratch); /* their names */
 
-/* plan_validate() for who has asked already what may share bytes: of this plan, or of one that differs in offsets. If it
- * differs in anything that the proof rests on, `known` is of no use and left alone, as is NULL. */
+/* plan_validate() for who has asked already what may share bytes: of this plan, or of one that differs in offsets. If
+ * it differs in anything that the proof rests on, `known` is of no use and left alone, as is NULL. */
 struct lives;
 weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known);
 

@@ -90,7 +90,8 @@ int command_bench(int argc, char **argv)
     int micro = 0;
     bench_scale_opts scale = {0};
     const options_entry table[] = {
-        {"NAME", OPTIONS_TEXT, &name, .optional = true, .help = BENCH_LIST(BENCH_HELP) "all by default; place, scale: see below"},
+        {"NAME", OPTIONS_TEXT, &name, .optional = true,
+         .help = BENCH_LIST(BENCH_HELP) "all by default; place, scale: see below"},
         {"FILE", OPTIONS_TEXT, &path, .optional = true, .help = "of place: blocks, as CSV"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},

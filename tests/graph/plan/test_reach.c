@@ -12,7 +12,7 @@ enum { SEED = 20261123, NODES_MAX = 40, ROUNDS = 300, FAR = 2 };
 typedef struct sample {
     uint32_t nodes, edges;
     reach_edge edge[4 * NODES_MAX];
-    uint32_t tokens[NODES_MAX][NODES_MAX]; /* of the path with fewest, of one edge at least; FAR: two or more, or none */
+    uint32_t tokens[NODES_MAX][NODES_MAX]; /* of the path with fewest; FAR: two or more, or no path */
 } sample;
 
 static uint32_t below(uint64_t *random, uint32_t limit)
