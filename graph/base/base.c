@@ -192,7 +192,7 @@ uint64_t hash_more(uint64_t hash, const void *bytes, size_t count)
 {
     const unsigned char *byte = bytes;
     for (size_t i = 0; i < count; i++)
-        hash = (hash ^ byte[i]) * 0x100000001B3u;
+        hash = (hash ^ byte[i]) * HASH_PRIME;
     return hash;
 }
 

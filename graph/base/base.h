@@ -31,6 +31,7 @@ weir_device_kind device_kernels(weir_device_kind kind);
 
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)
+#define HASH_PRIME UINT64_C(0x100000001b3)
 uint64_t name_hash(const char *name);
 uint64_t hash_more(uint64_t hash, const void *bytes, size_t count);
 

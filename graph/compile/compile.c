@@ -11,6 +11,7 @@
 #include "graph/base/filed.h"
 #include "graph/compile/limit.h"
 #include "graph/plan/text.h"
+#include "graph/plan/validate.h"
 #include "kernels/ops.h"
 
 #include <ctype.h>
@@ -129,10 +130,9 @@ static weir_plan *emit(compile *c)
 
 static weir_plan *write(compile *c, check_result *result)
 {
-    weir_plan *plan = emit(c);
-    if (!plan)
-        return NULL;
-    weir_status status = plan_validate(plan);
+    weir_plan *plan = emit_laid_out(c);
+    weir_status status = plan_validate_knowing(plan, c->known);
+    layout_forget(c);
     if (!status)
         status = check_play(plan, result);
     if (!status)
@@ -218,6 +218,7 @@ weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts)
     weir_plan *plan = options_ok(&c) ? run_passes(&c) : NULL;
     if (!plan && c.pool.failed)
         blame_call(&c, WEIR_E_MEMORY);
+    layout_forget(&c);
     pool_free(&c.pool);
     return plan;
 }

@@ -1,5 +1,6 @@
 /* graph/compile/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the
- * flat arrays are filled in the order that graph/plan/plan.h asks for: what belongs to one owner lies together.
+ * flat arrays are filled in the order that graph/plan/plan.h asks for: what belongs to one owner lies together. Offsets
+ * are found for a plan that has all else, and then entered there.
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
@@ -17,6 +18,7 @@ typedef struct emission {
     phys *p;
     plan_builder *b;
     uint32_t *queue[PLAN_QUEUE_KINDS]; /* by device */
+    bool *runs[PLAN_QUEUE_KINDS];  /* by device: whether it has groups that run on such a queue */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
     uint32_t *port;                /* by register: the port through which the actor written now reads it */
     host_binding *bindings;
@@ -33,20 +35,12 @@ static const ir_node *first_node(const compile *c, const group *g)
     return &c->ir.node[c->phys.op.item[g->pops.item[0]].node];
 }
 
-static bool has_groups(const emission *e, int d, plan_queue_kind kind)
-{
-    int g = 0;
-    while (g < e->p->group.count && (e->p->group.item[g].device != d || e->p->group.item[g].queue != kind))
-        g++;
-    return g < e->p->group.count;
-}
-
 /* The queue on which the device runs groups of that kind, when it has any. */
 static void emit_queue(emission *e, int d, plan_queue_kind kind)
 {
     const pdevice *from = &e->p->device.item[d];
     char *name = pool_text(&e->c->pool, "%s %s:%d", queue_kind_text(kind), device_kind_name(from->kind), from->index);
-    if (name && has_groups(e, d, kind))
+    if (name && e->runs[kind][d])
         e->queue[kind][d] = plan_add_queues(
             e->b, (plan_queue){.space = {(uint32_t)d}, .kind = kind, .name = plan_add_text(e->b, name)});
 }
@@ -55,7 +49,7 @@ static void emit_queue(emission *e, int d, plan_queue_kind kind)
 static bool computes(const emission *e, int d)
 {
     weir_device_kind kind = e->p->device.item[d].kind;
-    return kind != WEIR_DISK && (kind != WEIR_PINNED || has_groups(e, d, PLAN_COMPUTE));
+    return kind != WEIR_DISK && (kind != WEIR_PINNED || e->runs[PLAN_COMPUTE][d]);
 }
 
 static void emit_device(emission *e, int d)
@@ -375,8 +369,12 @@ static bool emission_begin(emission *e)
 {
     int devices = e->p->device.count;
     e->b = plan_builder_new();
-    for (int kind = 0; kind < PLAN_QUEUE_KINDS; kind++)
+    for (int kind = 0; kind < PLAN_QUEUE_KINDS; kind++) {
         e->queue[kind] = POOL_NEW(&e->c->pool, uint32_t, devices);
+        e->runs[kind] = POOL_NEW(&e->c->pool, bool, devices);
+    }
+    for (int g = 0; g < e->p->group.count && !e->c->pool.failed; g++)
+        e->runs[e->p->group.item[g].queue][e->p->group.item[g].device] = true;
     e->first_state = POOL_NEW(&e->c->pool, uint32_t, e->p->op.count + 1);
     e->port = POOL_NEW(&e->c->pool, uint32_t, e->p->reg.count + 1);
     e->bindings = calloc((size_t)e->c->ir.node_count + 1, sizeof *e->bindings);
@@ -413,4 +411,51 @@ weir_plan *pass_emit(compile *c)
     if (c->whole)
         emit_limit(&e);
     return c->pool.failed ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
+}
+
+/* ---- offsets ---- */
+
+static void enter_device_offsets(const compile *c, weir_plan *plan)
+{
+    for (uint32_t s = 0; s < plan->spaces_count; s++) {
+        const pdevice *from = &c->phys.device.item[s];
+        plan->spaces[s].bytes = from->bytes;
+        plan->spaces[s].snapshot_offset = from->snapshot_offset;
+    }
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan->queues[q].kind == PLAN_COMPUTE) {
+            const pdevice *from = &c->phys.device.item[plan->queues[q].space.i];
+            plan->queues[q].workspace_offset = from->workspace_offset;
+            plan->queues[q].workspace_bytes = from->workspace;
+        }
+}
+
+static void enter_actor_offsets(const compile *c, weir_plan *plan, int g)
+{
+    const phys *p = &c->phys;
+    const group *from = &p->group.item[g];
+    uint32_t state = plan->actors[g].states.first;
+    for (int i = 0; i < from->pops.count; i++) {
+        const pop *op = &p->op.item[from->pops.item[i]];
+        for (int s = 0; s < op->states.count; s++)
+            plan->tensors[state++].offset = p->state.item[op->states.item[s]].offset;
+        for (int o = 0; o < op->out_count; o++)
+            if (p->tensor.item[op->out[o]].reg < 0)
+                plan->tensors[p->tensor.item[op->out[o]].plan_id].offset = p->tensor.item[op->out[o]].offset;
+        if (from->queue != PLAN_OUTSIDE)
+            plan->kernels[plan->actors[g].kernels.first + (uint32_t)i].workspace_offset = op->scratch_offset;
+    }
+}
+
+weir_plan *emit_laid_out(compile *c)
+{
+    weir_plan *plan = c->known_of;
+    c->known_of = NULL;
+    enter_device_offsets(c, plan);
+    for (int r = 0; r < c->phys.reg.count; r++)
+        plan->regsts[c->phys.reg.item[r].plan_id].offset = c->phys.reg.item[r].offset;
+    for (int g = 0; g < c->phys.group.count; g++)
+        enter_actor_offsets(c, plan, g);
+    plan->hash = plan_hash(plan);
+    return plan;
 }

@@ -29,6 +29,7 @@
 #include "kernels/ops.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { BUCKET = 1 << 22 };
@@ -94,13 +95,8 @@ static int pop_level(const compile *c, const pop *op)
     return level;
 }
 
-static bool is_source_of(const group *g, int group_id)
-{
-    for (int s = 0; s < g->sources.count; s++)
-        if (g->sources.item[s] == group_id)
-            return true;
-    return false;
-}
+/* Which groups wait for which: a set of pairs. Most groups have few sources, which their lists tell sooner. */
+enum { SOURCES_LISTED = 16 };
 
 /* Whether the pop's device has copied it in before something else that the pop waits for, by all that levels tell. */
 static bool copied_before(const pop *from, const pop *op)
@@ -108,31 +104,95 @@ static bool copied_before(const pop *from, const pop *op)
     return from->queue == PLAN_COPY_IN && from->level + 1 < op->level;
 }
 
-/* Whether every group of another device that the pop reads from is one that `g` waits for anyway, or should be over. */
-static bool waits_already(const compile *c, const pop *op, const group *g)
-{
-    for (int i = 0; i < op->in_count; i++) {
-        const pop *from = input_maker(c, op, i);
-        if (from && apart(from, op) && !is_source_of(g, from->group) && !copied_before(from, op))
-            return false;
-    }
-    for (int i = 0; i < op->waits.count; i++)
-        if (!is_source_of(g, c->phys.op.item[op->waits.item[i]].group))
-            return false;
-    return true;
-}
+typedef struct pairs {
+    uint64_t *key;                 /* 0 where there is none; a power of two of them */
+    size_t room, count;
+} pairs;
+
+typedef POOL_LIST(int) int_list;
 
 typedef struct grouping {
     compile *c;
     phys *p;
-    POOL_LIST(int) open;           /* groups that pops may still join */
+    int_list *open;                /* by device: groups that pops may still join, one of each stream and level */
+    pairs waits;
 } grouping;
+
+static uint64_t pair_key(int group_id, int source)
+{
+    return ((uint64_t)group_id + 1) << 32 | (uint32_t)source;
+}
+
+static uint64_t *pair_at(const pairs *set, uint64_t key)
+{
+    size_t at = (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+    while (set->key[at & (set->room - 1)] && set->key[at & (set->room - 1)] != key)
+        at++;
+    return &set->key[at & (set->room - 1)];
+}
+
+static bool pairs_grow(pool *p, pairs *set)
+{
+    pairs more = {.room = set->room ? 2 * set->room : 1024, .count = set->count};
+    more.key = POOL_NEW(p, uint64_t, more.room);
+    for (size_t i = 0; i < set->room && more.key; i++)
+        if (set->key[i])
+            *pair_at(&more, set->key[i]) = set->key[i];
+    if (more.key)
+        *set = more;
+    return more.key;
+}
+
+static void pair_add(pool *p, pairs *set, uint64_t key)
+{
+    if (2 * set->count >= set->room && !pairs_grow(p, set))
+        return;
+    uint64_t *at = pair_at(set, key);
+    set->count += !*at;
+    *at = key;
+}
+
+static bool is_source_of(const grouping *x, int id, int source)
+{
+    const group *g = &x->p->group.item[id];
+    if (g->sources.count > SOURCES_LISTED)
+        return *pair_at(&x->waits, pair_key(id, source)) != 0;
+    for (int s = 0; s < g->sources.count; s++)
+        if (g->sources.item[s] == source)
+            return true;
+    return false;
+}
+
+static void add_source(grouping *x, int id, int source)
+{
+    if (is_source_of(x, id, source))
+        return;
+    pair_add(&x->c->pool, &x->waits, pair_key(id, source));
+    int *at = x->c->pool.failed ? NULL : POOL_PUSH(&x->c->pool, &x->p->group.item[id].sources);
+    if (at)
+        *at = source;
+}
+
+/* Whether every group of another device that the pop reads from is one that group `id` waits for anyway. */
+static bool waits_already(const grouping *x, const pop *op, int id)
+{
+    for (int i = 0; i < op->in_count; i++) {
+        const pop *from = input_maker(x->c, op, i);
+        if (from && apart(from, op) && !is_source_of(x, id, from->group) && !copied_before(from, op))
+            return false;
+    }
+    for (int i = 0; i < op->waits.count; i++)
+        if (!is_source_of(x, id, x->p->op.item[op->waits.item[i]].group))
+            return false;
+    return true;
+}
 
 static void close_group(grouping *x, int id)
 {
-    for (int i = 0; i < x->open.count; i++)
-        if (x->open.item[i] == id) {
-            x->open.item[i] = x->open.item[--x->open.count];
+    int_list *open = &x->open[x->p->group.item[id].device];
+    for (int i = 0; i < open->count; i++)
+        if (open->item[i] == id) {
+            open->item[i] = open->item[--open->count];
             return;
         }
 }
@@ -153,15 +213,16 @@ static bool same_stream(const compile *c, const group *g, const pop *op)
 /* The group that the pop joins, or -1. Closes those that it may not join but would otherwise have. */
 static int find_open(grouping *x, const pop *op, bool alone)
 {
-    for (int i = x->open.count - 1; i >= 0; i--) {
-        int id = x->open.item[i];
+    const int_list *open = &x->open[op->device];
+    for (int i = open->count - 1; i >= 0; i--) {
+        int id = open->item[i];
         const group *g = &x->p->group.item[id];
         if (!same_stream(x->c, g, op))
             continue;
         if (alone) {
             close_group(x, id);
         } else if (g->level == op->level) {
-            if (waits_already(x->c, op, g) && (g->levels == is_level(x->c, op) || op->phase == PLAN_UPDATE))
+            if (waits_already(x, op, id) && (g->levels == is_level(x->c, op) || op->phase == PLAN_UPDATE))
                 return id;
             close_group(x, id);
         }
@@ -172,7 +233,7 @@ static int find_open(grouping *x, const pop *op, bool alone)
 static int group_new(grouping *x, const pop *op)
 {
     group *g = POOL_PUSH(&x->c->pool, &x->p->group);
-    int *at = POOL_PUSH(&x->c->pool, &x->open);
+    int *at = POOL_PUSH(&x->c->pool, &x->open[op->device]);
     if (!g || !at)
         return -1;
     *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
@@ -234,10 +295,10 @@ static void join(grouping *x, int id)
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(x->c, op, i);
         if (from && apart(from, op))
-            LIST_ONCE(&x->c->pool, &g->sources, from->group);
+            add_source(x, op->group, from->group);
     }
     for (int i = 0; i < op->waits.count; i++)
-        LIST_ONCE(&x->c->pool, &g->sources, x->p->op.item[op->waits.item[i]].group);
+        add_source(x, op->group, x->p->op.item[op->waits.item[i]].group);
     if (alone)
         close_group(x, op->group);
     maybe_end(x, op);
@@ -245,23 +306,32 @@ static void join(grouping *x, int id)
 
 /* ---- registers ---- */
 
-typedef POOL_LIST(int) int_list;
+static int number_order(const void *a, const void *b)
+{
+    const int *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
 
 /* The groups that read the tensor, other than the one that makes it, in ascending order. */
 static void reader_groups(compile *c, const ptensor *t, int maker, int_list *list)
 {
+    int kept = 0;
+    bool rising = true;
     for (int r = 0; r < t->readers.count; r++) {
-        int g = c->phys.op.item[t->readers.item[r]].group;
-        assert(list->item || !list->count);
-        if (g != maker)
-            LIST_ONCE(&c->pool, list, g);
+        int g = c->phys.op.item[t->readers.item[r]].group, last = list->count ? list->item[list->count - 1] : -1;
+        int *at = g == maker || g == last ? NULL : POOL_PUSH(&c->pool, list);
+        if (!at)
+            continue;
+        *at = g;
+        rising &= g > last;
     }
-    for (int i = 1; i < list->count; i++)
-        for (int k = i; k > 0 && list->item[k] < list->item[k - 1]; k--) {
-            int swap = list->item[k];
-            list->item[k] = list->item[k - 1];
-            list->item[k - 1] = swap;
-        }
+    if (rising)
+        return;
+    qsort(list->item, (size_t)list->count, sizeof *list->item, number_order);
+    for (int i = 0; i < list->count; i++)
+        if (!kept || list->item[kept - 1] != list->item[i])
+            list->item[kept++] = list->item[i];
+    list->count = kept;
 }
 
 /* Of what a step begins with. */
@@ -312,6 +382,14 @@ static bool reg_fits(const reg *r, const reg *wanted, const int_list *readers)
             !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count));
 }
 
+/* Appends a value that is not there yet to a list of ints. */
+#define LIST_ADD(p, list, value)             \
+    do {                                     \
+        int *at_ = POOL_PUSH((p), (list));   \
+        if (at_)                             \
+            *at_ = (value);                  \
+    } while (0)
+
 static int reg_for(compile *c, const ptensor *t, int maker, const int_list *readers)
 {
     phys *p = &c->phys;
@@ -329,13 +407,13 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
     if (!r)
         return -1;
     *r = wanted;
-    for (int i = 0; i < readers->count; i++)
-        LIST_ONCE(&c->pool, &r->readers, readers->item[i]);
     int id = p->reg.count - 1;
     if (maker >= 0)
-        LIST_ONCE(&c->pool, &p->group.item[maker].regs, id);
-    for (int i = 0; i < readers->count; i++)
-        LIST_ONCE(&c->pool, &p->group.item[readers->item[i]].reads, id);
+        LIST_ADD(&c->pool, &p->group.item[maker].regs, id);
+    for (int i = 0; i < readers->count; i++) {
+        LIST_ADD(&c->pool, &r->readers, readers->item[i]);
+        LIST_ADD(&c->pool, &p->group.item[readers->item[i]].reads, id);
+    }
     return id;
 }
 
@@ -372,7 +450,7 @@ static void place_tensor(compile *c, int id)
 
 bool pass_group(compile *c)
 {
-    grouping x = {.c = c, .p = &c->phys};
+    grouping x = {.c = c, .p = &c->phys, .open = POOL_NEW(&c->pool, int_list, c->phys.device.count + 1)};
     for (int i = 0; i < c->phys.op.count && !c->pool.failed; i++)
         if (!c->phys.op.item[i].dead)
             join(&x, i);

@@ -197,13 +197,6 @@ bool node_ask(compile *c, ir_node *node)
     return node_rules(c, node, &list);
 }
 
-int mesh_coordinate(const weir_mesh *mesh, int at, int axis)
-{
-    for (int a = mesh->axes - 1; a > axis; a--)
-        at /= mesh->shape[a];
-    return at % mesh->shape[axis];
-}
-
 void slice_cut(slice *part, int d, int k, int parts)
 {
     int64_t each = part->count[d] / parts, longer = part->count[d] % parts;

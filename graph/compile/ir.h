@@ -213,6 +213,8 @@ typedef struct compile {
     bool tight;                    /* a limit asks for something: tie.c ties gradients, too */
     bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
     bool over;                     /* the plan was given up as too large, rather than for an error */
+    struct lives *known;           /* owned: lives of the plan that the last layout was made for, */
+    weir_plan *known_of;           /* owned, until it is written: that plan, which lacks its offsets; or both NULL */
     ir_graph ir;
     phys phys;
 } compile;
@@ -246,9 +248,14 @@ bool pass_order(compile *c);
 /* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots
  * have changed; that is how to ask what a choice would need. */
 bool pass_layout(compile *c);
+/* Gives back what pass_layout() leaves behind in c->known. */
+void layout_forget(compile *c);
 /* Whether parts of an arena share bytes where that is proven safe. Tests turn it off; nothing else does. */
 extern bool layout_shares;
 weir_plan *pass_emit(compile *c);
+/* The plan that the last layout was made for, with the offsets that it found. It is the caller's; c->known, which
+ * borrows it, must be given back before it is. */
+weir_plan *emit_laid_out(compile *c);
 
 /* ---- what several passes use ---- */
 
@@ -287,7 +294,12 @@ static inline int mesh_cut(const weir_mesh *mesh, int i)
 bool scatter_pays(const weir_shape *shape);
 int scatter_dimension(const weir_shape *left, int parts);
 /* The coordinate on `axis` of the `at`-th device of the mesh. */
-int mesh_coordinate(const weir_mesh *mesh, int at, int axis);
+static inline int mesh_coordinate(const weir_mesh *mesh, int at, int axis)
+{
+    for (int a = mesh->axes - 1; a > axis; a--)
+        at = mesh->shape[a] > 1 ? at / mesh->shape[a] : at;
+    return axis ? at % mesh->shape[axis] : at; /* on the first there is nothing above */
+}
 /* The part of a tensor of `shape` that the device `at` of `mesh` holds: split dimensions are cut as evenly as can be,
  * the first parts one longer; several axes split one dimension one after the other. */
 slice slice_of(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp, int at);

@@ -20,7 +20,7 @@
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
-#include "graph/compile/place.h"
+#include "graph/compile/place_same.h"
 #include "graph/plan/lives.h"
 
 #include <stdlib.h>
@@ -126,11 +126,55 @@ static bool find_temps(compile *c)
     return p->temps_found;
 }
 
+/* ---- what there is on each device ---- */
+
+typedef struct by_device {         /* those of device d: item[first[d]] up to item[first[d + 1]], in ascending order */
+    int *first, *item;
+} by_device;
+
+static int reg_device(const phys *p, int r)
+{
+    return p->reg.item[r].device;
+}
+
+static int temp_device(const phys *p, int t)
+{
+    return p->group.item[p->temp.item[t].group].device;
+}
+
+static int state_device(const phys *p, int s)
+{
+    return p->op.item[p->state.item[s].pop].device;
+}
+
+static bool list_by_device(compile *c, int count, int (*device)(const phys *p, int i), by_device *list)
+{
+    int devices = c->phys.device.count, *next = POOL_NEW(&c->pool, int, devices + 1);
+    list->first = POOL_NEW(&c->pool, int, devices + 1);
+    list->item = POOL_NEW(&c->pool, int, count + 1);
+    if (!next || !list->first || !list->item)
+        return false;
+    for (int i = 0; i < count; i++)
+        list->first[device(&c->phys, i) + 1]++;
+    for (int d = 0; d < devices; d++)
+        list->first[d + 1] += next[d] = list->first[d];
+    for (int i = 0; i < count; i++)
+        list->item[next[device(&c->phys, i)]++] = i;
+    return true;
+}
+
 /* ---- the arena of a device ---- */
+
+typedef struct laying {
+    compile *c;
+    lives *known;                  /* borrowed */
+    place_same same;               /* owned */
+    by_device regs, temps, states;
+} laying;
 
 typedef struct arena {
     compile *c;
-    lives *known;                  /* borrowed */
+    laying *all;
     int device;
     int count;
     block **part;                  /* what shares: registers that are not always full, and temporaries */
@@ -150,18 +194,29 @@ static uint64_t part_bytes(const arena *a)
     return bytes;
 }
 
+/* Goes through a list's part for the device. */
+#define EACH_OF_DEVICE(a, list, i)                                                                   \
+    (const int *i = (a)->all->list.item + (a)->all->list.first[(a)->device],                         \
+               *i##_end = (a)->all->list.item + (a)->all->list.first[(a)->device + 1]; i < i##_end; i++)
+
+static int count_of_device(const by_device *list, int device)
+{
+    return list->first[device + 1] - list->first[device];
+}
+
 static void list_parts(arena *a, block *regs)
 {
     phys *p = &a->c->phys;
-    for (int r = 0; r < p->reg.count; r++) {
-        const reg *from = &p->reg.item[r];
-        regs[r] = (block){.reg = r, .bytes = reg_bytes(from)};
-        if (layout_shares && from->device == a->device && from->group >= 0 && !from->initial && regs[r].bytes)
-            a->part[a->count++] = &regs[r];
+    for EACH_OF_DEVICE (a, regs, r) {
+        const reg *from = &p->reg.item[*r];
+        *regs = (block){.reg = *r, .bytes = reg_bytes(from)};
+        if (layout_shares && from->group >= 0 && !from->initial && regs->bytes)
+            a->part[a->count++] = regs;
+        regs++;
     }
-    for (int t = 0; t < p->temp.count; t++)
-        if (p->group.item[p->temp.item[t].group].device == a->device && p->temp.item[t].bytes)
-            a->part[a->count++] = &p->temp.item[t];
+    for EACH_OF_DEVICE (a, temps, t)
+        if (p->temp.item[*t].bytes)
+            a->part[a->count++] = &p->temp.item[*t];
 }
 
 /* Leaves out parts of fewer bytes. */
@@ -190,9 +245,9 @@ static void stack_smalls(arena *a)
     phys *p = &a->c->phys;
     uint64_t bytes = 0, most = 0;
     int of = -1;
-    for (int t = 0; t < p->temp.count; t++) {
-        block *b = &p->temp.item[t];
-        if (b->shares || p->group.item[b->group].device != a->device)
+    for EACH_OF_DEVICE (a, temps, t) {
+        block *b = &p->temp.item[*t];
+        if (b->shares)
             continue;
         bytes = b->group == of ? bytes : 0;
         of = b->group;
@@ -209,19 +264,18 @@ static void lay_bottom(arena *a)
     phys *p = &a->c->phys;
     pdevice *d = &p->device.item[a->device];
     for (int kind = 0; kind < PLAN_MEMS; kind++) {
-        for (int r = 0; r < p->reg.count; r++) {
-            reg *to = &p->reg.item[r];
-            if (to->device != a->device || (int)to->kind != kind || to->shares)
+        for EACH_OF_DEVICE (a, regs, r) {
+            reg *to = &p->reg.item[*r];
+            if ((int)to->kind != kind || to->shares)
                 continue;
             to->offset = a->bottom;
             a->bottom += reg_bytes(to);
         }
-        for (int s = 0; s < p->state.count && kind == PLAN_STATE; s++) {
-            const pop *op = &p->op.item[p->state.item[s].pop];
-            if (op->dead || op->device != a->device)
+        for EACH_OF_DEVICE (a, states, s) {
+            if (kind != PLAN_STATE || p->op.item[p->state.item[*s].pop].dead)
                 continue;
-            p->state.item[s].offset = a->bottom;
-            a->bottom += p->state.item[s].bytes;
+            p->state.item[*s].offset = a->bottom;
+            a->bottom += p->state.item[*s].bytes;
         }
     }
     d->snapshot_offset = d->snapshot ? a->bottom : 0;
@@ -242,12 +296,12 @@ static bool in_conflict(const arena *a, const block *x, const block *y)
     if (x->reg < 0 && y->reg < 0)
         return x->group == y->group && x->from <= y->to && y->from <= x->to;
     life one = part_life(a, x), other = part_life(a, y);
-    return !lives_apart(a->known, &one, &other);
+    return !lives_apart(a->all->known, &one, &other);
 }
 
 static bool find_conflicts(const arena *a, uint64_t *conflict)
 {
-    if (!lives_enter(a->known, (plan_space_id){(uint32_t)a->device}))
+    if (!lives_enter(a->all->known, (plan_space_id){(uint32_t)a->device}))
         return false;
     for (int i = 0; i < a->count; i++)
         for (int k = 0; k < i; k++)
@@ -267,7 +321,8 @@ static bool place_parts(arena *a)
                                        (uint64_t)a->c->phys.device.count};
     for (int i = 0; i < a->count && problem.block; i++)
         problem.block[i] = (place_block){.bytes = a->part[i]->bytes, .align = PLAN_ALIGN};
-    bool ok = conflict && problem.block && find_conflicts(a, conflict) && place(&problem);
+    bool ok = conflict && problem.block && find_conflicts(a, conflict) &&
+              place_same_as(&a->all->same, &problem);
     for (int i = 0; i < a->count && ok; i++)
         a->part[i]->offset = a->bottom + problem.block[i].offset;
     a->c->phys.device.item[a->device].bytes = a->bottom + problem.height;
@@ -282,9 +337,9 @@ static void find_workspace(const arena *a)
     phys *p = &a->c->phys;
     pdevice *d = &p->device.item[a->device];
     uint64_t low = UINT64_MAX, high = 0;
-    for (int t = 0; t < p->temp.count; t++) {
-        const block *b = &p->temp.item[t];
-        if (p->group.item[b->group].device != a->device || !b->bytes)
+    for EACH_OF_DEVICE (a, temps, t) {
+        const block *b = &p->temp.item[*t];
+        if (!b->bytes)
             continue;
         low = b->offset < low ? b->offset : low;
         high = b->offset + b->bytes > high ? b->offset + b->bytes : high;
@@ -293,12 +348,14 @@ static void find_workspace(const arena *a)
     d->workspace = high ? high - low : 0;
 }
 
-static bool lay_out(compile *c, lives *known, int device)
+static bool lay_out(laying *all, int device)
 {
+    compile *c = all->c;
     phys *p = &c->phys;
-    arena a = {.c = c, .known = known, .device = device};
-    block *regs = POOL_NEW(&c->pool, block, p->reg.count + 1);
-    a.part = POOL_NEW(&c->pool, block *, p->reg.count + p->temp.count + 1);
+    arena a = {.c = c, .all = all, .device = device};
+    int reg_count = count_of_device(&all->regs, device), temp_count = count_of_device(&all->temps, device);
+    block *regs = POOL_NEW(&c->pool, block, reg_count + 1);
+    a.part = POOL_NEW(&c->pool, block *, reg_count + temp_count + 1);
     if (!regs || !a.part)
         return false;
     choose_parts(&a, regs);
@@ -338,16 +395,35 @@ static void forget_shares(phys *p)
         p->temp.item[t].shares = false;
 }
 
+static bool lay_out_all(compile *c)
+{
+    const phys *p = &c->phys;
+    laying all = {.c = c, .known = c->known};
+    bool ok = list_by_device(c, p->reg.count, reg_device, &all.regs) &&
+              list_by_device(c, p->temp.count, temp_device, &all.temps) &&
+              list_by_device(c, p->state.count, state_device, &all.states);
+    for (int d = 0; d < p->device.count && ok; d++)
+        ok = lay_out(&all, d);
+    place_same_free(&all.same);
+    return ok;
+}
+
+void layout_forget(compile *c)
+{
+    lives_free(c->known);
+    weir_plan_free(c->known_of);
+    c->known = NULL;
+    c->known_of = NULL;
+}
+
 bool pass_layout(compile *c)
 {
+    layout_forget(c);
     bool ok = c->phys.temps_found || find_temps(c);
-    weir_plan *plan = ok ? pass_emit(c) : NULL;
-    lives *known = plan ? lives_new(plan) : NULL;
+    c->known_of = ok ? pass_emit(c) : NULL;
+    c->known = c->known_of ? lives_new(c->known_of) : NULL;
     forget_shares(&c->phys);
-    for (int d = 0; d < c->phys.device.count && ok; d++)
-        ok = known && lay_out(c, known, d);
-    lives_free(known);
-    weir_plan_free(plan);
+    ok = c->known && lay_out_all(c);
     enter_temps(&c->phys);
     c->pool.failed |= !ok;
     return ok || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;

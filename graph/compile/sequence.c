@@ -21,6 +21,7 @@ typedef struct sequence {
     int *position;                 /* by pop: in its group */
     int64_t *need;                 /* by position: bytes of the tensors that are there */
     int *seen;                     /* by tensor: 1 + the group that has counted it */
+    int *summed, sums;             /* by tensor: the last sum of bytes that it was looked at for; how many there were */
     int group;
 } sequence;
 
@@ -73,14 +74,14 @@ static int64_t out_bytes(const sequence *s, int id)
 }
 
 /* Bytes that die with pop `id` at this place, less those that it makes. */
-static int64_t gain(const sequence *s, int id, int at)
+static int64_t gain(sequence *s, int id, int at)
 {
     const pop *op = &s->c->phys.op.item[id];
     int64_t bytes = -out_bytes(s, id);
+    s->sums++;
     for (int i = 0; i < op->in_count; i++) {
-        bool again = false;
-        for (int k = 0; k < i; k++)
-            again |= op->in[k] == op->in[i];
+        bool again = s->summed[op->in[i]] == s->sums;
+        s->summed[op->in[i]] = s->sums;
         if (!again && dies_at(s, tensor_of(s, op->in[i]), id, at))
             bytes += (int64_t)tensor_of(s, op->in[i])->bytes;
     }
@@ -89,7 +90,7 @@ static int64_t gain(const sequence *s, int id, int at)
 
 /* The first place in [first, end) where the pop gains something, or `end`. What dies at a place dies at any later one,
  * so what is gained only grows. */
-static int first_gain(const sequence *s, int id, int first, int end)
+static int first_gain(sequence *s, int id, int first, int end)
 {
     if (first >= end || gain(s, id, end - 1) <= 0)
         return end;
@@ -131,7 +132,7 @@ static void move_forward(sequence *s, group *g, int from, int to)
 }
 
 /* Counts the tensor from where it is made to where it is read last; what others make is there from the start, what
- * others read up to the end. */
+ * others read up to the end. Behind that nothing is looked for: a tensor that many devices read is counted on each. */
 static void count_tensor(sequence *s, const group *g, int id)
 {
     const ptensor *t = tensor_of(s, id);
@@ -139,10 +140,10 @@ static void count_tensor(sequence *s, const group *g, int id)
         return;
     s->seen[id] = s->group + 1;
     int maker = s->c->phys.op.item[t->producer].group;
-    int from = maker == s->group ? s->position[t->producer] : 0, to = from;
-    for (int r = 0; r < t->readers.count; r++) {
+    int from = maker == s->group ? s->position[t->producer] : 0, to = from, end = g->pops.count - 1;
+    for (int r = 0; r < t->readers.count && to < end; r++) {
         int reader = t->readers.item[r], its = s->c->phys.op.item[reader].group;
-        int at = here(s, reader) ? s->position[reader] : its == maker && maker != s->group ? 0 : g->pops.count - 1;
+        int at = here(s, reader) ? s->position[reader] : its == maker && maker != s->group ? 0 : end;
         to = at > to ? at : to;
     }
     s->need[from] += (int64_t)t->bytes;
@@ -183,7 +184,8 @@ bool pass_sequence(compile *c)
     sequence s = {.c = c,
                   .position = POOL_NEW(&c->pool, int, c->phys.op.count + 1),
                   .need = POOL_NEW(&c->pool, int64_t, c->phys.op.count + 2),
-                  .seen = POOL_NEW(&c->pool, int, c->phys.tensor.count + 1)};
+                  .seen = POOL_NEW(&c->pool, int, c->phys.tensor.count + 1),
+                  .summed = POOL_NEW(&c->pool, int, c->phys.tensor.count + 1)};
     for (; !c->pool.failed && s.group < c->phys.group.count; s.group++)
         sequence_group(&s, &c->phys.group.item[s.group]);
     return !c->pool.failed;

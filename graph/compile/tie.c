@@ -19,13 +19,16 @@
  * a device to each other, in their order.
  */
 #include "graph/compile/ir.h"
+#include "graph/plan/reach.h"
 
 typedef struct ties {
     compile *c;
     int *last;                     /* by device: the group that the next step waits for, or -1 */
     bool *reader;                  /* by group: it may be tied */
-    bool *seen;                    /* by group: a walk's own */
-    int *stack;
+    int *seen, walks;              /* by group: the last walk that came by; how many there were */
+    int *met, met_count;           /* groups that the last walk came by */
+    int *fetcher_first, *fetcher;  /* by device: groups of others that read a large register of its, in their order */
+    reach paths;                   /* owned: from group to group, over registers that do not start full */
 } ties;
 
 static bool counts(const reg *r)
@@ -33,16 +36,10 @@ static bool counts(const reg *r)
     return r->group >= 0 && !r->initial;
 }
 
-/* Whether the group reads a large register of this device's, where it is not followed by anything. */
-static bool fetches_from(const compile *c, int id, int device)
+/* Whether it is a large one, and not followed by anything where it is. */
+static bool is_fetched(const reg *r)
 {
-    const group *g = &c->phys.group.item[id];
-    for (int i = 0; i < g->reads.count; i++) {
-        const reg *r = &c->phys.reg.item[g->reads.item[i]];
-        if (r->device == device && counts(r) && r->slot_bytes >= group_own_bytes)
-            return true;
-    }
-    return false;
+    return counts(r) && r->slot_bytes >= group_own_bytes;
 }
 
 static bool fires_late(const group *g)
@@ -50,39 +47,38 @@ static bool fires_late(const group *g)
     return g->phase == PLAN_UPDATE && !g->micro && g->queue != PLAN_OUTSIDE;
 }
 
-/* The group of main on the device that updates parameters, and of several the one that comes last. */
-static int last_of(const compile *c, int device)
+/* The group of main on each device that updates parameters, and of several the one that comes last. */
+static void find_last(ties *t)
 {
-    int last = -1;
-    for (int i = 0; i < c->phys.group.count; i++) {
-        const group *g = &c->phys.group.item[i];
+    const phys *p = &t->c->phys;
+    for (int d = 0; d < p->device.count; d++)
+        t->last[d] = -1;
+    for (int i = 0; i < p->group.count; i++) {
+        const group *g = &p->group.item[i];
         bool updates = false;
         for (int r = 0; r < g->regs.count; r++)
-            updates |= c->phys.reg.item[g->regs.item[r]].initial > 0;
-        if (g->device == device && g->program == 0 && fires_late(g) && updates)
-            last = i;
+            updates |= p->reg.item[g->regs.item[r]].initial > 0;
+        if (g->program == 0 && fires_late(g) && updates)
+            t->last[g->device] = i;
     }
-    return last;
 }
 
-/* Marks the groups that come before `id` in a step, or behind it. */
+/* Comes by the groups that come before `id` in a step, or behind it. */
 static void walk(ties *t, int id, bool before)
 {
     const phys *p = &t->c->phys;
-    int count = 1;
-    for (int i = 0; i < p->group.count; i++)
-        t->seen[i] = false;
-    t->stack[0] = id;
-    while (count) {
-        const group *g = &p->group.item[t->stack[--count]];
+    t->walks++;
+    t->met_count = 0;
+    for (int at = -1; at < t->met_count; at++) {
+        const group *g = &p->group.item[at < 0 ? id : t->met[at]];
         for (int i = 0; i < (before ? g->reads.count : g->regs.count); i++) {
             const reg *r = &p->reg.item[before ? g->reads.item[i] : g->regs.item[i]];
             for (int k = 0; counts(r) && k < (before ? 1 : r->readers.count); k++) {
                 int next = before ? r->group : r->readers.item[k];
-                if (t->seen[next])
+                if (t->seen[next] == t->walks)
                     continue;
-                t->seen[next] = true;
-                t->stack[count++] = next;
+                t->seen[next] = t->walks;
+                t->met[t->met_count++] = next;
             }
         }
     }
@@ -92,8 +88,8 @@ static bool followed_by_readers(ties *t, int id)
 {
     bool any = false;
     walk(t, id, false);
-    for (int i = 0; i < t->c->phys.group.count; i++)
-        any |= t->seen[i] && t->reader[i];
+    for (int i = 0; i < t->met_count; i++)
+        any |= t->reader[t->met[i]];
     return any;
 }
 
@@ -122,25 +118,110 @@ static void tie(compile *c, int from, int to)
     LIST_ONCE(&c->pool, &c->phys.group.item[to].reads, (int)(r - c->phys.reg.item));
 }
 
-static void tie_device(ties *t, int device)
-{
-    int last = t->last[device];
-    if (last < 0)
-        return;
-    walk(t, last, true);
-    for (int i = 0; i < t->c->phys.group.count; i++)
-        if (t->reader[i] && !t->seen[i] && t->c->phys.group.item[i].device != device &&
-            fetches_from(t->c, i, device))
-            tie(t->c, i, last);
-}
-
-static void find_readers(ties *t)
+/* Goes through the devices of others that group i reads large registers of; `last` is by device 1 + the last group that
+ * was seen to. Lists the group, or counts it while there is no list. */
+static void list_fetcher(ties *t, int i, int *last)
 {
     const phys *p = &t->c->phys;
-    for (int i = 0; i < p->group.count; i++)
-        for (int d = 0; d < p->device.count; d++)
-            t->reader[i] |= p->group.item[i].program == 0 && fires_late(&p->group.item[i]) &&
-                            p->group.item[i].device != d && fetches_from(t->c, i, d);
+    const group *g = &p->group.item[i];
+    for (int k = 0; k < g->reads.count; k++) {
+        const reg *r = &p->reg.item[g->reads.item[k]];
+        if (r->device == g->device || !is_fetched(r) || last[r->device] == i + 1)
+            continue;
+        last[r->device] = i + 1;
+        t->reader[i] = true;
+        if (t->fetcher)
+            t->fetcher[t->fetcher_first[r->device]] = i;
+        t->fetcher_first[r->device]++;
+    }
+}
+
+/* Which groups may be tied, and the lists of those that fetch from each device. */
+static bool find_readers(ties *t)
+{
+    const phys *p = &t->c->phys;
+    int devices = p->device.count, sum = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        int *last = POOL_NEW(&t->c->pool, int, devices + 1);
+        for (int i = 0; i < p->group.count && last; i++)
+            if (p->group.item[i].program == 0 && fires_late(&p->group.item[i]))
+                list_fetcher(t, i, last);
+        for (int d = devices; d > 0 && pass; d--)
+            t->fetcher_first[d] = t->fetcher_first[d - 1];
+        for (int d = 0; d < devices && !pass; d++) {
+            int count = t->fetcher_first[d];
+            t->fetcher_first[d] = sum;
+            sum += count;
+        }
+        if (!pass)
+            t->fetcher = POOL_NEW(&t->c->pool, int, sum + 1);
+        else
+            t->fetcher_first[0] = 0;
+        if (!last || !t->fetcher)
+            return false;
+    }
+    return true;
+}
+
+/* ---- who comes before whom ----
+ *
+ * Of many readers and last actors it is asked whether one comes before the other, so paths are found for as many
+ * devices at a time as a row has columns. They are those from before any tie: one that has been made matters to a device whose
+ * last actor comes behind another's, and there a walk is made instead.
+ */
+
+static bool find_paths(ties *t)
+{
+    const phys *p = &t->c->phys;
+    size_t edges = 0;
+    for (int r = 0; r < p->reg.count; r++)
+        edges += counts(&p->reg.item[r]) ? (size_t)p->reg.item[r].readers.count : 0;
+    if (!reach_open(&t->paths, (uint32_t)p->group.count, edges))
+        return false;
+    for (int r = 0; r < p->reg.count; r++)
+        for (int k = 0; counts(&p->reg.item[r]) && k < p->reg.item[r].readers.count; k++)
+            reach_add(&t->paths, (uint32_t)p->reg.item[r].group, (uint32_t)p->reg.item[r].readers.item[k], 0);
+    return reach_close(&t->paths);
+}
+
+static bool comes_before(const ties *t, int id, int column)
+{
+    return reach_now(&t->paths, (uint32_t)id)[column / 64] >> column % 64 & 1;
+}
+
+static void tie_device(ties *t, int device, int column)
+{
+    int last = t->last[device];
+    bool walks = t->paths.sequenced < t->paths.nodes;
+    for (int d = 0; d < t->c->phys.device.count && !walks; d++)
+        walks = t->last[d] >= 0 && t->last[d] != last && comes_before(t, t->last[d], column);
+    if (walks)
+        walk(t, last, true);
+    for (int k = t->fetcher_first[device]; k < t->fetcher_first[device + 1]; k++) {
+        int i = t->fetcher[k];
+        if (t->reader[i] && !(walks ? t->seen[i] == t->walks : comes_before(t, i, column)))
+            tie(t->c, i, last);
+    }
+}
+
+static bool tie_devices(ties *t)
+{
+    uint32_t of[REACH_COLUMNS];
+    int devices = t->c->phys.device.count, end = 0;
+    bool ok = find_paths(t);
+    for (int from = 0; from < devices && ok; from = end) {
+        uint32_t columns = 0;
+        for (end = from; end < devices && columns < REACH_COLUMNS; end++)
+            if (t->last[end] >= 0)
+                of[columns++] = (uint32_t)t->last[end];
+        ok = reach_walk_now(&t->paths, of, columns);
+        columns = 0;
+        for (int d = from; d < end && ok && !t->c->pool.failed; d++)
+            if (t->last[d] >= 0)
+                tie_device(t, d, (int)columns++);
+    }
+    reach_free(&t->paths);
+    return ok;
 }
 
 /* What was to be stored or fetched at its time, see offload.h. */
@@ -215,10 +296,9 @@ static void tie_readers(ties *t, int maker, int to)
     walk(t, to, false);
     for (int i = 0; i < p->group.item[maker].regs.count; i++) {
         int id = p->group.item[maker].regs.item[i];
-        bool large = counts(&p->reg.item[id]) && p->reg.item[id].slot_bytes >= group_own_bytes;
-        for (int k = 0; large && k < p->reg.item[id].readers.count; k++) {
+        for (int k = 0; is_fetched(&p->reg.item[id]) && k < p->reg.item[id].readers.count; k++) {
             int reader = p->reg.item[id].readers.item[k];
-            if (fires_late(&p->group.item[reader]) && !t->seen[reader])
+            if (fires_late(&p->group.item[reader]) && t->seen[reader] != t->walks)
                 tie(t->c, reader, to);
         }
     }
@@ -239,21 +319,23 @@ bool pass_tie(compile *c)
     ties t = {.c = c,
               .last = POOL_NEW(&c->pool, int, devices + 1),
               .reader = POOL_NEW(&c->pool, bool, groups + 1),
-              .seen = POOL_NEW(&c->pool, bool, groups + 1),
-              .stack = POOL_NEW(&c->pool, int, groups + 1)};
+              .seen = POOL_NEW(&c->pool, int, groups + 1),
+              .met = POOL_NEW(&c->pool, int, groups + 1),
+              .fetcher_first = POOL_NEW(&c->pool, int, devices + 1)};
     if (c->pool.failed)
         return false;
     tie_waits(c);
     tie_in_order(c);
-    find_readers(&t);
+    if (!find_readers(&t))
+        return false;
+    find_last(&t);
     for (int d = 0; d < devices; d++)
-        if ((t.last[d] = last_of(c, d)) >= 0)
+        if (t.last[d] >= 0)
             t.reader[t.last[d]] = false;
     for (int d = 0; d < devices; d++)
         if (t.last[d] >= 0 && followed_by_readers(&t, t.last[d]))
             t.last[d] = -1;
-    for (int d = 0; d < devices && !c->pool.failed; d++)
-        tie_device(&t, d);
+    c->pool.failed |= !tie_devices(&t);
     if (c->tight && c->micro == 1)
         tie_gradients(&t);
     return !c->pool.failed;

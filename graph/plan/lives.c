@@ -1,72 +1,24 @@
-/* graph/plan/lives.c: lives.h says what is proven, and why it is true. */
-#include "graph/plan/lives.h"
+/* graph/plan/lives.c: lives.h says what is proven, and why it is true: the graphs, and the question. */
+#include "graph/plan/lives_inside.h"
 
 #include "graph/base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NOWHERE UINT32_MAX              /* a position behind all kernels */
-#define REACH_BYTES_MAX (UINT64_C(1) << 29)
 #define WORK_MIN (UINT64_C(1) << 26) /* words of columns that are looked at, for all spaces together: so many */
 #define WORK_PER_EDGE 1024           /* and so many more */
 
-typedef struct edge {
-    uint32_t from, to, tokens;
-} edge;
-
-/* One of the two graphs. A column is an actor that something in the space may begin with. */
-typedef struct order {
-    uint32_t nodes, edge_count;
-    edge *edges;          /* owned: by `from` once all are there */
-    uint32_t *first;      /* owned: a node's first edge; one more than there are nodes */
-    uint32_t *sequence;   /* owned: nodes, each before those that its edges without tokens lead to */
-    uint32_t sequenced;
-    uint64_t *now, *next; /* owned; of a space, per node: the columns that are reached with no token; with one at
-                             most */
-} order;
-
-struct lives {
-    const weir_plan *plan;
-    uint64_t work;          /* that is left for spaces */
-    uint32_t *column;       /* by actor, or PLAN_NONE: of a space */
-    uint32_t words;         /* of a row of columns; 0: nothing is known */
-    uint32_t *reader_first; /* by register, in readers; one more than there are registers */
-    uint32_t *readers;      /* ports */
-    uint32_t *last_read;    /* by port: the last kernel that reads through it */
-    uint32_t *first_write;  /* by register: the first kernel that writes there */
-    uint32_t *last_use;     /* by register: the last kernel of its producer that touches it */
-    uint8_t *outside;       /* by register: an end of it is on an outside queue */
-    order steps, firings;
-};
-
 /* ---- the graphs ---- */
-
-static void add(order *o, uint32_t from, uint32_t to, uint32_t tokens)
-{
-    if (tokens <= 1) /* with more it proves nothing */
-        o->edges[o->edge_count++] = (edge){from, to, tokens};
-}
-
-static uint32_t first_firing(uint32_t actor)
-{
-    return 2 * actor;
-}
-
-static uint32_t last_firing(const weir_plan *plan, uint32_t actor)
-{
-    return 2 * actor + (plan->actors[actor].fires > 1);
-}
 
 /* What `to` needs for its n-th slot is that `from` is done with slot n - tokens; a step has `slots` of them. With one
  * slot a step this takes all firings of `from`; with M, the first of `from` suffices for the first of `to`. */
 static void add_steps(lives *l, uint32_t from, uint32_t to, uint32_t slots, uint32_t tokens)
 {
-    order *o = &l->steps;
     uint32_t steps = tokens / slots, rest = tokens % slots;
-    uint32_t first = first_firing(from), last = last_firing(l->plan, from), end = last_firing(l->plan, to);
-    add(o, slots == 1 ? last : first, first_firing(to), steps + (rest > 0));
-    add(o, rest ? first : last, end, steps);
+    uint32_t first = first_firing(l, from), last = last_firing(l, from), end = last_firing(l, to);
+    reach_add(&l->steps, slots == 1 ? last : first, first_firing(l, to), steps + (rest > 0));
+    reach_add(&l->steps, rest ? first : last, end, steps);
 }
 
 static void add_port(lives *l, uint32_t p)
@@ -80,12 +32,11 @@ static void add_port(lives *l, uint32_t p)
     add_steps(l, reader, maker, fires / regst->fill, free);
     if (fires == 1 || plan->actors[reader].fires == 1)
         return;
-    order *o = &l->firings;
     if (regst->fill == 1 && port->hold == 1) {
-        add(o, maker, reader, regst->initial);
-        add(o, reader, maker, free);
+        reach_add(&l->firings, maker, reader, regst->initial);
+        reach_add(&l->firings, reader, maker, free);
     } else if (!regst->initial) {
-        add(o, maker, reader, 0); /* the reader waits for all firings of the step */
+        reach_add(&l->firings, maker, reader, 0); /* the reader waits for all firings of the step */
     }
 }
 
@@ -93,189 +44,137 @@ static void add_edges(lives *l)
 {
     const weir_plan *plan = l->plan;
     for (uint32_t a = 0; a < plan->actors_count; a++) {
-        uint32_t first = first_firing(a), last = last_firing(plan, a);
+        uint32_t first = first_firing(l, a), last = last_firing(l, a);
         if (first != last)
-            add(&l->steps, first, last, 0);
-        add(&l->steps, last, first, 1);
-        add(&l->firings, a, a, 1);
+            reach_add(&l->steps, first, last, 0);
+        reach_add(&l->steps, last, first, 1);
+        reach_add(&l->firings, a, a, 1);
     }
     for (uint32_t p = 0; p < plan->ports_count; p++)
         if (plan_port_counts(plan, &plan->ports[p]))
             add_port(l, p);
 }
 
-/* Puts the edges of a node beside each other. */
-static bool index_edges(order *o)
-{
-    edge *sorted = calloc((size_t)o->edge_count + 1, sizeof *sorted);
-    if (!sorted)
-        return false;
-    for (uint32_t e = 0; e < o->edge_count; e++)
-        o->first[o->edges[e].from + 1]++;
-    for (uint32_t n = 0; n < o->nodes; n++)
-        o->first[n + 1] += o->first[n];
-    for (uint32_t e = o->edge_count; e-- > 0;)
-        sorted[--o->first[o->edges[e].from + 1]] = o->edges[e];
-    memmove(o->first, o->first + 1, o->nodes * sizeof *o->first);
-    o->first[o->nodes] = o->edge_count;
-    free(o->edges);
-    o->edges = sorted;
-    return true;
-}
-
-/* Kahn's algorithm. What is on or behind a circle is left out. */
-static bool sequence_nodes(order *o)
-{
-    uint32_t *waits = calloc((size_t)o->nodes + 1, sizeof *waits);
-    if (!waits)
-        return false;
-    for (uint32_t e = 0; e < o->edge_count; e++)
-        waits[o->edges[e].to] += !o->edges[e].tokens;
-    for (uint32_t n = 0; n < o->nodes; n++)
-        if (!waits[n])
-            o->sequence[o->sequenced++] = n;
-    for (uint32_t at = 0; at < o->sequenced; at++) {
-        uint32_t n = o->sequence[at];
-        for (uint32_t e = o->first[n]; e < o->first[n + 1]; e++)
-            if (!o->edges[e].tokens && !--waits[o->edges[e].to])
-                o->sequence[o->sequenced++] = o->edges[e].to;
-    }
-    free(waits);
-    return true;
-}
-
-/* ---- who is reached ---- */
-
-/* Adds to `row` what is reached over one edge: the node at its end, and what that reaches, by `rows`. */
-static void reach_over(uint64_t *row, const uint64_t *rows, uint32_t to, uint32_t column, uint32_t words)
-{
-    const uint64_t *behind = rows + (size_t)to * words;
-    for (uint32_t w = 0; w < words; w++)
-        row[w] |= behind[w];
-    if (column != PLAN_NONE)
-        row[column / 64] |= UINT64_C(1) << column % 64;
-}
-
-/* `column_of` gives a node's column. First what is reached without a token, then what with one. */
-static void reach(order *o, const uint32_t *column_of, uint32_t words)
-{
-    for (uint32_t at = o->sequenced; at-- > 0;) {
-        uint32_t n = o->sequence[at];
-        for (uint32_t e = o->first[n]; e < o->first[n + 1]; e++)
-            if (!o->edges[e].tokens)
-                reach_over(o->now + (size_t)n * words, o->now, o->edges[e].to, column_of[o->edges[e].to], words);
-    }
-    for (uint32_t at = o->sequenced; at-- > 0;) {
-        uint32_t n = o->sequence[at];
-        uint64_t *row = o->next + (size_t)n * words;
-        memcpy(row, o->now + (size_t)n * words, words * sizeof *row);
-        for (uint32_t e = o->first[n]; e < o->first[n + 1]; e++)
-            reach_over(row, o->edges[e].tokens ? o->now : o->next, o->edges[e].to, column_of[o->edges[e].to], words);
-    }
-}
-
 /* ---- set up ---- */
 
-/* What begins in the space is what its queues' actors have in the workspace, and what producers write. */
-static uint32_t choose_columns(lives *l, plan_space_id space)
+static uint32_t space_of(const weir_plan *plan, uint32_t actor)
 {
-    const weir_plan *plan = l->plan;
-    uint32_t count = 0;
-    memset(l->column, 0xff, plan->actors_count * sizeof *l->column);
-    for (uint32_t r = 0; r < plan->regsts_count; r++)
-        if (plan->regsts[r].space.i == space.i && plan->regsts[r].producer.i != PLAN_NONE)
-            l->column[plan->regsts[r].producer.i] = 0;
-    for (uint32_t a = 0; a < plan->actors_count; a++)
-        if (plan->queues[plan->actors[a].queue.i].space.i == space.i || l->column[a] != PLAN_NONE)
-            l->column[a] = count++;
-    return count;
+    return plan->queues[plan->actors[actor].queue.i].space.i;
 }
 
-static void touch_reads(lives *l, const plan_kernel *kernel, uint32_t position)
+/* The column of an actor in a space, which gets it one where it has none yet. `last` is by space 1 + the last actor
+ * that got one; column_first has how many there are. */
+static uint32_t column_in(lives *l, uint32_t space, uint32_t actor, uint32_t *last)
 {
-    const plan_operand *in = l->plan->operands + kernel->in.first;
-    for (uint32_t i = 0; i < kernel->in.count; i++) {
-        const plan_tensor *tensor = &l->plan->tensors[in[i].tensor.i];
-        if (in[i].port.i != PLAN_NONE)
-            l->last_read[in[i].port.i] = position;
-        else if (tensor->home == PLAN_IN_REGST)
-            l->last_use[tensor->owner] = position;
+    if (last[space] != actor + 1)
+        l->column_first[space]++;
+    last[space] = actor + 1;
+    return l->column_first[space] - 1;
+}
+
+/* Counts become the places where each begins. */
+static void sum_up(uint32_t *first, uint32_t count)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        uint32_t here = i < count ? first[i] : 0;
+        first[i] = sum;
+        sum += here;
     }
 }
 
-static void touch_writes(lives *l, const plan_kernel *kernel, uint32_t position)
-{
-    const plan_operand *out = l->plan->operands + kernel->out.first;
-    for (uint32_t i = 0; i < kernel->out.count; i++) {
-        const plan_tensor *tensor = &l->plan->tensors[out[i].tensor.i];
-        if (tensor->home != PLAN_IN_REGST)
-            continue;
-        l->last_use[tensor->owner] = position;
-        if (l->first_write[tensor->owner] > position)
-            l->first_write[tensor->owner] = position;
-    }
-}
-
-/* A port that no kernel reads through, and a register that none writes, have the whole firing. */
-static void find_positions(lives *l)
+/* What begins in a space is what its queues' actors have in the workspace, and what producers write. */
+static bool find_columns(lives *l)
 {
     const weir_plan *plan = l->plan;
-    memset(l->last_read, 0xff, plan->ports_count * sizeof *l->last_read);
-    memset(l->first_write, 0xff, plan->regsts_count * sizeof *l->first_write);
-    memset(l->last_use, 0xff, plan->regsts_count * sizeof *l->last_use);
-    for (uint32_t a = 0; a < plan->actors_count; a++) {
-        const plan_kernel *kernels = plan->kernels + plan->actors[a].kernels.first;
-        for (uint32_t k = 0; k < plan->actors[a].kernels.count; k++) {
-            touch_reads(l, &kernels[k], k);
-            touch_writes(l, &kernels[k], k);
-        }
+    uint32_t *last = calloc(plan->spaces_count + (size_t)1, sizeof *last);
+    for (uint32_t a = 0; a < plan->actors_count && last; a++) {
+        const plan_range *made = &plan->actors[a].regsts;
+        l->actor_column[a] = column_in(l, space_of(plan, a), a, last);
+        for (uint32_t r = made->first; r < made->first + made->count; r++)
+            l->regst_column[r] = column_in(l, plan->regsts[r].space.i, a, last);
     }
-    for (uint32_t r = 0; r < plan->regsts_count; r++)
-        l->first_write[r] = l->first_write[r] == NOWHERE ? 0 : l->first_write[r];
+    free(last);
+    sum_up(l->column_first, plan->spaces_count);
+    l->columns = last ? malloc((l->column_first[plan->spaces_count] + (size_t)1) * sizeof *l->columns) : NULL;
+    for (uint32_t a = 0; a < plan->actors_count && l->columns; a++) {
+        const plan_range *made = &plan->actors[a].regsts;
+        l->columns[l->column_first[space_of(plan, a)] + l->actor_column[a]] = a;
+        for (uint32_t r = made->first; r < made->first + made->count; r++)
+            l->columns[l->column_first[plan->regsts[r].space.i] + l->regst_column[r]] = a;
+    }
+    return l->columns;
 }
 
-static bool on_outside_queue(const weir_plan *plan, uint32_t actor)
-{
-    return plan->queues[plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
-}
-
-static void find_outside(lives *l)
+/* On a shelf there are the actors first, by their columns, then the registers. */
+static void find_ends(lives *l)
 {
     const weir_plan *plan = l->plan;
     for (uint32_t r = 0; r < plan->regsts_count; r++)
-        l->outside[r] = plan->regsts[r].producer.i != PLAN_NONE && on_outside_queue(plan, plan->regsts[r].producer.i);
-    for (uint32_t p = 0; p < plan->ports_count; p++)
-        l->outside[plan->ports[p].regst.i] |= on_outside_queue(plan, plan->ports[p].actor.i);
-}
-
-static bool order_new(order *o, uint32_t nodes, size_t edges)
-{
-    o->nodes = nodes;
-    o->edges = malloc((edges + 1) * sizeof *o->edges);
-    o->first = calloc((size_t)nodes + 1, sizeof *o->first);
-    o->sequence = malloc(((size_t)nodes + 1) * sizeof *o->sequence);
-    return o->edges && o->first && o->sequence;
+        l->regst_end[r] = l->regst_first[plan->regsts[r].space.i]++;
+    sum_up(l->regst_first, plan->spaces_count);
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        l->regsts[l->regst_first[plan->regsts[r].space.i] + l->regst_end[r]] = r;
+        l->regst_end[r] += columns_of(l, plan->regsts[r].space.i);
+    }
 }
 
 static bool lives_new_arrays(lives *l)
 {
     const weir_plan *plan = l->plan;
     size_t actors = plan->actors_count, ports = plan->ports_count, regsts = plan->regsts_count;
-    uint32_t *memory = calloc(actors + 2 * ports + 3 * regsts + 2, sizeof *memory);
-    l->column = memory;
-    if (!memory)
-        return false;
-    l->reader_first = memory += actors;
-    l->readers = memory += regsts + 1;
-    l->last_read = memory += ports;
-    l->first_write = memory += ports;
-    l->last_use = memory + regsts;
-    l->outside = calloc(regsts + 1, 1);
-    return l->outside && order_new(&l->steps, 2 * (uint32_t)actors, 2 * actors + 4 * ports) &&
-           order_new(&l->firings, (uint32_t)actors, actors + 2 * ports);
+    size_t spaces = plan->spaces_count;
+    struct {
+        uint32_t **array;
+        size_t count;
+    } arrays[] = {{&l->column_first, spaces + 1}, {&l->regst_first, spaces + 1}, {&l->regsts, regsts},
+                  {&l->regst_end, regsts},        {&l->actor_column, actors},    {&l->regst_column, regsts},
+                  {&l->reader_first, regsts + 1}, {&l->readers, ports},          {&l->touch.last_read, ports},
+                  {&l->touch.first_write, regsts},      {&l->touch.last_use, regsts},
+                  {&l->first_node, actors + 1},
+                  {&l->self, actors}};
+    size_t count = 1;
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        count += arrays[i].count;
+    uint32_t *memory = l->memory = calloc(count, sizeof *memory);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays && memory; memory += arrays[i++].count)
+        *arrays[i].array = memory;
+    l->touch.outside = calloc(2 * regsts + 1, 1);
+    l->by_firings = l->touch.outside ? l->touch.outside + regsts : NULL;
+    l->shelves = calloc(spaces + 1, sizeof *l->shelves);
+    return memory && l->touch.outside && l->shelves;
 }
 
-static bool no_memory(void)
+/* Of which registers each firing fills or reads one slot. */
+static void find_firings(lives *l)
+{
+    const weir_plan *plan = l->plan;
+    for (uint32_t r = 0; r < plan->regsts_count; r++) {
+        uint32_t producer = plan->regsts[r].producer.i;
+        l->by_firings[r] = producer != PLAN_NONE && plan->actors[producer].fires > 1 && plan->regsts[r].fill == 1;
+        for (uint32_t i = l->reader_first[r]; i < l->reader_first[r + 1]; i++)
+            l->by_firings[r] &= plan->ports[l->readers[i]].hold == 1;
+    }
+}
+
+static bool make_graphs(lives *l)
+{
+    const weir_plan *plan = l->plan;
+    size_t actors = plan->actors_count, ports = plan->ports_count;
+    for (uint32_t a = 0; a < actors; a++)
+        l->first_node[a + 1] = l->first_node[a] + 1 + (plan->actors[a].fires > 1);
+    if (!reach_open(&l->steps, l->first_node[actors], 2 * actors + 4 * ports) ||
+        !reach_open(&l->firings, (uint32_t)actors, actors + 2 * ports))
+        return false;
+    add_edges(l);
+    l->edges = (uint64_t)l->steps.edge_count + l->firings.edge_count;
+    l->rows = plan->micro_batches > 1 ? ROWS_OF_BOTH : ROWS_OF_STEPS;
+    if (l->rows == ROWS_OF_STEPS)
+        reach_free(&l->firings);
+    return reach_close(&l->steps) && (l->rows == ROWS_OF_STEPS || reach_close(&l->firings));
+}
+
+bool lives_no_memory(void)
 {
     return error_set(WEIR_E_MEMORY, "no memory to prove what may share bytes") == WEIR_OK;
 }
@@ -287,183 +186,171 @@ lives *lives_new(const weir_plan *plan)
         l->plan = plan;
     if (l && lives_new_arrays(l)) {
         plan_index_readers(plan, l->reader_first, l->readers);
-        find_positions(l);
-        find_outside(l);
-        add_edges(l);
-        l->work = WORK_MIN + (uint64_t)(l->steps.edge_count + l->firings.edge_count) * WORK_PER_EDGE;
-        if (index_edges(&l->steps) && index_edges(&l->firings) && sequence_nodes(&l->steps) &&
-            sequence_nodes(&l->firings))
+        touch_find(plan, &l->touch);
+        find_firings(l);
+        memset(l->self, 0xff, plan->actors_count * sizeof *l->self);
+        if (find_columns(l) && make_graphs(l)) {
+            find_ends(l);
+            l->work = WORK_MIN + l->edges * WORK_PER_EDGE;
             return l;
+        }
     }
     lives_free(l);
-    no_memory();
+    lives_no_memory();
     return NULL;
-}
-
-static void order_leave(order *o)
-{
-    free(o->now);
-    free(o->next);
-    o->now = o->next = NULL;
-}
-
-static void order_free(order *o)
-{
-    order_leave(o);
-    free(o->edges);
-    free(o->first);
-    free(o->sequence);
 }
 
 void lives_free(lives *l)
 {
     if (!l)
         return;
-    order_free(&l->steps);
-    order_free(&l->firings);
-    free(l->column);
-    free(l->outside);
+    lives_clear_shelves(l);
+    reach_free(&l->steps);
+    reach_free(&l->firings);
+    free(l->shelves);
+    free(l->columns);
+    free(l->memory);
+    free(l->touch.outside);
     free(l);
 }
 
-/* ---- a space ---- */
+/* ---- of which plan ---- */
 
-static uint64_t order_work(const order *o, uint32_t words)
+_Static_assert(sizeof(plan_actor) == 6 * 4 + 5 * 8 && sizeof(plan_port) == 3 * 4 && sizeof(plan_operand) == 2 * 4,
+               "these are compared byte by byte, so they have no padding");
+
+static bool same_counts(const weir_plan *a, const weir_plan *b)
 {
-    return ((uint64_t)o->nodes + o->edge_count) * words;
+    return a->spaces_count == b->spaces_count && a->queues_count == b->queues_count &&
+           a->actors_count == b->actors_count && a->ports_count == b->ports_count &&
+           a->regsts_count == b->regsts_count && a->tensors_count == b->tensors_count &&
+           a->kernels_count == b->kernels_count && a->operands_count == b->operands_count &&
+           a->micro_batches == b->micro_batches && a->part == b->part;
 }
 
-static bool order_enter(order *o, const uint32_t *column_of, uint32_t words)
+static bool same_regst(const plan_regst *a, const plan_regst *b)
 {
-    size_t rows = (size_t)o->nodes * words + 1;
-    o->now = calloc(rows, sizeof *o->now);
-    o->next = calloc(rows, sizeof *o->next);
-    if (!o->now || !o->next)
-        return false;
-    reach(o, column_of, words);
-    return true;
+    return a->producer.i == b->producer.i && a->space.i == b->space.i && a->slots == b->slots && a->fill == b->fill &&
+           a->initial == b->initial;
 }
 
-/* The columns of the nodes of each graph: of those where an actor's step, or firing, begins. */
-static bool enter_orders(lives *l)
+static bool same_kernel(const plan_kernel *a, const plan_kernel *b)
 {
-    uint32_t actors = l->plan->actors_count;
-    uint32_t *of_steps = malloc((2 * (size_t)actors + 1) * sizeof *of_steps);
-    if (!of_steps)
-        return false;
-    for (uint32_t a = 0; a < actors; a++) {
-        of_steps[2 * a] = l->column[a];
-        of_steps[2 * a + 1] = PLAN_NONE;
-    }
-    bool ok = order_enter(&l->steps, of_steps, l->words) && order_enter(&l->firings, l->column, l->words);
-    free(of_steps);
-    return ok;
+    return a->in.first == b->in.first && a->in.count == b->in.count && a->out.first == b->out.first &&
+           a->out.count == b->out.count;
 }
 
-bool lives_enter(lives *l, plan_space_id space)
+#define SAME_ARRAY(a, b, member) (!(a)->member##_count || \
+                                  !memcmp((a)->member, (b)->member, (a)->member##_count * sizeof *(a)->member))
+
+bool lives_are_of(const lives *l, const weir_plan *plan)
 {
-    order_leave(&l->steps);
-    order_leave(&l->firings);
-    l->words = (choose_columns(l, space) + 63) / 64;
-    uint64_t rows = (uint64_t)l->steps.nodes * l->words;
-    uint64_t work = order_work(&l->steps, l->words) + order_work(&l->firings, l->words);
-    if (work > l->work || rows * 2 * sizeof(uint64_t) > REACH_BYTES_MAX) {
-        l->words = 0;
+    const weir_plan *own = l->plan;
+    if (own == plan)
         return true;
-    }
-    l->work -= work;
-    return enter_orders(l) || no_memory();
+    bool same = same_counts(own, plan) && SAME_ARRAY(own, plan, actors) && SAME_ARRAY(own, plan, ports) &&
+                SAME_ARRAY(own, plan, operands);
+    for (uint32_t s = 0; same && s < plan->spaces_count; s++)
+        same = own->spaces[s].rank == plan->spaces[s].rank;
+    for (uint32_t q = 0; same && q < plan->queues_count; q++)
+        same = own->queues[q].space.i == plan->queues[q].space.i && own->queues[q].kind == plan->queues[q].kind;
+    for (uint32_t r = 0; same && r < plan->regsts_count; r++)
+        same = same_regst(&own->regsts[r], &plan->regsts[r]);
+    for (uint32_t t = 0; same && t < plan->tensors_count; t++)
+        same = own->tensors[t].home == plan->tensors[t].home && own->tensors[t].owner == plan->tensors[t].owner;
+    for (uint32_t k = 0; same && k < plan->kernels_count; k++)
+        same = same_kernel(&own->kernels[k], &plan->kernels[k]);
+    return same;
 }
 
 /* ---- the question ---- */
 
 enum { FAR = 2 }; /* tokens: two or more, or no path */
 
-/* A kernel of a firing, by its place in a graph. */
+/* A kernel of a firing. */
 typedef struct event {
-    uint32_t actor, node, position;
+    uint32_t actor, position;
     bool once; /* what it has to do with belongs to this firing alone */
 } event;
 
-static bool by_steps(const lives *l, const order *o)
+static bool by_steps(const lives *l, const reach *r)
 {
-    return o == &l->steps;
+    return r == &l->steps;
 }
 
 /* What is filled or read in one firing, in this graph. */
-static bool at_once(const lives *l, const order *o, uint32_t actor, uint32_t firings)
+static bool at_once(const lives *l, const reach *r, uint32_t actor, uint32_t firings)
 {
-    return by_steps(l, o) ? l->plan->actors[actor].fires == 1 : firings == 1;
+    return by_steps(l, r) ? l->plan->actors[actor].fires == 1 : firings == 1;
 }
 
-static uint32_t end_node(const lives *l, const order *o, uint32_t actor)
-{
-    return by_steps(l, o) ? last_firing(l->plan, actor) : actor;
-}
-
-static event life_start(const lives *l, const order *o, const life *a)
+static event life_start(const lives *l, const reach *r, const life *a)
 {
     uint32_t actor = a->actor.i, position = a->from, fill = 1;
     if (a->regst.i != PLAN_NONE) {
         actor = l->plan->regsts[a->regst.i].producer.i;
-        position = l->first_write[a->regst.i];
+        position = l->touch.first_write[a->regst.i];
         fill = l->plan->regsts[a->regst.i].fill;
     }
-    return (event){.actor = actor, .position = position, .once = at_once(l, o, actor, fill)};
+    return (event){.actor = actor, .position = position, .once = at_once(l, r, actor, fill)};
 }
 
-static uint32_t distance(const lives *l, const order *o, event end, event start)
+/* From the end of a firing of an actor to the start of one of its own. */
+static uint32_t own_distance(const lives *l, const reach *r, event end, event start)
 {
-    if (end.actor == start.actor && end.once && start.once && end.position < start.position)
+    if (end.once && start.once && end.position < start.position)
         return 0;
-    uint32_t column = l->column[start.actor];
-    size_t word = (size_t)end.node * l->words + column / 64;
-    return o->now[word] >> column % 64 & 1 ? 0 : o->next[word] >> column % 64 & 1 ? 1 : FAR;
+    return reach_knows(r, by_steps(l, r) ? last_firing(l, end.actor) : end.actor) ? 1 : FAR;
 }
 
-static uint32_t from_reader(const lives *l, const order *o, uint32_t p, event start)
+/* The same where the actor is one of those that end a's life. */
+static uint32_t own_end(const lives *l, const reach *r, const life *a, event start)
 {
-    const plan_port *port = &l->plan->ports[p];
-    uint32_t actor = port->actor.i;
-    event end = {actor, end_node(l, o, actor), l->last_read[p], at_once(l, o, actor, port->hold)};
-    return distance(l, o, end, start);
-}
-
-/* From the last of the ends of a's life. */
-static uint32_t from_ends(const lives *l, const order *o, const life *a, event start)
-{
-    uint32_t most = 0, actor = a->actor.i, position = a->to;
-    if (a->regst.i != PLAN_NONE) {
-        uint32_t first = l->reader_first[a->regst.i], end = l->reader_first[a->regst.i + 1];
-        for (uint32_t i = first; i < end && most < FAR; i++) {
-            uint32_t each = from_reader(l, o, l->readers[i], start);
-            most = each > most ? each : most;
-        }
-        if (first < end)
-            return most;
-        actor = l->plan->regsts[a->regst.i].producer.i;
-        position = l->last_use[a->regst.i];
+    const weir_plan *plan = l->plan;
+    event end = {start.actor, a->to, at_once(l, r, start.actor, 1)};
+    if (a->regst.i == PLAN_NONE)
+        return own_distance(l, r, end, start);
+    uint32_t most = 0, first = l->reader_first[a->regst.i], last = l->reader_first[a->regst.i + 1];
+    end.position = l->touch.last_use[a->regst.i];
+    if (first == last)
+        return own_distance(l, r, end, start);
+    for (uint32_t i = first; i < last; i++) {
+        const plan_port *port = &plan->ports[l->readers[i]];
+        if (port->actor.i != start.actor)
+            continue;
+        end.position = l->touch.last_read[l->readers[i]];
+        end.once = at_once(l, r, start.actor, port->hold);
+        uint32_t each = own_distance(l, r, end, start);
+        most = each > most ? each : most;
     }
-    return distance(l, o, (event){actor, end_node(l, o, actor), position, at_once(l, o, actor, 1)}, start);
+    return most;
+}
+
+/* From the last of the ends of a's life to the start of b's. */
+static uint32_t distance(const lives *l, const reach *r, const life *a, const life *b)
+{
+    bool slot = b->regst.i != PLAN_NONE;
+    uint32_t end = a->regst.i != PLAN_NONE ? l->regst_end[a->regst.i] : l->actor_column[a->actor.i];
+    uint32_t column = slot ? l->regst_column[b->regst.i] : l->actor_column[b->actor.i], words = l->here->words;
+    const uint64_t *rows = l->here->rows + (size_t)end * l->rows * words;
+    const uint64_t *now = rows + (size_t)(by_steps(l, r) ? ROW_NOW : ROW_NOW + 2) * words;
+    uint32_t far = has_bit(now, column) ? 0 : has_bit(now + words, column) ? 1 : FAR;
+    if (far == FAR || !has_bit(rows + (size_t)ROW_SELF * words, column))
+        return far;
+    uint32_t own = own_end(l, r, a, life_start(l, r, b));
+    return own > far ? own : far;
 }
 
 /* Whether each firing of the ends of this life fills or reads one slot. */
 static bool life_of_firings(const lives *l, const life *a)
 {
-    const weir_plan *plan = l->plan;
-    if (a->regst.i == PLAN_NONE)
-        return plan->actors[a->actor.i].fires > 1;
-    const plan_regst *regst = &plan->regsts[a->regst.i];
-    bool all = plan->actors[regst->producer.i].fires > 1 && regst->fill == 1;
-    for (uint32_t i = l->reader_first[a->regst.i]; i < l->reader_first[a->regst.i + 1]; i++)
-        all &= plan->ports[l->readers[i]].hold == 1;
-    return all;
+    return a->regst.i == PLAN_NONE ? l->plan->actors[a->actor.i].fires > 1 : l->by_firings[a->regst.i];
 }
 
-static bool apart_in(const lives *l, const order *o, const life *a, const life *b)
+static bool apart_in(const lives *l, const reach *r, const life *a, const life *b)
 {
-    uint32_t there = from_ends(l, o, a, life_start(l, o, b));
-    return there < FAR && there + from_ends(l, o, b, life_start(l, o, a)) <= 1;
+    uint32_t there = distance(l, r, a, b);
+    return there < FAR && there + distance(l, r, b, a) <= 1;
 }
 
 static bool always_needed(const lives *l, const life *a)
@@ -480,12 +367,12 @@ static uint32_t life_program(const lives *l, const life *a)
 
 static bool ends_outside(const lives *l, const life *a)
 {
-    return a->regst.i != PLAN_NONE && l->outside[a->regst.i];
+    return a->regst.i != PLAN_NONE && l->touch.outside[a->regst.i];
 }
 
 bool lives_apart(const lives *l, const life *a, const life *b)
 {
-    if (!l->words || always_needed(l, a) || always_needed(l, b))
+    if (l->here->unknown || always_needed(l, a) || always_needed(l, b))
         return false;
     if (life_program(l, a) != life_program(l, b))
         return !ends_outside(l, a) && !ends_outside(l, b);

@@ -51,6 +51,10 @@ typedef struct lives lives;
 lives *lives_new(const weir_plan *plan);
 void lives_free(lives *l);
 
+/* Whether they say the same of this plan, because it differs from theirs in nothing that they are read off: in offsets,
+ * sizes and names at most. */
+bool lives_are_of(const lives *l, const weir_plan *plan);
+
 /* From here on lives_apart() is asked about parts of this space; false: no memory. What all spaces together take is
  * bounded, in proportion to the edges of the plan: of a space for which too little is left nothing is known, and no
  * two parts of it are said to be apart. */

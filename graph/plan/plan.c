@@ -98,13 +98,20 @@ uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space)
     return bytes;
 }
 
-/* Eight bytes, the lowest first, on every machine. */
+#define P1 HASH_PRIME
+#define P2 (P1 * P1)
+#define P4 (P2 * P2)
+
+/* Eight bytes, the lowest first, on every machine. Most values are small, and what is left of them is zeros: each of
+ * those is a multiplication by the prime, so all of them are one by a power of it. */
 static uint64_t hash_value(uint64_t hash, uint64_t value)
 {
-    unsigned char bytes[8];
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(value >> 8 * i);
-    return hash_more(hash, bytes, sizeof bytes);
+    enum { BYTES = 8 };
+    static const uint64_t power[BYTES + 1] = {1, P1, P2, P2 * P1, P4, P4 * P1, P4 * P2, P4 * P2 * P1, P4 * P4};
+    int left = BYTES;
+    for (; value; value >>= 8, left--)
+        hash = (hash ^ (value & 0xff)) * HASH_PRIME;
+    return hash * power[left];
 }
 
 static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_table *table)
@@ -112,13 +119,12 @@ static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_tabl
     uint32_t count = plan_table_count(plan, table);
     const char *item = plan_table_items(plan, table);
     hash = hash_value(hash, count);
-    for (uint32_t i = 0; i < count; i++, item += table->item_bytes) {
-        if (!table->fields)
-            hash = hash_more(hash, item, 1);
-        for (uint32_t f = 0; table->fields && f < table->field_count; f++)
+    if (!table->fields)
+        return hash_more(hash, item, count);
+    for (uint32_t i = 0; i < count; i++, item += table->item_bytes)
+        for (uint32_t f = 0; f < table->field_count; f++)
             for (uint32_t v = 0; v < table->fields[f].values; v++)
                 hash = hash_value(hash, plan_field_get(&table->fields[f], item, v));
-    }
     return hash;
 }
 

@@ -470,13 +470,18 @@ static size_t scratch_bytes(const weir_plan *plan)
 
 weir_status plan_validate(const weir_plan *plan)
 {
+    return plan_validate_knowing(plan, NULL);
+}
+
+weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known)
+{
     void *scratch = malloc(scratch_bytes(plan));
     if (!scratch)
         return error_set(WEIR_E_MEMORY, "no memory to check the plan");
     bool ok = validate_members(plan) && validate_ranges(plan, scratch) && validate_owners(plan) &&
               validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
               validate_priorities(plan, scratch) && validate_sizes(plan) && validate_kernels(plan, scratch) &&
-              validate_spaces(plan) && validate_map(plan, scratch) && validate_hosts(plan, scratch) &&
+              validate_spaces(plan) && validate_map(plan, known, scratch) && validate_hosts(plan, scratch) &&
               validate_starts(plan, scratch) && validate_programs(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;

@@ -59,8 +59,13 @@ bool validate_programs(const weir_plan *plan, void *scratch); /* their names */
 /* What kernels are called with lies where their queues reach. Relies on operands having been checked. */
 bool validate_spaces(const weir_plan *plan);
 
+/* plan_validate() for who has asked already what may share bytes: of this plan, or of one that differs in offsets. If
+ * it differs in anything that the proof rests on, `known` is of no use and left alone, as is NULL. */
+struct lives;
+weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known);
+
 /* No part of an arena has bytes of another, unless the two are never needed at the same time. */
-bool validate_map(const weir_plan *plan, void *scratch);
+bool validate_map(const weir_plan *plan, struct lives *known, void *scratch);
 size_t validate_map_bytes(const weir_plan *plan); /* of its scratch */
 
 /* Whether the kernel's op can be called so. Relies on its place, counts and operands having been checked. */

@@ -135,7 +135,8 @@ static int compare_parts(const void *a, const void *b)
 
 typedef struct walk {
     const weir_plan *plan;
-    lives *lives; /* owned; made when something is first asked */
+    lives *known; /* borrowed: what somebody knows of this plan already; or NULL */
+    lives *lives; /* made when something is first asked: owned, or the known ones */
     bool entered; /* the space that the walk is in */
     part **open;  /* parts that reach up to here: those outside of workspaces, and those in them */
     part **open_temps;
@@ -156,7 +157,7 @@ static bool has_life(const part *x)
 static bool enter_space(walk *w, uint32_t space)
 {
     if (!w->lives)
-        w->lives = lives_new(w->plan);
+        w->lives = w->known ? w->known : lives_new(w->plan);
     w->entered = w->entered || (w->lives && lives_enter(w->lives, (plan_space_id){space}));
     return w->entered;
 }
@@ -226,7 +227,8 @@ static bool walk_parts(walk *w, part *parts, size_t count)
         if (looked_at(w->plan, parts[i].space))
             ok = walk_to(w, &parts[i]);
     }
-    lives_free(w->lives);
+    if (w->lives != w->known)
+        lives_free(w->lives);
     return ok;
 }
 
@@ -260,11 +262,11 @@ size_t validate_map_bytes(const weir_plan *plan)
     return most_parts(plan) * (sizeof(part) + 2 * sizeof(part *)) + plan->tensors_count * sizeof(uint32_t);
 }
 
-bool validate_map(const weir_plan *plan, void *scratch)
+bool validate_map(const weir_plan *plan, lives *known, void *scratch)
 {
     size_t most = most_parts(plan);
     part *parts = scratch;
-    walk w = {.plan = plan, .open = (part **)(parts + most)};
+    walk w = {.plan = plan, .known = known && lives_are_of(known, plan) ? known : NULL, .open = (part **)(parts + most)};
     w.open_temps = w.open + most;
     if (!validate_workspaces(plan, parts))
         return false;

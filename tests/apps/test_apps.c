@@ -96,6 +96,8 @@ Test(apps, wrong_options_get_one_line_and_status_2)
     refuses("weir check", 2, "weir check: needs PLAN");
     refuses("weir keygen /nowhere/key", 2, "weir keygen: cannot write /nowhere/key: No such file or directory");
     refuses("weir bench nothing", 2, "there is no benchmark \"nothing\"");
+    refuses("weir bench scale --pp 5", 2, "weir bench: --pp must be at most the number of layers, 4, not 5");
+    refuses("weir bench gpt --dp 2", 2, "weir bench: --devices, --layers, --dp, --tp and --pp are of scale");
 }
 
 Test(apps, keygen_makes_another_secret_each_time_and_keeps_files_private)
@@ -559,6 +561,25 @@ Test(apps, bench_place_packs_a_file)
     cr_expect_eq(member(output, "gap_percent"), 0, "%s", output);
     must_run("echo id,lower,upper,size >$T/none.csv; " APPS_BIN "/weir bench place $T/none.csv", output);
     cr_expect(strstr(output, "height                         0\n"), "%s", output);
+    free(output);
+}
+
+Test(apps, bench_scale_compiles_a_plan_of_each_size)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench scale --json --quick --devices 16", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect(strstr(output, "{\"plans\": [{\"layers\": 4, \"dp\": 8, \"tp\": 1, \"pp\": 1, \"devices\": 8, "), "%s",
+              output);
+    cr_expect_eq(json_count(output, "\"plan_bytes\": "), 2, "%s", output);
+    cr_expect(strstr(output, "\"devices\": 16, "), "%s", output);
+    must_run(APPS_BIN "/weir bench scale --json --quick --layers 3 --dp 2 --tp 2 --pp 3", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(member(output, "devices"), 12, "%s", output);
+    cr_expect(member(output, "compile_s") > 0, "%s", output);
+    cr_expect(member(output, "ports") > 0 && member(output, "plan_bytes") > member(output, "ports"), "%s", output);
+    must_run(APPS_BIN "/weir bench scale --quick --dp 2", output);
+    cr_expect(strstr(output, "layers dp x tp x pp devices"), "%s", output);
     free(output);
 }
 

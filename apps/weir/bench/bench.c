@@ -1,5 +1,5 @@
 /* weir bench: measures this machine. A benchmark is a function in apps/weir/bench/ and a line in BENCH_LIST; `place`,
- * which packs a file, stands beside them. */
+ * which packs a file, and `scale`, which measures the compiler, stand beside them. */
 #include "apps/weir/bench/actors.h"
 #include "apps/weir/bench/allreduce.h"
 #include "apps/weir/bench/fuse.h"
@@ -7,6 +7,7 @@
 #include "apps/weir/bench/link.h"
 #include "apps/weir/bench/place.h"
 #include "apps/weir/bench/save.h"
+#include "apps/weir/bench/scale.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
 
@@ -41,6 +42,9 @@ static const char about[] =
     "Measures this machine.\n\n"
     "place FILE packs the blocks of a CSV file, id,lower,upper,size (alive on [lower, upper)), as a compilation packs\n"
     "memory, and prints the height that it reached and a lower bound.\n\n"
+    "scale compiles a small GPT for 8 to 1,024 devices, data parallel, and one of 64 layers for 16 x 8 x 8, and prints\n"
+    "the seconds of each compilation, the bytes of the plan's file and its ports; with --layers, --dp, --tp or --pp a\n"
+    "plan of that size alone.\n\n"
     "actors --json, in nanoseconds (a chain's per token and actor, columns' per step); raw_NAME_ns is the same by\n"
     "hand, with threads that spin, for chain8_1w, pingpong and all columns:" BENCH_ACTORS_LIST(ACTORS_HELP)
     "\n  raw_handoff_ns  a word there and back between two threads";
@@ -71,19 +75,35 @@ static int run_all(bool json, bool quick)
     return status;
 }
 
+static int run_scale(const bench_scale_opts *opts, bool json, bool quick)
+{
+    int layers = opts->layers ? opts->layers : BENCH_SCALE_LAYERS;
+    if (opts->pp > layers)
+        return options_wrong(program, "--pp must be at most the number of layers, %d, not %d", layers, opts->pp);
+    return bench_scale(opts, json, quick, stdout) ? options_failed(program) : 0;
+}
+
 int command_bench(int argc, char **argv)
 {
     const char *name = NULL, *path = NULL;
     bool json = false, quick = false, bf16 = false;
     int micro = 0;
+    bench_scale_opts scale = {0};
     const options_entry table[] = {
-        {"NAME", OPTIONS_TEXT, &name, .optional = true, .help = BENCH_LIST(BENCH_HELP) "all by default; place: see below"},
+        {"NAME", OPTIONS_TEXT, &name, .optional = true,
+         .help = BENCH_LIST(BENCH_HELP) "all by default; place, scale: see below"},
         {"FILE", OPTIONS_TEXT, &path, .optional = true, .help = "of place: blocks, as CSV"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
         {"--bf16", OPTIONS_FLAG, &bf16, .help = "of gpt: the step in bf16, held against products in bf16 too"},
         {"--micro", OPTIONS_INT, &micro, .min = 1, .max = 4,
          .help = "of gpt: micro-batches a step, 1, 2 or 4 [2; on two devices 1]"},
+        {"--devices", OPTIONS_INT, &scale.devices, .min = 1, .max = 65536,
+         .help = "of scale: only plans of at most so many [all]"},
+        {"--layers", OPTIONS_INT, &scale.layers, .min = 1, .max = 1000, .help = "of scale: transformer blocks [4]"},
+        {"--dp", OPTIONS_INT, &scale.dp, .min = 1, .max = 65536, .help = "of scale: data parallel devices [1]"},
+        {"--tp", OPTIONS_INT, &scale.tp, .min = 1, .max = 1024, .help = "of scale: tensor parallel devices [1]"},
+        {"--pp", OPTIONS_INT, &scale.pp, .min = 1, .max = LAYOUT_STAGES_MAX, .help = "of scale: pipeline stages [1]"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, about, table}, argc, argv);
@@ -95,6 +115,10 @@ int command_bench(int argc, char **argv)
         return options_wrong(program, "%s takes no file", name);
     if ((bf16 || micro) && (!name || strcmp(name, "gpt") != 0))
         return options_wrong(program, "%s is of gpt", bf16 ? "--bf16" : "--micro");
+    if (name && !strcmp(name, "scale"))
+        return run_scale(&scale, json, quick);
+    if (scale.devices || scale.layers || scale.dp || scale.tp || scale.pp)
+        return options_wrong(program, "--devices, --layers, --dp, --tp and --pp are of scale");
     if (micro == 3)
         return options_wrong(program, "--micro is 1, 2 or 4");
     if (bf16 || micro) {

@@ -1,5 +1,5 @@
 /* test_place.c: place(): what may not share bytes does not, and the height is what an exhaustive search finds. */
-#include "graph/compile/place.h"
+#include "graph/compile/place_same.h"
 #include "tests/support/mutate_plan.h"
 
 #include <criterion/criterion.h>
@@ -283,4 +283,53 @@ Test(place, a_bound_that_is_known_ends_the_search)
     cr_assert(place(&problem));
     cr_expect_eq(problem.height, 12);
     cr_expect_eq(problem.lower_bound, 12, "no bound is above what has been reached");
+}
+
+static void draw_matrix_of(sample *s, uint64_t seed, int count)
+{
+    uint64_t random = seed;
+    s->problem = (place_problem){.block = s->block, .count = count, .budget = 10000};
+    s->conflict = calloc(place_matrix_words(count) + 1, sizeof *s->conflict);
+    s->problem.conflict = s->conflict;
+    for (int v = 0; v < count; v++)
+        s->block[v] = (place_block){.bytes = 64 * (1 + draw_below(&random, 9)), .align = 64};
+    for (int i = 0; i < 3 * count; i++) {
+        int a = (int)draw_below(&random, (uint64_t)count), b = (int)draw_below(&random, (uint64_t)count);
+        if (a != b)
+            place_matrix_set(s->conflict, count, a, b);
+    }
+}
+
+Test(place, an_equal_problem_takes_the_solution_over_and_any_other_does_not)
+{
+    static sample one, same, other;
+    place_same known = {.bytes = 0};
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        int count = 5 + (int)seed * 3;
+        draw_matrix_of(&one, seed, count);
+        draw_matrix_of(&same, seed, count);
+        cr_assert(place_same_as(&known, &one.problem));
+        expect_sound(&one, seed);
+        int solved = known.solved.count;
+        cr_assert(place_same_as(&known, &same.problem));
+        cr_expect_eq(known.solved.count, solved, "seed %lu: it was placed anew", seed);
+        cr_expect_eq(same.problem.height, one.problem.height);
+        for (int v = 0; v < count; v++)
+            cr_assert_eq(same.block[v].offset, one.block[v].offset, "seed %lu: block %d", seed, v);
+        draw_matrix_of(&other, seed, count);
+        other.block[count - 1].bytes += 64;
+        cr_assert(place_same_as(&known, &other.problem));
+        expect_sound(&other, seed);
+        free(other.conflict);
+        draw_matrix_of(&other, seed, count);
+        other.conflict[0] ^= 2; /* of blocks 0 and 1 */
+        other.conflict[((size_t)count + 63) / 64] ^= 1;
+        cr_assert(place_same_as(&known, &other.problem));
+        expect_sound(&other, seed);
+        cr_expect_eq(known.solved.count, solved + 2, "seed %lu", seed);
+        free(one.conflict);
+        free(same.conflict);
+        free(other.conflict);
+    }
+    place_same_free(&known);
 }

@@ -247,6 +247,59 @@ Test(lives, what_may_be_proven_is_bounded_by_the_size_of_the_plan, .timeout = 60
     weir_plan_free(many);
 }
 
+/* One number after the other is changed and put back. */
+Test(lives, are_of_a_plan_that_differs_in_offsets_alone, .timeout = 60)
+{
+    uint64_t random = SEED + 2;
+    weir_plan *plan = rounds(3), *other = rounds(3);
+    lives *known = lives_of(plan, (plan_space_id){1});
+    cr_expect(lives_are_of(known, plan) && lives_are_of(known, other));
+    for (uint32_t r = 0; r < other->regsts_count; r++)
+        other->regsts[r].offset = 64 * below(&random, 100);
+    other->spaces[1].bytes *= 2;
+    cr_expect(lives_are_of(known, other));
+    uint32_t *const read_off[] = {&other->regsts[1].slots,    &other->regsts[2].initial, &other->regsts[0].fill,
+                                  &other->regsts[0].space.i,  &other->ports[1].hold,     &other->ports[2].regst.i,
+                                  &other->actors[0].fires,    &other->actors[1].queue.i, &other->queues[2].kind,
+                                  &other->regsts[3].producer.i, &other->queues[0].space.i, &other->spaces[1].rank,
+                                  &other->micro_batches,      &other->part};
+    for (size_t i = 0; i < sizeof read_off / sizeof *read_off; i++) {
+        *read_off[i] ^= 1;
+        cr_expect_not(lives_are_of(known, other), "change %zu", i);
+        *read_off[i] ^= 1;
+        cr_expect(lives_are_of(known, other), "change %zu", i);
+    }
+    lives_free(known);
+    weir_plan_free(plan);
+    weir_plan_free(other);
+}
+
+/* Spaces are entered in any order, and again: what is known of one does not depend on it. */
+Test(lives, are_the_same_whichever_space_is_entered_first, .timeout = 60)
+{
+    uint64_t random = SEED + 3;
+    int pairs = 0;
+    for (int round = 0; round < 300; round++) {
+        weir_plan *plan = random_plan(&random);
+        lives *all = is_live(plan) ? lives_new(plan) : NULL;
+        for (uint32_t s = plan->spaces_count; all && s-- > 0;) {
+            lives *one = lives_of(plan, (plan_space_id){s});
+            cr_assert(lives_enter(all, (plan_space_id){below(&random, plan->spaces_count)}));
+            cr_assert(lives_enter(all, (plan_space_id){s}));
+            for (uint32_t a = 0; a < plan->regsts_count; a++)
+                for (uint32_t b = 0; b < a; b++)
+                    if (plan->regsts[a].space.i == s && plan->regsts[b].space.i == s) {
+                        cr_assert_eq(apart(all, a, b), apart(one, a, b), "round %d", round);
+                        pairs += apart(one, a, b);
+                    }
+            lives_free(one);
+        }
+        lives_free(all);
+        weir_plan_free(plan);
+    }
+    cr_expect_gt(pairs, 50);
+}
+
 /* c begins with the slot that is full at the start, whatever a has done; so p, which waits for c's reader of the firing
  * before, may fill what a reads while q reads what c makes. */
 Test(lives, a_slot_that_starts_full_is_not_waited_for, .timeout = 120)

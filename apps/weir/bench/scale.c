@@ -1,0 +1,111 @@
+/* apps/weir/bench/scale.c: `weir bench scale`.
+ *
+ * A plan that is compiled within a second is compiled several times, and the median counts; larger ones are compiled
+ * once. Each is freed before the next, so memory is that of the largest.
+ */
+#include "apps/weir/bench/scale.h"
+#include "apps/weir/bench/gpt.h"
+#include "apps/common/measure.h"
+#include "graph/plan/plan.h"
+
+#include <stdlib.h>
+
+enum { ROUNDS = 5, LAYERS = BENCH_SCALE_LAYERS };
+#define SECONDS_MAX 1.0 /* that rounds after the first may take */
+
+typedef struct size {
+    int layers, dp, tp, pp;
+} size;
+
+static const size sizes[] = {{LAYERS, 8, 1, 1},   {LAYERS, 16, 1, 1},  {LAYERS, 32, 1, 1},   {LAYERS, 64, 1, 1},
+                             {LAYERS, 128, 1, 1}, {LAYERS, 256, 1, 1}, {LAYERS, 512, 1, 1}, {LAYERS, 1024, 1, 1},
+                             {64, 16, 8, 8}};
+
+typedef struct figures {
+    double compile_s;
+    size_t plan_bytes;
+    uint32_t ports;
+} figures;
+
+static int devices_of(const size *s)
+{
+    return s->dp * s->tp * s->pp;
+}
+
+static weir_plan *compile_size(const gpt_config *config, double *seconds)
+{
+    weir_graph *graph = gpt_train_graph(config);
+    double start = measure_seconds();
+    weir_plan *plan = graph ? weir_compile(graph, .micro_batches = config->layout.micro) : NULL;
+    *seconds = measure_seconds() - start;
+    weir_graph_free(graph);
+    return plan;
+}
+
+static weir_status take_figures(const weir_plan *plan, figures *f)
+{
+    void *bytes = NULL;
+    weir_status status = plan_encode(plan, &bytes, &f->plan_bytes);
+    f->ports = plan->ports_count;
+    free(bytes);
+    return status;
+}
+
+static weir_status measure_size(const size *s, const text *corpus, int rounds, figures *f)
+{
+    gpt_config config = {.layers = s->layers, .dim = 128, .heads = 4, .seq = 128, .batch = s->dp * s->pp,
+                         .layout = {.dp = s->dp, .tp = s->tp, .pp = s->pp, .micro = s->pp},
+                         .optimizer = weir_adamw(.lr = 2e-3), .corpus = corpus};
+    double seconds[ROUNDS], spent = 0;
+    weir_status status = WEIR_OK;
+    int taken = 0;
+    for (; !status && taken < rounds && spent < SECONDS_MAX; taken++) {
+        weir_plan *plan = compile_size(&config, &seconds[taken]);
+        spent += seconds[taken];
+        status = !plan ? WEIR_E_STATE : taken ? WEIR_OK : take_figures(plan, f);
+        weir_plan_free(plan);
+    }
+    f->compile_s = status ? 0 : measure_median(seconds, taken);
+    return status;
+}
+
+static void write_size(bool json, bool first, const size *s, const figures *f, FILE *to)
+{
+    if (json)
+        fprintf(to, "%s{\"layers\": %d, \"dp\": %d, \"tp\": %d, \"pp\": %d, \"devices\": %d, \"compile_s\": %.4f, "
+                "\"plan_bytes\": %zu, \"ports\": %u}", first ? "" : ", ", s->layers, s->dp, s->tp, s->pp, devices_of(s),
+                f->compile_s, f->plan_bytes, f->ports);
+    else
+        fprintf(to, "%s%6d %4d x %2d x %2d %7d %9.3f %11zu %10u\n",
+                first ? "layers dp x tp x pp devices compile_s  plan_bytes      ports\n" : "", s->layers, s->dp, s->tp,
+                s->pp, devices_of(s), f->compile_s, f->plan_bytes, f->ports);
+    fflush(to);
+}
+
+static int or_one(int value)
+{
+    return value ? value : 1;
+}
+
+weir_status bench_scale(const bench_scale_opts *opts, bool json, bool quick, FILE *to)
+{
+    const size own = {opts->layers ? opts->layers : LAYERS, or_one(opts->dp), or_one(opts->tp), or_one(opts->pp)};
+    bool one = opts->layers || opts->dp || opts->tp || opts->pp;
+    const size *list = one ? &own : sizes;
+    text corpus = bench_gpt_corpus();
+    weir_status status = corpus.bytes ? WEIR_OK : WEIR_E_MEMORY;
+    bool first = true;
+    fprintf(to, "%s", json ? "{\"plans\": [" : "");
+    for (size_t i = 0; i < (one ? 1 : sizeof sizes / sizeof *sizes) && !status; i++) {
+        figures f;
+        if (opts->devices && devices_of(&list[i]) > opts->devices)
+            continue;
+        status = measure_size(&list[i], &corpus, quick ? 1 : ROUNDS, &f);
+        if (!status)
+            write_size(json, first, &list[i], &f, to);
+        first = false;
+    }
+    fprintf(to, "%s", json && !status ? "]}\n" : "");
+    text_free(&corpus);
+    return status;
+}
