@@ -118,6 +118,7 @@ struct actor {
     /* seldom used */
     uint32_t id;    /* plan_actor_id */
     uint32_t program;
+    bool foreign;    /* it calls a function of the program's: how long that takes is never known */
     struct wire_patch *wires; /* borrowed; looked at before each firing */
     int64_t busy_ns;   /* in this run */
     int64_t run_start; /* `firing` when this run began */

@@ -55,6 +55,12 @@ static weir_status await_all(const struct actor *actor)
     return status;
 }
 
+/* What is remembered of a launch stays until it is retired. */
+static bool has_room(const struct ahead_queue *queue)
+{
+    return queue->device->marked - queue->retired < queue->device->marks_max || AHEAD_WITHOUT(ROOM);
+}
+
 /* It goes on when a mark has passed. */
 static void crowd(struct actor *actor)
 {
@@ -64,6 +70,14 @@ static void crowd(struct actor *actor)
     queue->crowded = actor;
     if (actor->unmet++ == 0)
         ready_remove(&actor->lane->ready, actor->rank);
+}
+
+bool ahead_crowds(struct actor *actor)
+{
+    if (!actor->ahead || has_room(actor->ahead->queue))
+        return false;
+    crowd(actor);
+    return true;
 }
 
 static void uncrowd(struct ahead_queue *queue)
@@ -168,8 +182,7 @@ uint32_t ahead_fire(struct actor *actor, uint32_t count, weir_status *status, st
     uint32_t done = 0;
     *status = WEIR_OK;
     while (done < count && !actor->unmet) {
-        /* What is remembered of a launch stays until it is retired. */
-        if (queue->device->marked - queue->retired >= queue->device->marks_max && !AHEAD_WITHOUT(ROOM)) {
+        if (!has_room(queue)) {
             crowd(actor);
             return done;
         }
@@ -245,15 +258,27 @@ bool ahead_passed(const struct ahead_lane *ahead)
     return false;
 }
 
-const struct ahead_await *ahead_awaits(const struct ahead_queue *queue)
+bool ahead_has_launched(const struct actor *actor)
+{
+    const struct ahead_launch *launch = NULL;
+    for (uint64_t n = 0; actor->ahead && (launch = ahead_under_way(actor->ahead->queue, n)); n++)
+        if (launch->actor == actor)
+            return true;
+    return false;
+}
+
+bool ahead_awaits(const struct ahead_queue *queue, const struct ahead_await **found)
 {
     uint64_t first = queue->await_count > AHEAD_AWAITS ? queue->await_count - AHEAD_AWAITS : 0;
+    *found = NULL;
+    if (first && queue->awaits[first % AHEAD_AWAITS].mark > queue->retired + 1)
+        return false;
     for (uint64_t i = first; i < queue->await_count; i++) {
         const struct ahead_await *await = &queue->awaits[i % AHEAD_AWAITS];
         if (await->mark == queue->retired + 1 && await->ticket > queue_done(await->other))
-            return await;
+            *found = await;
     }
-    return NULL;
+    return true;
 }
 
 bool ahead_rests(const struct ahead_lane *ahead)

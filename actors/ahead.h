@@ -18,7 +18,7 @@
  * awaits it would keep what these need from being launched.
  *
  * LATE messages wait in the queue's `late`, in the order of their tickets; what bounds them is that each holds a slot.
- * They are sent by the thread that launched, which looks at the queue's `done` word between firings, and while it has
+ * They are sent by the thread that launched, which looks at the queue's `done` word between rows of firings, and while it has
  * nothing to fire (actors/worker.c). So every counter keeps its one owner, and the host, the CPU's actors and other
  * processes need to know nothing of all this.
  *
@@ -101,7 +101,10 @@ struct ahead_lane {
     uint32_t count;
 };
 
-/* actor_fire() for such an actor. A kernel that fails does so at its launch; *failed NULL: the mark could not be made. */
+/* Whether there is no room for the actor's mark; then it waits, and is not ready. */
+bool ahead_crowds(struct actor *actor);
+
+/* actor_fire() for such an actor. A kernel that fails does so at its launch; *failed NULL: an await or the mark did. */
 uint32_t ahead_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed);
 
 /* Tells and retires what has passed. True: there was something. `trace`: where to, or NULL. */
@@ -116,8 +119,11 @@ bool ahead_rests(const struct ahead_lane *ahead);
 /* Looks whether the queues with something under way are well; if not, the first that is not, with its sentence. */
 struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *status, char *error, size_t error_bytes);
 
-/* What the oldest firing under way still awaits; NULL: nothing, as far as is remembered. */
-const struct ahead_await *ahead_awaits(const struct ahead_queue *queue);
+/* What the oldest firing under way still awaits; NULL: nothing. False: that is not remembered. */
+bool ahead_awaits(const struct ahead_queue *queue, const struct ahead_await **await);
+
+/* Whether firings of the actor are under way. */
+bool ahead_has_launched(const struct actor *actor);
 
 /* Ends what is under way. */
 void ahead_abort(const struct ahead_lane *ahead);

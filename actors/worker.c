@@ -34,8 +34,8 @@
 /* What the last measured firing says of those to come. */
 static void learn_cost(struct actor *actor, int64_t ns, bool all_clocked)
 {
-    bool cheap = ns <= CHEAP_NS && !all_clocked;
-    actor->cost_ns = (uint32_t)(ns < 1 ? 1 : ns < COST_MAX_NS ? ns : COST_MAX_NS);
+    bool cheap = ns <= CHEAP_NS && !all_clocked && !actor->foreign;
+    actor->cost_ns = (uint32_t)(ns < 1 ? 1 : ns < COST_MAX_NS && !actor->foreign ? ns : COST_MAX_NS);
     actor->unclocked = cheap ? CLOCK_EVERY - 1 : 0;
     uint32_t row = ROW_NS / actor->cost_ns + 1;
     actor->row = !cheap ? 1 : row < ROW_MAX ? row : ROW_MAX;
@@ -244,20 +244,38 @@ static bool worker_obey(struct worker *worker)
     return !(orders & LANE_STOP);
 }
 
+/* Of queues that run ahead: takes in what has passed. Who is first in turn and has no room for a mark waits for one. */
+static void worker_look_ahead(struct worker *worker)
+{
+    uint32_t rank;
+    if (ahead_poll(&worker->ahead, worker->trace.events ? &worker->trace : NULL))
+        flight_passed(&worker->flight);
+    while ((rank = ready_first(&worker->lane.ready)) != READY_NONE && ahead_crowds(worker->by_rank[rank]))
+        continue;
+}
+
 /* Its queues had something to do all the time: are they well? */
 static void worker_ask_health(struct worker *worker)
 {
     weir_status status = WEIR_OK;
     const struct ahead_queue *unwell = ahead_unwell(&worker->ahead, &status, worker->error, sizeof(worker->error));
     if (unwell)
-        worker_failed(worker, ahead_under_way(unwell, 0)->actor, NULL, status);
+        worker_look_ahead(worker); /* what has passed until then is not under way */
+    if (unwell && ahead_under_way(unwell, 0))
+        worker->halted |= worker->owner->failed(worker->owner, ahead_under_way(unwell, 0)->actor, NULL, status,
+                                                worker->error);
+    worker->error[0] = 0;
 }
 
 /* Nothing to fire while devices work: until a mark passes, or something comes. */
 static void worker_await_device(struct worker *worker)
 {
     struct mailbox *mailbox = &worker->lane.mailbox;
-    int64_t now = park_now_ns(), spun = now + mailbox->spin_ns, asked = now;
+    int64_t now = park_now_ns(), spun = now + mailbox->spin_ns;
+    if (now - worker->asked_ns >= HEALTH_NS) {
+        worker->asked_ns = now;
+        worker_ask_health(worker);
+    }
     for (; now < spun; now = park_now_ns()) {
         if (mailbox_pending(mailbox) || ahead_passed(&worker->ahead))
             return;
@@ -268,10 +286,8 @@ static void worker_await_device(struct worker *worker)
         if (mailbox_pending(mailbox) || ahead_passed(&worker->ahead))
             return;
         now = park_now_ns();
-        if (now - asked >= HEALTH_NS) {
-            worker_ask_health(worker);
-            asked = now;
-        }
+        if (now - worker->asked_ns >= HEALTH_NS)
+            return; /* and comes again */
     }
 }
 
@@ -315,7 +331,7 @@ static void worker_loop(struct worker *worker)
         if (UNLIKELY(mailbox_pending(&lane->mailbox)) && !worker_hear(worker))
             return;
         if (UNLIKELY(worker->ahead.count) && !worker->halted)
-            ahead_poll(&worker->ahead, worker->trace.events ? &worker->trace : NULL);
+            worker_look_ahead(worker);
         uint32_t rank = ready_first(&lane->ready);
         if (LIKELY(rank != READY_NONE && !worker->halted))
             worker_fire(worker, worker->by_rank[rank]);

@@ -17,6 +17,9 @@
  * queue's busy share); of short ones one in CLOCK_EVERY, since reading the clock would cost more than they do. With a
  * trace all are.
  *
+ * A function of the program's may wait for what was made of the value that it gave last, so before one everything is
+ * sent, however short it was so far.
+ *
  * Expectations grow stale: what took 20 ns may take 44 us in the next step. So the worker looks at the clock after each
  * row of ROW_LONG firings or more, and after PACE_EVERY rows of any length. If they took longer than short ones can, it
  * is *slow* until the next look: every firing is measured, so the costs are learned anew, rows are single firings, and
@@ -35,8 +38,8 @@
  *
  * Of queues that run ahead of their device (actors/ahead.h) it looks at the marks between two rows, and when it has
  * nothing to fire until all have passed: it spins as long as at its mailbox, then sleeps for NAP_NS and longer at a time.
- * The run is over for it when they have. Every HEALTH_NS of such waiting it asks whether the queues are well, and
- * when it hears of a failure it ends what is under way on them.
+ * The run is over for it when they have. When it waits so, it asks every HEALTH_NS whether the queues are well; and when
+ * it hears of a failure it ends what is under way on them.
  *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read
  * (actors/watch/flight.h).
@@ -86,6 +89,7 @@ struct worker {
     struct actor **by_rank;  /* owned: this worker's actors */
     uint32_t actor_count;
     struct ahead_lane ahead; /* its queues that run ahead; what it points to is the session's */
+    int64_t asked_ns;        /* when it last asked whether they are well */
     int64_t waited_ns;       /* expected time of firings since the outbox began to fill */
     int64_t paced_ns;        /* when worker_pace() last looked at the clock */
     uint32_t rows;           /* of firings, since then */

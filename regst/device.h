@@ -85,7 +85,8 @@ struct device_ops {
 
     /* Whether the queue still works; else a sentence. May take microseconds. Any thread. */
     weir_status (*health)(struct device_queue *queue, char *error, size_t error_bytes);
-    /* Ends what is under way as soon as it can be; nothing is enqueued any more, no mark needs to pass. Any thread. */
+    /* Ends what is under way as soon as it can be: when it returns, nothing of the queue touches memory any more, unless it
+     * hangs. Nothing is enqueued any more, and no mark needs to pass. Any thread. */
     void (*abort)(struct device_queue *queue);
 };
 

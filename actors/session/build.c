@@ -387,6 +387,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
     char *base = s->arenas[queue->space.i].base;
     const struct ahead_queue *ahead = session_queue(s, plan->actors[from->actor.i].queue.i);
     struct actor_kernel *kernel = &s->kernels[k];
+    s->actors[from->actor.i].foreign |= from->host != PLAN_NONE;
     kernel->id = k;
     kernel->accumulate = accumulates_into(s, from);
     kernel->args = (weir_kernel_args){

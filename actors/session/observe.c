@@ -48,7 +48,7 @@ void session_beat(const struct weir_session *s, struct wire_frame *frame)
     for (uint32_t w = 0; w < s->worker_count; w++) {
         const struct flight *flight = &s->workers[w].flight;
         struct flight_row row;
-        frame->beat.fired += atomic_load_explicit(&flight->fired, memory_order_relaxed);
+        frame->beat.fired += flight_moved(flight);
         if (!flight_last(flight, &row))
             continue;
         int64_t step = flight_step(s->plan, row.actor, row.firing);
@@ -61,11 +61,13 @@ void session_beat(const struct weir_session *s, struct wire_frame *frame)
 
 /* ---- a worker's answer ---- */
 
+/* Who has launches under way lacks nothing to read yet: it is they that keep the slots. */
 static void look_at_actor(struct look *look, const struct weir_session *s, const struct actor *actor)
 {
     const plan_actor *plan = &s->plan->actors[actor->id];
+    bool reads = !ahead_has_launched(actor);
     for (uint32_t p = plan->ports.first; p < plan->ports.first + plan->ports.count; p++)
-        if (s->ends[p].port && s->ends[p].port->reader.arrived == 0)
+        if (reads && s->ends[p].port && s->ends[p].port->reader.arrived == 0)
             look_add(look, (struct wait_entry){actor->id, s->plan->ports[p].regst.i, actor->step});
     for (uint32_t r = plan->regsts.first; r < plan->regsts.first + plan->regsts.count; r++)
         if (s->outs[r].regst.credits == 0)

@@ -263,9 +263,10 @@ void session_look_at_queues(const struct weir_session *s, struct worker *worker)
 {
     for (uint32_t i = 0; i < worker->ahead.count; i++) {
         const struct ahead_launch *launch = ahead_under_way(worker->ahead.queues[i], 0);
-        const struct ahead_await *await = ahead_awaits(worker->ahead.queues[i]);
+        const struct ahead_await *await;
+        bool known = ahead_awaits(worker->ahead.queues[i], &await);
         uint32_t regst = await ? s->plan->ports[await->edge - s->queues->edges].regst.i : PLAN_NONE;
-        if (launch)
+        if (launch && known)
             look_add(&worker->look, (struct wait_entry){launch->actor->id, regst,
                                                         flight_step(s->plan, launch->actor->id, launch->firing)});
     }

@@ -181,12 +181,13 @@ static const char *piece_data(struct filling *f, const plan_param *param, const 
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
     uint32_t space = plan_snapshot_space(s->plan, arena_space(s->plan, tensor)).i;
     uint64_t bytes = plan_tensor_bytes(tensor);
-    bool copies = f->copies && !param->frozen;
+    bool copies = f->copies && !param->frozen && space != PLAN_NONE;
     if (!bytes || (!copies && arena_followed(arena)))
         return from;
     char *to = copies ? s->arenas[space].base + s->plan->spaces[space].snapshot_offset + f->used[space]
                       : pool_alloc(&s->saver->staged, bytes);
-    f->used[space] += copies ? (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN : 0;
+    if (copies)
+        f->used[space] += (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
     if (to)
         arena->device->copy_out(to, from, bytes);
     return to;

@@ -4,7 +4,8 @@
  * How far a value is follows from the actor that changes it: its step is the number of steps that it has done, for this
  * value alone. At rest all have done the same. A session that has failed stops between two firings of each actor, so
  * every value is one that some step left, but for those of the actor that failed: they are torn. Its worker's flight
- * recorder knows which that was.
+ * recorder knows which that was. On a queue that ran ahead, firings that were launched and are not known to be done do
+ * not count as done, and what they change is torn.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,23 @@ _Static_assert((int)WEIR_PARAMETER == (int)PLAN_KEEP_PARAMETER &&
 
 /* ---- steps ---- */
 
+/* Launches of the actor that were under way when it stopped. */
+static int64_t under_way(const struct actor *actor)
+{
+    const struct ahead_launch *launch;
+    int64_t count = 0;
+    for (uint64_t n = 0; actor->ahead && (launch = ahead_under_way(actor->ahead->queue, n)); n++)
+        count += launch->actor == actor;
+    return count;
+}
+
+/* Steps that the actor has done, all firings of them. */
+static int64_t steps_of(const struct actor *actor)
+{
+    int64_t launched = under_way(actor);
+    return launched ? (actor->firing - launched) / actor->fires : actor->step;
+}
+
 /* The first step that not all actors of this rank have done. */
 static int64_t least_step(const struct weir_session *s)
 {
@@ -26,8 +44,8 @@ static int64_t least_step(const struct weir_session *s)
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         if (session_runs(s, a) && !s->actors[a].program &&
             s->plan->queues[s->plan->actors[a].queue.i].kind != PLAN_OUTSIDE &&
-            s->actors[a].step < least)
-            least = s->actors[a].step;
+            steps_of(&s->actors[a]) < least)
+            least = steps_of(&s->actors[a]);
     return least;
 }
 
@@ -72,7 +90,7 @@ static uint32_t changer_of(const weir_plan *plan, const plan_tensor *tensor)
 static bool actor_torn(const struct weir_session *s, uint32_t actor)
 {
     struct flight_row row;
-    if (s->actors[actor].micro)
+    if (s->actors[actor].micro || under_way(&s->actors[actor]))
         return true;
     for (uint32_t w = 0; w < s->worker_count; w++)
         if (s->workers[w].flight.failed && flight_last(&s->workers[w].flight, &row) && row.actor == actor)
@@ -89,7 +107,7 @@ bool session_torn(const struct weir_session *s, const plan_tensor *tensor)
 static int64_t shard_step(const struct weir_session *s, const plan_tensor *tensor)
 {
     uint32_t actor = changer_of(s->plan, tensor);
-    return actor == PLAN_NONE ? weir_session_step(s) : s->actors[actor].step;
+    return actor == PLAN_NONE ? weir_session_step(s) : steps_of(&s->actors[actor]);
 }
 
 /* ---- what there is ---- */

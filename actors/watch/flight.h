@@ -28,6 +28,7 @@ struct flight_entry {
 
 struct flight {
     _Atomic uint64_t fired;     /* rows written since the session opened; row n lies at n % FLIGHT_FIRINGS */
+    _Atomic uint64_t passed;    /* times that marks of queues that run ahead have passed: nothing is fired, but moves */
     _Atomic int64_t steps_end;  /* the run that the worker is in goes up to this step, exclusive */
     bool failed;                /* the newest row ended with a firing that failed */
     struct flight_entry entries[FLIGHT_FIRINGS];
@@ -48,6 +49,20 @@ static inline void flight_record(struct flight *flight, uint32_t actor, int64_t 
     atomic_store_explicit(&entry->firing, firing, memory_order_relaxed);
     /* release: pairs with the load in flight_last() */
     atomic_store_explicit(&flight->fired, fired + 1, memory_order_release);
+}
+
+/* The worker's thread only. */
+static inline void flight_passed(struct flight *flight)
+{
+    /* relaxed: only whether it has changed is of interest */
+    atomic_fetch_add_explicit(&flight->passed, 1, memory_order_relaxed);
+}
+
+/* How much has happened, in rows and marks: it changes as long as anything moves. Any thread. */
+static inline uint64_t flight_moved(const struct flight *flight)
+{
+    return atomic_load_explicit(&flight->fired, memory_order_relaxed) +
+           atomic_load_explicit(&flight->passed, memory_order_relaxed);
 }
 
 /* The worker's thread only: a run begins, which goes up to this step. */

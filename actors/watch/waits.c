@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/text.h"
 #include "graph/plan/spread.h"
@@ -157,11 +158,18 @@ static uint32_t queue_rank(const weir_plan *plan, uint32_t queue)
     return plan->spaces[plan->queues[queue].space.i].rank;
 }
 
+/* An accelerator's kernels keep no worker busy. */
+static bool runs_by_itself(const weir_plan *plan, uint32_t queue)
+{
+    return device_is_accelerator((weir_device_kind)plan->spaces[plan->queues[queue].space.i].kind);
+}
+
 /* Whether one worker runs both queues. Of another rank that is not known; then it may be so when they are of a kind. */
 static bool queues_share(const struct waits *waits, uint32_t a, uint32_t b)
 {
     const plan_queue *queues = waits->plan->queues;
-    if (queues[a].kind != queues[b].kind || queues[a].kind == PLAN_OUTSIDE)
+    if (queues[a].kind != queues[b].kind || queues[a].kind == PLAN_OUTSIDE || runs_by_itself(waits->plan, a) ||
+        runs_by_itself(waits->plan, b))
         return false;
     uint32_t rank = queue_rank(waits->plan, a);
     if (rank != queue_rank(waits->plan, b))

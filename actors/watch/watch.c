@@ -220,7 +220,7 @@ static bool has_moved(struct watch *watch, int64_t now, struct waits_about *abou
     uint64_t fired = watch->on.others_fired(watch->on.ctx, &about->silent_rank, &about->silent_ns);
     for (uint32_t w = 0; w < watch->on.worker_count; w++) {
         /* relaxed: only whether it has changed is of interest */
-        uint64_t mine = atomic_load_explicit(&watch->workers[w].flight->fired, memory_order_relaxed);
+        uint64_t mine = flight_moved(watch->workers[w].flight);
         if (mine != watch->workers[w].fired)
             watch->workers[w].changed_ns = now;
         watch->workers[w].fired = mine;

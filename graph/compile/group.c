@@ -10,7 +10,7 @@
  *     a later phase, or in the update) when BUCKET bytes have come together, and so does a parameter on its way between
  *     accelerators;
  *   - a conversion that is a level of a larger one (teams.h) is among its like, until BUCKET bytes have come together:
- *     those of one level wait for the same devices;
+ *     those of one level wait for the same devices (in the update they join what is open);
  *   - a chunk ends one, so that it is on its way while the next is made;
  *   - host functions, and what else runs on a device's io queue, are alone, so that a slow one holds up nothing else.
  *

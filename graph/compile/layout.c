@@ -7,8 +7,9 @@
  *                             same bytes where graph/plan/lives.h proves that they are never needed at the same time
  *
  * Lives follow from who fires when, not from where anything lies. So a plan is written with no offsets yet, lives.h is
- * asked about every pair, place() finds offsets, and the plan that is written then is proven by plan_validate() like
- * one from anywhere: nothing is believed because it was made here.
+ * asked about every pair, place() finds offsets, which are entered into that plan, and plan_validate() looks at all that
+ * overlaps once more. It takes over what lives.h has found out, as long as nothing of the plan that it rests on differs;
+ * who loads the plan from a file finds it out anew.
  *
  * Inside a group temporaries live from the pop that makes them to the last that reads them, and those whose lives do
  * not meet may share. A kernel that may work in place takes over the memory of an input that dies with it. A queue runs
@@ -424,7 +425,8 @@ bool pass_layout(compile *c)
     c->known = c->known_of ? lives_new(c->known_of) : NULL;
     forget_shares(&c->phys);
     ok = c->known && lay_out_all(c);
-    enter_temps(&c->phys);
+    if (ok)
+        enter_temps(&c->phys);
     c->pool.failed |= !ok;
     return ok || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
 }

@@ -33,7 +33,7 @@ static bool is_same(const place_solved *s, const place_problem *p, uint64_t hash
     return !memcmp(s->conflict, p->conflict, place_matrix_words(p->count) * sizeof *p->conflict);
 }
 
-/* Without memory it is not kept, and no harm is done. */
+/* For the next like it; not when there are very many. */
 static void keep(place_same *known, const place_problem *p, uint64_t hash)
 {
     size_t blocks = sizeof *p->block * (size_t)p->count, words = place_matrix_words(p->count) * sizeof *p->conflict;
@@ -65,7 +65,7 @@ bool place_same_as(place_same *known, place_problem *problem)
     if (!place(problem))
         return false;
     keep(known, problem, hash);
-    return true;
+    return !known->pool.failed;
 }
 
 void place_same_free(place_same *known)

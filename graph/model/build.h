@@ -119,9 +119,9 @@ struct weir_graph {
     bool recompute;            /* as weir_train was asked */
 };
 
-/* Meshes with the same devices in the same arrangement are the same place. */
 /* Whether "fake:0-3" names devices. Tests set it; nothing else does. */
 extern bool mesh_takes_fakes;
+/* Meshes with the same devices in the same arrangement are the same place. */
 bool mesh_equal(const weir_mesh *a, const weir_mesh *b);
 /* The user's mesh that `mesh` is, or is levels of. */
 static inline const weir_mesh *mesh_home(const weir_mesh *mesh)

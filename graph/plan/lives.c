@@ -94,9 +94,10 @@ static bool find_columns(lives *l)
         for (uint32_t r = made->first; r < made->first + made->count; r++)
             l->regst_column[r] = column_in(l, plan->regsts[r].space.i, a, last);
     }
+    bool counted = last;
     free(last);
     sum_up(l->column_first, plan->spaces_count);
-    l->columns = last ? malloc((l->column_first[plan->spaces_count] + (size_t)1) * sizeof *l->columns) : NULL;
+    l->columns = counted ? malloc((l->column_first[plan->spaces_count] + (size_t)1) * sizeof *l->columns) : NULL;
     for (uint32_t a = 0; a < plan->actors_count && l->columns; a++) {
         const plan_range *made = &plan->actors[a].regsts;
         l->columns[l->column_first[space_of(plan, a)] + l->actor_column[a]] = a;

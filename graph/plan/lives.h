@@ -17,8 +17,8 @@
  *     D(A's ends, B's start) + D(B's ends, A's start) <= 1
  *
  * They take turns on circuits that have one token. So only whether D is 0, 1 or more matters, and for all pairs this is
- * one walk over the graph per 64 columns of bits: a column for each actor that something in a space may begin with, so
- * spaces are entered one after the other.
+ * one walk over the graph per 512 columns of bits: a column for each actor that something in a space may begin with.
+ * Spaces are entered one after the other, and small ones share a walk.
  *
  * Rates are 1 or M. Rather than unroll micro-batches there are two graphs, each of which leaves out what it cannot say,
  * and so proves less, never more: *steps* has for each actor its first and its last firing of a step, *firings* has
@@ -29,7 +29,7 @@
  * actor on an outside queue, which may fire at any time, has to do with them.
  *
  * The plan must have passed the rules of validate.c up to the kernels' operands. A graph with a circle without tokens
- * (not live) proves nothing about what is behind the circle. Any thread; nothing is kept between calls.
+ * (not live) proves nothing about what is behind the circle. One owner thread; what was found is kept.
  */
 #ifndef GRAPH_PLAN_LIVES_H
 #define GRAPH_PLAN_LIVES_H

@@ -196,6 +196,11 @@ static void tell(void *ctx, const char *text)
     snprintf(told + strlen(told), REPORTED - strlen(told), "%s\n", text);
 }
 
+static void tell_last(void *ctx, const char *text)
+{
+    snprintf(ctx, REPORTED, "%s", text);
+}
+
 static void expect_failure(fake_fault fault, const char *const *parts)
 {
     char told[REPORTED] = "";
@@ -242,14 +247,15 @@ Test(ahead, a_queue_that_never_finishes_is_told_as_a_stall_and_the_session_close
     test_ops();
     weir_plan *plan = counting_line(&count);
     fake_open(&(fake_options){.seed = 1, .faults = {{.kind = FAKE_HANGS, .queue = DEVICE_COMPUTE, .launch = 9}}});
-    weir_session *s = weir_session_open(plan, .stall_s = 0.05, .report = tell, .report_ctx = told);
+    weir_session *s = weir_session_open(plan, .stall_s = 0.5, .report = tell_last, .report_ctx = told);
     cr_assert_not_null(s, "%s", weir_error());
     cr_assert_eq(weir_session_start(s, 100), WEIR_OK);
     cr_expect_eq(weir_session_wait(s, 2000), WEIR_E_TIMEOUT);
     cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
-    cr_expect(strstr(told, "fetch (fake:0) waits for "), "%s", told);
+    cr_expect(strstr(told, "(fake:0) waits for "), "%s", told);
     cr_expect(strstr(told, " (test_sum, model.c:10"), "%s", told);
-    cr_expect(!strstr(told, "kernel of fetch"), "it does not run: %s", told);
+    cr_expect(!strstr(told, "kernel of fetch") && !strstr(told, "kernel of give"), "they do not run: %s", told);
+    cr_expect(!strstr(told, "no firings left"), "all have some: %s", told);
     cr_expect_lt(count, 9);
     fake_close_well();
     weir_plan_free(plan);
@@ -267,6 +273,34 @@ Test(ahead, a_session_is_closed_in_the_middle_of_a_run)
         cr_assert_eq(weir_session_start(s, 1000000), WEIR_OK);
         weir_session_wait(s, (int)i % 3);
         cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+        fake_close_well();
+        weir_plan_free(plan);
+    }
+}
+
+/* A parameter that each step adds one to; the launch of step FAILED_IN fails when it runs. */
+Test(ahead, what_was_under_way_at_a_failure_is_torn_and_not_counted)
+{
+    enum { FAILED_IN = 5 };
+    weir_session_param param;
+    test_ops();
+    for (unsigned seed = 0; seed < 5; seed++) {
+        sdf *s = sdf_new("counter", 1);
+        uint32_t actor = sdf_actor(s, sdf_device_of(s, WEIR_FAKE, 0, PLAN_COMPUTE), "add", .kernel = "test_sum");
+        sdf_port(s, actor, sdf_regst(s, actor, .slots = 2, .initial = 1, .items = 1, .init = WEIR_INIT_VALUE, .a = 1,
+                                     .param = "sum"));
+        weir_plan *plan = sdf_plan(s);
+        cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+        fake_open(&(fake_options){.seed = seed, .delay_us = 20,
+                                  .faults = {{.kind = FAKE_FAILS, .queue = DEVICE_COMPUTE, .launch = FAILED_IN + 1}}});
+        weir_session *session = weir_session_open(plan, .stall_s = -1);
+        cr_assert_not_null(session, "%s", weir_error());
+        cr_expect_eq(weir_session_run(session, 100), WEIR_E_KERNEL);
+        cr_assert_eq(weir_session_params(session, &param, 1), 1, "%s", weir_error());
+        cr_expect(param.torn);
+        cr_expect_leq(param.step_most, FAILED_IN);
+        cr_expect_leq(weir_session_step(session), param.step);
+        cr_expect_eq(weir_session_close(session), WEIR_OK, "%s", weir_error());
         fake_close_well();
         weir_plan_free(plan);
     }

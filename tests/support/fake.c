@@ -90,6 +90,8 @@ static void fake_abort(struct device_queue *head)
     pthread_mutex_lock(&fake_the->lock);
     queue->aborted = true;
     pthread_cond_signal(&fake_the->work);
+    while (queue->running)
+        pthread_cond_wait(&fake_the->rest, &fake_the->lock);
     pthread_mutex_unlock(&fake_the->lock);
 }
 

@@ -27,9 +27,9 @@ typedef struct figures {
     uint32_t ports;
 } figures;
 
-static int devices_of(const size *s)
+static int64_t devices_of(const size *s)
 {
-    return s->dp * s->tp * s->pp;
+    return (int64_t)s->dp * s->tp * s->pp;
 }
 
 static weir_plan *compile_size(const gpt_config *config, double *seconds)
@@ -72,13 +72,13 @@ static weir_status measure_size(const size *s, const text *corpus, int rounds, f
 static void write_size(bool json, bool first, const size *s, const figures *f, FILE *to)
 {
     if (json)
-        fprintf(to, "%s{\"layers\": %d, \"dp\": %d, \"tp\": %d, \"pp\": %d, \"devices\": %d, \"compile_s\": %.4f, "
-                "\"plan_bytes\": %zu, \"ports\": %u}", first ? "" : ", ", s->layers, s->dp, s->tp, s->pp, devices_of(s),
+        fprintf(to, "%s{\"layers\": %d, \"dp\": %d, \"tp\": %d, \"pp\": %d, \"devices\": %lld, \"compile_s\": %.4f, "
+                "\"plan_bytes\": %zu, \"ports\": %u}", first ? "" : ", ", s->layers, s->dp, s->tp, s->pp, (long long)devices_of(s),
                 f->compile_s, f->plan_bytes, f->ports);
     else
-        fprintf(to, "%s%6d %4d x %2d x %2d %7d %9.3f %11zu %10u\n",
+        fprintf(to, "%s%6d %4d x %2d x %2d %7lld %9.3f %11zu %10u\n",
                 first ? "layers dp x tp x pp devices compile_s  plan_bytes      ports\n" : "", s->layers, s->dp, s->tp,
-                s->pp, devices_of(s), f->compile_s, f->plan_bytes, f->ports);
+                s->pp, (long long)devices_of(s), f->compile_s, f->plan_bytes, f->ports);
     fflush(to);
 }
 

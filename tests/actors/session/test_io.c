@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -309,6 +310,49 @@ Test(io, calls_are_in_the_middle_of_a_step)
     }
     cr_expect_eq(nobody_calls, 3 * STEPS);
     run_free(&r);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+/* ---- a source that waits for what was made of its last value ---- */
+
+enum { ASKING_STEPS = 5000, ASKS_EVERY = 3, ASK_US = 20, ASKS_MAX = PATIENCE_S * 1000000 / ASK_US };
+
+static atomic_llong heard; /* steps */
+static atomic_bool deaf;
+
+/* What it gave is not to stay with its worker while it waits, though it has always been quick. */
+static weir_status give_when_heard(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    (void)ctx, (void)micro;
+    for (int i = 0; step % ASKS_EVERY == 0 && !deaf && heard < step; i++) {
+        if (i == ASKS_MAX)
+            deaf = true;
+        usleep(ASK_US);
+    }
+    for (int i = 0; i < ITEMS; i++)
+        ((float *)dst->data)[i] = (float)step;
+    return WEIR_OK;
+}
+
+Test(io, a_source_may_wait_for_what_was_made_of_its_last_value, .timeout = 120)
+{
+    weir_graph *g = weir_graph_new("asking");
+    weir_fetch(weir_relu(weir_input(g, WEIR_F32, {ITEMS}, .name = "x", .source = give_when_heard)), .name = "out");
+    weir_plan *plan = weir_compile(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_session *s = weir_session_open(plan, .stall_s = -1);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_expect_eq(weir_session_start(s, ASKING_STEPS), WEIR_OK, "%s", weir_error());
+    for (heard = 0; heard < ASKING_STEPS; heard++) {
+        float out[ITEMS];
+        cr_assert_eq(weir_session_pull(s, "out", &(weir_array){.data = out, .dtype = WEIR_F32, .shape = {1, {ITEMS}}}, -1),
+                     WEIR_OK, "%s", weir_error());
+        cr_assert_eq(out[0], (float)heard);
+    }
+    cr_expect_eq(weir_session_wait(s, -1), WEIR_OK, "%s", weir_error());
+    cr_expect(!deaf, "it waited in vain for step %lld", (long long)heard);
+    cr_expect_eq(weir_session_close(s), WEIR_OK);
     weir_plan_free(plan);
     weir_graph_free(g);
 }
