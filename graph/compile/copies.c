@@ -225,7 +225,7 @@ static bool copying_begin(copying *x, compile *c, const ir_graph *from)
     x->device = POOL_NEW(&c->pool, int, tensors + 1);
     x->wanted = POOL_NEW(&c->pool, bool, tensors + 1);
     x->out = POOL_NEW(&c->pool, twin, tensors * programs + 1);
-    return !c->pool.failed;
+    return !c->pool.failed && x->tensor.item;
 }
 
 bool pass_copies(compile *c)

@@ -315,15 +315,16 @@ static int number_order(const void *a, const void *b)
 /* The groups that read the tensor, other than the one that makes it, in ascending order. */
 static void reader_groups(compile *c, const ptensor *t, int maker, int_list *list)
 {
-    int kept = 0;
+    int kept = 0, last = -1;
     bool rising = true;
     for (int r = 0; r < t->readers.count; r++) {
-        int g = c->phys.op.item[t->readers.item[r]].group, last = list->count ? list->item[list->count - 1] : -1;
+        int g = c->phys.op.item[t->readers.item[r]].group;
         int *at = g == maker || g == last ? NULL : POOL_PUSH(&c->pool, list);
         if (!at)
             continue;
         *at = g;
         rising &= g > last;
+        last = g;
     }
     if (rising)
         return;

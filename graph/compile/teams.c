@@ -98,7 +98,7 @@ static int axis_levels(const teams *x, const weir_mesh *mesh, int axis, int size
     int n = mesh->shape[axis], per_host = x->c->opts.per_host, run = per_host ? host_run(mesh, axis, per_host) : n;
     int outer[MESH_AXES_MAX];
     *inner = run > 1 ? teams_levels(run, size) : 0;
-    int beyond = n / run > 1 ? teams_levels(n / run, outer) : 0;
+    int runs = run > 1 ? n / run : n, beyond = runs > 1 ? teams_levels(runs, outer) : 0;
     memcpy(size + *inner, outer, sizeof *outer * (size_t)beyond);
     return *inner + beyond;
 }

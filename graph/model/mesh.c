@@ -125,6 +125,7 @@ weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_op
     device_list list;
     weir_device_kind kind = WEIR_CPU;
     if (!list_new(&list, &scratch)) {
+        pool_free(&scratch);
         graph->pool.failed = true;
         return NULL;
     }

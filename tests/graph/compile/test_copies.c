@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 2, MODELS = EFFORT(30, 8, 0) };
+enum { STEPS = 2, MODELS = EFFORT(30, 8, 2) };
 
 static void with_fakes(void)
 {
