@@ -97,7 +97,7 @@ weir_status bench_scale(const bench_scale_opts *opts, bool json, bool quick, FIL
     bool first = true;
     fprintf(to, "%s", json ? "{\"plans\": [" : "");
     for (size_t i = 0; i < (one ? 1 : sizeof sizes / sizeof *sizes) && !status; i++) {
-        figures f;
+        figures f = {.compile_s = 0};
         if (opts->devices && devices_of(&list[i]) > opts->devices)
             continue;
         status = measure_size(&list[i], &corpus, quick ? 1 : ROUNDS, &f);
