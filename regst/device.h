@@ -44,6 +44,35 @@ struct device_queue {
     void *native;                 /* what kernels get as args->queue (a CUstream) */
 };
 
+/* A group of devices that do things together, as one of its members sees it. The kind's own structure begins with this. */
+struct device_group {
+    const struct device_ops *device;
+    uint32_t place, count;        /* of the member among the members */
+};
+
+/* Which group it is: the same for all its members, and for no other group of this or another session at the same time. */
+struct device_group_id {
+    uint64_t session;
+    uint32_t number;
+};
+
+/* What the members of a group do: they hand views to each other, or add what each gives. */
+enum device_collective { DEVICE_MOVES, DEVICE_REDUCE_SCATTER, DEVICE_ALL_REDUCE };
+
+/* To the member `peer` goes the input `view` of a call, or from it comes the output `view`. */
+struct device_move {
+    uint32_t peer, view;
+};
+
+/* The member's part in a collective. Between two members, moves are in the order in which both list them. */
+struct device_meeting {
+    struct device_group *group;
+    uint32_t number;              /* which collective it is: the same for all members */
+    enum device_collective kind;
+    const struct device_move *gives, *takes;
+    uint32_t give_count, take_count;
+};
+
 struct device_ops {
     const char *name;
     bool host;   /* the host reads and writes its spaces in place; they may be shared between processes and sent */
@@ -78,6 +107,18 @@ struct device_ops {
     /* What is enqueued on `queue` from now on begins after that mark of `other` has passed. It may have passed meanwhile, and
      * newer marks may stand in its place: then nothing is awaited. `other` may be in use by another thread. */
     weir_status (*await)(struct device_queue *queue, struct device_queue *other, uint64_t ticket);
+
+    /* ---- groups of devices; all NULL on kinds that do nothing together ---- */
+
+    /* Makes the queue's device the member `place` of `count` of a group. Waits for no other member: the group is whole by the
+     * time that one of its meetings runs. Before anything is enqueued, and freed when the queues rest or are aborted. */
+    weir_status (*group_new)(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
+                             struct device_group **group);
+    void (*group_free)(struct device_group *group);
+    /* Enqueues the member's part, with the views of a call. It runs when each member's queue has come to the same meeting,
+     * and ends for all at about the same time. Members that come to different ones of a group are an error of health(), or
+     * never go on. Meeting and views are the runtime's again when it returns, the lists of moves stay. */
+    weir_status (*meet)(struct device_queue *queue, const struct device_meeting *meeting, const weir_kernel_args *args);
 
     /* When what lies between the mark before `ticket` and `ticket` ran, by the host's monotonic clock; the mark must have
      * passed, and be one of the last marks_max. False, or absent: not known. */

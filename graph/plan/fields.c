@@ -156,6 +156,31 @@ static const plan_field host_fields[] = {
 };
 _Static_assert(sizeof(plan_host) == 5 * 4, "a member of plan_host is not in host_fields");
 
+static const plan_field collective_fields[] = {
+    ENUM(plan_collective, kind, PLAN_COLLECTIVE_KINDS),
+    U32(plan_collective, group),
+    RANGE(plan_collective, members, members),
+    RANGE(plan_collective, moves, moves),
+};
+_Static_assert(sizeof(plan_collective) == 2 * 4 + 2 * 8, "a member of plan_collective is not in collective_fields");
+
+static const plan_field member_fields[] = {
+    {.name = "actor", .type = FIELD_ID, .values = 1, .array = PLAN_ARRAY_actors},
+};
+
+static const plan_field move_fields[] = {
+    U32(plan_move, from),
+    U32(plan_move, to),
+    U32(plan_move, give),
+    U32(plan_move, take),
+    U64(plan_move, bytes),
+};
+_Static_assert(sizeof(plan_move) == 4 * 4 + 8, "a member of plan_move is not in move_fields");
+
+static const plan_field turn_fields[] = {
+    {.name = "collective", .type = FIELD_ID, .values = 1, .array = PLAN_ARRAY_collectives},
+};
+
 static const plan_field limit_fields[] = {
     U64(plan_limit, bytes),
     U64(plan_limit, whole),
@@ -189,6 +214,10 @@ const plan_table plan_tables[PLAN_ARRAYS] = {
     TABLE(params, param_fields),
     TABLE(shards, shard_fields),
     TABLE(hosts, host_fields),
+    TABLE(collectives, collective_fields),
+    TABLE(members, member_fields),
+    TABLE(moves, move_fields),
+    TABLE(turns, turn_fields),
     TABLE(limits, limit_fields),
     [PLAN_ARRAY_strings] = {.name = "strings",
                             .item_bytes = 1,

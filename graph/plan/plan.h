@@ -25,6 +25,11 @@
  * queue, but ones that wait for something other than the device (a file, the user's function): it has a thread of its
  * own, so that what it waits for holds up no other queue.
  *
+ * A queue of kind COLLECTIVE runs an accelerator's part in what several do together. Who meets must come in the same order
+ * everywhere, or all wait for each other: so the collectives of a step stand in one list for all devices, `turns`, program
+ * after program, and each of those queues fires its actors in the order in which theirs come there, and in no other. A
+ * collective that fires M times a step stands there M times.
+ *
  * Invariants are those that plan_validate() checks; nothing else reads a plan before it has passed. A plan is owned by
  * whoever made it and is immutable after plan_validate(); any thread may read it.
  */
@@ -35,7 +40,7 @@
 
 #include "graph/base/binding.h"
 
-#define PLAN_VERSION 4
+#define PLAN_VERSION 5
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
 #define PLAN_RANKS_MAX 4096
@@ -53,6 +58,7 @@ PLAN_ID(plan_port_id);
 PLAN_ID(plan_regst_id);
 PLAN_ID(plan_tensor_id);
 PLAN_ID(plan_kernel_id);
+PLAN_ID(plan_collective_id);
 
 typedef struct plan_range {
     uint32_t first, count;
@@ -226,6 +232,38 @@ typedef struct plan_host {
     uint32_t line;
 } plan_host;
 
+/* What a collective is: what its moves look like, or that it adds. name, text */
+#define PLAN_COLLECTIVE_LIST(X)            \
+    X(SEND_RECV, "send_recv")              \
+    X(BROADCAST, "broadcast")              \
+    X(ALL_GATHER, "all_gather")            \
+    X(ALL_TO_ALL, "all_to_all")            \
+    X(REDUCE_SCATTER, "reduce_scatter")    \
+    X(ALL_REDUCE, "all_reduce")
+typedef enum plan_collective_kind {
+#define X(name, text) PLAN_##name,
+    PLAN_COLLECTIVE_LIST(X)
+#undef X
+        PLAN_COLLECTIVE_KINDS
+} plan_collective_kind;
+
+/* What several accelerators do together: one actor of each, its *members*, which meet. None of them is done before all
+ * have begun. What a member gives are its kernel's inputs, what it takes the outputs, by number. */
+typedef struct plan_collective {
+    uint32_t kind;           /* plan_collective_kind */
+    uint32_t group;          /* collectives of the same devices, and no others, have the same number */
+    plan_range members;      /* in plan->members, by rising device */
+    plan_range moves;        /* in plan->moves; none where it adds: there the first input of each becomes its first output */
+} plan_collective;
+
+/* The member `from` (its place among the members) gives its input `give` to the member `to`, whose output `take` it
+ * becomes. */
+typedef struct plan_move {
+    uint32_t from, to;
+    uint32_t give, take;
+    uint64_t bytes;
+} plan_move;
+
 /* What was given up to keep within a limit: told, and of no meaning to who runs the plan. At most one; none: nothing
  * was. */
 typedef struct plan_limit {
@@ -259,6 +297,10 @@ typedef union plan_word {
     X(plan_param, params)           \
     X(plan_tensor_id, shards)       \
     X(plan_host, hosts)             \
+    X(plan_collective, collectives) \
+    X(plan_actor_id, members)       \
+    X(plan_move, moves)             \
+    X(plan_collective_id, turns)    \
     X(plan_limit, limits)           \
     X(char, strings)
 

@@ -14,10 +14,12 @@
 
 #include "graph/base/base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { OUTS_MAX = 8, STATES_MAX = 4, WRITES_MAX = OUTS_MAX + STATES_MAX + 1, SHAPE_TEXT = 160 };
+enum { STATES_MAX = 4, WRITES_MAX = WEIR_ARGS_MAX + STATES_MAX + 1, SHAPE_TEXT = 160 };
+enum { INFERRED_MAX = 8 };         /* outputs of an op without a rule for shards */
 
 typedef struct call {
     const weir_plan *plan;
@@ -50,8 +52,9 @@ static bool type_equal(const weir_type *a, const weir_type *b)
 /* For ops without a rule for shards: the one for whole tensors. */
 static bool fits_as_inferred(const weir_op_args *local, char *error, size_t error_bytes)
 {
-    weir_type inferred[OUTS_MAX] = {0};
+    weir_type inferred[INFERRED_MAX] = {0};
     weir_op_args args = *local;
+    assert(local->out_count <= INFERRED_MAX);
     char given[SHAPE_TEXT], wanted[SHAPE_TEXT];
     args.out = inferred;
     if (!local->op->infer(&args, error, error_bytes))
@@ -190,7 +193,7 @@ static bool validate_overlaps(const call *at)
 bool validate_call(const weir_plan *plan, uint32_t kernel, const weir_op *op)
 {
     const plan_kernel *k = &plan->kernels[kernel];
-    weir_type in[WEIR_ARGS_MAX], out[OUTS_MAX];
+    weir_type in[WEIR_ARGS_MAX], out[WEIR_ARGS_MAX];
     operand_types(plan, &k->in, in);
     operand_types(plan, &k->out, out);
     const call at = {plan, kernel, k,

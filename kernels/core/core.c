@@ -206,6 +206,25 @@ const weir_op op_copy = {.name = "copy",
                          .signatures = identity_signatures,
                          .kernel = {[WEIR_CPU] = copy_kernel, [WEIR_DISK] = copy_filed}};
 
+static bool collective_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    (void)args;
+    return REFUSE("the compiler alone makes collectives");
+}
+
+/* What is moved where is the plan's business (graph/plan/validate_collective.c). */
+static bool collective_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    return local->in_count + local->out_count > 0 || REFUSE("nothing is given, and nothing taken");
+}
+
+const weir_op op_collective = {.name = "collective",
+                               .in_max = WEIR_ARGS_MAX,
+                               .out_count = WEIR_ARGS_MAX,
+                               .out_fewer = true,
+                               .infer = collective_infer,
+                               .fits = collective_fits};
+
 const weir_op op_accumulate = {.name = "accumulate",
                                .in_min = 1,
                                .in_max = 1,

@@ -10,6 +10,8 @@
  *     accumulate x -> y             y = x in the first firing of a fill, y += x in the others
  *     grad_seed  x -> x             the gradient of a step's loss with respect to one micro-batch's: 1 / M, or with a
  *                                   second input, the scale of the loss, that times 1 / M
+ *     collective x... -> y...       what a device gives to others and takes from them: its part in a collective, which is the
+ *                                   device's own doing (regst/device.h); no kernel
  *
  * Attribute structures hold int64_t and double alone, as weir_op asks.
  */
