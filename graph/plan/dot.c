@@ -3,6 +3,8 @@
  * registers between the same two are one arrow, with their sum: a real plan has too many of them to draw, or to look
  * at.
  *
+ * What accelerators hand to each other is a dashed arrow from the actor that gives to the one that takes.
+ *
  * Arrows of what starts full (parameters) lead backwards in time. They are drawn thin and do not push their ends apart,
  * so that the picture follows the data through one step. A constant is a small box of its own, beside its readers.
  */
@@ -131,6 +133,24 @@ static void put_reads(const weir_plan *plan, FILE *to, const plan_range *ports, 
     }
 }
 
+/* Moves between the same two members lie together. */
+static void put_collective(const weir_plan *plan, FILE *to, const plan_collective *of)
+{
+    char text[PLAN_TEXT_BYTES];
+    const plan_actor_id *members = plan->members + of->members.first;
+    for (uint32_t m = of->moves.first, end = m + of->moves.count, next; m < end; m = next) {
+        const plan_move *move = &plan->moves[m];
+        uint64_t bytes = 0;
+        for (next = m; next < end && plan->moves[next].from == move->from && plan->moves[next].to == move->to; next++)
+            bytes += plan->moves[next].bytes;
+        fprintf(to, "  a%" PRIu32 " -> a%" PRIu32 " [label=\"  %s\\n  %s\", style=dashed, color=\"#3f6fb5\"];\n",
+                members[move->from].i, members[move->to].i, collective_text(of->kind), bytes_text(bytes, text));
+    }
+    for (uint32_t m = 1; !of->moves.count && m < of->members.count; m++)
+        fprintf(to, "  a%" PRIu32 " -> a%" PRIu32 " [label=\"  %s\", style=dashed, dir=both, color=\"#3f6fb5\"];\n",
+                members[m - 1].i, members[m].i, collective_text(of->kind));
+}
+
 weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
 {
     arrow *arrows = calloc(2 * (size_t)plan->actors_count + 1, sizeof *arrows);
@@ -148,6 +168,8 @@ weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
         put_space(plan, to, s);
     for (uint32_t a = 0; a < plan->actors_count; a++)
         put_reads(plan, to, &plan->actors[a].ports, arrows);
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
+        put_collective(plan, to, &plan->collectives[c]);
     fputs("}\n", to);
     free(arrows);
     return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;

@@ -341,6 +341,28 @@ static void put_host(json *j, const weir_plan *plan, uint32_t h)
     put_number(j, "line", host->line);
 }
 
+static void put_collective(json *j, const weir_plan *plan, uint32_t c)
+{
+    const plan_collective *of = &plan->collectives[c];
+    put_string(j, "kind", collective_text(of->kind));
+    put_number(j, "group", of->group);
+    open_in(j, "members", '[');
+    for (uint32_t m = of->members.first; m < of->members.first + of->members.count; m++)
+        put_number(j, NULL, plan->members[m].i);
+    shut(j, ']');
+    open_in(j, "moves", '[');
+    for (uint32_t m = of->moves.first; m < of->moves.first + of->moves.count; m++) {
+        open_item(j);
+        put_number(j, "from", plan->moves[m].from);
+        put_number(j, "to", plan->moves[m].to);
+        put_number(j, "give", plan->moves[m].give);
+        put_number(j, "take", plan->moves[m].take);
+        put_number(j, "bytes", plan->moves[m].bytes);
+        shut(j, '}');
+    }
+    shut(j, ']');
+}
+
 static void put_limit(json *j, const weir_plan *plan, uint32_t l)
 {
     const plan_limit *limit = &plan->limits[l];
@@ -365,6 +387,7 @@ static void put_limit(json *j, const weir_plan *plan, uint32_t l)
     X("inits", inits, put_init)             \
     X("params", params, put_param)          \
     X("hosts", hosts, put_host)             \
+    X("collectives", collectives, put_collective) \
     X("limits", limits, put_limit)
 
 weir_status weir_plan_json(const weir_plan *plan, FILE *to)
@@ -394,6 +417,10 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     shut(&j, ']');
     LISTS(X)
 #undef X
+    open_in(&j, "turns", '[');
+    for (uint32_t t = 0; t < plan->turns_count; t++)
+        put_number(&j, NULL, plan->turns[t].i);
+    shut(&j, ']');
     shut(&j, '}');
     fputs("\n", to);
     return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;

@@ -11,7 +11,7 @@
 #define _GNU_SOURCE
 #include "graph/base/error.h"
 #include "graph/plan/moved.h"
-#include "graph/plan/text.h"
+#include "graph/plan/show_inside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -115,12 +115,12 @@ static void put_cut(FILE *table, const char *text, int shown_max)
         fputs("..", table);
 }
 
-static void put_text(FILE *table, const char *text)
+void show_text(FILE *table, const char *text)
 {
     put_cut(table, text, NAME_SHOWN);
 }
 
-static void put_bytes(FILE *table, uint64_t bytes)
+void show_bytes(FILE *table, uint64_t bytes)
 {
     char text[PLAN_TEXT_BYTES];
     fprintf(table, "\t%s", bytes ? bytes_text(bytes, text) : "-");
@@ -132,16 +132,16 @@ static void put_bytes(FILE *table, uint64_t bytes)
 static void memory_cells(FILE *table, const uint64_t bytes[PLAN_MEMS], uint64_t shared, uint64_t total)
 {
     for (int kind = 0; kind < PLAN_MEMS; kind++)
-        put_bytes(table, bytes[kind]);
-    put_bytes(table, shared);
-    put_bytes(table, total);
+        show_bytes(table, bytes[kind]);
+    show_bytes(table, shared);
+    show_bytes(table, total);
     fputs("\n", table);
 }
 
 /* "cpu:2", and in a plan that is spread "cpu:2 (rank 1)" */
 static void put_space(const weir_plan *plan, FILE *table, uint32_t s)
 {
-    put_text(table, plan_text(plan, plan->spaces[s].name));
+    show_text(table, plan_text(plan, plan->spaces[s].name));
     if (plan->ranks > 1)
         fprintf(table, " (rank %" PRIu32 ")", plan->spaces[s].rank);
 }
@@ -199,16 +199,16 @@ static void queues_section(const weir_plan *plan, FILE *table, uint32_t index)
     for (uint32_t q = 0; q < plan->queues_count; q++) {
         const plan_queue *queue = &plan->queues[q];
         queue_sum sum = sum_queue(plan, q);
-        put_text(table, plan_text(plan, queue->name));
+        show_text(table, plan_text(plan, queue->name));
         fputs("\t", table);
-        put_text(table, plan_text(plan, plan->spaces[queue->space.i].name));
+        show_text(table, plan_text(plan, plan->spaces[queue->space.i].name));
         fprintf(table, "\t%s\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu64, queue_kind_text(queue->kind), sum.actors,
                 sum.kernels, sum.firings);
         plan_moved moved = plan_queue_moved(plan, q);
-        put_bytes(table, moved.read);
-        put_bytes(table, moved.written);
-        put_bytes(table, moved.transferred);
-        put_bytes(table, queue->workspace_bytes);
+        show_bytes(table, moved.read);
+        show_bytes(table, moved.written);
+        show_bytes(table, moved.transferred);
+        show_bytes(table, queue->workspace_bytes);
         fputs("\t\n", table);
     }
 }
@@ -278,10 +278,10 @@ static void actor_row(const weir_plan *plan, FILE *table, uint32_t a)
     const plan_actor *actor = &plan->actors[a];
     plan_moved moved = plan_actor_moved(plan, a);
     fprintf(table, "%" PRIu32 "\t", actor->priority);
-    put_text(table, plan_text(plan, actor->name));
+    show_text(table, plan_text(plan, actor->name));
     fprintf(table, "\t%s\t%" PRIu32 "\t%" PRIu32, phase_text(actor->phase), actor->fires, actor->kernels.count);
-    put_bytes(table, moved.read);
-    put_bytes(table, moved.written);
+    show_bytes(table, moved.read);
+    show_bytes(table, moved.written);
     fputs("\t", table);
     put_makes(plan, table, &actor->regsts);
     fputs(actor->ports.count ? "\t<- " : "\t", table);
@@ -307,7 +307,7 @@ static void actors_section(const weir_plan *plan, FILE *table, uint32_t queue)
             order[count++] = a;
     if (order)
         qsort_r(order, count, sizeof *order, compare_actors, plan->actors);
-    put_text(table, plan_text(plan, plan->queues[queue].name));
+    show_text(table, plan_text(plan, plan->queues[queue].name));
     fputs("\tactor\tphase\tfires\tkernels\tread a step\twritten\tmakes (slots x bytes)\treads\n", table);
     for (uint32_t i = 0; i < count; i++)
         actor_row(plan, table, order[i]);
@@ -325,7 +325,7 @@ static void constants_section(const weir_plan *plan, FILE *table, uint32_t index
             continue;
         put_regst(plan, table, r);
         fputs("\t", table);
-        put_text(table, plan_text(plan, plan->spaces[plan->regsts[r].space.i].name));
+        show_text(table, plan_text(plan, plan->spaces[plan->regsts[r].space.i].name));
         fputs("\t\n", table);
     }
 }
@@ -371,8 +371,8 @@ static void fused_row(const weir_plan *plan, FILE *table, uint32_t first)
              plan_text(plan, plan->kernels[first].name));
     put_cut(table, members, PLAN_TEXT_BYTES);
     fprintf(table, "\t%" PRIu32, kernels);
-    put_bytes(table, sum.read);
-    put_bytes(table, sum.written);
+    show_bytes(table, sum.read);
+    show_bytes(table, sum.written);
     fputs("\t\n", table);
 }
 
@@ -441,7 +441,7 @@ static void show_header(const weir_plan *plan, FILE *to)
 {
     char text[PLAN_TEXT_BYTES];
     fputs("plan ", to);
-    put_text(to, plan_text(plan, plan->name));
+    show_text(to, plan_text(plan, plan->name));
     fprintf(to, ": %" PRIu32 " device%s, %" PRIu32 " micro-batch%s a step, %" PRIu32 " actors, %" PRIu32 " kernels",
             plan->spaces_count, plan->spaces_count == 1 ? "" : "s", plan->micro_batches,
             plan->micro_batches == 1 ? "" : "es", plan->actors_count, plan->kernels_count);
@@ -452,7 +452,7 @@ static void show_header(const weir_plan *plan, FILE *to)
         fprintf(to, ", %" PRIu32 " ordering edges", plan_ordering_edges(plan));
     for (uint32_t p = 0; plan->programs_count > 1 && p < plan->programs_count; p++) {
         fputs(p ? ", " : ", programs ", to);
-        put_text(to, plan_text(plan, plan->programs[p].name));
+        show_text(to, plan_text(plan, plan->programs[p].name));
     }
     if (plan->part)
         fprintf(to, ", rank %" PRIu32 "'s part of %016" PRIx64, plan->part - 1, plan->whole);
@@ -462,7 +462,8 @@ static void show_header(const weir_plan *plan, FILE *to)
     if (weir_plan_limited(plan, text, sizeof text))
         fprintf(to, "%s\n", text);
     uint64_t in = show_copies(plan, PLAN_COPY_IN, "accelerators, a step: ", to);
-    if (show_copies(plan, PLAN_COPY_OUT, in ? "; " : "accelerators, a step: ", to) || in)
+    in += show_copies(plan, PLAN_COPY_OUT, in ? "; " : "accelerators, a step: ", to);
+    if (show_collectives_sum(plan, in ? "; " : "accelerators, a step: ", to) || in)
         fputs("\n", to);
     fputs("\n", to);
 }
@@ -479,6 +480,10 @@ weir_status weir_plan_show(const weir_plan *plan, FILE *to)
     for (uint32_t q = 0; !status && q < plan->queues_count; q++) {
         fputs("\n", to);
         status = print_section(plan, to, actors_section, q, LEFT(1) | LEFT(2) | LEFT(7) | LEFT(8));
+    }
+    if (!status && plan->collectives_count) {
+        fputs("\n", to);
+        status = print_section(plan, to, show_collectives, 0, LEFT(0) | LEFT(1) | LEFT(2) | LEFT(3));
     }
     if (!status && has_fused(plan)) {
         fputs("\n", to);

@@ -80,3 +80,13 @@ const char *queue_kind_text(uint32_t kind)
                                                         "copy in", "copy out", "collective"};
     return text[kind];
 }
+
+const char *collective_text(uint32_t kind)
+{
+    static const char *const names[PLAN_COLLECTIVE_KINDS] = {
+#define X(name, text) text,
+        PLAN_COLLECTIVE_LIST(X)
+#undef X
+    };
+    return names[kind];
+}

@@ -22,5 +22,6 @@ const char *mem_text(uint32_t kind);       /* "activations"; plan_mem */
 const char *keep_text(uint32_t kind);      /* "parameter"; plan_keep */
 const char *host_kind_text(uint32_t kind); /* "source"; plan_host_kind */
 const char *queue_kind_text(uint32_t kind); /* "compute"; plan_queue_kind */
+const char *collective_text(uint32_t kind); /* "all_gather"; plan_collective_kind */
 
 #endif

@@ -314,7 +314,7 @@ Test(plan_file, says_which_part_of_a_file_is_wrong, .timeout = 120)
 {
     cr_expect_null(read_replaced("weir plan", "weir plum", 9));
     assert_error_has("this is not a weir plan");
-    cr_expect_null(read_replaced("version\x04", "version\x01", 8));
+    cr_expect_null(read_replaced("version\x05", "version\x01", 8));
     assert_error_has("version: 1, known is 5");
     cr_expect_null(read_replaced("slot_bytes", "slot_bites", 10));
     assert_error_has("regsts.slot_bytes: is missing");

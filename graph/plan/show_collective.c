@@ -1,0 +1,66 @@
+/* graph/plan/show_collective.c: what accelerators do together, for people. */
+#include "graph/plan/show_inside.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { DEVICES_SHOWN = 8 };
+
+static uint64_t moved_by(const weir_plan *plan, const plan_collective *of)
+{
+    uint64_t bytes = 0;
+    for (uint32_t m = of->moves.first; m < of->moves.first + of->moves.count; m++)
+        bytes += plan->moves[m].bytes;
+    return bytes;
+}
+
+static const plan_actor *member(const weir_plan *plan, const plan_collective *of, uint32_t m)
+{
+    return &plan->actors[plan->members[of->members.first + m].i];
+}
+
+static void put_row(const weir_plan *plan, FILE *table, uint32_t c)
+{
+    const plan_collective *of = &plan->collectives[c];
+    const plan_actor *first = member(plan, of, 0);
+    show_text(table, plan_text(plan, first->name));
+    fprintf(table, "\t%s\t%s\t", collective_text(of->kind), phase_text(first->phase));
+    for (uint32_t m = 0; m < of->members.count && m < DEVICES_SHOWN; m++) {
+        fputs(m ? ", " : "", table);
+        show_text(table, plan_text(plan, plan->spaces[plan->queues[member(plan, of, m)->queue.i].space.i].name));
+    }
+    if (of->members.count > DEVICES_SHOWN)
+        fprintf(table, ", +%" PRIu32, of->members.count - DEVICES_SHOWN);
+    fprintf(table, "\t%" PRIu32, first->fires);
+    show_bytes(table, moved_by(plan, of));
+    fputs("\t\n", table);
+}
+
+void show_collectives(const weir_plan *plan, FILE *table, uint32_t index)
+{
+    bool *shown = calloc(plan->collectives_count + (size_t)1, sizeof *shown);
+    (void)index;
+    fputs("collective, in turn\tkind\tphase\tdevices\tfires\tmoves each time\t\n", table);
+    for (uint32_t t = 0; shown && t < plan->turns_count; t++) {
+        if (!shown[plan->turns[t].i])
+            put_row(plan, table, plan->turns[t].i);
+        shown[plan->turns[t].i] = true;
+    }
+    free(shown);
+}
+
+uint64_t show_collectives_sum(const weir_plan *plan, const char *before, FILE *to)
+{
+    uint64_t bytes = 0;
+    uint32_t groups = 0;
+    char text[PLAN_TEXT_BYTES];
+    for (uint32_t c = 0; c < plan->collectives_count; c++) {
+        const plan_collective *of = &plan->collectives[c];
+        groups = of->group >= groups ? of->group + 1 : groups;
+        bytes += moved_by(plan, of) * member(plan, of, 0)->fires;
+    }
+    if (plan->turns_count)
+        fprintf(to, "%s%" PRIu32 " collective%s of %" PRIu32 " group%s, %s", before, plan->turns_count,
+                plan->turns_count == 1 ? "" : "s", groups, groups == 1 ? "" : "s", bytes_text(bytes, text));
+    return plan->turns_count;
+}
