@@ -444,7 +444,9 @@ static void goes_wrong(fake_fault_kind kind, const char *error, bool begun, uint
         bench_mark(h.queue[d]);
     if (error)
         expect_ill(h.queue[1], error);
-    ranks_pause(5);
+    while (fake_look().begun < (begun ? 6 : 3))
+        sched_yield();
+    ranks_pause(2);
     cr_expect_eq(sum_of_done(&h), 3, "a member is done with what another one did not do");
     for (uint32_t d = 0; d < 3; d++)
         cr_expect(d == 1 || !h.device->health(h.queue[d], NULL, 0));

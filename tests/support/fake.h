@@ -69,6 +69,7 @@ typedef struct fake_options {
 /* What was seen until it was closed. Sentences are "" when there is none. */
 typedef struct fake_seen {
     uint64_t launches, marks, awaits, meetings;
+    uint64_t begun;                /* of the meetings: all members had come */
     uint64_t misuses;              /* things that no caller may do, */
     char misuse[FAKE_TEXT_BYTES];  /* the first of them, */
     char race[FAKE_TEXT_BYTES];    /* and the first race */

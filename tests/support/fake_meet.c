@@ -291,6 +291,7 @@ static void begin_one(struct fake *fake, struct fake_queue *queue)
     }
     fake_poison(entry);
     entry->begun = true;
+    fake->seen.begun++;
     if (!queue->start_ns)
         queue->start_ns = fake_now_ns();
     entry->due_ns = fake_due_ns(fake);
