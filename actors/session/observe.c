@@ -107,7 +107,7 @@ void session_look(struct weir_session *s, uint32_t number)
 
 static weir_status open_look(const struct weir_session *s, struct worker *worker)
 {
-    uint32_t room = worker->ahead.count;
+    uint32_t room = 2 * worker->ahead.count;
     for (uint32_t i = 0; i < worker->actor_count; i++) {
         const plan_actor *actor = &s->plan->actors[worker->by_rank[i]->id];
         room += actor->ports.count + actor->regsts.count + (is_member(worker->by_rank[i]) ? 3 : 0);

@@ -266,9 +266,11 @@ void session_look_at_queues(const struct weir_session *s, struct worker *worker)
         const struct ahead_await *await;
         bool known = ahead_awaits(worker->ahead.queues[i], &await);
         uint32_t regst = await ? s->plan->ports[await->edge - s->queues->edges].regst.i : PLAN_NONE;
-        if (launch && known)
-            look_add(&worker->look, (struct wait_entry){launch->actor->id, regst,
-                                                        flight_step(s->plan, launch->actor->id, launch->firing)});
+        int64_t step = launch ? flight_step(s->plan, launch->actor->id, launch->firing) : 0;
+        if (launch && known) {
+            look_add(&worker->look, (struct wait_entry){launch->actor->id, regst, step});
+            look_add(&worker->look, (struct wait_entry){launch->actor->id, WAITS_FIRST, step});
+        }
     }
 }
 

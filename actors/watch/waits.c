@@ -31,6 +31,7 @@ enum link_kind {
 struct waits_actor {
     bool told;   /* somebody said that it waits or fires; then in `step` */
     bool fires;
+    bool first;    /* it is the oldest under way on its queue */
     bool turn;     /* it waits for its turn */
     int64_t step;
     int64_t passed; /* firings; of members of collectives */
@@ -161,6 +162,8 @@ static void put_one(struct waits *waits, uint32_t rank, struct wait_entry entry)
     struct waits_actor *actor = &waits->actors[entry.actor];
     if (entry.regst == WAITS_FIRES)
         actor->fires = true;
+    else if (entry.regst == WAITS_FIRST)
+        actor->first = true;
     else if (entry.regst >= WAITS_PASSED && !put_member(waits, entry))
         return;
     else if (entry.regst >= WAITS_PASSED)
@@ -229,7 +232,8 @@ static void find_busy(struct waits *waits)
     memset(waits->busy, 0xff, plan->queues_count * sizeof(*waits->busy));
     for (uint32_t a = 0; a < plan->actors_count; a++) {
         uint32_t queue = plan->actors[a].queue.i;
-        for (uint32_t q = 0; waits->actors[a].fires && q < plan->queues_count; q++)
+        bool busy = waits->actors[a].fires || waits->actors[a].first;
+        for (uint32_t q = 0; busy && q < plan->queues_count; q++)
             if (q == queue || (waits->busy[q] == PLAN_NONE && queues_share(waits, q, queue)))
                 waits->busy[q] = a;
     }
@@ -322,7 +326,8 @@ static uint32_t find_before(const struct waits *waits, uint32_t a)
     uint32_t queue = waits->plan->actors[a].queue.i;
     if (actor->turn && waits->head[queue] != PLAN_NONE && waits->head[queue] != a)
         return waits->head[queue];
-    return !actor->told || waits->meets[a] != PLAN_NONE ? waits->busy[queue] : PLAN_NONE;
+    bool behind = waits->busy[queue] != a && (!actor->told || waits->meets[a] != PLAN_NONE);
+    return behind ? waits->busy[queue] : PLAN_NONE;
 }
 
 static void link_actor(struct waits *waits, uint32_t a)

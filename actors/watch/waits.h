@@ -4,8 +4,9 @@
  *
  *     {actor, regst, step}   `actor`, in `step`, lacks a slot of `regst`: one to fill if it produces it, else one to
  *                            read
- *     {actor, fires, step}   `actor` has been inside its kernels all the time; or what it launched stands on its queue, as
- *                            the oldest there, and awaits nothing
+ *     {actor, fires, step}   `actor` has been inside its kernels all the time; or what it launched on an accelerator is
+ *                            the oldest under way on its queue, and awaits nothing
+ *     {actor, first, step}   it is that oldest one, whether it awaits something or not
  *     {actor, turn, step}    `actor` waits for its turn, on a queue for collectives
  *
  * and of such queues, whether somebody there lacks something or not,
@@ -48,6 +49,7 @@ struct wait_entry {
 #define WAITS_TURN (PLAN_NONE - 1)
 #define WAITS_HEAD (PLAN_NONE - 2)
 #define WAITS_PASSED (PLAN_NONE - 3)
+#define WAITS_FIRST (PLAN_NONE - 4)
 _Static_assert(sizeof(struct wait_entry) == 16, "16 bytes on the wire");
 
 struct waits {

@@ -48,12 +48,12 @@ static void expect_taken(const meetings *m, int64_t steps, const char *what)
 }
 
 /* In two runs, the second of which goes on where the first ended. */
-static void run_well(meetings *m, const weir_plan *plan, unsigned seed, const char *what)
+static void run_well(meetings *m, const weir_plan *plan, unsigned seed, int workers, const char *what)
 {
     m->wrong = 0;
     memset(m->taken, 0, sizeof(m->taken));
     fake_open(&(fake_options){.seed = seed, .delay_us = seed % 3 ? 5 : 0});
-    weir_session *s = opened(plan, 1 + (int)seed % 3);
+    weir_session *s = opened(plan, workers);
     cr_expect_eq(weir_session_run(s, STEPS - 3), WEIR_OK, "%s: %s", what, weir_error());
     cr_expect_eq(weir_session_run(s, 3), WEIR_OK, "%s: %s", what, weir_error());
     cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
@@ -67,7 +67,7 @@ static void runs_well(const meetings_lane *lanes, uint32_t count, uint32_t micro
     meetings m = {.lane = lanes, .lane_count = count, .micro = micro};
     weir_plan *plan = meetings_plan(&m, turns, turn_count);
     for (unsigned seed = 0; seed < SEEDS; seed++)
-        run_well(&m, plan, seed, what);
+        run_well(&m, plan, seed, 1 + (int)seed % 3, what);
     weir_plan_free(plan);
 }
 
@@ -130,14 +130,15 @@ static void fast_takes(meetings *m, uint32_t lane, uint32_t device, int64_t step
     early += lane == 1 && slow_given < step * m->micro + micro + 1;
 }
 
-/* Two lanes on the same devices; how often lane 1 came before lane 0. */
+/* Two lanes that share fake:1; how often lane 1 came before lane 0. */
 static int64_t overtakes(const uint32_t *turns, uint32_t turn_count, unsigned seed)
 {
     meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 2), meetings_of(PLAN_ALL_GATHER, 2)};
+    lanes[1].from = 1;
     meetings m = {.lane = lanes, .lane_count = 2, .micro = 1, .gives = slow_gives, .takes = fast_takes};
     weir_plan *plan = meetings_plan(&m, turns, turn_count);
     slow_given = early = 0;
-    run_well(&m, plan, seed, "two lanes");
+    run_well(&m, plan, seed, 2 * MEETINGS_DEVICES, "two lanes");
     weir_plan_free(plan);
     return early;
 }
@@ -398,7 +399,6 @@ Test(meetings, a_member_that_has_not_come_is_told)
                      &(fake_options){.seed = 1, .faults = {{.kind = FAKE_HANGS, .device = 1, .queue = DEVICE_COPY_IN, .launch = 5}}},
                      workers,
                      (const char *[]){"(fake:0) has come to its collective, and waits for member 0 of 1 (fake:1), which has not come",
-                                      "member 0 of 1 (fake:1) waits for work 0 of 1 (fake:1), which has not written its input for step 4",
                                       "kernel of in 0 of 1 (copy, ", NULL},
                      "circle");
     weir_plan_free(plan);
@@ -415,6 +415,7 @@ static void stuck_gives(meetings *m, uint32_t lane, uint32_t device, int64_t ste
 Test(meetings, who_waits_for_its_turn_says_behind_which_collective)
 {
     meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 2), meetings_of(PLAN_SEND_RECV, 2)};
+    lanes[1].from = 1;
     meetings m = {.lane = lanes, .lane_count = 2, .micro = 1, .gives = stuck_gives};
     weir_plan *plan = meetings_plan(&m, (uint32_t[]){0, 1}, 2);
     expect_stall(&m, plan, &(fake_options){.seed = 1}, 2 * MEETINGS_DEVICES,

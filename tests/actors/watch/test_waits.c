@@ -343,7 +343,7 @@ Test(waits, turns_that_contradict_each_other_are_a_circle)
 Test(waits, what_is_said_of_collectives_by_who_is_in_none_is_passed_over)
 {
     struct line *line = members_new();
-    struct wait_entry of_0[] = {{X, WAITS_TURN, 7}, {X, WAITS_HEAD, 7}, {X, WAITS_PASSED, 7}, {C0, WAITS_PASSED - 1, 7}};
+    struct wait_entry of_0[] = {{X, WAITS_TURN, 7}, {X, WAITS_HEAD, 7}, {X, WAITS_PASSED, 7}, {C0, WAITS_FIRST - 1, 7}};
     waits_put(&line->waits, 0, of_0, 4);
     SAYS(say(line), "no actor lacks anything");
     line_free(line);
