@@ -122,8 +122,7 @@ static bool fake_times(struct device_queue *head, uint64_t ticket, int64_t *star
 
 /* ---- enqueueing ---- */
 
-/* Takes the lock, unless another thread is at it. */
-static weir_status enter(struct fake_queue *queue)
+weir_status fake_enter(struct fake_queue *queue)
 {
     bool alone = !atomic_flag_test_and_set_explicit(&queue->busy, memory_order_acquire);
     pthread_mutex_lock(&fake_the->lock);
@@ -140,7 +139,7 @@ static weir_status enter(struct fake_queue *queue)
     return WEIR_OK;
 }
 
-static weir_status leave(struct fake_queue *queue, struct fake_entry *entry)
+weir_status fake_leave(struct fake_queue *queue, struct fake_entry *entry)
 {
     if (entry) {
         *queue->last = entry;
@@ -166,19 +165,19 @@ static struct fake_entry *entry_new(enum fake_entry_kind kind, uint64_t ticket, 
 static weir_status fake_mark(struct device_queue *head)
 {
     struct fake_queue *queue = queue_of(head);
-    weir_status status = enter(queue);
+    weir_status status = fake_enter(queue);
     if (status)
         return status;
     if (!device_room(head))
         fake_misuse(fake_the, "queue %" PRIu32 " is given a mark that it has no room for", queue->id);
     fake_the->seen.marks++;
-    return leave(queue, entry_new(FAKE_MARK, ++head->marked, 0));
+    return fake_leave(queue, entry_new(FAKE_MARK, ++head->marked, 0));
 }
 
 static weir_status fake_await(struct device_queue *head, struct device_queue *other, uint64_t ticket)
 {
     struct fake_queue *queue = queue_of(head), *of = queue_of(other);
-    weir_status status = enter(queue);
+    weir_status status = fake_enter(queue);
     if (status)
         return status;
     if (of->freed || other == head || !ticket || ticket > other->marked)
@@ -187,7 +186,7 @@ static weir_status fake_await(struct device_queue *head, struct device_queue *ot
     fake_the->seen.awaits++;
     struct fake_entry *entry = entry_new(FAKE_AWAIT, ticket, 0);
     entry->other = of;
-    return leave(queue, entry);
+    return fake_leave(queue, entry);
 }
 
 /* ---- launching ---- */
@@ -249,17 +248,16 @@ static fake_fault_kind fault_now(const struct fake_queue *queue)
     return FAKE_NO_FAULT;
 }
 
-/* All that a call is, from now on the device's. */
-static struct fake_entry *copy_call(struct fake_queue *queue, weir_kernel_fn call, const weir_kernel_args *args)
+struct fake_entry *fake_copy_call(struct fake_queue *queue, weir_kernel_fn call, const weir_kernel_args *args)
 {
     const struct fake_call *known = NULL;
     for (uint32_t i = 0; i < fake_the->call_count && !known; i++)
         known = fake_the->calls[i].call == call ? &fake_the->calls[i] : NULL;
     size_t attrs_bytes = known && args->attrs ? known->attrs_bytes : 0;
     size_t views = (size_t)args->in_count + (size_t)args->out_count + (size_t)args->state_count;
-    struct fake_entry *entry = entry_new(FAKE_LAUNCH, 0, views * sizeof(weir_view) + attrs_bytes);
+    struct fake_entry *entry = entry_new(call ? FAKE_LAUNCH : FAKE_MEET, 0, views * sizeof(weir_view) + attrs_bytes);
     weir_view *next = entry->views;
-    entry->name = known ? known->name : "a kernel";
+    entry->name = known ? known->name : call ? "a kernel" : "collective";
     entry->updates = known && known->updates;
     entry->call = call;
     entry->args = *args;
@@ -273,6 +271,7 @@ static struct fake_entry *copy_call(struct fake_queue *queue, weir_kernel_fn cal
     entry->args.workspace = fake_reach(args->workspace);
     entry->args.error = entry->error;
     entry->args.error_bytes = sizeof entry->error;
+    queue->launches++;
     entry->fault = fault_now(queue);
     for (uint32_t q = 0; q < fake_the->queue_count; q++)
         if (!fake_the->queues[q]->freed)
@@ -280,23 +279,26 @@ static struct fake_entry *copy_call(struct fake_queue *queue, weir_kernel_fn cal
     return entry;
 }
 
-static weir_status fake_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
+weir_status fake_leave_with_call(struct fake_queue *queue, struct fake_entry *entry, const weir_kernel_args *args)
 {
-    struct fake_queue *queue = queue_of(head);
-    weir_status status = enter(queue);
-    if (status)
-        return status;
-    fake_the->seen.launches++;
-    queue->launches++;
-    struct fake_entry *entry = copy_call(queue, call, args);
     if (entry->fault != FAKE_LAUNCH_FAILS)
-        return leave(queue, entry);
+        return fake_leave(queue, entry);
     const char *name = entry->name;
     free(entry);
-    leave(queue, NULL);
+    fake_leave(queue, NULL);
     if (args->error_bytes)
         snprintf(args->error, args->error_bytes, "the fake device does not take %s", name);
     return error_set(WEIR_E_KERNEL, "the fake device does not take %s", name);
+}
+
+static weir_status fake_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
+{
+    struct fake_queue *queue = queue_of(head);
+    weir_status status = fake_enter(queue);
+    if (status)
+        return status;
+    fake_the->seen.launches++;
+    return fake_leave_with_call(queue, fake_copy_call(queue, call, args), args);
 }
 
 /* ---- open and close ---- */
@@ -314,6 +316,9 @@ static const struct device_ops fake_ops = {
     .launch = fake_launch,
     .mark = fake_mark,
     .await = fake_await,
+    .group_new = fake_group_new,
+    .group_free = fake_group_free,
+    .meet = fake_meet,
     .times = fake_times,
     .health = fake_health,
     .abort = fake_abort,
@@ -337,6 +342,7 @@ void fake_open(const fake_options *options)
     fake_the->random = fake_the->options.seed;
     fake_the->held = fake_the->options.held;
     fake_the->races = fake_the->options.no_races ? NULL : races_new();
+    fake_the->board = fake_the->options.board ? fake_the->options.board : fake_board_new();
     pthread_mutex_init(&fake_the->lock, NULL);
     pthread_condattr_t by_clock;
     pthread_condattr_init(&by_clock);
@@ -386,6 +392,7 @@ void fake_go(void)
 /* What a test left open. */
 static void free_left(void)
 {
+    fake_free_groups(fake_the);
     for (uint32_t q = 0; q < fake_the->queue_count; q++) {
         struct fake_queue *queue = fake_the->queues[q];
         if (!queue->freed) {
@@ -416,6 +423,8 @@ fake_seen fake_close(void)
     device_register(WEIR_FAKE, NULL);
     device_register(WEIR_PINNED, pinned_before);
     races_free(fake_the->races);
+    if (!fake_the->options.board)
+        fake_board_free(fake_the->board);
     pthread_cond_destroy(&fake_the->rest);
     pthread_cond_destroy(&fake_the->work);
     pthread_mutex_destroy(&fake_the->lock);

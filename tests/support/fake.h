@@ -13,9 +13,13 @@
  *   - What a kernel writes is NaNs from when it begins until it is done, and so is its workspace. What it adds to, or
  *     works on in place, is left alone.
  *   - Few marks fit: 2 to 16 a queue.
+ *   - Members of a group meet when the heads of all their queues are the same meeting. What they take is NaNs from then
+ *     on until their own end, each of which comes when it likes; sums are in the order of the members. Where one
+ *     fails, dies or hangs, the others wait until they are aborted, as in a real communicator.
  *   - It fails when it is told to (`faults`).
  * It counts what no caller may do: a mark without room, an await of a mark that was never made, two threads on one
- * queue, memory of the host's in a call, copies while a queue is at work, what is left open. And it looks for races
+ * queue, memory of the host's in a call, copies while a queue is at work, members that come to different meetings or do not
+ * agree on bytes (health() says these, too), what is left open. And it looks for races
  * (tests/support/races.h), so that an await which is left out is told whatever order was drawn.
  *
  * While it is open, WEIR_FAKE and WEIR_PINNED are known to the process; PINNED is memory of the host's that kernels of
@@ -30,6 +34,7 @@ enum {
     FAKE_DEVICES = 16,
     FAKE_QUEUES_MAX = 64, /* from open to close, those given back among them */
     FAKE_FAULTS_MAX = 4,
+    FAKE_MEET_MS = 60000,
     FAKE_TEXT_BYTES = 320
 };
 
@@ -56,16 +61,24 @@ typedef struct fake_options {
     bool held;          /* nothing runs until fake_go() */
     bool no_races;      /* do not look for races */
     bool shared;        /* PINNED memory may be what processes share, which the kind did not make */
+    struct fake_board *board; /* groups have members in other processes, which have this one, too; NULL: they have not */
+    uint32_t meet_ms;   /* so long does a member wait for the others, then its queue fails; 0: FAKE_MEET_MS */
     fake_fault faults[FAKE_FAULTS_MAX];
 } fake_options;
 
 /* What was seen until it was closed. Sentences are "" when there is none. */
 typedef struct fake_seen {
-    uint64_t launches, marks, awaits;
+    uint64_t launches, marks, awaits, meetings;
+    uint64_t begun;                /* of the meetings: all members had come */
     uint64_t misuses;              /* things that no caller may do, */
     char misuse[FAKE_TEXT_BYTES];  /* the first of them, */
     char race[FAKE_TEXT_BYTES];    /* and the first race */
 } fake_seen;
+
+/* What members in several processes meet over. Made before these are forked, and freed when they ended. */
+struct fake_board;
+struct fake_board *fake_board_new(void);
+void fake_board_free(struct fake_board *board);
 
 void fake_open(const fake_options *options); /* NULL: all 0 */
 

@@ -5,6 +5,7 @@
  *     await      passes, when the mark has
  *     launch     begins: what it will write is poisoned, and a time is drawn at which it is over
  *                then, no earlier than that: the CPU's kernel is called, without the lock
+ *     meeting    in five steps: fake_meet.c
  *
  * So kernels of several queues are under way at once, and take their time together. One thread is enough to show the
  * orders in which queues can see each other's memory, since what a kernel writes is gone from when it begins; and
@@ -57,7 +58,7 @@ void fake_drop_entries(struct fake_queue *queue)
 }
 
 /* Takes the first entry off. */
-static void finish(struct fake_queue *queue)
+void fake_finish(struct fake_queue *queue)
 {
     struct fake_entry *entry = queue->first;
     queue->first = entry->next;
@@ -81,6 +82,8 @@ static bool can_go_on(const struct fake *fake, const struct fake_queue *queue, i
         return false;
     if (entry->kind == FAKE_AWAIT)
         return has_passed(entry->other, entry->ticket);
+    if (entry->kind == FAKE_MEET)
+        return fake_meeting_ready(fake, entry, now_ns, wake_ns);
     if (entry->kind == FAKE_MARK || !entry->begun || entry->due_ns <= now_ns)
         return true;
     if (entry->due_ns < *wake_ns)
@@ -118,7 +121,7 @@ static bool overlaps_any(const void *at, uint64_t bytes, const weir_view *views,
 }
 
 /* What the call only writes. */
-static void poison(const struct fake_entry *entry)
+void fake_poison(const struct fake_entry *entry)
 {
     const weir_kernel_args *args = &entry->args;
     for (int i = 0; i < args->out_count && !entry->updates; i++) {
@@ -132,10 +135,10 @@ static void poison(const struct fake_entry *entry)
         memset(args->workspace, POISON, args->workspace_bytes);
 }
 
-static void access_all(struct fake *fake, const struct fake_queue *queue, const struct fake_entry *entry,
-                       const weir_view *views, int count, bool writes)
+void fake_access_all(struct fake *fake, const struct fake_queue *queue, const struct fake_entry *entry, bool writes)
 {
-    for (int i = 0; i < count; i++)
+    const weir_view *views = writes ? entry->args.out : entry->args.in;
+    for (int i = 0; i < (writes ? entry->args.out_count : entry->args.in_count); i++)
         races_access(fake->races, queue->id, views[i].data, fake_view_bytes(&views[i]), writes, entry->name);
 }
 
@@ -146,35 +149,46 @@ static void look_for_races(struct fake *fake, const struct fake_queue *queue, co
     for (uint32_t q = 0; q < fake->queue_count; q++)
         races_await(fake->races, queue->id, q, entry->passed[q]);
     races_step(fake->races, queue->id);
-    access_all(fake, queue, entry, args->in, args->in_count, false);
-    access_all(fake, queue, entry, args->out, args->out_count, true);
-    access_all(fake, queue, entry, args->state, args->state_count, true);
+    fake_access_all(fake, queue, entry, false);
+    fake_access_all(fake, queue, entry, true);
+    for (int i = 0; i < args->state_count; i++)
+        races_access(fake->races, queue->id, args->state[i].data, fake_view_bytes(&args->state[i]), true, entry->name);
     if (args->workspace_bytes)
         races_access(fake->races, queue->id, args->workspace, args->workspace_bytes, true, entry->name);
 }
 
+int64_t fake_due_ns(struct fake *fake)
+{
+    int64_t delay_ns = 0;
+    if (fake->options.delay_us)
+        delay_ns = (int64_t)fake_below(fake, 2000 * (uint64_t)fake->options.delay_us);
+    return fake_now_ns() + delay_ns;
+}
+
+void fake_die(struct fake_queue *queue)
+{
+    queue->stuck = true;
+    queue->health = WEIR_E_KERNEL;
+    snprintf(queue->error, sizeof queue->error, "a queue of fake:%" PRIu32 " is lost", queue->head.index);
+}
+
 static void begin(struct fake *fake, struct fake_queue *queue, struct fake_entry *entry)
 {
-    int64_t now_ns = fake_now_ns();
     if (entry->fault == FAKE_DIES) {
-        queue->stuck = true;
-        queue->health = WEIR_E_KERNEL;
-        snprintf(queue->error, sizeof queue->error, "a queue of fake:%" PRIu32 " is lost", queue->head.index);
+        fake_die(queue);
         return;
     }
     if (fake->races)
         look_for_races(fake, queue, entry);
-    poison(entry);
+    fake_poison(entry);
     entry->begun = true;
-    entry->due_ns = now_ns;
-    if (fake->options.delay_us)
-        entry->due_ns += (int64_t)fake_below(fake, 2000 * (uint64_t)fake->options.delay_us);
     if (!queue->start_ns)
-        queue->start_ns = now_ns;
+        queue->start_ns = fake_now_ns();
+    entry->due_ns = fake_due_ns(fake);
     queue->stuck = entry->fault == FAKE_HANGS;
 }
 
-static void fail(struct fake_queue *queue, const struct fake_entry *entry, weir_status status)
+void fake_fail(struct fake_queue *queue, const struct fake_entry *entry, weir_status status)
 {
     queue->stuck = true;
     queue->health = status;
@@ -194,8 +208,8 @@ static void run(struct fake *fake, struct fake_queue *queue, struct fake_entry *
     queue->running = false;
     queue->end_ns = fake_now_ns();
     if (status)
-        fail(queue, entry, status);
-    finish(queue);
+        fake_fail(queue, entry, status);
+    fake_finish(queue);
     pthread_cond_broadcast(&fake->rest);
 }
 
@@ -224,11 +238,15 @@ static void advance(struct fake *fake, struct fake_queue *queue)
             begin(fake, queue, entry);
         return;
     }
+    if (entry->kind == FAKE_MEET) {
+        fake_meeting_advance(fake, queue, entry);
+        return;
+    }
     if (entry->kind == FAKE_MARK)
         pass(fake, queue, entry);
     else if (fake->races)
         races_await(fake->races, queue->id, entry->other->id, entry->ticket);
-    finish(queue);
+    fake_finish(queue);
 }
 
 static void sleep_until(struct fake *fake, int64_t wake_ns)

@@ -1,5 +1,5 @@
 /* tests/support/fake_inside.h: what the files of the fake accelerator share: fake.c (the device's table, the
- * host's side), fake_space.c (memory) and fake_engine.c (what runs).
+ * host's side), fake_space.c (memory), fake_engine.c (what runs) and fake_meet.c (what members of groups do).
  *
  * All of it is under `lock`, but for `done` words, which the host reads, and kernels under way, which run without it:
  * their entry and their queue stay while queue->running is set. Queues are kept until fake_close(), their `done` words
@@ -11,20 +11,42 @@
 #include <pthread.h>
 
 #include "tests/support/fake.h"
+#include "tests/support/fake_board.h"
 #include "tests/support/races.h"
 
 #define FAKE_BIT (UINT64_C(1) << 62) /* no address of a process has it, and none can be followed that has */
 
 enum { FAKE_MARKS_MAX = 64, FAKE_CALLS_MAX = 512 };
 
-enum fake_entry_kind { FAKE_LAUNCH, FAKE_MARK, FAKE_AWAIT };
+enum fake_entry_kind { FAKE_LAUNCH, FAKE_MARK, FAKE_AWAIT, FAKE_MEET };
+
+struct fake_group {
+    struct device_group head;
+    struct fake_group *next;
+    struct fake_queue *queue; /* its member's */
+    struct device_group_id id;
+    struct board_group *board;
+    uint64_t meetings;        /* that were enqueued */
+};
+
+/* What a member does next: it comes to a meeting, waits for the others, gives, waits until all gave, takes. */
+enum fake_phase { FAKE_COMES, FAKE_WAITS, FAKE_GIVES, FAKE_GAVE, FAKE_TAKES };
+
+struct fake_meeting {
+    struct device_meeting is;
+    struct fake_group *group;
+    uint64_t count;           /* of the group's meetings, it among them */
+    enum fake_phase phase;
+    int64_t give_up_ns;       /* when it waits no more */
+};
 
 struct fake_entry {
     struct fake_entry *next;
     enum fake_entry_kind kind;
     uint64_t ticket;          /* of a mark, or awaited */
     struct fake_queue *other; /* awaited */
-    /* A launch. */
+    struct fake_meeting meeting;
+    /* A launch, and the views of a meeting. */
     fake_fault_kind fault;
     bool begun;               /* its outputs are poisoned, and it is over at due_ns */
     int64_t due_ns;
@@ -85,6 +107,8 @@ struct fake {
     struct fake_queue *queues[FAKE_QUEUES_MAX];
     uint32_t queue_count;
     struct fake_space *spaces;
+    struct fake_group *groups;
+    struct fake_board *board; /* the options', or owned */
     struct fake_call calls[FAKE_CALLS_MAX];
     uint32_t call_count;
     struct races *races;      /* NULL: not looked for */
@@ -114,6 +138,33 @@ weir_status fake_pinned_new(const char *path, uint32_t index, uint64_t bytes, vo
 void fake_space_free(void *address, uint64_t bytes);
 void fake_copy_in(void *to, const void *host, uint64_t bytes);
 void fake_copy_out(void *host, const void *from, uint64_t bytes);
+
+/* Enqueueing: takes the lock, unless another thread is at it; makes an entry of a call (NULL: a meeting's), which from now
+ * on is the device's; gives the lock back. Without an entry it is E_KERNEL. */
+weir_status fake_enter(struct fake_queue *queue);
+struct fake_entry *fake_copy_call(struct fake_queue *queue, weir_kernel_fn call, const weir_kernel_args *args);
+weir_status fake_leave(struct fake_queue *queue, struct fake_entry *entry);
+/* Enqueues the call, unless it is to fail. */
+weir_status fake_leave_with_call(struct fake_queue *queue, struct fake_entry *entry, const weir_kernel_args *args);
+
+/* What the engine does to a call: what it writes is poisoned; its queue ends before it, or with it; it is over. */
+void fake_poison(const struct fake_entry *entry);
+void fake_access_all(struct fake *fake, const struct fake_queue *queue, const struct fake_entry *entry, bool writes);
+int64_t fake_due_ns(struct fake *fake);
+void fake_die(struct fake_queue *queue);
+void fake_fail(struct fake_queue *queue, const struct fake_entry *entry, weir_status status);
+void fake_finish(struct fake_queue *queue);
+
+/* Of the device's table; see fake_meet.c. */
+weir_status fake_group_new(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
+                           struct device_group **group);
+void fake_group_free(struct device_group *group);
+weir_status fake_meet(struct device_queue *queue, const struct device_meeting *meeting, const weir_kernel_args *args);
+void fake_free_groups(struct fake *fake); /* those that were left open */
+
+/* Of the engine: whether the meeting at the head of a queue can go on, or when to look again; and it goes on. */
+bool fake_meeting_ready(const struct fake *fake, const struct fake_entry *entry, int64_t now_ns, int64_t *wake_ns);
+void fake_meeting_advance(struct fake *fake, struct fake_queue *queue, struct fake_entry *entry);
 
 /* Frees what is enqueued; not while it runs. */
 void fake_drop_entries(struct fake_queue *queue);

@@ -92,6 +92,18 @@ void races_await(struct races *races, uint32_t queue, uint32_t other, uint64_t t
         now[q] = now[q] < then[q] ? then[q] : now[q];
 }
 
+void races_meet(struct races *races, const uint32_t *queues, uint32_t count)
+{
+    moment all = {0};
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t q = 0; q < RACES_QUEUES_MAX; q++)
+            all[q] = all[q] < races->queues[queues[i]].now[q] ? races->queues[queues[i]].now[q] : all[q];
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(races->queues[queues[i]].now, all, sizeof all);
+        races_step(races, queues[i]);
+    }
+}
+
 /* ---- memory ---- */
 
 /* The first stretch that ends behind `at`. */
