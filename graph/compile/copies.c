@@ -26,6 +26,9 @@ typedef struct copying {
     int *root;                     /* by tensor of `from`: the one that it is another name of, or itself */
     int *device;                   /* by tensor that is made beside: 1 + its copy on the accelerator; 0 */
     bool *wanted;                  /* by tensor: a node on the accelerator reads it */
+    bool *lies;                    /* by tensor: it is made on accelerators, or begins there */
+    bool *beside;                  /* by node: on accelerators, and takes place beside them */
+    bool *between;                 /* by node: a conversion from accelerator to accelerator (exchange.h) */
     twin *out;                     /* by program and tensor on an accelerator */
 } copying;
 
@@ -34,13 +37,10 @@ static bool on_accelerator(const weir_mesh *mesh)
     return device_is_accelerator(mesh->kind);
 }
 
-bool copies_beside(const ir_graph *ir, const ir_node *node)
+/* Whether a node on accelerators is a conversion that reads what other devices hold. */
+static bool crosses(const ir_graph *ir, const ir_node *node)
 {
-    if (!on_accelerator(node->mesh))
-        return false;
-    if (node->origin && node->origin->host)
-        return true;
-    return node->op == &op_box &&
+    return node->op == &op_box && on_accelerator(node->mesh) &&
            !sources_local(&ir->tensors.item[node->in[0]], &ir->tensors.item[node->out[0]]);
 }
 
@@ -157,13 +157,44 @@ static void copy_outputs_in(copying *x, const ir_node *node)
     }
 }
 
+/* A tensor of parts, and the node of `op` that makes it of another tensor; that tensor, or -1: no memory. */
+static int parts_make(copying *x, const ir_node *of, const char *what, const weir_op *op, const weir_mesh *mesh, int from)
+{
+    const char *name = pool_text(&x->c->pool, "%s.%s", of->name, what);
+    int made = tensor_copy(x, from, name, mesh);
+    ir_node *node = POOL_PUSH(&x->c->pool, &x->node);
+    int *ends = POOL_NEW(&x->c->pool, int, 2);
+    if (!made || !node || !ends)
+        return -1;
+    x->tensor.item[made - 1].parts = true;
+    ends[0] = from;
+    ends[1] = made - 1;
+    *node = *of;
+    node->name = name;
+    node->op = op;
+    node->mesh = mesh;
+    node->copies = op == &op_collective ? PLAN_COLLECTIVE : PLAN_COMPUTE;
+    node->in = ends;
+    node->out = ends + 1;
+    return made - 1;
+}
+
+/* The conversion reads parts of the tensor, which its devices have taken from those that hold it. */
+static int between_accelerators(copying *x, const ir_node *node, int from)
+{
+    int given = parts_make(x, node, "give", &op_box, x->tensor.item[from].mesh, from);
+    return given < 0 ? from : parts_make(x, node, "take", &op_collective, node->mesh, given);
+}
+
 static void node_enter(copying *x, int n)
 {
     ir_node node = x->from->node[n];
-    bool beside = copies_beside(x->from, &node), host = beside || !on_accelerator(node.mesh);
+    bool beside = x->beside[n], host = beside || !on_accelerator(node.mesh);
     int *in = POOL_NEW(&x->c->pool, int, node.in_count + 1);
     for (int i = 0; in && i < node.in_count; i++)
         in[i] = host ? host_side(x, node.in[i], &node) : device_side(x, node.in[i]);
+    if (in && x->between[n])
+        in[0] = between_accelerators(x, &node, in[0]);
     node.in = in;
     if (beside)
         node.mesh = mesh_beside(x, node.mesh);
@@ -176,18 +207,39 @@ static void node_enter(copying *x, int n)
         copy_outputs_in(x, &node);
 }
 
-/* Who reads what, and what is only another name. */
-static void survey(copying *x)
+/* Where everything takes place, as far as it follows from where the inputs lie. */
+static void survey_places(copying *x)
 {
-    for (int t = 0; t < x->tensors; t++)
+    const ir_graph *from = x->from;
+    for (int t = 0; t < x->tensors; t++) {
         x->root[t] = t;
-    for (int n = 0; n < x->from->node_count; n++) {
-        const ir_node *node = &x->from->node[n];
+        x->lies[t] = on_accelerator(from->tensors.item[t].mesh) && from->tensors.item[t].node < 0;
+    }
+    for (int n = 0; n < from->node_count; n++) {
+        const ir_node *node = &from->node[n];
+        bool called = node->origin && node->origin->host, far = crosses(from, node);
         if (node->op == &op_shard)
             x->root[node->out[0]] = x->root[node->in[0]];
-        bool there = on_accelerator(node->mesh) && !copies_beside(x->from, node);
-        for (int i = 0; i < node->in_count && there; i++)
-            x->wanted[node->in[i]] = true;
+        x->between[n] = far && x->lies[node->in[0]] && from->tensors.item[node->in[0]].mesh->kind == node->mesh->kind;
+        x->beside[n] = on_accelerator(node->mesh) && (called || far) && !x->between[n];
+        for (int o = 0; o < node->out_count; o++)
+            x->lies[node->out[o]] = node->op == &op_shard ? x->lies[node->in[0]]
+                                                          : on_accelerator(node->mesh) && !x->beside[n];
+    }
+}
+
+/* Who is read on accelerators. What only the host reads is converted beside them. */
+static void survey(copying *x)
+{
+    survey_places(x);
+    for (int n = x->from->node_count - 1; n >= 0; n--) {
+        const ir_node *node = &x->from->node[n];
+        if (x->between[n] && !x->wanted[node->out[0]]) {
+            x->between[n] = false;
+            x->beside[n] = true;
+        }
+        for (int i = 0; i < node->in_count && on_accelerator(node->mesh) && !x->beside[n]; i++)
+            x->wanted[node->in[i]] = x->wanted[x->root[node->in[i]]] = true;
     }
 }
 
@@ -224,6 +276,9 @@ static bool copying_begin(copying *x, compile *c, const ir_graph *from)
     x->root = POOL_NEW(&c->pool, int, tensors + 1);
     x->device = POOL_NEW(&c->pool, int, tensors + 1);
     x->wanted = POOL_NEW(&c->pool, bool, tensors + 1);
+    x->lies = POOL_NEW(&c->pool, bool, tensors + 1);
+    x->beside = POOL_NEW(&c->pool, bool, from->node_count + 1);
+    x->between = POOL_NEW(&c->pool, bool, from->node_count + 1);
     x->out = POOL_NEW(&c->pool, twin, tensors * programs + 1);
     return !c->pool.failed && x->tensor.item;
 }

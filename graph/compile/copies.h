@@ -14,10 +14,12 @@
  *
  *   - sources, sinks, calls, push and pull: to the PINNED memory of the same devices. They run on its queues as they would
  *     on a CPU's;
- *   - a conversion that reads another device, be it to an accelerator or to a CPU: it runs on the PINNED memory of the
- *     destination, and reads PINNED copies of its sources, or those of them that are on CPUs where they lie. What
- *     conversions make for conversions alone never sees the accelerator. One that reads on each device what it holds
- *     itself stays there;
+ *   - a conversion from accelerators to accelerators of the same kind, for one that computes there: it is split into what
+ *     they give to each other, a collective, and what each makes of it (exchange.h). One that reads on each device what it
+ *     holds itself needs no more than that;
+ *   - any other conversion that reads another device: it runs on the PINNED memory of the destination, and reads PINNED
+ *     copies of its sources, or those of them that are on CPUs where they lie. What such conversions make for each other
+ *     alone never sees the accelerator;
  *   - what goes to a disk, and comes back, passes through the same memory.
  *
  * A value is copied at most once a step and program, and each way only if someone there reads it. A copy out stands in
@@ -31,8 +33,5 @@
 #define GRAPH_COMPILE_COPIES_H
 
 #include "graph/compile/ir.h"
-
-/* Whether a node on a mesh of accelerators takes place beside them. */
-bool copies_beside(const ir_graph *ir, const ir_node *node);
 
 #endif

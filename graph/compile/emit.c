@@ -4,6 +4,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/compile/emit_collective.h"
 #include "graph/compile/limit.h"
 #include "graph/plan/build.h"
 #include "graph/plan/text.h"
@@ -74,6 +75,7 @@ static void emit_device(emission *e, int d)
     emit_queue(e, d, PLAN_OUTSIDE);
     emit_queue(e, d, PLAN_COPY_IN);
     emit_queue(e, d, PLAN_COPY_OUT);
+    emit_queue(e, d, PLAN_COLLECTIVE);
 }
 
 static plan_tensor tensor_from(emission *e, const char *name, const weir_type *type, const weir_shape *global,
@@ -410,7 +412,7 @@ weir_plan *pass_emit(compile *c)
     emit_kept_states(&e);
     if (c->whole)
         emit_limit(&e);
-    return c->pool.failed ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
+    return c->pool.failed || !emit_collectives(c, e.b) ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
 }
 
 /* ---- offsets ---- */

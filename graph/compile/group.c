@@ -12,6 +12,8 @@
  *   - a conversion that is a level of a larger one (teams.h) is among its like, until BUCKET bytes have come together:
  *     those of one level wait for the same devices (in the update they join what is open);
  *   - a chunk ends one, so that it is on its way while the next is made;
+ *   - what an accelerator does with others is alone, so that it waits for nothing else; the members of a collective have
+ *     one level;
  *   - host functions, and what else runs on a device's io queue, are alone, so that a slow one holds up nothing else.
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
@@ -75,7 +77,7 @@ static int level_after(const compile *c, const pop *op)
     return level;
 }
 
-static int pop_level(const compile *c, const pop *op)
+static int own_level(const compile *c, const pop *op)
 {
     int level = level_after(c, op);
     for (int i = 0; i < op->in_count; i++) {
@@ -91,6 +93,17 @@ static int pop_level(const compile *c, const pop *op)
         const pop *on = &c->phys.op.item[op->waits.item[i]];
         if (on->phase == op->phase && on->level >= level)
             level = on->level + 1;
+    }
+    return level;
+}
+
+/* Members of a collective wait for what any of them waits for. */
+static int pop_level(const compile *c, const pop *op)
+{
+    int level = own_level(c, op);
+    for (int m = 0; op->collective && m < c->phys.collective.item[op->collective - 1].members.count; m++) {
+        int other = own_level(c, &c->phys.op.item[c->phys.collective.item[op->collective - 1].members.item[m]]);
+        level = other > level ? other : level;
     }
     return level;
 }
@@ -251,7 +264,7 @@ static bool moves_kept(const compile *c, const pop *op)
     bool kept = op->in_count && (node->copies || node->op == &op_box);
     for (int i = 0; i < op->in_count && kept; i++) {
         const pop *from = input_maker(c, op, i);
-        kept = from ? from->kept : node->copies == PLAN_COPY_OUT;
+        kept = from ? from->kept : node->copies || c->ir.tensors.item[node->out[0]].parts;
     }
     return kept;
 }
@@ -279,7 +292,7 @@ static void maybe_end(grouping *x, const pop *op)
 static void join(grouping *x, int id)
 {
     pop *op = &x->p->op.item[id];
-    bool alone = alone_on(op->queue);
+    bool alone = alone_on(op->queue) || op->queue == PLAN_COLLECTIVE;
     op->level = pop_level(x->c, op);
     op->kept = moves_kept(x->c, op);
     op->group = find_open(x, op, alone);

@@ -40,6 +40,7 @@ typedef struct ir_tensor {
     POOL_LIST(ir_wish) wishes;     /* the shard pass's own */
     const struct ir_node *state_of;      /* a state of that update's, which waits on a disk between steps; NULL */
     int state;                     /* then: which */
+    bool parts;                    /* of another tensor's shards, on their way to other devices: see exchange.h */
     int conversion, boxed;         /* the box pass's own: 1 + the first conversion of it, 1 + the one that made it */
 } ir_tensor;
 
@@ -55,7 +56,8 @@ typedef struct ir_node {
     bool micro;
     bool again;                    /* a repetition of a forward node, see recompute.h */
     bool moves;                    /* to a disk, or back: see offload.h */
-    plan_queue_kind copies;        /* COPY_IN, COPY_OUT: to an accelerator or from it, see copies.h; else COMPUTE */
+    plan_queue_kind copies;        /* COPY_IN, COPY_OUT: to an accelerator or from it, see copies.h; COLLECTIVE: between
+                                      them, see exchange.h; else COMPUTE */
     int after;                     /* of one: a tensor that it is not computed before, or -1 */
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
@@ -128,10 +130,28 @@ typedef struct pop {               /* one kernel call on one device */
     POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
     bool awaited;                  /* by such a one */
     bool kept;                     /* on its way between accelerators is what a step begins with; the group pass's own */
+    int exchange;                  /* 1 + the one that it takes part in; 0 */
+    int collective;                /* and 1 + the collective that it became a member of */
     uint64_t scratch, scratch_offset;
     int scratch_block;             /* layout's own; -1: none */
     POOL_LIST(int) states;         /* indexes in phys->state */
 } pop;
+
+typedef struct pmove {             /* between two pops of an exchange */
+    int give, take;                /* ptensors */
+    int from, to;                  /* pops */
+    bool used;
+} pmove;
+
+typedef struct exchange {          /* all that a conversion moves between accelerators; see exchange.h */
+    int first, count;              /* pops, */
+    int first_move, moves;         /* and moves */
+} exchange;
+
+typedef struct pcollective {       /* a part of one whose members wait for each other */
+    POOL_LIST(int) members;        /* pops, by rising device */
+    POOL_LIST(int) moves;
+} pcollective;
 
 typedef struct pstate {            /* private memory of a kernel */
     int pop;
@@ -192,6 +212,9 @@ typedef struct phys {
     POOL_LIST(ptensor) tensor;
     POOL_LIST(pop) op;
     POOL_LIST(pstate) state;
+    POOL_LIST(pmove) move;
+    POOL_LIST(exchange) exchange;
+    POOL_LIST(pcollective) collective;
     POOL_LIST(reg) reg;
     POOL_LIST(group) group;
     int *first;                    /* by ir tensor: its first ptensor, see ptensor_at() */

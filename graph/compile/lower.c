@@ -12,6 +12,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/compile/exchange.h"
 #include "graph/compile/ir.h"
 #include "graph/compile/sources.h"
 #include "graph/compile/teams.h"
@@ -26,7 +27,8 @@ uint64_t lower_chunk_bytes = 1 << 20;
 typedef struct lowering {
     compile *c;
     phys *p;
-    sources sources;               /* of the conversion that is being lowered */
+    sources sources;               /* of the conversion that is being lowered, */
+    exchanging exchange;           /* which may be one between accelerators */
 } lowering;
 
 static int device_id(const compile *c, weir_device_kind kind, int index)
@@ -143,6 +145,7 @@ static bool chunks_choose(lowering *l)
         const ir_tensor *tensor = &c->ir.tensors.item[t];
         bool boxed = tensor->node >= 0 && c->ir.node[tensor->node].op == &op_box;
         bool passes = boxed && tensor->type.shape.rank && converted[t] && !kept[t];
+        passes &= !device_is_accelerator(tensor->mesh->kind); /* what passes between those is taken as one */
         l->p->chunks[t] = passes ? chunks_for(tensor) : 1;
     }
     return true;
@@ -182,6 +185,8 @@ static bool tensors_make(lowering *l)
 {
     for (int t = 0; t < l->c->ir.tensors.count; t++) {
         l->p->first[t] = l->p->tensor.count;
+        if (l->c->ir.tensors.item[t].parts)
+            continue;
         for (int at = 0; at < l->c->ir.tensors.item[t].mesh->count; at++)
             for (int chunk = 0; chunk < l->p->chunks[t]; chunk++)
                 if (!tensor_make(l, t, at, chunk))
@@ -197,17 +202,31 @@ static bool same_place(const ptensor *a, const ptensor *b)
     return a->device == b->device && !memcmp(&a->part, &b->part, sizeof a->part);
 }
 
+/* What the box of device `at` reads: shards wherever they lie, or between accelerators what has been taken of them. */
+static int *box_sources(lowering *l, const ir_node *node, int at, int out, int *count, box_attrs *attrs)
+{
+    compile *c = l->c;
+    const exchanging *x = &l->exchange;
+    if (c->ir.tensors.item[node->in[0]].parts) {
+        *attrs = (box_attrs){.terms = x->terms[at], .zero = x->zero[at]};
+        *count = x->first[at + 1] - x->first[at];
+        return pool_copy(&c->pool, x->in.item + x->first[at], sizeof *x->in.item * (size_t)*count);
+    }
+    sources_find(&l->sources, c, node->in[0], node->out[0], at, &l->p->tensor.item[out].part);
+    *attrs = (box_attrs){.terms = l->sources.terms, .zero = l->sources.zero};
+    *count = l->sources.count;
+    return pool_copy(&c->pool, l->sources.item, sizeof *l->sources.item * (size_t)(*count + 1));
+}
+
 static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk)
 {
     compile *c = l->c;
     int out = ptensor_at(l->p, node->out[0], at, chunk);
     box_attrs *attrs = POOL_NEW(&c->pool, box_attrs, 1);
     pop *op = POOL_PUSH(&c->pool, &l->p->op);
-    sources_find(&l->sources, c, node->in[0], node->out[0], at, &l->p->tensor.item[out].part);
-    int count = l->sources.count, *list = pool_copy(&c->pool, l->sources.item, sizeof *list * (size_t)(count + 1));
-    if (!list || !attrs || !op)
+    int count = 0, *list = attrs && op ? box_sources(l, node, at, out, &count, attrs) : NULL;
+    if (!list)
         return false;
-    *attrs = (box_attrs){.terms = l->sources.terms, .zero = l->sources.zero};
     *op = (pop){.node = n, .device = l->p->tensor.item[out].device, .in_count = count, .out_count = 1, .in = list,
                 .attrs = attrs, .phase = node->phase, .micro = node->micro};
     op->out = POOL_NEW(&c->pool, int, 1);
@@ -219,7 +238,7 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk
         return error_set(WEIR_E_UNSUPPORTED, "%s:%d: \"%s\" is a conversion from %d shards, more than the %d that can be",
                          node->src.file, node->src.line, node->name, count, WEIR_ARGS_MAX),
                false;
-    if (count == 1 && !l->sources.zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
+    if (count == 1 && !attrs->zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
         l->p->tensor.item[out].alias = list[0];
         op->dead = true;
     }
@@ -325,7 +344,7 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
 static bool kernel_there(const ir_node *node)
 {
     weir_device_kind kind = node->mesh->kind;
-    if (node->op->kernel[device_kernels(kind)])
+    if (node->op->kernel[device_kernels(kind)] || node->op == &op_collective)
         return true;
     error_set(WEIR_E_UNSUPPORTED, "%s:%d: %s: \"%s\" has no kernel for %s devices", node->src.file, node->src.line,
               node->op->name, node->name, device_kind_name(kind));
@@ -345,6 +364,8 @@ static void aliases_resolve(phys *p)
     for (int i = 0; i < p->op.count; i++)
         for (int k = 0; k < p->op.item[i].in_count; k++)
             p->op.item[i].in[k] = ptensor_real(p, p->op.item[i].in[k]);
+    for (int m = 0; m < p->move.count; m++)
+        p->move.item[m].give = ptensor_real(p, p->move.item[m].give);
 }
 
 /* Pops come in order, so one that is there already is the last. */
@@ -379,6 +400,11 @@ static void sweep_dead(lowering *l)
         return;
     for (int i = l->p->op.count - 1; i >= 0; i--) {
         pop *op = &l->p->op.item[i];
+        if (op->exchange) {
+            i = l->p->exchange.item[op->exchange - 1].first; /* all of its pops at once */
+            exchange_sweep(l->c, op->exchange - 1, used);
+            continue;
+        }
         bool live = has_effect(l, op);
         for (int o = 0; o < op->out_count; o++)
             live |= used[op->out[o]];
@@ -438,6 +464,10 @@ static bool waits_enter(lowering *l)
 /* One pop per device, or, where what it makes is cut, per chunk and device. */
 static bool lower_node(lowering *l, const ir_node *node, int n)
 {
+    if (node->op == &op_box && l->c->ir.tensors.item[node->out[0]].parts)
+        return exchange_lower(&l->exchange, n);
+    if (node->op == &op_collective)
+        return true; /* that did both */
     int chunks = node->op == &op_box ? l->p->chunks[node->out[0]] : 1;
     for (int chunk = 0; chunk < chunks; chunk++)
         for (int at = 0; at < node->mesh->count; at++)
@@ -457,6 +487,7 @@ static bool lower_all(lowering *l)
 bool pass_lower(compile *c)
 {
     lowering l = {.c = c, .p = &c->phys};
+    l.exchange = (exchanging){.c = c, .sources = &l.sources};
     l.p->first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
     l.p->chunks = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
     bool ready = l.p->first && l.p->chunks && devices_number(c) && chunks_choose(&l) && tensors_make(&l) &&
@@ -466,6 +497,8 @@ bool pass_lower(compile *c)
                               : false;
     aliases_resolve(l.p);
     sweep_dead(&l);
+    if (!exchanges_settle(c))
+        return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
     readers_list(&l);
     merge_accumulations(&l);
     waits_enter(&l);

@@ -32,7 +32,7 @@ static bool moves_only(const compile *c, const group *g)
 {
     for (int i = 0; i < g->pops.count; i++)
         if (c->ir.node[c->phys.op.item[g->pops.item[i]].node].op != &op_box)
-            return false;
+            return g->queue == PLAN_COLLECTIVE;
     return true;
 }
 

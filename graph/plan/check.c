@@ -1,16 +1,5 @@
-/* graph/plan/check.c: the token game; check.h says what it proves.
- *
- * Marking. A port has its unread slots and the firings that it has held the current one; a register has its free slots
- * and the firings that it has filled the current one. A slot is free again when the last of its readers has let go of
- * it. Readers free in order, so a register needs no entry per slot: each reader counts what it freed, and a slot comes
- * back when the slowest reader's count rises. `slowest` is how many readers are at that count; when it reaches zero
- * the count rises and they are counted anew, which happens once per slot: O(1) per event and edge.
- *
- * Programs are played side by side: what one reads of another's is there throughout, so no step of one has anything to
- * do with a step of another, and each comes to its end as if it were alone.
- *
- * Each actor counts its unmet conditions, as it does at run time; at zero it goes on a stack. The order does not
- * matter.
+/* graph/plan/check.c: the token game is played, and a stall explained; check.h says what it proves, game.h how it is
+ * played. Who may fire goes on a stack, as the order does not matter.
  *
  * Finding out how many slots would do is playing again: with as many slots as a step can fill, then by bisection. That
  * is done for stalls alone, for at most CANDIDATES_MAX registers, and not for plans so large that it would be slow.
@@ -18,6 +7,7 @@
 #include "graph/plan/check.h"
 
 #include "graph/base/error.h"
+#include "graph/plan/game.h"
 #include "graph/plan/text.h"
 
 #include <inttypes.h>
@@ -29,210 +19,30 @@
 #define RETRY_FIRINGS_MAX 1000000 /* per step; above, no tries */
 #define CIRCLE_TOLD_MAX 6         /* actors of a circle that the message names */
 
-typedef struct game {
-    const weir_plan *plan; /* borrowed */
-    uint32_t firings;
-    uint32_t *memory;      /* owned: all arrays below */
-    /* per actor */
-    uint32_t *fired, *unmet, *stack;
-    uint32_t stacked;
-    /* per port */
-    uint32_t *unread, *held, *freed;
-    uint32_t *readers;     /* ports, those of one register beside each other */
-    /* per register */
-    uint32_t *slots, *credit, *filled, *returned, *slowest;
-    uint32_t *first;       /* in readers; one more than there are registers */
-} game;
-
-static uint32_t readers_count(const game *g, uint32_t regst)
+static void push(game *g, uint32_t actor)
 {
-    return g->first[regst + 1] - g->first[regst];
-}
-
-static bool counts(const game *g, uint32_t port)
-{
-    return plan_port_counts(g->plan, &g->plan->ports[port]);
-}
-
-/* ---- set up ---- */
-
-static void mark_initial(game *g)
-{
-    const weir_plan *plan = g->plan;
-    for (uint32_t r = 0; r < plan->regsts_count; r++) {
-        const plan_regst *regst = &plan->regsts[r];
-        g->slots[r] = regst->slots;
-        g->slowest[r] = readers_count(g, r);
-        g->credit[r] = g->slowest[r] ? regst->slots - regst->initial : regst->slots;
-        if (regst->producer.i != PLAN_NONE)
-            g->unmet[regst->producer.i] += g->credit[r] == 0;
-    }
-    for (uint32_t p = 0; p < plan->ports_count; p++) {
-        g->unread[p] = plan->regsts[plan->ports[p].regst.i].initial;
-        g->unmet[plan->ports[p].actor.i] += g->unread[p] == 0;
-    }
-}
-
-static weir_status game_init(game *g, const weir_plan *plan)
-{
-    size_t actors = plan->actors_count, ports = plan->ports_count, regsts = plan->regsts_count;
-    uint32_t *memory = calloc(3 * actors + 4 * ports + 6 * regsts + 1, sizeof *memory);
-    if (!memory)
-        return error_set(WEIR_E_MEMORY, "no memory to check the plan");
-    *g = (game){.plan = plan, .memory = memory};
-    uint32_t **of_actors[] = {&g->fired, &g->unmet, &g->stack};
-    uint32_t **of_ports[] = {&g->unread, &g->held, &g->freed, &g->readers};
-    uint32_t **of_regsts[] = {&g->slots, &g->credit, &g->filled, &g->returned, &g->slowest};
-    for (size_t i = 0; i < sizeof of_actors / sizeof *of_actors; i++, memory += actors)
-        *of_actors[i] = memory;
-    for (size_t i = 0; i < sizeof of_ports / sizeof *of_ports; i++, memory += ports)
-        *of_ports[i] = memory;
-    for (size_t i = 0; i < sizeof of_regsts / sizeof *of_regsts; i++, memory += regsts)
-        *of_regsts[i] = memory;
-    g->first = memory;
-    plan_index_readers(plan, g->first, g->readers);
-    mark_initial(g);
-    return WEIR_OK;
-}
-
-/* Gives one register other slots than the plan does: before the first firing. */
-static void game_set_slots(game *g, uint32_t regst, uint32_t slots)
-{
-    const plan_regst *of = &g->plan->regsts[regst];
-    bool was_short = g->credit[regst] == 0;
-    g->credit[regst] += slots - g->slots[regst];
-    g->slots[regst] = slots;
-    if (was_short && g->credit[regst] && of->producer.i != PLAN_NONE)
-        g->unmet[of->producer.i]--;
-}
-
-/* ---- firing ---- */
-
-static void met(game *g, uint32_t actor)
-{
-    if (--g->unmet[actor] == 0 && g->fired[actor] < g->plan->actors[actor].fires)
-        g->stack[g->stacked++] = actor;
-}
-
-static void slot_returned(game *g, uint32_t regst)
-{
-    if (g->credit[regst]++ == 0 && g->filled[regst] == 0)
-        met(g, g->plan->regsts[regst].producer.i);
-}
-
-static void count_slowest(game *g, uint32_t regst)
-{
-    for (uint32_t i = g->first[regst]; i < g->first[regst + 1]; i++)
-        g->slowest[regst] += g->freed[g->readers[i]] == g->returned[regst];
-}
-
-/* The port lets go of its oldest slot. */
-static void slot_free(game *g, uint32_t port)
-{
-    uint32_t regst = g->plan->ports[port].regst.i;
-    g->held[port] = 0;
-    if (--g->unread[port] == 0)
-        g->unmet[g->plan->ports[port].actor.i]++;
-    if (g->freed[port]++ != g->returned[regst] || --g->slowest[regst])
-        return;
-    g->returned[regst]++;
-    count_slowest(g, regst);
-    slot_returned(g, regst);
-}
-
-static void publish(game *g, uint32_t regst)
-{
-    g->filled[regst] = 0;
-    if (g->credit[regst] == 0)
-        g->unmet[g->plan->regsts[regst].producer.i]++;
-    for (uint32_t i = g->first[regst]; i < g->first[regst + 1]; i++)
-        if (g->unread[g->readers[i]]++ == 0)
-            met(g, g->plan->ports[g->readers[i]].actor.i);
-    if (!readers_count(g, regst))
-        slot_returned(g, regst);
-}
-
-/* Credit is taken when a slot is begun; while it is being filled the register asks for no more. */
-static void write_slot(game *g, uint32_t regst)
-{
-    if (g->filled[regst]++ == 0)
-        g->credit[regst]--;
-    if (g->filled[regst] == g->plan->regsts[regst].fill)
-        publish(g, regst);
-}
-
-static void read_slot(game *g, uint32_t port)
-{
-    const plan_port *of = &g->plan->ports[port];
-    if (counts(g, port) && ++g->held[port] == of->hold)
-        slot_free(g, port);
-}
-
-/* The actor counts as blocked while it fires, so that what it does to itself puts it on the stack no sooner than at the
- * end, and once. */
-static void fire(game *g, uint32_t actor)
-{
-    const plan_actor *of = &g->plan->actors[actor];
-    g->fired[actor]++;
-    g->firings++;
-    g->unmet[actor]++;
-    for (uint32_t i = 0; i < of->ports.count; i++)
-        read_slot(g, of->ports.first + i);
-    for (uint32_t i = 0; i < of->regsts.count; i++)
-        write_slot(g, of->regsts.first + i);
-    met(g, actor);
-}
-
-static bool finished(const game *g)
-{
-    for (uint32_t a = 0; a < g->plan->actors_count; a++)
-        if (g->fired[a] < g->plan->actors[a].fires)
-            return false;
-    return true;
+    g->stack[g->stacked++] = actor;
 }
 
 /* Plays until nobody can fire; true when the step is complete. */
-static bool game_play(game *g)
+static bool play(game *g)
 {
-    for (uint32_t a = 0; a < g->plan->actors_count; a++)
-        if (g->unmet[a] == 0 && g->plan->actors[a].fires)
-            g->stack[g->stacked++] = a;
+    g->ready = push;
+    game_begin(g);
     while (g->stacked)
-        fire(g, g->stack[--g->stacked]);
-    return finished(g);
-}
-
-static bool port_is_initial(const game *g, uint32_t port)
-{
-    const plan_regst *regst = &g->plan->regsts[g->plan->ports[port].regst.i];
-    return g->unread[port] == regst->initial && g->held[port] == 0;
-}
-
-static bool regst_is_initial(const game *g, uint32_t r)
-{
-    const plan_regst *regst = &g->plan->regsts[r];
-    uint32_t credit = readers_count(g, r) ? g->slots[r] - regst->initial : g->slots[r];
-    return g->credit[r] == credit && g->filled[r] == 0;
-}
-
-static bool marking_is_initial(const game *g)
-{
-    for (uint32_t p = 0; p < g->plan->ports_count; p++)
-        if (!port_is_initial(g, p))
-            return false;
-    for (uint32_t r = 0; r < g->plan->regsts_count; r++)
-        if (!regst_is_initial(g, r))
-            return false;
-    return true;
+        game_fire(g, g->stack[--g->stacked]);
+    return game_finished(g);
 }
 
 /* ---- who waits for whom ---- */
 
+typedef enum wait_for { WAIT_SLOT, WAIT_DATA, WAIT_TURN, WAIT_MEMBER } wait_for;
+
 typedef struct wait {
     uint32_t actor; /* who waits */
     uint32_t on;    /* for whom; PLAN_NONE: nobody will ever come */
-    uint32_t regst; /* for something to read in it, or for a free slot of it */
-    bool slot;      /* the latter */
+    wait_for what;
+    uint32_t regst; /* a free slot of it, or something to read in it */
 } wait;
 
 /* A reader that has not freed the oldest slot of the register, and will fire again. */
@@ -240,10 +50,48 @@ static uint32_t slowest_reader(const game *g, uint32_t regst)
 {
     for (uint32_t i = g->first[regst]; i < g->first[regst + 1]; i++) {
         uint32_t actor = g->plan->ports[g->readers[i]].actor.i;
-        if (g->freed[g->readers[i]] == g->returned[regst] && g->fired[actor] < g->plan->actors[actor].fires)
+        if (g->freed[g->readers[i]] == g->returned[regst] && game_has_firings(g, actor))
             return actor;
     }
     return PLAN_NONE;
+}
+
+/* The member of the collective on the queue. */
+static uint32_t member_on(const weir_plan *plan, uint32_t c, uint32_t queue)
+{
+    const plan_range *members = &plan->collectives[c].members;
+    for (uint32_t m = members->first; m < members->first + members->count; m++)
+        if (plan->actors[plan->members[m].i].queue.i == queue)
+            return plan->members[m].i;
+    return PLAN_NONE;
+}
+
+/* The member whose turn it is on the queue and in the program of this one. */
+static uint32_t next_in_turn(const game *g, uint32_t actor)
+{
+    const plan_actor *of = &g->plan->actors[actor];
+    uint32_t next = PLAN_NONE;
+    for (uint32_t t = 0; t < g->plan->turns_count && next == PLAN_NONE; t++) {
+        uint32_t member = member_on(g->plan, g->plan->turns[t].i, of->queue.i);
+        if (g->behind[t] != PLAN_NONE && member != PLAN_NONE && g->plan->actors[member].program.i == of->program.i)
+            next = member;
+    }
+    return next;
+}
+
+/* Of a member that could fire if it were alone. */
+static wait wait_of_member(const game *g, uint32_t actor)
+{
+    const plan_range *members = &g->plan->collectives[g->member_of[actor]].members;
+    uint32_t next = next_in_turn(g, actor);
+    if (next != actor)
+        return (wait){actor, next, WAIT_TURN, PLAN_NONE};
+    for (uint32_t m = members->first; m < members->first + members->count; m++) {
+        uint32_t other = g->plan->members[m].i;
+        if (g->unmet[other] || next_in_turn(g, other) != other)
+            return (wait){actor, other, WAIT_MEMBER, PLAN_NONE};
+    }
+    return (wait){actor, PLAN_NONE, WAIT_MEMBER, PLAN_NONE};
 }
 
 /* The first thing that keeps the actor from firing. Slots before data: the circle then leads past the registers that
@@ -253,13 +101,15 @@ static wait first_wait(const game *g, uint32_t actor)
     const plan_actor *of = &g->plan->actors[actor];
     for (uint32_t r = of->regsts.first; r < of->regsts.first + of->regsts.count; r++)
         if (g->credit[r] == 0 && g->filled[r] == 0)
-            return (wait){actor, slowest_reader(g, r), r, true};
+            return (wait){actor, slowest_reader(g, r), WAIT_SLOT, r};
     for (uint32_t p = of->ports.first; p < of->ports.first + of->ports.count; p++)
         if (g->unread[p] == 0) {
             uint32_t regst = g->plan->ports[p].regst.i;
-            return (wait){actor, g->plan->regsts[regst].producer.i, regst, false};
+            return (wait){actor, g->plan->regsts[regst].producer.i, WAIT_DATA, regst};
         }
-    return (wait){actor, PLAN_NONE, PLAN_NONE, false};
+    if (g->member_of[actor] != PLAN_NONE)
+        return wait_of_member(g, actor);
+    return (wait){actor, PLAN_NONE, WAIT_DATA, PLAN_NONE};
 }
 
 /* Follows who waits for whom from a stalled actor until one comes a second time; fills `circle` (as long as there are
@@ -268,7 +118,7 @@ static wait first_wait(const game *g, uint32_t actor)
 static uint32_t find_circle(const game *g, wait *circle, uint32_t *seen)
 {
     uint32_t actor = 0, length = 0;
-    while (g->fired[actor] >= g->plan->actors[actor].fires)
+    while (!game_has_firings(g, actor))
         actor++;
     while (actor != PLAN_NONE && !seen[actor]) {
         seen[actor] = ++length;
@@ -288,11 +138,11 @@ static uint32_t find_circle(const game *g, wait *circle, uint32_t *seen)
 static int live_with(const weir_plan *plan, uint32_t regst, uint32_t slots)
 {
     game g;
-    if (game_init(&g, plan) != WEIR_OK)
+    if (game_init(&g, plan, true) != WEIR_OK)
         return -1;
     game_set_slots(&g, regst, slots);
-    bool live = game_play(&g);
-    free(g.memory);
+    bool live = play(&g);
+    game_free(&g);
     return live;
 }
 
@@ -326,7 +176,7 @@ static void choose_short(const game *g, const wait *circle, uint32_t length, che
         total += plan->actors[a].fires;
     for (uint32_t i = 0; i < length; i++) {
         uint32_t regst = circle[i].regst;
-        if (!circle[i].slot)
+        if (circle[i].what != WAIT_SLOT)
             continue;
         if (result->short_of.i == PLAN_NONE || (plan->regsts[result->short_of.i].fixed && !result->slots_needed))
             result->short_of.i = regst;
@@ -362,8 +212,9 @@ static void say_wait(const game *g, const wait *one, check_result *result)
     char name[PLAN_TEXT_BYTES];
     const char *actor = plan_text(plan, plan->actors[one->actor].name);
     const char *on = plan_text(plan, plan->actors[one->on].name);
-    if (!one->slot) {
-        say(result, "%.60s waits for %.60s", actor, on);
+    if (one->what != WAIT_SLOT) {
+        const char *what = one->what == WAIT_TURN ? " its turn behind" : one->what == WAIT_MEMBER ? " its fellow" : "";
+        say(result, "%.60s waits for%s %.60s", actor, what, on);
         return;
     }
     uint32_t slots = plan->regsts[one->regst].slots;
@@ -371,11 +222,12 @@ static void say_wait(const game *g, const wait *one, check_result *result)
         regst_text(plan, (plan_regst_id){one->regst}, name), slots, slots == 1 ? "" : "s", on);
 }
 
-static void say_remedy(const game *g, check_result *result)
+static void say_remedy(const game *g, bool turns, check_result *result)
 {
     char name[PLAN_TEXT_BYTES];
     if (result->short_of.i == PLAN_NONE) {
-        say(result, ": none of them can be the first, because no register between them starts full");
+        say(result, turns ? ": the plan has these collectives in an order that can not be kept"
+                          : ": none of them can be the first, because no register between them starts full");
         return;
     }
     const plan_regst *regst = &g->plan->regsts[result->short_of.i];
@@ -390,7 +242,10 @@ static void say_remedy(const game *g, check_result *result)
 
 static void say_circle(const game *g, const wait *circle, uint32_t length, check_result *result)
 {
+    bool turns = false;
     say(result, "not live: ");
+    for (uint32_t i = 0; i < length; i++)
+        turns |= circle[i].what == WAIT_TURN;
     for (uint32_t i = 0; i < length && i < CIRCLE_TOLD_MAX; i++) {
         if (i)
             say(result, ", ");
@@ -398,7 +253,7 @@ static void say_circle(const game *g, const wait *circle, uint32_t length, check
     }
     if (length > CIRCLE_TOLD_MAX)
         say(result, ", and %" PRIu32 " more wait in this circle", length - CIRCLE_TOLD_MAX);
-    say_remedy(g, result);
+    say_remedy(g, turns, result);
 }
 
 static weir_status explain(const game *g, check_result *result)
@@ -422,17 +277,17 @@ weir_status check_play(const weir_plan *plan, check_result *result)
 {
     game g;
     *result = (check_result){.short_of = {PLAN_NONE}};
-    weir_status status = game_init(&g, plan);
+    weir_status status = game_init(&g, plan, true);
     if (status)
         return status;
-    bool complete = game_play(&g);
+    bool complete = play(&g);
     result->firings = g.firings;
-    result->live = complete && marking_is_initial(&g);
+    result->live = complete && game_is_initial(&g);
     if (!complete)
         status = explain(&g, result);
     else if (!result->live)
         say(result, "not live: the step does not return to its start");
-    free(g.memory);
+    game_free(&g);
     return status;
 }
 

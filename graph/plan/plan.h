@@ -358,6 +358,9 @@ uint32_t plan_kept_slots(const weir_plan *plan, const plan_tensor *tensor);
  * the space is no accelerator's. */
 plan_space_id plan_pinned_beside(const weir_plan *plan, plan_space_id space);
 
+/* What the moves of a collective look like: SEND_RECV, BROADCAST, ALL_GATHER, or else ALL_TO_ALL. */
+plan_collective_kind plan_collective_looks(const weir_plan *plan, uint32_t collective);
+
 /* Whether kernels on the queue may be called with what lies in the space. */
 bool plan_queue_reaches(const weir_plan *plan, uint32_t queue, plan_space_id space);
 

@@ -152,6 +152,19 @@ static bool validate_ranges(const weir_plan *plan, void *scratch)
     return ok;
 }
 
+/* Every member and every move is some collective's. */
+static bool validate_collected(const weir_plan *plan)
+{
+    uint64_t members = 0, moves = 0;
+    for (uint32_t c = 0; c < plan->collectives_count; c++) {
+        members += plan->collectives[c].members.count;
+        moves += plan->collectives[c].moves.count;
+    }
+    return (members == plan->members_count && moves == plan->moves_count) ||
+           REFUSE_PLAN("members, moves: %" PRIu64 " and %" PRIu64 " are a collective's, of %" PRIu32 " and %" PRIu32,
+                       members, moves, plan->members_count, plan->moves_count);
+}
+
 #define REFUSE_STRAY(array, index) REFUSE_PLAN(#array "[%" PRIu32 "]: not in the range of its owner", index)
 
 static bool validate_tensor_owner(const weir_plan *plan, uint32_t t)
@@ -193,7 +206,7 @@ static bool validate_owners(const weir_plan *plan)
     for (uint32_t t = 0; t < plan->tensors_count; t++)
         if (!validate_tensor_owner(plan, t))
             return false;
-    return validate_constants(plan);
+    return validate_constants(plan) && validate_collected(plan);
 }
 
 /* One port per register and reader. */
@@ -460,7 +473,7 @@ static size_t scratch_bytes(const weir_plan *plan)
     size_t most = validate_map_bytes(plan);
     size_t needs[] = {sizeof(turn) * plan->actors_count, sizeof(validate_name) * plan->params_count,
                       sizeof(validate_name) * plan->programs_count,
-                      sizeof(validate_name) * plan->hosts_count};
+                      sizeof(validate_name) * plan->hosts_count, validate_collectives_bytes(plan)};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
         most = needs[i] > most ? needs[i] : most;
     for (int t = 0; t < PLAN_ARRAYS; t++)
@@ -481,7 +494,7 @@ weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known)
     bool ok = validate_members(plan) && validate_ranges(plan, scratch) && validate_owners(plan) &&
               validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
               validate_priorities(plan, scratch) && validate_sizes(plan) && validate_kernels(plan, scratch) &&
-              validate_spaces(plan) && validate_map(plan, known, scratch) && validate_hosts(plan, scratch) &&
+              validate_spaces(plan) && validate_collectives(plan, scratch) && validate_map(plan, known, scratch) && validate_hosts(plan, scratch) &&
               validate_starts(plan, scratch) && validate_programs(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;

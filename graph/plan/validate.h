@@ -1,9 +1,10 @@
-/* graph/plan/validate.h: the five parts of plan_validate():
+/* graph/plan/validate.h: the six parts of plan_validate():
  *
  *     validate.c          is it a plan?      indexes, owners, rates, sizes
  *     validate_kernel.c   who calls what?    kernels, host functions, parameters, and what is theirs
  *     validate_op.c       can it be called?  each op's own rule for its shards, states, scratch, overlaps
  *     validate_space.c    who reaches what?  queues and the spaces of what their kernels are called with
+ *     validate_collective.c  who meets whom? collectives, their members, moves and turns
  *     validate_map.c      whose bytes?       the arenas' map, and proofs for what shares bytes
  *
  * A rule returns true, or refuses: sets the error, which names the place ("actors[3].queue: 7 of 2"), and returns
@@ -58,6 +59,10 @@ bool validate_programs(const weir_plan *plan, void *scratch); /* their names */
 
 /* What kernels are called with lies where their queues reach. Relies on operands having been checked. */
 bool validate_spaces(const weir_plan *plan);
+
+/* Who meets whom, in which order. Relies on kernels having been checked. */
+bool validate_collectives(const weir_plan *plan, void *scratch);
+size_t validate_collectives_bytes(const weir_plan *plan); /* of its scratch, besides a byte per element of any array */
 
 /* plan_validate() for who has asked already what may share bytes: of this plan, or of one that differs in offsets. If
  * it differs in anything that the proof rests on, `known` is of no use and left alone, as is NULL. */

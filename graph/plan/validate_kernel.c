@@ -158,11 +158,7 @@ static bool validate_kernel_place(const place *at)
     weir_device_kind device = (weir_device_kind)at->plan->spaces[queue->space.i].kind;
     if (queue->kind == PLAN_OUTSIDE)
         return REFUSE_KERNEL(at, "nothing runs on an outside queue");
-    bool collective = !strcmp(at->op->name, "collective");
-    if (collective != (queue->kind == PLAN_COLLECTIVE))
-        return REFUSE_KERNEL(at, "%s on %.60s, a queue %s collectives", at->op->name,
-                             plan_text(at->plan, queue->name), collective ? "without" : "for");
-    if (!collective && !at->op->kernel[device_kernels(device)])
+    if (!at->op->kernel[device_kernels(device)] && queue->kind != PLAN_COLLECTIVE)
         return REFUSE_KERNEL(at, "%s has no kernel for %s", at->op->name, device_kind_name(device));
     if (at->kernel->workspace_offset % PLAN_ALIGN ||
         !fits(at->kernel->workspace_offset, at->kernel->workspace_bytes, queue->workspace_bytes))

@@ -102,6 +102,15 @@ static bool validate_copy(const spot *at)
     return copies_there(at) || REFUSE_KERNEL(at, "it copies the other way than its queue is for");
 }
 
+/* What a device does with others is not called but told to meet. */
+static bool validate_meets(const spot *at)
+{
+    bool meets = !strcmp(plan_text(at->plan, at->kernel->op), "collective");
+    return meets == (at->queue->kind == PLAN_COLLECTIVE) ||
+           REFUSE_KERNEL(at, "%.60s on %.60s, a queue %s collectives", plan_text(at->plan, at->kernel->op),
+                         plan_text(at->plan, at->queue->name), meets ? "without" : "for");
+}
+
 static bool validate_kernel_space(const weir_plan *plan, uint32_t k)
 {
     const plan_kernel *kernel = &plan->kernels[k];
@@ -110,7 +119,7 @@ static bool validate_kernel_space(const weir_plan *plan, uint32_t k)
         return REFUSE_KERNEL(&at, "%.60s: a host function on %.60s, an accelerator", plan_text(plan, kernel->op),
                              SPACE_NAME(plan, at.queue->space.i));
     return validate_operand_spaces(&at, &kernel->in) && validate_operand_spaces(&at, &kernel->out) &&
-           validate_copy(&at);
+           validate_copy(&at) && validate_meets(&at);
 }
 
 bool validate_spaces(const weir_plan *plan)

@@ -1,0 +1,98 @@
+/* graph/compile/emit_collective.c: the plan's collectives, from those that the lower pass has found; their members' actors
+ * are written already. Groups are numbered by where they first come. */
+#include "graph/compile/emit_collective.h"
+
+#include "graph/plan/turns.h"
+
+#include <stdlib.h>
+
+typedef struct by_devices {        /* a collective, to be sorted by the devices of its members */
+    const phys *p;
+    int collective;
+} by_devices;
+
+static int compare_devices(const void *a, const void *b)
+{
+    const by_devices *x = a, *y = b;
+    const phys *p = x->p;
+    const pcollective *one = &p->collective.item[x->collective], *other = &p->collective.item[y->collective];
+    if (one->members.count != other->members.count)
+        return one->members.count - other->members.count;
+    for (int m = 0; m < one->members.count; m++) {
+        int difference = p->op.item[one->members.item[m]].device - p->op.item[other->members.item[m]].device;
+        if (difference)
+            return difference;
+    }
+    return 0;
+}
+
+static int compare_all(const void *a, const void *b)
+{
+    int order = compare_devices(a, b);
+    return order ? order : ((const by_devices *)a)->collective - ((const by_devices *)b)->collective;
+}
+
+/* 1 + the first collective of the same devices, for each. */
+static int *firsts_find(compile *c)
+{
+    int count = c->phys.collective.count, *first = POOL_NEW(&c->pool, int, count + 1);
+    by_devices *sorted = POOL_NEW(&c->pool, by_devices, count + 1);
+    for (int i = 0; first && sorted && i < count; i++)
+        sorted[i] = (by_devices){&c->phys, i};
+    if (first && sorted)
+        qsort(sorted, (size_t)count, sizeof *sorted, compare_all);
+    for (int i = 0; first && sorted && i < count; i++)
+        first[sorted[i].collective] = i && !compare_devices(&sorted[i - 1], &sorted[i]) ? first[sorted[i - 1].collective]
+                                                                                        : 1 + sorted[i].collective;
+    return sorted ? first : NULL;
+}
+
+/* The place of an operand in a list. */
+static uint32_t place_of(const int *list, int tensor)
+{
+    uint32_t i = 0;
+    while (list[i] != tensor)
+        i++;
+    return i;
+}
+
+static uint32_t member_of(const pcollective *of, int pop_id)
+{
+    return place_of(of->members.item, pop_id);
+}
+
+static void emit_move(const compile *c, plan_builder *b, const pcollective *of, const pmove *move)
+{
+    const weir_plan *plan = plan_builder_plan(b);
+    const ptensor *take = &c->phys.tensor.item[move->take];
+    plan_move to = {.from = member_of(of, move->from),
+                    .to = member_of(of, move->to),
+                    .give = place_of(c->phys.op.item[move->from].in, move->give),
+                    .take = place_of(c->phys.op.item[move->to].out, move->take)};
+    if (!plan_builder_failed(b))
+        to.bytes = plan_tensor_bytes(&plan->tensors[take->plan_id]);
+    plan_add_moves(b, to);
+}
+
+bool emit_collectives(compile *c, plan_builder *b)
+{
+    const phys *p = &c->phys;
+    int count = p->collective.count, *first = firsts_find(c), *number = POOL_NEW(&c->pool, int, count + 1), groups = 0;
+    const weir_plan *plan = plan_builder_plan(b);
+    for (int i = 0; first && number && i < count; i++) {
+        const pcollective *of = &p->collective.item[i];
+        if (first[i] == i + 1)
+            number[i] = groups++;
+        plan_collective to = {.group = (uint32_t)number[first[i] - 1],
+                              .members = {plan->members_count, (uint32_t)of->members.count},
+                              .moves = {plan->moves_count, (uint32_t)of->moves.count}};
+        for (int m = 0; m < of->members.count; m++)
+            plan_add_members(b, (plan_actor_id){(uint32_t)p->op.item[of->members.item[m]].group});
+        for (int m = 0; m < of->moves.count; m++)
+            emit_move(c, b, of, &p->move.item[of->moves.item[m]]);
+        uint32_t id = plan_add_collectives(b, to);
+        if (id != PLAN_NONE)
+            plan_builder_plan(b)->collectives[id].kind = plan_collective_looks(plan, id);
+    }
+    return first && number && plan_add_all_turns(b);
+}

@@ -1,0 +1,11 @@
+/* graph/compile/emit_collective.h: what the emit pass leaves to others. */
+#ifndef GRAPH_COMPILE_EMIT_COLLECTIVE_H
+#define GRAPH_COMPILE_EMIT_COLLECTIVE_H
+
+#include "graph/compile/ir.h"
+#include "graph/plan/build.h"
+
+/* Adds collectives and their order to a plan that has all else. False: no memory. */
+bool emit_collectives(compile *c, plan_builder *b);
+
+#endif

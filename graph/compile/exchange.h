@@ -1,0 +1,43 @@
+/* graph/compile/exchange.h: conversions between accelerators, as collectives.
+ *
+ * A device cannot read what lies on another accelerator, so a conversion there is three nodes (copies.c makes them):
+ *
+ *     t --give--> parts of shards that others need     box, on the devices of t: only where that is not all of a shard
+ *       --take--> the same, on the devices of u        collective, on both: each device has one pop
+ *       --box---> u                                    as on CPUs, from what was taken and the device's own shard
+ *
+ * So whoever adds has all terms at hand, in the order of the devices, and the bits are those of CPUs. What is taken and is
+ * all of u's shard is u's shard.
+ *
+ * Devices that hand nothing to each other need not wait for each other: of the pops of a conversion those that do, over
+ * any number of others, are one collective. What nobody reads in the end is not moved.
+ */
+#ifndef GRAPH_COMPILE_EXCHANGE_H
+#define GRAPH_COMPILE_EXCHANGE_H
+
+#include "graph/compile/sources.h"
+
+typedef struct exchanging {        /* the conversion that is being lowered */
+    compile *c;
+    sources *sources;
+    int gives, takes;              /* tensors of parts */
+    int node;                      /* that makes the former */
+    POOL_LIST(int) in;             /* what each destination's box reads, one after the other */
+    int *first;                    /* by destination: in `in`; one more than there are */
+    int *terms;                    /* by destination, */
+    bool *zero;                    /* as in sources.h */
+    POOL_LIST(int) part, next;     /* parts that are given, and 1 + the next one of the same shard */
+    int *part_of;                  /* by shard of the source: 1 + its last part; 0 */
+    int *pop_of;                   /* by device: its pop, or -1 */
+} exchanging;
+
+/* Lowers the first two of the three nodes, of which `n` is the first. False: the error is set. */
+bool exchange_lower(exchanging *x, int n);
+
+/* Which of an exchange's moves somebody needs, given what is used; then what they give is used, too. */
+void exchange_sweep(compile *c, int exchange, bool *used);
+
+/* Makes collectives of what is left. False: no memory. */
+bool exchanges_settle(compile *c);
+
+#endif
