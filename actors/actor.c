@@ -143,7 +143,7 @@ void lane_drain(struct lane *lane, const struct edge_ends *ends)
 
 static uint32_t unmet_now(const struct actor *actor)
 {
-    uint32_t unmet = (actor->left == 0) + (actor->ahead && actor->ahead->crowded);
+    uint32_t unmet = (actor->left == 0) + ahead_unmet(actor);
     for (uint32_t i = 0; i < actor->port_count; i++)
         unmet += actor->ports[i].reader.arrived == 0;
     for (uint32_t i = 0; i < actor->out_count; i++)

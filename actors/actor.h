@@ -6,8 +6,9 @@
  *         '--- READY, FREE or START meets the last condition ---------------'--- chosen by the lane: calls its kernels
  *
  * The conditions of an actor are: each port has a slot to read; each register has a slot to fill; there are firings
- * left in this run (and, on a queue that runs ahead of its device, there is room for another mark: actors/ahead.h). `unmet` counts those that do not hold. Every event changes one counter, and `unmet` when that
- * counter leaves or reaches zero: O(1), whatever the fan-in.
+ * left in this run (and, on a queue that runs ahead of its device, there is room for another mark, and it is the actor's
+ * turn, where turns are taken: actors/ahead.h). `unmet` counts those that do not hold. Every event changes one counter, and
+ * `unmet` when that counter leaves or reaches zero: O(1), whatever the fan-in.
  *
  * The other end of an edge is either on the same lane, and is reached through a pointer, or on another, and is reached
  * through the lane's outbox. Nothing else differs.
@@ -86,7 +87,7 @@ struct edge_ends {
 };
 
 struct actor_kernel {
-    _Alignas(64) weir_kernel_fn call;
+    _Alignas(64) weir_kernel_fn call; /* NULL: devices do it together, and their meeting is what is called */
     const struct actor_out *accumulate; /* adds to what is in its slot when that has been fired into; NULL: never */
     weir_kernel_args args;
     uint32_t id; /* plan_kernel_id */

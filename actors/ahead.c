@@ -26,6 +26,7 @@ static weir_status await_ticket(struct ahead_queue *queue, const struct ahead_ed
                                 uint64_t ticket)
 {
     uint64_t *known = &queue->known[other->number];
+    assert(other->device->kind != DEVICE_COLLECTIVE); /* which nobody awaits */
     if (ticket <= *known + (AHEAD_WITHOUT(SKIP) ? 1 : 0))
         return WEIR_OK;
     if (ticket > queue_done(other)) {
@@ -90,7 +91,47 @@ static void uncrowd(struct ahead_queue *queue)
     }
 }
 
+/* ---- turns ---- */
+
+static struct actor *head_of(const struct ahead_turns *turns)
+{
+    return turns->list[turns->at];
+}
+
+bool ahead_waits_turn(const struct actor *actor)
+{
+    const struct ahead_turns *turns = actor->ahead ? actor->ahead->turns : NULL;
+    return turns && head_of(turns) != actor && !AHEAD_WITHOUT(TURN);
+}
+
+uint32_t ahead_unmet(const struct actor *actor)
+{
+    return actor->ahead ? (uint32_t)actor->ahead->crowded + ahead_waits_turn(actor) : 0;
+}
+
+/* The actor has fired. */
+static void pass_turn(struct actor *actor)
+{
+    struct ahead_turns *turns = actor->ahead->turns;
+    if (!turns || AHEAD_WITHOUT(TURN))
+        return;
+    assert(head_of(turns) == actor);
+    turns->at = turns->at + 1 < turns->count ? turns->at + 1 : 0;
+    if (head_of(turns) == actor)
+        return;
+    actor->unmet++;
+    actor_met(head_of(turns));
+}
+
 /* ---- a firing ---- */
+
+static weir_status launch(struct device_queue *queue, const struct device_meeting *meeting,
+                          const struct actor_kernel *kernel)
+{
+    if (meeting)
+        return queue->device->meet(queue, meeting, &kernel->args);
+    return queue->device->launch ? queue->device->launch(queue, kernel->call, &kernel->args) : kernel->call(&kernel->args);
+}
 
 static weir_status launch_kernels(struct actor *actor, struct actor_kernel **failed)
 {
@@ -99,8 +140,7 @@ static weir_status launch_kernels(struct actor *actor, struct actor_kernel **fai
     weir_status status = WEIR_OK;
     for (uint32_t i = actor->kernel_count; i > 0 && !status; i--, kernel++) {
         kernel_prepare(kernel, actor);
-        status = queue->device->launch ? queue->device->launch(queue, kernel->call, &kernel->args)
-                                       : kernel->call(&kernel->args);
+        status = launch(queue, actor->ahead->meeting, kernel);
         if (status)
             *failed = kernel;
     }
@@ -156,6 +196,7 @@ static void tell_all(struct actor *actor, uint64_t ticket)
             tell_producer(actor->lane, queue, actor->ahead->in[p], port, slot, ticket);
     }
     actor_counted(actor);
+    pass_turn(actor);
 }
 
 static weir_status fire_once(struct actor *actor, struct actor_kernel **failed)
@@ -258,13 +299,13 @@ bool ahead_passed(const struct ahead_lane *ahead)
     return false;
 }
 
-bool ahead_has_launched(const struct actor *actor)
+uint32_t ahead_launched(const struct actor *actor)
 {
     const struct ahead_launch *launch = NULL;
+    uint32_t count = 0;
     for (uint64_t n = 0; actor->ahead && (launch = ahead_under_way(actor->ahead->queue, n)); n++)
-        if (launch->actor == actor)
-            return true;
-    return false;
+        count += launch->actor == actor;
+    return count;
 }
 
 bool ahead_awaits(const struct ahead_queue *queue, const struct ahead_await **found)

@@ -25,6 +25,14 @@
  * A queue has room for so many marks. An actor that would need another one is *crowded*: a condition fails, which is met
  * when a mark has passed.
  *
+ * What devices do together (a collective: graph/plan/plan.h) is one actor of each, on its queue for collectives, whose
+ * firing enqueues a *meeting* in the place of a kernel. Such a queue fires in the order of the plan's turns and in no other:
+ * whoever comes in its list for a step is its *head*, and it is one more condition of its actors to be that. A firing passes the
+ * turn on, from the last in the list to the first of the next step. So the lists, and with them the orders in which
+ * queues come to their meetings, are the same everywhere, however long one member has been ready before another. A run ends
+ * between two steps, so each run finds the list at its beginning; programs have lists of their own, as only one
+ * runs at a time.
+ *
  * A launched firing is remembered until its mark has passed: then its time is known, and it is in the trace. If the
  * device fails before, the report names those that were under way.
  *
@@ -72,6 +80,12 @@ struct ahead_await {
 
 enum { AHEAD_AWAITS = 64 }; /* of a queue, that are remembered */
 
+/* In what order actors of a queue for collectives fire, step after step. */
+struct ahead_turns {
+    struct actor **list; /* borrowed; an actor that fires M times a step is in it M times */
+    uint32_t count, at;  /* `at`: the head */
+};
+
 struct ahead_queue {
     struct device_queue *device; /* owned by the session */
     uint32_t number;             /* of the session's queues that run ahead */
@@ -84,6 +98,7 @@ struct ahead_queue {
     uint64_t retired;            /* the newest ticket that is known to have passed */
     int64_t retired_ns;          /* when, as far as the host saw */
     struct actor *crowded;       /* the first of those that wait for room */
+    struct ahead_turns *turns;   /* borrowed; by program; NULL: it is no queue for collectives */
 };
 
 /* Of an actor on such a queue. */
@@ -93,6 +108,8 @@ struct actor_ahead {
     struct ahead_edge *const *out; /* borrowed; by edge, register after register */
     struct actor *next;            /* crowded, too */
     bool crowded;
+    struct ahead_turns *turns;     /* borrowed; that it takes part in; NULL: it waits for no turn */
+    const struct device_meeting *meeting; /* borrowed; what it fires instead of its kernel, whose views it has; or NULL */
 };
 
 /* The queues of one lane. */
@@ -100,6 +117,12 @@ struct ahead_lane {
     struct ahead_queue **queues; /* borrowed */
     uint32_t count;
 };
+
+/* Whether it is another one's turn. */
+bool ahead_waits_turn(const struct actor *actor);
+
+/* Conditions that fail of those that actors on such queues alone have. */
+uint32_t ahead_unmet(const struct actor *actor);
 
 /* Whether there is no room for the actor's mark; then it waits, and is not ready. */
 bool ahead_crowds(struct actor *actor);
@@ -122,8 +145,8 @@ struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *st
 /* What the oldest firing under way still awaits; NULL: nothing. False: that is not remembered. */
 bool ahead_awaits(const struct ahead_queue *queue, const struct ahead_await **await);
 
-/* Whether firings of the actor are under way. */
-bool ahead_has_launched(const struct actor *actor);
+/* How many firings of the actor are under way. */
+uint32_t ahead_launched(const struct actor *actor);
 
 /* Ends what is under way. */
 void ahead_abort(const struct ahead_lane *ahead);

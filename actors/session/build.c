@@ -353,6 +353,7 @@ static void build_views(struct building *b)
             build_view(b, o);
 }
 
+/* What devices do together has no kernel, but a meeting (groups.c). */
 static weir_status find_kernel(const struct weir_session *s, const plan_kernel *kernel, weir_kernel_fn *call)
 {
     const weir_plan *plan = s->plan;
@@ -386,6 +387,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
     char *error = s->workers[s->worker_of[plan->actors[from->actor.i].queue.i]].error;
     char *base = s->arenas[queue->space.i].base;
     const struct ahead_queue *ahead = session_queue(s, plan->actors[from->actor.i].queue.i);
+    bool meets = queue->kind == PLAN_COLLECTIVE;
     struct actor_kernel *kernel = &s->kernels[k];
     s->actors[from->actor.i].foreign |= from->host != PLAN_NONE;
     kernel->id = k;
@@ -406,7 +408,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
         .error = error,
         .error_bytes = sizeof(s->workers->error),
     };
-    return find_kernel(s, from, &kernel->call);
+    return meets ? WEIR_OK : find_kernel(s, from, &kernel->call);
 }
 
 /* ---- ranks ---- */
@@ -493,6 +495,8 @@ static weir_status build_all(struct building *b)
     status = build_kernels(s);
     if (!status)
         status = session_tie_queues(s);
+    if (!status)
+        status = session_open_groups(s);
     if (!status && s->poisons)
         status = session_poison(s);
     for (uint32_t a = 0; a < plan->actors_count; a++)

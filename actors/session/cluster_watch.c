@@ -86,6 +86,18 @@ static void waiter_look(struct waiters *to, const struct weir_session *s, uint32
     }
 }
 
+/* The member stands in a meeting, or comes to one, that members of the rank were to come to as well. */
+static void waiter_meets(struct waiters *to, const struct weir_session *s, const plan_collective *collective,
+                         uint32_t a, uint32_t rank)
+{
+    const weir_plan *plan = s->plan;
+    if (!ahead_launched(&s->actors[a]))
+        return;
+    for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++)
+        if (plan_rank_of(plan, plan->members[m].i) == rank)
+            waiter_add(to, s, a, "come", plan->members[m].i);
+}
+
 void cluster_waiters(const struct weir_session *s, uint32_t rank, char *text, size_t bytes)
 {
     struct waiters to = {.text = text, .bytes = bytes - 1};
@@ -93,6 +105,10 @@ void cluster_waiters(const struct weir_session *s, uint32_t rank, char *text, si
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         if (session_runs(s, a) && s->actors[a].kernel_count && s->actors[a].left > 0)
             waiter_look(&to, s, a, rank);
+    for (uint32_t c = 0; c < s->plan->collectives_count; c++)
+        for (uint32_t i = 0; i < s->plan->collectives[c].members.count; i++)
+            waiter_meets(&to, s, &s->plan->collectives[c],
+                         s->plan->members[s->plan->collectives[c].members.first + i].i, rank);
     if (to.used >= to.bytes)
         to.used = to.bytes - 1;
     if (to.used)

@@ -9,6 +9,7 @@
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/text.h"
 #include "transport/mail/park.h"
 
 #define FLIGHT_TEXT_BYTES 4096
@@ -99,6 +100,8 @@ void session_describe(const struct weir_session *s, const struct actor *actor, c
     const weir_plan *plan = s->plan;
     const plan_kernel *from = &plan->kernels[kernel->id];
     const plan_space *space = &plan->spaces[plan->queues[plan->actors[actor->id].queue.i].space.i];
+    if (!kernel->call && !*sentence)
+        sentence = weir_error(); /* what a device says of a call to itself */
     snprintf(text, bytes, "%s:%u: %s (%s) failed on %s in step %lld%s%s", plan_text(plan, from->file), from->line,
              plan_text(plan, from->name), plan_text(plan, from->op), plan_text(plan, space->name),
              (long long)actor->step, *sentence ? ": " : "", sentence);
@@ -117,13 +120,16 @@ void session_fail_queue(struct weir_session *s, const struct actor *actor, const
 {
     const weir_plan *plan = s->plan;
     const plan_queue *queue = &plan->queues[plan->actors[actor->id].queue.i];
-    char under_way[UNDER_WAY_BYTES];
+    char under_way[UNDER_WAY_BYTES], others[UNDER_WAY_BYTES];
     if (!claim_failure(s))
         return;
     session_under_way(s, actor->ahead->queue, under_way, sizeof(under_way));
+    session_companions(s, actor->id, others, sizeof(others));
     sentence = *sentence ? sentence : weir_error();
-    snprintf(s->failure, sizeof(s->failure), "%s: the device failed%s%s%s%s", plan_text(plan, queue->name),
-             *sentence ? ": " : "", sentence, *under_way ? "; under way were " : "", under_way);
+    struct text text = {s->failure, sizeof(s->failure), 0, false};
+    text_add(&text, "%s: the device failed%s%s", plan_text(plan, queue->name), *sentence ? ": " : "", sentence);
+    text_add(&text, "%s%s", *under_way ? "; under way were " : "", under_way);
+    text_add(&text, "%s%s", *others ? "; the first of them with " : "", others);
     session_fail(s, WEIR_E_KERNEL, session_rank(s));
 }
 

@@ -65,13 +65,29 @@ void session_beat(const struct weir_session *s, struct wire_frame *frame)
 static void look_at_actor(struct look *look, const struct weir_session *s, const struct actor *actor)
 {
     const plan_actor *plan = &s->plan->actors[actor->id];
-    bool reads = !ahead_has_launched(actor);
+    bool reads = !ahead_launched(actor);
     for (uint32_t p = plan->ports.first; p < plan->ports.first + plan->ports.count; p++)
         if (reads && s->ends[p].port && s->ends[p].port->reader.arrived == 0)
             look_add(look, (struct wait_entry){actor->id, s->plan->ports[p].regst.i, actor->step});
     for (uint32_t r = plan->regsts.first; r < plan->regsts.first + plan->regsts.count; r++)
         if (s->outs[r].regst.credits == 0)
             look_add(look, (struct wait_entry){actor->id, r, actor->step});
+    if (reads && ahead_waits_turn(actor))
+        look_add(look, (struct wait_entry){actor->id, WAITS_TURN, actor->step});
+}
+
+/* Of a member of a collective: whose turn it is, and how far it has come. */
+static void look_at_member(struct look *look, const struct actor *actor)
+{
+    int64_t passed = actor->firing - ahead_launched(actor);
+    if (actor->left > 0 && !ahead_waits_turn(actor))
+        look_add(look, (struct wait_entry){actor->id, WAITS_HEAD, actor->step});
+    look_add(look, (struct wait_entry){actor->id, WAITS_PASSED, passed});
+}
+
+static bool is_member(const struct actor *actor)
+{
+    return actor->ahead && actor->ahead->turns;
 }
 
 void session_look(struct weir_session *s, uint32_t number)
@@ -81,6 +97,9 @@ void session_look(struct weir_session *s, uint32_t number)
     for (uint32_t i = 0; !worker->halted && i < worker->actor_count; i++)
         if (worker->by_rank[i]->left > 0 && worker->by_rank[i]->unmet > 0)
             look_at_actor(&worker->look, s, worker->by_rank[i]);
+    for (uint32_t i = 0; !worker->halted && i < worker->actor_count; i++)
+        if (is_member(worker->by_rank[i]))
+            look_at_member(&worker->look, worker->by_rank[i]);
     if (!worker->halted)
         session_look_at_queues(s, worker);
     look_end(&worker->look);
@@ -88,10 +107,10 @@ void session_look(struct weir_session *s, uint32_t number)
 
 static weir_status open_look(const struct weir_session *s, struct worker *worker)
 {
-    uint32_t room = worker->ahead.count;
+    uint32_t room = 2 * worker->ahead.count;
     for (uint32_t i = 0; i < worker->actor_count; i++) {
         const plan_actor *actor = &s->plan->actors[worker->by_rank[i]->id];
-        room += actor->ports.count + actor->regsts.count;
+        room += actor->ports.count + actor->regsts.count + (is_member(worker->by_rank[i]) ? 3 : 0);
     }
     return look_open(&worker->look, room);
 }

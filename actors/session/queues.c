@@ -1,5 +1,5 @@
 /* actors/session/queues.c: the queues of a session that run ahead of their devices (actors/ahead.h): they are opened, tied
- * to actors and edges, asked about, closed.
+ * to actors and edges, asked about, closed. What those for collectives have besides is in groups.c.
  *
  * All of it hangs on session->queues, which is NULL as long as every kind of device here is done when its kernels return.
  */
@@ -266,9 +266,11 @@ void session_look_at_queues(const struct weir_session *s, struct worker *worker)
         const struct ahead_await *await;
         bool known = ahead_awaits(worker->ahead.queues[i], &await);
         uint32_t regst = await ? s->plan->ports[await->edge - s->queues->edges].regst.i : PLAN_NONE;
-        if (launch && known)
-            look_add(&worker->look, (struct wait_entry){launch->actor->id, regst,
-                                                        flight_step(s->plan, launch->actor->id, launch->firing)});
+        int64_t step = launch ? flight_step(s->plan, launch->actor->id, launch->firing) : 0;
+        if (launch && known) {
+            look_add(&worker->look, (struct wait_entry){launch->actor->id, regst, step});
+            look_add(&worker->look, (struct wait_entry){launch->actor->id, WAITS_FIRST, step});
+        }
     }
 }
 

@@ -456,6 +456,7 @@ weir_status weir_session_close(weir_session *s)
     if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
         session_tell_failure(s);
     status = close_trace(s);
+    session_close_groups(s);
     session_close_queues(s);
     session_unbuild(s);
     bus_close(&s->bus);

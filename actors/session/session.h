@@ -8,7 +8,8 @@
  *     folders.c   snapshots in hosts' memory          load_memory.c  and back
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
- *     queues.c    queues that run ahead                cluster_*.c what there is with other ranks
+ *     queues.c    queues that run ahead            groups.c    what devices do together
+ *     cluster_*.c what there is with other ranks
  *
  * State (a futex word; only the session's own thread starts a run):
  *
@@ -96,6 +97,7 @@ struct weir_session {
     uint32_t outside_count;
     struct lane **lane_of;  /* by actor */
     struct session_queues *queues; /* owned: those that run ahead of their devices; NULL: there is none */
+    struct session_groups *groups; /* owned: what they do together; NULL: nothing */
 
     /* built from the plan, all owned; ids are the plan's unless said otherwise */
     struct actor *actors;
@@ -186,6 +188,18 @@ void session_look_at_queues(const struct weir_session *session, struct worker *w
 
 /* The firings under way, oldest first, as many as fit. By the thread that launches them. */
 void session_under_way(const struct weir_session *session, const struct ahead_queue *queue, char *text, size_t bytes);
+
+/* ---- groups.c ---- */
+
+/* This process's members of collectives join their groups, and get their turns and meetings: when queues are tied, before
+ * an actor is settled. E_UNSUPPORTED when a kind of device does nothing together. */
+weir_status session_open_groups(struct weir_session *session);
+
+/* After the workers, before the queues. */
+void session_close_groups(struct weir_session *session);
+
+/* The devices that the actor does its part with, "fake:1, fake:3"; "" when it is a member of no collective. */
+void session_companions(const struct weir_session *session, uint32_t actor, char *text, size_t bytes);
 
 /* ---- failure.c ---- */
 

@@ -18,18 +18,23 @@
 #define LINKS_HEAD 8  /* of a longer chain so many are told from its beginning, */
 #define LINKS_TAIL 16 /* and so many from its end */
 #define ENDS_MAX 8    /* ends of other chains that are told */
+#define ABSENT_MAX 8  /* members of a collective that have not come */
 
 enum link_kind {
     LINK_END,   /* it waits for no actor */
     LINK_INPUT, /* it has nothing to read at `regst`; `next` is the producer */
     LINK_ROOM,  /* `regst` is full; `next` is a reader that has not let go of a slot */
-    LINK_TURN   /* its worker is inside a kernel of `next` */
+    LINK_TURN,  /* its worker is inside a kernel of `next`, or `next` comes before it on its queue */
+    LINK_MEMBER /* it stands in a collective to which `next` has not come */
 };
 
 struct waits_actor {
     bool told;   /* somebody said that it waits or fires; then in `step` */
     bool fires;
+    bool first;    /* it is the oldest under way on its queue */
+    bool turn;     /* it waits for its turn */
     int64_t step;
+    int64_t passed; /* firings; of members of collectives */
     /* made for the text */
     enum link_kind kind;
     uint32_t regst, next;
@@ -41,6 +46,17 @@ struct waits_actor {
 
 /* ---- what is known ---- */
 
+static void find_members(struct waits *waits)
+{
+    const weir_plan *plan = waits->plan;
+    memset(waits->meets, 0xff, plan->actors_count * sizeof(*waits->meets));
+    for (uint32_t c = 0; c < plan->collectives_count; c++) {
+        plan_range members = plan->collectives[c].members;
+        for (uint32_t m = members.first; m < members.first + members.count; m++)
+            waits->meets[plan->members[m].i] = c;
+    }
+}
+
 weir_status waits_open(struct waits *waits, const weir_plan *plan, const uint32_t *worker_of, uint32_t rank)
 {
     *waits = (struct waits){
@@ -51,14 +67,20 @@ weir_status waits_open(struct waits *waits, const weir_plan *plan, const uint32_
         .full = calloc(plan->regsts_count + 1, sizeof(*waits->full)),
         .answered = calloc(plan->ranks + 1, sizeof(*waits->answered)),
         .actors = calloc(plan->actors_count + 1, sizeof(*waits->actors)),
+        .meets = malloc((plan->actors_count + (size_t)1) * sizeof(*waits->meets)),
+        .head = malloc((plan->queues_count + (size_t)1) * sizeof(*waits->head)),
         .blocker = calloc(plan->regsts_count + 1, sizeof(*waits->blocker)),
         .busy = calloc(plan->queues_count + 1, sizeof(*waits->busy)),
         .path = calloc(plan->actors_count + 1, sizeof(*waits->path)),
     };
-    if (waits->empty && waits->full && waits->answered && waits->actors && waits->blocker && waits->busy && waits->path)
-        return WEIR_OK;
-    waits_close(waits);
-    return error_set(WEIR_E_MEMORY, "no memory to watch %u actors", plan->actors_count);
+    if (!waits->empty || !waits->full || !waits->answered || !waits->actors || !waits->meets || !waits->head ||
+        !waits->blocker || !waits->busy || !waits->path) {
+        waits_close(waits);
+        return error_set(WEIR_E_MEMORY, "no memory to watch %u actors", plan->actors_count);
+    }
+    find_members(waits);
+    waits_clear(waits);
+    return WEIR_OK;
 }
 
 void waits_close(struct waits *waits)
@@ -67,6 +89,8 @@ void waits_close(struct waits *waits)
     free(waits->full);
     free(waits->answered);
     free(waits->actors);
+    free(waits->meets);
+    free(waits->head);
     free(waits->blocker);
     free(waits->busy);
     free(waits->path);
@@ -79,6 +103,12 @@ void waits_clear(struct waits *waits)
     memset(waits->full, 0, waits->plan->regsts_count * sizeof(*waits->full));
     memset(waits->answered, 0, waits->plan->ranks * sizeof(*waits->answered));
     memset(waits->actors, 0, waits->plan->actors_count * sizeof(*waits->actors));
+    memset(waits->head, 0xff, waits->plan->queues_count * sizeof(*waits->head));
+}
+
+static uint32_t queue_rank(const weir_plan *plan, uint32_t queue)
+{
+    return plan->spaces[plan->queues[queue].space.i].rank;
 }
 
 static void forget(struct waits *waits, uint32_t rank)
@@ -93,6 +123,9 @@ static void forget(struct waits *waits, uint32_t rank)
     for (uint32_t a = 0; a < plan->actors_count; a++)
         if (plan_rank_of(plan, a) == rank)
             waits->actors[a] = (struct waits_actor){0};
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (queue_rank(plan, q) == rank)
+            waits->head[q] = PLAN_NONE;
 }
 
 /* Marks every port of the actor that reads the register; false: it has none. */
@@ -106,14 +139,35 @@ static bool put_empty(struct waits *waits, uint32_t actor, uint32_t regst)
     return found;
 }
 
+/* What is told of members of collectives alone. True: the actor waits. */
+static bool put_member(struct waits *waits, struct wait_entry entry)
+{
+    struct waits_actor *actor = &waits->actors[entry.actor];
+    if (waits->meets[entry.actor] == PLAN_NONE)
+        return false;
+    if (entry.regst == WAITS_TURN)
+        return actor->turn = true;
+    if (entry.regst == WAITS_HEAD)
+        waits->head[waits->plan->actors[entry.actor].queue.i] = entry.actor;
+    else
+        actor->passed = entry.step;
+    return false;
+}
+
 static void put_one(struct waits *waits, uint32_t rank, struct wait_entry entry)
 {
     const weir_plan *plan = waits->plan;
     if (entry.actor >= plan->actors_count || plan_rank_of(plan, entry.actor) != rank)
         return;
     struct waits_actor *actor = &waits->actors[entry.actor];
-    if (entry.regst == PLAN_NONE)
+    if (entry.regst == WAITS_FIRES)
         actor->fires = true;
+    else if (entry.regst == WAITS_FIRST)
+        actor->first = true;
+    else if (entry.regst >= WAITS_PASSED && !put_member(waits, entry))
+        return;
+    else if (entry.regst >= WAITS_PASSED)
+        ;
     else if (entry.regst >= plan->regsts_count || plan->regsts[entry.regst].producer.i == PLAN_NONE)
         return;
     else if (plan->regsts[entry.regst].producer.i == entry.actor)
@@ -153,11 +207,6 @@ static bool is_outside(const struct waits *waits, uint32_t actor)
     return waits->plan->queues[waits->plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
 }
 
-static uint32_t queue_rank(const weir_plan *plan, uint32_t queue)
-{
-    return plan->spaces[plan->queues[queue].space.i].rank;
-}
-
 /* An accelerator's kernels keep no worker busy. */
 static bool runs_by_itself(const weir_plan *plan, uint32_t queue)
 {
@@ -183,7 +232,8 @@ static void find_busy(struct waits *waits)
     memset(waits->busy, 0xff, plan->queues_count * sizeof(*waits->busy));
     for (uint32_t a = 0; a < plan->actors_count; a++) {
         uint32_t queue = plan->actors[a].queue.i;
-        for (uint32_t q = 0; waits->actors[a].fires && q < plan->queues_count; q++)
+        bool busy = waits->actors[a].fires || waits->actors[a].first;
+        for (uint32_t q = 0; busy && q < plan->queues_count; q++)
             if (q == queue || (waits->busy[q] == PLAN_NONE && queues_share(waits, q, queue)))
                 waits->busy[q] = a;
     }
@@ -243,18 +293,57 @@ static bool link_room(const struct waits *waits, uint32_t a, struct waits_actor 
     return false;
 }
 
+/* Whether the member has come to the meeting in which `other` stands. */
+static bool has_come(const struct waits *waits, uint32_t member, uint32_t other)
+{
+    return member == other || waits->actors[member].fires || waits->actors[member].passed > waits->actors[other].passed;
+}
+
+/* The first member of a collective, from the m-th on, that has not come to the meeting in which `a` stands; PLAN_NONE:
+ * all have. *m is its place. */
+static uint32_t find_absent(const struct waits *waits, uint32_t a, uint32_t *m)
+{
+    const plan_range *members = &waits->plan->collectives[waits->meets[a]].members;
+    for (; *m < members->count; ++*m)
+        if (!has_come(waits, waits->plan->members[members->first + *m].i, a))
+            return waits->plan->members[members->first + *m].i;
+    return PLAN_NONE;
+}
+
+static void link_member(const struct waits *waits, uint32_t a, struct waits_actor *actor)
+{
+    uint32_t first = 0, absent = find_absent(waits, a, &first);
+    if (absent == PLAN_NONE)
+        return;
+    actor->kind = LINK_MEMBER;
+    actor->next = absent;
+}
+
+/* Who comes before it on its queue: whose turn it is, or what was launched there and stands. */
+static uint32_t find_before(const struct waits *waits, uint32_t a)
+{
+    const struct waits_actor *actor = &waits->actors[a];
+    uint32_t queue = waits->plan->actors[a].queue.i;
+    if (actor->turn && waits->head[queue] != PLAN_NONE && waits->head[queue] != a)
+        return waits->head[queue];
+    bool behind = waits->busy[queue] != a && (!actor->told || waits->meets[a] != PLAN_NONE);
+    return behind ? waits->busy[queue] : PLAN_NONE;
+}
+
 static void link_actor(struct waits *waits, uint32_t a)
 {
     struct waits_actor *actor = &waits->actors[a];
-    uint32_t busy = waits->busy[waits->plan->actors[a].queue.i];
     actor->kind = LINK_END;
     actor->end = PLAN_NONE;
     actor->depth = actor->ends = 0;
+    if (actor->fires && waits->meets[a] != PLAN_NONE)
+        link_member(waits, a, actor);
     if (actor->fires || link_input(waits, a, actor) || link_room(waits, a, actor))
         return;
-    if (!actor->told && busy != PLAN_NONE) {
+    uint32_t before = find_before(waits, a);
+    if (before != PLAN_NONE) {
         actor->kind = LINK_TURN;
-        actor->next = busy;
+        actor->next = before;
     }
 }
 
@@ -308,11 +397,31 @@ static void add_actor(struct text *to, const weir_plan *plan, uint32_t a)
     text_add(to, ")");
 }
 
+/* All that have not come, as far as is known here. */
+static void add_meeting(struct text *to, const struct waits *waits, uint32_t a)
+{
+    uint32_t absent, told = 0;
+    text_add(to, " has come to its collective, and waits for ");
+    for (uint32_t m = 0; (absent = find_absent(waits, a, &m)) != PLAN_NONE; m++, told++) {
+        if (told < ABSENT_MAX) {
+            text_add(to, "%s", told ? ", " : "");
+            add_actor(to, waits->plan, absent);
+        }
+    }
+    if (told > ABSENT_MAX)
+        text_add(to, " and %u more", told - ABSENT_MAX);
+    text_add(to, ", which %s not come\n", told > 1 ? "have" : "has");
+}
+
 static void add_link(struct text *to, const struct waits *waits, uint32_t a)
 {
     const struct waits_actor *actor = &waits->actors[a];
     text_add(to, "  ");
     add_actor(to, waits->plan, a);
+    if (actor->kind == LINK_MEMBER) {
+        add_meeting(to, waits, a);
+        return;
+    }
     text_add(to, "%s", actor->kind == LINK_TURN ? " waits for its turn, behind " : " waits for ");
     add_actor(to, waits->plan, actor->next);
     if (actor->kind == LINK_INPUT)
@@ -398,6 +507,8 @@ static void add_firing(struct text *to, const struct waits *waits, const struct 
         text_add(to, " of rank %u", queue_rank(plan, queue));
     text_add(to, " has been running for %.1f s, %s step %lld", (double)ns / NS_PER_S,
              row_max(plan, a) > 1 ? "in or soon after" : "in", (long long)waits->actors[a].step);
+    if (waits->meets[a] != PLAN_NONE)
+        text_add(to, "; all that take part have come");
 }
 
 static void add_silent(struct text *to, const struct waits_about *about, uint32_t rank)

@@ -4,10 +4,20 @@
  *
  *     {actor, regst, step}   `actor`, in `step`, lacks a slot of `regst`: one to fill if it produces it, else one to
  *                            read
- *     {actor, none, step}    `actor` has been inside its kernels all the time
+ *     {actor, fires, step}   `actor` has been inside its kernels all the time; or what it launched on an accelerator is
+ *                            the oldest under way on its queue, and awaits nothing
+ *     {actor, first, step}   it is that oldest one, whether it awaits something or not
+ *     {actor, turn, step}    `actor` waits for its turn, on a queue for collectives
+ *
+ * and of such queues, whether somebody there lacks something or not,
+ *
+ *     {actor, head, step}    `actor` is the one whose turn it is
+ *     {actor, passed, count} so many of `actor`'s firings are over, since step 0
  *
  * Which actor has to do something about it follows from the plan: the producer of what is empty; a reader of what is
- * full that is not itself without a slot of it. So each actor that waits points to another, and following the
+ * full that is not itself without a slot of it; the head of its queue, if it lacks nothing but its turn. A collective that
+ * stands does so for a member that has not come: one that neither stands, too, nor has as many firings behind
+ * it. So each actor that waits points to another, and following the
  * pointers ends at a culprit, which does not wait for an actor:
  *
  *     loss --empty--> h3/down --empty--> h0/q --empty--> tokens, a push: nobody pushes
@@ -32,9 +42,14 @@
 /* As it goes over the wire, all little-endian. */
 struct wait_entry {
     uint32_t actor;
-    uint32_t regst; /* PLAN_NONE: none, it fires */
-    int64_t step;
+    uint32_t regst; /* or one of those below, which no register has */
+    int64_t step;   /* of WAITS_PASSED the firings */
 };
+#define WAITS_FIRES PLAN_NONE
+#define WAITS_TURN (PLAN_NONE - 1)
+#define WAITS_HEAD (PLAN_NONE - 2)
+#define WAITS_PASSED (PLAN_NONE - 3)
+#define WAITS_FIRST (PLAN_NONE - 4)
 _Static_assert(sizeof(struct wait_entry) == 16, "16 bytes on the wire");
 
 struct waits {
@@ -45,6 +60,8 @@ struct waits {
     bool *full;                /* owned, by register */
     bool *answered;            /* owned, by rank */
     struct waits_actor *actors; /* owned, by actor */
+    uint32_t *meets;           /* owned, by actor: the collective that it is a member of, or PLAN_NONE */
+    uint32_t *head;            /* owned, by queue: whose turn it is, or PLAN_NONE */
     uint32_t *blocker;         /* owned, by register: the port that keeps it full; when the text is made */
     uint32_t *busy;            /* owned, by queue: the actor that keeps its worker busy; when the text is made */
     uint32_t *path;            /* owned, room for all actors; when the text is made */

@@ -103,6 +103,11 @@ uint32_t sdf_outside(sdf *s, uint32_t queue)
                            (plan_queue){.space = plan_of(s)->queues[queue].space, .kind = PLAN_OUTSIDE, .name = text});
 }
 
+uint32_t sdf_program(sdf *s, const char *name)
+{
+    return plan_add_programs(s->builder, (plan_program){plan_add_text(s->builder, name)});
+}
+
 uint32_t sdf_actor_at(sdf *s, uint32_t queue, const char *name, sdf_actor_opts opts)
 {
     struct actor_item item = {.queue = queue, .opts = opts};
@@ -132,6 +137,83 @@ void sdf_port_at(sdf *s, uint32_t reader, uint32_t regst, sdf_port_opts opts)
 uint32_t *sdf_slots(sdf *s, uint32_t regst)
 {
     return &s->regsts.item[regst].opts.slots;
+}
+
+/* ---- collectives ---- */
+
+static bool same_devices(const sdf *s, const plan_range *a, const plan_range *b)
+{
+    const weir_plan *plan = plan_builder_plan(s->builder);
+    bool same = a->count == b->count;
+    for (uint32_t m = 0; same && m < a->count; m++) {
+        uint32_t one = s->actors.item[plan->members[a->first + m].i].queue;
+        uint32_t other = s->actors.item[plan->members[b->first + m].i].queue;
+        same = plan->queues[one].space.i == plan->queues[other].space.i;
+    }
+    return same;
+}
+
+/* The bytes of moves are known when the plan is made. */
+uint32_t sdf_collective(sdf *s, plan_collective_kind kind, const uint32_t *members, uint32_t members_count,
+                        const sdf_move *moves, uint32_t moves_count)
+{
+    const weir_plan *plan = plan_of(s);
+    plan_collective made = {.kind = kind, .group = plan->collectives_count, .members = {plan->members_count, members_count},
+                            .moves = {plan->moves_count, moves_count}};
+    for (uint32_t m = 0; m < members_count; m++)
+        plan_add_members(s->builder, (plan_actor_id){members[m]});
+    for (uint32_t i = 0; i < moves_count; i++)
+        plan_add_moves(s->builder, (plan_move){moves[i].from, moves[i].to, moves[i].give, moves[i].take, 0});
+    for (uint32_t c = plan->collectives_count; c-- > 0;)
+        if (same_devices(s, &plan->collectives[c].members, &made.members))
+            made.group = c;
+    return plan_add_collectives(s->builder, made);
+}
+
+void sdf_turn(sdf *s, uint32_t collective)
+{
+    plan_add_turns(s->builder, (plan_collective_id){collective});
+}
+
+static uint32_t fires_of(const sdf *s, uint32_t collective)
+{
+    const weir_plan *plan = plan_builder_plan(s->builder);
+    return s->actors.item[plan->members[plan->collectives[collective].members.first].i].opts.fires;
+}
+
+static uint32_t program_of(const sdf *s, uint32_t collective)
+{
+    const weir_plan *plan = plan_builder_plan(s->builder);
+    return s->actors.item[plan->members[plan->collectives[collective].members.first].i].opts.program;
+}
+
+static void add_turns(sdf *s)
+{
+    const weir_plan *plan = plan_of(s);
+    uint32_t most = 0;
+    if (plan->turns_count)
+        return;
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
+        most = fires_of(s, c) > most ? fires_of(s, c) : most;
+    for (uint32_t program = 0; program < plan->programs_count; program++)
+        for (uint32_t i = 0; i < most; i++)
+            for (uint32_t c = 0; c < plan->collectives_count; c++)
+                if (program_of(s, c) == program && fires_of(s, c) > i)
+                    sdf_turn(s, c);
+}
+
+static void weigh_moves(sdf *s)
+{
+    weir_plan *plan = plan_of(s);
+    for (uint32_t c = 0; c < plan->collectives_count; c++) {
+        plan_range moves = plan->collectives[c].moves;
+        for (plan_move *move = plan->moves + moves.first; move < plan->moves + moves.first + moves.count; move++) {
+            uint32_t giver = plan->members[plan->collectives[c].members.first + move->from].i;
+            const plan_kernel *kernel = &plan->kernels[plan->actors[giver].kernels.first];
+            if (move->give < kernel->in.count)
+                move->bytes = plan_tensor_bytes(&plan->tensors[plan->operands[kernel->in.first + move->give].tensor.i]);
+        }
+    }
 }
 
 /* ---- the plan ---- */
@@ -291,7 +373,7 @@ static void add_actors(sdf *s)
     for (uint32_t a = 0; a < s->actors.count; a++) {
         const struct actor_item *item = &s->actors.item[a];
         plan_actor actor = {.queue = {item->queue}, .name = plan_add_text(s->builder, item->name),
-                            .fires = item->opts.fires, .priority = item->opts.priority};
+                            .program = {item->opts.program}, .fires = item->opts.fires, .priority = item->opts.priority};
         actor.regsts.first = plan_of(s)->regsts_count;
         add_regsts(s, a);
         actor.regsts.count = plan_of(s)->regsts_count - actor.regsts.first;
@@ -318,6 +400,8 @@ weir_plan *sdf_plan_bound(sdf *s, host_binding *bindings)
 {
     add_actors(s);
     place_workspaces(s);
+    add_turns(s);
+    weigh_moves(s);
     weir_plan *plan = plan_builder_finish(s->builder, bindings);
     s->builder = NULL;
     sdf_free(s);

@@ -38,8 +38,12 @@ uint32_t sdf_outside(sdf *s, uint32_t queue);
 uint32_t sdf_device_of(sdf *s, weir_device_kind kind, uint32_t index, plan_queue_kind queue);
 uint32_t sdf_queue(sdf *s, uint32_t queue, plan_queue_kind kind);
 
+/* Another program than main, for .program of its actors. */
+uint32_t sdf_program(sdf *s, const char *name);
+
 typedef struct sdf_actor_opts {
     uint32_t fires;
+    uint32_t program;     /* [main] */
     const char *kernel;   /* op; reads the tensors of all ports, writes those of all registers, in the order added */
     bool accumulate;
     uint32_t host_kind;   /* 1 + plan_host_kind: the kernel calls it, or it is a push or pull. Named as the actor */
@@ -68,6 +72,25 @@ typedef struct sdf_port_opts {
 } sdf_port_opts;
 #define sdf_port(s, reader, regst, ...) sdf_port_at(s, reader, regst, (sdf_port_opts){__VA_ARGS__})
 void sdf_port_at(sdf *s, uint32_t reader, uint32_t regst, sdf_port_opts opts);
+
+/* What several devices do together. Its members are actors with the kernel "collective", one on a queue for collectives of
+ * each device, by rising device; the moves say who gives which of its ports' tensors to whose which register. None where it
+ * adds. Returns its number.
+ *
+ *     uint32_t pair[] = {sdf_actor(s, one, "give", .kernel = "collective"), sdf_actor(s, two, "take", .kernel = "collective")};
+ *     sdf_port(s, pair[0], x);
+ *     uint32_t y = sdf_regst(s, pair[1], .items = 4);
+ *     sdf_collective(s, PLAN_SEND_RECV, pair, 2, (sdf_move[]){{.from = 0, .to = 1}}, 1);
+ */
+typedef struct sdf_move {
+    uint32_t from, to, give, take;
+} sdf_move;
+uint32_t sdf_collective(sdf *s, plan_collective_kind kind, const uint32_t *members, uint32_t members_count,
+                        const sdf_move *moves, uint32_t moves_count);
+
+/* The next in the list of turns. Without any they come in the order in which they were added, once, then again those
+ * that fire more often. */
+void sdf_turn(sdf *s, uint32_t collective);
 
 /* Frees the builder. Fails the test when there is no memory. `bindings` (malloc'ed, by the order in which actors with
  * a host were added) goes to the plan; may be NULL. */

@@ -74,6 +74,9 @@ weir_status net_open(struct net **net, const weir_plan *plan, const struct clust
 /* The meeting. `members`: env->size, this rank's own filled in. */
 weir_status net_meet(struct net *net, struct member *members);
 
+/* The session's number, the same on all ranks and never 0. After the meeting. */
+uint64_t net_session(const struct net *net);
+
 /* The ranks with which there are connections all the time; whether the plan has edges to one of them. From open on. */
 const uint32_t *net_neighbours(const struct net *net, uint32_t *count);
 bool net_neighbour(const struct net *net, uint32_t rank);

@@ -187,6 +187,11 @@ weir_status net_meet(struct net *net, struct member *members)
     return status;
 }
 
+uint64_t net_session(const struct net *net)
+{
+    return net->session;
+}
+
 /* ---- greeting ---- */
 
 /* Until all neighbours have said HELLO nothing else is looked at. */

@@ -243,3 +243,108 @@ Test(waits, nonsense_from_other_ranks_harms_nothing, .timeout = 120)
     }
     line_free(line);
 }
+
+/* ---- collectives ---- */
+
+/* Two collectives of three accelerators, each a rank: "c0 of 0" to "c1 of 2", in this order; and what the members of
+ * the first read: "x of 0" to "x of 2". */
+static struct line *members_new(void)
+{
+    struct line *line = calloc(1, sizeof(*line));
+    cr_assert_not_null(line);
+    test_ops();
+    sdf *s = sdf_new("members", 1);
+    uint32_t member[2][3], compute[3], queue[3];
+    char name[16];
+    for (uint32_t d = 0; d < 3; d++) {
+        compute[d] = sdf_device_of(s, WEIR_FAKE, d, PLAN_COMPUTE);
+        queue[d] = sdf_queue(s, compute[d], PLAN_COLLECTIVE);
+    }
+    for (uint32_t c = 0; c < 2; c++)
+        for (uint32_t d = 0; d < 3; d++) {
+            snprintf(name, sizeof(name), "c%u of %u", c, d);
+            member[c][d] = sdf_actor(s, queue[d], name, .kernel = "collective");
+            sdf_regst(s, member[c][d], .items = 1, .start = (d + 1) % 3, .global = 3);
+        }
+    for (uint32_t d = 0; d < 3; d++) {
+        snprintf(name, sizeof(name), "x of %u", d);
+        uint32_t x = sdf_actor(s, compute[d], name, .kernel = "test_sum");
+        uint32_t made = sdf_regst(s, x, .items = 1, .start = d, .global = 3);
+        for (uint32_t c = 0; c < 2; c++)
+            sdf_port(s, member[c][d], made);
+    }
+    for (uint32_t c = 0; c < 2; c++)
+        sdf_collective(s, PLAN_ALL_TO_ALL, member[c], 3, (sdf_move[]){{0, 2, 0, 0}, {1, 0, 0, 0}, {2, 1, 0, 0}}, 3);
+    weir_plan *whole = sdf_plan(s);
+    line->plan = plan_spread(whole, 3, 0);
+    cr_assert_not_null(line->plan, "%s", weir_error());
+    weir_plan_free(whole);
+    cr_assert_eq(waits_open(&line->waits, line->plan, line->worker_of, 0), WEIR_OK, "%s", weir_error());
+    return line;
+}
+
+enum { C0, C1 = 3, X = 6 }; /* of device 0 */
+
+Test(waits, a_collective_that_stands_does_so_for_who_has_not_come)
+{
+    struct line *line = members_new();
+    uint32_t x = line->plan->actors[X + 1].regsts.first;
+    struct wait_entry of_0[] = {{C0, WAITS_FIRES, 7}, {C0, WAITS_PASSED, 7}, {C1, WAITS_HEAD, 7}, {C1, WAITS_PASSED, 7}};
+    struct wait_entry of_1[] = {{C0 + 1, x, 7}, {C1 + 1, WAITS_TURN, 7}, {C0 + 1, WAITS_HEAD, 7}, {C0 + 1, WAITS_PASSED, 7},
+                                {X + 1, WAITS_FIRES, 7}};
+    waits_put(&line->waits, 0, of_0, 4);
+    waits_put(&line->waits, 1, of_1, 5);
+    const char *text = say(line);
+    SAYS(text, "c0 of 0 (fake:0, rank 0) has come to its collective, and waits for c0 of 1 (fake:1, rank 1), "
+               "c0 of 2 (fake:2, rank 2), which have not come\n"
+               "  c0 of 1 (fake:1, rank 1) waits for x of 1 (fake:1, rank 1), which has not written its input for step 7\n");
+    SAYS(text, "kernel of x of 1 (test_sum");
+    struct wait_entry of_2[] = {{C0 + 2, WAITS_FIRES, 7}, {C0 + 2, WAITS_PASSED, 7}};
+    waits_put(&line->waits, 2, of_2, 2);
+    text = say(line);
+    SAYS(text, "waits for c0 of 1 (fake:1, rank 1), which has not come\n");
+    struct wait_entry beyond[] = {{C0 + 1, x, 8}, {C0 + 1, WAITS_PASSED, 8}};
+    waits_put(&line->waits, 1, beyond, 2);
+    text = say(line);
+    SAYS(text, "kernel of c0 of 0 (collective");
+    SAYS(text, "in step 7; all that take part have come");
+    SAYS_NOT(text, "has come to its");
+    line_free(line);
+}
+
+Test(waits, who_waits_for_its_turn_waits_for_the_head_of_its_queue)
+{
+    struct line *line = members_new();
+    uint32_t x = line->plan->actors[X].regsts.first;
+    struct wait_entry of_0[] = {{C0, x, 7}, {C1, WAITS_TURN, 7}, {C0, WAITS_HEAD, 7}, {X, WAITS_FIRES, 7}};
+    waits_put(&line->waits, 0, of_0, 4);
+    waits_put(&line->waits, 1, NULL, 0);
+    waits_put(&line->waits, 2, NULL, 0);
+    SAYS(say(line), "  c1 of 0 (fake:0, rank 0) waits for its turn, behind c0 of 0 (fake:0, rank 0)\n"
+                    "  c0 of 0 (fake:0, rank 0) waits for x of 0 (fake:0, rank 0), which has not written");
+    waits_put(&line->waits, 0, of_0, 0);
+    SAYS(say(line), "no actor lacks anything");
+    line_free(line);
+}
+
+Test(waits, turns_that_contradict_each_other_are_a_circle)
+{
+    struct line *line = members_new();
+    struct wait_entry of_0[] = {{C0, WAITS_FIRES, 7}, {C1, WAITS_TURN, 7}, {C0, WAITS_HEAD, 8}};
+    struct wait_entry of_1[] = {{C1 + 1, WAITS_FIRES, 7}, {C0 + 1, WAITS_TURN, 7}, {C1 + 1, WAITS_HEAD, 7}};
+    waits_put(&line->waits, 0, of_0, 3);
+    waits_put(&line->waits, 1, of_1, 3);
+    const char *text = say(line);
+    SAYS(text, "which is a circle: none of them can go on");
+    SAYS(text, "c0 of 1 (fake:1, rank 1) waits for its turn, behind c1 of 1 (fake:1, rank 1)");
+    line_free(line);
+}
+
+Test(waits, what_is_said_of_collectives_by_who_is_in_none_is_passed_over)
+{
+    struct line *line = members_new();
+    struct wait_entry of_0[] = {{X, WAITS_TURN, 7}, {X, WAITS_HEAD, 7}, {X, WAITS_PASSED, 7}, {C0, WAITS_FIRST - 1, 7}};
+    waits_put(&line->waits, 0, of_0, 4);
+    SAYS(say(line), "no actor lacks anything");
+    line_free(line);
+}

@@ -1,0 +1,427 @@
+/* tests/actors/test_meetings.c: what accelerators do together, on the fake ones (tests/support/fake.h): all kinds of moves,
+ * turns that are kept whoever is ready first, runs that end early, programs, and how it is told that a member does not
+ * come. actors/ahead.c is included here, with a variable that leaves the rule of turns out.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <weir/session.h>
+
+enum rule { NONE, WROTE, READ, LATE, SKIP, ROOM, TURN };
+static enum rule without;
+#define AHEAD_WITHOUT(rule) (without == (rule))
+#include "actors/ahead.c"
+
+#include "graph/base/error.h"
+#include "tests/support/effort.h"
+#include "tests/support/fake.h"
+#include "tests/support/meetings.h"
+#include "tests/support/ops.h"
+
+enum { STEPS = EFFORT(30, 12, 6), SEEDS = EFFORT(12, 4, 2), REPORTED = 32768 };
+
+TestSuite(meetings, .init = test_ops, .timeout = 120);
+
+static void sleep_us(int64_t us)
+{
+    nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
+}
+
+/* ---- runs that go well ---- */
+
+static weir_session *opened(const weir_plan *plan, int workers)
+{
+    weir_session *s = weir_session_open(plan, .workers = workers, .stall_s = -1);
+    cr_assert_not_null(s, "%s", weir_error());
+    return s;
+}
+
+static void expect_taken(const meetings *m, int64_t steps, const char *what)
+{
+    cr_expect_eq(m->wrong, 0, "%s: other values", what);
+    for (uint32_t l = 0; l < m->lane_count; l++) {
+        int64_t firings = steps * (m->lane[l].once ? 1 : m->micro) * m->lane[l].devices;
+        cr_expect_eq(m->taken[l], m->lane[l].program ? 0 : firings, "%s: lane %u has taken %d", what, l, (int)m->taken[l]);
+    }
+}
+
+/* In two runs, the second of which goes on where the first ended. */
+static void run_well(meetings *m, const weir_plan *plan, unsigned seed, int workers, const char *what)
+{
+    m->wrong = 0;
+    memset(m->taken, 0, sizeof(m->taken));
+    fake_open(&(fake_options){.seed = seed, .delay_us = seed % 3 ? 5 : 0});
+    weir_session *s = opened(plan, workers);
+    cr_expect_eq(weir_session_run(s, STEPS - 3), WEIR_OK, "%s: %s", what, weir_error());
+    cr_expect_eq(weir_session_run(s, 3), WEIR_OK, "%s: %s", what, weir_error());
+    cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+    fake_close_well();
+    expect_taken(m, STEPS, what);
+}
+
+static void runs_well(const meetings_lane *lanes, uint32_t count, uint32_t micro, const uint32_t *turns,
+                      uint32_t turn_count, const char *what)
+{
+    meetings m = {.lane = lanes, .lane_count = count, .micro = micro};
+    weir_plan *plan = meetings_plan(&m, turns, turn_count);
+    for (unsigned seed = 0; seed < SEEDS; seed++)
+        run_well(&m, plan, seed, 1 + (int)seed % 3, what);
+    weir_plan_free(plan);
+}
+
+Test(meetings, members_get_what_the_moves_say)
+{
+    static const struct {
+        const char *what;
+        plan_collective_kind kind;
+        uint32_t devices;
+    } table[] = {
+        {"send", PLAN_SEND_RECV, 2},          {"broadcast to three", PLAN_BROADCAST, 4}, {"all-gather of two", PLAN_ALL_GATHER, 2},
+        {"all-gather of four", PLAN_ALL_GATHER, 4}, {"all-to-all of three", PLAN_ALL_TO_ALL, 3}, {"all-to-all of four", PLAN_ALL_TO_ALL, 4},
+    };
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        for (uint32_t micro = 1; micro < 5; micro += 3) {
+            meetings_lane lane = meetings_of(table[i].kind, table[i].devices);
+            lane.slots = 1 + (uint32_t)i % 3;
+            runs_well(&lane, 1, micro, NULL, 0, table[i].what);
+        }
+}
+
+Test(meetings, many_give_to_one_and_one_gives_several_to_one)
+{
+    meetings_lane to_one = {.kind = PLAN_ALL_TO_ALL, .devices = 4, .move_count = 3, .moves = {{1, 0, 0, 0}, {2, 0, 0, 1}, {3, 0, 0, 2}}};
+    meetings_lane several = {.kind = PLAN_SEND_RECV, .devices = 2, .from = 1, .move_count = 3,
+                             .moves = {{0, 1, 2, 0}, {0, 1, 0, 1}, {0, 1, 1, 2}}};
+    runs_well(&to_one, 1, 2, NULL, 0, "many to one");
+    runs_well(&several, 1, 2, NULL, 0, "several to one");
+}
+
+Test(meetings, groups_that_overlap_take_turns)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 4), meetings_of(PLAN_SEND_RECV, 2), meetings_of(PLAN_SEND_RECV, 2),
+                             meetings_of(PLAN_ALL_TO_ALL, 3), meetings_of(PLAN_BROADCAST, 4)};
+    lanes[1].from = 1;
+    lanes[2].from = 2;
+    lanes[3].from = 1;
+    lanes[4].once = true;
+    uint32_t turns[] = {3, 0, 1, 2, 0, 4, 3, 1, 2};
+    runs_well(lanes, 5, 2, turns, 9, "overlapping groups");
+    runs_well(lanes, 5, 3, NULL, 0, "overlapping groups in plain order");
+}
+
+/* ---- turns ---- */
+
+static _Atomic int64_t slow_given, early;
+
+/* Lane 0 has its values late. */
+static void slow_gives(meetings *m, uint32_t lane, uint32_t device, int64_t step, int micro)
+{
+    if (lane || device)
+        return;
+    sleep_us(2000);
+    slow_given = step * m->micro + micro + 1;
+}
+
+static void fast_takes(meetings *m, uint32_t lane, uint32_t device, int64_t step, int micro)
+{
+    (void)device;
+    early += lane == 1 && slow_given < step * m->micro + micro + 1;
+}
+
+/* Two lanes that share fake:1; how often lane 1 came before lane 0. */
+static int64_t overtakes(const uint32_t *turns, uint32_t turn_count, unsigned seed)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 2), meetings_of(PLAN_ALL_GATHER, 2)};
+    lanes[1].from = 1;
+    meetings m = {.lane = lanes, .lane_count = 2, .micro = 1, .gives = slow_gives, .takes = fast_takes};
+    weir_plan *plan = meetings_plan(&m, turns, turn_count);
+    slow_given = early = 0;
+    run_well(&m, plan, seed, 2 * MEETINGS_DEVICES, "two lanes");
+    weir_plan_free(plan);
+    return early;
+}
+
+Test(meetings, who_is_ready_long_before_its_turn_waits_for_it)
+{
+    for (unsigned seed = 0; seed < 4; seed++) {
+        cr_expect_eq(overtakes((uint32_t[]){0, 1}, 2, seed), 0);
+        cr_expect_gt(overtakes((uint32_t[]){1, 0}, 2, seed), 0, "nothing would be seen");
+    }
+}
+
+/* ---- programs, ends ---- */
+
+Test(meetings, programs_have_turns_of_their_own)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_BROADCAST, 3), meetings_of(PLAN_SEND_RECV, 2),
+                             meetings_of(PLAN_ALL_TO_ALL, 3)};
+    lanes[2].program = lanes[3].program = 1;
+    meetings m = {.lane = lanes, .lane_count = 4, .micro = 2};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    fake_open(&(fake_options){.seed = 5, .delay_us = 3});
+    weir_session *s = opened(plan, 2);
+    int64_t other = 0;
+    for (int i = 1; i < 5; i++) {
+        cr_expect_eq(weir_session_run(s, i), WEIR_OK, "%s", weir_error());
+        cr_expect_eq(weir_session_run(s, i, .program = "other", .first_step = other), WEIR_OK, "%s", weir_error());
+        other += i;
+    }
+    cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+    fake_close_well();
+    cr_expect_eq(m.wrong, 0);
+    uint32_t count[] = {3, 3, 2, 3};
+    for (uint32_t l = 0; l < 4; l++)
+        cr_expect_eq(m.taken[l], other * 2 * count[l], "lane %u has taken %d", l, (int)m.taken[l]);
+    weir_plan_free(plan);
+}
+
+Test(meetings, a_run_that_is_stopped_ends_between_two_steps_and_the_next_one_goes_on)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_SEND_RECV, 2), meetings_of(PLAN_BROADCAST, 4)};
+    lanes[1].from = 1;
+    meetings m = {.lane = lanes, .lane_count = 3, .micro = 2};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    for (unsigned seed = 0; seed < SEEDS; seed++) {
+        m.wrong = 0;
+        memset(m.taken, 0, sizeof(m.taken));
+        fake_open(&(fake_options){.seed = seed, .delay_us = 10});
+        weir_session *s = opened(plan, 1 + (int)seed % 4);
+        for (int i = 0; i < 3; i++) {
+            cr_assert_eq(weir_session_start(s, 1000000), WEIR_OK, "%s", weir_error());
+            sleep_us(500 * (int64_t)(seed % 5));
+            weir_session_stop(s);
+            cr_expect_eq(weir_session_wait(s, 20000), WEIR_OK, "%s", weir_error());
+        }
+        int64_t steps = weir_session_step(s);
+        cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+        fake_close_well();
+        expect_taken(&m, steps, "stopped");
+    }
+    weir_plan_free(plan);
+}
+
+Test(meetings, a_session_begins_at_a_later_step)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 2), meetings_of(PLAN_SEND_RECV, 2)};
+    meetings m = {.lane = lanes, .lane_count = 2, .micro = 3};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    fake_open(NULL);
+    weir_session *s = weir_session_open(plan, .first_step = 7, .stall_s = -1);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_expect_eq(weir_session_run(s, 4), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+    fake_close_well();
+    expect_taken(&m, 4, "from step 7");
+    weir_plan_free(plan);
+}
+
+/* ---- kinds that cannot, or do not ---- */
+
+static struct device_ops ops;
+
+static weir_plan *pair_plan(meetings *m)
+{
+    static meetings_lane lane;
+    lane = meetings_of(PLAN_ALL_GATHER, 2);
+    *m = (meetings){.lane = &lane, .lane_count = 1, .micro = 1};
+    return meetings_plan(m, NULL, 0);
+}
+
+static void expect_not_opened(const weir_plan *plan, const char *why)
+{
+    device_register(WEIR_FAKE, &ops);
+    weir_session *s = weir_session_open(plan, .stall_s = -1);
+    cr_expect_null(s);
+    cr_expect(strstr(weir_error(), why), "'%s' does not say '%s'", weir_error(), why);
+    if (s)
+        weir_session_close(s);
+    fake_close_well();
+}
+
+static int joined, joins;
+
+static weir_status join_once(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
+                             struct device_group **group)
+{
+    (void)queue, (void)id;
+    struct device_group *made = joined++ < joins ? calloc(1, sizeof(*made)) : NULL;
+    if (made)
+        *made = (struct device_group){.place = place, .count = count};
+    *group = made;
+    return made ? WEIR_OK : error_set(WEIR_E_UNSUPPORTED, "nobody is to be seen");
+}
+
+static void leave(struct device_group *group)
+{
+    joined = -1;
+    free(group);
+}
+
+Test(meetings, a_kind_that_does_nothing_together_is_refused_at_open)
+{
+    meetings m;
+    weir_plan *plan = pair_plan(&m);
+    fake_open(NULL);
+    ops = *device_find(WEIR_FAKE);
+    ops.group_new = NULL;
+    expect_not_opened(plan, "the plan has collectives, and fake:0 cannot take part: devices of its kind do nothing together");
+    weir_plan_free(plan);
+}
+
+Test(meetings, a_group_that_cannot_be_joined_fails_the_open_and_those_that_were_are_left)
+{
+    meetings m;
+    weir_plan *plan = pair_plan(&m);
+    fake_open(NULL);
+    ops = *device_find(WEIR_FAKE);
+    ops.group_new = join_once;
+    ops.group_free = leave;
+    joined = 0, joins = 1;
+    expect_not_opened(plan, "nobody is to be seen");
+    cr_expect_eq(joined, -1, "the first one was left");
+    weir_plan_free(plan);
+}
+
+/* ---- failures ---- */
+
+static void tell(void *ctx, const char *text)
+{
+    char *told = ctx;
+    snprintf(told + strlen(told), REPORTED - strlen(told), "%s\n", text);
+}
+
+static weir_status (*meet_really)(struct device_queue *, const struct device_meeting *, const weir_kernel_args *);
+static _Atomic int meets;
+
+static weir_status meet_five_times(struct device_queue *queue, const struct device_meeting *meeting,
+                                   const weir_kernel_args *args)
+{
+    if (queue->index == 1 && meets++ == 5)
+        return error_set(WEIR_E_KERNEL, "nobody wants to");
+    return meet_really(queue, meeting, args);
+}
+
+static void expect_parts(const char *text, const char *const *parts)
+{
+    for (const char *const *part = parts; *part; part++)
+        cr_expect(strstr(text, *part), "'%s' does not say '%s'", text, *part);
+}
+
+Test(meetings, a_meeting_that_is_not_taken_is_told_with_its_call)
+{
+    for (int workers = 1; workers < 3; workers++) {
+        meetings m;
+        weir_plan *plan = pair_plan(&m);
+        fake_open(NULL);
+        ops = *device_find(WEIR_FAKE);
+        meet_really = ops.meet;
+        ops.meet = meet_five_times;
+        meets = 0;
+        device_register(WEIR_FAKE, &ops);
+        weir_session *s = opened(plan, workers);
+        cr_expect_eq(weir_session_run(s, 100), WEIR_E_KERNEL);
+        expect_parts(weir_error(), (const char *[]){"member 0 of 1 (collective) failed on fake:1 in step 5: nobody wants to", NULL});
+        cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+        fake_close_well();
+        cr_expect_lt(m.taken[0], 20);
+        weir_plan_free(plan);
+    }
+}
+
+static void expect_failure(fake_fault fault, const char *const *parts)
+{
+    char told[REPORTED];
+    for (int workers = 1; workers < 4; workers++) {
+        meetings m;
+        weir_plan *plan = pair_plan(&m);
+        told[0] = 0;
+        fake_open(&(fake_options){.seed = (unsigned)workers, .delay_us = 20, .faults = {fault}});
+        weir_session *s = weir_session_open(plan, .workers = workers, .report = tell, .report_ctx = told);
+        cr_assert_not_null(s, "%s", weir_error());
+        cr_expect_eq(weir_session_run(s, 100), WEIR_E_KERNEL);
+        expect_parts(weir_error(), parts);
+        cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+        cr_expect_eq(m.wrong, 0);
+        cr_expect_lt(m.taken[0], 20);
+        const char *first = strstr(told, "the device failed");
+        cr_expect(first && !strstr(first + 1, "the device failed"), "told once: %s", told);
+        fake_close_well();
+        weir_plan_free(plan);
+    }
+}
+
+Test(meetings, a_queue_that_dies_before_a_collective_is_told)
+{
+    expect_failure((fake_fault){.kind = FAKE_DIES, .device = 1, .queue = DEVICE_COLLECTIVE, .launch = 5},
+                   (const char *[]){"the device failed: ", "; under way were member 0 of ", " in step 4",
+                                    "; the first of them with fake:", NULL});
+}
+
+Test(meetings, a_member_whose_kernel_fails_is_told_and_the_others_end)
+{
+    expect_failure((fake_fault){.kind = FAKE_FAILS, .device = 1, .queue = DEVICE_COMPUTE, .launch = 9},
+                   (const char *[]){"fake:1: the device failed: ", "; under way were ", NULL});
+}
+
+/* ---- stalls ---- */
+
+static _Atomic bool go_on;
+
+static void expect_stall(meetings *m, const weir_plan *plan, const fake_options *options, int workers,
+                         const char *const *parts, const char *not)
+{
+    static char told[REPORTED];
+    told[0] = 0;
+    go_on = false;
+    fake_open(options);
+    weir_session *s = weir_session_open(plan, .workers = workers, .stall_s = 0.5, .report = tell, .report_ctx = told);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(weir_session_start(s, 100), WEIR_OK);
+    cr_expect_eq(weir_session_wait(s, 2500), WEIR_E_TIMEOUT);
+    go_on = true;
+    cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+    expect_parts(told, parts);
+    cr_expect(!strstr(told, not), "%s", told);
+    cr_expect(!strstr(told, "no firings left"), "all have some: %s", told);
+    cr_expect_eq(m->wrong, 0);
+    fake_close_well();
+}
+
+Test(meetings, a_member_that_has_not_come_is_told)
+{
+    meetings_lane lane = meetings_of(PLAN_ALL_GATHER, 3);
+    meetings m = {.lane = &lane, .lane_count = 1, .micro = 1};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    for (int workers = 1; workers < 4; workers++)
+        expect_stall(&m, plan,
+                     &(fake_options){.seed = 1, .faults = {{.kind = FAKE_HANGS, .device = 1, .queue = DEVICE_COPY_IN, .launch = 5}}},
+                     workers,
+                     (const char *[]){"(fake:0) has come to its collective, and waits for member 0 of 1 (fake:1), which has not come",
+                                      "kernel of in 0 of 1 (copy, ", NULL},
+                     "circle");
+    weir_plan_free(plan);
+}
+
+/* Lane 0 has no value for step 4. */
+static void stuck_gives(meetings *m, uint32_t lane, uint32_t device, int64_t step, int micro)
+{
+    (void)m, (void)micro;
+    while (!lane && !device && step == 4 && !go_on)
+        sleep_us(1000);
+}
+
+Test(meetings, who_waits_for_its_turn_says_behind_which_collective)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 2), meetings_of(PLAN_SEND_RECV, 2)};
+    lanes[1].from = 1;
+    meetings m = {.lane = lanes, .lane_count = 2, .micro = 1, .gives = stuck_gives};
+    weir_plan *plan = meetings_plan(&m, (uint32_t[]){0, 1}, 2);
+    expect_stall(&m, plan, &(fake_options){.seed = 1}, 2 * MEETINGS_DEVICES,
+                 (const char *[]){"member 1 of 1 (fake:1) waits for its turn, behind member 0 of 1 (fake:1)",
+                                  "member 0 of 1 (fake:1) has come to its collective, and waits for member 0 of 0 (fake:0), which has not come",
+                                  "kernel of source 0 of 0 ", NULL},
+                 "circle");
+    weir_plan_free(plan);
+}
