@@ -113,6 +113,11 @@ Test(meetings, groups_that_overlap_take_turns)
 
 /* ---- turns ---- */
 
+static void drop(void *ctx, const char *text)
+{
+    (void)ctx, (void)text;
+}
+
 static _Atomic int64_t slow_given, early;
 
 /* Lane 0 has its values late. */
@@ -149,6 +154,27 @@ Test(meetings, who_is_ready_long_before_its_turn_waits_for_it)
         cr_expect_eq(overtakes((uint32_t[]){0, 1}, 2, seed), 0);
         cr_expect_gt(overtakes((uint32_t[]){1, 0}, 2, seed), 0, "nothing would be seen");
     }
+}
+
+/* Whether the fake device sees that its members come to different meetings when queues fire as their actors become ready. */
+Test(meetings, a_turn_that_is_not_kept_is_seen)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_ALL_TO_ALL, 3)};
+    meetings m = {.lane = lanes, .lane_count = 3, .micro = 1};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    int seen = 0;
+    for (unsigned seed = 0; seed < 4; seed++) {
+        without = TURN;
+        fake_open(&(fake_options){.seed = seed, .delay_us = 50, .meet_ms = 500});
+        weir_session *s = weir_session_open(plan, .workers = 2 * MEETINGS_DEVICES, .stall_s = -1, .report = drop);
+        cr_assert_not_null(s, "%s", weir_error());
+        bool failed = weir_session_run(s, STEPS) == WEIR_E_KERNEL;
+        cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+        seen += fake_close().misuses && failed;
+        without = NONE;
+    }
+    cr_expect_geq(seen, 3);
+    weir_plan_free(plan);
 }
 
 /* ---- programs, ends ---- */
