@@ -59,7 +59,7 @@ struct device_group_id {
 /* What the members of a group do: they hand views to each other, or add what each gives. */
 enum device_collective { DEVICE_MOVES, DEVICE_REDUCE_SCATTER, DEVICE_ALL_REDUCE };
 
-/* To the member `peer` goes the input `view` of a call, or from it comes the output `view`. */
+/* To the member `peer` goes the input `view` of a call, or from it comes the output `view`. It may be the member itself. */
 struct device_move {
     uint32_t peer, view;
 };

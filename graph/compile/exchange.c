@@ -39,6 +39,35 @@ static bool part_is(const compile *c, int tensor, const slice *part)
     return !memcmp(&c->phys.tensor.item[tensor].part, part, sizeof *part);
 }
 
+/* Whether a part lies in one piece in a shard, at a place where a tensor may begin; then how many bytes from its start. */
+static bool part_in_place(const compile *c, int shard, const slice *part, uint64_t *distance)
+{
+    const ptensor *of = &c->phys.tensor.item[shard];
+    const weir_type *type = &c->ir.tensors.item[of->tensor].type;
+    int last = -1;
+    int64_t elements = 0;
+    for (int d = 0; d < type->shape.rank; d++) {
+        elements = elements * of->part.count[d] + part->start[d] - of->part.start[d];
+        last = part->count[d] != of->part.count[d] ? d : last;
+    }
+    for (int d = 0; d < last; d++)
+        if (part->count[d] != 1)
+            return false;
+    *distance = (uint64_t)elements * weir_dtype_bytes(type->dtype);
+    return *distance % PLAN_ALIGN == 0;
+}
+
+/* A part of a shard in place. */
+static int part_within(exchanging *x, int tensor, int shard, const slice *part, uint64_t distance)
+{
+    int made = part_make(x, tensor, x->c->phys.tensor.item[shard].device, part, -1);
+    if (!x->c->pool.failed) {
+        x->c->phys.tensor.item[made].within = shard + 1;
+        x->c->phys.tensor.item[made].distance = distance;
+    }
+    return made;
+}
+
 /* A pop that copies a part out of a shard. */
 static int part_cut(exchanging *x, int shard, const slice *part)
 {
@@ -67,7 +96,9 @@ static int part_given(exchanging *x, int shard, const slice *part)
     for (int i = *last; i; i = x->next.item[i - 1])
         if (part_is(x->c, x->part.item[i - 1], part))
             return x->part.item[i - 1];
-    int made = part_cut(x, shard, part);
+    uint64_t distance;
+    int made = part_in_place(x->c, shard, part, &distance) ? part_within(x, x->gives, shard, part, distance)
+                                                           : part_cut(x, shard, part);
     int *to = POOL_PUSH(&x->c->pool, &x->part), *next = POOL_PUSH(&x->c->pool, &x->next);
     if (to && next) {
         *to = made;
@@ -79,20 +110,68 @@ static int part_given(exchanging *x, int shard, const slice *part)
 
 /* ---- moves ---- */
 
+static void move_add(exchanging *x, int give, int take)
+{
+    pmove *move = POOL_PUSH(&x->c->pool, &x->c->phys.move);
+    if (move)
+        *move = (pmove){.give = give, .take = take};
+}
+
+static slice part_of_both(const exchanging *x, int source, int out)
+{
+    const phys *p = &x->c->phys;
+    return slices_common(&p->tensor.item[source].part, &p->tensor.item[out].part,
+                         x->c->ir.tensors.item[x->takes].type.shape.rank);
+}
+
 /* What a destination's box reads of one source: it, if it is there, or what is taken of it. */
 static int source_here(exchanging *x, int source, int out)
 {
-    compile *c = x->c;
-    int device = c->phys.tensor.item[out].device;
-    if (c->phys.tensor.item[source].device == device)
+    int device = x->c->phys.tensor.item[out].device;
+    if (x->c->phys.tensor.item[source].device == device)
         return source;
-    int rank = c->ir.tensors.item[x->takes].type.shape.rank;
-    slice part = slices_common(&c->phys.tensor.item[source].part, &c->phys.tensor.item[out].part, rank);
-    int give = part_given(x, source, &part), take = part_make(x, x->takes, device, &part, -1);
-    pmove *move = POOL_PUSH(&c->pool, &c->phys.move);
-    if (move)
-        *move = (pmove){.give = give, .take = take};
+    slice part = part_of_both(x, source, out);
+    int take = part_make(x, x->takes, device, &part, -1);
+    move_add(x, part_given(x, source, &part), take);
     return take;
+}
+
+/* Whether a destination is no more than what its sources have, each in one piece, and one of them is elsewhere: then all
+ * is taken to where it belongs, and nothing is left to be done. */
+static bool gathers(const exchanging *x, int out)
+{
+    const sources *s = x->sources;
+    bool elsewhere = false;
+    uint64_t distance;
+    if (s->terms > 1 || s->zero || x->c->phys.tensor.item[out].fills)
+        return false;
+    for (int i = 0; i < s->count; i++) {
+        slice part = part_of_both(x, s->item[i], out);
+        elsewhere |= x->c->phys.tensor.item[s->item[i]].device != x->c->phys.tensor.item[out].device;
+        if (!part_in_place(x->c, out, &part, &distance))
+            return false;
+    }
+    return elsewhere;
+}
+
+static void gather(exchanging *x, int out)
+{
+    for (int i = 0; i < x->sources->count; i++) {
+        int source = x->sources->item[i];
+        slice part = part_of_both(x, source, out);
+        uint64_t distance = 0;
+        part_in_place(x->c, out, &part, &distance);
+        move_add(x, part_given(x, source, &part), part_within(x, x->takes, out, &part, distance));
+    }
+}
+
+static void sources_bring(exchanging *x, int out)
+{
+    for (int i = 0; i < x->sources->count; i++) {
+        int in = source_here(x, x->sources->item[i], out), *place = POOL_PUSH(&x->c->pool, &x->in);
+        if (place)
+            *place = in;
+    }
 }
 
 static void moves_find(exchanging *x, int from, int to)
@@ -106,11 +185,11 @@ static void moves_find(exchanging *x, int from, int to)
         x->first[at] = x->in.count;
         x->terms[at] = x->sources->terms;
         x->zero[at] = x->sources->zero;
-        for (int i = 0; i < x->sources->count; i++) {
-            int in = source_here(x, x->sources->item[i], out), *place = POOL_PUSH(&c->pool, &x->in);
-            if (place)
-                *place = in;
-        }
+        x->gathered[at] = gathers(x, out);
+        if (x->gathered[at])
+            gather(x, out);
+        else
+            sources_bring(x, out);
     }
     x->first[count] = x->in.count;
 }
@@ -137,7 +216,7 @@ static void pops_make(exchanging *x, exchange *e, int n)
         pmove *move = &p->move.item[m];
         move->from = x->pop_of[p->tensor.item[move->give].device];
         move->to = x->pop_of[p->tensor.item[move->take].device];
-        p->tensor.item[move->take].producer = move->to;
+        p->tensor.item[move->take].producer = p->tensor.item[ptensor_whole(p, move->take)].producer = move->to;
     }
     for (int i = e->first; i < p->op.count; i++)
         x->pop_of[p->op.item[i].device] = -1;
@@ -154,6 +233,7 @@ static bool exchanging_begin(exchanging *x, int n)
     x->first = POOL_NEW(&c->pool, int, to->mesh->count + 1);
     x->terms = POOL_NEW(&c->pool, int, to->mesh->count + 1);
     x->zero = POOL_NEW(&c->pool, bool, to->mesh->count + 1);
+    x->gathered = POOL_NEW(&c->pool, bool, to->mesh->count + 1);
     x->part_of = POOL_NEW(&c->pool, int, from->mesh->count + 1);
     if (!x->pop_of) {
         x->pop_of = POOL_NEW(&c->pool, int, c->phys.device.count + 1);
@@ -188,10 +268,10 @@ void exchange_sweep(compile *c, int id, bool *used)
         c->phys.op.item[i].dead = true;
     for (int m = e->first_move; m < e->first_move + e->moves; m++) {
         pmove *move = &c->phys.move.item[m];
-        move->used = used[move->take];
+        move->used = used[ptensor_whole(&c->phys, move->take)];
         if (!move->used)
             continue;
-        used[move->give] = true;
+        used[move->give] = used[ptensor_whole(&c->phys, move->give)] = true;
         c->phys.op.item[move->from].dead = c->phys.op.item[move->to].dead = false;
     }
 }
@@ -279,6 +359,7 @@ static void operands_list(compile *c, pcollective *of)
     for (int i = 0; i < of->moves.count; i++) {
         const pmove *move = &p->move.item[of->moves.item[i]];
         pop *from = &p->op.item[move->from], *to = &p->op.item[move->to];
+        p->tensor.item[move->give].moved = p->tensor.item[move->take].moved = true;
         operand_add(c, &from->in, &from->in_count, move->give, of->moves.count);
         operand_add(c, &to->out, &to->out_count, move->take, of->moves.count);
     }
@@ -295,13 +376,11 @@ bool exchanges_settle(compile *c)
 
 /* ---- several in one ---- */
 
-static uint64_t operand_bytes(const phys *p, const pop *op)
+static uint64_t list_bytes(const phys *p, const int *list, int count)
 {
     uint64_t bytes = 0;
-    for (int i = 0; i < op->in_count; i++)
-        bytes += p->tensor.item[op->in[i]].bytes;
-    for (int o = 0; o < op->out_count; o++)
-        bytes += p->tensor.item[op->out[o]].bytes;
+    for (int i = 0; i < count; i++)
+        bytes += p->tensor.item[list[i]].bytes;
     return bytes;
 }
 
@@ -314,7 +393,8 @@ bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max)
         const pop *one = &p->op.item[x->members.item[m]], *other = &p->op.item[y->members.item[m]];
         fit = one->device == other->device && one->in_count + other->in_count <= WEIR_ARGS_MAX &&
               one->out_count + other->out_count <= WEIR_ARGS_MAX &&
-              operand_bytes(p, one) + operand_bytes(p, other) <= bytes_max;
+              list_bytes(p, one->in, one->in_count) + list_bytes(p, other->in, other->in_count) <= bytes_max &&
+              list_bytes(p, one->out, one->out_count) + list_bytes(p, other->out, other->out_count) <= bytes_max;
     }
     return fit;
 }
@@ -351,9 +431,9 @@ static void member_merge(compile *c, int to_id, int from_id)
     phys *p = &c->phys;
     pop *to = &p->op.item[to_id], *from = &p->op.item[from_id];
     for (int i = 0; i < from->in_count; i++)
-        reader_becomes(&p->tensor.item[from->in[i]], from_id, to_id);
+        reader_becomes(&p->tensor.item[ptensor_whole(p, from->in[i])], from_id, to_id);
     for (int o = 0; o < from->out_count; o++)
-        p->tensor.item[from->out[o]].producer = to_id;
+        p->tensor.item[from->out[o]].producer = p->tensor.item[ptensor_whole(p, from->out[o])].producer = to_id;
     list_append(c, &to->in, &to->in_count, from->in, from->in_count);
     list_append(c, &to->out, &to->out_count, from->out, from->out_count);
     from->dead = true;

@@ -2,12 +2,13 @@
  *
  * A device cannot read what lies on another accelerator, so a conversion there is three nodes (copies.c makes them):
  *
- *     t --give--> parts of shards that others need     box, on the devices of t: only where that is not all of a shard
+ *     t --give--> parts of shards that others need     box, on the devices of t
  *       --take--> the same, on the devices of u        collective, on both: each device has one pop
  *       --box---> u                                    as on CPUs, from what was taken and the device's own shard
  *
- * So whoever adds has all terms at hand, in the order of the devices, and the bits are those of CPUs. What is taken and is
- * all of u's shard is u's shard.
+ * So whoever adds has all terms at hand, in the order of the devices, and the bits are those of CPUs. The first and the last
+ * are there where they must be: a part that lies in one piece in its shard is given as it lies (`within` in ir.h); and
+ * where parts are all of u's shard and lie in one piece there, that is where they are taken, the device's own among them.
  *
  * Devices that hand nothing to each other need not wait for each other: of the pops of a conversion those that do, over
  * any number of others, are one collective. What nobody reads in the end is not moved.
@@ -26,6 +27,7 @@ typedef struct exchanging {        /* the conversion that is being lowered */
     int *first;                    /* by destination: in `in`; one more than there are */
     int *terms;                    /* by destination, */
     bool *zero;                    /* as in sources.h */
+    bool *gathered;                /* by destination: the collective has made it, and no box need */
     POOL_LIST(int) part, next;     /* parts that are given, and 1 + the next one of the same shard */
     int *part_of;                  /* by shard of the source: 1 + its last part; 0 */
     int *pop_of;                   /* by device: its pop, or -1 */
@@ -40,7 +42,7 @@ void exchange_sweep(compile *c, int exchange, bool *used);
 /* Makes collectives of what is left. False: no memory. */
 bool exchanges_settle(compile *c);
 
-/* Whether two collectives of the same devices are small enough to be one: bytes that a device gives and takes, operands. */
+/* Whether two collectives of the same devices are small enough to be one: bytes that a device gives, that it takes, operands. */
 bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max);
 
 /* Makes them one: what `b` moves is moved by `a`, whose members are in groups already; those of `b` are dead, and said to be

@@ -61,7 +61,7 @@ static bool apart(const pop *a, const pop *b)
 /* The pop that makes input i in the same step, or NULL (parameters are there from the step before). */
 static const pop *input_maker(const compile *c, const pop *op, int i)
 {
-    const ptensor *t = &c->phys.tensor.item[op->in[i]];
+    const ptensor *t = &c->phys.tensor.item[ptensor_whole(&c->phys, op->in[i])];
     return t->parameter || t->producer < 0 ? NULL : &c->phys.op.item[t->producer];
 }
 
@@ -86,7 +86,7 @@ static int own_level(const compile *c, const pop *op)
         const pop *from = input_maker(c, op, i);
         if (!from || from->phase != op->phase)
             continue;
-        int reach = from->level + apart(from, op);
+        int reach = from->level + (apart(from, op) || from->collective); /* one collective after another is one later */
         if (reach > level)
             level = reach;
     }
@@ -474,11 +474,29 @@ static bool lies_alone(const compile *c, const ptensor *t)
     return t->producer >= 0 && (t->parameter || c->phys.op.item[t->producer].queue == PLAN_IO_QUEUE);
 }
 
+/* What lies in another tensor is in its register, if somebody gives or takes it. Wholes come before their parts. */
+static void place_within(compile *c, int id)
+{
+    ptensor *t = &c->phys.tensor.item[id];
+    const ptensor *whole = &c->phys.tensor.item[ptensor_whole(&c->phys, id)];
+    int *at = whole->reg < 0 || !t->moved ? NULL : POOL_PUSH(&c->pool, &c->phys.reg.item[whole->reg].tensors);
+    if (!at)
+        return;
+    *at = id;
+    t->producer = whole->producer;
+    t->reg = whole->reg;
+    t->offset = whole->offset + t->distance;
+}
+
 /* Gives the tensor a register when it leaves its group. */
 static void place_tensor(compile *c, int id)
 {
     ptensor *t = &c->phys.tensor.item[id];
     bool made = t->producer >= 0;
+    if (t->within) {
+        place_within(c, id);
+        return;
+    }
     if (t->alias >= 0 || (!t->parameter && (!made || c->phys.op.item[t->producer].dead)))
         return;
     int from = made ? c->phys.op.item[t->producer].group : -1;

@@ -100,6 +100,9 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     uint64_t bytes;                /* padded to PLAN_ALIGN */
     int producer;                  /* pop, or -1 (parameter or state that nothing updates) */
     int alias;                     /* the ptensor that it really is, or -1 */
+    int within;                    /* 1 + the ptensor of its device that it is a part of, in place; 0 */
+    uint64_t distance;             /* from that one's first byte */
+    bool moved;                    /* between devices; see exchange.h */
     bool parameter;                /* or state: what a step begins with */
     int initial;                   /* values that are there before the first step */
     bool chunk;                    /* one of several of a shard */
@@ -361,6 +364,11 @@ static inline int ptensor_at(const phys *p, int tensor, int at, int chunk)
 }
 /* The ptensor behind its aliases. */
 int ptensor_real(const phys *p, int tensor);
+/* And what it is a part of, or itself: that is made, read and placed. */
+static inline int ptensor_whole(const phys *p, int tensor)
+{
+    return p->tensor.item[tensor].within ? ptensor_real(p, p->tensor.item[tensor].within - 1) : tensor;
+}
 /* Appends `value` to a list of ints that is kept without repeats. */
 #define LIST_ONCE(p, list, value)                                         \
     do {                                                                  \

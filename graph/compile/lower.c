@@ -221,6 +221,8 @@ static int *box_sources(lowering *l, const ir_node *node, int at, int out, int *
 static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk)
 {
     compile *c = l->c;
+    if (c->ir.tensors.item[node->in[0]].parts && l->exchange.gathered[at])
+        return true;
     int out = ptensor_at(l->p, node->out[0], at, chunk);
     box_attrs *attrs = POOL_NEW(&c->pool, box_attrs, 1);
     pop *op = POOL_PUSH(&c->pool, &l->p->op);
@@ -382,7 +384,7 @@ static void readers_list(lowering *l)
 {
     for (int i = 0; i < l->p->op.count; i++)
         for (int k = 0; k < l->p->op.item[i].in_count && !l->p->op.item[i].dead; k++)
-            reader_add(l, &l->p->tensor.item[l->p->op.item[i].in[k]], i);
+            reader_add(l, &l->p->tensor.item[ptensor_whole(l->p, l->p->op.item[i].in[k])], i);
 }
 
 /* Whether the pop must run although nobody may read what it makes. */

@@ -6,11 +6,12 @@
 
 enum { DEVICES_SHOWN = 8 };
 
+/* Between devices. */
 static uint64_t moved_by(const weir_plan *plan, const plan_collective *of)
 {
     uint64_t bytes = 0;
     for (uint32_t m = of->moves.first; m < of->moves.first + of->moves.count; m++)
-        bytes += plan->moves[m].bytes;
+        bytes += plan->moves[m].from != plan->moves[m].to ? plan->moves[m].bytes : 0;
     return bytes;
 }
 

@@ -124,8 +124,6 @@ static bool validate_move(const meeting *at, uint32_t move, uint8_t *marks)
     const plan_tensor *given, *taken;
     if (!validate_end(at, move, true, &given) || !validate_end(at, move, false, &taken))
         return false;
-    if (of->from == of->to)
-        return REFUSE_PLAN("moves[%" PRIu32 "].to: a member gives to itself", move);
     if (given && taken && (given->dtype != taken->dtype || !plan_same_part(given, taken)))
         return REFUSE_PLAN("moves[%" PRIu32 "]: what is taken is not what is given", move);
     if (given)
@@ -173,37 +171,47 @@ static bool validate_sum(const meeting *at)
     return true;
 }
 
-/* Whether move i is of a give that all moves to this taker come to in turn, beginning with 0; `runs` counts takers of the
- * giver so far, `each` is how many its first taker has. */
-static bool move_in_turn(const plan_move *moves, uint32_t i, uint64_t *runs, uint32_t *each)
+/* Whether all that a member gives goes to all others, and what moves to each is listed in the order of gives. `moves` are
+ * its own, by taker; what it keeps for itself is one of them, or not. */
+static bool gives_to_all(const plan_move *moves, uint32_t count, uint64_t others)
 {
-    const plan_move *move = &moves[i], *last = i ? move - 1 : NULL;
-    bool other_giver = !last || last->from != move->from, other_taker = other_giver || last->to != move->to;
-    if (other_taker && last && (last->from > move->from || (!other_giver && (last->to > move->to || last->give + 1 != *each))))
-        return false;
-    *runs = other_giver ? 1 : *runs + other_taker;
-    *each = *runs == 1 ? move->give + 1 : *each;
-    return move->give == (other_taker ? 0 : last->give + 1) && move->give < *each;
+    uint32_t each = 0, next = 0;
+    uint64_t takers = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool begins = !i || moves[i].to != moves[i - 1].to;
+        bool ends = i + 1 == count || moves[i + 1].to != moves[i].to, own = moves[i].to == moves[i].from;
+        if (begins && i && moves[i].to < moves[i - 1].to)
+            return false;
+        next = begins ? 0 : next;
+        if (own)
+            continue;
+        if (moves[i].give != next++)
+            return false;
+        takers += ends;
+        each = takers == 1 && ends ? next : each;
+        if (ends && next != each)
+            return false;
+    }
+    return takers == others;
 }
 
-/* In what is called so, moves come by giver, taker and give, and all that a member gives goes to all others. */
+/* In what is called so, moves come by giver, taker and give. What a member keeps for itself does not count. */
 plan_collective_kind plan_collective_looks(const weir_plan *plan, uint32_t c)
 {
     const plan_range *range = &plan->collectives[c].moves;
     const plan_move *moves = plan->moves + range->first;
-    uint64_t others = plan->collectives[c].members.count - 1, runs = 0, givers = 0;
-    uint32_t each = 0;
-    bool one_way = range->count > 0, to_all = range->count > 0;
-    for (uint32_t i = 0; i < range->count; i++) {
-        bool last = i + 1 == range->count || moves[i + 1].from != moves[i].from;
-        one_way &= moves[i].from == moves[0].from;
-        to_all = to_all && move_in_turn(moves, i, &runs, &each) &&
-                 (!last || (runs == others && moves[i].give + 1 == each));
-        givers += last;
+    uint64_t others = plan->collectives[c].members.count - 1, givers = 0;
+    bool to_all = true;
+    for (uint32_t i = 0, end; i < range->count; i = end) {
+        bool gives = false;
+        for (end = i; end < range->count && moves[end].from == moves[i].from; end++)
+            gives |= moves[end].to != moves[end].from;
+        to_all &= !gives || (gives_to_all(moves + i, end - i, others) && (!i || moves[i].from > moves[i - 1].from));
+        givers += gives;
     }
-    if (others == 1 && one_way)
+    if (others == 1 && givers == 1)
         return PLAN_SEND_RECV;
-    if (one_way && to_all)
+    if (givers == 1 && to_all)
         return PLAN_BROADCAST;
     return to_all && givers == others + 1 ? PLAN_ALL_GATHER : PLAN_ALL_TO_ALL;
 }

@@ -88,7 +88,7 @@ Test(collective, each_kind_of_fault_is_refused)
     REFUSED(plan, plan->members[0].i, plan->members[1].i, "is one already");
     REFUSED(plan, plan->moves[0].from, 4, "moves[0].from: 4 of 4 members");
     REFUSED(plan, plan->moves[0].to, 4, "moves[0].to: 4 of 4 members");
-    REFUSED(plan, plan->moves[0].to, plan->moves[0].from, "a member gives to itself");
+    REFUSED(plan, plan->moves[0].to, plan->moves[0].from, "what is taken is not what is given");
     REFUSED(plan, plan->moves[0].give, 3, "moves[0].give: 3 of 3");
     REFUSED(plan, plan->moves[0].take, 3, "moves[0].take: 3 of 3");
     REFUSED(plan, plan->moves[0].give, plan->moves[1].give, "what is taken is not what is given");
