@@ -26,12 +26,12 @@
  * when a mark has passed.
  *
  * What devices do together (a collective: graph/plan/plan.h) is one actor of each, on its queue for collectives, whose
- * firing enqueues a *meeting* in the place of a kernel. Such a queue fires in the order of the plan's turns and in no other:
- * whoever comes in its list for a step is its *head*, and it is one more condition of its actors to be that. A firing passes the
- * turn on, from the last in the list to the first of the next step. So the lists, and with them the orders in which
- * queues come to their meetings, are the same everywhere, however long one member has been ready before another. A run ends
- * between two steps, so each run finds the list at its beginning; programs have lists of their own, as only one
- * runs at a time.
+ * firing enqueues a *meeting* in the place of a kernel. Such a queue fires in the order of the plan's turns and in no
+ * other. It has a list of them, for a step; whoever comes next there is its *head*, and it is one more condition of its
+ * actors to be that. A firing passes the turn on, from the last in the list to the first again, of the next step. So the
+ * orders in which queues come to their meetings are the same everywhere, however long one member has been ready before
+ * another. A run ends between two steps, so each finds the list at its beginning; programs have lists of their own, as
+ * only one runs at a time.
  *
  * A launched firing is remembered until its mark has passed: then its time is known, and it is in the trace. If the
  * device fails before, the report names those that were under way.

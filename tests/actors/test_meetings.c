@@ -82,8 +82,12 @@ Test(meetings, members_get_what_the_moves_say)
         plan_collective_kind kind;
         uint32_t devices;
     } table[] = {
-        {"send", PLAN_SEND_RECV, 2},          {"broadcast to three", PLAN_BROADCAST, 4}, {"all-gather of two", PLAN_ALL_GATHER, 2},
-        {"all-gather of four", PLAN_ALL_GATHER, 4}, {"all-to-all of three", PLAN_ALL_TO_ALL, 3}, {"all-to-all of four", PLAN_ALL_TO_ALL, 4},
+        {"send", PLAN_SEND_RECV, 2},
+        {"broadcast to three", PLAN_BROADCAST, 4},
+        {"all-gather of two", PLAN_ALL_GATHER, 2},
+        {"all-gather of four", PLAN_ALL_GATHER, 4},
+        {"all-to-all of three", PLAN_ALL_TO_ALL, 3},
+        {"all-to-all of four", PLAN_ALL_TO_ALL, 4},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
         for (uint32_t micro = 1; micro < 5; micro += 3) {

@@ -1,9 +1,10 @@
 /* tests/support/ahead_plans.h: random plans over the host and two accelerators, for tests of queues that run ahead.
  *
- *     source --> host actors <--copies--> fake:0 compute, fake:0 collective <--copies--> fake:1 compute --> sink
+ *     source --> host actors <--copies--> fake:0 <--copies, collectives--> fake:1 <--copies--> host actors --> sink
  *
  * Several actors with sums for kernels, of which each is on one of the queues, with rates, slots and a feedback loop; what
- * one reads on another device goes there by copy actors on the devices' copy queues, through the host's memory. The
+ * one reads on another device goes there by copy actors on the devices' copy queues, through the host's memory; or by
+ * collectives of the two, some of which give what another one took, or what was copied in. The
  * same seed makes the same plan with CPU devices in the place of all queues: so what the sink gets can be compared.
  */
 #ifndef TESTS_SUPPORT_AHEAD_PLANS_H
