@@ -61,17 +61,34 @@ static uint32_t member_of(const pcollective *of, int pop_id)
     return place_of(of->members.item, pop_id);
 }
 
-static void emit_move(const compile *c, plan_builder *b, const pcollective *of, const pmove *move)
+static int compare_moves(const void *a, const void *b)
 {
-    const weir_plan *plan = plan_builder_plan(b);
-    const ptensor *take = &c->phys.tensor.item[move->take];
-    plan_move to = {.from = member_of(of, move->from),
-                    .to = member_of(of, move->to),
-                    .give = place_of(c->phys.op.item[move->from].in, move->give),
-                    .take = place_of(c->phys.op.item[move->to].out, move->take)};
-    if (!plan_builder_failed(b))
-        to.bytes = plan_tensor_bytes(&plan->tensors[take->plan_id]);
-    plan_add_moves(b, to);
+    const plan_move *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    return (x->give > y->give) - (x->give < y->give);
+}
+
+/* By giver, taker and give. */
+static void emit_moves(compile *c, plan_builder *b, const pcollective *of)
+{
+    const phys *p = &c->phys;
+    plan_move *moves = POOL_NEW(&c->pool, plan_move, of->moves.count + 1);
+    for (int i = 0; moves && i < of->moves.count; i++) {
+        const pmove *move = &p->move.item[of->moves.item[i]];
+        moves[i] = (plan_move){.from = member_of(of, move->from),
+                               .to = member_of(of, move->to),
+                               .give = place_of(p->op.item[move->from].in, move->give),
+                               .take = place_of(p->op.item[move->to].out, move->take)};
+        if (!plan_builder_failed(b))
+            moves[i].bytes = plan_tensor_bytes(&plan_builder_plan(b)->tensors[p->tensor.item[move->take].plan_id]);
+    }
+    if (moves)
+        qsort(moves, (size_t)of->moves.count, sizeof *moves, compare_moves);
+    for (int i = 0; moves && i < of->moves.count; i++)
+        plan_add_moves(b, moves[i]);
 }
 
 bool emit_collectives(compile *c, plan_builder *b)
@@ -81,6 +98,8 @@ bool emit_collectives(compile *c, plan_builder *b)
     const weir_plan *plan = plan_builder_plan(b);
     for (int i = 0; first && number && i < count; i++) {
         const pcollective *of = &p->collective.item[i];
+        if (!of->members.count)
+            continue; /* it is a part of another */
         if (first[i] == i + 1)
             number[i] = groups++;
         plan_collective to = {.group = (uint32_t)number[first[i] - 1],
@@ -88,8 +107,7 @@ bool emit_collectives(compile *c, plan_builder *b)
                               .moves = {plan->moves_count, (uint32_t)of->moves.count}};
         for (int m = 0; m < of->members.count; m++)
             plan_add_members(b, (plan_actor_id){(uint32_t)p->op.item[of->members.item[m]].group});
-        for (int m = 0; m < of->moves.count; m++)
-            emit_move(c, b, of, &p->move.item[of->moves.item[m]]);
+        emit_moves(c, b, of);
         uint32_t id = plan_add_collectives(b, to);
         if (id != PLAN_NONE)
             plan_builder_plan(b)->collectives[id].kind = plan_collective_looks(plan, id);

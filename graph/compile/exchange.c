@@ -292,3 +292,90 @@ bool exchanges_settle(compile *c)
         operands_list(c, &c->phys.collective.item[k]);
     return !c->pool.failed;
 }
+
+/* ---- several in one ---- */
+
+static uint64_t operand_bytes(const phys *p, const pop *op)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < op->in_count; i++)
+        bytes += p->tensor.item[op->in[i]].bytes;
+    for (int o = 0; o < op->out_count; o++)
+        bytes += p->tensor.item[op->out[o]].bytes;
+    return bytes;
+}
+
+bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max)
+{
+    const phys *p = &c->phys;
+    const pcollective *x = &p->collective.item[a], *y = &p->collective.item[b];
+    bool fit = x->members.count == y->members.count;
+    for (int m = 0; fit && m < x->members.count; m++) {
+        const pop *one = &p->op.item[x->members.item[m]], *other = &p->op.item[y->members.item[m]];
+        fit = one->device == other->device && one->in_count + other->in_count <= WEIR_ARGS_MAX &&
+              one->out_count + other->out_count <= WEIR_ARGS_MAX &&
+              operand_bytes(p, one) + operand_bytes(p, other) <= bytes_max;
+    }
+    return fit;
+}
+
+static void list_append(compile *c, int **list, int *count, const int *more, int more_count)
+{
+    int *longer = POOL_NEW(&c->pool, int, *count + more_count + 1), kept = *count;
+    if (!longer)
+        return;
+    if (kept)
+        memcpy(longer, *list, sizeof *longer * (size_t)kept);
+    *list = longer;
+    for (int i = 0; i < more_count; i++)
+        operand_add(c, list, count, more[i], 0);
+}
+
+/* Who read it for `from` reads it for `to`. */
+static void reader_becomes(ptensor *t, int from, int to)
+{
+    bool there = false;
+    int kept = 0;
+    for (int r = 0; r < t->readers.count; r++)
+        there |= t->readers.item[r] == to;
+    for (int r = 0; r < t->readers.count; r++)
+        if (t->readers.item[r] != from)
+            t->readers.item[kept++] = t->readers.item[r];
+        else if (!there)
+            t->readers.item[kept++] = to;
+    t->readers.count = kept;
+}
+
+static void member_merge(compile *c, int to_id, int from_id)
+{
+    phys *p = &c->phys;
+    pop *to = &p->op.item[to_id], *from = &p->op.item[from_id];
+    for (int i = 0; i < from->in_count; i++)
+        reader_becomes(&p->tensor.item[from->in[i]], from_id, to_id);
+    for (int o = 0; o < from->out_count; o++)
+        p->tensor.item[from->out[o]].producer = to_id;
+    list_append(c, &to->in, &to->in_count, from->in, from->in_count);
+    list_append(c, &to->out, &to->out_count, from->out, from->out_count);
+    from->dead = true;
+    from->group = to->group;
+}
+
+void collectives_merge(compile *c, int a, int b)
+{
+    phys *p = &c->phys;
+    pcollective *x = &p->collective.item[a], *y = &p->collective.item[b];
+    for (int i = 0; i < y->moves.count; i++) {
+        pmove *move = &p->move.item[y->moves.item[i]];
+        int *at = POOL_PUSH(&c->pool, &x->moves);
+        if (!at)
+            return;
+        *at = y->moves.item[i];
+        for (int m = 0, from = move->from, to = move->to; m < y->members.count; m++) {
+            move->from = y->members.item[m] == from ? x->members.item[m] : move->from;
+            move->to = y->members.item[m] == to ? x->members.item[m] : move->to;
+        }
+    }
+    for (int m = 0; m < x->members.count; m++)
+        member_merge(c, x->members.item[m], y->members.item[m]);
+    y->members.count = y->moves.count = 0;
+}

@@ -40,4 +40,11 @@ void exchange_sweep(compile *c, int exchange, bool *used);
 /* Makes collectives of what is left. False: no memory. */
 bool exchanges_settle(compile *c);
 
+/* Whether two collectives of the same devices are small enough to be one: bytes that a device gives and takes, operands. */
+bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max);
+
+/* Makes them one: what `b` moves is moved by `a`, whose members are in groups already; those of `b` are dead, and said to be
+ * in the same groups. */
+void collectives_merge(compile *c, int a, int b);
+
 #endif

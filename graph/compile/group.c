@@ -13,7 +13,7 @@
  *     those of one level wait for the same devices (in the update they join what is open);
  *   - a chunk ends one, so that it is on its way while the next is made;
  *   - what an accelerator does with others is alone, so that it waits for nothing else; the members of a collective have
- *     one level;
+ *     one level. Collectives of the same devices that wait for the same groups become one, up to BUCKET bytes a device;
  *   - host functions, and what else runs on a device's io queue, are alone, so that a slow one holds up nothing else.
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
@@ -26,6 +26,7 @@
  * shares up to a larger size, because there each register is a message.
  */
 #include "graph/base/error.h"
+#include "graph/compile/exchange.h"
 #include "graph/compile/ir.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
@@ -35,6 +36,7 @@
 #include <string.h>
 
 enum { BUCKET = 1 << 22 };
+enum { MET_LOOKED_AT = 8 };         /* collectives that another may become a part of */
 uint64_t group_own_bytes = 1 << 16;
 enum { OWN_AWAY = 8 };             /* times as large must be what is read on another device */
 
@@ -128,6 +130,7 @@ typedef struct grouping {
     compile *c;
     phys *p;
     int_list *open;                /* by device: groups that pops may still join, one of each stream and level */
+    int_list *met;                 /* by device: collectives of which it is the first member's */
     pairs waits;
 } grouping;
 
@@ -289,9 +292,42 @@ static void maybe_end(grouping *x, const pop *op)
         close_group(x, op->group);
 }
 
+/* Whether what collective `of` waits for is what `open` waits for anyway, so that it may as well be a part of that. */
+static bool meets_already(const grouping *x, const pcollective *of, const pcollective *open)
+{
+    const pop *first = &x->p->op.item[of->members.item[0]], *other = &x->p->op.item[open->members.item[0]];
+    const group *g = &x->p->group.item[other->group];
+    if (!same_stream(x->c, g, first) || pop_level(x->c, first) != other->level)
+        return false;
+    for (int m = 0; m < of->members.count; m++)
+        if (!waits_already(x, &x->p->op.item[of->members.item[m]], x->p->op.item[open->members.item[m]].group))
+            return false;
+    return true;
+}
+
+/* What the first member of a collective does: all become part of one that is there, or it is one more. */
+static bool join_collective(grouping *x, int id)
+{
+    const pop *op = &x->p->op.item[id];
+    int of = op->collective - 1;
+    int_list *met = &x->met[op->device];
+    for (int i = met->count - 1; i >= 0 && i >= met->count - MET_LOOKED_AT; i--)
+        if (collectives_fit(x->c, met->item[i], of, BUCKET) &&
+            meets_already(x, &x->p->collective.item[of], &x->p->collective.item[met->item[i]])) {
+            collectives_merge(x->c, met->item[i], of);
+            return true;
+        }
+    int *at = POOL_PUSH(&x->c->pool, met);
+    if (at)
+        *at = of;
+    return false;
+}
+
 static void join(grouping *x, int id)
 {
     pop *op = &x->p->op.item[id];
+    if (op->collective && x->p->collective.item[op->collective - 1].members.item[0] == id && join_collective(x, id))
+        return;
     bool alone = alone_on(op->queue) || op->queue == PLAN_COLLECTIVE;
     op->level = pop_level(x->c, op);
     op->kept = moves_kept(x->c, op);
@@ -464,7 +500,8 @@ static void place_tensor(compile *c, int id)
 
 bool pass_group(compile *c)
 {
-    grouping x = {.c = c, .p = &c->phys, .open = POOL_NEW(&c->pool, int_list, c->phys.device.count + 1)};
+    grouping x = {.c = c, .p = &c->phys, .open = POOL_NEW(&c->pool, int_list, c->phys.device.count + 1),
+                  .met = POOL_NEW(&c->pool, int_list, c->phys.device.count + 1)};
     for (int i = 0; i < c->phys.op.count && !c->pool.failed; i++)
         if (!c->phys.op.item[i].dead)
             join(&x, i);

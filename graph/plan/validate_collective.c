@@ -173,23 +173,39 @@ static bool validate_sum(const meeting *at)
     return true;
 }
 
-/* Moves come by giver and taker; each member has one input that all others take, or one member alone has. */
+/* Whether move i is of a give that all moves to this taker come to in turn, beginning with 0; `runs` counts takers of the
+ * giver so far, `each` is how many its first taker has. */
+static bool move_in_turn(const plan_move *moves, uint32_t i, uint64_t *runs, uint32_t *each)
+{
+    const plan_move *move = &moves[i], *last = i ? move - 1 : NULL;
+    bool other_giver = !last || last->from != move->from, other_taker = other_giver || last->to != move->to;
+    if (other_taker && last && (last->from > move->from || (!other_giver && (last->to > move->to || last->give + 1 != *each))))
+        return false;
+    *runs = other_giver ? 1 : *runs + other_taker;
+    *each = *runs == 1 ? move->give + 1 : *each;
+    return move->give == (other_taker ? 0 : last->give + 1) && move->give < *each;
+}
+
+/* In what is called so, moves come by giver, taker and give, and all that a member gives goes to all others. */
 plan_collective_kind plan_collective_looks(const weir_plan *plan, uint32_t c)
 {
-    const plan_range *moves = &plan->collectives[c].moves;
-    uint64_t others = plan->collectives[c].members.count - 1;
-    bool one_way = moves->count > 0, one_each = moves->count > 0;
-    for (uint32_t i = moves->first; i < moves->first + moves->count; i++) {
-        const plan_move *move = &plan->moves[i], *last = i > moves->first ? move - 1 : NULL;
-        one_way &= move->from == plan->moves[moves->first].from;
-        one_each &= move->give == 0 &&
-                    (!last || move->from > last->from || (move->from == last->from && move->to > last->to));
+    const plan_range *range = &plan->collectives[c].moves;
+    const plan_move *moves = plan->moves + range->first;
+    uint64_t others = plan->collectives[c].members.count - 1, runs = 0, givers = 0;
+    uint32_t each = 0;
+    bool one_way = range->count > 0, to_all = range->count > 0;
+    for (uint32_t i = 0; i < range->count; i++) {
+        bool last = i + 1 == range->count || moves[i + 1].from != moves[i].from;
+        one_way &= moves[i].from == moves[0].from;
+        to_all = to_all && move_in_turn(moves, i, &runs, &each) &&
+                 (!last || (runs == others && moves[i].give + 1 == each));
+        givers += last;
     }
     if (others == 1 && one_way)
         return PLAN_SEND_RECV;
-    if (one_way && one_each && moves->count == others)
+    if (one_way && to_all)
         return PLAN_BROADCAST;
-    return one_each && moves->count == others * (others + 1) ? PLAN_ALL_GATHER : PLAN_ALL_TO_ALL;
+    return to_all && givers == others + 1 ? PLAN_ALL_GATHER : PLAN_ALL_TO_ALL;
 }
 
 static bool validate_moves(const meeting *at, uint8_t *marks)

@@ -76,7 +76,7 @@ static fake_seen run_ahead(unsigned seed, struct ahead_result *result, int worke
 Test(ahead, random_plans_give_what_they_give_on_the_cpu)
 {
     struct ahead_result cpu, fake;
-    uint64_t awaits = 0, marks = 0;
+    uint64_t awaits = 0, marks = 0, meetings = 0;
     int live = 0;
     test_ops();
     for (unsigned seed = SEED; seed < SEED + GRAPHS; seed++) {
@@ -89,9 +89,11 @@ Test(ahead, random_plans_give_what_they_give_on_the_cpu)
         cr_assert_eq(seen.race[0], 0, "seed %u: %s", seed, seen.race);
         awaits += seen.awaits;
         marks += seen.marks;
+        meetings += seen.begun;
     }
     cr_expect_gt(live, GRAPHS / 3);
     cr_expect_gt(awaits, 0);
+    cr_expect_gt(meetings, GRAPHS);
     cr_expect_gt(marks, awaits);
 }
 

@@ -160,6 +160,7 @@ struct shared_run {
     int micro;
     uint64_t seed;
     bool fakes;
+    struct fake_board *board;
 };
 
 /* ThreadSanitizer does not see what is ordered by the other process: that the worker of the memory beside an accelerator
@@ -173,6 +174,7 @@ static void train_rank(struct rank *rank)
     fake_options options = drawn(shared->seed + (uint64_t)rank->number);
     float *loss = rank->result;
     options.shared = true;
+    options.board = shared->board;
     if (shared->fakes)
         fake_open(&options);
     weir_session *s = weir_session_open(shared->plan, .workers = WORKERS, .cluster = ranks_cluster(rank));
@@ -198,11 +200,13 @@ static void ranks_agree(layout l, enum ranks_link link)
     shared.plan = gpt_plan(l, fakes_all);
     shared.fakes = true;
     for (shared.seed = 0; shared.seed < RANK_SEEDS; shared.seed++) {
+        shared.board = fake_board_new();
         struct ranks *got = ranks_run(train_rank, &shared, .count = 2, .link = link, .result_bytes = bytes);
         for (int r = 0; r < 2; r++)
             cr_expect_arr_eq(got->rank[r].result, want->rank[r].result, bytes, "rank %d, seed %lu: other bits", r,
                              (unsigned long)shared.seed);
         ranks_free(got);
+        fake_board_free(shared.board);
     }
     ranks_free(want);
     weir_plan_free(shared.plan);

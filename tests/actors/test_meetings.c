@@ -3,10 +3,12 @@
  * come. actors/ahead.c is included here, with a variable that leaves the rule of turns out.
  */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <weir/session.h>
 
 enum rule { NONE, WROTE, READ, LATE, SKIP, ROOM, TURN };
@@ -17,8 +19,10 @@ static enum rule without;
 #include "graph/base/error.h"
 #include "tests/support/effort.h"
 #include "tests/support/fake.h"
+#include "tests/support/json.h"
 #include "tests/support/meetings.h"
 #include "tests/support/ops.h"
+#include "tests/support/ranks.h"
 
 enum { STEPS = EFFORT(30, 12, 6), SEEDS = EFFORT(12, 4, 2), REPORTED = 32768 };
 
@@ -113,6 +117,17 @@ Test(meetings, groups_that_overlap_take_turns)
 
 /* ---- turns ---- */
 
+static void tell(void *ctx, const char *text)
+{
+    char *told = ctx;
+    snprintf(told + strlen(told), REPORTED - strlen(told), "%s\n", text);
+}
+
+static void drop(void *ctx, const char *text)
+{
+    (void)ctx, (void)text;
+}
+
 static _Atomic int64_t slow_given, early;
 
 /* Lane 0 has its values late. */
@@ -149,6 +164,27 @@ Test(meetings, who_is_ready_long_before_its_turn_waits_for_it)
         cr_expect_eq(overtakes((uint32_t[]){0, 1}, 2, seed), 0);
         cr_expect_gt(overtakes((uint32_t[]){1, 0}, 2, seed), 0, "nothing would be seen");
     }
+}
+
+/* Whether the fake device sees that its members come to different meetings when queues fire as their actors become ready. */
+Test(meetings, a_turn_that_is_not_kept_is_seen)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_ALL_TO_ALL, 3)};
+    meetings m = {.lane = lanes, .lane_count = 3, .micro = 1};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    int seen = 0;
+    for (unsigned seed = 0; seed < 4; seed++) {
+        without = TURN;
+        fake_open(&(fake_options){.seed = seed, .delay_us = 50, .meet_ms = 500});
+        weir_session *s = weir_session_open(plan, .workers = 2 * MEETINGS_DEVICES, .stall_s = -1, .report = drop);
+        cr_assert_not_null(s, "%s", weir_error());
+        bool failed = weir_session_run(s, STEPS) == WEIR_E_KERNEL;
+        cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+        seen += fake_close().misuses && failed;
+        without = NONE;
+    }
+    cr_expect_geq(seen, 3);
+    weir_plan_free(plan);
 }
 
 /* ---- programs, ends ---- */
@@ -215,6 +251,142 @@ Test(meetings, a_session_begins_at_a_later_step)
     fake_close_well();
     expect_taken(&m, 4, "from step 7");
     weir_plan_free(plan);
+}
+
+/* ---- debug runs, what is told of a run ---- */
+
+Test(meetings, trace_and_statistics_have_them_and_a_poisoned_run_has_the_same_values)
+{
+    char path[] = "/tmp/weir-test-meetings-XXXXXX";
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 2), meetings_of(PLAN_SEND_RECV, 2)};
+    meetings m = {.lane = lanes, .lane_count = 2, .micro = 2};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    weir_session_stats stats;
+    int found = 0;
+    close(mkstemp(path));
+    fake_open(&(fake_options){.seed = 2});
+    weir_session *s = weir_session_open(plan, .poison = true, .trace = path);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_expect_eq(weir_session_run(s, STEPS), WEIR_OK, "%s", weir_error());
+    weir_session_get_stats(s, &stats);
+    for (int q = 0; q < stats.queue_count; q++) {
+        bool one = !strcmp(stats.queue[q].name, "collective fake:0") || !strcmp(stats.queue[q].name, "collective fake:1");
+        found += one && stats.queue[q].firings == 2 * 2 * STEPS && stats.queue[q].busy > 0;
+    }
+    cr_expect_eq(found, 2);
+    cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+    fake_close_well();
+    expect_taken(&m, STEPS, "poisoned");
+    char *text = json_read(path);
+    cr_expect(json_valid(text));
+    cr_expect_eq(json_count(text, "\"name\": \"member 1 of 0\""), 2 * STEPS);
+    free(text);
+    remove(path);
+    weir_plan_free(plan);
+}
+
+/* ---- two processes ---- */
+
+enum { WORKERS = EFFORT(0, 0, 1), LOST_STEP = 3 }; /* as in tests/actors/test_fake.c */
+
+struct shared {
+    const weir_plan *plan;
+    meetings *m;
+    struct fake_board *board;
+    uint64_t seed;
+    bool lost; /* rank 1 is, in the middle */
+    enum ranks_link link;
+};
+
+/* What a rank has seen. */
+struct rank_seen {
+    int wrong, taken[MEETINGS_LANES];
+};
+
+static void meet_as_rank(struct rank *rank)
+{
+    const struct shared *shared = rank->ctx;
+    struct rank_seen *seen = rank->result;
+    char told[REPORTED] = "";
+    fake_open(&(fake_options){.seed = shared->seed + (uint64_t)rank->number, .delay_us = 5, .shared = true,
+                              .board = shared->board});
+    weir_session *s = weir_session_open(shared->plan, .workers = WORKERS, .cluster = ranks_cluster(rank), .report = tell,
+                                        .report_ctx = told);
+    RANK_IS(rank, s, "%s", weir_error());
+    if (shared->lost) {
+        RANK_IS(rank, weir_session_run(s, STEPS) == WEIR_E_PEER, "%s", weir_error());
+        RANK_IS(rank, strstr(weir_error(), "rank 1"), "%s", weir_error());
+        RANK_IS(rank, strstr(told, "of 2 to come") || strstr(told, "of 3 to come"), "%s", told);
+    } else {
+        RANK_OK(rank, weir_session_run(s, STEPS - 3));
+        RANK_OK(rank, weir_session_run(s, 3));
+    }
+    RANK_OK(rank, weir_session_close(s));
+    fake_seen device = fake_close();
+    RANK_IS(rank, !device.misuses, "%s", device.misuse);
+    RANK_IS(rank, !*device.race, "%s", device.race);
+    seen->wrong = shared->m->wrong;
+    for (uint32_t l = 0; l < shared->m->lane_count; l++)
+        seen->taken[l] = shared->m->taken[l];
+}
+
+/* All devices, those of one rank, and two of which each is one rank's. */
+static void lanes_of_ranks(meetings_lane lanes[3])
+{
+    lanes[0] = meetings_of(PLAN_ALL_GATHER, 4);
+    lanes[1] = meetings_of(PLAN_ALL_GATHER, 2);
+    lanes[2] = meetings_of(PLAN_SEND_RECV, 2);
+    lanes[2].from = 1;
+}
+
+static void ranks_meet(enum ranks_link link)
+{
+    meetings_lane lanes[3];
+    lanes_of_ranks(lanes);
+    meetings m = {.lane = lanes, .lane_count = 3, .micro = 2};
+    struct shared shared = {.m = &m, .plan = meetings_plan(&m, NULL, 0), .link = link};
+    for (shared.seed = 0; shared.seed < SEEDS / 2; shared.seed++) {
+        shared.board = fake_board_new();
+        struct ranks *ranks = ranks_run(meet_as_rank, &shared, .count = 2, .link = link,
+                                        .result_bytes = sizeof(struct rank_seen));
+        const struct rank_seen *one = ranks->rank[0].result, *other = ranks->rank[1].result;
+        cr_expect_eq(one->wrong + other->wrong, 0);
+        for (uint32_t l = 0; l < 3; l++)
+            cr_expect_eq(one->taken[l] + other->taken[l], 2 * STEPS * (int)lanes[l].devices);
+        ranks_free(ranks);
+        fake_board_free(shared.board);
+    }
+    weir_plan_free((weir_plan *)shared.plan);
+}
+
+Test(meetings, two_processes_that_share_memory_meet)
+{
+    ranks_meet(RANKS_SHM);
+}
+
+Test(meetings, two_processes_over_sockets_meet)
+{
+    ranks_meet(RANKS_WIRE);
+}
+
+static void dies(meetings *m, uint32_t lane, uint32_t device, int64_t step, int micro)
+{
+    (void)m, (void)micro;
+    if (!lane && device == 3 && step == LOST_STEP)
+        kill(getpid(), SIGKILL);
+}
+
+Test(meetings, a_rank_that_is_lost_is_told_with_who_waited_for_it_to_come)
+{
+    meetings_lane lanes[3];
+    lanes_of_ranks(lanes);
+    meetings m = {.lane = lanes, .lane_count = 3, .micro = 2, .gives = dies};
+    struct shared shared = {.m = &m, .plan = meetings_plan(&m, NULL, 0), .board = fake_board_new(), .lost = true};
+    struct ranks *ranks = ranks_run(meet_as_rank, &shared, .count = 2, .result_bytes = sizeof(struct rank_seen), .may_die = 2);
+    cr_expect_eq(ranks->rank[1].signal, SIGKILL);
+    ranks_free(ranks);
+    fake_board_free(shared.board);
+    weir_plan_free((weir_plan *)shared.plan);
 }
 
 /* ---- kinds that cannot, or do not ---- */
@@ -285,12 +457,6 @@ Test(meetings, a_group_that_cannot_be_joined_fails_the_open_and_those_that_were_
 }
 
 /* ---- failures ---- */
-
-static void tell(void *ctx, const char *text)
-{
-    char *told = ctx;
-    snprintf(told + strlen(told), REPORTED - strlen(told), "%s\n", text);
-}
 
 static weir_status (*meet_really)(struct device_queue *, const struct device_meeting *, const weir_kernel_args *);
 static _Atomic int meets;

@@ -9,7 +9,7 @@
 
 enum { ACTORS_MAX = 8, DEVICES = 2 };
 
-enum place { HOST, COMPUTE_0, COLLECTIVE_0, COMPUTE_1, PLACES };
+enum place { HOST, COMPUTE_0, COMPUTE_1, PLACES };
 
 struct shape {
     uint32_t micro, actors;
@@ -70,7 +70,8 @@ static struct shape draw_shape(unsigned *seed)
 struct making {
     sdf *s;
     const struct shape *shape;
-    uint32_t queue[PLACES], in[DEVICES], out[DEVICES], beside[DEVICES]; /* `beside`: the host's, and its memory */
+    uint32_t queue[PLACES], in[DEVICES], out[DEVICES], together[DEVICES];
+    uint32_t beside[DEVICES]; /* the host's, and its memory */
     uint32_t regst[ACTORS_MAX];
     unsigned seed;
     bool accelerators;
@@ -79,9 +80,9 @@ struct making {
 static void make_queues(struct making *m)
 {
     if (!m->accelerators) {
-        uint32_t *const all[] = {&m->queue[COMPUTE_0], &m->queue[COLLECTIVE_0], &m->queue[COMPUTE_1], &m->in[0],
-                                 &m->in[1],            &m->out[0],              &m->out[1],           &m->beside[0],
-                                 &m->beside[1]};
+        uint32_t *const all[] = {&m->queue[COMPUTE_0], &m->queue[COMPUTE_1], &m->in[0],       &m->in[1],
+                                 &m->out[0],           &m->out[1],           &m->together[0], &m->together[1],
+                                 &m->beside[0],        &m->beside[1]};
         for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
             *all[i] = sdf_device(m->s);
     } else {
@@ -90,8 +91,8 @@ static void make_queues(struct making *m)
             m->queue[d ? COMPUTE_1 : COMPUTE_0] = sdf_device_of(m->s, WEIR_FAKE, d, PLAN_COMPUTE);
             m->in[d] = sdf_queue(m->s, m->queue[d ? COMPUTE_1 : COMPUTE_0], PLAN_COPY_IN);
             m->out[d] = sdf_queue(m->s, m->queue[d ? COMPUTE_1 : COMPUTE_0], PLAN_COPY_OUT);
+            m->together[d] = sdf_queue(m->s, m->queue[d ? COMPUTE_1 : COMPUTE_0], PLAN_COLLECTIVE);
         }
-        m->queue[COLLECTIVE_0] = sdf_queue(m->s, m->queue[COMPUTE_0], PLAN_COLLECTIVE);
     }
     m->queue[HOST] = m->beside[0];
 }
@@ -110,11 +111,39 @@ static uint32_t copy(struct making *m, uint32_t queue, uint32_t lies, uint32_t r
                      .lies = m->accelerators ? 1 + lies : 0);
 }
 
+/* From one device to the other, which do it together. */
+static uint32_t send(struct making *m, int from, uint32_t regst, uint32_t fires)
+{
+    uint32_t member[DEVICES];
+    if (!m->accelerators)
+        return copy(m, m->together[from], 0, regst, fires);
+    for (uint32_t d = 0; d < DEVICES; d++)
+        member[d] = sdf_actor(m->s, m->together[d], "member", .kernel = "collective", .fires = fires);
+    sdf_port(m->s, member[from], regst);
+    sdf_collective(m->s, PLAN_SEND_RECV, member, DEVICES, &(sdf_move){.from = (uint32_t)from, .to = !from}, 1);
+    return sdf_regst(m->s, member[!from], .items = AHEAD_ITEMS, .slots = 1 + draw(&m->seed, 3));
+}
+
+/* The same by collectives: what one of them took the next one may give; and what was copied in, or is copied out. */
+static uint32_t carry_together(struct making *m, int here, int there, uint32_t regst, uint32_t fires)
+{
+    if (here < 0)
+        regst = copy(m, m->in[0], m->in[0], regst, fires);
+    here = here < 0 ? 0 : here;
+    for (uint32_t hops = 1 + draw(&m->seed, 3); hops > 0; hops--, here = !here)
+        regst = send(m, here, regst, fires);
+    if (there >= 0 && here != there)
+        return send(m, here, regst, fires);
+    return there >= 0 ? regst : copy(m, m->out[here], m->beside[here], regst, fires);
+}
+
 /* What actor `from` makes, where `to` can read it. */
 static uint32_t carry(struct making *m, uint32_t from, enum place to)
 {
     int here = device_of(m->shape->place[from]), there = device_of(to), beside = here < 0 ? 0 : here;
     uint32_t regst = m->regst[from], fires = m->shape->per_micro[from] ? m->shape->micro : 1;
+    if ((here >= 0 || there >= 0) && draw(&m->seed, 2))
+        return carry_together(m, here, there, regst, fires);
     if (here == there)
         return regst;
     if (here >= 0)

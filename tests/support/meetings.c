@@ -222,5 +222,6 @@ weir_plan *meetings_plan(meetings *m, const uint32_t *turns, uint32_t turn_count
         sdf_turn(x.s, turns[t]);
     weir_plan *plan = sdf_plan_bound(x.s, x.bindings);
     cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
     return plan;
 }

@@ -47,7 +47,7 @@ typedef struct meetings {
     } end[MEETINGS_LANES * MEETINGS_DEVICES];
 } meetings;
 
-/* The plan, validated. m->lane, lane_count and micro are set. `turns`: lanes; none: as sdf_plan() has them. */
+/* The plan, validated and live. m->lane, lane_count and micro are set. `turns`: lanes; none: as sdf_plan() has them. */
 weir_plan *meetings_plan(meetings *m, const uint32_t *turns, uint32_t turn_count);
 
 #endif

@@ -9,6 +9,7 @@
 #include "graph/base/base.h"
 #include "graph/plan/build.h"
 #include "graph/plan/text.h"
+#include "graph/plan/turns.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
@@ -173,33 +174,6 @@ uint32_t sdf_collective(sdf *s, plan_collective_kind kind, const uint32_t *membe
 void sdf_turn(sdf *s, uint32_t collective)
 {
     plan_add_turns(s->builder, (plan_collective_id){collective});
-}
-
-static uint32_t fires_of(const sdf *s, uint32_t collective)
-{
-    const weir_plan *plan = plan_builder_plan(s->builder);
-    return s->actors.item[plan->members[plan->collectives[collective].members.first].i].opts.fires;
-}
-
-static uint32_t program_of(const sdf *s, uint32_t collective)
-{
-    const weir_plan *plan = plan_builder_plan(s->builder);
-    return s->actors.item[plan->members[plan->collectives[collective].members.first].i].opts.program;
-}
-
-static void add_turns(sdf *s)
-{
-    const weir_plan *plan = plan_of(s);
-    uint32_t most = 0;
-    if (plan->turns_count)
-        return;
-    for (uint32_t c = 0; c < plan->collectives_count; c++)
-        most = fires_of(s, c) > most ? fires_of(s, c) : most;
-    for (uint32_t program = 0; program < plan->programs_count; program++)
-        for (uint32_t i = 0; i < most; i++)
-            for (uint32_t c = 0; c < plan->collectives_count; c++)
-                if (program_of(s, c) == program && fires_of(s, c) > i)
-                    sdf_turn(s, c);
 }
 
 static void weigh_moves(sdf *s)
@@ -400,8 +374,9 @@ weir_plan *sdf_plan_bound(sdf *s, host_binding *bindings)
 {
     add_actors(s);
     place_workspaces(s);
-    add_turns(s);
     weigh_moves(s);
+    if (!plan_of(s)->turns_count)
+        plan_add_all_turns(s->builder);
     weir_plan *plan = plan_builder_finish(s->builder, bindings);
     s->builder = NULL;
     sdf_free(s);

@@ -88,8 +88,7 @@ typedef struct sdf_move {
 uint32_t sdf_collective(sdf *s, plan_collective_kind kind, const uint32_t *members, uint32_t members_count,
                         const sdf_move *moves, uint32_t moves_count);
 
-/* The next in the list of turns. Without any they come in the order in which they were added, once, then again those
- * that fire more often. */
+/* The next in the list of turns. Without any they are worked out (graph/plan/turns.h). */
 void sdf_turn(sdf *s, uint32_t collective);
 
 /* Frees the builder. Fails the test when there is no memory. `bindings` (malloc'ed, by the order in which actors with

@@ -11,6 +11,7 @@
 #include "tests/support/byte_game.h"
 #include "tests/support/compiled.h"
 #include "tests/support/effort.h"
+#include "tests/support/fake.h"
 #include "tests/support/fakes.h"
 #include "tests/support/folder.h"
 #include "tests/support/random_model.h"
@@ -88,7 +89,7 @@ static void expect_apart(const weir_plan *plan, const plan_kernel *k)
             if (here->kind != WEIR_FAKE)
                 cr_expect(host, "%s on %s reads or writes %s", plan_text(plan, k->name), plan_text(plan, here->name),
                           plan_text(plan, lies->name));
-            else if (queue == PLAN_COMPUTE)
+            else if (queue == PLAN_COMPUTE || queue == PLAN_COLLECTIVE)
                 cr_expect(own, "%s on %s reads or writes %s", plan_text(plan, k->name), plan_text(plan, here->name),
                           plan_text(plan, lies->name));
             else
@@ -133,12 +134,13 @@ static void expect_sound(const weir_plan *plan, uint64_t seed)
 
 static void same_run(const weir_plan *plan, const weir_plan *cpu, double tolerance, const char *what)
 {
-    weir_plan *same = fakes_as_cpu(plan);
-    run want = run_plan(cpu, STEPS, 1), got = run_plan(same, STEPS, 2);
+    run want = run_plan(cpu, STEPS, 1);
+    fake_open(NULL);
+    run got = run_plan(plan, STEPS, 2);
     run_near(&got, &want, tolerance, what);
     run_free(&got);
     run_free(&want);
-    weir_plan_free(same);
+    fake_close_well();
 }
 
 /* ---- a GPT in every layout ---- */
@@ -306,8 +308,17 @@ Test(copies, a_conversion_of_what_is_there_stays_there, .timeout = 60)
     weir_plan_free(plan);
 }
 
-/* Scattered sums go from conversion to conversion: each device gives its terms once, and gets the sum once. */
-Test(copies, a_sum_is_added_up_beside, .timeout = 60)
+static uint32_t count_collectives(const weir_plan *plan, uint32_t kind)
+{
+    uint32_t count = 0;
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
+        count += plan->collectives[c].kind == kind;
+    return count;
+}
+
+/* Scattered sums go from conversion to conversion on the accelerators: each device gives its terms, adds, and gives the
+ * sum. Of four parts of its terms it keeps one, so it cuts out three. */
+Test(copies, a_sum_is_added_up_there, .timeout = 60)
 {
     weir_graph *g = weir_graph_new("sum");
     weir_mesh_new(g, "fake:0-3");
@@ -317,7 +328,33 @@ Test(copies, a_sum_is_added_up_beside, .timeout = 60)
     weir_tensor *z = weir_shard(weir_gelu(y), .sbp = {WEIR_B});
     weir_fetch(weir_shard(z, .sbp = {WEIR_S(0)}), .name = "z");
     weir_plan *plan = compiled(g);
-    expect_counts(plan, 4 + 4, 4 + 4, 4, count_kernels(plan, "box", WEIR_PINNED, PLAN_COMPUTE));
+    expect_counts(plan, 4, 4, 4 * 3 + 4 + 4 + 4, count_kernels(plan, "box", WEIR_PINNED, PLAN_COMPUTE));
+    cr_expect_eq(plan->collectives_count, 2);
+    cr_expect_eq(count_collectives(plan, PLAN_ALL_TO_ALL), 1);
+    cr_expect_eq(count_collectives(plan, PLAN_ALL_GATHER), 1);
+    weir_plan_free(plan);
+}
+
+/* From stage to stage each device gives to the one in its place, and what one device has goes to all. */
+Test(copies, stages_send_and_broadcast, .timeout = 60)
+{
+    weir_graph *g = weir_graph_new("stages");
+    weir_mesh *one = weir_mesh_new(g, "fake:0-1"), *two = weir_mesh_new(g, "fake:2-3"), *last = weir_mesh_new(g, "fake:4");
+    weir_tensor *x = weir_input(g, WEIR_F32, {64, 8}, .name = "x", .sbp = {WEIR_S(0)}), *y = NULL, *z = NULL;
+    WEIR_ON(one)
+        y = weir_shard(weir_gelu(x), .sbp = {WEIR_S(0)});
+    WEIR_ON(two)
+        y = weir_shard(weir_gelu(weir_shard(y, .sbp = {WEIR_S(0)})), .sbp = {WEIR_S(0)});
+    WEIR_ON(last)
+        z = weir_gelu(y);
+    WEIR_ON(two)
+        z = weir_shard(weir_gelu(weir_shard(z, .sbp = {WEIR_B})), .sbp = {WEIR_B});
+    WEIR_ON(two)
+        weir_fetch(weir_shard(z, .sbp = {WEIR_S(0)}), .name = "z");
+    weir_plan *plan = compiled(g);
+    cr_expect_eq(count_collectives(plan, PLAN_SEND_RECV), 2, "to those in the same place");
+    cr_expect_eq(count_collectives(plan, PLAN_ALL_TO_ALL), 1, "two give to one");
+    cr_expect_eq(count_collectives(plan, PLAN_BROADCAST), 1, "one gives to two");
     weir_plan_free(plan);
 }
 
@@ -400,11 +437,12 @@ Test(copies, those_of_parameters_come_together, .timeout = 60)
     config.layout = (layout){4, 1, 1, 1, true};
     weir_plan *plan = gpt_plan(&config, fakes_all, (weir_compile_opts){.seed = 0});
     cr_assert_not_null(plan, "%s", weir_error());
-    uint32_t out = count_kernels(plan, "copy", WEIR_FAKE, PLAN_COPY_OUT);
-    uint32_t in = count_kernels(plan, "copy", WEIR_FAKE, PLAN_COPY_IN);
-    cr_expect_gt(out, 4 * 2 * 60, "gradients and parameters of four devices");
-    cr_expect_lt(10 * count_actors(plan, PLAN_COPY_OUT), out);
-    cr_expect_lt(10 * count_actors(plan, PLAN_COPY_IN), in);
+    uint32_t taken = 0;
+    for (uint32_t m = 0; m < plan->moves_count; m++)
+        taken += plan->moves[m].to == 0;
+    cr_expect_gt(taken, 3 * 2 * 60, "gradients and parameters of three other devices");
+    cr_expect_lt(10 * plan->collectives_count, taken, "%u", plan->collectives_count);
+    cr_expect_eq(count_actors(plan, PLAN_COLLECTIVE), 4 * plan->collectives_count);
     cr_expect_lt(count_actors(plan, PLAN_COMPUTE), 4 * 30);
     weir_plan_free(plan);
     text_free(&corpus);
