@@ -117,7 +117,7 @@ static weir_plan *two_groups(void)
     together(s, &h, 3, a, 1, 1, 1);
     together(s, &h, 7, b, 1, 1, 1);
     for (uint32_t d = 0; d < 3; d++)
-        sdf_port(s, sdf_actor(s, h.compute[d], "end", .kernel = "test_sum"), b[d]);
+        compute(s, &h, d, b[d]);
     weir_plan *plan = sdf_plan(s);
     cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
     cr_assert_eq(plan->collectives[0].group + 1, plan->collectives[1].group);
@@ -252,10 +252,12 @@ static void draw_compute(struct drawing *x, uint32_t device)
     bool per_micro = draw(x, 2), sums = per_micro && !draw(x, 4);
     uint32_t actor = sdf_actor(x->s, x->hall.compute[device], "compute", .kernel = "test_sum",
                                .fires = fires_of(x, per_micro), .accumulate = sums && x->micro > 1);
+    const struct value *read = NULL;
     for (uint32_t i = 0; i <= draw(x, 2) && x->count[device]; i++) {
         const struct value *value = draw_value(x, device, per_micro);
-        if (value)
+        if (value && value != read)
             sdf_port(x->s, actor, value->regst, .hold = per_micro && !value->per_micro ? x->micro : 1);
+        read = value ? value : read;
     }
     add_value(x, device, sdf_regst(x->s, actor, .items = ITEMS, .slots = 1 + draw(x, 2), .fill = sums ? x->micro : 1),
               per_micro && !sums);
