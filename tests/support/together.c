@@ -12,7 +12,8 @@
 struct fifo {
     uint32_t *actors;
     uint32_t head, count;    /* the first that has not run; those that were launched */
-    uint32_t turns;          /* collectives that were launched */
+    uint32_t *turns;         /* members, as they come in a step of the program */
+    uint32_t turn_count, turn;
 };
 
 struct together {
@@ -106,8 +107,10 @@ struct together *together_new(const weir_plan *plan)
 
 static void free_fifos(struct together *t)
 {
-    for (uint32_t q = 0; q < t->plan->queues_count; q++)
+    for (uint32_t q = 0; q < t->plan->queues_count; q++) {
         free(t->fifos[q].actors);
+        free(t->fifos[q].turns);
+    }
     memset(t->fifos, 0, t->plan->queues_count * sizeof *t->fifos);
 }
 
@@ -173,19 +176,8 @@ static bool may_fire(const struct together *t, uint32_t actor, uint32_t f, bool 
 
 static bool is_its_turn(const struct together *t, uint32_t actor)
 {
-    uint32_t queue = t->plan->actors[actor].queue.i;
-    const struct together_order *order = &t->orders[queue];
-    uint32_t turns = 0, program = t->program;
-    if (t->any_order)
-        return true;
-    for (uint32_t i = 0; i < order->count; i++)
-        turns += t->plan->actors[member_on(t->plan, order->collectives[i], queue)].program.i == program;
-    if (!turns)
-        return false;
-    uint32_t place = t->fifos[queue].turns % turns, i = 0;
-    for (;; i++)
-        if (t->plan->actors[member_on(t->plan, order->collectives[i], queue)].program.i == program && !place--)
-            return order->collectives[i] == t->collective[actor];
+    const struct fifo *fifo = &t->fifos[t->plan->actors[actor].queue.i];
+    return t->any_order || (fifo->turn_count && fifo->turns[fifo->turn] == actor);
 }
 
 /* ---- what happens ---- */
@@ -194,12 +186,13 @@ static bool launch(struct together *t, uint32_t actor)
 {
     struct fifo *fifo = &t->fifos[t->plan->actors[actor].queue.i];
     bool member = t->collective[actor] != PLAN_NONE;
-    if (t->launched[actor] == t->goal[actor] || !may_fire(t, actor, t->launched[actor], on_accelerator(t, actor)) ||
-        (member && !is_its_turn(t, actor)))
+    if (t->launched[actor] == t->goal[actor] || (member && !is_its_turn(t, actor)) ||
+        !may_fire(t, actor, t->launched[actor], on_accelerator(t, actor)))
         return false;
     t->launched[actor]++;
     fifo->actors[fifo->count++] = actor;
-    fifo->turns += member;
+    if (member && !t->any_order)
+        fifo->turn = (fifo->turn + 1) % fifo->turn_count;
     return true;
 }
 
@@ -287,6 +280,19 @@ static bool happen_any(struct together *t)
 
 /* ---- plays ---- */
 
+static void begin_queue(struct together *t, uint32_t queue)
+{
+    const struct together_order *order = &t->orders[queue];
+    struct fifo fifo = {.actors = zeros(t->fifos[queue].count, sizeof(uint32_t)),
+                        .turns = zeros(order->count, sizeof(uint32_t))};
+    for (uint32_t i = 0; i < order->count; i++) {
+        uint32_t actor = member_on(t->plan, order->collectives[i], queue);
+        if (t->plan->actors[actor].program.i == t->program)
+            fifo.turns[fifo.turn_count++] = actor;
+    }
+    t->fifos[queue] = fifo;
+}
+
 static void begin(struct together *t, uint32_t program, uint32_t steps)
 {
     const weir_plan *plan = t->plan;
@@ -300,7 +306,7 @@ static void begin(struct together *t, uint32_t program, uint32_t steps)
         t->fifos[plan->actors[a].queue.i].count += t->goal[a];
     }
     for (uint32_t q = 0; q < plan->queues_count; q++)
-        t->fifos[q] = (struct fifo){.actors = zeros(t->fifos[q].count, sizeof(uint32_t))};
+        begin_queue(t, q);
 }
 
 static void say(char why[TOGETHER_TEXT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "tests/support/effort.h"
+#include "tests/support/fakes.h"
 #include "tests/support/ops.h"
+#include "tests/support/random_model.h"
 #include "tests/support/sdf.h"
 #include "tests/support/together.h"
 
-TestSuite(together, .init = test_ops, .timeout = 120);
+TestSuite(together, .init = test_ops, .timeout = 300);
 
 enum { SEEDS = 20, STEPS = 3, ITEMS = 4, DEVICES_MAX = 4 };
 
@@ -339,4 +341,53 @@ Test(together, random_plans_end_exactly_when_the_game_accepts_them)
     cr_expect_gt(accepted, PLANS / 4);
     cr_expect_gt(refused, PLANS / 8);
     cr_expect_gt(groups, PLANS / 4);
+}
+
+/* ---- compiled plans ---- */
+
+static void swap_turns(weir_plan *plan, uint32_t a, uint32_t b)
+{
+    plan_collective_id was = plan->turns[a];
+    plan->turns[a] = plan->turns[b];
+    plan->turns[b] = was;
+}
+
+static weir_plan *compile_model(uint64_t seed)
+{
+    weir_graph *g = random_model(seed / 3, seed + 1);
+    fakes_put(g, fakes_all);
+    weir_plan *plan = weir_compile(g, .micro_batches = random_model_micro(seed / 3), .seed = seed);
+    cr_assert_not_null(plan, "seed %lu: %s", (unsigned long)seed, weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+/* Also with two turns in each other's place, next to each other or far apart: against what is read, or not. */
+Test(together, compiled_plans_come_to_their_end)
+{
+    enum { MODELS = EFFORT(12, 4, 2), SWAPS = 4 };
+    unsigned random = 1;
+    int with_turns = 0, accepted = 0, refused = 0;
+    mesh_takes_fakes = true;
+    for (uint64_t seed = 0; seed < MODELS; seed++) {
+        char what[40];
+        weir_plan *plan = compile_model(seed);
+        uint32_t turns = plan->turns_count;
+        snprintf(what, sizeof what, "model %lu", (unsigned long)seed);
+        cr_expect(both_agree(plan, what));
+        with_turns += turns > 1;
+        for (int i = 0; i < SWAPS && turns > 1; i++) {
+            uint32_t a = (uint32_t)rand_r(&random) % turns, b = i % 2 ? (uint32_t)rand_r(&random) % turns : (a + 1) % turns;
+            swap_turns(plan, a, b);
+            bool accepts = both_agree(plan, what);
+            accepted += accepts;
+            refused += !accepts;
+            swap_turns(plan, a, b);
+        }
+        weir_plan_free(plan);
+    }
+    printf("%d with turns; swapped: %d accepted, %d refused\n", with_turns, accepted, refused);
+    cr_expect_gt(with_turns, MODELS / 3);
+    cr_expect_gt(accepted, 0);
+    cr_expect_gt(refused, MODELS / 3);
 }
