@@ -95,7 +95,7 @@ static int pop_level(const compile *c, const pop *op)
     return level;
 }
 
-/* Which groups wait for which: a set of pairs. Most groups have few sources, which their lists tell sooner. */
+/* Which groups wait for which: a set of pairs, of groups that have many sources. Most have few, and a list tells them. */
 enum { SOURCES_LISTED = 16 };
 
 /* Whether the pop's device has copied it in before something else that the pop waits for, by all that levels tell. */
@@ -155,7 +155,7 @@ static void pair_add(pool *p, pairs *set, uint64_t key)
 static bool is_source_of(const grouping *x, int id, int source)
 {
     const group *g = &x->p->group.item[id];
-    if (g->sources.count > SOURCES_LISTED)
+    if (g->sources.count > SOURCES_LISTED && x->waits.room)
         return *pair_at(&x->waits, pair_key(id, source)) != 0;
     for (int s = 0; s < g->sources.count; s++)
         if (g->sources.item[s] == source)
@@ -167,10 +167,14 @@ static void add_source(grouping *x, int id, int source)
 {
     if (is_source_of(x, id, source))
         return;
-    pair_add(&x->c->pool, &x->waits, pair_key(id, source));
-    int *at = x->c->pool.failed ? NULL : POOL_PUSH(&x->c->pool, &x->p->group.item[id].sources);
-    if (at)
-        *at = source;
+    group *g = &x->p->group.item[id];
+    int *at = POOL_PUSH(&x->c->pool, &g->sources);
+    if (!at)
+        return;
+    *at = source;
+    int first = g->sources.count > SOURCES_LISTED + 1 ? g->sources.count - 1 : 0;
+    for (int s = first; s < g->sources.count && g->sources.count > SOURCES_LISTED && !x->c->pool.failed; s++)
+        pair_add(&x->c->pool, &x->waits, pair_key(id, g->sources.item[s]));
 }
 
 /* Whether every group of another device that the pop reads from is one that group `id` waits for anyway. */

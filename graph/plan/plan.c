@@ -113,15 +113,15 @@ uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space)
 #define P4 (P2 * P2)
 
 /* Eight bytes, the lowest first, on every machine. Most values are small, and what is left of them is zeros: each of
- * those is a multiplication by the prime, so all of them are one by a power of it. */
-static uint64_t hash_value(uint64_t hash, uint64_t value)
+ * those is a multiplication by the prime, so all of them, and that of the last byte, are one by a power of it. */
+static inline uint64_t hash_value(uint64_t hash, uint64_t value)
 {
     enum { BYTES = 8 };
     static const uint64_t power[BYTES + 1] = {1, P1, P2, P2 * P1, P4, P4 * P1, P4 * P2, P4 * P2 * P1, P4 * P4};
     int left = BYTES;
-    for (; value; value >>= 8, left--)
+    for (; value > 0xff; value >>= 8, left--)
         hash = (hash ^ (value & 0xff)) * HASH_PRIME;
-    return hash * power[left];
+    return (hash ^ value) * power[left];
 }
 
 static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_table *table)
