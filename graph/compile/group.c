@@ -75,14 +75,25 @@ static int level_after(const compile *c, const pop *op)
     return level;
 }
 
+/* Whether it is a step of a conversion that goes through a core (teams.h). There devices do not all do the same at one
+ * time, so steps are told apart by level even where one follows another on one device. */
+static bool is_core_step(const compile *c, const pop *op)
+{
+    const ir_node *node = pop_node(c, op);
+    const ir_tensor *tensors = c->ir.tensors.item;
+    return node->op == &op_box &&
+           (mesh_home(tensors[node->in[0]].mesh)->whole || mesh_home(tensors[node->out[0]].mesh)->whole);
+}
+
 static int pop_level(const compile *c, const pop *op)
 {
     int level = level_after(c, op);
+    bool step = is_core_step(c, op);
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(c, op, i);
         if (!from || from->phase != op->phase)
             continue;
-        int reach = from->level + apart(from, op);
+        int reach = from->level + (apart(from, op) || (step && is_core_step(c, from)));
         if (reach > level)
             level = reach;
     }
@@ -205,7 +216,8 @@ static void close_group(grouping *x, int id)
 static bool is_level(const compile *c, const pop *op)
 {
     const ir_node *node = pop_node(c, op);
-    return node->op == &op_box && c->ir.tensors.item[node->out[0]].mesh->home;
+    const weir_mesh *mesh = c->ir.tensors.item[node->out[0]].mesh;
+    return node->op == &op_box && (mesh->home || mesh->whole);
 }
 
 static bool same_stream(const compile *c, const group *g, const pop *op)

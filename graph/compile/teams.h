@@ -50,6 +50,18 @@ const weir_mesh *teams_through(teams *x, const ir_tensor *t, const weir_mesh *me
  * where that has levels of axes of terms. Devices are in the same places of both. */
 const weir_mesh *teams_view(const ir_tensor *from, const ir_tensor *to, weir_sbp sbp[MESH_AXES_MAX]);
 
+/* Whether a conversion between the two is one from a mesh to its core: of the same layout, as there and back. */
+bool teams_core_is(const weir_mesh *core, const weir_mesh *whole);
+
+/* The coordinate, on the mesh that a core is one of, of the core's coordinate k on its axis, and the one of which it has
+ * the terms besides; -1: none. */
+int teams_core_term(const weir_mesh *core, int k, int *more);
+
+/* The place there of the core's device `at`; and the core's of that mesh's device `at`, or of the one that has its terms
+ * where it is left out. */
+int teams_core_place(const weir_mesh *core, int at);
+int teams_core_beside(const weir_mesh *core, int at);
+
 /* The largest level of a mesh with levels. */
 int teams_largest(const weir_mesh *mesh);
 
