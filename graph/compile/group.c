@@ -216,8 +216,8 @@ static void close_group(grouping *x, int id)
 static bool is_level(const compile *c, const pop *op)
 {
     const ir_node *node = pop_node(c, op);
-    const weir_mesh *mesh = c->ir.tensors.item[node->out[0]].mesh;
-    return node->op == &op_box && (mesh->home || mesh->whole);
+    const weir_mesh *mesh = node->op == &op_box ? c->ir.tensors.item[node->out[0]].mesh : NULL;
+    return mesh && (mesh->home || mesh->whole);
 }
 
 static bool same_stream(const compile *c, const group *g, const pop *op)

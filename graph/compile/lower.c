@@ -144,7 +144,8 @@ static bool chunks_choose(lowering *l)
     for (int t = 0; t < count; t++) {
         const ir_tensor *tensor = &c->ir.tensors.item[t];
         bool boxed = tensor->node >= 0 && c->ir.node[tensor->node].op == &op_box;
-        bool passes = boxed && tensor->type.shape.rank && converted[t] && !kept[t];
+        bool whole = tensor->mesh->whole; /* on a core most shards are what they were on the mesh */
+        bool passes = boxed && tensor->type.shape.rank && converted[t] && !kept[t] && !whole;
         l->p->chunks[t] = passes ? chunks_for(tensor) : 1;
     }
     return true;

@@ -15,8 +15,11 @@ typedef struct choice {
     bool zero;                     /* the sources may not cover it */
 } choice;
 
-static int device_position(const weir_mesh *mesh, weir_device_kind kind, int device)
+/* `first` is looked at first: most meshes with the same devices have them in the same places. */
+static int device_position(const weir_mesh *mesh, weir_device_kind kind, int device, int first)
 {
+    if (mesh->kind == kind && first < mesh->count && mesh->device[first] == device)
+        return first;
     for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
         if (mesh->device[at] == device)
             return at;
@@ -65,7 +68,7 @@ static int place_of(const ir_tensor *from, const choice *ch, const ir_tensor *to
         return teams_core_place(to->mesh, at);
     if (teams_core_is(from->mesh, to->mesh))
         return teams_core_beside(from->mesh, at);
-    return device_position(ch->mesh, to->mesh->kind, to->mesh->device[at]);
+    return device_position(ch->mesh, to->mesh->kind, to->mesh->device[at], at);
 }
 
 static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
@@ -98,7 +101,8 @@ typedef struct source_walk {
     const choice *ch;
     const slice *to;
     int rank;
-    int *found, count;             /* places */
+    int *found, count;             /* places; NULL: how many there are besides `own` */
+    int own;
 } source_walk;
 
 static int stride_of(const weir_mesh *mesh, int axis)
@@ -134,7 +138,9 @@ static void walk_sources(source_walk *w, int i, int at, const slice *part)
     if (!slices_meet(part, w->to, w->rank))
         return;
     if (i == ch->mesh->axes) {
-        w->found[w->count++] = at;
+        if (w->found)
+            w->found[w->count] = at;
+        w->count += w->found || at != w->own;
         return;
     }
     int a = mesh_cut(ch->mesh, i), first = 0, last = 0, stride = stride_of(ch->mesh, a);
@@ -162,6 +168,14 @@ static int terms_along(const choice *ch, int axis, int *apart)
     if (ch->sbp[axis] != WEIR_P)
         return 1;
     return ch->only[axis] < 0 ? ch->mesh->shape[axis] : ch->more[axis] < 0 ? 1 : 2;
+}
+
+static int terms_of(const choice *ch)
+{
+    int terms = 1;
+    for (int a = 0, apart; a < ch->mesh->axes; a++)
+        terms *= terms_along(ch, a, &apart);
+    return terms;
 }
 
 /* Lists the terms of the slice of which the source's device `at` has the first. */
@@ -211,31 +225,28 @@ void sources_find(sources *s, const compile *c, int from, int to, int at, const 
     choice ch = choose_sources(&c->ir.tensors.item[from], &c->ir.tensors.item[to], at);
     s->count = 0;
     s->zero = ch.zero;
-    s->terms = 1;
-    for (int a = 0, apart; a < ch.mesh->axes; a++)
-        s->terms *= terms_along(&ch, a, &apart);
+    s->terms = terms_of(&ch);
     list_sources(s, c, from, part, &ch);
 }
 
-static bool taken(const choice *ch, int at)
+/* How many devices besides the destination's `at` hold something of its shard, or a term of it. */
+static int sources_away(const ir_tensor *from, const ir_tensor *to, int at)
 {
-    for (int a = 0; a < ch->mesh->axes; a++)
-        if (ch->only[a] >= 0 && mesh_coordinate(ch->mesh, at, a) != ch->only[a])
-            return false;
-    return !ch->none;
+    const weir_shape *shape = &from->type.shape;
+    choice ch = choose_sources(from, to, at);
+    slice part = slice_of(&to->type.shape, to->mesh, to->sbp, at), whole = {.start = {0}};
+    int own = device_position(ch.mesh, to->mesh->kind, to->mesh->device[at], at);
+    source_walk walk = {.ch = &ch, .to = &part, .rank = shape->rank, .own = terms_of(&ch) == 1 ? own : -1};
+    memcpy(whole.count, shape->dim, sizeof *whole.count * (size_t)shape->rank);
+    if (!ch.none)
+        walk_sources(&walk, 0, 0, &whole);
+    return walk.count;
 }
 
 bool sources_local(const ir_tensor *from, const ir_tensor *to)
 {
-    for (int at = 0; at < to->mesh->count; at++) {
-        choice ch = choose_sources(from, to, at);
-        slice part = slice_of(&to->type.shape, to->mesh, to->sbp, at);
-        for (int k = 0; k < ch.mesh->count; k++) {
-            slice has = slice_of(&from->type.shape, ch.mesh, ch.sbp, k);
-            bool here = ch.mesh->kind == to->mesh->kind && ch.mesh->device[k] == to->mesh->device[at];
-            if (!here && taken(&ch, k) && slices_meet(&has, &part, from->type.shape.rank))
-                return false;
-        }
-    }
+    for (int at = 0; at < to->mesh->count; at++)
+        if (sources_away(from, to, at))
+            return false;
     return true;
 }

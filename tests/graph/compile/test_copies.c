@@ -189,6 +189,7 @@ GPT(2, 2, 1)
 GPT(2, 1, 2)
 GPT(1, 2, 2)
 GPT(2, 2, 2)
+GPT(11, 1, 1)
 #endif
 
 static bool second_half(const weir_mesh *mesh)
