@@ -64,12 +64,6 @@ uint64_t plan_snapshot_of(const weir_plan *plan, const plan_param *param, uint32
     return plan_kept_slots(plan, tensor) * padded(plan_tensor_bytes(tensor));
 }
 
-static uint32_t space_of(const weir_plan *plan, const plan_tensor *tensor)
-{
-    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].space.i
-                                         : plan->queues[plan->actors[tensor->owner].queue.i].space.i;
-}
-
 plan_space_id plan_pinned_beside(const weir_plan *plan, plan_space_id space)
 {
     const plan_space *of = &plan->spaces[space.i];
@@ -84,28 +78,6 @@ plan_space_id plan_snapshot_space(const weir_plan *plan, plan_space_id space)
 {
     bool accelerator = device_is_accelerator((weir_device_kind)plan->spaces[space.i].kind);
     return accelerator ? plan_pinned_beside(plan, space) : space;
-}
-
-/* The accelerator beside which the space lies; PLAN_NONE: none. */
-static uint32_t beside_which(const weir_plan *plan, plan_space_id space)
-{
-    uint32_t s = plan->spaces[space.i].kind == WEIR_PINNED ? 0 : plan->spaces_count;
-    while (s < plan->spaces_count && plan_pinned_beside(plan, (plan_space_id){s}).i != space.i)
-        s++;
-    return s < plan->spaces_count ? s : PLAN_NONE;
-}
-
-uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space)
-{
-    uint64_t bytes = 0;
-    uint32_t own = plan_snapshot_space(plan, space).i == space.i ? space.i : PLAN_NONE, of_other = beside_which(plan, space);
-    for (uint32_t p = 0; p < plan->params_count; p++)
-        for (uint32_t i = 0; i < plan->params[p].shards.count; i++) {
-            uint32_t of = space_of(plan, &plan->tensors[plan->shards[plan->params[p].shards.first + i].i]);
-            if (of == own || of == of_other)
-                bytes += plan_snapshot_of(plan, &plan->params[p], i);
-        }
-    return bytes;
 }
 
 #define P1 HASH_PRIME
