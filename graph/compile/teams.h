@@ -24,8 +24,19 @@
  * devices nothing goes by levels, unless hosts are to count (weir_compile(.per_host)): then a level does not cross from
  * within a host to others, however few there are.
  *
- * Levels come from the factors of n: as few as can be, and of those the smallest. A prime factor beyond TEAM_MAX is a
- * level of its own. Where a tensor goes to another mesh it is summed up on its own, and gathered there if the two have the
+ * Levels come from the factors of n: as few as can be, and of those the smallest. A number with a prime factor beyond
+ * TEAM_MAX has none that would do. There a conversion goes through a *core*, a mesh of the first devices of the axis, the
+ * largest number of them that has levels:
+ *
+ *     P -> B on 13    P13 > P12 > P.P > P.S > S.S > B.S > B12 > B13
+ *                     cpu:12 gives its terms to cpu:11, which adds them to its own; the twelve go by levels; cpu:12 copies
+ *     P -> S, S -> B  P13 > P12 > .. > S12 > S13, S13 > S12 > .. > B12 > B13
+ *
+ * From a mesh to its core and back a layout stays what it is: a device of the core has its own terms, and with them those
+ * of at most one that the core lacks, the one as many places behind as it lacks; parts are cut anew. So nobody reads from
+ * more than a team, or from two or three for a part. The other axes stay. Several axes that need it, and hosts that do,
+ * lose devices one after the other: a core may have a core. Where hosts count, each of them loses as many devices, or
+ * whole hosts are left out. Where a tensor goes to another mesh it is summed up on its own, and gathered there if the two have the
  * same shape. What nobody reads of it in the end is left out by the lower pass; so a sum that one device reads becomes a
  * tree.
  */
