@@ -245,12 +245,18 @@ static weir_status fill(struct weir_session *s, struct keep_save *save, const st
 }
 
 /* Whether the plan has room for the copies. */
-static bool has_snapshots(const weir_plan *plan)
+static weir_status check_snapshots(const weir_plan *plan, const char *file, int line)
 {
-    for (uint32_t space = 0; space < plan->spaces_count; space++)
-        if (plan->spaces[space].snapshot_bytes != plan_snapshot_bytes(plan, (plan_space_id){space}))
-            return false;
-    return true;
+    uint64_t *bytes = calloc(plan->spaces_count + (size_t)1, sizeof(*bytes));
+    weir_status status = bytes ? plan_snapshot_bytes(plan, bytes) : error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
+    for (uint32_t space = 0; space < plan->spaces_count && !status; space++)
+        if (plan->spaces[space].snapshot_bytes != bytes[space])
+            status = error_set(WEIR_E_ARGUMENT,
+                               "%s:%d: weir_session_save: the plan has no room for a copy: weir_compile(.snapshot = true) "
+                               "makes it",
+                               file, line);
+    free(bytes);
+    return status;
 }
 
 void session_touch_snapshots(const struct weir_session *s)
@@ -468,11 +474,9 @@ static weir_status check_save(const struct weir_session *s, const char *dir, con
     if (opts->memory && (opts->name || opts->keep))
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: of what is in memory the last one stays, under the "
                          "name of its step", file, opts->src.line);
-    if (opts->async && !opts->memory && !has_snapshots(s->plan))
-        return error_set(WEIR_E_ARGUMENT,
-                         "%s:%d: weir_session_save: the plan has no room for a copy: weir_compile(.snapshot = true) "
-                         "makes it",
-                         file, opts->src.line);
+    weir_status room = opts->async && !opts->memory ? check_snapshots(s->plan, file, opts->src.line) : WEIR_OK;
+    if (room)
+        return room;
     if (opts->name && (!*opts->name || *opts->name == '.' || strchr(opts->name, '/')))
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: '%s' is no name for a folder", file, opts->src.line,
                          opts->name);

@@ -3,6 +3,7 @@
  */
 #include "graph/base/pool.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -76,6 +77,17 @@ bool pool_grow(pool *p, void **items, int *room, size_t item_bytes)
     *items = grown;
     *room = more;
     return true;
+}
+
+bool pool_room(pool *p, void **items, int *room, int64_t count, size_t item_bytes)
+{
+    if (count > INT_MAX) {
+        p->failed = true;
+        return false;
+    }
+    *items = pool_alloc(p, (size_t)count * item_bytes);
+    *room = *items ? (int)count : 0;
+    return *items;
 }
 
 void pool_free(pool *p)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct pool_block pool_block;
 typedef struct pool {
@@ -34,5 +35,9 @@ void pool_free(pool *p);
          ? &(list)->item[(list)->count++]                                                                        \
          : NULL)
 bool pool_grow(pool *p, void **items, int *room, size_t item_bytes);
+/* Room for so many items from the start, where it is known how many there will be: then nothing is copied. The list is
+ * empty. */
+#define POOL_ROOM(p, list, count) pool_room((p), (void **)&(list)->item, &(list)->room, (count), sizeof *(list)->item)
+bool pool_room(pool *p, void **items, int *room, int64_t count, size_t item_bytes);
 
 #endif

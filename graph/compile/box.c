@@ -212,7 +212,8 @@ static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *
         return entry_at(b, there)->to;
     }
     const weir_mesh *through = teams_through(b->teams, t, mesh, sbp, between);
-    if (!through && !t->mesh->home && !mesh->home && scatter_first(t, mesh, sbp, between))
+    bool step = t->mesh->home || mesh->home || teams_core_is(t->mesh, mesh) || teams_core_is(mesh, t->mesh);
+    if (!through && !step && scatter_first(t, mesh, sbp, between))
         through = t->mesh;
     if (!through)
         return convert_direct(b, from, reader, mesh, sbp, before);

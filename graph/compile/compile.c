@@ -174,11 +174,16 @@ weir_plan *compile_plan(compile *c)
  * the start, not on those that are taken away. */
 static bool measure_snapshots(compile *c)
 {
-    weir_plan *plan = c->opts.snapshot ? emit(c) : NULL;
-    for (int d = 0; plan && d < c->phys.device.count; d++)
-        c->phys.device.item[d].snapshot = plan_snapshot_bytes(plan, (plan_space_id){(uint32_t)d});
+    if (!c->opts.snapshot)
+        return true;
+    weir_plan *plan = emit(c);
+    uint64_t *bytes = POOL_NEW(&c->pool, uint64_t, c->phys.device.count + 1);
+    bool ok = plan && bytes && plan_snapshot_bytes(plan, bytes) == WEIR_OK;
+    for (int d = 0; ok && d < c->phys.device.count; d++)
+        c->phys.device.item[d].snapshot = bytes[d];
     weir_plan_free(plan);
-    return plan || !c->opts.snapshot;
+    c->pool.failed |= !ok;
+    return ok;
 }
 
 static bool run(compile *c, bool (*const *passes)(compile *))

@@ -59,6 +59,7 @@ static const weir_mesh *mesh_beside(copying *x, const weir_mesh *mesh)
         if (x->meshes.item[i].of == mesh)
             return x->meshes.item[i].beside;
     const weir_mesh *home = mesh->home ? mesh_beside(x, mesh->home) : NULL;
+    const weir_mesh *whole = mesh->whole ? mesh_beside(x, mesh->whole) : NULL;
     host_mesh *entry = POOL_PUSH(&x->c->pool, &x->meshes);
     weir_mesh *beside = POOL_NEW(&x->c->pool, weir_mesh, 1);
     if (!entry || !beside)
@@ -66,6 +67,7 @@ static const weir_mesh *mesh_beside(copying *x, const weir_mesh *mesh)
     *beside = *mesh;
     beside->kind = WEIR_PINNED;
     beside->home = home;
+    beside->whole = whole;
     *entry = (host_mesh){mesh, beside};
     return beside;
 }

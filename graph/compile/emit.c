@@ -14,10 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STATES_MAX = 4 };           /* of a kernel */
+
+/* Texts that every device writes, once they are in the plan; 0: not yet. */
+typedef struct node_texts {
+    plan_str name, file, op, state[STATES_MAX];
+    plan_str actor;                /* whose first node it is, and whose last is */
+    int last;
+} node_texts;
+
 typedef struct emission {
     compile *c;
     phys *p;
     plan_builder *b;
+    node_texts *of_node;           /* by ir node */
+    plan_str *of_tensor;           /* by ir tensor: its name */
     uint32_t *queue[PLAN_QUEUE_KINDS]; /* by device */
     bool *runs[PLAN_QUEUE_KINDS];  /* by device: whether it has groups that run on such a queue */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
@@ -25,6 +36,13 @@ typedef struct emission {
     host_binding *bindings;
     uint32_t bindings_count;
 } emission;
+
+static plan_str text_once(emission *e, plan_str *known, const char *text)
+{
+    if (!known->i)
+        *known = plan_add_text(e->b, text);
+    return *known;
+}
 
 static uint32_t fires(const compile *c, const group *g)
 {
@@ -78,10 +96,9 @@ static void emit_device(emission *e, int d)
     emit_queue(e, d, PLAN_COLLECTIVE);
 }
 
-static plan_tensor tensor_from(emission *e, const char *name, const weir_type *type, const weir_shape *global,
-                               const slice *part)
+static plan_tensor tensor_from(plan_str name, const weir_type *type, const weir_shape *global, const slice *part)
 {
-    plan_tensor to = {.name = plan_add_text(e->b, name), .dtype = type->dtype, .rank = (uint32_t)type->shape.rank};
+    plan_tensor to = {.name = name, .dtype = type->dtype, .rank = (uint32_t)type->shape.rank};
     for (int d = 0; d < type->shape.rank; d++) {
         to.shape[d] = part->count[d];
         to.start[d] = part->start[d];
@@ -94,7 +111,8 @@ static uint32_t emit_tensor(emission *e, int id, plan_home home, uint32_t owner)
 {
     ptensor *t = &e->p->tensor.item[id];
     const ir_tensor *logical = &e->c->ir.tensors.item[t->tensor];
-    plan_tensor to = tensor_from(e, logical->name, &logical->type, &logical->type.shape, &t->part);
+    plan_str name = text_once(e, &e->of_tensor[t->tensor], logical->name);
+    plan_tensor to = tensor_from(name, &logical->type, &logical->type.shape, &t->part);
     to.home = home;
     to.owner = owner;
     to.offset = t->offset;
@@ -154,16 +172,21 @@ static const char *state_name(emission *e, const ir_node *node, int s)
     return pool_text(&e->c->pool, "%s:%s.%d", of, node->op->name, s);
 }
 
+static plan_str state_text(emission *e, const pop *op, int s)
+{
+    plan_str *known = &e->of_node[op->node].state[s];
+    return known->i ? *known : text_once(e, known, state_name(e, &e->c->ir.node[op->node], s));
+}
+
 static plan_range emit_states(emission *e, int g)
 {
     const group *from = &e->p->group.item[g];
     plan_range range = {plan_builder_plan(e->b)->tensors_count, 0};
     for (int i = 0; i < from->pops.count; i++) {
         const pop *op = &e->p->op.item[from->pops.item[i]];
-        const ir_node *node = &e->c->ir.node[op->node];
         for (int s = 0; s < op->states.count; s++, range.count++) {
             const pstate *state = &e->p->state.item[op->states.item[s]];
-            plan_tensor to = tensor_from(e, state_name(e, node, s), &state->type, &state->global, &state->part);
+            plan_tensor to = tensor_from(state_text(e, op, s), &state->type, &state->global, &state->part);
             to.home = PLAN_IN_STATE;
             to.owner = (uint32_t)g;
             to.offset = state->offset;
@@ -224,10 +247,11 @@ static void emit_kernel(emission *e, int g, int id)
 {
     const pop *op = &e->p->op.item[id];
     const ir_node *node = &e->c->ir.node[op->node];
+    node_texts *texts = &e->of_node[op->node];
     plan_kernel k = {.actor = {(uint32_t)g},
-                     .op = plan_add_text(e->b, pop_op(e->c, op)->name),
-                     .name = plan_add_text(e->b, op->fused ? op->fused_name : node->name),
-                     .file = plan_add_text(e->b, node->src.file),
+                     .op = op->fused ? plan_add_text(e->b, op->fused->name) : text_once(e, &texts->op, node->op->name),
+                     .name = op->fused ? plan_add_text(e->b, op->fused_name) : text_once(e, &texts->name, node->name),
+                     .file = text_once(e, &texts->file, node->src.file),
                      .line = (uint32_t)node->src.line,
                      .host = emit_host(e, g, node),
                      .accumulate = op->accumulate,
@@ -251,18 +275,25 @@ static void emit_kernel(emission *e, int g, int id)
 }
 
 /* "h0/ln1" or "h0/ln1..h0/down" */
-static const char *actor_name(emission *e, const group *g)
+static plan_str actor_text(emission *e, const group *g)
 {
-    const ir_node *first = first_node(e->c, g);
-    const ir_node *last = &e->c->ir.node[e->p->op.item[g->pops.item[g->pops.count - 1]].node];
-    return first == last ? first->name : pool_text(&e->c->pool, "%s..%s", first->name, last->name);
+    int last = e->p->op.item[g->pops.item[g->pops.count - 1]].node;
+    const ir_node *node = e->c->ir.node, *first = first_node(e->c, g);
+    node_texts *texts = &e->of_node[first - node];
+    if (first == &node[last])
+        return text_once(e, &texts->name, first->name);
+    if (texts->last != last)
+        texts->actor = (plan_str){0};
+    texts->last = last;
+    return texts->actor.i ? texts->actor
+                          : text_once(e, &texts->actor, pool_text(&e->c->pool, "%s..%s", first->name, node[last].name));
 }
 
 static void emit_actor(emission *e, int g)
 {
     const group *from = &e->p->group.item[g];
     plan_actor a = {.queue = {e->queue[from->queue][from->device]},
-                    .name = plan_add_text(e->b, actor_name(e, from)),
+                    .name = actor_text(e, from),
                     .program = {(uint32_t)from->program},
                     .phase = from->phase,
                     .fires = fires(e->c, from),
@@ -377,6 +408,8 @@ static bool emission_begin(emission *e)
     }
     for (int g = 0; g < e->p->group.count && !e->c->pool.failed; g++)
         e->runs[e->p->group.item[g].queue][e->p->group.item[g].device] = true;
+    e->of_node = POOL_NEW(&e->c->pool, node_texts, e->c->ir.node_count + 1);
+    e->of_tensor = POOL_NEW(&e->c->pool, plan_str, e->c->ir.tensors.count + 1);
     e->first_state = POOL_NEW(&e->c->pool, uint32_t, e->p->op.count + 1);
     e->port = POOL_NEW(&e->c->pool, uint32_t, e->p->reg.count + 1);
     e->bindings = calloc((size_t)e->c->ir.node_count + 1, sizeof *e->bindings);
@@ -412,7 +445,7 @@ weir_plan *pass_emit(compile *c)
     emit_kept_states(&e);
     if (c->whole)
         emit_limit(&e);
-    return c->pool.failed || !emit_collectives(c, e.b) ? emission_failed(&e) : plan_builder_finish(e.b, e.bindings);
+    return c->pool.failed || !emit_collectives(c, e.b) ? emission_failed(&e) : plan_builder_take(e.b, e.bindings);
 }
 
 /* ---- offsets ---- */

@@ -79,14 +79,26 @@ static int level_after(const compile *c, const pop *op)
     return level;
 }
 
+/* Whether it is a step of a conversion that goes through a core (teams.h). There devices do not all do the same at one
+ * time, so steps are told apart by level even where one follows another on one device. */
+static bool is_core_step(const compile *c, const pop *op)
+{
+    const ir_node *node = pop_node(c, op);
+    const ir_tensor *tensors = c->ir.tensors.item;
+    return node->op == &op_box &&
+           (mesh_home(tensors[node->in[0]].mesh)->whole || mesh_home(tensors[node->out[0]].mesh)->whole);
+}
+
 static int own_level(const compile *c, const pop *op)
 {
     int level = level_after(c, op);
+    bool step = is_core_step(c, op);
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(c, op, i);
         if (!from || from->phase != op->phase)
             continue;
-        int reach = from->level + (apart(from, op) || from->collective); /* one collective after another is one later */
+        bool later = apart(from, op) || from->collective || (step && is_core_step(c, from));
+        int reach = from->level + later; /* one collective after another is one later */
         if (reach > level)
             level = reach;
     }
@@ -110,7 +122,7 @@ static int pop_level(const compile *c, const pop *op)
     return level;
 }
 
-/* Which groups wait for which: a set of pairs. Most groups have few sources, which their lists tell sooner. */
+/* Which groups wait for which: a set of pairs, of groups that have many sources. Most have few, and a list tells them. */
 enum { SOURCES_LISTED = 16 };
 
 /* Whether the pop's device has copied it in before something else that the pop waits for, by all that levels tell. */
@@ -171,7 +183,7 @@ static void pair_add(pool *p, pairs *set, uint64_t key)
 static bool is_source_of(const grouping *x, int id, int source)
 {
     const group *g = &x->p->group.item[id];
-    if (g->sources.count > SOURCES_LISTED)
+    if (g->sources.count > SOURCES_LISTED && x->waits.room)
         return *pair_at(&x->waits, pair_key(id, source)) != 0;
     for (int s = 0; s < g->sources.count; s++)
         if (g->sources.item[s] == source)
@@ -183,10 +195,14 @@ static void add_source(grouping *x, int id, int source)
 {
     if (is_source_of(x, id, source))
         return;
-    pair_add(&x->c->pool, &x->waits, pair_key(id, source));
-    int *at = x->c->pool.failed ? NULL : POOL_PUSH(&x->c->pool, &x->p->group.item[id].sources);
-    if (at)
-        *at = source;
+    group *g = &x->p->group.item[id];
+    int *at = POOL_PUSH(&x->c->pool, &g->sources);
+    if (!at)
+        return;
+    *at = source;
+    int first = g->sources.count > SOURCES_LISTED + 1 ? g->sources.count - 1 : 0;
+    for (int s = first; s < g->sources.count && g->sources.count > SOURCES_LISTED && !x->c->pool.failed; s++)
+        pair_add(&x->c->pool, &x->waits, pair_key(id, g->sources.item[s]));
 }
 
 /* Whether every group of another device that the pop reads from is one that group `id` waits for anyway. */
@@ -217,7 +233,8 @@ static void close_group(grouping *x, int id)
 static bool is_level(const compile *c, const pop *op)
 {
     const ir_node *node = pop_node(c, op);
-    return node->op == &op_box && c->ir.tensors.item[node->out[0]].mesh->home;
+    const weir_mesh *mesh = node->op == &op_box ? c->ir.tensors.item[node->out[0]].mesh : NULL;
+    return mesh && (mesh->home || mesh->whole);
 }
 
 static bool same_stream(const compile *c, const group *g, const pop *op)

@@ -278,6 +278,7 @@ bool pass_layout(compile *c);
 void layout_forget(compile *c);
 /* Whether parts of an arena share bytes where that is proven safe. Tests turn it off; nothing else does. */
 extern bool layout_shares;
+/* Without a hash: offsets are still to come. */
 weir_plan *pass_emit(compile *c);
 /* The plan that the last layout was made for, with the offsets that it found. It is the caller's; c->known, which
  * borrows it, must be given back before it is. */

@@ -116,7 +116,7 @@ static void find_places(climbing *y)
 {
     const ir_graph *base = &y->x->base;
     for (int t = 0; t < base->tensors.count; t++)
-        mesh_bit(y, mesh_home(base->tensors.item[t].mesh));
+        mesh_bit(y, mesh_user(base->tensors.item[t].mesh));
     for (int m = 0; m < y->meshes.count; m++)
         for (int at = 0; at < y->meshes.item[m]->count; at++)
             place_enter(y, y->meshes.item[m]->kind, y->meshes.item[m]->device[at]);

@@ -292,23 +292,26 @@ static life part_life(const arena *a, const block *b)
         .regst = {PLAN_NONE}, .actor = {(uint32_t)b->group}, .from = (uint32_t)b->from, .to = (uint32_t)b->to};
 }
 
-static bool in_conflict(const arena *a, const block *x, const block *y)
+static bool in_conflict(const arena *a, const life_known *known, int i, int k)
 {
+    const block *x = a->part[i], *y = a->part[k];
     if (x->reg < 0 && y->reg < 0)
         return x->group == y->group && x->from <= y->to && y->from <= x->to;
-    life one = part_life(a, x), other = part_life(a, y);
-    return !lives_apart(a->all->known, &one, &other);
+    return !lives_apart_known(a->all->known, &known[i], &known[k]);
 }
 
 static bool find_conflicts(const arena *a, uint64_t *conflict)
 {
-    if (!lives_enter(a->all->known, (plan_space_id){(uint32_t)a->device}))
-        return false;
-    for (int i = 0; i < a->count; i++)
+    life_known *known = malloc(((size_t)a->count + 1) * sizeof *known);
+    bool ok = known && lives_enter(a->all->known, (plan_space_id){(uint32_t)a->device});
+    for (int i = 0; i < a->count && ok; i++) {
+        known[i] = lives_look(a->all->known, part_life(a, a->part[i]));
         for (int k = 0; k < i; k++)
-            if (in_conflict(a, a->part[i], a->part[k]))
+            if (in_conflict(a, known, i, k))
                 place_matrix_set(conflict, a->count, i, k);
-    return true;
+    }
+    free(known);
+    return ok;
 }
 
 /* Lays out what shares above the bottom. */

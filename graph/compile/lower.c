@@ -29,6 +29,8 @@ typedef struct lowering {
     phys *p;
     sources sources;               /* of the conversion that is being lowered, */
     exchanging exchange;           /* which may be one between accelerators */
+    weir_type *types;              /* of the operands of a pop */
+    int types_room;
 } lowering;
 
 static int device_id(const compile *c, weir_device_kind kind, int index)
@@ -144,7 +146,8 @@ static bool chunks_choose(lowering *l)
     for (int t = 0; t < count; t++) {
         const ir_tensor *tensor = &c->ir.tensors.item[t];
         bool boxed = tensor->node >= 0 && c->ir.node[tensor->node].op == &op_box;
-        bool passes = boxed && tensor->type.shape.rank && converted[t] && !kept[t];
+        bool whole = tensor->mesh->whole; /* on a core most shards are what they were on the mesh */
+        bool passes = boxed && tensor->type.shape.rank && converted[t] && !kept[t] && !whole;
         passes &= !device_is_accelerator(tensor->mesh->kind); /* what passes between those is taken as one */
         l->p->chunks[t] = passes ? chunks_for(tensor) : 1;
     }
@@ -183,6 +186,11 @@ static bool tensor_make(lowering *l, int tensor, int at, int chunk)
 
 static bool tensors_make(lowering *l)
 {
+    int64_t count = 0;
+    for (int t = 0; t < l->c->ir.tensors.count; t++)
+        count += (int64_t)l->c->ir.tensors.item[t].mesh->count * l->p->chunks[t];
+    if (!POOL_ROOM(&l->c->pool, &l->p->tensor, count))
+        return false;
     for (int t = 0; t < l->c->ir.tensors.count; t++) {
         l->p->first[t] = l->p->tensor.count;
         if (l->c->ir.tensors.item[t].parts)
@@ -259,12 +267,22 @@ void pop_types(const compile *c, const pop *op, weir_type *types)
     }
 }
 
+/* For one pop's operands, until the next asks. */
+static weir_type *types_room(lowering *l, int count)
+{
+    if (count > l->types_room) {
+        l->types = POOL_NEW(&l->c->pool, weir_type, 2 * count);
+        l->types_room = l->types ? 2 * count : 0;
+    }
+    return l->types;
+}
+
 /* Scratch and states, which depend on local shapes. */
 static bool pop_memory(lowering *l, const ir_node *node, int id)
 {
     compile *c = l->c;
     pop *op = &l->p->op.item[id];
-    weir_type *types = POOL_NEW(&c->pool, weir_type, op->in_count + op->out_count + 1), state[4] = {0};
+    weir_type *types = types_room(l, op->in_count + op->out_count), state[4] = {0};
     if (!types)
         return false;
     pop_types(l->c, op, types);
@@ -463,6 +481,11 @@ static bool waits_enter(lowering *l)
     return true;
 }
 
+static int chunks_of(const lowering *l, const ir_node *node)
+{
+    return node->op == &op_box ? l->p->chunks[node->out[0]] : 1;
+}
+
 /* One pop per device, or, where what it makes is cut, per chunk and device. */
 static bool lower_node(lowering *l, const ir_node *node, int n)
 {
@@ -470,8 +493,7 @@ static bool lower_node(lowering *l, const ir_node *node, int n)
         return exchange_lower(&l->exchange, n);
     if (node->op == &op_collective)
         return true; /* that did both */
-    int chunks = node->op == &op_box ? l->p->chunks[node->out[0]] : 1;
-    for (int chunk = 0; chunk < chunks; chunk++)
+    for (int chunk = 0; chunk < chunks_of(l, node); chunk++)
         for (int at = 0; at < node->mesh->count; at++)
             if (!(node->op == &op_box ? lower_box(l, node, n, at, chunk) : lower_op(l, node, n, at)))
                 return false;
@@ -480,6 +502,11 @@ static bool lower_node(lowering *l, const ir_node *node, int n)
 
 static bool lower_all(lowering *l)
 {
+    int64_t count = 0;
+    for (int n = 0; n < l->c->ir.node_count; n++)
+        count += (int64_t)l->c->ir.node[n].mesh->count * chunks_of(l, &l->c->ir.node[n]);
+    if (!POOL_ROOM(&l->c->pool, &l->p->op, count))
+        return false;
     for (int n = 0; n < l->c->ir.node_count; n++)
         if (!kernel_there(&l->c->ir.node[n]) || !lower_node(l, &l->c->ir.node[n], n))
             return false;

@@ -48,7 +48,7 @@ static bool changes_in_forward(const recompute *x, int t)
 
 static bool moves_away(const recompute *x, const ir_node *node)
 {
-    return node->op == &op_box && !mesh_equal(mesh_home(tensor_at(x, node->in[0])->mesh), node->mesh);
+    return node->op == &op_box && !mesh_equal(mesh_user(tensor_at(x, node->in[0])->mesh), mesh_user(node->mesh));
 }
 
 /* Whether it is a conversion, of a parameter as a rule, that is made once a step, which has one micro-batch. */

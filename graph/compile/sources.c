@@ -10,12 +10,16 @@ typedef struct choice {
     const weir_mesh *mesh;         /* the source's, as it is best seen for this conversion (teams.h) */
     weir_sbp sbp[MESH_AXES_MAX];
     int only[MESH_AXES_MAX];       /* coordinate to take, or -1: all */
+    int more[MESH_AXES_MAX];       /* then: another one of which the terms are taken, behind that; -1: none */
     bool none;                     /* this device holds zeros alone */
     bool zero;                     /* the sources may not cover it */
 } choice;
 
-static int device_position(const weir_mesh *mesh, weir_device_kind kind, int device)
+/* `first` is looked at first: most meshes with the same devices have them in the same places. */
+static int device_position(const weir_mesh *mesh, weir_device_kind kind, int device, int first)
 {
+    if (mesh->kind == kind && first < mesh->count && mesh->device[first] == device)
+        return first;
     for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
         if (mesh->device[at] == device)
             return at;
@@ -48,19 +52,41 @@ static void choose_own_term(choice *ch, const ir_tensor *to, int axis, int at)
             ch->only[a] = mesh_coordinate(to->mesh, at, axis);
 }
 
+/* Terms that go to a core stay what they are, but for those of devices that it lacks; and back as they are. */
+static void choose_core_term(choice *ch, const ir_tensor *to, int axis, int at, bool into)
+{
+    int k = mesh_coordinate(to->mesh, at, axis);
+    ch->only[axis] = into && axis == to->mesh->core_axis ? teams_core_term(to->mesh, k, &ch->more[axis]) : k;
+}
+
+/* The place of the destination's device `at` among the source's, or -1. */
+static int place_of(const ir_tensor *from, const choice *ch, const ir_tensor *to, int at)
+{
+    if (mesh_equal(mesh_home(ch->mesh), mesh_home(to->mesh)))
+        return at;
+    if (teams_core_is(to->mesh, from->mesh))
+        return teams_core_place(to->mesh, at);
+    if (teams_core_is(from->mesh, to->mesh))
+        return teams_core_beside(from->mesh, at);
+    return device_position(ch->mesh, to->mesh->kind, to->mesh->device[at], at);
+}
+
 static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
 {
     choice ch = {.only = {0}};
     ch.mesh = teams_view(from, to, ch.sbp);
     for (int a = 0; a < MESH_AXES_MAX; a++)
-        ch.only[a] = -1;
+        ch.only[a] = ch.more[a] = -1;
     bool same = mesh_equal(ch.mesh, to->mesh), levels = !same && mesh_equal(mesh_home(ch.mesh), mesh_home(to->mesh));
-    int here = same || levels ? at : device_position(ch.mesh, to->mesh->kind, to->mesh->device[at]);
+    bool into = teams_core_is(to->mesh, from->mesh), back = teams_core_is(from->mesh, to->mesh);
+    int here = place_of(from, &ch, to, at);
     for (int a = 0; a < ch.mesh->axes; a++)
         if (ch.sbp[a] == WEIR_B)
             ch.only[a] = here >= 0 ? mesh_coordinate(ch.mesh, here, a) : at % ch.mesh->shape[a];
     for (int a = 0; a < to->mesh->axes; a++) {
-        if (to->sbp[a] == WEIR_P && levels)
+        if (to->sbp[a] == WEIR_P && (into || back))
+            choose_core_term(&ch, to, a, at, into);
+        else if (to->sbp[a] == WEIR_P && levels)
             choose_own_term(&ch, to, a, at);
         else if (to->sbp[a] == WEIR_P)
             choose_partial(&ch, to, a, at, same);
@@ -75,7 +101,8 @@ typedef struct source_walk {
     const choice *ch;
     const slice *to;
     int rank;
-    int *found, count;             /* places */
+    int *found, count;             /* places; NULL: how many there are besides `own` */
+    int own;
 } source_walk;
 
 static int stride_of(const weir_mesh *mesh, int axis)
@@ -111,7 +138,9 @@ static void walk_sources(source_walk *w, int i, int at, const slice *part)
     if (!slices_meet(part, w->to, w->rank))
         return;
     if (i == ch->mesh->axes) {
-        w->found[w->count++] = at;
+        if (w->found)
+            w->found[w->count] = at;
+        w->count += w->found || at != w->own;
         return;
     }
     int a = mesh_cut(ch->mesh, i), first = 0, last = 0, stride = stride_of(ch->mesh, a);
@@ -132,16 +161,33 @@ static int compare_places(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
+/* How many terms of a slice lie along the axis, and how far apart. */
+static int terms_along(const choice *ch, int axis, int *apart)
+{
+    *apart = ch->only[axis] < 0 ? 1 : ch->more[axis] - ch->only[axis];
+    if (ch->sbp[axis] != WEIR_P)
+        return 1;
+    return ch->only[axis] < 0 ? ch->mesh->shape[axis] : ch->more[axis] < 0 ? 1 : 2;
+}
+
+static int terms_of(const choice *ch)
+{
+    int terms = 1;
+    for (int a = 0, apart; a < ch->mesh->axes; a++)
+        terms *= terms_along(ch, a, &apart);
+    return terms;
+}
+
 /* Lists the terms of the slice of which the source's device `at` has the first. */
 static void list_terms(sources *s, const compile *c, int tensor, int at, int chunk, const choice *ch)
 {
     for (int term = 0; term < s->terms; term++) {
         int from = at;
-        for (int a = ch->mesh->axes - 1, rest = term; a >= 0; a--)
-            if (ch->sbp[a] == WEIR_P && ch->only[a] < 0) {
-                from += rest % ch->mesh->shape[a] * stride_of(ch->mesh, a);
-                rest /= ch->mesh->shape[a];
-            }
+        for (int a = ch->mesh->axes - 1, rest = term; a >= 0; a--) {
+            int apart, along = terms_along(ch, a, &apart);
+            from += rest % along * apart * stride_of(ch->mesh, a);
+            rest /= along;
+        }
         s->item[s->count++] = ptensor_at(&c->phys, tensor, from, chunk);
     }
 }
@@ -179,32 +225,28 @@ void sources_find(sources *s, const compile *c, int from, int to, int at, const 
     choice ch = choose_sources(&c->ir.tensors.item[from], &c->ir.tensors.item[to], at);
     s->count = 0;
     s->zero = ch.zero;
-    s->terms = 1;
-    for (int a = 0; a < ch.mesh->axes; a++)
-        if (ch.sbp[a] == WEIR_P && ch.only[a] < 0)
-            s->terms *= ch.mesh->shape[a];
+    s->terms = terms_of(&ch);
     list_sources(s, c, from, part, &ch);
 }
 
-static bool taken(const choice *ch, int at)
+/* How many devices besides the destination's `at` hold something of its shard, or a term of it. */
+static int sources_away(const ir_tensor *from, const ir_tensor *to, int at)
 {
-    for (int a = 0; a < ch->mesh->axes; a++)
-        if (ch->only[a] >= 0 && mesh_coordinate(ch->mesh, at, a) != ch->only[a])
-            return false;
-    return !ch->none;
+    const weir_shape *shape = &from->type.shape;
+    choice ch = choose_sources(from, to, at);
+    slice part = slice_of(&to->type.shape, to->mesh, to->sbp, at), whole = {.start = {0}};
+    int own = device_position(ch.mesh, to->mesh->kind, to->mesh->device[at], at);
+    source_walk walk = {.ch = &ch, .to = &part, .rank = shape->rank, .own = terms_of(&ch) == 1 ? own : -1};
+    memcpy(whole.count, shape->dim, sizeof *whole.count * (size_t)shape->rank);
+    if (!ch.none)
+        walk_sources(&walk, 0, 0, &whole);
+    return walk.count;
 }
 
 bool sources_local(const ir_tensor *from, const ir_tensor *to)
 {
-    for (int at = 0; at < to->mesh->count; at++) {
-        choice ch = choose_sources(from, to, at);
-        slice part = slice_of(&to->type.shape, to->mesh, to->sbp, at);
-        for (int k = 0; k < ch.mesh->count; k++) {
-            slice has = slice_of(&from->type.shape, ch.mesh, ch.sbp, k);
-            bool here = ch.mesh->kind == to->mesh->kind && ch.mesh->device[k] == to->mesh->device[at];
-            if (!here && taken(&ch, k) && slices_meet(&has, &part, from->type.shape.rank))
-                return false;
-        }
-    }
+    for (int at = 0; at < to->mesh->count; at++)
+        if (sources_away(from, to, at))
+            return false;
     return true;
 }

@@ -18,6 +18,7 @@ typedef struct team_mesh {
 struct teams {
     compile *c;
     POOL_LIST(team_mesh) made;
+    POOL_LIST(weir_mesh *) cores;
 };
 
 teams *teams_new(compile *c)
@@ -46,6 +47,19 @@ static void factors_search(factors now, int left, int most, factors *best)
             next.sum += size;
             factors_search(next, left / size, size, best);
         }
+}
+
+/* The largest number up to n that is a product of factors up to TEAM_MAX. */
+static int smooth_below(int n)
+{
+    for (;; n--) {
+        int left = n;
+        for (int p = 2; p <= TEAM_MAX; p++)
+            while (left % p == 0)
+                left /= p;
+        if (left == 1)
+            return n;
+    }
 }
 
 int teams_levels(int n, int size[MESH_AXES_MAX])
@@ -90,6 +104,18 @@ static int host_run(const weir_mesh *mesh, int axis, int per_host)
     while (run > 1 && (mesh->shape[axis] % run || !within_host(mesh, axis, run, per_host)))
         run--;
     return run;
+}
+
+/* What a core would leave out of the axis: of each *run coordinates all but the first *kept; false: it needs none. Hosts
+ * lose as many devices each, or are left out as wholes. */
+static bool axis_core(const teams *x, const weir_mesh *mesh, int axis, int *run, int *kept)
+{
+    int n = mesh->shape[axis], per_host = x->c->opts.per_host, within = per_host ? host_run(mesh, axis, per_host) : n;
+    *run = within > 1 && smooth_below(within) < within ? within : n;
+    *kept = *run == n && within > 1 ? smooth_below(n / within) * within : smooth_below(*run);
+    if (within == n)
+        *kept = smooth_below(n);
+    return *kept < *run;
 }
 
 /* Levels, innermost first; *inner: of those, how many are within a host. */
@@ -149,10 +175,69 @@ static const weir_mesh *mesh_of(teams *x, const weir_mesh *home, unsigned change
         return NULL;
     *to = *home;
     to->home = home;
+    to->whole = NULL;
     mesh_levels(x, to, changed);
     mesh_order(to, changed);
     *made = (team_mesh){home, changed, to};
     return to;
+}
+
+/* ---- cores ---- */
+
+static int core_device(const weir_mesh *core, int at)
+{
+    return core->whole->device[teams_core_place(core, at)];
+}
+
+static const weir_mesh *core_of(teams *x, const weir_mesh *whole, int axis, int run, int kept)
+{
+    for (int i = 0; i < x->cores.count; i++) {
+        const weir_mesh *core = x->cores.item[i];
+        if (core->core_axis == axis && core->run == run && mesh_equal(core->whole, whole))
+            return core;
+    }
+    weir_mesh *to = POOL_NEW(&x->c->pool, weir_mesh, 1), **at = POOL_PUSH(&x->c->pool, &x->cores);
+    if (!to || !at)
+        return NULL;
+    *to = *whole;
+    to->whole = whole;
+    to->core_axis = axis;
+    to->run = run;
+    to->kept = kept;
+    to->shape[axis] = whole->shape[axis] / run * kept;
+    to->count = whole->count / whole->shape[axis] * to->shape[axis];
+    to->device = POOL_NEW(&x->c->pool, int, to->count);
+    for (int i = 0; i < to->count && to->device; i++)
+        to->device[i] = core_device(to, i);
+    *at = to;
+    return to->device ? to : NULL;
+}
+
+bool teams_core_is(const weir_mesh *core, const weir_mesh *whole)
+{
+    return !core->home && core->whole && mesh_equal(core->whole, whole);
+}
+
+int teams_core_term(const weir_mesh *core, int k, int *more)
+{
+    int i = k % core->kept, out = core->run - core->kept, at = k / core->kept * core->run + i;
+    *more = i >= core->kept - out ? at + out : -1;
+    return at;
+}
+
+int teams_core_place(const weir_mesh *core, int at)
+{
+    int stride = stride_of(core, core->core_axis), k = mesh_coordinate(core, at, core->core_axis), more;
+    int above = at / (stride * core->shape[core->core_axis]) * core->whole->shape[core->core_axis];
+    return (above + teams_core_term(core, k, &more)) * stride + at % stride;
+}
+
+int teams_core_beside(const weir_mesh *core, int at)
+{
+    int stride = stride_of(core, core->core_axis), k = mesh_coordinate(core->whole, at, core->core_axis);
+    int i = k % core->run, out = core->run - core->kept;
+    int above = at / (stride * core->whole->shape[core->core_axis]) * core->shape[core->core_axis];
+    return (above + k / core->run * core->kept + (i < core->kept ? i : i - out)) * stride + at % stride;
 }
 
 int teams_largest(const weir_mesh *mesh)
@@ -165,11 +250,23 @@ int teams_largest(const weir_mesh *mesh)
 
 /* ---- steps ---- */
 
+/* Of these axes the first that lacks levels of at most TEAM_MAX devices, or -1: what it would leave out. */
+static int rough_axis(const teams *x, const weir_mesh *mesh, unsigned changed, int *run, int *kept)
+{
+    for (int a = 0; a < mesh->axes; a++)
+        if (changed >> a & 1 && axis_core(x, mesh, a, run, kept))
+            return a;
+    return -1;
+}
+
 /* Whether a conversion of these axes goes by levels. */
 static bool by_levels(const teams *x, const weir_mesh *mesh, unsigned changed)
 {
     int64_t members = 1;
     int levels = 0, within = 0, size[MESH_AXES_MAX], inner;
+    if (rough_axis(x, mesh, changed, &within, &inner) >= 0)
+        return true; /* there are more than TEAM_MAX */
+    within = 0;
     for (int a = 0; a < mesh->axes; a++) {
         if (!(changed >> a & 1))
             continue;
@@ -259,6 +356,11 @@ static const weir_mesh *through_own(teams *x, const ir_tensor *t, const weir_sbp
         memcpy(through, goal, sizeof goal);
         return mesh;
     }
+    int run, kept, rough = rough_axis(x, mesh, changed, &run, &kept);
+    if (rough >= 0) {
+        memcpy(through, t->sbp, sizeof t->sbp);
+        return core_of(x, mesh, rough, run, kept);
+    }
     const weir_mesh *in_levels = mesh_of(x, mesh, changed);
     for (int a = 0; in_levels && a < in_levels->axes; a++)
         through[a] = t->sbp[in_levels->home_axis[a]];
@@ -310,11 +412,15 @@ static const weir_mesh *through_other(teams *x, const ir_tensor *t, const weir_m
 const weir_mesh *teams_through(teams *x, const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp,
                                weir_sbp through[MESH_AXES_MAX])
 {
-    if (mesh->home)
+    if (mesh->home || teams_core_is(mesh, t->mesh))
         return NULL; /* a step already */
     if (t->mesh->home) {
         memcpy(through, t->sbp, sizeof t->sbp);
         return level_step(&t->type.shape, t->mesh, through, sbp) ? t->mesh : NULL;
+    }
+    if (teams_core_is(t->mesh, mesh)) { /* there it becomes what is wanted, and then goes back */
+        memcpy(through, sbp, sizeof *sbp * (size_t)mesh->axes);
+        return axes_changed(t->mesh, t->sbp, sbp) ? t->mesh : NULL;
     }
     return mesh_equal(t->mesh, mesh) ? through_own(x, t, sbp, through) : through_other(x, t, mesh, sbp, through);
 }

@@ -24,8 +24,19 @@
  * devices nothing goes by levels, unless hosts are to count (weir_compile(.per_host)): then a level does not cross from
  * within a host to others, however few there are.
  *
- * Levels come from the factors of n: as few as can be, and of those the smallest. A prime factor beyond TEAM_MAX is a
- * level of its own. Where a tensor goes to another mesh it is summed up on its own, and gathered there if the two have the
+ * Levels come from the factors of n: as few as can be, and of those the smallest. A number with a prime factor beyond
+ * TEAM_MAX has none that would do. There a conversion goes through a *core*, a mesh of the first devices of the axis, the
+ * largest number of them that has levels:
+ *
+ *     P -> B on 13    P13 > P12 > P.P > P.S > S.S > B.S > B12 > B13
+ *                     cpu:12 gives its terms to cpu:11, which adds them to its own; the twelve go by levels; cpu:12 copies
+ *     P -> S, S -> B  P13 > P12 > .. > S12 > S13, S13 > S12 > .. > B12 > B13
+ *
+ * From a mesh to its core and back a layout stays what it is: a device of the core has its own terms, and with them those
+ * of at most one that the core lacks, the one as many places behind as it lacks; parts are cut anew. So nobody reads from
+ * more than a team, or from two or three for a part. The other axes stay. Several axes that need it, and hosts that do,
+ * lose devices one after the other: a core may have a core. Where hosts count, each of them loses as many devices, or
+ * whole hosts are left out. Where a tensor goes to another mesh it is summed up on its own, and gathered there if the two have the
  * same shape. What nobody reads of it in the end is left out by the lower pass; so a sum that one device reads becomes a
  * tree.
  */
@@ -49,6 +60,18 @@ const weir_mesh *teams_through(teams *x, const ir_tensor *t, const weir_mesh *me
 /* The mesh that the source of a conversion is best seen on, and in `sbp` how it lies there: its own, or the destination's
  * where that has levels of axes of terms. Devices are in the same places of both. */
 const weir_mesh *teams_view(const ir_tensor *from, const ir_tensor *to, weir_sbp sbp[MESH_AXES_MAX]);
+
+/* Whether a conversion between the two is one from a mesh to its core: of the same layout, as there and back. */
+bool teams_core_is(const weir_mesh *core, const weir_mesh *whole);
+
+/* The coordinate, on the mesh that a core is one of, of the core's coordinate k on its axis, and the one of which it has
+ * the terms besides; -1: none. */
+int teams_core_term(const weir_mesh *core, int k, int *more);
+
+/* The place there of the core's device `at`; and the core's of that mesh's device `at`, or of the one that has its terms
+ * where it is left out. */
+int teams_core_place(const weir_mesh *core, int at);
+int teams_core_beside(const weir_mesh *core, int at);
 
 /* The largest level of a mesh with levels. */
 int teams_largest(const weir_mesh *mesh);

@@ -31,6 +31,8 @@ struct weir_mesh {
                                   in the same places; else NULL */
     unsigned char home_axis[MESH_AXES_MAX]; /* then: the axis of it that each is a level of, */
     unsigned char cut[MESH_AXES_MAX];       /* and in which order axes cut a dimension that several split */
+    const weir_mesh *whole;    /* of a core (graph/compile/teams.h): the mesh that lacks nothing; else NULL */
+    int core_axis, run, kept;  /* then: of each so many coordinates of that axis, it has the first so many */
     int axes;
     int shape[MESH_AXES_MAX];  /* a user's mesh has at most WEIR_AXES_MAX */
     int count;                 /* devices */
@@ -123,10 +125,17 @@ struct weir_graph {
 extern bool mesh_takes_fakes;
 /* Meshes with the same devices in the same arrangement are the same place. */
 bool mesh_equal(const weir_mesh *a, const weir_mesh *b);
-/* The user's mesh that `mesh` is, or is levels of. */
+/* The mesh that `mesh` is, or is levels of: the user's, or a core. */
 static inline const weir_mesh *mesh_home(const weir_mesh *mesh)
 {
     return mesh->home ? mesh->home : mesh;
+}
+/* The mesh that all of these come from. */
+static inline const weir_mesh *mesh_user(const weir_mesh *mesh)
+{
+    for (mesh = mesh_home(mesh); mesh->whole; mesh = mesh->whole)
+        ;
+    return mesh;
 }
 /* The mesh of the first device of `mesh` alone. */
 weir_mesh *mesh_first(weir_mesh *mesh);

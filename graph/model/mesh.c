@@ -164,6 +164,7 @@ weir_mesh *mesh_first(weir_mesh *mesh)
 bool mesh_equal(const weir_mesh *a, const weir_mesh *b)
 {
     return a == b || (a->kind == b->kind && a->axes == b->axes && a->count == b->count && !a->home == !b->home &&
+                      !a->whole == !b->whole &&
                       !memcmp(a->shape, b->shape, sizeof a->shape) && !memcmp(a->cut, b->cut, sizeof a->cut) &&
                       !memcmp(a->home_axis, b->home_axis, sizeof a->home_axis) &&
                       (a->device == b->device ||

@@ -252,19 +252,6 @@ uint32_t plan_table_values(const plan_table *table)
     return values;
 }
 
-uint64_t plan_field_get(const plan_field *field, const void *item, uint32_t index)
-{
-    uint32_t narrow;
-    uint64_t wide;
-    const char *at = (const char *)item + field->offset;
-    if (plan_field_narrow(field)) {
-        memcpy(&narrow, at + index * sizeof narrow, sizeof narrow);
-        return narrow;
-    }
-    memcpy(&wide, at + index * sizeof wide, sizeof wide);
-    return wide;
-}
-
 void plan_field_set(const plan_field *field, void *item, uint32_t index, uint64_t value)
 {
     uint32_t narrow = (uint32_t)value;

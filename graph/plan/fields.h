@@ -10,6 +10,8 @@
 
 #include "graph/plan/plan.h"
 
+#include <string.h>
+
 typedef enum plan_array {
 #define X(type, member) PLAN_ARRAY_##member,
     PLAN_ARRAY_LIST(X)
@@ -58,15 +60,26 @@ void plan_table_set(weir_plan *plan, const plan_table *table, void *items, uint3
 /* Values of one element in this table: the sum over its fields. */
 uint32_t plan_table_values(const plan_table *table);
 
-/* Value `index` of a field as 64 bits: integers extended by their sign, doubles as they lie in memory. */
-uint64_t plan_field_get(const plan_field *field, const void *item, uint32_t index);
-void plan_field_set(const plan_field *field, void *item, uint32_t index, uint64_t value);
-
 /* Is the field 32 bits wide? */
 static inline bool plan_field_narrow(const plan_field *field)
 {
     return field->type == FIELD_U32 || field->type == FIELD_TEXT || field->type == FIELD_ID ||
            field->type == FIELD_RANGE;
 }
+
+/* Value `index` of a field as 64 bits: integers extended by their sign, doubles as they lie in memory. */
+static inline uint64_t plan_field_get(const plan_field *field, const void *item, uint32_t index)
+{
+    uint32_t narrow;
+    uint64_t wide;
+    const char *at = (const char *)item + field->offset;
+    if (plan_field_narrow(field)) {
+        memcpy(&narrow, at + index * sizeof narrow, sizeof narrow);
+        return narrow;
+    }
+    memcpy(&wide, at + index * sizeof wide, sizeof wide);
+    return wide;
+}
+void plan_field_set(const plan_field *field, void *item, uint32_t index, uint64_t value);
 
 #endif

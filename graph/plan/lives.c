@@ -328,55 +328,66 @@ static uint32_t own_end(const lives *l, const reach *r, const life *a, event sta
 }
 
 /* From the last of the ends of a's life to the start of b's. */
-static uint32_t distance(const lives *l, const reach *r, const life *a, const life *b)
+static uint32_t distance(const lives *l, const reach *r, const life_known *a, const life_known *b)
 {
-    bool slot = b->regst.i != PLAN_NONE;
-    uint32_t end = a->regst.i != PLAN_NONE ? l->regst_end[a->regst.i] : l->actor_column[a->actor.i];
-    uint32_t column = slot ? l->regst_column[b->regst.i] : l->actor_column[b->actor.i], words = l->here->words;
-    const uint64_t *rows = l->here->rows + (size_t)end * l->rows * words;
-    const uint64_t *now = rows + (size_t)(by_steps(l, r) ? ROW_NOW : ROW_NOW + 2) * words;
-    uint32_t far = has_bit(now, column) ? 0 : has_bit(now + words, column) ? 1 : FAR;
-    if (far == FAR || !has_bit(rows + (size_t)ROW_SELF * words, column))
+    uint32_t words = l->here->words;
+    const uint64_t *now = a->rows + (size_t)(by_steps(l, r) ? ROW_NOW : ROW_NOW + 2) * words;
+    uint32_t far = has_bit(now, b->column) ? 0 : has_bit(now + words, b->column) ? 1 : FAR;
+    if (far == FAR || !has_bit(a->rows + (size_t)ROW_SELF * words, b->column))
         return far;
-    uint32_t own = own_end(l, r, a, life_start(l, r, b));
+    uint32_t own = own_end(l, r, &a->life, life_start(l, r, &b->life));
     return own > far ? own : far;
 }
 
-/* Whether each firing of the ends of this life fills or reads one slot. */
-static bool life_of_firings(const lives *l, const life *a)
-{
-    return a->regst.i == PLAN_NONE ? l->plan->actors[a->actor.i].fires > 1 : l->by_firings[a->regst.i];
-}
-
-static bool apart_in(const lives *l, const reach *r, const life *a, const life *b)
+static bool apart_in(const lives *l, const reach *r, const life_known *a, const life_known *b)
 {
     uint32_t there = distance(l, r, a, b);
     return there < FAR && there + distance(l, r, b, a) <= 1;
 }
 
-static bool always_needed(const lives *l, const life *a)
+static const uint64_t *end_rows(const lives *l, uint32_t end)
 {
-    return a->regst.i != PLAN_NONE &&
-           (l->plan->regsts[a->regst.i].initial || l->plan->regsts[a->regst.i].producer.i == PLAN_NONE);
+    return l->here->rows ? l->here->rows + (size_t)end * l->rows * l->here->words : NULL;
 }
 
-static uint32_t life_program(const lives *l, const life *a)
+static life_known look_at_regst(const lives *l, life of)
 {
-    uint32_t actor = a->regst.i == PLAN_NONE ? a->actor.i : l->plan->regsts[a->regst.i].producer.i;
-    return l->plan->actors[actor].program.i;
+    uint32_t r = of.regst.i, producer = l->plan->regsts[r].producer.i;
+    bool always = l->plan->regsts[r].initial || producer == PLAN_NONE;
+    return (life_known){.life = of,
+                        .rows = always ? NULL : end_rows(l, l->regst_end[r]),
+                        .column = l->regst_column[r],
+                        .program = always ? 0 : l->plan->actors[producer].program.i,
+                        .always = always,
+                        .outside = l->touch.outside[r],
+                        .by_firings = l->by_firings[r]};
 }
 
-static bool ends_outside(const lives *l, const life *a)
+/* Of a part that is in the workspace, each firing of its actor is a life. */
+life_known lives_look(const lives *l, life of)
 {
-    return a->regst.i != PLAN_NONE && l->touch.outside[a->regst.i];
+    if (of.regst.i != PLAN_NONE)
+        return look_at_regst(l, of);
+    const plan_actor *actor = &l->plan->actors[of.actor.i];
+    uint32_t column = l->actor_column[of.actor.i];
+    return (life_known){.life = of,
+                        .rows = end_rows(l, column),
+                        .column = column,
+                        .program = actor->program.i,
+                        .by_firings = actor->fires > 1};
+}
+
+bool lives_apart_known(const lives *l, const life_known *a, const life_known *b)
+{
+    if (l->here->unknown || a->always || b->always)
+        return false;
+    if (a->program != b->program)
+        return !a->outside && !b->outside;
+    return apart_in(l, &l->steps, a, b) || (a->by_firings && b->by_firings && apart_in(l, &l->firings, a, b));
 }
 
 bool lives_apart(const lives *l, const life *a, const life *b)
 {
-    if (l->here->unknown || always_needed(l, a) || always_needed(l, b))
-        return false;
-    if (life_program(l, a) != life_program(l, b))
-        return !ends_outside(l, a) && !ends_outside(l, b);
-    return apart_in(l, &l->steps, a, b) ||
-           (life_of_firings(l, a) && life_of_firings(l, b) && apart_in(l, &l->firings, a, b));
+    life_known one = lives_look(l, *a), other = lives_look(l, *b);
+    return lives_apart_known(l, &one, &other);
 }

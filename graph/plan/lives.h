@@ -63,4 +63,19 @@ bool lives_enter(lives *l, plan_space_id space);
 /* Whether two parts of the space may have the same bytes. Not asked about two parts of one queue's workspace. */
 bool lives_apart(const lives *l, const life *a, const life *b);
 
+/* What is looked up about a part to answer that, for who asks about all pairs: looked up once a part, until the next
+ * space is entered. */
+typedef struct life_known {
+    life life;
+    const uint64_t *rows; /* borrowed: of what ends it */
+    uint32_t column;      /* of what begins it */
+    uint32_t program;
+    bool always;          /* it is always needed */
+    bool outside;         /* an actor on an outside queue has to do with it */
+    bool by_firings;      /* each firing fills or reads one slot */
+} life_known;
+
+life_known lives_look(const lives *l, life of);
+bool lives_apart_known(const lives *l, const life_known *a, const life_known *b);
+
 #endif

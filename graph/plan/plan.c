@@ -64,12 +64,6 @@ uint64_t plan_snapshot_of(const weir_plan *plan, const plan_param *param, uint32
     return plan_kept_slots(plan, tensor) * padded(plan_tensor_bytes(tensor));
 }
 
-static uint32_t space_of(const weir_plan *plan, const plan_tensor *tensor)
-{
-    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].space.i
-                                         : plan->queues[plan->actors[tensor->owner].queue.i].space.i;
-}
-
 plan_space_id plan_pinned_beside(const weir_plan *plan, plan_space_id space)
 {
     const plan_space *of = &plan->spaces[space.i];
@@ -86,42 +80,20 @@ plan_space_id plan_snapshot_space(const weir_plan *plan, plan_space_id space)
     return accelerator ? plan_pinned_beside(plan, space) : space;
 }
 
-/* The accelerator beside which the space lies; PLAN_NONE: none. */
-static uint32_t beside_which(const weir_plan *plan, plan_space_id space)
-{
-    uint32_t s = plan->spaces[space.i].kind == WEIR_PINNED ? 0 : plan->spaces_count;
-    while (s < plan->spaces_count && plan_pinned_beside(plan, (plan_space_id){s}).i != space.i)
-        s++;
-    return s < plan->spaces_count ? s : PLAN_NONE;
-}
-
-uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space)
-{
-    uint64_t bytes = 0;
-    uint32_t own = plan_snapshot_space(plan, space).i == space.i ? space.i : PLAN_NONE, of_other = beside_which(plan, space);
-    for (uint32_t p = 0; p < plan->params_count; p++)
-        for (uint32_t i = 0; i < plan->params[p].shards.count; i++) {
-            uint32_t of = space_of(plan, &plan->tensors[plan->shards[plan->params[p].shards.first + i].i]);
-            if (of == own || of == of_other)
-                bytes += plan_snapshot_of(plan, &plan->params[p], i);
-        }
-    return bytes;
-}
-
 #define P1 HASH_PRIME
 #define P2 (P1 * P1)
 #define P4 (P2 * P2)
 
 /* Eight bytes, the lowest first, on every machine. Most values are small, and what is left of them is zeros: each of
- * those is a multiplication by the prime, so all of them are one by a power of it. */
-static uint64_t hash_value(uint64_t hash, uint64_t value)
+ * those is a multiplication by the prime, so all of them, and that of the last byte, are one by a power of it. */
+static inline uint64_t hash_value(uint64_t hash, uint64_t value)
 {
     enum { BYTES = 8 };
     static const uint64_t power[BYTES + 1] = {1, P1, P2, P2 * P1, P4, P4 * P1, P4 * P2, P4 * P2 * P1, P4 * P4};
     int left = BYTES;
-    for (; value; value >>= 8, left--)
+    for (; value > 0xff; value >>= 8, left--)
         hash = (hash ^ (value & 0xff)) * HASH_PRIME;
-    return hash * power[left];
+    return (hash ^ value) * power[left];
 }
 
 static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_table *table)

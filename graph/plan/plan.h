@@ -372,8 +372,9 @@ plan_space_id plan_snapshot_space(const weir_plan *plan, plan_space_id space);
  * They lie there in the order of the parameters and their shards, each value padded to PLAN_ALIGN. */
 uint64_t plan_snapshot_of(const weir_plan *plan, const plan_param *param, uint32_t i);
 
-/* And all of them whose snapshot lies in a space: what its snapshot_bytes are when it has one. */
-uint64_t plan_snapshot_bytes(const weir_plan *plan, plan_space_id space);
+/* And all of them whose snapshot lies in each of the spaces (bytes[spaces_count]): what its snapshot_bytes are when it
+ * has one. E_MEMORY. */
+weir_status plan_snapshot_bytes(const weir_plan *plan, uint64_t *bytes);
 
 /* Checks the whole plan: every index, range, size, rate, offset and overlap, operands against the op's rules, attribute
  * counts. E_PLAN and weir_error() naming the first fault. Bounded in time and memory by the size of the plan. Does

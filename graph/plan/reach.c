@@ -125,10 +125,18 @@ bool reach_close(reach *r)
     return ok;
 }
 
-static inline void add_row(uint64_t *restrict row, const uint64_t *restrict more)
+/* A row is computed aside, in registers, and written once: walks wait for memory. */
+typedef uint64_t row_words __attribute__((vector_size(REACH_WORDS * sizeof(uint64_t))));
+typedef union reach_row {
+    row_words all;
+    uint64_t word[REACH_WORDS];
+} reach_row;
+
+static inline void add_row(reach_row *row, const uint64_t *more)
 {
-    for (int w = 0; w < REACH_WORDS; w++)
-        row[w] |= more[w];
+    row_words all;
+    memcpy(&all, more, sizeof all);
+    row->all |= all;
 }
 
 static inline uint64_t *row_of(uint64_t *rows, uint32_t place)
@@ -136,21 +144,48 @@ static inline uint64_t *row_of(uint64_t *rows, uint32_t place)
     return rows + (size_t)place * REACH_WORDS;
 }
 
+static inline void add_rows(reach_row *row, uint64_t *rows, const uint32_t *to, uint32_t count)
+{
+    for (uint32_t e = 0; e < count; e++)
+        add_row(row, row_of(rows, to[e]));
+}
+
+/* The columns by place: those of one place are a list. */
+typedef struct reach_columns {
+    uint32_t place, column;
+} reach_columns;
+
+static int column_order(const void *a, const void *b)
+{
+    const reach_columns *x = a, *y = b;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+/* Enters the last of `count` columns that are of this place, and returns how many are left. */
+static inline uint32_t enter_own(reach_row *row, uint32_t at, const reach_columns *own, uint32_t count)
+{
+    for (; count && own[count - 1].place == at; count--)
+        row->word[own[count - 1].column / 64] |= UINT64_C(1) << own[count - 1].column % 64;
+    return count;
+}
+
 /* Rows of places behind the order stay as they are: their own columns, for whoever leads there. */
 bool reach_walk_now(reach *r, const uint32_t *of, uint32_t count)
 {
-    size_t bytes = ((size_t)r->nodes + 1) * REACH_WORDS * sizeof(uint64_t);
+    reach_columns own[REACH_COLUMNS];
     if (!r->now)
-        r->now = malloc(bytes);
+        r->now = malloc(((size_t)r->nodes + 1) * sizeof(reach_row));
     if (!r->now)
         return false;
-    memset(r->now, 0, bytes);
     for (uint32_t c = 0; c < count; c++)
-        row_of(r->now, r->place[of[c]])[c / 64] |= UINT64_C(1) << c % 64;
-    for (uint32_t at = r->sequenced; at-- > 0;) {
-        uint64_t *row = row_of(r->now, at);
-        for (uint32_t e = r->first[at]; e < r->first[at + 1]; e++)
-            add_row(row, row_of(r->now, r->to[e]));
+        own[c] = (reach_columns){r->place[of[c]], c};
+    qsort(own, count, sizeof *own, column_order);
+    for (uint32_t at = r->nodes; at-- > 0;) {
+        reach_row row = {.word = {0}};
+        count = enter_own(&row, at, own, count);
+        if (at < r->sequenced)
+            add_rows(&row, r->now, r->to + r->first[at], r->first[at + 1] - r->first[at]);
+        memcpy(row_of(r->now, at), &row, sizeof row);
     }
     return true;
 }
@@ -159,16 +194,15 @@ bool reach_walk_now(reach *r, const uint32_t *of, uint32_t count)
 bool reach_walk(reach *r, const uint32_t *of, uint32_t count)
 {
     if (!r->within)
-        r->within = calloc((size_t)r->nodes + 1, REACH_WORDS * sizeof(uint64_t));
+        r->within = calloc((size_t)r->nodes + 1, sizeof(reach_row));
     if (!r->within || !reach_walk_now(r, of, count))
         return false;
     for (uint32_t at = r->sequenced; at-- > 0;) {
-        uint64_t *row = row_of(r->within, at);
-        memcpy(row, row_of(r->now, at), REACH_WORDS * sizeof *row);
-        for (uint32_t e = r->first[at]; e < r->first[at + 1]; e++)
-            add_row(row, row_of(r->within, r->to[e]));
-        for (uint32_t e = r->first_with[at]; e < r->first_with[at + 1]; e++)
-            add_row(row, row_of(r->now, r->to_with[e]));
+        reach_row row;
+        memcpy(&row, row_of(r->now, at), sizeof row);
+        add_rows(&row, r->within, r->to + r->first[at], r->first[at + 1] - r->first[at]);
+        add_rows(&row, r->now, r->to_with + r->first_with[at], r->first_with[at + 1] - r->first_with[at]);
+        memcpy(row_of(r->within, at), &row, sizeof row);
     }
     return true;
 }

@@ -398,6 +398,29 @@ static bool validate_init(const weir_plan *plan, uint32_t i)
     return (isfinite(init->a) && isfinite(init->b)) || REFUSE_PLAN("inits[%" PRIu32 "]: not a finite number", i);
 }
 
+static bool snapshots_are(const weir_plan *plan, const uint64_t *bytes)
+{
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        if (plan->spaces[s].snapshot_bytes && plan->spaces[s].snapshot_bytes != bytes[s])
+            return REFUSE_PLAN("spaces[%" PRIu32 "].snapshot_bytes: %" PRIu64 ", but a copy of what is kept takes %" PRIu64,
+                               s, plan->spaces[s].snapshot_bytes, bytes[s]);
+    return true;
+}
+
+static bool validate_snapshots(const weir_plan *plan)
+{
+    uint32_t s = 0;
+    while (s < plan->spaces_count && !plan->spaces[s].snapshot_bytes)
+        s++;
+    if (s == plan->spaces_count)
+        return true;
+    uint64_t *bytes = malloc(plan->spaces_count * sizeof *bytes);
+    bool ok = bytes ? plan_snapshot_bytes(plan, bytes) == WEIR_OK && snapshots_are(plan, bytes)
+                    : error_set(WEIR_E_MEMORY, "no memory to check the plan") == WEIR_OK;
+    free(bytes);
+    return ok;
+}
+
 bool validate_starts(const weir_plan *plan, void *scratch)
 {
     validate_name *names = scratch;
@@ -409,13 +432,7 @@ bool validate_starts(const weir_plan *plan, void *scratch)
     for (uint32_t i = 0; i < plan->inits_count; i++)
         if (!validate_init(plan, i))
             return false;
-    for (uint32_t s = 0; s < plan->spaces_count; s++) {
-        uint64_t bytes = plan->spaces[s].snapshot_bytes;
-        if (bytes && bytes != plan_snapshot_bytes(plan, (plan_space_id){s}))
-            return REFUSE_PLAN("spaces[%" PRIu32 "].snapshot_bytes: %" PRIu64 ", but a copy of what is kept takes %" PRIu64,
-                               s, bytes, plan_snapshot_bytes(plan, (plan_space_id){s}));
-    }
-    return names_differ(names, plan->params_count, "params");
+    return validate_snapshots(plan) && names_differ(names, plan->params_count, "params");
 }
 
 bool validate_programs(const weir_plan *plan, void *scratch)

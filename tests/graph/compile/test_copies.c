@@ -102,6 +102,7 @@ static void expect_apart(const weir_plan *plan, const plan_kernel *k)
 static void expect_sound(const weir_plan *plan, uint64_t seed)
 {
     char why[256];
+    uint64_t *kept = calloc(plan->spaces_count, sizeof *kept), *found = calloc(plan->spaces_count, sizeof *found);
     for (uint32_t k = 0; k < plan->kernels_count; k++)
         expect_apart(plan, &plan->kernels[k]);
     for (uint32_t h = 0; h < plan->hosts_count; h++)
@@ -115,7 +116,12 @@ static void expect_sound(const weir_plan *plan, uint64_t seed)
             uint32_t space = shard->home == PLAN_IN_REGST ? plan->regsts[shard->owner].space.i
                                                           : plan->queues[plan->actors[shard->owner].queue.i].space.i;
             cr_expect_neq(plan->spaces[space].kind, WEIR_PINNED, "%s", plan_text(plan, plan->params[p].name));
+            kept[plan_snapshot_space(plan, (plan_space_id){space}).i] += plan_snapshot_of(plan, &plan->params[p], i);
         }
+    cr_assert_eq(plan_snapshot_bytes(plan, found), WEIR_OK, "%s", weir_error());
+    cr_expect_arr_eq(found, kept, plan->spaces_count * sizeof *kept, "bytes of snapshots");
+    free(kept);
+    free(found);
     cr_expect_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
     cr_expect(byte_game_all(plan, seed, 2, why), "%s", why);
     for (uint32_t ranks = 2; ranks < 4; ranks++) {
@@ -191,6 +197,7 @@ GPT(2, 2, 1)
 GPT(2, 1, 2)
 GPT(1, 2, 2)
 GPT(2, 2, 2)
+GPT(11, 1, 1)
 #endif
 
 static bool second_half(const weir_mesh *mesh)

@@ -108,13 +108,17 @@ static void sums_are_right(int count, int64_t rows, int64_t columns)
         sums_are_right(count, 66, 65);                            \
     }
 SUMS(9)
+SUMS(11)
 SUMS(12)
 SUMS(13)
 SUMS(16)
 SUMS(30)
+SUMS(33)
 SUMS(64)
+SUMS(67)
 #if EFFORT(1, 0, 0)
 SUMS(512)
+SUMS(521)
 #endif
 
 /* ---- the order of a sum ---- */
@@ -146,7 +150,22 @@ static weir_plan *fractions(int count, int64_t rows, int64_t columns, int per_ho
     return compiled(g, per_host);
 }
 
-static void adds_by_levels(int count, int64_t rows, int64_t columns, int per_host, const int *level, int levels)
+/* What a core leaves out: of each `each` terms those behind the first `kept` are added to those `each` - `kept` before.
+ * Returns how many terms are left. */
+static int fold_terms(double *term, int count, int each, int kept)
+{
+    int left = 0, out = each - kept;
+    for (int first = 0; first < count; first += each)
+        for (int i = 0; i < kept; i++) {
+            double own = term[first + i], more = i >= kept - out ? term[first + i + out] : 0;
+            term[left++] = i >= kept - out ? (double)((float)own + (float)more) : own;
+        }
+    return left;
+}
+
+/* Some sum by levels, of what a core has of the terms where `kept` is less than `each`. */
+static void adds_with_core(int count, int64_t rows, int64_t columns, int per_host, int each, int kept, const int *level,
+                           int levels)
 {
     weir_plan *plan = fractions(count, rows, columns, per_host);
     run r = run_plan(plan, 1, 2);
@@ -159,6 +178,10 @@ static void adds_by_levels(int count, int64_t rows, int64_t columns, int per_hos
             term[t] = run_input("x", WEIR_F32, 0, 0, t * rows * columns + i);
             plain = t ? plain + (float)term[t] : (float)term[t];
         }
+        int left = fold_terms(term, count, each, kept), members = 1;
+        for (int l = 0; l < levels; l++)
+            members *= level[l];
+        cr_assert_eq(left, members);
         float want = sum_by_levels(term, 0, 1, level, levels);
         other |= want != plain;
         for (int e = 0; e < r.count; e++)
@@ -169,6 +192,11 @@ static void adds_by_levels(int count, int64_t rows, int64_t columns, int per_hos
     free(term);
     run_free(&r);
     weir_plan_free(plan);
+}
+
+static void adds_by_levels(int count, int64_t rows, int64_t columns, int per_host, const int *level, int levels)
+{
+    adds_with_core(count, rows, columns, per_host, count, count, level, levels);
 }
 
 Test(teams, up_to_eight_devices_add_one_after_the_other, .timeout = 60)
@@ -186,6 +214,20 @@ Test(teams, more_add_within_teams_and_then_among_them, .timeout = 60)
         adds_by_levels(16, rows, columns, 0, (int[]){4, 4}, 2);
         adds_by_levels(30, rows, columns, 0, (int[]){6, 5}, 2);
         adds_by_levels(128, rows, columns, 0, (int[]){8, 4, 4}, 3);
+    }
+}
+
+Test(teams, a_core_adds_terms_that_it_lacks_first, .timeout = 60)
+{
+    for (int large = 0; large < 2; large++) {
+        int64_t rows = large ? 70 : 5, columns = large ? 64 : 7;
+        adds_with_core(11, rows, columns, 0, 11, 10, (int[]){5, 2}, 2);
+        adds_with_core(13, rows, columns, 0, 13, 12, (int[]){4, 3}, 2);
+        adds_with_core(34, rows, columns, 0, 34, 32, (int[]){8, 4}, 2);
+        adds_with_core(67, rows, columns, 0, 67, 64, (int[]){8, 8}, 2);
+        adds_with_core(22, rows, columns, 11, 11, 10, (int[]){5, 2, 2}, 3);  /* of each host the last */
+        adds_with_core(33, rows, columns, 3, 33, 30, (int[]){3, 5, 2}, 3);   /* the last host */
+        adds_with_core(11, rows, columns, 4, 11, 10, (int[]){2, 5}, 2);      /* whose hosts have no teams of one size */
     }
 }
 
@@ -220,13 +262,14 @@ static void pull_all(struct rank *rank)
 {
     weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank), .workers = 2);
     RANK_IS(rank, s, "%s", weir_error());
-    float *x = calloc(16, SPREAD_BYTES);
-    for (int64_t i = 0; i < 16 * SPREAD_ROWS * SPREAD_COLUMNS; i++)
+    int devices = (int)((const weir_plan *)rank->ctx)->spaces_count;
+    float *x = calloc((size_t)devices, SPREAD_BYTES);
+    for (int64_t i = 0; i < devices * SPREAD_ROWS * SPREAD_COLUMNS; i++)
         x[i] = (float)run_input("x", WEIR_F32, 0, 0, i);
     RANK_OK(rank, weir_session_start(s, 1));
     static const char *const names[] = {"one", "all", "rows", "columns"};
     if (rank->number == 0) { /* which has the first device, where the input is, and the second, where the fetches are */
-        weir_array in = {x, WEIR_F32, {3, {16, SPREAD_ROWS, SPREAD_COLUMNS}}};
+        weir_array in = {x, WEIR_F32, {3, {devices, SPREAD_ROWS, SPREAD_COLUMNS}}};
         RANK_OK(rank, weir_session_push(s, "x", &in, 20000));
         for (int f = 0; f < 4; f++) {
             weir_array out = {(char *)rank->result + (size_t)f * SPREAD_BYTES, WEIR_F32,
@@ -239,10 +282,10 @@ static void pull_all(struct rank *rank)
     RANK_OK(rank, weir_session_close(s));
 }
 
-static void spreads_alike(int per_host)
+static void spreads_alike(int devices, int per_host)
 {
     static const char *const names[] = {"one", "all", "rows", "columns"};
-    weir_plan *plan = fractions(16, SPREAD_ROWS, SPREAD_COLUMNS, per_host);
+    weir_plan *plan = fractions(devices, SPREAD_ROWS, SPREAD_COLUMNS, per_host);
     run one = run_plan(plan, 1, 1), three = run_plan(plan, 1, 3);
     run_near(&three, &one, 0, "three workers");
     for (int count = 2; count <= 4; count += 2) {
@@ -264,9 +307,11 @@ static void spreads_alike(int per_host)
 
 Test(teams, every_spread_of_a_plan_has_the_same_bits, .timeout = 120)
 {
-    spreads_alike(0);
-    spreads_alike(4);
-    spreads_alike(8);
+    spreads_alike(16, 0);
+    spreads_alike(16, 4);
+    spreads_alike(16, 8);
+    spreads_alike(13, 0);
+    spreads_alike(11, 4);
 }
 
 /* ---- every pair of layouts ---- */
@@ -317,6 +362,8 @@ static void pairs_of(const char *from, const int *from_shape, const char *to, co
 Test(teams, every_pair_of_layouts_converts, .timeout = 200)
 {
     pairs_of("cpu:0-11", (int[2]){12}, "cpu:0-11", (int[2]){12}, 1, 0);
+    pairs_of("cpu:0-10", (int[2]){11}, "cpu:0-10", (int[2]){11}, 1, 0);
+    pairs_of("cpu:0-22", (int[2]){23}, "cpu:0-22", (int[2]){23}, 1, 0);
     pairs_of("cpu:0-29", (int[2]){30}, "cpu:0-29", (int[2]){30}, 1, 0);
     pairs_of("cpu:0-63", (int[2]){64}, "cpu:0-63", (int[2]){64}, EFFORT(1, 3, 3), 0);
     pairs_of("cpu:0-15", (int[2]){16}, "cpu:15,3,2,1,0,4-14", (int[2]){16}, 1, 0);
@@ -327,6 +374,9 @@ Test(teams, every_pair_of_layouts_converts_on_two_axes, .timeout = 200)
     pairs_of("cpu:0-23", (int[2]){12, 2}, "cpu:0-23", (int[2]){12, 2}, 3, 0);
     pairs_of("cpu:0-23", (int[2]){2, 12}, "cpu:0-23", (int[2]){2, 12}, 3, 0);
     pairs_of("cpu:0-15", (int[2]){4, 4}, "cpu:0-15", (int[2]){4, 4}, 3, 0);
+    pairs_of("cpu:0-21", (int[2]){11, 2}, "cpu:0-21", (int[2]){11, 2}, 3, 0);
+    pairs_of("cpu:0-21", (int[2]){2, 11}, "cpu:0-21", (int[2]){2, 11}, 3, 0);
+    pairs_of("cpu:0-142", (int[2]){13, 11}, "cpu:0-142", (int[2]){13, 11}, EFFORT(9, 27, 27), 0);
 }
 
 Test(teams, every_pair_of_layouts_converts_between_meshes, .timeout = 200)
@@ -334,6 +384,9 @@ Test(teams, every_pair_of_layouts_converts_between_meshes, .timeout = 200)
     pairs_of("cpu:0-15", (int[2]){16}, "cpu:16-31", (int[2]){16}, 1, 0);
     pairs_of("cpu:0-29", (int[2]){30}, "cpu:20-31", (int[2]){12}, 1, 0);
     pairs_of("cpu:0-11", (int[2]){12}, "cpu:0-23", (int[2]){12, 2}, 3, 0);
+    pairs_of("cpu:0-10", (int[2]){11}, "cpu:0-9", (int[2]){10}, 1, 0);
+    pairs_of("cpu:0-9", (int[2]){10}, "cpu:0-10", (int[2]){11}, 1, 0);
+    pairs_of("cpu:0-10", (int[2]){11}, "cpu:11-21", (int[2]){11}, 1, 0);
     pairs_of("cpu:0-23", (int[2]){12, 2}, "cpu:6", (int[2]){1}, 1, 0);
 }
 
@@ -343,6 +396,8 @@ Test(teams, every_pair_of_layouts_converts_where_hosts_count, .timeout = 200)
     pairs_of("cpu:0-7", (int[2]){4, 2}, "cpu:0-7", (int[2]){4, 2}, 3, 4);
     pairs_of("cpu:0-7", (int[2]){2, 4}, "cpu:0-7", (int[2]){2, 4}, 3, 4);
     pairs_of("cpu:0-11", (int[2]){12}, "cpu:4-11", (int[2]){8}, 1, 6);
+    pairs_of("cpu:0-21", (int[2]){22}, "cpu:0-21", (int[2]){22}, 1, 11);
+    pairs_of("cpu:0-32", (int[2]){33}, "cpu:0-32", (int[2]){33}, 1, 3);
 }
 
 /* ---- how much there is of it ---- */
@@ -390,6 +445,24 @@ Test(teams, a_device_has_as_many_neighbours_as_a_team, .timeout = 200)
         weir_plan *plan = conversions_of(count);
         cr_expect_leq(neighbours_most(plan), TEAM_MAX, "of %d devices one has %d neighbours", count,
                       neighbours_most(plan));
+        weir_plan_free(plan);
+    }
+}
+
+/* Also of a number that has no levels: its core has. Rows do not divide, so parts may lie on two. */
+Test(teams, numbers_with_large_factors_have_as_few_neighbours, .timeout = 200)
+{
+    static const int counts[] = {11, 13, 22, 127, EFFORT(521, 131, 131), EFFORT(1021, 137, 137)};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        weir_plan *plan = conversions_of(counts[i]), *read;
+        cr_expect_leq(neighbours_most(plan), 2 * TEAM_MAX, "of %d devices one has %d neighbours", counts[i],
+                      neighbours_most(plan));
+        void *bytes;
+        size_t bytes_count;
+        cr_assert_eq(plan_encode(plan, &bytes, &bytes_count), WEIR_OK);
+        cr_expect_not_null(read = plan_decode(bytes, bytes_count), "%d devices: %s", counts[i], weir_error());
+        weir_plan_free(read);
+        free(bytes);
         weir_plan_free(plan);
     }
 }
@@ -488,6 +561,12 @@ Test(teams, sixteen_devices_learn_what_one_does, .timeout = 200)
 {
     learns((layout){16, 1, 1, 1, false}, 0, 99);
     learns((layout){16, 1, 1, 1, true}, 0, 90);
+}
+
+Test(teams, eleven_devices_learn_what_one_does, .timeout = 200)
+{
+    learns((layout){11, 1, 1, 1, false}, 0, 99);
+    learns((layout){11, 1, 1, 1, true}, 0, 90);
 }
 
 Test(teams, sixteen_devices_on_hosts_learn_what_one_does, .timeout = 200)
