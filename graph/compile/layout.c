@@ -22,11 +22,13 @@
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
 #include "graph/compile/place_same.h"
+#include "graph/compile/windows.h"
 #include "graph/plan/lives.h"
 
 #include <stdlib.h>
 
 enum { SMALL = 16, PARTS_MAX = 4096, HASTY_PARTS_MAX = 768, HASTY_BUDGET = 1000000 };
+enum { WINDOWS_COST = 16 };        /* the share of an arena that windows may add where there is no limit */
 bool layout_shares = true;
 
 /* ---- temporaries ---- */
@@ -83,7 +85,7 @@ static int block_new(finding *x, uint64_t bytes, int from, int to)
 {
     block *b = POOL_PUSH(&x->c->pool, &x->c->phys.temp);
     if (b)
-        *b = (block){.reg = -1, .group = x->group, .bytes = bytes, .from = from, .to = to};
+        *b = (block){.reg = -1, .group = x->group, .bytes = bytes, .from = from, .to = to, .tensors = 0};
     return x->c->phys.temp.count - 1;
 }
 
@@ -101,6 +103,7 @@ static void find_in_pop(finding *x, int id, int at)
             t->block = block_new(x, t->bytes, at, last);
         else if (last > p->temp.item[t->block].to)
             p->temp.item[t->block].to = last;
+        p->temp.item[t->block].tensors++;
     }
     if (op->scratch)
         op->scratch_block = block_new(x, op->scratch, at, at);
@@ -170,6 +173,7 @@ typedef struct laying {
     compile *c;
     lives *known;                  /* borrowed */
     place_same same;               /* owned */
+    window_list windows;
     by_device regs, temps, states;
 } laying;
 
@@ -284,20 +288,28 @@ static void lay_bottom(arena *a)
     stack_smalls(a);
 }
 
-static life part_life(const arena *a, const block *b)
-{
-    if (b->reg >= 0)
-        return (life){.regst = {a->c->phys.reg.item[b->reg].plan_id}, .actor = {PLAN_NONE}};
-    return (life){
-        .regst = {PLAN_NONE}, .actor = {(uint32_t)b->group}, .from = (uint32_t)b->from, .to = (uint32_t)b->to};
-}
-
 static bool in_conflict(const arena *a, const block *x, const block *y)
 {
     if (x->reg < 0 && y->reg < 0)
         return x->group == y->group && x->from <= y->to && y->from <= x->to;
-    life one = part_life(a, x), other = part_life(a, y);
+    life one = windows_life(a->c, x), other = windows_life(a->c, y);
     return !lives_apart(a->all->known, &one, &other);
+}
+
+/* The next of a part and its guests. */
+static const block *next_within(const block *b, const block *part)
+{
+    return b == part ? part->guest : b->next;
+}
+
+/* The same of two parts with what lies within them. */
+static bool all_in_conflict(const arena *a, const block *x, const block *y)
+{
+    for (const block *one = x; one; one = next_within(one, x))
+        for (const block *other = y; other; other = next_within(other, y))
+            if (in_conflict(a, one, other))
+                return true;
+    return false;
 }
 
 static bool find_conflicts(const arena *a, uint64_t *conflict)
@@ -306,12 +318,12 @@ static bool find_conflicts(const arena *a, uint64_t *conflict)
         return false;
     for (int i = 0; i < a->count; i++)
         for (int k = 0; k < i; k++)
-            if (in_conflict(a, a->part[i], a->part[k]))
+            if (all_in_conflict(a, a->part[i], a->part[k]))
                 place_matrix_set(conflict, a->count, i, k);
     return true;
 }
 
-/* Lays out what shares above the bottom. */
+/* Finds places for the parts, above the bottom. */
 static bool place_parts(arena *a)
 {
     uint64_t *conflict = calloc(place_matrix_words(a->count) + 1, sizeof *conflict);
@@ -332,6 +344,54 @@ static bool place_parts(arena *a)
     return ok;
 }
 
+/* The same with guests within their hosts, which are all that is placed then. */
+static bool place_hosts(arena *a)
+{
+    arena hosts = *a;
+    hosts.count = 0;
+    hosts.part = POOL_NEW(&a->c->pool, block *, a->count + 1);
+    for (int i = 0; i < a->count && hosts.part; i++)
+        if (!a->part[i]->host)
+            hosts.part[hosts.count++] = a->part[i];
+    bool ok = hosts.part && place_parts(&hosts);
+    for (int i = 0; i < a->count && ok; i++)
+        if (a->part[i]->host)
+            a->part[i]->offset = a->part[i]->host->offset + a->part[i]->at;
+    return ok;
+}
+
+static uint64_t guest_bytes(const arena *a)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < a->count; i++)
+        bytes += a->part[i]->host ? a->part[i]->bytes : 0;
+    return bytes;
+}
+
+/* What the arena may take with windows. What has guests is needed for longer, which can make it larger. Where there is no
+ * limit, what is saved is worth a share of it, or as many bytes as are not copied. */
+static uint64_t most_with_windows(const arena *a, uint64_t without)
+{
+    uint64_t share = without / WINDOWS_COST, guests = guest_bytes(a);
+    return a->c->memory_max == UINT64_MAX ? without + (share > guests ? share : guests) : without;
+}
+
+static bool place_with_windows(arena *a)
+{
+    compile *c = a->c;
+    const uint64_t *bytes = &c->phys.device.item[a->device].bytes;
+    if (!place_parts(a))
+        return false;
+    uint64_t without = *bytes;
+    if (c->hasty || !windows_enter(c, a->all->known, &a->all->windows, a->device))
+        return true;
+    bool ok = place_hosts(a);
+    if (!ok || *bytes <= most_with_windows(a, without))
+        return ok;
+    windows_leave(c, &a->all->windows, a->device);
+    return place_parts(a);
+}
+
 /* The stretch that the device's temporaries lie in. */
 static void find_workspace(const arena *a)
 {
@@ -349,6 +409,16 @@ static void find_workspace(const arena *a)
     d->workspace = high ? high - low : 0;
 }
 
+static void share(phys *p, block *part)
+{
+    if (part->reg < 0) {
+        part->shares = true;
+        return;
+    }
+    p->reg.item[part->reg].shares = true;
+    p->reg.item[part->reg].placed = part;
+}
+
 static bool lay_out(laying *all, int device)
 {
     compile *c = all->c;
@@ -361,9 +431,9 @@ static bool lay_out(laying *all, int device)
         return false;
     choose_parts(&a, regs);
     for (int i = 0; i < a.count; i++)
-        *(a.part[i]->reg >= 0 ? &p->reg.item[a.part[i]->reg].shares : &a.part[i]->shares) = true;
+        share(p, a.part[i]);
     lay_bottom(&a);
-    if (!place_parts(&a))
+    if (!place_with_windows(&a))
         return false;
     for (int i = 0; i < a.count; i++)
         if (a.part[i]->reg >= 0)
@@ -390,17 +460,21 @@ static void enter_temps(phys *p)
 
 static void forget_shares(phys *p)
 {
-    for (int r = 0; r < p->reg.count; r++)
+    for (int r = 0; r < p->reg.count; r++) {
         p->reg.item[r].shares = false;
-    for (int t = 0; t < p->temp.count; t++)
+        p->reg.item[r].placed = NULL;
+    }
+    for (int t = 0; t < p->temp.count; t++) {
         p->temp.item[t].shares = false;
+        p->temp.item[t].guest = NULL;
+    }
 }
 
 static bool lay_out_all(compile *c)
 {
     const phys *p = &c->phys;
     laying all = {.c = c, .known = c->known};
-    bool ok = list_by_device(c, p->reg.count, reg_device, &all.regs) &&
+    bool ok = windows_list(c, &all.windows) && list_by_device(c, p->reg.count, reg_device, &all.regs) &&
               list_by_device(c, p->temp.count, temp_device, &all.temps) &&
               list_by_device(c, p->state.count, state_device, &all.states);
     for (int d = 0; d < p->device.count && ok; d++)

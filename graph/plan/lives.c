@@ -380,3 +380,13 @@ bool lives_apart(const lives *l, const life *a, const life *b)
     return apart_in(l, &l->steps, a, b) ||
            (life_of_firings(l, a) && life_of_firings(l, b) && apart_in(l, &l->firings, a, b));
 }
+
+bool lives_in_turn(const lives *l, const life *whole, const life *part)
+{
+    uint32_t maker = whole->regst.i == PLAN_NONE ? whole->actor.i : l->plan->regsts[whole->regst.i].producer.i;
+    if (l->here->unknown || always_needed(l, whole) || always_needed(l, part))
+        return false;
+    if (l->plan->actors[maker].fires == 1)
+        return distance(l, &l->steps, whole, part) <= 1;
+    return life_of_firings(l, whole) && life_of_firings(l, part) && distance(l, &l->firings, whole, part) <= 1;
+}

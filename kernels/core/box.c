@@ -8,6 +8,8 @@
  * stays in the nearest cache, and each byte of the output goes to memory once. The first two terms need no copy: their
  * sum is written. Stores that pass the caches by are not used: a large copy gained a tenth with them, and what read it
  * next took twice as long.
+ *
+ * A shard that is gathered may lie where it belongs in the output: then it is not copied (box_stays()).
  */
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
@@ -105,7 +107,10 @@ static void run_half_terms(const weir_view *to, int64_t t, const weir_view *term
 static void run_copy(const weir_view *to, int64_t t, const weir_view *from, int64_t f, int64_t count)
 {
     size_t bytes = weir_dtype_bytes(to->dtype);
-    memcpy((char *)to->data + (size_t)t * bytes, (const char *)from->data + (size_t)f * bytes, (size_t)count * bytes);
+    char *there = (char *)to->data + (size_t)t * bytes;
+    const char *here = (const char *)from->data + (size_t)f * bytes;
+    if (here != there)
+        memcpy(there, here, (size_t)count * bytes);
 }
 
 /* Puts the terms, which all lie as the first does, where they meet the output; with `add` onto what is there. */
@@ -205,6 +210,28 @@ static void box_reads(const weir_kernel_args *call, int input, weir_view *part)
     }
 }
 
+/* Whether any other input has elements of the output that this one has. */
+static bool met_by_others(const weir_kernel_args *call, int input)
+{
+    region r;
+    for (int i = 0; i < call->in_count; i++)
+        if (i != input && region_meet(&call->in[i], &call->in[input], &r))
+            return true;
+    return false;
+}
+
+/* What is copied, whole, as one run, and by nobody else's elements. */
+static int64_t box_stays(const weir_kernel_args *call, int input)
+{
+    const box_attrs *attrs = call->attrs;
+    const weir_view *from = &call->in[input], *to = &call->out[0];
+    region r;
+    if (attrs->terms != 1 || attrs->zero || !region_meet(from, to, &r) || met_by_others(call, input))
+        return -1;
+    region_fold(from, to, &r);
+    return r.run == view_count(from) ? r.to_first : -1;
+}
+
 static const weir_field box_fields[] = {WEIR_FIELD_INT(box_attrs, terms), WEIR_FIELD_INT(box_attrs, zero)};
 
 const weir_op op_box = {.name = "box",
@@ -216,4 +243,5 @@ const weir_op op_box = {.name = "box",
                         .infer = box_infer,
                         .fits = box_fits,
                         .kernel = {[WEIR_CPU] = box_kernel},
-                        .reads = box_reads};
+                        .reads = box_reads,
+                        .stays = box_stays};

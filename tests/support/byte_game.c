@@ -1,6 +1,7 @@
 /* tests/support/byte_game.c: see the header. Markers are a list that is searched through: plans of tests are small. */
 #include "tests/support/byte_game.h"
 #include "tests/support/mutate_plan.h"
+#include "graph/plan/window.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,12 +73,23 @@ static bool may_meet(const mark *a, const mark *b)
     return a->space != b->space || a->end <= b->first || b->end <= a->first || (temps && a->actor == b->actor);
 }
 
+/* What is there may be a part of what is now gathered from it: of one slot, by this actor. The other way round, no. */
+static bool is_gathered(const game *g, const mark *part, const mark *whole)
+{
+    window w;
+    if (part->kind != MARK_SLOT || whole->kind == MARK_SCRATCH || whole->kind == MARK_ALWAYS)
+        return false;
+    uint32_t maker = whole->kind == MARK_SLOT ? g->plan->regsts[whole->index].producer.i : whole->actor;
+    return window_find(g->plan, (plan_regst_id){part->index}, (plan_actor_id){maker}, &w) &&
+           window_lies(g->plan, (plan_regst_id){part->index}, &w);
+}
+
 static bool put_mark(game *g, mark m)
 {
     if (m.first == m.end)
         return true;
     for (uint32_t i = 0; i < g->mark_count; i++)
-        if (!may_meet(&g->marks[i], &m)) {
+        if (!may_meet(&g->marks[i], &m) && !is_gathered(g, &g->marks[i], &m)) {
             char one[64], other[64];
             name_mark(&g->marks[i], one);
             name_mark(&m, other);

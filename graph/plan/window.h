@@ -1,0 +1,43 @@
+/* graph/plan/window.h: a register that lies within a tensor which is gathered from it and from others.
+ *
+ *     device 0   [ sum of 0 |         ]    the sums are registers; the tensor is another register, or a temporary
+ *                     |  ^
+ *                     v  |                 each gather copies what is not its own
+ *     device 1   [         | sum of 1 ]
+ *
+ * The two are needed at the same time, and share bytes all the same, because what the one holds there is what the other
+ * is to hold there: the op says that its kernel leaves an input be that lies in its place of the output (`stays` in
+ * weir/op.h). That is safe when
+ *
+ *     - nothing else writes these bytes of the tensor: no other kernel of its actor; and of others none can;
+ *     - both are in one slot alone, and each firing of the gather reads what one life of the part holds;
+ *     - the part's next value is not begun before the last reader of the tensor is done (lives_in_turn()).
+ *
+ * Who reads the part, on other devices too, goes on to read it where it is: readers write nothing. All else that shares
+ * bytes with either is held against the life of each, and the tensor's begins before that of its parts ends.
+ *
+ * Reads a plan whose kernels have been validated; keeps nothing; any thread.
+ */
+#ifndef GRAPH_PLAN_WINDOW_H
+#define GRAPH_PLAN_WINDOW_H
+
+#include "graph/plan/lives.h"
+
+typedef struct window {
+    plan_kernel_id kernel;         /* that gathers */
+    uint32_t operand;              /* through which it reads the part */
+    plan_tensor_id tensor;         /* that it makes */
+    uint64_t at;                   /* byte of that at which the part is to lie */
+} window;
+
+/* Whether the register may lie within what a kernel of the actor makes, as far as that does not depend on the order of
+ * firings; and where then. Takes time in proportion to the actor's kernels and operands. */
+bool window_find(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, window *to);
+
+/* Whether it does lie there. */
+bool window_lies(const weir_plan *plan, plan_regst_id part, const window *w);
+
+/* Whether the kernel reads this operand where it is to be: it neither reads nor writes these bytes. */
+bool window_is(const weir_plan *plan, uint32_t kernel, uint32_t operand);
+
+#endif
