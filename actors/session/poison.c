@@ -46,6 +46,7 @@ struct poison {
 struct within {
     const char *first, *end;
     uint32_t regst;
+    bool onto;                       /* it is written over what was there, which is a term of it */
 };
 
 /* ---- while it runs ---- */
@@ -214,24 +215,26 @@ static char *slots_of(const struct weir_session *s, uint32_t r)
     return arena->base ? arena->base + s->plan->regsts[r].offset : NULL;
 }
 
+static bool is_window(const struct weir_session *s, uint32_t r, bool onto)
+{
+    for (uint32_t i = 0; i < s->poison->window_count; i++)
+        if (s->poison->windows[i].regst == r && s->poison->windows[i].onto >= onto)
+            return true;
+    return false;
+}
+
 static bool add_written(struct weir_session *s, uint32_t r)
 {
     const plan_regst *regst = &s->plan->regsts[r];
     struct use use = {.tensor = PLAN_NONE, .regst = r, .port = PLAN_NONE, .writes = true};
-    uint32_t first = regst->initial ? PLAN_NONE : find_use(s->plan, regst->producer.i, use, false);
+    uint32_t first = regst->initial || is_window(s, r, true) ? PLAN_NONE : find_use(s->plan, regst->producer.i, use, false);
     if (first == PLAN_NONE || !regst->slot_bytes)
         return true;
     return add_around(s->poison, (struct stretch){.kernel = first, .base = slots_of(s, r), .bytes = regst->slot_bytes,
                                                   .out = &s->outs[r]});
 }
 
-static bool is_window(const struct weir_session *s, uint32_t r)
-{
-    for (uint32_t i = 0; i < s->poison->window_count; i++)
-        if (s->poison->windows[i].regst == r)
-            return true;
-    return false;
-}
+
 
 static bool add_read(struct weir_session *s, uint32_t p)
 {
@@ -239,7 +242,7 @@ static bool add_read(struct weir_session *s, uint32_t p)
     const plan_regst *regst = &s->plan->regsts[port->regst.i];
     struct use use = {.tensor = PLAN_NONE, .regst = port->regst.i, .port = p, .reads = true};
     if (regst->initial || regst->producer.i == PLAN_NONE || !regst->slot_bytes || !slots_of(s, port->regst.i) ||
-        session_wired(s, p) || readers_of(s->plan, port->regst.i) != 1 || is_window(s, port->regst.i))
+        session_wired(s, p) || readers_of(s->plan, port->regst.i) != 1 || is_window(s, port->regst.i, false))
         return true;
     uint32_t last = find_use(s->plan, port->actor.i, use, true);
     struct stretch slot = {.kernel = last, .after = true, .base = slots_of(s, port->regst.i),
@@ -268,16 +271,16 @@ static int compare_windows(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static void see_window(struct weir_session *s, const plan_operand *operand)
+static void see_window(struct weir_session *s, uint32_t operand, bool onto)
 {
-    const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
+    const plan_tensor *tensor = &s->plan->tensors[s->plan->operands[operand].tensor.i];
     const char *first = slots_of(s, tensor->owner);
     if (first)
         s->poison->windows[s->poison->window_count++] =
-            (struct within){first, first + s->plan->regsts[tensor->owner].slot_bytes, tensor->owner};
+            (struct within){first, first + s->plan->regsts[tensor->owner].slot_bytes, tensor->owner, onto};
 }
 
-/* Those that kernels of this process gather from. */
+/* Those that kernels of this process gather from, and sums that they write over a term. */
 static bool find_windows(struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
@@ -287,7 +290,9 @@ static bool find_windows(struct weir_session *s)
         const plan_range *in = &plan->kernels[k].in;
         for (uint32_t o = in->first; o < in->first + in->count && session_runs(s, plan->kernels[k].actor.i); o++)
             if (window_is(plan, k, o))
-                see_window(s, &plan->operands[o]);
+                see_window(s, o, false);
+            else if (window_is_onto(plan, k, o))
+                see_window(s, plan->kernels[k].out.first, true);
     }
     if (poison->window_count)
         qsort(poison->windows, poison->window_count, sizeof *poison->windows, compare_windows);

@@ -153,6 +153,7 @@ typedef struct reg {               /* a register */
     bool needed;                   /* fewer slots would stall */
     bool shares;                   /* layout's own: place() has put it */
     struct block *placed;          /* layout's own: then, as what; else NULL */
+    int wish;                      /* layout's own: 1 + the first of those in windows.h for it; 0 */
     uint64_t slot_bytes, offset;
     POOL_LIST(int) tensors;        /* ptensors */
     POOL_LIST(int) readers;        /* groups, each once */
@@ -182,7 +183,7 @@ typedef struct block {             /* what is placed as one: a register, or temp
     bool shares;                   /* of temporaries: place() has put them */
     int tensors;                   /* of temporaries: how many there are in it */
     struct block *guest, *next;    /* what lies within it (windows.h): the first, and the next beside this one */
-    struct block *host;            /* what it lies within itself, */
+    struct block *host;            /* what it lies within itself, which lies within nothing, */
     uint64_t at;                   /* and where there */
 } block;
 

@@ -28,7 +28,9 @@
 #include <stdlib.h>
 
 enum { SMALL = 16, PARTS_MAX = 4096, HASTY_PARTS_MAX = 768, HASTY_BUDGET = 1000000 };
-enum { WINDOWS_COST = 16 };        /* the share of an arena that windows may add where there is no limit */
+/* Of an arena without windows, where there is no limit: the share that they may add, and that which makes them the main
+ * thing. */
+enum { WINDOWS_COST = 32, WINDOWS_MAIN = 4 };
 bool layout_shares = true;
 
 /* ---- temporaries ---- */
@@ -369,11 +371,13 @@ static uint64_t guest_bytes(const arena *a)
 }
 
 /* What the arena may take with windows. What has guests is needed for longer, which can make it larger. Where there is no
- * limit, what is saved is worth a share of it, or as many bytes as are not copied. */
+ * limit, what is not copied is worth a small share of it; or, where that is a good part of all there is, its own bytes. */
 static uint64_t most_with_windows(const arena *a, uint64_t without)
 {
     uint64_t share = without / WINDOWS_COST, guests = guest_bytes(a);
-    return a->c->memory_max == UINT64_MAX ? without + (share > guests ? share : guests) : without;
+    if (a->c->memory_max != UINT64_MAX)
+        return without;
+    return without + (guests > share && guests >= without / WINDOWS_MAIN ? guests : share);
 }
 
 static bool place_with_windows(arena *a)
@@ -388,7 +392,7 @@ static bool place_with_windows(arena *a)
     bool ok = place_hosts(a);
     if (!ok || *bytes <= most_with_windows(a, without))
         return ok;
-    windows_leave(c, &a->all->windows, a->device);
+    windows_leave(a->part, a->count);
     return place_parts(a);
 }
 
@@ -466,7 +470,7 @@ static void forget_shares(phys *p)
     }
     for (int t = 0; t < p->temp.count; t++) {
         p->temp.item[t].shares = false;
-        p->temp.item[t].guest = NULL;
+        p->temp.item[t].guest = p->temp.item[t].host = NULL;
     }
 }
 

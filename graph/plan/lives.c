@@ -390,3 +390,9 @@ bool lives_in_turn(const lives *l, const life *whole, const life *part)
         return distance(l, &l->steps, whole, part) <= 1;
     return life_of_firings(l, whole) && life_of_firings(l, part) && distance(l, &l->firings, whole, part) <= 1;
 }
+
+const uint32_t *lives_readers(const lives *l, plan_regst_id regst, uint32_t *count)
+{
+    *count = l->reader_first[regst.i + 1] - l->reader_first[regst.i];
+    return l->readers + l->reader_first[regst.i];
+}

@@ -63,6 +63,9 @@ bool lives_enter(lives *l, plan_space_id space);
 /* Whether two parts of the space may have the same bytes. Not asked about two parts of one queue's workspace. */
 bool lives_apart(const lives *l, const life *a, const life *b);
 
+/* The ports that count slots of a register; they belong to the lives. */
+const uint32_t *lives_readers(const lives *l, plan_regst_id regst, uint32_t *count);
+
 /* Whether a life of `part` begins only after the last of `whole` that came of the one before is over. Each value of
  * `whole` is made by one firing, which reads one value of `part` (graph/plan/window.h). */
 bool lives_in_turn(const lives *l, const life *whole, const life *part);

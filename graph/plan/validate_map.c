@@ -185,6 +185,26 @@ static bool in_window(walk *w, const part *x, const part *whole)
     return same && lives_in_turn(w->lives, &whole->life, &x->life);
 }
 
+/* Whether the sum is written over a part of the term that its own kernel alone reads. */
+static bool is_onto(walk *w, const part *sum, const part *term)
+{
+    const weir_plan *plan = w->plan;
+    window found;
+    if (sum->kind != PART_REGST || term->kind != PART_REGST || plan->regsts[sum->index].slots != 1 ||
+        plan->regsts[sum->index].producer.i == PLAN_NONE)
+        return false;
+    uint64_t cost = plan->actors[plan->regsts[sum->index].producer.i].kernels.count;
+    uint32_t count;
+    const uint32_t *readers = lives_readers(w->lives, term->life.regst, &count);
+    for (uint32_t i = 0; i < count; i++)
+        cost += plan->actors[plan->ports[readers[i]].actor.i].kernels.count;
+    if (cost > w->left)
+        return false;
+    w->left -= cost;
+    return window_onto(plan, w->lives, sum->life.regst, term->life.regst, &found) &&
+           window_lies(plan, sum->life.regst, &found) && lives_in_turn(w->lives, &sum->life, &term->life);
+}
+
 static bool meets(walk *w, const part *a, const part *b)
 {
     const char *one = part_array[a->kind], *other = part_array[b->kind];
@@ -193,7 +213,7 @@ static bool meets(walk *w, const part *a, const part *b)
             return false;
         if (lives_apart(w->lives, &a->life, &b->life))
             return true;
-        if (in_window(w, a, b) || in_window(w, b, a))
+        if (in_window(w, a, b) || in_window(w, b, a) || is_onto(w, a, b) || is_onto(w, b, a))
             return true;
     }
     return REFUSE_PLAN("%s[%" PRIu32 "] and %s[%" PRIu32 "] overlap in the arena of spaces[%" PRIu32

@@ -153,3 +153,140 @@ bool window_is(const weir_plan *plan, uint32_t kernel, uint32_t operand)
         return false;
     return one_slot(&plan->regsts[part->owner]) && tensor_first(plan, part) == tensor_first(plan, whole) + w.at;
 }
+
+/* ---- sums over a term ---- */
+
+/* Whether the kernel may write its sum into the operand; fills `to` then. */
+static bool kernel_adds(const weir_plan *plan, uint32_t k, uint32_t operand, window *to)
+{
+    const plan_kernel *kernel = &plan->kernels[k];
+    const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
+    if (!op || !op->onto || kernel->accumulate || !kernel->out.count)
+        return false;
+    call c;
+    call_begin(&c, plan, kernel);
+    const plan_tensor *term = operand_tensor(plan, operand), *sum = operand_tensor(plan, kernel->out.first);
+    int64_t place = op->onto(&c.args, (int)(operand - kernel->in.first));
+    if (place < 0 || term->dtype != sum->dtype)
+        return false;
+    uint64_t bytes = plan_tensor_bytes(term), own = plan_tensor_bytes(sum);
+    uint64_t each = weir_dtype_bytes((weir_dtype)term->dtype);
+    *to = (window){{k}, operand, plan->operands[operand].tensor, (uint64_t)place * each};
+    return own && (uint64_t)place <= bytes / each && own <= bytes - to->at;
+}
+
+/* Whether the two, of one logical tensor, have elements in common. */
+static bool boxes_meet(const weir_view *a, const plan_tensor *b)
+{
+    bool meet = a->shape.rank == (int)b->rank;
+    for (uint32_t d = 0; d < b->rank && meet; d++)
+        meet = a->shape.dim[d] > 0 && b->shape[d] > 0 && a->offset[d] < b->start[d] + b->shape[d] &&
+               b->start[d] < a->offset[d] + a->shape.dim[d];
+    return meet;
+}
+
+static bool within(const weir_view *part, const weir_view *whole)
+{
+    bool is = part->shape.rank == whole->shape.rank;
+    for (int d = 0; d < whole->shape.rank && is; d++)
+        is = part->shape.dim[d] >= 0 && part->shape.dim[d] <= whole->shape.dim[d] &&
+             part->offset[d] >= whole->offset[d] &&
+             part->offset[d] - whole->offset[d] <= whole->shape.dim[d] - part->shape.dim[d];
+    return is;
+}
+
+/* Whether the kernel may read, through this operand, bytes that the sum is written to. */
+static bool reads_sum(const weir_plan *plan, uint32_t k, uint32_t operand, const window *w, const plan_tensor *sum)
+{
+    const plan_kernel *kernel = &plan->kernels[k];
+    const plan_tensor *tensor = operand_tensor(plan, operand), *term = &plan->tensors[w->tensor.i];
+    uint64_t first = term->offset + w->at, end = first + plan_tensor_bytes(sum);
+    if (tensor->offset >= end || first >= tensor->offset + plan_tensor_bytes(tensor) ||
+        (k == w->kernel.i && operand == w->operand))
+        return false;
+    const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
+    if (tensor != term || !op || !op->reads || !kernel->out.count)
+        return true;
+    call c;
+    call_begin(&c, plan, kernel);
+    int input = (int)(operand - kernel->in.first);
+    weir_view part = c.in[input];
+    op->reads(&c.args, input, &part);
+    return !within(&part, &c.in[input]) || boxes_meet(&part, sum);
+}
+
+/* Whether none but the sum's own kernel reads what it is written over. */
+static bool term_is_free(const weir_plan *plan, const lives *l, plan_regst_id term, const window *w,
+                         const plan_tensor *sum)
+{
+    uint32_t count;
+    const uint32_t *readers = lives_readers(l, term, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        const plan_actor *actor = &plan->actors[plan->ports[readers[i]].actor.i];
+        if (plan->queues[actor->queue.i].kind == PLAN_OUTSIDE)
+            return false;
+        for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++) {
+            const plan_range *in = &plan->kernels[k].in;
+            for (uint32_t o = in->first; o < in->first + in->count; o++)
+                if (plan->operands[o].port.i == readers[i] && reads_sum(plan, k, o, w, sum))
+                    return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the register has one tensor, which this kernel alone writes. */
+static bool made_by(const weir_plan *plan, plan_regst_id regst, uint32_t kernel)
+{
+    const plan_regst *r = &plan->regsts[regst.i];
+    const plan_range *kernels = &plan->actors[r->producer.i].kernels;
+    for (uint32_t k = kernels->first; k < kernels->first + kernels->count; k++) {
+        const plan_range *out = &plan->kernels[k].out;
+        for (uint32_t o = out->first; o < out->first + out->count; o++) {
+            const plan_tensor *tensor = operand_tensor(plan, o);
+            if (tensor->home == PLAN_IN_REGST && tensor->owner == regst.i && (k != kernel || o != out->first))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The kernel that makes the sum of the term, and through which operand. */
+static bool find_sum(const weir_plan *plan, plan_regst_id sum, plan_regst_id term, window *to)
+{
+    const plan_regst *regst = &plan->regsts[sum.i];
+    uint32_t port = port_on(plan, regst->producer, term);
+    const plan_range *kernels = &plan->actors[regst->producer.i].kernels;
+    for (uint32_t k = kernels->first; port != PLAN_NONE && k < kernels->first + kernels->count; k++) {
+        const plan_kernel *kernel = &plan->kernels[k];
+        if (!kernel->out.count || plan->operands[kernel->out.first].tensor.i != regst->tensors.first)
+            continue;
+        for (uint32_t o = kernel->in.first; o < kernel->in.first + kernel->in.count; o++)
+            if (plan->operands[o].port.i == port)
+                return kernel_adds(plan, k, o, to);
+    }
+    return false;
+}
+
+bool window_onto(const weir_plan *plan, const lives *l, plan_regst_id sum, plan_regst_id term, window *to)
+{
+    const plan_regst *own = &plan->regsts[sum.i], *from = &plan->regsts[term.i];
+    if (!one_slot(own) || !one_slot(from) || own->fill != 1 || own->space.i != from->space.i ||
+        own->tensors.count != 1 || plan->tensors[own->tensors.first].offset)
+        return false;
+    return find_sum(plan, sum, term, to) && made_by(plan, sum, to->kernel.i) &&
+           term_is_free(plan, l, term, to, &plan->tensors[own->tensors.first]);
+}
+
+bool window_is_onto(const weir_plan *plan, uint32_t kernel, uint32_t operand)
+{
+    const plan_kernel *k = &plan->kernels[kernel];
+    const plan_tensor *term = operand_tensor(plan, operand);
+    const plan_tensor *sum = k->out.count ? operand_tensor(plan, k->out.first) : NULL;
+    window w;
+    if (!sum || term->home != PLAN_IN_REGST || sum->home != PLAN_IN_REGST ||
+        plan->operands[operand].port.i == PLAN_NONE || !one_slot(&plan->regsts[term->owner]) ||
+        !one_slot(&plan->regsts[sum->owner]) || plan->regsts[term->owner].space.i != plan->regsts[sum->owner].space.i)
+        return false;
+    return kernel_adds(plan, kernel, operand, &w) && tensor_first(plan, sum) == tensor_first(plan, term) + w.at;
+}

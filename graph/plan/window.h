@@ -1,4 +1,5 @@
-/* graph/plan/window.h: a register that lies within a tensor which is gathered from it and from others.
+/* graph/plan/window.h: registers that share bytes although they are needed at the same time: one that lies within a tensor
+ * which is gathered from it and from others, and a sum that is written over a part of a term.
  *
  *     device 0   [ sum of 0 |         ]    the sums are registers; the tensor is another register, or a temporary
  *                     |  ^
@@ -15,6 +16,20 @@
  *
  * Who reads the part, on other devices too, goes on to read it where it is: readers write nothing. All else that shares
  * bytes with either is held against the life of each, and the tensor's begins before that of its parts ends.
+ *
+ * The other way round, a sum's register may lie within that of one of its terms: the op says that its kernel reads of
+ * this term what is there, before it writes that (`onto`).
+ *
+ *     device 0   [ terms of 0 : terms of 1 ]  ->  [ sum of 0 : terms of 1 ]  <- which device 1 may still be reading
+ *
+ * That is safe when
+ *
+ *     - no other kernel that reads the term, of any actor, reads these bytes of it (`reads`);
+ *     - no other kernel writes them in the sum's actor, both are in one slot alone, and each firing makes one value of the
+ *       sum of one of the term;
+ *     - the term's next value is not begun before the last reader of the sum is done.
+ *
+ * What is summed up, summed and gathered so can have the bytes of one tensor.
  *
  * Reads a plan whose kernels have been validated; keeps nothing; any thread.
  */
@@ -34,10 +49,17 @@ typedef struct window {
  * firings; and where then. Takes time in proportion to the actor's kernels and operands. */
 bool window_find(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, window *to);
 
+/* The same of a sum within a register that has a term of it: fills `to` with the kernel that adds up, with the operand
+ * and the tensor of the term, and where in that the sum is to lie. Reads operands of all actors that read the term. */
+bool window_onto(const weir_plan *plan, const lives *l, plan_regst_id sum, plan_regst_id term, window *to);
+
 /* Whether it does lie there. */
 bool window_lies(const weir_plan *plan, plan_regst_id part, const window *w);
 
 /* Whether the kernel reads this operand where it is to be: it neither reads nor writes these bytes. */
 bool window_is(const weir_plan *plan, uint32_t kernel, uint32_t operand);
+
+/* Whether the kernel's first output lies within the operand, an input. */
+bool window_is_onto(const weir_plan *plan, uint32_t kernel, uint32_t operand);
 
 #endif
