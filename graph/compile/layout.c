@@ -478,7 +478,7 @@ static bool lay_out_all(compile *c)
 {
     const phys *p = &c->phys;
     laying all = {.c = c, .known = c->known};
-    bool ok = windows_list(c, &all.windows) && list_by_device(c, p->reg.count, reg_device, &all.regs) &&
+    bool ok = (c->hasty || windows_list(c, &all.windows)) && list_by_device(c, p->reg.count, reg_device, &all.regs) &&
               list_by_device(c, p->temp.count, temp_device, &all.temps) &&
               list_by_device(c, p->state.count, state_device, &all.states);
     for (int d = 0; d < p->device.count && ok; d++)

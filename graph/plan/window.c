@@ -154,6 +154,18 @@ bool window_is(const weir_plan *plan, uint32_t kernel, uint32_t operand)
     return one_slot(&plan->regsts[part->owner]) && tensor_first(plan, part) == tensor_first(plan, whole) + w.at;
 }
 
+uint64_t window_bytes(const weir_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const plan_range *in = &plan->kernels[k].in;
+        for (uint32_t o = in->first; o < in->first + in->count; o++)
+            if (window_is(plan, k, o))
+                bytes += plan_tensor_bytes(operand_tensor(plan, o)) * plan->actors[plan->kernels[k].actor.i].fires;
+    }
+    return bytes;
+}
+
 /* ---- sums over a term ---- */
 
 /* Whether the kernel may write its sum into the operand; fills `to` then. */

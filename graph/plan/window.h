@@ -59,6 +59,9 @@ bool window_lies(const weir_plan *plan, plan_regst_id part, const window *w);
 /* Whether the kernel reads this operand where it is to be: it neither reads nor writes these bytes. */
 bool window_is(const weir_plan *plan, uint32_t kernel, uint32_t operand);
 
+/* Bytes that the gathers of a step leave where they are. */
+uint64_t window_bytes(const weir_plan *plan);
+
 /* Whether the kernel's first output lies within the operand, an input. */
 bool window_is_onto(const weir_plan *plan, uint32_t kernel, uint32_t operand);
 

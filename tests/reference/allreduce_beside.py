@@ -45,16 +45,17 @@ def mpi_us(program, ranks, size, tcp):
     return float(text.split()[-2])
 
 
-def weir_us(ranks, size, tcp):
-    command = [WEIR, "bench", "allreduce", "--json", "--ranks", str(ranks), "--bytes", str(size)]
+def weir_us(program, ranks, size, tcp):
+    command = [program, "bench", "allreduce", "--json", "--ranks", str(ranks), "--bytes", str(size)]
     text = subprocess.run(command + ["--tcp" if tcp else "--shm"], check=True, capture_output=True, text=True).stdout
     sums = json.loads(text)["sums"][0]
     return (sums["tcp_us"], None) if tcp else (sums["shm_us"], sums["bare_us"])
 
 
-def play_round(mpi, ranks, size, tcp):
-    weir, bare = weir_us(ranks, size, tcp)
-    return {"weir_us": weir, "bare_us": bare, "mpi_us": mpi_us(mpi, ranks, size, tcp) if mpi else None}
+def play_round(programs, ranks, size, tcp):
+    weir, mpi = programs
+    us, bare = weir_us(weir, ranks, size, tcp)
+    return {"weir_us": us, "bare_us": bare, "mpi_us": mpi_us(mpi, ranks, size, tcp) if mpi else None}
 
 
 def median(values):
@@ -66,8 +67,8 @@ def ratios(rounds, other):
     return [r["weir_us"] / r[other] if r[other] else None for r in rounds]
 
 
-def measure(mpi, ranks, size, rounds, tcp):
-    played = [play_round(mpi, ranks, size, tcp) for _ in range(rounds)]
+def measure(programs, ranks, size, rounds, tcp):
+    played = [play_round(programs, ranks, size, tcp) for _ in range(rounds)]
     line = {"ranks": ranks, "bytes": size}
     line.update({name: median([r[name] for r in played]) for name in ("weir_us", "bare_us", "mpi_us")})
     line.update(of_bare=median(ratios(played, "bare_us")), of_mpi=median(ratios(played, "mpi_us")))
@@ -79,18 +80,19 @@ def main():
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16])
     parser.add_argument("--bytes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--weir", default=WEIR, help="the program [build/bin/weir]")
     parser.add_argument("--tcp", action="store_true")
     parser.add_argument("--json", action="store_true")
     opts = parser.parse_args()
     names = ["ranks", "bytes", "weir_us", "bare_us", "mpi_us", "of_bare", "of_mpi"]
     lines = []
     with tempfile.TemporaryDirectory() as folder:
-        mpi = build_mpi(folder)
+        programs = opts.weir, build_mpi(folder)
         if not opts.json:
             print(" ".join(f"{name:>12}" for name in names))
         for ranks in opts.ranks:
             for size in opts.bytes:
-                lines.append(measure(mpi, ranks, size, opts.rounds, opts.tcp))
+                lines.append(measure(programs, ranks, size, opts.rounds, opts.tcp))
                 if not opts.json:
                     print(" ".join(f"{'-' if lines[-1][n] is None else lines[-1][n]:>12}" for n in names), flush=True)
     if opts.json:

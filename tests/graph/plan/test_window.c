@@ -108,6 +108,8 @@ Test(window, what_stays_is_not_counted_as_moved)
     cr_expect_eq(one.read + own, other.read);
     cr_expect_eq(one.written + own, other.written);
     cr_expect_eq(one.transferred, other.transferred);
+    cr_expect_eq(window_bytes(with), 2 * own);
+    cr_expect_eq(window_bytes(without), 0);
     weir_plan_free(with);
     weir_plan_free(without);
 }
