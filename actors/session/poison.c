@@ -4,10 +4,14 @@
  * lie in one array, those of a kernel beside each other: first those before it. Where a slot is, and whether this firing is
  * the first or last that has to do with it, the counters of register and port tell, which belong to the kernel's own
  * thread.
+ *
+ * What a tensor is gathered from may lie within it (graph/plan/window.h), is there before it, and goes on to be read behind
+ * it. So a stretch of the tensor is cut around it, and the end of the part's own life leaves it as it is.
  */
 #include "actors/session/poison.h"
 
 #include "graph/base/error.h"
+#include "graph/plan/window.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -34,6 +38,15 @@ struct poison {
     struct stretch *stretches;       /* owned */
     uint32_t count, room;
     struct poisoned *kernels;        /* owned; by kernel */
+    struct within *windows;          /* owned: where they are, in ascending order; until all is found */
+    uint32_t window_count;
+};
+
+/* The bytes of a register that lies within a tensor. */
+struct within {
+    const char *first, *end;
+    uint32_t regst;
+    bool onto;                       /* it is written over what was there, which is a term of it */
 };
 
 /* ---- while it runs ---- */
@@ -128,14 +141,42 @@ static bool shares_place(const weir_plan *plan, const plan_range *range, uint32_
     return false;
 }
 
+/* What has windows has one slot. */
+static bool add_whole(struct poison *poison, struct stretch stretch)
+{
+    struct stretch *to = stretch.bytes ? add(poison, stretch.kernel, stretch.after) : NULL;
+    if (to)
+        *to = stretch;
+    return to || !stretch.bytes;
+}
+
+static bool holds(const struct stretch *stretch, const struct within *w)
+{
+    return stretch->base <= w->first && w->end <= stretch->base + stretch->bytes &&
+           (uint64_t)(w->end - w->first) < stretch->bytes;
+}
+
+/* As one, or as what windows leave of it. */
+static bool add_around(struct poison *poison, struct stretch stretch)
+{
+    struct stretch rest = stretch;
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < poison->window_count; i++) {
+        const struct within *w = &poison->windows[i];
+        if (!holds(&rest, w))
+            continue;
+        struct stretch before = rest;
+        before.bytes = (uint64_t)(w->first - rest.base);
+        ok = add_whole(poison, before);
+        rest.bytes = (uint64_t)(rest.base + rest.bytes - w->end);
+        rest.base += w->end - rest.base;
+    }
+    return ok && add_whole(poison, rest);
+}
+
 static bool add_stretch(struct poison *poison, uint32_t kernel, bool after, char *base, uint64_t bytes)
 {
-    struct stretch *to = bytes ? add(poison, kernel, after) : NULL;
-    if (to) {
-        to->base = base;
-        to->bytes = bytes;
-    }
-    return to || !bytes;
+    return add_around(poison, (struct stretch){.kernel = kernel, .after = after, .base = base, .bytes = bytes});
 }
 
 static bool add_temp(struct weir_session *s, uint32_t t)
@@ -174,21 +215,26 @@ static char *slots_of(const struct weir_session *s, uint32_t r)
     return arena->base ? arena->base + s->plan->regsts[r].offset : NULL;
 }
 
+static bool is_window(const struct weir_session *s, uint32_t r, bool onto)
+{
+    for (uint32_t i = 0; i < s->poison->window_count; i++)
+        if (s->poison->windows[i].regst == r && s->poison->windows[i].onto >= onto)
+            return true;
+    return false;
+}
+
 static bool add_written(struct weir_session *s, uint32_t r)
 {
     const plan_regst *regst = &s->plan->regsts[r];
     struct use use = {.tensor = PLAN_NONE, .regst = r, .port = PLAN_NONE, .writes = true};
-    uint32_t first = regst->initial ? PLAN_NONE : find_use(s->plan, regst->producer.i, use, false);
+    uint32_t first = regst->initial || is_window(s, r, true) ? PLAN_NONE : find_use(s->plan, regst->producer.i, use, false);
     if (first == PLAN_NONE || !regst->slot_bytes)
         return true;
-    struct stretch *to = add(s->poison, first, false);
-    if (to) {
-        to->base = slots_of(s, r);
-        to->bytes = regst->slot_bytes;
-        to->out = &s->outs[r];
-    }
-    return to;
+    return add_around(s->poison, (struct stretch){.kernel = first, .base = slots_of(s, r), .bytes = regst->slot_bytes,
+                                                  .out = &s->outs[r]});
 }
+
+
 
 static bool add_read(struct weir_session *s, uint32_t p)
 {
@@ -196,16 +242,12 @@ static bool add_read(struct weir_session *s, uint32_t p)
     const plan_regst *regst = &s->plan->regsts[port->regst.i];
     struct use use = {.tensor = PLAN_NONE, .regst = port->regst.i, .port = p, .reads = true};
     if (regst->initial || regst->producer.i == PLAN_NONE || !regst->slot_bytes || !slots_of(s, port->regst.i) ||
-        session_wired(s, p) || readers_of(s->plan, port->regst.i) != 1)
+        session_wired(s, p) || readers_of(s->plan, port->regst.i) != 1 || is_window(s, port->regst.i, false))
         return true;
     uint32_t last = find_use(s->plan, port->actor.i, use, true);
-    struct stretch *to = last == PLAN_NONE ? NULL : add(s->poison, last, true);
-    if (to) {
-        to->base = slots_of(s, port->regst.i);
-        to->bytes = regst->slot_bytes;
-        to->port = s->ends[p].port;
-    }
-    return to || last == PLAN_NONE;
+    struct stretch slot = {.kernel = last, .after = true, .base = slots_of(s, port->regst.i),
+                           .bytes = regst->slot_bytes, .port = s->ends[p].port};
+    return last == PLAN_NONE || add_around(s->poison, slot);
 }
 
 static bool add_actor(struct weir_session *s, uint32_t a)
@@ -221,6 +263,40 @@ static bool add_actor(struct weir_session *s, uint32_t a)
     for (uint32_t p = actor->ports.first; ok && p < actor->ports.first + actor->ports.count; p++)
         ok = add_read(s, p);
     return ok;
+}
+
+static int compare_windows(const void *a, const void *b)
+{
+    const struct within *x = a, *y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static void see_window(struct weir_session *s, uint32_t operand, bool onto)
+{
+    const plan_tensor *tensor = &s->plan->tensors[s->plan->operands[operand].tensor.i];
+    const char *first = slots_of(s, tensor->owner);
+    if (first)
+        s->poison->windows[s->poison->window_count++] =
+            (struct within){first, first + s->plan->regsts[tensor->owner].slot_bytes, tensor->owner, onto};
+}
+
+/* Those that kernels of this process gather from, and sums that they write over a term. */
+static bool find_windows(struct weir_session *s)
+{
+    const weir_plan *plan = s->plan;
+    struct poison *poison = s->poison;
+    poison->windows = calloc(plan->operands_count + (size_t)1, sizeof *poison->windows);
+    for (uint32_t k = 0; k < plan->kernels_count && poison->windows; k++) {
+        const plan_range *in = &plan->kernels[k].in;
+        for (uint32_t o = in->first; o < in->first + in->count && session_runs(s, plan->kernels[k].actor.i); o++)
+            if (window_is(plan, k, o))
+                see_window(s, o, false);
+            else if (window_is_onto(plan, k, o))
+                see_window(s, plan->kernels[k].out.first, true);
+    }
+    if (poison->window_count)
+        qsort(poison->windows, poison->window_count, sizeof *poison->windows, compare_windows);
+    return poison->windows;
 }
 
 static int compare_stretches(const void *a, const void *b)
@@ -258,6 +334,7 @@ weir_status session_poison(struct weir_session *s)
     bool ok = (s->poison = calloc(1, sizeof *s->poison));
     if (ok)
         ok = (s->poison->kernels = calloc(s->plan->kernels_count + (size_t)1, sizeof *s->poison->kernels));
+    ok = ok && find_windows(s);
     for (uint32_t a = 0; ok && a < s->plan->actors_count; a++)
         if (session_runs(s, a) && host_reaches(s, a))
             ok = add_actor(s, a);
@@ -270,6 +347,7 @@ weir_status session_poison(struct weir_session *s)
 void session_unpoison(struct weir_session *s)
 {
     if (s->poison) {
+        free(s->poison->windows);
         free(s->poison->stretches);
         free(s->poison->kernels);
     }

@@ -175,6 +175,8 @@ typedef struct reg {               /* a register */
     bool alone;                    /* its one tensor is large: no other joins */
     bool needed;                   /* fewer slots would stall */
     bool shares;                   /* layout's own: place() has put it */
+    struct block *placed;          /* layout's own: then, as what; else NULL */
+    int wish;                      /* layout's own: 1 + the first of those in windows.h for it; 0 */
     uint64_t slot_bytes, offset;
     POOL_LIST(int) tensors;        /* ptensors */
     POOL_LIST(int) readers;        /* groups, each once */
@@ -202,6 +204,10 @@ typedef struct block {             /* what is placed as one: a register, or temp
     int group, from, to;           /* then: whose, and the first and last pop, as positions in the group */
     uint64_t bytes, offset;        /* in the arena */
     bool shares;                   /* of temporaries: place() has put them */
+    int tensors;                   /* of temporaries: how many there are in it */
+    struct block *guest, *next;    /* what lies within it (windows.h): the first, and the next beside this one */
+    struct block *host;            /* what it lies within itself, which lies within nothing, */
+    uint64_t at;                   /* and where there */
 } block;
 
 typedef struct pdevice {

@@ -22,11 +22,15 @@
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
 #include "graph/compile/place_same.h"
+#include "graph/compile/windows.h"
 #include "graph/plan/lives.h"
 
 #include <stdlib.h>
 
 enum { SMALL = 16, PARTS_MAX = 4096, HASTY_PARTS_MAX = 768, HASTY_BUDGET = 1000000 };
+/* Of an arena without windows, where there is no limit: the share that they may add, and that which makes them the main
+ * thing. */
+enum { WINDOWS_COST = 32, WINDOWS_MAIN = 4 };
 bool layout_shares = true;
 
 /* ---- temporaries ---- */
@@ -83,7 +87,7 @@ static int block_new(finding *x, uint64_t bytes, int from, int to)
 {
     block *b = POOL_PUSH(&x->c->pool, &x->c->phys.temp);
     if (b)
-        *b = (block){.reg = -1, .group = x->group, .bytes = bytes, .from = from, .to = to};
+        *b = (block){.reg = -1, .group = x->group, .bytes = bytes, .from = from, .to = to, .tensors = 0};
     return x->c->phys.temp.count - 1;
 }
 
@@ -101,6 +105,7 @@ static void find_in_pop(finding *x, int id, int at)
             t->block = block_new(x, t->bytes, at, last);
         else if (last > p->temp.item[t->block].to)
             p->temp.item[t->block].to = last;
+        p->temp.item[t->block].tensors++;
     }
     if (op->scratch)
         op->scratch_block = block_new(x, op->scratch, at, at);
@@ -170,6 +175,7 @@ typedef struct laying {
     compile *c;
     lives *known;                  /* borrowed */
     place_same same;               /* owned */
+    window_list windows;
     by_device regs, temps, states;
 } laying;
 
@@ -284,37 +290,74 @@ static void lay_bottom(arena *a)
     stack_smalls(a);
 }
 
-static life part_life(const arena *a, const block *b)
+/* A block and what was looked up of its life. Those of a part, it and its guests, lie together. */
+typedef struct known_block {
+    const block *block;
+    life_known life;
+} known_block;
+
+static bool in_conflict(const arena *a, const known_block *x, const known_block *y)
 {
-    if (b->reg >= 0)
-        return (life){.regst = {a->c->phys.reg.item[b->reg].plan_id}, .actor = {PLAN_NONE}};
-    return (life){
-        .regst = {PLAN_NONE}, .actor = {(uint32_t)b->group}, .from = (uint32_t)b->from, .to = (uint32_t)b->to};
+    const block *one = x->block, *other = y->block;
+    if (one->reg < 0 && other->reg < 0)
+        return one->group == other->group && one->from <= other->to && other->from <= one->to;
+    return !lives_apart_known(a->all->known, &x->life, &y->life);
 }
 
-static bool in_conflict(const arena *a, const life_known *known, int i, int k)
+/* The next of a part and its guests. */
+static const block *next_within(const block *b, const block *part)
 {
-    const block *x = a->part[i], *y = a->part[k];
-    if (x->reg < 0 && y->reg < 0)
-        return x->group == y->group && x->from <= y->to && y->from <= x->to;
-    return !lives_apart_known(a->all->known, &known[i], &known[k]);
+    return b == part ? part->guest : b->next;
+}
+
+/* Fills known[first[i]] up to known[first[i + 1]] with those of part i. */
+static void look_all(const arena *a, known_block *known, int *first)
+{
+    int count = 0;
+    for (int i = 0; i < a->count; i++) {
+        first[i] = count;
+        for (const block *b = a->part[i]; b; b = next_within(b, a->part[i]))
+            known[count++] = (known_block){b, lives_look(a->all->known, windows_life(a->c, b))};
+    }
+    first[a->count] = count;
+}
+
+/* Two parts with what lies within them. */
+static bool all_in_conflict(const arena *a, const known_block *known, const int *first, int i, int k)
+{
+    for (int one = first[i]; one < first[i + 1]; one++)
+        for (int other = first[k]; other < first[k + 1]; other++)
+            if (in_conflict(a, &known[one], &known[other]))
+                return true;
+    return false;
+}
+
+static int count_within(const arena *a)
+{
+    int count = 0;
+    for (int i = 0; i < a->count; i++)
+        for (const block *b = a->part[i]; b; b = next_within(b, a->part[i]))
+            count++;
+    return count;
 }
 
 static bool find_conflicts(const arena *a, uint64_t *conflict)
 {
-    life_known *known = malloc(((size_t)a->count + 1) * sizeof *known);
-    bool ok = known && lives_enter(a->all->known, (plan_space_id){(uint32_t)a->device});
-    for (int i = 0; i < a->count && ok; i++) {
-        known[i] = lives_look(a->all->known, part_life(a, a->part[i]));
+    known_block *known = malloc(((size_t)count_within(a) + 1) * sizeof *known);
+    int *first = malloc(((size_t)a->count + 1) * sizeof *first);
+    bool ok = known && first && lives_enter(a->all->known, (plan_space_id){(uint32_t)a->device});
+    if (ok)
+        look_all(a, known, first);
+    for (int i = 0; i < a->count && ok; i++)
         for (int k = 0; k < i; k++)
-            if (in_conflict(a, known, i, k))
+            if (all_in_conflict(a, known, first, i, k))
                 place_matrix_set(conflict, a->count, i, k);
-    }
     free(known);
+    free(first);
     return ok;
 }
 
-/* Lays out what shares above the bottom. */
+/* Finds places for the parts, above the bottom. */
 static bool place_parts(arena *a)
 {
     uint64_t *conflict = calloc(place_matrix_words(a->count) + 1, sizeof *conflict);
@@ -335,6 +378,56 @@ static bool place_parts(arena *a)
     return ok;
 }
 
+/* The same with guests within their hosts, which are all that is placed then. */
+static bool place_hosts(arena *a)
+{
+    arena hosts = *a;
+    hosts.count = 0;
+    hosts.part = POOL_NEW(&a->c->pool, block *, a->count + 1);
+    for (int i = 0; i < a->count && hosts.part; i++)
+        if (!a->part[i]->host)
+            hosts.part[hosts.count++] = a->part[i];
+    bool ok = hosts.part && place_parts(&hosts);
+    for (int i = 0; i < a->count && ok; i++)
+        if (a->part[i]->host)
+            a->part[i]->offset = a->part[i]->host->offset + a->part[i]->at;
+    return ok;
+}
+
+static uint64_t guest_bytes(const arena *a)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < a->count; i++)
+        bytes += a->part[i]->host ? a->part[i]->bytes : 0;
+    return bytes;
+}
+
+/* What the arena may take with windows. What has guests is needed for longer, which can make it larger. Where there is no
+ * limit, what is not copied is worth a small share of it; or, where that is a good part of all there is, its own bytes. */
+static uint64_t most_with_windows(const arena *a, uint64_t without)
+{
+    uint64_t share = without / WINDOWS_COST, guests = guest_bytes(a);
+    if (a->c->memory_max != UINT64_MAX)
+        return without;
+    return without + (guests > share && guests >= without / WINDOWS_MAIN ? guests : share);
+}
+
+static bool place_with_windows(arena *a)
+{
+    compile *c = a->c;
+    const uint64_t *bytes = &c->phys.device.item[a->device].bytes;
+    if (!place_parts(a))
+        return false;
+    uint64_t without = *bytes;
+    if (c->hasty || !windows_enter(c, a->all->known, &a->all->windows, a->device))
+        return true;
+    bool ok = place_hosts(a);
+    if (!ok || *bytes <= most_with_windows(a, without))
+        return ok;
+    windows_leave(a->part, a->count);
+    return place_parts(a);
+}
+
 /* The stretch that the device's temporaries lie in. */
 static void find_workspace(const arena *a)
 {
@@ -352,6 +445,16 @@ static void find_workspace(const arena *a)
     d->workspace = high ? high - low : 0;
 }
 
+static void share(phys *p, block *part)
+{
+    if (part->reg < 0) {
+        part->shares = true;
+        return;
+    }
+    p->reg.item[part->reg].shares = true;
+    p->reg.item[part->reg].placed = part;
+}
+
 static bool lay_out(laying *all, int device)
 {
     compile *c = all->c;
@@ -364,9 +467,9 @@ static bool lay_out(laying *all, int device)
         return false;
     choose_parts(&a, regs);
     for (int i = 0; i < a.count; i++)
-        *(a.part[i]->reg >= 0 ? &p->reg.item[a.part[i]->reg].shares : &a.part[i]->shares) = true;
+        share(p, a.part[i]);
     lay_bottom(&a);
-    if (!place_parts(&a))
+    if (!place_with_windows(&a))
         return false;
     for (int i = 0; i < a.count; i++)
         if (a.part[i]->reg >= 0)
@@ -393,17 +496,21 @@ static void enter_temps(phys *p)
 
 static void forget_shares(phys *p)
 {
-    for (int r = 0; r < p->reg.count; r++)
+    for (int r = 0; r < p->reg.count; r++) {
         p->reg.item[r].shares = false;
-    for (int t = 0; t < p->temp.count; t++)
+        p->reg.item[r].placed = NULL;
+    }
+    for (int t = 0; t < p->temp.count; t++) {
         p->temp.item[t].shares = false;
+        p->temp.item[t].guest = p->temp.item[t].host = NULL;
+    }
 }
 
 static bool lay_out_all(compile *c)
 {
     const phys *p = &c->phys;
     laying all = {.c = c, .known = c->known};
-    bool ok = list_by_device(c, p->reg.count, reg_device, &all.regs) &&
+    bool ok = (c->hasty || windows_list(c, &all.windows)) && list_by_device(c, p->reg.count, reg_device, &all.regs) &&
               list_by_device(c, p->temp.count, temp_device, &all.temps) &&
               list_by_device(c, p->state.count, state_device, &all.states);
     for (int d = 0; d < p->device.count && ok; d++)

@@ -8,6 +8,7 @@
 #include "graph/base/error.h"
 #include "graph/plan/moved.h"
 #include "graph/plan/text.h"
+#include "graph/plan/window.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -407,6 +408,7 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     }
     put_number(&j, "bytes", weir_plan_bytes(plan, -1));
     put_number(&j, "ordering_edges", plan_ordering_edges(plan));
+    put_number(&j, "bytes_in_place", window_bytes(plan));
 #define X(key, member, put)                               \
     open_in(&j, key, '[');                                \
     for (uint32_t i = 0; i < plan->member##_count; i++) { \

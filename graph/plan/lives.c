@@ -391,3 +391,20 @@ bool lives_apart(const lives *l, const life *a, const life *b)
     life_known one = lives_look(l, *a), other = lives_look(l, *b);
     return lives_apart_known(l, &one, &other);
 }
+
+bool lives_in_turn(const lives *l, const life *whole, const life *part)
+{
+    uint32_t maker = whole->regst.i == PLAN_NONE ? whole->actor.i : l->plan->regsts[whole->regst.i].producer.i;
+    life_known one = lives_look(l, *whole), other = lives_look(l, *part);
+    if (l->here->unknown || one.always || other.always)
+        return false;
+    if (l->plan->actors[maker].fires == 1)
+        return distance(l, &l->steps, &one, &other) <= 1;
+    return one.by_firings && other.by_firings && distance(l, &l->firings, &one, &other) <= 1;
+}
+
+const uint32_t *lives_readers(const lives *l, plan_regst_id regst, uint32_t *count)
+{
+    *count = l->reader_first[regst.i + 1] - l->reader_first[regst.i];
+    return l->readers + l->reader_first[regst.i];
+}

@@ -78,4 +78,11 @@ typedef struct life_known {
 life_known lives_look(const lives *l, life of);
 bool lives_apart_known(const lives *l, const life_known *a, const life_known *b);
 
+/* The ports that count slots of a register; they belong to the lives. */
+const uint32_t *lives_readers(const lives *l, plan_regst_id regst, uint32_t *count);
+
+/* Whether a life of `part` begins only after the last of `whole` that came of the one before is over. Each value of
+ * `whole` is made by one firing, which reads one value of `part` (graph/plan/window.h). */
+bool lives_in_turn(const lives *l, const life *whole, const life *part);
+
 #endif

@@ -1,6 +1,7 @@
 /* graph/plan/moved.c: see the header. An op's rule for what it reads may be the user's, so its answer is held against
  * the shard, as it is where pieces cross between processes. */
 #include "graph/plan/moved.h"
+#include "graph/plan/window.h"
 
 #include <string.h>
 #include <weir/op.h>
@@ -94,6 +95,10 @@ plan_moved plan_kernel_moved(const weir_plan *plan, uint32_t kernel)
     plan_moved moved = {.read = states, .written = states + range_bytes(plan, &c.kernel->out)};
     for (uint32_t i = 0; i < c.kernel->in.count; i++) {
         uint64_t bytes = input_bytes(&c, i);
+        if (window_is(plan, kernel, c.kernel->in.first + i)) {
+            moved.written -= bytes;
+            continue;
+        }
         moved.read += bytes;
         moved.transferred += from_elsewhere(plan, c.kernel, c.kernel->in.first + i) ? bytes : 0;
     }

@@ -12,6 +12,7 @@
 #include "graph/base/error.h"
 #include "graph/plan/moved.h"
 #include "graph/plan/show_inside.h"
+#include "graph/plan/window.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -450,6 +451,8 @@ static void show_header(const weir_plan *plan, FILE *to)
     fprintf(to, ", %s", bytes_text(weir_plan_bytes(plan, -1), text));
     if (plan_ordering_edges(plan))
         fprintf(to, ", %" PRIu32 " ordering edges", plan_ordering_edges(plan));
+    if (window_bytes(plan))
+        fprintf(to, ", gathers leave %s in place", bytes_text(window_bytes(plan), text));
     for (uint32_t p = 0; plan->programs_count > 1 && p < plan->programs_count; p++) {
         fputs(p ? ", " : ", programs ", to);
         show_text(to, plan_text(plan, plan->programs[p].name));

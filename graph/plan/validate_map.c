@@ -2,7 +2,8 @@
  *
  * An arena's parts are registers, states, the snapshot, and each temporary and each kernel's scratch in the workspaces.
  * They are sorted by place; a walk from low to high keeps those that reach up to here. Two that meet must be apart by
- * graph/plan/lives.h, and whatever is always there meets nobody. Two temporaries of one queue may meet, for one actor
+ * graph/plan/lives.h, or one holds what the other is to hold there (graph/plan/window.h), and whatever is always there
+ * meets nobody. Two temporaries of one queue may meet, for one actor
  * runs at a time, and what its kernels have there follows from their order (validate_op.c, validate_kernel.c); so
  * the workspaces of two queues, as wholes, do not meet.
  *
@@ -13,6 +14,7 @@
 #include "graph/plan/lives.h"
 #include "graph/plan/spread.h"
 #include "graph/plan/validate.h"
+#include "graph/plan/window.h"
 
 #include <stdlib.h>
 
@@ -162,6 +164,47 @@ static bool enter_space(walk *w, uint32_t space)
     return w->entered;
 }
 
+/* Whether `part` lies within what is gathered from it into `whole`. Counts as comparisons what it looks at. */
+static bool in_window(walk *w, const part *x, const part *whole)
+{
+    const weir_plan *plan = w->plan;
+    if (x->kind != PART_REGST || plan->regsts[x->index].slots != 1 ||
+        (whole->kind != PART_REGST && whole->kind != PART_TEMP))
+        return false;
+    plan_actor_id maker = whole->kind == PART_TEMP ? whole->life.actor : plan->regsts[whole->index].producer;
+    uint64_t cost = maker.i == PLAN_NONE ? UINT64_MAX : plan->actors[maker.i].kernels.count;
+    if (cost > w->left)
+        return false;
+    window found;
+    w->left -= cost;
+    if (!window_find(plan, x->life.regst, maker, &found) || !window_lies(plan, x->life.regst, &found))
+        return false;
+    const plan_tensor *tensor = &plan->tensors[found.tensor.i];
+    bool same = whole->kind == PART_TEMP ? found.tensor.i == whole->index
+                                         : tensor->home == PLAN_IN_REGST && tensor->owner == whole->index;
+    return same && lives_in_turn(w->lives, &whole->life, &x->life);
+}
+
+/* Whether the sum is written over a part of the term that its own kernel alone reads. */
+static bool is_onto(walk *w, const part *sum, const part *term)
+{
+    const weir_plan *plan = w->plan;
+    window found;
+    if (sum->kind != PART_REGST || term->kind != PART_REGST || plan->regsts[sum->index].slots != 1 ||
+        plan->regsts[sum->index].producer.i == PLAN_NONE)
+        return false;
+    uint64_t cost = plan->actors[plan->regsts[sum->index].producer.i].kernels.count;
+    uint32_t count;
+    const uint32_t *readers = lives_readers(w->lives, term->life.regst, &count);
+    for (uint32_t i = 0; i < count; i++)
+        cost += plan->actors[plan->ports[readers[i]].actor.i].kernels.count;
+    if (cost > w->left)
+        return false;
+    w->left -= cost;
+    return window_onto(plan, w->lives, sum->life.regst, term->life.regst, &found) &&
+           window_lies(plan, sum->life.regst, &found) && lives_in_turn(w->lives, &sum->life, &term->life);
+}
+
 static bool meets(walk *w, const part *a, const part *b)
 {
     const char *one = part_array[a->kind], *other = part_array[b->kind];
@@ -169,6 +212,8 @@ static bool meets(walk *w, const part *a, const part *b)
         if (!enter_space(w, a->space))
             return false;
         if (lives_apart(w->lives, &a->life, &b->life))
+            return true;
+        if (in_window(w, a, b) || in_window(w, b, a) || is_onto(w, a, b) || is_onto(w, b, a))
             return true;
     }
     return REFUSE_PLAN("%s[%" PRIu32 "] and %s[%" PRIu32 "] overlap in the arena of spaces[%" PRIu32

@@ -189,6 +189,15 @@ struct weir_op {
      * the session fails: the rule may depend on nothing but its arguments. In a plan from anywhere these are any views
      * that `fits` lets pass. NULL: all of every input. */
     void (*reads)(const weir_kernel_args *call, int input, weir_view *part);
+    /* Where in out[0], counted in elements, the elements of in[input] may lie already, one behind the other: the kernel
+     * finds by the addresses that they do, leaves them alone, and writes the rest of out[0]; others may be reading them
+     * meanwhile. -1: nowhere. `call` is as for `reads`. In a plan from anywhere that is what keeps the kernel from
+     * writing there. NULL: no input may. */
+    int64_t (*stays)(const weir_kernel_args *call, int input);
+    /* Where in in[input], counted in elements, the elements of out[0] may lie, one behind the other: what the kernel reads
+     * of in[input] is there, and each element is read before it is written. Others may be reading the rest of in[input]
+     * meanwhile. -1: nowhere. `call` is as for `reads`. NULL: in no input. */
+    int64_t (*onto)(const weir_kernel_args *call, int input);
 
     int inplace;                /* k + 1: out[0] may share the memory of in[k], of which it then has the number and
                                    width of elements (kernel reads each element before it writes it). 0: never */

@@ -8,6 +8,9 @@
  * stays in the nearest cache, and each byte of the output goes to memory once. The first two terms need no copy: their
  * sum is written. Stores that pass the caches by are not used: a large copy gained a tenth with them, and what read it
  * next took twice as long.
+ *
+ * A shard that is gathered may lie where it belongs in the output: then it is not copied (box_stays()). And a sum may be
+ * written over one of its terms (box_onto()), whichever that is: those before it are then added up beside it.
  */
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
@@ -72,12 +75,39 @@ static void run_sum(float *restrict to, const float *restrict a, const float *re
         to[i] = a[i] + b[i];
 }
 
+/* The term whose elements from `from` on are those at `to`; none: as many as there are. */
+static int term_at(const float *to, const weir_view *term, int terms, int64_t from)
+{
+    int t = 0;
+    while (t < terms && view_f32(&term[t]) + from != to)
+        t++;
+    return t;
+}
+
+/* A block of a sum, written over its term `own`. An addition gives the same whichever of the two comes first. */
+static void block_onto(float *to, const weir_view *term, int terms, int own, int64_t from, int64_t count)
+{
+    float before[BLOCK];
+    if (own > 1)
+        run_sum(before, view_f32(&term[0]) + from, view_f32(&term[1]) + from, count);
+    for (int t = 2; t < own; t++)
+        run_add(before, view_f32(&term[t]) + from, count);
+    run_add(to, own > 1 ? before : view_f32(&term[!own]) + from, count);
+    for (int t = own > 1 ? own + 1 : 2; t < terms; t++)
+        run_add(to, view_f32(&term[t]) + from, count);
+}
+
 /* to[0 .. count) = (or, with `add`, +=) the sum of elements [from, from + count) of the terms. */
 static void run_terms(float *to, const weir_view *term, int terms, int64_t from, int64_t count, bool add)
 {
+    int own = add ? terms : term_at(to, term, terms, from);
     for (int64_t at = 0; at < count; at += BLOCK) {
         int64_t part = count - at < BLOCK ? count - at : BLOCK;
         int done = add ? 0 : 2;
+        if (own < terms) {
+            block_onto(to + at, term, terms, own, from + at, part);
+            continue;
+        }
         if (!add)
             run_sum(to + at, view_f32(&term[0]) + from + at, view_f32(&term[1]) + from + at, part);
         for (; done < terms; done++)
@@ -105,7 +135,10 @@ static void run_half_terms(const weir_view *to, int64_t t, const weir_view *term
 static void run_copy(const weir_view *to, int64_t t, const weir_view *from, int64_t f, int64_t count)
 {
     size_t bytes = weir_dtype_bytes(to->dtype);
-    memcpy((char *)to->data + (size_t)t * bytes, (const char *)from->data + (size_t)f * bytes, (size_t)count * bytes);
+    char *there = (char *)to->data + (size_t)t * bytes;
+    const char *here = (const char *)from->data + (size_t)f * bytes;
+    if (here != there)
+        memcpy(there, here, (size_t)count * bytes);
 }
 
 /* Puts the terms, which all lie as the first does, where they meet the output; with `add` onto what is there. */
@@ -205,6 +238,43 @@ static void box_reads(const weir_kernel_args *call, int input, weir_view *part)
     }
 }
 
+/* Whether any other input has elements of the output that this one has. */
+static bool met_by_others(const weir_kernel_args *call, int input)
+{
+    region r;
+    for (int i = 0; i < call->in_count; i++)
+        if (i != input && region_meet(&call->in[i], &call->in[input], &r))
+            return true;
+    return false;
+}
+
+/* What is copied, whole, as one run, and by nobody else's elements. */
+static int64_t box_stays(const weir_kernel_args *call, int input)
+{
+    const box_attrs *attrs = call->attrs;
+    const weir_view *from = &call->in[input], *to = &call->out[0];
+    region r;
+    if (attrs->terms != 1 || attrs->zero || !region_meet(from, to, &r) || met_by_others(call, input))
+        return -1;
+    region_fold(from, to, &r);
+    return r.run == view_count(from) ? r.to_first : -1;
+}
+
+/* A sum of all inputs, which lie alike, and in each of which the output is one run. */
+static int64_t box_onto(const weir_kernel_args *call, int input)
+{
+    const box_attrs *attrs = call->attrs;
+    const weir_view *from = &call->in[input], *to = &call->out[0];
+    region r;
+    if (attrs->terms < 2 || attrs->terms != call->in_count || attrs->zero || !region_meet(from, to, &r))
+        return -1;
+    for (int i = 0; i < call->in_count; i++)
+        if (!views_alike(from, &call->in[i]))
+            return -1;
+    region_fold(from, to, &r);
+    return r.run == view_count(to) ? r.from_first : -1;
+}
+
 static const weir_field box_fields[] = {WEIR_FIELD_INT(box_attrs, terms), WEIR_FIELD_INT(box_attrs, zero)};
 
 const weir_op op_box = {.name = "box",
@@ -216,4 +286,6 @@ const weir_op op_box = {.name = "box",
                         .infer = box_infer,
                         .fits = box_fits,
                         .kernel = {[WEIR_CPU] = box_kernel},
-                        .reads = box_reads};
+                        .reads = box_reads,
+                        .stays = box_stays,
+                        .onto = box_onto};

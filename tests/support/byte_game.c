@@ -1,6 +1,7 @@
 /* tests/support/byte_game.c: see the header. Markers are a list that is searched through: plans of tests are small. */
 #include "tests/support/byte_game.h"
 #include "tests/support/mutate_plan.h"
+#include "graph/plan/window.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@ typedef struct mark {
 
 typedef struct game {
     const weir_plan *plan;
+    lives *lives;         /* owned: to ask who reads what */
     uint32_t program;     /* of the run that goes on */
     uint32_t *steps;      /* by program: of the runs up to this one */
     uint32_t *steps_all;  /* and of those to come, too: a push may be ahead */
@@ -72,12 +74,26 @@ static bool may_meet(const mark *a, const mark *b)
     return a->space != b->space || a->end <= b->first || b->end <= a->first || (temps && a->actor == b->actor);
 }
 
+/* What is there may be a part of what is now gathered from it, or a term of the sum that is now written over it. The other
+ * way round, no. */
+static bool is_gathered(const game *g, const mark *part, const mark *whole)
+{
+    window w;
+    if (part->kind != MARK_SLOT || whole->kind == MARK_SCRATCH || whole->kind == MARK_ALWAYS)
+        return false;
+    if (whole->kind == MARK_SLOT && window_onto(g->plan, g->lives, (plan_regst_id){whole->index}, (plan_regst_id){part->index}, &w))
+        return window_lies(g->plan, (plan_regst_id){whole->index}, &w);
+    uint32_t maker = whole->kind == MARK_SLOT ? g->plan->regsts[whole->index].producer.i : whole->actor;
+    return window_find(g->plan, (plan_regst_id){part->index}, (plan_actor_id){maker}, &w) &&
+           window_lies(g->plan, (plan_regst_id){part->index}, &w);
+}
+
 static bool put_mark(game *g, mark m)
 {
     if (m.first == m.end)
         return true;
     for (uint32_t i = 0; i < g->mark_count; i++)
-        if (!may_meet(&g->marks[i], &m)) {
+        if (!may_meet(&g->marks[i], &m) && !is_gathered(g, &g->marks[i], &m)) {
             char one[64], other[64];
             name_mark(&g->marks[i], one);
             name_mark(&m, other);
@@ -398,6 +414,7 @@ static void game_free(game *g)
     for (uint32_t r = 0; r < g->plan->regsts_count; r++)
         free(g->pending[r]);
     free(g->pending);
+    lives_free(g->lives);
     free(g->marks);
 }
 
@@ -444,6 +461,7 @@ bool byte_game_play(const weir_plan *plan, const byte_run *runs, uint32_t count,
     game g = {.plan = plan, .random = seed, .why = why};
     *why = '\0';
     game_new(&g);
+    g.lives = lives_new(plan);
     set_up(&g);
     for (uint32_t i = 0; i < count; i++)
         g.steps_all[runs[i].program] += runs[i].steps;

@@ -3,6 +3,7 @@
 #include "tests/support/mutate_plan.h"
 
 #include "graph/plan/fields.h"
+#include "graph/plan/window.h"
 #include "kernels/ops.h"
 #include "tests/support/sample_plan.h"
 
@@ -71,6 +72,36 @@ static void spread(weir_plan *plan)
         plan->kernels[i].workspace_offset *= ROOM;
 }
 
+/* Of what has one slot. */
+static uint64_t place_of(const weir_plan *plan, const plan_tensor *tensor)
+{
+    return tensor->offset + (tensor->home == PLAN_IN_TEMP
+                                 ? plan->queues[plan->actors[tensor->owner].queue.i].workspace_offset
+                                 : plan->regsts[tensor->owner].offset);
+}
+
+/* A register that lies within a tensor lies in the same place of it again. */
+static void put_back(const weir_plan *plan, weir_plan *copy, uint32_t part, uint32_t whole)
+{
+    const plan_tensor *tensor = &plan->tensors[plan->operands[whole].tensor.i];
+    uint32_t r = plan->tensors[plan->operands[part].tensor.i].owner;
+    uint64_t at = plan->regsts[r].offset - place_of(plan, tensor);
+    copy->regsts[r].offset = place_of(copy, &copy->tensors[plan->operands[whole].tensor.i]) + at;
+    copy->regsts[r].slot_bytes = plan->regsts[r].slot_bytes;
+}
+
+static void put_windows_back(const weir_plan *plan, weir_plan *copy)
+{
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const plan_kernel *kernel = &plan->kernels[k];
+        for (uint32_t o = kernel->in.first; o < kernel->in.first + kernel->in.count; o++)
+            if (window_is(plan, k, o))
+                put_back(plan, copy, o, kernel->out.first);
+            else if (window_is_onto(plan, k, o))
+                put_back(plan, copy, kernel->out.first, o);
+    }
+}
+
 weir_plan *mutate_room(const weir_plan *plan)
 {
     weir_plan *copy = plan_copy(plan);
@@ -81,6 +112,7 @@ weir_plan *mutate_room(const weir_plan *plan)
         return NULL;
     }
     spread(copy);
+    put_windows_back(plan, copy);
     return copy;
 }
 

@@ -1,6 +1,5 @@
-/* apps/weir/bench/allreduce.c: the compiler makes the conversion, as it does for a model's gradients. Only the order
- * of the steps is not its own: for the time of a single one the plan is changed so that each device's source of terms
- * waits for that device's result (plan_chain()), which no graph can say.
+/* apps/weir/bench/allreduce.c: the compiler makes the conversion, as it does for a model's gradients. For the time of
+ * a single one the terms of a step wait for the result of the step before on the same device, as a state does.
  */
 #include "apps/weir/bench/allreduce.h"
 
@@ -10,7 +9,6 @@
 #include "apps/weir/bench/ranks.h"
 #include "apps/common/measure.h"
 #include "graph/base/error.h"
-#include "graph/plan/plan.h"
 
 #define ROUNDS 3
 #define ROUND_SECONDS 0.2
@@ -20,9 +18,9 @@
 #define US 1e6
 
 static const size_t sizes[] = {4, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
-static const size_t quick_sizes[] = {4, 64 << 10, 1 << 20};
 static const uint32_t counts[] = {2, 4};
 #define SIZES (sizeof sizes / sizeof *sizes)
+#define QUICK_SIZES 3
 #define COUNTS (sizeof counts / sizeof *counts)
 
 /* ---- ops ---- */
@@ -113,88 +111,36 @@ static const weir_op op_whole = {.name = "bench_whole", .fields = whole_fields, 
 
 /* ---- plans ---- */
 
-static weir_status sink_none(void *ctx, const weir_view *value, int64_t step, int micro)
-{
-    (void)ctx, (void)value, (void)step, (void)micro;
-    return WEIR_OK;
-}
-
-static weir_graph *sum_graph(size_t bytes, uint32_t devices)
+/* What a step's terms read is a state that is set to what the sum of the step before came to, device by device; or, where
+ * steps may overlap, a constant. Nothing but the sum goes from device to device, and no function of the program's, which
+ * would have a thread of its own, is called. */
+static weir_graph *sum_graph(size_t bytes, uint32_t devices, bool chain)
 {
     char names[16];
     weir_graph *g = weir_graph_new("allreduce");
     snprintf(names, sizeof names, "cpu:0-%u", devices - 1);
     weir_mesh_new(g, names);
-    weir_tensor *token = weir_param(g, WEIR_F32, {devices}, .name = "token", .frozen = true, .sbp = {WEIR_S(0)});
+    weir_tensor *last = weir_state(g, WEIR_F32, {devices}, .name = "last", .sbp = {WEIR_S(0)});
+    weir_tensor *token =
+        chain ? last : weir_param(g, WEIR_F32, {devices}, .name = "token", .frozen = true, .sbp = {WEIR_S(0)});
     whole_attrs each = {devices};
     terms_attrs attrs = {(int64_t)bytes / 4};
     weir_tensor *terms =
         weir_op_apply(&(weir_apply){WEIR_HERE, "terms", &op_terms, g, &token, 1, &attrs}, NULL);
     weir_tensor *sum = weir_shard(weir_shard(terms, .sbp = {WEIR_P}), .sbp = {WEIR_B});
     weir_tensor *whole = weir_op_apply(&(weir_apply){WEIR_HERE, "whole", &op_whole, g, &sum, 1, &each}, NULL);
-    weir_fetch(weir_shard(whole, .sbp = {WEIR_S(0)}), .name = "devices", .sink = sink_none);
+    weir_state_set(last, weir_shard(whole, .sbp = {WEIR_S(0)}));
     return g;
-}
-
-/* The kernel of this op that runs on the device; NULL: there is none. */
-static const plan_kernel *kernel_find(const weir_plan *plan, const weir_op *op, uint32_t space)
-{
-    for (uint32_t k = 0; k < plan->kernels_count; k++) {
-        const plan_kernel *kernel = &plan->kernels[k];
-        if (!strcmp(plan_text(plan, kernel->op), op->name) &&
-            plan->queues[plan->actors[kernel->actor.i].queue.i].space.i == space)
-            return kernel;
-    }
-    return NULL;
-}
-
-static void operand_point(weir_plan *plan, plan_operand *operand, uint32_t tensor)
-{
-    operand->tensor.i = tensor;
-    plan->ports[operand->port.i].regst.i = plan->tensors[tensor].owner;
-}
-
-/* The device's source reads the device's last result, which is there at the start, instead of the token; and what
- * fetched the result gets the token, so that nothing but the sum goes from device to device. */
-static bool device_chain(weir_plan *plan, uint32_t space)
-{
-    const plan_kernel *terms = kernel_find(plan, &op_terms, space), *whole = kernel_find(plan, &op_whole, space);
-    if (!terms || !whole)
-        return false;
-    plan_operand *source = &plan->operands[terms->in.first];
-    uint32_t token = source->tensor.i, result = plan->operands[whole->out.first].tensor.i;
-    if (source->port.i == PLAN_NONE || plan->tensors[result].home != PLAN_IN_REGST)
-        return false;
-    for (uint32_t o = 0; o < plan->operands_count; o++)
-        if (plan->operands[o].tensor.i == result && plan->operands[o].port.i != PLAN_NONE)
-            operand_point(plan, &plan->operands[o], token);
-    operand_point(plan, source, result);
-    plan->regsts[plan->tensors[result].owner].initial = 1;
-    return true;
-}
-
-/* One step is under way on each device; so no register needs more than one slot. */
-static weir_status plan_chain(weir_plan *plan, uint32_t devices)
-{
-    for (uint32_t r = 0; r < plan->regsts_count; r++)
-        plan->regsts[r].slots = 1;
-    for (uint32_t s = 0; s < devices; s++)
-        if (!device_chain(plan, s))
-            return error_set(WEIR_E_PLAN, "cpu:%u has no result that its source could wait for", s);
-    plan->hash = plan_hash(plan);
-    return plan_validate(plan);
 }
 
 static weir_status time_sum(const struct bench_round *round, uint32_t devices, enum bench_way way, bool chain,
                             double *seconds)
 {
     struct bench_ranks ranks = {.round = *round, .way = way};
-    weir_graph *graph = sum_graph(round->bytes, devices);
+    weir_graph *graph = sum_graph(round->bytes, devices, chain);
     weir_plan *plan = weir_compile(graph);
     weir_status status = plan ? WEIR_OK : WEIR_E_GRAPH; /* the sentence is there */
     ranks.plan = plan;
-    if (!status && chain)
-        status = plan_chain(plan, devices);
     if (!status)
         status = bench_ranks_run(devices, &ranks, seconds);
     weir_plan_free(plan);
@@ -302,17 +248,17 @@ static weir_status time_bare(const struct bench_round *round, uint32_t ranks, do
 
 /* ---- all of it ---- */
 
-/* name, text */
-#define MEASURE_LIST(X)                                  \
-    X(bare, "bare loop over shared memory")              \
-    X(shm, "shared memory")                              \
-    X(shm_steady, "shared memory, steps overlap")        \
-    X(tcp, "TCP without a key")                          \
-    X(tcp_steady, "TCP without a key, steps overlap")    \
-    X(tcp_key, "TCP, encrypted")
+/* name, over, text */
+#define MEASURE_LIST(X)                                          \
+    X(bare, SHM, "bare loop over shared memory")                 \
+    X(shm, SHM, "shared memory")                                 \
+    X(shm_steady, SHM, "shared memory, steps overlap")           \
+    X(tcp, TCP, "TCP without a key")                             \
+    X(tcp_steady, TCP, "TCP without a key, steps overlap")       \
+    X(tcp_key, TCP, "TCP, encrypted")
 
 enum {
-#define X(name, text) MEASURE_##name,
+#define X(name, over, text) MEASURE_##name,
     MEASURE_LIST(X)
 #undef X
         MEASURES
@@ -320,31 +266,41 @@ enum {
 
 struct measure {
     const char *name, *text;
+    bench_over over;
     weir_status (*run)(const struct bench_round *round, uint32_t ranks, double *seconds);
 };
 
 static const struct measure measures[MEASURES] = {
-#define X(name, text) {#name, text, time_##name},
+#define X(name, over, text) {#name, text, BENCH_OVER_##over, time_##name},
     MEASURE_LIST(X)
 #undef X
 };
 
 struct bench {
     int rounds;
-    const size_t *sizes;
-    size_t sizes_count;
+    uint32_t counts[COUNTS];
+    size_t sizes[SIZES];
+    size_t counts_count, sizes_count;
+    bench_over over;
     double seconds[COUNTS][SIZES][MEASURES][ROUNDS];
     double us[COUNTS][SIZES][MEASURES], of_bare[COUNTS][SIZES]; /* medians */
 };
 
+static bool measured(const struct bench *bench, int m)
+{
+    return !bench->over || bench->over == measures[m].over;
+}
+
 static weir_status measure_round(struct bench *bench, int i, double round_seconds)
 {
     weir_status status = WEIR_OK;
-    for (size_t c = 0; c < COUNTS; c++)
+    for (size_t c = 0; c < bench->counts_count; c++)
         for (size_t s = 0; s < bench->sizes_count; s++)
             for (int m = 0; m < MEASURES && !status; m++) {
+                if (!measured(bench, m))
+                    continue;
                 struct bench_round round = {.bytes = bench->sizes[s], .round_seconds = round_seconds};
-                status = measures[m].run(&round, counts[c], &bench->seconds[c][s][m][i]);
+                status = measures[m].run(&round, bench->counts[c], &bench->seconds[c][s][m][i]);
             }
     return status;
 }
@@ -352,26 +308,31 @@ static weir_status measure_round(struct bench *bench, int i, double round_second
 /* The ratio first: medians sort. */
 static void take_medians(struct bench *bench)
 {
-    for (size_t c = 0; c < COUNTS; c++)
+    for (size_t c = 0; c < bench->counts_count; c++)
         for (size_t s = 0; s < bench->sizes_count; s++) {
             double ratio[ROUNDS];
-            for (int i = 0; i < bench->rounds; i++)
+            for (int i = 0; i < bench->rounds && measured(bench, MEASURE_shm); i++)
                 ratio[i] = bench->seconds[c][s][MEASURE_shm][i] / bench->seconds[c][s][MEASURE_bare][i];
-            bench->of_bare[c][s] = measure_median(ratio, bench->rounds);
+            if (measured(bench, MEASURE_shm))
+                bench->of_bare[c][s] = measure_median(ratio, bench->rounds);
             for (int m = 0; m < MEASURES; m++)
-                bench->us[c][s][m] = measure_median(bench->seconds[c][s][m], bench->rounds) * US;
+                if (measured(bench, m))
+                    bench->us[c][s][m] = measure_median(bench->seconds[c][s][m], bench->rounds) * US;
         }
 }
 
 static void report_json(const struct bench *bench, FILE *to)
 {
     fprintf(to, "{\"sums\": [");
-    for (size_t c = 0; c < COUNTS; c++)
+    for (size_t c = 0; c < bench->counts_count; c++)
         for (size_t s = 0; s < bench->sizes_count; s++) {
-            fprintf(to, "%s{\"ranks\": %u, \"bytes\": %zu", c || s ? ", " : "", counts[c], bench->sizes[s]);
+            fprintf(to, "%s{\"ranks\": %u, \"bytes\": %zu", c || s ? ", " : "", bench->counts[c], bench->sizes[s]);
             for (int m = 0; m < MEASURES; m++)
-                fprintf(to, ", \"%s_us\": %.3f", measures[m].name, bench->us[c][s][m]);
-            fprintf(to, ", \"shm_of_bare\": %.3f}", bench->of_bare[c][s]);
+                if (measured(bench, m))
+                    fprintf(to, ", \"%s_us\": %.3f", measures[m].name, bench->us[c][s][m]);
+            if (measured(bench, MEASURE_shm))
+                fprintf(to, ", \"shm_of_bare\": %.3f", bench->of_bare[c][s]);
+            fprintf(to, "}");
         }
     fprintf(to, "]}\n");
 }
@@ -379,32 +340,44 @@ static void report_json(const struct bench *bench, FILE *to)
 static void report_table(const struct bench *bench, FILE *to)
 {
     char text[32];
-    for (size_t c = 0; c < COUNTS; c++) {
-        fprintf(to, "%u ranks: us per sum of %-12s", counts[c], "");
+    for (size_t c = 0; c < bench->counts_count; c++) {
+        fprintf(to, "%u ranks: us per sum of %-12s", bench->counts[c], "");
         for (size_t s = 0; s < bench->sizes_count; s++)
             fprintf(to, "%12s", measure_bytes_text(bench->sizes[s], text));
         for (int m = 0; m < MEASURES; m++) {
+            if (!measured(bench, m))
+                continue;
             fprintf(to, "\n%-34s", measures[m].text);
             for (size_t s = 0; s < bench->sizes_count; s++)
                 fprintf(to, "%12.1f", bench->us[c][s][m]);
         }
-        fprintf(to, "\n%-34s", "shm_of_bare");
-        for (size_t s = 0; s < bench->sizes_count; s++)
+        if (measured(bench, MEASURE_shm))
+            fprintf(to, "\n%-34s", "shm_of_bare");
+        for (size_t s = 0; s < bench->sizes_count && measured(bench, MEASURE_shm); s++)
             fprintf(to, "%12.2f", bench->of_bare[c][s]);
         fprintf(to, "\n");
     }
 }
 
-weir_status bench_allreduce(bool json, bool quick, FILE *to)
+static void choose(struct bench *bench, const bench_allreduce_opts *opts, bool quick)
+{
+    bench->rounds = quick ? 1 : ROUNDS;
+    bench->over = opts->over;
+    bench->counts_count = opts->ranks ? 1 : COUNTS;
+    bench->sizes_count = opts->bytes ? 1 : quick ? QUICK_SIZES : SIZES;
+    for (size_t c = 0; c < bench->counts_count; c++)
+        bench->counts[c] = opts->ranks ? (uint32_t)opts->ranks : counts[c];
+    for (size_t s = 0; s < bench->sizes_count; s++)
+        bench->sizes[s] = opts->bytes ? (size_t)opts->bytes / 4 * 4 : sizes[s];
+}
+
+weir_status bench_allreduce_with(const bench_allreduce_opts *opts, bool json, bool quick, FILE *to)
 {
     struct bench *bench = calloc(1, sizeof *bench);
     weir_status status = bench ? weir_op_register(&op_terms) : WEIR_E_MEMORY;
     status = status ? status : weir_op_register(&op_whole);
-    if (!status) {
-        bench->rounds = quick ? 1 : ROUNDS;
-        bench->sizes = quick ? quick_sizes : sizes;
-        bench->sizes_count = quick ? sizeof quick_sizes / sizeof *quick_sizes : SIZES;
-    }
+    if (!status)
+        choose(bench, opts, quick);
     for (int i = 0; !status && i < bench->rounds; i++)
         status = measure_round(bench, i, quick ? QUICK_SECONDS : ROUND_SECONDS);
     if (!status) {
@@ -413,4 +386,9 @@ weir_status bench_allreduce(bool json, bool quick, FILE *to)
     }
     free(bench);
     return status;
+}
+
+weir_status bench_allreduce(bool json, bool quick, FILE *to)
+{
+    return bench_allreduce_with(&(bench_allreduce_opts){0}, json, quick, to);
 }

@@ -17,8 +17,17 @@
 #include <stdio.h>
 #include <weir/weir.h>
 
+/* What there is between the processes. */
+typedef enum bench_over { BENCH_OVER_ALL, BENCH_OVER_SHM, BENCH_OVER_TCP } bench_over;
+
+typedef struct bench_allreduce_opts {
+    int ranks, bytes;              /* so many alone; 0: several of each */
+    bench_over over;
+} bench_allreduce_opts;
+
 /* Runs for some minutes, or some seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be called
  * by a process that has not opened a session. */
+weir_status bench_allreduce_with(const bench_allreduce_opts *opts, bool json, bool quick, FILE *to);
 weir_status bench_allreduce(bool json, bool quick, FILE *to);
 
 #endif

@@ -8,6 +8,7 @@
 #include "apps/weir/bench/place.h"
 #include "apps/weir/bench/save.h"
 #include "apps/weir/bench/scale.h"
+#include "apps/weir/bench/team.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
 
@@ -83,11 +84,22 @@ static int run_scale(const bench_scale_opts *opts, bool json, bool quick)
     return bench_scale(opts, json, quick, stdout) ? options_failed(program) : 0;
 }
 
+static int run_sums(const bench_allreduce_opts *opts, const char *name, bool both, bool json, bool quick)
+{
+    if (!name || strcmp(name, "allreduce") != 0)
+        return options_wrong(program, "--ranks, --bytes, --shm and --tcp are of allreduce");
+    if (both)
+        return options_wrong(program, "--shm or --tcp, not both");
+    return bench_allreduce_with(opts, json, quick, stdout) ? options_failed(program) : 0;
+}
+
 int command_bench(int argc, char **argv)
 {
     const char *name = NULL, *path = NULL;
     bool json = false, quick = false, bf16 = false;
     int micro = 0;
+    bench_allreduce_opts sum = {0};
+    bool shm = false, tcp = false;
     bench_scale_opts scale = {0};
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true,
@@ -98,6 +110,11 @@ int command_bench(int argc, char **argv)
         {"--bf16", OPTIONS_FLAG, &bf16, .help = "of gpt: the step in bf16, held against products in bf16 too"},
         {"--micro", OPTIONS_INT, &micro, .min = 1, .max = 4,
          .help = "of gpt: micro-batches a step, 1, 2 or 4 [2; on two devices 1]"},
+        {"--ranks", OPTIONS_INT, &sum.ranks, .min = 2, .max = BENCH_TEAM_MAX, .help = "of allreduce: so many alone [2 and 4]"},
+        {"--bytes", OPTIONS_INT, &sum.bytes, .min = 4, .max = 1 << 30,
+         .help = "of allreduce: sums of so many alone [4 to 64 MiB]"},
+        {"--shm", OPTIONS_FLAG, &shm, .help = "of allreduce: in shared memory alone"},
+        {"--tcp", OPTIONS_FLAG, &tcp, .help = "of allreduce: over TCP alone"},
         {"--devices", OPTIONS_INT, &scale.devices, .min = 1, .max = 65536,
          .help = "of scale: only plans of at most so many [all]"},
         {"--layers", OPTIONS_INT, &scale.layers, .min = 1, .max = 1000, .help = "of scale: transformer blocks [4]"},
@@ -115,6 +132,9 @@ int command_bench(int argc, char **argv)
         return options_wrong(program, "%s takes no file", name);
     if ((bf16 || micro) && (!name || strcmp(name, "gpt") != 0))
         return options_wrong(program, "%s is of gpt", bf16 ? "--bf16" : "--micro");
+    sum.over = shm ? BENCH_OVER_SHM : tcp ? BENCH_OVER_TCP : BENCH_OVER_ALL;
+    if (sum.ranks || sum.bytes || sum.over)
+        return run_sums(&sum, name, shm && tcp, json, quick);
     if (name && !strcmp(name, "scale"))
         return run_scale(&scale, json, quick);
     if (scale.devices || scale.layers || scale.dp || scale.tp || scale.pp)

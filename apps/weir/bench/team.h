@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <weir/weir.h>
 
-#define BENCH_TEAM_MAX 8
+#define BENCH_TEAM_MAX 64
 
 struct bench_team {
     _Alignas(64) _Atomic uint32_t arrived; /* at the barrier, since the first one */
