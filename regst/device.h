@@ -131,12 +131,6 @@ struct device_ops {
     void (*abort)(struct device_queue *queue);
 };
 
-/* Marks that still fit. */
-static inline uint64_t device_room(const struct device_queue *queue)
-{
-    return queue->marks_max - (queue->marked - atomic_load_explicit(queue->done, memory_order_acquire));
-}
-
 /* Whether a kind runs ahead. */
 static inline bool device_runs_ahead(const struct device_ops *device)
 {

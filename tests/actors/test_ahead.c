@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <weir/session.h>
 
-enum rule { NONE, WROTE, READ, LATE, SKIP, ROOM, TURN };
+enum rule { NONE, WROTE, READ, LATE, FREE, SKIP, ROOM, TURN };
 static enum rule without;
 #define AHEAD_WITHOUT(rule) (without == (rule))
 #include "actors/ahead.c"
@@ -135,6 +135,12 @@ Test(ahead, a_wait_that_is_left_out_too_early_is_seen)
 Test(ahead, a_host_that_is_told_at_launch_is_seen)
 {
     cr_expect_geq(missed(LATE), MUTANTS_SEEN);
+}
+
+/* It writes anew what a copy is yet to read. */
+Test(ahead, a_host_that_is_told_at_launch_that_a_slot_is_free_is_seen)
+{
+    cr_expect_geq(missed(FREE), MUTANTS_SEEN);
 }
 #endif
 

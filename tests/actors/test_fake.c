@@ -10,12 +10,10 @@
 #include "tests/support/effort.h"
 #include "tests/support/fake.h"
 #include "tests/support/fakes.h"
-#include "tests/support/random_model.h"
 #include "tests/support/ranks.h"
-#include "tests/support/reference.h"
 #include "tests/support/run.h"
 
-enum { STEPS = 2, SEEDS = EFFORT(20, 4, 2), MODELS = EFFORT(24, 6, 3), RANK_SEEDS = EFFORT(6, 2, 2) };
+enum { STEPS = 2, SEEDS = EFFORT(20, 2, 2), MODELS = EFFORT(24, 3, 3), RANK_SEEDS = EFFORT(6, 1, 2) };
 
 static void with_fakes(void)
 {
@@ -54,33 +52,11 @@ static void same_run(const weir_plan *plan, const weir_plan *cpu, int seeds, dou
 
 /* ---- a GPT ---- */
 
-/* Sources read the text as the newest plan's says. */
-static weir_plan *gpt_plan(layout l, fakes_choice on)
-{
-    static text corpus;
-    static gpt_config config;
-    if (!corpus.bytes)
-        corpus = reference_text();
-    config = reference_gpt(&corpus, REFERENCE_FULL);
-    config.layout = l;
-    weir_graph *g = gpt_train_graph(&config);
-    cr_assert_not_null(g);
-    if (on)
-        fakes_put(g, on);
-    weir_plan *plan = weir_compile(g, .micro_batches = l.micro, .seed = REFERENCE_SEED);
-    cr_assert_not_null(plan, "%s", weir_error());
-    weir_graph_free(g);
-    return plan;
-}
-
 static void gpt_is_the_same(layout l, fakes_choice on, int seeds)
 {
-    char what[80];
-    weir_plan *cpu = gpt_plan(l, NULL), *plan = gpt_plan(l, on);
-    snprintf(what, sizeof what, "dp%d tp%d pp%d micro %d zero %d", l.dp, l.tp, l.pp, l.micro, l.zero);
-    same_run(plan, cpu, seeds, 0, what);
-    weir_plan_free(cpu);
-    weir_plan_free(plan);
+    struct fakes_pair pair = fakes_gpt_pair(l, on);
+    same_run(pair.plan, pair.cpu, seeds, 0, pair.what);
+    fakes_pair_free(&pair);
 }
 
 #define GPT(d, t, p)                                                             \
@@ -104,39 +80,20 @@ GPT(1, 4, 1)
 GPT(1, 1, 4)
 #endif
 
-static bool second_half(const weir_mesh *mesh)
-{
-    return mesh->device[0] > 0;
-}
-
 /* The stages lie on different devices, so which kind one is changes no layout. */
 Test(fake, gpt_begins_on_a_cpu_and_goes_on_on_an_accelerator)
 {
-    gpt_is_the_same((layout){1, 1, 2, 4, false}, second_half, SEEDS);
-    gpt_is_the_same((layout){1, 1, 2, 1, true}, second_half, SEEDS / 2);
+    gpt_is_the_same((layout){1, 1, 2, 4, false}, fakes_second_half, SEEDS);
+    gpt_is_the_same((layout){1, 1, 2, 1, true}, fakes_second_half, SEEDS / 2);
 }
 
 /* ---- models drawn at random ---- */
 
-static bool odd(const weir_mesh *mesh)
-{
-    return mesh->count % 2;
-}
-
 static void model_is_the_same(uint64_t seed, fakes_choice on, double tolerance)
 {
-    char what[60];
-    weir_graph *g = random_model(seed / 4, seed + 1), *on_cpus = random_model(seed / 4, seed + 1);
-    fakes_put(g, on);
-    weir_compile_opts opts = {.micro_batches = random_model_micro(seed / 4), .seed = seed};
-    weir_plan *plan = weir_compile_at(g, opts), *cpu = weir_compile_at(on_cpus, opts);
-    cr_assert(plan && cpu, "model %lu: %s", (unsigned long)seed, weir_error());
-    snprintf(what, sizeof what, "model %lu", (unsigned long)seed);
-    same_run(plan, cpu, 2, tolerance, what);
-    weir_plan_free(plan);
-    weir_plan_free(cpu);
-    weir_graph_free(g);
-    weir_graph_free(on_cpus);
+    struct fakes_pair pair = fakes_model_pair(seed, on);
+    same_run(pair.plan, pair.cpu, 2, tolerance, pair.what);
+    fakes_pair_free(&pair);
 }
 
 Test(fake, random_models_compute_the_same_bits)
@@ -149,7 +106,7 @@ Test(fake, random_models_compute_the_same_bits)
 Test(fake, random_models_compute_the_same_on_cpus_and_accelerators)
 {
     for (uint64_t seed = 1000; seed < 1000 + MODELS; seed++)
-        model_is_the_same(seed, odd, 1e-3);
+        model_is_the_same(seed, fakes_odd, 1e-3);
 }
 
 /* ---- two processes ---- */
@@ -191,13 +148,20 @@ static void train_rank(struct rank *rank)
     RANK_IS(rank, !*seen.race, "%s", seen.race);
 }
 
+static weir_plan *gpt_on(layout l, fakes_choice on)
+{
+    weir_plan *plan = fakes_gpt(l, on, (weir_compile_opts){.seed = 0});
+    cr_assert_not_null(plan, "%s", weir_error());
+    return plan;
+}
+
 static void ranks_agree(layout l, enum ranks_link link)
 {
-    struct shared_run shared = {.plan = gpt_plan(l, NULL), .micro = l.micro};
+    struct shared_run shared = {.plan = gpt_on(l, NULL), .micro = l.micro};
     size_t bytes = (size_t)(STEPS * l.micro) * sizeof(float);
     struct ranks *want = ranks_run(train_rank, &shared, .count = 2, .link = link, .result_bytes = bytes);
     weir_plan_free(shared.plan);
-    shared.plan = gpt_plan(l, fakes_all);
+    shared.plan = gpt_on(l, fakes_all);
     shared.fakes = true;
     for (shared.seed = 0; shared.seed < RANK_SEEDS; shared.seed++) {
         shared.board = fake_board_new();

@@ -50,10 +50,10 @@ Test(fake_device, runs_a_queue_in_order)
         weir_kernel_args args = {.state = &state, .state_count = 1, .key = (uint64_t)i};
         cr_assert_eq(b.device->launch(b.queues[0], follow, &args), WEIR_OK);
         expected = fmodf(expected * 7 + (float)i, 8191);
-        if (device_room(b.queues[0]))
+        if (fake_room(b.queues[0]))
             bench_mark(b.queues[0]);
     }
-    while (!device_room(b.queues[0]))
+    while (!fake_room(b.queues[0]))
         sched_yield();
     bench_finish(b.queues[0]);
     cr_expect_eq(bench_first(bench_slot(&b, 0)), expected);
@@ -280,15 +280,15 @@ Test(fake_device, has_room_for_few_marks)
     struct bench b = bench_open(&(fake_options){.seed = 3, .held = true}, BENCH_QUEUES);
     for (int q = 0; q < BENCH_QUEUES; q++) {
         cr_expect(b.queues[q]->marks_max >= 2 && b.queues[q]->marks_max <= 16);
-        cr_expect_eq(device_room(b.queues[q]), b.queues[q]->marks_max);
+        cr_expect_eq(fake_room(b.queues[q]), b.queues[q]->marks_max);
         for (uint64_t i = b.queues[q]->marks_max; i > 0; i--)
             bench_mark(b.queues[q]);
-        cr_expect_eq(device_room(b.queues[q]), 0);
+        cr_expect_eq(fake_room(b.queues[q]), 0);
     }
     fake_go();
     for (int q = 0; q < BENCH_QUEUES; q++) {
         bench_wait(b.queues[q], b.queues[q]->marked);
-        cr_expect_eq(device_room(b.queues[q]), b.queues[q]->marks_max);
+        cr_expect_eq(fake_room(b.queues[q]), b.queues[q]->marks_max);
     }
     bench_close(&b);
 }
@@ -308,7 +308,7 @@ static void *write_rounds(void *opaque)
     struct pair *p = opaque;
     struct device_queue *queue = p->b.queues[0], *other = p->b.queues[1];
     for (uint64_t i = 1; i <= ROUNDS; i++) {
-        while (atomic_load_explicit(&p->read, memory_order_acquire) < i - 1 || !device_room(queue))
+        while (atomic_load_explicit(&p->read, memory_order_acquire) < i - 1 || !fake_room(queue))
             sched_yield();
         if (i > 1)
             p->b.device->await(queue, other, i - 1);
@@ -325,7 +325,7 @@ static int read_rounds(struct pair *p)
     struct device_queue *other = p->b.queues[0], *queue = p->b.queues[1];
     int wrong = 0;
     for (uint64_t i = 1; i <= ROUNDS; i++) {
-        while (atomic_load_explicit(&p->written, memory_order_acquire) < i || !device_room(queue))
+        while (atomic_load_explicit(&p->written, memory_order_acquire) < i || !fake_room(queue))
             sched_yield();
         p->b.device->await(queue, other, i);
         bench_launch(queue, bench_copy, 0, bench_slot(&p->b, 0), p->pinned);

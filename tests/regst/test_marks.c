@@ -37,6 +37,7 @@ typedef enum rule {
     WROTE_NOT_AWAITED,
     READ_NOT_AWAITED,
     TOLD_AT_LAUNCH,
+    FREE_TOLD_AT_LAUNCH,
     SKIPPED_TOO_EARLY,
     ROOM_IGNORED
 } rule;
@@ -118,6 +119,8 @@ static void add_edge(struct game *g, int from, int to)
     edge->arrived = edge->initial;
     edge->ready = class_of(g, from, to);
     edge->free = class_of(g, to, from);
+    if (edge->free == LATE && g->broken == FREE_TOLD_AT_LAUNCH)
+        edge->free = NOW;
     for (int i = 0; i < edge->slots; i++)
         edge->version[i] = i < edge->initial ? i : -1;
 }
@@ -418,6 +421,11 @@ Test(marks, go_wrong_when_what_was_read_is_not_awaited)
 Test(marks, go_wrong_when_the_host_is_told_at_launch)
 {
     expect_wrong_without(TOLD_AT_LAUNCH);
+}
+
+Test(marks, go_wrong_when_the_host_is_told_at_launch_that_a_slot_is_free)
+{
+    expect_wrong_without(FREE_TOLD_AT_LAUNCH);
 }
 
 Test(marks, go_wrong_when_an_await_is_skipped_too_early)

@@ -168,7 +168,7 @@ static weir_status fake_mark(struct device_queue *head)
     weir_status status = fake_enter(queue);
     if (status)
         return status;
-    if (!device_room(head))
+    if (!fake_room(head))
         fake_misuse(fake_the, "queue %" PRIu32 " is given a mark that it has no room for", queue->id);
     fake_the->seen.marks++;
     return fake_leave(queue, entry_new(FAKE_MARK, ++head->marked, 0));

@@ -95,6 +95,12 @@ fake_seen fake_look(void);
 void fake_hold(void);
 void fake_go(void);
 
+/* Marks that still fit. */
+static inline uint64_t fake_room(const struct device_queue *queue)
+{
+    return queue->marks_max - (queue->marked - atomic_load_explicit(queue->done, memory_order_acquire));
+}
+
 /* Where the host finds what lies at an address of the device. Tests alone may look, when nothing runs. */
 void *fake_reach(const void *address);
 

@@ -3,11 +3,24 @@
 
 #include "graph/plan/spread.h"
 
+#include "tests/support/random_model.h"
+
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 bool fakes_all(const weir_mesh *mesh)
 {
     return mesh->kind == WEIR_CPU;
+}
+
+bool fakes_second_half(const weir_mesh *mesh)
+{
+    return mesh->device[0] > 0;
+}
+
+bool fakes_odd(const weir_mesh *mesh)
+{
+    return mesh->count % 2;
 }
 
 /* Meshes of single devices are in no list of the graph's, but each is that of a node or a tensor. */
@@ -23,6 +36,58 @@ void fakes_put(weir_graph *graph, fakes_choice on)
         put(graph->nodes.item[n]->mesh, on);
     for (int t = 0; t < graph->tensors.count; t++)
         put(graph->tensors.item[t]->mesh, on);
+}
+
+weir_plan *fakes_gpt(layout l, fakes_choice on, weir_compile_opts opts)
+{
+    static text corpus;
+    static gpt_config config;
+    if (!corpus.bytes)
+        corpus = reference_text();
+    config = reference_gpt(&corpus, REFERENCE_FULL);
+    config.layout = l;
+    weir_graph *g = gpt_train_graph(&config);
+    cr_assert_not_null(g);
+    if (on)
+        fakes_put(g, on);
+    opts.micro_batches = l.micro;
+    opts.seed = REFERENCE_SEED;
+    weir_plan *plan = weir_compile_at(g, opts);
+    weir_graph_free(g);
+    return plan;
+}
+
+struct fakes_pair fakes_gpt_pair(layout l, fakes_choice on)
+{
+    struct fakes_pair pair = {.cpu = fakes_gpt(l, NULL, (weir_compile_opts){.seed = 0}),
+                              .plan = fakes_gpt(l, on, (weir_compile_opts){.seed = 0})};
+    snprintf(pair.what, sizeof pair.what, "dp%d tp%d pp%d micro %d zero %d", l.dp, l.tp, l.pp, l.micro, l.zero);
+    cr_assert(pair.plan && pair.cpu, "%s: %s", pair.what, weir_error());
+    return pair;
+}
+
+static weir_plan *compile_model(uint64_t seed, fakes_choice on)
+{
+    weir_graph *g = random_model(seed / 4, seed + 1);
+    if (on)
+        fakes_put(g, on);
+    weir_plan *plan = weir_compile(g, .micro_batches = random_model_micro(seed / 4), .seed = seed);
+    weir_graph_free(g);
+    return plan;
+}
+
+struct fakes_pair fakes_model_pair(uint64_t seed, fakes_choice on)
+{
+    struct fakes_pair pair = {.cpu = compile_model(seed, NULL), .plan = compile_model(seed, on)};
+    snprintf(pair.what, sizeof pair.what, "model %lu", (unsigned long)seed);
+    cr_assert(pair.plan && pair.cpu, "%s: %s", pair.what, weir_error());
+    return pair;
+}
+
+void fakes_pair_free(struct fakes_pair *pair)
+{
+    weir_plan_free(pair->plan);
+    weir_plan_free(pair->cpu);
 }
 
 weir_plan *fakes_as_cpu(const weir_plan *plan)

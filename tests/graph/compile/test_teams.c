@@ -559,7 +559,9 @@ static void learns(layout l, int per_host, unsigned long long percent)
 
 Test(teams, sixteen_devices_learn_what_one_does, .timeout = 200)
 {
+#if EFFORT(1, 0, 0)
     learns((layout){16, 1, 1, 1, false}, 0, 99);
+#endif
     learns((layout){16, 1, 1, 1, true}, 0, 90);
 }
 
@@ -572,5 +574,7 @@ Test(teams, eleven_devices_learn_what_one_does, .timeout = 200)
 Test(teams, sixteen_devices_on_hosts_learn_what_one_does, .timeout = 200)
 {
     learns((layout){16, 1, 1, 1, true}, 8, 90);
+#if EFFORT(1, 0, 0)
     learns((layout){8, 2, 1, 1, true}, 4, 90);
+#endif
 }
