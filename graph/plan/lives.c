@@ -3,6 +3,7 @@
 
 #include "graph/base/error.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -331,6 +332,7 @@ static uint32_t own_end(const lives *l, const reach *r, const life *a, event sta
 static uint32_t distance(const lives *l, const reach *r, const life_known *a, const life_known *b)
 {
     uint32_t words = l->here->words;
+    assert(a->rows);
     const uint64_t *now = a->rows + (size_t)(by_steps(l, r) ? ROW_NOW : ROW_NOW + 2) * words;
     uint32_t far = has_bit(now, b->column) ? 0 : has_bit(now + words, b->column) ? 1 : FAR;
     if (far == FAR || !has_bit(a->rows + (size_t)ROW_SELF * words, b->column))

@@ -174,7 +174,7 @@ bool reach_walk_now(reach *r, const uint32_t *of, uint32_t count)
 {
     reach_columns own[REACH_COLUMNS];
     if (!r->now)
-        r->now = malloc(((size_t)r->nodes + 1) * sizeof(reach_row));
+        r->now = malloc(((size_t)r->nodes + 1) * REACH_WORDS * sizeof *r->now);
     if (!r->now)
         return false;
     for (uint32_t c = 0; c < count; c++)
@@ -194,7 +194,7 @@ bool reach_walk_now(reach *r, const uint32_t *of, uint32_t count)
 bool reach_walk(reach *r, const uint32_t *of, uint32_t count)
 {
     if (!r->within)
-        r->within = calloc((size_t)r->nodes + 1, sizeof(reach_row));
+        r->within = calloc((size_t)r->nodes + 1, REACH_WORDS * sizeof *r->within);
     if (!r->within || !reach_walk_now(r, of, count))
         return false;
     for (uint32_t at = r->sequenced; at-- > 0;) {
