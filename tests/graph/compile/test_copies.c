@@ -156,9 +156,9 @@ static void gpt_is_the_same(layout l, fakes_choice on)
 }
 
 /* Whether it is left out under a sanitizer: there each layout has one of four ways. */
-static bool left_out(int layout, int zero, int micro)
+static bool left_out(int which, int zero, int micro)
 {
-    return EFFORT(false, true, true) && layout % 4 != 2 * zero + (micro > 1);
+    return EFFORT(false, true, true) && which % 4 != 2 * zero + (micro > 1);
 }
 
 #define GPT(d, t, p)                                                            \
