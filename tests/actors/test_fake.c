@@ -59,11 +59,16 @@ static void gpt_is_the_same(layout l, fakes_choice on, int seeds)
     fakes_pair_free(&pair);
 }
 
-#define GPT(d, t, p)                                                             \
-    Test(fake, gpt_dp##d##_tp##t##_pp##p)                                        \
-    {                                                                            \
-        gpt_is_the_same((layout){d, t, p, 1, false}, fakes_all, SEEDS / 2);      \
-        gpt_is_the_same((layout){d, t, p, 4, true}, fakes_all, SEEDS - SEEDS / 2); \
+/* Under AddressSanitizer each layout is in one of the two ways. */
+enum { ONE_WAY = EFFORT(0, 1, 0) };
+
+#define GPT(d, t, p)                                                                   \
+    Test(fake, gpt_dp##d##_tp##t##_pp##p)                                              \
+    {                                                                                  \
+        if (!ONE_WAY || (d + t + p) % 2)                                               \
+            gpt_is_the_same((layout){d, t, p, 1, false}, fakes_all, SEEDS / 2);        \
+        if (!ONE_WAY || (d + t + p) % 2 == 0)                                          \
+            gpt_is_the_same((layout){d, t, p, 4, true}, fakes_all, SEEDS - SEEDS / 2); \
     }
 GPT(1, 1, 1)
 GPT(2, 1, 1)

@@ -161,12 +161,18 @@ static void gpt_is_the_same(layout l, fakes_choice on)
     is_the_same(fakes_gpt_pair(l, on), 1, 0);
 }
 
-#define GPT(d, t, p)                                                           \
-    Test(copies, gpt_dp##d##_tp##t##_pp##p, .timeout = 300)                    \
-    {                                                                          \
-        for (int zero = 0; zero < 2; zero++)                                   \
-            for (int micro = 1; micro <= 4; micro *= 4)                        \
-                if (EFFORT(true, zero == (micro > 1), zero == (micro > 1)))    \
+/* Whether it is left out under a sanitizer: there each layout has one of four ways. */
+static bool left_out(int which, int zero, int micro)
+{
+    return EFFORT(false, true, true) && which % 4 != 2 * zero + (micro > 1);
+}
+
+#define GPT(d, t, p)                                                            \
+    Test(copies, gpt_dp##d##_tp##t##_pp##p, .timeout = 300)                     \
+    {                                                                           \
+        for (int zero = 0; zero < 2; zero++)                                    \
+            for (int micro = 1; micro <= 4; micro *= 4)                         \
+                if (!left_out(d + 2 * t + 3 * p, zero, micro))                  \
                     gpt_is_the_same((layout){d, t, p, micro, zero}, fakes_all); \
     }
 GPT(1, 1, 1)
