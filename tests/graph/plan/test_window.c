@@ -28,7 +28,7 @@ enum { GAMES = EFFORT(60, 20, 5), STEPS = 4, LARGE = 256, ROWS = 384 };
  * is made before the sum was read. */
 static weir_plan *looped(int devices, bool shares)
 {
-    char names[16];
+    char names[24];
     snprintf(names, sizeof names, "cpu:0-%d", devices - 1);
     weir_graph *g = weir_graph_new("window");
     weir_mesh_new(g, names);
