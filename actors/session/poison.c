@@ -294,7 +294,7 @@ static bool find_windows(struct weir_session *s)
             else if (window_is_onto(plan, k, o))
                 see_window(s, plan->kernels[k].out.first, true);
     }
-    if (poison->window_count)
+    if (poison->windows && poison->window_count)
         qsort(poison->windows, poison->window_count, sizeof *poison->windows, compare_windows);
     return poison->windows;
 }

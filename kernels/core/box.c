@@ -174,13 +174,35 @@ static bool views_alike(const weir_view *a, const weir_view *b)
     return !memcmp(a->offset, b->offset, bytes) && !memcmp(a->shape.dim, b->shape.dim, bytes);
 }
 
-/* The terms of one slice; those that do not lie alike, which the compiler never makes, go one by one. */
+/* Terms of which each has all of the output as one run, and some no more than that: what came from another host is the
+ * part that is read. False: they are not such ones. */
+static bool runs_move(const weir_view *term, int terms, const weir_view *to)
+{
+    weir_view run[WEIR_ARGS_MAX];
+    region r = {.run = view_count(to)};
+    for (int i = 0; i < terms; i++) {
+        region each;
+        if (terms > WEIR_ARGS_MAX || !region_meet(&term[i], to, &each))
+            return false;
+        region_fold(&term[i], to, &each);
+        if (each.run != r.run)
+            return false;
+        run[i] = term[i];
+        run[i].data = (char *)term[i].data + (size_t)each.from_first * weir_dtype_bytes(to->dtype);
+    }
+    region_move(run, terms, to, &r, false);
+    return true;
+}
+
+/* The terms of one slice; those that lie in still another way go one by one. */
 static void slice_move(const weir_view *term, int terms, const weir_view *to)
 {
     int alike = 1;
     region r;
     while (alike < terms && views_alike(&term[0], &term[alike]))
         alike++;
+    if (alike < terms && runs_move(term, terms, to))
+        return;
     for (int done = 0, count = alike == terms ? terms : 1; done < terms; done += count) {
         if (!region_meet(&term[done], to, &r))
             continue;

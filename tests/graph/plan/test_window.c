@@ -28,7 +28,7 @@ enum { GAMES = EFFORT(60, 20, 5), STEPS = 4, LARGE = 256, ROWS = 384 };
  * is made before the sum was read. */
 static weir_plan *looped(int devices, bool shares)
 {
-    char names[16];
+    char names[24];
     snprintf(names, sizeof names, "cpu:0-%d", devices - 1);
     weir_graph *g = weir_graph_new("window");
     weir_mesh_new(g, names);
@@ -142,6 +142,50 @@ Test(window, every_order_that_credits_allow_keeps_what_is_needed, .timeout = 200
         cr_expect(byte_game_all(plan, (uint64_t)devices, GAMES, why), "%s", why);
         weir_plan_free(plan);
     }
+}
+
+enum { SPREAD = 4 };
+
+static void push_and_pull(struct rank *rank)
+{
+    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank), .workers = 2, .poison = true);
+    RANK_IS(rank, s, "%s", weir_error());
+    int64_t count = (int64_t)SPREAD * ROWS * LARGE;
+    float *x = calloc((size_t)count, sizeof *x);
+    RANK_OK(rank, weir_session_start(s, STEPS));
+    for (int64_t step = 0; step < STEPS; step++) {
+        for (int64_t i = 0; i < count && rank->number == 0; i++)
+            x[i] = (float)run_input("x", WEIR_F32, step, 0, i);
+        if (rank->number == 0)
+            RANK_OK(rank, weir_session_push(s, "x", &(weir_array){x, WEIR_F32, {3, {SPREAD, ROWS, LARGE}}}, 20000));
+        RANK_OK(rank, weir_session_pull(s, "mean", &(weir_array){(float *)rank->result + step, WEIR_F32, {0}}, 20000));
+    }
+    RANK_OK(rank, weir_session_wait(s, 20000));
+    free(x);
+    RANK_OK(rank, weir_session_close(s));
+}
+
+Test(window, processes_get_the_same_bits, .timeout = 200)
+{
+    static const enum ranks_link links[] = {RANKS_SHM, RANKS_TCP};
+    weir_plan *with = looped(SPREAD, true), *without = looped(SPREAD, false);
+    run one = run_plan(without, STEPS, 1);
+    const run_entry *want = run_find(&one, "mean");
+    must_have(with, true);
+    cr_assert_not_null(want);
+    for (int count = 2; count <= SPREAD; count += 2)
+        for (size_t l = 0; l < sizeof links / sizeof *links; l++) {
+            struct ranks *ranks = ranks_run(push_and_pull, with, .count = count, .link = links[l],
+                                            .kind = EFFORT(RANKS_PROCESSES, RANKS_PROCESSES, RANKS_THREADS),
+                                            .result_bytes = STEPS * sizeof(float));
+            for (int i = 0; i < count * STEPS; i++)
+                cr_assert_eq(((float *)ranks->rank[i / STEPS].result)[i % STEPS], (float)want->value[i % STEPS],
+                             "rank %d of %d, step %d", i / STEPS, count, i % STEPS);
+            ranks_free(ranks);
+        }
+    run_free(&one);
+    weir_plan_free(with);
+    weir_plan_free(without);
 }
 
 /* ---- what is refused ---- */
