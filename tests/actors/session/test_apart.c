@@ -1,9 +1,7 @@
 /* tests/actors/session/test_apart.c: sessions with spaces that the host cannot go to.
  *
- * The kind FAKE gets a table of a device that computes with the CPU's kernels and does not run ahead, and whose spaces are
- * not the host's. For what is read, written and kept its bytes lie scrambled in memory: whoever follows a pointer finds
- * nonsense, and only copies give values. For runs they lie as they are; what is held against the CPU's bits then is
- * that copy actors carry everything, also where ranks share memory or send.
+ * They are the fake accelerator's (tests/support/fake.h): whoever follows a pointer into one faults, and only copies give
+ * values. What is read, written, visited, kept and computed is what it is on CPUs, also where ranks share memory or send.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -15,59 +13,22 @@
 #include "graph/plan/plan.h"
 #include "regst/arena.h"
 #include "tests/support/effort.h"
+#include "tests/support/fake.h"
 #include "tests/support/folder.h"
 #include "tests/support/learner.h"
 #include "tests/support/ranks.h"
 
-enum { STEPS = 3, SCRAMBLE = 0xa5, LAYOUTS = EFFORT(LEARNER_LAYOUTS, 4, 3) };
+enum { STEPS = 3, LAYOUTS = EFFORT(LEARNER_LAYOUTS, 4, 3) };
+
+/* ThreadSanitizer does not see what other processes order (tests/actors/test_fake.c). */
+enum { WORKERS = EFFORT(0, 0, 1) };
 
 #define assert_ok(call) cr_assert_eq(call, WEIR_OK, "%s: %s", #call, weir_error())
-
-/* ---- the device ---- */
-
-static unsigned char scramble; /* 0: bytes lie as they are */
-static int spaces_made;        /* by this process, or this rank */
-
-static weir_status apart_space_new(const char *path, uint32_t index, uint64_t bytes, void **space)
-{
-    weir_status status = device_cpu.space_new(path, index, bytes, space);
-    if (!status)
-        memset(*space, scramble, bytes);
-    spaces_made++;
-    return status;
-}
-
-static void apart_copy(void *to, const void *from, uint64_t bytes)
-{
-    for (uint64_t i = 0; i < bytes; i++)
-        ((unsigned char *)to)[i] = ((const unsigned char *)from)[i] ^ scramble;
-}
-
-static weir_status apart_queue_open(uint32_t index)
-{
-    return device_cpu.queue_open(index);
-}
-
-static void apart_space_free(void *space, uint64_t bytes)
-{
-    device_cpu.space_free(space, bytes);
-}
-
-static const struct device_ops apart = {
-    .name = "fake",
-    .space_new = apart_space_new,
-    .space_free = apart_space_free,
-    .copy_in = apart_copy,
-    .copy_out = apart_copy,
-    .queue_open = apart_queue_open,
-};
 
 static void with_device(void)
 {
     folder_make();
     mesh_takes_fakes = true;
-    scramble = 0;
-    device_register(WEIR_FAKE, &apart);
 }
 
 TestSuite(apart, .init = with_device, .fini = folder_remove, .timeout = 240);
@@ -115,11 +76,13 @@ static struct learned learned_on_cpus(struct learner_opts opts, int steps, const
 Test(apart, the_kinds_say_what_the_host_reaches)
 {
     cr_expect(device_host(WEIR_CPU) && device_host(WEIR_PINNED));
+    fake_open(NULL);
     cr_expect(!device_host(WEIR_DISK) && !device_host(WEIR_FAKE));
     cr_expect(!device_host(WEIR_CUDA), "there is none in this process");
     for (uint32_t kind = 0; kind < WEIR_DEVICE_KINDS; kind++)
         cr_expect(!device_find(kind) || device_host(kind) == device_host_reaches((weir_device_kind)kind),
                   "what may be shared is what plans are checked for: %u", kind);
+    fake_close_well();
 }
 
 Test(apart, pinned_memory_is_zeroed_and_copied)
@@ -143,8 +106,8 @@ Test(apart, pinned_memory_is_zeroed_and_copied)
 
 Test(apart, initial_values_are_the_same)
 {
-    scramble = SCRAMBLE;
     for (int l = 0; l < LEARNER_LAYOUTS; l++) {
+        fake_open(NULL);
         struct learned want = learned_on_cpus(learner_layouts[l], 0, NULL);
         weir_plan *plan = plan_on(learner_layouts[l], true);
         weir_session *s = opened(plan);
@@ -152,12 +115,13 @@ Test(apart, initial_values_are_the_same)
         weir_session_close(s);
         weir_plan_free(plan);
         learned_free(&want);
+        fake_close_well();
     }
 }
 
 Test(apart, what_is_written_is_read)
 {
-    scramble = SCRAMBLE;
+    fake_open(NULL);
     weir_plan *plan = plan_on((struct learner_opts){.dp = 2, .tp = 2}, true);
     weir_session *s = opened(plan);
     float given[8 * 16], got[8 * 16] = {0};
@@ -170,6 +134,7 @@ Test(apart, what_is_written_is_read)
     cr_expect_arr_eq(given, got, sizeof given);
     weir_session_close(s);
     weir_plan_free(plan);
+    fake_close_well();
 }
 
 struct seen {
@@ -192,7 +157,7 @@ static weir_status add_one(void *ctx, const weir_shard *shard)
 
 Test(apart, what_is_visited_may_be_changed)
 {
-    scramble = SCRAMBLE;
+    fake_open(NULL);
     weir_plan *plan = plan_on((struct learner_opts){.dp = 2}, true);
     weir_session *s = opened(plan);
     float before[8 * 16], after[8 * 16];
@@ -211,6 +176,7 @@ Test(apart, what_is_visited_may_be_changed)
     cr_expect_eq(seen.sum, sum);
     weir_session_close(s);
     weir_plan_free(plan);
+    fake_close_well();
 }
 
 /* Loaded from what CPUs have saved, saved, and loaded by CPUs. */
@@ -243,9 +209,11 @@ static void keeps_the_same(struct learner_opts layout, int number, bool async, b
 
 Test(apart, checkpoints_are_the_same)
 {
-    scramble = SCRAMBLE;
-    for (int l = 0; l < LAYOUTS; l++)
+    for (int l = 0; l < LAYOUTS; l++) {
+        fake_open(NULL);
         keeps_the_same(learner_layouts[l], l, l % 3 == 1, l % 3 == 2);
+        fake_close_well();
+    }
 }
 
 /* ---- runs ---- */
@@ -254,22 +222,34 @@ struct job {
     const weir_plan *plan;
     struct learned want;
     int devices; /* in all */
+    struct fake_board *board;
 };
+
+static void fake_of_rank(struct fake_board *board)
+{
+    fake_open(&(fake_options){.shared = true, .board = board});
+}
+
+static void fake_leave(struct rank *rank)
+{
+    fake_seen seen = fake_close();
+    RANK_IS(rank, !seen.misuses, "%s", seen.misuse);
+    RANK_IS(rank, !*seen.race, "%s", seen.race);
+}
 
 static void learns(struct rank *rank)
 {
     const struct job *job = rank->ctx;
-    spaces_made = 0;
-    weir_session *s = weir_session_open(job->plan, .cluster = ranks_cluster(rank));
+    fake_of_rank(job->board);
+    weir_session *s = weir_session_open(job->plan, .workers = WORKERS, .cluster = ranks_cluster(rank));
     RANK_IS(rank, s, "%s", weir_error());
-    RANK_IS(rank, rank->kind == RANKS_THREADS || spaces_made * rank->count >= job->devices,
-            "%d spaces are made here, others would be in shared memory", spaces_made);
     RANK_OK(rank, weir_session_run(s, STEPS));
     struct learned got = learned_read(s);
     const char *differs = learned_differs(&got, &job->want, 0);
     RANK_IS(rank, !differs, "%s", differs);
     learned_free(&got);
     RANK_OK(rank, weir_session_close(s));
+    fake_leave(rank);
 }
 
 static void learns_the_same(struct learner_opts opts, int ranks, enum ranks_link link)
@@ -280,8 +260,10 @@ static void learns_the_same(struct learner_opts opts, int ranks, enum ranks_link
     for (uint32_t s = 0; s < plan->spaces_count; s++)
         job.devices += plan->spaces[s].kind == WEIR_FAKE;
     ranks = ranks < job.devices ? ranks : job.devices;
+    job.board = fake_board_new();
     if (job.devices % ranks == 0)
         ranks_free(ranks_run(learns, &job, .count = ranks, .link = link));
+    fake_board_free(job.board);
     learned_free(&job.want);
     weir_plan_free(plan);
 }
@@ -343,10 +325,13 @@ static weir_status look(weir_session *s, float seen[LOOKS][CELLS])
 
 static void looks(struct rank *rank)
 {
-    weir_session *s = weir_session_open(rank->ctx, .cluster = ranks_cluster(rank));
+    const struct job *job = rank->ctx;
+    fake_of_rank(job->board);
+    weir_session *s = weir_session_open(job->plan, .workers = WORKERS, .cluster = ranks_cluster(rank));
     RANK_IS(rank, s, "%s", weir_error());
     RANK_OK(rank, look(s, rank->result));
     RANK_OK(rank, weir_session_close(s));
+    fake_leave(rank);
 }
 
 Test(apart, programs_see_what_the_other_has_changed)
@@ -359,10 +344,12 @@ Test(apart, programs_see_what_the_other_has_changed)
     cr_assert(memcmp(want[0], want[2], sizeof want[0]) && memcmp(want[1], want[3], sizeof want[1]));
     for (int count = 1; count <= 2; count++)
         for (enum ranks_link link = RANKS_SHM; link <= (count > 1 ? RANKS_TCP : RANKS_SHM); link++) {
-            struct ranks *ranks = ranks_run(looks, plan, .count = count, .link = link, .result_bytes = sizeof want);
+            struct job job = {.plan = plan, .board = fake_board_new()};
+            struct ranks *ranks = ranks_run(looks, &job, .count = count, .link = link, .result_bytes = sizeof want);
             for (int r = 0; r < count; r++)
                 cr_expect(!memcmp(ranks->rank[r].result, want, sizeof want), "rank %d of %d, link %d", r, count, link);
             ranks_free(ranks);
+            fake_board_free(job.board);
         }
     weir_plan_free(cpu);
     weir_plan_free(plan);
