@@ -4,6 +4,7 @@
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- parts ---- */
@@ -276,24 +277,32 @@ void exchange_sweep(compile *c, int id, bool *used)
     }
 }
 
+typedef struct move_key {
+    int from, to, move;
+} move_key;
+
 /* By giver, then by taker. Of two moves between the same two, the one that was found first. */
-static bool move_before(const phys *p, int a, int b)
+static int compare_keys(const void *a, const void *b)
 {
-    const pmove *x = &p->move.item[a], *y = &p->move.item[b];
+    const move_key *x = a, *y = b;
     if (x->from != y->from)
-        return x->from < y->from;
-    return x->to != y->to ? x->to < y->to : a < b;
+        return x->from < y->from ? -1 : 1;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    return (x->move > y->move) - (x->move < y->move);
 }
 
-/* Moves of one collective are few, and nearly in order. */
-static void moves_sort(const phys *p, pcollective *of)
+static void moves_sort(compile *c, pcollective *of)
 {
-    for (int i = 1; i < of->moves.count; i++) {
-        int move = of->moves.item[i], k = i;
-        for (; k > 0 && move_before(p, move, of->moves.item[k - 1]); k--)
-            of->moves.item[k] = of->moves.item[k - 1];
-        of->moves.item[k] = move;
+    move_key *key = POOL_NEW(&c->pool, move_key, of->moves.count + 1);
+    for (int i = 0; key && i < of->moves.count; i++) {
+        const pmove *move = &c->phys.move.item[of->moves.item[i]];
+        key[i] = (move_key){move->from, move->to, of->moves.item[i]};
     }
+    if (key)
+        qsort(key, (size_t)of->moves.count, sizeof *key, compare_keys);
+    for (int i = 0; key && i < of->moves.count; i++)
+        of->moves.item[i] = key[i].move;
 }
 
 static int root_of(int *parent, int i)
@@ -303,15 +312,19 @@ static int root_of(int *parent, int i)
     return i;
 }
 
-static void operand_add(compile *c, int **list, int *count, int tensor, int room)
+/* Operands of a pop: each tensor once. */
+static void operand_add(compile *c, int id, bool input, int tensor)
 {
-    if (!*list)
-        *list = POOL_NEW(&c->pool, int, room + 1);
-    for (int i = 0; *list && i < *count; i++)
-        if ((*list)[i] == tensor)
-            return;
-    if (*list)
-        (*list)[(*count)++] = tensor;
+    pop *op = &c->phys.op.item[id];
+    ptensor *t = &c->phys.tensor.item[tensor];
+    if (t->listed == id + 1)
+        return;
+    t->listed = id + 1;
+    t->moved = true;
+    if (input)
+        op->in[op->in_count++] = tensor;
+    else
+        op->out[op->out_count++] = tensor;
 }
 
 /* The collective that a pop belongs to, made when its first one comes. */
@@ -351,17 +364,33 @@ static void exchange_settle(compile *c, const exchange *e)
     }
 }
 
+/* Room for the operands of the pop: gives or takes of so many moves. */
+static bool operands_room(compile *c, pop *op, int gives, int takes)
+{
+    op->in = POOL_NEW(&c->pool, int, gives + 1);
+    op->out = POOL_NEW(&c->pool, int, takes + 1);
+    return op->in && op->out;
+}
+
 /* What each member gives, once, and takes. */
 static void operands_list(compile *c, pcollective *of)
 {
     phys *p = &c->phys;
-    moves_sort(p, of);
+    moves_sort(c, of);
+    for (int i = 0; i < of->moves.count; i++) { /* counted first: they are at most so many */
+        p->op.item[p->move.item[of->moves.item[i]].from].in_count++;
+        p->op.item[p->move.item[of->moves.item[i]].to].out_count++;
+    }
+    for (int m = 0; m < of->members.count; m++) {
+        pop *op = &p->op.item[of->members.item[m]];
+        if (!operands_room(c, op, op->in_count, op->out_count))
+            return;
+        op->in_count = op->out_count = 0;
+    }
     for (int i = 0; i < of->moves.count; i++) {
         const pmove *move = &p->move.item[of->moves.item[i]];
-        pop *from = &p->op.item[move->from], *to = &p->op.item[move->to];
-        p->tensor.item[move->give].moved = p->tensor.item[move->take].moved = true;
-        operand_add(c, &from->in, &from->in_count, move->give, of->moves.count);
-        operand_add(c, &to->out, &to->out_count, move->take, of->moves.count);
+        operand_add(c, move->from, true, move->give);
+        operand_add(c, move->to, false, move->take);
     }
 }
 
@@ -399,16 +428,22 @@ bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max)
     return fit;
 }
 
-static void list_append(compile *c, int **list, int *count, const int *more, int more_count)
+/* The operands of `from` become operands of `to`. */
+static void operands_append(compile *c, int to_id, int from_id)
 {
-    int *longer = POOL_NEW(&c->pool, int, *count + more_count + 1), kept = *count;
-    if (!longer)
+    pop *to = &c->phys.op.item[to_id];
+    const pop *from = &c->phys.op.item[from_id];
+    const int *in = to->in, *out = to->out, ins = to->in_count, outs = to->out_count;
+    if (!operands_room(c, to, ins + from->in_count, outs + from->out_count))
         return;
-    if (kept)
-        memcpy(longer, *list, sizeof *longer * (size_t)kept);
-    *list = longer;
-    for (int i = 0; i < more_count; i++)
-        operand_add(c, list, count, more[i], 0);
+    memcpy(to->in, in, sizeof *in * (size_t)ins);
+    memcpy(to->out, out, sizeof *out * (size_t)outs);
+    for (int i = 0; i < ins; i++)
+        c->phys.tensor.item[in[i]].listed = to_id + 1; /* another collective may have been the last to list it */
+    for (int i = 0; i < from->in_count; i++)
+        operand_add(c, to_id, true, from->in[i]);
+    for (int o = 0; o < from->out_count; o++)
+        operand_add(c, to_id, false, from->out[o]);
 }
 
 /* Who read it for `from` reads it for `to`. */
@@ -434,8 +469,7 @@ static void member_merge(compile *c, int to_id, int from_id)
         reader_becomes(&p->tensor.item[ptensor_whole(p, from->in[i])], from_id, to_id);
     for (int o = 0; o < from->out_count; o++)
         p->tensor.item[from->out[o]].producer = p->tensor.item[ptensor_whole(p, from->out[o])].producer = to_id;
-    list_append(c, &to->in, &to->in_count, from->in, from->in_count);
-    list_append(c, &to->out, &to->out_count, from->out, from->out_count);
+    operands_append(c, to_id, from_id);
     from->dead = true;
     from->group = to->group;
 }

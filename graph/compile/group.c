@@ -111,14 +111,21 @@ static int own_level(const compile *c, const pop *op)
     return level;
 }
 
-/* Members of a collective wait for what any of them waits for. */
-static int pop_level(const compile *c, const pop *op)
+/* Members of a collective wait for what any of them waits for; the first that comes tells all. */
+static int pop_level(compile *c, const pop *op)
 {
     int level = own_level(c, op);
-    for (int m = 0; op->collective && m < c->phys.collective.item[op->collective - 1].members.count; m++) {
-        int other = own_level(c, &c->phys.op.item[c->phys.collective.item[op->collective - 1].members.item[m]]);
+    if (!op->collective)
+        return level;
+    const pcollective *of = &c->phys.collective.item[op->collective - 1];
+    if (&c->phys.op.item[of->members.item[0]] != op)
+        return op->level;
+    for (int m = 1; m < of->members.count; m++) {
+        int other = own_level(c, &c->phys.op.item[of->members.item[m]]);
         level = other > level ? other : level;
     }
+    for (int m = 1; m < of->members.count; m++)
+        c->phys.op.item[of->members.item[m]].level = level;
     return level;
 }
 
@@ -314,12 +321,29 @@ static bool meets_already(const grouping *x, const pcollective *of, const pcolle
 {
     const pop *first = &x->p->op.item[of->members.item[0]], *other = &x->p->op.item[open->members.item[0]];
     const group *g = &x->p->group.item[other->group];
-    if (!same_stream(x->c, g, first) || pop_level(x->c, first) != other->level)
+    if (!same_stream(x->c, g, first) || first->level != other->level)
         return false;
     for (int m = 0; m < of->members.count; m++)
         if (!waits_already(x, &x->p->op.item[of->members.item[m]], x->p->op.item[open->members.item[m]].group))
             return false;
     return true;
+}
+
+static void add_sources(grouping *x, const pop *op, int id)
+{
+    for (int i = 0; i < op->in_count; i++) {
+        const pop *from = input_maker(x->c, op, i);
+        if (from && apart(from, op))
+            add_source(x, id, from->group);
+    }
+    for (int i = 0; i < op->waits.count; i++)
+        add_source(x, id, x->p->op.item[op->waits.item[i]].group);
+}
+
+static void add_sources_of(grouping *x, const pcollective *of, const pcollective *open)
+{
+    for (int m = 0; m < of->members.count; m++)
+        add_sources(x, &x->p->op.item[of->members.item[m]], x->p->op.item[open->members.item[m]].group);
 }
 
 /* What the first member of a collective does: all become part of one that is there, or it is one more. */
@@ -331,6 +355,7 @@ static bool join_collective(grouping *x, int id)
     for (int i = met->count - 1; i >= 0 && i >= met->count - MET_LOOKED_AT; i--)
         if (collectives_fit(x->c, met->item[i], of, BUCKET) &&
             meets_already(x, &x->p->collective.item[of], &x->p->collective.item[met->item[i]])) {
+            add_sources_of(x, &x->p->collective.item[of], &x->p->collective.item[met->item[i]]);
             collectives_merge(x->c, met->item[i], of);
             return true;
         }
@@ -343,10 +368,10 @@ static bool join_collective(grouping *x, int id)
 static void join(grouping *x, int id)
 {
     pop *op = &x->p->op.item[id];
+    op->level = pop_level(x->c, op);
     if (op->collective && x->p->collective.item[op->collective - 1].members.item[0] == id && join_collective(x, id))
         return;
     bool alone = alone_on(op->queue) || op->queue == PLAN_COLLECTIVE;
-    op->level = pop_level(x->c, op);
     op->kept = moves_kept(x->c, op);
     op->group = find_open(x, op, alone);
     if (op->group < 0)
@@ -358,13 +383,7 @@ static void join(grouping *x, int id)
     if (!at)
         return;
     *at = id;
-    for (int i = 0; i < op->in_count; i++) {
-        const pop *from = input_maker(x->c, op, i);
-        if (from && apart(from, op))
-            add_source(x, op->group, from->group);
-    }
-    for (int i = 0; i < op->waits.count; i++)
-        add_source(x, op->group, x->p->op.item[op->waits.item[i]].group);
+    add_sources(x, op, op->group);
     if (alone)
         close_group(x, op->group);
     maybe_end(x, op);

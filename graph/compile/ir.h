@@ -103,6 +103,7 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     int within;                    /* 1 + the ptensor of its device that it is a part of, in place; 0 */
     uint64_t distance;             /* from that one's first byte */
     bool moved;                    /* between devices; see exchange.h */
+    int listed;                    /* exchange.c's own: 1 + the last pop that has it among its operands */
     bool parameter;                /* or state: what a step begins with */
     int initial;                   /* values that are there before the first step */
     bool chunk;                    /* one of several of a shard */

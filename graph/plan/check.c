@@ -56,39 +56,43 @@ static uint32_t slowest_reader(const game *g, uint32_t regst)
     return PLAN_NONE;
 }
 
-/* The member of the collective on the queue. */
-static uint32_t member_on(const weir_plan *plan, uint32_t c, uint32_t queue)
+/* For each member, whose turn it is on its queue and in its program: itself, or another; PLAN_NONE: no turn is left there.
+ * Turns come program after program. `head`: per queue, the member whose turn it is. NULL: no memory; else the caller's. */
+static uint32_t *turns_now(const game *g)
 {
-    const plan_range *members = &plan->collectives[c].members;
-    for (uint32_t m = members->first; m < members->first + members->count; m++)
-        if (plan->actors[plan->members[m].i].queue.i == queue)
-            return plan->members[m].i;
-    return PLAN_NONE;
-}
-
-/* The member whose turn it is on the queue and in the program of this one. */
-static uint32_t next_in_turn(const game *g, uint32_t actor)
-{
-    const plan_actor *of = &g->plan->actors[actor];
-    uint32_t next = PLAN_NONE;
-    for (uint32_t t = 0; t < g->plan->turns_count && next == PLAN_NONE; t++) {
-        uint32_t member = member_on(g->plan, g->plan->turns[t].i, of->queue.i);
-        if (g->behind[t] != PLAN_NONE && member != PLAN_NONE && g->plan->actors[member].program.i == of->program.i)
-            next = member;
+    const weir_plan *plan = g->plan;
+    uint32_t *now = malloc((plan->actors_count + (size_t)1) * sizeof *now);
+    uint32_t *head = malloc((plan->queues_count + (size_t)1) * sizeof *head);
+    for (uint32_t a = 0; now && a < plan->actors_count; a++)
+        now[a] = PLAN_NONE;
+    for (uint32_t q = 0; head && q < plan->queues_count; q++)
+        head[q] = PLAN_NONE;
+    for (uint32_t t = 0; now && head && t < plan->turns_count; t++) {
+        const plan_range *members = &plan->collectives[plan->turns[t].i].members;
+        for (uint32_t m = members->first; m < members->first + members->count && g->behind[t] != PLAN_NONE; m++) {
+            uint32_t actor = plan->members[m].i, *first = &head[plan->actors[actor].queue.i];
+            if (*first == PLAN_NONE || plan->actors[*first].program.i != plan->actors[actor].program.i)
+                *first = actor;
+            now[actor] = *first;
+        }
     }
-    return next;
+    free(head);
+    if (!head) {
+        free(now);
+        return NULL;
+    }
+    return now;
 }
 
 /* Of a member that could fire if it were alone. */
-static wait wait_of_member(const game *g, uint32_t actor)
+static wait wait_of_member(const game *g, const uint32_t *now, uint32_t actor)
 {
     const plan_range *members = &g->plan->collectives[g->member_of[actor]].members;
-    uint32_t next = next_in_turn(g, actor);
-    if (next != actor)
-        return (wait){actor, next, WAIT_TURN, PLAN_NONE};
+    if (now[actor] != actor)
+        return (wait){actor, now[actor], WAIT_TURN, PLAN_NONE};
     for (uint32_t m = members->first; m < members->first + members->count; m++) {
         uint32_t other = g->plan->members[m].i;
-        if (g->unmet[other] || next_in_turn(g, other) != other)
+        if (g->unmet[other] || now[other] != other)
             return (wait){actor, other, WAIT_MEMBER, PLAN_NONE};
     }
     return (wait){actor, PLAN_NONE, WAIT_MEMBER, PLAN_NONE};
@@ -96,7 +100,7 @@ static wait wait_of_member(const game *g, uint32_t actor)
 
 /* The first thing that keeps the actor from firing. Slots before data: the circle then leads past the registers that
  * more slots may help. */
-static wait first_wait(const game *g, uint32_t actor)
+static wait first_wait(const game *g, const uint32_t *now, uint32_t actor)
 {
     const plan_actor *of = &g->plan->actors[actor];
     for (uint32_t r = of->regsts.first; r < of->regsts.first + of->regsts.count; r++)
@@ -108,21 +112,21 @@ static wait first_wait(const game *g, uint32_t actor)
             return (wait){actor, g->plan->regsts[regst].producer.i, WAIT_DATA, regst};
         }
     if (g->member_of[actor] != PLAN_NONE)
-        return wait_of_member(g, actor);
+        return wait_of_member(g, now, actor);
     return (wait){actor, PLAN_NONE, WAIT_DATA, PLAN_NONE};
 }
 
 /* Follows who waits for whom from a stalled actor until one comes a second time; fills `circle` (as long as there are
  * actors) and returns its length. `seen` is zeroed, one per actor. 0: the chain ends, which consistent rates
  * exclude. */
-static uint32_t find_circle(const game *g, wait *circle, uint32_t *seen)
+static uint32_t find_circle(const game *g, const uint32_t *now, wait *circle, uint32_t *seen)
 {
     uint32_t actor = 0, length = 0;
     while (!game_has_firings(g, actor))
         actor++;
     while (actor != PLAN_NONE && !seen[actor]) {
         seen[actor] = ++length;
-        circle[length - 1] = first_wait(g, actor);
+        circle[length - 1] = first_wait(g, now, actor);
         actor = circle[length - 1].on;
     }
     if (actor == PLAN_NONE)
@@ -259,17 +263,18 @@ static void say_circle(const game *g, const wait *circle, uint32_t length, check
 static weir_status explain(const game *g, check_result *result)
 {
     wait *circle = calloc(g->plan->actors_count, sizeof *circle);
-    uint32_t *seen = calloc(g->plan->actors_count, sizeof *seen);
+    uint32_t *seen = calloc(g->plan->actors_count, sizeof *seen), *now = turns_now(g);
     weir_status status = WEIR_OK;
-    if (!circle || !seen) {
+    if (!circle || !seen || !now) {
         status = error_set(WEIR_E_MEMORY, "no memory to explain why the plan is not live");
     } else {
-        uint32_t length = find_circle(g, circle, seen);
+        uint32_t length = find_circle(g, now, circle, seen);
         choose_short(g, circle, length, result);
         say_circle(g, circle, length, result);
     }
     free(circle);
     free(seen);
+    free(now);
     return status;
 }
 

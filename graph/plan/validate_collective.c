@@ -9,6 +9,7 @@
 #include "graph/plan/validate.h"
 
 #include "graph/base/base.h"
+#include "graph/plan/spread.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,8 @@ static bool validate_member(const meeting *at, uint32_t m)
     const plan_actor *actor = &plan->actors[member(at, m)], *first = &plan->actors[member(at, 0)];
     if (plan->queues[actor->queue.i].kind != PLAN_COLLECTIVE)
         return REFUSE_COLLECTIVE(at->index, ".members: actors[%" PRIu32 "] is on no queue for collectives", member(at, m));
-    if (actor->kernels.count != 1 && (!plan->part || actor->kernels.count))
+    bool elsewhere = plan->part && plan_rank_of(plan, member(at, m)) != plan->part - 1;
+    if (actor->kernels.count != 1 && (!elsewhere || actor->kernels.count))
         return REFUSE_COLLECTIVE(at->index, ".members: actors[%" PRIu32 "] has %" PRIu32 " kernels, and not one",
                                  member(at, m), actor->kernels.count);
     if (actor->fires != first->fires || actor->program.i != first->program.i)

@@ -14,7 +14,6 @@
 
 #include "graph/base/base.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,9 +53,12 @@ static bool fits_as_inferred(const weir_op_args *local, char *error, size_t erro
 {
     weir_type inferred[INFERRED_MAX] = {0};
     weir_op_args args = *local;
-    assert(local->out_count <= INFERRED_MAX);
     char given[SHAPE_TEXT], wanted[SHAPE_TEXT];
     args.out = inferred;
+    if (local->out_count > INFERRED_MAX) {
+        snprintf(error, error_bytes, "%d outputs are more than can be inferred", local->out_count);
+        return false;
+    }
     if (!local->op->infer(&args, error, error_bytes))
         return false;
     for (int o = 0; o < local->out_count; o++)
