@@ -168,7 +168,8 @@ static void tell_reader(struct lane *lane, struct ahead_queue *queue, const stru
 static void tell_producer(struct lane *lane, struct ahead_queue *queue, const struct ahead_edge *ahead,
                           struct actor_port *port, uint32_t slot, uint64_t ticket)
 {
-    if (ahead->free == AHEAD_LATE && !AHEAD_WITHOUT(LATE) && !AHEAD_WITHOUT(FREE)) {
+    bool late = ahead->free == AHEAD_LATE && !AHEAD_WITHOUT(LATE);
+    if (late && !AHEAD_WITHOUT(FREE)) {
         tell_late(queue, (struct ahead_late){.ticket = ticket, .port = port});
         return;
     }

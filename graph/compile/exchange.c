@@ -219,7 +219,7 @@ static void pops_make(exchanging *x, exchange *e, int n)
         move->to = x->pop_of[p->tensor.item[move->take].device];
         p->tensor.item[move->take].producer = p->tensor.item[ptensor_whole(p, move->take)].producer = move->to;
     }
-    for (int i = e->first; i < p->op.count; i++)
+    for (int i = e->first; p->op.item && i < p->op.count; i++)
         x->pop_of[p->op.item[i].device] = -1;
 }
 
