@@ -117,7 +117,8 @@ static size_t kept_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     (void)kind;
     const int64_t rows = args->in[0].shape.dim[1], room = args->in[3].shape.dim[1];
-    const int64_t width = ((const struct kept_attrs *)args->attrs)->head_dim;
+    const int64_t head_dim = ((const struct kept_attrs *)args->attrs)->head_dim;
+    const int64_t width = args->in[0].shape.dim[2] ? head_dim : 0; /* a shard without heads says nothing of their size */
     const int64_t wide = dtype_half(args->in[0].dtype) ? 3 * rows + 1 : 0;
     const int64_t kept = dtype_half(args->in[3].dtype) ? 2 * room : 0;
     return (size_t)(room + (wide + kept) * width) * sizeof(float);
