@@ -1,35 +1,23 @@
 /* graph/plan/moved.c: see the header. An op's rule for what it reads may be the user's, so its answer is held against
  * the shard, as it is where pieces cross between processes. */
 #include "graph/plan/moved.h"
+#include "graph/plan/view.h"
 #include "graph/plan/window.h"
 
 #include <string.h>
-#include <weir/op.h>
 
 typedef struct call {
     const weir_plan *plan;
     const plan_kernel *kernel;
     const weir_op *op;
-    weir_view in[WEIR_ARGS_MAX], out[8];
+    weir_view in[WEIR_ARGS_MAX], out[WEIR_ARGS_MAX];
     weir_kernel_args args;
 } call;
-
-static weir_view view_of(const plan_tensor *tensor)
-{
-    weir_view view = {.dtype = (weir_dtype)tensor->dtype};
-    view.shape.rank = view.global.rank = (int)tensor->rank;
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        view.shape.dim[d] = tensor->shape[d];
-        view.offset[d] = tensor->start[d];
-        view.global.dim[d] = tensor->global[d];
-    }
-    return view;
-}
 
 static int views_of(const weir_plan *plan, const plan_range *range, weir_view *views)
 {
     for (uint32_t i = 0; i < range->count; i++)
-        views[i] = view_of(&plan->tensors[plan->operands[range->first + i].tensor.i]);
+        views[i] = plan_view_of(&plan->tensors[plan->operands[range->first + i].tensor.i]);
     return (int)range->count;
 }
 

@@ -1,25 +1,13 @@
 /* graph/plan/window.c: see the header. */
 #include "graph/plan/window.h"
+#include "graph/plan/view.h"
 
 #include <string.h>
-#include <weir/op.h>
 
 typedef struct call {
     weir_view in[WEIR_ARGS_MAX], out;
     weir_kernel_args args;
 } call;
-
-static weir_view view_of(const plan_tensor *tensor)
-{
-    weir_view view = {.dtype = (weir_dtype)tensor->dtype};
-    view.shape.rank = view.global.rank = (int)tensor->rank;
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        view.shape.dim[d] = tensor->shape[d];
-        view.offset[d] = tensor->start[d];
-        view.global.dim[d] = tensor->global[d];
-    }
-    return view;
-}
 
 static const plan_tensor *operand_tensor(const weir_plan *plan, uint32_t operand)
 {
@@ -29,8 +17,8 @@ static const plan_tensor *operand_tensor(const weir_plan *plan, uint32_t operand
 static void call_begin(call *c, const weir_plan *plan, const plan_kernel *kernel)
 {
     for (uint32_t i = 0; i < kernel->in.count; i++)
-        c->in[i] = view_of(operand_tensor(plan, kernel->in.first + i));
-    c->out = view_of(operand_tensor(plan, kernel->out.first));
+        c->in[i] = plan_view_of(operand_tensor(plan, kernel->in.first + i));
+    c->out = plan_view_of(operand_tensor(plan, kernel->out.first));
     c->args = (weir_kernel_args){.in = c->in, .in_count = (int)kernel->in.count, .out = &c->out, .out_count = 1,
                                  .attrs = plan->words + kernel->attrs.first};
 }

@@ -401,6 +401,16 @@ static uint32_t count_actors(const weir_plan *plan, uint32_t queue)
     return count;
 }
 
+static char *shown(const weir_plan *plan, weir_status (*view)(const weir_plan *, FILE *))
+{
+    char *out = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&out, &bytes);
+    cr_assert_eq(view(plan, to), WEIR_OK, "%s", weir_error());
+    fclose(to);
+    return out;
+}
+
 /* What is split between steps is gathered in a step: some actors do that, rather than one for each weight and bias. And
  * the updates are no more actors than they need be. */
 Test(copies, those_of_parameters_come_together, .timeout = 60)
@@ -413,6 +423,11 @@ Test(copies, those_of_parameters_come_together, .timeout = 60)
         taken += plan->moves[m].to == 0;
     cr_expect_gt(taken, 3 * 2 * 60, "gradients and parameters of three other devices");
     cr_expect_lt(10 * plan->collectives_count, taken, "%u", plan->collectives_count);
+    uint32_t most = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        most = plan->kernels[k].out.count > most ? plan->kernels[k].out.count : most;
+    cr_expect_gt(most, 8, "as many outputs as any other kernel may have");
+    free(shown(plan, weir_plan_show));
     cr_expect_eq(count_actors(plan, PLAN_COLLECTIVE), 4 * plan->collectives_count);
     cr_expect_lt(count_actors(plan, PLAN_COMPUTE), 4 * 30);
     weir_plan_free(plan);
@@ -430,16 +445,6 @@ Test(copies, a_graph_without_accelerators_is_left_as_it_is, .timeout = 60)
 }
 
 /* ---- what is shown ---- */
-
-static char *shown(const weir_plan *plan, weir_status (*view)(const weir_plan *, FILE *))
-{
-    char *out = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&out, &bytes);
-    cr_assert_eq(view(plan, to), WEIR_OK, "%s", weir_error());
-    fclose(to);
-    return out;
-}
 
 static void expect_shown(const char *view, const char *part)
 {
