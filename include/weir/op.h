@@ -114,6 +114,11 @@ typedef struct weir_grad_args {
     weir_tensor **din;
 } weir_grad_args;
 
+/* What a device that runs ahead knows of the call when it gets there: the members of weir_kernel_args of the same names. */
+typedef struct weir_clock {
+    int64_t firing, step, micro;
+} weir_clock;
+
 /* One call of a kernel. Views are local shards. */
 typedef struct weir_kernel_args {
     const weir_view *in;
@@ -134,6 +139,7 @@ typedef struct weir_kernel_args {
     bool continues;     /* only for ops with .rows_in: further rows of the call before, which began what they sum up */
     void *host;         /* what a host function was bound with; NULL otherwise */
     void *queue;        /* of a device that runs ahead: where the kernel is to be enqueued (a CUstream); else NULL */
+    const weir_clock *clock; /* of a CUDA device: in its memory, as it is when the kernel runs; else NULL */
     char *error;        /* on failure: one sentence may be written here */
     size_t error_bytes;
 } weir_kernel_args;
