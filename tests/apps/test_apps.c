@@ -266,6 +266,8 @@ Test(apps, digits_learn_the_same_within_a_limit)
     free(output);
 }
 
+/* Sanitizers need several times the memory; a limit under them is the business of the test above. */
+#if EFFORT(1, 0, 0)
 /* What is not planned is what the program and the libraries need: text, code, packed weights. */
 static void gpt_keeps_a_limit(const char *precision)
 {
@@ -283,9 +285,7 @@ static void gpt_keeps_a_limit(const char *precision)
     cr_expect(loss[0] == want[0] && loss[1] == want[1], "%.9g %.9g", loss[0], loss[1]);
     cr_expect(member(small, "planned_bytes") <= (double)limit, "%s", small);
     cr_expect(member(small, "planned_bytes") < member(whole, "planned_bytes") / 2, "%s", small);
-#if EFFORT(1, 0, 0) /* which need several times the memory */
     cr_expect(member(small, "peak_rss_bytes") < (double)limit + OTHER, "%s", small);
-#endif
     free(whole), free(small);
     free(output);
 }
@@ -295,7 +295,6 @@ Test(apps, gpt_within_a_limit_takes_no_more_than_that)
     gpt_keeps_a_limit("");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 Test(apps, gpt_in_bf16_within_a_limit_takes_no_more_than_that)
 {
     gpt_keeps_a_limit(" --bf16");
@@ -639,6 +638,7 @@ Test(apps, bench_actors_measures_chains_and_columns_beside_the_same_by_hand)
     free(output);
 }
 
+#if EFFORT(1, 1, 0) /* a quarter of a minute there, and the sums are those of test_ranks */
 Test(apps, bench_allreduce_measures_a_sum_beside_a_bare_loop)
 {
     static const char *const names[] = {"bare_us", "shm_us",        "shm_steady_us", "tcp_us",
@@ -650,3 +650,4 @@ Test(apps, bench_allreduce_measures_a_sum_beside_a_bare_loop)
     measures(output, names);
     free(output);
 }
+#endif

@@ -545,7 +545,9 @@ Test(copies, a_limit_is_one_of_the_accelerator, .timeout = 300, .fini = folder_r
     folder_make();
     group_own_bytes = 4096;
     limited_is_the_same((layout){1, 1, 1, 1, false});
+#if EFFORT(1, 0, 0)
     limited_is_the_same((layout){1, 1, 2, 4, false});
+#endif
 }
 
 /* ---- what is refused ---- */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LADDER = EFFORT(3, 2, 1), MODELS = EFFORT(8, 5, 3), STEPS = 3 };
+enum { LADDER = EFFORT(3, 1, 1), MODELS = EFFORT(8, 5, 3), STEPS = 3 };
 
 typedef weir_plan *(*compile_fn)(const void *model, const char *limit);
 

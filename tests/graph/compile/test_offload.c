@@ -8,6 +8,7 @@
 #include "graph/compile/offload.h"
 #include "graph/plan/plan.h"
 #include "tests/support/byte_game.h"
+#include "tests/support/effort.h"
 #include "tests/support/folder.h"
 #include "tests/support/learner.h"
 #include "tests/support/ranks.h"
@@ -246,10 +247,12 @@ Test(offload, ranks_that_share_memory_have_disks_of_their_own, .timeout = 60)
     over_ranks(RANKS_SHM);
 }
 
+#if EFFORT(1, 0, 0) /* how ranks without shared memory send is not the disk's affair */
 Test(offload, ranks_that_share_none_too, .timeout = 60)
 {
     over_ranks(RANKS_TCP);
 }
+#endif
 
 /* ---- mistakes ---- */
 

@@ -7,6 +7,8 @@
  *     test_session            all tests
  *     test_session pull       those with `pull` in suite::name
  *
+ * A test that took processors for LONG seconds or more is named with them: it is what to look at when suites take long.
+ *
  * The closing line is Criterion's, for those who read that.
  */
 #include <criterion/criterion.h>
@@ -15,11 +17,13 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define RUNNING_MAX 16
 #define SLOWER 10
+#define LONG 5 /* s */
 #define TIMEOUT_DEFAULT 60 /* s */
 #define STATUS_SKIPPED 77
 
@@ -164,14 +168,23 @@ static void count(tally *t, const running *ended, int status)
     show(ended, how);
 }
 
+static void show_long(const plain_test *test, const struct rusage *used)
+{
+    long seconds = (long)(used->ru_utime.tv_sec + used->ru_stime.tv_sec);
+    if (seconds >= LONG)
+        printf("[LONG] %s::%s: %ld s of processors\n", test->suite, test->name, seconds);
+}
+
 /* Waits for one of the processes; false when there is none. */
 static bool reap(running slots[RUNNING_MAX], tally *t)
 {
     int status;
-    pid_t process = wait(&status);
+    struct rusage used;
+    pid_t process = wait4(-1, &status, 0, &used);
     for (int i = 0; process > 0 && i < RUNNING_MAX; i++) {
         if (slots[i].test && slots[i].process == process) {
             count(t, &slots[i], status);
+            show_long(slots[i].test, &used);
             fclose(slots[i].output);
             slots[i].test = NULL;
         }
