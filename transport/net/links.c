@@ -9,6 +9,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
+#include "graph/plan/view.h"
 #include "transport/net/wire.h"
 
 #define DIRECT_BYTES 8192 /* a smaller piece is not worth a frame of its own */
@@ -49,20 +50,10 @@ static void *more(struct building *b, void **array, uint32_t *count, uint32_t *r
 
 /* ---- pieces ---- */
 
-static weir_view view_of(const plan_tensor *tensor)
-{
-    weir_view view = {.dtype = (weir_dtype)tensor->dtype};
-    view.shape.rank = view.global.rank = (int)tensor->rank;
-    memcpy(view.shape.dim, tensor->shape, sizeof(tensor->shape));
-    memcpy(view.global.dim, tensor->global, sizeof(tensor->global));
-    memcpy(view.offset, tensor->start, sizeof(tensor->start));
-    return view;
-}
-
 static int views_of(const weir_plan *plan, plan_range range, weir_view *views)
 {
     for (uint32_t i = 0; i < range.count; i++)
-        views[i] = view_of(&plan->tensors[plan->operands[range.first + i].tensor.i]);
+        views[i] = plan_view_of(&plan->tensors[plan->operands[range.first + i].tensor.i]);
     return (int)range.count;
 }
 
@@ -100,7 +91,7 @@ static bool part_empty(const weir_view *part)
  * False: none. */
 static bool slice_read(const struct building *b, int input, const plan_tensor *from, struct piece *piece)
 {
-    const weir_view whole = view_of(from);
+    const weir_view whole = plan_view_of(from);
     weir_view part = whole;
     if (b->op)
         b->op->reads(&b->call, input, &part);
