@@ -110,7 +110,7 @@ bool emit_collectives(compile *c, plan_builder *b)
         emit_moves(c, b, of);
         uint32_t id = plan_add_collectives(b, to);
         if (id != PLAN_NONE)
-            plan_builder_plan(b)->collectives[id].kind = plan_collective_looks(plan, id);
+            plan_builder_plan(b)->collectives[id].kind = of->sum ? (uint32_t)of->sum - 1 : plan_collective_looks(plan, id);
     }
     return first && number && plan_add_all_turns(b);
 }

@@ -312,12 +312,12 @@ static int root_of(int *parent, int i)
     return i;
 }
 
-/* Operands of a pop: each tensor once. */
-static void operand_add(compile *c, int id, bool input, int tensor)
+/* Operands of a pop: of moves each tensor once. */
+static void operand_add(compile *c, int id, bool input, int tensor, bool once)
 {
     pop *op = &c->phys.op.item[id];
     ptensor *t = &c->phys.tensor.item[tensor];
-    if (t->listed == id + 1)
+    if (once && t->listed == id + 1)
         return;
     t->listed = id + 1;
     t->moved = true;
@@ -389,8 +389,8 @@ static void operands_list(compile *c, pcollective *of)
     }
     for (int i = 0; i < of->moves.count; i++) {
         const pmove *move = &p->move.item[of->moves.item[i]];
-        operand_add(c, move->from, true, move->give);
-        operand_add(c, move->to, false, move->take);
+        operand_add(c, move->from, true, move->give, true);
+        operand_add(c, move->to, false, move->take, true);
     }
 }
 
@@ -399,7 +399,8 @@ bool exchanges_settle(compile *c)
     for (int e = 0; e < c->phys.exchange.count && !c->pool.failed; e++)
         exchange_settle(c, &c->phys.exchange.item[e]);
     for (int k = 0; k < c->phys.collective.count && !c->pool.failed; k++)
-        operands_list(c, &c->phys.collective.item[k]);
+        if (!c->phys.collective.item[k].sum)
+            operands_list(c, &c->phys.collective.item[k]);
     return !c->pool.failed;
 }
 
@@ -417,7 +418,7 @@ bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max)
 {
     const phys *p = &c->phys;
     const pcollective *x = &p->collective.item[a], *y = &p->collective.item[b];
-    bool fit = x->members.count == y->members.count;
+    bool fit = x->members.count == y->members.count && x->sum == y->sum;
     for (int m = 0; fit && m < x->members.count; m++) {
         const pop *one = &p->op.item[x->members.item[m]], *other = &p->op.item[y->members.item[m]];
         fit = one->device == other->device && one->in_count + other->in_count <= WEIR_ARGS_MAX &&
@@ -428,8 +429,8 @@ bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max)
     return fit;
 }
 
-/* The operands of `from` become operands of `to`. */
-static void operands_append(compile *c, int to_id, int from_id)
+/* The operands of `from` become operands of `to`; of a sum each input has its output. */
+static void operands_append(compile *c, int to_id, int from_id, bool sum)
 {
     pop *to = &c->phys.op.item[to_id];
     const pop *from = &c->phys.op.item[from_id];
@@ -441,9 +442,9 @@ static void operands_append(compile *c, int to_id, int from_id)
     for (int i = 0; i < ins; i++)
         c->phys.tensor.item[in[i]].listed = to_id + 1; /* another collective may have been the last to list it */
     for (int i = 0; i < from->in_count; i++)
-        operand_add(c, to_id, true, from->in[i]);
+        operand_add(c, to_id, true, from->in[i], !sum);
     for (int o = 0; o < from->out_count; o++)
-        operand_add(c, to_id, false, from->out[o]);
+        operand_add(c, to_id, false, from->out[o], !sum);
 }
 
 /* Who read it for `from` reads it for `to`. */
@@ -461,7 +462,7 @@ static void reader_becomes(ptensor *t, int from, int to)
     t->readers.count = kept;
 }
 
-static void member_merge(compile *c, int to_id, int from_id)
+static void member_merge(compile *c, int to_id, int from_id, bool sum)
 {
     phys *p = &c->phys;
     pop *to = &p->op.item[to_id], *from = &p->op.item[from_id];
@@ -469,7 +470,7 @@ static void member_merge(compile *c, int to_id, int from_id)
         reader_becomes(&p->tensor.item[ptensor_whole(p, from->in[i])], from_id, to_id);
     for (int o = 0; o < from->out_count; o++)
         p->tensor.item[from->out[o]].producer = p->tensor.item[ptensor_whole(p, from->out[o])].producer = to_id;
-    operands_append(c, to_id, from_id);
+    operands_append(c, to_id, from_id, sum);
     from->dead = true;
     from->group = to->group;
 }
@@ -490,6 +491,6 @@ void collectives_merge(compile *c, int a, int b)
         }
     }
     for (int m = 0; m < x->members.count; m++)
-        member_merge(c, x->members.item[m], y->members.item[m]);
+        member_merge(c, x->members.item[m], y->members.item[m], x->sum);
     y->members.count = y->moves.count = 0;
 }

@@ -42,7 +42,8 @@ void exchange_sweep(compile *c, int exchange, bool *used);
 /* Makes collectives of what is left. False: no memory. */
 bool exchanges_settle(compile *c);
 
-/* Whether two collectives of the same devices are small enough to be one: bytes that a device gives, that it takes, operands. */
+/* Whether two collectives are of the same devices, both move or both make the same kind of sum, and are small enough to be
+ * one: bytes that a device gives, that it takes, operands. */
 bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max);
 
 /* Makes them one: what `b` moves is moved by `a`, whose members are in groups already; those of `b` are dead, and said to be
