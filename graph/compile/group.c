@@ -504,10 +504,11 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
 }
 
 /* Whether the tensor needs a register although nobody reads it: the next step's parameter, or one that is made where
- * there is no workspace. */
+ * there is no workspace, as of a sum that others read. */
 static bool lies_alone(const compile *c, const ptensor *t)
 {
-    return t->producer >= 0 && (t->parameter || c->phys.op.item[t->producer].queue == PLAN_IO_QUEUE);
+    plan_queue_kind queue = t->producer >= 0 ? c->phys.op.item[t->producer].queue : PLAN_COMPUTE;
+    return t->producer >= 0 && (t->parameter || queue == PLAN_IO_QUEUE || queue == PLAN_COLLECTIVE);
 }
 
 /* What lies in another tensor is in its register, if somebody gives or takes it. Wholes come before their parts. */
