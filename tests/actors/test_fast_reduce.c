@@ -124,6 +124,54 @@ Test(fast_reduce, random_models_compute_about_the_same)
     cr_expect_gt(sums, 0, "no model has any");
 }
 
+/* ---- a member that does not go on ---- */
+
+enum { REPORTED = 65536 };
+
+static void tell(void *ctx, const char *report)
+{
+    char *told = ctx;
+    snprintf(told + strlen(told), REPORTED - strlen(told), "%s\n", report);
+}
+
+static void drop_loss(weir_session *s, int64_t count)
+{
+    float loss;
+    for (int64_t i = 0; i < count; i++)
+        weir_session_pull(s, "loss", &(weir_array){.data = &loss, .dtype = WEIR_F32}, 20000);
+}
+
+/* The run fails for the fault of fake:1 with one report that says `what` and who was under way, and the session closes. */
+static void sum_fails(fake_fault_kind kind, uint32_t meet_ms, const char *what)
+{
+    static char told[REPORTED];
+    weir_plan *plan = gpt((layout){2, 1, 1, 1, false}, fakes_all, fast);
+    for (int workers = 1; workers < 4; workers += 2) {
+        fake_fault fault = {.kind = kind, .device = 1, .queue = DEVICE_COLLECTIVE, .launch = 4};
+        told[0] = 0;
+        fake_open(&(fake_options){.seed = (unsigned)workers, .meet_ms = meet_ms, .faults = {fault}});
+        weir_session *s = weir_session_open(plan, .workers = workers, .stall_s = -1, .report = tell, .report_ctx = told);
+        cr_assert_not_null(s, "%s", weir_error());
+        cr_assert_eq(weir_session_start(s, 20), WEIR_OK, "%s", weir_error());
+        drop_loss(s, 20);
+        cr_expect_eq(weir_session_wait(s, 20000), WEIR_E_KERNEL);
+        cr_expect(strstr(weir_error(), what) && strstr(weir_error(), "; under way were "), "'%s' does not say '%s'",
+                  weir_error(), what);
+        const char *first = strstr(told, "the device failed");
+        cr_expect(first && !strstr(first + 1, "the device failed"), "told once: %s", told);
+        cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+        fake_close_well();
+    }
+    weir_plan_free(plan);
+}
+
+Test(fast_reduce, a_member_that_does_not_go_on_in_a_sum_is_told)
+{
+    sum_fails(FAKE_DIES, 0, "the device failed");
+    sum_fails(FAKE_FAILS, 0, "fake:1");
+    sum_fails(FAKE_HANGS, 300, "does not give its part in collective ");
+}
+
 /* ---- two processes ---- */
 
 enum { WORKERS = EFFORT(0, 0, 1) }; /* as in tests/actors/test_fake.c */
