@@ -144,13 +144,31 @@ static bool validate_moved(const meeting *at, const uint8_t *marks)
     return true;
 }
 
-/* Input i of a member, and its output i: the sum, or the part of it by its place. */
-static bool adds_up(const meeting *at, const plan_tensor *in, const plan_tensor *out, const plan_tensor *first)
+/* Whether the part is the k-th of n of the whole, as that lies in memory. */
+static bool is_kth(const plan_tensor *part, const plan_tensor *whole, uint32_t k, uint32_t n)
+{
+    int64_t items = 1, first = 0;
+    uint32_t last = 0;
+    bool within = part->rank == whole->rank;
+    for (uint32_t d = 0; within && d < part->rank; d++) {
+        int64_t from = part->start[d] - whole->start[d];
+        within = part->global[d] == whole->global[d] && from >= 0 && part->shape[d] <= whole->shape[d] - from;
+        first = first * whole->shape[d] + from; /* less than the items of the whole */
+        items *= part->shape[d];
+        last = part->shape[d] != whole->shape[d] ? d : last;
+    }
+    for (uint32_t d = 0; within && d < last; d++)
+        within = part->shape[d] == 1;
+    uint64_t bytes = plan_tensor_bytes(part), all = plan_tensor_bytes(whole);
+    return within && all % n == 0 && all / n == bytes && first == items * (int64_t)k;
+}
+
+/* Input i of the member m, and its output i: the sum, or the part of it by its place. */
+static bool adds_up(const meeting *at, uint32_t m, const plan_tensor *in, const plan_tensor *out, const plan_tensor *first)
 {
     bool alike = in->dtype == first->dtype && plan_same_part(in, first) && out->dtype == in->dtype &&
                  weir_dtype_real((weir_dtype)in->dtype);
-    uint64_t parts = at->of->kind == PLAN_ALL_REDUCE ? 1 : count_of(at);
-    return alike && plan_tensor_bytes(out) * parts == plan_tensor_bytes(in);
+    return alike && (at->of->kind == PLAN_ALL_REDUCE ? plan_same_part(in, out) : is_kth(out, in, m, count_of(at)));
 }
 
 /* What is added: input i of each, of one type. */
@@ -168,7 +186,7 @@ static bool validate_sum(const meeting *at)
             return REFUSE_COLLECTIVE(at->index, ": actors[%" PRIu32 "] has not an output for each input, as many as others",
                                      member(at, m));
         for (uint32_t i = 0; i < kernel->in.count; i++)
-            if (!adds_up(at, operand(at->plan, &kernel->in, i), operand(at->plan, &kernel->out, i),
+            if (!adds_up(at, m, operand(at->plan, &kernel->in, i), operand(at->plan, &kernel->out, i),
                          operand(at->plan, &first->in, i)))
                 return REFUSE_COLLECTIVE(at->index, ": what actors[%" PRIu32 "] gives or takes cannot be added",
                                          member(at, m));

@@ -295,6 +295,7 @@ Test(sums, each_kind_of_fault_is_refused)
     REFUSED(plan, sum->kind, PLAN_ALL_GATHER, "its moves are not of that kind");
     REFUSED(plan, kernel->in.count, kernel->in.count - 1, "has not an output for each input, as many as others");
     REFUSED(plan, kernel->out.count, kernel->out.count - 1, "has not an output for each input, as many as others");
+    REFUSED(plan, plan->tensors[plan->operands[kernel->out.first].tensor.i].start[0], 0, "gives or takes cannot be added");
     plan_operand first = in[0];
     in[0] = in[1];
     in[1] = first;
