@@ -12,6 +12,8 @@
  *
  * Devices that hand nothing to each other need not wait for each other: of the pops of a conversion those that do, over
  * any number of others, are one collective. What nobody reads in the end is not moved.
+ *
+ * Where devices are to add by themselves, a sum along one axis is no such conversion, but one collective (sums.h).
  */
 #ifndef GRAPH_COMPILE_EXCHANGE_H
 #define GRAPH_COMPILE_EXCHANGE_H

@@ -13,7 +13,8 @@
  *     those of one level wait for the same devices (in the update they join what is open);
  *   - a chunk ends one, so that it is on its way while the next is made;
  *   - what an accelerator does with others is alone, so that it waits for nothing else; the members of a collective have
- *     one level. Collectives of the same devices that wait for the same groups become one, up to BUCKET bytes a device;
+ *     one level. Collectives of the same devices that wait for the same groups become one, up to BUCKET bytes a device: those
+ *     that move, and those that make one kind of sum;
  *   - host functions, and what else runs on a device's io queue, are alone, so that a slow one holds up nothing else.
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase

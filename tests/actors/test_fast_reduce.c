@@ -13,7 +13,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/run.h"
 
-enum { STEPS = 3, SEEDS = EFFORT(6, 2, 2), MODELS = EFFORT(40, 6, 6), RANK_SEEDS = EFFORT(4, 1, 2) };
+enum { STEPS = 3, SEEDS = EFFORT(4, 2, 2), MODELS = EFFORT(24, 4, 4), RANK_SEEDS = EFFORT(4, 1, 2) };
 
 static const double NEAR = 1e-4; /* of another order of sums */
 static const weir_compile_opts fast = {.reduce = WEIR_FAST};
