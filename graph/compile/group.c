@@ -508,8 +508,8 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
  * there is no workspace, as of a sum that others read. */
 static bool lies_alone(const compile *c, const ptensor *t)
 {
-    plan_queue_kind queue = t->producer >= 0 ? c->phys.op.item[t->producer].queue : PLAN_COMPUTE;
-    return t->producer >= 0 && (t->parameter || queue == PLAN_IO_QUEUE || queue == PLAN_COLLECTIVE);
+    const pop *maker = t->producer >= 0 ? &c->phys.op.item[t->producer] : NULL;
+    return maker && (t->parameter || maker->queue == PLAN_IO_QUEUE || pop_node(c, maker)->sum);
 }
 
 /* What lies in another tensor is in its register, if somebody gives or takes it. Wholes come before their parts. */

@@ -137,6 +137,7 @@ typedef struct pop {               /* one kernel call on one device */
     bool kept;                     /* on its way between accelerators is what a step begins with; the group pass's own */
     int exchange;                  /* 1 + the one that it takes part in; 0 */
     int collective;                /* and 1 + the collective that it became a member of */
+    uint64_t bytes_in, bytes_out;  /* of its operands then */
     uint64_t scratch, scratch_offset;
     int scratch_block;             /* layout's own; -1: none */
     POOL_LIST(int) states;         /* indexes in phys->state */

@@ -141,7 +141,8 @@ static bool pop_make(compile *c, int n, int at)
     ends[0] = ptensor_at(p, node->in[0], at, 0);
     ends[1] = ptensor_at(p, node->out[0], at, 0);
     *op = (pop){.node = n, .device = p->tensor.item[ends[1]].device, .in_count = 1, .out_count = 1, .in = ends,
-                .out = ends + 1, .phase = node->phase, .micro = node->micro, .queue = PLAN_COLLECTIVE};
+                .out = ends + 1, .phase = node->phase, .micro = node->micro, .queue = PLAN_COLLECTIVE,
+                .bytes_in = p->tensor.item[ends[0]].bytes, .bytes_out = p->tensor.item[ends[1]].bytes};
     p->tensor.item[ends[1]].producer = p->op.count - 1;
     return true;
 }
