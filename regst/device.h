@@ -56,7 +56,8 @@ struct device_group_id {
     uint32_t number;
 };
 
-/* What the members of a group do: they hand views to each other, or add what each gives. */
+/* What the members of a group do: they hand views to each other, or add what each gives: the inputs i of all are added, and
+ * output i of each is all of that sum, or the part of it by its place. All members have as many of either. */
 enum device_collective { DEVICE_MOVES, DEVICE_REDUCE_SCATTER, DEVICE_ALL_REDUCE };
 
 /* To the member `peer` goes the input `view` of a call, or from it comes the output `view`. It may be the member itself. */

@@ -63,7 +63,8 @@ static int compile(trainer *t, weir_graph *graph)
         t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory,
                                .offload = t->opts.offload, .seed = t->opts.seed,
                                .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
-                               .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host);
+                               .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host,
+                               .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS);
     weir_graph_free(graph);
     if (!graph)
         return options_wrong(t->program, "out of memory"), 1;

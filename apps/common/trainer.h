@@ -50,6 +50,7 @@ typedef struct trainer_opts {
     const char *offload; /* where what it leaves no room for may wait, "disk:/var/tmp" */
     int per_host;       /* devices of one host, if conversions are to go within each first; else 0 */
     bool no_fusion;     /* each op a kernel of its own */
+    bool fast_reduce;   /* accelerators add as their communicator does it */
     bool bf16, f16;     /* the precision of activations, their gradients and products; else f32 */
     int eval_every;     /* steps; 0: at the end only */
     saver_opts saver;
@@ -68,6 +69,8 @@ typedef struct trainer_opts {
     {"--per-host", OPTIONS_INT, &(o).per_host, .min = 1, .max = WEIR_DEVICES_MAX,                                     \
      .help = "devices of one host: conversions go within hosts first, then between; default: all are alike"},          \
     {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "each op in a kernel of its own; the same bits"},        \
+    {"--fast-reduce", OPTIONS_FLAG, &(o).fast_reduce,                                                                 \
+     .help = "accelerators add in an order of their own, faster; other bits. On CPUs nothing changes"},               \
     {"--bf16", OPTIONS_FLAG, &(o).bf16, .help = "compute in bf16; parameters, sums and losses stay f32"},             \
     {"--f16", OPTIONS_FLAG, &(o).f16, .help = "in f16, with a scaled loss"},                                          \
     WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \

@@ -7,8 +7,10 @@
  *
  * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
  * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs
- * more than the additions. Among more than eight devices both go by levels (teams.h).
+ * more than the additions. Among more than eight devices both go by levels (teams.h). What accelerators are to add by
+ * themselves is one step instead (sums.h).
  */
+#include "graph/compile/sums.h"
 #include "graph/compile/teams.h"
 #include "graph/base/error.h"
 #include "kernels/core/core.h"
@@ -199,6 +201,12 @@ static int conversion_of(const boxing *b, int from, int program, const weir_mesh
     return i;
 }
 
+/* What it reads is taken from the accelerator anyway. */
+static bool calls_host(const ir_node *node)
+{
+    return node->origin && node->origin->host;
+}
+
 /* The tensor that is `from` in the layout asked for; made if it is not there. `before` as in convert_direct(). */
 static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp, int before)
 {
@@ -210,6 +218,12 @@ static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *
     if (there) {
         phase_no_later(b, there, reader->phase);
         return entry_at(b, there)->to;
+    }
+    if (!calls_host(reader) && sum_first(b->c, t, mesh, sbp, between)) {
+        if (layout_is(&(ir_tensor){.mesh = t->mesh, .sbp = {between[0], between[1], between[2]}}, mesh, sbp))
+            return convert_direct(b, from, reader, mesh, sbp, before);
+        int sum = convert(b, from, reader, t->mesh, between, before);
+        return sum == from ? from : convert(b, sum, reader, mesh, sbp, b->c->ir.tensors.item[sum].boxed);
     }
     const weir_mesh *through = teams_through(b->teams, t, mesh, sbp, between);
     bool step = t->mesh->home || mesh->home || teams_core_is(t->mesh, mesh) || teams_core_is(mesh, t->mesh);

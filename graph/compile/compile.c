@@ -94,6 +94,10 @@ static bool options_ok(compile *c)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: %d devices per host; 0 or more can be", src.file, src.line,
                          c->opts.per_host),
                false;
+    if (c->opts.reduce != WEIR_SAME_BITS && c->opts.reduce != WEIR_FAST)
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: no way to reduce has the number %d", src.file, src.line,
+                         (int)c->opts.reduce),
+               false;
     if (c->opts.offload && !offload_parse(c))
         return false;
     c->micro = c->opts.micro_batches ? c->opts.micro_batches : 1;

@@ -3,6 +3,7 @@
 #include "graph/compile/copies.h"
 #include "graph/base/error.h"
 #include "graph/compile/sources.h"
+#include "graph/compile/sums.h"
 #include "kernels/ops.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ typedef struct copying {
     bool *wanted;                  /* by tensor: a node on the accelerator reads it */
     bool *lies;                    /* by tensor: it is made on accelerators, or begins there */
     bool *beside;                  /* by node: on accelerators, and takes place beside them */
-    bool *between;                 /* by node: a conversion from accelerator to accelerator (exchange.h) */
+    bool *between;                 /* by node: a conversion from accelerator to accelerator (exchange.h, sums.h) */
     twin *out;                     /* by program and tensor on an accelerator */
 } copying;
 
@@ -188,6 +189,18 @@ static int between_accelerators(copying *x, const ir_node *node, int from)
     return given < 0 ? from : parts_make(x, node, "take", &op_collective, node->mesh, given);
 }
 
+/* Where its devices are to add by themselves, the conversion is that. */
+static bool becomes_sum(const copying *x, ir_node *node)
+{
+    plan_collective_kind kind;
+    if (!sum_is(x->c, &x->from->tensors.item[node->in[0]], &x->from->tensors.item[node->out[0]], &kind))
+        return false;
+    node->op = &op_collective;
+    node->copies = PLAN_COLLECTIVE;
+    node->sum = 1 + (int)kind;
+    return true;
+}
+
 static void node_enter(copying *x, int n)
 {
     ir_node node = x->from->node[n];
@@ -195,7 +208,7 @@ static void node_enter(copying *x, int n)
     int *in = POOL_NEW(&x->c->pool, int, node.in_count + 1);
     for (int i = 0; in && i < node.in_count; i++)
         in[i] = host ? host_side(x, node.in[i], &node) : device_side(x, node.in[i]);
-    if (in && x->between[n])
+    if (in && x->between[n] && !becomes_sum(x, &node))
         in[0] = between_accelerators(x, &node, in[0]);
     node.in = in;
     if (beside)

@@ -15,8 +15,8 @@
  *   - sources, sinks, calls, push and pull: to the PINNED memory of the same devices. They run on its queues as they would
  *     on a CPU's;
  *   - a conversion from accelerators to accelerators of the same kind, for one that computes there: it is split into what
- *     they give to each other, a collective, and what each makes of it (exchange.h). One that reads on each device what it
- *     holds itself needs no more than that;
+ *     they give to each other, a collective, and what each makes of it (exchange.h), or is a sum of theirs (sums.h). One that
+ *     reads on each device what it holds itself needs no more than that;
  *   - any other conversion that reads another device: it runs on the PINNED memory of the destination, and reads PINNED
  *     copies of its sources, or those of them that are on CPUs where they lie. What such conversions make for each other
  *     alone never sees the accelerator;

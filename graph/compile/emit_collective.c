@@ -1,6 +1,7 @@
 /* graph/compile/emit_collective.c: the plan's collectives, from those that the lower pass has found; their members' actors
  * are written already. Groups are numbered by where they first come. */
 #include "graph/compile/emit_collective.h"
+#include "graph/compile/exchange.h"
 
 #include "graph/plan/turns.h"
 
@@ -47,18 +48,16 @@ static int *firsts_find(compile *c)
     return sorted ? first : NULL;
 }
 
-/* The place of an operand in a list. */
-static uint32_t place_of(const int *list, int tensor)
+/* Notes where each operand that is moved is listed: an accelerator's tensor is one member's, and given or taken. */
+static void places_note(const phys *p, const pcollective *of, int *place)
 {
-    uint32_t i = 0;
-    while (list[i] != tensor)
-        i++;
-    return i;
-}
-
-static uint32_t member_of(const pcollective *of, int pop_id)
-{
-    return place_of(of->members.item, pop_id);
+    for (int m = 0; m < of->members.count; m++) {
+        const pop *op = &p->op.item[of->members.item[m]];
+        for (int i = 0; i < op->in_count; i++)
+            place[op->in[i]] = i;
+        for (int o = 0; o < op->out_count; o++)
+            place[op->out[o]] = o;
+    }
 }
 
 static int compare_moves(const void *a, const void *b)
@@ -71,17 +70,19 @@ static int compare_moves(const void *a, const void *b)
     return (x->give > y->give) - (x->give < y->give);
 }
 
-/* By giver, taker and give. */
-static void emit_moves(compile *c, plan_builder *b, const pcollective *of)
+/* By giver, taker and give. `place`: by tensor. */
+static void emit_moves(compile *c, plan_builder *b, const pcollective *of, int *place)
 {
     const phys *p = &c->phys;
     plan_move *moves = POOL_NEW(&c->pool, plan_move, of->moves.count + 1);
+    if (of->moves.count)
+        places_note(p, of, place);
     for (int i = 0; moves && i < of->moves.count; i++) {
         const pmove *move = &p->move.item[of->moves.item[i]];
-        moves[i] = (plan_move){.from = member_of(of, move->from),
-                               .to = member_of(of, move->to),
-                               .give = place_of(p->op.item[move->from].in, move->give),
-                               .take = place_of(p->op.item[move->to].out, move->take)};
+        moves[i] = (plan_move){.from = (uint32_t)collective_member(of, move->from),
+                               .to = (uint32_t)collective_member(of, move->to),
+                               .give = (uint32_t)place[move->give],
+                               .take = (uint32_t)place[move->take]};
         if (!plan_builder_failed(b))
             moves[i].bytes = plan_tensor_bytes(&plan_builder_plan(b)->tensors[p->tensor.item[move->take].plan_id]);
     }
@@ -95,8 +96,9 @@ bool emit_collectives(compile *c, plan_builder *b)
 {
     const phys *p = &c->phys;
     int count = p->collective.count, *first = firsts_find(c), *number = POOL_NEW(&c->pool, int, count + 1), groups = 0;
+    int *place = POOL_NEW(&c->pool, int, p->tensor.count + 1);
     const weir_plan *plan = plan_builder_plan(b);
-    for (int i = 0; first && number && i < count; i++) {
+    for (int i = 0; first && number && place && i < count; i++) {
         const pcollective *of = &p->collective.item[i];
         if (!of->members.count)
             continue; /* it is a part of another */
@@ -107,10 +109,10 @@ bool emit_collectives(compile *c, plan_builder *b)
                               .moves = {plan->moves_count, (uint32_t)of->moves.count}};
         for (int m = 0; m < of->members.count; m++)
             plan_add_members(b, (plan_actor_id){(uint32_t)p->op.item[of->members.item[m]].group});
-        emit_moves(c, b, of);
+        emit_moves(c, b, of, place);
         uint32_t id = plan_add_collectives(b, to);
         if (id != PLAN_NONE)
-            plan_builder_plan(b)->collectives[id].kind = plan_collective_looks(plan, id);
+            plan_builder_plan(b)->collectives[id].kind = of->sum ? (uint32_t)of->sum - 1 : plan_collective_looks(plan, id);
     }
-    return first && number && plan_add_all_turns(b);
+    return first && number && place && plan_add_all_turns(b);
 }

@@ -312,15 +312,15 @@ static int root_of(int *parent, int i)
     return i;
 }
 
-/* Operands of a pop: each tensor once. */
-static void operand_add(compile *c, int id, bool input, int tensor)
+void collective_operand(compile *c, int id, bool input, int tensor, bool once)
 {
     pop *op = &c->phys.op.item[id];
     ptensor *t = &c->phys.tensor.item[tensor];
-    if (t->listed == id + 1)
+    if (once && t->listed == id + 1)
         return;
     t->listed = id + 1;
     t->moved = true;
+    *(input ? &op->bytes_in : &op->bytes_out) += t->bytes;
     if (input)
         op->in[op->in_count++] = tensor;
     else
@@ -364,8 +364,7 @@ static void exchange_settle(compile *c, const exchange *e)
     }
 }
 
-/* Room for the operands of the pop: gives or takes of so many moves. */
-static bool operands_room(compile *c, pop *op, int gives, int takes)
+bool collective_room(compile *c, pop *op, int gives, int takes)
 {
     op->in = POOL_NEW(&c->pool, int, gives + 1);
     op->out = POOL_NEW(&c->pool, int, takes + 1);
@@ -383,14 +382,14 @@ static void operands_list(compile *c, pcollective *of)
     }
     for (int m = 0; m < of->members.count; m++) {
         pop *op = &p->op.item[of->members.item[m]];
-        if (!operands_room(c, op, op->in_count, op->out_count))
+        if (!collective_room(c, op, op->in_count, op->out_count))
             return;
         op->in_count = op->out_count = 0;
     }
     for (int i = 0; i < of->moves.count; i++) {
         const pmove *move = &p->move.item[of->moves.item[i]];
-        operand_add(c, move->from, true, move->give);
-        operand_add(c, move->to, false, move->take);
+        collective_operand(c, move->from, true, move->give, true);
+        collective_operand(c, move->to, false, move->take, true);
     }
 }
 
@@ -399,97 +398,7 @@ bool exchanges_settle(compile *c)
     for (int e = 0; e < c->phys.exchange.count && !c->pool.failed; e++)
         exchange_settle(c, &c->phys.exchange.item[e]);
     for (int k = 0; k < c->phys.collective.count && !c->pool.failed; k++)
-        operands_list(c, &c->phys.collective.item[k]);
+        if (!c->phys.collective.item[k].sum)
+            operands_list(c, &c->phys.collective.item[k]);
     return !c->pool.failed;
-}
-
-/* ---- several in one ---- */
-
-static uint64_t list_bytes(const phys *p, const int *list, int count)
-{
-    uint64_t bytes = 0;
-    for (int i = 0; i < count; i++)
-        bytes += p->tensor.item[list[i]].bytes;
-    return bytes;
-}
-
-bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max)
-{
-    const phys *p = &c->phys;
-    const pcollective *x = &p->collective.item[a], *y = &p->collective.item[b];
-    bool fit = x->members.count == y->members.count;
-    for (int m = 0; fit && m < x->members.count; m++) {
-        const pop *one = &p->op.item[x->members.item[m]], *other = &p->op.item[y->members.item[m]];
-        fit = one->device == other->device && one->in_count + other->in_count <= WEIR_ARGS_MAX &&
-              one->out_count + other->out_count <= WEIR_ARGS_MAX &&
-              list_bytes(p, one->in, one->in_count) + list_bytes(p, other->in, other->in_count) <= bytes_max &&
-              list_bytes(p, one->out, one->out_count) + list_bytes(p, other->out, other->out_count) <= bytes_max;
-    }
-    return fit;
-}
-
-/* The operands of `from` become operands of `to`. */
-static void operands_append(compile *c, int to_id, int from_id)
-{
-    pop *to = &c->phys.op.item[to_id];
-    const pop *from = &c->phys.op.item[from_id];
-    const int *in = to->in, *out = to->out, ins = to->in_count, outs = to->out_count;
-    if (!operands_room(c, to, ins + from->in_count, outs + from->out_count))
-        return;
-    memcpy(to->in, in, sizeof *in * (size_t)ins);
-    memcpy(to->out, out, sizeof *out * (size_t)outs);
-    for (int i = 0; i < ins; i++)
-        c->phys.tensor.item[in[i]].listed = to_id + 1; /* another collective may have been the last to list it */
-    for (int i = 0; i < from->in_count; i++)
-        operand_add(c, to_id, true, from->in[i]);
-    for (int o = 0; o < from->out_count; o++)
-        operand_add(c, to_id, false, from->out[o]);
-}
-
-/* Who read it for `from` reads it for `to`. */
-static void reader_becomes(ptensor *t, int from, int to)
-{
-    bool there = false;
-    int kept = 0;
-    for (int r = 0; r < t->readers.count; r++)
-        there |= t->readers.item[r] == to;
-    for (int r = 0; r < t->readers.count; r++)
-        if (t->readers.item[r] != from)
-            t->readers.item[kept++] = t->readers.item[r];
-        else if (!there)
-            t->readers.item[kept++] = to;
-    t->readers.count = kept;
-}
-
-static void member_merge(compile *c, int to_id, int from_id)
-{
-    phys *p = &c->phys;
-    pop *to = &p->op.item[to_id], *from = &p->op.item[from_id];
-    for (int i = 0; i < from->in_count; i++)
-        reader_becomes(&p->tensor.item[ptensor_whole(p, from->in[i])], from_id, to_id);
-    for (int o = 0; o < from->out_count; o++)
-        p->tensor.item[from->out[o]].producer = p->tensor.item[ptensor_whole(p, from->out[o])].producer = to_id;
-    operands_append(c, to_id, from_id);
-    from->dead = true;
-    from->group = to->group;
-}
-
-void collectives_merge(compile *c, int a, int b)
-{
-    phys *p = &c->phys;
-    pcollective *x = &p->collective.item[a], *y = &p->collective.item[b];
-    for (int i = 0; i < y->moves.count; i++) {
-        pmove *move = &p->move.item[y->moves.item[i]];
-        int *at = POOL_PUSH(&c->pool, &x->moves);
-        if (!at)
-            return;
-        *at = y->moves.item[i];
-        for (int m = 0, from = move->from, to = move->to; m < y->members.count; m++) {
-            move->from = y->members.item[m] == from ? x->members.item[m] : move->from;
-            move->to = y->members.item[m] == to ? x->members.item[m] : move->to;
-        }
-    }
-    for (int m = 0; m < x->members.count; m++)
-        member_merge(c, x->members.item[m], y->members.item[m]);
-    y->members.count = y->moves.count = 0;
 }

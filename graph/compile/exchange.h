@@ -12,6 +12,8 @@
  *
  * Devices that hand nothing to each other need not wait for each other: of the pops of a conversion those that do, over
  * any number of others, are one collective. What nobody reads in the end is not moved.
+ *
+ * Where devices are to add by themselves, a sum along one axis is no such conversion, but one collective (sums.h).
  */
 #ifndef GRAPH_COMPILE_EXCHANGE_H
 #define GRAPH_COMPILE_EXCHANGE_H
@@ -42,8 +44,18 @@ void exchange_sweep(compile *c, int exchange, bool *used);
 /* Makes collectives of what is left. False: no memory. */
 bool exchanges_settle(compile *c);
 
-/* Whether two collectives of the same devices are small enough to be one: bytes that a device gives, that it takes, operands. */
+/* Room for the operands of a pop: gives or takes of so many moves. And one more: of moves each is there once. */
+bool collective_room(compile *c, pop *op, int gives, int takes);
+void collective_operand(compile *c, int id, bool input, int tensor, bool once);
+
+/* ---- several in one (merge.c) ---- */
+
+/* Whether two collectives are of the same devices, both move or both make the same kind of sum, and are small enough to be
+ * one: bytes that a device gives, that it takes, operands. */
 bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max);
+
+/* The place of a pop among the members: both come by rising device. */
+int collective_member(const pcollective *of, int pop_id);
 
 /* Makes them one: what `b` moves is moved by `a`, whose members are in groups already; those of `b` are dead, and said to be
  * in the same groups. */

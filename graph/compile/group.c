@@ -13,7 +13,8 @@
  *     those of one level wait for the same devices (in the update they join what is open);
  *   - a chunk ends one, so that it is on its way while the next is made;
  *   - what an accelerator does with others is alone, so that it waits for nothing else; the members of a collective have
- *     one level. Collectives of the same devices that wait for the same groups become one, up to BUCKET bytes a device;
+ *     one level. Collectives of the same devices that wait for the same groups become one, up to BUCKET bytes a device: those
+ *     that move, and those that make one kind of sum;
  *   - host functions, and what else runs on a device's io queue, are alone, so that a slow one holds up nothing else.
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
@@ -504,10 +505,11 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
 }
 
 /* Whether the tensor needs a register although nobody reads it: the next step's parameter, or one that is made where
- * there is no workspace. */
+ * there is no workspace, as of a sum that others read. */
 static bool lies_alone(const compile *c, const ptensor *t)
 {
-    return t->producer >= 0 && (t->parameter || c->phys.op.item[t->producer].queue == PLAN_IO_QUEUE);
+    const pop *maker = t->producer >= 0 ? &c->phys.op.item[t->producer] : NULL;
+    return maker && (t->parameter || maker->queue == PLAN_IO_QUEUE || pop_node(c, maker)->sum);
 }
 
 /* What lies in another tensor is in its register, if somebody gives or takes it. Wholes come before their parts. */

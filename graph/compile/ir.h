@@ -58,7 +58,8 @@ typedef struct ir_node {
     bool moves;                    /* to a disk, or back: see offload.h */
     plan_queue_kind copies;        /* COPY_IN, COPY_OUT: to an accelerator or from it, see copies.h; COLLECTIVE: between
                                       them, see exchange.h; else COMPUTE */
-    int after;                     /* of one: a tensor that it is not computed before, or -1 */
+    int sum;                       /* of the last: 1 + the plan_collective_kind of what the devices add, see sums.h; 0 */
+    int after;                     /* of a repetition: a tensor that it is not computed before, or -1 */
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
     weir_dtype *reads;             /* by input: the dtype in which it is read; NULL: in the tensor's own */
@@ -136,6 +137,7 @@ typedef struct pop {               /* one kernel call on one device */
     bool kept;                     /* on its way between accelerators is what a step begins with; the group pass's own */
     int exchange;                  /* 1 + the one that it takes part in; 0 */
     int collective;                /* and 1 + the collective that it became a member of */
+    uint64_t bytes_in, bytes_out;  /* of its operands then */
     uint64_t scratch, scratch_offset;
     int scratch_block;             /* layout's own; -1: none */
     POOL_LIST(int) states;         /* indexes in phys->state */
@@ -152,7 +154,8 @@ typedef struct exchange {          /* all that a conversion moves between accele
     int first_move, moves;         /* and moves */
 } exchange;
 
-typedef struct pcollective {       /* a part of one whose members wait for each other */
+typedef struct pcollective {       /* a part of one whose members wait for each other, or devices that add (sums.h) */
+    int sum;                       /* 1 + the plan_collective_kind of those; input i of each becomes output i. 0: moves */
     POOL_LIST(int) members;        /* pops, by rising device */
     POOL_LIST(int) moves;
 } pcollective;

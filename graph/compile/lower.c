@@ -15,6 +15,7 @@
 #include "graph/compile/exchange.h"
 #include "graph/compile/ir.h"
 #include "graph/compile/sources.h"
+#include "graph/compile/sums.h"
 #include "graph/compile/teams.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
@@ -425,6 +426,10 @@ static void sweep_dead(lowering *l)
             exchange_sweep(l->c, op->exchange - 1, used);
             continue;
         }
+        if (op->collective) {
+            i = sum_sweep(l->c, i, used); /* so far others have none */
+            continue;
+        }
         bool live = has_effect(l, op);
         for (int o = 0; o < op->out_count; o++)
             live |= used[op->out[o]];
@@ -491,6 +496,8 @@ static bool lower_node(lowering *l, const ir_node *node, int n)
 {
     if (node->op == &op_box && l->c->ir.tensors.item[node->out[0]].parts)
         return exchange_lower(&l->exchange, n);
+    if (node->sum)
+        return sum_lower(l->c, n);
     if (node->op == &op_collective)
         return true; /* that did both */
     for (int chunk = 0; chunk < chunks_of(l, node); chunk++)

@@ -409,6 +409,7 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     put_number(&j, "bytes", weir_plan_bytes(plan, -1));
     put_number(&j, "ordering_edges", plan_ordering_edges(plan));
     put_number(&j, "bytes_in_place", window_bytes(plan));
+    put_number(&j, "fast_sums", plan_fast_sums(plan));
 #define X(key, member, put)                               \
     open_in(&j, key, '[');                                \
     for (uint32_t i = 0; i < plan->member##_count; i++) { \

@@ -229,6 +229,14 @@ uint32_t plan_ordering_edges(const weir_plan *plan)
     return edges;
 }
 
+uint32_t plan_fast_sums(const weir_plan *plan)
+{
+    uint32_t sums = 0;
+    for (uint32_t t = 0; t < plan->turns_count; t++)
+        sums += plan_adds(&plan->collectives[plan->turns[t].i]);
+    return sums;
+}
+
 void plan_index_readers(const weir_plan *plan, uint32_t *first, uint32_t *readers)
 {
     uint32_t total = 0;

@@ -253,7 +253,7 @@ typedef struct plan_collective {
     uint32_t kind;           /* plan_collective_kind */
     uint32_t group;          /* collectives of the same devices, and no others, have the same number */
     plan_range members;      /* in plan->members, by rising device */
-    plan_range moves;        /* in plan->moves; none where it adds: there the first input of each becomes its first output */
+    plan_range moves;        /* in plan->moves; none where it adds: there the inputs i of all become the output i of each */
 } plan_collective;
 
 /* The member `from` (its place among the members) gives its input `give` to the member `to`, whose output `take` it
@@ -340,6 +340,14 @@ static inline bool plan_port_crosses(const weir_plan *plan, const plan_port *por
 {
     return plan->regsts[port->regst.i].producer.i != PLAN_NONE && !plan_port_counts(plan, port);
 }
+
+/* Whether a collective adds, which its devices do in an order of their own; and how many a step has, each as often as it
+ * fires. If there are any, bits may differ with the devices' communicator, and so with the spread. */
+static inline bool plan_adds(const plan_collective *of)
+{
+    return of->kind == PLAN_REDUCE_SCATTER || of->kind == PLAN_ALL_REDUCE;
+}
+uint32_t plan_fast_sums(const weir_plan *plan);
 
 /* Bytes of a tensor's elements (unpadded). */
 uint64_t plan_tensor_bytes(const plan_tensor *tensor);

@@ -6,18 +6,34 @@
 
 enum { DEVICES_SHOWN = 8 };
 
+static const plan_actor *member(const weir_plan *plan, const plan_collective *of, uint32_t m)
+{
+    return &plan->actors[plan->members[of->members.first + m].i];
+}
+
+/* By a ring of the members: what each gives goes once around, but for its own part; and the sum, where all have it. Of a
+ * part of a plan only its own rank's gives are known: they are all alike. */
+static uint64_t moved_by_sum(const weir_plan *plan, const plan_collective *of)
+{
+    uint64_t bytes = 0, others = of->members.count - 1;
+    for (uint32_t m = 0; m < of->members.count && !bytes; m++) {
+        const plan_range *kernels = &member(plan, of, m)->kernels;
+        const plan_range *in = kernels->count ? &plan->kernels[kernels->first].in : NULL;
+        for (uint32_t o = in ? in->first : 0; in && o < in->first + in->count; o++)
+            bytes += plan_tensor_bytes(&plan->tensors[plan->operands[o].tensor.i]);
+    }
+    return bytes * others * (of->kind == PLAN_ALL_REDUCE ? 2 : 1);
+}
+
 /* Between devices. */
 static uint64_t moved_by(const weir_plan *plan, const plan_collective *of)
 {
+    if (plan_adds(of))
+        return moved_by_sum(plan, of);
     uint64_t bytes = 0;
     for (uint32_t m = of->moves.first; m < of->moves.first + of->moves.count; m++)
         bytes += plan->moves[m].from != plan->moves[m].to ? plan->moves[m].bytes : 0;
     return bytes;
-}
-
-static const plan_actor *member(const weir_plan *plan, const plan_collective *of, uint32_t m)
-{
-    return &plan->actors[plan->members[of->members.first + m].i];
 }
 
 static void put_row(const weir_plan *plan, FILE *table, uint32_t c)
@@ -63,5 +79,9 @@ uint64_t show_collectives_sum(const weir_plan *plan, const char *before, FILE *t
     if (plan->turns_count)
         fprintf(to, "%s%" PRIu32 " collective%s of %" PRIu32 " group%s, %s", before, plan->turns_count,
                 plan->turns_count == 1 ? "" : "s", groups, groups == 1 ? "" : "s", bytes_text(bytes, text));
+    uint32_t sums = plan_fast_sums(plan);
+    if (sums)
+        fprintf(to, "\n%" PRIu32 " of them add%s (fast reduce): bits may differ with the communicator and the spread", sums,
+                sums == 1 ? "s" : "");
     return plan->turns_count;
 }

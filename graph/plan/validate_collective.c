@@ -45,11 +45,6 @@ static const plan_kernel *kernel_of(const meeting *at, uint32_t m)
     return kernels->count ? &at->plan->kernels[kernels->first] : NULL;
 }
 
-static bool adds(const meeting *at)
-{
-    return at->of->kind == PLAN_REDUCE_SCATTER || at->of->kind == PLAN_ALL_REDUCE;
-}
-
 /* ---- members ---- */
 
 static bool validate_member(const meeting *at, uint32_t m)
@@ -149,26 +144,52 @@ static bool validate_moved(const meeting *at, const uint8_t *marks)
     return true;
 }
 
-/* What is added: one input of each, of one type; the sum, or the part of it that the output is. */
+/* Whether the part is the k-th of n of the whole, as that lies in memory. */
+static bool is_kth(const plan_tensor *part, const plan_tensor *whole, uint32_t k, uint32_t n)
+{
+    int64_t items = 1, first = 0;
+    uint32_t last = 0;
+    bool within = part->rank == whole->rank;
+    for (uint32_t d = 0; within && d < part->rank; d++) {
+        int64_t from = part->start[d] - whole->start[d];
+        within = part->global[d] == whole->global[d] && from >= 0 && part->shape[d] <= whole->shape[d] - from;
+        first = first * whole->shape[d] + from; /* less than the items of the whole */
+        items *= part->shape[d];
+        last = part->shape[d] != whole->shape[d] ? d : last;
+    }
+    for (uint32_t d = 0; within && d < last; d++)
+        within = part->shape[d] == 1;
+    uint64_t bytes = plan_tensor_bytes(part), all = plan_tensor_bytes(whole);
+    return within && all % n == 0 && all / n == bytes && first == items * (int64_t)k;
+}
+
+/* Input i of the member m, and its output i: the sum, or the part of it by its place. */
+static bool adds_up(const meeting *at, uint32_t m, const plan_tensor *in, const plan_tensor *out, const plan_tensor *first)
+{
+    bool alike = in->dtype == first->dtype && plan_same_part(in, first) && out->dtype == in->dtype &&
+                 weir_dtype_real((weir_dtype)in->dtype);
+    return alike && (at->of->kind == PLAN_ALL_REDUCE ? plan_same_part(in, out) : is_kth(out, in, m, count_of(at)));
+}
+
+/* What is added: input i of each, of one type. */
 static bool validate_sum(const meeting *at)
 {
-    const plan_tensor *first = NULL;
+    const plan_kernel *first = NULL;
     if (at->of->moves.count)
         return REFUSE_COLLECTIVE(at->index, ".moves: nothing is moved where it is added");
     for (uint32_t m = 0; m < count_of(at); m++) {
         const plan_kernel *kernel = kernel_of(at, m);
         if (!kernel)
             continue;
-        if (kernel->in.count != 1 || kernel->out.count != 1)
-            return REFUSE_COLLECTIVE(at->index, ": actors[%" PRIu32 "] has more or less than an input and an output",
+        first = first ? first : kernel;
+        if (!kernel->in.count || kernel->in.count != kernel->out.count || kernel->in.count != first->in.count)
+            return REFUSE_COLLECTIVE(at->index, ": actors[%" PRIu32 "] has not an output for each input, as many as others",
                                      member(at, m));
-        const plan_tensor *in = operand(at->plan, &kernel->in, 0), *out = operand(at->plan, &kernel->out, 0);
-        first = first ? first : in;
-        bool alike = in->dtype == first->dtype && plan_same_part(in, first) && out->dtype == in->dtype &&
-                     weir_dtype_real((weir_dtype)in->dtype);
-        uint64_t parts = at->of->kind == PLAN_ALL_REDUCE ? 1 : count_of(at);
-        if (!alike || plan_tensor_bytes(out) * parts != plan_tensor_bytes(in))
-            return REFUSE_COLLECTIVE(at->index, ": what actors[%" PRIu32 "] gives or takes cannot be added", member(at, m));
+        for (uint32_t i = 0; i < kernel->in.count; i++)
+            if (!adds_up(at, m, operand(at->plan, &kernel->in, i), operand(at->plan, &kernel->out, i),
+                         operand(at->plan, &first->in, i)))
+                return REFUSE_COLLECTIVE(at->index, ": what actors[%" PRIu32 "] gives or takes cannot be added",
+                                         member(at, m));
     }
     return true;
 }
@@ -220,7 +241,7 @@ plan_collective_kind plan_collective_looks(const weir_plan *plan, uint32_t c)
 
 static bool validate_moves(const meeting *at, uint8_t *marks)
 {
-    if (adds(at))
+    if (plan_adds(at->of))
         return validate_sum(at);
     for (uint32_t i = at->of->moves.first; i < at->of->moves.first + at->of->moves.count; i++)
         if (!validate_move(at, i, marks))
@@ -315,7 +336,7 @@ bool validate_collectives(const weir_plan *plan, void *scratch)
         for (uint32_t m = 0; m < count_of(&at); m++)
             if (!validate_member(&at, m))
                 return false;
-        if (!validate_moves(&at, scratch) || (!adds(&at) && !validate_moved(&at, scratch)))
+        if (!validate_moves(&at, scratch) || (!plan_adds(at.of) && !validate_moved(&at, scratch)))
             return false;
     }
     place *sorted = scratch;

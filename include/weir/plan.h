@@ -17,6 +17,12 @@ WEIR_C_BEGIN
 
 typedef struct weir_plan weir_plan;
 
+/* How accelerators add up terms that lie on several of them. */
+typedef enum weir_reduce {
+    WEIR_SAME_BITS, /* in the order of the devices, so that a plan has the same bits however it is run */
+    WEIR_FAST       /* as their communicator does it */
+} weir_reduce;
+
 typedef struct weir_compile_opts {
     weir_src src;
     int micro_batches;   /* per step [1] */
@@ -41,6 +47,10 @@ typedef struct weir_compile_opts {
     int per_host;        /* devices of one host, if it is to count: a conversion among devices goes within each host first
                             (cpu:0 up to cpu:N-1 are the first), then between hosts. That is an order of sums, and so
                             the plan's: its bits are the same wherever it runs [0: hosts do not count] */
+    weir_reduce reduce;  /* WEIR_FAST: a sum along one axis of a mesh of accelerators is one all_reduce or reduce_scatter
+                            of theirs, where its parts are of equal size. Its bits may differ from one communicator, and
+                            one spread over processes, to another, which weir_plan_show() says. On CPUs it changes
+                            nothing [WEIR_SAME_BITS] */
     bool snapshot;       /* room for a copy of what lives from step to step, so that it can be written to the disk while
                             training goes on (weir_session_save(.async)) [false] */
 } weir_compile_opts;

@@ -503,14 +503,15 @@ Test(meetings, a_meeting_that_is_not_taken_is_told_with_its_call)
     }
 }
 
-static void expect_failure(fake_fault fault, const char *const *parts)
+/* `meet_ms`: so long do members wait for each other; 0: for ever. */
+static void expect_failure_of(fake_fault fault, uint32_t meet_ms, const char *const *parts)
 {
     char told[REPORTED];
     for (int workers = 1; workers < 4; workers++) {
         meetings m;
         weir_plan *plan = pair_plan(&m);
         told[0] = 0;
-        fake_open(&(fake_options){.seed = (unsigned)workers, .delay_us = 20, .faults = {fault}});
+        fake_open(&(fake_options){.seed = (unsigned)workers, .delay_us = 20, .meet_ms = meet_ms, .faults = {fault}});
         weir_session *s = weir_session_open(plan, .workers = workers, .report = tell, .report_ctx = told);
         cr_assert_not_null(s, "%s", weir_error());
         cr_expect_eq(weir_session_run(s, 100), WEIR_E_KERNEL);
@@ -525,11 +526,30 @@ static void expect_failure(fake_fault fault, const char *const *parts)
     }
 }
 
+static void expect_failure(fake_fault fault, const char *const *parts)
+{
+    expect_failure_of(fault, 0, parts);
+}
+
 Test(meetings, a_queue_that_dies_before_a_collective_is_told)
 {
     expect_failure((fake_fault){.kind = FAKE_DIES, .device = 1, .queue = DEVICE_COLLECTIVE, .launch = 5},
                    (const char *[]){"the device failed: ", "; under way were member 0 of ", " in step 4",
                                     "; the first of them with fake:", NULL});
+}
+
+/* All have come, and then one gives nothing: it fails, or it hangs and the others lose patience. */
+Test(meetings, a_member_that_fails_in_a_meeting_is_told)
+{
+    expect_failure((fake_fault){.kind = FAKE_FAILS, .device = 1, .queue = DEVICE_COLLECTIVE, .launch = 5},
+                   (const char *[]){"fake:1: the device failed: ", "; under way were member 0 of ", " in step 4", NULL});
+}
+
+Test(meetings, a_member_that_hangs_in_a_meeting_is_told_by_those_that_wait_for_it)
+{
+    expect_failure_of((fake_fault){.kind = FAKE_HANGS, .device = 1, .queue = DEVICE_COLLECTIVE, .launch = 5}, 300,
+                      (const char *[]){"the device failed: collective failed on fake:0: member 1 of group 0 does not give its part in collective 0",
+                                       "; under way were member 0 of ", " in step 4", NULL});
 }
 
 Test(meetings, a_member_whose_kernel_fails_is_told_and_the_others_end)
@@ -574,6 +594,19 @@ Test(meetings, a_member_that_has_not_come_is_told)
                      (const char *[]){"(fake:0) has come to its collective, and waits for member 0 of 1 (fake:1), which has not come",
                                       "kernel of in 0 of 1 (copy, ", NULL},
                      "circle");
+    weir_plan_free(plan);
+}
+
+/* Nobody loses patience: that it stalls is told once, with who is in the meeting, and the session closes. */
+Test(meetings, a_member_that_hangs_in_a_meeting_is_told_as_a_stall)
+{
+    meetings_lane lane = meetings_of(PLAN_ALL_GATHER, 3);
+    meetings m = {.lane = &lane, .lane_count = 1, .micro = 1};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    for (int workers = 1; workers < 4; workers++)
+        expect_stall(&m, plan,
+                     &(fake_options){.seed = 1, .faults = {{.kind = FAKE_HANGS, .device = 1, .queue = DEVICE_COLLECTIVE, .launch = 5}}},
+                     workers, (const char *[]){"kernel of member 0 of 1 (collective, ", NULL}, "has not come");
     weir_plan_free(plan);
 }
 

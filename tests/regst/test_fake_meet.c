@@ -128,6 +128,47 @@ Test(fake_meet, sums_are_in_the_order_of_the_members)
     }
 }
 
+Test(fake_meet, several_sums_are_one_meeting)
+{
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        fake_options options = halls_drawn(seed);
+        struct halls h = halls_open(&options, 0, 3);
+        struct device_group **groups = halls_join_all(&h, 3);
+        for (uint32_t d = 0; d < 3; d++) {
+            struct device_meeting meeting = {.group = groups[d], .number = 2, .kind = DEVICE_ALL_REDUCE};
+            weir_view in[2], out[2];
+            for (uint32_t i = 0; i < 2; i++) {
+                halls_put(&h, d, i, (float)(10 * i + d));
+                in[i] = bench_view(halls_slot(&h, d, i));
+                out[i] = bench_view(halls_slot(&h, d, 2 + i));
+            }
+            cr_assert_eq(halls_meet(h.queue[d], &meeting, in, 2, out, 2), WEIR_OK);
+        }
+        halls_finish(&h);
+        for (uint32_t d = 0; d < 3; d++) {
+            cr_expect_eq(halls_get(&h, d, 2), 3);
+            cr_expect_eq(halls_get(&h, d, 3), 33);
+        }
+        halls_close(&h);
+    }
+}
+
+Test(fake_meet, members_that_add_other_numbers_of_things_are_told_of)
+{
+    struct halls h = halls_open(NULL, 0, 2);
+    struct device_group **groups = halls_join_all(&h, 3);
+    for (uint32_t d = 0; d < 2; d++) {
+        struct device_meeting meeting = {.group = groups[d], .number = 2, .kind = DEVICE_ALL_REDUCE};
+        weir_view in[] = {bench_view(halls_slot(&h, d, 0)), bench_view(halls_slot(&h, d, 1))};
+        weir_view out[] = {bench_view(halls_slot(&h, d, 2)), bench_view(halls_slot(&h, d, 3))};
+        cr_assert_eq(halls_meet(h.queue[d], &meeting, in, 1 + (int)d, out, 1 + (int)d), WEIR_OK);
+        bench_mark(h.queue[d]);
+    }
+    halls_expect_ill(h.queue[0], "does not give what member 0 takes");
+    halls_abort(&h);
+    halls_expect_misuse(&h, "members differ");
+}
+
 /* ---- who does not meet ---- */
 
 Test(fake_meet, a_member_waits_for_the_others)

@@ -122,7 +122,8 @@ Test(fake_meet_faults, sees_what_is_no_member_or_no_move)
     weir_view in = bench_view(halls_slot(&h, 0, 0)), out = halls_vector(halls_slot(&h, 0, 1), WEIR_F32, 5);
     struct device_meeting adds = {.group = groups[0], .number = 4, .kind = DEVICE_REDUCE_SCATTER};
     cr_expect_eq(halls_meet(h.queue[0], &adds, &in, 1, &out, 1), WEIR_E_STATE, "bytes");
-    cr_expect_eq(fake_look().misuses, 6);
+    cr_expect_eq(halls_meet(h.queue[0], &adds, (weir_view[]){in, in}, 2, &out, 1), WEIR_E_STATE, "an output for each");
+    cr_expect_eq(fake_look().misuses, 7);
     halls_finish(&h);
     halls_expect_misuse(&h, "there is no such place");
 }

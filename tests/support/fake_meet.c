@@ -112,12 +112,16 @@ static const char *wrong(const struct fake_queue *queue, const struct device_mee
                    moves_fit(is->takes, is->take_count, group->head.count, args->out_count);
         return fit ? NULL : "it moves what there is not";
     }
-    if (args->in_count != 1 || args->out_count != 1 || args->in[0].dtype != args->out[0].dtype ||
-        !weir_dtype_real(args->in[0].dtype))
-        return "it adds what are not one real input and one such output";
     uint64_t parts = is->kind == DEVICE_REDUCE_SCATTER ? group->head.count : 1;
-    return fake_view_bytes(&args->in[0]) == parts * fake_view_bytes(&args->out[0]) ? NULL
-                                                                                    : "it adds into another number of bytes";
+    if (!args->in_count || args->in_count != args->out_count)
+        return "it adds what has not an output for each input";
+    for (int i = 0; i < args->in_count; i++) {
+        if (args->in[i].dtype != args->out[i].dtype || !weir_dtype_real(args->in[i].dtype))
+            return "it adds what are not a real input and such an output";
+        if (fake_view_bytes(&args->in[i]) != parts * fake_view_bytes(&args->out[i]))
+            return "it adds into another number of bytes";
+    }
+    return NULL;
 }
 
 weir_status fake_meet(struct device_queue *head, const struct device_meeting *meeting, const weir_kernel_args *args)
@@ -311,15 +315,15 @@ static void begin_all(struct fake *fake, const struct fake_meeting *meeting)
         begin_one(fake, fake->queues[ids[i]]);
 }
 
-/* The number of things that the member gives, and the give `i`. Where members add, one for all. */
+/* The number of things that the member gives, and the give `i`. Where members add, each input is one for all. */
 static uint32_t give_count(const struct fake_entry *entry)
 {
-    return entry->meeting.is.kind == DEVICE_MOVES ? entry->meeting.is.give_count : 1;
+    return entry->meeting.is.kind == DEVICE_MOVES ? entry->meeting.is.give_count : (uint32_t)entry->args.in_count;
 }
 
 static const weir_view *give_of(const struct fake_entry *entry, uint32_t i)
 {
-    return &entry->args.in[entry->meeting.is.kind == DEVICE_MOVES ? entry->meeting.is.gives[i].view : 0];
+    return &entry->args.in[entry->meeting.is.kind == DEVICE_MOVES ? entry->meeting.is.gives[i].view : i];
 }
 
 /* False: there is no room on the board. */
@@ -417,13 +421,13 @@ static uint32_t take_moves(const struct fake *fake, const struct fake_entry *ent
     return m;
 }
 
-/* Adds, in the order of the members, from element `first` of what each gives; f32 whatever the dtype. */
-static uint32_t take_sum(const struct fake *fake, const struct fake_entry *entry)
+/* Adds the inputs `which`, in the order of the members, from element `first` of what each gives; f32 whatever the dtype. */
+static uint32_t take_sum(const struct fake *fake, const struct fake_entry *entry, uint32_t which)
 {
     const struct fake_group *group = entry->meeting.group;
-    const weir_view *to = &entry->args.out[0];
+    const weir_view *to = &entry->args.out[which];
     int64_t items = weir_shape_count(&to->shape);
-    uint64_t to_bytes = fake_view_bytes(to), whole = fake_view_bytes(&entry->args.in[0]);
+    uint64_t to_bytes = fake_view_bytes(to), whole = fake_view_bytes(&entry->args.in[which]);
     uint64_t first = entry->meeting.is.kind == DEVICE_REDUCE_SCATTER ? group->head.place * to_bytes : 0;
     float *sum = calloc((size_t)items + 1, sizeof *sum), *next = calloc((size_t)items + 1, sizeof *next);
     if (!sum || !next)
@@ -431,7 +435,10 @@ static uint32_t take_sum(const struct fake *fake, const struct fake_entry *entry
     uint32_t m = 0;
     for (; m < group->head.count; m++) {
         struct board_give given;
-        const char *bytes = board_given(fake->board, &group->board->place[m], 0, &given);
+        const struct board_place *place = &group->board->place[m];
+        if (place->give_count != (uint32_t)entry->args.in_count)
+            break;
+        const char *bytes = board_given(fake->board, place, which, &given);
         if (given.bytes != whole)
             break;
         weir_to_f32(to->dtype, bytes + first, items, next);
@@ -445,12 +452,20 @@ static uint32_t take_sum(const struct fake *fake, const struct fake_entry *entry
     return m;
 }
 
+static uint32_t take_sums(const struct fake *fake, const struct fake_entry *entry)
+{
+    uint32_t m = entry->meeting.group->head.count;
+    for (int i = 0; i < entry->args.in_count && m == entry->meeting.group->head.count; i++)
+        m = take_sum(fake, entry, (uint32_t)i);
+    return m;
+}
+
 static void take(struct fake *fake, struct fake_queue *queue, struct fake_entry *entry)
 {
     const struct fake_group *group = entry->meeting.group;
     if (fake->races)
         fake_access_all(fake, queue, entry, true);
-    uint32_t m = entry->meeting.is.kind == DEVICE_MOVES ? take_moves(fake, entry) : take_sum(fake, entry);
+    uint32_t m = entry->meeting.is.kind == DEVICE_MOVES ? take_moves(fake, entry) : take_sums(fake, entry);
     if (m < group->head.count) {
         char error[FAKE_TEXT_BYTES];
         snprintf(error, sizeof error, "members differ: in collective %" PRIu32 " of group %" PRIu32 " member %" PRIu32

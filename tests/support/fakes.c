@@ -66,19 +66,22 @@ struct fakes_pair fakes_gpt_pair(layout l, fakes_choice on)
     return pair;
 }
 
-static weir_plan *compile_model(uint64_t seed, fakes_choice on)
+weir_plan *fakes_model(uint64_t seed, fakes_choice on, weir_compile_opts opts)
 {
     weir_graph *g = random_model(seed / 4, seed + 1);
     if (on)
         fakes_put(g, on);
-    weir_plan *plan = weir_compile(g, .micro_batches = random_model_micro(seed / 4), .seed = seed);
+    opts.micro_batches = random_model_micro(seed / 4);
+    opts.seed = seed;
+    weir_plan *plan = weir_compile_at(g, opts);
     weir_graph_free(g);
     return plan;
 }
 
 struct fakes_pair fakes_model_pair(uint64_t seed, fakes_choice on)
 {
-    struct fakes_pair pair = {.cpu = compile_model(seed, NULL), .plan = compile_model(seed, on)};
+    struct fakes_pair pair = {.cpu = fakes_model(seed, NULL, (weir_compile_opts){.seed = 0}),
+                              .plan = fakes_model(seed, on, (weir_compile_opts){.seed = 0})};
     snprintf(pair.what, sizeof pair.what, "model %lu", (unsigned long)seed);
     cr_assert(pair.plan && pair.cpu, "%s: %s", pair.what, weir_error());
     return pair;

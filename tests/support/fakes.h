@@ -28,6 +28,9 @@ void fakes_put(weir_graph *graph, fakes_choice on);
  * are not to be given. NULL when it is refused. Sources read the text as the newest plan's says. */
 weir_plan *fakes_gpt(layout l, fakes_choice on, weir_compile_opts opts);
 
+/* So is the random model of a seed. */
+weir_plan *fakes_model(uint64_t seed, fakes_choice on, weir_compile_opts opts);
+
 /* The same with fakes and on CPUs alone: a GPT, or the random model of a seed. Fails the test when it is refused. */
 struct fakes_pair {
     weir_plan *plan, *cpu;
