@@ -28,7 +28,7 @@ INCLUDE  := -Iinclude -I.
 PIC      := -fPIC
 COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
-LIBS     := -lzmq -lmsgpackc -ljansson -lm
+LIBS     := -lzmq -lmsgpackc -ljansson -lm -ldl
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
 MAKEFLAGS += -j$(shell nproc) --no-builtin-rules
@@ -46,19 +46,22 @@ help: ## this list
 # ---- what it is made of ----
 
 ROOMS      := graph regst actors transport kernels
+PLUGIN_C   := $(wildcard regst/cuda/*.c)#       the driver of CUDA devices, which is no part of the library: see there
+STANDIN_C  := $(wildcard tests/cuda/standin*.c)# and what stands in for CUDA in tests
 APPS       := weir weir-digits weir-gpt
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
 SUITES     ?= $(filter-out $(if $(SAN),test_install),$(sort $(notdir $(SUITE_SRC:.c=)))) $(FUZZ)
 
-LIB_SRC    := $(wildcard $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c))
+LIB_SRC    := $(filter-out $(PLUGIN_C) kernels/cuda/%,$(wildcard $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c)))
 COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
 APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c)
 HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
 TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
 
-OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC)))
+OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
+                $(PLUGIN_C) $(STANDIN_C)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
 SONAME     := libweir.so.0#              changes when what was linked with one does not run with the next
 SHARED     := $(OUT)/$(SONAME)
@@ -166,6 +169,67 @@ demo: $(BIN)/weir-gpt ## train a GPT on four CPU devices on the project's own so
 bench: $(BIN)/weir ## measure messages, sums over processes and a training step on this machine
 	$< bench
 
+# ---- CUDA devices: a plugin, which programs find when they need it (regst/plugin.h) ----
+
+# The toolkit; `make CUDA=` does without. Its plugin is linked with the runtime alone, so it loads where a driver is.
+CUDA       ?= $(firstword $(wildcard /usr/local/cuda /opt/cuda))
+NVCC       := $(if $(CUDA),$(wildcard $(CUDA)/bin/nvcc))
+CUDART     := $(if $(CUDA),$(firstword $(wildcard $(CUDA)/lib64/libcudart_static.a $(CUDA)/targets/*/lib/libcudart_static.a)))
+CUDA_H     := $(if $(CUDA),$(wildcard $(CUDA)/include/cuda_runtime_api.h))
+CUDA_ARCHS ?= 80 90 100
+CU_SRC     := $(wildcard regst/cuda/*.cu kernels/*/*.cu)
+PLUGIN     := $(OUT)/libweir-cuda.so
+EMULATED   := $(OUT)/tests/libweir-cuda.so#  the same sources with the stand-ins of tests/cuda in the place of CUDA
+EMULATE_CC := $(wildcard tests/cuda/*.cc)
+
+ifneq (,$(and $(NVCC),$(CUDART),$(if $(SAN),,yes)))
+all: $(PLUGIN) $(BIN)/libweir-cuda.so
+else ifeq (,$(SAN))
+all: say_no_cuda
+say_no_cuda:
+	@echo "  libweir-cuda.so is not built: $(if $(CUDA),$(CUDA) has no $(if $(NVCC),static libcudart,nvcc),no CUDA toolkit was found) (make CUDA=...)"
+endif
+.PHONY: say_no_cuda
+
+$(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o)
+STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
+NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
+EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
+
+comma_of_arch = $(subst $() ,$(comma),$(patsubst %,sm_%,$(1)))
+NVCC_FLAGS := -std=c++17 -O3 -Werror all-warnings -Xptxas -warn-spills -Xcompiler -fPIC,-fvisibility=hidden,-pthread \
+              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
+$(NVCC_OBJ): $(OUT)/%.cu.o: %.cu $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,nvcc $<)
+	$(Q)$(NVCC) $(NVCC_FLAGS) $(INCLUDE) -MMD -MP -c $< -o $@
+
+# Kernels as the host's own code.
+EMULATE = $(CXX) -std=gnu++17 -x c++ -Wall -Wextra -Werror -Wno-unknown-pragmas -g $(if $(SAN),-O1,-O2) $(SANITIZE) -fPIC -fvisibility=hidden -pthread \
+          -ffp-contract=off $(INCLUDE) -isystem $(CUDA)/include -DWEIR_EMULATED
+$(CU_SRC:%.cu=$(OUT)/%.emulated.o): $(OUT)/%.emulated.o: %.cu $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,c++  $<)
+	$(Q)$(EMULATE) -MMD -MP -c $< -o $@
+$(EMULATE_CC:%.cc=$(OUT)/%.emulated.o): $(OUT)/%.emulated.o: %.cc $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,c++  $<)
+	$(Q)$(EMULATE) -MMD -MP -c $< -o $@
+
+# It shows its one function; with the stand-ins, theirs too, for the suites.
+$(PLUGIN): $(PLUGIN_OBJ) $(NVCC_OBJ)
+	$(call say,link $@)
+	$(Q)$(CXX) -shared -pthread -static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL $^ $(CUDART) \
+	    -ldl -lrt -o $@
+$(BIN)/libweir-cuda.so: $(PLUGIN)
+	@mkdir -p $(@D)
+	$(Q)ln -sf $(abspath $<) $@
+$(EMULATED): $(PLUGIN_OBJ) $(EMULATED_OBJ) $(STANDIN_OBJ)
+	@mkdir -p $(@D)
+	$(call say,link $@)
+	$(Q)$(CXX) $(SANITIZE) -shared -pthread $(if $(SAN),,-Wl,-z,defs) $^ -o $@
+
 # ---- installed ----
 
 VERSION := $(shell awk '/define WEIR_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", dot, $$3; dot = "." }' include/weir/base.h)
@@ -173,7 +237,7 @@ PREFIX  ?= /usr/local
 export DESTDIR PREFIX LIBDIR
 
 install: $(LIB) $(SHARED) $(PROGRAMS) ## headers, libraries, programs and their descriptions below PREFIX [/usr/local]; DESTDIR, LIBDIR
-	@OUT=$(OUT) BIN=$(BIN) SONAME=$(SONAME) VERSION=$(VERSION) cmake/install
+	@OUT=$(OUT) BIN=$(BIN) PLUGIN=$(PLUGIN) SONAME=$(SONAME) VERSION=$(VERSION) cmake/install
 
 uninstall: ## take away what `make install` put there
 	@SONAME=$(SONAME) VERSION=$(VERSION) cmake/install --uninstall
@@ -215,10 +279,16 @@ $(OUT)/apps/%.o $(OUT)/tests/%.o: INCLUDE += -DWEIR_SHORT_NAMES
 # In sanitizers' variants <criterion/criterion.h> is the stand-in.
 $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 
+# These suites have CUDA devices that are emulated, where the toolkit's headers are.
+$(OUT)/tests/support/card.o: CPPFLAGS += $(if $(CUDA_H),-DEMULATED_PLUGIN='"$(abspath $(EMULATED))"')
+ifneq (,$(CUDA_H))
+$(patsubst %,$(OUT)/tests/%,$(filter test_cuda%,$(notdir $(SUITE_SRC:.c=)))): | $(EMULATED)
+endif
+
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_keep_apps \
-$(OUT)/tests/test_install: | $(PROGRAMS)
+$(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices: | $(PROGRAMS)
 $(OUT)/tests/test_install: | $(SHARED)
 
 # ---- between processes ----

@@ -2,7 +2,9 @@
  * that only grows, so that lookups need no lock: a node is published with release and found with acquire. The list is
  * process-wide because plans refer to ops by name alone, as a file must.
  */
+#include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "kernels/cuda/list.h"
 #include "kernels/ops.h"
 
 #include <stdatomic.h>
@@ -12,6 +14,13 @@
 static const weir_op *const builtin[] = {
 #define X(name) &op_##name,
     OPS_LIST(X)
+#undef X
+};
+
+/* Their kernels are a plugin's (regst/plugin.h). */
+static const weir_op *const on_cuda[] = {
+#define X(name) &op_##name,
+    CUDA_OPS(X)
 #undef X
 };
 
@@ -65,4 +74,14 @@ weir_status weir_op_register(const weir_op *op)
     } while (!atomic_compare_exchange_weak_explicit(&registered_head, &node->next, node, memory_order_release,
                                                     memory_order_acquire));
     return WEIR_OK;
+}
+
+bool op_runs_on(const weir_op *op, weir_device_kind kind)
+{
+    if (op->kernel[device_kernels(kind)])
+        return true;
+    for (size_t i = 0; kind == WEIR_CUDA && i < sizeof on_cuda / sizeof *on_cuda; i++)
+        if (on_cuda[i] == op)
+            return true;
+    return false;
 }

@@ -3,11 +3,22 @@
 #include "regst/arena.h"
 
 #include "graph/base/error.h"
+#include "regst/plugin.h"
 
 /* A space without bytes gets an address all the same: its empty tensors go to kernels, and memcpy() takes no NULL. */
 static uint64_t mapped_bytes(const struct arena *arena)
 {
     return arena->bytes ? arena->bytes : 1;
+}
+
+/* Shared memory of this process's own, which queues of the device beside are to reach. */
+static weir_status adopt(struct arena *arena, const char *name)
+{
+    if (!arena->device->space_adopt || !arena->bytes)
+        return WEIR_OK;
+    weir_status status = arena->device->space_adopt(arena->base, arena->bytes);
+    arena->adopted = !status;
+    return status ? error_set(status, "%s: %s", name, weir_error()) : WEIR_OK;
 }
 
 static weir_status arena_open(struct arena *arena, const weir_plan *plan, const plan_space *space, char *base,
@@ -19,8 +30,10 @@ static weir_status arena_open(struct arena *arena, const weir_plan *plan, const 
                             .device = device_find(space->kind),
                             .index = space->index,
                             .borrowed = base || elsewhere};
-    if (arena->borrowed && (arena->device || elsewhere))
+    if (elsewhere)
         return WEIR_OK;
+    if (arena->borrowed && arena->device)
+        return adopt(arena, name);
     if (!arena->device)
         return error_set(WEIR_E_UNSUPPORTED, "%s: this build of weir has no devices of that kind", name);
     void *made = NULL;
@@ -33,22 +46,27 @@ static weir_status arena_open(struct arena *arena, const weir_plan *plan, const 
 weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere,
                         const char *directory)
 {
-    for (uint32_t i = 0; i < plan->spaces_count; i++) {
-        weir_status status = arena_open(&arenas[i], plan, &plan->spaces[i], bases ? bases[i] : NULL,
-                                        elsewhere && elsewhere[i], directory);
-        if (status) {
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < plan->spaces_count; i++)
+        if (!elsewhere || !elsewhere[i])
+            status = plugin_need(plan->spaces[i].kind);
+    for (uint32_t i = 0; !status && i < plan->spaces_count; i++) {
+        status = arena_open(&arenas[i], plan, &plan->spaces[i], bases ? bases[i] : NULL,
+                            elsewhere && elsewhere[i], directory);
+        if (status)
             arenas_close(arenas, i);
-            return status;
-        }
     }
-    return WEIR_OK;
+    return status;
 }
 
 void arenas_close(struct arena *arenas, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
+        if (arenas[i].adopted)
+            arenas[i].device->space_leave(arenas[i].base, arenas[i].bytes);
         if (arenas[i].base && !arenas[i].borrowed)
             arenas[i].device->space_free(arenas[i].base, mapped_bytes(&arenas[i]));
+        arenas[i].adopted = false;
         arenas[i].base = NULL;
     }
 }

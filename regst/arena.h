@@ -15,7 +15,8 @@ struct arena {
     uint64_t bytes;
     const struct device_ops *device; /* borrowed */
     uint32_t index;                  /* of the device within its kind */
-    bool borrowed;                   /* `base` is somebody else's: a part of a shared segment */
+    bool borrowed;                   /* `base` is somebody else's: a part of a shared segment, */
+    bool adopted;                    /* which the device was told of */
 };
 
 /* Opens `spaces_count` arenas. Where `bases` is not NULL, and for a space neither, the arena is there: zeroed and real

@@ -1,7 +1,7 @@
 /* regst/device.c: the kinds of devices that this process knows. */
 #include "regst/device.h"
 
-static const struct device_ops *kinds[WEIR_DEVICE_KINDS] = {
+static _Atomic(const struct device_ops *) kinds[WEIR_DEVICE_KINDS] = {
     [WEIR_CPU] = &device_cpu,
     [WEIR_DISK] = &device_disk,
     [WEIR_PINNED] = &device_pinned,
@@ -9,12 +9,13 @@ static const struct device_ops *kinds[WEIR_DEVICE_KINDS] = {
 
 const struct device_ops *device_find(uint32_t kind)
 {
-    return kind < WEIR_DEVICE_KINDS ? kinds[kind] : NULL;
+    /* acquire: pairs with device_register(); what the table points to is there */
+    return kind < WEIR_DEVICE_KINDS ? atomic_load_explicit(&kinds[kind], memory_order_acquire) : NULL;
 }
 
 void device_register(uint32_t kind, const struct device_ops *ops)
 {
-    kinds[kind] = ops;
+    atomic_store_explicit(&kinds[kind], ops, memory_order_release);
 }
 
 bool device_host(uint32_t kind)

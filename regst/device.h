@@ -19,6 +19,8 @@
  * another, and never holds up the host. `done` never goes back; one load tells it, without a call of the driver.
  *
  * A queue is used by one thread at a time; `done` may be read, and health() and abort() called, by any.
+ *
+ * What is in the tables is called with one clear sentence as the error (graph/base/error.h), which names the device.
  */
 #ifndef REGST_DEVICE_H
 #define REGST_DEVICE_H
@@ -42,6 +44,7 @@ struct device_queue {
     uint64_t marked;              /* the newest ticket; owned by the thread that uses the queue */
     uint64_t marks_max;           /* so many marks may be on their way */
     void *native;                 /* what kernels get as args->queue (a CUstream) */
+    bool timed;                   /* times() will be asked; set before anything is enqueued */
 };
 
 /* A group of devices that do things together, as one of its members sees it. The kind's own structure begins with this. */
@@ -74,19 +77,36 @@ struct device_meeting {
     uint32_t give_count, take_count;
 };
 
+/* A device, for people. */
+struct device_facts {
+    char name[96], more[160];     /* "NVIDIA H200"; "sm_90, 0000:18:00.0, driver for CUDA 13.0" */
+    uint64_t bytes, free_bytes;   /* of memory; 0: not known */
+};
+
 struct device_ops {
     const char *name;
     bool host;   /* the host reads and writes its spaces in place; they may be shared between processes and sent */
     bool mapped; /* not that, but while nothing runs the host may follow pointers into its spaces (files) */
+    bool alone;  /* all members of a group are in one process */
 
     /* Zeroed memory of `bytes` > 0 on device `index`, aligned to 64 bytes or more and backed by real pages, or a real
      * file; E_MEMORY or E_IO when there is none. `path`: the directory of a disk; of no meaning elsewhere. */
     weir_status (*space_new)(const char *path, uint32_t index, uint64_t bytes, void **space);
     void (*space_free)(void *space, uint64_t bytes);
+    /* Memory that others made and several processes share, in the place of such a space: queues beside are to reach it. Absent:
+     * they do. */
+    weir_status (*space_adopt)(void *space, uint64_t bytes);
+    void (*space_leave)(void *space, uint64_t bytes);
 
     /* Between the host and a space; return when it is done. Only while no queue of the device has anything to do. */
-    void (*copy_in)(void *to, const void *host, uint64_t bytes);
-    void (*copy_out)(void *host, const void *from, uint64_t bytes);
+    weir_status (*copy_in)(void *to, const void *host, uint64_t bytes);
+    weir_status (*copy_out)(void *host, const void *from, uint64_t bytes);
+
+    /* How many devices there are; none is an error, which says why. And what one is, and how it reaches another: "NVLink".
+     * Absent: not known. */
+    weir_status (*count)(uint32_t *count);
+    weir_status (*describe)(uint32_t index, struct device_facts *facts);
+    const char *(*link)(uint32_t from, uint32_t to);
 
     /* Prepares the calling thread for the kernels of device `index`. */
     weir_status (*queue_open)(uint32_t index);
@@ -141,7 +161,8 @@ static inline bool device_runs_ahead(const struct device_ops *device)
 /* The table of a kind; NULL when this process has none. */
 const struct device_ops *device_find(uint32_t kind);
 
-/* Makes a kind known to the process, or (NULL) unknown. `ops` is borrowed. Before sessions are opened, by one thread. */
+/* Makes a kind known to the process, or (NULL) unknown. `ops` is borrowed. Sessions that are open keep the table that they
+ * have; kinds that come with a plugin are made known by regst/plugin.h. */
 void device_register(uint32_t kind, const struct device_ops *ops);
 
 /* Whether the host reaches the spaces of a kind in place: they may be shared between processes and sent. */

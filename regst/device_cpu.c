@@ -55,9 +55,10 @@ static void cpu_space_free(void *space, uint64_t bytes)
     munmap(space, bytes);
 }
 
-static void cpu_copy(void *to, const void *from, uint64_t bytes)
+static weir_status cpu_copy(void *to, const void *from, uint64_t bytes)
 {
     memcpy(to, from, bytes);
+    return WEIR_OK;
 }
 
 static weir_status cpu_queue_open(uint32_t index)

@@ -18,9 +18,10 @@ static void disk_space_free(void *space, uint64_t bytes)
     filed_free(space);
 }
 
-static void disk_copy(void *to, const void *from, uint64_t bytes)
+static weir_status disk_copy(void *to, const void *from, uint64_t bytes)
 {
     memcpy(to, from, bytes);
+    return WEIR_OK;
 }
 
 static weir_status disk_queue_open(uint32_t index)

@@ -71,6 +71,22 @@ static weir_status check_devices(const struct weir_session *s)
     return WEIR_OK;
 }
 
+/* Members of kinds that know of no other process are all here, or none. */
+static weir_status check_alone(const struct weir_session *s, const plan_collective *collective)
+{
+    const plan_space *here = NULL, *there = NULL;
+    for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++) {
+        const plan_queue *queue = &s->plan->queues[s->plan->actors[s->plan->members[m].i].queue.i];
+        *(queue_of_member(s, m) ? &here : &there) = &s->plan->spaces[queue->space.i];
+    }
+    if (!here || !there || !s->arenas[here - s->plan->spaces].device->alone)
+        return WEIR_OK;
+    return error_set(WEIR_E_UNSUPPORTED,
+                     "the plan has collectives between %s of rank %u and %s of rank %u: those of this kind work together "
+                     "within one process only",
+                     plan_text(s->plan, here->name), here->rank, plan_text(s->plan, there->name), there->rank);
+}
+
 /* The same on all ranks, and on no other session's. */
 static uint64_t session_number(const struct weir_session *s)
 {
@@ -243,7 +259,10 @@ weir_status session_open_groups(struct weir_session *s)
     }
     if (!groups || !groups->memberships || !groups->meetings || !groups->moves || !groups->turns)
         return error_set(WEIR_E_MEMORY, "no memory for %u collectives", plan->collectives_count);
-    status = make_turns(s, turns);
+    for (uint32_t c = 0; !status && c < plan->collectives_count; c++)
+        status = check_alone(s, &plan->collectives[c]);
+    if (!status)
+        status = make_turns(s, turns);
     return status ? status : make_meetings(s);
 }
 

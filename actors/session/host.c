@@ -235,10 +235,10 @@ static weir_status push(struct weir_session *s, const char *name, const weir_arr
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
     char *to = arena_tensor(s->arenas, s->plan, tensor, actor->outs->regst.slot);
     uint64_t bytes = plan_tensor_bytes(tensor);
-    if (bytes)
-        arena->device->copy_in(to, value->data, bytes);
-    fire_outside(actor);
-    return WEIR_OK;
+    status = bytes ? arena->device->copy_in(to, value->data, bytes) : WEIR_OK;
+    if (!status)
+        fire_outside(actor);
+    return status;
 }
 
 static weir_status pull(struct weir_session *s, const char *name, weir_array *value, int timeout_ms)
@@ -262,10 +262,11 @@ static weir_status pull(struct weir_session *s, const char *name, weir_array *va
     uint32_t slot = actor->port_count ? actor->ports->reader.slot : 0; /* no port is counted for a constant */
     uint64_t bytes = plan_tensor_bytes(tensor);
     if (bytes) /* of an empty tensor nothing has come from another host */
-        arena->device->copy_out(value->data,
-                                session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
-    fire_outside(actor);
-    return WEIR_OK;
+        status = arena->device->copy_out(
+            value->data, session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
+    if (!status)
+        fire_outside(actor);
+    return status;
 }
 
 /* A worker that waited for ever might wait for itself. */

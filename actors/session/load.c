@@ -250,20 +250,22 @@ static weir_status load_prove(struct loading *l)
 
 /* ---- copy ---- */
 
-void load_put(const struct loading *l, const plan_param *param, uint32_t i, uint32_t slot, const void *data)
+weir_status load_put(const struct loading *l, const plan_param *param, uint32_t i, uint32_t slot, const void *data)
 {
     struct weir_session *s = l->s;
-    for (uint32_t k = i; k < param->shards.count; k++) {
+    weir_status status = WEIR_OK;
+    for (uint32_t k = i; !status && k < param->shards.count; k++) {
         const plan_tensor *shard = session_shard(s, param, k);
         if (!session_owns_tensor(s, shard) || !plan_same_part(shard, session_shard(s, param, i)))
             continue;
         uint64_t bytes = plan_tensor_bytes(shard);
         if (bytes)
-            s->arenas[arena_space(s->plan, shard).i].device->copy_in(
+            status = s->arenas[arena_space(s->plan, shard).i].device->copy_in(
                 arena_tensor(s->arenas, s->plan, shard, session_kept_slot(s, shard, slot)), data, bytes);
         if (shard->home == PLAN_IN_REGST)
             l->shared[shard->owner] = true;
     }
+    return status;
 }
 
 static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t i,
@@ -276,7 +278,7 @@ static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t
         if (weir_shape_count(&view.shape))
             status = weir_checkpoint_read(l->from, tensor, slot, view.offset, &array);
         if (!status)
-            load_put(l, param, i, (uint32_t)slot, l->buffer);
+            status = load_put(l, param, i, (uint32_t)slot, l->buffer);
     }
     return status;
 }

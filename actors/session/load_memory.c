@@ -146,11 +146,13 @@ static weir_status read_slots(struct loading *l, const plan_param *param, uint32
     return status;
 }
 
-static void put_slots(struct loading *l, const plan_param *param, uint32_t i, const void *data)
+static weir_status put_slots(struct loading *l, const plan_param *param, uint32_t i, const void *data)
 {
     const plan_tensor *shard = session_shard(l->s, param, i);
-    for (uint32_t slot = 0; slot < plan_kept_slots(l->s->plan, shard); slot++)
-        load_put(l, param, i, slot, (const char *)data + slot * plan_tensor_bytes(shard));
+    weir_status status = WEIR_OK;
+    for (uint32_t slot = 0; !status && slot < plan_kept_slots(l->s->plan, shard); slot++)
+        status = load_put(l, param, i, slot, (const char *)data + slot * plan_tensor_bytes(shard));
+    return status;
 }
 
 static weir_status read_here(struct loading *l, const plan_param *param)
@@ -158,7 +160,7 @@ static weir_status read_here(struct loading *l, const plan_param *param)
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
         if (duty_of(l, param, i) == READS && !(status = read_slots(l, param, i)))
-            put_slots(l, param, i, l->buffer);
+            status = put_slots(l, param, i, l->buffer);
     return status;
 }
 
@@ -178,7 +180,8 @@ static weir_status send_shards(struct loading *l, const plan_param *param, uint3
 
 static weir_status take_shards(struct loading *l, const plan_param *param)
 {
-    for (uint32_t i = 0; i < param->shards.count; i++) {
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < param->shards.count; i++) {
         uint32_t shard = param->shards.first + i;
         if (duty_of(l, param, i) != GETS)
             continue;
@@ -187,9 +190,9 @@ static weir_status take_shards(struct loading *l, const plan_param *param)
         if (!arrival)
             return error_set(WEIR_E_PEER, "rank %u sent no shard of %s", l->folders.sender[shard],
                              plan_text(l->s->plan, param->name));
-        put_slots(l, param, i, arrival->data);
+        status = put_slots(l, param, i, arrival->data);
     }
-    return WEIR_OK;
+    return status;
 }
 
 static weir_status exchange(struct loading *l, const plan_param *param)

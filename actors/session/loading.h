@@ -38,7 +38,7 @@ bool load_wants(const struct loading *l, uint32_t kind);
 bool load_stands(const struct loading *l, const plan_param *param, uint32_t i);
 
 /* Puts a value into all shards of this rank that have the elements of shard i, into the slot of its age. */
-void load_put(const struct loading *l, const plan_param *param, uint32_t i, uint32_t slot, const void *data);
+weir_status load_put(const struct loading *l, const plan_param *param, uint32_t i, uint32_t slot, const void *data);
 
 /* ---- load_memory.c ---- */
 

@@ -110,13 +110,15 @@ static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
     void *row = malloc(bytes + 1);
     if (!row)
         return error_set(WEIR_E_MEMORY, "no memory to fill %s", plan_text(s->plan, tensor->name));
-    for (; rows.done < rows.count; rows_next(&rows)) {
+    weir_status status = WEIR_OK;
+    for (; !status && rows.done < rows.count; rows_next(&rows)) {
         fill_row(init, (weir_dtype)tensor->dtype, rows_logical(&rows), rows.length, row);
-        for (uint32_t slot = 0; slot < plan_kept_slots(s->plan, tensor); slot++)
-            arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows), row, bytes);
+        for (uint32_t slot = 0; !status && slot < plan_kept_slots(s->plan, tensor); slot++)
+            status = arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows), row,
+                                            bytes);
     }
     free(row);
-    return WEIR_OK;
+    return status;
 }
 
 bool session_owns_tensor(const struct weir_session *s, const plan_tensor *tensor)
@@ -183,26 +185,30 @@ static uint32_t newest_slot(const struct weir_session *s, const plan_tensor *ten
     return session_kept_slot(s, tensor, plan_kept_slots(s->plan, tensor) - 1);
 }
 
-static void read_shard(const struct weir_session *s, const plan_tensor *tensor, char *to)
+static weir_status read_shard(const struct weir_session *s, const plan_tensor *tensor, char *to)
 {
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
     const char *from = arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor));
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
-    for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
-        arena->device->copy_out(to + (uint64_t)rows_logical(&rows) * item, from + rows_offset(&rows),
-                                (uint64_t)rows.length * item);
+    weir_status status = WEIR_OK;
+    for (struct rows rows = rows_of(tensor); !status && rows.done < rows.count; rows_next(&rows))
+        status = arena->device->copy_out(to + (uint64_t)rows_logical(&rows) * item, from + rows_offset(&rows),
+                                         (uint64_t)rows.length * item);
+    return status;
 }
 
 /* Into every slot: with several, those that are published and not yet read are all to show the new value. */
-static void write_shard(const struct weir_session *s, const plan_tensor *tensor, const char *from)
+static weir_status write_shard(const struct weir_session *s, const plan_tensor *tensor, const char *from)
 {
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
     uint32_t slots = tensor->home == PLAN_IN_REGST ? s->plan->regsts[tensor->owner].slots : 1;
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
-    for (struct rows rows = rows_of(tensor); rows.done < rows.count; rows_next(&rows))
-        for (uint32_t slot = 0; slot < slots; slot++)
-            arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows),
-                                   from + (uint64_t)rows_logical(&rows) * item, (uint64_t)rows.length * item);
+    weir_status status = WEIR_OK;
+    for (struct rows rows = rows_of(tensor); !status && rows.done < rows.count; rows_next(&rows))
+        for (uint32_t slot = 0; !status && slot < slots; slot++)
+            status = arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows),
+                                            from + (uint64_t)rows_logical(&rows) * item, (uint64_t)rows.length * item);
+    return status;
 }
 
 /* What read and write check before they touch anything. A session that has failed can be read. */
@@ -260,9 +266,11 @@ static weir_status send_shard(struct weir_session *s, uint32_t shard)
     void *copy = malloc(bytes + 1);
     if (!copy)
         return error_set(WEIR_E_MEMORY, "no memory for a shard of %llu bytes", (unsigned long long)bytes);
+    weir_status status = WEIR_OK;
     if (bytes)
-        arena->device->copy_out(copy, arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor)), bytes);
-    weir_status status = cluster_round_send(s->cluster, shard, copy, bytes);
+        status = arena->device->copy_out(copy, arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor)), bytes);
+    if (!status)
+        status = cluster_round_send(s->cluster, shard, copy, bytes);
     free(copy);
     return status;
 }
@@ -336,7 +344,7 @@ weir_status weir_session_read(weir_session *s, const char *name, weir_array *val
         status = gather_shards(s, param, value->data);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
         if (session_owns_tensor(s, session_shard(s, param, i)))
-            read_shard(s, session_shard(s, param, i), value->data);
+            status = read_shard(s, session_shard(s, param, i), value->data);
     return status;
 }
 
@@ -373,8 +381,9 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         const plan_tensor *tensor = session_shard(s, param, i);
         if (!session_owns_tensor(s, tensor))
             continue;
-        write_shard(s, tensor, value->data);
-        status = share_shard(s, param, i);
+        status = write_shard(s, tensor, value->data);
+        if (!status)
+            status = share_shard(s, param, i);
         give_up(s, status);
     }
     if (!status)

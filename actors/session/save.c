@@ -173,8 +173,9 @@ struct filling {
     uint64_t *used; /* owned; bytes, by space */
 };
 
-/* Where the piece lies while it is written: in the arena itself, or in the copy that is made here. NULL: no memory. */
-static const char *piece_data(struct filling *f, const plan_param *param, const plan_tensor *tensor, uint32_t slot)
+/* Where the piece lies while it is written: in the arena itself, or in the copy that is made here. */
+static weir_status piece_data(struct filling *f, const plan_param *param, const plan_tensor *tensor, uint32_t slot,
+                              const char **data)
 {
     const struct weir_session *s = f->s;
     const char *from = arena_tensor(s->arenas, s->plan, tensor, slot);
@@ -182,15 +183,15 @@ static const char *piece_data(struct filling *f, const plan_param *param, const 
     uint32_t space = plan_snapshot_space(s->plan, arena_space(s->plan, tensor)).i;
     uint64_t bytes = plan_tensor_bytes(tensor);
     bool copies = f->copies && !param->frozen && space != PLAN_NONE;
+    *data = from;
     if (!bytes || (!copies && arena_followed(arena)))
-        return from;
+        return WEIR_OK;
     char *to = copies ? s->arenas[space].base + s->plan->spaces[space].snapshot_offset + f->used[space]
                       : pool_alloc(&s->saver->staged, bytes);
     if (copies)
         f->used[space] += (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
-    if (to)
-        arena->device->copy_out(to, from, bytes);
-    return to;
+    *data = to;
+    return to ? arena->device->copy_out(to, from, bytes) : error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
 }
 
 static weir_status add_shard(struct filling *f, const plan_param *param, const plan_tensor *tensor)
@@ -209,8 +210,11 @@ static weir_status add_shard(struct filling *f, const plan_param *param, const p
     memcpy(piece.start, view.offset, sizeof(piece.start));
     for (uint32_t k = 0; !status && k < slots; k++) {
         piece.slot = (int)k;
-        piece.data = piece_data(f, param, tensor, session_kept_slot(s, tensor, k));
-        status = piece.data ? keep_save_add(f->save, &piece) : error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
+        const char *data = NULL;
+        status = piece_data(f, param, tensor, session_kept_slot(s, tensor, k), &data);
+        piece.data = data;
+        if (!status)
+            status = keep_save_add(f->save, &piece);
     }
     return status;
 }

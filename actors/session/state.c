@@ -168,12 +168,13 @@ static weir_status visit_copy(const struct weir_session *s, const plan_tensor *t
     void *there = shard->view.data, *copy = malloc(bytes + 1);
     if (!copy)
         return error_set(WEIR_E_MEMORY, "weir_session_visit: no memory for a copy of '%s'", shard->name);
-    if (bytes)
-        device->copy_out(copy, there, bytes);
+    weir_status status = bytes ? device->copy_out(copy, there, bytes) : WEIR_OK;
     shard->view.data = copy;
-    weir_status status = fn(ctx, shard);
-    if (bytes)
-        device->copy_in(there, copy, bytes);
+    if (!status) {
+        status = fn(ctx, shard);
+        weir_status back = bytes ? device->copy_in(there, copy, bytes) : WEIR_OK;
+        status = status ? status : back;
+    }
     free(copy);
     return status;
 }

@@ -16,6 +16,7 @@
     X(run, "PLAN [--steps N] [--feed NAME=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "look at what was saved, verify it, convert it")          \
     X(launch, "-n N [--hosts A:2,B:2] -- PROGRAM ...", "start a program on several processes or hosts") \
+    X(devices, "[--json]", "list the devices of this machine")                                          \
     X(keygen, "[FILE]", "make a secret for WEIR_KEY")                                                   \
     X(bench, "[NAME] [--json] [--quick]", "measure this machine")
 

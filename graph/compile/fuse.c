@@ -430,7 +430,7 @@ static void group_close_up(phys *p, group *g)
 /* Whether the group's device has a kernel that calls others row by row. */
 static bool can_fuse(const compile *c, const group *g)
 {
-    return op_fused.kernel[device_kernels(c->phys.device.item[g->device].kind)];
+    return op_runs_on(&op_fused, c->phys.device.item[g->device].kind);
 }
 
 bool pass_fuse(compile *c)

@@ -365,7 +365,7 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
 static bool kernel_there(const ir_node *node)
 {
     weir_device_kind kind = node->mesh->kind;
-    if (node->op->kernel[device_kernels(kind)] || node->op == &op_collective)
+    if (op_runs_on(node->op, kind) || node->op == &op_collective)
         return true;
     error_set(WEIR_E_UNSUPPORTED, "%s:%d: %s: \"%s\" has no kernel for %s devices", node->src.file, node->src.line,
               node->op->name, node->name, device_kind_name(kind));

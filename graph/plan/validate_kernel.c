@@ -158,7 +158,7 @@ static bool validate_kernel_place(const place *at)
     weir_device_kind device = (weir_device_kind)at->plan->spaces[queue->space.i].kind;
     if (queue->kind == PLAN_OUTSIDE)
         return REFUSE_KERNEL(at, "nothing runs on an outside queue");
-    if (!at->op->kernel[device_kernels(device)] && queue->kind != PLAN_COLLECTIVE)
+    if (!op_runs_on(at->op, device) && queue->kind != PLAN_COLLECTIVE)
         return REFUSE_KERNEL(at, "%s has no kernel for %s", at->op->name, device_kind_name(device));
     if (at->kernel->workspace_offset % PLAN_ALIGN ||
         !fits(at->kernel->workspace_offset, at->kernel->workspace_bytes, queue->workspace_bytes))

@@ -123,7 +123,8 @@ static size_t larger(size_t a, size_t b)
 static size_t attention_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const int64_t width = ((const struct attention_attrs *)args->attrs)->head_dim;
-    (void)kind;
+    if (kind == WEIR_CUDA)
+        return 0;
     if (args->in[0].dtype != WEIR_F32)
         return attention_half_workspace(args, false);
     return QUERIES * KEYS * sizeof(float) + larger(gemm_workspace(false, true, QUERIES, KEYS, width),
@@ -176,6 +177,8 @@ static void attention_grad_cost(const weir_op_args *args, weir_cost *cost)
 static size_t attention_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const int64_t width = ((const struct attention_attrs *)args->attrs)->head_dim;
+    if (kind == WEIR_CUDA)
+        return (size_t)weir_shape_count(&args->in[4].shape) * sizeof(float); /* a sum for each row of a head */
     if (args->in[0].dtype != WEIR_F32)
         return attention_half_workspace(args, true);
     return QUERIES * KEYS * sizeof(float) +

@@ -5,18 +5,12 @@
 #ifndef KERNELS_ATTENTION_ATTENTION_H
 #define KERNELS_ATTENTION_ATTENTION_H
 
-#include "kernels/elementwise/fastmath.h"
+#include "kernels/attention/formula.h"
 #include "kernels/lanes.h"
 #include "kernels/view.h"
 
 #define QUERIES 64 /* rows of a block */
 #define KEYS 256   /* columns of a block */
-
-struct attention_attrs {
-    int64_t head_dim;
-    int64_t causal;
-    double scale;
-};
 
 /* The kernels of f16 and bf16, and their scratch bytes. */
 weir_status attention_half(const weir_kernel_args *args);
@@ -62,7 +56,7 @@ typedef struct block {
 /* Keys that any of the queries up to `end` sees. */
 static inline int64_t keys_seen(const attention_call *call, int64_t end)
 {
-    return call->causal ? least(end, call->keys) : call->keys;
+    return keys_before(call->causal, call->keys, end);
 }
 
 /* Columns of the block that its row sees. */

@@ -19,7 +19,7 @@
  *
  * The position is a value, so it is the kernel that refuses one at which the new rows would not fit.
  */
-#include "kernels/elementwise/fastmath.h"
+#include "kernels/attention/formula.h"
 #include "kernels/lanes.h"
 #include "kernels/matmul/rows.h"
 #include "kernels/ops.h"
@@ -29,11 +29,6 @@
 #include <math.h>
 #include <string.h>
 #include <weir/ops.h>
-
-struct kept_attrs {
-    int64_t head_dim;
-    double scale;
-};
 
 static const weir_field kept_fields[] = {
     WEIR_FIELD_INT(struct kept_attrs, head_dim),
@@ -115,7 +110,8 @@ static void kept_cost(const weir_op_args *args, weir_cost *cost)
 /* The weights of a row, and what is half of a head as f32: new rows, a row of the result, rows that were kept. */
 static size_t kept_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
+    if (kind == WEIR_CUDA)
+        return 0;
     const int64_t rows = args->in[0].shape.dim[1], room = args->in[3].shape.dim[1];
     const int64_t head_dim = ((const struct kept_attrs *)args->attrs)->head_dim;
     const int64_t width = args->in[0].shape.dim[2] ? head_dim : 0; /* a shard without heads says nothing of their size */

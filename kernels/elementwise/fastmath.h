@@ -10,6 +10,8 @@
 #ifndef KERNELS_ELEMENTWISE_FASTMATH_H
 #define KERNELS_ELEMENTWISE_FASTMATH_H
 
+#include "kernels/formula.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -20,14 +22,14 @@
 #define FAST_LOOP _Pragma("GCC ivdep")
 #endif
 
-static inline uint32_t fast_bits(float x)
+FORMULA uint32_t fast_bits(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static inline float fast_float(uint32_t bits)
+FORMULA float fast_float(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -35,7 +37,7 @@ static inline float fast_float(uint32_t bits)
 }
 
 /* 2^k for k in -126..127 */
-static inline float fast_pow2(int32_t k)
+FORMULA float fast_pow2(int32_t k)
 {
     return fast_float(((uint32_t)k + 127u) << 23);
 }
@@ -43,7 +45,7 @@ static inline float fast_pow2(int32_t k)
 /* x = n ln 2 + r, exp(x) = 2^n exp(r); the polynomial and the two parts of ln 2 are those of Cephes expf (Moshier
  * 1989). Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits, with no conversion that is undefined for
  * NaN. 2^n is applied in two halves, so that results fade into subnormals and overflow to infinity by themselves. */
-static inline float fast_exp(float x)
+FORMULA float fast_exp(float x)
 {
     const float round = 0x1.8p23f;
     x = x > 89.0f ? 89.0f : x;
@@ -66,7 +68,7 @@ static inline float fast_exp(float x)
 
 /* x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); the series in s = f / (2 + f) is that of fdlibm's logf (Sun
  * Microsystems 1993). Subnormals are scaled by 2^23 first. */
-static inline float fast_log(float x)
+FORMULA float fast_log(float x)
 {
     const uint32_t one = 0x3f800000u, sqrt_half = 0x3f3504f3u;
     float scaled = x < 0x1p-126f ? x * 0x1p23f : x;
@@ -83,7 +85,7 @@ static inline float fast_log(float x)
 }
 
 /* Near 0 the odd polynomial of Cephes tanhf, else 1 - 2 / (exp(2|x|) + 1). */
-static inline float fast_tanh(float x)
+FORMULA float fast_tanh(float x)
 {
     float a = fabsf(x), z = x * x;
     float big = 1.0f - 2.0f / (fast_exp(2.0f * a) + 1.0f);
@@ -95,7 +97,7 @@ static inline float fast_tanh(float x)
     return copysignf(a < 0.625f ? p * z * a + a : big, x);
 }
 
-static inline float fast_sigmoid(float x)
+FORMULA float fast_sigmoid(float x)
 {
     return 1.0f / (1.0f + fast_exp(-x));
 }

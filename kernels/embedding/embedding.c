@@ -13,6 +13,7 @@
  * accumulates over micro-batches: then only the rows that were used are touched, where otherwise the whole table is
  * first filled with zeros.
  */
+#include "kernels/embedding/formula.h"
 #include "kernels/ops.h"
 #include "kernels/param.h"
 #include "kernels/position.h"
@@ -20,10 +21,6 @@
 
 #include <string.h>
 #include <weir/ops.h>
-
-struct embedding_attrs {
-    int64_t vocab; /* rows of the whole table */
-};
 
 static const weir_field embedding_fields[] = {WEIR_FIELD_INT(struct embedding_attrs, vocab)};
 
@@ -166,10 +163,10 @@ static weir_status embedding_cpu(const weir_kernel_args *args)
     const size_t bytes = (size_t)dim * weir_dtype_bytes(args->out[0].dtype);
 
     for (int64_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= vocab)
+        if (!id_known(ids[i], vocab))
             return id_refused(args, i, vocab);
-        const int64_t row = ids[i] - first;
-        if (row >= 0 && row < rows)
+        const int64_t row = row_at(ids[i], first, rows);
+        if (row >= 0)
             copy_row(weight, row * dim, &args->out[0], i * dim, dim);
         else
             memset((char *)args->out[0].data + (size_t)i * bytes, 0, bytes);
@@ -199,10 +196,10 @@ static weir_status embedding_grad_cpu(const weir_kernel_args *args)
     if (!args->accumulate)
         memset(out->data, 0, (size_t)(rows * dim) * sizeof(float));
     for (int64_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= attrs->vocab)
+        if (!id_known(ids[i], attrs->vocab))
             return id_refused(args, i, attrs->vocab);
-        const int64_t row = ids[i] - out->offset[0];
-        if (row < 0 || row >= rows)
+        const int64_t row = row_at(ids[i], out->offset[0], rows);
+        if (row < 0)
             continue;
         add_row(&args->in[1], i * dim, dim, view_f32(out) + row * dim);
     }

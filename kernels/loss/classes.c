@@ -27,11 +27,6 @@
 #include <string.h>
 #include <weir/ops.h>
 
-typedef struct class_attrs {
-    label_attrs label;
-    int64_t groups; /* of classes, in all */
-} class_attrs;
-
 static const weir_field class_fields[] = {
     {"ignore", offsetof(class_attrs, label.ignore), 1, false},
     {"ignore_index", offsetof(class_attrs, label.ignore_index), 1, false},
@@ -103,19 +98,11 @@ static void class_lse_cost(const weir_op_args *args, weir_cost *cost)
 
 /* ---- class_lse: kernels ---- */
 
-/* The first class, of `classes`, that group `group` of `groups` has; groups differ by one at most. */
-static int64_t group_first(int64_t classes, int64_t groups, int64_t group)
-{
-    int64_t longer = classes % groups;
-    return group * (classes / groups) + (group < longer ? group : longer);
-}
-
 /* Where in the shard the row's class lies; -1: in another shard. */
 static int64_t class_here(const weir_view *logits, int32_t label)
 {
     int last = logits->shape.rank - 1;
-    int64_t at = label - logits->offset[last];
-    return at >= 0 && at < logits->shape.dim[last] ? at : -1;
+    return class_at(logits->offset[last], logits->shape.dim[last], label);
 }
 
 static int64_t all_classes(const weir_view *logits)
@@ -200,7 +187,7 @@ static void group_grad(const float *x, int64_t count, float lse, float dlse, flo
 {
     FAST_LOOP
     for (int64_t i = 0; i < count; i++)
-        dx[i] = fast_exp(x[i] - lse) * dlse;
+        dx[i] = logit_grad(x[i], lse, dlse);
 }
 
 static weir_status class_lse_grad_cpu(const weir_kernel_args *args)
@@ -281,6 +268,12 @@ static void class_loss_signatures(const weir_op_args *args, weir_signature_list 
     }
 }
 
+/* On a GPU, a term of the loss for each row. */
+static size_t class_loss_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    return kind == WEIR_CUDA ? (size_t)weir_shape_count(&args->in[2].shape) * sizeof(double) : 0;
+}
+
 static weir_status class_loss_cpu(const weir_kernel_args *args)
 {
     const class_attrs *attrs = args->attrs;
@@ -312,6 +305,7 @@ const weir_op op_class_loss = {
     .infer = class_loss_infer,
     .signatures = class_loss_signatures,
     .grad = class_loss_backward,
+    .workspace = class_loss_workspace,
     .kernel = {[WEIR_CPU] = class_loss_cpu},
 };
 
@@ -341,14 +335,14 @@ static weir_status class_loss_grad_cpu(const weir_kernel_args *args)
     const weir_view *labels = &args->in[1];
     const int64_t rows = view_count(labels), groups = shape_last(&args->in[0].shape);
     const double share = row_weight(labels, args->in_count > 3 ? &args->in[3] : NULL);
-    const float weight = (float)((double)*view_f32(&args->in[2]) * share);
+    const float weight = loss_weight(*view_f32(&args->in[2]), share);
     for (int64_t row = 0; row < rows; row++) {
         const float *lse = view_f32(&args->in[0]) + row * groups;
         float *dlse = view_f32(&args->out[0]) + row * groups;
         const bool ignored = label_ignored(&attrs->label, view_i32(labels)[row]);
         const float all = (float)row_lse(lse, groups);
         for (int64_t g = 0; g < groups; g++)
-            dlse[g] = ignored ? 0 : fast_exp(lse[g] - all) * weight;
+            dlse[g] = ignored ? 0 : logit_grad(lse[g], all, weight);
         view_f32(&args->out[1])[row] = ignored ? 0 : -weight;
     }
     return WEIR_OK;

@@ -121,8 +121,14 @@ static void cross_entropy_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 size_t logits_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
-    return real_rows_bytes(&args->in[0], 1);
+    return kind == WEIR_CUDA ? 0 : real_rows_bytes(&args->in[0], 1);
+}
+
+/* On a GPU, a term of the loss for each row. */
+static size_t cross_entropy_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    return kind == WEIR_CUDA ? (size_t)weir_shape_count(&args->in[1].shape) * sizeof(double)
+                             : logits_workspace(args, kind);
 }
 
 /* ---- kernels ---- */
@@ -162,7 +168,7 @@ static void row_softmax_grad(const float *x, int64_t classes, int32_t label, flo
 {
     FAST_LOOP
     for (int64_t i = 0; i < classes; i++)
-        dx[i] = fast_exp(x[i] - lse) * weight;
+        dx[i] = logit_grad(x[i], lse, weight);
     dx[label] -= weight;
 }
 
@@ -173,7 +179,7 @@ static weir_status cross_entropy_grad_cpu(const weir_kernel_args *args)
     const int64_t rows = view_count(labels), classes = shape_last(&args->in[0].shape);
     const float *lse = view_f32(&args->in[2]);
     const double share = row_weight(labels, args->in_count > 4 ? &args->in[4] : NULL);
-    const float weight = (float)((double)*view_f32(&args->in[3]) * share);
+    const float weight = loss_weight(*view_f32(&args->in[3]), share);
 
     for (int64_t row = 0; row < rows; row++) {
         const int32_t label = view_i32(labels)[row];
@@ -211,7 +217,7 @@ const weir_op op_cross_entropy = {
     .signatures = cross_entropy_signatures,
     .grad = cross_entropy_backward,
     .cost = cross_entropy_cost,
-    .workspace = logits_workspace,
+    .workspace = cross_entropy_workspace,
     .kernel = {[WEIR_CPU] = cross_entropy_cpu},
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 2,

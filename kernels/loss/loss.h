@@ -4,26 +4,15 @@
 #ifndef KERNELS_LOSS_LOSS_H
 #define KERNELS_LOSS_LOSS_H
 
-#include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"
+#include "kernels/loss/formula.h"
 #include "kernels/real.h"
-
-/* Of the cross-entropy's ops. */
-typedef struct label_attrs {
-    int64_t ignore; /* 1: rows labelled ignore_index do not count */
-    int64_t ignore_index;
-} label_attrs;
-
-static inline bool label_ignored(const label_attrs *attrs, int32_t label)
-{
-    return attrs->ignore && label == attrs->ignore_index;
-}
 
 /* 1 / number of rows that count, of the whole batch. */
 static inline double row_weight(const weir_view *labels, const weir_view *count)
 {
     double rows = count ? (double)*view_f32(count) : (double)weir_shape_count(&labels->global);
-    return 1 / (rows > 1 ? rows : 1);
+    return weight_of(rows);
 }
 
 /* sum of exp(x - most), in two vectors: one would wait for its last addition. */
@@ -52,7 +41,7 @@ static inline double row_lse(const float *x, int64_t count)
 bool logits_and_labels(const weir_op_args *args, char *error, size_t error_bytes);
 bool type_is_scalar_f32(const weir_type *type);
 
-/* workspace: a row of logits as f32, where they are halves. */
+/* workspace: a row of logits as f32, where they are halves; on a GPU none. */
 size_t logits_workspace(const weir_op_args *args, weir_device_kind kind);
 
 /* kernels: E_KERNEL, with a sentence about the label of that row; in[1] are the labels. */

@@ -20,9 +20,11 @@
  * Over a mesh axis: rows are data parallelism (W whole; dW comes out as partial sums); W split along `out` and along
  * `in` are the two halves of tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
  */
+#include "kernels/cuda/chunks.h"
 #include "kernels/matmul/factors.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/rows.h"
+#include "kernels/matmul/sizes.h"
 #include "kernels/ops.h"
 #include "kernels/param.h"
 #include "kernels/real.h"
@@ -65,8 +67,9 @@ static bool linear_by_row_infer(weir_op_args *args, char *error, size_t error_by
 
 static size_t linear_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
     const int64_t in = args->in[1].shape.dim[0], out = args->in[1].shape.dim[1];
+    if (kind == WEIR_CUDA)
+        return product_bytes((double)shape_rows(&args->in[0].shape), out, in, args->in_count > 2);
     return factors_workspace(args, false, false, shape_rows(&args->in[0].shape), out, in);
 }
 
@@ -132,8 +135,7 @@ static weir_status linear_cpu(const weir_kernel_args *args)
 
 static size_t linear_by_row_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
-    return dtype_half(args->in[0].dtype) ? gemm_rows_half_workspace(args->in[1].shape.dim[0]) : 0;
+    return dtype_half(args->in[0].dtype) && kind != WEIR_CUDA ? gemm_rows_half_workspace(args->in[1].shape.dim[0]) : 0;
 }
 
 static weir_status linear_by_row_cpu(const weir_kernel_args *args)
@@ -215,8 +217,9 @@ static void linear_dw_cost(const weir_op_args *args, weir_cost *cost)
 
 static size_t linear_dw_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
     const weir_shape *x = &args->in[0].shape;
+    if (kind == WEIR_CUDA)
+        return product_bytes((double)shape_last(x), shape_last(&args->in[1].shape), shape_rows(x), false);
     return factors_workspace(args, true, false, shape_last(x), shape_last(&args->in[1].shape), shape_rows(x));
 }
 
@@ -311,6 +314,13 @@ static weir_status linear_db_cpu(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
+/* On a GPU, the sums over the rows of each chunk. */
+static size_t linear_db_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    const weir_shape *x = &args->in[0].shape;
+    return kind == WEIR_CUDA ? chunks_bytes(shape_rows(x), shape_last(x)) : 0;
+}
+
 static void linear_db_cost(const weir_op_args *args, weir_cost *cost)
 {
     cost->flops = (double)weir_shape_count(&args->in[0].shape);
@@ -325,6 +335,7 @@ const weir_op op_linear_db = {
     .infer = linear_db_infer,
     .signatures = linear_db_signatures,
     .cost = linear_db_cost,
+    .workspace = linear_db_workspace,
     .kernel = {[WEIR_CPU] = linear_db_cpu},
     .accumulates = true,
     .rows_in = 1,

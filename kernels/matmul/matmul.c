@@ -20,40 +20,17 @@
 #include "graph/base/base.h"
 #include "kernels/matmul/factors.h"
 #include "kernels/matmul/gemm.h"
+#include "kernels/matmul/sizes.h"
 #include "kernels/ops.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
 #include <weir/ops.h>
 
-struct matmul_attrs {
-    int64_t trans_a, trans_b;
-};
-
 static const weir_field matmul_fields[] = {
     WEIR_FIELD_INT(struct matmul_attrs, trans_a),
     WEIR_FIELD_INT(struct matmul_attrs, trans_b),
 };
-
-/* Where m, k and n are found. */
-typedef struct product {
-    int a_m, a_k; /* dimensions of a */
-    int b_k, b_n; /* of b */
-    int rank;     /* of a and of the result */
-    bool batched; /* b has batch dimensions */
-} product;
-
-static product product_of(const weir_shape *a, const weir_shape *b, const struct matmul_attrs *attrs)
-{
-    return (product){
-        .a_m = a->rank - (attrs->trans_a ? 1 : 2),
-        .a_k = a->rank - (attrs->trans_a ? 2 : 1),
-        .b_k = b->rank - (attrs->trans_b ? 1 : 2),
-        .b_n = b->rank - (attrs->trans_b ? 2 : 1),
-        .rank = a->rank,
-        .batched = b->rank > 2,
-    };
-}
 
 static bool batch_equal(const weir_shape *a, const weir_shape *b)
 {
@@ -115,29 +92,12 @@ static void matmul_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]) + type_bytes(&args->out[0]));
 }
 
-/* The gemms that a call consists of. */
-typedef struct gemms {
-    int64_t count, m, n, k;
-} gemms;
-
-static gemms gemms_of(const weir_shape *a, const weir_shape *b, const struct matmul_attrs *attrs)
-{
-    const product at = product_of(a, b, attrs);
-    gemms g = {1, a->dim[at.a_m], b->dim[at.b_n], a->dim[at.a_k]};
-    for (int d = 0; d + 2 < at.rank; d++)
-        g.count *= a->dim[d];
-    if (!at.batched && !attrs->trans_a) {
-        g.m *= g.count;
-        g.count = 1;
-    }
-    return g;
-}
-
 static size_t matmul_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const struct matmul_attrs *attrs = args->attrs;
     const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, attrs);
-    (void)kind;
+    if (kind == WEIR_CUDA)
+        return product_bytes((double)g.count * (double)g.m, g.n, g.k, false);
     return factors_workspace(args, attrs->trans_a, attrs->trans_b, g.m, g.n, g.k);
 }
 

@@ -18,8 +18,10 @@
  * A row is read twice in each kernel, the second time from the first-level cache. The variance is that of x - mean,
  * not E[x^2] - mean^2, which loses all digits when the mean is large.
  */
+#include "kernels/cuda/chunks.h"
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"
+#include "kernels/norm/formula.h"
 #include "kernels/ops.h"
 #include "kernels/param.h"
 #include "kernels/real.h"
@@ -27,10 +29,6 @@
 #include <math.h>
 #include <string.h>
 #include <weir/ops.h>
-
-struct norm_attrs {
-    double eps;
-};
 
 static const weir_field norm_fields[] = {WEIR_FIELD_REAL(struct norm_attrs, eps)};
 #define NORM_FIELDS .fields = norm_fields, .field_count = 1, .attrs_bytes = sizeof(struct norm_attrs)
@@ -80,11 +78,19 @@ static bool rmsnorm_infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
-/* Two rows as f32, where they are not. */
+/* Two rows as f32, where they are not; on a GPU none. */
 static size_t norm_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
-    return real_rows_bytes(&args->in[0], 2);
+    return kind == WEIR_CUDA ? 0 : real_rows_bytes(&args->in[0], 2);
+}
+
+/* So too; on a GPU the sums over the rows of each chunk. */
+static size_t norm_grad_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    const weir_shape *x = &args->in[0].shape;
+    if (kind == WEIR_CUDA)
+        return (size_t)(args->out_count - 1) * chunks_bytes(shape_rows(x), shape_last(x));
+    return norm_workspace(args, kind);
 }
 
 /* Rows are independent: any dimension but the last may be split. */
@@ -166,11 +172,6 @@ static inline float row_deviation(const float *x, int64_t count, float mean)
     return lanes_sum(&sum[0]);
 }
 
-static inline float row_rstd(float square_sum, int64_t count, double eps)
-{
-    return (float)(1 / sqrt((double)square_sum / (double)count + eps));
-}
-
 /* sums[0] = sum of g, sums[1] = sum of g (x - mean), for g = dy gain. */
 static inline void row_grad_sums(const float *x, float mean, const float *gain, const float *dy, int64_t count,
                                  float sums[2])
@@ -212,7 +213,7 @@ static inline __attribute__((always_inline)) void row_grad(const norm_row *row, 
     FAST_LOOP
     for (int64_t i = 0; i < count; i++) {
         const float xhat = (x[i] - mean) * rstd, d = dy[i];
-        dx[i] = rstd * (d * gain[i] - shift - xhat * tilt);
+        dx[i] = norm_dx(rstd, d, gain[i], shift, xhat, tilt);
         dgain[i] += d * xhat;
         if (centred)
             dbias[i] += d;
@@ -233,9 +234,9 @@ static weir_status layernorm_cpu(const weir_kernel_args *args)
         const float *restrict x = real_in(&args->in[0], row * count, count, block);
         float *restrict y = real_out(&args->out[0], row * count, block + count);
         const float mean = row_sum(x, count) / (float)count;
-        const float rstd = row_rstd(row_deviation(x, count, mean), count, attrs->eps);
+        const float rstd = norm_rstd(row_deviation(x, count, mean), count, attrs->eps);
         for (int64_t i = 0; i < count; i++)
-            y[i] = (x[i] - mean) * rstd * gain[i] + bias[i];
+            y[i] = layernorm_value(x[i], mean, rstd, gain[i], bias[i]);
         real_put(&args->out[0], row * count, count, y);
         means[row] = mean;
         rstds[row] = rstd;
@@ -299,7 +300,7 @@ const weir_op op_layernorm_grad = {
     .infer = norm_grad_infer,
     .signatures = norm_grad_signatures,
     .cost = norm_grad_cost,
-    .workspace = norm_workspace,
+    .workspace = norm_grad_workspace,
     .kernel = {[WEIR_CPU] = layernorm_grad_cpu},
     .inplace = 5, /* dy */
     .rows_in = 1 << 0 | 1 << 4,
@@ -322,9 +323,9 @@ static weir_status rmsnorm_cpu(const weir_kernel_args *args)
     for (int64_t row = 0; row < rows; row++) {
         const float *restrict x = real_in(&args->in[0], row * count, count, block);
         float *restrict y = real_out(&args->out[0], row * count, block + count);
-        const float rstd = row_rstd(row_dot(x, x, count), count, attrs->eps);
+        const float rstd = norm_rstd(row_dot(x, x, count), count, attrs->eps);
         for (int64_t i = 0; i < count; i++)
-            y[i] = x[i] * rstd * gain[i];
+            y[i] = rmsnorm_value(x[i], rstd, gain[i]);
         real_put(&args->out[0], row * count, count, y);
         rstds[row] = rstd;
     }
@@ -384,7 +385,7 @@ const weir_op op_rmsnorm_grad = {
     .infer = norm_grad_infer,
     .signatures = norm_grad_signatures,
     .cost = norm_grad_cost,
-    .workspace = norm_workspace,
+    .workspace = norm_grad_workspace,
     .kernel = {[WEIR_CPU] = rmsnorm_grad_cpu},
     .inplace = 4, /* dy */
     .rows_in = 1 << 0 | 1 << 3,

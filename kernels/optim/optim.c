@@ -11,6 +11,7 @@
  */
 #include "kernels/optim/optim.h"
 
+#include "kernels/cuda/chunks.h"
 #include "kernels/lanes.h"
 #include "kernels/view.h"
 #include <math.h>
@@ -26,18 +27,6 @@ const weir_field optim_fields[OPTIM_FIELD_COUNT] = {
     WEIR_FIELD_INT(struct optim_attrs, warmup),
     WEIR_FIELD_INT(struct optim_attrs, total),
 };
-
-double optim_rate(const struct optim_attrs *attrs, int64_t step)
-{
-    if (step < attrs->warmup)
-        return attrs->lr * (double)(step + 1) / (double)attrs->warmup;
-    if (attrs->total <= 0)
-        return attrs->lr;
-    if (step >= attrs->total)
-        return attrs->lr_min;
-    double done = ((double)step - (double)attrs->warmup) / ((double)attrs->total - (double)attrs->warmup);
-    return attrs->lr_min + (attrs->lr - attrs->lr_min) * 0.5 * (1 + cos(M_PI * done));
-}
 
 static bool update_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
@@ -86,21 +75,18 @@ static weir_status sgd_cpu(const weir_kernel_args *args)
     const float *restrict g = view_f32(&args->in[0]);
     float *restrict p = view_f32(&args->out[0]);
     const int64_t count = view_count(&args->out[0]);
-    const float rate = (float)optim_rate(attrs, args->step), decay = (float)attrs->weight_decay;
-    const float momentum = (float)attrs->momentum, scale = gradient_scale(args);
+    const sgd_constants c = sgd_of(attrs, args->step, gradient_scale(args));
 
-    if (isnan(scale))
+    if (isnan(c.scale))
         return WEIR_OK;
     if (attrs->momentum == 0) {
         for (int64_t i = 0; i < count; i++)
-            p[i] -= rate * (scale * g[i] + decay * p[i]);
+            sgd_update(&c, g[i], p + i);
         return WEIR_OK;
     }
     float *restrict v = view_f32(&args->state[0]);
-    for (int64_t i = 0; i < count; i++) {
-        v[i] = momentum * v[i] + (scale * g[i] + decay * p[i]);
-        p[i] -= rate * v[i];
-    }
+    for (int64_t i = 0; i < count; i++)
+        sgd_momentum_update(&c, g[i], p + i, v + i);
     return WEIR_OK;
 }
 
@@ -133,13 +119,6 @@ static void adamw_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = 28 * count; /* reads the gradient; reads and writes p, m and v */
 }
 
-/* How many gradients m and v are means of, this one included. */
-static double adamw_count(const weir_kernel_args *args)
-{
-    const double left_out = args->in_count > 2 ? (double)*view_f32(&args->in[2]) : 0;
-    return (double)(args->step + 1) - left_out;
-}
-
 static weir_status adamw_cpu(const weir_kernel_args *args)
 {
     const struct optim_attrs *attrs = args->attrs;
@@ -148,23 +127,13 @@ static weir_status adamw_cpu(const weir_kernel_args *args)
     float *restrict m = view_f32(&args->state[0]);
     float *restrict v = view_f32(&args->state[1]);
     const int64_t count = view_count(&args->out[0]);
-    const double rate = optim_rate(attrs, args->step), t = adamw_count(args);
-    const double correct1 = 1 - pow(attrs->beta1, t), correct2 = 1 - pow(attrs->beta2, t);
-    const float keep = (float)(1 - rate * attrs->weight_decay), eps = (float)attrs->eps;
-    const float beta1 = (float)attrs->beta1, beta2 = (float)attrs->beta2;
-    const float fresh1 = (float)(1 - attrs->beta1), fresh2 = (float)(1 - attrs->beta2);
-    const float step = (float)(rate / correct1), root = (float)(1 / sqrt(correct2)), scale = gradient_scale(args);
+    const double left_out = args->in_count > 2 ? (double)*view_f32(&args->in[2]) : 0;
+    const adamw_constants c = adamw_of(attrs, args->step, left_out, gradient_scale(args));
 
-    if (isnan(scale))
+    if (isnan(c.scale))
         return WEIR_OK;
-    for (int64_t i = 0; i < count; i++) {
-        const float grad = scale * g[i];
-        const float mean = beta1 * m[i] + fresh1 * grad;
-        const float square = beta2 * v[i] + fresh2 * grad * grad;
-        m[i] = mean;
-        v[i] = square;
-        p[i] = keep * p[i] - step * mean / (sqrtf(square) * root + eps);
-    }
+    for (int64_t i = 0; i < count; i++)
+        adamw_update(&c, g[i], p + i, m + i, v + i);
     return WEIR_OK;
 }
 
@@ -208,6 +177,12 @@ static void square_sum_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = 4 * count;
 }
 
+/* On a GPU, the sums of blocks. */
+static size_t square_sum_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    return kind == WEIR_CUDA ? (size_t)sum_blocks(weir_shape_count(&args->in[0].shape)) * sizeof(double) : 0;
+}
+
 static weir_status square_sum_cpu(const weir_kernel_args *args)
 {
     *view_f32(&args->out[0]) = (float)row_squares(view_f32(&args->in[0]), view_count(&args->in[0]));
@@ -222,6 +197,7 @@ const weir_op op_square_sum = {
     .infer = square_sum_infer,
     .signatures = square_sum_signatures,
     .cost = square_sum_cost,
+    .workspace = square_sum_workspace,
     .kernel = {[WEIR_CPU] = square_sum_cpu},
 };
 
@@ -240,9 +216,7 @@ static bool clip_scale_infer(weir_op_args *args, char *error, size_t error_bytes
 
 static weir_status clip_scale_cpu(const weir_kernel_args *args)
 {
-    const struct clip_attrs *attrs = args->attrs;
-    double norm = sqrt((double)*view_f32(&args->in[0]));
-    *view_f32(&args->out[0]) = norm > attrs->max_norm ? (float)(attrs->max_norm / norm) : 1.0f;
+    *view_f32(&args->out[0]) = clip_to_norm(args->attrs, *view_f32(&args->in[0]));
     return WEIR_OK;
 }
 

@@ -23,36 +23,10 @@
 #define KERNELS_OPTIM_OPTIM_H
 
 #include "kernels/ops.h"
-
-/* Of op_sgd and op_adamw. Every value is taken as it is: there are no defaults here, and whoever builds the update
- * of a parameter that is not to decay (fewer than two dimensions) passes a weight_decay of 0. */
-struct optim_attrs {
-    double lr, lr_min;
-    double momentum;     /* sgd */
-    double beta1, beta2; /* adamw */
-    double eps;          /* adamw */
-    double weight_decay;
-    int64_t warmup, total;
-};
+#include "kernels/optim/formula.h"
 
 enum { OPTIM_FIELD_COUNT = 9 };
 extern const weir_field optim_fields[OPTIM_FIELD_COUNT];
 #define OPTIM_FIELDS .fields = optim_fields, .field_count = OPTIM_FIELD_COUNT, .attrs_bytes = sizeof(struct optim_attrs)
-
-struct clip_attrs {
-    double max_norm; /* > 0 */
-};
-
-/* Of op_loss_scale (scale.c). */
-struct scale_attrs {
-    double max_norm;    /* 0: no clipping */
-    int64_t good_steps; /* after which the scale is doubled */
-};
-#define SCALE_MIN 0x1p-24f
-#define SCALE_MAX 0x1p24f
-
-/* The rate at `step` (from 0): rises as lr (step + 1) / warmup, then stays at lr (total 0) or falls along a half
- * cosine to lr_min, which it has from `total` on. */
-double optim_rate(const struct optim_attrs *attrs, int64_t step);
 
 #endif

@@ -39,30 +39,12 @@ static int scale_states(const weir_op_args *args, weir_type *states)
     return 2;
 }
 
-/* What the scaled gradients are multiplied by. */
-static float factor_of(double squares, double scale, double max_norm)
-{
-    double norm = sqrt(squares) / scale;
-    double clip = max_norm > 0 && norm > max_norm ? max_norm / norm : 1;
-    return (float)(clip / scale);
-}
-
 static weir_status scale_cpu(const weir_kernel_args *args)
 {
-    const struct scale_attrs *attrs = args->attrs;
-    float scale = *view_f32(&args->in[0]), squares = *view_f32(&args->in[1]);
-    float *good = view_f32(&args->state[0]), *left_out = view_f32(&args->state[1]);
-    bool fits = isfinite(squares);
-    *view_f32(&args->out[1]) = fits ? factor_of((double)squares, (double)scale, attrs->max_norm) : NAN;
-    *good = fits ? *good + 1 : 0;
-    *left_out += fits ? 0 : 1;
+    float scale = *view_f32(&args->in[0]), *left_out = view_f32(&args->state[1]);
+    const float squares = *view_f32(&args->in[1]);
+    *view_f32(&args->out[1]) = scale_step(args->attrs, squares, &scale, view_f32(&args->state[0]), left_out);
     *view_f32(&args->out[2]) = *left_out;
-    if (!fits && scale > SCALE_MIN)
-        scale /= 2;
-    if (*good >= (float)attrs->good_steps) {
-        scale = scale < SCALE_MAX ? scale * 2 : scale;
-        *good = 0;
-    }
     *view_f32(&args->out[0]) = scale;
     return WEIR_OK;
 }

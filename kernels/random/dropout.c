@@ -11,18 +11,12 @@
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/nest.h"
 #include "kernels/ops.h"
+#include "kernels/random/dropout.h"
 #include "kernels/real.h"
-#include "kernels/random/philox.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
 #include <weir/ops.h>
-
-enum { GROUP = 4 * PHILOX_LANES };
-
-typedef struct dropout_attrs {
-    double rate;
-} dropout_attrs;
 
 static const weir_field dropout_fields[] = {WEIR_FIELD_REAL(dropout_attrs, rate)};
 
@@ -32,12 +26,6 @@ static bool rate_is_right(const weir_op_args *args, char *error, size_t error_by
     if (!(attrs->rate >= 0 && attrs->rate < 1))
         return REFUSE("rate %g is not in [0, 1)", attrs->rate);
     return true;
-}
-
-static float scale_of(const weir_kernel_args *args)
-{
-    const dropout_attrs *attrs = args->attrs;
-    return (float)(1 / (1 - attrs->rate));
 }
 
 /* ---- dropout: x -> y, mask ---- */
@@ -85,18 +73,11 @@ static void draw(const weir_kernel_args *args, uint32_t threshold, uint64_t g, u
     }
 }
 
-static uint32_t threshold_of(const weir_kernel_args *args)
-{
-    const dropout_attrs *attrs = args->attrs;
-    double words = attrs->rate * 0x1p32;
-    return words < UINT32_MAX ? (uint32_t)words : UINT32_MAX;
-}
-
 /* The shard is walked in runs that lie together in the logical tensor too. */
 static void draw_mask(const weir_kernel_args *args, const weir_view *out, uint8_t *mask)
 {
     int64_t stride[WEIR_DIMS_MAX] = {0}, first = 0;
-    uint32_t threshold = threshold_of(args);
+    uint32_t threshold = dropout_threshold(args->attrs);
     nest_strides(&out->global, stride);
     for (int d = 0; d < out->shape.rank; d++)
         first += out->offset[d] * stride[d];
@@ -117,7 +98,7 @@ static void draw_mask(const weir_kernel_args *args, const weir_view *out, uint8_
 
 static void apply_mask(const weir_kernel_args *args, const weir_view *x, const uint8_t *mask)
 {
-    const float scale = scale_of(args);
+    const float scale = dropout_scale(args->attrs);
     const int64_t count = view_count(&args->out[0]);
     float x_block[REAL_BLOCK], y_block[REAL_BLOCK];
     for (int64_t at = 0, part; at < count; at += part, mask += part) {
@@ -126,7 +107,7 @@ static void apply_mask(const weir_kernel_args *args, const weir_view *x, const u
         float *y = real_out(&args->out[0], at, y_block);
         FAST_LOOP
         for (int64_t i = 0; i < part; i++)
-            y[i] = mask[i] ? from[i] * scale : 0;
+            y[i] = dropout_value(from[i], scale, mask[i]);
         real_put(&args->out[0], at, part, y);
     }
 }

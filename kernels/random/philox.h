@@ -1,7 +1,11 @@
-/* kernels/random/philox.h: weir_philox() for 16 counters at once, in a form that the compiler vectorises. */
+/* kernels/random/philox.h: weir_philox() for 16 counters at once, in a form that the compiler vectorises; and for one, where
+ * each thread of a GPU computes its own. The bits are the same. */
 #ifndef KERNELS_RANDOM_PHILOX_H
 #define KERNELS_RANDOM_PHILOX_H
 
+#include "kernels/formula.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { PHILOX_LANES = 16 };
@@ -25,6 +29,22 @@ static inline void philox_lanes(uint64_t key, uint64_t counter, uint64_t counter
             c1[l] = (uint32_t)p1;
             c3[l] = (uint32_t)p0;
         }
+}
+
+/* Word `which` of weir_philox(key, counter, counter_hi). */
+FORMULA uint32_t philox_word(uint64_t key, uint64_t counter, uint64_t counter_hi, int which)
+{
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32);
+    uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+    }
+    return which < 2 ? (which ? c1 : c0) : (which == 2 ? c2 : c3);
 }
 
 #endif

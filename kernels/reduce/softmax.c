@@ -4,11 +4,11 @@
  * the scaling; three short passes that vectorise are faster than one that does not. The gradient needs the output
  * alone: dx = y (dy - sum(y dy)). Rows of f16 and bf16 lie as f32 in the workspace meanwhile, and are rounded once.
  */
-#include "kernels/elementwise/fastmath.h"
 #include "kernels/lanes.h"
 #include "kernels/ops.h"
 #include "kernels/real.h"
 #include "kernels/reduce/fold.h"
+#include "kernels/reduce/softmax.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
@@ -33,8 +33,7 @@ static void softmax_signatures(const weir_op_args *args, weir_signature_list *li
 
 static size_t softmax_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
-    return real_rows_bytes(&args->in[0], args->in_count);
+    return kind == WEIR_CUDA ? 0 : real_rows_bytes(&args->in[0], args->in_count);
 }
 
 static void softmax_cost(const weir_op_args *args, weir_cost *cost)
@@ -118,7 +117,7 @@ static weir_status softmax_grad_kernel(const weir_kernel_args *args)
         const float dot = row_dot(y, dy, count);
         FAST_LOOP
         for (int64_t i = 0; i < count; i++)
-            dx[i] = y[i] * (dy[i] - dot);
+            dx[i] = softmax_dx(y[i], dy[i], dot);
         real_put(&args->out[0], r * count, count, dx);
     }
     return WEIR_OK;

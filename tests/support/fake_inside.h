@@ -136,8 +136,8 @@ struct fake_space *fake_space_at(const void *address, uint64_t bytes);
 weir_status fake_space_new(const char *path, uint32_t index, uint64_t bytes, void **space);
 weir_status fake_pinned_new(const char *path, uint32_t index, uint64_t bytes, void **space);
 void fake_space_free(void *address, uint64_t bytes);
-void fake_copy_in(void *to, const void *host, uint64_t bytes);
-void fake_copy_out(void *host, const void *from, uint64_t bytes);
+weir_status fake_copy_in(void *to, const void *host, uint64_t bytes);
+weir_status fake_copy_out(void *host, const void *from, uint64_t bytes);
 
 /* Enqueueing: takes the lock, unless another thread is at it; makes an entry of a call (NULL: a meeting's), which from now
  * on is the device's; gives the lock back. Without an entry it is E_KERNEL. */

@@ -113,12 +113,14 @@ static void *copied(const void *address, uint64_t bytes, const char *what)
     return fake_reach(address);
 }
 
-void fake_copy_in(void *to, const void *host, uint64_t bytes)
+weir_status fake_copy_in(void *to, const void *host, uint64_t bytes)
 {
     memcpy(copied(to, bytes, "a copy in"), host, bytes);
+    return WEIR_OK;
 }
 
-void fake_copy_out(void *host, const void *from, uint64_t bytes)
+weir_status fake_copy_out(void *host, const void *from, uint64_t bytes)
 {
     memcpy(host, copied(from, bytes, "a copy out"), bytes);
+    return WEIR_OK;
 }

@@ -8,6 +8,8 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+weir_device_kind fakes_kind = WEIR_FAKE;
+
 bool fakes_all(const weir_mesh *mesh)
 {
     return mesh->kind == WEIR_CPU;
@@ -27,7 +29,7 @@ bool fakes_odd(const weir_mesh *mesh)
 static void put(weir_mesh *mesh, fakes_choice on)
 {
     if (mesh && mesh->kind == WEIR_CPU && on(mesh))
-        mesh->kind = WEIR_FAKE;
+        mesh->kind = fakes_kind;
 }
 
 void fakes_put(weir_graph *graph, fakes_choice on)

@@ -21,6 +21,9 @@ bool fakes_all(const weir_mesh *mesh);
 bool fakes_second_half(const weir_mesh *mesh); /* but for those with device 0 */
 bool fakes_odd(const weir_mesh *mesh);         /* of an odd number of devices */
 
+/* What they become [WEIR_FAKE]; WEIR_CUDA in suites whose cards are emulated (tests/support/card.h). */
+extern weir_device_kind fakes_kind;
+
 /* Every mesh of the graph for which `on` says so, before it is compiled. */
 void fakes_put(weir_graph *graph, fakes_choice on);
 

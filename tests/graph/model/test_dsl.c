@@ -4,6 +4,7 @@
  * that place and says what is wrong; everything built on it must be poisoned, quiet and harmless.
  */
 #include "graph/model/build.h"
+#include "kernels/ops.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -157,8 +158,11 @@ Test(dsl, a_result_too_large_to_be_counted_is_refused)
 
 Test(dsl, a_kind_of_device_without_kernels_is_named)
 {
+    weir_op own = op_relu; /* a program's, with a kernel for CPUs alone */
+    own.name = "own";
     WEIR_ON(weir_mesh_new(g, "cuda:0"))
-        weir_fetch(weir_relu(matrix("x", 2, 2), .name = "y"));
+        weir_fetch(weir_op_apply(&(weir_apply){.name = "y", .op = &own, .in = (weir_tensor *[]){matrix("x", 2, 2)},
+                                               .in_count = 1}, NULL));
     cr_expect_null(weir_compile(g));
     cr_expect_not_null(strstr(weir_error(), "has no kernel for cuda devices"), "%s", weir_error());
 }

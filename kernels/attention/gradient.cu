@@ -1,0 +1,146 @@
+/* kernels/attention/gradient.cu: the gradient of attention on a GPU; attention.c has the rules and says what it computes.
+ *
+ * Three kernels. delta = row sums of dout * out goes to the workspace. Then a block has a tile of queries and goes over the
+ * keys that they see, for dq; and a block has a tile of keys and goes over the queries that see them, for dk and dv. Each
+ * makes the scores again: that is two products more than if one kernel made all three, and no two blocks add to the same element, so
+ * that every sum has its order.
+ */
+#include "kernels/attention/tiles.h"
+
+/* Operands of a call. */
+template <class T> struct attention_grads {
+    const T *q, *k, *v, *out, *dout;
+    const float *lse;
+    float *delta; /* like lse */
+    T *dq, *dk, *dv;
+};
+
+enum { DELTA_THREADS = 128, DELTA_ROWS = DELTA_THREADS / WARP };
+
+/* A warp has a row of a head. */
+template <class T> KERNEL_OF(delta_rows, DELTA_THREADS)(attention_sizes z, attention_grads<T> g)
+{
+    const int64_t row = (int64_t)blockIdx.x * DELTA_ROWS + threadIdx.x / WARP, head = row / z.seq;
+    if (row >= z.all * z.seq)
+        return;
+    const int64_t at = row % z.seq * z.dim;
+    const T *out = head_of(g.out, z, head, z.seq).at + at, *dout = head_of(g.dout, z, head, z.seq).at + at;
+    float sum = 0;
+    for (int64_t i = threadIdx.x % WARP; i < z.head_dim; i += WARP)
+        sum += real_load(out + i) * real_load(dout + i);
+    sum = warp_sum(sum);
+    if (threadIdx.x % WARP == 0)
+        g.delta[row] = sum;
+}
+
+/* From scores and dP: P and dS, in their places; 0 where a query does not see a key, or there is none. */
+template <int B>
+DEVICE void softmax_grad_tile(const attention_sizes &z, int query, int key, const float *lse, const float *delta,
+                              float (&p)[B / SIDE][B / SIDE], float (&ds)[B / SIDE][B / SIDE])
+{
+    enum { R = B / SIDE };
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        const int row = query + tile_row() * R + i;
+        const int seen = row < z.seq ? seen_by(z, row, key) : 0;
+        const float shift = row < z.seq ? lse[row] : 0, off = row < z.seq ? delta[row] : 0;
+        UNROLL
+        for (int j = 0; j < R; j++) {
+            const bool sees = tile_lane() + SIDE * j < seen;
+            p[i][j] = sees ? fast_exp(z.scale * p[i][j] - shift) : 0;
+            ds[i][j] = sees ? z.scale * p[i][j] * (ds[i][j] - off) : 0;
+        }
+    }
+}
+
+template <class T, int D, int B>
+TILE_KERNEL(attention_dq, D)(attention_sizes z, attention_grads<T> g)
+{
+    SHARED_REST(float, room);
+    float *const queries = room, *const douts = queries + rows_floats<D, B>(), *const keys = douts + rows_floats<D, B>();
+    float *const values = keys + rows_floats<D, B>(), *const scores = values + rows_floats<D, B>();
+    const int64_t head = blockIdx.x / z.tiles;
+    const int query = (z.tiles - 1 - (int)(blockIdx.x % z.tiles)) * B;
+    const int end = seen_by(z, query + B < z.seq ? query + B - 1 : z.seq - 1, 0);
+    const head_rows<const T> k_rows = head_of(g.k, z, head, z.keys), v_rows = head_of(g.v, z, head, z.keys);
+    float p[B / SIDE][B / SIDE], ds[B / SIDE][B / SIDE], dq[B / SIDE][D / SIDE];
+    clear(dq);
+    tile_load<D, B>(head_of(g.q, z, head, z.seq), query, queries);
+    tile_load<D, B>(head_of(g.dout, z, head, z.seq), query, douts);
+    for (int key = 0; key < end; key += B) {
+        tile_load<D, B>(k_rows, key, keys);
+        tile_load<D, B>(v_rows, key, values);
+        BARRIER();
+        tile_scores<D, B>(queries, keys, p);
+        tile_scores<D, B>(douts, values, ds);
+        softmax_grad_tile<B>(z, query, key, g.lse + head * z.seq, g.delta + head * z.seq, p, ds);
+        scores_put<B>(ds, scores);
+        BARRIER();
+        tile_add<D, B>(scores, keys, dq);
+        BARRIER();
+    }
+    tile_store<D, B>(head_of(g.dq, z, head, z.seq), query, dq);
+}
+
+template <class T, int D, int B>
+TILE_KERNEL(attention_dkv, D)(attention_sizes z, attention_grads<T> g)
+{
+    SHARED_REST(float, room);
+    float *const queries = room, *const douts = queries + rows_floats<D, B>(), *const keys = douts + rows_floats<D, B>();
+    float *const values = keys + rows_floats<D, B>(), *const scores = values + rows_floats<D, B>();
+    const int64_t head = blockIdx.x / z.tiles;
+    const int key = (int)(blockIdx.x % z.tiles) * B;
+    const head_rows<const T> q_rows = head_of(g.q, z, head, z.seq), dout_rows = head_of(g.dout, z, head, z.seq);
+    float p[B / SIDE][B / SIDE], ds[B / SIDE][B / SIDE], dk[B / SIDE][D / SIDE], dv[B / SIDE][D / SIDE];
+    clear(dk);
+    clear(dv);
+    tile_load<D, B>(head_of(g.k, z, head, z.keys), key, keys);
+    tile_load<D, B>(head_of(g.v, z, head, z.keys), key, values);
+    for (int query = z.causal ? key : 0; query < z.seq; query += B) {
+        tile_load<D, B>(q_rows, query, queries);
+        tile_load<D, B>(dout_rows, query, douts);
+        BARRIER();
+        tile_scores<D, B>(queries, keys, p);
+        tile_scores<D, B>(douts, values, ds);
+        softmax_grad_tile<B>(z, query, key, g.lse + head * z.seq, g.delta + head * z.seq, p, ds);
+        scores_put<B>(p, scores);
+        BARRIER();
+        tile_add_across<D, B>(scores, douts, dv);
+        BARRIER();
+        scores_put<B>(ds, scores);
+        BARRIER();
+        tile_add_across<D, B>(scores, queries, dk);
+        BARRIER();
+    }
+    tile_store<D, B>(head_of(g.dk, z, head, z.keys), key, dk);
+    tile_store<D, B>(head_of(g.dv, z, head, z.keys), key, dv);
+}
+
+template <class T, int D, int B>
+static void gradient_launch(const weir_kernel_args *args, attention_sizes z, const attention_grads<T> &g)
+{
+    const size_t bytes = (size_t)(4 * rows_floats<D, B>() + scores_floats<B>()) * sizeof(float);
+    const int64_t heads = z.all;
+    LAUNCH((delta_rows<T>), tiles_of(heads * z.seq, DELTA_ROWS), DELTA_THREADS, args->queue, z, g);
+    z.tiles = (int)tiles_of(z.seq, B);
+    LAUNCH_SHARED((attention_dq<T, D, B>), heads * z.tiles, TILE_THREADS, bytes, args->queue, z, g);
+    z.tiles = (int)tiles_of(z.keys, B);
+    LAUNCH_SHARED((attention_dkv<T, D, B>), heads * z.tiles, TILE_THREADS, bytes, args->queue, z, g);
+}
+
+template <class T> static attention_grads<T> grads_of(const weir_kernel_args *args)
+{
+    const weir_view *in = args->in, *out = args->out;
+    return {data_of<T>(&in[0]), data_of<T>(&in[1]), data_of<T>(&in[2]), data_of<T>(&in[3]), data_of<T>(&in[5]),
+            view_f32(&in[4]), (float *)args->workspace, data_of<T>(&out[0]), data_of<T>(&out[1]), data_of<T>(&out[2])};
+}
+
+extern "C" weir_status op_attention_grad_cuda(const weir_kernel_args *args)
+{
+    const attention_sizes z = sizes_of(args);
+    if (!tiles_fit(args))
+        return WEIR_E_UNSUPPORTED;
+    WITH_REAL(args->in[0].dtype, T,
+              WITH_TILES(z.head_dim, D, B, gradient_launch<T, D, B>(args, z, grads_of<T>(args))));
+    return launched(args);
+}

@@ -1,0 +1,96 @@
+/* kernels/attention/kept.cu: attention of a few new rows behind those that were kept, on a GPU; kept.c has the rules.
+ *
+ * A block has one row of one head. Keys are taken KEPT_THREADS at a time, counted from the first that was kept: a thread
+ * makes the score of one, in the order of the dimension, and then sums up values for a column. So the bits follow from the
+ * row's place alone, and not from how many rows come with it. A position at which the new rows do not fit ends the grid with
+ * a trap.
+ */
+#include "kernels/attention/formula.h"
+#include "kernels/cuda/rows.h"
+
+enum { KEPT_THREADS = 128 };
+
+/* Sizes of a call. */
+struct kept_sizes {
+    int64_t rows, room, dim, head_dim, heads;
+    float scale;
+};
+
+template <class K> DEVICE float score_of(const float *query, const K *key, int64_t count)
+{
+    float score = 0;
+    for (int64_t i = 0; i < count; i++)
+        score += query[i] * real_load(key + i);
+    return score;
+}
+
+/* sum += weights[first..end) of the rows of a column, of which the first of the tile is at `values`. */
+template <class K>
+DEVICE float column_add(const float *weights, int64_t first, int64_t end, const K *values, int64_t dim, float sum)
+{
+    for (int64_t j = first; j < end; j++)
+        sum += weights[j] * real_load(values + j * dim);
+    return sum;
+}
+
+template <class T, class K>
+KERNEL_OF(kept_row, KEPT_THREADS)(kept_sizes z, const T *q, const T *k, const T *v, const K *keys, const K *values,
+                                  const int32_t *positions, T *out)
+{
+    SHARED(float, part, WARP);
+    SHARED(float, weights, KEPT_THREADS);
+    SHARED_REST(float, sums); /* head_dim of them; behind them, q */
+    float *const sum = sums, *const query = sum + z.head_dim;
+    const int64_t position = *positions, row = blockIdx.x % z.rows, head = blockIdx.x / z.rows;
+    const int64_t column = head % z.heads * z.head_dim, batch = head / z.heads;
+    const int64_t fresh = batch * z.rows * z.dim + column, old = batch * z.room * z.dim + column;
+    const int64_t count = position + row + 1;
+    if (position < 0 || position > z.room - z.rows)
+        TRAP();
+    float most = -INFINITY, total = 0;
+    for (int64_t i = threadIdx.x; i < z.head_dim; i += blockDim.x) {
+        sum[i] = 0;
+        query[i] = real_load(q + fresh + row * z.dim + i);
+    }
+    BARRIER();
+    for (int64_t first = 0; first < count; first += KEPT_THREADS) {
+        const int64_t at = first + threadIdx.x, here = count - first < KEPT_THREADS ? count - first : (int64_t)KEPT_THREADS;
+        const int64_t kept = position < first ? 0 : position - first < here ? position - first : here;
+        float score = 0;
+        if (at < position)
+            score = score_of(query, keys + old + at * z.dim, z.head_dim);
+        else if (at < count)
+            score = score_of(query, k + fresh + (at - position) * z.dim, z.head_dim);
+        score = at < count ? score * z.scale : -INFINITY;
+        const float tile = block_max(score, part), largest = tile > most ? tile : most;
+        const float shrink = fast_exp(most - largest), weight = at < count ? fast_exp(score - largest) : 0;
+        weights[threadIdx.x] = weight;
+        most = largest;
+        total = total * shrink + block_sum<float>(weight, part);
+        for (int64_t i = threadIdx.x; i < z.head_dim; i += blockDim.x) {
+            const float add = column_add<K>(weights, 0, kept, values + old + first * z.dim + i, z.dim, 0);
+            const T *const behind = v + fresh + (first - position) * z.dim + i;
+            sum[i] = sum[i] * shrink + column_add<T>(weights, kept, here, behind, z.dim, add);
+        }
+        BARRIER();
+    }
+    for (int64_t i = threadIdx.x; i < z.head_dim; i += blockDim.x)
+        real_store(out + fresh + row * z.dim + i, sum[i] / total);
+}
+
+extern "C" weir_status op_attention_kept_cuda(const weir_kernel_args *args)
+{
+    const kept_attrs *attrs = (const kept_attrs *)args->attrs;
+    const weir_view *q = &args->in[0], *keys = &args->in[3];
+    const int64_t dim = q->shape.dim[2];
+    const kept_sizes z = {q->shape.dim[1], keys->shape.dim[1], dim, attrs->head_dim, dim / attrs->head_dim,
+                          (float)attrs->scale};
+    const int64_t blocks = q->shape.dim[0] * z.heads * z.rows;
+    const size_t bytes = 2 * (size_t)z.head_dim * sizeof(float);
+    WITH_REAL(q->dtype, T,
+              WITH_REAL(keys->dtype, K,
+                        LAUNCH_SHARED((kept_row<T, K>), blocks, KEPT_THREADS, bytes, args->queue, z, data_of<T>(q),
+                                      data_of<T>(&args->in[1]), data_of<T>(&args->in[2]), data_of<K>(keys),
+                                      data_of<K>(&args->in[4]), view_i32(&args->in[5]), data_of<T>(&args->out[0]))));
+    return launched(args);
+}

@@ -1,0 +1,37 @@
+/* kernels/cuda/chunks.h: into how many runs a sum over many terms is cut on a GPU. The same numbers tell the kernels what to
+ * do and the workspace rules, which are the CPU's code, how much room they need. Pure functions; any thread.
+ */
+#ifndef KERNELS_CUDA_CHUNKS_H
+#define KERNELS_CUDA_CHUNKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CHUNKS_MAX = 512, CHUNK_ROWS = 16, SUM_THREADS = 256, SUM_EACH = 16 };
+
+/* Rows of a chunk, and chunks; none for no rows. */
+static inline int64_t chunk_rows(int64_t rows)
+{
+    const int64_t least = (rows + CHUNKS_MAX - 1) / CHUNKS_MAX;
+    return least > CHUNK_ROWS ? least : (int64_t)CHUNK_ROWS;
+}
+
+static inline int64_t chunks_of(int64_t rows)
+{
+    return (rows + chunk_rows(rows) - 1) / chunk_rows(rows);
+}
+
+/* Bytes for sums over the rows of each chunk, of `columns` columns. */
+static inline size_t chunks_bytes(int64_t rows, int64_t columns)
+{
+    return (size_t)(chunks_of(rows) * columns) * sizeof(float);
+}
+
+/* Blocks that sum up `count` elements. */
+static inline int64_t sum_blocks(int64_t count)
+{
+    const int64_t blocks = (count + SUM_THREADS * SUM_EACH - 1) / (SUM_THREADS * SUM_EACH);
+    return blocks > CHUNKS_MAX ? (int64_t)CHUNKS_MAX : blocks;
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* kernels/cuda/kernel.h: what every .cu file includes, and all that it uses of CUDA. It is C++17.
+ *
+ * A .cu file is compiled twice: by nvcc for the device, and by the C++ compiler of the host (-DWEIR_EMULATED) for the
+ * emulator of the tests (tests/cuda/emulate.h), which runs each block of threads as fibers. So a kernel is written with
+ * these, in place of the keywords of CUDA's:
+ *
+ *     template <class T> KERNEL(scale)(const T *x, T *y, int64_t count, float by)
+ *     {
+ *         SHARED(float, part, 8);                                  // shared memory: 8 floats
+ *         for (int64_t i = THREAD; i < count; i += THREADS)        // of the whole grid
+ *             store(y + i, by * load(x + i));
+ *         BARRIER();                                               // all threads of the block
+ *     }
+ *     LAUNCH((scale<T>), grid, block, args->queue, x, y, count, 0.5f);
+ *     return launched(args);
+ *
+ *     KERNEL(name)            static __global__ void name; KERNEL_OF(name, threads): of so many threads a block at most
+ *     SHARED(type, name, n)   n elements of one dimension; SHARED_REST(type, name): what LAUNCH_SHARED asked for, in bytes
+ *     BARRIER()               __syncthreads; WARP_BARRIER(): __syncwarp
+ *     SHUFFLE_XOR(x, mask)    also SHUFFLE_DOWN(x, by), SHUFFLE_FROM(x, lane), BALLOT(condition): always of the whole warp
+ *     threadIdx.x, blockIdx.x, blockDim.x, gridDim.x   as in CUDA; grids and blocks have one dimension
+ *     DEVICE                  before a function that kernels call; FORMULA: one that the host may call, too
+ *     UNROLL                  before a loop
+ *     TRAP()                  ends the whole grid with an error
+ *
+ * A grid of 0 blocks is not launched. Arguments are passed by value: pointers, numbers, small structures. A kernel must be
+ * deterministic: no atomics on floats, and no sum whose order follows from the size of the grid. What a call's step,
+ * micro-batch and firing are it reads from args->clock alone, in device memory.
+ */
+#ifndef KERNELS_CUDA_KERNEL_H
+#define KERNELS_CUDA_KERNEL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <weir/op.h>
+
+#ifdef WEIR_EMULATED
+#include "tests/cuda/emulate.h"
+#else
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+
+#define DEVICE static __device__ __forceinline__
+#define KERNEL(name) static __global__ void name
+#define KERNEL_OF(name, threads) static __global__ void __launch_bounds__(threads) name
+#define SHARED(type, name, count) __shared__ type name[count]
+#define SHARED_REST(type, name)                                      \
+    extern __shared__ __align__(16) unsigned char shared_rest_[];    \
+    type *const name = reinterpret_cast<type *>(shared_rest_)
+#define BARRIER() __syncthreads()
+#define WARP_BARRIER() __syncwarp()
+#define SHUFFLE_XOR(x, mask) __shfl_xor_sync(0xffffffffu, x, mask)
+#define SHUFFLE_DOWN(x, by) __shfl_down_sync(0xffffffffu, x, by)
+#define SHUFFLE_FROM(x, lane) __shfl_sync(0xffffffffu, x, lane)
+#define BALLOT(condition) __ballot_sync(0xffffffffu, condition)
+#define UNROLL _Pragma("unroll")
+#define TRAP() __trap()
+
+#define LAUNCH_SHARED(kernel, grid, block, bytes, queue, ...)                                                     \
+    do {                                                                                                          \
+        if ((grid) > 0) {                                                                                         \
+            if ((bytes) > 48 << 10)                                                                               \
+                cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes));          \
+            (kernel)<<<(unsigned)(grid), (unsigned)(block), (bytes), (cudaStream_t)(queue)>>>(__VA_ARGS__);       \
+        }                                                                                                         \
+    } while (0)
+#define LAUNCH(kernel, grid, block, queue, ...)                                                                   \
+    do {                                                                                                          \
+        if ((grid) > 0)                                                                                           \
+            (kernel)<<<(unsigned)(grid), (unsigned)(block), 0, (cudaStream_t)(queue)>>>(__VA_ARGS__);             \
+    } while (0)
+
+/* After the launches of a call: what the driver thinks of them. */
+static inline weir_status launched(const weir_kernel_args *args)
+{
+    const cudaError_t error = cudaGetLastError();
+    if (error == cudaSuccess)
+        return WEIR_OK;
+    if (args->error_bytes)
+        snprintf(args->error, args->error_bytes, "the device takes no kernel: %s", cudaGetErrorString(error));
+    return WEIR_E_KERNEL;
+}
+#endif
+
+/* Of the grid: the number of this thread, and how many there are. */
+#define THREAD ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
+#define THREADS ((int64_t)gridDim.x * blockDim.x)
+
+enum { WARP = 32 };
+
+#endif

@@ -1,0 +1,61 @@
+/* library.cu: see the header. */
+#include "kernels/cuda/library.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#ifdef WEIR_EMULATED
+#include "tests/cuda/standin_blas.h"
+
+const blas_calls *blas_library(const weir_kernel_args *)
+{
+    return standin_blas();
+}
+
+#else
+#include <dlfcn.h>
+
+static blas_calls calls;
+static char trouble[256]; /* "": none */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#define TEXT(number) #number
+#define LIBRARY(major) "libcublasLt.so." TEXT(major)
+
+/* The loader's own sentence names the library. */
+static void *opened()
+{
+    static const char *const names[] = {LIBRARY(CUBLAS_VER_MAJOR), "/usr/local/cuda/lib64/" LIBRARY(CUBLAS_VER_MAJOR)};
+    void *library = nullptr;
+    for (int i = 0; i < 2 && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        snprintf(trouble, sizeof trouble, "cuBLASLt, which products need, cannot be loaded: %.150s", dlerror());
+    return library;
+}
+
+template <class F> static void find(void *library, const char *name, F *call)
+{
+    *call = library ? (F)dlsym(library, name) : nullptr;
+    if (library && !*call)
+        snprintf(trouble, sizeof trouble, "%s has no %s", LIBRARY(CUBLAS_VER_MAJOR), name);
+}
+
+static void fill()
+{
+    void *library = opened();
+#define X(name) find(library, "cublasLt" #name, &calls.name);
+    BLAS_CALLS(X)
+#undef X
+}
+
+const blas_calls *blas_library(const weir_kernel_args *args)
+{
+    pthread_once(&once, fill);
+    if (!*trouble)
+        return &calls;
+    if (args->error_bytes)
+        snprintf(args->error, args->error_bytes, "%s", trouble);
+    return nullptr;
+}
+#endif

@@ -1,0 +1,23 @@
+/* kernels/cuda/list.h: the built-in ops that have a kernel on CUDA devices, op_NAME_cuda; a line per family. Who has none of
+ * the plugin's (regst/plugin.h) goes by it, too: so plans for CUDA devices are made and checked anywhere.
+ */
+#ifndef KERNELS_CUDA_LIST_H
+#define KERNELS_CUDA_LIST_H
+
+#define CUDA_CORE(X) X(copy) X(shard) X(box) X(accumulate) X(grad_seed)
+#define CUDA_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
+#define CUDA_LOSS(X)                                                                                           \
+    X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \
+    X(class_loss_grad)
+#define CUDA_EMBEDDING(X) X(embedding) X(embedding_grad)
+#define CUDA_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
+#define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
+#define CUDA_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
+#define CUDA_MATMUL(X) X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db)
+#define CUDA_SOFTMAX(X) X(softmax) X(softmax_grad)
+
+#define CUDA_OPS(X)                                                                                            \
+    CUDA_CORE(X) CUDA_NORM(X) CUDA_LOSS(X) CUDA_EMBEDDING(X) CUDA_OPTIM(X) CUDA_RANDOM(X) CUDA_SOFTMAX(X)     \
+    CUDA_MATMUL(X) CUDA_ATTENTION(X)
+
+#endif

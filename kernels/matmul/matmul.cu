@@ -1,0 +1,135 @@
+/* kernels/matmul/matmul.cu: matmul, linear and linear_dw on a GPU, on top of product_run(); matmul.c and linear.c have their
+ * rules. linear_by_row and linear_db have kernels of their own.
+ *
+ * linear_by_row gives a row the same bits whatever rows are beside it, which a library's product does not promise: each
+ * element is summed up by WAYS threads, which take the terms in turn, and those sums are added in order.
+ */
+#include "kernels/cuda/rows.h"
+#include "kernels/matmul/product.h"
+#include "kernels/matmul/sizes.h"
+
+static product_call factors_call(const weir_kernel_args *args, int64_t m, int64_t n, int64_t k)
+{
+    product_call call = {};
+    call.count = 1;
+    call.m = m;
+    call.n = n;
+    call.k = k;
+    call.dtype = args->in[0].dtype;
+    call.c_dtype = args->out[0].dtype;
+    call.a = args->in[0].data;
+    call.b = args->in[1].data;
+    call.c = args->out[0].data;
+    return call;
+}
+
+extern "C" weir_status op_matmul_cuda(const weir_kernel_args *args)
+{
+    const matmul_attrs *attrs = (const matmul_attrs *)args->attrs;
+    const weir_shape *b = &args->in[1].shape;
+    const gemms g = gemms_of(&args->in[0].shape, b, attrs);
+    product_call call = factors_call(args, g.m, g.n, g.k);
+    call.trans_a = attrs->trans_a;
+    call.trans_b = attrs->trans_b;
+    call.count = g.count;
+    call.a_step = g.m * g.k;
+    call.b_step = b->rank > 2 ? g.k * g.n : 0;
+    return product_run(args, &call);
+}
+
+static const float *bias_given(const weir_kernel_args *args)
+{
+    return args->in_count > 2 ? view_f32(&args->in[2]) : nullptr;
+}
+
+extern "C" weir_status op_linear_cuda(const weir_kernel_args *args)
+{
+    const weir_shape *w = &args->in[1].shape;
+    product_call call = factors_call(args, shape_rows(&args->out[0].shape), w->dim[1], w->dim[0]);
+    call.bias = bias_given(args);
+    return product_run(args, &call);
+}
+
+extern "C" weir_status op_linear_dw_cuda(const weir_kernel_args *args)
+{
+    const weir_shape *x = &args->in[0].shape, *dy = &args->in[1].shape;
+    product_call call = factors_call(args, shape_last(x), shape_last(dy), shape_rows(x));
+    call.trans_a = true;
+    call.add = args->accumulate;
+    return product_run(args, &call);
+}
+
+/* ---- linear_by_row ---- */
+
+enum { BY_COLUMNS = 32, WAYS = 8 };
+
+template <class X, class W, class Y>
+KERNEL_OF(by_row, BY_COLUMNS *WAYS)(const X *x, const W *w, const float *bias, Y *y, int64_t in, int64_t out, int64_t tiles)
+{
+    SHARED(float, sums, BY_COLUMNS * WAYS);
+    const int way = (int)threadIdx.x / BY_COLUMNS;
+    const int64_t row = blockIdx.x / tiles, column = blockIdx.x % tiles * BY_COLUMNS + threadIdx.x % BY_COLUMNS;
+    float sum = 0;
+    if (column < out)
+        for (int64_t i = way; i < in; i += WAYS)
+            sum += real_load(x + row * in + i) * real_load(w + i * out + column);
+    sums[threadIdx.x] = sum;
+    BARRIER();
+    if (way || column >= out)
+        return;
+    for (int k = 1; k < WAYS; k++)
+        sum += sums[k * BY_COLUMNS + threadIdx.x];
+    real_store(y + row * out + column, bias ? sum + bias[column] : sum);
+}
+
+extern "C" weir_status op_linear_by_row_cuda(const weir_kernel_args *args)
+{
+    const weir_view *x = &args->in[0], *w = &args->in[1], *y = &args->out[0];
+    const int64_t in = w->shape.dim[0], out = w->shape.dim[1], rows = shape_rows(&y->shape);
+    const int64_t tiles = (out + BY_COLUMNS - 1) / BY_COLUMNS;
+    WITH_REAL(x->dtype, X,
+              WITH_REAL(w->dtype, W,
+                        WITH_REAL(y->dtype, Y,
+                                  LAUNCH((by_row<X, W, Y>), rows * tiles, BY_COLUMNS * WAYS, args->queue, data_of<X>(x),
+                                         data_of<W>(w), bias_given(args), data_of<Y>(y), in, out, tiles))));
+    return launched(args);
+}
+
+/* ---- linear_db ---- */
+
+enum { DB_COLUMNS = 64, DB_WAYS = 4 };
+
+/* The sums over the rows of a chunk, of DB_COLUMNS columns. */
+template <class T>
+KERNEL_OF(column_sums, DB_COLUMNS *DB_WAYS)(const T *x, int64_t rows, int64_t columns, int64_t chunk, int64_t tiles,
+                                            float *part)
+{
+    SHARED(float, sums, DB_COLUMNS * DB_WAYS);
+    const int way = (int)threadIdx.x / DB_COLUMNS;
+    const int64_t column = blockIdx.x % tiles * DB_COLUMNS + threadIdx.x % DB_COLUMNS, at = blockIdx.x / tiles;
+    const int64_t end = (at + 1) * chunk < rows ? (at + 1) * chunk : rows;
+    float sum = 0;
+    if (column < columns)
+        for (int64_t row = at * chunk + way; row < end; row += DB_WAYS)
+            sum += real_load(x + row * columns + column);
+    sums[threadIdx.x] = sum;
+    BARRIER();
+    if (way || column >= columns)
+        return;
+    for (int k = 1; k < DB_WAYS; k++)
+        sum += sums[k * DB_COLUMNS + threadIdx.x];
+    part[at * columns + column] = sum;
+}
+
+extern "C" weir_status op_linear_db_cuda(const weir_kernel_args *args)
+{
+    const weir_view *x = &args->in[0];
+    const int64_t rows = shape_rows(&x->shape), columns = shape_last(&x->shape), chunks = chunks_of(rows);
+    const int64_t tiles = (columns + DB_COLUMNS - 1) / DB_COLUMNS;
+    float *part = (float *)args->workspace;
+    WITH_REAL(x->dtype, T,
+              LAUNCH((column_sums<T>), chunks * tiles, DB_COLUMNS * DB_WAYS, args->queue, data_of<T>(x), rows, columns,
+                     chunk_rows(rows), tiles, part));
+    fold_columns(args, part, chunks, columns, view_f32(&args->out[0]), args->accumulate || args->continues);
+    return launched(args);
+}

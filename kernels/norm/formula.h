@@ -1,0 +1,37 @@
+/* kernels/norm/formula.h: what layernorm, rmsnorm and their gradients compute for an element, given the sums of its row; for
+ * all kinds of devices. See norm.c for the derivation. Pure functions; any thread.
+ */
+#ifndef KERNELS_NORM_FORMULA_H
+#define KERNELS_NORM_FORMULA_H
+
+#include "kernels/formula.h"
+
+#include <math.h>
+#include <stdint.h>
+
+struct norm_attrs {
+    double eps;
+};
+
+FORMULA float norm_rstd(float square_sum, int64_t count, double eps)
+{
+    return (float)(1 / sqrt((double)square_sum / (double)count + eps));
+}
+
+FORMULA float layernorm_value(float x, float mean, float rstd, float gain, float bias)
+{
+    return (x - mean) * rstd * gain + bias;
+}
+
+FORMULA float rmsnorm_value(float x, float rstd, float gain)
+{
+    return x * rstd * gain;
+}
+
+/* dx, for shift = sum(g) / C (0 for rmsnorm) and tilt = sum(g xhat) / C with g = dy gain. */
+FORMULA float norm_dx(float rstd, float dy, float gain, float shift, float xhat, float tilt)
+{
+    return rstd * (dy * gain - shift - xhat * tilt);
+}
+
+#endif

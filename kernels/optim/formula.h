@@ -1,0 +1,144 @@
+/* kernels/optim/formula.h: what sgd, adamw, clip_scale and loss_scale compute, for all kinds of devices.
+ *
+ * What does not depend on the element is computed once, in double, and rounded (`..._constants`); then each element takes
+ * one `..._update`. Where the scale of the gradients is NaN the call changes nothing: its caller asks first. Pure
+ * functions; any thread.
+ */
+#ifndef KERNELS_OPTIM_FORMULA_H
+#define KERNELS_OPTIM_FORMULA_H
+
+#include "kernels/formula.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Of op_sgd and op_adamw. Every value is taken as it is: there are no defaults here, and whoever builds the update
+ * of a parameter that is not to decay (fewer than two dimensions) passes a weight_decay of 0. */
+struct optim_attrs {
+    double lr, lr_min;
+    double momentum;     /* sgd */
+    double beta1, beta2; /* adamw */
+    double eps;          /* adamw */
+    double weight_decay;
+    int64_t warmup, total;
+};
+
+struct clip_attrs {
+    double max_norm; /* > 0 */
+};
+
+/* Of op_loss_scale (scale.c). */
+struct scale_attrs {
+    double max_norm;    /* 0: no clipping */
+    int64_t good_steps; /* after which the scale is doubled */
+};
+#define SCALE_MIN 0x1p-24f
+#define SCALE_MAX 0x1p24f
+
+/* The rate at `step` (from 0): rises as lr (step + 1) / warmup, then stays at lr (total 0) or falls along a half
+ * cosine to lr_min, which it has from `total` on. */
+FORMULA double optim_rate(const struct optim_attrs *attrs, int64_t step)
+{
+    if (step < attrs->warmup)
+        return attrs->lr * (double)(step + 1) / (double)attrs->warmup;
+    if (attrs->total <= 0)
+        return attrs->lr;
+    if (step >= attrs->total)
+        return attrs->lr_min;
+    double done = ((double)step - (double)attrs->warmup) / ((double)attrs->total - (double)attrs->warmup);
+    return attrs->lr_min + (attrs->lr - attrs->lr_min) * 0.5 * (1 + cos(M_PI * done));
+}
+
+/* ---- sgd ---- */
+
+typedef struct sgd_constants {
+    float rate, decay, momentum, scale;
+} sgd_constants;
+
+FORMULA sgd_constants sgd_of(const struct optim_attrs *attrs, int64_t step, float scale)
+{
+    sgd_constants c = {(float)optim_rate(attrs, step), (float)attrs->weight_decay, (float)attrs->momentum, scale};
+    return c;
+}
+
+FORMULA void sgd_update(const sgd_constants *c, float g, float *p)
+{
+    *p -= c->rate * (c->scale * g + c->decay * *p);
+}
+
+/* With momentum: v is its state. */
+FORMULA void sgd_momentum_update(const sgd_constants *c, float g, float *p, float *v)
+{
+    *v = c->momentum * *v + (c->scale * g + c->decay * *p);
+    *p -= c->rate * *v;
+}
+
+/* ---- adamw ---- */
+
+typedef struct adamw_constants {
+    float keep, eps, beta1, beta2, fresh1, fresh2, step, root, scale;
+} adamw_constants;
+
+/* m and v are means of the gradients of steps 0 to `step`, less the `left_out` ones. */
+FORMULA adamw_constants adamw_of(const struct optim_attrs *attrs, int64_t step, double left_out, float scale)
+{
+    const double rate = optim_rate(attrs, step), t = (double)(step + 1) - left_out;
+    const double correct1 = 1 - pow(attrs->beta1, t), correct2 = 1 - pow(attrs->beta2, t);
+    adamw_constants c;
+    c.keep = (float)(1 - rate * attrs->weight_decay);
+    c.eps = (float)attrs->eps;
+    c.beta1 = (float)attrs->beta1;
+    c.beta2 = (float)attrs->beta2;
+    c.fresh1 = (float)(1 - attrs->beta1);
+    c.fresh2 = (float)(1 - attrs->beta2);
+    c.step = (float)(rate / correct1);
+    c.root = (float)(1 / sqrt(correct2));
+    c.scale = scale;
+    return c;
+}
+
+FORMULA void adamw_update(const adamw_constants *c, float g, float *p, float *m, float *v)
+{
+    const float grad = c->scale * g;
+    const float mean = c->beta1 * *m + c->fresh1 * grad;
+    const float square = c->beta2 * *v + c->fresh2 * grad * grad;
+    *m = mean;
+    *v = square;
+    *p = c->keep * *p - c->step * mean / (sqrtf(square) * c->root + c->eps);
+}
+
+/* ---- clipping and the scale of the loss ---- */
+
+FORMULA float clip_to_norm(const struct clip_attrs *attrs, float squares)
+{
+    double norm = sqrt((double)squares);
+    return norm > attrs->max_norm ? (float)(attrs->max_norm / norm) : 1.0f;
+}
+
+/* What the scaled gradients are multiplied by. */
+FORMULA float scale_factor(double squares, double scale, double max_norm)
+{
+    double norm = sqrt(squares) / scale;
+    double clip = max_norm > 0 && norm > max_norm ? max_norm / norm : 1;
+    return (float)(clip / scale);
+}
+
+/* One step of loss_scale: the factor for this step's gradients. The scale becomes that of the next one; `good` and
+ * `left_out` are its states. */
+FORMULA float scale_step(const struct scale_attrs *attrs, float squares, float *scale, float *good, float *left_out)
+{
+    const bool fits = isfinite(squares);
+    const float factor = fits ? scale_factor((double)squares, (double)*scale, attrs->max_norm) : NAN;
+    *good = fits ? *good + 1 : 0;
+    *left_out += fits ? 0 : 1;
+    if (!fits && *scale > SCALE_MIN)
+        *scale /= 2;
+    if (*good >= (float)attrs->good_steps) {
+        *scale = *scale < SCALE_MAX ? *scale * 2 : *scale;
+        *good = 0;
+    }
+    return factor;
+}
+
+#endif

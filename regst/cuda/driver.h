@@ -1,0 +1,144 @@
+/* regst/cuda/driver.h: the driver of CUDA devices (regst/device.h), inside. It is a plugin (regst/plugin.h): it calls CUDA's
+ * runtime, which it is linked with, and of libweir what `the.host` has.
+ *
+ *     cards.c    which devices there are: index / logical is the card, which WEIR_CUDA_LOGICAL devices share
+ *     space.c    memory: one allocation per arena, pinned memory, copies
+ *     queue.c    streams and their marks, launches, the clock of kernels
+ *     group.c    collectives among the devices of this process
+ *     plugin.c   the tables, and which kernels there are
+ *     kernels.cu what the driver itself runs on a device
+ *
+ * A stream takes work from any thread, but a thread has a *current* card, and launches go to it alone: whoever enqueues calls
+ * card_set() first. Errors of CUDA's are sticky after a fault of a kernel: every later call returns them. What frees goes on
+ * all the same, and reports nothing.
+ */
+#ifndef REGST_CUDA_DRIVER_H
+#define REGST_CUDA_DRIVER_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+#include "regst/cuda/kernels.h"
+#include "regst/plugin.h"
+
+enum { CARDS_MAX = 64, MARKS = 256, TEXT_BYTES = 320 };
+
+struct card {
+    struct cudaDeviceProp is;
+    bool open;        /* it was used */
+    _Atomic bool hung; /* a kernel never ended: freeing would wait for it */
+};
+
+typedef CUresult (*write_value_fn)(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags);
+
+struct driver {
+    const struct plugin_host *host;
+    struct card cards[CARDS_MAX];
+    uint32_t card_count, logical; /* devices of a card */
+    weir_status absent;           /* why there is none, */
+    char why[TEXT_BYTES];
+    write_value_fn write_value;   /* NULL: not there */
+    pthread_mutex_t lock;         /* of cards */
+};
+extern struct driver the;
+
+extern const struct device_ops cuda_ops;
+
+/* ---- cards.c ---- */
+
+void cards_find(void);
+weir_status cards_count(uint32_t *count);
+weir_status cards_describe(uint32_t index, struct device_facts *facts);
+const char *cards_link(uint32_t from, uint32_t to);
+
+/* The card of a device, which is there and has kernels; and makes it the calling thread's. */
+weir_status card_of(uint32_t index, int *card);
+weir_status card_open(uint32_t index, int *card);
+weir_status card_set(uint32_t index);
+static inline int card_at(uint32_t index)
+{
+    return (int)(index / the.logical);
+}
+
+/* "cuda:1: cudaMalloc: out of memory"; WEIR_OK when nothing is wrong. What the calling thread had as its last error stays. */
+weir_status failed(uint32_t index, const char *what, cudaError_t error);
+#define CALL(index, name, ...) failed(index, #name, name(__VA_ARGS__))
+
+/* "3.2 GB". Returns `text`. */
+const char *bytes_text(uint64_t bytes, char text[24]);
+
+/* ---- space.c ---- */
+
+weir_status space_new(const char *path, uint32_t index, uint64_t bytes, void **space);
+void space_free(void *space, uint64_t bytes);
+weir_status space_copy_in(void *to, const void *host, uint64_t bytes);
+weir_status space_copy_out(void *host, const void *from, uint64_t bytes);
+weir_status pinned_new(const char *path, uint32_t index, uint64_t bytes, void **space);
+void pinned_free(void *space, uint64_t bytes);
+weir_status pinned_adopt(void *space, uint64_t bytes);
+void pinned_leave(void *space, uint64_t bytes);
+
+/* ---- queue.c ---- */
+
+struct deferred;
+
+struct queue {
+    struct device_queue head;
+    int card;
+    cudaStream_t stream;
+    _Atomic uint64_t *done;     /* owned, pinned: the word that the device writes */
+    uint64_t *tickets;          /* owned, pinned: where write_value is not there, what is copied to `done`, */
+    void *ticket;               /* by way of this word of the device's; owned */
+    weir_clock *clock;          /* owned, the device's */
+    weir_clock told;            /* what it will be when all that is enqueued has run */
+    bool begun;                 /* `told` says something; */
+    bool open;                  /* and something was launched after the newest mark, at times[].start */
+    pthread_mutex_t lock;       /* of `ends`: await() of others and mark() */
+    cudaEvent_t ends[MARKS], starts[MARKS]; /* owned; of ticket t at t % MARKS; `starts`: where the queue is timed */
+    cudaEvent_t zero;           /* owned; recorded at zero_ns by the host's clock */
+    int64_t zero_ns;
+    _Atomic bool aborted;
+    /* of a queue for collectives; under group_lock */
+    struct deferred *first, **last;
+    struct queue *next;         /* that is to go on */
+    bool waits;                 /* to go on: it is in that list */
+    weir_status status;         /* what is wrong, apart from the stream */
+    char error[TEXT_BYTES];
+};
+
+static inline struct queue *queue_of(struct device_queue *head)
+{
+    return (struct queue *)head;
+}
+
+weir_status queue_open(uint32_t index);
+weir_status queue_new(uint32_t index, enum device_queue_kind kind, struct device_queue **made);
+void queue_free(struct device_queue *head);
+weir_status queue_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args);
+weir_status queue_mark(struct device_queue *head);
+weir_status queue_await(struct device_queue *head, struct device_queue *other, uint64_t ticket);
+bool queue_times(struct device_queue *head, uint64_t ticket, int64_t *start_ns, int64_t *end_ns);
+weir_status queue_health(struct device_queue *head, char *error, size_t error_bytes);
+void queue_abort(struct device_queue *head);
+
+/* Now, whoever is the caller: only one thread at a time. */
+weir_status queue_put_mark(struct queue *queue, uint64_t ticket);
+weir_status queue_put_await(struct queue *queue, struct queue *other, uint64_t ticket);
+weir_status queue_put_start(struct queue *queue, uint64_t ticket);
+bool queue_passed(const struct queue *queue, uint64_t ticket);
+
+/* ---- group.c ---- */
+
+weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t place, uint32_t count,
+                      struct device_group **made);
+void group_free(struct device_group *head);
+weir_status group_meet(struct device_queue *head, const struct device_meeting *meeting, const weir_kernel_args *args);
+
+/* On a queue for collectives: enqueued behind the meetings that it waits for. */
+weir_status group_mark(struct queue *queue, uint64_t ticket);
+weir_status group_await(struct queue *queue, struct queue *other, uint64_t ticket);
+weir_status group_health(struct queue *queue, char *error, size_t error_bytes);
+void group_abort(struct queue *queue);
+
+#endif

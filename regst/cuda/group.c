@@ -1,0 +1,467 @@
+/* regst/cuda/group.c: collectives among the devices of this process.
+ *
+ * A stream cannot wait for what nobody has enqueued yet. So what comes to a queue for collectives is held back from its
+ * first meeting on: it is a list, whose head is a meeting that some member has not come to. Who brings the last member
+ * enqueues the meeting on the streams of all, and then what was held back behind it, up to the next meeting. No host waits, and
+ * the members' streams wait for each other by events:
+ *
+ *     member 0:  record came 0   wait came 1   takes its part   record went 0   wait went 1
+ *     member 1:  record came 1   wait came 0   takes its part   record went 1   wait went 0
+ *
+ * Each takes: it copies from where the others gave, or adds what they gave in the order of the members, so that the bits do
+ * not depend on who was first. That what a member gave may be written again when its part is over is what `went` is for.
+ *
+ * One lock for all: halls, the members' lists, and what is enqueued on streams of such queues. A mark that is held back has
+ * its ticket already. Nobody awaits a mark of such a queue (actors/ahead.h).
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "regst/cuda/driver.h"
+
+struct part {
+    void *at;
+    uint64_t bytes;
+};
+
+enum deferred_kind { DEFERRED_MARK, DEFERRED_AWAIT, DEFERRED_MEETING };
+
+struct deferred {
+    struct deferred *next;
+    enum deferred_kind kind;
+    uint64_t ticket;               /* of the mark, awaited, or of the next mark */
+    struct queue *other;           /* awaited */
+    struct device_meeting meeting;
+    weir_dtype dtype;              /* of what is added */
+    int in_count, out_count;
+    struct part parts[];           /* those given, then those taken */
+};
+
+struct group {
+    struct device_group head;
+    struct hall *hall;
+    struct queue *queue;           /* borrowed */
+    cudaEvent_t came, went;        /* owned */
+};
+
+/* All members of a group. */
+struct hall {
+    struct hall *next;
+    struct device_group_id id;
+    uint32_t count, joined;
+    bool apart;                    /* there are two that do not reach each other's memory */
+    struct group *member[];
+};
+
+static pthread_mutex_t group_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hall *halls;
+
+/* ---- groups ---- */
+
+static struct hall *hall_at(const struct device_group_id *id, uint32_t count)
+{
+    struct hall *hall = halls;
+    while (hall && (hall->id.session != id->session || hall->id.number != id->number))
+        hall = hall->next;
+    if (hall)
+        return hall;
+    hall = calloc(1, sizeof *hall + count * sizeof(struct group *));
+    if (hall) {
+        hall->next = halls;
+        hall->id = *id;
+        hall->count = count;
+        halls = hall;
+    }
+    return hall;
+}
+
+static void hall_leave(struct hall *hall)
+{
+    if (hall->joined)
+        return;
+    struct hall **link = &halls;
+    while (*link != hall)
+        link = &(*link)->next;
+    *link = hall->next;
+    free(hall);
+}
+
+/* Whether kernels of one card may read the other's memory; from now on they do. */
+static bool reach(int from, int to)
+{
+    int can = 0;
+    if (from == to)
+        return true;
+    bool reached = !cudaDeviceCanAccessPeer(&can, from, to) && can && !cudaSetDevice(from);
+    cudaError_t error = reached ? cudaDeviceEnablePeerAccess(to, 0) : cudaErrorPeerAccessUnsupported;
+    cudaGetLastError();
+    return error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled;
+}
+
+static void reach_all(struct hall *hall, int card)
+{
+    for (uint32_t m = 0; m < hall->count; m++)
+        if (hall->member[m])
+            hall->apart |= !reach(card, hall->member[m]->queue->card) || !reach(hall->member[m]->queue->card, card);
+}
+
+static weir_status join(struct group *group, const struct device_group_id *id)
+{
+    uint32_t index = group->queue->head.index, place = group->head.place;
+    struct hall *hall = hall_at(id, group->head.count);
+    if (!hall)
+        return the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a group", index);
+    if (hall->count != group->head.count || place >= hall->count || hall->member[place])
+        return the.host->error_set(WEIR_E_STATE, "cuda:%u: member %u of group %u: there is no such place", index, place,
+                                   id->number);
+    reach_all(hall, group->queue->card);
+    hall->member[place] = group;
+    hall->joined++;
+    group->hall = hall;
+    return card_set(index);
+}
+
+static void destroy(struct group *group)
+{
+    if (group->came)
+        cudaEventDestroy(group->came);
+    if (group->went)
+        cudaEventDestroy(group->went);
+    if (group->hall) {
+        group->hall->member[group->head.place] = NULL;
+        group->hall->joined--;
+        hall_leave(group->hall);
+    }
+    free(group);
+}
+
+weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t place, uint32_t count,
+                      struct device_group **made)
+{
+    struct group *group = calloc(1, sizeof *group);
+    if (!group)
+        return the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a group", head->index);
+    group->head = (struct device_group){.device = head->device, .place = place, .count = count};
+    group->queue = queue_of(head);
+    weir_status status = card_set(head->index);
+    pthread_mutex_lock(&group_lock);
+    if (!status)
+        status = CALL(head->index, cudaEventCreateWithFlags, &group->came, cudaEventDisableTiming);
+    if (!status)
+        status = CALL(head->index, cudaEventCreateWithFlags, &group->went, cudaEventDisableTiming);
+    if (!status)
+        status = join(group, id);
+    if (status)
+        destroy(group);
+    else
+        *made = &group->head;
+    pthread_mutex_unlock(&group_lock);
+    return status;
+}
+
+void group_free(struct device_group *head)
+{
+    pthread_mutex_lock(&group_lock);
+    destroy((struct group *)head);
+    pthread_mutex_unlock(&group_lock);
+}
+
+/* ---- what a member takes; under the lock ---- */
+
+static struct deferred *part_of(const struct hall *hall, uint32_t member)
+{
+    return hall->member[member]->queue->first;
+}
+
+static weir_status differ(const struct deferred *at, uint32_t other)
+{
+    const struct group *group = (const struct group *)at->meeting.group;
+    return the.host->error_set(WEIR_E_KERNEL,
+                               "cuda:%u: members differ: in collective %u member %u does not give what member %u takes",
+                               group->queue->head.index, at->meeting.number, other, group->head.place);
+}
+
+/* The n-th of what `from` gives to `to`; NULL: there is none. */
+static const struct part *given(const struct deferred *from, uint32_t to, uint32_t n)
+{
+    for (uint32_t i = 0; i < from->meeting.give_count; i++)
+        if (from->meeting.gives[i].peer == to && !n--)
+            return &from->parts[from->meeting.gives[i].view];
+    return NULL;
+}
+
+static weir_status take_one(const struct queue *queue, const struct part *to, const struct queue *giver,
+                            const struct part *from)
+{
+    if (!to->bytes)
+        return WEIR_OK;
+    if (queue->card != giver->card)
+        return CALL(queue->head.index, cudaMemcpyPeerAsync, to->at, queue->card, from->at, giver->card, to->bytes,
+                    queue->stream);
+    return CALL(queue->head.index, cudaMemcpyAsync, to->at, from->at, to->bytes, cudaMemcpyDeviceToDevice, queue->stream);
+}
+
+static weir_status take_moves(const struct hall *hall, const struct deferred *at)
+{
+    const struct group *group = (const struct group *)at->meeting.group;
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < at->meeting.take_count; i++) {
+        const struct device_move *take = &at->meeting.takes[i];
+        uint32_t before = 0;
+        for (uint32_t k = 0; k < i; k++)
+            before += at->meeting.takes[k].peer == take->peer;
+        const struct part *to = &at->parts[at->in_count + (int)take->view];
+        const struct part *from = given(part_of(hall, take->peer), group->head.place, before);
+        status = from && from->bytes == to->bytes ? take_one(group->queue, to, hall->member[take->peer]->queue, from)
+                                                  : differ(at, take->peer);
+    }
+    return status;
+}
+
+static weir_status take_sum(const struct hall *hall, const struct deferred *at)
+{
+    const struct group *group = (const struct group *)at->meeting.group;
+    const struct part *to = &at->parts[1];
+    bool scatter = at->meeting.kind == DEVICE_REDUCE_SCATTER;
+    uint64_t item = at->dtype == WEIR_F32 ? 4 : 2;
+    struct sum_terms terms = {.count = (int)hall->count};
+    char error[TEXT_BYTES] = "";
+    const weir_kernel_args args = {.queue = group->queue->stream, .error = error, .error_bytes = sizeof error};
+    for (uint32_t m = 0; m < hall->count; m++) {
+        const struct part *from = part_of(hall, m)->parts;
+        if (from->bytes != at->parts[0].bytes || part_of(hall, m)->dtype != at->dtype)
+            return differ(at, m);
+        terms.of[m] = (const char *)from->at + (scatter ? group->head.place * to->bytes : 0);
+    }
+    weir_status status = kernels_sum(&args, &terms, at->dtype, to->at, (int64_t)(to->bytes / item));
+    return status ? the.host->error_set(status, "cuda:%u: %s", group->queue->head.index, error) : WEIR_OK;
+}
+
+/* ---- a meeting; under the lock ---- */
+
+static weir_status await_all(const struct hall *hall, const struct group *group, bool went)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t m = 0; !status && m < hall->count; m++)
+        if (hall->member[m] != group)
+            status = CALL(group->queue->head.index, cudaStreamWaitEvent, group->queue->stream,
+                          went ? hall->member[m]->went : hall->member[m]->came, 0);
+    return status;
+}
+
+static weir_status come(const struct group *group)
+{
+    struct queue *queue = group->queue;
+    weir_status status = card_set(queue->head.index);
+    if (!status)
+        status = queue_put_start(queue, queue->first->ticket);
+    return status ? status : CALL(queue->head.index, cudaEventRecord, group->came, queue->stream);
+}
+
+static weir_status take(const struct hall *hall, const struct group *group)
+{
+    const struct queue *queue = group->queue;
+    const struct deferred *at = queue->first;
+    weir_status status = card_set(queue->head.index);
+    if (!status)
+        status = await_all(hall, group, false);
+    if (!status)
+        status = at->meeting.kind == DEVICE_MOVES ? take_moves(hall, at) : take_sum(hall, at);
+    return status ? status : CALL(queue->head.index, cudaEventRecord, group->went, queue->stream);
+}
+
+static weir_status enqueue_meeting(const struct hall *hall)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t m = 0; !status && m < hall->count; m++)
+        status = come(hall->member[m]);
+    for (uint32_t m = 0; !status && m < hall->count; m++)
+        status = take(hall, hall->member[m]);
+    for (uint32_t m = 0; !status && m < hall->count; m++)
+        status = await_all(hall, hall->member[m], true);
+    return status;
+}
+
+/* The queue goes no further; health() says why. */
+static void stop(struct queue *queue, weir_status status)
+{
+    if (queue->status)
+        return;
+    queue->status = status;
+    snprintf(queue->error, sizeof queue->error, "%s", the.host->error());
+}
+
+static void pop(struct queue *queue)
+{
+    struct deferred *first = queue->first;
+    queue->first = first->next;
+    if (!queue->first)
+        queue->last = &queue->first;
+    free(first);
+}
+
+/* Whether all are at the same one as `at`. Who is at another one is told. */
+static bool all_came(struct hall *hall, const struct deferred *at)
+{
+    for (uint32_t m = 0; m < hall->count; m++) {
+        struct group *group = hall->member[m];
+        const struct deferred *theirs = group ? group->queue->first : NULL;
+        if (!theirs || group->queue->status || theirs->kind != DEFERRED_MEETING || theirs->meeting.group != &group->head)
+            return false;
+        if (theirs->meeting.number != at->meeting.number || theirs->meeting.kind != at->meeting.kind) {
+            struct queue *queue = ((struct group *)at->meeting.group)->queue;
+            stop(queue, the.host->error_set(WEIR_E_KERNEL,
+                                            "cuda:%u: members differ: in group %u member %u is at collective %u and member "
+                                            "%u at %u",
+                                            queue->head.index, hall->id.number, at->meeting.group->place,
+                                            at->meeting.number, m, theirs->meeting.number));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the queue's first is over, so that what is behind it comes; of a meeting all members' are. */
+static bool put_first(struct queue *queue, struct queue **going)
+{
+    struct deferred *first = queue->first;
+    weir_status status = card_set(queue->head.index);
+    if (first->kind != DEFERRED_MEETING) {
+        if (!status)
+            status = first->kind == DEFERRED_MARK ? queue_put_mark(queue, first->ticket)
+                                                  : queue_put_await(queue, first->other, first->ticket);
+        if (status)
+            stop(queue, status);
+        else
+            pop(queue);
+        return !status;
+    }
+    struct hall *hall = ((struct group *)first->meeting.group)->hall;
+    if (!all_came(hall, first))
+        return false;
+    status = enqueue_meeting(hall);
+    for (uint32_t m = 0; m < hall->count; m++) {
+        struct queue *other = hall->member[m]->queue;
+        if (status) {
+            stop(other, status);
+            continue;
+        }
+        pop(other);
+        if (!other->waits && other != queue) {
+            other->waits = true;
+            other->next = *going;
+            *going = other;
+        }
+    }
+    return !status;
+}
+
+static void go_on(struct queue *queue)
+{
+    struct queue *going = queue;
+    queue->waits = true;
+    queue->next = NULL;
+    while (going) {
+        struct queue *now = going;
+        going = now->next;
+        now->waits = false;
+        while (now->first && !now->status && put_first(now, &going))
+            ;
+    }
+}
+
+/* ---- enqueueing ---- */
+
+/* A thread that has brought the last member may have enqueued for others, whose cards are not its own. */
+static weir_status defer(struct queue *queue, struct deferred *entry)
+{
+    if (!entry)
+        return the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a collective", queue->head.index);
+    pthread_mutex_lock(&group_lock);
+    *queue->last = entry;
+    queue->last = &entry->next;
+    if (queue->first == entry)
+        go_on(queue);
+    pthread_mutex_unlock(&group_lock);
+    return WEIR_OK;
+}
+
+weir_status group_mark(struct queue *queue, uint64_t ticket)
+{
+    struct deferred *entry = calloc(1, sizeof *entry);
+    if (entry)
+        *entry = (struct deferred){.kind = DEFERRED_MARK, .ticket = ticket};
+    return defer(queue, entry);
+}
+
+weir_status group_await(struct queue *queue, struct queue *other, uint64_t ticket)
+{
+    struct deferred *entry = calloc(1, sizeof *entry);
+    if (entry)
+        *entry = (struct deferred){.kind = DEFERRED_AWAIT, .ticket = ticket, .other = other};
+    return defer(queue, entry);
+}
+
+static void list_parts(struct part *parts, const weir_view *views, int count)
+{
+    for (int i = 0; i < count; i++) {
+        uint64_t bytes = views[i].dtype == WEIR_U8 ? 1 : views[i].dtype == WEIR_F16 || views[i].dtype == WEIR_BF16 ? 2 : 4;
+        for (int d = 0; d < views[i].shape.rank; d++)
+            bytes *= (uint64_t)views[i].shape.dim[d];
+        parts[i] = (struct part){views[i].data, bytes};
+    }
+}
+
+/* NULL: they can. */
+static const char *why_not(const struct device_meeting *meeting)
+{
+    const struct hall *hall = ((struct group *)meeting->group)->hall;
+    if (meeting->kind == DEVICE_MOVES)
+        return NULL;
+    if (hall->count > SUM_MAX)
+        return "more devices than can add";
+    return hall->apart ? "two of the devices do not reach each other's memory" : NULL;
+}
+
+weir_status group_meet(struct device_queue *head, const struct device_meeting *meeting, const weir_kernel_args *args)
+{
+    struct queue *queue = queue_of(head);
+    const char *why = why_not(meeting);
+    if (why) {
+        if (args->error_bytes)
+            snprintf(args->error, args->error_bytes, "%s", why);
+        return the.host->error_set(WEIR_E_UNSUPPORTED, "cuda:%u: %s", head->index, why);
+    }
+    size_t parts = (size_t)args->in_count + (size_t)args->out_count;
+    struct deferred *entry = calloc(1, sizeof *entry + parts * sizeof(struct part));
+    if (entry) {
+        *entry = (struct deferred){.kind = DEFERRED_MEETING, .ticket = head->marked + 1, .meeting = *meeting,
+                                   .in_count = args->in_count, .out_count = args->out_count,
+                                   .dtype = args->in_count ? args->in[0].dtype : WEIR_F32};
+        list_parts(entry->parts, args->in, args->in_count);
+        list_parts(entry->parts + args->in_count, args->out, args->out_count);
+    }
+    return defer(queue, entry);
+}
+
+weir_status group_health(struct queue *queue, char *error, size_t error_bytes)
+{
+    pthread_mutex_lock(&group_lock);
+    weir_status status = queue->status;
+    if (status && error_bytes)
+        snprintf(error, error_bytes, "%s", queue->error);
+    pthread_mutex_unlock(&group_lock);
+    return status;
+}
+
+void group_abort(struct queue *queue)
+{
+    pthread_mutex_lock(&group_lock);
+    if (queue->first)
+        queue->status = WEIR_E_STATE;
+    while (queue->first)
+        pop(queue);
+    pthread_mutex_unlock(&group_lock);
+}

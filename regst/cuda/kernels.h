@@ -1,0 +1,27 @@
+/* regst/cuda/kernels.h: what the driver itself runs on a device; and the built-in ops' kernels by name. */
+#ifndef REGST_CUDA_KERNELS_H
+#define REGST_CUDA_KERNELS_H
+
+#include <weir/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SUM_MAX = 32 }; /* members of a group that add */
+
+/* What is added: element i of each, in the order of the members, in f32 whatever the dtype. */
+struct sum_terms {
+    const void *of[SUM_MAX];
+    int count;
+};
+
+/* Both enqueue on args->queue, and use of the arguments only that, .error and .error_bytes. */
+weir_status kernels_set_clock(const weir_kernel_args *args, weir_clock *clock, weir_clock value);
+weir_status kernels_sum(const weir_kernel_args *args, const struct sum_terms *terms, weir_dtype dtype, void *out,
+                        int64_t items);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,163 @@
+/* tests/actors/session/test_cuda_session.c: sessions on CUDA devices, of the plugin that is emulated: its driver's code is
+ * what runs on cards, its kernels are compiled for the host, CUDA is a stand-in (tests/cuda). What is computed is what CPUs
+ * compute, within rounding; and the same bits each time, whatever order streams are taken in.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/model/build.h"
+#include "tests/support/card.h"
+#include "tests/support/effort.h"
+#include "tests/support/fakes.h"
+#include "tests/support/folder.h"
+#include "tests/support/run.h"
+
+enum { STEPS = 2, SEEDS = EFFORT(2, 1, 1) };
+
+static void with_cards(void)
+{
+    fakes_kind = WEIR_CUDA;
+    setenv("WEIR_CUDA_LOGICAL", "4", 1);
+}
+
+TestSuite(cuda_session, .init = with_cards, .timeout = 300);
+
+#define assert_ok(call) cr_assert_eq(call, WEIR_OK, "%s: %s", #call, weir_error())
+
+/* Near what it is on CPUs; and with other orders the same bits. */
+static void same_run(const weir_plan *plan, const weir_plan *cpu, const char *what)
+{
+    run want = run_plan(cpu, STEPS, 1), first = {.count = 0};
+    for (uint64_t seed = 0; seed <= SEEDS; seed++) {
+        card_open(&(standin_options){.seed = 1 + seed});
+        run got = run_plan(plan, STEPS, 1 + (int)(seed % 3));
+        run_near(&got, seed ? &first : &want, seed ? 0 : 1e-4, what);
+        card_close();
+        if (seed)
+            run_free(&got);
+        else
+            first = got;
+    }
+    run_free(&first);
+    run_free(&want);
+}
+
+/* ---- a small model, forward ---- */
+
+static weir_plan *forward_on(const char *devices)
+{
+    weir_graph *g = weir_graph_new("forward");
+    WEIR_ON(weir_mesh_new(g, devices)) {
+        weir_tensor *x = weir_input(g, WEIR_F32, {12, 16}, .name = "x", .sbp = {WEIR_S(0)});
+        weir_tensor *h = weir_layernorm(weir_linear(x, 24, .name = "up"), .name = "norm");
+        weir_fetch(weir_softmax(weir_linear(h, 8, .name = "down")), .name = "y");
+    }
+    weir_plan *plan = weir_compile(g, .seed = 3);
+    cr_assert_not_null(plan, "%s: %s", devices, weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+static void forward_is_the_same(const char *cuda, const char *cpu)
+{
+    weir_plan *plan = forward_on(cuda), *same = forward_on(cpu);
+    same_run(plan, same, cuda);
+    weir_plan_free(plan);
+    weir_plan_free(same);
+}
+
+Test(cuda_session, a_model_on_one_device)
+{
+    forward_is_the_same("cuda:0", "cpu:0");
+}
+
+Test(cuda_session, a_model_on_four_devices)
+{
+    forward_is_the_same("cuda:0-3", "cpu:0-3");
+}
+
+Test(cuda_session, devices_of_one_plan_may_be_on_several_cards)
+{
+    unsetenv("WEIR_CUDA_LOGICAL");
+    weir_plan *plan = forward_on("cuda:0-2"), *cpu = forward_on("cpu:0-2");
+    run want = run_plan(cpu, STEPS, 1);
+    card_open(&(standin_options){.cards = 3});
+    run got = run_plan(plan, STEPS, 1);
+    run_near(&got, &want, 1e-4, "three cards");
+    card_close();
+    run_free(&got);
+    run_free(&want);
+    weir_plan_free(plan);
+    weir_plan_free(cpu);
+}
+
+/* ---- what is there ---- */
+
+static void expect_no_session(const weir_plan *plan, const char *part)
+{
+    cr_expect_null(weir_session_open(plan));
+    cr_expect(strstr(weir_error(), part), "\"%s\" is said of: %s", weir_error(), part);
+}
+
+Test(cuda_session, a_plan_for_a_device_that_is_not_there_is_refused)
+{
+    unsetenv("WEIR_CUDA_LOGICAL");
+    weir_plan *plan = forward_on("cuda:0-2");
+    card_open(&(standin_options){.cards = 2});
+    expect_no_session(plan, "there is no cuda:2: this machine has 2 (cuda:0-1)");
+    card_close();
+    weir_plan_free(plan);
+}
+
+Test(cuda_session, a_session_without_a_plugin_says_where_it_was_looked_for)
+{
+    weir_plan *plan = forward_on("cuda:0");
+    setenv("WEIR_CUDA_PLUGIN", "/nowhere/libweir-cuda.so", 1);
+    expect_no_session(plan, "/nowhere/libweir-cuda.so");
+    weir_plan_free(plan);
+}
+
+Test(cuda_session, a_plan_that_needs_more_memory_than_there_is_is_refused)
+{
+    weir_plan *plan = forward_on("cuda:0");
+    card_open(&(standin_options){.bytes = 1000});
+    expect_no_session(plan, "out of memory");
+    card_close();
+    weir_plan_free(plan);
+}
+
+/* ---- state ---- */
+
+Test(cuda_session, parameters_are_written_read_and_traced)
+{
+    folder_make();
+    weir_plan *plan = forward_on("cuda:0-1");
+    card_open(NULL);
+    const char *trace = folder_path("trace");
+    weir_session *s = weir_session_open(plan, .trace = trace);
+    cr_assert_not_null(s, "%s", weir_error());
+    float given[16 * 24], got[16 * 24] = {0}, x[12 * 16] = {0}, y[12 * 8];
+    for (int i = 0; i < 16 * 24; i++)
+        given[i] = (float)i / 100;
+    weir_array value = {.data = given, .dtype = WEIR_F32, .shape = {.rank = 2, .dim = {16, 24}}}, back = value;
+    back.data = got;
+    assert_ok(weir_session_write(s, "up/weight", &value));
+    assert_ok(weir_session_read(s, "up/weight", &back));
+    cr_expect_arr_eq(given, got, sizeof given);
+    assert_ok(weir_session_start(s, 1));
+    assert_ok(weir_session_push(s, "x", &(weir_array){x, WEIR_F32, {.rank = 2, .dim = {12, 16}}}, 20000));
+    assert_ok(weir_session_pull(s, "y", &(weir_array){y, WEIR_F32, {.rank = 2, .dim = {12, 8}}}, 20000));
+    assert_ok(weir_session_wait(s, 20000));
+    assert_ok(weir_session_close(s));
+    FILE *file = fopen(trace, "r");
+    cr_assert_not_null(file);
+    char events[1 << 16] = {0};
+    cr_expect_gt(fread(events, 1, sizeof events - 1, file), 0);
+    cr_expect(strstr(events, "cuda:1"), "%s", events);
+    fclose(file);
+    card_close();
+    weir_plan_free(plan);
+    folder_remove();
+}

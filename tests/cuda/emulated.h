@@ -1,0 +1,60 @@
+/* tests/cuda/emulated.h: what of the emulator is compiled once (emulate.cc); see emulate.h. C++ and C. */
+#ifndef TESTS_CUDA_EMULATED_H
+#define TESTS_CUDA_EMULATED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A grid of `blocks` blocks of `threads` threads, each with `rest` bytes of SHARED_REST. Names are borrowed. */
+typedef struct emulate_grid {
+    const char *name;
+    int64_t blocks, threads;
+    size_t rest;
+} emulate_grid;
+
+typedef struct emulate_index {
+    unsigned x;
+} emulate_index;
+
+/* Where the running fiber is. */
+typedef struct emulate_place {
+    emulate_index thread, block, threads, blocks;
+} emulate_place;
+
+enum { EMULATE_XOR, EMULATE_DOWN, EMULATE_FROM };
+
+const emulate_place *emulate_self(void);
+void emulate_barrier(const char *file, int line);
+void emulate_warp_barrier(const char *file, int line);
+uint64_t emulate_exchange(uint64_t bits, int kind, int by, const char *file, int line);
+unsigned emulate_ballot(bool condition, const char *file, int line);
+void emulate_trap(const char *file, int line) __attribute__((noreturn));
+void emulate_outside(const char *array, int64_t index, int64_t count) __attribute__((noreturn));
+
+/* The block's array that is declared at this place; made by the first thread that gets there. */
+void *emulate_shared(const char *name, const char *file, int line, size_t bytes);
+size_t emulate_rest_bytes(void);
+
+/* Calls thread(data) in every thread of the grid. A fault is kept for emulate_fault(). */
+void emulate_run(const emulate_grid *grid, void (*thread)(void *), void *data);
+
+/* Of the calling thread: the sentence of the first fault since the last call, which is forgotten then; whether there was
+ * one. */
+bool emulate_fault(char *error, size_t error_bytes);
+
+/* Orders of the calling thread's grids from now on. */
+void emulate_seed(uint64_t seed);
+
+/* Enqueues run(data) on a stream; with `stream` NULL it runs at once. Defined by a stand-in for streams; without one, it
+ * runs at once. */
+void standin_launch(void *stream, void (*run)(void *), void *data);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

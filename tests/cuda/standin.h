@@ -1,0 +1,58 @@
+/* tests/cuda/standin.h: what stands in for CUDA's runtime where no card is: those of its calls that regst/cuda uses, with the
+ * toolkit's own headers for types. It is linked into the emulated plugin (Makefile) in the place of libcudart.
+ *
+ *     host  ---copies, launches, records, waits---> streams, each a list
+ *                                                      one thread, the engine, takes the head of one at random
+ *
+ * Device memory is the host's, filled with 0xff when it is given. What is enqueued has happened when it is taken, and not
+ * before; a stream stands still at an event that was recorded and has not passed. The order among streams follows from a
+ * seed. Sentences and errors are as the runtime's: an asynchronous error is returned by every call from then on, and nothing of
+ * a stream runs any more.
+ *
+ * It counts what no caller may do (`misuse`): a launch on a stream of a card that is not the thread's, memory that is freed
+ * twice, an event that is destroyed while a stream is to wait for it, a copy outside of what was given.
+ *
+ * A test finds these functions in the plugin with dlsym(). Set before the first call of the runtime; any thread. The
+ * environment's STANDIN_CARDS and STANDIN_SEED are for programs that are run.
+ */
+#ifndef TESTS_CUDA_STANDIN_H
+#define TESTS_CUDA_STANDIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { STANDIN_CARDS = 8, STANDIN_TEXT = 200 };
+
+typedef struct standin_options {
+    uint64_t seed;
+    int cards;          /* [1]; -1: none */
+    int driver;         /* version [13000]; 0 with no_driver */
+    bool no_driver;
+    uint64_t bytes;     /* of a card's memory [8 GB] */
+    int arch;           /* [90] */
+    bool no_peers;      /* cards do not reach each other's memory */
+    bool no_write_value; /* cuStreamWriteValue64 is not there */
+    uint64_t fail_call; /* the call with this number fails, once; the first is 1; 0: none */
+    int fail_with;      /* [cudaErrorUnknown] */
+    uint64_t fail_run;  /* so many things a stream did, then comes an error of the device's; 0: none */
+    int fail_run_with;  /* [cudaErrorIllegalAddress] */
+} standin_options;
+
+typedef struct standin_seen {
+    uint64_t calls;     /* that can fail, */
+    uint64_t runs;      /* things that streams did, */
+    uint64_t kernels, copies, waits;
+    uint64_t spaces, pinned, registered, streams, events; /* that were not given back */
+    uint64_t bytes;     /* of device memory, now */
+    uint64_t misuses;
+    char misuse[STANDIN_TEXT]; /* the first */
+    char failed[48];    /* the call that was made to fail */
+} standin_seen;
+
+#pragma GCC visibility push(default)
+void standin_set(const standin_options *options); /* NULL: all as it is without */
+standin_seen standin_look(void);
+void standin_call(void *stream, void (*call)(void *), void *data); /* as a kernel of a program's that is emulated */
+#pragma GCC visibility pop
+
+#endif
