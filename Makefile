@@ -38,10 +38,10 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test bench deploy net fuzz check install uninstall dist clean force
+.PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist clean force
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # ---- what it is made of ----
 
@@ -51,17 +51,20 @@ STANDIN_C  := $(wildcard tests/cuda/standin*.c)# and what stands in for CUDA in 
 APPS       := weir weir-digits weir-gpt
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
-SUITES     ?= $(filter-out $(if $(SAN),test_install),$(sort $(notdir $(SUITE_SRC:.c=)))) $(FUZZ)
+SUITES     ?= $(filter-out $(if $(SAN),test_install),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
+AGAIN      := box class_loss dropout elementwise half kernels_b reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
+                                        # whose tests run a second time, on emulated CUDA kernels
 
 LIB_SRC    := $(filter-out $(PLUGIN_C) kernels/cuda/%,$(wildcard $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c)))
 COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
 APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c)
+AGAIN_SRC  := tests/cuda/again.c#        see there
 HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
 TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
 
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
-                $(PLUGIN_C) $(STANDIN_C)))
+                $(PLUGIN_C) $(STANDIN_C) $(AGAIN_SRC)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
 SONAME     := libweir.so.0#              changes when what was linked with one does not run with the next
 SHARED     := $(OUT)/$(SONAME)
@@ -192,23 +195,25 @@ endif
 .PHONY: say_no_cuda
 
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
-PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o)
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/kernels/nest.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
 NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
+FAULTS_CU   := tests/cuda/faults.cu#       kernels with faults that the emulator has to find
+FAULTS      := $(OUT)/tests/libfaults.so
 
 comma_of_arch = $(subst $() ,$(comma),$(patsubst %,sm_%,$(1)))
-NVCC_FLAGS := -std=c++17 -O3 -Werror all-warnings -Xptxas -warn-spills -Xcompiler -fPIC,-fvisibility=hidden,-pthread \
+NVCC_FLAGS := -std=c++17 -O3 -Werror all-warnings -Xptxas -warn-spills,-v -Xcompiler -fPIC,-fvisibility=hidden,-pthread \
               $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
 $(NVCC_OBJ): $(OUT)/%.cu.o: %.cu $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,nvcc $<)
-	$(Q)$(NVCC) $(NVCC_FLAGS) $(INCLUDE) -MMD -MP -c $< -o $@
+	$(Q)$(NVCC) $(NVCC_FLAGS) $(INCLUDE) -MMD -MP -c $< -o $@ 2>$@.used || { cat $@.used >&2; false; }
 
 # Kernels as the host's own code.
 EMULATE = $(CXX) -std=gnu++17 -x c++ -Wall -Wextra -Werror -Wno-unknown-pragmas -g $(if $(SAN),-O1,-O2) $(SANITIZE) -fPIC -fvisibility=hidden -pthread \
           -ffp-contract=off $(INCLUDE) -isystem $(CUDA)/include -DWEIR_EMULATED
-$(CU_SRC:%.cu=$(OUT)/%.emulated.o): $(OUT)/%.emulated.o: %.cu $(OUT)/flags
+$(patsubst %.cu,$(OUT)/%.emulated.o,$(CU_SRC) $(FAULTS_CU)): $(OUT)/%.emulated.o: %.cu $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,c++  $<)
 	$(Q)$(EMULATE) -MMD -MP -c $< -o $@
@@ -216,6 +221,10 @@ $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o): $(OUT)/%.emulated.o: %.cc $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,c++  $<)
 	$(Q)$(EMULATE) -MMD -MP -c $< -o $@
+# It tells ThreadSanitizer of fibers, and is not watched itself.
+ifeq ($(SAN),thread)
+$(OUT)/tests/cuda/emulate.emulated.o: SANITIZE := -DEMULATE_TSAN
+endif
 
 # It shows its one function; with the stand-ins, theirs too, for the suites.
 $(PLUGIN): $(PLUGIN_OBJ) $(NVCC_OBJ)
@@ -226,6 +235,10 @@ $(BIN)/libweir-cuda.so: $(PLUGIN)
 	@mkdir -p $(@D)
 	$(Q)ln -sf $(abspath $<) $@
 $(EMULATED): $(PLUGIN_OBJ) $(EMULATED_OBJ) $(STANDIN_OBJ)
+	@mkdir -p $(@D)
+	$(call say,link $@)
+	$(Q)$(CXX) $(SANITIZE) -shared -pthread $(if $(SAN),,-Wl,-z,defs) $^ -o $@
+$(FAULTS): $(FAULTS_CU:%.cu=$(OUT)/%.emulated.o) $(OUT)/tests/cuda/emulate.emulated.o
 	@mkdir -p $(@D)
 	$(call say,link $@)
 	$(Q)$(CXX) $(SANITIZE) -shared -pthread $(if $(SAN),,-Wl,-z,defs) $^ -o $@
@@ -253,11 +266,25 @@ tests: $(SUITES:%=$(OUT)/tests/%)
 test: all tests ## build everything and run every suite; SUITES="..." for some, SAN=... under sanitizers
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
+# What wants a card: see tests/gpu/README.md.
+GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_layouts test_cuda_session test_cuda_apps
+test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu, a folder with what wants a card; and run it, where one is
+	$(if $(NVCC),,@echo "there is no nvcc here, which the plugin needs"; exit 1)
+	@tests/gpu/pack $(OUT) $(BIN) $(PLUGIN) build/gpu $(GPU_SUITES)
+	@build/gpu/tests/gpu/run || [ $$? = 77 ]
+
 define suite
 $(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(OUT)/libsupport.a $(INSIDE)
 	$$(call link,$(if $(SAN),,-lcriterion))
 endef
 $(foreach src,$(filter-out tests/test_host.c,$(SUITE_SRC)),$(eval $(call suite,$(src))))
+
+# A suite of kernels again, on those for CUDA devices.
+define suite_again
+$(OUT)/tests/test_cuda_$(1): $(OUT)/tests/kernels/test_$(1).o $(AGAIN_SRC:%.c=$(OUT)/%.o) $(OUT)/libsupport.a $(INSIDE)
+	$$(call link,$(if $(SAN),,-lcriterion))
+endef
+$(foreach name,$(AGAIN),$(eval $(call suite_again,$(name))))
 
 # This one is a user's program. It has a function of its own for every name that the library does not show.
 $(OUT)/tests/test_host: $(OUT)/tests/test_host.o $(OUT)/tests/taken.o $(OUT)/libsupport.a $(LIB)
@@ -282,13 +309,21 @@ $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 # These suites have CUDA devices that are emulated, where the toolkit's headers are.
 $(OUT)/tests/support/card.o: CPPFLAGS += $(if $(CUDA_H),-DEMULATED_PLUGIN='"$(abspath $(EMULATED))"')
 ifneq (,$(CUDA_H))
-$(patsubst %,$(OUT)/tests/%,$(filter test_cuda%,$(notdir $(SUITE_SRC:.c=)))): | $(EMULATED)
+$(patsubst %,$(OUT)/tests/%,$(filter test_cuda%,$(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))): | $(EMULATED)
 endif
+
+# This one has faulty kernels.
+$(OUT)/tests/test_emulate.o: CPPFLAGS += $(if $(CUDA_H),-DFAULTS_OBJECT='"$(abspath $(FAULTS))"')
+$(OUT)/tests/test_emulate: | $(if $(CUDA_H),$(FAULTS))
+
+# This one compares with a table what nvcc said of the kernels.
+$(OUT)/tests/kernels/test_cuda_used.o: CPPFLAGS += -DBUILT='"$(OUT)"' -DNVCC_USED='"$(NVCC)"'
+$(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_keep_apps \
-$(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices: | $(PROGRAMS)
+$(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install: | $(SHARED)
 
 # ---- between processes ----
@@ -355,4 +390,4 @@ check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; public
 clean: ## remove build/
 	rm -rf build
 
--include $(OBJ:.o=.d) $(OTHER:.o=.d)
+-include $(OBJ:.o=.d) $(OTHER:.o=.d) $(NVCC_OBJ:.o=.d) $(EMULATED_OBJ:.o=.d) $(FAULTS_CU:%.cu=$(OUT)/%.emulated.d)

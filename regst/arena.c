@@ -3,6 +3,7 @@
 #include "regst/arena.h"
 
 #include "graph/base/error.h"
+#include "regst/local.h"
 #include "regst/plugin.h"
 
 /* A space without bytes gets an address all the same: its empty tensors go to kernels, and memcpy() takes no NULL. */
@@ -21,10 +22,21 @@ static weir_status adopt(struct arena *arena, const char *name)
     return status ? error_set(status, "%s: %s", name, weir_error()) : WEIR_OK;
 }
 
-static weir_status arena_open(struct arena *arena, const weir_plan *plan, const plan_space *space, char *base,
-                              bool elsewhere, const char *directory)
+/* Which of this machine's devices it is, of a kind that can tell how many there are. */
+static void find_device(struct arena *arena, const weir_plan *plan, const bool *elsewhere, uint32_t space)
 {
+    uint32_t count = 0;
+    if (arena->device->count && !arena->device->count(&count))
+        arena->index = local_index(plan, elsewhere, space, count, local_rank());
+}
+
+/* `others`: spaces of other processes, or NULL. */
+static weir_status arena_open(struct arena *arena, const weir_plan *plan, uint32_t at, char *base, const bool *others,
+                              const char *directory)
+{
+    const plan_space *space = &plan->spaces[at];
     const char *name = plan_text(plan, space->name);
+    const bool elsewhere = others && others[at];
     *arena = (struct arena){.base = base,
                             .bytes = space->bytes,
                             .device = device_find(space->kind),
@@ -36,9 +48,10 @@ static weir_status arena_open(struct arena *arena, const weir_plan *plan, const 
         return adopt(arena, name);
     if (!arena->device)
         return error_set(WEIR_E_UNSUPPORTED, "%s: this build of weir has no devices of that kind", name);
+    find_device(arena, plan, others, at);
     void *made = NULL;
     const char *path = directory ? directory : plan_text(plan, space->path);
-    weir_status status = arena->device->space_new(path, space->index, mapped_bytes(arena), &made);
+    weir_status status = arena->device->space_new(path, arena->index, mapped_bytes(arena), &made);
     arena->base = made;
     return status ? error_set(status, "%s: %s", name, weir_error()) : WEIR_OK;
 }
@@ -51,8 +64,7 @@ weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const
         if (!elsewhere || !elsewhere[i])
             status = plugin_need(plan->spaces[i].kind);
     for (uint32_t i = 0; !status && i < plan->spaces_count; i++) {
-        status = arena_open(&arenas[i], plan, &plan->spaces[i], bases ? bases[i] : NULL,
-                            elsewhere && elsewhere[i], directory);
+        status = arena_open(&arenas[i], plan, i, bases ? bases[i] : NULL, elsewhere, directory);
         if (status)
             arenas_close(arenas, i);
     }

@@ -7,16 +7,16 @@
  * Nothing above this header asks which kind it is. Adding a kind is one file with its table and one line in device.c,
  * or device_register().
  *
- * There are two sorts of kinds. On one a kernel is done when it returns (CPU, disk): the calling thread is the queue, and
- * the table has no functions of queues. On the other a kernel is only enqueued, and the queue *runs ahead* of the device: it
- * is an object, and what happens on it is told by marks.
+ * There are two sorts of kinds. On one a kernel is done when it returns (CPU, disk): the calling thread is the queue,
+ * and the table has no functions of queues. On the other a kernel is only enqueued, and the queue *runs ahead* of the
+ * device: it is an object, and what happens on it is told by marks.
  *
  *     enqueue:   kernel kernel mark(5) kernel mark(6) kernel ...
  *     done:             5 <- a word that the device writes: all before mark 5 is over
  *
- * Marks of a queue are numbered 1, 2, ...; the number is the mark's *ticket*. A queue has room for so many marks that have
- * not passed: without room mark() must not be called. await() makes what follows on one queue begin after a mark of
- * another, and never holds up the host. `done` never goes back; one load tells it, without a call of the driver.
+ * Marks of a queue are numbered 1, 2, ...; the number is the mark's *ticket*. A queue has room for so many marks that
+ * have not passed: without room mark() must not be called. await() makes what follows on one queue begin after a mark
+ * of another, and never holds up the host. `done` never goes back; one load tells it, without a call of the driver.
  *
  * A queue is used by one thread at a time; `done` may be read, and health() and abort() called, by any.
  *
@@ -47,23 +47,33 @@ struct device_queue {
     bool timed;                   /* times() will be asked; set before anything is enqueued */
 };
 
-/* A group of devices that do things together, as one of its members sees it. The kind's own structure begins with this. */
+/* A group of devices that do things together, as one of its members sees it. The kind's own structure begins with
+ * this. */
 struct device_group {
     const struct device_ops *device;
     uint32_t place, count;        /* of the member among the members */
+    uint32_t kinds;               /* bit k: there will be meetings of the kind k; */
+    bool *peers;                  /* [count]: with these the member will move something. The session's; both are known when
+                                     the group is joined */
 };
 
-/* Which group it is: the same for all its members, and for no other group of this or another session at the same time. */
+/* Which group it is: for no other group of this or another session at the same time. Of kinds without group_join()
+ * it is the same for all members, of others for those of one process. */
 struct device_group_id {
     uint64_t session;
     uint32_t number;
 };
 
-/* What the members of a group do: they hand views to each other, or add what each gives: the inputs i of all are added, and
- * output i of each is all of that sum, or the part of it by its place. All members have as many of either. */
+/* What members in several processes find each other by. */
+enum { DEVICE_KEY_BYTES = 128 };
+
+/* What the members of a group do: they hand views to each other, or add what each gives: the inputs i of all are
+ * added, and output i of each is all of that sum, or the part of it by its place. All members have as many of
+ * either. */
 enum device_collective { DEVICE_MOVES, DEVICE_REDUCE_SCATTER, DEVICE_ALL_REDUCE };
 
-/* To the member `peer` goes the input `view` of a call, or from it comes the output `view`. It may be the member itself. */
+/* To the member `peer` goes the input `view` of a call, or from it comes the output `view`. It may be the member
+ * itself. */
 struct device_move {
     uint32_t peer, view;
 };
@@ -87,14 +97,13 @@ struct device_ops {
     const char *name;
     bool host;   /* the host reads and writes its spaces in place; they may be shared between processes and sent */
     bool mapped; /* not that, but while nothing runs the host may follow pointers into its spaces (files) */
-    bool alone;  /* all members of a group are in one process */
 
     /* Zeroed memory of `bytes` > 0 on device `index`, aligned to 64 bytes or more and backed by real pages, or a real
      * file; E_MEMORY or E_IO when there is none. `path`: the directory of a disk; of no meaning elsewhere. */
     weir_status (*space_new)(const char *path, uint32_t index, uint64_t bytes, void **space);
     void (*space_free)(void *space, uint64_t bytes);
-    /* Memory that others made and several processes share, in the place of such a space: queues beside are to reach it. Absent:
-     * they do. */
+    /* Memory that others made and several processes share, in the place of such a space: queues beside are to reach
+     * it. Absent: they do. */
     weir_status (*space_adopt)(void *space, uint64_t bytes);
     void (*space_leave)(void *space, uint64_t bytes);
 
@@ -102,8 +111,8 @@ struct device_ops {
     weir_status (*copy_in)(void *to, const void *host, uint64_t bytes);
     weir_status (*copy_out)(void *host, const void *from, uint64_t bytes);
 
-    /* How many devices there are; none is an error, which says why. And what one is, and how it reaches another: "NVLink".
-     * Absent: not known. */
+    /* How many devices there are; none is an error, which says why. And what one is, and how it reaches another:
+     * "NVLink". Absent: not known. */
     weir_status (*count)(uint32_t *count);
     weir_status (*describe)(uint32_t index, struct device_facts *facts);
     const char *(*link)(uint32_t from, uint32_t to);
@@ -120,35 +129,46 @@ struct device_ops {
      * plans are checked for. */
     weir_kernel_fn (*kernel)(const weir_op *op);
     /* Enqueues the call; args and views are the runtime's again when it returns. Absent: the kernel is called with
-     * args->queue, and enqueues by itself. An error is one that the call itself had; later ones come through health(). */
+     * args->queue, and enqueues by itself. An error is one that the call itself had; later ones come through
+     * health(). */
     weir_status (*launch)(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *args);
 
     /* Enqueues the next mark: its ticket is queue->marked afterwards. There must be room. */
     weir_status (*mark)(struct device_queue *queue);
-    /* What is enqueued on `queue` from now on begins after that mark of `other` has passed. It may have passed meanwhile, and
-     * newer marks may stand in its place: then nothing is awaited. `other` may be in use by another thread. */
+    /* What is enqueued on `queue` from now on begins after that mark of `other` has passed. It may have passed
+     * meanwhile, and newer marks may stand in its place: then nothing is awaited. `other` may be in use by another
+     * thread. */
     weir_status (*await)(struct device_queue *queue, struct device_queue *other, uint64_t ticket);
 
     /* ---- groups of devices; all NULL on kinds that do nothing together ---- */
 
-    /* Makes the queue's device the member `place` of `count` of a group. Waits for no other member: the group is whole by the
-     * time that one of its meetings runs. Before anything is enqueued, and freed when the queues rest or are aborted. */
+    /* Makes the queue's device the member `place` of `count` of a group, of which `here` are this session's in this
+     * process. Waits for no other member: the group is whole by the time that one of its meetings runs. Before
+     * anything is enqueued, and freed when the queues rest or are aborted; groups are freed in the same order by all
+     * processes. */
     weir_status (*group_new)(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
-                             struct device_group **group);
+                             uint32_t here, struct device_group **group);
     void (*group_free)(struct device_group *group);
-    /* Enqueues the member's part, with the views of a call. It runs when each member's queue has come to the same meeting,
-     * and ends for all at about the same time. Members that come to different ones of a group are an error of health(), or
-     * never go on. Meeting and views are the runtime's again when it returns, the lists of moves stay. */
+    /* Of a group with members in several processes: where member 0 is, a new key is made, which all get. With it
+     * group_join() is called, of each member again and again until *whole, or an error: it goes on as far as it can
+     * without waiting for other processes. One group after the other, in the same order by all processes, when all
+     * members of this process are there. Absent: members find each other by the id. */
+    weir_status (*group_key)(struct device_group *group, unsigned char key[DEVICE_KEY_BYTES]);
+    weir_status (*group_join)(struct device_group *group, const unsigned char key[DEVICE_KEY_BYTES], bool *whole);
+    /* Enqueues the member's part, with the views of a call. It runs when each member's queue has come to the same
+     * meeting, and ends for all at about the same time. Members that come to different ones of a group are an error
+     * of health(), or never go on. Meeting and views are the runtime's again when it returns, the lists of moves
+     * stay. */
     weir_status (*meet)(struct device_queue *queue, const struct device_meeting *meeting, const weir_kernel_args *args);
 
-    /* When what lies between the mark before `ticket` and `ticket` ran, by the host's monotonic clock; the mark must have
-     * passed, and be one of the last marks_max. False, or absent: not known. */
+    /* When what lies between the mark before `ticket` and `ticket` ran, by the host's monotonic clock; the mark must
+     * have passed, and be one of the last marks_max. False, or absent: not known. */
     bool (*times)(struct device_queue *queue, uint64_t ticket, int64_t *start_ns, int64_t *end_ns);
 
     /* Whether the queue still works; else a sentence. May take microseconds. Any thread. */
     weir_status (*health)(struct device_queue *queue, char *error, size_t error_bytes);
-    /* Ends what is under way as soon as it can be: when it returns, nothing of the queue touches memory any more, unless it
-     * hangs. Nothing is enqueued any more, and no mark needs to pass. Any thread. */
+    /* Ends what is under way as soon as it can be: when it returns, nothing of the queue touches memory any more,
+     * unless it hangs. Nothing is enqueued any more, and no mark needs to pass. Any thread. */
     void (*abort)(struct device_queue *queue);
 };
 
@@ -161,8 +181,8 @@ static inline bool device_runs_ahead(const struct device_ops *device)
 /* The table of a kind; NULL when this process has none. */
 const struct device_ops *device_find(uint32_t kind);
 
-/* Makes a kind known to the process, or (NULL) unknown. `ops` is borrowed. Sessions that are open keep the table that they
- * have; kinds that come with a plugin are made known by regst/plugin.h. */
+/* Makes a kind known to the process, or (NULL) unknown. `ops` is borrowed. Sessions that are open keep the table
+ * that they have; kinds that come with a plugin are made known by regst/plugin.h. */
 void device_register(uint32_t kind, const struct device_ops *ops);
 
 /* Whether the host reaches the spaces of a kind in place: they may be shared between processes and sent. */

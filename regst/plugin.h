@@ -8,15 +8,15 @@
  * libweir: what it calls it gets as functions. Both sides say for which version of this header they were built, and one
  * that differs is refused: they are parts of one build. A plugin stays for the life of the process.
  *
- * It is looked for as: what WEIR_CUDA_PLUGIN says, and then nowhere else; beside the object that this library is a part of
- * (the program, or libweir.so); in ../lib of there; where the system looks for libraries.
+ * It is looked for as: what WEIR_CUDA_PLUGIN says, and then nowhere else; beside the object that this library is a part
+ * of (the program, or libweir.so); in ../lib of there; where the system looks for libraries.
  */
 #ifndef REGST_PLUGIN_H
 #define REGST_PLUGIN_H
 
 #include "regst/device.h"
 
-enum { PLUGIN_VERSION = 1 };
+enum { PLUGIN_VERSION = 2 };
 
 /* What a plugin may call. */
 struct plugin_host {
@@ -34,8 +34,8 @@ struct plugin_kinds {
 /* The plugin's one function. Fails for another version of this header. Once. */
 typedef weir_status (*plugin_open_fn)(const struct plugin_host *host, struct plugin_kinds *kinds);
 
-/* Sees to it that the kind is known (device_find), if a plugin brings it: it is loaded by the first who needs it. An error
- * says where it was looked for. Other kinds are left as they are. Any thread. */
+/* Sees to it that the kind is known (device_find), if a plugin brings it: it is loaded by the first who needs it. An
+ * error says where it was looked for. Other kinds are left as they are. Any thread. */
 weir_status plugin_need(uint32_t kind);
 
 #endif

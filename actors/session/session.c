@@ -326,7 +326,9 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = start_workers(s);
     if (!status)
         status = session_watch(s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
-    return status ? status : cluster_begin(s);
+    if (!status)
+        status = cluster_begin(s);
+    return status ? status : session_join_groups(s);
 }
 
 /* What is wrong with what open was given, or NULL. Firings are counted from step 0 on, so the count has to fit. */

@@ -191,9 +191,10 @@ void session_under_way(const struct weir_session *session, const struct ahead_qu
 
 /* ---- groups.c ---- */
 
-/* This process's members of collectives join their groups, and get their turns and meetings: when queues are tied, before
- * an actor is settled. E_UNSUPPORTED when a kind of device does nothing together. */
+/* This process's members of collectives join their groups, and get their turns and meetings: when queues are tied,
+ * before an actor is settled. E_UNSUPPORTED when a kind of device does nothing together. */
 weir_status session_open_groups(struct weir_session *session);
+weir_status session_join_groups(struct weir_session *session); /* with those of other ranks; when they are heard */
 
 /* After the workers, before the queues. */
 void session_close_groups(struct weir_session *session);

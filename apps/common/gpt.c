@@ -144,10 +144,10 @@ typedef struct pass {
     weir_tensor *positions; /* NULL: whole windows. Else [1, rows]: rows behind kept ones, each as if it were alone */
 } pass;
 
-static pass pass_new(weir_graph *g, const gpt_config *c, layout l)
+static pass pass_new(weir_graph *g, const gpt_config *c, layout l, const char *device)
 {
     pass p = {.graph = g, .config = c, .layout = layout_full(l)};
-    layout_meshes(&p.layout, g, p.stage);
+    layout_meshes(&p.layout, device, g, p.stage);
     return p;
 }
 
@@ -196,18 +196,23 @@ static weir_tensor *mlp_half(const pass *p, weir_tensor *x, double residual_std)
     return weir_add(x, project(p, h, dim, "down", S(0), residual_std), .name = "add2");
 }
 
+static int vocab_of(const gpt_config *c)
+{
+    return c->vocab ? c->vocab : GPT_VOCAB;
+}
+
 static weir_tensor *embed(const pass *p, weir_tensor *tokens)
 {
     const gpt_config *c = p->config;
     weir_tensor *wpe = weir_param(p->graph, WEIR_F32, {c->seq, c->dim}, .name = "wpe", .init = WEIR_NORMAL(0.02));
-    weir_tensor *x = weir_embedding(tokens, GPT_VOCAB, c->dim, .name = "wte", .init = WEIR_NORMAL(0.02));
+    weir_tensor *x = weir_embedding(tokens, vocab_of(c), c->dim, .name = "wte", .init = WEIR_NORMAL(0.02));
     return weir_add(x, p->positions ? weir_embedding_with(p->positions, wpe) : wpe, .name = "embed");
 }
 
 static weir_tensor *head(const pass *p, weir_tensor *x)
 {
     x = weir_layernorm(x, .name = "ln");
-    return weir_linear(x, GPT_VOCAB, .name = "head", .no_bias = true, .weight = {[TP] = S(1)},
+    return weir_linear(x, vocab_of(p->config), .name = "head", .no_bias = true, .weight = {[TP] = S(1)},
                        .init = WEIR_NORMAL(0.02), .by_row = p->positions != NULL);
 }
 
@@ -267,7 +272,7 @@ weir_graph *gpt_train_graph(const gpt_config *c)
     weir_graph *g = weir_graph_new("gpt");
     if (!g)
         return NULL;
-    pass p = pass_new(g, c, c->layout);
+    pass p = pass_new(g, c, c->layout, c->device);
     weir_tensor *loss = loss_of(&p, fill_tokens, fill_labels, true);
     weir_train(loss, c->optimizer, .zero = {[DP] = p.layout.zero}, .recompute = c->recompute);
     weir_fetch(loss, .name = "loss", .slots = 2 * p.layout.micro);
@@ -282,7 +287,7 @@ weir_graph *gpt_generate_graph(const gpt_config *c, int rows, const gpt_feed *fe
     weir_graph *g = weir_graph_new("gpt-generate");
     if (!g)
         return NULL;
-    pass p = pass_new(g, c, (layout){0});
+    pass p = pass_new(g, c, (layout){0}, NULL);
     weir_tensor *given = weir_input(g, WEIR_I32, {2, rows}, .name = "feed", .source = feed->give, .ctx = feed->ctx);
     weir_slots(given, 1);
     p.positions = weir_slice(given, 0, 1, 1);
@@ -296,7 +301,7 @@ weir_graph *gpt_generate_graph(const gpt_config *c, int rows, const gpt_feed *fe
 double gpt_step_flops(const gpt_config *c)
 {
     double dim = c->dim, layers = c->layers, seq = c->seq, tokens = (double)c->batch * seq;
-    double elements = layers * 12 * dim * dim + dim * GPT_VOCAB;
+    double elements = layers * 12 * dim * dim + dim * vocab_of(c);
     double attention = 12 * layers * seq * dim / 2;
     return (6 * elements + attention) * tokens;
 }

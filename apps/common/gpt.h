@@ -28,8 +28,10 @@
 
 typedef struct gpt_config {
     int layers, dim, heads, seq;
+    int vocab;                 /* classes of a token; 0: GPT_VOCAB. The corpus is of bytes, whatever it is */
     int batch;                 /* rows per step, over all micro-batches and devices */
     layout layout;
+    const char *device;        /* kind of device that it trains on; NULL: "cpu" */
     weir_optimizer optimizer;
     bool recompute;            /* less memory for activations, as weir_train_opts has it */
     const text *corpus;        /* borrowed; at least seq + 1 bytes; must outlive every session of the plan */

@@ -3,6 +3,7 @@
 #include "apps/common/layout.h"
 
 #include <stdio.h>
+#include <string.h>
 
 layout layout_full(layout l)
 {
@@ -27,17 +28,24 @@ int layout_check(const char *program, const layout *l, int batch, int layers)
     return -1;
 }
 
+int layout_check_device(const char *program, const char *kind)
+{
+    if (kind && strcmp(kind, "cpu") != 0 && strcmp(kind, "cuda") != 0)
+        return options_wrong(program, "--device is cpu or cuda, not %s", kind);
+    return -1;
+}
+
 int layout_devices(const layout *l)
 {
     return l->dp * l->tp * l->pp;
 }
 
-void layout_meshes(const layout *l, weir_graph *graph, weir_mesh *stage[LAYOUT_STAGES_MAX])
+void layout_meshes(const layout *l, const char *kind, weir_graph *graph, weir_mesh *stage[LAYOUT_STAGES_MAX])
 {
     int each = l->dp * l->tp;
     for (int s = 0; s < l->pp; s++) {
         char devices[48];
-        snprintf(devices, sizeof devices, "cpu:%d-%d", s * each, s * each + each - 1);
+        snprintf(devices, sizeof devices, "%s:%d-%d", kind ? kind : "cpu", s * each, s * each + each - 1);
         stage[s] = weir_mesh_new(graph, devices, .shape = {l->dp, l->tp});
     }
 }

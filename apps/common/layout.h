@@ -6,7 +6,7 @@
  *        stage 0   | cpu:0  cpu:2 |   axis TP      stage 1   | cpu:4  cpu:6 |
  *                  | cpu:1  cpu:3 |      v                   | cpu:5  cpu:7 |
  *
- * Owns nothing; the meshes belong to the graph.
+ * With --device cuda they are cuda:0, cuda:1, ... in the same places. Owns nothing; the meshes belong to the graph.
  */
 #ifndef APPS_COMMON_LAYOUT_H
 #define APPS_COMMON_LAYOUT_H
@@ -34,17 +34,22 @@ typedef struct layout {
     {"--micro", OPTIONS_INT, &(l).micro, .min = 1, .max = 4096,                                                    \
      .help = "micro-batches per step; a pipeline wants at least --pp"},                                           \
     {"--zero", OPTIONS_FLAG, &(l).zero, .help = "split optimizer state over the data-parallel devices"}
+/* The kind of the devices, for a program's table; `kind` is a variable, NULL at first. */
+#define LAYOUT_DEVICE_OPTION(kind) \
+    {"--device", OPTIONS_TEXT, &(kind), .value = "KIND", .help = "what it trains on, cpu or cuda [cpu]"}
 
 /* A layout with every zero replaced by one. */
 layout layout_full(layout l);
 
 /* -1 when `batch` rows and `layers` layers can be spread so; else reports and returns OPTIONS_WRONG. */
 int layout_check(const char *program, const layout *l, int batch, int layers);
+/* The same for a kind of device: "cpu", "cuda", or NULL. */
+int layout_check_device(const char *program, const char *kind);
 
 int layout_devices(const layout *l);
 
-/* Makes the l->pp meshes. */
-void layout_meshes(const layout *l, weir_graph *graph, weir_mesh *stage[LAYOUT_STAGES_MAX]);
+/* Makes the l->pp meshes, of devices of a kind; NULL: "cpu". */
+void layout_meshes(const layout *l, const char *kind, weir_graph *graph, weir_mesh *stage[LAYOUT_STAGES_MAX]);
 
 /* The stage of layer `layer` of `layers`. */
 int layout_stage(const layout *l, int layer, int layers);

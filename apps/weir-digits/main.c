@@ -60,6 +60,7 @@ int main(int argc, char **argv)
         {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step"},
         {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
         LAYOUT_OPTIONS(c.layout),
+        LAYOUT_DEVICE_OPTION(c.device),
         TRAINER_OPTIONS(t.opts),
         TRAINER_EVAL_OPTION(t.opts, "the test images are read"),
         {"--data", OPTIONS_TEXT, &path, .value = "FILE", .help = "CSV of 64 pixels and a label a line"},
@@ -70,6 +71,8 @@ int main(int argc, char **argv)
     digits data = {0};
     if (status < 0)
         status = layout_check(program, &c.layout, c.batch, c.layers + 1);
+    if (status < 0)
+        status = layout_check_device(program, c.device);
     if (status < 0)
         status = load(&data, path);
     if (status < 0) {

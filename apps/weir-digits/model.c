@@ -132,7 +132,7 @@ weir_graph *model_train_graph(const model_config *c)
         return NULL;
     layout l = layout_full(c->layout);
     weir_mesh *stage[LAYOUT_STAGES_MAX];
-    layout_meshes(&l, g, stage);
+    layout_meshes(&l, c->device, g, stage);
     int rows = c->batch / l.micro;
     weir_tensor *x = NULL, *loss = NULL;
     WEIR_ON(stage[0])

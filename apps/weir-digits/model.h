@@ -22,6 +22,7 @@ typedef struct model_config {
     int batch;                /* rows per step */
     double dropout;
     layout layout;
+    const char *device; /* kind of device that it trains on; NULL: "cpu" */
     weir_optimizer optimizer;
     const digits *data;       /* borrowed; must outlive the sessions */
     uint64_t data_seed;

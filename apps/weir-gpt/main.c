@@ -66,7 +66,8 @@ static int check(const gpt_config *c)
 {
     if (c->dim % c->heads)
         return options_wrong(program, "--dim %d cannot be cut into --heads %d equal parts", c->dim, c->heads);
-    return layout_check(program, &c->layout, c->batch, c->layers);
+    const int status = layout_check_device(program, c->device);
+    return status < 0 ? layout_check(program, &c->layout, c->batch, c->layers) : status;
 }
 
 static void set_optimizer(gpt_config *c, double lr, int steps)
@@ -187,6 +188,7 @@ int main(int argc, char **argv)
         {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices"},
         {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
         LAYOUT_OPTIONS(c.layout),
+        LAYOUT_DEVICE_OPTION(c.device),
         {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations, compute them again"},
         TRAINER_OPTIONS(t.opts),
         TRAINER_EVAL_OPTION(t.opts, "the loss on held-out text is found"),

@@ -4,7 +4,7 @@
  * so far of each row (the sum of each thread's columns; those are added at the end). Keys and values take turns in the
  * same shared memory. Tiles with the most keys are started first.
  */
-#include "kernels/attention/tiles.h"
+#include "kernels/attention/cores.h"
 
 /* Scores to exp(score - most); what was summed under an older maximum is brought to the same scale. */
 template <int D, int B>
@@ -101,6 +101,8 @@ extern "C" weir_status op_attention_cuda(const weir_kernel_args *args)
     const attention_sizes z = sizes_of(args);
     if (!tiles_fit(args))
         return WEIR_E_UNSUPPORTED;
+    if (cores_fit(args, z))
+        return cores_attention(args, z);
     WITH_REAL(args->in[0].dtype, T, WITH_TILES(z.head_dim, D, B, attention_launch<T, D, B>(args, z)));
     return launched(args);
 }

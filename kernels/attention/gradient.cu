@@ -5,7 +5,7 @@
  * makes the scores again: that is two products more than if one kernel made all three, and no two blocks add to the same element, so
  * that every sum has its order.
  */
-#include "kernels/attention/tiles.h"
+#include "kernels/attention/cores.h"
 
 /* Operands of a call. */
 template <class T> struct attention_grads {
@@ -116,12 +116,16 @@ TILE_KERNEL(attention_dkv, D)(attention_sizes z, attention_grads<T> g)
     tile_store<D, B>(head_of(g.dv, z, head, z.keys), key, dv);
 }
 
+template <class T> static void delta_launch(const weir_kernel_args *args, const attention_sizes &z, const attention_grads<T> &g)
+{
+    LAUNCH((delta_rows<T>), tiles_of(z.all * z.seq, DELTA_ROWS), DELTA_THREADS, args->queue, z, g);
+}
+
 template <class T, int D, int B>
 static void gradient_launch(const weir_kernel_args *args, attention_sizes z, const attention_grads<T> &g)
 {
     const size_t bytes = (size_t)(4 * rows_floats<D, B>() + scores_floats<B>()) * sizeof(float);
     const int64_t heads = z.all;
-    LAUNCH((delta_rows<T>), tiles_of(heads * z.seq, DELTA_ROWS), DELTA_THREADS, args->queue, z, g);
     z.tiles = (int)tiles_of(z.seq, B);
     LAUNCH_SHARED((attention_dq<T, D, B>), heads * z.tiles, TILE_THREADS, bytes, args->queue, z, g);
     z.tiles = (int)tiles_of(z.keys, B);
@@ -140,6 +144,9 @@ extern "C" weir_status op_attention_grad_cuda(const weir_kernel_args *args)
     const attention_sizes z = sizes_of(args);
     if (!tiles_fit(args))
         return WEIR_E_UNSUPPORTED;
+    WITH_REAL(args->in[0].dtype, T, delta_launch(args, z, grads_of<T>(args)));
+    if (cores_fit(args, z))
+        return cores_gradient(args, z, (const float *)args->workspace);
     WITH_REAL(args->in[0].dtype, T,
               WITH_TILES(z.head_dim, D, B, gradient_launch<T, D, B>(args, z, grads_of<T>(args))));
     return launched(args);

@@ -5,16 +5,13 @@
  * Between two real dtypes a gradient flows. It comes in the dtype of the output or, where it was summed in f32, already
  * as that of the input.
  */
+#include "kernels/cast/formula.h"
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/ops.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
 #include <weir/ops.h>
-
-typedef struct cast_attrs {
-    int64_t dtype;
-} cast_attrs;
 
 static const weir_field cast_fields[] = {WEIR_FIELD_INT(cast_attrs, dtype)};
 
@@ -33,29 +30,6 @@ static void cast_signatures(const weir_op_args *args, weir_signature_list *list)
     sign_alike(args, list);
     if (weir_dtype_real(args->in[0].dtype) && args->out[0].dtype == WEIR_F32)
         sign_linear(args, list);
-}
-
-/* ---- one element ---- */
-
-static inline int32_t f32_to_i32(float x)
-{
-    float in_range = x >= -0x1p31f && x < 0x1p31f ? x : 0;
-    int32_t y = (int32_t)in_range;
-    y = x >= 0x1p31f ? INT32_MAX : y;
-    return x < -0x1p31f ? INT32_MIN : y;
-}
-
-static inline uint8_t f32_to_u8(float x)
-{
-    x = x > 0 ? x : 0;
-    x = x < 255 ? x : 255;
-    return (uint8_t)(int32_t)x;
-}
-
-static inline uint8_t i32_to_u8(int32_t x)
-{
-    x = x > 0 ? x : 0;
-    return (uint8_t)(x < 255 ? x : 255);
 }
 
 /* ---- loops ---- */

@@ -34,4 +34,28 @@ static inline int64_t sum_blocks(int64_t count)
     return blocks > CHUNKS_MAX ? (int64_t)CHUNKS_MAX : blocks;
 }
 
+/* ---- folds: `terms` to each of `count` results ---- */
+
+enum { FOLD_TERMS = 8192 }; /* so many of a result's a block takes by itself, where there are few results */
+
+/* Chunks that the terms of each result are cut into, so that many blocks have work. */
+static inline int64_t fold_chunks(int64_t count, int64_t terms)
+{
+    const int64_t chunks = (terms + FOLD_TERMS - 1) / FOLD_TERMS, most = count ? CHUNKS_MAX / count : 0;
+    return chunks < most ? chunks > 1 ? chunks : 1 : most > 1 ? most : 1;
+}
+
+static inline int64_t fold_chunk(int64_t count, int64_t terms)
+{
+    const int64_t chunks = fold_chunks(count, terms);
+    return (terms + chunks - 1) / chunks;
+}
+
+/* Bytes for what the chunks make; none where there is one. */
+static inline size_t fold_bytes(int64_t count, int64_t all)
+{
+    const int64_t chunks = count ? fold_chunks(count, all / count) : 1;
+    return chunks > 1 ? (size_t)(chunks * count) * sizeof(double) : 0;
+}
+
 #endif

@@ -19,7 +19,7 @@
  *     BARRIER()               __syncthreads; WARP_BARRIER(): __syncwarp
  *     SHUFFLE_XOR(x, mask)    also SHUFFLE_DOWN(x, by), SHUFFLE_FROM(x, lane), BALLOT(condition): always of the whole warp
  *     threadIdx.x, blockIdx.x, blockDim.x, gridDim.x   as in CUDA; grids and blocks have one dimension
- *     DEVICE                  before a function that kernels call; FORMULA: one that the host may call, too
+ *     DEVICE                  before a function that kernels call; METHOD: of a structure; FORMULA: one that the host may call
  *     UNROLL                  before a loop
  *     TRAP()                  ends the whole grid with an error
  *
@@ -46,6 +46,7 @@
 #include <stdio.h>
 
 #define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 #define KERNEL(name) static __global__ void name
 #define KERNEL_OF(name, threads) static __global__ void __launch_bounds__(threads) name
 #define SHARED(type, name, count) __shared__ type name[count]

@@ -5,6 +5,11 @@
 #define KERNELS_CUDA_LIST_H
 
 #define CUDA_CORE(X) X(copy) X(shard) X(box) X(accumulate) X(grad_seed)
+#define CUDA_ELEMENTWISE(X)                                                                                    \
+    X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(sqrt_grad) X(tanh_grad)          \
+    X(sigmoid_grad) X(relu_grad) X(gelu_grad) X(silu_grad) X(add) X(sub) X(mul) X(div) X(add_many) X(affine)   \
+    X(cast)
+#define CUDA_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
 #define CUDA_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define CUDA_LOSS(X)                                                                                           \
     X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \
@@ -14,10 +19,10 @@
 #define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
 #define CUDA_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
 #define CUDA_MATMUL(X) X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db)
-#define CUDA_SOFTMAX(X) X(softmax) X(softmax_grad)
+#define CUDA_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 
 #define CUDA_OPS(X)                                                                                            \
-    CUDA_CORE(X) CUDA_NORM(X) CUDA_LOSS(X) CUDA_EMBEDDING(X) CUDA_OPTIM(X) CUDA_RANDOM(X) CUDA_SOFTMAX(X)     \
-    CUDA_MATMUL(X) CUDA_ATTENTION(X)
+    CUDA_CORE(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_RANDOM(X) CUDA_MATMUL(X) CUDA_NORM(X)   \
+    CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X)
 
 #endif

@@ -8,79 +8,13 @@
  * expression. fastmath.h says why the loops vectorise.
  */
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/elementwise/fastmath.h"
+#include "kernels/elementwise/formula.h"
 #include "kernels/ops.h"
 #include "kernels/real.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
 #include <weir/ops.h>
-
-/* ---- functions of one element ---- */
-
-#define GELU_SLOPE 1.5957691216057308f /* 2 sqrt(2/pi) */
-#define GELU_CUBIC 0.044715f
-
-static inline float neg_of(float x)
-{
-    return -x;
-}
-
-static inline float relu_of(float x)
-{
-    return x < 0 ? 0 : x;
-}
-
-/* x/2 (1 + tanh u) is x sigmoid(2u), which keeps its digits where 1 + tanh(u) cancels. Below -200 it is -0; without the
- * bound -infinity would give 0 * infinity. */
-static inline float gelu_of(float x)
-{
-    x = x < -200.0f ? -200.0f : x;
-    return x * fast_sigmoid(GELU_SLOPE * x * (1.0f + GELU_CUBIC * x * x));
-}
-
-static inline float silu_of(float x)
-{
-    x = x < -200.0f ? -200.0f : x;
-    return x * fast_sigmoid(x);
-}
-
-/* Beyond +-20 the derivative is 1 or 0 to the last digit, and x^2 may not overflow. */
-static inline float gelu_slope(float x)
-{
-    x = x > 20.0f ? 20.0f : x;
-    x = x < -20.0f ? -20.0f : x;
-    float s = fast_sigmoid(GELU_SLOPE * x * (1.0f + GELU_CUBIC * x * x));
-    return s + x * s * (1.0f - s) * GELU_SLOPE * (1.0f + 3.0f * GELU_CUBIC * x * x);
-}
-
-static inline float silu_slope(float x)
-{
-    x = x > 200.0f ? 200.0f : x;
-    x = x < -200.0f ? -200.0f : x;
-    float s = fast_sigmoid(x);
-    return s + x * s * (1.0f - s);
-}
-
-static inline float tanh_slope(float y)
-{
-    return 1.0f - y * y;
-}
-
-static inline float sigmoid_slope(float y)
-{
-    return y * (1.0f - y);
-}
-
-static inline float relu_slope(float y)
-{
-    return y > 0 ? 1.0f : 0.0f;
-}
-
-static inline float sqrt_slope(float y)
-{
-    return 0.5f / y;
-}
 
 /* ---- definitions ---- */
 

@@ -258,7 +258,8 @@ static weir_status multiply(const weir_kernel_args *args, const product_call *ca
         return blas_failed(args, call, "has no way for", status);
     status = d->blas->Matmul(handle, d->product, &one, call->b, d->b, call->a, d->a, &beta, call->c, d->c, call->c, d->c,
                              &algo, room->rest, (size_t)asked->room, (cudaStream_t)args->queue);
-    return status ? blas_failed(args, call, "does not start", status) : launched(args);
+    const weir_status told = launched(args); /* what the driver says of it is clearer than the library's number */
+    return status && !told ? blas_failed(args, call, "does not start", status) : told;
 }
 
 weir_status product_run(const weir_kernel_args *args, const product_call *call)

@@ -7,6 +7,7 @@
  */
 #include "kernels/reduce/reduce.h"
 
+#include "kernels/cuda/chunks.h"
 #include "kernels/nest.h"
 #include "kernels/ops.h"
 #include "kernels/real.h"
@@ -27,27 +28,6 @@ static const weir_field reduce_fields[] = {
     WEIR_FIELD_INT(reduce_attrs, axis_count),
     WEIR_FIELD_INT(reduce_attrs, keep),
 };
-
-/* A bit per reduced dimension. Axes must have been checked by reduce_infer. */
-static unsigned reduced_mask(const reduce_attrs *attrs, int rank)
-{
-    unsigned mask = 0;
-    if (!attrs->axis_count)
-        return (1u << rank) - 1;
-    for (int i = 0; i < attrs->axis_count; i++)
-        mask |= 1u << (attrs->axes[i] < 0 ? attrs->axes[i] + rank : attrs->axes[i]);
-    return mask;
-}
-
-/* `shape` with 1 for the reduced dimensions. */
-static weir_shape kept_shape(const weir_shape *shape, unsigned mask)
-{
-    weir_shape kept = *shape;
-    for (int d = 0; d < shape->rank; d++)
-        if (mask >> d & 1)
-            kept.dim[d] = 1;
-    return kept;
-}
 
 /* `shape` without the reduced dimensions. */
 static weir_shape dropped_shape(const weir_shape *shape, unsigned mask)
@@ -123,6 +103,13 @@ static void sign_reduce(const weir_op_args *args, weir_signature_list *list)
 static void reduce_cost(const weir_op_args *args, weir_cost *cost)
 {
     cost_moved(args, cost, (double)weir_shape_count(&args->in[0].shape));
+}
+
+/* On a GPU, sums of chunks. */
+static size_t reduce_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    const weir_shape kept = kept_shape(&args->in[0].shape, reduced_mask(args->attrs, args->in[0].shape.rank));
+    return kind == WEIR_CUDA ? fold_bytes(weir_shape_count(&kept), weir_shape_count(&args->in[0].shape)) : 0;
 }
 
 /* ---- kernels ---- */
@@ -202,6 +189,7 @@ static void max_backward(weir_grad_args *args)
         .signatures = signs,                                                                                       \
         .grad = opname##_backward,                                                                                 \
         .cost = reduce_cost,                                                                                       \
+        .workspace = reduce_workspace,                                                                             \
         .kernel = {[WEIR_CPU] = opname##_kernel},                                                                  \
         .accumulates = adds,                                                                                       \
         .half = WEIR_HALF_FOLLOW,                                                                                  \
@@ -251,11 +239,10 @@ static void max_grad_signatures(const weir_op_args *args, weir_signature_list *l
     sign_linear_in(args, list, 2);
 }
 
-/* How many elements are the maximum, per maximum. */
+/* How many elements are the maximum, per maximum; on a GPU behind what chunks count. */
 static size_t max_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    (void)kind;
-    return (size_t)weir_shape_count(&args->in[1].shape) * sizeof(float);
+    return reduce_workspace(args, kind) + (size_t)weir_shape_count(&args->in[1].shape) * sizeof(float);
 }
 
 static nest max_grad_nest(const weir_kernel_args *args)

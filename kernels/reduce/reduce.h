@@ -10,6 +10,27 @@ typedef struct reduce_attrs {
     int64_t keep;                /* reduced dimensions stay, as 1 */
 } reduce_attrs;
 
+/* A bit per reduced dimension. Axes must have been checked by reduce_infer. */
+static inline unsigned reduced_mask(const reduce_attrs *attrs, int rank)
+{
+    unsigned mask = 0;
+    if (!attrs->axis_count)
+        return (1u << rank) - 1;
+    for (int i = 0; i < attrs->axis_count; i++)
+        mask |= 1u << (attrs->axes[i] < 0 ? attrs->axes[i] + rank : attrs->axes[i]);
+    return mask;
+}
+
+/* `shape` with 1 for the reduced dimensions. */
+static inline weir_shape kept_shape(const weir_shape *shape, unsigned mask)
+{
+    weir_shape kept = *shape;
+    for (int d = 0; d < shape->rank; d++)
+        if (mask >> d & 1)
+            kept.dim[d] = 1;
+    return kept;
+}
+
 /* `x` summed to `shape`, which broadcasts to x's shape: what flows back through a broadcast. x itself when the shapes
  * are equal. */
 weir_tensor *reduce_sum_to(weir_tensor *x, const weir_shape *shape, weir_src src);

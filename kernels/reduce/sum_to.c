@@ -4,6 +4,7 @@
 #include "kernels/reduce/reduce.h"
 
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/cuda/chunks.h"
 #include "kernels/ops.h"
 #include "kernels/reduce/fold.h"
 #include "kernels/rules.h"
@@ -54,6 +55,12 @@ static void sum_to_cost(const weir_op_args *args, weir_cost *cost)
     cost_moved(args, cost, (double)weir_shape_count(&args->in[0].shape));
 }
 
+/* On a GPU, sums of chunks. */
+static size_t sum_to_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    return kind == WEIR_CUDA ? fold_bytes(weir_shape_count(&args->out[0].shape), weir_shape_count(&args->in[0].shape)) : 0;
+}
+
 static weir_status sum_to_kernel(const weir_kernel_args *args)
 {
     const weir_shape *in = &args->in[0].shape, *out = &args->out[0].shape;
@@ -84,6 +91,7 @@ const weir_op op_sum_to = {
     .signatures = sum_to_signatures,
     .grad = sum_to_backward,
     .cost = sum_to_cost,
+    .workspace = sum_to_workspace,
     .kernel = {[WEIR_CPU] = sum_to_kernel},
     .accumulates = true,
     .half = WEIR_HALF_FOLLOW,

@@ -11,6 +11,20 @@ typedef struct shape_attrs {
 } shape_attrs;
 extern const weir_field shape_fields[2];
 
+/* `range` is first and count for a slice, the zeros before and after for a pad. */
+typedef struct range_attrs {
+    int64_t axis; /* may be negative */
+    int64_t range[2];
+} range_attrs;
+
+typedef struct concat_attrs {
+    int64_t axis; /* may be negative */
+} concat_attrs;
+
+typedef struct transpose_attrs {
+    int64_t perm[WEIR_DIMS_MAX]; /* dimension i of the output is dimension perm[i] of the input */
+} transpose_attrs;
+
 shape_attrs shape_attrs_of(const weir_shape *shape);
 /* Refuses a rank or a dimension that no shape has. */
 bool shape_of_attrs(const shape_attrs *attrs, weir_shape *shape, char *error, size_t error_bytes);

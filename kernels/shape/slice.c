@@ -16,20 +16,10 @@
 #include <string.h>
 #include <weir/ops.h>
 
-/* `range` is first and count for a slice, the zeros before and after for a pad. */
-typedef struct range_attrs {
-    int64_t axis; /* may be negative */
-    int64_t range[2];
-} range_attrs;
-
 static const weir_field range_fields[] = {
     WEIR_FIELD_INT(range_attrs, axis),
     WEIR_FIELD_INT(range_attrs, range),
 };
-
-typedef struct concat_attrs {
-    int64_t axis; /* may be negative */
-} concat_attrs;
 
 static const weir_field concat_fields[] = {WEIR_FIELD_INT(concat_attrs, axis)};
 

@@ -7,14 +7,11 @@
 #include "kernels/nest.h"
 #include "kernels/ops.h"
 #include "kernels/rules.h"
+#include "kernels/shape/shape.h"
 #include "kernels/view.h"
 
 #include <string.h>
 #include <weir/ops.h>
-
-typedef struct transpose_attrs {
-    int64_t perm[WEIR_DIMS_MAX]; /* dimension i of the output is dimension perm[i] of the input */
-} transpose_attrs;
 
 static const weir_field transpose_fields[] = {WEIR_FIELD_INT(transpose_attrs, perm)};
 

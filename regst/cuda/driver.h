@@ -1,16 +1,16 @@
-/* regst/cuda/driver.h: the driver of CUDA devices (regst/device.h), inside. It is a plugin (regst/plugin.h): it calls CUDA's
- * runtime, which it is linked with, and of libweir what `the.host` has.
+/* regst/cuda/driver.h: the driver of CUDA devices (regst/device.h), inside. It is a plugin (regst/plugin.h): it calls
+ * CUDA's runtime, which it is linked with, and of libweir what `the.host` has.
  *
  *     cards.c    which devices there are: index / logical is the card, which WEIR_CUDA_LOGICAL devices share
  *     space.c    memory: one allocation per arena, pinned memory, copies
  *     queue.c    streams and their marks, launches, the clock of kernels
- *     group.c    collectives among the devices of this process
+ *     group.c    collectives; nccl.c, those with other processes
  *     plugin.c   the tables, and which kernels there are
  *     kernels.cu what the driver itself runs on a device
  *
- * A stream takes work from any thread, but a thread has a *current* card, and launches go to it alone: whoever enqueues calls
- * card_set() first. Errors of CUDA's are sticky after a fault of a kernel: every later call returns them. What frees goes on
- * all the same, and reports nothing.
+ * A stream takes work from any thread, but a thread has a *current* card, and launches go to it alone: whoever enqueues
+ * calls card_set() first. Errors of CUDA's are sticky after a fault of a kernel: every later call returns them. What
+ * frees goes on all the same, and reports nothing.
  */
 #ifndef REGST_CUDA_DRIVER_H
 #define REGST_CUDA_DRIVER_H
@@ -61,7 +61,8 @@ static inline int card_at(uint32_t index)
     return (int)(index / the.logical);
 }
 
-/* "cuda:1: cudaMalloc: out of memory"; WEIR_OK when nothing is wrong. What the calling thread had as its last error stays. */
+/* "cuda:1: cudaMalloc: out of memory"; WEIR_OK when nothing is wrong. What the calling thread had as its last error
+ * stays. */
 weir_status failed(uint32_t index, const char *what, cudaError_t error);
 #define CALL(index, name, ...) failed(index, #name, name(__VA_ARGS__))
 
@@ -131,8 +132,10 @@ bool queue_passed(const struct queue *queue, uint64_t ticket);
 /* ---- group.c ---- */
 
 weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t place, uint32_t count,
-                      struct device_group **made);
+                      uint32_t here, struct device_group **made);
 void group_free(struct device_group *head);
+weir_status group_key(struct device_group *head, unsigned char key[DEVICE_KEY_BYTES]);
+weir_status group_join(struct device_group *head, const unsigned char key[DEVICE_KEY_BYTES], bool *whole);
 weir_status group_meet(struct device_queue *head, const struct device_meeting *meeting, const weir_kernel_args *args);
 
 /* On a queue for collectives: enqueued behind the meetings that it waits for. */

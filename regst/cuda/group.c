@@ -1,66 +1,42 @@
-/* regst/cuda/group.c: collectives among the devices of this process.
+/* regst/cuda/group.c: collectives. Among the devices of this process they are made of events and copies; a group with
+ * members elsewhere meets by NCCL (nccl.c), all members of this process at once.
  *
  * A stream cannot wait for what nobody has enqueued yet. So what comes to a queue for collectives is held back from its
  * first meeting on: it is a list, whose head is a meeting that some member has not come to. Who brings the last member
- * enqueues the meeting on the streams of all, and then what was held back behind it, up to the next meeting. No host waits, and
- * the members' streams wait for each other by events:
+ * enqueues the meeting on the streams of all, and then what was held back behind it, up to the next meeting. No host
+ * waits, and the members' streams wait for each other by events:
  *
  *     member 0:  record came 0   wait came 1   takes its part   record went 0   wait went 1
  *     member 1:  record came 1   wait came 0   takes its part   record went 1   wait went 0
  *
- * Each takes: it copies from where the others gave, or adds what they gave in the order of the members, so that the bits do
- * not depend on who was first. That what a member gave may be written again when its part is over is what `went` is for.
+ * Each takes: it copies from where the others gave, or adds what they gave in the order of the members, so that the
+ * bits do not depend on who was first. That what a member gave may be written again when its part is over is what
+ * `went` is for.
  *
- * One lock for all: halls, the members' lists, and what is enqueued on streams of such queues. A mark that is held back has
- * its ticket already. Nobody awaits a mark of such a queue (actors/ahead.h).
+ * One lock for all: halls, the members' lists, and what is enqueued on streams of such queues. A mark that is held back
+ * has its ticket already. Nobody awaits a mark of such a queue (actors/ahead.h).
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "regst/cuda/driver.h"
-
-struct part {
-    void *at;
-    uint64_t bytes;
-};
-
-enum deferred_kind { DEFERRED_MARK, DEFERRED_AWAIT, DEFERRED_MEETING };
-
-struct deferred {
-    struct deferred *next;
-    enum deferred_kind kind;
-    uint64_t ticket;               /* of the mark, awaited, or of the next mark */
-    struct queue *other;           /* awaited */
-    struct device_meeting meeting;
-    weir_dtype dtype;              /* of what is added */
-    int in_count, out_count;
-    struct part parts[];           /* those given, then those taken */
-};
-
-struct group {
-    struct device_group head;
-    struct hall *hall;
-    struct queue *queue;           /* borrowed */
-    cudaEvent_t came, went;        /* owned */
-};
-
-/* All members of a group. */
-struct hall {
-    struct hall *next;
-    struct device_group_id id;
-    uint32_t count, joined;
-    bool apart;                    /* there are two that do not reach each other's memory */
-    struct group *member[];
-};
+#include "regst/cuda/group.h"
 
 static pthread_mutex_t group_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hall *halls;
 
+void group_pause(long ns)
+{
+    pthread_mutex_unlock(&group_lock);
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    pthread_mutex_lock(&group_lock);
+}
+
 /* ---- groups ---- */
 
-static struct hall *hall_at(const struct device_group_id *id, uint32_t count)
+static struct hall *hall_at(const struct device_group_id *id, uint32_t count, uint32_t here)
 {
     struct hall *hall = halls;
     while (hall && (hall->id.session != id->session || hall->id.number != id->number))
@@ -72,6 +48,7 @@ static struct hall *hall_at(const struct device_group_id *id, uint32_t count)
         hall->next = halls;
         hall->id = *id;
         hall->count = count;
+        hall->here = here;
         halls = hall;
     }
     return hall;
@@ -107,38 +84,43 @@ static void reach_all(struct hall *hall, int card)
             hall->apart |= !reach(card, hall->member[m]->queue->card) || !reach(hall->member[m]->queue->card, card);
 }
 
-static weir_status join(struct group *group, const struct device_group_id *id)
+static weir_status join(struct group *group, const struct device_group_id *id, uint32_t here)
 {
     uint32_t index = group->queue->head.index, place = group->head.place;
-    struct hall *hall = hall_at(id, group->head.count);
+    struct hall *hall = hall_at(id, group->head.count, here);
     if (!hall)
         return the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a group", index);
     if (hall->count != group->head.count || place >= hall->count || hall->member[place])
         return the.host->error_set(WEIR_E_STATE, "cuda:%u: member %u of group %u: there is no such place", index, place,
                                    id->number);
-    reach_all(hall, group->queue->card);
+    if (!hall_spreads(hall))
+        reach_all(hall, group->queue->card);
     hall->member[place] = group;
     hall->joined++;
     group->hall = hall;
     return card_set(index);
 }
 
+/* What is under way ends first: events wait for their streams. */
 static void destroy(struct group *group)
 {
+    struct hall *hall = group->hall;
+    if (hall && hall_spreads(hall))
+        nccl_leave(hall);
     if (group->came)
         cudaEventDestroy(group->came);
     if (group->went)
         cudaEventDestroy(group->went);
-    if (group->hall) {
-        group->hall->member[group->head.place] = NULL;
-        group->hall->joined--;
-        hall_leave(group->hall);
+    if (hall) {
+        hall->member[group->head.place] = NULL;
+        hall->joined--;
+        hall_leave(hall);
     }
     free(group);
 }
 
 weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t place, uint32_t count,
-                      struct device_group **made)
+                      uint32_t here, struct device_group **made)
 {
     struct group *group = calloc(1, sizeof *group);
     if (!group)
@@ -152,7 +134,7 @@ weir_status group_new(struct device_queue *head, const struct device_group_id *i
     if (!status)
         status = CALL(head->index, cudaEventCreateWithFlags, &group->went, cudaEventDisableTiming);
     if (!status)
-        status = join(group, id);
+        status = join(group, id, here);
     if (status)
         destroy(group);
     else
@@ -166,6 +148,23 @@ void group_free(struct device_group *head)
     pthread_mutex_lock(&group_lock);
     destroy((struct group *)head);
     pthread_mutex_unlock(&group_lock);
+}
+
+weir_status group_key(struct device_group *head, unsigned char key[DEVICE_KEY_BYTES])
+{
+    return nccl_key(((struct group *)head)->queue->head.index, key);
+}
+
+weir_status group_join(struct device_group *head, const unsigned char key[DEVICE_KEY_BYTES], bool *whole)
+{
+    struct hall *hall = ((struct group *)head)->hall;
+    weir_status status = WEIR_OK;
+    *whole = true;
+    pthread_mutex_lock(&group_lock);
+    if (hall_spreads(hall))
+        status = nccl_join(hall, key, whole);
+    pthread_mutex_unlock(&group_lock);
+    return status;
 }
 
 /* ---- what a member takes; under the lock ---- */
@@ -220,23 +219,33 @@ static weir_status take_moves(const struct hall *hall, const struct deferred *at
     return status;
 }
 
-static weir_status take_sum(const struct hall *hall, const struct deferred *at)
+/* Output `i` from the inputs i of all. */
+static weir_status take_sum(const struct hall *hall, const struct deferred *at, int i)
 {
     const struct group *group = (const struct group *)at->meeting.group;
-    const struct part *to = &at->parts[1];
+    const struct part *to = &at->parts[at->in_count + i];
     bool scatter = at->meeting.kind == DEVICE_REDUCE_SCATTER;
     uint64_t item = at->dtype == WEIR_F32 ? 4 : 2;
     struct sum_terms terms = {.count = (int)hall->count};
     char error[TEXT_BYTES] = "";
     const weir_kernel_args args = {.queue = group->queue->stream, .error = error, .error_bytes = sizeof error};
     for (uint32_t m = 0; m < hall->count; m++) {
-        const struct part *from = part_of(hall, m)->parts;
-        if (from->bytes != at->parts[0].bytes || part_of(hall, m)->dtype != at->dtype)
+        const struct deferred *theirs = part_of(hall, m);
+        const struct part *from = &theirs->parts[i];
+        if (theirs->in_count != at->in_count || from->bytes != at->parts[i].bytes || theirs->dtype != at->dtype)
             return differ(at, m);
         terms.of[m] = (const char *)from->at + (scatter ? group->head.place * to->bytes : 0);
     }
     weir_status status = kernels_sum(&args, &terms, at->dtype, to->at, (int64_t)(to->bytes / item));
     return status ? the.host->error_set(status, "cuda:%u: %s", group->queue->head.index, error) : WEIR_OK;
+}
+
+static weir_status take_sums(const struct hall *hall, const struct deferred *at)
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; !status && i < at->in_count; i++)
+        status = take_sum(hall, at, i);
+    return status;
 }
 
 /* ---- a meeting; under the lock ---- */
@@ -268,13 +277,15 @@ static weir_status take(const struct hall *hall, const struct group *group)
     if (!status)
         status = await_all(hall, group, false);
     if (!status)
-        status = at->meeting.kind == DEVICE_MOVES ? take_moves(hall, at) : take_sum(hall, at);
+        status = at->meeting.kind == DEVICE_MOVES ? take_moves(hall, at) : take_sums(hall, at);
     return status ? status : CALL(queue->head.index, cudaEventRecord, group->went, queue->stream);
 }
 
 static weir_status enqueue_meeting(const struct hall *hall)
 {
     weir_status status = WEIR_OK;
+    if (hall_spreads(hall))
+        return nccl_meet(hall);
     for (uint32_t m = 0; !status && m < hall->count; m++)
         status = come(hall->member[m]);
     for (uint32_t m = 0; !status && m < hall->count; m++)
@@ -302,12 +313,16 @@ static void pop(struct queue *queue)
     free(first);
 }
 
-/* Whether all are at the same one as `at`. Who is at another one is told. */
+/* Whether all who are here are at the same one as `at`. Who is at another one is told. */
 static bool all_came(struct hall *hall, const struct deferred *at)
 {
+    if (hall->joined < hall->here)
+        return false;
     for (uint32_t m = 0; m < hall->count; m++) {
         struct group *group = hall->member[m];
         const struct deferred *theirs = group ? group->queue->first : NULL;
+        if (!group)
+            continue;
         if (!theirs || group->queue->status || theirs->kind != DEFERRED_MEETING || theirs->meeting.group != &group->head)
             return false;
         if (theirs->meeting.number != at->meeting.number || theirs->meeting.kind != at->meeting.kind) {
@@ -343,7 +358,9 @@ static bool put_first(struct queue *queue, struct queue **going)
         return false;
     status = enqueue_meeting(hall);
     for (uint32_t m = 0; m < hall->count; m++) {
-        struct queue *other = hall->member[m]->queue;
+        struct queue *other = hall->member[m] ? hall->member[m]->queue : NULL;
+        if (!other)
+            continue;
         if (status) {
             stop(other, status);
             continue;
@@ -418,7 +435,7 @@ static void list_parts(struct part *parts, const weir_view *views, int count)
 static const char *why_not(const struct device_meeting *meeting)
 {
     const struct hall *hall = ((struct group *)meeting->group)->hall;
-    if (meeting->kind == DEVICE_MOVES)
+    if (meeting->kind == DEVICE_MOVES || hall_spreads(hall))
         return NULL;
     if (hall->count > SUM_MAX)
         return "more devices than can add";
@@ -446,12 +463,25 @@ weir_status group_meet(struct device_queue *head, const struct device_meeting *m
     return defer(queue, entry);
 }
 
+/* The members that a queue is, one after the other; `at` NULL: the first. */
+static struct group *next_member(const struct queue *queue, const struct group *at)
+{
+    const struct hall *hall = at ? at->hall->next : halls;
+    for (; hall; hall = hall->next)
+        for (uint32_t m = 0; m < hall->count; m++)
+            if (hall->member[m] && hall->member[m]->queue == queue)
+                return hall->member[m];
+    return NULL;
+}
+
 weir_status group_health(struct queue *queue, char *error, size_t error_bytes)
 {
     pthread_mutex_lock(&group_lock);
     weir_status status = queue->status;
     if (status && error_bytes)
         snprintf(error, error_bytes, "%s", queue->error);
+    for (struct group *group = NULL; !status && (group = next_member(queue, group)) != NULL;)
+        status = nccl_health(group, error, error_bytes);
     pthread_mutex_unlock(&group_lock);
     return status;
 }
@@ -463,5 +493,7 @@ void group_abort(struct queue *queue)
         queue->status = WEIR_E_STATE;
     while (queue->first)
         pop(queue);
+    for (struct group *group = NULL; (group = next_member(queue, group)) != NULL;)
+        nccl_abort(group);
     pthread_mutex_unlock(&group_lock);
 }

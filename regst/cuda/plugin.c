@@ -48,7 +48,6 @@ static weir_kernel_fn find_kernel(const weir_op *op)
 
 const struct device_ops cuda_ops = {
     .name = "cuda",
-    .alone = true,
     .space_new = space_new,
     .space_free = space_free,
     .copy_in = space_copy_in,
@@ -65,6 +64,8 @@ const struct device_ops cuda_ops = {
     .await = queue_await,
     .group_new = group_new,
     .group_free = group_free,
+    .group_key = group_key,
+    .group_join = group_join,
     .meet = group_meet,
     .times = queue_times,
     .health = queue_health,

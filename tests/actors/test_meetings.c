@@ -1,6 +1,6 @@
-/* tests/actors/test_meetings.c: what accelerators do together, on the fake ones (tests/support/fake.h): all kinds of moves,
- * turns that are kept whoever is ready first, runs that end early, programs, and how it is told that a member does not
- * come. actors/ahead.c is included here, with a variable that leaves the rule of turns out.
+/* tests/actors/test_meetings.c: what accelerators do together, on the fake ones (tests/support/fake.h): all kinds of
+ * moves, turns that are kept whoever is ready first, runs that end early, programs, and how it is told that a member
+ * does not come. actors/ahead.c is included here, with a variable that leaves the rule of turns out.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -172,8 +172,8 @@ Test(meetings, who_is_ready_long_before_its_turn_waits_for_it)
     cr_expect_gt(other_way, 0, "nothing would be seen");
 }
 
-/* Whether the fake device sees that its members come to different meetings when queues fire as their actors become ready.
- * They may do so in the right order for once, so it is tried until it is seen. */
+/* Whether the fake device sees that its members come to different meetings when queues fire as their actors become
+ * ready. They may do so in the right order for once, so it is tried until it is seen. */
 Test(meetings, a_turn_that_is_not_kept_is_seen)
 {
     meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_ALL_TO_ALL, 3)};
@@ -422,9 +422,9 @@ static void expect_not_opened(const weir_plan *plan, const char *why)
 static int joined, joins;
 
 static weir_status join_once(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
-                             struct device_group **group)
+                             uint32_t here, struct device_group **group)
 {
-    (void)queue, (void)id;
+    (void)queue, (void)id, (void)here;
     struct device_group *made = joined++ < joins ? calloc(1, sizeof(*made)) : NULL;
     if (made)
         *made = (struct device_group){.place = place, .count = count};

@@ -101,6 +101,7 @@ struct fiber {
     const char *file = nullptr;
     int line = 0, kind = 0, by = 0;
     uint64_t bits = 0; /* given to the warp, then taken from it */
+    unsigned char given[EMULATE_GIVEN_MOST], taken[EMULATE_GIVEN_MOST]; /* by the whole warp */
 };
 
 struct array {
@@ -135,6 +136,9 @@ struct machine {
 };
 
 static thread_local machine own;
+
+/* The calling thread's, while it runs a grid: found without a call, as kernels ask for it all the time. */
+static thread_local machine *here __attribute__((tls_model("initial-exec")));
 
 machine::~machine()
 {
@@ -206,7 +210,7 @@ static void to_scheduler(machine *m, bool last)
 
 static void fiber_main()
 {
-    machine *m = &own;
+    machine *m = here;
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(nullptr, &m->scheduler_stack, &m->scheduler_bytes);
 #endif
@@ -273,12 +277,19 @@ static bool fibers_make(machine *m, size_t count)
 
 const emulate_place *emulate_self()
 {
-    return &own.place;
+    return &here->place;
+}
+
+/* Not memcpy, which ThreadSanitizer would take for an access of the thread. */
+__attribute__((optimize("no-tree-loop-distribute-patterns"))) static void copy(void *to, const void *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        ((unsigned char *)to)[i] = ((const unsigned char *)from)[i];
 }
 
 void emulate_barrier(const char *file, int line)
 {
-    machine *m = &own;
+    machine *m = here;
     __tsan_release(m->orders);
     m->at_barrier++;
     wait_as(m, AT_BARRIER, file, line);
@@ -293,7 +304,7 @@ static char *warp_orders(machine *m)
 
 void emulate_warp_barrier(const char *file, int line)
 {
-    machine *m = &own;
+    machine *m = here;
     char *orders = warp_orders(m);
     __tsan_release(orders);
     wait_as(m, AT_WARP_BARRIER, file, line);
@@ -302,7 +313,7 @@ void emulate_warp_barrier(const char *file, int line)
 
 uint64_t emulate_exchange(uint64_t bits, int kind, int by, const char *file, int line)
 {
-    machine *m = &own;
+    machine *m = here;
     fiber *f = &m->set[m->running];
     f->bits = bits;
     f->kind = kind;
@@ -315,16 +326,29 @@ unsigned emulate_ballot(bool condition, const char *file, int line)
     return (unsigned)emulate_exchange(condition, -1, 0, file, line);
 }
 
+/* Nothing of the warp changes what lanes have given before all have come to their next exchange; so `taken` is enough. */
+void emulate_gather(const void *given, size_t bytes, void *all, const char *file, int line)
+{
+    machine *m = here;
+    fiber *f = &m->set[m->running];
+    copy(f->given, given, bytes);
+    f->kind = EMULATE_ALL;
+    f = wait_as(m, IN_WARP, file, line);
+    const int lane = m->running % WARP;
+    for (int l = 0; l < WARP; l++)
+        copy((unsigned char *)all + (size_t)l * bytes, f[l - lane].taken, bytes);
+}
+
 void emulate_trap(const char *file, int line)
 {
-    machine *m = &own;
+    machine *m = here;
     fault(m, "thread %d traps at %s:%d", m->running, file, line);
     never_again(m);
 }
 
 void emulate_outside(const char *array, int64_t index, int64_t count)
 {
-    machine *m = &own;
+    machine *m = here;
     fault(m, "thread %d uses element %ld of the shared array %s, which has %ld", m->running, (long)index, array,
           (long)count);
     never_again(m);
@@ -344,7 +368,7 @@ static size_t padded(size_t bytes)
 
 void *emulate_shared(const char *name, const char *file, int line, size_t bytes)
 {
-    machine *m = &own;
+    machine *m = here;
     for (const array &a : m->arrays)
         if (a.line == line && a.file == file && a.name == name)
             return a.first;
@@ -365,7 +389,7 @@ void *emulate_shared(const char *name, const char *file, int line, size_t bytes)
 
 size_t emulate_rest_bytes()
 {
-    return own.grid->rest;
+    return here->grid->rest;
 }
 
 /* ---- blocks ---- */
@@ -399,6 +423,8 @@ static bool warp_goes_on(machine *m, int of)
     for (int l = 0; l < WARP; l++) {
         if (lane[l].state == IN_WARP && lane[l].kind < 0)
             lane[l].bits = votes;
+        else if (lane[l].state == IN_WARP && lane[l].kind == EMULATE_ALL)
+            copy(lane[l].taken, lane[l].given, sizeof lane[l].given);
         else if (lane[l].state == IN_WARP)
             shuffle(given, &lane[l], l);
         lane[l].state = RUNS;
@@ -549,7 +575,7 @@ void emulate_seed(uint64_t seed)
 
 void emulate_run(const emulate_grid *grid, void (*thread)(void *), void *data)
 {
-    machine *m = &own;
+    machine *m = here = &own;
     m->grid = grid;
     m->thread = thread;
     m->data = data;
@@ -576,4 +602,9 @@ void emulate_run(const emulate_grid *grid, void (*thread)(void *), void *data)
 __attribute__((weak)) void standin_launch(void *, void (*run)(void *), void *data)
 {
     run(data);
+}
+
+__attribute__((weak)) bool standin_refused(char *, size_t)
+{
+    return false;
 }

@@ -31,6 +31,7 @@
 #include "tests/cuda/emulated.h"
 
 #define DEVICE static inline
+#define METHOD inline
 #define KERNEL(name) static void name
 #define KERNEL_OF(name, threads) static void name
 #define UNROLL
@@ -116,7 +117,8 @@ static inline void emulate_launch(const char *name, void (*kernel)(P...), int64_
 
 static inline weir_status launched(const weir_kernel_args *args)
 {
-    return emulate_fault(args->error, args->error_bytes) ? WEIR_E_KERNEL : WEIR_OK;
+    return emulate_fault(args->error, args->error_bytes) || standin_refused(args->error, args->error_bytes) ? WEIR_E_KERNEL
+                                                                                                           : WEIR_OK;
 }
 
 #endif

@@ -26,13 +26,15 @@ typedef struct emulate_place {
     emulate_index thread, block, threads, blocks;
 } emulate_place;
 
-enum { EMULATE_XOR, EMULATE_DOWN, EMULATE_FROM };
+enum { EMULATE_XOR, EMULATE_DOWN, EMULATE_FROM, EMULATE_ALL, EMULATE_GIVEN_MOST = 32 };
 
 const emulate_place *emulate_self(void);
 void emulate_barrier(const char *file, int line);
 void emulate_warp_barrier(const char *file, int line);
 uint64_t emulate_exchange(uint64_t bits, int kind, int by, const char *file, int line);
 unsigned emulate_ballot(bool condition, const char *file, int line);
+/* What each lane of the warp has given, lane by lane: `bytes` each, up to EMULATE_GIVEN_MOST. */
+void emulate_gather(const void *given, size_t bytes, void *all, const char *file, int line);
 void emulate_trap(const char *file, int line) __attribute__((noreturn));
 void emulate_outside(const char *array, int64_t index, int64_t count) __attribute__((noreturn));
 
@@ -53,6 +55,9 @@ void emulate_seed(uint64_t seed);
 /* Enqueues run(data) on a stream; with `stream` NULL it runs at once. Defined by a stand-in for streams; without one, it
  * runs at once. */
 void standin_launch(void *stream, void (*run)(void *), void *data);
+
+/* Whether the calling thread's last launch was refused, and a sentence; it is forgotten then. */
+bool standin_refused(char *error, size_t error_bytes);
 
 #ifdef __cplusplus
 }

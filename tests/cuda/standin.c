@@ -35,7 +35,7 @@ void standin_set(const standin_options *options)
     pthread_mutex_lock(&standin.lock);
     standin.is = options ? *options : (standin_options){0};
     standin.random = standin.is.seed ? standin.is.seed : (uint64_t)told("STANDIN_SEED", 1);
-    standin.seen.calls = standin.seen.runs = 0;
+    standin.seen.calls = standin.seen.nccl_calls = standin.seen.runs = 0;
     standin.seen.failed[0] = 0;
     standin.sticky = cudaSuccess;
     pthread_mutex_unlock(&standin.lock);

@@ -1,16 +1,18 @@
-/* tests/cuda/standin.h: what stands in for CUDA's runtime where no card is: those of its calls that regst/cuda uses, with the
- * toolkit's own headers for types. It is linked into the emulated plugin (Makefile) in the place of libcudart.
+/* tests/cuda/standin.h: what stands in for CUDA's runtime where no card is: those of its calls that regst/cuda uses,
+ * with the toolkit's own headers for types. It is linked into the emulated plugin (Makefile) in the place of libcudart.
  *
  *     host  ---copies, launches, records, waits---> streams, each a list
  *                                                      one thread, the engine, takes the head of one at random
  *
- * Device memory is the host's, filled with 0xff when it is given. What is enqueued has happened when it is taken, and not
- * before; a stream stands still at an event that was recorded and has not passed. The order among streams follows from a
- * seed. Sentences and errors are as the runtime's: an asynchronous error is returned by every call from then on, and nothing of
- * a stream runs any more.
+ * Device memory is the host's, filled with 0xff when it is given. What is enqueued has happened when it is taken, and
+ * not before; a stream stands still at an event that was recorded and has not passed. The order among streams follows
+ * from a seed. Sentences and errors are as the runtime's: an asynchronous error is returned by every call from then on,
+ * and nothing of a stream runs any more.
  *
- * It counts what no caller may do (`misuse`): a launch on a stream of a card that is not the thread's, memory that is freed
- * twice, an event that is destroyed while a stream is to wait for it, a copy outside of what was given.
+ * NCCL is stood in for by tests/cuda/standin_nccl.c, between processes, too.
+ *
+ * It counts what no caller may do (`misuse`): a launch on a stream of a card that is not the thread's, memory that is
+ * freed twice, an event that is destroyed while a stream is to wait for it, a copy outside of what was given.
  *
  * A test finds these functions in the plugin with dlsym(). Set before the first call of the runtime; any thread. The
  * environment's STANDIN_CARDS and STANDIN_SEED are for programs that are run.
@@ -36,13 +38,17 @@ typedef struct standin_options {
     int fail_with;      /* [cudaErrorUnknown] */
     uint64_t fail_run;  /* so many things a stream did, then comes an error of the device's; 0: none */
     int fail_run_with;  /* [cudaErrorIllegalAddress] */
+    uint64_t fail_nccl; /* so does the call of NCCL's with this number; 0: none */
+    bool no_nccl;       /* its library is not there */
+    bool nccl_error;    /* every communicator says that something is wrong elsewhere */
 } standin_options;
 
 typedef struct standin_seen {
     uint64_t calls;     /* that can fail, */
+    uint64_t nccl_calls; /* of these NCCL's, */
     uint64_t runs;      /* things that streams did, */
     uint64_t kernels, copies, waits;
-    uint64_t spaces, pinned, registered, streams, events; /* that were not given back */
+    uint64_t spaces, pinned, registered, streams, events, comms; /* that were not given back */
     uint64_t bytes;     /* of device memory, now */
     uint64_t misuses;
     char misuse[STANDIN_TEXT]; /* the first */

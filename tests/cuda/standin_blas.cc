@@ -3,10 +3,13 @@
 
 #include "tests/cuda/emulated.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
 #include <string.h>
+#include <vector>
 
 static std::atomic<int> asked, alive;
 
@@ -226,13 +229,21 @@ static double factor(const layout &at, cublasOperation_t trans, const void *from
     return element(at.type, from, batch * at.step + c * at.ld + r);
 }
 
-static void product_element(const work &w, int64_t batch, int64_t row, int64_t column)
+/* Factor `which` of a batch, as rows of columns: of b's columns, of a's terms. */
+static std::vector<double> factors(const work &w, int which, int64_t batch, int64_t rows, int64_t columns)
 {
-    const int64_t inner = w.desc.trans[0] == CUBLAS_OP_T ? w.a.rows : w.a.columns;
+    std::vector<double> all((size_t)(rows * columns));
+    const layout &at = which ? w.b : w.a;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            all[(size_t)(r * columns + c)] = which ? factor(at, w.desc.trans[1], w.from[1], batch, c, r)
+                                                   : factor(at, w.desc.trans[0], w.from[0], batch, c, r);
+    return all;
+}
+
+static void product_store(const work &w, int64_t batch, int64_t row, int64_t column, double sum)
+{
     const int64_t at = batch * w.c.step + column * w.c.ld + row;
-    double sum = 0;
-    for (int64_t k = 0; k < inner; k++)
-        sum += factor(w.a, w.desc.trans[0], w.from[0], batch, row, k) * factor(w.b, w.desc.trans[1], w.from[1], batch, k, column);
     sum *= w.alpha;
     if (w.beta != 0)
         sum += w.beta * element(w.c.type, w.from[2], at);
@@ -244,10 +255,19 @@ static void product_element(const work &w, int64_t batch, int64_t row, int64_t c
 static void product_work(void *data)
 {
     const work *w = (const work *)data;
-    for (int64_t batch = 0; batch < w->c.count; batch++)
-        for (int64_t column = 0; column < w->c.columns; column++)
-            for (int64_t row = 0; row < w->c.rows; row++)
-                product_element(*w, batch, row, column);
+    const int64_t inner = w->desc.trans[0] == CUBLAS_OP_T ? w->a.rows : w->a.columns, rows = w->c.rows;
+    std::vector<double> sum((size_t)rows);
+    for (int64_t batch = 0; batch < w->c.count; batch++) {
+        const std::vector<double> a = factors(*w, 0, batch, inner, rows), b = factors(*w, 1, batch, w->c.columns, inner);
+        for (int64_t column = 0; column < w->c.columns; column++) {
+            std::fill(sum.begin(), sum.end(), 0.0);
+            for (int64_t k = 0; k < inner; k++)
+                for (int64_t row = 0; row < rows; row++)
+                    sum[(size_t)row] += a[(size_t)(k * rows + row)] * b[(size_t)(column * inner + k)];
+            for (int64_t row = 0; row < rows; row++)
+                product_store(*w, batch, row, column, sum[(size_t)row]);
+        }
+    }
     delete w;
 }
 
@@ -309,7 +329,7 @@ static cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const 
         return CUBLAS_STATUS_INVALID_VALUE;
     work *w = new work{*la, *lb, *lc, *product, {a, b, c}, d, *(const float *)alpha, *(const float *)beta};
     standin_launch((void *)stream, product_work, w);
-    return CUBLAS_STATUS_SUCCESS;
+    return cudaPeekAtLastError() ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
 const blas_calls *standin_blas(void)

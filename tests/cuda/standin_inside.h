@@ -1,5 +1,5 @@
-/* tests/cuda/standin_inside.h: the parts of the stand-in among each other. Everything is under `standin.lock`, but for the
- * kernels and copies that the engine runs. */
+/* tests/cuda/standin_inside.h: the parts of the stand-in among each other. Everything is under `standin.lock`, but
+ * for the kernels and copies that the engine runs. */
 #ifndef TESTS_CUDA_STANDIN_INSIDE_H
 #define TESTS_CUDA_STANDIN_INSIDE_H
 
@@ -16,7 +16,7 @@ struct memory {
     int card;         /* -1: pinned; -2: registered */
 };
 
-enum run_kind { RUN_KERNEL, RUN_COPY, RUN_RECORD, RUN_WAIT, RUN_WRITE };
+enum run_kind { RUN_KERNEL, RUN_COPY, RUN_RECORD, RUN_WAIT, RUN_WRITE, RUN_MEET };
 
 struct run {
     struct run *next;
@@ -27,6 +27,7 @@ struct run {
     const void *from;
     size_t bytes;
     uint64_t value;
+    bool (*step)(void *);      /* of what goes on until it says that it is over; then, with the lock, comes `call` */
     void (*call)(void *);
     void *data;
 };

@@ -1,5 +1,5 @@
-/* tests/cuda/standin_streams.c: the stand-in's streams and events, and the engine that runs them. The engine is there as long
- * as there is a stream. */
+/* tests/cuda/standin_streams.c: the stand-in's streams and events, and the engine that runs them. The engine is
+ * there as long as there is a stream. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,8 @@
 
 #include "tests/cuda/emulated.h"
 #include "tests/cuda/standin_inside.h"
+
+enum { MEET_LOOK_NS = 20000 };
 
 #define ENTER()                     \
     if (!standin_enter(__func__))   \
@@ -50,6 +52,8 @@ static void let_go(struct run *run)
 {
     if (run->kind == RUN_WAIT)
         run->event->awaited--;
+    if (run->kind == RUN_MEET)
+        run->call(run->data);
     free(run);
 }
 
@@ -104,14 +108,29 @@ static void do_run(struct run *run)
     }
 }
 
+/* Whether it is over; else it waits for others. */
+static bool meet(const struct run *run)
+{
+    bool over = run->step(run->data);
+    if (!over)
+        nanosleep(&(struct timespec){.tv_nsec = MEET_LOOK_NS}, NULL);
+    return over;
+}
+
 static void take_head(struct CUstream_st *stream)
 {
     struct run *run = stream->first;
+    bool over = true;
     stream->running = true;
     pthread_mutex_unlock(&standin.lock);
-    do_run(run);
+    if (run->kind == RUN_MEET)
+        over = meet(run);
+    else
+        do_run(run);
     pthread_mutex_lock(&standin.lock);
     stream->running = false;
+    if (!over && !standin.sticky)
+        return;
     if (run->kind == RUN_RECORD) {
         run->event->passed = run->number > run->event->passed ? run->number : run->event->passed;
         run->event->passed_ns = now_ns();
@@ -150,13 +169,19 @@ void standin_fault(const char *why)
     pthread_mutex_unlock(&standin.lock);
 }
 
-void standin_enqueue(struct CUstream_st *stream, struct run run)
+static struct run *copy_of(struct run run)
 {
     struct run *made = malloc(sizeof *made);
     if (!made)
         abort();
     *made = run;
     made->next = NULL;
+    return made;
+}
+
+void standin_enqueue(struct CUstream_st *stream, struct run run)
+{
+    struct run *made = copy_of(run);
     *stream->last = made;
     stream->last = &made->next;
     pthread_cond_signal(&standin.work);
@@ -352,11 +377,22 @@ void standin_launch(void *stream, void (*call)(void *), void *data)
     if (on->card != standin_card)
         standin_misuse("a kernel is launched on a stream of a card that is not the thread's");
     standin.seen.kernels++;
-    if (!standin.sticky)
-        standin_enqueue(on, (struct run){.kind = RUN_KERNEL, .call = call, .data = data});
+    struct run run = {.kind = RUN_KERNEL, .call = call, .data = data};
+    if (standin_error)
+        drop(copy_of(run));
+    else
+        standin_enqueue(on, run);
     if (standin_error)
         standin_last = standin_error;
     pthread_mutex_unlock(&standin.lock);
+}
+
+bool standin_refused(char *error, size_t error_bytes)
+{
+    cudaError_t is = cudaGetLastError();
+    if (is && error_bytes)
+        snprintf(error, error_bytes, "the device takes no kernel: %s", cudaGetErrorString(is));
+    return is != cudaSuccess;
 }
 
 void standin_call(void *stream, void (*call)(void *), void *data)

@@ -9,14 +9,6 @@
 
 enum { SEED = 515 };
 
-/* Attributes as the ops lay them out; the fields' names and counts are what plans rely on. */
-typedef struct range_attrs {
-    int64_t axis, range[2];
-} range_attrs;
-typedef struct perm_attrs {
-    int64_t perm[WEIR_DIMS_MAX];
-} perm_attrs;
-
 static void unravel(const weir_shape *shape, int64_t i, int64_t *index)
 {
     for (int d = shape->rank - 1; d >= 0; d--) {
@@ -120,7 +112,7 @@ Test(shape, broadcast_repeats_on_every_layout)
 
 static void ref_transpose(const kernel_check *c, int out, double *want)
 {
-    const perm_attrs *attrs = c->attrs;
+    const transpose_attrs *attrs = c->attrs;
     for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++) {
         int64_t index[WEIR_DIMS_MAX], from[WEIR_DIMS_MAX];
         unravel(&c->out[out].shape, i, index);
@@ -130,7 +122,7 @@ static void ref_transpose(const kernel_check *c, int out, double *want)
     }
 }
 
-static void check_transpose(weir_shape shape, perm_attrs attrs, weir_dtype dtype)
+static void check_transpose(weir_shape shape, transpose_attrs attrs, weir_dtype dtype)
 {
     kernel_check c = kernel_check_new(&op_transpose, &attrs, SEED);
     kernel_check_in(&c, dtype, shape);
@@ -143,13 +135,13 @@ static void check_transpose(weir_shape shape, perm_attrs attrs, weir_dtype dtype
 
 Test(shape, transpose_permutes_any_rank_on_every_layout, .timeout = 120)
 {
-    check_transpose(SHAPE(), (perm_attrs){{0}}, WEIR_F32);
-    check_transpose(SHAPE(5), (perm_attrs){{0}}, WEIR_F32);
+    check_transpose(SHAPE(), (transpose_attrs){{0}}, WEIR_F32);
+    check_transpose(SHAPE(5), (transpose_attrs){{0}}, WEIR_F32);
     for (int dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++) {
-        check_transpose(SHAPE(33, 70), (perm_attrs){{1, 0}}, (weir_dtype)dtype);
-        check_transpose(SHAPE(2, 5, 3, 16), (perm_attrs){{0, 2, 1, 3}}, (weir_dtype)dtype);
+        check_transpose(SHAPE(33, 70), (transpose_attrs){{1, 0}}, (weir_dtype)dtype);
+        check_transpose(SHAPE(2, 5, 3, 16), (transpose_attrs){{0, 2, 1, 3}}, (weir_dtype)dtype);
     }
-    check_transpose(SHAPE(1, 4, 1, 3), (perm_attrs){{3, 2, 1, 0}}, WEIR_F32);
+    check_transpose(SHAPE(1, 4, 1, 3), (transpose_attrs){{3, 2, 1, 0}}, WEIR_F32);
 }
 
 static void shuffle(int64_t *perm, int count, uint64_t *random)
@@ -169,7 +161,7 @@ Test(shape, random_transposes, .timeout = 120)
     uint64_t random = SEED;
     for (int round = 0; round < 100; round++) {
         weir_shape shape = {.rank = 1 + (int)(kernel_random(&random) * 6)};
-        perm_attrs attrs = {{0}};
+        transpose_attrs attrs = {{0}};
         for (int d = 0; d < shape.rank; d++)
             shape.dim[d] = 1 + (int64_t)(kernel_random(&random) * 4);
         shuffle(attrs.perm, shape.rank, &random);
@@ -180,7 +172,7 @@ Test(shape, random_transposes, .timeout = 120)
 Test(shape, what_is_no_permutation_is_refused)
 {
     const weir_type x = {WEIR_F32, SHAPE(2, 3)};
-    const perm_attrs twice = {{1, 1}}, far = {{0, 2}};
+    const transpose_attrs twice = {{1, 1}}, far = {{0, 2}};
     kernel_check_refuses(&op_transpose, &twice, &x, 1, "dimension 1 is used twice");
     kernel_check_refuses(&op_transpose, &far, &x, 1, "there is no dimension 2 among the 2");
 }

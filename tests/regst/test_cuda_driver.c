@@ -1,5 +1,5 @@
-/* tests/regst/test_cuda_driver.c: the driver of CUDA devices (regst/cuda) keeps what regst/device.h says of a kind that runs
- * ahead, on the stand-in for CUDA's runtime, which runs streams in any order that is allowed. */
+/* tests/regst/test_cuda_driver.c: the driver of CUDA devices (regst/cuda) keeps what regst/device.h says of a kind
+ * that runs ahead, on the stand-in for CUDA's runtime, which runs streams in any order that is allowed. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>
@@ -210,7 +210,8 @@ Test(cuda_driver, marks_are_copied_where_streams_cannot_write)
     goes_there_and_back((standin_options){.seed = 5, .no_write_value = true});
 }
 
-/* `other` is at work in another thread meanwhile, and its ring goes round: an await of an old mark awaits nothing newer. */
+/* `other` is at work in another thread meanwhile, and its ring goes round: an await of an old mark awaits nothing
+ * newer. */
 struct worker {
     struct device_queue *queue;
     float *at;
@@ -385,7 +386,7 @@ static void join_all(struct rig *r)
 {
     const struct device_group_id id = {.session = 3, .number = 1};
     for (uint32_t d = 0; d < r->devices; d++)
-        assert_ok(r->device->group_new(r->queue[d][0], &id, d, r->devices, &r->group[d]));
+        assert_ok(r->device->group_new(r->queue[d][0], &id, d, r->devices, r->devices, &r->group[d]));
 }
 
 /* Each gives slot `give` to the next, and takes slot `take` from the one before. */
@@ -439,10 +440,38 @@ Test(cuda_driver, values_go_round_on_one_card)
     goes_round(&(standin_options){.seed = 3});
 }
 
-static float term(uint32_t d, int i)
+enum { SUMS = 2 };
+
+/* Item i of what member d gives to sum `k`. */
+static float term(int k, uint32_t d, int i)
 {
     static const float values[] = {1e8f, 1.25f, -1e8f, 3.5f};
-    return values[(d + (uint32_t)i) % 4] * (float)(1 + i % 3);
+    return values[(d + (uint32_t)i) % 4] * (float)(1 + (i + k) % 3);
+}
+
+static void give_terms(struct rig *r)
+{
+    float host[ITEMS];
+    for (uint32_t d = 0; d < 4; d++)
+        for (int k = 0; k < SUMS; k++) {
+            for (int i = 0; i < ITEMS; i++)
+                host[i] = term(k, d, i);
+            assert_ok(r->device->copy_in(slot(r, d, 2 * k), host, BYTES));
+        }
+}
+
+static void add_at(struct rig *r, uint32_t d, enum device_collective kind, int items)
+{
+    weir_view in[SUMS], out[SUMS];
+    for (int k = 0; k < SUMS; k++) {
+        in[k] = view_of(slot(r, d, 2 * k));
+        out[k] = view_of(slot(r, d, 2 * k + 1));
+        out[k].shape.dim[0] = items;
+    }
+    weir_kernel_args args = {.in = in, .in_count = SUMS, .out = out, .out_count = SUMS};
+    struct device_meeting meeting = {.group = r->group[d], .number = 5, .kind = kind};
+    assert_ok(r->device->meet(r->queue[d][0], &meeting, &args));
+    assert_ok(r->device->mark(r->queue[d][0]));
 }
 
 static void adds(uint64_t seed, enum device_collective kind)
@@ -450,32 +479,22 @@ static void adds(uint64_t seed, enum device_collective kind)
     struct rig r = rig_open(&(standin_options){.seed = seed, .cards = 4}, 4, DEVICE_COLLECTIVE, DEVICE_COMPUTE);
     int items = kind == DEVICE_REDUCE_SCATTER ? ITEMS / 4 : ITEMS;
     join_all(&r);
-    for (uint32_t d = 0; d < 4; d++) {
-        float host[ITEMS];
-        for (int i = 0; i < ITEMS; i++)
-            host[i] = term(d, i);
-        assert_ok(r.device->copy_in(slot(&r, d, 0), host, BYTES));
-    }
-    for (uint32_t k = 0; k < 4; k++) {
-        uint32_t d = (k + (uint32_t)seed) % 4;
-        weir_view in = view_of(slot(&r, d, 0)), out = view_of(slot(&r, d, 1));
-        out.shape.dim[0] = items;
-        weir_kernel_args args = {.in = &in, .in_count = 1, .out = &out, .out_count = 1};
-        struct device_meeting meeting = {.group = r.group[d], .number = 5, .kind = kind};
-        assert_ok(r.device->meet(r.queue[d][0], &meeting, &args));
-        assert_ok(r.device->mark(r.queue[d][0]));
-    }
+    give_terms(&r);
+    for (uint32_t k = 0; k < 4; k++)
+        add_at(&r, (k + (uint32_t)seed) % 4, kind, items);
     for (uint32_t d = 0; d < 4; d++)
         while (!atomic_load_explicit(r.queue[d][0]->done, memory_order_acquire))
             sched_yield();
-    for (uint32_t d = 0; d < 4; d++) {
-        float host[ITEMS];
-        assert_ok(r.device->copy_out(host, slot(&r, d, 1), (uint64_t)items * sizeof *host));
-        for (int i = 0; i < items; i++) {
-            int at = i + (kind == DEVICE_REDUCE_SCATTER ? (int)d * items : 0);
-            cr_expect_eq(host[i], term(0, at) + term(1, at) + term(2, at) + term(3, at), "in the order of the members");
+    for (uint32_t d = 0; d < 4; d++)
+        for (int k = 0; k < SUMS; k++) {
+            float host[ITEMS];
+            assert_ok(r.device->copy_out(host, slot(&r, d, 2 * k + 1), (uint64_t)items * sizeof *host));
+            for (int i = 0; i < items; i++) {
+                int at = i + (kind == DEVICE_REDUCE_SCATTER ? (int)d * items : 0);
+                cr_expect_eq(host[i], term(k, 0, at) + term(k, 1, at) + term(k, 2, at) + term(k, 3, at),
+                             "in the order of the members");
+            }
         }
-    }
     rig_close(&r);
 }
 

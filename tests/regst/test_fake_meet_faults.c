@@ -1,5 +1,5 @@
-/* tests/regst/test_fake_meet_faults.c: groups of the fake accelerator (tests/support/fake.h) see what a caller may not do, find
- * races whatever order was drawn, and fail as a real communicator does. */
+/* tests/regst/test_fake_meet_faults.c: groups of the fake accelerator (tests/support/fake.h) see what a caller may
+ * not do, find races whatever order was drawn, and fail as a real communicator does. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <sched.h>
@@ -113,9 +113,9 @@ Test(fake_meet_faults, sees_what_is_no_member_or_no_move)
     struct halls h = halls_open(NULL, 0, 2);
     struct device_group_id id = {.session = 0x5e55, .number = 1};
     struct device_group **groups = halls_join_all(&h, 1), *other;
-    cr_expect_eq(h.device->group_new(h.queue[0], &id, 2, 2, &other), WEIR_E_STATE);
-    cr_expect_eq(h.device->group_new(h.queue[0], &id, 1, 2, &other), WEIR_E_STATE);
-    cr_expect_eq(h.device->group_new(h.queue[0], &id, 2, 3, &other), WEIR_E_STATE);
+    cr_expect_eq(h.device->group_new(h.queue[0], &id, 2, 2, 2, &other), WEIR_E_STATE);
+    cr_expect_eq(h.device->group_new(h.queue[0], &id, 1, 2, 2, &other), WEIR_E_STATE);
+    cr_expect_eq(h.device->group_new(h.queue[0], &id, 2, 3, 3, &other), WEIR_E_STATE);
     cr_expect_eq(fake_look().misuses, 3);
     cr_expect_eq(halls_pass_on(&h, 0, groups[1], 1, 1, 1, halls_slot(&h, 0, 0), halls_slot(&h, 0, 1)), WEIR_E_STATE, "another queue's group");
     cr_expect_eq(halls_pass_on(&h, 0, groups[0], 1, 3, 1, halls_slot(&h, 0, 0), halls_slot(&h, 0, 1)), WEIR_E_STATE, "a peer");
@@ -210,8 +210,8 @@ Test(fake_meet_faults, awaiting_a_meeting_is_enough_to_give_again)
     cr_expect(!seen.misuses && !seen.race[0], "%s%s", seen.misuse, seen.race);
 }
 
-/* What one member did before a meeting comes before what another one does after it: order goes through a meeting, though not
- * to what is taken at its end. */
+/* What one member did before a meeting comes before what another one does after it: order goes through a meeting,
+ * though not to what is taken at its end. */
 Test(fake_meet_faults, order_goes_through_a_meeting)
 {
     for (int late = 0; late < 2; late++) {

@@ -15,6 +15,7 @@
 #include "tests/support/amx_machine.h"
 
 #include "kernels/matmul/amx.h"
+#include "tests/support/kernel_check.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -252,6 +253,8 @@ static bool real;
 
 void amx_machine_enter(void)
 {
+    if (kernel_check_kind() != WEIR_CPU)
+        cr_skip_test("the kernels are not the processor's");
     real = amx_usable();
     if (!real)
         amx_machine_start(AMX_MACHINE_RIGHT);

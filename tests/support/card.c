@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #ifndef EMULATED_PLUGIN
@@ -22,8 +23,26 @@ static void find(void *object, const char *name, void *to)
     cr_assert_not_null(*(void **)to, "%s has no %s", EMULATED_PLUGIN, name);
 }
 
+bool card_real(void)
+{
+    const char *cards = getenv("WEIR_TEST_CARDS");
+    return cards && !strcmp(cards, "real");
+}
+
+/* A card takes things in its own order; it cannot be told to be another. */
+static void expect_plain(const standin_options *options)
+{
+    standin_options plain = {.seed = options ? options->seed : 0};
+    if (options && memcmp(&plain, options, sizeof plain) != 0)
+        cr_skip_test("only a stand-in is such a card");
+}
+
 void card_open(const standin_options *options)
 {
+    if (card_real()) {
+        expect_plain(options);
+        return;
+    }
     if (access(EMULATED_PLUGIN, R_OK))
         cr_skip_test("there is no CUDA toolkit here, whose headers the emulated plugin needs");
     setenv("WEIR_CUDA_PLUGIN", EMULATED_PLUGIN, 1);
@@ -37,25 +56,28 @@ void card_open(const standin_options *options)
 
 void card_set(const standin_options *options)
 {
-    set(options);
+    if (card_real())
+        expect_plain(options);
+    else
+        set(options);
 }
 
 standin_seen card_look(void)
 {
-    return look();
+    return card_real() ? (standin_seen){.calls = 0} : look();
 }
 
 const char *card_left(void)
 {
     static char text[300];
-    standin_seen seen = look();
+    standin_seen seen = card_look();
     if (seen.misuses)
         snprintf(text, sizeof text, "%s", seen.misuse);
-    else if (seen.spaces || seen.pinned || seen.registered || seen.streams || seen.events)
+    else if (seen.spaces || seen.pinned || seen.registered || seen.streams || seen.events || seen.comms)
         snprintf(text, sizeof text,
                  "left: %" PRIu64 " spaces, %" PRIu64 " of pinned memory, %" PRIu64 " registered, %" PRIu64 " streams, %" PRIu64
-                 " events",
-                 seen.spaces, seen.pinned, seen.registered, seen.streams, seen.events);
+                 " events, %" PRIu64 " communicators",
+                 seen.spaces, seen.pinned, seen.registered, seen.streams, seen.events, seen.comms);
     else
         return NULL;
     return text;
@@ -69,5 +91,7 @@ void card_close(void)
 
 void card_launch(void *stream, void (*run)(void *), void *data)
 {
+    if (card_real())
+        cr_skip_test("the kernel is one of a stand-in's");
     launch(stream, run, data);
 }

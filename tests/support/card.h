@@ -6,12 +6,18 @@
  *     card_close();                                            // nothing was left, and nothing was misused
  *
  * Once in a process: the plugin stays loaded, and counts cards when it is loaded.
+ *
+ * With WEIR_TEST_CARDS=real the devices are this machine's, by the plugin that programs find (tests/gpu/README.md). What only
+ * a stand-in can be or say is skipped, then.
  */
 #ifndef TESTS_SUPPORT_CARD_H
 #define TESTS_SUPPORT_CARD_H
 
 #include "regst/device.h"
 #include "tests/cuda/standin.h"
+
+/* Whether they are this machine's. */
+bool card_real(void);
 
 /* Sets WEIR_CUDA_PLUGIN, and what the stand-in is; the plugin is loaded by who needs it. */
 void card_open(const standin_options *options);

@@ -139,8 +139,8 @@ void fake_space_free(void *address, uint64_t bytes);
 weir_status fake_copy_in(void *to, const void *host, uint64_t bytes);
 weir_status fake_copy_out(void *host, const void *from, uint64_t bytes);
 
-/* Enqueueing: takes the lock, unless another thread is at it; makes an entry of a call (NULL: a meeting's), which from now
- * on is the device's; gives the lock back. Without an entry it is E_KERNEL. */
+/* Enqueueing: takes the lock, unless another thread is at it; makes an entry of a call (NULL: a meeting's), which
+ * from now on is the device's; gives the lock back. Without an entry it is E_KERNEL. */
 weir_status fake_enter(struct fake_queue *queue);
 struct fake_entry *fake_copy_call(struct fake_queue *queue, weir_kernel_fn call, const weir_kernel_args *args);
 weir_status fake_leave(struct fake_queue *queue, struct fake_entry *entry);
@@ -157,7 +157,7 @@ void fake_finish(struct fake_queue *queue);
 
 /* Of the device's table; see fake_meet.c. */
 weir_status fake_group_new(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
-                           struct device_group **group);
+                           uint32_t here, struct device_group **group);
 void fake_group_free(struct device_group *group);
 weir_status fake_meet(struct device_queue *queue, const struct device_meeting *meeting, const weir_kernel_args *args);
 void fake_free_groups(struct fake *fake); /* those that were left open */

@@ -25,9 +25,10 @@
 /* ---- the host's side ---- */
 
 weir_status fake_group_new(struct device_queue *head, const struct device_group_id *id, uint32_t place, uint32_t count,
-                           struct device_group **made)
+                           uint32_t here, struct device_group **made)
 {
     struct fake_queue *queue = (struct fake_queue *)head;
+    (void)here; /* members find each other on the board */
     const char *why = place < count && count <= BOARD_MEMBERS_MAX ? NULL : "there is no such place";
     struct fake_group *group = why ? NULL : calloc(1, sizeof *group);
     if (!why && !group)
@@ -421,7 +422,8 @@ static uint32_t take_moves(const struct fake *fake, const struct fake_entry *ent
     return m;
 }
 
-/* Adds the inputs `which`, in the order of the members, from element `first` of what each gives; f32 whatever the dtype. */
+/* Adds the inputs `which`, in the order of the members, from element `first` of what each gives; f32 whatever the
+ * dtype. */
 static uint32_t take_sum(const struct fake *fake, const struct fake_entry *entry, uint32_t which)
 {
     const struct fake_group *group = entry->meeting.group;

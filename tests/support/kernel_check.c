@@ -119,6 +119,16 @@ weir_view *kernel_check_in(kernel_check *c, weir_dtype dtype, weir_shape shape)
     return view;
 }
 
+__attribute__((weak)) weir_device_kind kernel_check_kind(void)
+{
+    return WEIR_CPU;
+}
+
+__attribute__((weak)) weir_kernel_fn kernel_check_kernel(const weir_op *op)
+{
+    return op->kernel[WEIR_CPU];
+}
+
 static int types_of(const weir_view *view, int view_count, weir_type *type)
 {
     for (int i = 0; i < view_count; i++)
@@ -133,16 +143,17 @@ void kernel_check_call(const kernel_check *c, const weir_view *in, const weir_vi
     types_of(in, c->in_count, in_type);
     types_of(out, c->out_count, out_type);
     weir_op_args rule = {c->op, in_type, c->in_count, out_type, c->out_count, c->attrs};
-    size_t bytes = c->op->workspace ? c->op->workspace(&rule, WEIR_CPU) : 0;
+    size_t bytes = c->op->workspace ? c->op->workspace(&rule, kernel_check_kind()) : 0;
     void *workspace = buffer_new(bytes, KERNEL_GARBAGE);
+    const weir_clock clock = {.firing = c->firing, .step = c->step};
     char error[256] = "";
     weir_kernel_args args = {
         .in = in, .in_count = c->in_count, .out = out, .out_count = c->out_count,
         .state = state, .state_count = c->state_count, .attrs = c->attrs,
         .workspace = workspace, .workspace_bytes = bytes, .key = c->key, .firing = c->firing, .step = c->step,
-        .accumulate = accumulate, .error = error, .error_bytes = sizeof error,
+        .clock = &clock, .accumulate = accumulate, .error = error, .error_bytes = sizeof error,
     };
-    weir_status status = c->op->kernel[WEIR_CPU](&args);
+    weir_status status = kernel_check_kernel(c->op)(&args);
     cr_assert_eq(status, WEIR_OK, "%s failed: %s", c->op->name, error);
     buffer_check(workspace, bytes, c->op->name, "workspace", 0);
     for (int i = 0; i < c->in_count; i++)

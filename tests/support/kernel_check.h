@@ -14,6 +14,8 @@
  *   - an op with .inplace gives the same bits when out[0] shares memory with that input;
  *   - an op with .accumulates adds to out[0] when asked to.
  * A fault fails the Criterion test. States start as zeros and keep what the first call left in them.
+ *
+ * The kernels are the CPU's, unless a suite is linked with what finds others: tests/cuda/again.c.
  */
 #ifndef TESTS_SUPPORT_KERNEL_CHECK_H
 #define TESTS_SUPPORT_KERNEL_CHECK_H
@@ -33,6 +35,10 @@ typedef struct kernel_check {
     uint64_t key; /* as in weir_kernel_args; may be set before run */
     int64_t firing, step;
 } kernel_check;
+
+/* The kernels that are called: of which kind, and that of an op. Both are weak. */
+weir_device_kind kernel_check_kind(void);
+weir_kernel_fn kernel_check_kernel(const weir_op *op);
 
 /* Fills want[] with what output `out` should hold, in row-major order. */
 typedef void (*kernel_reference)(const kernel_check *c, int out, double *want);

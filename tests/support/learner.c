@@ -61,7 +61,8 @@ static weir_mesh *stage_mesh(weir_graph *g, const struct learner_opts *o, int st
 {
     int each = o->dp * o->tp;
     char devices[32];
-    snprintf(devices, sizeof devices, "%s:%d-%d", o->fake ? "fake" : "cpu", stage * each, stage * each + each - 1);
+    const char *kind = o->fake ? "fake" : o->cuda ? "cuda" : "cpu";
+    snprintf(devices, sizeof devices, "%s:%d-%d", kind, stage * each, stage * each + each - 1);
     return weir_mesh_new(g, devices, .shape = {o->dp, o->tp});
 }
 

@@ -22,7 +22,8 @@ struct learner_opts {
     bool narrow;           /* another model: one layer has another width */
     bool plain;            /* another model: SGD without state */
     bool sure;             /* nothing is dropped; with dropout another number of micro-batches draws other numbers */
-    bool fake;             /* on fakes (mesh_takes_fakes) rather than CPUs */
+    bool fake;             /* on fakes (mesh_takes_fakes) rather than CPUs; */
+    bool cuda;             /* on CUDA devices */
     int64_t fail_at;       /* the step in which the source of the labels fails [never] */
     weir_compile_opts compile;
 };

@@ -34,7 +34,7 @@ static bool infer_empty(weir_op_args *args, char *error, size_t error_bytes)
 
 /* One for each length of its kernel. */
 static const weir_op ops[] = {
-    {.name = "bench_empty", .infer = infer_empty, .kernel = {[WEIR_CPU] = bench_empty}},
+    {.name = "bench_empty", .infer = infer_empty, .kernel = {[WEIR_CPU] = bench_empty, [WEIR_CUDA] = bench_empty}},
 #define X(us) {.name = "bench_" #us "us", .infer = infer_empty, .kernel = {[WEIR_CPU] = bench_##us##us}},
     BENCH_SPIN_LIST(X)
 #undef X
@@ -77,14 +77,17 @@ static void add_devices(plan_builder *builder, uint32_t count)
     }
 }
 
+/* The kind that runs ahead. */
+static weir_device_kind ahead_kind = WEIR_FAKE;
+
 /* Queues 0 and 1 of one device, which runs ahead; 2 of the host. */
 static void add_ahead(plan_builder *builder)
 {
-    plan_str fake = plan_add_text(builder, "fake:0"), host = plan_add_text(builder, "cpu:0");
-    plan_add_spaces(builder, (plan_space){.kind = WEIR_FAKE, .name = fake});
+    plan_str ahead = plan_add_text(builder, "ahead:0"), host = plan_add_text(builder, "cpu:0");
+    plan_add_spaces(builder, (plan_space){.kind = ahead_kind, .name = ahead});
     plan_add_spaces(builder, (plan_space){.kind = WEIR_CPU, .name = host});
-    plan_add_queues(builder, (plan_queue){.kind = PLAN_COMPUTE, .name = fake});
-    plan_add_queues(builder, (plan_queue){.kind = PLAN_COMPUTE, .name = plan_add_text(builder, "fake:0 too")});
+    plan_add_queues(builder, (plan_queue){.kind = PLAN_COMPUTE, .name = ahead});
+    plan_add_queues(builder, (plan_queue){.kind = PLAN_COMPUTE, .name = plan_add_text(builder, "ahead:0 too")});
     plan_add_queues(builder, (plan_queue){.space = {1}, .kind = PLAN_COMPUTE, .name = host});
 }
 
@@ -201,6 +204,7 @@ static double case_divisor(const struct bench_case *c)
 
 struct bench {
     int rounds;
+    bool device; /* only cases of a device that runs ahead */
     double seconds[CASES][ROUNDS], by_hand[CASES][ROUNDS], handoff[ROUNDS];
 };
 
@@ -263,6 +267,8 @@ static weir_status measure_round(struct bench *bench, int round)
     weir_status status = WEIR_OK;
     bench->handoff[round] = bench_hand_handoff(tokens_for(bench_hand_handoff(TOKENS_MIN), ROUND_SECONDS));
     for (int i = 0; i < CASES && !status; i++) {
+        if (bench->device && !cases[i].ahead)
+            continue;
         double first = run_by_hand(&cases[i], case_tokens(&cases[i], 0, WARM_SECONDS));
         bench->by_hand[i][round] = run_by_hand(&cases[i], case_tokens(&cases[i], first, ROUND_SECONDS));
         status = run_case(&cases[i], &bench->seconds[i][round]);
@@ -283,19 +289,24 @@ static void case_ns(struct bench *bench, int i, double *ns, double *by_hand)
 static void report_json(struct bench *bench, FILE *to)
 {
     double ns, by_hand;
+    fputc('{', to);
     for (int i = 0; i < CASES; i++) {
+        if (bench->device && !cases[i].ahead)
+            continue;
         case_ns(bench, i, &ns, &by_hand);
-        fprintf(to, "%s\"%s_ns\": %.2f", i ? ", " : "{", case_names[i], ns);
+        fprintf(to, "\"%s_ns\": %.2f, ", case_names[i], ns);
         if (by_hand > 0)
-            fprintf(to, ", \"raw_%s_ns\": %.2f", case_names[i], by_hand);
+            fprintf(to, "\"raw_%s_ns\": %.2f, ", case_names[i], by_hand);
     }
-    fprintf(to, ", \"raw_handoff_ns\": %.1f}\n", NS * measure_median(bench->handoff, bench->rounds));
+    fprintf(to, "\"raw_handoff_ns\": %.1f}\n", NS * measure_median(bench->handoff, bench->rounds));
 }
 
 static void report(struct bench *bench, FILE *to)
 {
     double ns, by_hand;
     for (int i = 0; i < CASES; i++) {
+        if (bench->device && !cases[i].ahead)
+            continue;
         case_ns(bench, i, &ns, &by_hand);
         fprintf(to, "%-40s %12.2f ns", case_texts[i], ns);
         if (by_hand > 0)
@@ -306,16 +317,27 @@ static void report(struct bench *bench, FILE *to)
             NS * measure_median(bench->handoff, bench->rounds));
 }
 
-weir_status bench_actors(bool json, bool quick, FILE *to)
+static weir_status measure(struct bench *bench, bool json, bool quick, FILE *to)
 {
-    struct bench bench = {.rounds = quick ? 1 : ROUNDS};
     weir_status status = WEIR_OK;
-    bench_instant();
+    bench->rounds = quick ? 1 : ROUNDS;
     for (size_t i = 0; i < OPS && !status; i++)
         status = weir_op_register(&ops[i]);
-    for (int round = 0; round < bench.rounds && !status; round++)
-        status = measure_round(&bench, round);
+    for (int round = 0; round < bench->rounds && !status; round++)
+        status = measure_round(bench, round);
     if (!status)
-        (json ? report_json : report)(&bench, to);
+        (json ? report_json : report)(bench, to);
     return status;
+}
+
+weir_status bench_actors(bool json, bool quick, FILE *to)
+{
+    bench_instant();
+    return measure(&(struct bench){.device = false}, json, quick, to);
+}
+
+weir_status bench_actors_device(weir_device_kind kind, bool json, bool quick, FILE *to)
+{
+    ahead_kind = kind;
+    return measure(&(struct bench){.device = true}, json, quick, to);
 }

@@ -44,4 +44,8 @@ enum bench_ahead { BENCH_AHEAD_NONE, BENCH_AHEAD_ONE, BENCH_AHEAD_TWO, BENCH_AHE
 /* Runs for some ten seconds; writes a JSON object or a table to `to`. */
 weir_status bench_actors(bool json, bool quick, FILE *to);
 
+/* Those cases alone that are of a device that runs ahead, on device 0 of a kind: what it takes to enqueue a firing (a mark;
+ * the kernel enqueues nothing), to hand over between two of its queues, and to and from the host. */
+weir_status bench_actors_device(weir_device_kind kind, bool json, bool quick, FILE *to);
+
 #endif

@@ -4,6 +4,7 @@
 #include "apps/weir/bench/allreduce.h"
 #include "apps/weir/bench/fuse.h"
 #include "apps/weir/bench/gpt.h"
+#include "apps/weir/bench/gpt_device.h"
 #include "apps/weir/bench/link.h"
 #include "apps/weir/bench/place.h"
 #include "apps/weir/bench/save.h"
@@ -93,6 +94,19 @@ static int run_sums(const bench_allreduce_opts *opts, const char *name, bool bot
     return bench_allreduce_with(opts, json, quick, stdout) ? options_failed(program) : 0;
 }
 
+/* What runs on a card: gpt, or actors. */
+static int run_device(const bench_gpt_device_opts *opts, const char *name, bool json, bool quick)
+{
+    const bool gpt = name && !strcmp(name, "gpt"), actors = name && !strcmp(name, "actors");
+    if ((!gpt && !actors) || (actors && (opts->batch || opts->steps)))
+        return options_wrong(program, "--device is of gpt and actors; --batch and --steps are of gpt");
+    if (!opts->device || strcmp(opts->device, "cuda") != 0)
+        return options_wrong(program, "--device is cuda; --batch and --steps are of it");
+    const weir_status status =
+        gpt ? bench_gpt_device(opts, json, quick, stdout) : bench_actors_device(WEIR_CUDA, json, quick, stdout);
+    return status ? options_failed(program) : 0;
+}
+
 int command_bench(int argc, char **argv)
 {
     const char *name = NULL, *path = NULL;
@@ -101,6 +115,7 @@ int command_bench(int argc, char **argv)
     bench_allreduce_opts sum = {0};
     bool shm = false, tcp = false;
     bench_scale_opts scale = {0};
+    bench_gpt_device_opts device = {0};
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true,
          .help = BENCH_LIST(BENCH_HELP) "all by default; place, scale: see below"},
@@ -110,6 +125,10 @@ int command_bench(int argc, char **argv)
         {"--bf16", OPTIONS_FLAG, &bf16, .help = "of gpt: the step in bf16, held against products in bf16 too"},
         {"--micro", OPTIONS_INT, &micro, .min = 1, .max = 4,
          .help = "of gpt: micro-batches a step, 1, 2 or 4 [2; on two devices 1]"},
+        {"--device", OPTIONS_TEXT, &device.device, .value = "cuda",
+         .help = "of gpt: GPT-2's smallest in bf16 on a card, beside products of large matrices; of actors: its queues"},
+        {"--batch", OPTIONS_INT, &device.batch, .min = 1, .max = 1e6, .help = "of gpt --device: rows a step [64]"},
+        {"--steps", OPTIONS_INT, &device.steps, .min = 1, .max = 1e6, .help = "of gpt --device: steps a round [10]"},
         {"--ranks", OPTIONS_INT, &sum.ranks, .min = 2, .max = BENCH_TEAM_MAX, .help = "of allreduce: so many alone [2 and 4]"},
         {"--bytes", OPTIONS_INT, &sum.bytes, .min = 4, .max = 1 << 30,
          .help = "of allreduce: sums of so many alone [4 to 64 MiB]"},
@@ -130,6 +149,8 @@ int command_bench(int argc, char **argv)
         return path ? bench_place(program, path, json, stdout) : options_wrong(program, "place needs a FILE");
     if (path)
         return options_wrong(program, "%s takes no file", name);
+    if (device.device || device.batch || device.steps)
+        return run_device(&device, name, json, quick);
     if ((bf16 || micro) && (!name || strcmp(name, "gpt") != 0))
         return options_wrong(program, "%s is of gpt", bf16 ? "--bf16" : "--micro");
     sum.over = shm ? BENCH_OVER_SHM : tcp ? BENCH_OVER_TCP : BENCH_OVER_ALL;

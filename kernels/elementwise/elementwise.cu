@@ -1,0 +1,189 @@
+/* kernels/elementwise/elementwise.cu: functions of one element, their gradients, affine and add_many on a GPU; unary.c and
+ * many.c have the rules. What is computed is f32, whatever is read and written. A thread reads its elements before it
+ * writes, so the result may lie over an operand. */
+#include "kernels/cuda/packs.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/elementwise/formula.h"
+
+/* ---- functions and their gradients ---- */
+
+#define FUNCTION(name, expression)                      \
+    struct name##_function {                            \
+        DEVICE float of(float x) { return expression; } \
+    };
+FUNCTION(neg, neg_of(x))
+FUNCTION(exp, fast_exp(x))
+FUNCTION(log, fast_log(x))
+FUNCTION(sqrt, sqrtf(x))
+FUNCTION(tanh, fast_tanh(x))
+FUNCTION(sigmoid, fast_sigmoid(x))
+FUNCTION(relu, relu_of(x))
+FUNCTION(gelu, gelu_of(x))
+FUNCTION(silu, silu_of(x))
+FUNCTION(sqrt_grad, sqrt_slope(x))
+FUNCTION(tanh_grad, tanh_slope(x))
+FUNCTION(sigmoid_grad, sigmoid_slope(x))
+FUNCTION(relu_grad, relu_slope(x))
+FUNCTION(gelu_grad, gelu_slope(x))
+FUNCTION(silu_grad, silu_slope(x))
+
+/* y = f(x) */
+template <class F, class T> struct function_of {
+    const T *x;
+    T *y;
+    template <int N> METHOD void at(int64_t i) const
+    {
+        pack<T, N> all = pack_load<N>(x + i);
+        UNROLL
+        for (int k = 0; k < N; k++)
+            real_store(&all.at[k], F::of(real_load(&all.at[k])));
+        pack_store<N>(y + i, all);
+    }
+};
+
+/* dx = f(saved) dy */
+template <class F, class T> struct gradient_of {
+    const T *saved, *dy;
+    T *dx;
+    template <int N> METHOD void at(int64_t i) const
+    {
+        const pack<T, N> from = pack_load<N>(saved + i);
+        pack<T, N> all = pack_load<N>(dy + i);
+        UNROLL
+        for (int k = 0; k < N; k++)
+            real_store(&all.at[k], F::of(real_load(&from.at[k])) * real_load(&all.at[k]));
+        pack_store<N>(dx + i, all);
+    }
+};
+
+template <class F, class T> static void function_launch(const weir_kernel_args *args)
+{
+    const function_of<F, T> f = {data_of<T>(&args->in[0]), data_of<T>(&args->out[0])};
+    each<16 / sizeof(T)>(args, f, count_of(&args->out[0].shape), packs_fit_all(args));
+}
+
+template <class F, class T> static void gradient_launch(const weir_kernel_args *args)
+{
+    const gradient_of<F, T> f = {data_of<T>(&args->in[0]), data_of<T>(&args->in[1]), data_of<T>(&args->out[0])};
+    each<16 / sizeof(T)>(args, f, count_of(&args->out[0].shape), packs_fit_all(args));
+}
+
+#define WRAP(name, launch)                                                                      \
+    extern "C" weir_status op_##name##_cuda(const weir_kernel_args *args)                       \
+    {                                                                                           \
+        WITH_REAL(args->out[0].dtype, T, launch<name##_function, T>(args));                     \
+        return launched(args);                                                                  \
+    }
+WRAP(neg, function_launch)
+WRAP(exp, function_launch)
+WRAP(log, function_launch)
+WRAP(sqrt, function_launch)
+WRAP(tanh, function_launch)
+WRAP(sigmoid, function_launch)
+WRAP(relu, function_launch)
+WRAP(gelu, function_launch)
+WRAP(silu, function_launch)
+WRAP(sqrt_grad, gradient_launch)
+WRAP(tanh_grad, gradient_launch)
+WRAP(sigmoid_grad, gradient_launch)
+WRAP(relu_grad, gradient_launch)
+WRAP(gelu_grad, gradient_launch)
+WRAP(silu_grad, gradient_launch)
+
+/* ---- affine ---- */
+
+template <class T> struct affine_of {
+    const T *x;
+    T *y;
+    float scale, shift;
+    template <int N> METHOD void at(int64_t i) const
+    {
+        pack<T, N> all = pack_load<N>(x + i);
+        UNROLL
+        for (int k = 0; k < N; k++)
+            real_store(&all.at[k], scale * real_load(&all.at[k]) + shift);
+        pack_store<N>(y + i, all);
+    }
+};
+
+template <class T> static void affine_launch(const weir_kernel_args *args)
+{
+    const affine_attrs *attrs = (const affine_attrs *)args->attrs;
+    const affine_of<T> f = {data_of<T>(&args->in[0]), data_of<T>(&args->out[0]), (float)attrs->scale, (float)attrs->shift};
+    each<16 / sizeof(T)>(args, f, count_of(&args->out[0].shape), packs_fit_all(args));
+}
+
+extern "C" weir_status op_affine_cuda(const weir_kernel_args *args)
+{
+    WITH_REAL(args->out[0].dtype, T, affine_launch<T>(args));
+    return launched(args);
+}
+
+/* ---- add_many ---- */
+
+/* As which integers are added, which wrap around; reals are added as f32. */
+template <class T> struct term_sum {
+    using type = float;
+    DEVICE float load(const T *x) { return real_load(x); }
+    DEVICE void store(T *to, float x) { real_store(to, x); }
+};
+template <class T> struct integer_sum {
+    using type = uint32_t;
+    DEVICE uint32_t load(const T *x) { return (uint32_t)*x; }
+    DEVICE void store(T *to, uint32_t x) { *to = (T)x; }
+};
+template <> struct term_sum<int32_t> : integer_sum<int32_t> {};
+template <> struct term_sum<uint8_t> : integer_sum<uint8_t> {};
+
+/* y = the sum of the terms, in their order; up to MOST of them. */
+template <class T, int MOST> struct sum_of {
+    T *y;
+    int count;
+    const T *term[MOST];
+    template <int N> METHOD void at(int64_t i) const
+    {
+        typename term_sum<T>::type sum[N];
+        pack<T, N> all = pack_load<N>(term[0] + i);
+        UNROLL
+        for (int k = 0; k < N; k++)
+            sum[k] = term_sum<T>::load(&all.at[k]);
+        for (int t = 1; t < count; t++) {
+            all = pack_load<N>(term[t] + i);
+            UNROLL
+            for (int k = 0; k < N; k++)
+                sum[k] += term_sum<T>::load(&all.at[k]);
+        }
+        UNROLL
+        for (int k = 0; k < N; k++)
+            term_sum<T>::store(&all.at[k], sum[k]);
+        pack_store<N>(y + i, all);
+    }
+};
+
+template <class T, int MOST> static void sum_launch(const weir_kernel_args *args)
+{
+    sum_of<T, MOST> f = {data_of<T>(&args->out[0]), args->in_count, {}};
+    for (int t = 0; t < args->in_count; t++)
+        f.term[t] = data_of<T>(&args->in[t]);
+    each<16 / sizeof(T)>(args, f, count_of(&args->out[0].shape), packs_fit_all(args));
+}
+
+template <class T> static void many_launch(const weir_kernel_args *args)
+{
+    if (args->in_count <= 16)
+        sum_launch<T, 16>(args);
+    else
+        sum_launch<T, WEIR_ARGS_MAX>(args);
+}
+
+extern "C" weir_status op_add_many_cuda(const weir_kernel_args *args)
+{
+    const weir_dtype dtype = args->out[0].dtype;
+    if (dtype == WEIR_I32)
+        many_launch<int32_t>(args);
+    else if (dtype == WEIR_U8)
+        many_launch<uint8_t>(args);
+    else
+        WITH_REAL(dtype, T, many_launch<T>(args));
+    return launched(args);
+}

@@ -1,0 +1,77 @@
+/* regst/cuda/group.h: groups inside the driver: what group.c and nccl.c have in common. Everything is under
+ * group.c's lock. */
+#ifndef REGST_CUDA_GROUP_H
+#define REGST_CUDA_GROUP_H
+
+#include "regst/cuda/driver.h"
+
+struct part {
+    void *at;
+    uint64_t bytes;
+};
+
+enum deferred_kind { DEFERRED_MARK, DEFERRED_AWAIT, DEFERRED_MEETING };
+
+struct deferred {
+    struct deferred *next;
+    enum deferred_kind kind;
+    uint64_t ticket;               /* of the mark, awaited, or of the next mark */
+    struct queue *other;           /* awaited */
+    struct device_meeting meeting;
+    weir_dtype dtype;              /* of what is added */
+    int in_count, out_count;
+    struct part parts[];           /* those given, then those taken */
+};
+
+struct group {
+    struct device_group head;
+    struct hall *hall;
+    struct queue *queue;           /* borrowed */
+    cudaEvent_t came, went;        /* owned */
+    struct ncclComm *comm;         /* owned, of a group with members elsewhere; NULL: there is none yet, or any more */
+    void *rehearsed;               /* owned: device memory, from the rehearsal on */
+};
+
+/* How far a group with members elsewhere has come. */
+enum hall_stage { HALL_NEW, HALL_MADE, HALL_REHEARSES, HALL_WHOLE };
+
+/* All members of a group. Those of other processes are NULL. */
+struct hall {
+    struct hall *next;
+    struct device_group_id id;
+    uint32_t count, here, joined;  /* members, those of this process, and how many of these there are */
+    bool apart;                    /* there are two that do not reach each other's memory */
+    enum hall_stage stage;
+    struct group *member[];
+};
+
+static inline bool hall_spreads(const struct hall *hall)
+{
+    return hall->here < hall->count;
+}
+
+/* Sleeps without the lock. */
+void group_pause(long ns);
+
+/* ---- nccl.c: groups with members in several processes ---- */
+
+/* A new key. E_UNSUPPORTED where the library is not there. */
+weir_status nccl_key(uint32_t index, unsigned char key[DEVICE_KEY_BYTES]);
+
+/* Goes on with the communicators of the members here; *whole: all members everywhere have come, and are connected. */
+weir_status nccl_join(struct hall *hall, const unsigned char key[DEVICE_KEY_BYTES], bool *whole);
+
+/* Enqueues what the members here are at (queue->first), all of them at once. Waits for the launch, and for no other
+ * process. */
+weir_status nccl_meet(const struct hall *hall);
+
+/* A sentence of what is wrong with the member's communicator. */
+weir_status nccl_health(const struct group *group, char *error, size_t error_bytes);
+
+/* Ends what is under way, here. */
+void nccl_abort(struct group *group);
+
+/* Gives back the communicators of all members here; waits a while for those elsewhere. */
+void nccl_leave(struct hall *hall);
+
+#endif

@@ -1,0 +1,504 @@
+/* regst/cuda/nccl.c: groups with members in several processes, by NCCL. The library is found when the first one is
+ * made, and calls for its header alone when it is compiled: who has no such group needs none.
+ *
+ * Communicators are non-blocking: whatever is called returns at once, and the communicator says by and by that it is
+ * done, or what is wrong; so a process that never comes does not hang the others, who ask as long as the session has
+ * patience. When a group is joined, what its meetings will do is rehearsed once with a few bytes: kinds of sums, and
+ * moves between those who will move something. After that they are connected and their kernels loaded, so that
+ * launching a meeting waits for nobody. The launch itself happens on a thread of NCCL's, and nothing may be enqueued
+ * behind it before that thread is done: so nccl_meet() waits for it, some microseconds.
+ *
+ * A meeting is one group of calls for all members of this process. Moves between two members are matched in the order
+ * in which both list them, as NCCL does.
+ */
+#include "regst/cuda/group.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#if !__has_include(<nccl.h>)
+
+weir_status nccl_key(uint32_t index, unsigned char key[DEVICE_KEY_BYTES])
+{
+    (void)key;
+    return the.host->error_set(WEIR_E_UNSUPPORTED,
+                               "cuda:%u works with devices of other processes, which needs NCCL: this build of weir "
+                               "was made without its header, nccl.h",
+                               index);
+}
+weir_status nccl_join(struct hall *hall, const unsigned char key[DEVICE_KEY_BYTES], bool *whole)
+{
+    (void)hall, (void)key;
+    *whole = false;
+    return the.host->error_set(WEIR_E_UNSUPPORTED, "this build of weir was made without NCCL");
+}
+weir_status nccl_meet(const struct hall *hall)
+{
+    (void)hall;
+    return the.host->error_set(WEIR_E_UNSUPPORTED, "this build of weir was made without NCCL");
+}
+weir_status nccl_health(const struct group *group, char *error, size_t error_bytes)
+{
+    (void)group, (void)error, (void)error_bytes;
+    return WEIR_OK;
+}
+void nccl_abort(struct group *group)
+{
+    (void)group;
+}
+void nccl_leave(struct hall *hall)
+{
+    (void)hall;
+}
+
+#else
+#include <nccl.h>
+
+enum { SETTLE_MS = 10000, LEAVE_MS = 5000, LEAVE_LOOK_NS = 100000 };
+enum { LIBRARY_LEAST = 21800 }; /* 2.18: what is called has behaved so since */
+
+#define NCCL_CALLS(X)                                                                                    \
+    X(GetVersion) X(GetUniqueId) X(CommInitRankConfig) X(CommGetAsyncError) X(CommFinalize) X(CommDestroy) \
+    X(CommAbort) X(GetErrorString) X(GetLastError) X(GroupStart) X(GroupEnd) X(Send) X(Recv) X(AllReduce)  \
+    X(ReduceScatter)
+
+static struct {
+#define X(name) __typeof__(&nccl##name) name;
+    NCCL_CALLS(X)
+#undef X
+} nccl;
+static char trouble[256]; /* "": none */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- the library ---- */
+
+void *nccl_open(char *why, size_t bytes);
+void *nccl_call(void *library, const char *name);
+
+/* The two are weak: where a stand-in is linked, they are its own. */
+__attribute__((weak)) void *nccl_open(char *why, size_t bytes)
+{
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        snprintf(why, bytes, "%.180s", dlerror());
+    return library;
+}
+
+__attribute__((weak)) void *nccl_call(void *library, const char *name)
+{
+    return dlsym(library, name);
+}
+
+static void find(void *library, const char *name, void *call)
+{
+    *(void **)call = nccl_call(library, name);
+    if (!*(void **)call && !*trouble)
+        snprintf(trouble, sizeof trouble, "the library has no %s", name);
+}
+
+static void fill(void)
+{
+    int version = 0;
+    void *library = nccl_open(trouble, sizeof trouble);
+    if (!library)
+        return;
+#define X(name) find(library, "nccl" #name, &nccl.name);
+    NCCL_CALLS(X)
+#undef X
+    if (!*trouble && (nccl.GetVersion(&version) || version < LIBRARY_LEAST))
+        snprintf(trouble, sizeof trouble, "the library is version %d.%d, and 2.18 is needed", version / 10000,
+                 version / 100 % 100);
+}
+
+static weir_status not_there(uint32_t index)
+{
+    return the.host->error_set(WEIR_E_UNSUPPORTED,
+                               "cuda:%u works with devices of other processes, which needs NCCL: %.200s", index,
+                               trouble);
+}
+
+/* ---- errors ---- */
+
+/* "cuda:1: group 3: ncclSend: remote process exited"; under way is well. */
+static weir_status wrong(const struct group *group, const char *what, ncclResult_t result)
+{
+    if (result == ncclSuccess || result == ncclInProgress)
+        return WEIR_OK;
+    const char *more = nccl.GetLastError(group->comm);
+    return the.host->error_set(WEIR_E_KERNEL, "cuda:%u: group %u: %s: %s%s%.120s", group->queue->head.index,
+                               group->hall->id.number, what, nccl.GetErrorString(result), more && *more ? ": " : "",
+                               more ? more : "");
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* The first member here. */
+static const struct group *first_of(const struct hall *hall)
+{
+    for (uint32_t m = 0; m < hall->count; m++)
+        if (hall->member[m])
+            return hall->member[m];
+    return NULL;
+}
+
+/* Whether some communicator is still at what was asked of it. */
+static weir_status look(const struct hall *hall, const char *what, bool *busy)
+{
+    weir_status status = WEIR_OK;
+    *busy = false;
+    for (uint32_t m = 0; !status && m < hall->count; m++) {
+        const struct group *group = hall->member[m];
+        ncclResult_t is = ncclSuccess;
+        if (!group)
+            continue;
+        if (!group->comm)
+            return the.host->error_set(WEIR_E_STATE, "cuda:%u: the queue was aborted", group->queue->head.index);
+        status = wrong(group, "ncclCommGetAsyncError", nccl.CommGetAsyncError(group->comm, &is));
+        if (!status)
+            status = wrong(group, what, is);
+        *busy |= is == ncclInProgress;
+    }
+    return status;
+}
+
+static bool aborted(const struct hall *hall)
+{
+    for (uint32_t m = 0; m < hall->count; m++)
+        /* relaxed: it is only to be seen some time */
+        if (hall->member[m] && atomic_load_explicit(&hall->member[m]->queue->aborted, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/* Until what was called is launched. */
+static weir_status settle(const struct hall *hall, const char *what)
+{
+    int64_t until = now_ms() + SETTLE_MS;
+    bool busy = false;
+    weir_status status = look(hall, what, &busy);
+    while (!status && busy) {
+        if (aborted(hall) || now_ms() > until)
+            return the.host->error_set(WEIR_E_KERNEL, "cuda:%u: group %u: %s is not launched after %d s",
+                                       first_of(hall)->queue->head.index, hall->id.number, what, SETTLE_MS / 1000);
+        sched_yield();
+        status = look(hall, what, &busy);
+    }
+    return status;
+}
+
+/* ---- what a meeting is ---- */
+
+
+static weir_status copy_own(const struct queue *queue, const struct part *to, const struct part *from)
+{
+    if (!from || from->bytes != to->bytes)
+        return the.host->error_set(WEIR_E_KERNEL, "cuda:%u: a member does not give itself what it takes",
+                                   queue->head.index);
+    if (!to->bytes || to->at == from->at)
+        return WEIR_OK;
+    return CALL(queue->head.index, cudaMemcpyAsync, to->at, from->at, to->bytes, cudaMemcpyDeviceToDevice,
+                queue->stream);
+}
+
+/* What the member moves to itself; before the group of calls. */
+static weir_status move_own(const struct group *group, const struct deferred *at)
+{
+    const struct device_meeting *meeting = &at->meeting;
+    weir_status status = WEIR_OK;
+    uint32_t given = 0;
+    for (uint32_t i = 0; !status && i < meeting->take_count; i++) {
+        if (meeting->takes[i].peer != group->head.place)
+            continue;
+        while (given < meeting->give_count && meeting->gives[given].peer != group->head.place)
+            given++;
+        const struct part *from = given < meeting->give_count ? &at->parts[meeting->gives[given++].view] : NULL;
+        status = copy_own(group->queue, &at->parts[at->in_count + (int)meeting->takes[i].view], from);
+    }
+    return status;
+}
+
+static weir_status call_moves(const struct group *group, const struct deferred *at)
+{
+    const struct device_meeting *meeting = &at->meeting;
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < meeting->give_count; i++) {
+        const struct part *part = &at->parts[meeting->gives[i].view];
+        if (meeting->gives[i].peer != group->head.place && part->bytes)
+            status = wrong(group, "ncclSend", nccl.Send(part->at, part->bytes, ncclUint8, (int)meeting->gives[i].peer,
+                                                        group->comm, group->queue->stream));
+    }
+    for (uint32_t i = 0; !status && i < meeting->take_count; i++) {
+        const struct part *part = &at->parts[at->in_count + (int)meeting->takes[i].view];
+        if (meeting->takes[i].peer != group->head.place && part->bytes)
+            status = wrong(group, "ncclRecv", nccl.Recv(part->at, part->bytes, ncclUint8, (int)meeting->takes[i].peer,
+                                                        group->comm, group->queue->stream));
+    }
+    return status;
+}
+
+static weir_status call_sums(const struct group *group, const struct deferred *at)
+{
+    weir_status status = WEIR_OK;
+    ncclDataType_t type = at->dtype == WEIR_F32 ? ncclFloat32 : at->dtype == WEIR_F16 ? ncclFloat16 : ncclBfloat16;
+    size_t item = at->dtype == WEIR_F32 ? 4 : 2;
+    for (int i = 0; !status && i < at->in_count; i++) {
+        const struct part *from = &at->parts[i], *to = &at->parts[at->in_count + i];
+        size_t count = to->bytes / item;
+        if (!count)
+            continue;
+        status = at->meeting.kind == DEVICE_ALL_REDUCE
+                     ? wrong(group, "ncclAllReduce", nccl.AllReduce(from->at, to->at, count, type, ncclSum, group->comm,
+                                                                    group->queue->stream))
+                     : wrong(group, "ncclReduceScatter", nccl.ReduceScatter(from->at, to->at, count, type, ncclSum,
+                                                                            group->comm, group->queue->stream));
+    }
+    return status;
+}
+
+static weir_status begin_own(const struct group *group)
+{
+    struct queue *queue = group->queue;
+    weir_status status = card_set(queue->head.index);
+    if (!status)
+        status = queue_put_start(queue, queue->first->ticket);
+    return status || queue->first->meeting.kind != DEVICE_MOVES ? status : move_own(group, queue->first);
+}
+
+/* Ends the group of calls in any case, or this thread's next one would be a part of it. */
+static weir_status end_calls(const struct hall *hall, weir_status status)
+{
+    ncclResult_t ended = nccl.GroupEnd();
+    return status ? status : wrong(first_of(hall), "ncclGroupEnd", ended);
+}
+
+weir_status nccl_meet(const struct hall *hall)
+{
+    weir_status status = WEIR_OK;
+    bool busy;
+    if (hall->stage != HALL_WHOLE)
+        return the.host->error_set(WEIR_E_STATE, "cuda:%u: group %u was not joined", first_of(hall)->queue->head.index,
+                                   hall->id.number);
+    for (uint32_t m = 0; !status && m < hall->count; m++)
+        if (hall->member[m])
+            status = begin_own(hall->member[m]);
+    if (!status)
+        status = look(hall, "an earlier call", &busy);
+    if (!status)
+        status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
+    if (status)
+        return status;
+    for (uint32_t m = 0; !status && m < hall->count; m++) {
+        const struct group *group = hall->member[m];
+        if (group)
+            status = group->queue->first->meeting.kind == DEVICE_MOVES ? call_moves(group, group->queue->first)
+                                                                       : call_sums(group, group->queue->first);
+    }
+    status = end_calls(hall, status);
+    return status ? status : settle(hall, "a collective");
+}
+
+/* ---- joining ---- */
+
+weir_status nccl_key(uint32_t index, unsigned char key[DEVICE_KEY_BYTES])
+{
+    ncclUniqueId id;
+    _Static_assert(sizeof id == DEVICE_KEY_BYTES, "a key holds NCCL's id");
+    pthread_once(&once, fill);
+    if (*trouble)
+        return not_there(index);
+    weir_status status = card_set(index);
+    ncclResult_t result = status ? ncclSuccess : nccl.GetUniqueId(&id);
+    if (result)
+        status = the.host->error_set(WEIR_E_KERNEL, "cuda:%u: ncclGetUniqueId: %s", index, nccl.GetErrorString(result));
+    if (!status)
+        memcpy(key, &id, sizeof id);
+    return status;
+}
+
+static weir_status make(struct hall *hall, const ncclUniqueId *id)
+{
+    weir_status status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
+    if (status)
+        return status;
+    for (uint32_t m = 0; !status && m < hall->count; m++) {
+        struct group *group = hall->member[m];
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        status = group ? CALL(group->queue->head.index, cudaSetDevice, group->queue->card) : WEIR_OK;
+        if (group && !status)
+            status = wrong(group, "ncclCommInitRankConfig",
+                           nccl.CommInitRankConfig(&group->comm, (int)hall->count, *id, (int)m, &config));
+    }
+    return end_calls(hall, status);
+}
+
+/* The kinds of meetings that there will be, with one float of each member, and one between two who will move something. */
+static weir_status rehearse_calls(const struct group *group)
+{
+    uint32_t count = group->hall->count;
+    float *in = group->rehearsed, *out = in + count;
+    cudaStream_t stream = group->queue->stream;
+    weir_status status = WEIR_OK;
+    if (group->head.kinds & 1u << DEVICE_ALL_REDUCE)
+        status = wrong(group, "ncclAllReduce", nccl.AllReduce(in, out, 1, ncclFloat32, ncclSum, group->comm, stream));
+    if (!status && group->head.kinds & 1u << DEVICE_REDUCE_SCATTER)
+        status = wrong(group, "ncclReduceScatter",
+                       nccl.ReduceScatter(in, out, 1, ncclFloat32, ncclSum, group->comm, stream));
+    for (uint32_t peer = 0; !status && peer < count; peer++) {
+        if (peer == group->head.place || !group->head.peers || !group->head.peers[peer])
+            continue;
+        status = wrong(group, "ncclSend", nccl.Send(in + peer, 1, ncclFloat32, (int)peer, group->comm, stream));
+        if (!status)
+            status = wrong(group, "ncclRecv", nccl.Recv(out + peer, 1, ncclFloat32, (int)peer, group->comm, stream));
+    }
+    return status;
+}
+
+static weir_status rehearse(struct hall *hall)
+{
+    size_t bytes = 2 * sizeof(float) * hall->count;
+    weir_status status = WEIR_OK;
+    for (uint32_t m = 0; !status && m < hall->count; m++) {
+        struct group *group = hall->member[m];
+        uint32_t index = group ? group->queue->head.index : 0;
+        status = group ? CALL(index, cudaSetDevice, group->queue->card) : WEIR_OK;
+        if (group && !status)
+            status = CALL(index, cudaMalloc, &group->rehearsed, bytes);
+        if (group && !status)
+            status = CALL(index, cudaMemset, group->rehearsed, 0, bytes);
+    }
+    if (!status)
+        status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
+    if (status)
+        return status;
+    for (uint32_t m = 0; !status && m < hall->count; m++)
+        status = hall->member[m] ? rehearse_calls(hall->member[m]) : WEIR_OK;
+    return end_calls(hall, status);
+}
+
+/* Not before the group is left: cudaFree() waits for all that the card is at, which may be a meeting by now that waits
+ * for the caller. */
+static void forget_rehearsal(struct hall *hall)
+{
+    for (uint32_t m = 0; m < hall->count; m++)
+        if (hall->member[m] && hall->member[m]->rehearsed) {
+            cudaFree(hall->member[m]->rehearsed);
+            hall->member[m]->rehearsed = NULL;
+        }
+}
+
+/* Whether it has run on all devices here. */
+static weir_status rehearsed(struct hall *hall, bool *over)
+{
+    for (uint32_t m = 0; m < hall->count; m++) {
+        const struct group *group = hall->member[m];
+        if (!group)
+            continue;
+        cudaError_t is = cudaStreamQuery(group->queue->stream);
+        *over = is == cudaSuccess;
+        if (is == cudaErrorNotReady)
+            cudaGetLastError();
+        else if (is)
+            return failed(group->queue->head.index, "cudaStreamQuery", is);
+        if (!*over)
+            return WEIR_OK;
+    }
+    return WEIR_OK;
+}
+
+weir_status nccl_join(struct hall *hall, const unsigned char key[DEVICE_KEY_BYTES], bool *whole)
+{
+    ncclUniqueId id;
+    bool busy = false;
+    weir_status status = WEIR_OK;
+    memcpy(&id, key, sizeof id);
+    pthread_once(&once, fill);
+    *whole = hall->stage == HALL_WHOLE;
+    if (*whole)
+        return WEIR_OK;
+    if (*trouble)
+        return not_there(first_of(hall)->queue->head.index);
+    if (hall->stage == HALL_NEW) {
+        hall->stage = HALL_MADE;
+        return make(hall, &id);
+    }
+    status = look(hall, "ncclCommInitRankConfig", &busy);
+    if (status || busy)
+        return status;
+    if (hall->stage == HALL_MADE) {
+        hall->stage = HALL_REHEARSES;
+        return rehearse(hall);
+    }
+    status = rehearsed(hall, whole);
+    if (!status && *whole)
+        hall->stage = HALL_WHOLE;
+    return status;
+}
+
+/* ---- health and end ---- */
+
+weir_status nccl_health(const struct group *group, char *error, size_t error_bytes)
+{
+    ncclResult_t is = ncclSuccess;
+    if (!group->comm || group->hall->stage != HALL_WHOLE)
+        return WEIR_OK;
+    ncclResult_t asked = nccl.CommGetAsyncError(group->comm, &is);
+    is = asked ? asked : is;
+    if (is == ncclSuccess || is == ncclInProgress)
+        return WEIR_OK;
+    const char *more = nccl.GetLastError(group->comm);
+    if (error_bytes)
+        snprintf(error, error_bytes, "cuda:%u: group %u: NCCL: %s%s%.120s", group->queue->head.index,
+                 group->hall->id.number, nccl.GetErrorString(is), more && *more ? ": " : "", more ? more : "");
+    return WEIR_E_KERNEL;
+}
+
+void nccl_abort(struct group *group)
+{
+    if (group->comm)
+        nccl.CommAbort(group->comm);
+    group->comm = NULL;
+}
+
+/* Whether all members here have ended what they were at, so that nothing of theirs is needed elsewhere. */
+static bool finalized(const struct hall *hall)
+{
+    int64_t until = now_ms() + LEAVE_MS;
+    bool busy = true, well = true;
+    for (uint32_t m = 0; well && m < hall->count; m++)
+        if (hall->member[m] && hall->member[m]->comm)
+            well = !wrong(hall->member[m], "ncclCommFinalize", nccl.CommFinalize(hall->member[m]->comm));
+    while (well && busy && now_ms() < until) {
+        well = !look(hall, "ncclCommFinalize", &busy);
+        if (well && busy)
+            group_pause(LEAVE_LOOK_NS);
+    }
+    return well && !busy;
+}
+
+void nccl_leave(struct hall *hall)
+{
+    bool there = false;
+    for (uint32_t m = 0; m < hall->count; m++)
+        there |= hall->member[m] && hall->member[m]->comm;
+    bool well = there && hall->stage == HALL_WHOLE && !aborted(hall) && finalized(hall);
+    for (uint32_t m = 0; there && m < hall->count; m++) {
+        struct group *group = hall->member[m];
+        if (group && group->comm && well)
+            nccl.CommDestroy(group->comm);
+        else if (group)
+            nccl_abort(group);
+        if (group)
+            group->comm = NULL;
+    }
+    forget_rehearsal(hall);
+}
+#endif

@@ -1,0 +1,293 @@
+/* tests/actors/test_cuda_nccl.c: CUDA devices of several processes that do things together, by NCCL. Devices are
+ * emulated and the library is a stand-in (tests/support/card.h, tests/cuda/standin_nccl.c).
+ *
+ * A session of several ranks computes the bits of one that has all devices; one whose sums the devices make is near.
+ * What the library may refuse, a rank that goes, and a library that is not there are one report each on every rank,
+ * nothing is left, and the sessions close.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "regst/plugin.h"
+#include "tests/support/card.h"
+#include "tests/support/effort.h"
+#include "tests/support/learner.h"
+#include "tests/support/ranks.h"
+
+enum { STEPS = 2, STRIDE = EFFORT(3, 11, 11), CALLS = 120 };
+
+/* ThreadSanitizer does not see what other processes order, and is not to see threads after fork(); nor does a real driver
+ * live on in a child. */
+static enum ranks_kind kind(void)
+{
+    return card_real() ? RANKS_THREADS : EFFORT(RANKS_PROCESSES, RANKS_PROCESSES, RANKS_THREADS);
+}
+
+/* The real library takes one device per card. */
+static void with_cards(void)
+{
+    if (card_real())
+        unsetenv("WEIR_CUDA_LOGICAL");
+    else
+        setenv("WEIR_CUDA_LOGICAL", "16", 1);
+}
+
+static void need_cards(uint32_t count)
+{
+    uint32_t there = 0;
+    if (card_real() && (plugin_need(WEIR_CUDA) || device_find(WEIR_CUDA)->count(&there) || there < count))
+        cr_skip_test("here are not so many cards");
+}
+
+TestSuite(cuda_nccl, .init = with_cards, .timeout = 300);
+
+/* ---- the same bits ---- */
+
+struct job {
+    weir_plan *plan;
+    standin_options of[4]; /* by rank */
+    const struct learned *want;
+    double tolerance;
+    int steps;
+};
+
+static weir_session *opened(struct rank *rank, const struct job *job)
+{
+    if (rank->kind == RANKS_PROCESSES)
+        card_set(&job->of[rank->number]); /* its own, from now on */
+    return weir_session_open(job->plan, .cluster = ranks_cluster(rank), .workers = 2);
+}
+
+static void expect_nothing_left(struct rank *rank)
+{
+    const char *left = rank->kind == RANKS_PROCESSES ? card_left() : NULL;
+    RANK_IS(rank, !left, "%s", left);
+}
+
+static void learn(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    weir_session *s = opened(rank, job);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, job->steps));
+    struct learned got = learned_read(s);
+    const char *differs = learned_differs(&got, job->want, job->tolerance);
+    RANK_IS(rank, got.count > 5, "%d parameters: %s", got.count, weir_error());
+    RANK_IS(rank, !differs, "%s", differs);
+    learned_free(&got);
+    RANK_OK(rank, weir_session_close(s));
+    expect_nothing_left(rank);
+}
+
+static weir_plan *plan_of(struct learner_opts opts)
+{
+    opts.cuda = true;
+    weir_plan *plan = learner_plan_at(opts);
+    cr_assert_not_null(plan, "%s", weir_error());
+    return plan;
+}
+
+/* What one process learns that has all devices. */
+static struct learned learned_alone(const weir_plan *plan, int steps)
+{
+    weir_session *s = weir_session_open(plan, .workers = 2);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_assert_eq(weir_session_run(s, steps), WEIR_OK, "%s", weir_error());
+    struct learned learned = learned_read(s);
+    weir_session_close(s);
+    return learned;
+}
+
+static void spread_is_the_same(struct learner_opts opts, int ranks, enum ranks_link link, double tolerance)
+{
+    card_open(NULL);
+    need_cards((uint32_t)((opts.dp ? opts.dp : 1) * (opts.tp ? opts.tp : 1) * (opts.pp ? opts.pp : 1)));
+    struct job job = {.plan = plan_of(opts), .tolerance = tolerance, .steps = STEPS};
+    struct learned want = learned_alone(job.plan, STEPS);
+    card_close();
+    job.want = &want;
+    for (int r = 0; r < 4; r++)
+        job.of[r] = (standin_options){.seed = 1 + (uint64_t)r};
+    ranks_free(ranks_run(learn, &job, .count = ranks, .link = link, .kind = kind()));
+    learned_free(&want);
+    weir_plan_free(job.plan);
+}
+
+Test(cuda_nccl, two_processes_learn_the_bits_of_one)
+{
+    spread_is_the_same((struct learner_opts){.dp = 2}, 2, RANKS_SHM, 0);
+}
+
+Test(cuda_nccl, two_that_send_do_so_with_parts_of_the_state_each)
+{
+    spread_is_the_same((struct learner_opts){.dp = 2, .zero = true}, 2, RANKS_TCP, 0);
+}
+
+Test(cuda_nccl, two_processes_of_two_devices_each)
+{
+    spread_is_the_same((struct learner_opts){.dp = 4}, 2, RANKS_SHM, 0);
+    spread_is_the_same((struct learner_opts){.dp = 2, .tp = 2, .micro = 2}, 2, RANKS_WIRE, 0);
+}
+
+#if EFFORT(1, 1, 0)
+Test(cuda_nccl, stages_and_replicas_over_four_processes)
+{
+    spread_is_the_same((struct learner_opts){.dp = 2, .pp = 2, .micro = 2, .zero = true}, 4, RANKS_SHM, 0);
+}
+#endif
+
+Test(cuda_nccl, sums_by_the_devices_are_near)
+{
+    struct learner_opts opts = {.dp = 2, .compile.reduce = WEIR_FAST};
+    spread_is_the_same(opts, 2, RANKS_SHM, 1e-4);
+    opts.zero = true;
+    spread_is_the_same(opts, 2, RANKS_SHM, 1e-4);
+}
+
+/* ---- what goes wrong ---- */
+
+struct told {
+    weir_status status;
+    bool opened;
+    double seconds;
+    char error[512], failed[48];
+};
+
+/* Its session's life, whatever happens. */
+static void live(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    struct told *told = rank->result;
+    double begun = ranks_seconds();
+    weir_session *s = opened(rank, job);
+    told->opened = s != NULL;
+    told->status = s ? weir_session_run(s, job->steps) : WEIR_E_STATE;
+    snprintf(told->error, sizeof told->error, "%s", told->status ? weir_error() : "");
+    if (s)
+        RANK_OK(rank, weir_session_close(s));
+    told->seconds = ranks_seconds() - begun;
+    snprintf(told->failed, sizeof told->failed, "%s", card_look().failed);
+    expect_nothing_left(rank);
+}
+
+static struct ranks *lived(struct job *job, uint32_t may_die)
+{
+    return ranks_run(live, job, .count = 2, .link = RANKS_SHM, .may_die = may_die, .result_bytes = sizeof(struct told));
+}
+
+static const struct told *told_of(const struct ranks *ranks, int r)
+{
+    return ranks->rank[r].result;
+}
+
+static void skip_without_processes(void)
+{
+    if (kind() == RANKS_THREADS)
+        cr_skip_test("what goes wrong is a process's own affair");
+}
+
+/* Rank r's call with this number fails. Returns whether it made as many. */
+static bool expect_told(struct job *job, int r, uint64_t number, int *failures)
+{
+    job->of[r] = (standin_options){.seed = number, .fail_nccl = number};
+    job->of[!r] = (standin_options){.seed = number};
+    struct ranks *ranks = lived(job, 0);
+    const struct told *one = told_of(ranks, r), *other = told_of(ranks, !r);
+    bool reached = *one->failed;
+    *failures += one->status != WEIR_OK;
+    fprintf(stderr, "call %d of rank %d, %s: %s | %s\n", (int)number, r, one->failed, one->error, other->error);
+    bool named = strstr(one->error, "nccl") || strstr(one->error, "NCCL");
+    cr_expect(!one->status || named, "call %d, %s: \"%s\"", (int)number, one->failed, one->error);
+    cr_expect(!one->status || strstr(other->error, "rank"), "call %d, %s: the other was told \"%s\"", (int)number,
+              one->failed, other->error);
+    cr_expect(!strchr(one->error, '\n') && !strchr(other->error, '\n'));
+    cr_expect(one->seconds < 20 && other->seconds < 20, "call %d, %s: %f s, %f s", (int)number, one->failed,
+              one->seconds, other->seconds);
+    ranks_free(ranks);
+    return reached;
+}
+
+Test(cuda_nccl, each_call_may_fail_on_one_rank)
+{
+    skip_without_processes();
+    card_open(NULL);
+    struct job job = {.plan = plan_of((struct learner_opts){.dp = 2}), .steps = 1};
+    for (int r = 0; r < 2; r++) {
+        int failures = 0;
+        for (uint64_t number = 1; number <= CALLS && expect_told(&job, r, number, &failures); number += STRIDE)
+            ;
+        cr_expect_gt(failures, 30 / STRIDE);
+    }
+    weir_plan_free(job.plan);
+}
+
+Test(cuda_nccl, a_library_that_is_not_there_is_one_sentence_on_all_ranks)
+{
+    skip_without_processes();
+    card_open(NULL);
+    struct job job = {.plan = plan_of((struct learner_opts){.dp = 2}), .steps = 1};
+    for (int r = 0; r < 2; r++) {
+        job.of[r] = (standin_options){.no_nccl = true};
+        job.of[!r] = (standin_options){.seed = 1};
+        struct ranks *ranks = lived(&job, 0);
+        for (int each = 0; each < 2; each++) {
+            cr_expect_not(told_of(ranks, each)->opened);
+            cr_expect(strstr(told_of(ranks, each)->error,
+                             "works with devices of other processes, which needs NCCL: libnccl.so.2: cannot open "
+                             "shared object file"),
+                      "rank %d: %s", each, told_of(ranks, each)->error);
+        }
+        ranks_free(ranks);
+    }
+    weir_plan_free(job.plan);
+}
+
+Test(cuda_nccl, what_a_communicator_says_later_is_told)
+{
+    skip_without_processes();
+    card_open(NULL);
+    struct job job = {.plan = plan_of((struct learner_opts){.dp = 2}), .steps = 1, .of = {{.nccl_error = true}}};
+    struct ranks *ranks = lived(&job, 0);
+    cr_expect(strstr(told_of(ranks, 0)->error, "remote process exited"), "%s", told_of(ranks, 0)->error);
+    cr_expect(told_of(ranks, 1)->status, "%s", told_of(ranks, 1)->error);
+    ranks_free(ranks);
+    weir_plan_free(job.plan);
+}
+
+/* ---- a rank that goes ---- */
+
+static void go_after_a_step(struct rank *rank)
+{
+    struct told *told = rank->result;
+    weir_session *s = opened(rank, rank->ctx);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, 1));
+    if (rank->number == 1)
+        kill(getpid(), SIGKILL);
+    double begun = ranks_seconds();
+    told->status = weir_session_run(s, 50);
+    told->seconds = ranks_seconds() - begun;
+    snprintf(told->error, sizeof told->error, "%s", told->status ? weir_error() : "");
+    RANK_OK(rank, weir_session_close(s));
+    expect_nothing_left(rank);
+}
+
+Test(cuda_nccl, a_rank_that_is_killed_is_told_and_its_communicators_are_aborted)
+{
+    skip_without_processes();
+    card_open(NULL);
+    for (enum ranks_link link = RANKS_SHM; link <= RANKS_TCP; link++) {
+        struct job job = {.plan = plan_of((struct learner_opts){.dp = 2})};
+        struct ranks *ranks = ranks_run(go_after_a_step, &job, .count = 2, .link = link, .may_die = 2,
+                                        .result_bytes = sizeof(struct told));
+        cr_expect_neq(told_of(ranks, 0)->status, WEIR_OK);
+        cr_expect(strstr(told_of(ranks, 0)->error, "rank 1"), "%s", told_of(ranks, 0)->error);
+        cr_expect_lt(told_of(ranks, 0)->seconds, 15, "%s", told_of(ranks, 0)->error);
+        ranks_free(ranks);
+        weir_plan_free(job.plan);
+    }
+}

@@ -1,0 +1,135 @@
+/* tests/apps/test_cuda_apps.c: programs with --device cuda, on emulated devices: they say and save what they do on CPUs. */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/support/card.h"
+#include "tests/support/effort.h"
+#include "tests/support/folder.h"
+
+TestSuite(cuda_apps, .init = folder_make, .fini = folder_remove, .timeout = 300);
+
+enum { OUT_BYTES = 1 << 16 };
+
+/* What the command says, on both streams; its exit status must be `status`. */
+static char *say(const char *environment, const char *arguments, int status)
+{
+    static char out[OUT_BYTES];
+    char command[1000];
+    snprintf(command, sizeof command, "%s %s/%s 2>&1", environment, APPS_BIN, arguments);
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    out[fread(out, 1, sizeof out - 1, pipe)] = 0;
+    const int ended = pclose(pipe);
+    cr_assert(WIFEXITED(ended) && WEXITSTATUS(ended) == status, "%s: %s", command, out);
+    return out;
+}
+
+/* The number behind the last `word`. */
+static double last(const char *out, const char *word)
+{
+    const char *at = NULL;
+    for (const char *next = strstr(out, word); next; next = strstr(next + 1, word))
+        at = next;
+    cr_assert_not_null(at, "no %s in: %s", word, out);
+    return strtod(at + strlen(word), NULL);
+}
+
+/* Both say the same number, to its last digit or the one before. */
+static void same(const char *arguments, const char *word, double tolerance)
+{
+    char cuda[400];
+    card_open(NULL);
+    snprintf(cuda, sizeof cuda, "%s --device cuda", arguments);
+    const double cpu = last(say("", arguments, 0), word), got = last(say("WEIR_CUDA_LOGICAL=4", cuda, 0), word);
+    cr_expect(fabs(got - cpu) <= tolerance, "%s: %s %g, on cards %g", arguments, word, cpu, got);
+}
+
+Test(cuda_apps, digits_are_learned_alike)
+{
+    same("weir-digits --steps 20 --batch 32 --dim 32", "loss", 2e-4);
+    same("weir-digits --steps 20 --batch 32 --dim 32 --dp 2 --pp 2 --micro 4 --eval-every 20", "accuracy", 1);
+}
+
+#if EFFORT(1, 0, 0) /* emulated kernels take long under a sanitizer; which finds no more in these */
+Test(cuda_apps, a_gpt_is_trained_alike)
+{
+    same("weir-gpt --steps 3 --batch 4 --dim 16 --heads 2 --seq 16 --layers 2 --sample 0", "validation loss", 2e-4);
+    same("weir-gpt --steps 3 --batch 4 --dim 16 --heads 2 --seq 16 --layers 2 --tp 2 --zero --dp 2 --bf16 --sample 20",
+         "validation loss", 5e-3);
+}
+
+/* With a device in each of two processes as with both in one. */
+Test(cuda_apps, processes_train_alike)
+{
+    const char *arguments = "weir-gpt --device cuda --dp 2 --steps 3 --batch 4 --dim 16 --heads 2 --seq 16 --layers 2 "
+                            "--sample 0";
+    char launched[400];
+    card_open(NULL);
+    snprintf(launched, sizeof launched, "weir launch -n 2 -- %s/%s", APPS_BIN, arguments);
+    const double one = last(say("WEIR_CUDA_LOGICAL=2", arguments, 0), "validation loss");
+    const double two = last(say("WEIR_CUDA_LOGICAL=2", launched, 0), "validation loss");
+    cr_expect_eq(one, two, "%g in one process, %g in two", one, two);
+}
+
+#endif
+
+/* What was saved on cards goes on on CPUs, and the other way round. */
+Test(cuda_apps, checkpoints_know_no_kind_of_device)
+{
+    char first[600], second[600];
+    card_open(NULL);
+    snprintf(first, sizeof first, "weir-digits --steps 6 --batch 32 --dim 32 --device cuda --save %s", folder_path("c"));
+    snprintf(second, sizeof second, "weir-digits --steps 12 --batch 32 --dim 32 --resume %s", folder_path("c"));
+    say("", first, 0);
+    const double cpu = last(say("", second, 0), "loss");
+    snprintf(first, sizeof first, "weir-digits --steps 12 --batch 32 --dim 32 --device cuda --resume %s", folder_path("c"));
+    cr_expect(fabs(last(say("", first, 0), "loss") - cpu) <= 2e-4);
+}
+
+Test(cuda_apps, a_kind_that_is_not_there_is_told)
+{
+    cr_expect(strstr(say("", "weir-digits --device gpu", 2), "weir-digits: --device is cpu or cuda, not gpu\n"));
+    cr_expect(strstr(say("WEIR_CUDA_PLUGIN=/nowhere/plugin.so", "weir-digits --device cuda", 1), "/nowhere/plugin.so"));
+    card_open(&(standin_options){.cards = 1});
+    cr_expect(strstr(say("STANDIN_CARDS=1", "weir-digits --device cuda --dp 2", 1), "there is no cuda:1: this machine has 1"));
+}
+
+#if EFFORT(1, 0, 0)
+/* No figure is judged here, but that they are there. */
+Test(cuda_apps, a_step_of_a_gpt_is_measured)
+{
+    static const char *const numbers[] = {"tokens_per_s", "gemm_tflops", "gemm_share", "host_us_per_step", "planned_bytes",
+                                          "used_bytes"};
+    card_open(NULL);
+    json_t *all = json_loads(say("", "weir bench gpt --device cuda --quick --json", 0), 0, NULL);
+    cr_assert_not_null(all);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        cr_expect(json_number_value(json_object_get(all, numbers[i])) > 0, "%s", numbers[i]);
+    cr_expect_float_eq(json_number_value(json_object_get(all, "loss")), log(320), 0.5);
+    const json_int_t used = json_integer_value(json_object_get(all, "used_bytes"));
+    const json_int_t planned = json_integer_value(json_object_get(all, "planned_bytes"));
+    cr_expect(used >= planned && used <= planned + 4096, "the clocks of queues come to what is planned: %lld, %lld", (long long)used,
+              (long long)planned);
+    json_decref(all);
+    cr_expect(strstr(say("", "weir bench gpt --device gpu", 2), "--device is cuda"));
+    cr_expect(strstr(say("WEIR_CUDA_PLUGIN=/nowhere/plugin.so", "weir bench gpt --device cuda --quick", 1), "/nowhere"));
+}
+
+Test(cuda_apps, queues_of_a_card_are_measured)
+{
+    static const char *const numbers[] = {"ahead_launch_ns", "ahead_queues_ns", "ahead_host_ns", "raw_handoff_ns"};
+    card_open(NULL);
+    json_t *all = json_loads(say("", "weir bench actors --device cuda --quick --json", 0), 0, NULL);
+    cr_assert_not_null(all);
+    cr_expect_eq(json_object_size(all), 4);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        cr_expect(json_number_value(json_object_get(all, numbers[i])) > 0, "%s", numbers[i]);
+    json_decref(all);
+    cr_expect(strstr(say("", "weir bench link --device cuda", 2), "--device is of gpt and actors"));
+}
+#endif

@@ -1,0 +1,46 @@
+/* Registers and shared memory of the CUDA kernels are those of a table, and none spills any. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { CANNOT = 77 };
+
+/* What the command wrote; its exit status. */
+static int run(const char *command, char *text, size_t bytes)
+{
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    text[fread(text, 1, bytes - 1, pipe)] = 0;
+    const int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s", text);
+    return WEXITSTATUS(status);
+}
+
+Test(cuda_used, kernels_take_the_registers_and_the_shared_memory_of_the_table, .timeout = 60)
+{
+    static char text[8192];
+    const int status = run("tests/cuda/used " BUILT " '" NVCC_USED "' --check 2>&1", text, sizeof text);
+    if (status == CANNOT)
+        cr_skip_test("%s", text);
+    cr_expect_eq(status, 0, "%s", text);
+}
+
+Test(cuda_used, no_kernel_spills_registers)
+{
+    char file[64], kernel[64], line[256];
+    int kernels = 0;
+    FILE *table = fopen("tests/cuda/used.txt", "r");
+    cr_assert_not_null(table);
+    while (fgets(line, sizeof line, table)) {
+        const char *last = strrchr(line, ' ');
+        if (*line == '#')
+            continue;
+        cr_assert_eq(sscanf(line, "%63s %63s", file, kernel), 2);
+        cr_expect_eq(strtol(last, NULL, 10), 0, "%s of %s spills registers", kernel, file);
+        kernels++;
+    }
+    fclose(table);
+    cr_expect_gt(kernels, 50);
+}
