@@ -74,12 +74,13 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
 
 # ---- packages ----
 
+FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
 PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libjansson-dev libxxhash-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
-            $(if $(filter test,$(MAKECMDGOALS)),g++ cmake pkg-config python3-numpy) \
-            $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
-            $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev) \
-            $(if $(filter deploy,$(MAKECMDGOALS)),openmpi-bin slurm-wlm munge iproute2 procps) \
-            $(if $(filter net,$(MAKECMDGOALS)),iproute2 iputils-ping procps)
+            $(if $(filter test,$(FOR)),g++ cmake pkg-config python3-numpy) \
+            $(if $(filter check,$(FOR)),g++ clang-tidy) \
+            $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
+            $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
+            $(if $(filter net,$(FOR)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
 ifneq (,$(filter demo test bench deploy net fuzz check,$(MAKECMDGOALS)))
