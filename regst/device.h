@@ -53,8 +53,9 @@ struct device_group {
     const struct device_ops *device;
     uint32_t place, count;        /* of the member among the members */
     uint32_t kinds;               /* bit k: there will be meetings of the kind k; */
-    bool *peers;                  /* [count]: with these the member will move something. The session's; both are known when
-                                     the group is joined */
+    bool gathers;                 /* moves have gathers beside them; */
+    bool *peers;                  /* [count]: with these there will be moves. The session's; all three are known when the
+                                     group is joined */
 };
 
 /* Which group it is: for no other group of this or another session at the same time. Of kinds without group_join()
@@ -78,6 +79,12 @@ struct device_move {
     uint32_t peer, view;
 };
 
+/* Every member gives its input `give` to all, itself too; all of these have the same bytes, and what the member takes lies
+ * in one piece, by place, from its output `take` on. */
+struct device_gather {
+    uint32_t give, take;
+};
+
 /* The member's part in a collective. Between two members, moves are in the order in which both list them. */
 struct device_meeting {
     struct device_group *group;
@@ -85,6 +92,9 @@ struct device_meeting {
     enum device_collective kind;
     const struct device_move *gives, *takes;
     uint32_t give_count, take_count;
+    const struct device_gather *gathers; /* beside these moves, in the same order for all members: of groups that were
+                                            joined with a key, and of none else */
+    uint32_t gather_count;
 };
 
 /* A device, for people. */

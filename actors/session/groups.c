@@ -7,7 +7,8 @@
  * A device is a member of a group as one of its queues is, which the group's devices have one of each. So there is a
  * membership for each local queue and each of its groups, however many collectives are of that group. Where members of
  * several processes need a key to find each other, the rank of the first one makes it, and all get all keys by way of
- * rank 0.
+ * rank 0. With them they agree on gathers. That an input goes from each to all the plan's moves say; whether what a member
+ * takes lies in one piece its own rank may be the only one to know, and it says so where it does not: then all move.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -38,6 +39,7 @@ struct session_groups {
     uint32_t count;
     struct device_meeting *meetings; /* owned; parallel to plan->members */
     struct device_move *moves;       /* owned; each meeting's gives, then its takes */
+    struct device_gather *gathers;   /* owned; meeting by meeting */
     struct ahead_turns *turns;       /* owned; by local queue for collectives, and in it by program */
     struct actor **lists;            /* owned; the turns' */
 };
@@ -135,44 +137,17 @@ static enum device_collective kind_of(uint32_t kind)
     return kind == PLAN_REDUCE_SCATTER ? DEVICE_REDUCE_SCATTER : kind == PLAN_ALL_REDUCE ? DEVICE_ALL_REDUCE : DEVICE_MOVES;
 }
 
-/* Its moves in one direction, in the plan's order, behind those that are in the list. Returns how many there are. */
-static uint32_t list_moves(const weir_plan *plan, const plan_collective *collective, uint32_t place, bool gives,
-                           struct device_move *list)
-{
-    uint32_t count = 0;
-    for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
-        const plan_move *move = &plan->moves[i];
-        if (gives && move->from == place)
-            list[count++] = (struct device_move){move->to, move->give};
-        if (!gives && move->to == place)
-            list[count++] = (struct device_move){move->from, move->take};
-    }
-    return count;
-}
-
-/* `moves`: the first one that is free; returns the next. */
-static struct device_move *make_meeting(const struct weir_session *s, uint32_t c, uint32_t place,
-                                        struct device_group *group, struct device_move *moves)
+static void make_meeting(const struct weir_session *s, uint32_t c, uint32_t place, struct device_group *group)
 {
     const plan_collective *collective = &s->plan->collectives[c];
     uint32_t member = collective->members.first + place;
-    struct device_meeting *meeting = &s->groups->meetings[member];
-    *meeting = (struct device_meeting){.group = group, .number = c, .kind = kind_of(collective->kind), .gives = moves};
-    meeting->give_count = list_moves(s->plan, collective, place, true, moves);
-    meeting->takes = moves += meeting->give_count;
-    meeting->take_count = list_moves(s->plan, collective, place, false, moves);
-    for (uint32_t i = 0; i < meeting->give_count; i++)
-        group->peers[meeting->gives[i].peer] = true;
-    for (uint32_t i = 0; i < meeting->take_count; i++)
-        group->peers[meeting->takes[i].peer] = true;
-    ahead_of_member(s, member)->meeting = meeting;
-    group->kinds |= 1u << meeting->kind;
-    return moves + meeting->take_count;
+    s->groups->meetings[member] =
+        (struct device_meeting){.group = group, .number = c, .kind = kind_of(collective->kind)};
+    ahead_of_member(s, member)->meeting = &s->groups->meetings[member];
 }
 
 static weir_status make_meetings(struct weir_session *s)
 {
-    struct device_move *moves = s->groups->moves;
     weir_status status = WEIR_OK;
     for (uint32_t c = 0; !status && c < s->plan->collectives_count; c++) {
         const plan_collective *collective = &s->plan->collectives[c];
@@ -183,7 +158,7 @@ static weir_status make_meetings(struct weir_session *s)
                 continue;
             status = join(s, queue, collective, place, &group);
             if (!status)
-                moves = make_meeting(s, c, place, group, moves);
+                make_meeting(s, c, place, group);
         }
     }
     return status;
@@ -275,9 +250,10 @@ weir_status session_open_groups(struct weir_session *s)
         groups->memberships = calloc(plan->members_count, sizeof(*groups->memberships));
         groups->meetings = calloc(plan->members_count, sizeof(*groups->meetings));
         groups->moves = calloc(2 * (size_t)plan->moves_count + 1, sizeof(*groups->moves));
+        groups->gathers = calloc((size_t)plan->moves_count + 1, sizeof(*groups->gathers));
         groups->turns = calloc(turns, sizeof(*groups->turns));
     }
-    if (!groups || !groups->memberships || !groups->meetings || !groups->moves || !groups->turns)
+    if (!groups || !groups->memberships || !groups->meetings || !groups->moves || !groups->gathers || !groups->turns)
         return error_set(WEIR_E_MEMORY, "no memory for %u collectives", plan->collectives_count);
     status = make_turns(s, turns);
     return status ? status : make_meetings(s);
@@ -296,45 +272,232 @@ void session_close_groups(struct weir_session *s)
     free(groups->memberships);
     free(groups->meetings);
     free(groups->moves);
+    free(groups->gathers);
     free(groups->turns);
     free(groups->lists);
     free(groups);
     s->groups = NULL;
 }
 
-/* ---- groups of several processes: keys, then all join ---- */
+/* ---- gathers: what moves allow is the same on all ranks ---- */
+
+/* An input that every member gives to all, itself too. */
+struct gather {
+    uint32_t collective, give;
+    uint64_t bytes; /* of each member */
+};
+
+struct gathers {
+    struct gather *of; /* owned; by collective, then by input */
+    uint32_t count;
+    bool full;         /* there was no memory for all */
+};
+
+/* Moves of one input come by giver, then by taker. */
+struct input_moves {
+    uint64_t count, bytes;
+    bool others; /* it is not as above */
+};
+
+static void look_at_moves(const weir_plan *plan, const plan_collective *collective, struct input_moves *inputs)
+{
+    for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
+        const plan_move *move = &plan->moves[i];
+        struct input_moves *input = move->give < WEIR_ARGS_MAX ? &inputs[move->give] : NULL;
+        if (!input)
+            continue;
+        input->bytes = input->count ? input->bytes : move->bytes;
+        input->others |= move->bytes != input->bytes ||
+                         (uint64_t)move->from * collective->members.count + move->to != input->count;
+        input->count++;
+    }
+}
+
+static void add_gathers(struct gathers *gathers, const weir_plan *plan, uint32_t c)
+{
+    struct input_moves inputs[WEIR_ARGS_MAX] = {{.count = 0}};
+    uint64_t members = plan->collectives[c].members.count;
+    look_at_moves(plan, &plan->collectives[c], inputs);
+    for (uint32_t give = 0; !gathers->full && give < WEIR_ARGS_MAX; give++) {
+        if (inputs[give].others || inputs[give].count != members * members || !inputs[give].bytes)
+            continue;
+        struct gather *grown = realloc(gathers->of, (gathers->count + (size_t)1) * sizeof(*grown));
+        gathers->full = !grown;
+        if (!grown)
+            return;
+        gathers->of = grown;
+        grown[gathers->count++] = (struct gather){c, give, inputs[give].bytes};
+    }
+}
+
+static weir_status find_gathers(struct gathers *gathers, const weir_plan *plan)
+{
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
+        if (plan->collectives[c].kind == PLAN_ALL_GATHER)
+            add_gathers(gathers, plan, c);
+    return gathers->full ? error_set(WEIR_E_MEMORY, "no memory for %u collectives", plan->collectives_count) : WEIR_OK;
+}
+
+/* What the member `to` takes of the first one's; then whether all lies in one piece behind it, by giver. */
+static bool in_one_piece(const weir_plan *plan, const struct gather *gather, uint32_t to, uint32_t *take)
+{
+    const plan_collective *collective = &plan->collectives[gather->collective];
+    const plan_actor *actor = &plan->actors[plan->members[collective->members.first + to].i];
+    const plan_tensor *first = NULL;
+    bool whole = true;
+    for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
+        const plan_move *move = &plan->moves[i];
+        if (move->to != to || move->give != gather->give)
+            continue;
+        uint32_t out = plan->kernels[actor->kernels.first].out.first + move->take;
+        const plan_tensor *taken = &plan->tensors[plan->operands[out].tensor.i];
+        *take = first ? *take : move->take;
+        first = first ? first : taken;
+        whole &= taken->home == first->home && taken->owner == first->owner &&
+                 taken->offset == first->offset + move->from * gather->bytes;
+    }
+    return whole;
+}
+
+/* Whether no member here takes otherwise. */
+static bool gathers_here(const struct weir_session *s, const struct gather *gather)
+{
+    plan_range members = s->plan->collectives[gather->collective].members;
+    uint32_t take;
+    for (uint32_t place = 0; place < members.count; place++)
+        if (queue_of_member(s, members.first + place) && !in_one_piece(s->plan, gather, place, &take))
+            return false;
+    return true;
+}
+
+/* ---- what a meeting does ---- */
+
+/* Of one collective: all gathers that it has. */
+struct meeting_lists {
+    const struct weir_session *s;
+    const struct gather *gather; /* borrowed */
+    uint32_t count;
+    struct device_move *moves;   /* the first ones that are free */
+    struct device_gather *gathers;
+};
+
+static bool is_gathered(const struct meeting_lists *lists, uint32_t give)
+{
+    for (uint32_t i = 0; i < lists->count; i++)
+        if (lists->gather[i].give == give)
+            return true;
+    return false;
+}
+
+/* Its moves in one direction, in the plan's order. Returns how many there are. */
+static uint32_t list_moves(struct meeting_lists *lists, const plan_collective *collective, uint32_t place, bool gives)
+{
+    const struct device_move *first = lists->moves;
+    for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
+        const plan_move *move = &lists->s->plan->moves[i];
+        if ((gives ? move->from : move->to) == place && !is_gathered(lists, move->give))
+            *lists->moves++ = gives ? (struct device_move){move->to, move->give}
+                                    : (struct device_move){move->from, move->take};
+    }
+    return (uint32_t)(lists->moves - first);
+}
+
+static void list_meeting(struct meeting_lists *lists, struct device_meeting *meeting)
+{
+    const plan_collective *collective = &lists->s->plan->collectives[meeting->number];
+    struct device_group *group = meeting->group;
+    uint32_t place = group->place;
+    meeting->gives = lists->moves;
+    meeting->give_count = list_moves(lists, collective, place, true);
+    meeting->takes = lists->moves;
+    meeting->take_count = list_moves(lists, collective, place, false);
+    meeting->gathers = lists->gathers;
+    meeting->gather_count = lists->count;
+    for (uint32_t i = 0; i < lists->count; i++, lists->gathers++) {
+        lists->gathers->give = lists->gather[i].give;
+        in_one_piece(lists->s->plan, &lists->gather[i], place, &lists->gathers->take);
+    }
+    for (uint32_t i = 0; i < meeting->give_count; i++)
+        group->peers[meeting->gives[i].peer] = true;
+    for (uint32_t i = 0; i < meeting->take_count; i++)
+        group->peers[meeting->takes[i].peer] = true;
+    group->kinds |= 1u << meeting->kind;
+    group->gathers |= lists->count > 0;
+}
+
+/* Of groups of this process, or of devices that need no key, all are moves. */
+static void list_meetings(const struct weir_session *s, const struct gathers *gathers)
+{
+    struct meeting_lists lists = {.s = s, .moves = s->groups->moves, .gathers = s->groups->gathers};
+    const struct gather *next = gathers->of, *end = next + gathers->count;
+    for (uint32_t c = 0; c < s->plan->collectives_count; c++) {
+        const plan_collective *collective = &s->plan->collectives[c];
+        const struct gather *first = next;
+        while (next < end && next->collective == c)
+            next++;
+        for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++) {
+            struct device_meeting *meeting = &s->groups->meetings[m];
+            if (!meeting->group)
+                continue;
+            bool joined = meeting->group->device->group_join && members_here(s, collective) < collective->members.count;
+            lists.gather = first;
+            lists.count = joined ? (uint32_t)(next - first) : 0;
+            list_meeting(&lists, meeting);
+        }
+    }
+}
+
+/* ---- groups of several processes: what ranks tell each other, then all join ---- */
 
 struct group_key {
     uint32_t number;
     unsigned char bytes[DEVICE_KEY_BYTES];
 };
 
-struct group_keys {
-    struct group_key *key;            /* owned */
+/* Of a rank, then of all: which gathers are none for some member, and keys behind. */
+struct said {
+    uint8_t *bytes;           /* owned */
+    size_t refusals;          /* one for each gather, as bytes; rounded up, so that keys are aligned */
+    struct group_key *key;    /* in `bytes` */
     size_t count;
-    bool full;                  /* there was no memory for all */
+    bool full;                /* there was no memory for all */
 };
 
-static void add_keys(void *ctx, uint32_t rank, const void *data, size_t bytes)
+static size_t said_bytes(const struct said *said)
 {
-    struct group_keys *keys = ctx;
-    size_t count = bytes / sizeof(struct group_key);
-    struct group_key *grown = realloc(keys->key, (keys->count + count + 1) * sizeof(*grown));
+    return said->refusals + said->count * sizeof(struct group_key);
+}
+
+static void add_key(struct said *said, const struct group_key *key)
+{
+    uint8_t *grown = said->full ? NULL : realloc(said->bytes, said_bytes(said) + sizeof(*key));
+    said->full = !grown;
+    if (!grown)
+        return;
+    said->bytes = grown;
+    said->key = (struct group_key *)(grown + said->refusals);
+    said->key[said->count++] = *key;
+}
+
+static void add_said(void *ctx, uint32_t rank, const void *data, size_t bytes)
+{
+    struct said *said = ctx;
+    const uint8_t *from = data;
+    struct group_key key;
     (void)rank;
-    if (grown && count)
-        memcpy(grown + keys->count, data, count * sizeof(*grown));
-    keys->full |= !grown;
-    keys->count += grown ? count : 0;
-    keys->key = grown ? grown : keys->key;
+    for (size_t i = 0; !said->full && i < said->refusals && i < bytes; i++)
+        said->bytes[i] |= from[i];
+    for (size_t at = said->refusals; at + sizeof(key) <= bytes; at += sizeof(key)) {
+        memcpy(&key, from + at, sizeof(key));
+        add_key(said, &key);
+    }
 }
 
 /* Of this rank's groups in which the first member is here, and others are not. */
-static weir_status make_keys(const struct weir_session *s, struct group_keys *keys)
+static weir_status make_keys(const struct weir_session *s, struct said *said)
 {
     const struct session_groups *groups = s->groups;
-    const struct group_key none = {.number = UINT32_MAX}; /* a statement is never empty */
     weir_status status = WEIR_OK;
-    add_keys(keys, 0, &none, sizeof(none));
     for (uint32_t i = 0; !status && groups && i < groups->count; i++) {
         const struct membership *member = &groups->memberships[i];
         const struct device_ops *device = member->queue->device->device;
@@ -343,9 +506,21 @@ static weir_status make_keys(const struct weir_session *s, struct group_keys *ke
             continue;
         status = device->group_key(member->group, key.bytes);
         if (!status)
-            add_keys(keys, 0, &key, sizeof(key));
+            add_key(said, &key);
     }
-    return status || !keys->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
+    return status;
+}
+
+/* A statement is never empty. */
+static weir_status say(const struct weir_session *s, const struct gathers *gathers, struct said *said)
+{
+    said->refusals = (size_t)gathers->count / 8 * 8 + 8;
+    said->bytes = calloc(1, said->refusals);
+    said->full = !said->bytes;
+    for (uint32_t i = 0; !said->full && i < gathers->count; i++)
+        said->bytes[i] = !gathers_here(s, &gathers->of[i]);
+    weir_status status = make_keys(s, said);
+    return status || !said->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
 }
 
 /* A rank that has left will never come. */
@@ -361,17 +536,17 @@ static weir_status others_are_there(const struct weir_session *s, int64_t deadli
 }
 
 static weir_status join_one(const struct weir_session *s, const struct membership *member,
-                            const struct group_keys *keys, int64_t deadline_ns)
+                            const struct said *said, int64_t deadline_ns)
 {
     const struct device_ops *device = member->queue->device->device;
-    const struct group_key *key = keys->key;
+    const struct group_key *key = said->key;
     bool whole = false;
     weir_status status = WEIR_OK;
     if (!device->group_join || member->here == member->group->count)
         return WEIR_OK;
-    while (key && key < keys->key + keys->count && key->number != member->number)
+    while (key && key < said->key + said->count && key->number != member->number)
         key++;
-    if (!key || key == keys->key + keys->count)
+    if (!key || key == said->key + said->count)
         return error_set(WEIR_E_PEER, "no rank has made a key for collectives of group %u", member->number);
     while (!status && !whole) {
         status = device->group_join(member->group, key->bytes, &whole);
@@ -395,32 +570,51 @@ static bool spreads(const weir_plan *plan)
     return false;
 }
 
-/* Rank 0's are all, then. */
-static weir_status exchange_keys(const struct weir_session *s, struct group_keys *keys)
+/* What rank 0 has is all, then; gathers that a rank has refused are none. */
+static weir_status agree(const struct weir_session *s, struct gathers *gathers, struct said *said)
 {
     struct cluster *c = s->cluster;
-    weir_status status = cluster_agree(c, ROUND_OPEN, 0, make_keys(s, keys), NULL);
+    uint32_t kept = 0;
+    weir_status status = find_gathers(gathers, s->plan);
     if (!status)
-        status = cluster_collect(c, ROUND_OPEN, keys->key, keys->count * sizeof(*keys->key), add_keys, keys);
+        status = say(s, gathers, said);
+    status = cluster_agree(c, ROUND_OPEN, 0, status, NULL);
+    if (!status)
+        status = cluster_collect(c, ROUND_OPEN, said->bytes, said_bytes(said), add_said, said);
     if (!status && c->env.rank)
-        keys->count = 0;
+        said->count = 0;
     if (!status)
-        status = cluster_spread(c, ROUND_OPEN, keys->key, keys->count * sizeof(*keys->key), add_keys, keys);
-    return status || !keys->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
+        status = cluster_spread(c, ROUND_OPEN, said->bytes, said_bytes(said), add_said, said);
+    for (uint32_t i = 0; !status && i < gathers->count; i++)
+        if (!said->bytes[i])
+            gathers->of[kept++] = gathers->of[i];
+    gathers->count = kept;
+    return status || !said->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
+}
+
+static weir_status join_all(const struct weir_session *s, const struct said *said)
+{
+    int64_t deadline_ns = park_now_ns() + s->cluster->env.join_ns;
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
+        status = join_one(s, &s->groups->memberships[i], said, deadline_ns);
+    return status;
 }
 
 weir_status session_join_groups(struct weir_session *s)
 {
-    struct group_keys keys = {.key = NULL};
-    if (!s->cluster || !spreads(s->plan))
-        return WEIR_OK;
-    weir_status status = exchange_keys(s, &keys);
-    int64_t deadline_ns = park_now_ns() + s->cluster->env.join_ns;
-    for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
-        status = join_one(s, &s->groups->memberships[i], &keys, deadline_ns);
+    struct gathers gathers = {.of = NULL};
+    struct said said = {.bytes = NULL};
+    bool spread = s->cluster && spreads(s->plan);
+    weir_status status = spread ? agree(s, &gathers, &said) : WEIR_OK;
+    if (!status && s->groups)
+        list_meetings(s, &gathers);
+    if (!status && spread)
+        status = join_all(s, &said);
     if (status && !session_failure(s)) /* the others wait for this one */
         cluster_fail(s, s->cluster->env.rank, s->cluster->env.rank, false, weir_error());
-    free(keys.key);
+    free(gathers.of);
+    free(said.bytes);
     return status;
 }
 

@@ -9,7 +9,8 @@
  * behind it before that thread is done: so nccl_meet() waits for it, some microseconds.
  *
  * A meeting is one group of calls for all members of this process. Moves between two members are matched in the order
- * in which both list them, as NCCL does.
+ * in which both list them, as NCCL does. Gathers are calls of their own, which between hosts take a ring: a part crosses
+ * the network once for all devices of a host, and not once for each.
  */
 #include "regst/cuda/group.h"
 
@@ -63,7 +64,7 @@ enum { LIBRARY_LEAST = 21800 }; /* 2.18: what is called has behaved so since */
 #define NCCL_CALLS(X)                                                                                    \
     X(GetVersion) X(GetUniqueId) X(CommInitRankConfig) X(CommGetAsyncError) X(CommFinalize) X(CommDestroy) \
     X(CommAbort) X(GetErrorString) X(GetLastError) X(GroupStart) X(GroupEnd) X(Send) X(Recv) X(AllReduce)  \
-    X(ReduceScatter)
+    X(ReduceScatter) X(AllGather)
 
 static struct {
 #define X(name) __typeof__(&nccl##name) name;
@@ -196,7 +197,6 @@ static weir_status settle(const struct hall *hall, const char *what)
 
 /* ---- what a meeting is ---- */
 
-
 static weir_status copy_own(const struct queue *queue, const struct part *to, const struct part *from)
 {
     if (!from || from->bytes != to->bytes)
@@ -263,6 +263,27 @@ static weir_status call_sums(const struct group *group, const struct deferred *a
     return status;
 }
 
+static weir_status call_gathers(const struct group *group, const struct deferred *at)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < at->meeting.gather_count; i++) {
+        const struct device_gather *gather = &at->meeting.gathers[i];
+        const struct part *from = &at->parts[gather->give], *to = &at->parts[at->in_count + (int)gather->take];
+        status = wrong(group, "ncclAllGather", nccl.AllGather(from->at, to->at, from->bytes, ncclUint8, group->comm,
+                                                              group->queue->stream));
+    }
+    return status;
+}
+
+static weir_status call_meeting(const struct group *group)
+{
+    const struct deferred *at = group->queue->first;
+    if (at->meeting.kind != DEVICE_MOVES)
+        return call_sums(group, at);
+    weir_status status = call_gathers(group, at);
+    return status ? status : call_moves(group, at);
+}
+
 static weir_status begin_own(const struct group *group)
 {
     struct queue *queue = group->queue;
@@ -295,12 +316,8 @@ weir_status nccl_meet(const struct hall *hall)
         status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
     if (status)
         return status;
-    for (uint32_t m = 0; !status && m < hall->count; m++) {
-        const struct group *group = hall->member[m];
-        if (group)
-            status = group->queue->first->meeting.kind == DEVICE_MOVES ? call_moves(group, group->queue->first)
-                                                                       : call_sums(group, group->queue->first);
-    }
+    for (uint32_t m = 0; !status && m < hall->count; m++)
+        status = hall->member[m] ? call_meeting(hall->member[m]) : WEIR_OK;
     status = end_calls(hall, status);
     return status ? status : settle(hall, "a collective");
 }
@@ -352,6 +369,8 @@ static weir_status rehearse_calls(const struct group *group)
     if (!status && group->head.kinds & 1u << DEVICE_REDUCE_SCATTER)
         status = wrong(group, "ncclReduceScatter",
                        nccl.ReduceScatter(in, out, 1, ncclFloat32, ncclSum, group->comm, stream));
+    if (!status && group->head.gathers)
+        status = wrong(group, "ncclAllGather", nccl.AllGather(in, out, 1, ncclFloat32, group->comm, stream));
     for (uint32_t peer = 0; !status && peer < count; peer++) {
         if (peer == group->head.place || !group->head.peers || !group->head.peers[peer])
             continue;

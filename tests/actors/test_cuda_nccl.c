@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "graph/plan/plan.h"
 #include "regst/plugin.h"
 #include "tests/support/card.h"
 #include "tests/support/effort.h"
@@ -139,6 +140,87 @@ Test(cuda_nccl, stages_and_replicas_over_four_processes)
     spread_is_the_same((struct learner_opts){.dp = 2, .pp = 2, .micro = 2, .zero = true}, 4, RANKS_SHM, 0);
 }
 #endif
+
+/* ---- all_gathers ---- */
+
+struct called {
+    uint64_t gathers, sends;
+};
+
+static void call(struct rank *rank)
+{
+    const struct job *job = rank->ctx;
+    struct called *called = rank->result;
+    weir_session *s = opened(rank, job);
+    RANK_IS(rank, s, "%s", weir_error());
+    standin_seen before = card_look();
+    RANK_OK(rank, weir_session_run(s, job->steps));
+    *called = (struct called){card_look().gathers - before.gathers, card_look().sends - before.sends};
+    RANK_OK(rank, weir_session_close(s));
+    expect_nothing_left(rank);
+}
+
+/* What a step of the plan calls on two ranks. */
+static void expect_calls(weir_plan *plan, bool gathers, bool sends)
+{
+    struct job job = {.plan = plan, .steps = 1};
+    struct ranks *ranks = ranks_run(call, &job, .count = 2, .link = RANKS_SHM, .kind = kind(),
+                                    .result_bytes = sizeof(struct called));
+    for (int r = 0; r < 2; r++) {
+        const struct called *called = ranks->rank[r].result;
+        cr_expect_eq(called->gathers > 0, gathers, "rank %d: %d", r, (int)called->gathers);
+        cr_expect_eq(called->sends > 0, sends, "rank %d: %d", r, (int)called->sends);
+    }
+    ranks_free(ranks);
+}
+
+static plan_tensor *taken(weir_plan *plan, const plan_collective *of, const plan_move *move)
+{
+    const plan_actor *actor = &plan->actors[plan->members[of->members.first + move->to].i];
+    return &plan->tensors[plan->operands[plan->kernels[actor->kernels.first].out.first + move->take].tensor.i];
+}
+
+/* Of two members one takes what both give in the order that is not theirs. Returns how often. */
+static int swap_takes(weir_plan *plan, uint32_t member)
+{
+    int swapped = 0;
+    for (uint32_t c = 0; c < plan->collectives_count; c++) {
+        const plan_collective *of = &plan->collectives[c];
+        const plan_move *end = plan->moves + of->moves.first + of->moves.count;
+        for (const plan_move *own = plan->moves + of->moves.first; own < end; own++)
+            for (const plan_move *move = plan->moves + of->moves.first; own->from == own->to && move < end; move++) {
+                if (own->to != member || move->to != member || move->from == member || move->give != own->give)
+                    continue;
+                plan_tensor *a = taken(plan, of, own), *b = taken(plan, of, move);
+                uint64_t offset = a->offset;
+                a->offset = b->offset;
+                b->offset = offset;
+                swapped++;
+            }
+    }
+    return swapped;
+}
+
+Test(cuda_nccl, what_all_give_all_is_gathered)
+{
+    if (card_real())
+        cr_skip_test("a real library does not say what was called");
+    card_open(NULL);
+    weir_plan *plan = plan_of((struct learner_opts){.dp = 2, .zero = true});
+    expect_calls(plan, true, true); /* what is small lies apart, to begin where a tensor may */
+    weir_plan_free(plan);
+}
+
+Test(cuda_nccl, where_one_member_takes_otherwise_all_move)
+{
+    if (card_real())
+        cr_skip_test("a real library does not say what was called");
+    card_open(NULL);
+    weir_plan *plan = plan_of((struct learner_opts){.dp = 2, .zero = true});
+    cr_assert_gt(swap_takes(plan, 1), 0);
+    expect_calls(plan, false, true);
+    weir_plan_free(plan);
+}
 
 Test(cuda_nccl, sums_by_the_devices_are_near)
 {

@@ -46,6 +46,7 @@ typedef struct standin_options {
 typedef struct standin_seen {
     uint64_t calls;     /* that can fail, */
     uint64_t nccl_calls; /* of these NCCL's, */
+    uint64_t gathers, sends; /* of these all_gathers, rehearsals too, and sends, */
     uint64_t runs;      /* things that streams did, */
     uint64_t kernels, copies, waits;
     uint64_t spaces, pinned, registered, streams, events, comms; /* that were not given back */

@@ -25,6 +25,7 @@
 #include "tests/cuda/standin_inside.h"
 
 enum { CHUNK = 1 << 14, BUSY_MOST = 4 };
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
 
 struct channel {
     _Atomic uint64_t put, got; /* chunks */
@@ -46,7 +47,7 @@ struct ncclComm {
     int busy;                  /* so often it is to be asked still */
     uint32_t ops;              /* enqueued, and not over */
     uint32_t groups;           /* of calls; the first one is the rehearsal, */
-    uint32_t sums;             /* with these kinds of sums, as bits, */
+    uint32_t kinds;            /* with these kinds of collectives, as bits, */
     bool *met;                 /* owned: and with these members */
     bool joins, finalizes, gone;
     _Atomic bool aborted;
@@ -63,7 +64,7 @@ struct flow {
 
 struct sum {
     struct sum *next;
-    unsigned char *terms;      /* owned: one after the other, by member; this one's is not there */
+    unsigned char *terms;      /* owned: one after the other, by member; this one's is not there. NULL: `own` is copied */
     const unsigned char *own;
     void *to;
     size_t count;
@@ -193,7 +194,9 @@ static size_t item_of(ncclDataType_t type)
 static void add(const struct ncclComm *comm, const struct sum *sum)
 {
     size_t bytes = sum->count * item_of(sum->type);
-    for (size_t i = 0; i < sum->count; i++) {
+    if (!sum->terms)
+        memmove(sum->to, sum->own, bytes);
+    for (size_t i = 0; sum->terms && i < sum->count; i++) {
         float total = 0;
         for (int m = 0; m < comm->count; m++)
             total += term_at(m == comm->place ? sum->own : sum->terms + (size_t)m * bytes, i, sum->type);
@@ -421,6 +424,7 @@ static ncclResult_t send_to(const void *at, size_t count, ncclDataType_t type, i
                             cudaStream_t stream)
 {
     ENTER();
+    standin.seen.sends++;
     if (!standin_owns(at, count * item_of(type)))
         standin_misuse("what is sent is not all of one space");
     flow_add(op_of(comm, stream), comm->place, peer, at, count * item_of(type));
@@ -438,15 +442,24 @@ static ncclResult_t receive(void *at, size_t count, ncclDataType_t type, int pee
     return leave(ncclSuccess);
 }
 
+/* The member's next collective of the kind. */
+static struct op *op_of_all(struct ncclComm *comm, enum kind kind, cudaStream_t stream)
+{
+    struct op *op = op_of(comm, stream);
+    if (comm->groups > 1 && !(comm->kinds & 1u << kind))
+        standin_misuse("a collective is called without a rehearsal");
+    comm->kinds |= 1u << kind;
+    return op;
+}
+
 /* `count` elements of the sum come here; `apart`: each member's are others. */
 static void sum_add(struct ncclComm *comm, const unsigned char *from, void *to, size_t count, ncclDataType_t type,
                     bool apart, cudaStream_t stream)
 {
-    struct op *op = op_of(comm, stream);
+    struct op *op = op_of_all(comm, apart ? REDUCE_SCATTER : ALL_REDUCE, stream);
     size_t bytes = count * item_of(type);
-    if (comm->groups > 1 && !(comm->sums & 1u << apart))
-        standin_misuse("a sum is made without a rehearsal");
-    comm->sums |= 1u << apart;
+    if (!standin_owns(from, bytes * (apart ? (size_t)comm->count : 1)) || !standin_owns(to, bytes))
+        standin_misuse("what is added is not all of one space");
     struct sum *sum = calloc(1, sizeof *sum);
     unsigned char *terms = malloc(bytes * (size_t)comm->count + 1);
     if (!sum || !terms)
@@ -478,6 +491,33 @@ static ncclResult_t reduce_scatter(const void *from, void *to, size_t count, ncc
     if (how != ncclSum)
         return leave(ncclInvalidArgument);
     sum_add(comm, from, to, count, type, true, stream);
+    return leave(ncclSuccess);
+}
+
+/* In place, or what is given does not touch what is taken. */
+static ncclResult_t all_gather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                               cudaStream_t stream)
+{
+    ENTER();
+    size_t bytes = count * item_of(type), all = bytes * (size_t)comm->count;
+    const unsigned char *give = from;
+    unsigned char *take = to, *own = take + bytes * (size_t)comm->place;
+    struct op *op = op_of_all(comm, ALL_GATHER, stream);
+    struct sum *sum = calloc(1, sizeof *sum);
+    if (!sum)
+        abort();
+    standin.seen.gathers++;
+    if (!standin_owns(give, bytes) || !standin_owns(take, all))
+        standin_misuse("what is gathered is not all of one space");
+    if (give != own && give < take + all && take < give + bytes)
+        standin_misuse("what is given lies in what is gathered, at another place");
+    *sum = (struct sum){.next = op->sums, .own = give, .to = own, .count = count, .type = type};
+    op->sums = sum;
+    for (int m = 0; m < comm->count; m++)
+        if (m != comm->place && bytes) {
+            flow_add(op, comm->place, m, give, bytes);
+            flow_add(op, m, comm->place, take + bytes * (size_t)m, bytes);
+        }
     return leave(ncclSuccess);
 }
 
@@ -515,6 +555,7 @@ void *nccl_call(void *library, const char *name)
         CALL_OF(Recv, receive),
         CALL_OF(AllReduce, all_reduce),
         CALL_OF(ReduceScatter, reduce_scatter),
+        CALL_OF(AllGather, all_gather),
     };
     (void)library;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
