@@ -107,9 +107,10 @@ static void destroy(struct group *group)
     struct hall *hall = group->hall;
     if (hall && hall_spreads(hall))
         nccl_leave(hall);
-    if (group->came)
+    bool hung = cards_hang();
+    if (group->came && !hung)
         cudaEventDestroy(group->came);
-    if (group->went)
+    if (group->went && !hung)
         cudaEventDestroy(group->went);
     if (hall) {
         hall->member[group->head.place] = NULL;
@@ -463,8 +464,7 @@ weir_status group_meet(struct device_queue *head, const struct device_meeting *m
     return defer(queue, entry);
 }
 
-/* The members that a queue is, one after the other; `at` NULL: the first. */
-static struct group *next_member(const struct queue *queue, const struct group *at)
+struct group *group_next(const struct queue *queue, const struct group *at)
 {
     const struct hall *hall = at ? at->hall->next : halls;
     for (; hall; hall = hall->next)
@@ -480,7 +480,7 @@ weir_status group_health(struct queue *queue, char *error, size_t error_bytes)
     weir_status status = queue->status;
     if (status && error_bytes)
         snprintf(error, error_bytes, "%s", queue->error);
-    for (struct group *group = NULL; !status && (group = next_member(queue, group)) != NULL;)
+    for (struct group *group = NULL; !status && (group = group_next(queue, group)) != NULL;)
         status = nccl_health(group, error, error_bytes);
     pthread_mutex_unlock(&group_lock);
     return status;
@@ -493,7 +493,6 @@ void group_abort(struct queue *queue)
         queue->status = WEIR_E_STATE;
     while (queue->first)
         pop(queue);
-    for (struct group *group = NULL; (group = next_member(queue, group)) != NULL;)
-        nccl_abort(group);
+    nccl_abort(queue);
     pthread_mutex_unlock(&group_lock);
 }

@@ -53,6 +53,9 @@ static inline bool hall_spreads(const struct hall *hall)
 /* Sleeps without the lock. */
 void group_pause(long ns);
 
+/* The members that a queue is, one after the other; `at` NULL: the first. */
+struct group *group_next(const struct queue *queue, const struct group *at);
+
 /* ---- nccl.c: groups with members in several processes ---- */
 
 /* A new key. E_UNSUPPORTED where the library is not there. */
@@ -68,10 +71,11 @@ weir_status nccl_meet(const struct hall *hall);
 /* A sentence of what is wrong with the member's communicator. */
 weir_status nccl_health(const struct group *group, char *error, size_t error_bytes);
 
-/* Ends what is under way, here. */
-void nccl_abort(struct group *group);
+/* Ends what is under way on the queue, by all of its communicators. Waits a while, without the lock; what has not ended
+ * by then is left as it is, and the card's memory to it. */
+void nccl_abort(struct queue *queue);
 
-/* Gives back the communicators of all members here; waits a while for those elsewhere. */
+/* Gives back the communicators of all members here; waits a while for those elsewhere, without the lock. */
 void nccl_leave(struct hall *hall);
 
 #endif

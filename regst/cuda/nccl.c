@@ -11,12 +11,18 @@
  * A meeting is one group of calls for all members of this process. Moves between two members are matched in the order
  * in which both list them, as NCCL does. Gathers are calls of their own, which between hosts take a ring: a part crosses
  * the network once for all devices of a host, and not once for each.
+ *
+ * Calls that end communicators wait for the library's own threads, which may wait for processes of this host that are
+ * gone. They are made on a thread, for all communicators together, and waited for so long as is reasonable.
  */
 #include "regst/cuda/group.h"
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -46,9 +52,9 @@ weir_status nccl_health(const struct group *group, char *error, size_t error_byt
     (void)group, (void)error, (void)error_bytes;
     return WEIR_OK;
 }
-void nccl_abort(struct group *group)
+void nccl_abort(struct queue *queue)
 {
-    (void)group;
+    (void)queue;
 }
 void nccl_leave(struct hall *hall)
 {
@@ -58,7 +64,7 @@ void nccl_leave(struct hall *hall)
 #else
 #include <nccl.h>
 
-enum { SETTLE_MS = 10000, LEAVE_MS = 5000, LEAVE_LOOK_NS = 100000 };
+enum { SETTLE_MS = 10000, LEAVE_MS = 5000, LOOK_NS = 100000 };
 enum { LIBRARY_LEAST = 21800 }; /* 2.18: what is called has behaved so since */
 
 #define NCCL_CALLS(X)                                                                                    \
@@ -409,7 +415,8 @@ static void forget_rehearsal(struct hall *hall)
 {
     for (uint32_t m = 0; m < hall->count; m++)
         if (hall->member[m] && hall->member[m]->rehearsed) {
-            cudaFree(hall->member[m]->rehearsed);
+            if (!cards_hang())
+                cudaFree(hall->member[m]->rehearsed);
             hall->member[m]->rehearsed = NULL;
         }
 }
@@ -480,11 +487,92 @@ weir_status nccl_health(const struct group *group, char *error, size_t error_byt
     return WEIR_E_KERNEL;
 }
 
-void nccl_abort(struct group *group)
+/* Communicators that a thread ends, whoever still waits for it: they are no group's any more. */
+struct ending {
+    _Atomic int state;
+    bool well; /* nothing is under way */
+    uint32_t count;
+    ncclComm_t comm[]; /* owned */
+};
+
+enum ending_state { ENDING_RUNS, ENDING_OVER, ENDING_LEFT };
+
+static void ending_add(struct ending *ending, struct group *group)
 {
-    if (group->comm)
-        nccl.CommAbort(group->comm);
+    if (ending && group->comm)
+        ending->comm[ending->count++] = group->comm;
     group->comm = NULL;
+}
+
+static struct ending *ending_new(uint32_t count, bool well)
+{
+    struct ending *ending = calloc(1, sizeof *ending + count * sizeof(ncclComm_t));
+    if (ending)
+        ending->well = well;
+    return ending;
+}
+
+/* Together, as each may wait for others of this process. */
+static void *ending_run(void *data)
+{
+    struct ending *ending = data;
+    bool grouped = nccl.GroupStart() == ncclSuccess;
+    for (uint32_t i = 0; i < ending->count; i++)
+        (ending->well ? nccl.CommDestroy : nccl.CommAbort)(ending->comm[i]);
+    if (grouped)
+        nccl.GroupEnd();
+    if (atomic_exchange(&ending->state, ENDING_OVER) == ENDING_LEFT)
+        free(ending);
+    return NULL;
+}
+
+/* A program's signals are not for it, but those of its own making. */
+static bool ending_start(struct ending *ending, pthread_t *thread)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    bool started = !pthread_create(thread, NULL, ending_run, ending);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+/* False: it has not ended, and goes on by itself. Without memory, or a thread, nothing is ended. */
+static bool ending_wait(struct ending *ending)
+{
+    int64_t until = now_ms() + LEAVE_MS;
+    int runs = ENDING_RUNS;
+    pthread_t thread;
+    if (!ending || !ending->count || !ending_start(ending, &thread)) {
+        bool none = ending && !ending->count;
+        free(ending);
+        return none;
+    }
+    while (atomic_load(&ending->state) == ENDING_RUNS && now_ms() < until)
+        group_pause(LOOK_NS);
+    if (atomic_compare_exchange_strong(&ending->state, &runs, ENDING_LEFT)) {
+        pthread_detach(thread);
+        return false;
+    }
+    pthread_join(thread, NULL);
+    free(ending);
+    return true;
+}
+
+void nccl_abort(struct queue *queue)
+{
+    struct group *group = NULL;
+    uint32_t count = 0;
+    while ((group = group_next(queue, group)) != NULL)
+        count += group->comm != NULL;
+    struct ending *ending = count ? ending_new(count, false) : NULL;
+    while (count && (group = group_next(queue, group)) != NULL)
+        ending_add(ending, group);
+    if (count && !ending_wait(ending))
+        the.cards[queue->card].hung = true;
 }
 
 /* Whether all members here have ended what they were at, so that nothing of theirs is needed elsewhere. */
@@ -498,7 +586,7 @@ static bool finalized(const struct hall *hall)
     while (well && busy && now_ms() < until) {
         well = !look(hall, "ncclCommFinalize", &busy);
         if (well && busy)
-            group_pause(LEAVE_LOOK_NS);
+            group_pause(LOOK_NS);
     }
     return well && !busy;
 }
@@ -509,15 +597,14 @@ void nccl_leave(struct hall *hall)
     for (uint32_t m = 0; m < hall->count; m++)
         there |= hall->member[m] && hall->member[m]->comm;
     bool well = there && hall->stage == HALL_WHOLE && !aborted(hall) && finalized(hall);
-    for (uint32_t m = 0; there && m < hall->count; m++) {
-        struct group *group = hall->member[m];
-        if (group && group->comm && well)
-            nccl.CommDestroy(group->comm);
-        else if (group)
-            nccl_abort(group);
-        if (group)
-            group->comm = NULL;
-    }
+    struct ending *ending = there ? ending_new(hall->here, well) : NULL;
+    for (uint32_t m = 0; there && m < hall->count; m++)
+        if (hall->member[m])
+            ending_add(ending, hall->member[m]);
+    bool ended = !there || ending_wait(ending);
+    for (uint32_t m = 0; !ended && m < hall->count; m++)
+        if (hall->member[m])
+            the.cards[hall->member[m]->queue->card].hung = true;
     forget_rehearsal(hall);
 }
 #endif

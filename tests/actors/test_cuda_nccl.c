@@ -235,7 +235,7 @@ Test(cuda_nccl, sums_by_the_devices_are_near)
 struct told {
     weir_status status;
     bool opened;
-    double seconds;
+    double seconds, closed;
     char error[512], failed[48];
 };
 
@@ -344,8 +344,9 @@ Test(cuda_nccl, what_a_communicator_says_later_is_told)
 
 static void go_after_a_step(struct rank *rank)
 {
+    const struct job *job = rank->ctx;
     struct told *told = rank->result;
-    weir_session *s = opened(rank, rank->ctx);
+    weir_session *s = opened(rank, job);
     RANK_IS(rank, s, "%s", weir_error());
     RANK_OK(rank, weir_session_run(s, 1));
     if (rank->number == 1)
@@ -354,8 +355,26 @@ static void go_after_a_step(struct rank *rank)
     told->status = weir_session_run(s, 50);
     told->seconds = ranks_seconds() - begun;
     snprintf(told->error, sizeof told->error, "%s", told->status ? weir_error() : "");
+    begun = ranks_seconds();
     RANK_OK(rank, weir_session_close(s));
-    expect_nothing_left(rank);
+    told->closed = ranks_seconds() - begun;
+    if (!job->of[rank->number].abort_hangs)
+        expect_nothing_left(rank);
+}
+
+/* The library itself may wait for the one that is gone: it is left waiting, and the session ends. */
+Test(cuda_nccl, communicators_that_do_not_end_are_left)
+{
+    skip_without_processes();
+    card_open(NULL);
+    struct job job = {.plan = plan_of((struct learner_opts){.dp = 2}), .of = {{.abort_hangs = true}}};
+    struct ranks *ranks =
+        ranks_run(go_after_a_step, &job, .count = 2, .may_die = 2, .result_bytes = sizeof(struct told));
+    const struct told *told = told_of(ranks, 0);
+    cr_expect(strstr(told->error, "rank 1"), "%s", told->error);
+    cr_expect(told->seconds + told->closed < 25, "%f s, %f s", told->seconds, told->closed);
+    ranks_free(ranks);
+    weir_plan_free(job.plan);
 }
 
 Test(cuda_nccl, a_rank_that_is_killed_is_told_and_its_communicators_are_aborted)

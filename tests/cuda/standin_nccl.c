@@ -321,6 +321,11 @@ static ncclResult_t finalize(ncclComm_t comm)
 static ncclResult_t end(ncclComm_t comm, bool abort)
 {
     ncclResult_t result = enter(abort ? "abort" : "destroy") || abort ? ncclSuccess : ncclSystemError;
+    while (abort && standin.is.abort_hangs) {
+        pthread_mutex_unlock(&standin.lock);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        pthread_mutex_lock(&standin.lock);
+    }
     if (!abort && !comm->finalizes)
         standin_misuse("a communicator is destroyed that was not finalized");
     atomic_store(&comm->aborted, true);
