@@ -30,7 +30,7 @@ struct membership {
     const struct ahead_queue *queue;
     uint32_t number, here;      /* of the group; members of this process */
     struct device_group *group; /* owned */
-    bool *peers;                /* owned: the group's */
+    struct device_rehearsal *rehearsals; /* owned: the group's */
 };
 
 struct session_groups {
@@ -118,15 +118,10 @@ static weir_status join(const struct weir_session *s, struct ahead_queue *queue,
             *group = groups->memberships[i].group;
             return WEIR_OK;
         }
-    bool *peers = calloc(collective->members.count, sizeof(*peers));
     uint32_t here = members_here(s, collective);
-    weir_status status = peers ? device->group_new(queue->device, &id, place, collective->members.count, here, group)
-                               : error_set(WEIR_E_MEMORY, "no memory for a group of %u devices", collective->members.count);
-    if (!status) {
-        (*group)->peers = peers;
-        groups->memberships[groups->count++] = (struct membership){queue, collective->group, here, *group, peers};
-    } else
-        free(peers);
+    weir_status status = device->group_new(queue->device, &id, place, collective->members.count, here, group);
+    if (!status)
+        groups->memberships[groups->count++] = (struct membership){queue, collective->group, here, *group, NULL};
     return status;
 }
 
@@ -267,7 +262,7 @@ void session_close_groups(struct weir_session *s)
     while (groups->memberships && groups->count) {
         struct membership *last = &groups->memberships[--groups->count];
         last->queue->device->device->group_free(last->group);
-        free(last->peers);
+        free(last->rehearsals);
     }
     free(groups->memberships);
     free(groups->meetings);
@@ -405,8 +400,7 @@ static uint32_t list_moves(struct meeting_lists *lists, const plan_collective *c
 static void list_meeting(struct meeting_lists *lists, struct device_meeting *meeting)
 {
     const plan_collective *collective = &lists->s->plan->collectives[meeting->number];
-    struct device_group *group = meeting->group;
-    uint32_t place = group->place;
+    uint32_t place = meeting->group->place;
     meeting->gives = lists->moves;
     meeting->give_count = list_moves(lists, collective, place, true);
     meeting->takes = lists->moves;
@@ -417,12 +411,6 @@ static void list_meeting(struct meeting_lists *lists, struct device_meeting *mee
         lists->gathers->give = lists->gather[i].give;
         in_one_piece(lists->s->plan, &lists->gather[i], place, &lists->gathers->take);
     }
-    for (uint32_t i = 0; i < meeting->give_count; i++)
-        group->peers[meeting->gives[i].peer] = true;
-    for (uint32_t i = 0; i < meeting->take_count; i++)
-        group->peers[meeting->takes[i].peer] = true;
-    group->kinds |= 1u << meeting->kind;
-    group->gathers |= lists->count > 0;
 }
 
 /* Of groups of this process, or of devices that need no key, all are moves. */
@@ -535,6 +523,36 @@ static weir_status others_are_there(const struct weir_session *s, int64_t deadli
     return status;
 }
 
+/* Whether it writes nothing that a run begins with. So says the plan to all ranks. */
+static bool can_rehearse(const weir_plan *plan, const plan_collective *collective)
+{
+    for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++) {
+        plan_range regsts = plan->actors[plan->members[m].i].regsts;
+        for (uint32_t r = regsts.first; r < regsts.first + regsts.count; r++)
+            if (plan->regsts[r].initial)
+                return false;
+    }
+    return true;
+}
+
+/* All meetings of the group, in the plan's order. */
+static weir_status list_rehearsals(const struct weir_session *s, struct membership *member)
+{
+    const weir_plan *plan = s->plan;
+    struct device_group *group = member->group;
+    member->rehearsals = calloc(plan->collectives_count, sizeof(*member->rehearsals));
+    if (!member->rehearsals)
+        return error_set(WEIR_E_MEMORY, "no memory for %u collectives", plan->collectives_count);
+    group->rehearsals = member->rehearsals;
+    for (uint32_t c = 0; c < plan->collectives_count; c++) {
+        uint32_t m = plan->collectives[c].members.first + group->place;
+        if (plan->collectives[c].group == member->number && can_rehearse(plan, &plan->collectives[c]))
+            member->rehearsals[group->rehearsal_count++] =
+                (struct device_rehearsal){&s->groups->meetings[m], &s->actors[plan->members[m].i].kernels->args};
+    }
+    return WEIR_OK;
+}
+
 static weir_status join_one(const struct weir_session *s, const struct membership *member,
                             const struct said *said, int64_t deadline_ns)
 {
@@ -596,6 +614,8 @@ static weir_status join_all(const struct weir_session *s, const struct said *sai
 {
     int64_t deadline_ns = park_now_ns() + s->cluster->env.join_ns;
     weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
+        status = list_rehearsals(s, &s->groups->memberships[i]);
     for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
         status = join_one(s, &s->groups->memberships[i], said, deadline_ns);
     return status;

@@ -432,6 +432,19 @@ static void list_parts(struct part *parts, const weir_view *views, int count)
     }
 }
 
+struct deferred *group_part(const struct device_meeting *meeting, const weir_kernel_args *args)
+{
+    size_t parts = (size_t)args->in_count + (size_t)args->out_count;
+    struct deferred *entry = calloc(1, sizeof *entry + parts * sizeof(struct part));
+    if (!entry)
+        return NULL;
+    *entry = (struct deferred){.kind = DEFERRED_MEETING, .meeting = *meeting, .in_count = args->in_count,
+                               .out_count = args->out_count, .dtype = args->in_count ? args->in[0].dtype : WEIR_F32};
+    list_parts(entry->parts, args->in, args->in_count);
+    list_parts(entry->parts + args->in_count, args->out, args->out_count);
+    return entry;
+}
+
 /* NULL: they can. */
 static const char *why_not(const struct device_meeting *meeting)
 {
@@ -452,15 +465,9 @@ weir_status group_meet(struct device_queue *head, const struct device_meeting *m
             snprintf(args->error, args->error_bytes, "%s", why);
         return the.host->error_set(WEIR_E_UNSUPPORTED, "cuda:%u: %s", head->index, why);
     }
-    size_t parts = (size_t)args->in_count + (size_t)args->out_count;
-    struct deferred *entry = calloc(1, sizeof *entry + parts * sizeof(struct part));
-    if (entry) {
-        *entry = (struct deferred){.kind = DEFERRED_MEETING, .ticket = head->marked + 1, .meeting = *meeting,
-                                   .in_count = args->in_count, .out_count = args->out_count,
-                                   .dtype = args->in_count ? args->in[0].dtype : WEIR_F32};
-        list_parts(entry->parts, args->in, args->in_count);
-        list_parts(entry->parts + args->in_count, args->out, args->out_count);
-    }
+    struct deferred *entry = group_part(meeting, args);
+    if (entry)
+        entry->ticket = head->marked + 1;
     return defer(queue, entry);
 }
 

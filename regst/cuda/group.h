@@ -29,7 +29,6 @@ struct group {
     struct queue *queue;           /* borrowed */
     cudaEvent_t came, went;        /* owned */
     struct ncclComm *comm;         /* owned, of a group with members elsewhere; NULL: there is none yet, or any more */
-    void *rehearsed;               /* owned: device memory, from the rehearsal on */
 };
 
 /* How far a group with members elsewhere has come. */
@@ -42,6 +41,7 @@ struct hall {
     uint32_t count, here, joined;  /* members, those of this process, and how many of these there are */
     bool apart;                    /* there are two that do not reach each other's memory */
     enum hall_stage stage;
+    uint32_t rehearsed;            /* meetings */
     struct group *member[];
 };
 
@@ -49,6 +49,9 @@ static inline bool hall_spreads(const struct hall *hall)
 {
     return hall->here < hall->count;
 }
+
+/* A member's part in a meeting, with the views of a call; not in its queue. NULL: there is no memory. */
+struct deferred *group_part(const struct device_meeting *meeting, const weir_kernel_args *args);
 
 /* Sleeps without the lock. */
 void group_pause(long ns);

@@ -3,9 +3,9 @@
  *
  * Communicators are non-blocking: whatever is called returns at once, and the communicator says by and by that it is
  * done, or what is wrong; so a process that never comes does not hang the others, who ask as long as the session has
- * patience. When a group is joined, what its meetings will do is rehearsed once with a few bytes: kinds of sums, and
- * moves between those who will move something. After that they are connected and their kernels loaded, so that
- * launching a meeting waits for nobody. The launch itself happens on a thread of NCCL's, and nothing may be enqueued
+ * patience. When a group is joined, each of its meetings is rehearsed once, with the memory that it will have: the library
+ * connects devices for an algorithm when it is first used, and chooses that by kind and size. After that launching a
+ * meeting waits for nobody. The launch itself happens on a thread of NCCL's, and nothing may be enqueued
  * behind it before that thread is done: so nccl_meet() waits for it, some microseconds.
  *
  * A meeting is one group of calls for all members of this process. Moves between two members are matched in the order
@@ -281,9 +281,8 @@ static weir_status call_gathers(const struct group *group, const struct deferred
     return status;
 }
 
-static weir_status call_meeting(const struct group *group)
+static weir_status call_meeting(const struct group *group, const struct deferred *at)
 {
-    const struct deferred *at = group->queue->first;
     if (at->meeting.kind != DEVICE_MOVES)
         return call_sums(group, at);
     weir_status status = call_gathers(group, at);
@@ -323,7 +322,7 @@ weir_status nccl_meet(const struct hall *hall)
     if (status)
         return status;
     for (uint32_t m = 0; !status && m < hall->count; m++)
-        status = hall->member[m] ? call_meeting(hall->member[m]) : WEIR_OK;
+        status = hall->member[m] ? call_meeting(hall->member[m], hall->member[m]->queue->first) : WEIR_OK;
     status = end_calls(hall, status);
     return status ? status : settle(hall, "a collective");
 }
@@ -363,62 +362,29 @@ static weir_status make(struct hall *hall, const ncclUniqueId *id)
     return end_calls(hall, status);
 }
 
-/* The kinds of meetings that there will be, with one float of each member, and one between two who will move something. */
-static weir_status rehearse_calls(const struct group *group)
+static weir_status rehearse_one(const struct group *group, uint32_t number)
 {
-    uint32_t count = group->hall->count;
-    float *in = group->rehearsed, *out = in + count;
-    cudaStream_t stream = group->queue->stream;
-    weir_status status = WEIR_OK;
-    if (group->head.kinds & 1u << DEVICE_ALL_REDUCE)
-        status = wrong(group, "ncclAllReduce", nccl.AllReduce(in, out, 1, ncclFloat32, ncclSum, group->comm, stream));
-    if (!status && group->head.kinds & 1u << DEVICE_REDUCE_SCATTER)
-        status = wrong(group, "ncclReduceScatter",
-                       nccl.ReduceScatter(in, out, 1, ncclFloat32, ncclSum, group->comm, stream));
-    if (!status && group->head.gathers)
-        status = wrong(group, "ncclAllGather", nccl.AllGather(in, out, 1, ncclFloat32, group->comm, stream));
-    for (uint32_t peer = 0; !status && peer < count; peer++) {
-        if (peer == group->head.place || !group->head.peers || !group->head.peers[peer])
-            continue;
-        status = wrong(group, "ncclSend", nccl.Send(in + peer, 1, ncclFloat32, (int)peer, group->comm, stream));
-        if (!status)
-            status = wrong(group, "ncclRecv", nccl.Recv(out + peer, 1, ncclFloat32, (int)peer, group->comm, stream));
-    }
+    const struct device_rehearsal *rehearsal = &group->head.rehearsals[number];
+    struct deferred *at = group_part(rehearsal->meeting, rehearsal->args);
+    weir_status status = at ? card_set(group->queue->head.index)
+                            : the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a collective",
+                                                  group->queue->head.index);
+    if (!status)
+        status = call_meeting(group, at);
+    free(at);
     return status;
 }
 
+/* The next meeting. */
 static weir_status rehearse(struct hall *hall)
 {
-    size_t bytes = 2 * sizeof(float) * hall->count;
-    weir_status status = WEIR_OK;
-    for (uint32_t m = 0; !status && m < hall->count; m++) {
-        struct group *group = hall->member[m];
-        uint32_t index = group ? group->queue->head.index : 0;
-        status = group ? CALL(index, cudaSetDevice, group->queue->card) : WEIR_OK;
-        if (group && !status)
-            status = CALL(index, cudaMalloc, &group->rehearsed, bytes);
-        if (group && !status)
-            status = CALL(index, cudaMemset, group->rehearsed, 0, bytes);
-    }
-    if (!status)
-        status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
+    uint32_t number = hall->rehearsed++;
+    weir_status status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
     if (status)
         return status;
     for (uint32_t m = 0; !status && m < hall->count; m++)
-        status = hall->member[m] ? rehearse_calls(hall->member[m]) : WEIR_OK;
+        status = hall->member[m] ? rehearse_one(hall->member[m], number) : WEIR_OK;
     return end_calls(hall, status);
-}
-
-/* Not before the group is left: cudaFree() waits for all that the card is at, which may be a meeting by now that waits
- * for the caller. */
-static void forget_rehearsal(struct hall *hall)
-{
-    for (uint32_t m = 0; m < hall->count; m++)
-        if (hall->member[m] && hall->member[m]->rehearsed) {
-            if (!cards_hang())
-                cudaFree(hall->member[m]->rehearsed);
-            hall->member[m]->rehearsed = NULL;
-        }
 }
 
 /* Whether it has run on all devices here. */
@@ -456,13 +422,12 @@ weir_status nccl_join(struct hall *hall, const unsigned char key[DEVICE_KEY_BYTE
         hall->stage = HALL_MADE;
         return make(hall, &id);
     }
-    status = look(hall, "ncclCommInitRankConfig", &busy);
+    status = look(hall, hall->stage == HALL_MADE ? "ncclCommInitRankConfig" : "a collective", &busy);
     if (status || busy)
         return status;
-    if (hall->stage == HALL_MADE) {
-        hall->stage = HALL_REHEARSES;
+    hall->stage = HALL_REHEARSES;
+    if (hall->rehearsed < first_of(hall)->head.rehearsal_count)
         return rehearse(hall);
-    }
     status = rehearsed(hall, whole);
     if (!status && *whole)
         hall->stage = HALL_WHOLE;
@@ -605,6 +570,5 @@ void nccl_leave(struct hall *hall)
     for (uint32_t m = 0; !ended && m < hall->count; m++)
         if (hall->member[m])
             the.cards[hall->member[m]->queue->card].hung = true;
-    forget_rehearsal(hall);
 }
 #endif

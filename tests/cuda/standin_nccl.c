@@ -7,8 +7,8 @@
  * come: so streams whose heads do not meet stand still for good, as real ones do.
  *
  * What was called is enqueued only when the communicator was asked some times whether it is done: who enqueues behind
- * it too early has the wrong order. The first group of calls is the rehearsal: of whom and what was not in it a later one
- * is misuse. A member that goes is not noticed. Sums are made in the order of the members.
+ * it too early has the wrong order. What is called before the stream's first mark is the rehearsal. Devices connect when a
+ * kind of collective of a size, or a pair, is first used, and so wait for each other: later on that is misuse. A member that goes is not noticed. Sums are made in the order of the members.
  */
 #if __has_include(<nccl.h>)
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 #include "tests/cuda/standin_inside.h"
 
-enum { CHUNK = 1 << 14, BUSY_MOST = 4 };
+enum { CHUNK = 1 << 14, BUSY_MOST = 4, USED_MOST = 256 };
 enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
 
 struct channel {
@@ -46,9 +46,12 @@ struct ncclComm {
     int count, place, card;
     int busy;                  /* so often it is to be asked still */
     uint32_t ops;              /* enqueued, and not over */
-    uint32_t groups;           /* of calls; the first one is the rehearsal, */
-    uint32_t kinds;            /* with these kinds of collectives, as bits, */
-    bool *met;                 /* owned: and with these members */
+    struct used {              /* that were rehearsed */
+        enum kind kind;
+        size_t bytes;
+    } used[USED_MOST];
+    uint32_t used_count;
+    bool *met;                 /* owned: and these members */
     bool joins, finalizes, gone;
     _Atomic bool aborted;
     struct op *pending;        /* called, and not enqueued */
@@ -400,7 +403,6 @@ static struct op *op_of(struct ncclComm *comm, cudaStream_t stream)
     op->last = &op->flows;
     comm->pending = op;
     comm->ops++;
-    comm->groups++;
     comm->next = called;
     called = comm;
     return op;
@@ -418,9 +420,9 @@ static void flow_add(struct op *op, int from, int to, const void *at, uint64_t b
 }
 
 /* Who has not met before connects first, and so waits for the other. */
-static void meets(struct ncclComm *comm, int peer)
+static void meets(struct ncclComm *comm, int peer, cudaStream_t stream)
 {
-    if (comm->groups > 1 && !comm->met[peer])
+    if (stream->marked && !comm->met[peer])
         standin_misuse("two devices move something without a rehearsal");
     comm->met[peer] = true;
 }
@@ -433,7 +435,7 @@ static ncclResult_t send_to(const void *at, size_t count, ncclDataType_t type, i
     if (!standin_owns(at, count * item_of(type)))
         standin_misuse("what is sent is not all of one space");
     flow_add(op_of(comm, stream), comm->place, peer, at, count * item_of(type));
-    meets(comm, peer);
+    meets(comm, peer, stream);
     return leave(ncclSuccess);
 }
 
@@ -443,26 +445,35 @@ static ncclResult_t receive(void *at, size_t count, ncclDataType_t type, int pee
     if (!standin_owns(at, count * item_of(type)))
         standin_misuse("what is received is not all of one space");
     flow_add(op_of(comm, stream), peer, comm->place, at, count * item_of(type));
-    meets(comm, peer);
+    meets(comm, peer, stream);
     return leave(ncclSuccess);
 }
 
-/* The member's next collective of the kind. */
-static struct op *op_of_all(struct ncclComm *comm, enum kind kind, cudaStream_t stream)
+static bool is_used(const struct ncclComm *comm, enum kind kind, size_t bytes)
 {
-    struct op *op = op_of(comm, stream);
-    if (comm->groups > 1 && !(comm->kinds & 1u << kind))
+    for (uint32_t i = 0; i < comm->used_count; i++)
+        if (comm->used[i].kind == kind && comm->used[i].bytes == bytes)
+            return true;
+    return false;
+}
+
+/* The member's next collective of the kind. */
+static struct op *op_of_all(struct ncclComm *comm, enum kind kind, size_t bytes, cudaStream_t stream)
+{
+    bool used = is_used(comm, kind, bytes);
+    if (stream->marked && !used)
         standin_misuse("a collective is called without a rehearsal");
-    comm->kinds |= 1u << kind;
-    return op;
+    if (!used && comm->used_count < USED_MOST)
+        comm->used[comm->used_count++] = (struct used){kind, bytes};
+    return op_of(comm, stream);
 }
 
 /* `count` elements of the sum come here; `apart`: each member's are others. */
 static void sum_add(struct ncclComm *comm, const unsigned char *from, void *to, size_t count, ncclDataType_t type,
                     bool apart, cudaStream_t stream)
 {
-    struct op *op = op_of_all(comm, apart ? REDUCE_SCATTER : ALL_REDUCE, stream);
     size_t bytes = count * item_of(type);
+    struct op *op = op_of_all(comm, apart ? REDUCE_SCATTER : ALL_REDUCE, bytes, stream);
     if (!standin_owns(from, bytes * (apart ? (size_t)comm->count : 1)) || !standin_owns(to, bytes))
         standin_misuse("what is added is not all of one space");
     struct sum *sum = calloc(1, sizeof *sum);
@@ -507,7 +518,7 @@ static ncclResult_t all_gather(const void *from, void *to, size_t count, ncclDat
     size_t bytes = count * item_of(type), all = bytes * (size_t)comm->count;
     const unsigned char *give = from;
     unsigned char *take = to, *own = take + bytes * (size_t)comm->place;
-    struct op *op = op_of_all(comm, ALL_GATHER, stream);
+    struct op *op = op_of_all(comm, ALL_GATHER, bytes, stream);
     struct sum *sum = calloc(1, sizeof *sum);
     if (!sum)
         abort();
