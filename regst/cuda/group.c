@@ -13,6 +13,8 @@
  * bits do not depend on who was first. That what a member gave may be written again when its part is over is what
  * `went` is for.
  *
+ * A meeting with members elsewhere may take its time to be launched; till then it stays the head of its members' lists.
+ *
  * One lock for all: halls, the members' lists, and what is enqueued on streams of such queues. A mark that is held back
  * has its ticket already. Nobody awaits a mark of such a queue (actors/ahead.h).
  */
@@ -282,11 +284,22 @@ static weir_status take(const struct hall *hall, const struct group *group)
     return status ? status : CALL(queue->head.index, cudaEventRecord, group->went, queue->stream);
 }
 
-static weir_status enqueue_meeting(const struct hall *hall)
+static weir_status enqueue_spread(struct hall *hall, bool *over)
+{
+    weir_status status = hall->launching ? WEIR_OK : nccl_meet(hall);
+    if (!status)
+        status = nccl_launched(hall, over);
+    hall->launching = !status && !*over;
+    return status;
+}
+
+/* Once, or for members elsewhere again and again until it is over. */
+static weir_status enqueue_meeting(struct hall *hall, bool *over)
 {
     weir_status status = WEIR_OK;
     if (hall_spreads(hall))
-        return nccl_meet(hall);
+        return enqueue_spread(hall, over);
+    *over = true;
     for (uint32_t m = 0; !status && m < hall->count; m++)
         status = come(hall->member[m]);
     for (uint32_t m = 0; !status && m < hall->count; m++)
@@ -355,9 +368,12 @@ static bool put_first(struct queue *queue, struct queue **going)
         return !status;
     }
     struct hall *hall = ((struct group *)first->meeting.group)->hall;
-    if (!all_came(hall, first))
+    bool over = false;
+    if (!hall->launching && !all_came(hall, first))
         return false;
-    status = enqueue_meeting(hall);
+    status = enqueue_meeting(hall, &over);
+    if (!status && !over)
+        return false;
     for (uint32_t m = 0; m < hall->count; m++) {
         struct queue *other = hall->member[m] ? hall->member[m]->queue : NULL;
         if (!other)
@@ -374,6 +390,13 @@ static bool put_first(struct queue *queue, struct queue **going)
         }
     }
     return !status;
+}
+
+/* Whether the queue's first is a meeting that is to be looked at again. */
+static bool launches(const struct queue *queue)
+{
+    const struct deferred *first = queue->first;
+    return first && first->kind == DEFERRED_MEETING && ((struct group *)first->meeting.group)->hall->launching;
 }
 
 static void go_on(struct queue *queue)
@@ -400,7 +423,7 @@ static weir_status defer(struct queue *queue, struct deferred *entry)
     pthread_mutex_lock(&group_lock);
     *queue->last = entry;
     queue->last = &entry->next;
-    if (queue->first == entry)
+    if (queue->first == entry || launches(queue))
         go_on(queue);
     pthread_mutex_unlock(&group_lock);
     return WEIR_OK;
@@ -484,6 +507,8 @@ struct group *group_next(const struct queue *queue, const struct group *at)
 weir_status group_health(struct queue *queue, char *error, size_t error_bytes)
 {
     pthread_mutex_lock(&group_lock);
+    if (launches(queue))
+        go_on(queue);
     weir_status status = queue->status;
     if (status && error_bytes)
         snprintf(error, error_bytes, "%s", queue->error);

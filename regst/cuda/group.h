@@ -42,6 +42,7 @@ struct hall {
     bool apart;                    /* there are two that do not reach each other's memory */
     enum hall_stage stage;
     uint32_t rehearsed;            /* meetings */
+    bool launching;                /* what the members here are at: it is called, and not launched */
     struct group *member[];
 };
 
@@ -67,9 +68,10 @@ weir_status nccl_key(uint32_t index, unsigned char key[DEVICE_KEY_BYTES]);
 /* Goes on with the communicators of the members here; *whole: all members everywhere have come, and are connected. */
 weir_status nccl_join(struct hall *hall, const unsigned char key[DEVICE_KEY_BYTES], bool *whole);
 
-/* Enqueues what the members here are at (queue->first), all of them at once. Waits for the launch, and for no other
- * process. */
+/* Enqueues what the members here are at (queue->first), all of them at once. Until it is launched nothing may be enqueued
+ * behind it; nccl_launched() waits for that a little while, the first time. */
 weir_status nccl_meet(const struct hall *hall);
+weir_status nccl_launched(const struct hall *hall, bool *over);
 
 /* A sentence of what is wrong with the member's communicator. */
 weir_status nccl_health(const struct group *group, char *error, size_t error_bytes);

@@ -4,9 +4,10 @@
  * Communicators are non-blocking: whatever is called returns at once, and the communicator says by and by that it is
  * done, or what is wrong; so a process that never comes does not hang the others, who ask as long as the session has
  * patience. When a group is joined, each of its meetings is rehearsed once, with the memory that it will have: the library
- * connects devices for an algorithm when it is first used, and chooses that by kind and size. After that launching a
- * meeting waits for nobody. The launch itself happens on a thread of NCCL's, and nothing may be enqueued
- * behind it before that thread is done: so nccl_meet() waits for it, some microseconds.
+ * connects devices for an algorithm when it is first used, and chooses that by kind and size. The launch
+ * itself happens on a thread of NCCL's, and nothing may be enqueued behind it before that thread is done. That takes
+ * some microseconds, which are waited for; but where switches add (NVLS) it waits for the processes of the host. So what
+ * takes longer is looked at again when the queue is used, or asked how it is, and till then all behind it is held back.
  *
  * A meeting is one group of calls for all members of this process. Moves between two members are matched in the order
  * in which both list them, as NCCL does. Gathers are calls of their own, which between hosts take a ring: a part crosses
@@ -47,6 +48,12 @@ weir_status nccl_meet(const struct hall *hall)
     (void)hall;
     return the.host->error_set(WEIR_E_UNSUPPORTED, "this build of weir was made without NCCL");
 }
+weir_status nccl_launched(const struct hall *hall, bool *over)
+{
+    (void)hall;
+    *over = true;
+    return WEIR_OK;
+}
 weir_status nccl_health(const struct group *group, char *error, size_t error_bytes)
 {
     (void)group, (void)error, (void)error_bytes;
@@ -64,7 +71,7 @@ void nccl_leave(struct hall *hall)
 #else
 #include <nccl.h>
 
-enum { SETTLE_MS = 10000, LEAVE_MS = 5000, LOOK_NS = 100000 };
+enum { SPIN_MS = 2, LEAVE_MS = 5000, LOOK_NS = 100000 };
 enum { LIBRARY_LEAST = 21800 }; /* 2.18: what is called has behaved so since */
 
 #define NCCL_CALLS(X)                                                                                    \
@@ -185,19 +192,16 @@ static bool aborted(const struct hall *hall)
     return false;
 }
 
-/* Until what was called is launched. */
-static weir_status settle(const struct hall *hall, const char *what)
+weir_status nccl_launched(const struct hall *hall, bool *over)
 {
-    int64_t until = now_ms() + SETTLE_MS;
+    int64_t until = now_ms() + SPIN_MS;
     bool busy = false;
-    weir_status status = look(hall, what, &busy);
-    while (!status && busy) {
-        if (aborted(hall) || now_ms() > until)
-            return the.host->error_set(WEIR_E_KERNEL, "cuda:%u: group %u: %s is not launched after %d s",
-                                       first_of(hall)->queue->head.index, hall->id.number, what, SETTLE_MS / 1000);
+    weir_status status = look(hall, "a collective", &busy);
+    while (!status && busy && !hall->launching && !aborted(hall) && now_ms() < until) {
         sched_yield();
-        status = look(hall, what, &busy);
+        status = look(hall, "a collective", &busy);
     }
+    *over = !busy;
     return status;
 }
 
@@ -323,8 +327,7 @@ weir_status nccl_meet(const struct hall *hall)
         return status;
     for (uint32_t m = 0; !status && m < hall->count; m++)
         status = hall->member[m] ? call_meeting(hall->member[m], hall->member[m]->queue->first) : WEIR_OK;
-    status = end_calls(hall, status);
-    return status ? status : settle(hall, "a collective");
+    return end_calls(hall, status);
 }
 
 /* ---- joining ---- */

@@ -103,6 +103,8 @@ static struct learned learned_alone(const weir_plan *plan, int steps)
     return learned;
 }
 
+static int launch_ms; /* of rank 1 */
+
 static void spread_is_the_same(struct learner_opts opts, int ranks, enum ranks_link link, double tolerance)
 {
     card_open(NULL);
@@ -112,7 +114,7 @@ static void spread_is_the_same(struct learner_opts opts, int ranks, enum ranks_l
     card_close();
     job.want = &want;
     for (int r = 0; r < 4; r++)
-        job.of[r] = (standin_options){.seed = 1 + (uint64_t)r};
+        job.of[r] = (standin_options){.seed = 1 + (uint64_t)r, .launch_ms = r == 1 ? launch_ms : 0};
     ranks_free(ranks_run(learn, &job, .count = ranks, .link = link, .kind = kind()));
     learned_free(&want);
     weir_plan_free(job.plan);
@@ -135,6 +137,14 @@ Test(cuda_nccl, two_processes_of_two_devices_each)
 }
 
 #if EFFORT(1, 1, 0)
+/* What is behind a launch is held back, and no worker waits for it. */
+Test(cuda_nccl, launches_may_take_their_time)
+{
+    launch_ms = 15;
+    spread_is_the_same((struct learner_opts){.dp = 4}, 2, RANKS_SHM, 0);
+    spread_is_the_same((struct learner_opts){.dp = 2, .tp = 2, .micro = 2}, 2, RANKS_SHM, 0);
+}
+
 Test(cuda_nccl, stages_and_replicas_over_four_processes)
 {
     spread_is_the_same((struct learner_opts){.dp = 2, .pp = 2, .micro = 2, .zero = true}, 4, RANKS_SHM, 0);

@@ -41,6 +41,7 @@ typedef struct standin_options {
     uint64_t fail_nccl; /* so does the call of NCCL's with this number; 0: none */
     bool no_nccl;       /* its library is not there */
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
+    int launch_ms;      /* so long a group of calls takes to be launched [some questions] */
     bool abort_hangs;   /* who aborts a communicator waits as long as this is so */
 } standin_options;
 

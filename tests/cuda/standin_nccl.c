@@ -44,7 +44,8 @@ struct ncclComm {
     size_t board_bytes;
     char path[64];
     int count, place, card;
-    int busy;                  /* so often it is to be asked still */
+    int busy;                  /* so often it is to be asked still, */
+    int64_t until_ms;          /* and until then */
     uint32_t ops;              /* enqueued, and not over */
     struct used {              /* that were rehearsed */
         enum kind kind;
@@ -104,6 +105,13 @@ static ncclResult_t leave(ncclResult_t result)
 #define ENTER()                           \
     if (!enter(__func__))                 \
     return leave(ncclSystemError)
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
 
 static void comm_free(struct ncclComm *comm)
 {
@@ -308,7 +316,9 @@ static ncclResult_t async_error(ncclComm_t comm, ncclResult_t *is)
     }
     bool finalizes = comm->finalizes && (comm->ops || atomic_load(&comm->board->finalized) < (uint32_t)comm->count);
     *is = comm->joins || comm->busy || finalizes ? ncclInProgress : ncclSuccess;
-    if (comm->busy && !--comm->busy)
+    if (comm->busy > 1 || (comm->busy && now_ms() >= comm->until_ms))
+        comm->busy--;
+    if (comm->pending && !comm->busy)
         enqueue_pending(comm);
     return leave(standin.is.nccl_error ? (*is = ncclRemoteError, ncclSuccess) : ncclSuccess);
 }
@@ -382,6 +392,7 @@ static ncclResult_t group_end(void)
     for (struct ncclComm *comm = called, *next; comm; comm = next) {
         next = comm->next;
         comm->busy = 1 + (int)(standin.random++ % BUSY_MOST);
+        comm->until_ms = now_ms() + standin.is.launch_ms;
         comm->next = NULL;
     }
     called = NULL;
