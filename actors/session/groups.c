@@ -7,8 +7,7 @@
  * A device is a member of a group as one of its queues is, which the group's devices have one of each. So there is a
  * membership for each local queue and each of its groups, however many collectives are of that group. Where members of
  * several processes need a key to find each other, the rank of the first one makes it, and all get all keys by way of
- * rank 0. With them they agree on gathers. That an input goes from each to all the plan's moves say; whether what a member
- * takes lies in one piece its own rank may be the only one to know, and it says so where it does not: then all move.
+ * rank 0. With them they agree on gathers (gathers.h).
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "actors/session/cluster.h"
+#include "actors/session/gathers.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "graph/base/text.h"
@@ -274,85 +274,7 @@ void session_close_groups(struct weir_session *s)
     s->groups = NULL;
 }
 
-/* ---- gathers: what moves allow is the same on all ranks ---- */
-
-/* An input that every member gives to all, itself too. */
-struct gather {
-    uint32_t collective, give;
-    uint64_t bytes; /* of each member */
-};
-
-struct gathers {
-    struct gather *of; /* owned; by collective, then by input */
-    uint32_t count;
-    bool full;         /* there was no memory for all */
-};
-
-/* Moves of one input come by giver, then by taker. */
-struct input_moves {
-    uint64_t count, bytes;
-    bool others; /* it is not as above */
-};
-
-static void look_at_moves(const weir_plan *plan, const plan_collective *collective, struct input_moves *inputs)
-{
-    for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
-        const plan_move *move = &plan->moves[i];
-        struct input_moves *input = move->give < WEIR_ARGS_MAX ? &inputs[move->give] : NULL;
-        if (!input)
-            continue;
-        input->bytes = input->count ? input->bytes : move->bytes;
-        input->others |= move->bytes != input->bytes ||
-                         (uint64_t)move->from * collective->members.count + move->to != input->count;
-        input->count++;
-    }
-}
-
-static void add_gathers(struct gathers *gathers, const weir_plan *plan, uint32_t c)
-{
-    struct input_moves inputs[WEIR_ARGS_MAX] = {{.count = 0}};
-    uint64_t members = plan->collectives[c].members.count;
-    look_at_moves(plan, &plan->collectives[c], inputs);
-    for (uint32_t give = 0; !gathers->full && give < WEIR_ARGS_MAX; give++) {
-        if (inputs[give].others || inputs[give].count != members * members || !inputs[give].bytes)
-            continue;
-        struct gather *grown = realloc(gathers->of, (gathers->count + (size_t)1) * sizeof(*grown));
-        gathers->full = !grown;
-        if (!grown)
-            return;
-        gathers->of = grown;
-        grown[gathers->count++] = (struct gather){c, give, inputs[give].bytes};
-    }
-}
-
-static weir_status find_gathers(struct gathers *gathers, const weir_plan *plan)
-{
-    for (uint32_t c = 0; c < plan->collectives_count; c++)
-        if (plan->collectives[c].kind == PLAN_ALL_GATHER)
-            add_gathers(gathers, plan, c);
-    return gathers->full ? error_set(WEIR_E_MEMORY, "no memory for %u collectives", plan->collectives_count) : WEIR_OK;
-}
-
-/* What the member `to` takes of the first one's; then whether all lies in one piece behind it, by giver. */
-static bool in_one_piece(const weir_plan *plan, const struct gather *gather, uint32_t to, uint32_t *take)
-{
-    const plan_collective *collective = &plan->collectives[gather->collective];
-    const plan_actor *actor = &plan->actors[plan->members[collective->members.first + to].i];
-    const plan_tensor *first = NULL;
-    bool whole = true;
-    for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
-        const plan_move *move = &plan->moves[i];
-        if (move->to != to || move->give != gather->give)
-            continue;
-        uint32_t out = plan->kernels[actor->kernels.first].out.first + move->take;
-        const plan_tensor *taken = &plan->tensors[plan->operands[out].tensor.i];
-        *take = first ? *take : move->take;
-        first = first ? first : taken;
-        whole &= taken->home == first->home && taken->owner == first->owner &&
-                 taken->offset == first->offset + move->from * gather->bytes;
-    }
-    return whole;
-}
+/* ---- what a meeting does ---- */
 
 /* Whether no member here takes otherwise. */
 static bool gathers_here(const struct weir_session *s, const struct gather *gather)
@@ -360,12 +282,10 @@ static bool gathers_here(const struct weir_session *s, const struct gather *gath
     plan_range members = s->plan->collectives[gather->collective].members;
     uint32_t take;
     for (uint32_t place = 0; place < members.count; place++)
-        if (queue_of_member(s, members.first + place) && !in_one_piece(s->plan, gather, place, &take))
+        if (queue_of_member(s, members.first + place) && !gather_in_one_piece(s->plan, gather, place, &take))
             return false;
     return true;
 }
-
-/* ---- what a meeting does ---- */
 
 /* Of one collective: all gathers that it has. */
 struct meeting_lists {
@@ -409,7 +329,7 @@ static void list_meeting(struct meeting_lists *lists, struct device_meeting *mee
     meeting->gather_count = lists->count;
     for (uint32_t i = 0; i < lists->count; i++, lists->gathers++) {
         lists->gathers->give = lists->gather[i].give;
-        in_one_piece(lists->s->plan, &lists->gather[i], place, &lists->gathers->take);
+        gather_in_one_piece(lists->s->plan, &lists->gather[i], place, &lists->gathers->take);
     }
 }
 
@@ -593,7 +513,7 @@ static weir_status agree(const struct weir_session *s, struct gathers *gathers, 
 {
     struct cluster *c = s->cluster;
     uint32_t kept = 0;
-    weir_status status = find_gathers(gathers, s->plan);
+    weir_status status = gathers_find(gathers, s->plan);
     if (!status)
         status = say(s, gathers, said);
     status = cluster_agree(c, ROUND_OPEN, 0, status, NULL);
