@@ -110,6 +110,14 @@ static bool has_kernels(const struct cudaDeviceProp *is)
     return false;
 }
 
+bool cards_hang(void)
+{
+    for (uint32_t c = 0; c < the.card_count; c++)
+        if (the.cards[c].hung)
+            return true;
+    return false;
+}
+
 weir_status card_of(uint32_t index, int *card)
 {
     if (the.absent)

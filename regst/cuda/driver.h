@@ -56,6 +56,8 @@ const char *cards_link(uint32_t from, uint32_t to);
 weir_status card_of(uint32_t index, int *card);
 weir_status card_open(uint32_t index, int *card);
 weir_status card_set(uint32_t index);
+/* Whether a card hangs. Freeing waits for all cards, so what they have is left to them. */
+bool cards_hang(void);
 static inline int card_at(uint32_t index)
 {
     return (int)(index / the.logical);

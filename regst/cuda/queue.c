@@ -90,16 +90,16 @@ static void free_events(cudaEvent_t *events)
             cudaEventDestroy(events[i]);
 }
 
-/* With what was made. */
+/* With what was made; of cards that hang all is left to them. */
 static void destroy(struct queue *queue)
 {
-    free_events(queue->ends);
-    free_events(queue->starts);
-    if (queue->zero)
-        cudaEventDestroy(queue->zero);
-    if (queue->stream)
-        cudaStreamDestroy(queue->stream);
-    if (!the.cards[queue->card].hung) {
+    if (!cards_hang()) {
+        free_events(queue->ends);
+        free_events(queue->starts);
+        if (queue->zero)
+            cudaEventDestroy(queue->zero);
+        if (queue->stream)
+            cudaStreamDestroy(queue->stream);
         if (queue->clock)
             cudaFree(queue->clock);
         if (queue->ticket)

@@ -41,11 +41,14 @@ typedef struct standin_options {
     uint64_t fail_nccl; /* so does the call of NCCL's with this number; 0: none */
     bool no_nccl;       /* its library is not there */
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
+    int launch_ms;      /* so long a group of calls takes to be launched [some questions] */
+    bool abort_hangs;   /* who aborts a communicator waits as long as this is so */
 } standin_options;
 
 typedef struct standin_seen {
     uint64_t calls;     /* that can fail, */
     uint64_t nccl_calls; /* of these NCCL's, */
+    uint64_t gathers, sends; /* of these all_gathers, rehearsals too, and sends, */
     uint64_t runs;      /* things that streams did, */
     uint64_t kernels, copies, waits;
     uint64_t spaces, pinned, registered, streams, events, comms; /* that were not given back */

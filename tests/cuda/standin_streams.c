@@ -348,6 +348,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_card, const void *from, int fro
 static CUresult write_value(CUstream stream, CUdeviceptr to, cuuint64_t value, unsigned flags)
 {
     bool goes_on = standin_enter("cuStreamWriteValue64") && flags == CU_STREAM_WRITE_VALUE_DEFAULT;
+    stream->marked |= value > 0;
     if (goes_on)
         standin_enqueue(stream, (struct run){.kind = RUN_WRITE, .to = (void *)to, .value = value});
     pthread_mutex_unlock(&standin.lock);
