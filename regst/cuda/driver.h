@@ -84,11 +84,17 @@ void pinned_leave(void *space, uint64_t bytes);
 
 struct deferred;
 
+struct words {
+    _Alignas(64) _Atomic uint64_t done;
+    _Alignas(64) weir_refusal refusal;
+};
+
 struct queue {
     struct device_queue head;
     int card;
     cudaStream_t stream;
-    _Atomic uint64_t *done;     /* owned, pinned: the word that the device writes */
+    struct words *words;        /* owned, pinned: what the device writes */
+    _Atomic uint64_t *done;     /* in `words` */
     uint64_t *tickets;          /* owned, pinned: where write_value is not there, what is copied to `done`, */
     void *ticket;               /* by way of this word of the device's; owned */
     weir_clock *clock;          /* owned, the device's */

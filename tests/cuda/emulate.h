@@ -47,6 +47,22 @@
 #define SHUFFLE_FROM(x, lane) emulate_shuffle(x, EMULATE_FROM, lane, EMULATE_HERE)
 #define BALLOT(condition) emulate_ballot(condition, EMULATE_HERE)
 #define TRAP() emulate_trap(EMULATE_HERE)
+#define ATOMIC_SWAP(at, from, to) emulate_swap(at, from, to)
+#define ATOMIC_MIN(at, value) emulate_min(at, value)
+
+/* relaxed: as on a device, what others see of it hangs on the end of the kernel */
+static inline uint64_t emulate_swap(uint64_t *at, uint64_t from, uint64_t to)
+{
+    __atomic_compare_exchange_n(at, &from, to, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return from;
+}
+
+static inline void emulate_min(uint64_t *at, uint64_t value)
+{
+    uint64_t is = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (value < is && !__atomic_compare_exchange_n(at, &is, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
 
 /* An array of shared memory: indexed with a check, or used as a pointer, without one. */
 template <class T> class emulate_array {
