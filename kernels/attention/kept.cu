@@ -41,20 +41,17 @@ KERNEL_OF(kept_row, KEPT_THREADS)(refusals say, kept_sizes z, const T *q, const 
     SHARED(float, weights, KEPT_THREADS);
     SHARED_REST(float, sums); /* head_dim of them; behind them, q */
     float *const sum = sums, *const query = sum + z.head_dim;
-    const int64_t position = *positions, row = blockIdx.x % z.rows, head = blockIdx.x / z.rows;
+    const int32_t told = *positions;
+    const bool fits = told >= 0 && told <= z.room - z.rows;
+    const int64_t position = fits ? told : 0, row = blockIdx.x % z.rows, head = blockIdx.x / z.rows;
     const int64_t column = head % z.heads * z.head_dim, batch = head / z.heads;
     const int64_t fresh = batch * z.rows * z.dim + column, old = batch * z.room * z.dim + column;
     const int64_t count = position + row + 1;
-    if (position < 0 || position > z.room - z.rows) {
-        if (threadIdx.x == 0)
-            refuse(say, 0, *positions);
-        for (int64_t i = threadIdx.x; i < z.head_dim; i += blockDim.x)
-            real_store(out + fresh + row * z.dim + i, NAN);
-        return;
-    }
+    if (!fits && threadIdx.x == 0)
+        refuse(say, 0, told);
     float most = -INFINITY, total = 0;
     for (int64_t i = threadIdx.x; i < z.head_dim; i += blockDim.x) {
-        sum[i] = 0;
+        sum[i] = fits ? 0 : NAN;
         query[i] = real_load(q + fresh + row * z.dim + i);
     }
     BARRIER();

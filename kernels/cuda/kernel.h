@@ -38,6 +38,8 @@
 
 #include <weir/op.h>
 
+#include "kernels/cuda/listed.h"
+
 #ifdef WEIR_EMULATED
 #include "tests/cuda/emulate.h"
 #else
@@ -68,6 +70,7 @@
 
 #define LAUNCH_SHARED(kernel, grid, block, bytes, queue, ...)                                                     \
     do {                                                                                                          \
+        (void)&kernel_is_listed<(kernel)>;                                                                        \
         if ((grid) > 0) {                                                                                         \
             if ((bytes) > 48 << 10)                                                                               \
                 cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes));          \
@@ -76,6 +79,7 @@
     } while (0)
 #define LAUNCH(kernel, grid, block, queue, ...)                                                                   \
     do {                                                                                                          \
+        (void)&kernel_is_listed<(kernel)>;                                                                        \
         if ((grid) > 0)                                                                                           \
             (kernel)<<<(unsigned)(grid), (unsigned)(block), 0, (cudaStream_t)(queue)>>>(__VA_ARGS__);             \
     } while (0)

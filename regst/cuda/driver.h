@@ -26,7 +26,7 @@ enum { CARDS_MAX = 64, MARKS = 256, TEXT_BYTES = 320 };
 
 struct card {
     struct cudaDeviceProp is;
-    bool open;        /* it was used */
+    bool loaded;      /* all kernels are there */
     _Atomic bool hung; /* a kernel never ended: freeing would wait for it */
 };
 
@@ -56,6 +56,8 @@ const char *cards_link(uint32_t from, uint32_t to);
 weir_status card_of(uint32_t index, int *card);
 weir_status card_open(uint32_t index, int *card);
 weir_status card_set(uint32_t index);
+/* Loads all kernels, if it has not been done: no launch has to, later. It is the calling thread's card. */
+weir_status card_load(uint32_t index);
 static inline int card_at(uint32_t index)
 {
     return (int)(index / the.logical);

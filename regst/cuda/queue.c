@@ -124,6 +124,8 @@ weir_status queue_new(uint32_t index, enum device_queue_kind kind, struct device
 {
     int card;
     weir_status status = card_open(index, &card);
+    if (!status)
+        status = card_load(index);
     struct queue *queue = status ? NULL : calloc(1, sizeof *queue);
     if (!queue)
         return status ? status : the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a queue", index);

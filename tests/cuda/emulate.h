@@ -123,12 +123,13 @@ static inline void emulate_launch(const char *name, void (*kernel)(P...), int64_
 {
     if (grid <= 0)
         return;
+    standin_uses(queue, (const void *)kernel, name);
     auto *call = new emulate_call<P...>{{name, grid, block, bytes}, kernel, {(P)std::forward<A>(given)...}};
     standin_launch(queue, emulate_call<P...>::run, call);
 }
 
 #define LAUNCH_SHARED(kernel, grid, block, bytes, queue, ...) \
-    emulate_launch(#kernel, kernel, grid, block, bytes, queue, __VA_ARGS__)
+    ((void)&kernel_is_listed<(kernel)>, emulate_launch(#kernel, kernel, grid, block, bytes, queue, __VA_ARGS__))
 #define LAUNCH(kernel, grid, block, queue, ...) LAUNCH_SHARED(kernel, grid, block, 0, queue, __VA_ARGS__)
 
 static inline weir_status launched(const weir_kernel_args *args)
