@@ -404,13 +404,14 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 
 void standin_uses(void *stream, const void *kernel, const char *name)
 {
-    char text[STANDIN_TEXT];
     if (!stream)
         return;
     pthread_mutex_lock(&standin.lock);
-    snprintf(text, sizeof text, "%.100s is launched, and was not loaded on its card before", name);
-    if (!loaded[place_of(kernel, ((struct CUstream_st *)stream)->card)].kernel)
+    if (!loaded[place_of(kernel, ((struct CUstream_st *)stream)->card)].kernel) {
+        char text[STANDIN_TEXT];
+        snprintf(text, sizeof text, "%.100s is launched, and was not loaded on its card before", name);
         standin_misuse(text);
+    }
     pthread_mutex_unlock(&standin.lock);
 }
 
