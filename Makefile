@@ -268,7 +268,7 @@ test: all tests ## build everything and run every suite; SUITES="..." for some, 
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
 # What wants a card: see tests/gpu/README.md.
-GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_layouts test_cuda_session test_cuda_apps
+GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps
 test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu, a folder with what wants a card; and run it, where one is
 	$(if $(NVCC),,@echo "there is no nvcc here, which the plugin needs"; exit 1)
 	@tests/gpu/pack $(OUT) $(BIN) $(PLUGIN) build/gpu $(GPU_SUITES)

@@ -18,6 +18,9 @@
  * have not passed: without room mark() must not be called. await() makes what follows on one queue begin after a mark
  * of another, and never holds up the host. `done` never goes back; one load tells it, without a call of the driver.
  *
+ * What a kernel finds out of range when it runs (an id beyond a table) it says in the queue's `refusal` (weir/op.h), which is
+ * there before a mark behind it passes, on its own queue or on one that awaited it.
+ *
  * A queue is used by one thread at a time; `done` may be read, and health() and abort() called, by any.
  *
  * What is in the tables is called with one clear sentence as the error (graph/base/error.h), which names the device.
@@ -41,6 +44,7 @@ struct device_queue {
     enum device_queue_kind kind;
     const _Atomic uint64_t *done; /* the newest mark that has passed; read with acquire, which pairs with the device's
                                      release (or its own order of writes to host memory) */
+    const weir_refusal *refusal;  /* what kernels have said; NULL: they cannot */
     uint64_t marked;              /* the newest ticket; owned by the thread that uses the queue */
     uint64_t marks_max;           /* so many marks may be on their way */
     void *native;                 /* what kernels get as args->queue (a CUstream) */

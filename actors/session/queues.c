@@ -233,6 +233,8 @@ static void tie_workers(struct weir_session *s)
     for (uint32_t w = 0; w < s->worker_count; w++) {
         struct ahead_lane *ahead = &s->workers[w].ahead;
         ahead->queues = next;
+        ahead->all = s->queues->list;
+        ahead->all_count = s->queues->count;
         for (uint32_t q = 0; q < s->plan->queues_count; q++)
             if (queue_of(s->queues, q) && s->worker_of[q] == w)
                 *next++ = queue_of(s->queues, q);

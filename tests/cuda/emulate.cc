@@ -634,6 +634,15 @@ __attribute__((weak)) void standin_launch(void *, void (*run)(void *), void *dat
     run(data);
 }
 
+__attribute__((weak)) void standin_uses(void *, const void *, const char *)
+{
+}
+
+__attribute__((weak)) bool standin_no_blas(const char *)
+{
+    return false;
+}
+
 __attribute__((weak)) bool standin_refused(char *, size_t)
 {
     return false;

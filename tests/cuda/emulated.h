@@ -61,6 +61,12 @@ void emulate_seed(uint64_t seed);
  * runs at once. */
 void standin_launch(void *stream, void (*run)(void *), void *data);
 
+/* Whether cuBLASLt lacks a call; NULL: all of it. */
+bool standin_no_blas(const char *call);
+
+/* Before the launch of a kernel: it should have been loaded. */
+void standin_uses(void *stream, const void *kernel, const char *name);
+
 /* Whether the calling thread's last launch was refused, and a sentence; it is forgotten then. */
 bool standin_refused(char *error, size_t error_bytes);
 
