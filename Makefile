@@ -195,7 +195,7 @@ endif
 .PHONY: say_no_cuda
 
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
-PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/kernels/nest.o
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
 NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
@@ -267,7 +267,7 @@ test: all tests ## build everything and run every suite; SUITES="..." for some, 
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
 # What wants a card: see tests/gpu/README.md.
-GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_layouts test_cuda_session test_cuda_apps
+GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_layouts test_cuda_session test_cuda_apps
 test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu, a folder with what wants a card; and run it, where one is
 	$(if $(NVCC),,@echo "there is no nvcc here, which the plugin needs"; exit 1)
 	@tests/gpu/pack $(OUT) $(BIN) $(PLUGIN) build/gpu $(GPU_SUITES)

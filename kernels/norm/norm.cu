@@ -7,7 +7,7 @@
 #include "kernels/cuda/rows.h"
 #include "kernels/norm/formula.h"
 
-enum { NORM_THREADS = 256, SUMS_SHARED = 32 << 10 /* bytes */ };
+enum { SUMS_SHARED = 32 << 10 /* bytes */ };
 
 template <class T, bool CENTRED>
 KERNEL_OF(norm_row, NORM_THREADS)(const T *x, const float *gain, const float *bias, T *y, float *means, float *rstds,

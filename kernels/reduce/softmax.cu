@@ -5,8 +5,6 @@
 #include "kernels/cuda/rows.h"
 #include "kernels/reduce/softmax.h"
 
-enum { SOFTMAX_THREADS = 512 };
-
 template <class T> KERNEL_OF(softmax_row, SOFTMAX_THREADS)(const T *x, T *y, int64_t count)
 {
     SHARED(float, part, WARP);
