@@ -9,8 +9,9 @@
 
 enum { CHUNKS_MAX = 512, CHUNK_ROWS = 16, SUM_THREADS = 256, SUM_EACH = 16 };
 
-/* Threads for a row of `count` elements: a whole number of warps, up to `most`. In what order a row is summed follows. */
-enum { NORM_THREADS = 256, SOFTMAX_THREADS = 512 };
+/* Threads for a row of `count` elements: a whole number of warps, up to `most`; in what order a row is summed follows.
+ * Of norms and softmax, which chains of ops have as members, there are up to ROW_THREADS_MAX. */
+enum { ROW_THREADS_MAX = 512 };
 
 static inline int threads_for(int64_t count, int most)
 {

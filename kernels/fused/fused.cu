@@ -364,7 +364,7 @@ DEVICE void sums_end(const fused_program &p, const chain_thread<K, WAY> &t, int6
         }
 }
 
-template <int K, program_way WAY> KERNEL_OF(chain_rows, PROGRAM_THREADS)(fused_program p, chain_call call)
+template <int K, program_way WAY> KERNEL_OF(chain_rows, ROW_THREADS_MAX)(fused_program p, chain_call call)
 {
     SHARED(float, part, WARP);
     SHARED_REST(float, lines);

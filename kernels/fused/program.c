@@ -1,5 +1,5 @@
-/* program.c: see the header. Members come in their order, so a value is made before it is read; an input is loaded when
- * the first member reads it, which keeps few slots in use, and again if its slot was free meanwhile. */
+/* program.c: see the header. Members come in their order, so a value is made before it is read. An input is loaded when
+ * the first member reads it, which keeps few slots in use, and stays until the last one has. */
 #include "kernels/fused/program.h"
 
 #include "kernels/cuda/chunks.h"
@@ -372,11 +372,8 @@ static void put_norm_grad(making *m, const fused_member *x, step_code code)
     made(m, x->out[0], step->to);
 }
 
-/* Its own kernel has more threads for long rows, and adds in another order then. */
 static void put_softmax(making *m, const fused_member *x, step_code code)
 {
-    const int64_t columns = m->p->columns;
-    refuse_unless(m, threads_for(columns, SOFTMAX_THREADS) == threads_for(columns, PROGRAM_THREADS));
     m->p->way = PROGRAM_ROW;
     put_value(m, x, code, 0, code == STEP_softmax ? -1 : 1);
 }
@@ -479,7 +476,7 @@ bool fused_program_make(const fused_types *types, fused_program *program)
     program->rows = product(&m.like, m.like.rank - 1);
     for (int n = 0; n < types->attrs->members && !m.failed; n++)
         put_member(&m, &members[n], codes[n]);
-    if (m.failed || (program->way == PROGRAM_ROW && program->columns > PROGRAM_THREADS * PROGRAM_ROW_EACH) ||
+    if (m.failed || (program->way == PROGRAM_ROW && program->columns > ROW_THREADS_MAX * PROGRAM_ROW_EACH) ||
         shared_bytes(program) > PROGRAM_SHARED_BYTES)
         return false;
     one_row(program);
@@ -488,7 +485,8 @@ bool fused_program_make(const fused_types *types, fused_program *program)
 
 int fused_program_threads(const fused_program *p)
 {
-    return p->way == PROGRAM_EACH ? PROGRAM_THREADS : threads_for(p->columns, PROGRAM_THREADS);
+    return p->way == PROGRAM_EACH ? PROGRAM_THREADS
+                                  : threads_for(p->columns, p->way == PROGRAM_ROW ? ROW_THREADS_MAX : PROGRAM_THREADS);
 }
 
 int fused_program_each(const fused_program *p)

@@ -48,7 +48,7 @@ enum {
     PROGRAM_OPERANDS = FUSED_INS_MAX + FUSED_OUTS_MAX,
     PROGRAM_DRAWS = 2,
     PROGRAM_SUMS = 4,
-    PROGRAM_THREADS = 256,          /* of a block, at most */
+    PROGRAM_THREADS = 256,          /* of a block, at most, of EACH and TILE; of ROW see chunks.h */
     PROGRAM_NEAR = 4,               /* neighbours that a thread has, of EACH and TILE */
     PROGRAM_ROW_EACH = 8,           /* elements of a row that it has at most, of ROW */
     PROGRAM_SHARED_BYTES = 96 << 10 /* for sums */

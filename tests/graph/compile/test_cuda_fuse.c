@@ -194,7 +194,7 @@ static weir_graph *chain(uint64_t seed, int64_t rows, int64_t columns, const cha
 
 Test(cuda_fuse, chains_at_random_keep_their_bits)
 {
-    static const int64_t sizes[][2] = {{1, 5}, {7, 33}, {3, 1100}, {20, 64}, {5, 260}, {9, 48}};
+    static const int64_t sizes[][2] = {{1, 5}, {7, 33}, {3, 2100}, {20, 64}, {5, 260}, {9, 48}};
     bool seen[FORMS] = {false};
     int fused = 0;
     for (int i = 0; i < CHAINS; i++) {
@@ -319,7 +319,7 @@ static void change_words(weir_plan *plan, uint64_t *random)
 /* What is accepted runs, and touches nothing else (AddressSanitizer sees that). */
 Test(cuda_fuse, a_plan_with_wrong_members_is_refused_or_harmless)
 {
-    enum { MUTANTS = EFFORT(1500, 1500, 200) };
+    enum { MUTANTS = EFFORT(600, 600, 200) };
     weir_graph *g = chain(SEED + 1, 7, 33, "cuda:0");
     weir_plan *plan = weir_compile(g, .seed = SEED);
     cr_assert(plan && fused_count(plan) > 2, "%s", weir_error());
