@@ -205,6 +205,9 @@ FAULTS      := $(OUT)/tests/libfaults.so
 comma_of_arch = $(subst $() ,$(comma),$(patsubst %,sm_%,$(1)))
 NVCC_FLAGS := -std=c++17 -O3 -Werror all-warnings -Xptxas -warn-spills,-v -Xcompiler -fPIC,-fvisibility=hidden,-pthread \
               $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
+# An op gives the same bits by itself and in a chain: whether nvcc contracts a product with a sum depends on the code around.
+EXACT_CU   := fused/fused norm/norm reduce/softmax elementwise/elementwise elementwise/binary random/dropout
+$(EXACT_CU:%=$(OUT)/kernels/%.cu.o): NVCC_FLAGS += -fmad=false
 $(NVCC_OBJ): $(OUT)/%.cu.o: %.cu $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,nvcc $<)

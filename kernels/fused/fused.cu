@@ -3,8 +3,9 @@
  *
  * All threads take the same steps, so no branch on a step diverges; slots are registers, which have no index, so one is
  * chosen by comparing. A step's arithmetic is the function of its op's own kernel (formula.h and the like), sums over a
- * row have that kernel's threads, and sums over rows its chunks: so the bits are those of the single kernels. Which steps
- * follow each other is known only when it runs, so no product of one member can be contracted with a sum of the next.
+ * row have that kernel's threads, and sums over rows its chunks: so the bits are those of the single kernels. All of
+ * these are built without contraction of products and sums (EXACT_CU in the Makefile), which would follow from the code
+ * around.
  *
  * An element is read and written by one thread, which reads first: so an output may lie over an input.
  */
