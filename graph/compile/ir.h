@@ -275,6 +275,7 @@ bool pass_group(compile *c);
 extern uint64_t group_own_bytes;
 bool pass_sequence(compile *c);
 bool pass_tie(compile *c);
+bool pass_epilogue(compile *c);
 bool pass_fuse(compile *c);
 /* From how many bytes on a tensor that kernels share makes them one, and how many bytes a block of rows touches, about.
  * Tests shrink them; nothing else changes them. */

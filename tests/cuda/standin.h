@@ -40,12 +40,18 @@ typedef struct standin_options {
     int fail_run_with;  /* [cudaErrorIllegalAddress] */
     uint64_t fail_nccl; /* so does the call of NCCL's with this number; 0: none */
     bool no_nccl;       /* its library is not there */
+    uint64_t fail_blas; /* so does the call of cuBLASLt's with this number; 0: none */
+    bool no_products;   /* it has no way for any product; */
+    bool no_epilogues;  /* or for none with an epilogue but the bias */
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
 } standin_options;
 
 typedef struct standin_seen {
     uint64_t calls;     /* that can fail, */
     uint64_t nccl_calls; /* of these NCCL's, */
+    uint64_t blas_calls; /* beside those */
+    uint64_t descriptors; /* of cuBLASLt's, that were not destroyed; */
+    uint64_t ways;      /* and so often it was asked for a way */
     uint64_t runs;      /* things that streams did, */
     uint64_t kernels, copies, waits;
     uint64_t spaces, pinned, registered, streams, events, comms; /* that were not given back */
