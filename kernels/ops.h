@@ -30,9 +30,11 @@
     X(class_loss_grad)
 #define OPS_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
 
+#define OPS_LAUNCH(X) X(fused_launch) X(fused_launch_over) /* inserted, too */
+
 #define OPS_LIST(X)                                                                                            \
     OPS_CORE(X) OPS_ELEMENTWISE(X) OPS_REDUCE(X) OPS_SHAPE(X) OPS_RANDOM(X) OPS_MATMUL(X) OPS_NORM(X)          \
-    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X)
+    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X) OPS_LAUNCH(X)
 
 #define X(name) extern const weir_op op_##name;
 OPS_LIST(X)

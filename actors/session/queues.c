@@ -145,8 +145,9 @@ static weir_status prepare_kernel(const struct weir_session *s, const plan_kerne
         .error_bytes = sizeof(error),
     };
     status = queue->device->prepare(queue, call, &args);
-    return status ? error_set(status, "%s:%u: %s: %s", plan_text(s->plan, kernel->file), kernel->line,
-                              plan_text(s->plan, kernel->name), error)
+    return status ? error_set(status, "%s:%u: %s (%s) on %s: %s", plan_text(s->plan, kernel->file), kernel->line,
+                              plan_text(s->plan, kernel->name), plan_text(s->plan, kernel->op),
+                              plan_text(s->plan, s->plan->spaces[on->space.i].name), error)
                   : WEIR_OK;
 }
 
@@ -282,6 +283,8 @@ static void tie_workers(struct weir_session *s)
     for (uint32_t w = 0; w < s->worker_count; w++) {
         struct ahead_lane *ahead = &s->workers[w].ahead;
         ahead->queues = next;
+        ahead->all = s->queues->list;
+        ahead->all_count = s->queues->count;
         for (uint32_t q = 0; q < s->plan->queues_count; q++)
             if (queue_of(s->queues, q) && s->worker_of[q] == w)
                 *next++ = queue_of(s->queues, q);

@@ -217,6 +217,10 @@ void session_fail_queue(struct weir_session *session, const struct actor *actor,
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                          const char *sentence);
 
+/* A kernel of the actor met, when it ran in this firing, what it cannot take. By the worker's thread. */
+void session_fail_refused(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
+                          int64_t firing, const weir_refusal *refusal);
+
 /* What is to be loaded is half there, and why. */
 void session_fail_load(struct weir_session *session, weir_status status, const char *sentence);
 

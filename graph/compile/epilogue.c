@@ -4,7 +4,8 @@
  *     linear, gelu         z = x W + b, y = gelu(z)           what is computed before gelu is kept if it is read: by its
  *                                                             gradient, for one
  *     matmul, gelu_grad    dy = a b, dz = gelu'(z) dy         if nobody else reads dy
- *     linear_dw, linear_db dW = x^T dy, db = 1^T dy           unless they add to what earlier micro-batches made
+ *     linear_dw, linear_db dW = x^T dy, db = 1^T dy           unless they add to what earlier micro-batches made, or what
+ *                                                             makes dy can be one chain with the sum
  *
  * It works on pops, behind the grouping, as fuse.c does: both belong to one group, and the later one moves up to the earlier,
  * so all that it reads must be there by then. Layouts were chosen for each by itself, so nothing is known of it before. What
@@ -17,6 +18,7 @@
 #include <string.h>
 
 enum { OPERANDS_MAX = 4 };
+bool epilogue_joins = true;
 
 /* The one call that two may become. */
 typedef struct union_call {
@@ -192,11 +194,18 @@ static bool with_gelu_grad(compile *c, int where, int id, const int *position)
     return try_join(c, &u, position);
 }
 
+/* Whether the tensor is made row by row in the group: then a chain (fuse.c) sums it up on its way, with the same bits. */
+static bool made_by_rows(const compile *c, int tensor, int where)
+{
+    const int maker = tensor_of(c, tensor)->producer;
+    return maker >= 0 && pop_of(c, maker)->group == where && pop_op(c, pop_of(c, maker))->rows_in;
+}
+
 static bool with_db(compile *c, int where, int id, const int *position)
 {
     const pop *dw = pop_of(c, id);
     const int db = reader_calling(c, dw->in[1], &op_linear_db, where);
-    if (db < 0)
+    if (db < 0 || made_by_rows(c, dw->in[1], where))
         return false;
     const bool first = position[id] < position[db];
     union_call u = {.op = &op_linear_dw_db, .early = first ? id : db, .late = first ? db : id, .product = dw, .inner = -1};
@@ -228,7 +237,7 @@ static void join_in_group(compile *c, int where, const int *position)
 bool pass_epilogue(compile *c)
 {
     int *position = POOL_NEW(&c->pool, int, c->phys.op.count + 1);
-    for (int g = 0; g < c->phys.group.count && position && !c->opts.no_fusion; g++) {
+    for (int g = 0; g < c->phys.group.count && position && epilogue_joins && !c->opts.no_fusion; g++) {
         for (int i = 0; i < c->phys.group.item[g].pops.count; i++)
             position[c->phys.group.item[g].pops.item[i]] = i;
         join_in_group(c, g, position);

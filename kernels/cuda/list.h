@@ -5,6 +5,7 @@
 #define KERNELS_CUDA_LIST_H
 
 #define CUDA_CORE(X) X(copy) X(shard) X(box) X(accumulate) X(grad_seed)
+#define CUDA_FUSED(X) X(fused_launch) X(fused_launch_over)
 #define CUDA_ELEMENTWISE(X)                                                                                    \
     X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(sqrt_grad) X(tanh_grad)          \
     X(sigmoid_grad) X(relu_grad) X(gelu_grad) X(silu_grad) X(add) X(sub) X(mul) X(div) X(add_many) X(affine)   \
@@ -24,7 +25,7 @@
 #define CUDA_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 
 #define CUDA_OPS(X)                                                                                            \
-    CUDA_CORE(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_RANDOM(X) CUDA_MATMUL(X) CUDA_NORM(X)   \
-    CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X)
+    CUDA_CORE(X) CUDA_FUSED(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_RANDOM(X) CUDA_MATMUL(X)  \
+    CUDA_NORM(X) CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X)
 
 #endif

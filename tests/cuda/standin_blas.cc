@@ -8,6 +8,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <vector>
 
@@ -426,10 +427,26 @@ static cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const 
     return cudaPeekAtLastError() ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
-const blas_calls *standin_blas(void)
+static const blas_calls calls = {create,        desc_create,    desc_destroy,      desc_set,
+                                 layout_create, layout_destroy, layout_set,        preference_create,
+                                 preference_destroy, preference_set, heuristic,    matmul};
+
+extern "C" void *blas_open(char *why, size_t bytes)
 {
-    static const blas_calls calls = {create,        desc_create,    desc_destroy,      desc_set,
-                                     layout_create, layout_destroy, layout_set,        preference_create,
-                                     preference_destroy, preference_set, heuristic,    matmul};
-    return &calls;
+    const bool missing = standin_no_blas(NULL);
+    if (missing)
+        snprintf(why, bytes, "libcublasLt.so.13: cannot open shared object file: No such file or directory");
+    return missing ? nullptr : (void *)&calls;
+}
+
+extern "C" void *blas_call(void *, const char *name)
+{
+    if (standin_no_blas(name))
+        return nullptr;
+#define X(call)                               \
+    if (!strcmp(name, "cublasLt" #call))      \
+        return (void *)calls.call;
+    BLAS_CALLS(X)
+#undef X
+    return nullptr;
 }
