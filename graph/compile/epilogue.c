@@ -1,15 +1,14 @@
-/* graph/compile/epilogue.c: a product and what comes right behind it become one call, where the device's library makes both at
- * once (kernels/matmul/epilogue.c).
+/* graph/compile/epilogue.c: a product and what comes right behind it become one call, where the device's library makes
+ * both at once (kernels/matmul/epilogue.c).
  *
- *     linear, gelu         z = x W + b, y = gelu(z)           what is computed before gelu is kept if it is read: by its
- *                                                             gradient, for one
+ *     linear, gelu         z = x W + b, y = gelu(z)           z is kept if it is read: by gelu's gradient, for one
  *     matmul, gelu_grad    dy = a b, dz = gelu'(z) dy         if nobody else reads dy
- *     linear_dw, linear_db dW = x^T dy, db = 1^T dy           unless they add to what earlier micro-batches made, or what
- *                                                             makes dy can be one chain with the sum
+ *     linear_dw, linear_db dW = x^T dy, db = 1^T dy           unless they add to what earlier micro-batches made, or
+ *                                                             what makes dy can be one chain with the sum
  *
- * It works on pops, behind the grouping, as fuse.c does: both belong to one group, and the later one moves up to the earlier,
- * so all that it reads must be there by then. Layouts were chosen for each by itself, so nothing is known of it before. What
- * differs is rounding: gelu sees its input before that is rounded to a half.
+ * It works on pops, behind the grouping, as fuse.c does: both belong to one group, and the later one moves up to the
+ * earlier, so all that it reads must be there by then. Layouts were chosen for each by itself. What differs is rounding:
+ * gelu sees its input before that is rounded to a half.
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
@@ -106,7 +105,8 @@ static void join(compile *c, const union_call *u, uint64_t workspace)
 {
     pop *early = pop_of(c, u->early), *late = pop_of(c, u->late);
     const ir_node *first = &c->ir.node[early->node], *second = &c->ir.node[late->node];
-    const char *name = pool_text(&c->pool, "fused(%s, %s) %s..%s", first->op->name, second->op->name, first->name, second->name);
+    const char *name = pool_text(&c->pool, "fused(%s, %s) %s..%s", first->op->name, second->op->name, first->name,
+                                 second->name);
     int *in = pool_copy(&c->pool, u->in, sizeof *in * (size_t)u->in_count);
     int *out = pool_copy(&c->pool, u->out, sizeof *out * (size_t)u->out_count);
     if (!name || !in || !out)
@@ -194,7 +194,7 @@ static bool with_gelu_grad(compile *c, int where, int id, const int *position)
     return try_join(c, &u, position);
 }
 
-/* Whether the tensor is made row by row in the group: then a chain (fuse.c) sums it up on its way, with the same bits. */
+/* Whether the tensor is made row by row in the group: then a chain (fuse.c) sums it up on its way. */
 static bool made_by_rows(const compile *c, int tensor, int where)
 {
     const int maker = tensor_of(c, tensor)->producer;
@@ -208,7 +208,9 @@ static bool with_db(compile *c, int where, int id, const int *position)
     if (db < 0 || made_by_rows(c, dw->in[1], where))
         return false;
     const bool first = position[id] < position[db];
-    union_call u = {.op = &op_linear_dw_db, .early = first ? id : db, .late = first ? db : id, .product = dw, .inner = -1};
+    union_call u = {.op = &op_linear_dw_db, .product = dw, .inner = -1};
+    u.early = first ? id : db;
+    u.late = first ? db : id;
     take_inputs(&u, dw);
     u.out[u.out_count++] = dw->out[0];
     u.out[u.out_count++] = pop_of(c, db)->out[0];

@@ -1,5 +1,5 @@
-/* kernels/matmul/epilogue.c: products with what comes right behind them, which the compiler makes of two calls for devices
- * whose library does both in one (graph/compile/epilogue.c): there is none in a graph, and no CPU has them.
+/* kernels/matmul/epilogue.c: products with what comes right behind them, which the compiler makes of two calls for
+ * devices whose library does both in one (graph/compile/epilogue.c): there is none in a graph, and no CPU has them.
  *
  *     linear_gelu         x, W [, b] -> y = gelu(z), z = x W + b      z only where someone reads it
  *     matmul_gelu_grad    a, b, z    -> dz = gelu'(z) (a b)           attributes are matmul's
