@@ -19,7 +19,9 @@
 #define OPS_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 #define OPS_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
 #define OPS_RANDOM(X) X(dropout) X(dropout_grad)
-#define OPS_MATMUL(X) X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db)
+#define OPS_MATMUL(X)                                                                                          \
+    X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db) X(linear_gelu) X(matmul_gelu_grad)          \
+    X(linear_dw_db)
 #define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define OPS_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
 #define OPS_EMBEDDING(X) X(embedding) X(embedding_grad)

@@ -147,6 +147,10 @@ struct device_ops {
     /* The kernel that is called for an op; NULL: there is none. Absent: op->kernel[device_kernels(kind)], which is what
      * plans are checked for. */
     weir_kernel_fn (*kernel)(const weir_op *op);
+    /* Does what the first such call would do besides: choose how, load code. Called for each kernel of a session while it
+     * is opened, with the views of a firing, in a space that is all zeros, and leaves it so; returns when that is done.
+     * Absent: there is nothing of the kind. */
+    weir_status (*prepare)(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *args);
     /* Enqueues the call; args and views are the runtime's again when it returns. Absent: the kernel is called with
      * args->queue, and enqueues by itself. An error is one that the call itself had; later ones come through
      * health(). */

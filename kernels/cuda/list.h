@@ -19,7 +19,9 @@
 #define CUDA_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
 #define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
 #define CUDA_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
-#define CUDA_MATMUL(X) X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db)
+/* By a library, which is to be asked before the first of them: these have op_NAME_cuda_prepare besides. */
+#define CUDA_PRODUCTS(X) X(matmul) X(linear) X(linear_dw) X(linear_gelu) X(matmul_gelu_grad) X(linear_dw_db)
+#define CUDA_MATMUL(X) CUDA_PRODUCTS(X) X(linear_by_row) X(linear_db)
 #define CUDA_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 
 #define CUDA_OPS(X)                                                                                            \

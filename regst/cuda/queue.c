@@ -239,6 +239,32 @@ static weir_status tell_clock(struct queue *queue, const weir_kernel_args *args)
     return kernels_set_clock(args, queue->clock, now);
 }
 
+/* What the workspace was left as becomes zeros again. */
+static weir_status clear(struct queue *queue, void *at, uint64_t bytes)
+{
+    uint32_t index = queue->head.index;
+    weir_status status = CALL(index, cudaStreamSynchronize, queue->stream);
+    if (!status && bytes)
+        status = CALL(index, cudaMemset, at, 0, bytes);
+    return status || !bytes ? status : CALL(index, cudaStreamSynchronize, NULL);
+}
+
+/* Of zeros all that products write is zeros, but for the workspace. */
+weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
+{
+    struct queue *queue = queue_of(head);
+    weir_kernel_args own = *args;
+    own.queue = queue->stream;
+    own.clock = queue->clock;
+    own.refusal = &queue->words->refusal;
+    weir_status status = card_set(head->index), called = status ? WEIR_OK : call(&own);
+    if (!status && !called)
+        status = clear(queue, args->workspace, args->workspace_bytes);
+    if (status && args->error_bytes)
+        snprintf(args->error, args->error_bytes, "%s", the.host->error());
+    return status ? status : called;
+}
+
 weir_status queue_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
 {
     struct queue *queue = queue_of(head);

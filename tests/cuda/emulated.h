@@ -70,6 +70,12 @@ void standin_uses(void *stream, const void *kernel, const char *name);
 /* Whether the calling thread's last launch was refused, and a sentence; it is forgotten then. */
 bool standin_refused(char *error, size_t error_bytes);
 
+/* Of the stand-in for cuBLASLt: a call begins; whether it does not fail. Whether it has a way for a product, with no
+ * epilogue but a bias if `plain`. So many descriptors were made. */
+bool standin_blas_call(const char *name);
+bool standin_blas_has(bool plain);
+void standin_blas_made(int by);
+
 #ifdef __cplusplus
 }
 #endif

@@ -41,6 +41,9 @@ typedef struct standin_options {
     int fail_run_with;  /* [cudaErrorIllegalAddress] */
     uint64_t fail_nccl; /* so does the call of NCCL's with this number; 0: none */
     bool no_nccl;       /* its library is not there */
+    uint64_t fail_blas; /* so does the call of cuBLASLt's with this number; 0: none */
+    bool no_products;   /* it has no way for any product; */
+    bool no_epilogues;  /* or for none with an epilogue but the bias */
     const char *no_blas; /* a call that cuBLASLt lacks; "": it is not there at all */
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
     int launch_ms;      /* so long a group of calls takes to be launched [some questions] */
@@ -50,6 +53,9 @@ typedef struct standin_options {
 typedef struct standin_seen {
     uint64_t calls;     /* that can fail, */
     uint64_t nccl_calls; /* of these NCCL's, */
+    uint64_t blas_calls; /* beside those */
+    uint64_t descriptors; /* of cuBLASLt's, that were not destroyed; */
+    uint64_t ways;      /* and so often it was asked for a way */
     uint64_t gathers, sends; /* of these all_gathers, rehearsals too, and sends, */
     uint64_t runs;      /* things that streams did, */
     uint64_t kernels, copies, waits;

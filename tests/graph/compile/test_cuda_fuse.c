@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/compile/ir.h"
 #include "graph/plan/plan.h"
 #include "kernels/fused/program.h"
 #include "kernels/ops.h"
@@ -20,6 +21,7 @@ enum { SEED = 4711, CHAINS = EFFORT(20, 8, 4), LENGTH = 12, CROWD = 64 };
 static void with_cards(void)
 {
     fakes_kind = WEIR_CUDA;
+    epilogue_joins = false; /* which rounds otherwise */
     setenv("WEIR_CUDA_LOGICAL", "16", 1);
 }
 
