@@ -10,6 +10,7 @@
 
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "transport/mail/park.h"
 
 /* ---- bindings ---- */
@@ -66,16 +67,24 @@ static weir_status check_bound(const struct weir_session *s)
     return WEIR_OK;
 }
 
-weir_status session_bind(struct weir_session *s, const weir_binding *bindings)
+weir_status session_bind(struct weir_session *s, const weir_session_opts *opts)
 {
+    const char *next = (const char *)opts->bindings;
     uint32_t count = s->plan->hosts_count;
     s->bindings = calloc(count + 1, sizeof(*s->bindings));
     if (!s->bindings)
         return error_set(WEIR_E_MEMORY, "no memory for %u bindings", count);
     if (s->plan->bindings && count)
         memcpy(s->bindings, s->plan->bindings, count * sizeof(*s->bindings));
-    for (; bindings && bindings->name; bindings++) {
-        weir_status status = bind_one(s, bindings);
+    for (; next; next += opts->binding_size) {
+        weir_binding binding;
+        const char *wrong = opts_copy(&binding, sizeof(binding), next, opts->binding_size);
+        if (wrong)
+            return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: bindings: %s",
+                             opts->src.file ? opts->src.file : "?", opts->src.line, wrong);
+        if (!binding.name)
+            break;
+        weir_status status = bind_one(s, &binding);
         if (status)
             return status;
     }

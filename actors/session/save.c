@@ -34,6 +34,7 @@
 #include "actors/session/folders.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "transport/mail/park.h"
 
 #define GRACE_NS INT64_C(1000000000) /* for the other ranks' writers after the session has failed */
@@ -487,9 +488,12 @@ static weir_status check_save(const struct weir_session *s, const char *dir, con
     return WEIR_OK;
 }
 
-weir_status weir_session_save_at(weir_session *s, const char *dir, weir_save_opts opts)
+weir_status weir_session_save_at(weir_session *s, const char *dir, const weir_save_opts *given)
 {
+    weir_save_opts opts;
     weir_status status = session_check_still(s, "save");
+    if (!status)
+        status = opts_read(&opts, sizeof(opts), given, "weir_session_save");
     if (!status)
         status = check_save(s, dir, &opts);
     if (!status && !saver_of(s))

@@ -11,6 +11,7 @@
 #include "actors/session/cluster.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
+#include "graph/base/opts.h"
 #include "graph/plan/spread.h"
 #include "transport/mail/cores.h"
 #include "transport/mail/park.h"
@@ -301,7 +302,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = choose_directory(s, opts->offload ? opts->offload : s->directory);
     if (!status)
-        status = session_bind(s, opts->bindings);
+        status = session_bind(s, opts);
     if (!status)
         status = assign_queues(s, opts->workers);
     if (!status)
@@ -342,12 +343,15 @@ static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *op
         return "workers is negative";
     if (opts->first_step < 0 || opts->first_step > INT64_MAX / plan->micro_batches)
         return "there is no such first_step";
+    if (opts->bindings && !opts->binding_size)
+        return "binding_size is not set: it is sizeof(weir_binding)";
     return NULL;
 }
 
-weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts)
+weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *given)
 {
-    if (caller_check_report("open"))
+    weir_session_opts opts;
+    if (caller_check_report("open") || opts_read(&opts, sizeof(opts), given, "weir_session_open"))
         return NULL;
     const char *wrong = opts_wrong(plan, &opts);
     if (wrong) {
@@ -510,10 +514,13 @@ static weir_status find_program(const struct weir_session *s, const weir_run_opt
     return WEIR_OK;
 }
 
-weir_status weir_session_start_at(weir_session *s, weir_run_opts run)
+weir_status weir_session_start_at(weir_session *s, const weir_run_opts *given)
 {
     uint32_t program = 0;
+    weir_run_opts run;
     weir_status status = caller_check_outside(s, "start");
+    if (!status)
+        status = opts_read(&run, sizeof(run), given, "weir_session_start");
     if (!status)
         status = session_failure(s);
     if (!status)
@@ -579,7 +586,7 @@ weir_status weir_session_wait(weir_session *s, int timeout_ms)
     return status;
 }
 
-weir_status weir_session_run_at(weir_session *s, weir_run_opts run)
+weir_status weir_session_run_at(weir_session *s, const weir_run_opts *run)
 {
     weir_status status = weir_session_start_at(s, run);
     return status ? status : weir_session_wait(s, -1);

@@ -338,7 +338,7 @@ void session_send_waits(struct weir_session *session, const struct wait_entry *e
 /* ---- host.c ---- */
 
 /* Gives each source, sink and call a function; E_ARGUMENT names the one without. */
-weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
+weir_status session_bind(struct weir_session *session, const weir_session_opts *opts);
 
 /* With other ranks: takes what they have still to publish for this rank's pulls, and drops it, so that they can end
  * their run. At rest. */

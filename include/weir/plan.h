@@ -24,6 +24,7 @@ typedef enum weir_reduce {
 } weir_reduce;
 
 typedef struct weir_compile_opts {
+    size_t size;
     weir_src src;
     int micro_batches;   /* per step [1] */
     const char *memory;  /* limit per device, as "512MiB" or "2GB" [none]; what is over it is traded for time: results
@@ -58,8 +59,8 @@ typedef struct weir_compile_opts {
 
 /* Compiles; NULL and weir_error() on a mistake in the graph, a limit that cannot be met, or no memory. Leaves the
  * graph as it is: it may be compiled again with other options. */
-#define weir_compile(graph, ...) weir_compile_at(graph, (weir_compile_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts);
+#define weir_compile(graph, ...) weir_compile_at(graph, WEIR_OPTS(weir_compile_opts, __VA_ARGS__))
+weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *opts);
 void weir_plan_free(weir_plan *plan);
 
 /* The file format is described in docs/plan.md. Loading checks everything: a file that loads is a valid plan, and is

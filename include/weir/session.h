@@ -78,7 +78,9 @@ typedef struct weir_binding {
 } weir_binding;
 
 typedef struct weir_session_opts {
+    size_t size;
     weir_src src;
+    size_t binding_size;           /* sizeof(weir_binding), which weir_session_open() sets */
     int workers;                   /* that compute [as devices, at most as cores, see above]; changes no result */
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
@@ -97,8 +99,9 @@ typedef struct weir_session_opts {
 
 /* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a
  * binding. The plan is borrowed until close. */
-#define weir_session_open(plan, ...) weir_session_open_at(plan, (weir_session_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts);
+#define weir_session_open(plan, ...) \
+    weir_session_open_at(plan, WEIR_OPTS(weir_session_opts, .binding_size = sizeof(weir_binding), __VA_ARGS__))
+weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *opts);
 
 /* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. Other
  * threads that are in push, pull or wait return E_STATE, and close waits until they have. E_IO: the trace could not be
@@ -106,6 +109,8 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
 weir_status weir_session_close(weir_session *session);
 
 typedef struct weir_run_opts {
+    size_t size;
+    weir_src src;
     int64_t steps;
     const char *program; /* weir_graph_program() ["main"] */
     int64_t first_step;  /* number of its first step, for a program other than main [0] */
@@ -120,11 +125,11 @@ typedef struct weir_run_opts {
  * that is. Those of another program begin at .first_step in each run, so that it is the same whatever ran before. A
  * program reads what others have made as their last run left it. With several ranks the first run of another program
  * than before begins when all ranks have called for it. */
-#define weir_session_start(session, ...) weir_session_start_at(session, (weir_run_opts){.steps = __VA_ARGS__})
-#define weir_session_run(session, ...) weir_session_run_at(session, (weir_run_opts){.steps = __VA_ARGS__})
-weir_status weir_session_start_at(weir_session *session, weir_run_opts opts);
+#define weir_session_start(session, ...) weir_session_start_at(session, WEIR_OPTS(weir_run_opts, .steps = __VA_ARGS__))
+#define weir_session_run(session, ...) weir_session_run_at(session, WEIR_OPTS(weir_run_opts, .steps = __VA_ARGS__))
+weir_status weir_session_start_at(weir_session *session, const weir_run_opts *opts);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
-weir_status weir_session_run_at(weir_session *session, weir_run_opts opts);
+weir_status weir_session_run_at(weir_session *session, const weir_run_opts *opts);
 
 /* Ends the run under way, on all ranks, after the earliest step with which all can end, which is soon: no actor begins
  * a step that none has begun yet. Any rank may say so, or several. run and wait return WEIR_OK; the session is at rest,
@@ -223,6 +228,7 @@ weir_status weir_session_visit(weir_session *session, const char *name, weir_vis
  * them. */
 
 typedef struct weir_save_opts {
+    size_t size;
     weir_src src;
     const char *name;    /* of the folder in `dir` [step-00000100, after the number of steps that are done] */
     bool async;          /* returns when all has been copied to the plan's snapshot slot (weir_compile(.snapshot = true)),
@@ -238,8 +244,8 @@ typedef struct weir_save_opts {
  * session was cancelled meanwhile; E_PEER: another rank failed. What fails is gone from the disk. The session goes on
  * as if nothing had been. */
 #define weir_session_save(session, dir, ...) \
-    weir_session_save_at(session, dir, (weir_save_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_status weir_session_save_at(weir_session *session, const char *dir, weir_save_opts opts);
+    weir_session_save_at(session, dir, WEIR_OPTS(weir_save_opts, __VA_ARGS__))
+weir_status weir_session_save_at(weir_session *session, const char *dir, const weir_save_opts *opts);
 
 /* Waits until the last save is on the disk, and returns what became of it; OK when there was none. E_TIMEOUT: it is
  * still being written after timeout_ms (< 0: for ever). Also while a run is under way. A save that fails after
@@ -258,6 +264,7 @@ weir_status weir_session_save_wait(weir_session *session, int timeout_ms);
  * one of the folders. Otherwise `dir` is loaded; a report says what nobody had. */
 
 typedef struct weir_load_opts {
+    size_t size;
     weir_src src;
     bool parameters; /* these alone: no optimizer's or other state, not the step, no sources */
     bool partial;    /* what only the checkpoint has, or only the session, is passed over, and no error */
@@ -271,8 +278,8 @@ typedef struct weir_load_opts {
  * that this rank needs those that were saved; E_ARGUMENT or E_IO names the first that is not, and nothing has changed
  * then (but sources that were restored before another refused). A disk that fails after that makes the session fail. */
 #define weir_session_load(session, dir, ...) \
-    weir_session_load_at(session, dir, (weir_load_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_status weir_session_load_at(weir_session *session, const char *dir, weir_load_opts opts);
+    weir_session_load_at(session, dir, WEIR_OPTS(weir_load_opts, __VA_ARGS__))
+weir_status weir_session_load_at(weir_session *session, const char *dir, const weir_load_opts *opts);
 
 typedef struct weir_queue_stats {
     const char *name;   /* "cpu:0"; owned by the plan */
