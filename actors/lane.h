@@ -60,8 +60,12 @@ struct lane {
     struct outbox outbox;
     struct mailbox_waiter *waiter; /* borrowed; NULL: waits at its mailbox */
     struct lane_guard *guard; /* borrowed; NULL: nobody but this process's own threads posts here */
+    _Atomic uint32_t used; /* outside: enum lane_use */
     _Atomic int64_t waiting; /* outside: 1 + the step for which a thread waits in push or pull; 0: none does */
 };
+
+/* Who owns an outside lane: nobody, a thread in push or pull, one that looks whether that would wait. */
+enum lane_use { LANE_UNUSED, LANE_CALLED, LANE_LOOKED_AT };
 
 /* Who hears of a message that another process may not have posted. Called by the lane's owner. */
 struct lane_guard {

@@ -55,6 +55,8 @@ weir_status caller_check_report(const char *function)
 
 weir_status caller_check(const struct weir_session *s, const char *function)
 {
+    if (UNLIKELY(!s))
+        return error_set(WEIR_E_ARGUMENT, "weir_session_%s: there is no session", function);
     if (UNLIKELY(!home_is_here(&s->home)))
         return error_set(WEIR_E_STATE,
                          "weir_session_%s: the session is process %d's; this is a child of it, and has none of its "

@@ -65,8 +65,10 @@ static void owner_halted(struct worker_owner *owner)
 {
     struct weir_session *s = session_of(owner);
     /* acq_rel: what all workers did happens before the last one's decrement, and so before the end of wait_halted() */
-    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1)
+    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1) {
         park_wake(&s->firing);
+        session_announce(s);
+    }
 }
 
 static bool owner_failed(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,

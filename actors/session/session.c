@@ -366,6 +366,7 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
     s->first_step = opts.first_step;
     s->ran = calloc(plan->programs_count + (size_t)1, sizeof(*s->ran));
     s->open_ns = park_now_ns();
+    atomic_init(&s->ready_fd, -1);
     session_own(s);
     if (!s->ran || session_open(s, &opts)) {
         if (!s->ran)
@@ -382,6 +383,13 @@ void session_order(struct weir_session *s, uint32_t orders)
 {
     for (uint32_t w = 0; w < s->worker_count; w++)
         mailbox_order(&s->workers[w].lane.mailbox, orders);
+}
+
+void session_order_outside(struct weir_session *s, uint32_t orders)
+{
+    for (uint32_t i = 0; i < s->outside_count; i++)
+        mailbox_order(&s->outside[i].mailbox, orders);
+    session_announce(s);
 }
 
 /* A thread that never started has nothing to stop. */
@@ -438,8 +446,7 @@ static void send_away(struct weir_session *s)
     atomic_store(&s->closing, CLOSING_WAKES);
     for (uint32_t inside; (inside = atomic_load(&s->inside)) != 0;) {
         park_wake(&s->state);
-        for (uint32_t i = 0; i < s->outside_count; i++)
-            mailbox_order(&s->outside[i].mailbox, LANE_REST);
+        session_order_outside(s, LANE_REST);
         park_wait(&s->inside, inside, park_now_ns() + AWAY_NS);
     }
     atomic_store(&s->closing, CLOSING_ALONE);
@@ -465,6 +472,7 @@ weir_status weir_session_close(weir_session *s)
     session_unbuild(s);
     bus_close(&s->bus);
     close_lanes(s);
+    session_close_fd(s); /* nobody posts any more */
     cluster_close(s);
     report_close(&s->report); /* of which nobody is left who says something */
     if (s->arenas)

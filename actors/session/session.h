@@ -6,6 +6,7 @@
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
  *     save.c      checkpoints, their thread           load.c    and back
  *     folders.c   snapshots in hosts' memory          load_memory.c  and back
+ *     announce.c  the descriptor, what would not block
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
  *     queues.c    queues that run ahead            groups.c    what devices do together
@@ -139,6 +140,8 @@ struct weir_session {
     uint32_t said;            /* where that begins in `failure` */
     bool gentle;              /* it came when all steps before it were done: what they made can still be pulled */
     _Atomic bool harsh;       /* something else failed after that */
+    _Atomic int ready_fd;     /* owned; -1: nobody has asked for one */
+    _Atomic bool rung;        /* it is readable, or is about to be */
     _Atomic uint32_t inside;  /* threads in push, pull and wait (a futex word) */
     _Atomic uint32_t closing; /* enum session_closing */
     char failure[1024];
@@ -266,6 +269,18 @@ void session_exit(struct weir_session *session);
 weir_status session_closes(const struct weir_session *session, const char *function); /* E_STATE: it is to go */
 
 void session_order(struct weir_session *session, uint32_t orders); /* to all workers */
+void session_order_outside(struct weir_session *session, uint32_t orders); /* to all outside lanes; announced, too */
+
+/* ---- announce.c ---- */
+
+/* Something that weir_session_ready() lists may have changed. Any thread. */
+void session_announce(struct weir_session *session);
+
+/* The thread owns the outside lane, for a push or pull; false: another thread is in it. And is done. */
+bool session_take_lane(struct lane *lane);
+void session_let_go(struct weir_session *session, struct actor *actor);
+
+void session_close_fd(struct weir_session *session);
 
 /* ---- stop.c ---- */
 
@@ -299,6 +314,8 @@ int64_t session_steps(const struct weir_session *session);
 int64_t session_steps_of(const struct weir_session *session, uint32_t program);
 int64_t session_steps_all(const struct weir_session *session);
 bool session_at_rest(const struct weir_session *session);
+
+uint32_t session_program(const struct weir_session *session); /* of the run that goes on, or of the last one. Any thread */
 
 /* How many runs have begun. Any thread. */
 uint64_t session_run_number(const struct weir_session *session);
@@ -339,6 +356,10 @@ void session_send_waits(struct weir_session *session, const struct wait_entry *e
 
 /* Gives each source, sink and call a function; E_ARGUMENT names the one without. */
 weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
+
+/* By the owner of an outside actor's lane: takes what has come. Whether push or pull (`verb`) would not wait now, and
+ * what it would return. */
+bool session_turn_comes(struct weir_session *session, struct actor *actor, const char *verb, weir_status *status);
 
 /* With other ranks: takes what they have still to publish for this rank's pulls, and drops it, so that they can end
  * their run. At rest. */

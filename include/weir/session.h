@@ -153,6 +153,54 @@ weir_status weir_session_push(weir_session *session, const char *name, const wei
 /* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. */
 weir_status weir_session_pull(weir_session *session, const char *name, weir_array *value, int timeout_ms);
 
+/* ---- in an event loop ----
+ *
+ * A program that waits in a loop of its own (poll, epoll, libuv, GLib) adds the session's descriptor to it, for reading,
+ * and calls weir_session_ready() whenever it is readable:
+ *
+ *     weir_ready ready[8];
+ *     int count = weir_session_ready(s, ready, 8);
+ *     for (int i = 0; i < count && i < 8; i++)
+ *         if (ready[i].kind == WEIR_READY_PULL)
+ *             weir_session_pull(s, ready[i].name, &value, 0);     // a value that was listed is there
+ *
+ * Being readable is an edge: it says that something would not block that weir_session_ready() has not listed since it was
+ * last used. weir_session_ready() makes the descriptor unreadable and then lists all that would not block at the
+ * moment, whether it has listed it before or not. From then on
+ *
+ *     what it did not list   makes the descriptor readable when it would not block any more
+ *     what it did list       stays so, silently, until it is used: nothing makes it block but a push or pull of this
+ *                            name. Each of these looks again when it is done. If the next one would not block either,
+ *                            the descriptor becomes readable at once, else when it would not
+ *
+ * So no wake-up is lost, whether one value is taken for each listing or all there are (until E_TIMEOUT), and a push that has
+ * room, or a pull that nobody wants, does not keep the loop awake. It may become readable for nothing; then nothing new is
+ * listed. It begins readable. The program does not read from it, write to it or close it. */
+
+/* An eventfd of the session's, always the same, closed with it; a child of fork() that keeps it open makes nothing of it.
+ * -1 and weir_error(): there is no descriptor left. Until the first call a session has none, and it costs nothing.
+ * E_UNSUPPORTED: other ranks of this host post to pushes or pulls of this one in shared memory. Any thread, any time. */
+int weir_session_fd(weir_session *session);
+
+typedef enum weir_ready_kind {
+    WEIR_READY_WAIT, /* weir_session_wait(): no run is under way; after a failure, no function is called any more */
+    WEIR_READY_PUSH,
+    WEIR_READY_PULL
+} weir_ready_kind;
+
+typedef struct weir_ready {
+    weir_ready_kind kind;
+    const char *name;   /* of the input or fetch; of WAIT the program's that runs, or ran last. Owned by the plan */
+    weir_status status; /* what the call would return now: OK, there is room, or a value; E_END, E_KERNEL, ... */
+} weir_ready;
+
+/* Fills in at most `room` of all that would not block now, in the plan's order, WAIT first, and returns how many there are;
+ * when that is more, the descriptor stays readable. -1 and weir_error(): the caller may not ask. What another thread is in
+ * at the moment is not listed, and looked at by that thread; nor is what another rank pushes and pulls. Does not wait, also
+ * without a descriptor. One thread at a time, at the same time as all but close; also from inside a source, a sink or a
+ * call. */
+int weir_session_ready(weir_session *session, weir_ready *list, int room);
+
 /* ---- what lives from step to step ----
  *
  * Parameters, an optimizer's state ("h0/q/weight:adamw.m") and every other value that a later step reads have names
