@@ -1,7 +1,10 @@
 /* actors/session/caller.h: who calls a function of a session, and whether it may.
  *
- * Two callers would wait for ever or destroy what is not theirs, and get E_STATE instead:
+ * Three callers would crash, wait for ever or destroy what is not theirs, and get E_STATE instead:
  *
+ *     one that comes late    has a session that was closed, or is being closed by another thread. The process has a list
+ *                            of those that are open, which is looked at without a lock: a few loads. (A pointer that
+ *                            malloc() has given to a later session is that session)
  *     a child of fork()      has a copy of the session's memory, but none of its threads. Each session has a page that
  *                            the kernel gives to a child as zeros (MADV_WIPEONFORK), so asking costs one load
  *     a worker, from inside  would wait for itself. Workers know their session; those of another one are callers like
@@ -27,7 +30,15 @@ struct home {
 weir_status home_open(struct home *home);
 void home_close(struct home *home);
 
-/* Whether the caller is in the session's process. Also in a signal handler. */
+/* The session is in the list from now on; and is no more. E_STATE: it was not. */
+weir_status caller_opens(struct weir_session *session);
+weir_status caller_closes(struct weir_session *session);
+
+/* E_ARGUMENT or E_STATE, in words that begin with "weir_session_" and `function`, when there is no such session. All that
+ * follow look for that, too. */
+weir_status caller_check_open(const struct weir_session *session, const char *function);
+
+/* Whether there is such a session, and the caller is in its process. Also in a signal handler. */
 bool caller_is_here(const struct weir_session *session);
 
 /* The calling thread is a worker of the session from now on. */

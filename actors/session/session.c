@@ -345,6 +345,8 @@ static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *op
     return NULL;
 }
 
+static weir_status session_end(struct weir_session *s);
+
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts)
 {
     if (caller_check_report("open"))
@@ -360,7 +362,8 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
         error_set(WEIR_E_MEMORY, "no memory for a session");
         return NULL;
     }
-    s->plan = plan;
+    s->plan = s->given = plan;
+    plan_hold(plan);
     s->report = (struct report){opts.report, opts.report_ctx, NULL};
     report_open(&s->report);
     s->first_step = opts.first_step;
@@ -368,10 +371,10 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
     s->open_ns = park_now_ns();
     atomic_init(&s->ready_fd, -1);
     session_own(s);
-    if (!s->ran || session_open(s, &opts)) {
-        if (!s->ran)
-            error_set(WEIR_E_MEMORY, "no memory for a session");
-        weir_session_close(s);
+    if (!s->ran)
+        error_set(WEIR_E_MEMORY, "no memory for a session");
+    if (!s->ran || session_open(s, &opts) || caller_opens(s)) {
+        session_end(s);
         return NULL;
     }
     return s;
@@ -452,11 +455,8 @@ static void send_away(struct weir_session *s)
     atomic_store(&s->closing, CLOSING_ALONE);
 }
 
-weir_status weir_session_close(weir_session *s)
+static weir_status session_end(struct weir_session *s)
 {
-    weir_status status = s ? caller_check_outside(s, "close") : WEIR_OK;
-    if (!s || status)
-        return status;
     send_away(s);
     session_await_told(s);
     session_end_saves(s);
@@ -466,7 +466,7 @@ weir_status weir_session_close(weir_session *s)
     /* acquire: pairs with the store in session_fail() */
     if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
         session_tell_failure(s);
-    status = close_trace(s);
+    weir_status status = close_trace(s);
     session_close_groups(s);
     session_close_queues(s);
     session_unbuild(s);
@@ -481,10 +481,19 @@ weir_status weir_session_close(weir_session *s)
     free(s->bindings);
     free(s->ran);
     weir_plan_free(s->spread);
+    weir_plan_free((weir_plan *)s->given);
     ending_close(&s->ending);
     home_close(&s->home);
     free(s);
     return status;
+}
+
+weir_status weir_session_close(weir_session *s)
+{
+    weir_status status = s ? caller_check_outside(s, "close") : WEIR_OK;
+    if (s && !status)
+        status = caller_closes(s);
+    return s && !status ? session_end(s) : status;
 }
 
 /* ---- runs ---- */

@@ -78,7 +78,8 @@ struct cluster;
 
 struct weir_session {
     struct home home;
-    const weir_plan *plan;   /* borrowed, or `spread` */
+    const weir_plan *given;  /* held */
+    const weir_plan *plan;   /* that, or `spread` */
     weir_plan *spread;       /* owned; with several ranks: the plan with an owner for every device */
     struct cluster *cluster; /* owned; NULL: this process runs the whole plan */
     int64_t stall_ns;
@@ -372,6 +373,9 @@ weir_status session_check_still(const struct weir_session *session, const char *
 
 /* Whether the actor that changes the tensor failed in the middle of it. */
 bool session_torn(const struct weir_session *session, const plan_tensor *tensor);
+
+/* weir_session_step(), also of one that is being opened or closed. */
+int64_t session_step(const struct weir_session *session);
 
 /* The main program goes on at step `step`, whatever it did before. At rest. */
 void session_set_step(struct weir_session *session, int64_t step);

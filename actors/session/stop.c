@@ -360,7 +360,7 @@ weir_status session_ended(const struct weir_session *s)
 void weir_session_stop(weir_session *s)
 {
     int before = errno;
-    if (!s || !caller_is_here(s))
+    if (!caller_is_here(s))
         return;
     /* relaxed: the order publishes it */
     atomic_store_explicit(&s->ending.asked, 1, memory_order_relaxed);

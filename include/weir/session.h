@@ -42,6 +42,10 @@
  *     stop, cancel        any                             all but close
  *     close               any                             nothing may begin; those in push, pull, wait are sent away
  *
+ *     NULL: E_ARGUMENT; close, stop and cancel take it for nothing to do. A session that has been closed, or is being
+ *     closed by another thread: E_STATE, from a second close too, as long as no session that was opened later lies where it
+ *     lay. Two threads in push, or in pull, of the same name: the second one gets E_STATE
+ *
  *     save and load: on all ranks, at rest. While an asynchronous save is being written the session may run and be read;
  *     the next save, load and close wait for it, and a session that is cancelled gives it up. A source's save and
  *     restore are called by the thread that calls save and load
@@ -96,7 +100,7 @@ typedef struct weir_session_opts {
 } weir_session_opts;
 
 /* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a
- * binding. The plan is borrowed until close. */
+ * binding. The session keeps the plan: it may be freed before the session is closed. */
 #define weir_session_open(plan, ...) weir_session_open_at(plan, (weir_session_opts){.src = WEIR_HERE, __VA_ARGS__})
 weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts);
 
@@ -213,7 +217,7 @@ int weir_session_ready(weir_session *session, weir_ready *list, int room);
 
 /* The number of the next step: first_step and those done since; after a load that which it loaded. Of a session that
  * has failed: the first that not all actors of this rank have done. While a run is under way: that which it began
- * with. */
+ * with. -1: there is no such session. */
 int64_t weir_session_step(const weir_session *session);
 
 typedef struct weir_session_param {
