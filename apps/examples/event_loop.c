@@ -20,9 +20,9 @@ static int pushed, pulled;
 
 static void listen_to_input(bool on)
 {
-    if (on != listens)
-        epoll_ctl(loop, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, STDIN_FILENO,
-                  &(struct epoll_event){EPOLLIN, {.fd = STDIN_FILENO}});
+    if (on != listens && epoll_ctl(loop, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, STDIN_FILENO,
+                                   &(struct epoll_event){EPOLLIN, {.fd = STDIN_FILENO}}))
+        ended = true; /* a file: epoll has no use for it */
     listens = on;
 }
 
