@@ -79,9 +79,11 @@ int main(void)
     loop = epoll_create1(EPOLL_CLOEXEC);
     bool failed = fd < 0 || loop < 0 || epoll_ctl(loop, EPOLL_CTL_ADD, fd, &(struct epoll_event){EPOLLIN, {.fd = fd}}) ||
                   weir_session_start(session, 1000000000); /* until it is closed */
-    while (!failed && !over && !(ended && pushed == pulled)) {
+    while (!failed && !over) {
         struct epoll_event event;
         listen_to_input(!ended && has_room);
+        if (ended && pushed == pulled)
+            break;
         if (epoll_wait(loop, &event, 1, -1) < 1)
             continue;
         if (event.data.fd == fd)
