@@ -38,7 +38,8 @@ enum lane_order {
     LANE_ASK = 16,   /* ask the owner whether the run is to end early */
     LANE_HOLD = 32,  /* say how many steps have been begun, and begin no more */
     LANE_LIMIT = 64, /* the run ends after another step than was said before */
-    LANE_REST = 128  /* the run is over */
+    LANE_REST = 128, /* the run is over */
+    LANE_JOIN = 256  /* another worker has entered the thread (actors/crew.h) */
 };
 
 /* A line to an actor on another lane. */

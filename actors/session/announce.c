@@ -124,8 +124,13 @@ static bool posted_from_afar(const struct weir_session *s)
 
 static weir_status enter(struct weir_session *s, const char *verb)
 {
-    weir_status status = caller_check(s, verb);
-    return status ? status : session_enter(s, verb);
+    weir_status status = session_enter(s, verb);
+    if (status)
+        return status;
+    status = caller_check(s, verb);
+    if (status)
+        session_exit(s);
+    return status;
 }
 
 static weir_status fd_open(struct weir_session *s)

@@ -289,8 +289,13 @@ static weir_status pull(struct weir_session *s, const char *name, weir_array *va
 /* A worker that waited for ever might wait for itself. */
 static weir_status enter(struct weir_session *s, const char *verb, int timeout_ms)
 {
-    weir_status status = timeout_ms < 0 ? caller_check_outside(s, verb) : caller_check(s, verb);
-    return status ? status : session_enter(s, verb);
+    weir_status status = session_enter(s, verb);
+    if (status)
+        return status;
+    status = timeout_ms < 0 ? caller_check_outside(s, verb) : caller_check(s, verb);
+    if (status)
+        session_exit(s);
+    return status;
 }
 
 weir_status weir_session_push(weir_session *s, const char *name, const weir_array *value, int timeout_ms)

@@ -34,8 +34,8 @@ static weir_status owner_open(struct worker_owner *owner, uint32_t worker)
 {
     const struct weir_session *s = session_of(owner);
     weir_status status = WEIR_OK;
-    caller_is_worker(s);
-    if (s->pin && worker < s->compute_count && !cores_pin(first_core(s) + worker))
+    caller_is_worker(worker < s->compute_count ? (const void *)s->crew : s);
+    if (s->pin && !s->guest && worker < s->compute_count && !cores_pin(first_core(s) + worker))
         return error_set(WEIR_E_UNSUPPORTED, "worker %u cannot be bound to a core: %s", worker, strerror(errno));
     for (uint32_t q = 0; !status && q < s->plan->queues_count; q++) {
         const plan_queue *queue = &s->plan->queues[q];

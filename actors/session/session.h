@@ -28,6 +28,7 @@
 #include <weir/session.h>
 
 #include "actors/actor.h"
+#include "actors/crew.h"
 #include "actors/session/caller.h"
 #include "actors/watch/watch.h"
 #include "actors/worker.h"
@@ -90,6 +91,9 @@ struct weir_session {
     struct arena *arenas;   /* by space */
     struct bus bus;
 
+    struct crew *crew;      /* held: threads of those that compute, maybe of other sessions too */
+    struct crew *beside;    /* owned: those of the others */
+    bool guest;             /* the crew was another session's first */
     struct worker_owner owner; /* of the workers */
     struct worker *workers; /* owned */
     uint32_t worker_count;
@@ -125,6 +129,7 @@ struct weir_session {
     FILE *trace;        /* owned */
     struct watch *watch; /* owned; NULL: nobody watches */
     struct report report;
+    char name[REPORT_NAME + 1]; /* in reports and traces */
     bool told;          /* the last firings before the failure have been reported */
 
     struct saver *saver; /* owned; NULL: nothing has been saved yet */
@@ -143,7 +148,7 @@ struct weir_session {
     _Atomic bool harsh;       /* something else failed after that */
     _Atomic int ready_fd;     /* owned; -1: nobody has asked for one */
     _Atomic bool rung;        /* it is readable, or is about to be */
-    _Atomic uint32_t inside;  /* threads in push, pull and wait (a futex word) */
+    struct place *place;      /* in the list of those that are open; NULL: it is not, yet */
     _Atomic uint32_t closing; /* enum session_closing */
     char failure[1024];
 };
@@ -264,9 +269,6 @@ void session_await_told(struct weir_session *session);
 /* Waits until no worker of a session that has failed fires any more. */
 void session_await_halted(const struct weir_session *session);
 
-/* A thread comes into push, pull or wait, and goes. E_STATE when the session is being closed; then it has not come. */
-weir_status session_enter(struct weir_session *session, const char *function);
-void session_exit(struct weir_session *session);
 weir_status session_closes(const struct weir_session *session, const char *function); /* E_STATE: it is to go */
 
 void session_order(struct weir_session *session, uint32_t orders); /* to all workers */

@@ -14,6 +14,17 @@
  * and costs no core while it does. So a slow one is hidden behind the computing of a run of several steps, or
  * micro-batches, as long as it takes less time than that.
  *
+ * Any number of sessions, of one plan or of several, run side by side. With .workers_of the threads that compute are those
+ * that another session has, or has room for: all that share them have at most as many as its .workers says (cores, if it
+ * says nothing), however many sessions there are, and each session's results are as if it were alone. A worker of each
+ * takes turns with those of others, between firings: a kernel that takes long holds up the others of its thread, and a stop
+ * waits for at most one turn of each. An error of one is not the others', and close waits for none of them. The threads live
+ * until the last session that shares them is closed, in any order. Sources, sinks and calls have threads of their session's.
+ * .pin is that of the first. E_UNSUPPORTED: one of them has several ranks, or accelerators.
+ *
+ * A session is called what .cluster.name says, or as its plan, with a number when it is not the first of the process. Its
+ * trace says so, and so do reports ("session 'gpt (2)': ...") where it has a name of its own or others are open.
+ *
  * Cores are those of the mask that the process was started with, as taskset, srun, a container or `weir launch` gave
  * it. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
  * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
@@ -84,12 +95,14 @@ typedef struct weir_binding {
 typedef struct weir_session_opts {
     weir_src src;
     int workers;                   /* that compute [as devices, at most as cores, see above]; changes no result */
+    weir_session *workers_of;      /* that compute are those of another session, see below [its own] */
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
                                       that a kernel that reads it is noticed; slower, same results [WEIR_POISON, or not] */
     const char *offload;           /* "disk:DIRECTORY": where what the plan lets wait on a disk does so here, rather than
                                       where it was compiled for [WEIR_OFFLOAD, or what the plan says] */
-    const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes [none] */
+    const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes; the process in it
+                                      has the session's name, see below [none] */
     int64_t trace_events;          /* kept, per worker, the last ones [1 << 18] */
     const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */
     int64_t first_step;            /* number of the first step, for schedules and random streams [0] */
