@@ -61,6 +61,7 @@ struct lane {
     struct outbox outbox;
     struct mailbox_waiter *waiter; /* borrowed; NULL: waits at its mailbox */
     struct lane_guard *guard; /* borrowed; NULL: nobody but this process's own threads posts here */
+    struct ringer *ringer; /* borrowed; outside: of the session's descriptor, where other processes post; NULL: none */
     _Atomic uint32_t used; /* outside: enum lane_use */
     _Atomic int64_t waiting; /* outside: 1 + the step for which a thread waits in push or pull; 0: none does */
 };

@@ -14,6 +14,8 @@
  * The descriptor is emptied first, then everything is looked at. What comes after the first is written again; what came
  * before it is seen by the second. `rung` saves system calls: it is set by who writes and cleared between the two.
  *
+ * Where other processes post to the mailbox a thread tells of it (ringer.c).
+ *
  * A lane has one owner at a time (lane_take()): a thread in push or pull, or one that looks. Who is done with a push or
  * pull lets go and then looks itself, so one who found the lane taken may pass it over.
  */
@@ -21,10 +23,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
 
 /* ---- who owns a lane ---- */
 
@@ -76,7 +76,10 @@ static bool lane_watch(struct weir_session *s, struct actor *actor)
     struct mailbox *mailbox = &actor->lane->mailbox;
     if (mailbox->event_fd < 0)
         mailbox->event_fd = atomic_load(&s->ready_fd);
-    return mailbox_asleep(mailbox);
+    bool asleep = mailbox_asleep(mailbox);
+    if (asleep && actor->lane->ringer)
+        ringer_watch(actor->lane->ringer);
+    return asleep;
 }
 
 /* Of orders nothing is kept: what they tell of is announced, too. */
@@ -102,26 +105,6 @@ void session_let_go(struct weir_session *s, struct actor *actor)
         watch_again(s, actor);
 }
 
-static bool outside_here(const struct weir_session *s, uint32_t actor)
-{
-    return session_runs(s, actor) && s->plan->queues[s->plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
-}
-
-/* Whether another process posts to the mailbox of a push or pull: it cannot write to this one's eventfd. */
-static bool posted_from_afar(const struct weir_session *s)
-{
-    const weir_plan *plan = s->plan;
-    for (uint32_t p = 0; s->cluster && p < plan->ports_count; p++) {
-        uint32_t reader = plan->ports[p].actor.i, producer = plan->regsts[plan->ports[p].regst.i].producer.i;
-        if (!plan_port_counts(plan, &plan->ports[p]) || session_runs(s, reader) == session_runs(s, producer))
-            continue;
-        uint32_t other = session_runs(s, reader) ? producer : reader;
-        if (outside_here(s, other == reader ? producer : reader) && !s->cluster->wired[plan_rank_of(plan, other)])
-            return true;
-    }
-    return false;
-}
-
 static weir_status enter(struct weir_session *s, const char *verb)
 {
     weir_status status = session_enter(s, verb);
@@ -137,9 +120,9 @@ static weir_status fd_open(struct weir_session *s)
 {
     if (atomic_load(&s->ready_fd) >= 0)
         return WEIR_OK;
-    if (posted_from_afar(s))
-        return error_set(WEIR_E_UNSUPPORTED, "weir_session_fd: ranks of this host post to its pushes or pulls in shared "
-                                             "memory, which no descriptor tells of; WEIR_SHM=0 has them use sockets");
+    weir_status status = session_open_ringers(s);
+    if (status)
+        return status;
     int fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC); /* nothing has been told yet */
     if (fd < 0)
         return error_set(WEIR_E_MEMORY, "weir_session_fd: there is no descriptor left");

@@ -487,6 +487,7 @@ static void send_away(struct weir_session *s)
 static weir_status session_end(struct weir_session *s)
 {
     send_away(s);
+    session_close_ringers(s);
     session_await_told(s);
     session_end_saves(s);
     cluster_leave(s); /* after it nobody calls the watch */

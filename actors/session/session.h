@@ -7,6 +7,7 @@
  *     save.c      checkpoints, their thread           load.c    and back
  *     folders.c   snapshots in hosts' memory          load_memory.c  and back
  *     announce.c  the descriptor, what would not block
+ *     ringer.c    the same for what other processes post
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
  *     queues.c    queues that run ahead            groups.c    what devices do together
@@ -25,6 +26,7 @@
 #ifndef ACTORS_SESSION_SESSION_H
 #define ACTORS_SESSION_SESSION_H
 
+#include <pthread.h>
 #include <weir/session.h>
 
 #include "actors/actor.h"
@@ -146,6 +148,8 @@ struct weir_session {
     uint32_t said;            /* where that begins in `failure` */
     bool gentle;              /* it came when all steps before it were done: what they made can still be pulled */
     _Atomic bool harsh;       /* something else failed after that */
+    struct ringer *ringers;   /* owned; by lanes to which other processes post, with the descriptor */
+    uint32_t ringer_count;
     _Atomic int ready_fd;     /* owned; -1: nobody has asked for one */
     _Atomic bool rung;        /* it is readable, or is about to be */
     struct place *place;      /* in the list of those that are open; NULL: it is not, yet */
@@ -284,6 +288,14 @@ bool session_take_lane(struct lane *lane);
 void session_let_go(struct weir_session *session, struct actor *actor);
 
 void session_close_fd(struct weir_session *session);
+
+/* ---- ringer.c ---- */
+
+/* For the descriptor, with the lock of `ending`: threads that hear what other processes post to pushes and pulls. */
+weir_status session_open_ringers(struct weir_session *session);
+void session_close_ringers(struct weir_session *session); /* when nobody is inside any more */
+
+void ringer_watch(struct ringer *ringer); /* by the lane's owner, which sleeps elsewhere now */
 
 /* ---- stop.c ---- */
 

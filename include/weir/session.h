@@ -195,8 +195,8 @@ weir_status weir_session_pull(weir_session *session, const char *name, weir_arra
  * listed. It begins readable. The program does not read from it, write to it or close it. */
 
 /* An eventfd of the session's, always the same, closed with it; a child of fork() that keeps it open makes nothing of it.
- * -1 and weir_error(): there is no descriptor left. Until the first call a session has none, and it costs nothing.
- * E_UNSUPPORTED: other ranks of this host post to pushes or pulls of this one in shared memory. Any thread, any time. */
+ * -1 and weir_error(): there is no descriptor left. Until the first call a session has none, and it costs nothing. With
+ * ranks that share memory each push and pull that they reach gets a thread with it, which sleeps. Any thread, any time. */
 int weir_session_fd(weir_session *session);
 
 typedef enum weir_ready_kind {

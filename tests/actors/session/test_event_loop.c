@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <weir/weir.h>
 
+#include "tests/support/ranks.h"
+
 TestSuite(event_loop, .timeout = 60);
 
 enum { WAIT_MS = 50000, READY = 8 };
@@ -357,4 +359,53 @@ Test(event_loop, hears_of_the_end_of_the_values)
     cr_assert(y && y->status == WEIR_E_END);
     cr_expect_eq(weir_session_wait(l.session, 0), WEIR_E_END);
     loop_close(&l);
+}
+
+/* ---- ranks ---- */
+
+enum { RANK_STEPS = 300 };
+
+/* Rank 0 pushes x, which rank 1 has half of; both pull the sum. */
+static void loop_in_rank(struct rank *rank)
+{
+    weir_graph *g = weir_graph_new("ranks");
+    weir_mesh_new(g, "cpu:0-1");
+    weir_tensor *x = weir_input(g, WEIR_F32, {2}, .name = "x", .sbp = {WEIR_S(0)});
+    weir_fetch(weir_sum(x), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    weir_session *s = plan ? weir_session_open(plan, .cluster = ranks_cluster(rank)) : NULL;
+    RANK_IS(rank, s, "%s", weir_error());
+    int fd = weir_session_fd(s), pushed = 0, got = 0;
+    RANK_IS(rank, fd >= 0, "%s", weir_error());
+    RANK_OK(rank, weir_session_start(s, RANK_STEPS));
+    for (bool over = false; !over;) {
+        weir_ready list[READY];
+        RANK_IS(rank, poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, WAIT_MS) == 1, "a wake-up was lost");
+        int count = weir_session_ready(s, list, READY);
+        float in[2] = {(float)pushed, 1}, out = 0;
+        /* the rank that has no push of its own pushes the same */
+        if (pushed < RANK_STEPS && !weir_session_push(s, "x", &(weir_array){in, WEIR_F32, {1, {2}}}, 0))
+            pushed++;
+        if (find(list, count, WEIR_READY_PULL, "y")) {
+            RANK_OK(rank, weir_session_pull(s, "y", &(weir_array){&out, WEIR_F32, {0}}, 0));
+            RANK_IS(rank, out == (float)got + 1, "step %d: %g", got, (double)out);
+            got++;
+        }
+        over = got == RANK_STEPS && pushed == RANK_STEPS && find(list, count, WEIR_READY_WAIT, "main");
+    }
+    RANK_OK(rank, weir_session_wait(s, WAIT_MS));
+    RANK_OK(rank, weir_session_close(s));
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(event_loop, hears_of_values_of_other_ranks_in_shared_memory)
+{
+    ranks_free(ranks_run(loop_in_rank, NULL, .count = 2, .link = RANKS_SHM));
+    ranks_free(ranks_run(loop_in_rank, NULL, .count = 2, .link = RANKS_SHM, .kind = RANKS_THREADS));
+}
+
+Test(event_loop, hears_of_values_of_other_ranks_over_sockets)
+{
+    ranks_free(ranks_run(loop_in_rank, NULL, .count = 2, .link = RANKS_WIRE));
 }
