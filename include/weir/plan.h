@@ -5,7 +5,8 @@
  * weir_compile() returns it. A saved plan needs neither the graph nor the program that built it; host functions
  * (sources, sinks, calls) are known in it by name.
  *
- * A plan is immutable; any number of threads and sessions may read it. Owned by the caller; the graph may be freed.
+ * A plan is immutable; any number of threads and sessions may read it. Owned by the caller; the graph may be freed. A
+ * session keeps the plan that it was opened with: weir_plan_free() may come first, and memory goes when the last is closed.
  */
 #ifndef WEIR_PLAN_H
 #define WEIR_PLAN_H
