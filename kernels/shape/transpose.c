@@ -21,6 +21,9 @@ static bool transpose_infer(weir_op_args *args, char *error, size_t error_bytes)
     const weir_shape *in = &args->in[0].shape;
     unsigned seen = 0;
     args->out[0] = (weir_type){args->in[0].dtype, {.rank = in->rank}};
+    for (int d = in->rank; d < WEIR_DIMS_MAX; d++)
+        if (attrs->perm[d])
+            return REFUSE("dimension %lld is named, as number %d of %d", (long long)attrs->perm[d], d + 1, in->rank);
     for (int d = 0; d < in->rank; d++) {
         int64_t from = attrs->perm[d];
         if (from < 0 || from >= in->rank)
