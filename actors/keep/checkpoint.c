@@ -392,9 +392,6 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (value->shape.rank != t->shape.rank)
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s has %d dimensions, not %d", c->index.info.path, t->name,
                          t->shape.rank, value->shape.rank);
-    if (!value->data && weir_shape_count(&value->shape))
-        return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: there is nowhere to read it to: .data is NULL",
-                         c->index.info.path, t->name);
     struct keep_box box = keep_box_of(start, &value->shape);
     if (!t->dtype)
         return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s cannot be read", c->index.info.path, t->name,
@@ -402,6 +399,9 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (!weir_checkpoint_reads_as(t, value->dtype) || slot < 0 || slot >= t->slots || !keep_box_inside(&box, &t->shape))
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: what is to be read is not in it, or is not %s",
                          c->index.info.path, t->name, weir_dtype_name(t->dtype));
+    if (!value->data && weir_shape_count(&value->shape))
+        return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: there is nowhere to read it to: .data is NULL",
+                         c->index.info.path, t->name);
     if (keep_stored_differs(t->stored) || value->dtype != t->dtype)
         return read_converted(c, tensor, slot, &box, value->data);
     return read_stored(c, tensor, slot, &box, weir_dtype_bytes(t->dtype), value->data);

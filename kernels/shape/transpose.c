@@ -21,9 +21,6 @@ static bool transpose_infer(weir_op_args *args, char *error, size_t error_bytes)
     const weir_shape *in = &args->in[0].shape;
     unsigned seen = 0;
     args->out[0] = (weir_type){args->in[0].dtype, {.rank = in->rank}};
-    for (int d = in->rank; d < WEIR_DIMS_MAX; d++)
-        if (attrs->perm[d])
-            return REFUSE("dimension %lld is named, as number %d of %d", (long long)attrs->perm[d], d + 1, in->rank);
     for (int d = 0; d < in->rank; d++) {
         int64_t from = attrs->perm[d];
         if (from < 0 || from >= in->rank)
@@ -173,6 +170,11 @@ const weir_op op_transpose = {
 weir_tensor *weir_transpose_at(weir_tensor *x, weir_dims_opts opts)
 {
     transpose_attrs attrs = {0};
+    const int rank = weir_tensor_type(x).shape.rank;
+    for (int d = rank; d < WEIR_DIMS_MAX && !weir_tensor_poisoned(x); d++)
+        if (opts.dims[d])
+            return weir_mistake(x, opts.src, "transpose: dimension %lld is named, as number %d of %d",
+                                (long long)opts.dims[d], d + 1, rank);
     memcpy(attrs.perm, opts.dims, sizeof attrs.perm);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_transpose, NULL, &x, 1, &attrs}, NULL);
 }
