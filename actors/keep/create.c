@@ -128,7 +128,8 @@ weir_status weir_checkpoint_add_source(weir_checkpoint_writer *w, const weir_che
 {
     if (error_null(w, "weir_checkpoint_add_source", "writer") ||
         error_null(source, "weir_checkpoint_add_source", "source") ||
-        error_null(source->name, "weir_checkpoint_add_source", "name"))
+        error_null(source->name, "weir_checkpoint_add_source", "name") ||
+        (source->count && error_null(source->bytes, "weir_checkpoint_add_source", "position")))
         return WEIR_E_ARGUMENT;
     return w->save ? keep_save_copy_source(w->save, source)
                    : keep_index_add_source(&w->index, source);

@@ -40,6 +40,8 @@ static void add_queues(const struct weir_session *s, bool io, weir_session_stats
 void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
 {
     const weir_plan *plan = s->plan;
+    if (!stats)
+        return;
     memset(stats, 0, sizeof(*stats));
     /* acquire: pairs with the exchange in owner_done() */
     bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;

@@ -105,6 +105,8 @@ bool weir_shape_equal(const weir_shape *a, const weir_shape *b)
 
 const char *weir_sbp_text(weir_sbp sbp, char *text)
 {
+    if (!text)
+        return "";
     if (WEIR_IS_S(sbp))
         snprintf(text, 8, "S(%d)", WEIR_S_DIM(sbp) % 100);
     else if (sbp < 0 || sbp > WEIR_P)

@@ -13,28 +13,27 @@
 #include "kernels/ops.h"
 
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* The first mistake of this thread's that no graph could keep, as the call was given NULL in place of what would have led
  * to one. The next weir_compile() reports it: who calls functions that return nothing would not hear of it. */
 static _Thread_local char stray[640];
 
-/* Numbers graphs and scopes in the order in which they are made: a scope is meant for graphs that are older. */
-static _Atomic(uint64_t) last_number;
-
 /* The innermost scope that is open in this thread. The graph is compared, and never looked at: it may be gone. */
 static _Thread_local struct {
     const weir_graph *graph;
-    uint64_t number;
+    int64_t since_ns;
 } around;
 
-static uint64_t number_next(void)
+/* Tells which of a graph and a scope was there first, whatever threads they are of: a scope is meant for older graphs. */
+static int64_t now_ns(void)
 {
-    /* relaxed: a number of one's own is all that is asked for */
-    return atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 weir_graph *weir_graph_new(const char *name)
@@ -44,7 +43,7 @@ weir_graph *weir_graph_new(const char *name)
         error_set(WEIR_E_MEMORY, "no memory for a graph");
         return NULL;
     }
-    g->number = number_next();
+    g->made_ns = now_ns();
     g->name = pool_text(&g->pool, "%s", name ? name : "graph");
     g->poison = (weir_tensor){.graph = g, .id = -1, .poisoned = true, .name = "poisoned"};
     graph_program *main = POOL_PUSH(&g->pool, &g->programs);
@@ -131,12 +130,12 @@ static const char *scope_prefix(weir_graph *g)
 
 static weir_scope scope_push(weir_graph *g, weir_mesh *mesh, const char *prefix)
 {
-    weir_scope opened = {g, g->scopes.count, g->program, false, around.graph, around.number};
+    weir_scope opened = {g, g->scopes.count, g->program, false, around.graph, around.since_ns};
     graph_scope *scope = POOL_PUSH(&g->pool, &g->scopes);
     if (scope)
         *scope = (graph_scope){.mesh = mesh, .prefix = prefix ? prefix : ""};
     around.graph = g;
-    around.number = number_next();
+    around.since_ns = now_ns();
     return opened;
 }
 
@@ -170,7 +169,7 @@ void weir_scope_leave(weir_scope *scope)
     if (!scope || !scope->graph)
         return;
     around.graph = scope->outer;
-    around.number = scope->outer_number;
+    around.since_ns = scope->outer_since_ns;
     if (scope->graph->scopes.count <= scope->depth)
         return;
     scope->graph->scopes.count = scope->depth;
@@ -179,7 +178,7 @@ void weir_scope_leave(weir_scope *scope)
 
 bool graph_scope_ok(weir_graph *g, weir_src src, const char *what)
 {
-    if (!around.graph || around.graph == g || g->number > around.number)
+    if (!around.graph || around.graph == g || g->made_ns >= around.since_ns)
         return true;
     graph_mistake(g, src, "%s: the WEIR_ON, WEIR_NAMED or WEIR_PROGRAM around it is another graph's", what);
     return false;

@@ -105,7 +105,7 @@ typedef struct graph_program {
 
 struct weir_graph {
     pool pool;
-    uint64_t number;           /* among the graphs and scopes of the process, in the order in which they were made */
+    int64_t made_ns;           /* when, by a clock that never goes back */
     const char *name;
     POOL_LIST(graph_program) programs; /* the first is main */
     int program;               /* that of the nodes built now */

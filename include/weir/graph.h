@@ -71,7 +71,7 @@ typedef struct weir_scope {
     int program; /* what was being built before */
     bool done;
     const weir_graph *outer; /* of the scope around it in this thread, */
-    uint64_t outer_number;   /* and which one that is */
+    int64_t outer_since_ns;  /* and since when it is open */
 } weir_scope;
 weir_scope weir_scope_enter(weir_scope_opts opts);
 void weir_scope_leave(weir_scope *scope);
