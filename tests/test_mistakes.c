@@ -350,6 +350,19 @@ static void trained(void)
 UNCOMPILED(a_graph_without_anything, "@: compile: the graph \"mistakes\" fetches nothing and trains nothing", (.seed = 1), )
 UNCOMPILED(a_fetch_of_what_is_poisoned, "@: relu: input 0 is i32, and only f32, f16 or bf16 will do", (.seed = 1),
            HERE weir_fetch(weir_relu(ids())))
+static bool same(weir_op_args *args, char *error, size_t error_bytes)
+{
+    (void)error, (void)error_bytes;
+    args->out[0] = args->in[0];
+    return true;
+}
+
+static const weir_op unregistered = {.name = "swish", .in_min = 1, .in_max = 1, .out_count = 1, .infer = same,
+                                     .kernel = {nothing}};
+UNCOMPILED(an_op_that_nobody_registered,
+           "@: swish: the op swish is not registered, or not under this name alone; weir_op_register() makes it known",
+           (.seed = 1), weir_tensor *x = matrix("x", 2, 2);
+           HERE weir_fetch(weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = &unregistered, .in = &x, .in_count = 1}, NULL)))
 UNCOMPILED(micro_batches_below_zero, "@: compile: -1 micro-batches; from 1 to 65536 can be", (.micro_batches = -1), trained())
 UNCOMPILED(an_amount_that_is_none,
            "@: compile: \"lots\" is not an amount of memory; write \"512MiB\" or \"2GB\"", (.memory = "lots"), trained())
@@ -412,9 +425,22 @@ RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is: 'y
 RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'", HERE weir_session_read(s, "w", &six))
 RUN(a_parameter_of_another_shape, "weir_session_read: 'up/weight' is f32 [2, 3], the array given is f32 [6]", HERE weir_session_read(s, "up/weight", &(weir_array){number, WEIR_F32, {1, {6}}}))
 RUN(a_checkpoint_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory", HERE weir_session_load(s, "/nowhere"))
+RUN(a_trace_to_nowhere, "cannot write the trace to /nowhere/trace: No such file or directory",
+    HERE !weir_session_open(plan, .trace = "/nowhere/trace"))
+RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind",
+    HERE !weir_session_open(plan, .bindings = (weir_binding[]){{.name = "d", .call = nothing}, {.name = NULL}}))
+RUN(a_directory_that_is_no_place, "\"/tmp\" is no place to offload to; write \"disk:DIRECTORY\"",
+    HERE !weir_session_open(plan, .offload = "/tmp"))
 RUN(a_save_to_nowhere, "@: weir_session_save: there is no folder", HERE weir_session_save(s, NULL))
 RUN(a_host_that_is_none, "weir_plan_host: the plan has 2 host functions, none with the index 7",
     HERE weir_plan_host(plan, 7, &(weir_host_info){0}))
+
+REFUSED(a_plan_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory", !weir_plan_load("/nowhere"))
+REFUSED(a_plan_that_is_none, "/etc/passwd: this is not a weir plan, or a part of one", !weir_plan_load("/etc/passwd"))
+REFUSED(a_checkpoint_that_is_none, "/proc/self: is no checkpoint, and has none (step-...) in it",
+        !weir_checkpoint_open("/proc/self"))
+REFUSED(an_op_of_a_name_that_is_taken, "op_register: there is another op with the name relu",
+        weir_op_register(&(weir_op){.name = "relu", .infer = same}))
 
 Test(mistakes, a_checkpoint_of_another_model, .init = folder_make, .fini = folder_remove)
 {

@@ -5,6 +5,7 @@
  */
 #include "actors/session/session.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,7 +201,7 @@ static weir_status open_trace(struct weir_session *s, const weir_session_opts *o
         return error_set(WEIR_E_ARGUMENT, "trace_events is %lld", (long long)events);
     s->trace = fopen(opts->trace, "w");
     if (!s->trace)
-        return error_set(WEIR_E_IO, "cannot write the trace to %s", opts->trace);
+        return error_set(WEIR_E_IO, "cannot write the trace to %s: %s", opts->trace, strerror(errno));
     weir_status status = WEIR_OK;
     for (uint32_t w = 0; !status && w < s->worker_count; w++)
         status = trace_open(&s->workers[w].trace, (uint64_t)events);

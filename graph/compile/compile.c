@@ -51,6 +51,22 @@ static bool has_effect(const weir_graph *g, int program)
     return false;
 }
 
+/* A plan knows ops by name alone. */
+static bool ops_known(const weir_graph *g)
+{
+    const weir_op *last = NULL;
+    for (int n = 0; n < g->nodes.count; n++) {
+        const graph_node *node = g->nodes.item[n];
+        if (node->op == last || weir_op_find(node->op->name) == (last = node->op))
+            continue;
+        return error_set(WEIR_E_GRAPH, "%s:%d: %s: the op %s is not registered, or not under this name alone; "
+                         "weir_op_register() makes it known", node->src.file ? node->src.file : "?", node->src.line,
+                         node->name, node->op->name),
+               false;
+    }
+    return true;
+}
+
 /* Main may be without anything where there are others. */
 static bool programs_ok(const compile *c)
 {
@@ -111,7 +127,7 @@ static bool options_ok(compile *c)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
                          src.file, src.line, c->opts.memory),
                false;
-    return programs_ok(c);
+    return ops_known(c->graph) && programs_ok(c);
 }
 
 /* The register of the plan written last. */

@@ -158,8 +158,10 @@ Test(dsl, a_result_too_large_to_be_counted_is_refused)
 
 Test(dsl, a_kind_of_device_without_kernels_is_named)
 {
-    weir_op own = op_relu; /* a program's, with a kernel for CPUs alone */
+    static weir_op own; /* a program's, with a kernel for CPUs alone */
+    own = op_relu;
     own.name = "own";
+    cr_assert_eq(weir_op_register(&own), WEIR_OK);
     WEIR_ON(weir_mesh_new(g, "cuda:0"))
         weir_fetch(weir_op_apply(&(weir_apply){.name = "y", .op = &own, .in = (weir_tensor *[]){matrix("x", 2, 2)},
                                                .in_count = 1}, NULL));
