@@ -123,6 +123,14 @@ static weir_status pull_loss(trainer *t)
     return WEIR_OK;
 }
 
+/* What comes after a loss that is no number is none either. On all ranks, as all pull the same. */
+static weir_status give_up(trainer *t)
+{
+    t->lost = true;
+    weir_session_cancel(t->session);
+    return WEIR_E_KERNEL;
+}
+
 /* Takes the losses of the steps up to `end` as they come. */
 static weir_status follow_steps(trainer *t, int end)
 {
@@ -133,6 +141,8 @@ static weir_status follow_steps(trainer *t, int end)
         t->done++;
         now = measure_seconds();
         log_step(t, now - last);
+        if (!isfinite(t->loss))
+            return give_up(t);
         progress_show(&t->progress, t->done, t->loss);
         saver_watch(&t->saver, t->session);
     }
@@ -151,7 +161,8 @@ static weir_status run_steps(trainer *t, int end)
         status = follow_steps(t, end);
     if (!status)
         status = weir_session_wait(t->session, -1);
-    t->done = (int)weir_session_step(t->session);
+    if (!t->lost)
+        t->done = (int)weir_session_step(t->session);
     t->seconds += measure_seconds() - start;
     weir_session_get_stats(t->session, &t->stats); /* now, as the next run may be a judge's */
     return status;
@@ -268,6 +279,7 @@ static int open_session(trainer *t)
 {
     t->base_rss = measure_rss();
     t->session = weir_session_open(t->plan, .workers = t->opts.workers, .pin = t->opts.pin,
+                                   .check_finite = t->opts.check_finite,
                                    .trace = t->opts.trace ? t->trace : NULL);
     if (!t->session)
         return options_failed(t->program);
@@ -280,6 +292,14 @@ static int open_session(trainer *t)
     return status;
 }
 
+static int tell_lost(const trainer *t)
+{
+    if (ranks_first())
+        options_wrong(t->program, "the loss of step %d is %s; --check-finite names the op that first makes such a value",
+                      t->done - 1, isnan(t->loss) ? "NaN" : "infinite");
+    return 1;
+}
+
 int trainer_train(trainer *t, weir_graph *graph, int micro)
 {
     t->micro = micro;
@@ -290,7 +310,7 @@ int trainer_train(trainer *t, weir_graph *graph, int micro)
         return status;
     weir_session_get_stats(t->session, &t->stats);
     if (train(t))
-        return options_failed(t->program);
+        return t->lost ? tell_lost(t) : options_failed(t->program);
     t->peak_rss = measure_peak_rss();
     if (ranks_first())
         print_summary(t);

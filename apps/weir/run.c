@@ -57,6 +57,7 @@ typedef struct runner {
     const char *name;        /* of the program that runs */
     int workers;             /* 0: nobody chose */
     bool pin;
+    bool check_finite;
     bool has_device;         /* of this rank; else nothing is pushed or pulled here */
     atomic_bool stop;
 } runner;
@@ -321,6 +322,7 @@ static int prepare(runner *r, const options_list *feeds, const char *trace)
     char own[PATHS_BYTES];
     trace = ranks_path(trace, own);
     r->session = weir_session_open(r->plan, .workers = r->workers, .pin = r->pin, .trace = trace,
+                                   .check_finite = r->check_finite,
                                    .bindings = r->bindings);
     if (r->session && !r->workers)
         workers_tell(program, r->session);
@@ -437,6 +439,7 @@ int command_run(int argc, char **argv)
         {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "which of the plan's programs [main]"},
         {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input, as raw numbers"},
         WORKERS_OPTIONS(r.workers, r.pin),
+        CHECK_FINITE_OPTION(r.check_finite),
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},
         {.name = NULL},
     };

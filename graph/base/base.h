@@ -32,6 +32,9 @@ weir_device_kind device_kernels(weir_device_kind kind);
  * the ops are, as weir_op_find() (kernels/registry.c). */
 bool op_runs_on(const weir_op *op, weir_device_kind kind);
 
+/* What is missing or wrong in an op that has a name: "has no rule infer"; NULL: nothing. There, too. */
+const char *op_fault(const weir_op *op);
+
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 #define HASH_PRIME UINT64_C(0x100000001b3)

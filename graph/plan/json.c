@@ -394,6 +394,8 @@ static void put_limit(json *j, const weir_plan *plan, uint32_t l)
 weir_status weir_plan_json(const weir_plan *plan, FILE *to)
 {
     json j = {.to = to};
+    if (error_null(plan, "weir_plan_json", "plan") || error_null(to, "weir_plan_json", "file"))
+        return WEIR_E_ARGUMENT;
     open_in(&j, NULL, '{');
     put_string(&j, "name", plan_text(plan, plan->name));
     put_number(&j, "version", plan->version);

@@ -475,6 +475,8 @@ static void show_header(const weir_plan *plan, FILE *to)
 
 weir_status weir_plan_show(const weir_plan *plan, FILE *to)
 {
+    if (error_null(plan, "weir_plan_show", "plan") || error_null(to, "weir_plan_show", "file"))
+        return WEIR_E_ARGUMENT;
     show_header(plan, to);
     weir_status status = print_section(plan, to, memory_section, 0, LEFT(0));
     fputs("\n", to);

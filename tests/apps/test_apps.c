@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <weir/cluster.h>
+#include <weir/weir.h>
 
 #define OUTPUT_BYTES (1 << 20)
 #define TINY_GPT APPS_BIN "/weir-gpt --layers 2 --dim 16 --heads 2 --seq 16 --batch 8 --text README.md --sample 20"
@@ -98,6 +98,49 @@ Test(apps, wrong_options_get_one_line_and_status_2)
     refuses("weir bench nothing", 2, "there is no benchmark \"nothing\"");
     refuses("weir bench scale --pp 5", 2, "weir bench: --pp must be at most the number of layers, 4, not 5");
     refuses("weir bench gpt --dp 2", 2, "weir bench: --devices, --layers, --dp, --tp and --pp are of scale");
+}
+
+/* It must end with this status, and say so among what else it says. */
+static void fails(const char *arguments, int status, const char *says)
+{
+    char command[1024], *output = new_output();
+    snprintf(command, sizeof command, APPS_BIN "/%s 2>&1", arguments);
+    int got = run(command, output);
+    cr_expect(got == status, "%s: status %d, not %d: %s", arguments, got, status, output);
+    cr_expect(strstr(output, says), "%s: says \"%s\", not \"%s\"", arguments, output, says);
+    free(output);
+}
+
+Test(apps, a_loss_that_is_no_number_ends_training_with_an_error)
+{
+#define LOST "--layers 1 --dim 16 --heads 2 --seq 16 --batch 4 --text README.md --steps 300 --lr 100"
+    fails("weir-gpt " LOST, 1, "is NaN; --check-finite names the op that first makes such a value");
+    fails("weir-gpt " LOST " --check-finite", 1, "; its inputs are finite");
+    fails("weir-digits --steps 2 --check-finite", 0, "2 steps in ");
+}
+
+/* The root of what comes in. */
+static void save_root(void)
+{
+    char path[64];
+    weir_graph *g = weir_graph_new("root");
+    weir_fetch(weir_sqrt(weir_input(g, WEIR_F32, {2}, .name = "x"), .name = "root"), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    snprintf(path, sizeof path, "%s/root", folder);
+    cr_assert_eq(weir_plan_save(plan, path), WEIR_OK, "%s", weir_error());
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(apps, a_plan_that_is_run_may_be_asked_for_its_first_nan)
+{
+    char *output = new_output();
+    save_root();
+    must_run("printf '\\0\\0\\200\\077\\0\\0\\200\\277' >$T/less", output); /* 1 and -1 */
+    fails("weir run $T/root --steps 2 --feed x=$T/less", 0, "step 1  y (mean)");
+    fails("weir run $T/root --steps 2 --feed x=$T/less --check-finite", 1,
+          ": root (sqrt) failed on cpu:0 in step 0: output 0 is NaN at [1] of f32 [2]; its inputs are finite");
+    free(output);
 }
 
 Test(apps, keygen_makes_another_secret_each_time_and_keeps_files_private)
