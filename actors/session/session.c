@@ -342,7 +342,8 @@ static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *op
     if (!plan)
         return "the plan is NULL";
     if (opts->workers < 0 || opts->workers > WEIR_DEVICES_MAX)
-        return snprintf(text, bytes, ".workers is %d; from 1 to %d can be, and no more than there are devices are started",
+        return snprintf(text, bytes,
+                        ".workers is %d; from 1 to %d can be, and no more than there are devices are started",
                         opts->workers, WEIR_DEVICES_MAX), text;
     if (opts->first_step < 0 || opts->first_step > INT64_MAX / plan->micro_batches)
         return snprintf(text, bytes, ".first_step is %lld; from 0 to %lld can be", (long long)opts->first_step,

@@ -278,7 +278,8 @@ weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts 
 void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
 {
     if (!x)
-        graph_mistake(NULL, opts.src, "fetch: the tensor%s%s is NULL", opts.name ? " of " : "", opts.name ? opts.name : "");
+        graph_mistake(NULL, opts.src, "fetch: the tensor%s%s is NULL", opts.name ? " of " : "",
+                      opts.name ? opts.name : "");
     if (!x || x->poisoned)
         return;
     const char *called = opts.name ? opts.name : graph_tensor_short_name(x);

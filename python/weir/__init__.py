@@ -80,8 +80,8 @@ class _ClusterOpts(Structure):
 class _SessionOpts(Structure):
     _fields_ = [("src", _Src), ("workers", c_int), ("pin", c_bool), ("poison", c_bool),
                 ("check_finite", c_bool), ("offload", c_char_p), ("trace", c_char_p), ("trace_events", c_int64),
-                ("bindings", POINTER(_Binding)), ("first_step", c_int64), ("cluster", _ClusterOpts), ("stall_s", c_double), ("report", c_void_p),
-                ("report_ctx", c_void_p)]
+                ("bindings", POINTER(_Binding)), ("first_step", c_int64), ("cluster", _ClusterOpts), ("stall_s", c_double),
+                ("report", c_void_p), ("report_ctx", c_void_p)]
 
 
 class _RunOpts(Structure):
