@@ -1,9 +1,9 @@
 /* test_mistakes.c: what a program gets to read after a mistake, the whole sentence.
  *
- * Each mistake is made on a line of its own in a graph of its own, as a user makes it, and weir_error() must then be exactly
- * what the table says, behind "tests/test_mistakes.c:LINE: ". A sentence that changes is changed here, where somebody
- * reads it: whether it says what is wrong, with which value, and what to write instead. Nothing may crash, be silent, or
- * (under the sanitizers) be left allocated.
+ * Each mistake is made on a line of its own in a graph of its own, as a user makes it, and weir_error() must then be
+ * exactly what the table says, behind "tests/test_mistakes.c:LINE: ". A sentence that changes is changed here, where
+ * somebody reads it: whether it says what is wrong, with which value, and what to write instead. Nothing may crash, be
+ * silent, or (under the sanitizers) be left allocated.
  */
 #include "tests/support/folder.h"
 
@@ -150,7 +150,8 @@ static weir_tensor *stranger(void)
     return weir_input(other, WEIR_F32, {2, 2}, .name = "s");
 }
 
-MISTAKE(tensors_of_two_graphs, "@: add: \"s.shard\" belongs to another graph", HERE weir_add(matrix("x", 2, 2), stranger());
+MISTAKE(tensors_of_two_graphs, "@: add: \"s.shard\" belongs to another graph",
+        HERE weir_add(matrix("x", 2, 2), stranger());
         weir_graph_free(other))
 MISTAKE(tensors_of_two_graphs_turned, "@: add: \"x.shard\" belongs to this graph, and another input to another",
         HERE weir_add(stranger(), matrix("x", 2, 2)); weir_graph_free(other))
@@ -227,11 +228,13 @@ MISTAKE(a_program_without_a_name, "@: program: a name has 1 to 63 letters, none 
 
 /* ---- ops ---- */
 
-MISTAKE(sizes_that_differ, "@: matmul: inner sizes 784 and 512 differ", HERE weir_matmul(matrix("a", 8, 784), matrix("b", 512, 10)))
+MISTAKE(sizes_that_differ, "@: matmul: inner sizes 784 and 512 differ",
+        HERE weir_matmul(matrix("a", 8, 784), matrix("b", 512, 10)))
 MISTAKE(shapes_that_do_not_broadcast, "@: add: shapes [8, 3] and [8, 4] do not broadcast",
         HERE weir_add(matrix("a", 8, 3), matrix("b", 8, 4)))
 MISTAKE(an_integer_activated, "@: relu: input 0 is i32, and only f32, f16 or bf16 will do", HERE weir_relu(ids()))
-MISTAKE(dtypes_that_differ, "@: add: input 1 is i32, and only f32, f16 or bf16 will do", HERE weir_add(matrix("a", 4, 4), ids()))
+MISTAKE(dtypes_that_differ, "@: add: input 1 is i32, and only f32, f16 or bf16 will do",
+        HERE weir_add(matrix("a", 4, 4), ids()))
 MISTAKE(a_mean_without_a_count,
         "@: mean: .axes says which dimensions, but not how many: say .axis_count, as in .axes = {-1}, .axis_count = 1",
         HERE weir_mean(matrix("a", 8, 3), .axes = {1}))
@@ -242,18 +245,22 @@ MISTAKE(a_maximum_over_no_dimension, "@: max: axis 2 is not one of the 2 dimensi
         HERE weir_max(matrix("a", 8, 3), .axes = {2}, .axis_count = 1))
 MISTAKE(a_sum_over_one_twice, "@: sum: axis -1 is named twice",
         HERE weir_sum(matrix("a", 8, 3), .axes = {1, -1}, .axis_count = 2))
-MISTAKE(too_many_axes, "@: sum: .axis_count is 9, of a tensor with 2 dimensions", HERE weir_sum(matrix("a", 8, 3), .axis_count = 9))
+MISTAKE(too_many_axes, "@: sum: .axis_count is 9, of a tensor with 2 dimensions",
+        HERE weir_sum(matrix("a", 8, 3), .axis_count = 9))
 MISTAKE(a_reshape_to_others, "@: reshape: shapes [4, 6] and [5, 5] have different numbers of elements",
         HERE weir_reshape(matrix("a", 4, 6), {5, 5}))
 MISTAKE(a_reshape_with_a_rest, "@: reshape: 24 elements leave no whole number for the -1",
         HERE weir_reshape(matrix("a", 4, 6), {5, -1}))
-MISTAKE(a_reshape_to_none, "@: reshape: dimension 1 is 0, and 6 follows it; a dimension is at least 1", HERE weir_reshape(matrix("a", 4, 6), {4, 0, 6}))
+MISTAKE(a_reshape_to_none, "@: reshape: dimension 1 is 0, and 6 follows it; a dimension is at least 1",
+        HERE weir_reshape(matrix("a", 4, 6), {4, 0, 6}))
 MISTAKE(a_transpose_of_too_many, "@: transpose: dimension 2 is named, as number 3 of 2",
         HERE weir_transpose(matrix("a", 4, 6), {1, 0, 2}))
-MISTAKE(a_transpose_of_one_twice, "@: transpose: dimension 1 is used twice", HERE weir_transpose(matrix("a", 4, 6), {1, 1}))
+MISTAKE(a_transpose_of_one_twice, "@: transpose: dimension 1 is used twice",
+        HERE weir_transpose(matrix("a", 4, 6), {1, 1}))
 MISTAKE(a_slice_beyond, "@: slice: 4 elements from 4 on are not all within dimension 1, which has 6",
         HERE weir_slice(matrix("a", 4, 6), 1, 4, 4))
-MISTAKE(a_slice_of_no_dimension, "@: slice: axis 5 is not one of the 2 dimensions", HERE weir_slice(matrix("a", 4, 6), 5, 0, 1))
+MISTAKE(a_slice_of_no_dimension, "@: slice: axis 5 is not one of the 2 dimensions",
+        HERE weir_slice(matrix("a", 4, 6), 5, 0, 1))
 MISTAKE(a_concat_of_others, "@: concat: f32 [4, 6] and f32 [5, 5] differ beside dimension 0",
         HERE weir_concat(0, {matrix("a", 4, 6), matrix("b", 5, 5)}))
 MISTAKE(heads_that_do_not_divide, "@: attention: 3 heads do not divide dim 8",
@@ -263,8 +270,10 @@ MISTAKE(a_layer_of_a_vector, "@: linear: x has 1 dimensions; it needs two or mor
 MISTAKE(a_layer_without_outputs, "@: linear: the size of the output is -2", HERE weir_linear(matrix("x", 4, 2), -2))
 MISTAKE(a_table_of_nothing, "@: embedding: a table of 0 rows of 8 cannot be", HERE weir_embedding(ids(), 0, 8))
 MISTAKE(labels_of_reals,
-        "@: cross_entropy: logits are f32 and labels f32; they need to be f32, f16 or bf16, and i32", HERE weir_cross_entropy(matrix("x", 4, 2), matrix("y", 4, 1)))
-MISTAKE(labels_of_another_shape, "@: cross_entropy: labels have shape [4] where logits have [5, 2]", HERE weir_cross_entropy(matrix("x", 5, 2), ids()))
+        "@: cross_entropy: logits are f32 and labels f32; they need to be f32, f16 or bf16, and i32",
+        HERE weir_cross_entropy(matrix("x", 4, 2), matrix("y", 4, 1)))
+MISTAKE(labels_of_another_shape, "@: cross_entropy: labels have shape [4] where logits have [5, 2]",
+        HERE weir_cross_entropy(matrix("x", 5, 2), ids()))
 MISTAKE(a_rate_of_dropout, "@: dropout: rate 1 is not in [0, 1)", HERE weir_dropout(matrix("x", 2, 2), 1))
 MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: eps is nan", HERE weir_rmsnorm(matrix("x", 2, 2), .eps = NAN))
 MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
@@ -277,12 +286,15 @@ MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0", HERE weir_call(no
 
 static weir_op ruleless = {.name = "ruleless", .in_max = 1, .out_count = 1};
 MISTAKE(an_op_without_a_rule, "@: ruleless: the op has no rule infer",
-        weir_tensor *x = ids(); HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = &ruleless, .in = &x, .in_count = 1}, NULL))
-REFUSED(an_op_registered_without_a_rule, "op_register: the op ruleless has no rule infer", HERE weir_op_register(&ruleless))
+        weir_tensor *x = ids();
+        HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = &ruleless, .in = &x, .in_count = 1}, NULL))
+REFUSED(an_op_registered_without_a_rule, "op_register: the op ruleless has no rule infer",
+        HERE weir_op_register(&ruleless))
 
 /* ---- states, slots, programs ---- */
 
-MISTAKE(a_state_set_to_another_shape, "@: state_set: \"h\" is f32 [2], the value \"x.shard\" is f32 [2, 2]", weir_tensor *h = weir_state(g, WEIR_F32, {2}, .name = "h");
+MISTAKE(a_state_set_to_another_shape, "@: state_set: \"h\" is f32 [2], the value \"x.shard\" is f32 [2, 2]",
+        weir_tensor *h = weir_state(g, WEIR_F32, {2}, .name = "h");
         HERE weir_state_set(h, matrix("x", 2, 2)))
 MISTAKE(a_state_set_twice, "@: state_set: \"h\" is set already, at @",
         weir_tensor *h = weir_state(g, WEIR_F32, {2, 2}, .name = "h"), *x = matrix("x", 2, 2);
@@ -346,7 +358,8 @@ static void trained(void)
     weir_train(loss(), weir_adamw());
 }
 
-UNCOMPILED(a_graph_without_anything, "@: compile: the graph \"mistakes\" fetches nothing and trains nothing", (.seed = 1), )
+UNCOMPILED(a_graph_without_anything,
+           "@: compile: the graph \"mistakes\" fetches nothing and trains nothing", (.seed = 1), )
 UNCOMPILED(a_fetch_of_what_is_poisoned, "@: relu: input 0 is i32, and only f32, f16 or bf16 will do", (.seed = 1),
            HERE weir_fetch(weir_relu(ids())))
 static bool same(weir_op_args *args, char *error, size_t error_bytes)
@@ -361,13 +374,18 @@ static const weir_op unregistered = {.name = "swish", .in_min = 1, .in_max = 1, 
 UNCOMPILED(an_op_that_nobody_registered,
            "@: swish: the op swish is not registered, or not under this name alone; weir_op_register() makes it known",
            (.seed = 1), weir_tensor *x = matrix("x", 2, 2);
-           HERE weir_fetch(weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = &unregistered, .in = &x, .in_count = 1}, NULL)))
-UNCOMPILED(micro_batches_below_zero, "@: compile: -1 micro-batches; from 1 to 65536 can be", (.micro_batches = -1), trained())
+           (void)(HERE 0); weir_apply apply = {.src = WEIR_HERE, .op = &unregistered, .in = &x, .in_count = 1};
+           weir_fetch(weir_op_apply(&apply, NULL)))
+UNCOMPILED(micro_batches_below_zero,
+           "@: compile: -1 micro-batches; from 1 to 65536 can be", (.micro_batches = -1), trained())
 UNCOMPILED(an_amount_that_is_none,
-           "@: compile: \"lots\" is not an amount of memory; write \"512MiB\" or \"2GB\"", (.memory = "lots"), trained())
+           "@: compile: \"lots\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           (.memory = "lots"), trained())
 UNCOMPILED(an_amount_below_zero,
-           "@: compile: \"-1GB\" is not an amount of memory; write \"512MiB\" or \"2GB\"", (.memory = "-1GB"), trained())
-UNCOMPILED(a_precision_that_is_none, "@: compile: a precision of i32; f32, bf16 and f16 can be", (.precision = WEIR_I32),
+           "@: compile: \"-1GB\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           (.memory = "-1GB"), trained())
+UNCOMPILED(a_precision_that_is_none,
+           "@: compile: a precision of i32; f32, bf16 and f16 can be", (.precision = WEIR_I32),
            trained())
 UNCOMPILED(a_scale_that_is_no_number, "@: compile: a .loss_scale of nan, doubled after 0 steps; both are 0 or more",
            (.loss_scale = NAN), trained())
@@ -417,13 +435,18 @@ RUN(a_step_below_zero, "@: weir_session_open: .first_step is -5; from 0 to 92233
 RUN(no_steps, "weir_session_start: cannot run 0 steps", HERE weir_session_run(s, 0))
 RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'",
     HERE weir_session_run(s, 1, .program = "eval"))
-RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is: 'x'", HERE weir_session_push(s, "z", &six, 0))
-RUN(a_push_of_another_shape, "#: weir_session_push: 'x' is f32 [2, 2], the array given is f32 [2, 3]", HERE weir_session_push(s, "x", &six, 0))
+RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is: 'x'",
+        HERE weir_session_push(s, "z", &six, 0))
+RUN(a_push_of_another_shape, "#: weir_session_push: 'x' is f32 [2, 2], the array given is f32 [2, 3]",
+        HERE weir_session_push(s, "x", &six, 0))
 RUN(a_push_of_nothing, "#: weir_session_push: 'x': no array is given", HERE weir_session_push(s, "x", NULL, 0))
-RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is: 'y'", HERE weir_session_pull(s, "x", &six, 0))
+RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is: 'y'",
+        HERE weir_session_pull(s, "x", &six, 0))
 RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'", HERE weir_session_read(s, "w", &six))
-RUN(a_parameter_of_another_shape, "weir_session_read: 'up/weight' is f32 [2, 3], the array given is f32 [6]", HERE weir_session_read(s, "up/weight", &(weir_array){number, WEIR_F32, {1, {6}}}))
-RUN(a_checkpoint_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory", HERE weir_session_load(s, "/nowhere"))
+RUN(a_parameter_of_another_shape, "weir_session_read: 'up/weight' is f32 [2, 3], the array given is f32 [6]",
+        HERE weir_session_read(s, "up/weight", &(weir_array){number, WEIR_F32, {1, {6}}}))
+RUN(a_checkpoint_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory",
+        HERE weir_session_load(s, "/nowhere"))
 RUN(a_trace_to_nowhere, "cannot write the trace to /nowhere/trace: No such file or directory",
     HERE !weir_session_open(plan, .trace = "/nowhere/trace"))
 RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind",

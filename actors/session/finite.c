@@ -1,8 +1,8 @@
 /* actors/session/finite.c: finite.h says what is looked at, and when.
  *
  * A float is finite when its exponent is not all ones, whatever its width; so blocks of words are looked at, which a
- * compiler makes vectors of, and only a block that has such a word is searched. What stands in front of a kernel finds its
- * session by way of the worker's sentence, which is the kernel's: struct actor_kernel has no room to spare.
+ * compiler makes vectors of, and only a block that has such a word is searched. What stands in front of a kernel finds
+ * its session by way of the worker's sentence, which is the kernel's: struct actor_kernel has no room to spare.
  */
 #include "actors/session/finite.h"
 
@@ -120,8 +120,8 @@ static int bad_input(const weir_kernel_args *args, char *text, size_t bytes)
     return -1;
 }
 
-static weir_status refuse(const struct weir_session *s, const struct actor_kernel *kernel, const char *which, int number,
-                          const char *what)
+static weir_status refuse(const struct weir_session *s, const struct actor_kernel *kernel, const char *which,
+                          int number, const char *what)
 {
     const weir_kernel_args *args = &kernel->args;
     const struct checked *c = &s->finite->kernels[kernel->id];
@@ -181,8 +181,8 @@ weir_status finite_pulled(const struct weir_session *s, const char *name, const 
     char what[256];
     if (!s->finite || !s->finite->accelerators || finite_view(&view, what, sizeof(what)))
         return WEIR_OK;
-    return error_set(WEIR_E_KERNEL, "weir_session_pull: '%s' of step %lld is %s; it comes from a device whose ops are not "
-                     "looked at", name, (long long)step, what);
+    return error_set(WEIR_E_KERNEL, "weir_session_pull: '%s' of step %lld is %s; it comes from a device whose ops are "
+                     "not looked at", name, (long long)step, what);
 }
 
 /* ---- while the session is built ---- */

@@ -126,8 +126,8 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
     if (!tensor)
         return l->opts->partial || of_precision(name)
                    ? WEIR_OK
-                   : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here%s", l->path, name, here,
-                               others_absent(l, param, more, sizeof(more)));
+                   : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here%s", l->path, name,
+                               here, others_absent(l, param, more, sizeof(more)));
     if (!weir_checkpoint_reads_as(tensor, view.dtype) || !weir_shape_equal(&tensor->shape, &view.global))
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: '%s' is %s here, and %s in %s", name, here,
                          stored_text(tensor, there, sizeof(there)), l->path);

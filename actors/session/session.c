@@ -368,7 +368,8 @@ static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *op
     if (!plan)
         return "the plan is NULL";
     if (opts->workers < 0 || opts->workers > WEIR_DEVICES_MAX)
-        return snprintf(text, bytes, ".workers is %d; from 1 to %d can be, and no more than there are devices are started",
+        return snprintf(text, bytes,
+                        ".workers is %d; from 1 to %d can be, and no more than there are devices are started",
                         opts->workers, WEIR_DEVICES_MAX), text;
     if (opts->workers && opts->workers_of)
         return "there are both workers and workers_of";

@@ -111,7 +111,8 @@ typedef struct trainer {
     int first;               /* steps that were done before this process */
     int done;                /* steps, those included */
     bool unsaved;            /* the last save failed, which has been reported */
-    bool lost;               /* the loss is NaN or infinite: there is nothing to go on with */
+    int lost;                /* the first step with a loss that is NaN or infinite: nothing is to follow; -1: none */
+    double lost_loss;        /* which is this */
     bool ended;              /* a run was stopped: a signal came, here or on another rank */
     double loss;             /* of the last step; NAN before it */
     double judged;           /* what the judge said last; NAN before it */

@@ -100,9 +100,10 @@ static bool options_ok(compile *c)
     const char *mistake = weir_graph_mistake(c->graph);
     if (mistake)
         return error_set(WEIR_E_GRAPH, "%s", mistake), false;
-    if (isnan(c->opts.loss_scale) || c->opts.loss_scale < 0 || isinf(c->opts.loss_scale) || c->opts.loss_scale_steps < 0)
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: a .loss_scale of %g, doubled after %d steps; both are 0 or more",
-                         src.file, src.line, c->opts.loss_scale, c->opts.loss_scale_steps),
+    if (!(c->opts.loss_scale >= 0 && c->opts.loss_scale < INFINITY) || c->opts.loss_scale_steps < 0)
+        return error_set(WEIR_E_ARGUMENT,
+                         "%s:%d: compile: a .loss_scale of %g, doubled after %d steps; both are 0 or more", src.file,
+                         src.line, c->opts.loss_scale, c->opts.loss_scale_steps),
                false;
     if (c->opts.micro_batches < 0 || c->opts.micro_batches > 1 << 16)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: %d micro-batches; from 1 to 65536 can be", src.file, src.line,

@@ -376,7 +376,8 @@ static void report(const compile *c, const weir_plan *plan, uint64_t asked)
     const pdevice *d = &c->phys.device.item[device];
     list_kinds(plan, device, list, sizeof list);
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs at least %s, %s more than the limit of %s: %s. The smallest "
-              "limit that would do is %llu B. What may make it less: %s", c->opts.src.file, c->opts.src.line, device_kind_name(d->kind), d->index,
+              "limit that would do is %llu B. What may make it less: %s", c->opts.src.file, c->opts.src.line,
+              device_kind_name(d->kind), d->index,
               bytes_text(bytes, needs), bytes_text(bytes - asked, more), c->opts.memory, list,
               (unsigned long long)bytes, advice(c, help, sizeof help));
 }

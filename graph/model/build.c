@@ -19,8 +19,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The first mistake of this thread's that no graph could keep, as the call was given NULL in place of what would have led
- * to one. The next weir_compile() reports it: who calls functions that return nothing would not hear of it. */
+/* The first mistake of this thread's that no graph could keep, as the call was given NULL in place of what would have
+ * led to one. The next weir_compile() reports it: who calls functions that return nothing would not hear of it. */
 static _Thread_local char stray[640];
 
 /* The innermost scope that is open in this thread. The graph is compared, and never looked at: it may be gone. */
@@ -29,7 +29,7 @@ static _Thread_local struct {
     int64_t since_ns;
 } around;
 
-/* Tells which of a graph and a scope was there first, whatever threads they are of: a scope is meant for older graphs. */
+/* Tells which of a graph and a scope was there first, whatever threads they are of: a scope is meant for what is older. */
 static int64_t now_ns(void)
 {
     struct timespec now;
@@ -368,8 +368,8 @@ bool graph_fetch_taken(weir_graph *g, weir_src src, const char *called)
     const char *prefix = program_now(g)->prefix;
     const graph_name *there = name_find(g, pool_text(&g->pool, "%sfetch/%s", prefix, called));
     if (there)
-        graph_mistake(g, src, "fetch: \"%s%s\" is fetched already, at %s:%d; give one of the two a .name of its own", prefix,
-                      called, there->src.file ? there->src.file : "?", there->src.line);
+        graph_mistake(g, src, "fetch: \"%s%s\" is fetched already, at %s:%d; give one of the two a .name of its own",
+                      prefix, called, there->src.file ? there->src.file : "?", there->src.line);
     return there;
 }
 
@@ -471,12 +471,12 @@ static bool apply_input_ours(const weir_apply *a, weir_graph *g, const weir_tens
 
 static bool apply_inputs_known(const weir_apply *a, weir_graph *g)
 {
-    if (a->in_count < a->op->in_min || a->in_count > a->op->in_max || (a->in_count && !a->in)) {
-        if (a->op->in_min == a->op->in_max)
-            graph_mistake(g, a->src, "%s: takes %d inputs, not %d", a->op->name, a->op->in_min, a->in ? a->in_count : 0);
+    const int least = a->op->in_min, most = a->op->in_max, given = a->in ? a->in_count : 0;
+    if (given < least || given > most || given != a->in_count) {
+        if (least == most)
+            graph_mistake(g, a->src, "%s: takes %d inputs, not %d", a->op->name, least, given);
         else
-            graph_mistake(g, a->src, "%s: takes %d to %d inputs, not %d", a->op->name, a->op->in_min, a->op->in_max,
-                          a->in ? a->in_count : 0);
+            graph_mistake(g, a->src, "%s: takes %d to %d inputs, not %d", a->op->name, least, most, given);
         return false;
     }
     for (int i = 0; i < a->in_count; i++)
@@ -599,8 +599,8 @@ static bool apply_op_known(const weir_apply *a, weir_graph *g)
 {
     const weir_op *op = a->op;
     if (!op || !op->name)
-        graph_mistake(g, a->src, "op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is not "
-                      "registered");
+        graph_mistake(g, a->src, "op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is "
+                      "not registered");
     else if (op_fault(op))
         graph_mistake(g, a->src, "%s: the op %s", op->name, op_fault(op));
     else if (op->attrs_bytes && !a->attrs)
@@ -701,8 +701,8 @@ void weir_slots_at(weir_tensor *x, int slots, weir_src src)
     else if (x->delay)
         graph_mistake(x->graph, src, "slots: the state \"%s\" has as many slots as its .delay", x->name);
     else if (!x->node && slots > 1)
-        graph_mistake(x->graph, src, "slots: the parameter \"%s\" is changed in place and has one slot, not %d", x->name,
-                      slots);
+        graph_mistake(x->graph, src, "slots: the parameter \"%s\" is changed in place and has one slot, not %d",
+                      x->name, slots);
     x->slots = slots;
     if (x->node && x->node->op == &op_shard && x->node->in[0]->node && x->node->in[0]->node->host)
         x->node->in[0]->slots = slots; /* an input: also where the value comes in */

@@ -291,7 +291,8 @@ void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
     if (!graph_opts(x ? x->graph : NULL, "fetch", given, &opts, sizeof opts))
         return;
     if (!x)
-        graph_mistake(NULL, opts.src, "fetch: the tensor%s%s is NULL", opts.name ? " of " : "", opts.name ? opts.name : "");
+        graph_mistake(NULL, opts.src, "fetch: the tensor%s%s is NULL", opts.name ? " of " : "",
+                      opts.name ? opts.name : "");
     if (!x || x->poisoned)
         return;
     const char *called = opts.name ? opts.name : graph_tensor_short_name(x);

@@ -97,7 +97,8 @@ static void update(weir_tensor *state, weir_src src, const char *verb, const wei
 
 void weir_state_set_at(weir_tensor *state, weir_tensor *value, weir_src src)
 {
-    if (!given(state, value, src, "state_set") || !set_ok(state, value, src, "state_set") || !type_ok(state, value, src))
+    if (!given(state, value, src, "state_set") || !set_ok(state, value, src, "state_set") ||
+        !type_ok(state, value, src))
         return;
     value = graph_copied(value, src);
     if (!value->poisoned)

@@ -187,8 +187,8 @@ static bool options_ok(weir_graph *g, const weir_optimizer *o, weir_src src)
                            {"clip_norm", o->clip_norm, INFINITY}, {"weight_decay", o->weight_decay, INFINITY}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(list[i].value >= 0 && list[i].value < list[i].below)) {
-            graph_mistake(g, src, "train: .%s of the optimizer is %g; it is 0 or more, and %s", list[i].name, list[i].value,
-                          list[i].below == 1 ? "less than 1" : "finite");
+            graph_mistake(g, src, "train: .%s of the optimizer is %g; it is 0 or more, and %s", list[i].name,
+                          list[i].value, list[i].below == 1 ? "less than 1" : "finite");
             return false;
         }
     if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
@@ -208,8 +208,8 @@ static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src 
     weir_graph *g = loss->graph;
     char text[160];
     if (g->loss)
-        graph_mistake(g, src, "train: the graph is trained already, at %s:%d", g->loss_src.file ? g->loss_src.file : "?",
-                      g->loss_src.line);
+        graph_mistake(g, src, "train: the graph is trained already, at %s:%d",
+                      g->loss_src.file ? g->loss_src.file : "?", g->loss_src.line);
     else if (!weir_graph_trains(g))
         graph_mistake(g, src, "train: the program %s does not train: it is without dropout; say .train = true",
                       g->programs.item[g->program].name);

@@ -37,7 +37,7 @@ WEIR_C_BEGIN
 weir_graph *weir_graph_new(const char *name);
 void weir_graph_free(weir_graph *graph);
 
-/* The first mistake made on the graph ("model.c:42: matmul: ..."), or NULL. Owned by the graph. Of NULL: why it may be. */
+/* The first mistake made on the graph ("model.c:42: matmul: ..."), or NULL. Owned by the graph. Of NULL: that it is. */
 const char *weir_graph_mistake(const weir_graph *graph);
 
 /* ---- meshes ---- */
@@ -56,8 +56,8 @@ weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, const weir_m
 int weir_mesh_size(const weir_mesh *mesh); /* devices */
 
 /* Places what is built in the statement or block that follows on `mesh` (NULL: as outside), and puts `.name` before its
- * names, joined by '/'. "%d" in the name is replaced by the number that follows it: WEIR_ON(m, .name = "h%d", i). What is
- * built there is of the mesh's graph, or of one that is made there.
+ * names, joined by '/'. "%d" in the name is replaced by the number that follows it: WEIR_ON(m, .name = "h%d", i).
+ * What is built there is of the mesh's graph, or of one that is made there.
  * `break`, `continue` and `return` leave the scope as they should. */
 typedef struct weir_scope_opts {
     size_t size;

@@ -86,8 +86,9 @@ class _Opts(Structure):
 
 
 class _SessionOpts(_Opts):
-    _fields_ = [("size", c_size_t), ("src", _Src), ("binding_size", c_size_t), ("workers", c_int), ("workers_of", c_void_p),
-                ("pin", c_bool), ("poison", c_bool), ("check_finite", c_bool), ("offload", c_char_p), ("trace", c_char_p), ("trace_events", c_int64),
+    _fields_ = [("size", c_size_t), ("src", _Src), ("binding_size", c_size_t), ("workers", c_int),
+                ("workers_of", c_void_p), ("pin", c_bool), ("poison", c_bool), ("check_finite", c_bool),
+                ("offload", c_char_p), ("trace", c_char_p), ("trace_events", c_int64),
                 ("bindings", POINTER(_Binding)), ("first_step", c_int64), ("cluster", _ClusterOpts),
                 ("stall_s", c_double), ("report", c_void_p), ("report_ctx", c_void_p)]
 

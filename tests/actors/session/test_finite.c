@@ -119,6 +119,34 @@ Test(finite, an_accelerators_values_are_looked_at_where_they_reach_the_host)
                                     "whose ops are not looked at"), "%s", said);
 }
 
+Test(finite, a_pull_from_an_accelerator_is_refused_with_its_step)
+{
+    fake_options options = {.seed = 2};
+    float of[2] = {4, 9};
+    weir_array array = {of, WEIR_F32, {1, {2}}};
+    mesh_takes_fakes = true;
+    weir_graph *g = weir_graph_new("pulled");
+    weir_mesh_new(g, "fake:0");
+    weir_fetch(weir_log(weir_input(g, WEIR_F32, {2}, .name = "x")), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    weir_graph_free(g);
+    fake_open(&options);
+    weir_session *s = weir_session_open(plan, .check_finite = true, .report = quiet);
+    cr_assert_not_null(s, "%s", weir_error());
+    for (int step = 0; step < 2; step++) {
+        cr_expect_eq(weir_session_push(s, "x", &array, -1), WEIR_OK, "%s", weir_error());
+        cr_expect_eq(weir_session_run(s, 1), WEIR_OK, "%s", weir_error());
+        weir_status status = weir_session_pull(s, "y", &(weir_array){(float[2]){0}, WEIR_F32, {1, {2}}}, -1);
+        cr_expect_eq(status, step ? WEIR_E_KERNEL : WEIR_OK, "%s", weir_error());
+        of[1] = 0; /* whose logarithm is infinite */
+    }
+    cr_expect_str_eq(weir_error(), "weir_session_pull: 'y' of step 1 is -inf at [1] of f32 [2]; it comes from a device whose "
+                                   "ops are not looked at");
+    weir_session_close(s);
+    weir_plan_free(plan);
+    fake_close_well();
+}
+
 /* ---- dtypes ---- */
 
 /* What is pushed is made half, or an integer. */
