@@ -317,6 +317,8 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         session_touch_snapshots(s);
     if (!status)
+        status = session_open_calls(s);
+    if (!status)
         status = open_trace(s, opts);
     if (!status)
         status = cluster_meet(s);
@@ -460,6 +462,7 @@ weir_status weir_session_close(weir_session *s)
     if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
         session_tell_failure(s);
     status = close_trace(s);
+    session_close_calls(s);
     session_close_groups(s);
     session_close_queues(s);
     session_unbuild(s);

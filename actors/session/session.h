@@ -85,6 +85,8 @@ struct weir_session {
     bool poisons;            /* it is a debug run (poison.h) */
     const char *directory;   /* borrowed while it is opened: where disks' files are made; NULL: where the plan says */
     host_binding *bindings; /* owned; parallel to the plan's hosts */
+    void **host_states;     /* owned; by kernel: what its `open` made */
+    uint32_t opened;        /* kernels, the first, of which that was called where there is one */
     struct arena *arenas;   /* by space */
     struct bus bus;
 
@@ -283,7 +285,7 @@ void session_leave_run(struct weir_session *session);
 void session_asked(struct weir_session *session);
 void session_held(struct weir_session *session, int64_t begun, bool again);
 
-/* Whether the kernel is a source; it has no value for the step that its actor is in. */
+/* Whether the kernel is a source, or a call that reads nothing; it has no value for the step that its actor is in. */
 bool session_is_source(const struct weir_session *session, const struct actor_kernel *kernel);
 void session_end_source(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                         weir_status status, const char *sentence);
@@ -339,6 +341,11 @@ void session_send_waits(struct weir_session *session, const struct wait_entry *e
 
 /* Gives each source, sink and call a function; E_ARGUMENT names the one without. */
 weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
+
+/* Opens what this process's kernels keep (weir/op.h), before they are built; and closes it, when nothing is fired any
+ * more. Closing does nothing where nothing was opened. */
+weir_status session_open_calls(struct weir_session *session);
+void session_close_calls(struct weir_session *session);
 
 /* With other ranks: takes what they have still to publish for this rank's pulls, and drops it, so that they can end
  * their run. At rest. */

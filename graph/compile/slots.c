@@ -4,8 +4,8 @@
  *   - what a forward group saves for its backward, with k stages behind it: k + 1, so that many micro-batches may be
  *     under way, and one-forward-one-backward emerges from credits instead of from a schedule;
  *   - what moves between devices or queues, and inputs: two, so that the next transfer overlaps with the use of this one;
- *   - what is fetched: as many as the user said, at least.
- * Never more than are written in one step, except for inputs and fetches, which may run ahead of it, and for what is small
+ *   - what is fetched: as many as the user said, at least; what the program's functions make and read: two.
+ * Never more than are written in one step, except for these and inputs, which may run ahead of it, and for what is small
  * and read by another device: there the next step's need not wait for the way back of the word that it was read. A register whose
  * slots the user fixed is left alone. The loop in compile.c lowers what does not fit and raises what turns out to be
  * too few.
@@ -74,12 +74,17 @@ static plan_queue_kind runs_with(const group *g)
     return g->queue == PLAN_OUTSIDE ? PLAN_COMPUTE : g->queue;
 }
 
+static bool run_together(const group *a, const group *b)
+{
+    return runs_with(a) == runs_with(b) && a->io == b->io;
+}
+
 /* By another device, or another queue that runs at the same time. */
 static bool read_elsewhere(const phys *p, const reg *r)
 {
     for (int i = 0; i < r->readers.count; i++) {
         const group *reader = &p->group.item[r->readers.item[i]];
-        if (reader->device != r->device || (r->group >= 0 && runs_with(reader) != runs_with(&p->group.item[r->group])))
+        if (reader->device != r->device || (r->group >= 0 && !run_together(reader, &p->group.item[r->group])))
             return true;
     }
     return false;

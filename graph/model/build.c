@@ -12,6 +12,7 @@
 #include "graph/base/error.h"
 #include "kernels/ops.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -350,6 +351,15 @@ static bool apply_program_ok(const weir_apply *a, weir_graph *g, weir_tensor *in
     return false;
 }
 
+/* What varies in size is for those alone who look at its length. */
+static bool apply_length_ok(const weir_apply *a, weir_graph *g, const weir_tensor *in)
+{
+    if (!in->length || a->op == &op_call || a->op == &op_sink || a->op == &op_shard)
+        return true;
+    graph_mistake(g, a->src, "%s: \"%s\" varies in size: calls and sinks alone can read it", a->op->name, in->name);
+    return false;
+}
+
 /* Whether the inputs can be looked at; reports what is wrong with them. */
 static bool apply_inputs_ok(const weir_apply *a, weir_graph *g)
 {
@@ -364,7 +374,7 @@ static bool apply_inputs_ok(const weir_apply *a, weir_graph *g)
             graph_mistake(g, a->src, "%s: \"%s\" belongs to another graph", a->op->name, a->in[i]->name);
             return false;
         }
-        if (!apply_program_ok(a, g, a->in[i]))
+        if (!apply_program_ok(a, g, a->in[i]) || !apply_length_ok(a, g, a->in[i]))
             return false;
     }
     if (a->in_count < a->op->in_min || a->in_count > a->op->in_max) {
@@ -375,31 +385,34 @@ static bool apply_inputs_ok(const weir_apply *a, weir_graph *g)
     return !weir_graph_mistake(g);
 }
 
-static bool apply_infer(const weir_apply *a, weir_graph *g, weir_type *out)
+/* How many outputs there are; -1 after a mistake. */
+static int apply_infer(const weir_apply *a, weir_graph *g, weir_type *out)
 {
     weir_type in_few[8];
     weir_type *in = a->in_count <= 8 ? in_few : POOL_NEW(&g->pool, weir_type, a->in_count);
     if (!in)
-        return false;
+        return -1;
     for (int i = 0; i < a->in_count; i++)
         in[i] = a->in[i]->type;
     weir_op_args args = {a->op, in, a->in_count, out, a->op->out_count, a->attrs};
     char error[256] = "";
     if (!a->op->infer(&args, error, sizeof error)) {
         graph_mistake(g, a->src, "%s: %s", a->op->name, *error ? error : "wrong inputs");
-        return false;
+        return -1;
     }
-    for (int o = 0; o < a->op->out_count; o++)
+    assert(args.out_count == a->op->out_count ||
+           (a->op->out_fewer && args.out_count >= 0 && args.out_count < a->op->out_count));
+    for (int o = 0; o < args.out_count; o++)
         if (!shape_countable(&out[o].shape)) {
             char text[160];
             graph_mistake(g, a->src, "%s: a result of shape %s has too many elements", a->op->name,
                           shape_text(&out[o].shape, text, sizeof text));
-            return false;
+            return -1;
         }
-    return true;
+    return args.out_count;
 }
 
-static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full)
+static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full, int out_count)
 {
     graph_node *node = POOL_NEW(&g->pool, graph_node, 1);
     graph_node **at = POOL_PUSH(&g->pool, &g->nodes);
@@ -412,12 +425,13 @@ static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full
                          .src = a->src,
                          .mesh = apply_mesh(a, g),
                          .in_count = a->in_count,
+                         .out_count = out_count,
                          .phase = g->phase,
                          .forward = g->forward,
                          .in_graph = g,
                          .program = g->program};
     node->in = pool_copy(&g->pool, a->in, sizeof *a->in * (size_t)a->in_count);
-    node->out = POOL_NEW(&g->pool, weir_tensor *, a->op->out_count);
+    node->out = POOL_NEW(&g->pool, weir_tensor *, out_count);
     node->attrs = a->op->attrs_bytes ? pool_copy(&g->pool, a->attrs, a->op->attrs_bytes) : NULL;
     for (int i = 0; i < a->in_count; i++) {
         const graph_node *from = a->in[i]->node;
@@ -438,7 +452,7 @@ static bool node_trains(const graph_node *node)
 
 static void node_outputs(graph_node *node, weir_graph *g, const weir_type *types)
 {
-    for (int i = 0; i < node->op->out_count; i++) {
+    for (int i = 0; i < node->out_count; i++) {
         weir_tensor *t = graph_tensor_new(g);
         if (!t)
             return;
@@ -465,10 +479,11 @@ graph_node *graph_apply(const weir_apply *a)
 {
     weir_graph *g = apply_graph(a);
     weir_type types[8] = {0};
-    if (!apply_inputs_ok(a, g) || !apply_infer(a, g, types))
+    int out_count = apply_inputs_ok(a, g) ? apply_infer(a, g, types) : -1;
+    if (out_count < 0)
         return NULL;
     const char *full = graph_full_name(g, a->src, a->name ? a->name : name_fresh(g, a->op->name));
-    graph_node *node = full ? node_new(a, g, full) : NULL;
+    graph_node *node = full ? node_new(a, g, full, out_count) : NULL;
     if (node)
         node_outputs(node, g, types);
     return node && !weir_graph_mistake(g) ? node : NULL;
@@ -486,8 +501,8 @@ weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs)
     if (!node)
         return apply_poisoned(apply, g, outs);
     if (outs)
-        memcpy(outs, node->out, sizeof *outs * (size_t)apply->op->out_count);
-    return apply->op->out_count ? node->out[0] : NULL;
+        memcpy(outs, node->out, sizeof *outs * (size_t)node->out_count);
+    return node->out_count ? node->out[0] : NULL;
 }
 
 /* ---- which model it is ---- */
@@ -535,6 +550,11 @@ const char *weir_tensor_name(const weir_tensor *x)
 weir_mesh *weir_tensor_mesh(const weir_tensor *x)
 {
     return x->mesh;
+}
+
+weir_tensor *weir_length(const weir_tensor *x)
+{
+    return x->length;
 }
 
 bool weir_tensor_poisoned(const weir_tensor *x)

@@ -1,23 +1,23 @@
-/* graph/model/ends.c: where a graph meets the outside: inputs, parameters, fetches, calls, and the explicit layouts
- * that the user writes.
+/* graph/model/ends.c: where a graph meets the outside: inputs, parameters, fetches, and the explicit layouts that the
+ * user writes. Calls are in call.c.
  *
  * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard
- * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out. A call is the
- * same: the user's function runs on one device, however large the mesh is, so it is called once for every value.
+ * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out.
+ *
+ * What varies in size is two tensors, the value and its length, and wherever one goes the other does.
  *
  * Who fetches a parameter gets a copy: whoever pulls late would otherwise hold up its update.
  */
+#include "graph/model/ends.h"
 #include "graph/base/base.h"
-#include "graph/model/build.h"
 #include "graph/base/error.h"
-#include "kernels/core/core.h"
 #include "kernels/ops.h"
 
 #include <string.h>
 
 enum { DELAY_MAX = 1 << 16 };
 
-static weir_shape shape_of(const int64_t *dim)
+weir_shape ends_shape(const int64_t *dim)
 {
     weir_shape shape = {0};
     while (shape.rank < WEIR_DIMS_MAX && dim[shape.rank]) {
@@ -28,7 +28,7 @@ static weir_shape shape_of(const int64_t *dim)
 }
 
 /* Whether the shape can be a tensor's: sizes of at least 1, bytes that fit. Reports. */
-static bool shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const weir_shape *shape)
+bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const weir_shape *shape)
 {
     bool sizes = shape_countable(shape);
     if (!weir_dtype_bytes(dtype)) {
@@ -45,7 +45,7 @@ static bool shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype d
 }
 
 /* Copies the user's SBP to `to`, with negative dimensions counted from the end. Reports what cannot be. */
-static bool sbp_set(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,
+bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,
                     const weir_sbp *from, weir_sbp *to)
 {
     for (int a = 0; a < WEIR_AXES_MAX; a++) {
@@ -79,11 +79,37 @@ static bool mesh_of_graph(weir_graph *g, weir_src src, const char *what, const w
     return mesh->graph == g;
 }
 
-static typed_attrs typed(weir_dtype dtype, const weir_shape *shape)
+typed_attrs ends_typed(weir_dtype dtype, const weir_shape *shape)
 {
     typed_attrs attrs = {.dtype = dtype, .rank = shape->rank};
     memcpy(attrs.dim, shape->dim, sizeof attrs.dim);
     return attrs;
+}
+
+static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, const char *what, const char *name,
+                             const weir_sbp *sbp);
+
+/* The last part of a name; prefixes come again. */
+static const char *name_behind(const weir_tensor *x)
+{
+    const char *slash = strrchr(x->name, '/');
+    return slash ? slash + 1 : x->name;
+}
+
+/* What varies in size takes its length along, and is whole. */
+static weir_tensor *shard_length(const weir_tensor *x, weir_tensor *to, weir_src src)
+{
+    weir_graph *g = x->graph;
+    for (int a = 0; a < WEIR_AXES_MAX; a++) {
+        if (to->sbp[a] != WEIR_AUTO && to->sbp[a] != WEIR_B)
+            return weir_mistake(to, src, "shard: \"%s\" varies in size, so it is B", x->name);
+        to->sbp[a] = a < to->mesh->axes ? WEIR_B : WEIR_AUTO;
+    }
+    char *name = pool_text(&g->pool, "%s.length", name_behind(to));
+    if (!name)
+        return &g->poison;
+    to->length = shard_to(x->length, to->mesh, src, "shard", name, to->sbp);
+    return to->length->poisoned ? &g->poison : to;
 }
 
 /* `what` is the word for it in mistakes. */
@@ -97,29 +123,35 @@ static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, cons
     graph_node *node =
         graph_apply(&(weir_apply){.src = src, .name = name, .op = &op_shard, .in = &x, .in_count = 1, .graph = g});
     weir_scope_leave(&scope);
-    if (!node || !sbp_set(g, src, what, &x->type, mesh, sbp, node->out[0]->sbp))
+    if (!node || !ends_sbp(g, src, what, &x->type, mesh, sbp, node->out[0]->sbp))
         return &g->poison;
-    return node->out[0];
+    return x->length ? shard_length(x, node->out[0], src) : node->out[0];
 }
 
 /* What a node on one device made, laid out over `mesh`. */
-static weir_tensor *spread(graph_node *node, weir_mesh *mesh, weir_src src, const weir_sbp *sbp)
+weir_tensor *ends_spread(weir_tensor *x, weir_mesh *mesh, weir_src src, const weir_sbp *sbp)
 {
     weir_graph *g = mesh->graph;
-    const char *slash = strrchr(node->name, '/'); /* the prefixes come again */
-    char *name = pool_text(&g->pool, "%s.shard", slash ? slash + 1 : node->name);
-    return name ? shard_to(node->out[0], mesh, src, node->name, name, sbp) : &g->poison;
+    char *name = pool_text(&g->pool, "%s.shard", name_behind(x));
+    return name ? shard_to(x, mesh, src, x->node->name, name, sbp) : &g->poison;
+}
+
+/* The queue of a node that calls a function of the program's. */
+void ends_queue(graph_node *node, const char *queue)
+{
+    if (queue)
+        node->queue = pool_text(&node->in_graph->pool, "%s", queue);
 }
 
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts opts)
 {
-    weir_shape shape = shape_of(opts.shape);
-    if (!shape_ok(graph, opts.src, "input", dtype, &shape))
+    weir_shape shape = ends_shape(opts.shape);
+    if (!ends_shape_ok(graph, opts.src, "input", dtype, &shape))
         return &graph->poison;
     weir_mesh *mesh = graph_default_mesh(graph), *first = mesh ? mesh_first(mesh) : NULL;
     if (!first)
         return &graph->poison;
-    typed_attrs attrs = typed(dtype, &shape);
+    typed_attrs attrs = ends_typed(dtype, &shape);
     weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = first});
     graph_node *node =
         graph_apply(&(weir_apply){.src = opts.src, .name = opts.name, .op = &op_source, .graph = graph, .attrs = &attrs});
@@ -130,7 +162,8 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts 
     node->binding =
         (host_binding){.fn.source = opts.source, .ctx = opts.ctx, .save = opts.save, .restore = opts.restore};
     node->micro = node->out[0]->micro = opts.micro;
-    return spread(node, mesh, opts.src, opts.sbp);
+    ends_queue(node, opts.source ? opts.queue : NULL);
+    return ends_spread(node->out[0], mesh, opts.src, opts.sbp);
 }
 
 /* Which parameter or state is asked for; `what` is the word for it. */
@@ -178,7 +211,7 @@ static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *
     t->src = opts->src;
     t->asked = UINT32_C(1) << g->program;
     name->shared = t;
-    if (!t->mesh || !sbp_set(g, opts->src, opts->name, &t->type, t->mesh, opts->sbp, t->sbp))
+    if (!t->mesh || !ends_sbp(g, opts->src, opts->name, &t->type, t->mesh, opts->sbp, t->sbp))
         return &g->poison;
     for (int a = 0; a < WEIR_AXES_MAX; a++)
         if (t->sbp[a] == WEIR_P)
@@ -191,7 +224,7 @@ static weir_tensor *register_get(weir_graph *g, const wanted *w)
     const weir_param_opts *opts = w->opts;
     if (!opts->name)
         graph_mistake(g, opts->src, "%s: needs a .name: its initial values follow from it", w->what);
-    if (!opts->name || !shape_ok(g, opts->src, opts->name, w->type.dtype, &w->type.shape) || weir_graph_mistake(g))
+    if (!opts->name || !ends_shape_ok(g, opts->src, opts->name, w->type.dtype, &w->type.shape) || weir_graph_mistake(g))
         return &g->poison;
     int names = g->names_count;
     graph_name *name = graph_shared_name(g, opts->name);
@@ -208,7 +241,7 @@ static weir_tensor *register_get(weir_graph *g, const wanted *w)
 
 weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts)
 {
-    return register_get(graph, &(wanted){"parameter", {dtype, shape_of(opts.shape)}, 0, &opts});
+    return register_get(graph, &(wanted){"parameter", {dtype, ends_shape(opts.shape)}, 0, &opts});
 }
 
 weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts opts)
@@ -220,7 +253,7 @@ weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts 
                       opts.delay, DELAY_MAX);
         return &graph->poison;
     }
-    return register_get(graph, &(wanted){"state", {dtype, shape_of(opts.shape)}, opts.delay ? opts.delay : 1, &like});
+    return register_get(graph, &(wanted){"state", {dtype, ends_shape(opts.shape)}, opts.delay ? opts.delay : 1, &like});
 }
 
 void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
@@ -238,9 +271,15 @@ void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
     char *name = pool_text(&g->pool, "fetch/%s", called);
     if (!first || !name)
         return;
+    if (x->length && !opts.sink) {
+        graph_mistake(g, opts.src, "fetch: \"%s\" varies in size: it needs a sink, or weir_length() of it is fetched",
+                      x->name);
+        return;
+    }
+    weir_tensor *in[] = {x, x->length};
     weir_scope scope = graph_scope_absolute(g, first, "");
-    graph_node *node =
-        graph_apply(&(weir_apply){.src = opts.src, .name = name, .op = &op_sink, .in = &x, .in_count = 1});
+    graph_node *node = graph_apply(
+        &(weir_apply){.src = opts.src, .name = name, .op = &op_sink, .in = in, .in_count = x->length ? 2 : 1});
     weir_scope_leave(&scope);
     if (!node)
         return;
@@ -249,6 +288,7 @@ void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
     node->host = 1 + (opts.sink ? PLAN_SINK : PLAN_PULL);
     node->binding = (host_binding){.fn.sink = opts.sink, .ctx = opts.ctx};
     node->fetch_slots = opts.slots ? opts.slots : 2;
+    ends_queue(node, opts.sink ? opts.queue : NULL);
 }
 
 weir_tensor *weir_shard_at(weir_tensor *x, weir_shard_opts opts)
@@ -256,54 +296,4 @@ weir_tensor *weir_shard_at(weir_tensor *x, weir_shard_opts opts)
     if (!x || x->poisoned)
         return x;
     return shard_to(x, opts.mesh ? opts.mesh : x->mesh, opts.src, "shard", opts.name, opts.sbp);
-}
-
-/* Where a call of these inputs would live if it were an op like others. */
-static weir_mesh *call_mesh(weir_tensor *const *in, int in_count)
-{
-    for (int i = 0; i < in_count; i++)
-        if (in[i]->node)
-            return weir_mesh_for(in[i]);
-    return weir_mesh_for(in[0]);
-}
-
-/* The function is called once, on the first device of the mesh; its value is then dealt out to the others. */
-static weir_tensor *call_on(weir_mesh *mesh, weir_kernel_fn fn, const weir_call_opts *opts, const weir_apply *apply)
-{
-    weir_graph *g = mesh->graph;
-    weir_mesh *first = mesh_first(mesh);
-    if (!first)
-        return &g->poison;
-    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = first});
-    graph_node *node = graph_apply(apply);
-    weir_scope_leave(&scope);
-    if (!node)
-        return &g->poison;
-    node->host = 1 + PLAN_CALL;
-    node->binding = (host_binding){.fn.call = fn, .ctx = opts->ctx};
-    node->out[0]->trains = false;
-    return first == mesh ? node->out[0] : spread(node, mesh, opts->src, (weir_sbp[WEIR_AXES_MAX]){WEIR_AUTO});
-}
-
-weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts)
-{
-    int in_count = 0;
-    while (in_count < 8 && opts.in[in_count])
-        in_count++;
-    if (!in_count) {
-        error_set(WEIR_E_ARGUMENT, "%s:%d: call: needs at least one input", opts.src.file, opts.src.line);
-        return NULL;
-    }
-    weir_graph *g = opts.in[0]->graph;
-    weir_shape shape = shape_of(opts.shape);
-    if (!fn)
-        return weir_mistake(opts.in[0], opts.src, "call: the function is NULL");
-    if (!shape_ok(g, opts.src, "call", opts.dtype, &shape))
-        return &g->poison;
-    typed_attrs attrs = typed(opts.dtype, &shape);
-    weir_mesh *mesh = opts.in[0]->poisoned ? NULL : call_mesh(opts.in, in_count);
-    return mesh ? call_on(mesh, fn, &opts,
-                          &(weir_apply){.src = opts.src, .name = opts.name, .op = &op_call, .in = opts.in,
-                                        .in_count = in_count, .attrs = &attrs})
-                : &g->poison;
 }

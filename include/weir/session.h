@@ -75,6 +75,8 @@ typedef struct weir_binding {
     void *ctx;
     weir_source_save_fn save; /* of a source's position [none] */
     weir_source_restore_fn restore;
+    weir_open_fn open;        /* of a call's state [none] */
+    weir_close_fn close;
 } weir_binding;
 
 typedef struct weir_session_opts {
