@@ -406,7 +406,6 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
         .key = from->key,
         .queue = ahead ? ahead->device->native : NULL,
         .host = from->host != PLAN_NONE ? &s->bindings[from->host] : op ? op->ctx : NULL,
-        .host_state = s->host_states[k],
         .error = error,
         .error_bytes = sizeof(s->workers->error),
     };

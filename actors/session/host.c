@@ -135,7 +135,7 @@ static weir_status open_call(struct weir_session *s, uint32_t k, const keeper *b
         .error = error,
         .error_bytes = sizeof(error),
     };
-    weir_status status = by->open(&args, &s->host_states[k]);
+    weir_status status = by->open(&args, &s->kernels[k].args.host_state);
     if (!status)
         return WEIR_OK;
     error[sizeof(error) - 1] = 0;
@@ -146,13 +146,12 @@ static weir_status open_call(struct weir_session *s, uint32_t k, const keeper *b
 
 weir_status session_open_calls(struct weir_session *s)
 {
-    s->host_states = calloc(s->plan->kernels_count + (size_t)1, sizeof(*s->host_states));
-    if (!s->host_states)
-        return error_set(WEIR_E_MEMORY, "no memory for %u kernels", s->plan->kernels_count);
     for (uint32_t k = 0; k < s->plan->kernels_count; k++) {
         keeper by = keeper_of(s, &s->plan->kernels[k]);
         bool opens = by.open && session_runs(s, s->plan->kernels[k].actor.i);
         weir_status status = opens ? open_call(s, k, &by) : WEIR_OK;
+        if (status && s->cluster)
+            session_fail_open(s, status, weir_error()); /* the others wait for this one */
         if (status)
             return status;
         s->opened = k + 1;
@@ -166,10 +165,8 @@ void session_close_calls(struct weir_session *s)
         uint32_t k = --s->opened;
         keeper by = keeper_of(s, &s->plan->kernels[k]);
         if (by.close && session_runs(s, s->plan->kernels[k].actor.i))
-            by.close(by.host, s->host_states[k]);
+            by.close(by.host, s->kernels[k].args.host_state);
     }
-    free(s->host_states);
-    s->host_states = NULL;
 }
 
 /* ---- push and pull ---- */

@@ -317,8 +317,6 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         session_touch_snapshots(s);
     if (!status)
-        status = session_open_calls(s);
-    if (!status)
         status = open_trace(s, opts);
     if (!status)
         status = cluster_meet(s);
@@ -332,7 +330,9 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = session_watch(s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
     if (!status)
         status = cluster_begin(s);
-    return status ? status : session_join_groups(s);
+    if (!status)
+        status = session_join_groups(s);
+    return status ? status : session_open_calls(s);
 }
 
 /* What is wrong with what open was given, or NULL. Firings are counted from step 0 on, so the count has to fit. */

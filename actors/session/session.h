@@ -85,8 +85,7 @@ struct weir_session {
     bool poisons;            /* it is a debug run (poison.h) */
     const char *directory;   /* borrowed while it is opened: where disks' files are made; NULL: where the plan says */
     host_binding *bindings; /* owned; parallel to the plan's hosts */
-    void **host_states;     /* owned; by kernel: what its `open` made */
-    uint32_t opened;        /* kernels, the first, of which that was called where there is one */
+    uint32_t opened;        /* kernels, the first, whose `open` was called where there is one */
     struct arena *arenas;   /* by space */
     struct bus bus;
 
@@ -342,8 +341,8 @@ void session_send_waits(struct weir_session *session, const struct wait_entry *e
 /* Gives each source, sink and call a function; E_ARGUMENT names the one without. */
 weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
 
-/* Opens what this process's kernels keep (weir/op.h), before they are built; and closes it, when nothing is fired any
- * more. Closing does nothing where nothing was opened. */
+/* Opens what this process's kernels keep (weir/op.h), when all is built and other ranks can be told that it failed; and
+ * closes it, when nothing is fired any more, before kernels go. Closing does nothing where nothing was opened. */
 weir_status session_open_calls(struct weir_session *session);
 void session_close_calls(struct weir_session *session);
 

@@ -214,12 +214,13 @@ static bool same_part(const ptensor *a, const ptensor *b)
 
 /* Whether what lies on one device is what a conversion would make on the other: there already, or read where it is by
  * functions of the program's on another CPU. Kernels get a copy, which is made beside what is computed, and gives the
- * slot back as soon as it is there; but such a function is a stage of a pipeline, with slots of its own. */
+ * slot back as soon as it is there, and so does who reads what an update waits for; but such a function is a stage of a
+ * pipeline, with slots of its own. */
 static bool same_place(const lowering *l, const ptensor *a, const ptensor *b)
 {
     const pdevice *device = l->p->device.item;
     bool reached = device[a->device].kind == WEIR_CPU && device[b->device].kind == WEIR_CPU && l->called[b->tensor];
-    return (a->device == b->device || reached) && same_part(a, b);
+    return (a->device == b->device || (reached && !a->parameter)) && same_part(a, b);
 }
 
 /* What the box of device `at` reads: shards wherever they lie, or between accelerators what has been taken of them. */

@@ -573,6 +573,8 @@ void weir_slots(weir_tensor *x, int slots)
     else if (!x->node && slots > 1)
         graph_mistake(x->graph, x->src, "%s: a parameter is changed in place and has one slot, not %d", x->name, slots);
     x->slots = slots;
+    if (x->length)
+        weir_slots(x->length, slots);
     if (x->node && x->node->op == &op_shard && x->node->in[0]->node && x->node->in[0]->node->host)
         x->node->in[0]->slots = slots; /* an input: also where the value comes in */
 }

@@ -448,7 +448,8 @@ static weir_status count_cells(void *ctx, const weir_view *dst, int64_t step, in
 static weir_status give_two(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
     (void)ctx, (void)step, (void)micro;
-    numbers(dst)[0] = 2;
+    for (int64_t i = 0; i < dst->shape.dim[0]; i++)
+        numbers(dst)[i] = 2;
     return WEIR_OK;
 }
 
@@ -726,4 +727,51 @@ Test(calls, a_filter_over_processes, .timeout = 120)
 {
     filter_over(RANKS_SHM);
     filter_over(RANKS_TCP);
+}
+
+/* ---- ranks, and what they open ---- */
+
+static weir_status open_on_one(const weir_kernel_args *args, void **state)
+{
+    (void)state;
+    if (*(const int *)args->host != 1)
+        return WEIR_OK;
+    snprintf(args->error, args->error_bytes, "the key is lost");
+    return WEIR_E_IO;
+}
+
+static void count_close(void *host, void *state)
+{
+    (void)state;
+    *(int *)host += 100;
+}
+
+/* Rank 1 cannot open its part; the other hears of it, then or in its first run. */
+static void open_part(struct rank *rank)
+{
+    int number = rank->number;
+    weir_graph *g = weir_graph_new("keys");
+    weir_mesh_new(g, "cpu:0-1");
+    weir_tensor *x = weir_input(g, WEIR_F32, {2}, .name = "x", .source = give_two);
+    weir_call(nothing, {x}, .name = "key", .dtype = WEIR_F32, .shape = {2}, .in_sbp = {{WEIR_S(0)}}, .sbp = {WEIR_S(0)},
+              .ctx = &number, .open = open_on_one, .close = count_close);
+    weir_plan *plan = weir_compile(g);
+    RANK_IS(rank, plan, "%s", weir_error());
+    weir_session *s = weir_session_open(plan, .cluster = ranks_cluster(rank));
+    weir_status status = s ? weir_session_run(s, 1000000) : WEIR_E_IO;
+    bool told = status && strstr(weir_error(), "test_calls.c:") && strstr(weir_error(), "the key is lost");
+    if (!told)
+        printf("rank %d: %s\n", rank->number, weir_error());
+    weir_session_close(s);
+    ((int *)rank->result)[0] = told && number == (rank->number ? 1 : 100);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(calls, a_rank_that_cannot_open_fails_all, .timeout = 60)
+{
+    struct ranks *ranks = ranks_run(open_part, NULL, .count = 2, .link = RANKS_SHM, .result_bytes = sizeof(int));
+    cr_expect_eq(((int *)ranks->rank[0].result)[0], 1);
+    cr_expect_eq(((int *)ranks->rank[1].result)[0], 1);
+    ranks_free(ranks);
 }
