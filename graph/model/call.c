@@ -187,7 +187,6 @@ static graph_node *call_node(const asked *a, bool split)
     node->host = 1 + PLAN_CALL;
     node->binding = (host_binding){.fn.call = a->fn, .ctx = opts->ctx, .open = opts->open, .close = opts->close};
     node->micro |= opts->micro;
-    node->fetch_slots = 2;
     ends_queue(node, opts->queue);
     return node;
 }

@@ -316,8 +316,8 @@ typedef struct weir_call_opts {
  *     weir_call(fn, {x, y}, .dtype = WEIR_F32, .shape = {8}, .ctx = &mine)
  *
  * The function may wait, as a source may. Without inputs ({NULL}) it is a source: called ahead by a value or two, and
- * WEIR_END from it ends the run as there. What a call makes, and what it reads, has two slots unless weir_slots() says
- * otherwise: so two calls on two queues work at the same time on two values. */
+ * WEIR_END from it ends the run as there. What it hands to another queue, and reads of one, has two slots unless
+ * weir_slots() says otherwise: so two calls on two queues work at the same time on two values. */
 #define weir_call(fn, ...) weir_call_at(fn, (weir_call_opts){.src = WEIR_HERE, .in = __VA_ARGS__})
 weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts);
 

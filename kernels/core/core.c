@@ -238,9 +238,10 @@ static bool length_ok(const weir_view *view, const char *what, int number, char 
 static weir_status sink_kernel(const weir_kernel_args *args)
 {
     const host_binding *bound = args->host;
+    if (args->in_count == 1)
+        return bound->fn.sink(bound->ctx, &args->in[0], args->step, args->micro);
     weir_view value = args->in[0];
-    if (args->in_count > 1)
-        value.length = args->in[1].data;
+    value.length = args->in[1].data;
     return length_ok(&value, "input", 0, args->error, args->error_bytes)
                ? bound->fn.sink(bound->ctx, &value, args->step, args->micro)
                : WEIR_E_KERNEL;
@@ -296,7 +297,6 @@ static weir_status call_kernel(const weir_kernel_args *args)
     const call_attrs *attrs = args->attrs;
     weir_kernel_args inner = *args;
     inner.host = bound->ctx;
-    inner.attrs = NULL;
     return attrs->in_varies | attrs->out_varies ? call_varying(args, inner) : bound->fn.call(&inner);
 }
 
