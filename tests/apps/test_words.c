@@ -152,10 +152,10 @@ Test(words, a_file_without_words)
 {
     write_text("", 0, 1);
     cr_expect_eq(run("", "2>/dev/null"), 0);
-    cr_expect_str_empty(output);
+    cr_expect_str_eq(output, "");
     write_text(" .\n", 3, 1);
     cr_expect_eq(run("", "2>/dev/null"), 0);
-    cr_expect_str_empty(output);
+    cr_expect_str_eq(output, "");
 }
 
 Test(words, memory_does_not_follow_the_file)
