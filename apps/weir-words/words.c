@@ -211,7 +211,7 @@ static weir_tensor *lane_graph(weir_graph *g, words_lane *l)
 weir_graph *words_graph(words_config *c)
 {
     weir_graph *g = weir_graph_new("words");
-    weir_call_opts all = {.src = WEIR_HERE, .name = "merge", .ctx = c, .queue = "merge"};
+    weir_call_opts all = {.size = sizeof all, .src = WEIR_HERE, .name = "merge", .ctx = c, .queue = "merge"};
     if (!g)
         return NULL;
     for (int i = 0; i < 256; i++)
@@ -222,6 +222,6 @@ weir_graph *words_graph(words_config *c)
         c->lane[i] = (words_lane){c, i};
         all.in[i] = lane_graph(g, &c->lane[i]);
     }
-    weir_call_many_at(NULL, merge, all);
+    weir_call_many_at(NULL, merge, &all);
     return g;
 }

@@ -14,6 +14,7 @@
  */
 #include "graph/model/ends.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "kernels/ops.h"
 
 #include <string.h>
@@ -178,7 +179,7 @@ static graph_node *call_node(const asked *a, bool split)
     weir_mesh *on = split ? a->mesh : mesh_first(a->mesh);
     if (!on)
         return NULL;
-    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = on});
+    weir_scope scope = graph_scope_on(on);
     graph_node *node = graph_apply(&(weir_apply){.src = opts->src, .name = opts->name, .op = &op_call, .in = a->in,
                                                  .in_count = a->operands, .graph = a->graph, .attrs = &a->attrs});
     weir_scope_leave(&scope);
@@ -224,8 +225,23 @@ static void call_make(asked *a, weir_tensor **outs)
         call_outputs(a, node, outs);
 }
 
-weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts)
+/* A copy of the options. False: they are none, which the graph or weir_error() says. */
+static bool call_opts(const weir_call_opts *given, weir_call_opts *opts)
 {
+    weir_graph *g = given && given->in[0] ? given->in[0]->graph : NULL;
+    return g ? graph_opts(g, "call", given, opts, sizeof *opts) : !opts_read(opts, sizeof *opts, given, "call");
+}
+
+static weir_tensor *poison_of(const weir_call_opts *given)
+{
+    return given && given->in[0] ? &given->in[0]->graph->poison : NULL;
+}
+
+weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *given)
+{
+    weir_call_opts opts;
+    if (!call_opts(given, &opts))
+        return poison_of(given);
     asked a = ask(fn, &opts);
     weir_tensor *made = NULL;
     if (!a.graph)
@@ -240,11 +256,14 @@ weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts)
     return made;
 }
 
-void weir_call_many_at(weir_tensor **outs, weir_kernel_fn fn, weir_call_opts opts)
+void weir_call_many_at(weir_tensor **outs, weir_kernel_fn fn, const weir_call_opts *given)
 {
+    weir_call_opts opts;
+    for (int o = 0; given && o < WEIR_CALL_OUT_MAX && given->out[o].dtype; o++)
+        outs[o] = poison_of(given);
+    if (!call_opts(given, &opts))
+        return;
     asked a = ask(fn, &opts);
-    for (int o = 0; o < a.out_count; o++)
-        outs[o] = NULL;
     if (a.graph && (opts.dtype || opts.shape[0] || opts.varies || any_sbp(opts.sbp)))
         graph_mistake(a.graph, opts.src, "call: .dtype, .shape and the like are for weir_call(); here .out has them");
     if (a.graph)

@@ -119,7 +119,7 @@ static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, cons
     weir_graph *g = x->graph;
     if (!mesh_of_graph(g, src, "shard", mesh))
         return &g->poison;
-    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = mesh});
+    weir_scope scope = graph_scope_on(mesh);
     graph_node *node =
         graph_apply(&(weir_apply){.src = src, .name = name, .op = &op_shard, .in = &x, .in_count = 1, .graph = g});
     weir_scope_leave(&scope);
@@ -143,8 +143,11 @@ void ends_queue(graph_node *node, const char *queue)
         node->queue = pool_text(&node->in_graph->pool, "%s", queue);
 }
 
-weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts opts)
+weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *given)
 {
+    weir_input_opts opts;
+    if (!graph_opts(graph, "input", given, &opts, sizeof opts))
+        return &graph->poison;
     weir_shape shape = ends_shape(opts.shape);
     if (!ends_shape_ok(graph, opts.src, "input", dtype, &shape))
         return &graph->poison;
@@ -152,7 +155,7 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts 
     if (!first)
         return &graph->poison;
     typed_attrs attrs = ends_typed(dtype, &shape);
-    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = first});
+    weir_scope scope = graph_scope_on(first);
     graph_node *node =
         graph_apply(&(weir_apply){.src = opts.src, .name = opts.name, .op = &op_source, .graph = graph, .attrs = &attrs});
     weir_scope_leave(&scope);
@@ -239,13 +242,19 @@ static weir_tensor *register_get(weir_graph *g, const wanted *w)
     return register_new(g, name, w);
 }
 
-weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts)
+weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, const weir_param_opts *given)
 {
+    weir_param_opts opts;
+    if (!graph_opts(graph, "param", given, &opts, sizeof opts))
+        return &graph->poison;
     return register_get(graph, &(wanted){"parameter", {dtype, ends_shape(opts.shape)}, 0, &opts});
 }
 
-weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts opts)
+weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state_opts *given)
 {
+    weir_state_opts opts;
+    if (!graph_opts(graph, "state", given, &opts, sizeof opts))
+        return &graph->poison;
     weir_param_opts like = {.src = opts.src, .name = opts.name, .mesh = opts.mesh, .init = opts.init, .frozen = true};
     memcpy(like.sbp, opts.sbp, sizeof like.sbp);
     if (opts.delay < 0 || opts.delay > DELAY_MAX) {
@@ -256,9 +265,10 @@ weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts 
     return register_get(graph, &(wanted){"state", {dtype, ends_shape(opts.shape)}, opts.delay ? opts.delay : 1, &like});
 }
 
-void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
+void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
 {
-    if (!x || x->poisoned)
+    weir_fetch_opts opts;
+    if (!x || x->poisoned || !graph_opts(x->graph, "fetch", given, &opts, sizeof opts))
         return;
     const char *called = opts.name ? opts.name : graph_tensor_short_name(x);
     x = graph_copied(x, opts.src);
@@ -291,9 +301,12 @@ void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
     ends_queue(node, opts.sink ? opts.queue : NULL);
 }
 
-weir_tensor *weir_shard_at(weir_tensor *x, weir_shard_opts opts)
+weir_tensor *weir_shard_at(weir_tensor *x, const weir_shard_opts *given)
 {
+    weir_shard_opts opts;
     if (!x || x->poisoned)
         return x;
+    if (!graph_opts(x->graph, "shard", given, &opts, sizeof opts))
+        return &x->graph->poison;
     return shard_to(x, opts.mesh ? opts.mesh : x->mesh, opts.src, "shard", opts.name, opts.sbp);
 }
