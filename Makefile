@@ -48,7 +48,7 @@ help: ## this list
 ROOMS      := graph regst actors transport kernels
 PLUGIN_C   := $(wildcard regst/cuda/*.c)#       the driver of CUDA devices, which is no part of the library: see there
 STANDIN_C  := $(wildcard tests/cuda/standin*.c)# and what stands in for CUDA in tests
-APPS       := weir weir-digits weir-gpt
+APPS       := weir weir-digits weir-gpt weir-words
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
 SUITES     ?= $(filter-out $(if $(SAN),test_install),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
@@ -327,7 +327,7 @@ $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_keep_apps \
-$(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
+$(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install: | $(SHARED)
 
 # ---- between processes ----

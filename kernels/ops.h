@@ -10,8 +10,8 @@
 #include <weir/op.h>
 
 /* core: what the compiler inserts */
-#define OPS_CORE(X) X(source) X(sink) X(call) X(shard) X(box) X(accumulate) X(grad_seed) X(copy) X(fused) X(fused_over) \
-    X(collective)
+#define OPS_CORE(X) X(source) X(sink) X(call) X(shard) X(box) X(accumulate) X(batch) X(unbatch) X(grad_seed) X(copy) X(fused) \
+    X(fused_over) X(collective)
 #define OPS_ELEMENTWISE(X)                                                                                     \
     X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(sqrt_grad) X(tanh_grad)          \
     X(sigmoid_grad) X(relu_grad) X(gelu_grad) X(silu_grad) X(add) X(sub) X(mul) X(div) X(add_many) X(affine)   \

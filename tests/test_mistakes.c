@@ -116,7 +116,7 @@ MISTAKE(slots_of_null, "@: slots: the tensor is NULL", HERE weir_slots(NULL, 2))
 MISTAKE(training_of_null, "@: train: the loss is NULL", HERE weir_train(NULL, weir_sgd()))
 MISTAKE(a_state_set_to_null, "@: state_set: the value is NULL",
         HERE weir_state_set(weir_state(g, WEIR_F32, {2}, .name = "h"), NULL))
-MISTAKE(a_call_of_null, "@: call: needs at least one input", HERE weir_call(nothing, {NULL}, .dtype = WEIR_F32))
+MISTAKE(a_call_of_null, "@: call: needs at least one input, or a .graph", HERE weir_call(nothing, {NULL}, .dtype = WEIR_F32))
 MISTAKE(a_call_with_a_gap, "@: call: input 1 is NULL, and others follow it",
         HERE weir_call(nothing, {matrix("x", 2, 2), NULL, matrix("y", 2, 2)}, .dtype = WEIR_F32))
 MISTAKE(a_call_without_a_function, "@: call: the function is NULL", HERE weir_call(NULL, {ids()}, .dtype = WEIR_F32))

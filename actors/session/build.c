@@ -390,6 +390,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
     char *base = s->arenas[queue->space.i].base;
     const struct ahead_queue *ahead = session_queue(s, plan->actors[from->actor.i].queue.i);
     bool meets = queue->kind == PLAN_COLLECTIVE;
+    const weir_op *op = weir_op_find(plan_text(plan, from->op));
     struct actor_kernel *kernel = &s->kernels[k];
     s->actors[from->actor.i].foreign |= from->host != PLAN_NONE;
     kernel->id = k;
@@ -406,7 +407,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
         .workspace_bytes = from->workspace_bytes,
         .key = from->key,
         .queue = ahead ? ahead->device->native : NULL,
-        .host = from->host == PLAN_NONE ? NULL : &s->bindings[from->host],
+        .host = from->host != PLAN_NONE ? &s->bindings[from->host] : op ? op->ctx : NULL,
         .error = error,
         .error_bytes = sizeof(s->workers->error),
     };

@@ -22,11 +22,14 @@ static const char *const kind_names[PLAN_HOST_KINDS] = {
 /* Whether the binding has a function, and only one, of the host's kind; if so it goes to *to. */
 static bool binding_take(const weir_binding *from, uint32_t kind, host_binding *to)
 {
-    if ((from->source != NULL) + (from->sink != NULL) + (from->call != NULL) != 1)
+    if ((from->source != NULL) + (from->sink != NULL) + (from->call != NULL) != 1 || (from->close && !from->open) ||
+        (from->open && !from->call))
         return false;
     to->ctx = from->ctx;
     to->save = from->save;
     to->restore = from->restore;
+    to->open = from->open;
+    to->close = from->close;
     if (kind == PLAN_SOURCE && from->source)
         return (to->fn.source = from->source) != NULL;
     if (kind == PLAN_SINK && from->sink)
@@ -90,6 +93,90 @@ weir_status session_bind(struct weir_session *s, const weir_session_opts *opts)
             return status;
     }
     return check_bound(s);
+}
+
+/* ---- what calls keep ---- */
+
+/* What opens and closes the state of a kernel's calls, and what they are bound with. */
+typedef struct keeper {
+    weir_open_fn open;
+    weir_close_fn close;
+    void *host;
+} keeper;
+
+static keeper keeper_of(const struct weir_session *s, const plan_kernel *kernel)
+{
+    const host_binding *bound = kernel->host == PLAN_NONE ? NULL : &s->bindings[kernel->host];
+    const weir_op *op = bound ? NULL : weir_op_find(plan_text(s->plan, kernel->op));
+    if (bound)
+        return (keeper){bound->open, bound->close, bound->ctx};
+    return op ? (keeper){op->open, op->close, op->ctx} : (keeper){0};
+}
+
+/* Types and places of the operands, without data: not all of it is there yet. */
+static const weir_view *views_without_data(const struct weir_session *s, const plan_range *operands, weir_view *views)
+{
+    for (uint32_t i = 0; i < operands->count; i++) {
+        const plan_tensor *tensor = &s->plan->tensors[s->plan->operands[operands->first + i].tensor.i];
+        weir_view *view = &views[i];
+        *view = (weir_view){.dtype = (weir_dtype)tensor->dtype, .shape.rank = (int)tensor->rank,
+                            .global.rank = (int)tensor->rank};
+        memcpy(view->shape.dim, tensor->shape, sizeof(view->shape.dim));
+        memcpy(view->global.dim, tensor->global, sizeof(view->global.dim));
+        memcpy(view->offset, tensor->start, sizeof(view->offset));
+    }
+    return views;
+}
+
+static weir_status open_call(struct weir_session *s, uint32_t k, const keeper *by)
+{
+    const weir_plan *plan = s->plan;
+    const plan_kernel *kernel = &plan->kernels[k];
+    weir_view in[WEIR_ARGS_MAX], out[WEIR_ARGS_MAX];
+    char error[320] = "";
+    const weir_kernel_args args = {
+        .in = views_without_data(s, &kernel->in, in),
+        .in_count = (int)kernel->in.count,
+        .out = views_without_data(s, &kernel->out, out),
+        .out_count = (int)kernel->out.count,
+        .attrs = kernel->attrs.count ? plan->words + kernel->attrs.first : NULL,
+        .key = kernel->key,
+        .host = by->host,
+        .error = error,
+        .error_bytes = sizeof(error),
+    };
+    weir_status status = by->open(&args, &s->kernels[k].args.host_state);
+    if (!status)
+        return WEIR_OK;
+    error[sizeof(error) - 1] = 0;
+    status = status > WEIR_END && status <= WEIR_E_CANCELLED ? status : WEIR_E_KERNEL;
+    return error_set(status, "%s:%u: %s: cannot be opened: %s", plan_text(plan, kernel->file), kernel->line,
+                     plan_text(plan, kernel->name), *error ? error : weir_status_name(status));
+}
+
+weir_status session_open_calls(struct weir_session *s)
+{
+    for (uint32_t k = 0; k < s->plan->kernels_count; k++) {
+        keeper by = keeper_of(s, &s->plan->kernels[k]);
+        bool opens = by.open && session_runs(s, s->plan->kernels[k].actor.i);
+        weir_status status = opens ? open_call(s, k, &by) : WEIR_OK;
+        if (status && s->cluster)
+            session_fail_open(s, status, weir_error()); /* the others wait for this one */
+        if (status)
+            return status;
+        s->opened = k + 1;
+    }
+    return WEIR_OK;
+}
+
+void session_close_calls(struct weir_session *s)
+{
+    while (s->opened) {
+        uint32_t k = --s->opened;
+        keeper by = keeper_of(s, &s->plan->kernels[k]);
+        if (by.close && session_runs(s, s->plan->kernels[k].actor.i))
+            by.close(by.host, s->kernels[k].args.host_state);
+    }
 }
 
 /* ---- push and pull ---- */

@@ -359,7 +359,9 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = session_watch(s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
     if (!status)
         status = cluster_begin(s);
-    return status ? status : session_join_groups(s);
+    if (!status)
+        status = session_join_groups(s);
+    return status ? status : session_open_calls(s);
 }
 
 /* What is wrong with what open was given, or NULL. Firings are counted from step 0 on, so the count has to fit. */
@@ -510,6 +512,7 @@ static weir_status session_end(struct weir_session *s)
     if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
         session_tell_failure(s);
     weir_status status = close_trace(s);
+    session_close_calls(s);
     session_close_groups(s);
     session_close_queues(s);
     session_unbuild(s);

@@ -92,6 +92,7 @@ struct weir_session {
     bool checks_finite;      /* what kernels compute is looked at (finite.h) */
     const char *directory;   /* borrowed while it is opened: where disks' files are made; NULL: where the plan says */
     host_binding *bindings; /* owned; parallel to the plan's hosts */
+    uint32_t opened;        /* kernels, the first, whose `open` was called where there is one */
     struct arena *arenas;   /* by space */
     struct bus bus;
 
@@ -316,7 +317,7 @@ void session_leave_run(struct weir_session *session);
 void session_asked(struct weir_session *session);
 void session_held(struct weir_session *session, int64_t begun, bool again);
 
-/* Whether the kernel is a source; it has no value for the step that its actor is in. */
+/* Whether the kernel is a source, or a call that reads nothing; it has no value for the step that its actor is in. */
 bool session_is_source(const struct weir_session *session, const struct actor_kernel *kernel);
 void session_end_source(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                         weir_status status, const char *sentence);
@@ -378,6 +379,11 @@ weir_status session_bind(struct weir_session *session, const weir_session_opts *
 /* By the owner of an outside actor's lane: takes what has come. Whether push or pull (`verb`) would not wait now, and
  * what it would return. */
 bool session_turn_comes(struct weir_session *session, struct actor *actor, const char *verb, weir_status *status);
+
+/* Opens what this process's kernels keep (weir/op.h), when all is built and other ranks can be told that it failed; and
+ * closes it, when nothing is fired any more, before kernels go. Closing does nothing where nothing was opened. */
+weir_status session_open_calls(struct weir_session *session);
+void session_close_calls(struct weir_session *session);
 
 /* With other ranks: takes what they have still to publish for this rank's pulls, and drops it, so that they can end
  * their run. At rest. */

@@ -289,7 +289,10 @@ void session_held(struct weir_session *s, int64_t begun, bool again)
 bool session_is_source(const struct weir_session *s, const struct actor_kernel *kernel)
 {
     uint32_t host = s->plan->kernels[kernel->id].host;
-    return host != PLAN_NONE && s->plan->hosts[host].kind == PLAN_SOURCE;
+    if (host == PLAN_NONE)
+        return false;
+    bool reads = s->plan->actors[s->plan->kernels[kernel->id].actor.i].ports.count;
+    return s->plan->hosts[host].kind == PLAN_SOURCE || (s->plan->hosts[host].kind == PLAN_CALL && !reads);
 }
 
 void session_end_source(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,

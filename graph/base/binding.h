@@ -20,6 +20,8 @@ typedef struct host_binding {
     void *ctx; /* borrowed */
     weir_source_save_fn save; /* of a source; may be NULL */
     weir_source_restore_fn restore;
+    weir_open_fn open; /* of a call; may be NULL */
+    weir_close_fn close;
 } host_binding;
 
 #endif

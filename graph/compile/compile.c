@@ -46,7 +46,7 @@ static bool has_effect(const weir_graph *g, int program)
 {
     for (int n = 0; n < g->nodes.count; n++) {
         const graph_node *node = g->nodes.item[n];
-        if (node->program == program && (node->updates || node->op == &op_sink || node->op == &op_call))
+        if (node->program == program && graph_acts(node))
             return true;
     }
     return false;

@@ -29,8 +29,8 @@ typedef struct emission {
     plan_builder *b;
     node_texts *of_node;           /* by ir node */
     plan_str *of_tensor;           /* by ir tensor: its name */
-    uint32_t *queue[PLAN_QUEUE_KINDS]; /* by device */
-    bool *runs[PLAN_QUEUE_KINDS];  /* by device: whether it has groups that run on such a queue */
+    uint32_t *queue[PLAN_QUEUE_KINDS]; /* by device; of io, of which it may have several, by device and which */
+    bool *runs[PLAN_QUEUE_KINDS];  /* so too: whether it has groups that run on such a queue */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
     uint32_t *port;                /* by register: the port through which the actor written now reads it */
     host_binding *bindings;
@@ -54,13 +54,23 @@ static const ir_node *first_node(const compile *c, const group *g)
     return &c->ir.node[c->phys.op.item[g->pops.item[0]].node];
 }
 
+/* Where the queue of a device stands; `io`: which of its io queues. */
+static size_t queue_at(const emission *e, plan_queue_kind kind, int d, int io)
+{
+    return kind == PLAN_IO_QUEUE ? (size_t)d * ((size_t)e->p->io.count + 1) + (size_t)io : (size_t)d;
+}
+
 /* The queue on which the device runs groups of that kind, when it has any. */
-static void emit_queue(emission *e, int d, plan_queue_kind kind)
+static void emit_queue(emission *e, int d, plan_queue_kind kind, int io)
 {
     const pdevice *from = &e->p->device.item[d];
-    char *name = pool_text(&e->c->pool, "%s %s:%d", queue_kind_text(kind), device_kind_name(from->kind), from->index);
-    if (name && e->runs[kind][d])
-        e->queue[kind][d] = plan_add_queues(
+    size_t at = queue_at(e, kind, d, io);
+    if (!e->runs[kind][at])
+        return;
+    char *name = pool_text(&e->c->pool, "%s %s:%d%s%s", queue_kind_text(kind), device_kind_name(from->kind), from->index,
+                           io ? " " : "", io ? e->p->io.item[io - 1] : "");
+    if (name)
+        e->queue[kind][at] = plan_add_queues(
             e->b, (plan_queue){.space = {(uint32_t)d}, .kind = kind, .name = plan_add_text(e->b, name)});
 }
 
@@ -89,11 +99,12 @@ static void emit_device(emission *e, int d)
                                                                        .name = plan_add_text(e->b, name),
                                                                        .workspace_offset = from->workspace_offset,
                                                                        .workspace_bytes = from->workspace});
-    emit_queue(e, d, PLAN_IO_QUEUE);
-    emit_queue(e, d, PLAN_OUTSIDE);
-    emit_queue(e, d, PLAN_COPY_IN);
-    emit_queue(e, d, PLAN_COPY_OUT);
-    emit_queue(e, d, PLAN_COLLECTIVE);
+    for (int io = 0; io <= e->p->io.count; io++)
+        emit_queue(e, d, PLAN_IO_QUEUE, io);
+    emit_queue(e, d, PLAN_OUTSIDE, 0);
+    emit_queue(e, d, PLAN_COPY_IN, 0);
+    emit_queue(e, d, PLAN_COPY_OUT, 0);
+    emit_queue(e, d, PLAN_COLLECTIVE, 0);
 }
 
 static plan_tensor tensor_from(plan_str name, const weir_type *type, const weir_shape *global, const slice *part)
@@ -292,7 +303,7 @@ static plan_str actor_text(emission *e, const group *g)
 static void emit_actor(emission *e, int g)
 {
     const group *from = &e->p->group.item[g];
-    plan_actor a = {.queue = {e->queue[from->queue][from->device]},
+    plan_actor a = {.queue = {e->queue[from->queue][queue_at(e, from->queue, from->device, from->io)]},
                     .name = actor_text(e, from),
                     .program = {(uint32_t)from->program},
                     .phase = from->phase,
@@ -403,16 +414,19 @@ static bool emission_begin(emission *e)
     int devices = e->p->device.count;
     e->b = plan_builder_new();
     for (int kind = 0; kind < PLAN_QUEUE_KINDS; kind++) {
-        e->queue[kind] = POOL_NEW(&e->c->pool, uint32_t, devices);
-        e->runs[kind] = POOL_NEW(&e->c->pool, bool, devices);
+        int64_t count = (int64_t)devices * (kind == PLAN_IO_QUEUE ? e->p->io.count + 1 : 1);
+        e->queue[kind] = POOL_NEW(&e->c->pool, uint32_t, count);
+        e->runs[kind] = POOL_NEW(&e->c->pool, bool, count);
     }
-    for (int g = 0; g < e->p->group.count && !e->c->pool.failed; g++)
-        e->runs[e->p->group.item[g].queue][e->p->group.item[g].device] = true;
+    for (int g = 0; g < e->p->group.count && !e->c->pool.failed; g++) {
+        const group *from = &e->p->group.item[g];
+        e->runs[from->queue][queue_at(e, from->queue, from->device, from->io)] = true;
+    }
     e->of_node = POOL_NEW(&e->c->pool, node_texts, e->c->ir.node_count + 1);
     e->of_tensor = POOL_NEW(&e->c->pool, plan_str, e->c->ir.tensors.count + 1);
     e->first_state = POOL_NEW(&e->c->pool, uint32_t, e->p->op.count + 1);
     e->port = POOL_NEW(&e->c->pool, uint32_t, e->p->reg.count + 1);
-    e->bindings = calloc((size_t)e->c->ir.node_count + 1, sizeof *e->bindings);
+    e->bindings = calloc((size_t)e->p->op.count + 1, sizeof *e->bindings);
     return e->b && e->bindings && !e->c->pool.failed;
 }
 

@@ -77,8 +77,9 @@ static bool changes_here(const compile *c, int tensor, int id)
 static bool by_rows(const compile *c, const pop *op)
 {
     const weir_op *rules = pop_op(c, op);
-    bool ok = rules->rows_in && !rules->states && !op->accumulate && op->in_count > 0 &&
-              op->in_count <= FUSED_INS_MAX && op->out_count <= FUSED_OUTS_MAX;
+    bool plain = !rules->states && !rules->ctx && !rules->open && !rules->effect;
+    bool ok = rules->rows_in && plain && !op->accumulate && op->in_count > 0 && op->in_count <= FUSED_INS_MAX &&
+              op->out_count <= FUSED_OUTS_MAX;
     for (int i = 0; ok && i < op->in_count; i++)
         ok = !changes_here(c, op->in[i], op->group);
     for (int o = 0; ok && o < op->out_count; o++)

@@ -15,10 +15,11 @@
  *   - what an accelerator does with others is alone, so that it waits for nothing else; the members of a collective have
  *     one level. Collectives of the same devices that wait for the same groups become one, up to BUCKET bytes a device: those
  *     that move, and those that make one kind of sum;
- *   - host functions, and what else runs on a device's io queue, are alone, so that a slow one holds up nothing else.
+ *   - host functions, and what else runs on a device's io queues, are alone, so that a slow one holds up nothing else; and
+ *     so is what asks for it (weir_op.actor).
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
- * has to change devices to get to it. Pops of one group have one level; an edge between groups goes to a later phase, a
+ * has to change devices to get to it, or to wait for a batch of all micro-batches. Pops of one group have one level; an edge between groups goes to a later phase, a
  * higher level, from once a step to once a micro-batch, or forward in the order of pops in which each group is a run.
  *
  * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one, unless they
@@ -98,7 +99,8 @@ static int own_level(const compile *c, const pop *op)
         const pop *from = input_maker(c, op, i);
         if (!from || from->phase != op->phase)
             continue;
-        bool later = apart(from, op) || from->collective || (step && is_core_step(c, from));
+        bool later = apart(from, op) || from->collective || (step && is_core_step(c, from)) ||
+                     pop_node(c, from)->op == &op_batch;
         int reach = from->level + later; /* one collective after another is one later */
         if (reach > level)
             level = reach;
@@ -278,7 +280,7 @@ static int group_new(grouping *x, const pop *op)
     if (!g || !at)
         return -1;
     *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
-                 .phase = op->phase, .micro = op->micro, .queue = op->queue, .level = op->level,
+                 .phase = op->phase, .micro = op->micro, .queue = op->queue, .io = op->io, .level = op->level,
                  .levels = is_level(x->c, op)};
     *at = x->p->group.count - 1;
     return *at;
@@ -372,7 +374,7 @@ static void join(grouping *x, int id)
     op->level = pop_level(x->c, op);
     if (op->collective && x->p->collective.item[op->collective - 1].members.item[0] == id && join_collective(x, id))
         return;
-    bool alone = alone_on(op->queue) || op->queue == PLAN_COLLECTIVE;
+    bool alone = alone_on(op->queue) || op->queue == PLAN_COLLECTIVE || pop_node(x->c, op)->op->actor;
     op->kept = moves_kept(x->c, op);
     op->group = find_open(x, op, alone);
     if (op->group < 0)
@@ -442,7 +444,7 @@ static plan_mem reg_kind(const compile *c, const ptensor *t)
         return kept_kind(c, t);
     const pop *maker = &c->phys.op.item[t->producer];
     const ir_node *node = pop_node(c, maker);
-    if (node->op == &op_source)
+    if (node->op == &op_source || node->op == &op_call)
         return PLAN_IO;
     if (node->op == &op_box || node->copies)
         return PLAN_TRANSFER;

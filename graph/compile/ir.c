@@ -96,7 +96,10 @@ static bool node_rules(compile *c, ir_node *node, weir_signature_list *list)
     list->count = 0;
     list->args = &args;
     weir_signature_new(list);
-    if (node->op->signatures)
+    const weir_signature *given = node->origin ? node->origin->by_hand : NULL;
+    for (int a = 0; given && a < node->mesh->axes; a++)
+        *weir_signature_new(list) = given[a];
+    if (node->op->signatures && !given)
         node->op->signatures(&args, list);
     const ir_rules *rules = signatures_keep(c, list);
     list->args = NULL;
@@ -141,7 +144,7 @@ static bool node_copy(compile *c, const graph_node *from, ir_node *to)
                     .program = from->program,
                     .micro = from->micro,
                     .in_count = from->in_count,
-                    .out_count = from->op->out_count,
+                    .out_count = from->out_count,
                     .after = -1,
                     .updates = from->updates ? from->updates->id : -1,
                     .choice = {-1, -1, -1}};

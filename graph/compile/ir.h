@@ -130,6 +130,7 @@ typedef struct pop {               /* one kernel call on one device */
     bool micro;
     bool accumulate;               /* its kernel adds from the second firing on */
     plan_queue_kind queue;         /* of its device; on an io or outside queue it is a group of its own */
+    int io;                        /* then, of io: which of them, see phys.io */
     bool dead;                     /* merged into another, or of no use */
     int level, group;
     POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
@@ -193,6 +194,7 @@ typedef struct group {             /* an actor */
     plan_phase phase;
     bool micro;
     plan_queue_kind queue;         /* only a compute queue has a workspace */
+    int io;                        /* which of its device's, as of a pop */
     bool levels;                   /* of conversions that others go on with */
     int level;
     int priority;
@@ -233,6 +235,7 @@ typedef struct phys {
     int *first;                    /* by ir tensor: its first ptensor, see ptensor_at() */
     int *chunks;                   /* by ir tensor: how many each of its shards is cut into; 1: they are whole */
     int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
+    POOL_LIST(const char *) io;    /* names of io queues that the program gave; 0 of a pop is the one without, k the k-th */
     POOL_LIST(block) temp;         /* layout's own: those of each group beside each other */
     bool temps_found;
 } phys;

@@ -30,6 +30,7 @@ typedef struct lowering {
     phys *p;
     sources sources;               /* of the conversion that is being lowered, */
     exchanging exchange;           /* which may be one between accelerators */
+    bool *called;                  /* by ir tensor: functions of the program's alone read it */
     weir_type *types;              /* of the operands of a pop */
     int types_room;
 } lowering;
@@ -206,9 +207,20 @@ static bool tensors_make(lowering *l)
 
 /* ---- conversions ---- */
 
-static bool same_place(const ptensor *a, const ptensor *b)
+static bool same_part(const ptensor *a, const ptensor *b)
 {
-    return a->device == b->device && !memcmp(&a->part, &b->part, sizeof a->part);
+    return !memcmp(&a->part, &b->part, sizeof a->part);
+}
+
+/* Whether what lies on one device is what a conversion would make on the other: there already, or read where it is by
+ * functions of the program's on another CPU. Kernels get a copy, which is made beside what is computed, and gives the
+ * slot back as soon as it is there, and so does who reads what an update waits for; but such a function is a stage of a
+ * pipeline, with slots of its own. */
+static bool same_place(const lowering *l, const ptensor *a, const ptensor *b)
+{
+    const pdevice *device = l->p->device.item;
+    bool reached = device[a->device].kind == WEIR_CPU && device[b->device].kind == WEIR_CPU && l->called[b->tensor];
+    return (a->device == b->device || (reached && !a->parameter)) && same_part(a, b);
 }
 
 /* What the box of device `at` reads: shards wherever they lie, or between accelerators what has been taken of them. */
@@ -249,7 +261,7 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk
         return error_set(WEIR_E_UNSUPPORTED, "%s:%d: \"%s\" is a conversion from %d shards, more than the %d that can be",
                          node->src.file, node->src.line, node->name, count, WEIR_ARGS_MAX),
                false;
-    if (count == 1 && !attrs->zero && same_place(&l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
+    if (count == 1 && !attrs->zero && same_place(l, &l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
         l->p->tensor.item[out].alias = list[0];
         op->dead = true;
     }
@@ -325,6 +337,19 @@ static plan_queue_kind queue_of(const ir_node *node)
     return node->moves ? PLAN_IO_QUEUE : node->copies;
 }
 
+/* Which of its device's io queues. */
+static int io_of(lowering *l, const ir_node *node)
+{
+    const char *name = node->origin ? node->origin->queue : NULL;
+    for (int i = 0; name && i < l->p->io.count; i++)
+        if (!strcmp(l->p->io.item[i], name))
+            return i + 1;
+    const char **made = name ? POOL_PUSH(&l->c->pool, &l->p->io) : NULL;
+    if (made)
+        *made = name;
+    return made ? l->p->io.count : 0;
+}
+
 static bool lower_op(lowering *l, const ir_node *node, int n, int at)
 {
     compile *c = l->c;
@@ -340,7 +365,8 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
                 .phase = node->phase,
                 .micro = node->micro,
                 .accumulate = node->op == &op_accumulate,
-                .queue = queue_of(node)};
+                .queue = queue_of(node),
+                .io = io_of(l, node)};
     op->in = POOL_NEW(&c->pool, int, op->in_count + 1);
     op->out = POOL_NEW(&c->pool, int, op->out_count + 1);
     if (!op->in || !op->out)
@@ -352,13 +378,13 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
         l->p->tensor.item[op->out[o]].producer = id;
     }
     bool fills = node->origin && node->origin->fills;
-    if (node->op == &op_shard || (fills && c->micro == 1)) {
+    if (node->op == &op_shard || (fills && c->micro == 1 && node->op == &op_accumulate)) {
         l->p->tensor.item[op->out[0]].alias = op->in[0];
         op->dead = true;
         return true;
     }
     if (fills)
-        l->p->tensor.item[op->out[0]].fills = true; /* only an accumulation does, and it has an output */
+        l->p->tensor.item[op->out[0]].fills = true; /* an accumulation or a batch, which have one output */
     return pop_memory(l, node, id);
 }
 
@@ -369,6 +395,17 @@ static bool kernel_there(const ir_node *node)
         return true;
     error_set(WEIR_E_UNSUPPORTED, "%s:%d: %s: \"%s\" has no kernel for %s devices", node->src.file, node->src.line,
               node->op->name, node->name, device_kind_name(kind));
+    return false;
+}
+
+/* Whether a batch, or what is taken apart, has a row for each micro-batch. */
+static bool rows_there(const compile *c, const ir_node *node)
+{
+    int rows = node->op == &op_batch ? node->out[0] : node->op == &op_unbatch ? node->in[0] : -1;
+    if (rows < 0 || c->ir.tensors.item[rows].type.shape.dim[0] == c->micro)
+        return true;
+    error_set(WEIR_E_GRAPH, "%s:%d: %s: of %lld values, but a step has %d micro-batch%s", node->src.file, node->src.line,
+              node->op->name, (long long)c->ir.tensors.item[rows].type.shape.dim[0], c->micro, c->micro == 1 ? "" : "es");
     return false;
 }
 
@@ -410,7 +447,7 @@ static void readers_list(lowering *l)
 static bool has_effect(const lowering *l, const pop *op)
 {
     const ir_node *node = &l->c->ir.node[op->node];
-    return node->op == &op_sink || node->op == &op_call || node->updates >= 0;
+    return node->op->effect || node->updates >= 0;
 }
 
 /* Marks pops of no use. Readers come behind what they read, so one walk backwards is enough. */
@@ -515,9 +552,30 @@ static bool lower_all(lowering *l)
     if (!POOL_ROOM(&l->c->pool, &l->p->op, count))
         return false;
     for (int n = 0; n < l->c->ir.node_count; n++)
-        if (!kernel_there(&l->c->ir.node[n]) || !lower_node(l, &l->c->ir.node[n], n))
+        if (!kernel_there(&l->c->ir.node[n]) || !rows_there(l->c, &l->c->ir.node[n]) || !lower_node(l, &l->c->ir.node[n], n))
             return false;
     return true;
+}
+
+/* Finds those tensors that nothing reads but calls and sinks, be it through layouts. Readers come behind what they read. */
+static bool called_find(lowering *l)
+{
+    const ir_graph *ir = &l->c->ir;
+    bool *computed = POOL_NEW(&l->c->pool, bool, ir->tensors.count + 1);
+    l->called = POOL_NEW(&l->c->pool, bool, ir->tensors.count + 1);
+    for (int n = ir->node_count - 1; n >= 0 && computed && l->called; n--) {
+        const ir_node *node = &ir->node[n];
+        bool passes = node->op == &op_box || node->op == &op_shard;
+        bool called = passes ? l->called[node->out[0]] : node->op == &op_call || node->op == &op_sink;
+        bool computes = passes ? computed[node->out[0]] : queue_of(node) != PLAN_IO_QUEUE;
+        for (int i = 0; i < node->in_count; i++) {
+            l->called[node->in[i]] |= called;
+            computed[node->in[i]] |= computes;
+        }
+    }
+    for (int t = 0; t < ir->tensors.count && computed && l->called; t++)
+        l->called[t] &= !computed[t];
+    return computed && l->called;
 }
 
 bool pass_lower(compile *c)
@@ -526,7 +584,7 @@ bool pass_lower(compile *c)
     l.exchange = (exchanging){.c = c, .sources = &l.sources};
     l.p->first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
     l.p->chunks = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
-    bool ready = l.p->first && l.p->chunks && devices_number(c) && chunks_choose(&l) && tensors_make(&l) &&
+    bool ready = l.p->first && l.p->chunks && devices_number(c) && called_find(&l) && chunks_choose(&l) && tensors_make(&l) &&
                  sources_new(&l.sources, c);
     if (c->pool.failed || !ready || !lower_all(&l))
         return c->pool.failed ? error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK

@@ -14,7 +14,7 @@ double offload_window = 2;
 bool offload_anchor(const ir_node *node, const weir_mesh *mesh, bool micro)
 {
     bool vanishes = node->op == &op_box || node->op == &op_shard || node->op == &op_accumulate || !node->out_count;
-    bool end = node->op == &op_source || node->op == &op_sink || node->op == &op_call;
+    bool end = node->op == &op_source || node->op->effect;
     return !vanishes && !end && node->updates < 0 && node->micro == micro && !node->program &&
            !(node->origin && node->origin->host) && mesh_equal(node->mesh, mesh_home(mesh));
 }

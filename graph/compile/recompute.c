@@ -59,7 +59,7 @@ static bool gathers_once(const recompute *x, const ir_node *node)
 
 static bool is_repeatable(const recompute *x, const ir_node *node)
 {
-    bool end = node->op == &op_source || node->op == &op_sink || node->op == &op_call;
+    bool end = node->op == &op_source || node->op == &op_batch || node->op->effect || node->op->open;
     if (is_later(node) || end || node->op->states || node->updates >= 0 || (node->origin && node->origin->host))
         return false;
     for (int i = 0; i < node->in_count; i++)

@@ -228,7 +228,8 @@ static bool terms_full(const compile *c, const ir_node *node, const weir_signatu
 
 static bool allowed(const compile *c, const ir_node *node, const weir_signature *s, int axis)
 {
-    if (!granules_fit(node, s, axis) || !terms_full(c, node, s))
+    bool by_hand = node->origin && node->origin->by_hand;
+    if (!granules_fit(node, s, axis) || !terms_full(c, node, s) || (by_hand && s != &node->signature[1 + axis]))
         return false;
     for (int o = 0; o < node->out_count; o++) {
         const ir_tensor *t = &c->ir.tensors.item[node->out[o]];

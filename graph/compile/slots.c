@@ -4,8 +4,8 @@
  *   - what a forward group saves for its backward, with k stages behind it: k + 1, so that many micro-batches may be
  *     under way, and one-forward-one-backward emerges from credits instead of from a schedule;
  *   - what moves between devices or queues, and inputs: two, so that the next transfer overlaps with the use of this one;
- *   - what is fetched: as many as the user said, at least.
- * Never more than are written in one step, except for inputs and fetches, which may run ahead of it, and for what is small
+ *   - what is fetched: as many as the user said, at least; what calls make for another queue, and read of one: two.
+ * Never more than are written in one step, except for these and inputs, which may run ahead of it, and for what is small
  * and read by another device: there the next step's need not wait for the way back of the word that it was read. A register whose
  * slots the user fixed is left alone. The loop in compile.c lowers what does not fit and raises what turns out to be
  * too few.
@@ -14,6 +14,7 @@
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
+#include "kernels/ops.h"
 
 enum { SMALL_BYTES = 1 << 16 };
 
@@ -74,12 +75,17 @@ static plan_queue_kind runs_with(const group *g)
     return g->queue == PLAN_OUTSIDE ? PLAN_COMPUTE : g->queue;
 }
 
+static bool run_together(const group *a, const group *b)
+{
+    return runs_with(a) == runs_with(b) && a->io == b->io;
+}
+
 /* By another device, or another queue that runs at the same time. */
 static bool read_elsewhere(const phys *p, const reg *r)
 {
     for (int i = 0; i < r->readers.count; i++) {
         const group *reader = &p->group.item[r->readers.item[i]];
-        if (reader->device != r->device || (r->group >= 0 && runs_with(reader) != runs_with(&p->group.item[r->group])))
+        if (reader->device != r->device || (r->group >= 0 && !run_together(reader, &p->group.item[r->group])))
             return true;
     }
     return false;
@@ -98,12 +104,26 @@ static int fetch_slots(const compile *c, const reg *r)
     return slots;
 }
 
+static bool is_call(const compile *c, const group *g)
+{
+    return c->ir.node[c->phys.op.item[g->pops.item[0]].node].op == &op_call;
+}
+
+/* Whether a call makes or reads what comes from another queue, or goes there. */
+static bool passes_call(const compile *c, const reg *r)
+{
+    bool called = is_call(c, &c->phys.group.item[r->group]);
+    for (int i = 0; i < r->readers.count; i++)
+        called |= is_call(c, &c->phys.group.item[r->readers.item[i]]);
+    return called && read_elsewhere(&c->phys, r);
+}
+
 static int reg_slots(const compile *c, const reg *r, const int *behind)
 {
     const phys *p = &c->phys;
     const group *g = &p->group.item[r->group];
     int written = g->micro ? c->micro / r->fill : 1, slots = 1, fetched = fetch_slots(c, r);
-    if (r->kind == PLAN_IO)
+    if ((r->kind == PLAN_IO && !is_call(c, g)) || passes_call(c, r))
         return fetched > 2 ? fetched : 2;
     if (r->kind == PLAN_TRANSFER || read_elsewhere(p, r))
         slots = 2;

@@ -176,7 +176,7 @@ static void node_backward(backward *b, graph_node *node, weir_tensor *const *dou
         return;
     }
     weir_grad_args args = {.graph = g, .src = node->src, .in = in, .in_count = node->in_count, .out = node->out,
-                           .dout = dout, .out_count = node->op->out_count, .attrs = node->attrs, .needed = needed,
+                           .dout = dout, .out_count = node->out_count, .attrs = node->attrs, .needed = needed,
                            .din = din};
     weir_scope scope = graph_scope_absolute(g, node->mesh, pool_text(&g->pool, "%s.grad/", node->name));
     g->forward = node;
@@ -192,7 +192,7 @@ static void node_visit(backward *b, graph_node *node)
 {
     weir_tensor *dout[8] = {0};
     bool flows = false, trains = false;
-    for (int i = 0; i < node->op->out_count; i++) {
+    for (int i = 0; i < node->out_count; i++) {
         dout[i] = collect(b, node->out[i]);
         if (dout[i] && node->op != &op_cast)
             dout[i] = cast_to(b, dout[i], node->out[i]->type.dtype);

@@ -13,6 +13,7 @@
 #include "graph/base/opts.h"
 #include "kernels/ops.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -485,42 +486,54 @@ static bool apply_inputs_known(const weir_apply *a, weir_graph *g)
     return true;
 }
 
+/* What varies in size is for those alone who look at its length. */
+static bool apply_length_ok(const weir_apply *a, weir_graph *g, const weir_tensor *in)
+{
+    if (!in->length || a->op == &op_call || a->op == &op_sink || a->op == &op_shard)
+        return true;
+    graph_mistake(g, a->src, "%s: \"%s\" varies in size: calls and sinks alone can read it", a->op->name, in->name);
+    return false;
+}
+
 /* Whether the inputs can be looked at; reports what is wrong with them. */
 static bool apply_inputs_ok(const weir_apply *a, weir_graph *g)
 {
     if (!apply_inputs_known(a, g))
         return false;
     for (int i = 0; i < a->in_count; i++)
-        if (a->in[i]->poisoned || !apply_program_ok(a, g, a->in[i]))
+        if (a->in[i]->poisoned || !apply_program_ok(a, g, a->in[i]) || !apply_length_ok(a, g, a->in[i]))
             return false;
     return !weir_graph_mistake(g) && graph_scope_ok(g, a->src, a->op->name);
 }
 
-static bool apply_infer(const weir_apply *a, weir_graph *g, weir_type *out)
+/* How many outputs there are; -1 after a mistake. */
+static int apply_infer(const weir_apply *a, weir_graph *g, weir_type *out)
 {
     weir_type in_few[8];
     weir_type *in = a->in_count <= 8 ? in_few : POOL_NEW(&g->pool, weir_type, a->in_count);
     if (!in)
-        return false;
+        return -1;
     for (int i = 0; i < a->in_count; i++)
         in[i] = a->in[i]->type;
     weir_op_args args = {a->op, in, a->in_count, out, a->op->out_count, a->attrs};
     char error[256] = "";
     if (!a->op->infer(&args, error, sizeof error)) {
         graph_mistake(g, a->src, "%s: %s", a->op->name, *error ? error : "wrong inputs");
-        return false;
+        return -1;
     }
-    for (int o = 0; o < a->op->out_count; o++)
+    assert(args.out_count == a->op->out_count ||
+           (a->op->out_fewer && args.out_count >= 0 && args.out_count < a->op->out_count));
+    for (int o = 0; o < args.out_count; o++)
         if (!shape_countable(&out[o].shape)) {
             char text[160];
             graph_mistake(g, a->src, "%s: a result of shape %s has too many elements", a->op->name,
                           shape_text(&out[o].shape, text, sizeof text));
-            return false;
+            return -1;
         }
-    return true;
+    return args.out_count;
 }
 
-static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full)
+static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full, int out_count)
 {
     graph_node *node = POOL_NEW(&g->pool, graph_node, 1);
     graph_node **at = POOL_PUSH(&g->pool, &g->nodes);
@@ -533,12 +546,13 @@ static graph_node *node_new(const weir_apply *a, weir_graph *g, const char *full
                          .src = a->src,
                          .mesh = apply_mesh(a, g),
                          .in_count = a->in_count,
+                         .out_count = out_count,
                          .phase = g->phase,
                          .forward = g->forward,
                          .in_graph = g,
                          .program = g->program};
     node->in = pool_copy(&g->pool, a->in, sizeof *a->in * (size_t)a->in_count);
-    node->out = POOL_NEW(&g->pool, weir_tensor *, a->op->out_count);
+    node->out = POOL_NEW(&g->pool, weir_tensor *, out_count);
     node->attrs = a->op->attrs_bytes ? pool_copy(&g->pool, a->attrs, a->op->attrs_bytes) : NULL;
     for (int i = 0; i < a->in_count; i++) {
         const graph_node *from = a->in[i]->node;
@@ -559,7 +573,7 @@ static bool node_trains(const graph_node *node)
 
 static void node_outputs(graph_node *node, weir_graph *g, const weir_type *types)
 {
-    for (int i = 0; i < node->op->out_count; i++) {
+    for (int i = 0; i < node->out_count; i++) {
         weir_tensor *t = graph_tensor_new(g);
         if (!t)
             return;
@@ -586,10 +600,11 @@ graph_node *graph_apply(const weir_apply *a)
 {
     weir_graph *g = apply_graph(a);
     weir_type types[8] = {0};
-    if (!apply_inputs_ok(a, g) || !apply_infer(a, g, types))
+    int out_count = apply_inputs_ok(a, g) ? apply_infer(a, g, types) : -1;
+    if (out_count < 0)
         return NULL;
     const char *full = graph_full_name(g, a->src, a->name ? a->name : name_fresh(g, a->op->name));
-    graph_node *node = full ? node_new(a, g, full) : NULL;
+    graph_node *node = full ? node_new(a, g, full, out_count) : NULL;
     if (node)
         node_outputs(node, g, types);
     return node && !weir_graph_mistake(g) ? node : NULL;
@@ -634,8 +649,8 @@ weir_tensor *weir_op_apply_of(const weir_apply *given, size_t given_bytes, weir_
     if (!node)
         return apply_poisoned(apply, g, outs);
     if (outs)
-        memcpy(outs, node->out, sizeof *outs * (size_t)apply->op->out_count);
-    return apply->op->out_count ? node->out[0] : NULL;
+        memcpy(outs, node->out, sizeof *outs * (size_t)node->out_count);
+    return node->out_count ? node->out[0] : NULL;
 }
 
 /* ---- which model it is ---- */
@@ -685,6 +700,11 @@ weir_mesh *weir_tensor_mesh(const weir_tensor *x)
     return x ? x->mesh : NULL;
 }
 
+weir_tensor *weir_length(const weir_tensor *x)
+{
+    return x ? x->length : NULL;
+}
+
 bool weir_tensor_poisoned(const weir_tensor *x)
 {
     return !x || x->poisoned;
@@ -704,6 +724,8 @@ void weir_slots_at(weir_tensor *x, int slots, weir_src src)
         graph_mistake(x->graph, src, "slots: the parameter \"%s\" is changed in place and has one slot, not %d",
                       x->name, slots);
     x->slots = slots;
+    if (x->length)
+        weir_slots(x->length, slots);
     if (x->node && x->node->op == &op_shard && x->node->in[0]->node && x->node->in[0]->node->host)
         x->node->in[0]->slots = slots; /* an input: also where the value comes in */
 }

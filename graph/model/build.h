@@ -61,6 +61,7 @@ struct weir_tensor {
     weir_src src;
     graph_node *update;        /* by the optimizer, or by who set the state */
     weir_tensor *again;        /* the same, computed once more in the backward pass */
+    weir_tensor *length;       /* how many of its rows are there; NULL: all, it does not vary */
     bool zero[WEIR_AXES_MAX];  /* its master copy is split over this axis, and gathered for its readers */
 };
 
@@ -71,7 +72,7 @@ struct graph_node {
     weir_src src;
     weir_mesh *mesh;
     weir_tensor **in, **out;
-    int in_count;
+    int in_count, out_count;
     void *attrs;
     plan_phase phase;
     const graph_node *forward; /* of what a gradient builder made: the node whose gradient it is part of; else NULL */
@@ -80,6 +81,8 @@ struct graph_node {
     bool micro;
     int host;                  /* plan_host_kind + 1; 0: none */
     host_binding binding;
+    const char *queue;         /* of those on its device; NULL: the first */
+    const weir_signature *by_hand; /* one for each axis of its mesh, as the user gave them; NULL: the op's own */
     int fetch_slots;
     weir_tensor *updates;      /* the parameter or state that out[0] is written over */
     bool fills;                /* its output is published once a step although it fires once per micro-batch */
@@ -180,6 +183,12 @@ weir_tensor *graph_tensor_new(weir_graph *graph);
 
 /* weir_op_apply() for the graph's own use: the node, or NULL after a mistake. The graph must be known. */
 graph_node *graph_apply(const weir_apply *apply);
+
+/* Whether it is there for what it does, although nobody may read what it makes. */
+static inline bool graph_acts(const graph_node *node)
+{
+    return node->updates || node->op->effect;
+}
 
 /* Which model it is: the parameters and states of its main program, and what is done in that one's forward pass. Where
  * it runs, in what layout and with how large batches, changes nothing. */

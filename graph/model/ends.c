@@ -1,17 +1,16 @@
-/* graph/model/ends.c: where a graph meets the outside: inputs, parameters, fetches, calls, and the explicit layouts
- * that the user writes.
+/* graph/model/ends.c: where a graph meets the outside: inputs, parameters, fetches, and the explicit layouts that the
+ * user writes. Calls are in call.c.
  *
  * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard
- * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out. A call is the
- * same: the user's function runs on one device, however large the mesh is, so it is called once for every value.
+ * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out.
+ *
+ * What varies in size is two tensors, the value and its length, and wherever one goes the other does.
  *
  * Who fetches a parameter gets a copy: whoever pulls late would otherwise hold up its update.
  */
+#include "graph/model/ends.h"
 #include "graph/base/base.h"
-#include "graph/model/build.h"
 #include "graph/base/error.h"
-#include "graph/base/opts.h"
-#include "kernels/core/core.h"
 #include "kernels/ops.h"
 
 #include <math.h>
@@ -19,7 +18,7 @@
 
 enum { DELAY_MAX = 1 << 16 };
 
-static weir_shape shape_of(const int64_t *dim)
+weir_shape ends_shape(const int64_t *dim)
 {
     weir_shape shape = {0};
     while (shape.rank < WEIR_DIMS_MAX && dim[shape.rank]) {
@@ -32,7 +31,7 @@ static weir_shape shape_of(const int64_t *dim)
 /* A 0 ends the shape, so nothing may follow it. Reports. */
 static bool shape_ends(weir_graph *g, weir_src src, const char *what, const int64_t *dim)
 {
-    const int rank = shape_of(dim).rank;
+    const int rank = ends_shape(dim).rank;
     for (int d = rank; d < WEIR_DIMS_MAX; d++)
         if (dim[d]) {
             graph_mistake(g, src, "%s: dimension %d is 0, and %lld follows it; a dimension is at least 1", what, rank,
@@ -43,9 +42,9 @@ static bool shape_ends(weir_graph *g, weir_src src, const char *what, const int6
 }
 
 /* Whether the shape can be a tensor's: sizes of at least 1, bytes that fit. Reports. */
-static bool shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const int64_t *dim)
+bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const int64_t *dim)
 {
-    const weir_shape shape = shape_of(dim);
+    const weir_shape shape = ends_shape(dim);
     bool sizes = shape_countable(&shape);
     if (!weir_dtype_bytes(dtype)) {
         graph_mistake(g, src, "%s: there is no dtype %d", what, (int)dtype);
@@ -69,7 +68,7 @@ static bool sbp_fits(const weir_type *type, weir_sbp sbp)
 }
 
 /* Copies the user's SBP to `to`, with negative dimensions counted from the end. Reports what cannot be. */
-static bool sbp_set(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,
+bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,
                     const weir_sbp *from, weir_sbp *to)
 {
     char text[16], place[64], shape[160];
@@ -104,11 +103,37 @@ static bool mesh_of_graph(weir_graph *g, weir_src src, const char *what, const w
     return mesh->graph == g;
 }
 
-static typed_attrs typed(weir_dtype dtype, const weir_shape *shape)
+typed_attrs ends_typed(weir_dtype dtype, const weir_shape *shape)
 {
     typed_attrs attrs = {.dtype = dtype, .rank = shape->rank};
     memcpy(attrs.dim, shape->dim, sizeof attrs.dim);
     return attrs;
+}
+
+static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, const char *what, const char *name,
+                             const weir_sbp *sbp);
+
+/* The last part of a name; prefixes come again. */
+static const char *name_behind(const weir_tensor *x)
+{
+    const char *slash = strrchr(x->name, '/');
+    return slash ? slash + 1 : x->name;
+}
+
+/* What varies in size takes its length along, and is whole. */
+static weir_tensor *shard_length(const weir_tensor *x, weir_tensor *to, weir_src src)
+{
+    weir_graph *g = x->graph;
+    for (int a = 0; a < WEIR_AXES_MAX; a++) {
+        if (to->sbp[a] != WEIR_AUTO && to->sbp[a] != WEIR_B)
+            return weir_mistake(to, src, "shard: \"%s\" varies in size, so it is B", x->name);
+        to->sbp[a] = a < to->mesh->axes ? WEIR_B : WEIR_AUTO;
+    }
+    char *name = pool_text(&g->pool, "%s.length", name_behind(to));
+    if (!name)
+        return &g->poison;
+    to->length = shard_to(x->length, to->mesh, src, "shard", name, to->sbp);
+    return to->length->poisoned ? &g->poison : to;
 }
 
 /* `what` is the word for it in mistakes. */
@@ -122,18 +147,24 @@ static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, cons
     graph_node *node =
         graph_apply(&(weir_apply){.src = src, .name = name, .op = &op_shard, .in = &x, .in_count = 1, .graph = g});
     weir_scope_leave(&scope);
-    if (!node || !sbp_set(g, src, what, &x->type, mesh, sbp, node->out[0]->sbp))
+    if (!node || !ends_sbp(g, src, what, &x->type, mesh, sbp, node->out[0]->sbp))
         return &g->poison;
-    return node->out[0];
+    return x->length ? shard_length(x, node->out[0], src) : node->out[0];
 }
 
 /* What a node on one device made, laid out over `mesh`. */
-static weir_tensor *spread(graph_node *node, weir_mesh *mesh, weir_src src, const weir_sbp *sbp)
+weir_tensor *ends_spread(weir_tensor *x, weir_mesh *mesh, weir_src src, const weir_sbp *sbp)
 {
     weir_graph *g = mesh->graph;
-    const char *slash = strrchr(node->name, '/'); /* the prefixes come again */
-    char *name = pool_text(&g->pool, "%s.shard", slash ? slash + 1 : node->name);
-    return name ? shard_to(node->out[0], mesh, src, node->name, name, sbp) : &g->poison;
+    char *name = pool_text(&g->pool, "%s.shard", name_behind(x));
+    return name ? shard_to(x, mesh, src, x->node->name, name, sbp) : &g->poison;
+}
+
+/* The queue of a node that calls a function of the program's. */
+void ends_queue(graph_node *node, const char *queue)
+{
+    if (queue)
+        node->queue = pool_text(&node->in_graph->pool, "%s", queue);
 }
 
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *given)
@@ -141,17 +172,17 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input
     weir_input_opts opts;
     const bool read = graph_opts(graph, "input", given, &opts, sizeof opts);
     const char *what = opts.name ? opts.name : "input";
-    const weir_shape shape = shape_of(opts.shape);
+    const weir_shape shape = ends_shape(opts.shape);
     if (!graph) {
         graph_mistake(NULL, opts.src, "%s: the graph is NULL", what);
         return NULL;
     }
-    if (!read || !shape_ok(graph, opts.src, what, dtype, opts.shape) || !graph_scope_ok(graph, opts.src, what))
+    if (!read || !ends_shape_ok(graph, opts.src, what, dtype, opts.shape) || !graph_scope_ok(graph, opts.src, what))
         return &graph->poison;
     weir_mesh *mesh = graph_default_mesh(graph), *first = mesh ? mesh_first(mesh) : NULL;
     if (!first)
         return &graph->poison;
-    typed_attrs attrs = typed(dtype, &shape);
+    typed_attrs attrs = ends_typed(dtype, &shape);
     weir_scope scope = graph_scope_on(first);
     graph_node *node =
         graph_apply(&(weir_apply){.src = opts.src, .name = opts.name, .op = &op_source, .graph = graph, .attrs = &attrs});
@@ -162,7 +193,8 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input
     node->binding =
         (host_binding){.fn.source = opts.source, .ctx = opts.ctx, .save = opts.save, .restore = opts.restore};
     node->micro = node->out[0]->micro = opts.micro;
-    return spread(node, mesh, opts.src, opts.sbp);
+    ends_queue(node, opts.source ? opts.queue : NULL);
+    return ends_spread(node->out[0], mesh, opts.src, opts.sbp);
 }
 
 /* Which parameter or state is asked for; `what` is the word for it. */
@@ -211,7 +243,7 @@ static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *
     t->src = opts->src;
     t->asked = UINT32_C(1) << g->program;
     name->shared = t;
-    if (!t->mesh || !sbp_set(g, opts->src, opts->name, &t->type, t->mesh, opts->sbp, t->sbp))
+    if (!t->mesh || !ends_sbp(g, opts->src, opts->name, &t->type, t->mesh, opts->sbp, t->sbp))
         return &g->poison;
     for (int a = 0; a < WEIR_AXES_MAX; a++)
         if (t->sbp[a] == WEIR_P)
@@ -245,8 +277,8 @@ static weir_tensor *register_get(weir_graph *g, const wanted *w)
     }
     if (!opts->name)
         graph_mistake(g, opts->src, "%s: needs a .name: its initial values follow from it", w->what);
-    if (!opts->name || !shape_ok(g, opts->src, opts->name, w->type.dtype, opts->shape) ||
-        !init_ok(g, opts) || !graph_scope_ok(g, opts->src, opts->name) || weir_graph_mistake(g))
+    if (!opts->name || !ends_shape_ok(g, opts->src, opts->name, w->type.dtype, opts->shape) || !init_ok(g, opts) ||
+        !graph_scope_ok(g, opts->src, opts->name) || weir_graph_mistake(g))
         return &g->poison;
     int names = g->names_count;
     graph_name *name = graph_shared_name(g, opts->src, opts->name);
@@ -266,7 +298,7 @@ weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, const weir_param
     weir_param_opts opts;
     if (!graph_opts(graph, "param", given, &opts, sizeof opts))
         return &graph->poison;
-    return register_get(graph, &(wanted){"parameter", {dtype, shape_of(opts.shape)}, 0, &opts});
+    return register_get(graph, &(wanted){"parameter", {dtype, ends_shape(opts.shape)}, 0, &opts});
 }
 
 weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state_opts *given)
@@ -282,7 +314,7 @@ weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state
                       opts.delay, DELAY_MAX);
         return graph ? &graph->poison : NULL;
     }
-    return register_get(graph, &(wanted){"state", {dtype, shape_of(opts.shape)}, opts.delay ? opts.delay : 1, &like});
+    return register_get(graph, &(wanted){"state", {dtype, ends_shape(opts.shape)}, opts.delay ? opts.delay : 1, &like});
 }
 
 void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
@@ -306,9 +338,15 @@ void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
     char *name = pool_text(&g->pool, "fetch/%s", called);
     if (!first || !name || graph_fetch_taken(g, opts.src, called))
         return;
+    if (x->length && !opts.sink) {
+        graph_mistake(g, opts.src, "fetch: \"%s\" varies in size: it needs a sink, or weir_length() of it is fetched",
+                      x->name);
+        return;
+    }
+    weir_tensor *in[] = {x, x->length};
     weir_scope scope = graph_scope_absolute(g, first, "");
-    graph_node *node =
-        graph_apply(&(weir_apply){.src = opts.src, .name = name, .op = &op_sink, .in = &x, .in_count = 1});
+    graph_node *node = graph_apply(
+        &(weir_apply){.src = opts.src, .name = name, .op = &op_sink, .in = in, .in_count = x->length ? 2 : 1});
     weir_scope_leave(&scope);
     if (!node)
         return;
@@ -317,6 +355,7 @@ void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
     node->host = 1 + (opts.sink ? PLAN_SINK : PLAN_PULL);
     node->binding = (host_binding){.fn.sink = opts.sink, .ctx = opts.ctx};
     node->fetch_slots = opts.slots ? opts.slots : 2;
+    ends_queue(node, opts.sink ? opts.queue : NULL);
 }
 
 weir_tensor *weir_shard_at(weir_tensor *x, const weir_shard_opts *given)
@@ -328,61 +367,4 @@ weir_tensor *weir_shard_at(weir_tensor *x, const weir_shard_opts *given)
     if (!x || !read || x->poisoned || !graph_scope_ok(x->graph, opts.src, "shard"))
         return x ? &x->graph->poison : NULL;
     return shard_to(x, opts.mesh ? opts.mesh : x->mesh, opts.src, "shard", opts.name, opts.sbp);
-}
-
-/* Where a call of these inputs would live if it were an op like others. */
-static weir_mesh *call_mesh(weir_tensor *const *in, int in_count)
-{
-    for (int i = 0; i < in_count; i++)
-        if (in[i]->node)
-            return weir_mesh_for(in[i]);
-    return weir_mesh_for(in[0]);
-}
-
-/* The function is called once, on the first device of the mesh; its value is then dealt out to the others. */
-static weir_tensor *call_on(weir_mesh *mesh, weir_kernel_fn fn, const weir_call_opts *opts, const weir_apply *apply)
-{
-    weir_graph *g = mesh->graph;
-    weir_mesh *first = mesh_first(mesh);
-    if (!first)
-        return &g->poison;
-    weir_scope scope = graph_scope_on(first);
-    graph_node *node = graph_apply(apply);
-    weir_scope_leave(&scope);
-    if (!node)
-        return &g->poison;
-    node->host = 1 + PLAN_CALL;
-    node->binding = (host_binding){.fn.call = fn, .ctx = opts->ctx};
-    node->out[0]->trains = false;
-    return first == mesh ? node->out[0] : spread(node, mesh, opts->src, (weir_sbp[WEIR_AXES_MAX]){WEIR_AUTO});
-}
-
-weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *given)
-{
-    weir_call_opts opts;
-    weir_tensor *first = given ? given->in[0] : NULL;
-    if (!first && opts_read(&opts, sizeof opts, given, "call"))
-        return NULL;
-    if (first && !graph_opts(first->graph, "call", given, &opts, sizeof opts))
-        return &first->graph->poison;
-    int in_count = 0;
-    while (in_count < 8 && opts.in[in_count])
-        in_count++;
-    if (!in_count)
-        return weir_mistake(NULL, opts.src, "call: needs at least one input");
-    weir_graph *g = opts.in[0]->graph;
-    const weir_shape shape = shape_of(opts.shape);
-    for (int i = in_count; i < 8; i++)
-        if (opts.in[i])
-            return weir_mistake(opts.in[0], opts.src, "call: input %d is NULL, and others follow it", in_count);
-    if (!fn)
-        return weir_mistake(opts.in[0], opts.src, "call: the function is NULL");
-    if (!shape_ok(g, opts.src, "call", opts.dtype, opts.shape) || !graph_scope_ok(g, opts.src, "call"))
-        return &g->poison;
-    typed_attrs attrs = typed(opts.dtype, &shape);
-    weir_mesh *mesh = opts.in[0]->poisoned ? NULL : call_mesh(opts.in, in_count);
-    return mesh ? call_on(mesh, fn, &opts,
-                          &(weir_apply){.src = opts.src, .name = opts.name, .op = &op_call, .in = opts.in,
-                                        .in_count = in_count, .attrs = &attrs})
-                : &g->poison;
 }

@@ -15,6 +15,8 @@ int weir_plan_micro_batches(const weir_plan *plan)
 
 static weir_type logical_type(const plan_tensor *tensor)
 {
+    if (!tensor)
+        return (weir_type){0};
     weir_type type = {.dtype = (weir_dtype)tensor->dtype, .shape.rank = (int)tensor->rank};
     memcpy(type.shape.dim, tensor->global, sizeof type.shape.dim);
     return type;
@@ -43,7 +45,7 @@ static const plan_tensor *host_tensor(const weir_plan *plan, uint32_t host)
     if (!kernel)
         return &plan->tensors[end_regst(plan, actor)->tensors.first];
     plan_range range = plan->hosts[host].kind == PLAN_SINK ? kernel->in : kernel->out;
-    return &plan->tensors[plan->operands[range.first].tensor.i];
+    return range.count ? &plan->tensors[plan->operands[range.first].tensor.i] : NULL;
 }
 
 int weir_plan_host_count(const weir_plan *plan)

@@ -177,14 +177,23 @@ typedef struct weir_array {
 } weir_array;
 
 /* A shard in weir's memory, as a kernel, a source or a sink sees it. `shape` is what lies at `data`; `offset` is the
- * index of its first element in the logical tensor, whose shape is `global`. Borrowed for the call. */
+ * index of its first element in the logical tensor, whose shape is `global`. Of a value that varies in size (weir_out in
+ * <weir/graph.h>) `shape` is the most that there may be, and *length rows of it, which are all dimensions but the first,
+ * are there: who makes it writes that, who reads it reads that. Borrowed for the call. */
 typedef struct weir_view {
     void *data;
     weir_dtype dtype;
     weir_shape shape;
     int64_t offset[WEIR_DIMS_MAX];
     weir_shape global;
+    int32_t *length; /* NULL: it does not vary, and all rows are there */
 } weir_view;
+
+/* How many rows of the view are there: 1 of a scalar. */
+static inline int64_t weir_view_rows(const weir_view *view)
+{
+    return view->length ? *view->length : view->shape.rank ? view->shape.dim[0] : 1;
+}
 
 /* Uniform 32-bit words: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of a 64-bit
  * key and a 128-bit counter. The value at an index depends on nothing else, so every layout draws the same numbers. */

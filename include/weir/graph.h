@@ -162,6 +162,7 @@ typedef struct weir_input_opts {
     void *ctx;
     weir_source_save_fn save;    /* of the source's position [none] */
     weir_source_restore_fn restore;
+    const char *queue;           /* of a source: see weir_call_opts */
 } weir_input_opts;
 
 /* weir_input(g, WEIR_I32, {8, 128}, .name = "tokens", .micro = true) */
@@ -252,6 +253,7 @@ typedef struct weir_fetch_opts {
     weir_sink_fn sink;  /* NULL: taken by weir_session_pull() */
     void *ctx;
     int slots;          /* values kept before the producer waits; 0: 2 */
+    const char *queue;  /* of a sink: see weir_call_opts */
 } weir_fetch_opts;
 
 /* Delivers the whole value of `x`, once per micro-batch or once per step, as it exists. */
@@ -272,6 +274,14 @@ typedef struct weir_shard_opts {
 #define weir_shard(x, ...) weir_shard_at(x, WEIR_OPTS(weir_shard_opts, __VA_ARGS__))
 weir_tensor *weir_shard_at(weir_tensor *x, const weir_shard_opts *opts);
 
+/* The values of a step's n micro-batches as one, {n, shape of x...}, that exists once a step: so what reads it is called
+ * once for all of them. n is as many as weir_compile() is told (.micro_batches), or that is a mistake there. And the
+ * way back: of x, {n, ...}, which exists once a step, each micro-batch has its own row. Neither has a gradient. */
+#define weir_batch(x, n) weir_batch_at(x, n, WEIR_HERE)
+weir_tensor *weir_batch_at(weir_tensor *x, int64_t n, weir_src src);
+#define weir_unbatch(x) weir_unbatch_at(x, WEIR_HERE)
+weir_tensor *weir_unbatch_at(weir_tensor *x, weir_src src);
+
 /* Fixes the number of slots of the register that will hold `x` (the credit of its producer). The compiler then neither
  * raises nor lowers it, and refuses the plan when it cannot be live with so few. */
 #define weir_slots(x, slots) weir_slots_at(x, slots, WEIR_HERE)
@@ -279,21 +289,65 @@ void weir_slots_at(weir_tensor *x, int slots, weir_src src);
 
 /* ---- any C function as an op ---- */
 
+#define WEIR_CALL_IN_MAX 64
+#define WEIR_CALL_OUT_MAX 8
+
+/* An output of weir_call_many(). One that varies has from call to call another number of rows, from 0 to shape[0]: the
+ * function writes it to *length of the view, where it finds 0. Calls that read the value, and sinks, find it there; no
+ * other op takes such a value. Of the 8 outputs it counts as two. */
+typedef struct weir_out {
+    weir_dtype dtype;
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
+    bool varies;
+    weir_sbp sbp[WEIR_AXES_MAX];  /* see weir_call_opts */
+} weir_out;
+
 typedef struct weir_call_opts {
     size_t size;
     weir_src src;
-    weir_tensor *in[8];          /* ends at the first NULL */
+    weir_tensor *in[WEIR_CALL_IN_MAX]; /* ends at the first NULL */
     const char *name;
-    weir_dtype dtype;            /* of the output */
+    weir_dtype dtype;            /* of the one output of weir_call() */
     int64_t shape[WEIR_DIMS_MAX];
+    bool varies;
+    weir_sbp sbp[WEIR_AXES_MAX];
+    weir_out out[WEIR_CALL_OUT_MAX]; /* of weir_call_many(); ends at the first without a dtype */
+    weir_sbp in_sbp[WEIR_CALL_IN_MAX][WEIR_AXES_MAX]; /* if any SBP is given, of an input or an output, the function is
+                                    called on every device of the mesh, with its part of each input, for its part of each
+                                    output, or its term (P); what is left out is B. What varies is B */
     void *ctx;                   /* args->host of the call */
+    weir_open_fn open;           /* makes args->host_state, for each session anew [none: it is NULL] */
+    weir_close_fn close;
+    bool skips;                  /* not called when an input that varies is empty: what it makes, all of which varies, is
+                                    then empty, too. So a filter stops what it lets not pass */
+    const char *queue;           /* sources, sinks and calls of one device that name the same queue are called by one
+                                    thread, and those of another queue hold them up in nothing [the device's own] */
+    weir_graph *graph;           /* needed when there are no inputs */
+    bool micro;                  /* without inputs: called for every micro-batch, else for every step */
 } weir_call_opts;
 
-/* One output from up to 8 inputs, all whole (B): a stage of one's own, such as decoding or sampling. Called once for
- * every value, on the first device of the mesh; no gradient flows through it.
- *     weir_call(fn, {x, y}, .dtype = WEIR_F32, .shape = {8}, .ctx = &mine) */
+/* One output from up to 64 inputs, all whole (B) unless an SBP is given: a stage of one's own, such as decoding or
+ * sampling. Called once for every value, in order, on the first device of the mesh; it is called although nobody may read
+ * what it makes. Each call is an actor of its own. No gradient flows through it.
+ *     weir_call(fn, {x, y}, .dtype = WEIR_F32, .shape = {8}, .ctx = &mine)
+ *
+ * The function may wait, as a source may. Without inputs ({NULL}) it is a source: called ahead by a value or two, and
+ * WEIR_END from it ends the run as there. What it hands to another queue, and reads of one, has two slots unless
+ * weir_slots() says otherwise: so two calls on two queues work at the same time on two values. */
 #define weir_call(fn, ...) weir_call_at(fn, WEIR_OPTS(weir_call_opts, .in = __VA_ARGS__))
 weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *opts);
+
+/* The same with up to 8 outputs, which go to outs[0], outs[1], ... With none (no .out; `outs` may be NULL) it is there for
+ * its effect alone, as a sink of several inputs is.
+ *     weir_tensor *y[2];
+ *     weir_call_many(y, fn, {x}, .out = {{WEIR_F32, {8}}, {WEIR_I32, {2}}}); */
+#define weir_call_many(outs, fn, ...) \
+    weir_call_many_at(outs, fn, WEIR_OPTS(weir_call_opts, .in = __VA_ARGS__))
+void weir_call_many_at(weir_tensor **outs, weir_kernel_fn fn, const weir_call_opts *opts);
+
+/* How many rows of a value that varies are there: an i32 scalar that exists as often as it. NULL of one that does not
+ * vary. */
+weir_tensor *weir_length(const weir_tensor *x);
 
 /* ---- queries; of NULL: NULL, zeros, and that it is poisoned ---- */
 

@@ -24,6 +24,10 @@
  *
  * A kernel runs on a worker thread and must not block, allocate, print, or keep state outside its arguments. Same
  * arguments, same bits. It may be called for a shard that is empty (a dimension of 0).
+ *
+ * An op that is there for what it does rather than for what it makes says `effect`. What it keeps from call to call, a
+ * file or a table, it makes in `open`: once for each of its calls in a plan and each session, so that neither two
+ * sessions nor two devices share it. `open` and `close` may wait, allocate and fail.
  */
 #ifndef WEIR_OP_H
 #define WEIR_OP_H
@@ -147,7 +151,8 @@ typedef struct weir_kernel_args {
     int micro;          /* the micro-batch within the step; 0 for kernels that run once a step */
     bool accumulate;    /* only for ops with .accumulates: add to out[0] rather than write it */
     bool continues;     /* only for ops with .rows_in: further rows of the call before, which began what they sum up */
-    void *host;         /* what a host function was bound with; NULL otherwise */
+    void *host;         /* what a host function was bound with, or the op's .ctx */
+    void *host_state;   /* what `open` made for this call in this session; NULL without one */
     void *queue;        /* of a device that runs ahead: where the kernel is to be enqueued (a CUstream); else NULL */
     const weir_clock *clock; /* of a CUDA device: in its memory, as it is when the kernel runs; else NULL */
     weir_refusal *refusal; /* of a CUDA device: where it reaches it; else NULL */
@@ -157,6 +162,16 @@ typedef struct weir_kernel_args {
 } weir_kernel_args;
 
 typedef weir_status (*weir_kernel_fn)(const weir_kernel_args *args);
+
+/* What a function keeps between its calls. open is called by the thread that opens a session, before anything is fired,
+ * once for each call that this process makes: `args` is that call, with types, attributes, `key` and `host`, but no
+ * view has data. It writes what is to become args->host_state to *state (which is NULL). Anything but WEIR_OK fails
+ * weir_session_open() with that status, the user's file and line, and the sentence in args->error. close is called once
+ * for each open that returned WEIR_OK, by the thread that closes the session or fails to open it, after the last firing,
+ * in the reverse order, whether the session has failed or not. `host` is args->host. Neither may call functions of that
+ * session. */
+typedef weir_status (*weir_open_fn)(const weir_kernel_args *args, void **state);
+typedef void (*weir_close_fn)(void *host, void *state);
 
 /* What an op does in a graph that is compiled for half precision (.precision of weir_compile). Where it computes in half,
  * its f32 inputs are read in half, but for those named by `full_in`, and `infer`, asked about these, says which outputs
@@ -176,7 +191,7 @@ struct weir_op {
     size_t attrs_bytes;
     int in_min, in_max;         /* number of inputs */
     int out_count;
-    bool out_fewer;             /* a call may have fewer, as `fits` confirms; never one in a graph */
+    bool out_fewer;             /* a call may have fewer: infer lowers args->out_count, and `fits` confirms it */
 
     /* Fills args->out. On refusal writes one sentence ("inner sizes 784 and 512 differ") to `error` and returns
      * false. */
@@ -235,6 +250,13 @@ struct weir_op {
     uint32_t either_in;         /* bit i: input i may be f32 or half, whatever the others are (a table of rows) */
     bool either_out;            /* out[0] may be f32 or half, whatever infer says, as `fits` confirms: terms of a sum (P)
                                    and gradients of weights are f32 then */
+    bool effect;                /* it does something beside what it makes: a program has it although nobody reads that, and
+                                   calls it once for every value, never again */
+    bool actor;                 /* each of its calls is an actor of its own, that fires as soon as its own inputs are there
+                                   and hands on at once what it made */
+    void *ctx;                  /* args->host of its calls. An op with it, or with `open`, is put into no pass with others */
+    weir_open_fn open;          /* NULL: it keeps nothing */
+    weir_close_fn close;
     bool cheap;                 /* so fast that a backward pass may compute out[0] again rather than keep it; its
                                    gradient reads its inputs, not out[0] */
 };

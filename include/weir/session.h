@@ -10,8 +10,9 @@
  * and weir_session_push(), and go out through sinks and weir_session_pull(); push waits while the plan has no room,
  * pull while there is no value.
  *
- * Sources, sinks and calls run beside the workers: for each device that has any there is a thread that waits for them,
- * and costs no core while it does. So a slow one is hidden behind the computing of a run of several steps, or
+ * Sources, sinks and calls run beside the workers: for each device that has any, and for each .queue that they name
+ * there (up to 64 in all; further ones share these threads), there is a thread that waits for them, and costs no core
+ * while it does. So a slow one is hidden behind the computing of a run of several steps, or
  * micro-batches, as long as it takes less time than that.
  *
  * Any number of sessions, of one plan or of several, run side by side. With .workers_of the threads that compute are those
@@ -64,6 +65,7 @@
  *     inside a source, a sink or a call (on their device's thread): another session's functions like anywhere. Of the
  *     session itself stop, cancel, and push and pull with a timeout, which hold up that thread; the others return
  *     WEIR_E_STATE, as it would wait for itself
+ *     inside the open and close of a call or an op: another session's functions; of the session itself none
  *     inside a function that gets a report: stop; the others return WEIR_E_STATE
  *     inside a signal handler: stop
  *     in a child of fork(): of a session that it has of its parent none; they return WEIR_E_STATE, close too, which
@@ -90,6 +92,8 @@ typedef struct weir_binding {
     void *ctx;
     weir_source_save_fn save; /* of a source's position [none] */
     weir_source_restore_fn restore;
+    weir_open_fn open;        /* of a call's state [none] */
+    weir_close_fn close;
 } weir_binding;
 
 typedef struct weir_session_opts {

@@ -268,8 +268,8 @@ static bool block_fits(const checking *c, const fused_member *m, int64_t count, 
 static bool member_ok(checking *c, const fused_member *m, int number, char *error, size_t error_bytes)
 {
     const weir_op *op = m->op;
-    if (!op->rows_in || !op->kernel[WEIR_CPU] || op->states || m->in_count < op->in_min || m->in_count > op->in_max ||
-        m->out_count != op->out_count)
+    if (!op->rows_in || !op->kernel[WEIR_CPU] || op->states || op->ctx || op->open || m->in_count < op->in_min ||
+        m->in_count > op->in_max || m->out_count != op->out_count)
         return REFUSE("%s is no member of %d inputs and %d outputs", op->name, m->in_count, m->out_count);
     for (int i = 0; i < m->in_count; i++)
         if (!input_ok(c, m, number, i))

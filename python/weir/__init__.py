@@ -55,7 +55,7 @@ class _Array(Structure):
 
 class _View(Structure):
     _fields_ = [("data", c_void_p), ("dtype", c_int), ("shape", _Shape), ("offset", c_int64 * DIMS_MAX),
-                ("whole", _Shape)]
+                ("whole", _Shape), ("length", c_void_p)]
 
 
 class _HostInfo(Structure):
@@ -71,7 +71,7 @@ _CALLBACK = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(_View), c_int64, c_int)
 
 class _Binding(Structure):
     _fields_ = [("name", c_char_p), ("source", _CALLBACK), ("sink", _CALLBACK), ("call", c_void_p), ("ctx", c_void_p),
-                ("save", c_void_p), ("restore", c_void_p)]
+                ("save", c_void_p), ("restore", c_void_p), ("open", c_void_p), ("close", c_void_p)]
 
 
 class _ClusterOpts(Structure):

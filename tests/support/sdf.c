@@ -300,7 +300,7 @@ static plan_range add_words(sdf *s, const weir_op *op, const plan_range *out)
     if (makes)
         typed.dim[0] = plan_of(s)->tensors[plan_of(s)->operands[out->first].tensor.i].global[0];
     for (uint32_t i = 0; i < range.count; i++)
-        plan_add_words(s->builder, makes ? ((const plan_word *)&typed)[i] : (plan_word){.i = 0});
+        plan_add_words(s->builder, makes && i < sizeof typed / 8 ? ((const plan_word *)&typed)[i] : (plan_word){.i = 0});
     return range;
 }
 

@@ -131,6 +131,21 @@ static void zoo_states(weir_graph *g, weir_tensor *p)
     weir_fetch(rows, .name = "rows_kept");
 }
 
+/* Values that vary in size, on one device and on the other; and all micro-batches at once. */
+static void zoo_calls(weir_graph *g, weir_tensor *x)
+{
+    weir_tensor *some[2], *all = weir_batch(x, 2);
+    weir_call_many(some, call_nothing, {x, all}, .name = "some", .queue = "aside",
+                   .out = {{WEIR_U8, {7, 2}, .varies = true}, {WEIR_F32, {3}}});
+    WEIR_ON(weir_mesh_new(g, "cpu:1"))
+        weir_call_many(NULL, call_nothing, {some[0], some[1]}, .name = "none");
+    weir_fetch(weir_call(call_nothing, {some[0]}, .name = "fewer", .dtype = WEIR_I32, .shape = {4}, .varies = true,
+                         .skips = true), .name = "fewer", .sink = take_nothing);
+    weir_fetch(weir_unbatch(all), .name = "each");
+    weir_fetch(weir_call(call_nothing, {x}, .name = "part", .dtype = WEIR_F32, .shape = {5}, .sbp = {WEIR_P},
+                         .in_sbp = {{WEIR_S(0)}}), .name = "part");
+}
+
 static weir_plan *zoo(weir_graph *g)
 {
     WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
@@ -144,6 +159,7 @@ static weir_plan *zoo(weir_graph *g)
         weir_fetch(weir_cast(y, WEIR_U8), .name = "bytes");
         weir_fetch(zoo_rows(x), .name = "rows");
         zoo_states(g, p);
+        zoo_calls(g, x);
         weir_fetch(weir_call(call_nothing, {x}, .name = "call", .dtype = WEIR_I32, .shape = {3}), .name = "called",
                    .sink = take_nothing);
         weir_train(loss, weir_sgd(.lr = 0.1));

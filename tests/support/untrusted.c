@@ -230,9 +230,15 @@ static weir_status take(void *ctx, const weir_view *value, int64_t step, int mic
 
 static weir_status give_and_take(const weir_kernel_args *args)
 {
+    weir_status status = WEIR_OK;
     for (int i = 0; i < args->in_count; i++)
         read_all(&args->in[i]);
-    return give(args->host, &args->out[0], args->step, args->micro);
+    for (int o = 0; o < args->out_count && !status; o++) {
+        status = give(args->host, &args->out[o], args->step, args->micro);
+        if (args->out[o].length)
+            *args->out[o].length = (int32_t)((args->firing + o) % (args->out[o].shape.dim[0] + 1));
+    }
+    return status;
 }
 
 static bool bind_all(weir_plan *plan)
