@@ -13,7 +13,7 @@
 #define COMMAND_LIST(X)                                                                                 \
     X(show, "PLAN [--json] [--dot FILE]", "print a plan: memory, actors, registers")                    \
     X(check, "PLAN", "prove that a plan cannot deadlock")                                               \
-    X(run, "PLAN [--steps N] [--feed NAME=FILE]", "run a plan that another program compiled")           \
+    X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "look at what was saved, verify it, convert it")          \
     X(launch, "-n N [--hosts A:2,B:2] -- PROGRAM ...", "start a program on several processes or hosts") \
     X(devices, "[--json]", "list the devices of this machine")                                          \
