@@ -7,6 +7,8 @@
 #ifndef APPS_WEIR_COMMAND_H
 #define APPS_WEIR_COMMAND_H
 
+#include "apps/common/options.h"
+
 #include <weir/weir.h>
 
 /* verb, arguments, what it does */
@@ -26,6 +28,11 @@ COMMAND_LIST(X)
 
 /* -1 when the file is there and not empty; else the exit status, after reporting. */
 int command_check_readable(const char *program, const char *path);
+
+/* The option of verbs that load plans, a list; and what it asks for: -1, or the exit status after reporting. */
+#define COMMAND_OPS_OPTION(list) \
+    {"--load", OPTIONS_LIST, &(list), .value = "FILE.so", .help = "a shared object with ops of its own"}
+int command_load_ops(const char *program, const options_list *objects);
 
 /* Loads a plan for `program` ("weir show"). NULL after reporting; *status is then the exit status. */
 weir_plan *command_load(const char *program, const char *path, int *status);

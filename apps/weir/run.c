@@ -480,7 +480,7 @@ static weir_plan *load(const char *path, int *status)
 int command_run(int argc, char **argv)
 {
     const char *path = NULL, *trace = NULL, *params = NULL;
-    options_list feeds = {0}, fetches = {0};
+    options_list feeds = {0}, fetches = {0}, objects = {0};
     runner r = {.name = "main"};
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
@@ -490,12 +490,15 @@ int command_run(int argc, char **argv)
         {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input: .npy, - for standard input"},
         {"--made-up", OPTIONS_FLAG, &r.made_up, .help = "inputs without a file get random numbers, or zeros"},
         {"--fetch", OPTIONS_LIST, &fetches, .value = "NAME=FILE", .help = "where values go: .npy, - for standard output"},
+        COMMAND_OPS_OPTION(objects),
         WORKERS_OPTIONS(r.workers, r.pin),
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Runs a plan with values of its own.", table}, argc, argv);
     if (status >= 0)
+        return status;
+    if ((status = command_load_ops(program, &objects)) >= 0)
         return status;
     interrupt_catch(ranks_first() ? program : NULL);
     r.path = path;

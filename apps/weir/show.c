@@ -22,13 +22,17 @@ int command_show(int argc, char **argv)
 {
     const char *path = NULL, *dot = NULL;
     bool json = false;
+    options_list objects = {0};
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--dot", OPTIONS_TEXT, &dot, .value = "FILE", .help = "write a graph for graphviz instead"},
+        COMMAND_OPS_OPTION(objects),
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Prints a plan.", table}, argc, argv);
+    if (status < 0)
+        status = command_load_ops(program, &objects);
     if (status >= 0)
         return status;
     weir_plan *plan = command_load(program, path, &status);

@@ -275,3 +275,52 @@ Test(run, training_by_hand_gives_the_bits_of_a_program)
     cr_expect(!memcmp(own, its, sizeof own) && its[0] > 0, "%g and %g", (double)own[7], (double)its[7]);
     refuses("head -c 200 $T/x.npy | weir run $T/plan --feed x=- --fetch loss=$T/l.npy", 1, "value 3 cannot be read: it ends before");
 }
+
+/* ---- ops from a shared object ---- */
+
+#define PRELU " --load " APPS_BIN "/prelu.so "
+
+Test(run, a_plan_with_ops_of_its_own_runs_with_the_object_that_has_them)
+{
+    float x[32], y[32];
+    for (int i = 0; i < 32; i++)
+        x[i] = weir_random_normal(3, (uint64_t)i);
+    write_npy("x", "<f4", "8, 4", x, sizeof x);
+    must_run(APPS_BIN "/prelu $T/plan $T/kept");
+    cr_expect_str_eq(output, "slopes: 0.100 0.200 0.300 0.400\n");
+    refuses("weir check $T/plan", 1, "ops.prelu: there is no such op in this program; weir_op_load(), or --load, takes it");
+    must_run("weir check $T/plan" PRELU);
+    must_run("weir show --json $T/plan" PRELU " | grep -c '\"op\": *\"prelu_grad\"'");
+    must_run("weir run $T/plan" PRELU PRELU "--program apply --load-params $T/kept --feed apply/x=$T/x.npy "
+             "--fetch apply/y=$T/y.npy");
+    read_npy("y", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 8, 4, ), }", y, sizeof y);
+    for (int i = 0; i < 32; i++)
+        cr_expect_float_eq(y[i], x[i] > 0 ? x[i] : 0.1f * (float)(1 + i % 4) * x[i], 1e-4);
+    must_run("cd " APPS_BIN " && ./weir launch -n 2 -- ./weir run --load prelu.so $T/plan --made-up");
+    cr_expect(strstr(output, "10 steps in"), "%s", output);
+}
+
+static void make_object(const char *name, const char *text)
+{
+    char command[512];
+    folder_write(folder_path("%s.c", name), text, strlen(text));
+    snprintf(command, sizeof command, "gcc -shared -fPIC -Iinclude $T/%s.c -o $T/%s.so", name, name);
+    must_run(command);
+}
+
+Test(run, objects_that_have_no_ops_are_told)
+{
+    make_object("none", "int x;\n");
+    make_object("empty", "#include <weir/weir.h>\nweir_status weir_register_ops(void) { return WEIR_OK; }\n");
+    make_object("lacks", "#include <weir/weir.h>\nvoid weir_of_tomorrow(void);\n"
+                         "weir_status weir_register_ops(void) { weir_of_tomorrow(); return WEIR_OK; }\n");
+    make_object("taken", "#include <weir/weir.h>\nstatic const weir_op op = {.name = \"relu\"};\n"
+                         "weir_status weir_register_ops(void) { return weir_op_register(&op); }\n");
+    refuses("weir check --load /nowhere.so README.md", 2, "weir check: cannot read /nowhere.so: No such file");
+    refuses("weir check --load README.md README.md", 1, "weir check: README.md cannot be loaded: ");
+    refuses("weir show --load $T/none.so README.md", 1, "none.so: defines no weir_register_ops(), which registers its ops");
+    refuses("weir run --load $T/empty.so README.md", 1, "empty.so: has registered no op here: is it linked with a libweir");
+    refuses("weir run --load $T/lacks.so README.md", 1, "lacks.so cannot be loaded: ");
+    cr_expect(strstr(output, "weir_of_tomorrow"), "%s", output);
+    refuses("weir run --load $T/taken.so README.md", 1, "taken.so: weir_register_ops() gave E_ARGUMENT: op relu: a rule ");
+}
