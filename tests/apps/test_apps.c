@@ -402,6 +402,11 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     cr_expect(strstr(output, "cpu:1") && strstr(output, "2 micro-batches"), "%s", output);
     must_run(APPS_BIN "/weir show --json $T/plan", output);
     cr_expect(json_valid(output), "the plan is no JSON");
+    must_run(APPS_BIN "/weir show $T/plan --tensors --filter 'h1/*'", output);
+    cr_expect(strstr(output, "h1/q/weight ") && strstr(output, "gpt.c:") && !strstr(output, "h0/"), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan --json --device cpu:1", output);
+    cr_expect(json_valid(output) && !strstr(output, "\"cpu:0\""), "%s", output);
+    refuses("weir show $T/plan --filter nothing", 2, "weir show: no actor, and no kernel, there is called \"nothing\"");
     must_run(APPS_BIN "/weir show $T/plan --dot $T/dot && dot -Tsvg $T/dot | head -c 200", output);
     cr_expect(strstr(output, "xml"), "%s", output);
 
