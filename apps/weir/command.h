@@ -13,7 +13,7 @@
 
 /* verb, arguments, what it does */
 #define COMMAND_LIST(X)                                                                                 \
-    X(show, "PLAN [--json] [--tensors] [--dot FILE]", "print a plan: memory, actors, registers")          \
+    X(show, "PLAN [--json] [--tensors] [--svg FILE]", "print a plan: memory, actors, registers")          \
     X(check, "PLAN", "prove that a plan cannot deadlock")                                               \
     X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "look at what was saved, verify it, convert it")          \

@@ -140,7 +140,9 @@ typedef struct weir_list_opts {
  * same elements, as terms that are added, P/2, or alike, B/2. E_ARGUMENT: nothing is so. */
 #define weir_plan_list(plan, to, ...) weir_plan_list_at(plan, to, (weir_list_opts){__VA_ARGS__})
 weir_status weir_plan_list_at(const weir_plan *plan, FILE *to, weir_list_opts opts);
-weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* the actors and registers, for graphviz */
+weir_status weir_plan_picture(const weir_plan *plan, FILE *to); /* for graphviz: what stages do in each phase, layers that
+                                                                  do the same as one, and what they read of each other */
+weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* for graphviz, too: each actor and register */
 
 WEIR_C_END
 #endif

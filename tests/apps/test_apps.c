@@ -407,8 +407,12 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     must_run(APPS_BIN "/weir show $T/plan --json --device cpu:1", output);
     cr_expect(json_valid(output) && !strstr(output, "\"cpu:0\""), "%s", output);
     refuses("weir show $T/plan --filter nothing", 2, "weir show: no actor, and no kernel, there is called \"nothing\"");
-    must_run(APPS_BIN "/weir show $T/plan --dot $T/dot && dot -Tsvg $T/dot | head -c 200", output);
-    cr_expect(strstr(output, "xml"), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan --dot $T/dot --every && grep -c digraph $T/dot", output);
+    must_run(APPS_BIN "/weir show $T/plan --svg $T/svg && cat $T/svg", output);
+    cr_expect(strstr(output, "<svg") && strstr(output, "h0 .. h1") && strstr(output, "between devices"), "%s", output);
+    cr_expect(run("PATH=/nowhere " APPS_BIN "/weir show $T/plan --svg $T/svg 2>&1", output) == 1);
+    cr_expect(strstr(output, "--svg: cannot run dot, which is of the Debian package graphviz: No such file"), "%s", output);
+    refuses("weir show $T/plan --svg /nowhere/a.svg", 2, "--svg: cannot write /nowhere/a.svg: No such file or directory");
 
     must_run(APPS_BIN "/weir run $T/plan --made-up --steps 3 2>/dev/null", output);
     must_run(APPS_BIN "/weir run $T/plan --made-up --steps 3 --workers 1 2>/dev/null", again);

@@ -128,3 +128,46 @@ Test(list, what_nothing_has_is_told)
     }
     weir_plan_free(plan);
 }
+
+/* ---- the picture ---- */
+
+static char *drawn(const weir_plan *plan)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    cr_assert_eq(weir_plan_picture(plan, to), WEIR_OK, "%s", weir_error());
+    fclose(to);
+    return text;
+}
+
+Test(list, a_picture_has_a_box_for_each_stage_and_one_node_for_layers_that_have_numbers)
+{
+    weir_graph *g = weir_graph_new("layers");
+    weir_mesh *stage[2] = {weir_mesh_new(g, "cpu:0-1"), weir_mesh_new(g, "cpu:2-3")};
+    weir_tensor *x = NULL;
+    WEIR_ON(stage[0])
+        x = weir_linear(weir_input(g, WEIR_F32, {8, 4}, .name = "x", .sbp = {WEIR_S(0)}), 4, .name = "first");
+    for (int i = 0; i < 6; i++)
+        WEIR_ON(stage[i / 3], .name = "h%d", i)
+            x = weir_relu(weir_linear(x, 4, .name = "up"));
+    weir_tensor *loss = weir_mean(weir_linear(x, 4, .name = "last"), .name = "loss");
+    weir_fetch(loss, .name = "l");
+    weir_train(loss, weir_sgd(.lr = 0.1));
+    weir_plan *plan = weir_compile(g);
+    cr_assert(plan, "%s", weir_error());
+    char *text = drawn(plan);
+    cr_expect_eq(json_count(text, "subgraph cluster_"), 2, "%s", text);
+    cr_expect_eq(json_count(text, "stage 2: cpu:2 .. cpu:3, "), 1, "%s", text);
+    cr_expect_eq(json_count(text, "\"h0 .. h2  forward\\n"), 1, "%s", text);
+    cr_expect_eq(json_count(text, "\"h3 .. h5  backward\\n"), 1, "%s", text);
+    cr_expect_eq(json_count(text, "\"first  forward\\n"), 1, "%s", text);
+    cr_expect_eq(json_count(text, "\"last, loss  forward\\n"), 1, "%s", text);
+    cr_expect_eq(json_count(text, "\"update\\n"), 2, "%s", text);
+    cr_expect_eq(json_count(text, "shape=ellipse"), 2, "%s", text);
+    cr_expect_eq(json_count(text, "legend ["), 1, "%s", text);
+    cr_expect(json_count(text, "kernels a device") <= 10, "%s", text);
+    free(text);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
