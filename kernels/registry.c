@@ -30,6 +30,7 @@ typedef struct registered {
 } registered;
 
 static _Atomic(registered *) registered_head;
+static _Atomic uint64_t accepted;
 
 static const weir_op *registered_find(registered *from, const char *name)
 {
@@ -62,6 +63,11 @@ const char *op_fault(const weir_op *op)
     return op->inplace < 0 || op->inplace > op->in_max ? "has an .inplace beyond its inputs" : NULL;
 }
 
+uint64_t registry_accepted(void)
+{
+    return atomic_load_explicit(&accepted, memory_order_relaxed); /* what the caller's own thread did is there */
+}
+
 weir_status weir_op_register(const weir_op *op)
 {
     if (!op || !op->name || !*op->name)
@@ -77,12 +83,13 @@ weir_status weir_op_register(const weir_op *op)
         const weir_op *known = weir_op_find(op->name);
         if (known) {
             free(node);
-            return known == op ? WEIR_OK
-                               : error_set(WEIR_E_ARGUMENT, "op_register: there is another op with the name %s",
-                                           op->name);
+            if (known != op)
+                return error_set(WEIR_E_ARGUMENT, "op_register: there is another op with the name %s", op->name);
+            break;
         }
     } while (!atomic_compare_exchange_weak_explicit(&registered_head, &node->next, node, memory_order_release,
                                                     memory_order_acquire));
+    atomic_fetch_add_explicit(&accepted, 1, memory_order_relaxed);
     return WEIR_OK;
 }
 

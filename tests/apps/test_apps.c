@@ -445,11 +445,20 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     cr_expect(strstr(output, "cpu:1") && strstr(output, "2 micro-batches"), "%s", output);
     must_run(APPS_BIN "/weir show --json $T/plan", output);
     cr_expect(json_valid(output), "the plan is no JSON");
-    must_run(APPS_BIN "/weir show $T/plan --dot $T/dot && dot -Tsvg $T/dot | head -c 200", output);
-    cr_expect(strstr(output, "xml"), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan --tensors --filter 'h1/*'", output);
+    cr_expect(strstr(output, "h1/q/weight ") && strstr(output, "gpt.c:") && !strstr(output, "h0/"), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan --json --device cpu:1", output);
+    cr_expect(json_valid(output) && !strstr(output, "\"cpu:0\""), "%s", output);
+    refuses("weir show $T/plan --filter nothing", 2, "weir show: no actor, and no kernel, there is called \"nothing\"");
+    must_run(APPS_BIN "/weir show $T/plan --dot $T/dot --every && grep -c digraph $T/dot", output);
+    must_run(APPS_BIN "/weir show $T/plan --svg $T/svg && cat $T/svg", output);
+    cr_expect(strstr(output, "<svg") && strstr(output, "h0 .. h1") && strstr(output, "between devices"), "%s", output);
+    cr_expect(run("PATH=/nowhere " APPS_BIN "/weir show $T/plan --svg $T/svg 2>&1", output) == 1);
+    cr_expect(strstr(output, "--svg: cannot run dot, which is of the Debian package graphviz: No such file"), "%s", output);
+    refuses("weir show $T/plan --svg /nowhere/a.svg", 2, "--svg: cannot write /nowhere/a.svg: No such file or directory");
 
-    must_run(APPS_BIN "/weir run $T/plan --steps 3 2>/dev/null", output);
-    must_run(APPS_BIN "/weir run $T/plan --steps 3 --workers 1 2>/dev/null", again);
+    must_run(APPS_BIN "/weir run $T/plan --made-up --steps 3 2>/dev/null", output);
+    must_run(APPS_BIN "/weir run $T/plan --made-up --steps 3 --workers 1 2>/dev/null", again);
     cr_expect(strstr(output, "step 0  loss 5.5") && strstr(output, "step 2  loss "), "%s", output);
     cr_expect(!strcmp(output, again), "%s and %s", output, again);
     free(summary);
@@ -473,34 +482,15 @@ Test(apps, a_mask_that_takes_workers_away_is_told_in_one_line)
     must_run(command, output);
     snprintf(says, sizeof says, "1 worker for 2 devices: this process may use 1 of %ld cores\n", online);
     cr_expect(json_count(output, says) == (online > 1), "%s", output);
-    snprintf(command, sizeof command, "%staskset -c $core " APPS_BIN "/weir run $T/masked --steps 2 2>&1", set);
+    snprintf(command, sizeof command, "%staskset -c $core " APPS_BIN "/weir run $T/masked --made-up --steps 2 2>&1", set);
     must_run(command, output);
     cr_expect(json_count(output, says) == (online > 1), "%s", output);
     for (int i = all ? 0 : 1; i < 2; i++) {
-        snprintf(command, sizeof command, "%s%s" APPS_BIN "/weir run $T/masked --steps 2%s 2>&1", set, quiet[i],
+        snprintf(command, sizeof command, "%s%s" APPS_BIN "/weir run $T/masked --made-up --steps 2%s 2>&1", set, quiet[i],
                  i ? quiet[2] : "");
         must_run(command, output);
         cr_expect(!strstr(output, "this process may use"), "%s", output);
     }
-    free(output);
-}
-
-Test(apps, weir_run_takes_its_inputs_from_files)
-{
-    char *output = new_output(), *zeros = new_output(), *ones = new_output();
-    must_run(TINY_GPT " --steps 1 --sample 0 --plan $T/plan 2>&1", output);
-    must_run("head -c 64 /dev/zero >$T/zeros; printf '\\001\\000\\000\\000' >$T/ones", output);
-    must_run(APPS_BIN "/weir run $T/plan 2>/dev/null", output);
-    must_run(APPS_BIN "/weir run $T/plan --feed tokens=$T/zeros --feed labels=$T/zeros 2>/dev/null", zeros);
-    must_run(APPS_BIN "/weir run $T/plan --feed tokens=$T/ones --feed labels=$T/zeros 2>/dev/null", ones);
-    cr_expect(!strcmp(output, zeros), "what is made up for integers is zeros: %s and %s", output, zeros);
-    cr_expect(strcmp(zeros, ones), "other tokens, same losses: %s", ones);
-    refuses("weir run $T/plan --feed toke=$T/zeros", 2, "\"toke\" is no input; the plan's are: ");
-    refuses("weir run $T/plan --feed tokens", 2, "--feed takes NAME=FILE, not \"tokens\"");
-    refuses("weir run $T/plan --feed tokens=/nowhere", 2, "cannot read /nowhere");
-    refuses("weir run $T/plan --feed tokens=/dev/null", 2, "no whole number of i32");
-    free(ones);
-    free(zeros);
     free(output);
 }
 
@@ -544,19 +534,19 @@ Test(apps, of_several_ranks_one_speaks)
     expect_count(output, "[1] ", 0);
     must_run("wc -l <$T/log; ls $T", output);
     cr_expect_str_eq(output, "5\nlog\nplan\nt.rank0.json\nt.rank1.json\n");
-    must_run(APPS_BIN "/weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --steps 2 2>&1", output);
+    must_run(APPS_BIN "/weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --made-up --steps 2 2>&1", output);
     expect_count(output, "step 0  loss", 1);
     expect_count(output, "step 1  loss", 1);
     expect_count(output, "2 steps in", 1);
-    must_run(APPS_BIN "/weir run $T/plan --steps 2 2>/dev/null | sort >$T/alone; for n in 1 2 3; do " APPS_BIN
-             "/weir launch --no-prefix -n $n -- " APPS_BIN "/weir run $T/plan --steps 2 2>/dev/null | sort | "
+    must_run(APPS_BIN "/weir run $T/plan --made-up --steps 2 2>/dev/null | sort >$T/alone; for n in 1 2 3; do " APPS_BIN
+             "/weir launch --no-prefix -n $n -- " APPS_BIN "/weir run $T/plan --made-up --steps 2 2>/dev/null | sort | "
              "cmp - $T/alone || exit 1; done; wc -l <$T/alone", output);
     cr_expect_str_eq(output, "2\n");
     must_run(APPS_BIN "/weir launch -n 3 -- " TINY_GPT " --dp 2 --steps 1 2>&1", output);
     expect_count(output, "[0] step 1/1", 1);
     expect_count(output, "[2] ", 0);
     must_run(APPS_BIN "/weir launch -n 2 -- sh -c 'exec " APPS_BIN "/weir run $([ $RANK = 0 ] && echo $T/plan || "
-             "echo /nowhere) --steps 1' 2>&1", output);
+             "echo /nowhere) --made-up --steps 1' 2>&1", output);
     expect_count(output, "[0] step 0  loss", 1);
     cr_expect(run(APPS_BIN "/weir launch -n 2 --liveness 0.1 -- " APPS_BIN "/weir run /nowhere 2>&1", output) == 2);
     expect_count(output, "cannot read /nowhere", 1);
