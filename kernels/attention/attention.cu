@@ -5,6 +5,7 @@
  * same shared memory. Tiles with the most keys are started first.
  */
 #include "kernels/attention/cores.h"
+#include "kernels/attention/cudnn.h"
 
 /* Scores to exp(score - most); what was summed under an older maximum is brought to the same scale. */
 template <int D, int B>
@@ -99,8 +100,12 @@ template <class T, int D, int B> static void attention_launch(const weir_kernel_
 extern "C" weir_status op_attention_cuda(const weir_kernel_args *args)
 {
     const attention_sizes z = sizes_of(args);
+    bool taken;
     if (!tiles_fit(args))
         return WEIR_E_UNSUPPORTED;
+    const weir_status status = cudnn_attention(args, z, false, &taken);
+    if (status || taken)
+        return status;
     if (cores_fit(args, z))
         return cores_attention(args, z);
     WITH_REAL(args->in[0].dtype, T, WITH_TILES(z.head_dim, D, B, attention_launch<T, D, B>(args, z)));

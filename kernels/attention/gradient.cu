@@ -6,6 +6,7 @@
  * that every sum has its order.
  */
 #include "kernels/attention/cores.h"
+#include "kernels/attention/cudnn.h"
 
 /* Operands of a call. */
 template <class T> struct attention_grads {
@@ -142,8 +143,12 @@ template <class T> static attention_grads<T> grads_of(const weir_kernel_args *ar
 extern "C" weir_status op_attention_grad_cuda(const weir_kernel_args *args)
 {
     const attention_sizes z = sizes_of(args);
+    bool taken;
     if (!tiles_fit(args))
         return WEIR_E_UNSUPPORTED;
+    const weir_status status = cudnn_attention(args, z, true, &taken);
+    if (status || taken)
+        return status;
     WITH_REAL(args->in[0].dtype, T, delta_launch(args, z, grads_of<T>(args)));
     if (cores_fit(args, z))
         return cores_gradient(args, z, (const float *)args->workspace);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/cuda/standin_cudnn.h"
 #include "tests/cuda/standin_inside.h"
 
 struct standin standin = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -36,6 +37,7 @@ void standin_set(const standin_options *options)
     standin.is = options ? *options : (standin_options){0};
     standin.random = standin.is.seed ? standin.is.seed : (uint64_t)told("STANDIN_SEED", 1);
     standin.seen.calls = standin.seen.nccl_calls = standin.seen.runs = 0;
+    standin.seen.cudnn_calls = standin.seen.cudnn_runs = 0;
     standin.seen.failed[0] = 0;
     standin.sticky = cudaSuccess;
     pthread_mutex_unlock(&standin.lock);
@@ -330,4 +332,47 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     memcpy(to, from, bytes);
     standin.seen.copies++;
     return standin_leave(cudaSuccess);
+}
+
+/* ---- cuDNN: what its stand-in (C++) has here ---- */
+
+int standin_cudnn_version(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    int version = standin.is.cudnn ? standin.is.cudnn : told("STANDIN_CUDNN", 0);
+    pthread_mutex_unlock(&standin.lock);
+    return version;
+}
+
+int standin_cudnn_major(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    int arch = standin.is.arch ? standin.is.arch : 90;
+    pthread_mutex_unlock(&standin.lock);
+    return arch / 10;
+}
+
+bool standin_cudnn_enter(const char *name)
+{
+    pthread_mutex_lock(&standin.lock);
+    bool fails = ++standin.seen.cudnn_calls == standin.is.fail_cudnn;
+    if (fails)
+        snprintf(standin.seen.failed, sizeof standin.seen.failed, "%s", name);
+    pthread_mutex_unlock(&standin.lock);
+    return !fails;
+}
+
+void standin_cudnn_count(int64_t more)
+{
+    pthread_mutex_lock(&standin.lock);
+    standin.seen.descriptors += more;
+    pthread_mutex_unlock(&standin.lock);
+}
+
+void standin_cudnn_ran(int64_t engine)
+{
+    pthread_mutex_lock(&standin.lock);
+    standin.seen.cudnn_runs++;
+    standin.seen.cudnn_engine = engine;
+    pthread_mutex_unlock(&standin.lock);
 }

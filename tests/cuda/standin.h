@@ -41,12 +41,17 @@ typedef struct standin_options {
     uint64_t fail_nccl; /* so does the call of NCCL's with this number; 0: none */
     bool no_nccl;       /* its library is not there */
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
+    int cudnn;          /* version of that library [0, or what STANDIN_CUDNN says: it is not there] */
+    uint64_t fail_cudnn; /* so fails the call of cuDNN's with this number; 0: none */
 } standin_options;
 
 typedef struct standin_seen {
     uint64_t calls;     /* that can fail, */
     uint64_t nccl_calls; /* of these NCCL's, */
     uint64_t runs;      /* things that streams did, */
+    uint64_t cudnn_calls, cudnn_runs; /* that can fail; graphs that it was asked to compute */
+    int64_t cudnn_engine; /* of the last one */
+    int64_t descriptors; /* of cuDNN's, that were not destroyed */
     uint64_t kernels, copies, waits;
     uint64_t spaces, pinned, registered, streams, events, comms; /* that were not given back */
     uint64_t bytes;     /* of device memory, now */
