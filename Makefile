@@ -74,12 +74,13 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
 
 # ---- packages ----
 
+FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
 PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libjansson-dev libxxhash-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
-            $(if $(filter test,$(MAKECMDGOALS)),g++ cmake pkg-config python3-numpy) \
-            $(if $(filter check,$(MAKECMDGOALS)),g++ clang-tidy) \
-            $(if $(filter fuzz,$(MAKECMDGOALS)),clang libclang-rt-dev) \
-            $(if $(filter deploy,$(MAKECMDGOALS)),openmpi-bin slurm-wlm munge iproute2 procps) \
-            $(if $(filter net,$(MAKECMDGOALS)),iproute2 iputils-ping procps)
+            $(if $(filter test,$(FOR)),g++ cmake pkg-config python3-numpy) \
+            $(if $(filter check,$(FOR)),g++ clang-tidy) \
+            $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
+            $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
+            $(if $(filter net,$(FOR)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
 ifneq (,$(filter demo test bench deploy net fuzz check,$(MAKECMDGOALS)))
@@ -195,7 +196,7 @@ endif
 .PHONY: say_no_cuda
 
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
-PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/kernels/nest.o
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
 NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
@@ -205,6 +206,9 @@ FAULTS      := $(OUT)/tests/libfaults.so
 comma_of_arch = $(subst $() ,$(comma),$(patsubst %,sm_%,$(1)))
 NVCC_FLAGS := -std=c++17 -O3 -Werror all-warnings -Xptxas -warn-spills,-v -Xcompiler -fPIC,-fvisibility=hidden,-pthread \
               $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
+# An op gives the same bits by itself and in a chain: whether nvcc contracts a product with a sum depends on the code around.
+EXACT_CU   := fused/fused norm/norm reduce/softmax elementwise/elementwise elementwise/binary random/dropout
+$(EXACT_CU:%=$(OUT)/kernels/%.cu.o): NVCC_FLAGS += -fmad=false
 $(NVCC_OBJ): $(OUT)/%.cu.o: %.cu $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,nvcc $<)
@@ -267,7 +271,7 @@ test: all tests ## build everything and run every suite; SUITES="..." for some, 
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
 # What wants a card: see tests/gpu/README.md.
-GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_cudnn test_cuda_layouts test_cuda_session test_cuda_apps
+GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_cudnn test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps
 test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu, a folder with what wants a card; and run it, where one is
 	$(if $(NVCC),,@echo "there is no nvcc here, which the plugin needs"; exit 1)
 	@tests/gpu/pack $(OUT) $(BIN) $(PLUGIN) build/gpu $(GPU_SUITES)

@@ -123,6 +123,49 @@ static void pass_turn(struct actor *actor)
     actor_met(head_of(turns));
 }
 
+/* ---- what kernels refuse ---- */
+
+/* As which a kernel of a firing refuses: the place of its ticket in the ring, and which of the actor's it is. */
+static uint64_t call_of(const struct device_queue *queue, uint64_t ticket, uint32_t kernel)
+{
+    return 1 + ticket % queue->marks_max + kernel * queue->marks_max;
+}
+
+static uint64_t refused_call(const struct device_queue *queue)
+{
+    /* relaxed: it was there before the mark that was seen with acquire */
+    return queue->refusal ? __atomic_load_n(&queue->refusal->call, __ATOMIC_RELAXED) : 0;
+}
+
+static bool any_refused(const struct ahead_lane *ahead)
+{
+    for (uint32_t i = 0; i < ahead->all_count; i++)
+        if (UNLIKELY(refused_call(ahead->all[i]->device)))
+            return true;
+    return false;
+}
+
+const struct ahead_launch *ahead_refused(const struct ahead_lane *ahead, struct actor_kernel **kernel,
+                                         weir_refusal *refusal)
+{
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        const struct ahead_queue *queue = ahead->queues[i];
+        uint64_t call = refused_call(queue->device), room = queue->device->marks_max, ticket = queue->retired + 1;
+        if (!call)
+            continue;
+        while (ticket % room != (call - 1) % room)
+            ticket++;
+        if (ticket > queue_done(queue))
+            continue;
+        const struct ahead_launch *launch = &queue->launched[ticket % room];
+        uint64_t which = (call - 1) / room, count = launch->actor->kernel_count;
+        *kernel = &launch->actor->kernels[which < count ? which : 0]; /* a program's kernel may say anything */
+        *refusal = (weir_refusal){call, __atomic_load_n(&queue->device->refusal->least, __ATOMIC_RELAXED)};
+        return launch;
+    }
+    return NULL;
+}
+
 /* ---- a firing ---- */
 
 static weir_status launch(struct device_queue *queue, const struct device_meeting *meeting,
@@ -138,8 +181,9 @@ static weir_status launch_kernels(struct actor *actor, struct actor_kernel **fai
     struct device_queue *queue = actor->ahead->queue->device;
     struct actor_kernel *kernel = actor->kernels;
     weir_status status = WEIR_OK;
-    for (uint32_t i = actor->kernel_count; i > 0 && !status; i--, kernel++) {
+    for (uint32_t i = 0; i < actor->kernel_count && !status; i++, kernel++) {
         kernel_prepare(kernel, actor);
+        kernel->args.call = call_of(queue, queue->marked + 1, i);
         status = launch(queue, actor->ahead->meeting, kernel);
         if (status)
             *failed = kernel;
@@ -281,6 +325,8 @@ bool ahead_poll(const struct ahead_lane *ahead, struct trace *trace)
         uint64_t done = queue_done(queue);
         if (done == queue->retired)
             continue;
+        if (any_refused(ahead))
+            return true;
         int64_t now = park_now_ns();
         any = true;
         while (queue->retired < done)
@@ -331,17 +377,29 @@ bool ahead_rests(const struct ahead_lane *ahead)
     return true;
 }
 
+static bool waits_for_other(const struct ahead_queue *queue)
+{
+    const struct ahead_await *await;
+    return ahead_awaits(queue, &await) && await;
+}
+
 struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *status, char *error, size_t error_bytes)
 {
+    struct ahead_queue *found = NULL;
     for (uint32_t i = 0; i < ahead->count; i++) {
         struct ahead_queue *queue = ahead->queues[i];
-        if (queue->retired == queue->device->marked || !queue->device->device->health)
+        bool waits = waits_for_other(queue);
+        if (queue->retired == queue->device->marked || !queue->device->device->health || (found && waits))
             continue;
-        *status = queue->device->device->health(queue->device, error, error_bytes);
-        if (*status)
-            return queue;
+        weir_status is = queue->device->device->health(queue->device, error, error_bytes);
+        if (!is)
+            continue;
+        found = queue;
+        *status = is;
+        if (!waits)
+            break;
     }
-    return NULL;
+    return found;
 }
 
 void ahead_abort(const struct ahead_lane *ahead)

@@ -36,6 +36,13 @@
  * A launched firing is remembered until its mark has passed: then its time is known, and it is in the trace. If the
  * device fails before, the report names those that were under way.
  *
+ * A kernel may say, when it runs, that it was given what it cannot take (weir_refusal). What came of it is on its way
+ * to others by then: to queues of this session, and from them to hosts and other processes. But whoever is told LATE is
+ * told by a mark that passes later. So before anything is told for a mark, the words of all of the session's queues are
+ * looked at; once there is something in one, no lane of the session tells or retires any more, and the lane of that
+ * queue reports it (ahead_refused()) when the mark of the firing has passed. So what was launched and came after it counts
+ * as under way for good.
+ *
  * Everything here belongs to the thread of the lane, but for `wrote` and `read` as said.
  */
 #ifndef ACTORS_AHEAD_H
@@ -116,6 +123,8 @@ struct actor_ahead {
 struct ahead_lane {
     struct ahead_queue **queues; /* borrowed */
     uint32_t count;
+    struct ahead_queue *const *all; /* borrowed: the session's, of all lanes; of them nothing but their words is touched */
+    uint32_t all_count;
 };
 
 /* Whether it is another one's turn. */
@@ -130,6 +139,10 @@ bool ahead_crowds(struct actor *actor);
 /* actor_fire() for such an actor. A kernel that fails does so at its launch; *failed NULL: an await or the mark did. */
 uint32_t ahead_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed);
 
+/* What a kernel on one of the lane's queues refused, and in which firing. NULL: nothing, as far as marks have passed. */
+const struct ahead_launch *ahead_refused(const struct ahead_lane *ahead, struct actor_kernel **kernel,
+                                         weir_refusal *refusal);
+
 /* Tells and retires what has passed. True: there was something. `trace`: where to, or NULL. */
 bool ahead_poll(const struct ahead_lane *ahead, struct trace *trace);
 
@@ -139,7 +152,8 @@ bool ahead_passed(const struct ahead_lane *ahead);
 /* Whether everything that was launched is known to have passed. */
 bool ahead_rests(const struct ahead_lane *ahead);
 
-/* Looks whether the queues with something under way are well; if not, the first that is not, with its sentence. */
+/* Looks whether the queues with something under way are well; if not, one that is not, with its sentence: the first whose
+ * oldest firing awaits nothing, as an error of a device is every queue's. */
 struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *status, char *error, size_t error_bytes);
 
 /* What the oldest firing under way still awaits; NULL: nothing. False: that is not remembered. */

@@ -98,11 +98,15 @@ static weir_status fire_row(struct worker *worker, struct actor *actor, struct a
     return status;
 }
 
-/* The sentence is the next failure's again. */
+static bool worker_ask_health(struct worker *worker);
+
+/* The sentence is the next failure's again. A device that has failed refuses what comes later, which is not the cause. */
 static __attribute__((noinline)) void worker_failed(struct worker *worker, const struct actor *actor,
                                                     const struct actor_kernel *kernel, weir_status status)
 {
-    if (worker->owner->failed(worker->owner, actor, kernel, status, worker->error))
+    if (actor->ahead && worker_ask_health(worker))
+        worker->flight.failed = true;
+    else if (worker->owner->failed(worker->owner, actor, kernel, status, worker->error))
         worker->halted = worker->flight.failed = true;
     worker->error[0] = 0;
 }
@@ -244,27 +248,41 @@ static bool worker_obey(struct worker *worker)
     return !(orders & LANE_STOP);
 }
 
+/* Something has passed. */
+static void worker_passed(struct worker *worker)
+{
+    struct actor_kernel *kernel;
+    weir_refusal refusal;
+    const struct ahead_launch *launch = ahead_refused(&worker->ahead, &kernel, &refusal);
+    flight_passed(&worker->flight);
+    if (LIKELY(!launch))
+        return;
+    worker->halted = true;
+    worker->owner->refused(worker->owner, launch->actor, kernel, launch->firing, &refusal);
+}
+
 /* Of queues that run ahead: takes in what has passed. Who is first in turn and has no room for a mark waits for one. */
 static void worker_look_ahead(struct worker *worker)
 {
     uint32_t rank;
     if (ahead_poll(&worker->ahead, worker->trace.events ? &worker->trace : NULL))
-        flight_passed(&worker->flight);
+        worker_passed(worker);
     while ((rank = ready_first(&worker->lane.ready)) != READY_NONE && ahead_crowds(worker->by_rank[rank]))
         continue;
 }
 
-/* Its queues had something to do all the time: are they well? */
-static void worker_ask_health(struct worker *worker)
+/* Its queues had something to do all the time: are they well? True: they are not, and the worker has halted. */
+static bool worker_ask_health(struct worker *worker)
 {
+    char error[sizeof(worker->error)] = "";
     weir_status status = WEIR_OK;
-    const struct ahead_queue *unwell = ahead_unwell(&worker->ahead, &status, worker->error, sizeof(worker->error));
-    if (unwell)
-        worker_look_ahead(worker); /* what has passed until then is not under way */
-    if (unwell && ahead_under_way(unwell, 0))
-        worker->halted |= worker->owner->failed(worker->owner, ahead_under_way(unwell, 0)->actor, NULL, status,
-                                                worker->error);
-    worker->error[0] = 0;
+    const struct ahead_queue *unwell = ahead_unwell(&worker->ahead, &status, error, sizeof(error));
+    if (!unwell)
+        return false;
+    worker_look_ahead(worker); /* what has passed until then is not under way */
+    if (ahead_under_way(unwell, 0) && !worker->halted)
+        worker->halted = worker->owner->failed(worker->owner, ahead_under_way(unwell, 0)->actor, NULL, status, error);
+    return worker->halted;
 }
 
 /* Nothing to fire while devices work: until a mark passes, or something comes. */

@@ -39,7 +39,8 @@
  * Of queues that run ahead of their device (actors/ahead.h) it looks at the marks between two rows, and when it has
  * nothing to fire until all have passed: it spins as long as at its mailbox, then sleeps for NAP_NS and longer at a time.
  * The run is over for it when they have. When it waits so, it asks every HEALTH_NS whether the queues are well; and when
- * it hears of a failure it ends what is under way on them.
+ * it hears of a failure it ends what is under way on them. What a kernel refused is such a failure, which it sees with the
+ * next mark.
  *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read
  * (actors/watch/flight.h).
@@ -68,6 +69,9 @@ struct worker_owner {
      * open(). True: the worker halts. False: that firing is not to be, and the run has been limited to the steps before it. */
     bool (*failed)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
                    weir_status status, const char *sentence);
+    /* A kernel of the actor met, in this firing, what it cannot take. The worker halts. */
+    void (*refused)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel, int64_t firing,
+                    const weir_refusal *refusal);
     void (*look)(struct worker_owner *owner, uint32_t worker); /* writes down what its actors lack, into its look */
     void (*asked)(struct worker_owner *owner);                 /* somebody may want the run to end early */
     /* So many steps of the run; it begins no more. `again`: it was done, and will be done once more, after LIMIT. */

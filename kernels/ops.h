@@ -19,7 +19,9 @@
 #define OPS_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 #define OPS_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
 #define OPS_RANDOM(X) X(dropout) X(dropout_grad)
-#define OPS_MATMUL(X) X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db)
+#define OPS_MATMUL(X)                                                                                          \
+    X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db) X(linear_gelu) X(matmul_gelu_grad)          \
+    X(linear_dw_db)
 #define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define OPS_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
 #define OPS_EMBEDDING(X) X(embedding) X(embedding_grad)
@@ -28,9 +30,11 @@
     X(class_loss_grad)
 #define OPS_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
 
+#define OPS_LAUNCH(X) X(fused_launch) X(fused_launch_over) /* inserted, too */
+
 #define OPS_LIST(X)                                                                                            \
     OPS_CORE(X) OPS_ELEMENTWISE(X) OPS_REDUCE(X) OPS_SHAPE(X) OPS_RANDOM(X) OPS_MATMUL(X) OPS_NORM(X)          \
-    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X)
+    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X) OPS_LAUNCH(X)
 
 #define X(name) extern const weir_op op_##name;
 OPS_LIST(X)

@@ -2,6 +2,8 @@
  * place. */
 #include "regst/arena.h"
 
+#include <string.h>
+
 #include "graph/base/error.h"
 #include "regst/local.h"
 #include "regst/plugin.h"
@@ -12,6 +14,12 @@ static uint64_t mapped_bytes(const struct arena *arena)
     return arena->bytes ? arena->bytes : 1;
 }
 
+/* What a device said names it, unless the plan has another number for it. */
+static weir_status said_of(const char *name, weir_status status)
+{
+    return !status || strstr(weir_error(), name) ? status : error_set(status, "%s: %s", name, weir_error());
+}
+
 /* Shared memory of this process's own, which queues of the device beside are to reach. */
 static weir_status adopt(struct arena *arena, const char *name)
 {
@@ -19,7 +27,7 @@ static weir_status adopt(struct arena *arena, const char *name)
         return WEIR_OK;
     weir_status status = arena->device->space_adopt(arena->base, arena->bytes);
     arena->adopted = !status;
-    return status ? error_set(status, "%s: %s", name, weir_error()) : WEIR_OK;
+    return said_of(name, status);
 }
 
 /* Which of this machine's devices it is, of a kind that can tell how many there are. */
@@ -53,7 +61,7 @@ static weir_status arena_open(struct arena *arena, const weir_plan *plan, uint32
     const char *path = directory ? directory : plan_text(plan, space->path);
     weir_status status = arena->device->space_new(path, arena->index, mapped_bytes(arena), &made);
     arena->base = made;
-    return status ? error_set(status, "%s: %s", name, weir_error()) : WEIR_OK;
+    return said_of(name, status);
 }
 
 weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const *bases, const bool *elsewhere,

@@ -18,6 +18,9 @@
  * have not passed: without room mark() must not be called. await() makes what follows on one queue begin after a mark
  * of another, and never holds up the host. `done` never goes back; one load tells it, without a call of the driver.
  *
+ * What a kernel finds out of range when it runs (an id beyond a table) it says in the queue's `refusal` (weir/op.h), which is
+ * there before a mark behind it passes, on its own queue or on one that awaited it.
+ *
  * A queue is used by one thread at a time; `done` may be read, and health() and abort() called, by any.
  *
  * What is in the tables is called with one clear sentence as the error (graph/base/error.h), which names the device.
@@ -41,6 +44,7 @@ struct device_queue {
     enum device_queue_kind kind;
     const _Atomic uint64_t *done; /* the newest mark that has passed; read with acquire, which pairs with the device's
                                      release (or its own order of writes to host memory) */
+    const weir_refusal *refusal;  /* what kernels have said; NULL: they cannot */
     uint64_t marked;              /* the newest ticket; owned by the thread that uses the queue */
     uint64_t marks_max;           /* so many marks may be on their way */
     void *native;                 /* what kernels get as args->queue (a CUstream) */
@@ -52,9 +56,9 @@ struct device_queue {
 struct device_group {
     const struct device_ops *device;
     uint32_t place, count;        /* of the member among the members */
-    uint32_t kinds;               /* bit k: there will be meetings of the kind k; */
-    bool *peers;                  /* [count]: with these the member will move something. The session's; both are known when
-                                     the group is joined */
+    const struct device_rehearsal *rehearsals; /* the session's: the meetings that there will be, in the same order for all
+                                     members; known when the group is joined */
+    uint32_t rehearsal_count;
 };
 
 /* Which group it is: for no other group of this or another session at the same time. Of kinds without group_join()
@@ -78,6 +82,12 @@ struct device_move {
     uint32_t peer, view;
 };
 
+/* Every member gives its input `give` to all, itself too; all of these have the same bytes, and what the member takes lies
+ * in one piece, by place, from its output `take` on. */
+struct device_gather {
+    uint32_t give, take;
+};
+
 /* The member's part in a collective. Between two members, moves are in the order in which both list them. */
 struct device_meeting {
     struct device_group *group;
@@ -85,6 +95,15 @@ struct device_meeting {
     enum device_collective kind;
     const struct device_move *gives, *takes;
     uint32_t give_count, take_count;
+    const struct device_gather *gathers; /* beside these moves, in the same order for all members: of groups that were
+                                            joined with a key, and of none else */
+    uint32_t gather_count;
+};
+
+/* A meeting, and views that it will have: what lies there when the group is joined is of no value, and may be written. */
+struct device_rehearsal {
+    const struct device_meeting *meeting;
+    const weir_kernel_args *args;
 };
 
 /* A device, for people. */
@@ -128,6 +147,10 @@ struct device_ops {
     /* The kernel that is called for an op; NULL: there is none. Absent: op->kernel[device_kernels(kind)], which is what
      * plans are checked for. */
     weir_kernel_fn (*kernel)(const weir_op *op);
+    /* Does what the first such call would do besides: choose how, load code. Called for each kernel of a session while it
+     * is opened, with the views of a firing, in a space that is all zeros, and leaves it so; returns when that is done.
+     * Absent: there is nothing of the kind. */
+    weir_status (*prepare)(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *args);
     /* Enqueues the call; args and views are the runtime's again when it returns. Absent: the kernel is called with
      * args->queue, and enqueues by itself. An error is one that the call itself had; later ones come through
      * health(). */
@@ -151,7 +174,7 @@ struct device_ops {
     void (*group_free)(struct device_group *group);
     /* Of a group with members in several processes: where member 0 is, a new key is made, which all get. With it
      * group_join() is called, of each member again and again until *whole, or an error: it goes on as far as it can
-     * without waiting for other processes. One group after the other, in the same order by all processes, when all
+     * without waiting for other processes; when it is whole, its meetings wait for nobody to be enqueued. One group after the other, in the same order by all processes, when all
      * members of this process are there. Absent: members find each other by the id. */
     weir_status (*group_key)(struct device_group *group, unsigned char key[DEVICE_KEY_BYTES]);
     weir_status (*group_join)(struct device_group *group, const unsigned char key[DEVICE_KEY_BYTES], bool *whole);

@@ -16,7 +16,7 @@
 
 #include "regst/device.h"
 
-enum { PLUGIN_VERSION = 2 };
+enum { PLUGIN_VERSION = 4 };
 
 /* What a plugin may call. */
 struct plugin_host {

@@ -354,7 +354,7 @@ static void build_views(struct building *b)
 }
 
 /* What devices do together has no kernel, but a meeting (groups.c). */
-static weir_status find_kernel(const struct weir_session *s, const plan_kernel *kernel, weir_kernel_fn *call)
+weir_status session_find_kernel(const struct weir_session *s, const plan_kernel *kernel, weir_kernel_fn *call)
 {
     const weir_plan *plan = s->plan;
     const plan_queue *queue = &plan->queues[plan->actors[kernel->actor.i].queue.i];
@@ -408,7 +408,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
         .error = error,
         .error_bytes = sizeof(s->workers->error),
     };
-    return meets ? WEIR_OK : find_kernel(s, from, &kernel->call);
+    return meets ? WEIR_OK : session_find_kernel(s, from, &kernel->call);
 }
 
 /* ---- ranks ---- */

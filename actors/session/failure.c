@@ -15,6 +15,7 @@
 #define FLIGHT_TEXT_BYTES 4096
 #define WAITERS_TEXT_BYTES 1024
 #define UNDER_WAY_BYTES 512
+#define FAILED_TEXT_BYTES 512
 
 /* ---- what is seen of it ---- */
 
@@ -94,8 +95,8 @@ static void session_fail(struct weir_session *s, weir_status status, uint32_t cu
     park_wake(&s->failing);
 }
 
-void session_describe(const struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
-                      const char *sentence, char *text, size_t bytes)
+static void describe_at(const struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
+                        int64_t step, const char *sentence, char *text, size_t bytes)
 {
     const weir_plan *plan = s->plan;
     const plan_kernel *from = &plan->kernels[kernel->id];
@@ -104,7 +105,13 @@ void session_describe(const struct weir_session *s, const struct actor *actor, c
         sentence = weir_error(); /* what a device says of a call to itself */
     snprintf(text, bytes, "%s:%u: %s (%s) failed on %s in step %lld%s%s", plan_text(plan, from->file), from->line,
              plan_text(plan, from->name), plan_text(plan, from->op), plan_text(plan, space->name),
-             (long long)actor->step, *sentence ? ": " : "", sentence);
+             (long long)step, *sentence ? ": " : "", sentence);
+}
+
+void session_describe(const struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
+                      const char *sentence, char *text, size_t bytes)
+{
+    describe_at(s, actor, kernel, actor->step, sentence, text, bytes);
 }
 
 void session_fail_kernel(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
@@ -114,6 +121,36 @@ void session_fail_kernel(struct weir_session *s, const struct actor *actor, cons
         return;
     session_describe(s, actor, kernel, sentence, s->failure, sizeof(s->failure));
     session_fail(s, WEIR_E_KERNEL, session_rank(s));
+}
+
+void session_fail_refused(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
+                          int64_t firing, const weir_refusal *refusal)
+{
+    const weir_op *op = weir_op_find(plan_text(s->plan, s->plan->kernels[kernel->id].op));
+    char sentence[FAILED_TEXT_BYTES] = "a value is out of range";
+    weir_kernel_args call = kernel->args;
+    if (!claim_failure(s))
+        return;
+    call.error = sentence;
+    call.error_bytes = sizeof(sentence);
+    if (op && op->refused)
+        op->refused(&call, (int64_t)(refusal->least >> 32), (int32_t)refusal->least);
+    describe_at(s, actor, kernel, flight_step(s->plan, actor->id, firing), sentence, s->failure, sizeof(s->failure));
+    session_fail(s, WEIR_E_KERNEL, session_rank(s));
+}
+
+/* "model.c:17: up (linear) in step 3 on ", of the actor's oldest firing that is under way. */
+static void text_add_actor(struct text *text, const struct weir_session *s, const struct actor *actor)
+{
+    const weir_plan *plan = s->plan;
+    const struct ahead_launch *launch = NULL;
+    for (uint64_t n = 0; (launch = ahead_under_way(actor->ahead->queue, n)) && launch->actor != actor; n++)
+        continue;
+    const plan_kernel *from = actor->kernel_count ? &plan->kernels[actor->kernels->id] : NULL;
+    if (from)
+        text_add(text, "%s:%u: %s (%s) in step %lld on ", plan_text(plan, from->file), from->line,
+                 plan_text(plan, from->name), plan_text(plan, from->op),
+                 (long long)flight_step(plan, actor->id, launch ? launch->firing : actor->firing));
 }
 
 void session_fail_queue(struct weir_session *s, const struct actor *actor, const char *sentence)
@@ -127,6 +164,7 @@ void session_fail_queue(struct weir_session *s, const struct actor *actor, const
     session_companions(s, actor->id, others, sizeof(others));
     sentence = *sentence ? sentence : weir_error();
     struct text text = {s->failure, sizeof(s->failure), 0, false};
+    text_add_actor(&text, s, actor);
     text_add(&text, "%s: the device failed%s%s", plan_text(plan, queue->name), *sentence ? ": " : "", sentence);
     text_add(&text, "%s%s", *under_way ? "; under way were " : "", under_way);
     text_add(&text, "%s%s", *others ? "; the first of them with " : "", others);

@@ -7,7 +7,7 @@
  * A device is a member of a group as one of its queues is, which the group's devices have one of each. So there is a
  * membership for each local queue and each of its groups, however many collectives are of that group. Where members of
  * several processes need a key to find each other, the rank of the first one makes it, and all get all keys by way of
- * rank 0.
+ * rank 0. With them they agree on gathers (gathers.h).
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "actors/session/cluster.h"
+#include "actors/session/gathers.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "graph/base/text.h"
@@ -29,7 +30,7 @@ struct membership {
     const struct ahead_queue *queue;
     uint32_t number, here;      /* of the group; members of this process */
     struct device_group *group; /* owned */
-    bool *peers;                /* owned: the group's */
+    struct device_rehearsal *rehearsals; /* owned: the group's */
 };
 
 struct session_groups {
@@ -38,6 +39,7 @@ struct session_groups {
     uint32_t count;
     struct device_meeting *meetings; /* owned; parallel to plan->members */
     struct device_move *moves;       /* owned; each meeting's gives, then its takes */
+    struct device_gather *gathers;   /* owned; meeting by meeting */
     struct ahead_turns *turns;       /* owned; by local queue for collectives, and in it by program */
     struct actor **lists;            /* owned; the turns' */
 };
@@ -116,15 +118,10 @@ static weir_status join(const struct weir_session *s, struct ahead_queue *queue,
             *group = groups->memberships[i].group;
             return WEIR_OK;
         }
-    bool *peers = calloc(collective->members.count, sizeof(*peers));
     uint32_t here = members_here(s, collective);
-    weir_status status = peers ? device->group_new(queue->device, &id, place, collective->members.count, here, group)
-                               : error_set(WEIR_E_MEMORY, "no memory for a group of %u devices", collective->members.count);
-    if (!status) {
-        (*group)->peers = peers;
-        groups->memberships[groups->count++] = (struct membership){queue, collective->group, here, *group, peers};
-    } else
-        free(peers);
+    weir_status status = device->group_new(queue->device, &id, place, collective->members.count, here, group);
+    if (!status)
+        groups->memberships[groups->count++] = (struct membership){queue, collective->group, here, *group, NULL};
     return status;
 }
 
@@ -135,44 +132,17 @@ static enum device_collective kind_of(uint32_t kind)
     return kind == PLAN_REDUCE_SCATTER ? DEVICE_REDUCE_SCATTER : kind == PLAN_ALL_REDUCE ? DEVICE_ALL_REDUCE : DEVICE_MOVES;
 }
 
-/* Its moves in one direction, in the plan's order, behind those that are in the list. Returns how many there are. */
-static uint32_t list_moves(const weir_plan *plan, const plan_collective *collective, uint32_t place, bool gives,
-                           struct device_move *list)
-{
-    uint32_t count = 0;
-    for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
-        const plan_move *move = &plan->moves[i];
-        if (gives && move->from == place)
-            list[count++] = (struct device_move){move->to, move->give};
-        if (!gives && move->to == place)
-            list[count++] = (struct device_move){move->from, move->take};
-    }
-    return count;
-}
-
-/* `moves`: the first one that is free; returns the next. */
-static struct device_move *make_meeting(const struct weir_session *s, uint32_t c, uint32_t place,
-                                        struct device_group *group, struct device_move *moves)
+static void make_meeting(const struct weir_session *s, uint32_t c, uint32_t place, struct device_group *group)
 {
     const plan_collective *collective = &s->plan->collectives[c];
     uint32_t member = collective->members.first + place;
-    struct device_meeting *meeting = &s->groups->meetings[member];
-    *meeting = (struct device_meeting){.group = group, .number = c, .kind = kind_of(collective->kind), .gives = moves};
-    meeting->give_count = list_moves(s->plan, collective, place, true, moves);
-    meeting->takes = moves += meeting->give_count;
-    meeting->take_count = list_moves(s->plan, collective, place, false, moves);
-    for (uint32_t i = 0; i < meeting->give_count; i++)
-        group->peers[meeting->gives[i].peer] = true;
-    for (uint32_t i = 0; i < meeting->take_count; i++)
-        group->peers[meeting->takes[i].peer] = true;
-    ahead_of_member(s, member)->meeting = meeting;
-    group->kinds |= 1u << meeting->kind;
-    return moves + meeting->take_count;
+    s->groups->meetings[member] =
+        (struct device_meeting){.group = group, .number = c, .kind = kind_of(collective->kind)};
+    ahead_of_member(s, member)->meeting = &s->groups->meetings[member];
 }
 
 static weir_status make_meetings(struct weir_session *s)
 {
-    struct device_move *moves = s->groups->moves;
     weir_status status = WEIR_OK;
     for (uint32_t c = 0; !status && c < s->plan->collectives_count; c++) {
         const plan_collective *collective = &s->plan->collectives[c];
@@ -183,7 +153,7 @@ static weir_status make_meetings(struct weir_session *s)
                 continue;
             status = join(s, queue, collective, place, &group);
             if (!status)
-                moves = make_meeting(s, c, place, group, moves);
+                make_meeting(s, c, place, group);
         }
     }
     return status;
@@ -275,9 +245,10 @@ weir_status session_open_groups(struct weir_session *s)
         groups->memberships = calloc(plan->members_count, sizeof(*groups->memberships));
         groups->meetings = calloc(plan->members_count, sizeof(*groups->meetings));
         groups->moves = calloc(2 * (size_t)plan->moves_count + 1, sizeof(*groups->moves));
+        groups->gathers = calloc((size_t)plan->moves_count + 1, sizeof(*groups->gathers));
         groups->turns = calloc(turns, sizeof(*groups->turns));
     }
-    if (!groups || !groups->memberships || !groups->meetings || !groups->moves || !groups->turns)
+    if (!groups || !groups->memberships || !groups->meetings || !groups->moves || !groups->gathers || !groups->turns)
         return error_set(WEIR_E_MEMORY, "no memory for %u collectives", plan->collectives_count);
     status = make_turns(s, turns);
     return status ? status : make_meetings(s);
@@ -291,50 +262,150 @@ void session_close_groups(struct weir_session *s)
     while (groups->memberships && groups->count) {
         struct membership *last = &groups->memberships[--groups->count];
         last->queue->device->device->group_free(last->group);
-        free(last->peers);
+        free(last->rehearsals);
     }
     free(groups->memberships);
     free(groups->meetings);
     free(groups->moves);
+    free(groups->gathers);
     free(groups->turns);
     free(groups->lists);
     free(groups);
     s->groups = NULL;
 }
 
-/* ---- groups of several processes: keys, then all join ---- */
+/* ---- what a meeting does ---- */
+
+/* Whether no member here takes otherwise. */
+static bool gathers_here(const struct weir_session *s, const struct gather *gather)
+{
+    plan_range members = s->plan->collectives[gather->collective].members;
+    uint32_t take;
+    for (uint32_t place = 0; place < members.count; place++)
+        if (queue_of_member(s, members.first + place) && !gather_in_one_piece(s->plan, gather, place, &take))
+            return false;
+    return true;
+}
+
+/* Of one collective: all gathers that it has. */
+struct meeting_lists {
+    const struct weir_session *s;
+    const struct gather *gather; /* borrowed */
+    uint32_t count;
+    struct device_move *moves;   /* the first ones that are free */
+    struct device_gather *gathers;
+};
+
+static bool is_gathered(const struct meeting_lists *lists, uint32_t give)
+{
+    for (uint32_t i = 0; i < lists->count; i++)
+        if (lists->gather[i].give == give)
+            return true;
+    return false;
+}
+
+/* Its moves in one direction, in the plan's order. Returns how many there are. */
+static uint32_t list_moves(struct meeting_lists *lists, const plan_collective *collective, uint32_t place, bool gives)
+{
+    const struct device_move *first = lists->moves;
+    for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
+        const plan_move *move = &lists->s->plan->moves[i];
+        if ((gives ? move->from : move->to) == place && !is_gathered(lists, move->give))
+            *lists->moves++ = gives ? (struct device_move){move->to, move->give}
+                                    : (struct device_move){move->from, move->take};
+    }
+    return (uint32_t)(lists->moves - first);
+}
+
+static void list_meeting(struct meeting_lists *lists, struct device_meeting *meeting)
+{
+    const plan_collective *collective = &lists->s->plan->collectives[meeting->number];
+    uint32_t place = meeting->group->place;
+    meeting->gives = lists->moves;
+    meeting->give_count = list_moves(lists, collective, place, true);
+    meeting->takes = lists->moves;
+    meeting->take_count = list_moves(lists, collective, place, false);
+    meeting->gathers = lists->gathers;
+    meeting->gather_count = lists->count;
+    for (uint32_t i = 0; i < lists->count; i++, lists->gathers++) {
+        lists->gathers->give = lists->gather[i].give;
+        gather_in_one_piece(lists->s->plan, &lists->gather[i], place, &lists->gathers->take);
+    }
+}
+
+/* Of groups of this process, or of devices that need no key, all are moves. */
+static void list_meetings(const struct weir_session *s, const struct gathers *gathers)
+{
+    struct meeting_lists lists = {.s = s, .moves = s->groups->moves, .gathers = s->groups->gathers};
+    const struct gather *next = gathers->of, *end = next + gathers->count;
+    for (uint32_t c = 0; c < s->plan->collectives_count; c++) {
+        const plan_collective *collective = &s->plan->collectives[c];
+        const struct gather *first = next;
+        while (next < end && next->collective == c)
+            next++;
+        for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++) {
+            struct device_meeting *meeting = &s->groups->meetings[m];
+            if (!meeting->group)
+                continue;
+            bool joined = meeting->group->device->group_join && members_here(s, collective) < collective->members.count;
+            lists.gather = first;
+            lists.count = joined ? (uint32_t)(next - first) : 0;
+            list_meeting(&lists, meeting);
+        }
+    }
+}
+
+/* ---- groups of several processes: what ranks tell each other, then all join ---- */
 
 struct group_key {
     uint32_t number;
     unsigned char bytes[DEVICE_KEY_BYTES];
 };
 
-struct group_keys {
-    struct group_key *key;            /* owned */
+/* Of a rank, then of all: which gathers are none for some member, and keys behind. */
+struct said {
+    uint8_t *bytes;           /* owned */
+    size_t refusals;          /* one for each gather, as bytes; rounded up, so that keys are aligned */
+    struct group_key *key;    /* in `bytes` */
     size_t count;
-    bool full;                  /* there was no memory for all */
+    bool full;                /* there was no memory for all */
 };
 
-static void add_keys(void *ctx, uint32_t rank, const void *data, size_t bytes)
+static size_t said_bytes(const struct said *said)
 {
-    struct group_keys *keys = ctx;
-    size_t count = bytes / sizeof(struct group_key);
-    struct group_key *grown = realloc(keys->key, (keys->count + count + 1) * sizeof(*grown));
+    return said->refusals + said->count * sizeof(struct group_key);
+}
+
+static void add_key(struct said *said, const struct group_key *key)
+{
+    uint8_t *grown = said->full ? NULL : realloc(said->bytes, said_bytes(said) + sizeof(*key));
+    said->full = !grown;
+    if (!grown)
+        return;
+    said->bytes = grown;
+    said->key = (struct group_key *)(grown + said->refusals);
+    said->key[said->count++] = *key;
+}
+
+static void add_said(void *ctx, uint32_t rank, const void *data, size_t bytes)
+{
+    struct said *said = ctx;
+    const uint8_t *from = data;
+    struct group_key key;
     (void)rank;
-    if (grown && count)
-        memcpy(grown + keys->count, data, count * sizeof(*grown));
-    keys->full |= !grown;
-    keys->count += grown ? count : 0;
-    keys->key = grown ? grown : keys->key;
+    for (size_t i = 0; !said->full && i < said->refusals && i < bytes; i++)
+        said->bytes[i] |= from[i];
+    for (size_t at = said->refusals; at + sizeof(key) <= bytes; at += sizeof(key)) {
+        memcpy(&key, from + at, sizeof(key));
+        add_key(said, &key);
+    }
 }
 
 /* Of this rank's groups in which the first member is here, and others are not. */
-static weir_status make_keys(const struct weir_session *s, struct group_keys *keys)
+static weir_status make_keys(const struct weir_session *s, struct said *said)
 {
     const struct session_groups *groups = s->groups;
-    const struct group_key none = {.number = UINT32_MAX}; /* a statement is never empty */
     weir_status status = WEIR_OK;
-    add_keys(keys, 0, &none, sizeof(none));
     for (uint32_t i = 0; !status && groups && i < groups->count; i++) {
         const struct membership *member = &groups->memberships[i];
         const struct device_ops *device = member->queue->device->device;
@@ -343,9 +414,21 @@ static weir_status make_keys(const struct weir_session *s, struct group_keys *ke
             continue;
         status = device->group_key(member->group, key.bytes);
         if (!status)
-            add_keys(keys, 0, &key, sizeof(key));
+            add_key(said, &key);
     }
-    return status || !keys->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
+    return status;
+}
+
+/* A statement is never empty. */
+static weir_status say(const struct weir_session *s, const struct gathers *gathers, struct said *said)
+{
+    said->refusals = (size_t)gathers->count / 8 * 8 + 8;
+    said->bytes = calloc(1, said->refusals);
+    said->full = !said->bytes;
+    for (uint32_t i = 0; !said->full && i < gathers->count; i++)
+        said->bytes[i] = !gathers_here(s, &gathers->of[i]);
+    weir_status status = make_keys(s, said);
+    return status || !said->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
 }
 
 /* A rank that has left will never come. */
@@ -360,18 +443,48 @@ static weir_status others_are_there(const struct weir_session *s, int64_t deadli
     return status;
 }
 
+/* Whether it writes nothing that a run begins with. So says the plan to all ranks. */
+static bool can_rehearse(const weir_plan *plan, const plan_collective *collective)
+{
+    for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++) {
+        plan_range regsts = plan->actors[plan->members[m].i].regsts;
+        for (uint32_t r = regsts.first; r < regsts.first + regsts.count; r++)
+            if (plan->regsts[r].initial)
+                return false;
+    }
+    return true;
+}
+
+/* All meetings of the group, in the plan's order. */
+static weir_status list_rehearsals(const struct weir_session *s, struct membership *member)
+{
+    const weir_plan *plan = s->plan;
+    struct device_group *group = member->group;
+    member->rehearsals = calloc(plan->collectives_count, sizeof(*member->rehearsals));
+    if (!member->rehearsals)
+        return error_set(WEIR_E_MEMORY, "no memory for %u collectives", plan->collectives_count);
+    group->rehearsals = member->rehearsals;
+    for (uint32_t c = 0; c < plan->collectives_count; c++) {
+        uint32_t m = plan->collectives[c].members.first + group->place;
+        if (plan->collectives[c].group == member->number && can_rehearse(plan, &plan->collectives[c]))
+            member->rehearsals[group->rehearsal_count++] =
+                (struct device_rehearsal){&s->groups->meetings[m], &s->actors[plan->members[m].i].kernels->args};
+    }
+    return WEIR_OK;
+}
+
 static weir_status join_one(const struct weir_session *s, const struct membership *member,
-                            const struct group_keys *keys, int64_t deadline_ns)
+                            const struct said *said, int64_t deadline_ns)
 {
     const struct device_ops *device = member->queue->device->device;
-    const struct group_key *key = keys->key;
+    const struct group_key *key = said->key;
     bool whole = false;
     weir_status status = WEIR_OK;
     if (!device->group_join || member->here == member->group->count)
         return WEIR_OK;
-    while (key && key < keys->key + keys->count && key->number != member->number)
+    while (key && key < said->key + said->count && key->number != member->number)
         key++;
-    if (!key || key == keys->key + keys->count)
+    if (!key || key == said->key + said->count)
         return error_set(WEIR_E_PEER, "no rank has made a key for collectives of group %u", member->number);
     while (!status && !whole) {
         status = device->group_join(member->group, key->bytes, &whole);
@@ -395,32 +508,53 @@ static bool spreads(const weir_plan *plan)
     return false;
 }
 
-/* Rank 0's are all, then. */
-static weir_status exchange_keys(const struct weir_session *s, struct group_keys *keys)
+/* What rank 0 has is all, then; gathers that a rank has refused are none. */
+static weir_status agree(const struct weir_session *s, struct gathers *gathers, struct said *said)
 {
     struct cluster *c = s->cluster;
-    weir_status status = cluster_agree(c, ROUND_OPEN, 0, make_keys(s, keys), NULL);
+    uint32_t kept = 0;
+    weir_status status = gathers_find(gathers, s->plan);
     if (!status)
-        status = cluster_collect(c, ROUND_OPEN, keys->key, keys->count * sizeof(*keys->key), add_keys, keys);
+        status = say(s, gathers, said);
+    status = cluster_agree(c, ROUND_OPEN, 0, status, NULL);
+    if (!status)
+        status = cluster_collect(c, ROUND_OPEN, said->bytes, said_bytes(said), add_said, said);
     if (!status && c->env.rank)
-        keys->count = 0;
+        said->count = 0;
     if (!status)
-        status = cluster_spread(c, ROUND_OPEN, keys->key, keys->count * sizeof(*keys->key), add_keys, keys);
-    return status || !keys->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
+        status = cluster_spread(c, ROUND_OPEN, said->bytes, said_bytes(said), add_said, said);
+    for (uint32_t i = 0; !status && i < gathers->count; i++)
+        if (!said->bytes[i])
+            gathers->of[kept++] = gathers->of[i];
+    gathers->count = kept;
+    return status || !said->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
+}
+
+static weir_status join_all(const struct weir_session *s, const struct said *said)
+{
+    int64_t deadline_ns = park_now_ns() + s->cluster->env.join_ns;
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
+        status = list_rehearsals(s, &s->groups->memberships[i]);
+    for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
+        status = join_one(s, &s->groups->memberships[i], said, deadline_ns);
+    return status;
 }
 
 weir_status session_join_groups(struct weir_session *s)
 {
-    struct group_keys keys = {.key = NULL};
-    if (!s->cluster || !spreads(s->plan))
-        return WEIR_OK;
-    weir_status status = exchange_keys(s, &keys);
-    int64_t deadline_ns = park_now_ns() + s->cluster->env.join_ns;
-    for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
-        status = join_one(s, &s->groups->memberships[i], &keys, deadline_ns);
+    struct gathers gathers = {.of = NULL};
+    struct said said = {.bytes = NULL};
+    bool spread = s->cluster && spreads(s->plan);
+    weir_status status = spread ? agree(s, &gathers, &said) : WEIR_OK;
+    if (!status && s->groups)
+        list_meetings(s, &gathers);
+    if (!status && spread)
+        status = join_all(s, &said);
     if (status && !session_failure(s)) /* the others wait for this one */
         cluster_fail(s, s->cluster->env.rank, s->cluster->env.rank, false, weir_error());
-    free(keys.key);
+    free(gathers.of);
+    free(said.bytes);
     return status;
 }
 

@@ -86,6 +86,12 @@ static bool owner_failed(struct worker_owner *owner, const struct actor *actor, 
     return true;
 }
 
+static void owner_refused(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
+                          int64_t firing, const weir_refusal *refusal)
+{
+    session_fail_refused(session_of(owner), actor, kernel, firing, refusal);
+}
+
 static void owner_look(struct worker_owner *owner, uint32_t worker)
 {
     session_look(session_of(owner), worker);
@@ -97,6 +103,7 @@ void session_own(struct weir_session *s)
                                      .done = owner_done,
                                      .halted = owner_halted,
                                      .failed = owner_failed,
+                                     .refused = owner_refused,
                                      .asked = owner_asked,
                                      .held = owner_held,
                                      .look = owner_look};

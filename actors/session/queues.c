@@ -1,5 +1,6 @@
-/* actors/session/queues.c: the queues of a session that run ahead of their devices (actors/ahead.h): they are opened, tied
- * to actors and edges, asked about, closed. What those for collectives have besides is in groups.c.
+/* actors/session/queues.c: the queues of a session that run ahead of their devices (actors/ahead.h): they are opened,
+ * their kernels are prepared, they are tied to actors and edges, asked about, closed. What those for collectives have
+ * besides is in groups.c.
  *
  * All of it hangs on session->queues, which is NULL as long as every kind of device here is done when its kernels return.
  */
@@ -111,6 +112,56 @@ void session_close_queues(struct weir_session *s)
     free(queues->tickets);
     free(queues);
     s->queues = NULL;
+}
+
+/* ---- kernels, before there are actors ---- */
+
+/* As they are in the first slots; a product's do not depend on which. */
+static const weir_view *views_of(const struct weir_session *s, const plan_range *operands, weir_view *views)
+{
+    for (uint32_t i = 0; i < operands->count; i++)
+        views[i] = session_view(s, &s->plan->tensors[s->plan->operands[operands->first + i].tensor.i], 0);
+    return views;
+}
+
+static weir_status prepare_kernel(const struct weir_session *s, const plan_kernel *kernel, struct device_queue *queue)
+{
+    const plan_queue *on = &s->plan->queues[s->plan->actors[kernel->actor.i].queue.i];
+    weir_view in[WEIR_ARGS_MAX], out[WEIR_ARGS_MAX];
+    char error[320] = "";
+    char *base = s->arenas[on->space.i].base;
+    weir_kernel_fn call;
+    weir_status status = session_find_kernel(s, kernel, &call);
+    if (status)
+        return status;
+    const weir_kernel_args args = {
+        .in = views_of(s, &kernel->in, in),
+        .in_count = (int)kernel->in.count,
+        .out = views_of(s, &kernel->out, out),
+        .out_count = (int)kernel->out.count,
+        .attrs = kernel->attrs.count ? s->plan->words + kernel->attrs.first : NULL,
+        .workspace = kernel->workspace_bytes ? base + on->workspace_offset + kernel->workspace_offset : NULL,
+        .workspace_bytes = kernel->workspace_bytes,
+        .error = error,
+        .error_bytes = sizeof(error),
+    };
+    status = queue->device->prepare(queue, call, &args);
+    return status ? error_set(status, "%s:%u: %s (%s) on %s: %s", plan_text(s->plan, kernel->file), kernel->line,
+                              plan_text(s->plan, kernel->name), plan_text(s->plan, kernel->op),
+                              plan_text(s->plan, s->plan->spaces[on->space.i].name), error)
+                  : WEIR_OK;
+}
+
+weir_status session_prepare_kernels(const struct weir_session *s)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t k = 0; !status && s->queues && k < s->plan->kernels_count; k++) {
+        const plan_kernel *kernel = &s->plan->kernels[k];
+        struct ahead_queue *queue = queue_of(s->queues, s->plan->actors[kernel->actor.i].queue.i);
+        if (queue && queue->device->kind == DEVICE_COMPUTE && queue->device->device->prepare)
+            status = prepare_kernel(s, kernel, queue->device);
+    }
+    return status;
 }
 
 /* ---- edges ---- */
@@ -233,6 +284,8 @@ static void tie_workers(struct weir_session *s)
     for (uint32_t w = 0; w < s->worker_count; w++) {
         struct ahead_lane *ahead = &s->workers[w].ahead;
         ahead->queues = next;
+        ahead->all = s->queues->list;
+        ahead->all_count = s->queues->count;
         for (uint32_t q = 0; q < s->plan->queues_count; q++)
             if (queue_of(s->queues, q) && s->worker_of[q] == w)
                 *next++ = queue_of(s->queues, q);

@@ -311,6 +311,8 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = open_memory(s);
     }
     if (!status)
+        status = session_prepare_kernels(s); /* of zeros */
+    if (!status)
         status = session_fill(s); /* before other ranks can look */
     if (!status)
         session_touch_snapshots(s);

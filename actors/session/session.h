@@ -156,6 +156,9 @@ uint32_t session_rank(const struct weir_session *session); /* this process's; al
 weir_status session_build(struct weir_session *session);
 void session_unbuild(struct weir_session *session);
 
+/* The function that the kernel's device calls; an error where there is none. */
+weir_status session_find_kernel(const struct weir_session *session, const plan_kernel *kernel, weir_kernel_fn *call);
+
 /* A view of the whole tensor as it lies in a slot. */
 weir_view session_view(const struct weir_session *session, const plan_tensor *tensor, uint32_t slot);
 
@@ -173,6 +176,9 @@ uint32_t session_lane_number(const struct weir_session *session, uint32_t actor)
 
 /* Opens the queues of this process's devices that run ahead: when arenas are open. */
 weir_status session_open_queues(struct weir_session *session);
+
+/* Prepares their kernels (device_ops.prepare): while arenas are zeros. */
+weir_status session_prepare_kernels(const struct weir_session *session);
 
 /* Ties them to actors, edges and workers: when all is built, before an actor is settled. */
 weir_status session_tie_queues(struct weir_session *session);
@@ -210,6 +216,10 @@ void session_fail_queue(struct weir_session *session, const struct actor *actor,
 /* A kernel of the actor failed with this sentence ("" for none). */
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                          const char *sentence);
+
+/* A kernel of the actor met, when it ran in this firing, what it cannot take. By the worker's thread. */
+void session_fail_refused(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
+                          int64_t firing, const weir_refusal *refusal);
 
 /* What is to be loaded is half there, and why. */
 void session_fail_load(struct weir_session *session, weir_status status, const char *sentence);

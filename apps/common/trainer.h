@@ -68,7 +68,7 @@ typedef struct trainer_opts {
      .help = "with --memory: what there is no room for may wait in a file there"},                                    \
     {"--per-host", OPTIONS_INT, &(o).per_host, .min = 1, .max = WEIR_DEVICES_MAX,                                     \
      .help = "devices of one host: conversions go within hosts first, then between; default: all are alike"},          \
-    {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "each op in a kernel of its own; the same bits"},        \
+    {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "each op in a kernel of its own; on CPUs the same bits"},   \
     {"--fast-reduce", OPTIONS_FLAG, &(o).fast_reduce,                                                                 \
      .help = "accelerators add in an order of their own, faster; other bits. On CPUs nothing changes"},               \
     {"--bf16", OPTIONS_FLAG, &(o).bf16, .help = "compute in bf16; parameters, sums and losses stay f32"},             \

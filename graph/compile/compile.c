@@ -200,8 +200,9 @@ static bool run(compile *c, bool (*const *passes)(compile *))
 
 bool compile_devices(compile *c)
 {
-    static bool (*const passes[])(compile *) = {pass_copies, pass_lower, pass_group, pass_sequence,     pass_fuse,
-                                                pass_tie,    pass_slots, pass_order, measure_snapshots, NULL};
+    static bool (*const passes[])(compile *) = {pass_copies, pass_lower, pass_group, pass_sequence,     pass_epilogue,
+                                                pass_fuse,   pass_tie,   pass_slots, pass_order,        measure_snapshots,
+                                                NULL};
     c->phys = (phys){.temps_found = false};
     return run(c, passes);
 }

@@ -21,6 +21,10 @@
  * of 2 and 4 MB in f32 take 0.85 to 1.25; fused all the same, those of the step of `weir bench gpt` made it no faster,
  * and those of 1 MB and more in bf16 neither. So a chain is made for tensors that are larger than what is likely to
  * stay in the cache.
+ *
+ * On a GPU a chain is one launch that keeps in registers what lies between its members (kernels/fused/program.h): it
+ * costs nothing to begin, and any tensor that passes by once less is gained. So there is no least size, and a chain may be
+ * longer. The rule of the op says which members have a form as a step there; no other op is in a chain.
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
@@ -31,12 +35,15 @@
 
 enum {
     AHEAD = 24,             /* pops of the group that are looked at for a chain */
+    CPU_MEMBERS = 4,        /* of a chain on a CPU, at most */
     TYPES_MAX = FUSED_INS_MAX + FUSED_OUTS_MAX
 };
 uint64_t fuse_bytes_min = 8 << 20, fuse_block_bytes = 4 << 20;
 
 typedef struct chain {
     compile *c;
+    const weir_op *op, *over;          /* as which it is called, and where its output may lie over an input */
+    bool launch;                       /* a kernel of a GPU */
     int group, first;                  /* position of the first in the group */
     int member[FUSED_MEMBERS_MAX];     /* pops */
     int count;
@@ -140,13 +147,31 @@ static bool rows_fit(const chain *x, const pop *op)
     return rows;
 }
 
+static weir_type type_of(const chain *x, int tensor)
+{
+    const ptensor *t = &x->c->phys.tensor.item[tensor];
+    weir_type type = x->c->ir.tensors.item[t->tensor].type;
+    for (int d = 0; d < type.shape.rank; d++)
+        type.shape.dim[d] = t->part.count[d];
+    return type;
+}
+
+static bool has_rows(const chain *x, const weir_shape *shape)
+{
+    return shape->rank == x->like.rank &&
+           !memcmp(shape->dim, x->like.dim, sizeof shape->dim[0] * (size_t)(x->like.rank - 1));
+}
+
 /* Whether it touches a tensor that the chain touches already, and of which it pays that it passes by once less. */
 static bool pays_to_join(const chain *x, const pop *op)
 {
-    for (int i = 0; i < op->in_count; i++)
-        if ((made_in_chain(x, op->in[i]) || read_in_chain(x, op->in[i])) &&
-            x->c->phys.tensor.item[op->in[i]].bytes >= fuse_bytes_min)
+    for (int i = 0; i < op->in_count; i++) {
+        const weir_type type = type_of(x, op->in[i]);
+        const bool pays = x->launch ? has_rows(x, &type.shape)
+                                    : x->c->phys.tensor.item[op->in[i]].bytes >= fuse_bytes_min;
+        if (pays && (made_in_chain(x, op->in[i]) || read_in_chain(x, op->in[i])))
             return true;
+    }
     return false;
 }
 
@@ -215,15 +240,6 @@ static bool put_member(const chain *x, fused_attrs *attrs, int m, int *at)
     return *at > 0;
 }
 
-static weir_type type_of(const chain *x, int tensor)
-{
-    const ptensor *t = &x->c->phys.tensor.item[tensor];
-    weir_type type = x->c->ir.tensors.item[t->tensor].type;
-    for (int d = 0; d < type.shape.rank; d++)
-        type.shape.dim[d] = t->part.count[d];
-    return type;
-}
-
 static void scratch_type(const chain *x, int tensor, int64_t to[4])
 {
     const ptensor *t = &x->c->phys.tensor.item[tensor];
@@ -234,12 +250,6 @@ static void scratch_type(const chain *x, int tensor, int64_t to[4])
     to[1] = per_row ? -1 : t->part.count[last];
     to[2] = per_row ? 0 : t->part.start[last];
     to[3] = per_row ? 0 : whole->shape.dim[last];
-}
-
-static bool has_rows(const chain *x, const weir_shape *shape)
-{
-    return shape->rank == x->like.rank &&
-           !memcmp(shape->dim, x->like.dim, sizeof shape->dim[0] * (size_t)(x->like.rank - 1));
 }
 
 /* How many rows' operands fit a block, and which input shows them; false: none does. */
@@ -256,7 +266,7 @@ static bool choose_rows(const chain *x, fused_attrs *attrs)
             bytes += (uint64_t)type.shape.dim[type.shape.rank - 1] * weir_dtype_bytes(type.dtype);
             attrs->like = l ? -1 : i;
         }
-    uint64_t rows = fuse_block_bytes / bytes / FUSED_GRAIN * FUSED_GRAIN;
+    uint64_t rows = x->launch ? FUSED_ROWS_MAX : fuse_block_bytes / bytes / FUSED_GRAIN * FUSED_GRAIN;
     attrs->rows = rows < FUSED_GRAIN ? FUSED_GRAIN : rows > FUSED_ROWS_MAX ? FUSED_ROWS_MAX : (int64_t)rows;
     return attrs->like >= 0;
 }
@@ -308,12 +318,12 @@ static const weir_op *choose_over(chain *x, fused_attrs *attrs, uint64_t *worksp
                 continue;
             swap(x->in, 0, i);
             swap(x->out, 0, o);
-            if (write_attrs(x, attrs) && fits(x, &op_fused_over, attrs, workspace))
-                return &op_fused_over;
+            if (write_attrs(x, attrs) && fits(x, x->over, attrs, workspace))
+                return x->over;
             swap(x->in, 0, i);
             swap(x->out, 0, o);
         }
-    return write_attrs(x, attrs) && fits(x, &op_fused, attrs, workspace) ? &op_fused : NULL;
+    return write_attrs(x, attrs) && fits(x, x->op, attrs, workspace) ? x->op : NULL;
 }
 
 static const char *name_of(const chain *x)
@@ -393,8 +403,18 @@ static void try_join(chain *x, int id)
     fused_attrs attrs;
     uint64_t workspace;
     x->member[x->count++] = id;
-    if (!sort_operands(x) || !write_attrs(x, &attrs) || !fits(x, &op_fused, &attrs, &workspace))
+    if (!sort_operands(x) || !write_attrs(x, &attrs) || !fits(x, x->op, &attrs, &workspace))
         x->count--;
+}
+
+/* As what chains of the group's device are called; false: it calls none. */
+static bool choose_op(chain *x)
+{
+    const weir_device_kind kind = x->c->phys.device.item[x->c->phys.group.item[x->group].device].kind;
+    x->launch = kind == WEIR_CUDA;
+    x->op = x->launch ? &op_fused_launch : &op_fused;
+    x->over = x->launch ? &op_fused_launch_over : &op_fused_over;
+    return op_runs_on(x->op, kind);
 }
 
 /* The chain that the pop at `at` of the group begins. */
@@ -402,10 +422,13 @@ static void fuse_from(compile *c, int id, int at, const int *position)
 {
     const group *g = &c->phys.group.item[id];
     chain x = {.c = c, .group = id, .first = at, .member = {g->pops.item[at]}, .count = 1};
+    if (!choose_op(&x))
+        return;
+    const int most = x.launch ? FUSED_MEMBERS_MAX : CPU_MEMBERS;
     pop *first = pop_at(&x, 0);
     if (first->dead || !by_rows(c, first) || !rows_like(c, first, &x.like) || !rows_fit(&x, first))
         return;
-    for (int i = at + 1; i < g->pops.count && i <= at + AHEAD && x.count < FUSED_MEMBERS_MAX; i++)
+    for (int i = at + 1; i < g->pops.count && i <= at + AHEAD && x.count < most; i++)
         if (joins(&x, &c->phys.op.item[g->pops.item[i]], position))
             try_join(&x, g->pops.item[i]);
     fused_attrs attrs;
@@ -427,12 +450,6 @@ static void group_close_up(phys *p, group *g)
     g->pops.count = kept;
 }
 
-/* Whether the group's device has a kernel that calls others row by row. */
-static bool can_fuse(const compile *c, const group *g)
-{
-    return op_runs_on(&op_fused, c->phys.device.item[g->device].kind);
-}
-
 bool pass_fuse(compile *c)
 {
     int *position = POOL_NEW(&c->pool, int, c->phys.op.count + 1);
@@ -440,7 +457,7 @@ bool pass_fuse(compile *c)
         group *of = &c->phys.group.item[g];
         for (int i = 0; i < of->pops.count; i++)
             position[of->pops.item[i]] = i;
-        for (int i = 0; i < of->pops.count && can_fuse(c, of) && !c->pool.failed; i++)
+        for (int i = 0; i < of->pops.count && !c->pool.failed; i++)
             fuse_from(c, g, i, position);
         group_close_up(&c->phys, of);
     }

@@ -275,6 +275,9 @@ bool pass_group(compile *c);
 extern uint64_t group_own_bytes;
 bool pass_sequence(compile *c);
 bool pass_tie(compile *c);
+bool pass_epilogue(compile *c);
+/* Whether products take in what comes behind them, where a device can. Tests turn it off; nothing else does. */
+extern bool epilogue_joins;
 bool pass_fuse(compile *c);
 /* From how many bytes on a tensor that kernels share makes them one, and how many bytes a block of rows touches, about.
  * Tests shrink them; nothing else changes them. */

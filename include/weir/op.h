@@ -119,6 +119,16 @@ typedef struct weir_clock {
     int64_t firing, step, micro;
 } weir_clock;
 
+/* What a kernel of a device that runs ahead says of a value that it cannot take: an id beyond a table. It can fail the
+ * call no more, so it goes on with something harmless (of floats, NaN) and writes here, and the session fails before
+ * anything that came of it is told to anybody. To say it: `call` becomes args->call by compare-and-swap, if it is 0; if it
+ * is args->call then, `least` becomes the minimum of itself and at << 32 | (uint32_t)value, where the value was found in
+ * element `at` of an input (beyond 2^32 - 1: that). What order threads come in changes nothing of it. */
+typedef struct weir_refusal {
+    uint64_t call;  /* 0: nothing was said */
+    uint64_t least; /* UINT64_MAX then */
+} weir_refusal;
+
 /* One call of a kernel. Views are local shards. */
 typedef struct weir_kernel_args {
     const weir_view *in;
@@ -140,6 +150,8 @@ typedef struct weir_kernel_args {
     void *host;         /* what a host function was bound with; NULL otherwise */
     void *queue;        /* of a device that runs ahead: where the kernel is to be enqueued (a CUstream); else NULL */
     const weir_clock *clock; /* of a CUDA device: in its memory, as it is when the kernel runs; else NULL */
+    weir_refusal *refusal; /* of a CUDA device: where it reaches it; else NULL */
+    uint64_t call;      /* which call it is, for that */
     char *error;        /* on failure: one sentence may be written here */
     size_t error_bytes;
 } weir_kernel_args;
@@ -187,6 +199,9 @@ struct weir_op {
                                                                                       called "weight:adamw.m" [its
                                                                                       number] */
     weir_kernel_fn kernel[WEIR_DEVICE_KINDS];
+    /* Writes the sentence of a weir_refusal to call->error, as the CPU's kernel does, and returns E_KERNEL. No view's data
+     * is looked at. NULL: no kernel refuses what it is given, but by its status. */
+    weir_status (*refused)(const weir_kernel_args *call, int64_t at, int32_t value);
     /* The part of in[input] that this call reads. `call` has in, out and attrs alone, and no view has data. `part`
      * comes as a copy of in[input], and the rule narrows its offset and shape; with a dimension of 0 nothing is read. A
      * part that does not lie within in[input] counts as all of it. What comes from another host is the part alone: so

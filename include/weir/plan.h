@@ -43,7 +43,8 @@ typedef struct weir_compile_opts {
     int loss_scale_steps; /* it is doubled after so many steps without an infinite gradient; a step with one changes
                             nothing and halves it [2000] */
     bool no_fusion;      /* each op a kernel of its own: by default those that go over the same rows are put into one pass
-                            over memory where that saves some; the bits are the same [false] */
+                            over memory where that saves some, with the same bits; and on CUDA devices products take in
+                            a gelu, its gradient or a bias's, which rounds otherwise (docs/gpu.md) [false] */
     int per_host;        /* devices of one host, if it is to count: a conversion among devices goes within each host first
                             (cpu:0 up to cpu:N-1 are the first), then between hosts. That is an order of sums, and so
                             the plan's: its bits are the same wherever it runs [0: hosts do not count] */

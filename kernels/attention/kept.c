@@ -240,6 +240,13 @@ static void one_head(const kept_call *call, const weir_kernel_args *args, int64_
         head_row(call, &head, row);
 }
 
+static weir_status kept_refused(const weir_kernel_args *args, int64_t at, int32_t position)
+{
+    (void)at;
+    return KERNEL_FAIL(args, "%lld rows from position %d on do not fit into %lld", (long long)args->in[0].shape.dim[1],
+                       position, (long long)args->in[3].shape.dim[1]);
+}
+
 static weir_status kept_cpu(const weir_kernel_args *args)
 {
     const struct kept_attrs *attrs = args->attrs;
@@ -247,8 +254,7 @@ static weir_status kept_cpu(const weir_kernel_args *args)
     const kept_call call = {q->dim[1], args->in[3].shape.dim[1], *view_i32(&args->in[5]), q->dim[2], attrs->head_dim,
                             (float)attrs->scale, args->workspace};
     if (call.position < 0 || call.position > call.room - call.rows)
-        return KERNEL_FAIL(args, "%lld rows from position %lld on do not fit into %lld", (long long)call.rows,
-                           (long long)call.position, (long long)call.room);
+        return kept_refused(args, 0, *view_i32(&args->in[5]));
     for (int64_t batch = 0; batch < q->dim[0]; batch++)
         for (int64_t column = 0; column < call.dim; column += call.head_dim)
             one_head(&call, args, batch * call.rows * call.dim + column, batch * call.room * call.dim + column);
@@ -268,6 +274,7 @@ const weir_op op_attention_kept = {
     .cost = kept_cost,
     .workspace = kept_workspace,
     .kernel = {[WEIR_CPU] = kept_cpu},
+    .refused = kept_refused,
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 3 | 1 << 4,
 };

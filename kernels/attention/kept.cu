@@ -2,8 +2,8 @@
  *
  * A block has one row of one head. Keys are taken KEPT_THREADS at a time, counted from the first that was kept: a thread
  * makes the score of one, in the order of the dimension, and then sums up values for a column. So the bits follow from the
- * row's place alone, and not from how many rows come with it. A position at which the new rows do not fit ends the grid with
- * a trap.
+ * row's place alone, and not from how many rows come with it. A position at which the new rows do not fit is refused,
+ * and they are NaN.
  */
 #include "kernels/attention/formula.h"
 #include "kernels/cuda/rows.h"
@@ -34,22 +34,24 @@ DEVICE float column_add(const float *weights, int64_t first, int64_t end, const 
 }
 
 template <class T, class K>
-KERNEL_OF(kept_row, KEPT_THREADS)(kept_sizes z, const T *q, const T *k, const T *v, const K *keys, const K *values,
-                                  const int32_t *positions, T *out)
+KERNEL_OF(kept_row, KEPT_THREADS)(refusals say, kept_sizes z, const T *q, const T *k, const T *v, const K *keys,
+                                  const K *values, const int32_t *positions, T *out)
 {
     SHARED(float, part, WARP);
     SHARED(float, weights, KEPT_THREADS);
     SHARED_REST(float, sums); /* head_dim of them; behind them, q */
     float *const sum = sums, *const query = sum + z.head_dim;
-    const int64_t position = *positions, row = blockIdx.x % z.rows, head = blockIdx.x / z.rows;
+    const int32_t told = *positions;
+    const bool fits = told >= 0 && told <= z.room - z.rows;
+    const int64_t position = fits ? told : 0, row = blockIdx.x % z.rows, head = blockIdx.x / z.rows;
     const int64_t column = head % z.heads * z.head_dim, batch = head / z.heads;
     const int64_t fresh = batch * z.rows * z.dim + column, old = batch * z.room * z.dim + column;
     const int64_t count = position + row + 1;
-    if (position < 0 || position > z.room - z.rows)
-        TRAP();
+    if (!fits && threadIdx.x == 0)
+        refuse(say, 0, told);
     float most = -INFINITY, total = 0;
     for (int64_t i = threadIdx.x; i < z.head_dim; i += blockDim.x) {
-        sum[i] = 0;
+        sum[i] = fits ? 0 : NAN;
         query[i] = real_load(q + fresh + row * z.dim + i);
     }
     BARRIER();
@@ -89,8 +91,8 @@ extern "C" weir_status op_attention_kept_cuda(const weir_kernel_args *args)
     const size_t bytes = 2 * (size_t)z.head_dim * sizeof(float);
     WITH_REAL(q->dtype, T,
               WITH_REAL(keys->dtype, K,
-                        LAUNCH_SHARED((kept_row<T, K>), blocks, KEPT_THREADS, bytes, args->queue, z, data_of<T>(q),
-                                      data_of<T>(&args->in[1]), data_of<T>(&args->in[2]), data_of<K>(keys),
+                        LAUNCH_SHARED((kept_row<T, K>), blocks, KEPT_THREADS, bytes, args->queue, refusing(args), z,
+                                      data_of<T>(q), data_of<T>(&args->in[1]), data_of<T>(&args->in[2]), data_of<K>(keys),
                                       data_of<K>(&args->in[4]), view_i32(&args->in[5]), data_of<T>(&args->out[0]))));
     return launched(args);
 }

@@ -9,6 +9,18 @@
 
 enum { CHUNKS_MAX = 512, CHUNK_ROWS = 16, SUM_THREADS = 256, SUM_EACH = 16 };
 
+/* Threads for a row of `count` elements: a whole number of warps, up to `most`; in what order a row is summed follows.
+ * Of norms and softmax, which chains of ops have as members, there are up to ROW_THREADS_MAX. */
+enum { ROW_THREADS_MAX = 512 };
+
+static inline int threads_for(int64_t count, int most)
+{
+    int threads = 32;
+    while (threads < most && threads * 4 < count)
+        threads += 32;
+    return threads;
+}
+
 /* Rows of a chunk, and chunks; none for no rows. */
 static inline int64_t chunk_rows(int64_t rows)
 {

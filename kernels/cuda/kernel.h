@@ -21,7 +21,9 @@
  *     threadIdx.x, blockIdx.x, blockDim.x, gridDim.x   as in CUDA; grids and blocks have one dimension
  *     DEVICE                  before a function that kernels call; METHOD: of a structure; FORMULA: one that the host may call
  *     UNROLL                  before a loop
- *     TRAP()                  ends the whole grid with an error
+ *     TRAP()                  ends the whole grid with an error, and with it the device's context
+ *     refuse(say, at, value)  says that element `at` of an input is out of range (weir_refusal); say = refusing(args), an
+ *                             argument of the kernel's, which goes on with something harmless
  *
  * A grid of 0 blocks is not launched. Arguments are passed by value: pointers, numbers, small structures. A kernel must be
  * deterministic: no atomics on floats, and no sum whose order follows from the size of the grid. What a call's step,
@@ -35,6 +37,8 @@
 #include <string.h>
 
 #include <weir/op.h>
+
+#include "kernels/cuda/listed.h"
 
 #ifdef WEIR_EMULATED
 #include "tests/cuda/emulate.h"
@@ -61,9 +65,12 @@
 #define BALLOT(condition) __ballot_sync(0xffffffffu, condition)
 #define UNROLL _Pragma("unroll")
 #define TRAP() __trap()
+#define ATOMIC_SWAP(at, from, to) atomicCAS((unsigned long long *)(at), (unsigned long long)(from), (unsigned long long)(to))
+#define ATOMIC_MIN(at, value) atomicMin((unsigned long long *)(at), (unsigned long long)(value))
 
 #define LAUNCH_SHARED(kernel, grid, block, bytes, queue, ...)                                                     \
     do {                                                                                                          \
+        (void)&kernel_is_listed<(kernel)>;                                                                        \
         if ((grid) > 0) {                                                                                         \
             if ((bytes) > 48 << 10)                                                                               \
                 cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes));          \
@@ -72,6 +79,7 @@
     } while (0)
 #define LAUNCH(kernel, grid, block, queue, ...)                                                                   \
     do {                                                                                                          \
+        (void)&kernel_is_listed<(kernel)>;                                                                        \
         if ((grid) > 0)                                                                                           \
             (kernel)<<<(unsigned)(grid), (unsigned)(block), 0, (cudaStream_t)(queue)>>>(__VA_ARGS__);             \
     } while (0)
@@ -93,5 +101,27 @@ static inline weir_status launched(const weir_kernel_args *args)
 #define THREADS ((int64_t)gridDim.x * blockDim.x)
 
 enum { WARP = 32 };
+
+/* Where a kernel says what it cannot take, and as which call. */
+struct refusals {
+    weir_refusal *to; /* NULL: nobody wants to know */
+    uint64_t call;
+};
+
+static inline refusals refusing(const weir_kernel_args *args)
+{
+    return {args->refusal, args->call};
+}
+
+/* The memory is the host's, which reads it when the kernel is over: atomic among the threads of the device is enough. */
+DEVICE void refuse(const refusals &say, int64_t at, int32_t value)
+{
+    if (!say.to)
+        return;
+    const uint64_t place = at < (int64_t)UINT32_MAX ? (uint64_t)at : UINT32_MAX;
+    const uint64_t first = ATOMIC_SWAP(&say.to->call, 0, say.call);
+    if (!first || first == say.call)
+        ATOMIC_MIN(&say.to->least, place << 32 | (uint32_t)value);
+}
 
 #endif

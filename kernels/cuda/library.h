@@ -21,6 +21,10 @@ struct blas_calls {
 #undef X
 };
 
+/* What fill the table: the library, or NULL and why not; and one of its calls. */
+extern "C" void *blas_open(char *why, size_t bytes);
+extern "C" void *blas_call(void *library, const char *name);
+
 /* NULL, with a sentence in args->error, where the library is not there or lacks a call. Borrowed, for good. */
 const blas_calls *blas_library(const weir_kernel_args *args);
 

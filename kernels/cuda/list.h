@@ -5,6 +5,7 @@
 #define KERNELS_CUDA_LIST_H
 
 #define CUDA_CORE(X) X(copy) X(shard) X(box) X(accumulate) X(grad_seed)
+#define CUDA_FUSED(X) X(fused_launch) X(fused_launch_over)
 #define CUDA_ELEMENTWISE(X)                                                                                    \
     X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(sqrt_grad) X(tanh_grad)          \
     X(sigmoid_grad) X(relu_grad) X(gelu_grad) X(silu_grad) X(add) X(sub) X(mul) X(div) X(add_many) X(affine)   \
@@ -18,11 +19,13 @@
 #define CUDA_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
 #define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
 #define CUDA_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
-#define CUDA_MATMUL(X) X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db)
+/* By a library, which is to be asked before the first of them: these have op_NAME_cuda_prepare besides. */
+#define CUDA_PRODUCTS(X) X(matmul) X(linear) X(linear_dw) X(linear_gelu) X(matmul_gelu_grad) X(linear_dw_db)
+#define CUDA_MATMUL(X) CUDA_PRODUCTS(X) X(linear_by_row) X(linear_db)
 #define CUDA_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 
 #define CUDA_OPS(X)                                                                                            \
-    CUDA_CORE(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_RANDOM(X) CUDA_MATMUL(X) CUDA_NORM(X)   \
-    CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X)
+    CUDA_CORE(X) CUDA_FUSED(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_RANDOM(X) CUDA_MATMUL(X)  \
+    CUDA_NORM(X) CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X)
 
 #endif

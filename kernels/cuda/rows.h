@@ -49,15 +49,6 @@ static inline int64_t count_of(const weir_shape *shape)
     return count;
 }
 
-/* Threads for a row of `count` elements: a whole number of warps, up to `most`. */
-static inline int threads_for(int64_t count, int most)
-{
-    int threads = WARP;
-    while (threads < most && threads * 4 < count)
-        threads += WARP;
-    return threads;
-}
-
 DEVICE int bits_set(unsigned word)
 {
 #ifdef WEIR_EMULATED

@@ -54,30 +54,48 @@ DEVICE uint32_t half_pair(__nv_bfloat16, float first, float second)
 
 #ifdef WEIR_EMULATED
 
-/* Halves i and i + 1 of what a lane has. */
-template <class T> static inline float half_of(const uint32_t *r, int i)
+template <class T> static inline float half_of(uint32_t pair, int i)
 {
-    const uint16_t bits = (uint16_t)(r[i / 2] >> i % 2 * 16);
+    const uint16_t bits = (uint16_t)(pair >> i * 16);
     return std::is_same_v<T, __half> ? __half2float(__ushort_as_half(bits)) : __bfloat162float(__ushort_as_bfloat16(bits));
+}
+
+struct tensor_factors {
+    tile_a a;
+    tile_b b;
+};
+
+/* Of the whole warp, from tensor_factors to tile_c. */
+template <class T> static void tensor_products(const unsigned char *const *given, unsigned char *const *taken)
+{
+    float a[16][16], b[8][16]; /* b by columns */
+    for (int lane = 0; lane < WARP; lane++) {
+        const tensor_factors &have = *(const tensor_factors *)given[lane];
+        const int g = lane / 4, t = 2 * (lane % 4);
+        for (int r = 0; r < 4; r++)
+            for (int i = 0; i < 2; i++)
+                a[g + 8 * (r % 2)][t + 8 * (r / 2) + i] = half_of<T>(have.a.r[r], i);
+        for (int r = 0; r < 2; r++)
+            for (int i = 0; i < 2; i++)
+                b[g][t + 8 * r + i] = half_of<T>(have.b.r[r], i);
+    }
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++) {
+            const float *row = a[lane / 4 + i / 2 * 8], *column = b[2 * (lane % 4) + i % 2];
+            float sum = 0;
+            for (int k = 0; k < 16; k++)
+                sum += row[k] * column[k];
+            ((tile_c *)taken[lane])->r[i] = sum;
+        }
 }
 
 template <class T> static inline void tensor_add(tile_c &c, const tile_a &a, const tile_b &b)
 {
-    struct factors {
-        tile_a a;
-        tile_b b;
-    } all[WARP];
-    const factors given = {a, b};
-    emulate_gather(&given, sizeof given, all, EMULATE_HERE);
-    const int g = lane_here() / 4, t = lane_here() % 4;
-    for (int i = 0; i < 4; i++) {
-        float sum = 0;
-        for (int k = 0; k < 16; k++) { /* of a's row, and b's column */
-            const factors &row = all[g * 4 + k % 8 / 2], &column = all[(2 * t + i % 2) * 4 + k % 8 / 2];
-            sum += half_of<T>(row.a.r, k / 8 * 4 + i / 2 * 2 + k % 2) * half_of<T>(column.b.r, k / 8 * 2 + k % 2);
-        }
-        c.r[i] += sum;
-    }
+    const tensor_factors given = {a, b};
+    tile_c sums;
+    emulate_together(&given, sizeof given, &sums, sizeof sums, tensor_products<T>, EMULATE_HERE);
+    for (int i = 0; i < 4; i++)
+        c.r[i] += sums.r[i];
 }
 
 /* r[j]: of the 8 x 8 matrix whose rows are where lanes 8 j ... 8 j + 7 say. */

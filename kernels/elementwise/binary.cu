@@ -1,19 +1,7 @@
 /* kernels/elementwise/binary.cu: y = a op b on a GPU, broadcast as binary.c says. A thread has a pack of neighbours of the
  * innermost dimension, in which each operand runs or stands still. It reads them before it writes, so y may lie over a. */
 #include "kernels/cuda/walk.h"
-
-struct add_function {
-    DEVICE float of(float a, float b) { return a + b; }
-};
-struct sub_function {
-    DEVICE float of(float a, float b) { return a - b; }
-};
-struct mul_function {
-    DEVICE float of(float a, float b) { return a * b; }
-};
-struct div_function {
-    DEVICE float of(float a, float b) { return a / b; }
-};
+#include "kernels/elementwise/functions.h"
 
 /* N neighbours, or one of which all are copies. */
 template <int N, class T> DEVICE pack<T, N> run_load(const T *from, bool runs)

@@ -3,29 +3,9 @@
  * writes, so the result may lie over an operand. */
 #include "kernels/cuda/packs.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/elementwise/formula.h"
+#include "kernels/elementwise/functions.h"
 
 /* ---- functions and their gradients ---- */
-
-#define FUNCTION(name, expression)                      \
-    struct name##_function {                            \
-        DEVICE float of(float x) { return expression; } \
-    };
-FUNCTION(neg, neg_of(x))
-FUNCTION(exp, fast_exp(x))
-FUNCTION(log, fast_log(x))
-FUNCTION(sqrt, sqrtf(x))
-FUNCTION(tanh, fast_tanh(x))
-FUNCTION(sigmoid, fast_sigmoid(x))
-FUNCTION(relu, relu_of(x))
-FUNCTION(gelu, gelu_of(x))
-FUNCTION(silu, silu_of(x))
-FUNCTION(sqrt_grad, sqrt_slope(x))
-FUNCTION(tanh_grad, tanh_slope(x))
-FUNCTION(sigmoid_grad, sigmoid_slope(x))
-FUNCTION(relu_grad, relu_slope(x))
-FUNCTION(gelu_grad, gelu_slope(x))
-FUNCTION(silu_grad, silu_slope(x))
 
 /* y = f(x) */
 template <class F, class T> struct function_of {

@@ -130,11 +130,21 @@ static void embedding_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 /* ---- kernels ---- */
 
-static weir_status id_refused(const weir_kernel_args *args, int64_t at, int64_t vocab)
+static weir_status id_refused(const weir_kernel_args *args, int64_t at, int32_t id, int64_t vocab)
 {
     char text[POSITION_TEXT];
-    return KERNEL_FAIL(args, "id %d at %s is not in 0..%lld", view_i32(&args->in[0])[at],
-                       position_text(&args->in[0], at, text), (long long)vocab - 1);
+    return KERNEL_FAIL(args, "id %d at %s is not in 0..%lld", id, position_text(&args->in[0], at, text),
+                       (long long)vocab - 1);
+}
+
+static weir_status embedding_refused(const weir_kernel_args *args, int64_t at, int32_t id)
+{
+    return id_refused(args, at, id, args->in[1].global.dim[0]);
+}
+
+static weir_status embedding_grad_refused(const weir_kernel_args *args, int64_t at, int32_t id)
+{
+    return id_refused(args, at, id, ((const struct embedding_attrs *)args->attrs)->vocab);
 }
 
 /* Elements [at, at + count) of the table to the output's from `to` on. */
@@ -164,7 +174,7 @@ static weir_status embedding_cpu(const weir_kernel_args *args)
 
     for (int64_t i = 0; i < count; i++) {
         if (!id_known(ids[i], vocab))
-            return id_refused(args, i, vocab);
+            return embedding_refused(args, i, ids[i]);
         const int64_t row = row_at(ids[i], first, rows);
         if (row >= 0)
             copy_row(weight, row * dim, &args->out[0], i * dim, dim);
@@ -197,7 +207,7 @@ static weir_status embedding_grad_cpu(const weir_kernel_args *args)
         memset(out->data, 0, (size_t)(rows * dim) * sizeof(float));
     for (int64_t i = 0; i < count; i++) {
         if (!id_known(ids[i], attrs->vocab))
-            return id_refused(args, i, attrs->vocab);
+            return embedding_grad_refused(args, i, ids[i]);
         const int64_t row = row_at(ids[i], out->offset[0], rows);
         if (row < 0)
             continue;
@@ -225,6 +235,7 @@ const weir_op op_embedding = {
     .grad = embedding_backward,
     .cost = embedding_cost,
     .kernel = {[WEIR_CPU] = embedding_cpu},
+    .refused = embedding_refused,
     .half = WEIR_HALF_WANT,
     .either_in = 1 << 1,
     .either_out = true,
@@ -243,6 +254,7 @@ const weir_op op_embedding_grad = {
     .signatures = embedding_grad_signatures,
     .cost = embedding_grad_cost,
     .kernel = {[WEIR_CPU] = embedding_grad_cpu},
+    .refused = embedding_grad_refused,
     .accumulates = true,
     .half = WEIR_HALF_FOLLOW,
 };

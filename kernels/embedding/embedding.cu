@@ -2,7 +2,8 @@
  *
  * The gradient needs neither atomics nor a sort: a block owns OWNED rows and COLUMNS columns of it, kept in shared memory
  * meanwhile. It reads all ids, TILE at a time, lists those of its rows in their order, and adds their rows of dy. So each
- * sum goes in the order of the ids, as on the CPU. An id that is not in the whole table ends the grid with a trap.
+ * sum goes in the order of the ids, as on the CPU. An id that is not in the whole table is refused:
+ * its row is NaN, and its gradient goes nowhere.
  */
 #include "kernels/cuda/rows.h"
 #include "kernels/embedding/formula.h"
@@ -18,16 +19,18 @@ enum {
 };
 
 template <class T, class U>
-KERNEL_OF(embedding_row, COPY_THREADS)(const int32_t *ids, const T *table, int64_t vocab, int64_t first, int64_t rows,
-                                       int64_t dim, U *out)
+KERNEL_OF(embedding_row, COPY_THREADS)(refusals say, const int32_t *ids, const T *table, int64_t vocab, int64_t first,
+                                       int64_t rows, int64_t dim, U *out)
 {
     const int32_t id = ids[blockIdx.x];
-    if (!id_known(id, vocab))
-        TRAP();
-    const int64_t row = row_at(id, first, rows);
+    const bool known = id_known(id, vocab);
+    if (!known && threadIdx.x == 0)
+        refuse(say, blockIdx.x, id);
+    const int64_t row = known ? row_at(id, first, rows) : -1;
+    const float other = known ? 0 : NAN;
     out += blockIdx.x * dim;
     for (int64_t i = threadIdx.x; i < dim; i += blockDim.x)
-        real_store(out + i, row < 0 ? 0 : real_load(table + row * dim + i));
+        real_store(out + i, row < 0 ? other : real_load(table + row * dim + i));
 }
 
 extern "C" weir_status op_embedding_cuda(const weir_kernel_args *args)
@@ -37,12 +40,13 @@ extern "C" weir_status op_embedding_cuda(const weir_kernel_args *args)
     WITH_REAL(table->dtype, T,
               WITH_REAL(out->dtype, U,
                         LAUNCH((embedding_row<T, U>), count, threads_for(dim, COPY_THREADS), args->queue,
-                               view_i32(&args->in[0]), data_of<T>(table), table->global.dim[0], table->offset[0], rows,
-                               dim, data_of<U>(out))));
+                               refusing(args), view_i32(&args->in[0]), data_of<T>(table), table->global.dim[0],
+                               table->offset[0], rows, dim, data_of<U>(out))));
     return launched(args);
 }
 
 struct table_grad {
+    refusals say;
     const int32_t *ids;
     const void *dy;
     float *out;
@@ -59,8 +63,10 @@ DEVICE int owned_row(const table_grad &g, int64_t tile, int64_t owned, int round
     if (*at >= g.count)
         return -1;
     const int32_t id = g.ids[*at];
-    if (!id_known(id, g.vocab))
-        TRAP();
+    if (!id_known(id, g.vocab)) {
+        refuse(g.say, *at, id);
+        return -1;
+    }
     const int64_t row = row_at(id, g.first, g.rows) - owned;
     return row >= 0 && row < OWNED ? (int)row : -1;
 }
@@ -126,7 +132,7 @@ template <class T> KERNEL_OF(table_grad_block, COLUMNS)(table_grad g, int64_t sl
 extern "C" weir_status op_embedding_grad_cuda(const weir_kernel_args *args)
 {
     const weir_view *out = &args->out[0], *dy = &args->in[1];
-    const table_grad g = {view_i32(&args->in[0]), dy->data, view_f32(out), count_of(&args->in[0].shape),
+    const table_grad g = {refusing(args), view_i32(&args->in[0]), dy->data, view_f32(out), count_of(&args->in[0].shape),
                           ((const embedding_attrs *)args->attrs)->vocab, out->offset[0], out->shape.dim[0],
                           out->shape.dim[1], args->accumulate};
     const int64_t slices = (g.dim + COLUMNS - 1) / COLUMNS;

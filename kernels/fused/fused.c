@@ -7,7 +7,7 @@
  * A block lies together in memory: it is one index in the dimensions before `at`, a few in `at`, and all behind. Views
  * of a block are those of the whole with another shape, offset and place, so that kernels know where they are.
  */
-#include "kernels/fused/fused.h"
+#include "kernels/fused/program.h"
 
 #include "graph/base/base.h"
 #include "kernels/ops.h"
@@ -52,40 +52,14 @@ int fused_put(fused_attrs *attrs, int at, const fused_member *m)
     return at ? at - 1 : 0;
 }
 
-/* `count` codes at *at, each of one of 0 .. limit - 1. */
-static bool take_codes(const fused_attrs *attrs, int *at, int count, int *codes)
-{
-    for (int i = 0; i < count; i++, (*at)++) {
-        if (*at >= FUSED_WORDS || attrs->word[*at] < 0 || attrs->word[*at] >= FUSED_SCRATCH + FUSED_SCRATCH_MAX)
-            return false;
-        codes[i] = (int)attrs->word[*at];
-    }
-    return true;
-}
-
 /* The member whose words begin at *at, which moves on. */
 static bool take_member(const fused_attrs *attrs, int *at, fused_member *m)
 {
-    const int64_t *word = attrs->word + *at;
-    *m = (fused_member){0};
-    if (*at + FUSED_NAME + 3 > FUSED_WORDS || !memchr(word, 0, FUSED_NAME * 8))
+    fused_words found;
+    if (!fused_take(attrs, at, m, &found))
         return false;
-    m->op = weir_op_find((const char *)word);
-    m->key = (uint64_t)word[FUSED_NAME];
-    int64_t ins = word[FUSED_NAME + 1], outs = word[FUSED_NAME + 2];
-    if (!m->op || ins < 0 || ins > FUSED_INS_MAX || outs < 0 || outs > FUSED_OUTS_MAX)
-        return false;
-    m->in_count = (int)ins;
-    m->out_count = (int)outs;
-    *at += FUSED_NAME + 3;
-    if (!take_codes(attrs, at, m->in_count, m->in) || !take_codes(attrs, at, m->out_count, m->out))
-        return false;
-    int64_t words = (int64_t)(m->op->attrs_bytes / 8);
-    if (*at >= FUSED_WORDS || attrs->word[*at] != words || words > FUSED_WORDS - *at - 1)
-        return false;
-    m->attrs = attrs->word + *at + 1;
-    *at += 1 + (int)words;
-    return true;
+    m->op = weir_op_find(found.name);
+    return m->op && found.words == (int64_t)(m->op->attrs_bytes / 8);
 }
 
 /* ---- blocks ---- */
@@ -355,6 +329,15 @@ static bool fused_fits(const weir_op_args *local, char *error, size_t error_byte
     return !local->op->inplace || over_ok(&c, &maker) || REFUSE("output 0 may not lie over input 0");
 }
 
+/* So too, and the members are one program. */
+static bool launch_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    const fused_types types = {local->attrs, local->in, local->out, local->in_count, local->out_count};
+    fused_program program;
+    return fused_fits(local, error, error_bytes) &&
+           (fused_program_make(&types, &program) || REFUSE("the members cannot be one kernel of a GPU"));
+}
+
 /* Scratch, then what the member that asks for most asks for. */
 static size_t fused_workspace(const weir_op_args *args, weir_device_kind kind)
 {
@@ -377,6 +360,16 @@ static size_t fused_workspace(const weir_op_args *args, weir_device_kind kind)
         }
     }
     return bytes + most;
+}
+
+/* On a GPU nothing is between members; there are the sums of chunks. */
+static size_t launch_workspace(const weir_op_args *args, weir_device_kind kind)
+{
+    const fused_types types = {args->attrs, args->in, args->out, args->in_count, args->out_count};
+    fused_program program;
+    if (kind != WEIR_CUDA)
+        return fused_workspace(args, kind);
+    return fused_program_make(&types, &program) ? fused_program_bytes(&program) : 0;
 }
 
 /* ---- the kernel ---- */
@@ -516,7 +509,7 @@ static const weir_field fused_fields[] = {
     WEIR_FIELD_INT(fused_attrs, scratch), WEIR_FIELD_INT(fused_attrs, type), WEIR_FIELD_INT(fused_attrs, word),
 };
 
-#define FUSED_OP(opname, over)                          \
+#define FUSED_OP(opname, allowed, scratch, over)        \
     const weir_op op_##opname = {                       \
         .name = #opname,                                \
         .fields = fused_fields,                         \
@@ -527,10 +520,12 @@ static const weir_field fused_fields[] = {
         .out_count = FUSED_OUTS_MAX,                    \
         .out_fewer = true,                              \
         .infer = fused_infer,                           \
-        .fits = fused_fits,                             \
-        .workspace = fused_workspace,                   \
+        .fits = allowed,                                \
+        .workspace = scratch,                           \
         .kernel = {[WEIR_CPU] = fused_cpu},             \
         .inplace = over,                                \
     };
-FUSED_OP(fused, 0)
-FUSED_OP(fused_over, 1)
+FUSED_OP(fused, fused_fits, fused_workspace, 0)
+FUSED_OP(fused_over, fused_fits, fused_workspace, 1)
+FUSED_OP(fused_launch, launch_fits, launch_workspace, 0)
+FUSED_OP(fused_launch_over, launch_fits, launch_workspace, 1)

@@ -14,6 +14,9 @@
  *
  * `fused_over` is the same where out[0] may lie over in[0]: nobody reads a block of in[0] after out[0]'s is made.
  *
+ * `fused_launch` and `fused_launch_over` are chains that a GPU does in one kernel, with what lies between members in
+ * registers (program.h). Attributes and rules are the same, with one more: the members are such a program.
+ *
  * Words of a member: FUSED_NAME with its op's name, its key, the number of inputs and outputs, their codes, the number
  * of attribute words, these.
  */
@@ -23,12 +26,12 @@
 #include <weir/op.h>
 
 enum {
-    FUSED_MEMBERS_MAX = 4,
+    FUSED_MEMBERS_MAX = 8,
     FUSED_INS_MAX = 12,
     FUSED_OUTS_MAX = 8,
-    FUSED_SCRATCH_MAX = 4,
+    FUSED_SCRATCH_MAX = 8,
     FUSED_NAME = 3,        /* words of a name */
-    FUSED_WORDS = 80,
+    FUSED_WORDS = 96,
     FUSED_ROWS_MAX = 4096, /* of a block */
     FUSED_GRAIN = 4,       /* sums over rows take blocks of a multiple of so many */
     FUSED_IN = 0,

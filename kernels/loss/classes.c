@@ -110,6 +110,11 @@ static int64_t all_classes(const weir_view *logits)
     return shape_last(&logits->global);
 }
 
+static weir_status class_lse_refused(const weir_kernel_args *args, int64_t row, int32_t label)
+{
+    return label_refused(args, row, label, all_classes(&args->in[0]));
+}
+
 static weir_status class_lse_cpu(const weir_kernel_args *args)
 {
     const class_attrs *attrs = args->attrs;
@@ -121,7 +126,7 @@ static weir_status class_lse_cpu(const weir_kernel_args *args)
         const int32_t label = view_i32(&args->in[1])[row];
         const bool ignored = label_ignored(&attrs->label, label);
         if (!ignored && (label < 0 || label >= all_classes(logits)))
-            return label_refused(args, row, all_classes(logits));
+            return class_lse_refused(args, row, label);
         for (int64_t g = 0; g < groups; g++) {
             int64_t first = group_first(classes, groups, g), end = group_first(classes, groups, g + 1);
             view_f32(&args->out[0])[row * groups + g] = (float)row_lse(x + first, end - first);
@@ -153,6 +158,7 @@ const weir_op op_class_lse = {
     .cost = class_lse_cost,
     .workspace = logits_workspace,
     .kernel = {[WEIR_CPU] = class_lse_cpu},
+    .refused = class_lse_refused,
     .half = WEIR_HALF_FOLLOW,
 };
 

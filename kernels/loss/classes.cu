@@ -23,16 +23,19 @@ KERNEL_OF(group_lse, LOSS_THREADS)(const T *x, int64_t classes, int64_t groups, 
 
 /* The shard has `classes` classes of `all`, from `from` on. */
 template <class T>
-KERNEL_OF(pick, ROW_THREADS)(label_attrs attrs, const T *x, const int32_t *labels, int64_t rows, int64_t from,
-                             int64_t classes, int64_t all, float *picked)
+KERNEL_OF(pick, ROW_THREADS)(refusals say, label_attrs attrs, const T *x, const int32_t *labels, int64_t rows,
+                             int64_t from, int64_t classes, int64_t all, float *picked)
 {
     const int64_t row = THREAD;
     if (row >= rows)
         return;
     const int32_t label = labels[row];
     const bool ignored = label_ignored(&attrs, label);
-    if (!ignored && (label < 0 || label >= all))
-        TRAP();
+    if (!ignored && (label < 0 || label >= all)) {
+        refuse(say, row, label);
+        picked[row] = NAN;
+        return;
+    }
     const int64_t at = ignored ? -1 : class_at(from, classes, label);
     picked[row] = at < 0 ? 0 : real_load(x + row * classes + at);
 }
@@ -51,7 +54,7 @@ extern "C" weir_status op_class_lse_cuda(const weir_kernel_args *args)
     WITH_REAL(x->dtype, T,
               LAUNCH((group_lse<T>), rows * groups, threads, args->queue, data_of<T>(x), classes, groups,
                      view_f32(&args->out[0]));
-              LAUNCH((pick<T>), row_blocks(rows), ROW_THREADS, args->queue,
+              LAUNCH((pick<T>), row_blocks(rows), ROW_THREADS, args->queue, refusing(args),
                      ((const class_attrs *)args->attrs)->label, data_of<T>(x), view_i32(labels), rows, first_class(x),
                      classes, shape_last(&x->global), view_f32(&args->out[1])));
     return launched(args);

@@ -133,11 +133,16 @@ static size_t cross_entropy_workspace(const weir_op_args *args, weir_device_kind
 
 /* ---- kernels ---- */
 
-weir_status label_refused(const weir_kernel_args *args, int64_t row, int64_t classes)
+weir_status label_refused(const weir_kernel_args *args, int64_t row, int32_t label, int64_t classes)
 {
     char text[POSITION_TEXT];
-    return KERNEL_FAIL(args, "label %d of row %s is not in 0..%lld", view_i32(&args->in[1])[row],
-                       position_text(&args->in[1], row, text), (long long)classes - 1);
+    return KERNEL_FAIL(args, "label %d of row %s is not in 0..%lld", label, position_text(&args->in[1], row, text),
+                       (long long)classes - 1);
+}
+
+static weir_status cross_entropy_refused(const weir_kernel_args *args, int64_t row, int32_t label)
+{
+    return label_refused(args, row, label, shape_last(&args->in[0].shape));
 }
 
 static weir_status cross_entropy_cpu(const weir_kernel_args *args)
@@ -153,7 +158,7 @@ static weir_status cross_entropy_cpu(const weir_kernel_args *args)
         const int32_t label = view_i32(labels)[row];
         const bool ignored = label_ignored(attrs, label);
         if (!ignored && (label < 0 || label >= classes))
-            return label_refused(args, row, classes);
+            return cross_entropy_refused(args, row, label);
         const double total = row_lse(x, classes);
         lse[row] = (float)total;
         if (!ignored)
@@ -188,7 +193,7 @@ static weir_status cross_entropy_grad_cpu(const weir_kernel_args *args)
         if (label_ignored(attrs, label))
             memset(dx, 0, (size_t)classes * sizeof *dx);
         else if (label < 0 || label >= classes)
-            return label_refused(args, row, classes);
+            return cross_entropy_refused(args, row, label);
         else
             row_softmax_grad(x, classes, label, lse[row], weight, dx);
         real_put(&args->out[0], row * classes, classes, dx);
@@ -219,6 +224,7 @@ const weir_op op_cross_entropy = {
     .cost = cross_entropy_cost,
     .workspace = cross_entropy_workspace,
     .kernel = {[WEIR_CPU] = cross_entropy_cpu},
+    .refused = cross_entropy_refused,
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 2,
 };
@@ -234,6 +240,7 @@ const weir_op op_cross_entropy_grad = {
     .cost = cross_entropy_grad_cost,
     .workspace = logits_workspace,
     .kernel = {[WEIR_CPU] = cross_entropy_grad_cpu},
+    .refused = cross_entropy_refused,
     .inplace = 1,
     .half = WEIR_HALF_FOLLOW,
     .full_in = 1 << 2 | 1 << 3 | 1 << 4,

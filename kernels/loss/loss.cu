@@ -3,25 +3,29 @@
  *
  * A block of threads does a row and reads it once: each thread keeps the largest logit so far and the sum of exp(x -
  * largest), which are put together in a fixed order. The rows' terms of the loss lie in the workspace, as double, and are
- * added by one block. A label that is no class ends the grid with a trap.
+ * added by one block. A label that is no class is refused: its row's term and
+ * gradient are NaN.
  */
 #include "kernels/loss/lse.h"
 
 template <class T>
-KERNEL_OF(cross_entropy_row, LOSS_THREADS)(label_attrs attrs, const T *x, const int32_t *labels, int64_t classes,
-                                           float *lse, double *terms)
+KERNEL_OF(cross_entropy_row, LOSS_THREADS)(refusals say, label_attrs attrs, const T *x, const int32_t *labels,
+                                           int64_t classes, float *lse, double *terms)
 {
     SHARED(float, part, WARP);
     const int64_t row = blockIdx.x;
     const int32_t label = labels[row];
     const bool ignored = label_ignored(&attrs, label);
-    if (!ignored && (label < 0 || label >= classes))
-        TRAP();
     x += row * classes;
     const double total = block_lse(x, classes, part);
     if (threadIdx.x)
         return;
     lse[row] = (float)total;
+    if (!ignored && (label < 0 || label >= classes)) {
+        refuse(say, row, label);
+        terms[row] = NAN;
+        return;
+    }
     terms[row] = ignored ? 0 : total - (double)real_load(x + label);
 }
 
@@ -31,7 +35,7 @@ extern "C" weir_status op_cross_entropy_cuda(const weir_kernel_args *args)
     const int64_t rows = count_of(&labels->shape), classes = shape_last(&x->shape);
     double *terms = (double *)args->workspace;
     WITH_REAL(x->dtype, T,
-              LAUNCH((cross_entropy_row<T>), rows, threads_for(classes, LOSS_THREADS), args->queue,
+              LAUNCH((cross_entropy_row<T>), rows, threads_for(classes, LOSS_THREADS), args->queue, refusing(args),
                      *(const label_attrs *)args->attrs, data_of<T>(x), view_i32(labels), classes,
                      view_f32(&args->out[1]), terms));
     const float *count = args->in_count > 2 ? view_f32(&args->in[2]) : nullptr;
@@ -42,16 +46,17 @@ extern "C" weir_status op_cross_entropy_cuda(const weir_kernel_args *args)
 
 /* dx may be x: who reads an element writes it. */
 template <class T>
-KERNEL_OF(cross_entropy_grad_row, LOSS_THREADS)(label_attrs attrs, const T *x, const int32_t *labels, const float *lse,
-                                                const float *dloss, const float *count, double all, int64_t classes,
-                                                T *dx)
+KERNEL_OF(cross_entropy_grad_row, LOSS_THREADS)(refusals say, label_attrs attrs, const T *x, const int32_t *labels,
+                                                const float *lse, const float *dloss, const float *count, double all,
+                                                int64_t classes, T *dx)
 {
     const int64_t row = blockIdx.x;
     const int32_t label = labels[row];
     const bool ignored = label_ignored(&attrs, label);
-    const float weight = loss_weight(*dloss, rows_share(count, all)), shift = lse[row];
-    if (!ignored && (label < 0 || label >= classes))
-        TRAP();
+    const bool known = ignored || (label >= 0 && label < classes);
+    const float weight = known ? loss_weight(*dloss, rows_share(count, all)) : NAN, shift = lse[row];
+    if (!known && threadIdx.x == 0)
+        refuse(say, row, label);
     x += row * classes;
     dx += row * classes;
     for (int64_t i = threadIdx.x; i < classes; i += blockDim.x) {
@@ -66,7 +71,7 @@ extern "C" weir_status op_cross_entropy_grad_cuda(const weir_kernel_args *args)
     const int64_t rows = count_of(&labels->shape), classes = shape_last(&x->shape);
     const float *count = args->in_count > 4 ? view_f32(&args->in[4]) : nullptr;
     WITH_REAL(x->dtype, T,
-              LAUNCH((cross_entropy_grad_row<T>), rows, threads_for(classes, LOSS_THREADS), args->queue,
+              LAUNCH((cross_entropy_grad_row<T>), rows, threads_for(classes, LOSS_THREADS), args->queue, refusing(args),
                      *(const label_attrs *)args->attrs, data_of<T>(x), view_i32(labels), view_f32(&args->in[2]),
                      view_f32(&args->in[3]), count, (double)count_of(&labels->global), classes,
                      data_of<T>(&args->out[0])));

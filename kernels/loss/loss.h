@@ -45,7 +45,7 @@ bool type_is_scalar_f32(const weir_type *type);
 size_t logits_workspace(const weir_op_args *args, weir_device_kind kind);
 
 /* kernels: E_KERNEL, with a sentence about the label of that row; in[1] are the labels. */
-weir_status label_refused(const weir_kernel_args *args, int64_t row, int64_t classes);
+weir_status label_refused(const weir_kernel_args *args, int64_t row, int32_t label, int64_t classes);
 
 /* The loss by groups of classes, which its head may be split over; see classes.c. */
 weir_tensor *class_loss(weir_src src, const char *name, weir_tensor *logits, weir_tensor *labels, weir_tensor *count,

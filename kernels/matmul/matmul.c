@@ -27,7 +27,7 @@
 
 #include <weir/ops.h>
 
-static const weir_field matmul_fields[] = {
+const weir_field matmul_fields[MATMUL_FIELDS] = {
     WEIR_FIELD_INT(struct matmul_attrs, trans_a),
     WEIR_FIELD_INT(struct matmul_attrs, trans_b),
 };
@@ -193,7 +193,7 @@ static void matmul_grad(weir_grad_args *args)
 const weir_op op_matmul = {
     .name = "matmul",
     .fields = matmul_fields,
-    .field_count = 2,
+    .field_count = MATMUL_FIELDS,
     .attrs_bytes = sizeof(struct matmul_attrs),
     .in_min = 2,
     .in_max = 2,

@@ -1,9 +1,10 @@
-/* kernels/matmul/matmul.cu: matmul, linear and linear_dw on a GPU, on top of product_run(); matmul.c and linear.c have their
- * rules. linear_by_row and linear_db have kernels of their own.
+/* kernels/matmul/matmul.cu: matmul, linear and linear_dw on a GPU, alone and with what comes behind them, on top of
+ * product_run(); matmul.c, linear.c and epilogue.c have their rules. linear_by_row and linear_db have kernels of their own.
  *
  * linear_by_row gives a row the same bits whatever rows are beside it, which a library's product does not promise: each
  * element is summed up by WAYS threads, which take the terms in turn, and those sums are added in order.
  */
+#include "kernels/cuda/list.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/matmul/product.h"
 #include "kernels/matmul/sizes.h"
@@ -23,7 +24,7 @@ static product_call factors_call(const weir_kernel_args *args, int64_t m, int64_
     return call;
 }
 
-extern "C" weir_status op_matmul_cuda(const weir_kernel_args *args)
+static product_call matmul_call(const weir_kernel_args *args)
 {
     const matmul_attrs *attrs = (const matmul_attrs *)args->attrs;
     const weir_shape *b = &args->in[1].shape;
@@ -34,7 +35,7 @@ extern "C" weir_status op_matmul_cuda(const weir_kernel_args *args)
     call.count = g.count;
     call.a_step = g.m * g.k;
     call.b_step = b->rank > 2 ? g.k * g.n : 0;
-    return product_run(args, &call);
+    return call;
 }
 
 static const float *bias_given(const weir_kernel_args *args)
@@ -42,22 +43,97 @@ static const float *bias_given(const weir_kernel_args *args)
     return args->in_count > 2 ? view_f32(&args->in[2]) : nullptr;
 }
 
-extern "C" weir_status op_linear_cuda(const weir_kernel_args *args)
+static product_call linear_call(const weir_kernel_args *args)
 {
     const weir_shape *w = &args->in[1].shape;
     product_call call = factors_call(args, shape_rows(&args->out[0].shape), w->dim[1], w->dim[0]);
     call.bias = bias_given(args);
-    return product_run(args, &call);
+    return call;
 }
 
-extern "C" weir_status op_linear_dw_cuda(const weir_kernel_args *args)
+static product_call linear_dw_call(const weir_kernel_args *args)
 {
     const weir_shape *x = &args->in[0].shape, *dy = &args->in[1].shape;
     product_call call = factors_call(args, shape_last(x), shape_last(dy), shape_rows(x));
     call.trans_a = true;
     call.add = args->accumulate;
-    return product_run(args, &call);
+    return call;
 }
+
+/* ---- with what comes behind; where the library has no way for both, by the other op's kernel ---- */
+
+extern "C" weir_status op_gelu_cuda(const weir_kernel_args *args);
+extern "C" weir_status op_gelu_grad_cuda(const weir_kernel_args *args);
+extern "C" weir_status op_linear_db_cuda(const weir_kernel_args *args);
+
+static weir_status call_other(const weir_kernel_args *args, weir_kernel_fn other, const weir_view *in, int in_count,
+                              const weir_view *out)
+{
+    weir_kernel_args call = *args;
+    call.in = in;
+    call.in_count = in_count;
+    call.out = out;
+    call.out_count = 1;
+    return other(&call);
+}
+
+static weir_status gelu_apart(const weir_kernel_args *args)
+{
+    return call_other(args, op_gelu_cuda, &args->out[args->out_count - 1], 1, &args->out[0]);
+}
+
+static product_call linear_gelu_call(const weir_kernel_args *args)
+{
+    product_call call = linear_call(args);
+    call.epilogue = PRODUCT_GELU;
+    call.aux = args->out_count > 1 ? args->out[1].data : nullptr;
+    call.apart = gelu_apart;
+    return call;
+}
+
+static weir_status gelu_grad_apart(const weir_kernel_args *args)
+{
+    const weir_view in[] = {args->in[2], args->out[0]};
+    return call_other(args, op_gelu_grad_cuda, in, 2, &args->out[0]);
+}
+
+static product_call matmul_gelu_grad_call(const weir_kernel_args *args)
+{
+    product_call call = matmul_call(args);
+    call.epilogue = PRODUCT_GELU_GRAD;
+    call.aux = args->in[2].data;
+    call.apart = gelu_grad_apart;
+    return call;
+}
+
+static weir_status db_apart(const weir_kernel_args *args)
+{
+    return call_other(args, op_linear_db_cuda, &args->in[1], 1, &args->out[1]);
+}
+
+static product_call linear_dw_db_call(const weir_kernel_args *args)
+{
+    product_call call = linear_dw_call(args);
+    call.epilogue = PRODUCT_BIAS_GRAD;
+    call.sums = view_f32(&args->out[1]);
+    call.apart = db_apart;
+    return call;
+}
+
+/* ---- the kernels, and what a session has done before the first of them ---- */
+
+#define PRODUCT(name)                                                               \
+    extern "C" weir_status op_##name##_cuda(const weir_kernel_args *args)           \
+    {                                                                               \
+        const product_call call = name##_call(args);                                \
+        return product_run(args, &call);                                            \
+    }                                                                               \
+    extern "C" weir_status op_##name##_cuda_prepare(const weir_kernel_args *args)   \
+    {                                                                               \
+        const product_call call = name##_call(args);                                \
+        return product_prepare(args, &call);                                        \
+    }
+CUDA_PRODUCTS(PRODUCT)
 
 /* ---- linear_by_row ---- */
 

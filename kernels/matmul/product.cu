@@ -1,6 +1,7 @@
-/* product.cu: see the header. Descriptors live as long as a call; what is kept is the library's handle for each device,
- * and the algorithm that it chose for each problem: a list that grows to PROBLEMS at most, under a lock. What comes later is
- * asked for each time, with the same answer. */
+/* product.cu: see the header. Descriptors live as long as a call; what is kept, as long as the process, is the library's
+ * handle for each device, and for each problem what was chosen, in a table under a lock. It grows when a session is opened;
+ * by calls alone where nobody prepared them (tests of single kernels). What an algorithm was chosen for follows from the
+ * problem alone, so the library sees no address then, but what the address is aligned to. */
 #include "kernels/matmul/product.h"
 
 #include "kernels/cuda/library.h"
@@ -8,23 +9,26 @@
 #include "kernels/matmul/sizes.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
-enum { PROBLEMS = 1024, DEVICES = 64, FILL_THREADS = 256, ALIGNED_MOST = 16 };
+enum { LISTS = 256, DEVICES = 64, FILL_THREADS = 256, ALIGNED_MOST = 16, AUX_COLUMNS = 8 };
 
 /* What the choice depends on; compared as bytes, so it has no gaps. */
 struct problem {
-    int64_t device, trans_a, trans_b, biased, count, m, n, k, a_step, b_step, dtype, c_dtype, room;
-    int64_t aligned[3]; /* of a, b and c, in bytes */
+    int64_t device, trans_a, trans_b, biased, epilogue, count, m, n, k, a_step, b_step, dtype, c_dtype, room;
+    int64_t aligned[5]; /* of a, b, c, the bias or its sums, and aux, in bytes; the last two 0: there is none */
 };
 
 struct choice {
     problem asked;
     cublasLtMatmulAlgo_t algo;
+    bool way; /* the library has one */
+    bool ran; /* it was enqueued once */
+    choice *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static choice choices[PROBLEMS];       /* under `lock`, as the others */
-static int choice_count;
+static choice *choices[LISTS];         /* owned; by hash; under `lock`, as the others */
 static cublasLtHandle_t handles[DEVICES];
 
 /* The descriptors of a call; those that are not there are NULL. */
@@ -35,13 +39,34 @@ struct descriptors {
     cublasLtMatmulPreference_t preference;
 };
 
+static const char *epilogue_text(const product_call *call)
+{
+    static const char *const texts[] = {"", " with gelu", " with gelu's gradient", " with the bias's gradient"};
+    return texts[call->epilogue];
+}
+
 static weir_status blas_failed(const weir_kernel_args *args, const product_call *call, const char *what, int status)
 {
     if (args->error_bytes)
-        snprintf(args->error, args->error_bytes, "cuBLASLt %s of %lld products [%lld, %lld] [%lld, %lld]: status %d", what,
+        snprintf(args->error, args->error_bytes, "cuBLASLt %s of %lld products [%lld, %lld] [%lld, %lld]%s: status %d", what,
                  (long long)call->count, (long long)call->m, (long long)call->k, (long long)call->k, (long long)call->n,
-                 status);
+                 epilogue_text(call), status);
     return WEIR_E_KERNEL;
+}
+
+static const char *dtype_text(weir_dtype dtype)
+{
+    return dtype == WEIR_F32 ? "f32" : dtype == WEIR_F16 ? "f16" : "bf16";
+}
+
+static weir_status no_way(const weir_kernel_args *args, const product_call *call, int64_t room)
+{
+    if (args->error_bytes)
+        snprintf(args->error, args->error_bytes,
+                 "cuBLASLt has no way for %lld products [%lld, %lld] [%lld, %lld] of %s into %s with a workspace of %lld bytes",
+                 (long long)call->count, (long long)call->m, (long long)call->k, (long long)call->k, (long long)call->n,
+                 dtype_text(call->dtype), dtype_text(call->c_dtype), (long long)room);
+    return WEIR_E_UNSUPPORTED;
 }
 
 static cudaDataType_t blas_type(weir_dtype dtype)
@@ -49,6 +74,7 @@ static cudaDataType_t blas_type(weir_dtype dtype)
     return dtype == WEIR_F32 ? CUDA_R_32F : dtype == WEIR_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
+/* NULL: 0. */
 static int64_t aligned(const void *at)
 {
     const int64_t least = (int64_t)((uintptr_t)at & -(uintptr_t)at);
@@ -71,21 +97,49 @@ static cublasStatus_t layout_of(const blas_calls *blas, cublasLtMatrixLayout_t *
     return status;
 }
 
-static cublasStatus_t product_desc(descriptors *d, const product_call *call, const void *bias)
+static cublasLtEpilogue_t blas_epilogue(const product_call *call)
 {
-    const cublasOperation_t first = call->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t second = call->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    const blas_calls *blas = d->blas;
-    cublasStatus_t status = blas->MatmulDescCreate(&d->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    switch (call->epilogue) {
+    case PRODUCT_GELU:
+        if (call->aux)
+            return call->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+        return call->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case PRODUCT_GELU_GRAD:
+        return CUBLASLT_EPILOGUE_DGELU;
+    case PRODUCT_BIAS_GRAD:
+        return CUBLASLT_EPILOGUE_BGRADA; /* b is the first factor for the library */
+    default:
+        return call->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+template <class T> static cublasStatus_t set(const descriptors *d, cublasLtMatmulDescAttributes_t attribute, T value)
+{
+    return d->blas->MatmulDescSetAttribute(d->product, attribute, &value, sizeof value);
+}
+
+/* What the epilogue reads and writes besides. */
+static cublasStatus_t operands(const descriptors *d, const product_call *call, const void *bias, const void *aux)
+{
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (bias)
+        status = set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (!status && aux)
+        status = set(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    if (!status && aux)
+        status = set(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call->n);
+    return status;
+}
+
+static cublasStatus_t product_desc(descriptors *d, const product_call *call)
+{
+    cublasStatus_t status = d->blas->MatmulDescCreate(&d->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (!status)
-        status = blas->MatmulDescSetAttribute(d->product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
+        status = set(d, CUBLASLT_MATMUL_DESC_TRANSA, call->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (!status)
-        status = blas->MatmulDescSetAttribute(d->product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-    if (!status && bias)
-        status = blas->MatmulDescSetAttribute(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (!status && bias)
-        status = blas->MatmulDescSetAttribute(d->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+        status = set(d, CUBLASLT_MATMUL_DESC_TRANSB, call->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (!status && blas_epilogue(call) != CUBLASLT_EPILOGUE_DEFAULT)
+        status = set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, blas_epilogue(call));
     return status;
 }
 
@@ -139,35 +193,62 @@ static void descriptors_free(descriptors *d)
 
 /* ---- the choice ---- */
 
-static cublasStatus_t ask(descriptors *d, cublasLtHandle_t handle, const problem *asked, cublasLtMatmulAlgo_t *algo)
+/* An address in the place of one that is aligned so. */
+static const void *stands_for(int64_t aligned)
+{
+    return (const void *)(uintptr_t)aligned;
+}
+
+/* *way is false when the library says that it has none. */
+static cublasStatus_t ask(descriptors *d, cublasLtHandle_t handle, const product_call *call, const problem *asked,
+                          cublasLtMatmulAlgo_t *algo, bool *way)
 {
     cublasLtMatmulHeuristicResult_t found[1] = {};
     int count = 0;
     cublasStatus_t status = preference(d, asked);
     if (!status)
+        status = operands(d, call, stands_for(asked->aligned[3]), stands_for(asked->aligned[4]));
+    if (!status)
         status = d->blas->MatmulAlgoGetHeuristic(handle, d->product, d->b, d->a, d->c, d->c, d->preference, 1, found,
                                                  &count);
-    if (!status && (!count || found[0].state))
-        status = count ? found[0].state : CUBLAS_STATUS_NOT_SUPPORTED;
     *algo = found[0].algo;
-    return status;
+    *way = !status && count && found[0].state == CUBLAS_STATUS_SUCCESS;
+    return status == CUBLAS_STATUS_NOT_SUPPORTED ? CUBLAS_STATUS_SUCCESS : status;
 }
 
-/* Under the lock. */
-static cublasStatus_t chosen(descriptors *d, const problem *asked, cublasLtHandle_t *handle, cublasLtMatmulAlgo_t *algo)
+static choice **list_of(const problem *asked)
 {
+    const int64_t *word = (const int64_t *)asked;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof *asked / sizeof *word; i++)
+        hash = (hash ^ (uint64_t)word[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return &choices[(hash >> 32) % LISTS];
+}
+
+static choice *add(choice **list, const choice *made)
+{
+    choice *const kept = (choice *)malloc(sizeof *kept);
+    if (!kept)
+        return nullptr;
+    *kept = *made;
+    kept->next = *list;
+    *list = kept;
+    return kept;
+}
+
+/* Under the lock. An error is not kept: it may be gone the next time. */
+static cublasStatus_t chosen(descriptors *d, const product_call *call, const problem *asked, choice **is)
+{
+    choice **const list = list_of(asked);
+    choice made = {*asked, {}, false, false, nullptr};
+    for (*is = *list; *is; *is = (*is)->next)
+        if (!memcmp(&(*is)->asked, asked, sizeof *asked))
+            return CUBLAS_STATUS_SUCCESS;
     cublasStatus_t status = handles[asked->device] ? CUBLAS_STATUS_SUCCESS : d->blas->Create(&handles[asked->device]);
-    *handle = handles[asked->device];
-    if (status)
-        return status;
-    for (int i = 0; i < choice_count; i++)
-        if (!memcmp(&choices[i].asked, asked, sizeof *asked)) {
-            *algo = choices[i].algo;
-            return status;
-        }
-    status = ask(d, *handle, asked, algo);
-    if (!status && choice_count < PROBLEMS)
-        choices[choice_count++] = {*asked, *algo};
+    if (!status)
+        status = ask(d, handles[asked->device], call, asked, &made.algo, &made.way);
+    if (!status && !(*is = add(list, &made)))
+        status = CUBLAS_STATUS_ALLOC_FAILED;
     return status;
 }
 
@@ -245,42 +326,121 @@ static weir_status nothing(const weir_kernel_args *args, const product_call *cal
     return launched(args);
 }
 
-static weir_status multiply(const weir_kernel_args *args, const product_call *call, descriptors *d, const problem *asked,
+static bool has_terms(const product_call *call)
+{
+    return call->count && call->m && call->n && call->k;
+}
+
+/* Whether the library is asked for the epilogue at all. */
+static bool may_join(const product_call *call)
+{
+    const bool aux = !call->aux || (call->n % AUX_COLUMNS == 0 && aligned(call->aux) == ALIGNED_MOST);
+    return has_terms(call) && call->count == 1 && !call->add && aux;
+}
+
+static problem problem_of(const product_call *call, int device, const rooms *room)
+{
+    const bool narrowed = call->bias && call->c_dtype != WEIR_F32;
+    const void *const beside = narrowed ? (const void *)room->bias : call->sums ? call->sums : call->bias;
+    return {device, call->trans_a, call->trans_b, call->bias != nullptr, call->epilogue, call->count, call->m,
+            call->n, call->k, call->a_step, call->b_step, call->dtype, call->c_dtype, room->bytes,
+            {aligned(call->a), aligned(call->b), aligned(call->c), aligned(beside), aligned(call->aux)}};
+}
+
+/* Also tells whether someone had it before, and so has run it. */
+static cublasStatus_t choose(descriptors *d, const product_call *call, const problem *asked, choice **is, bool *ran)
+{
+    pthread_mutex_lock(&lock);
+    const cublasStatus_t status = chosen(d, call, asked, is);
+    *ran = !status && (*is)->ran;
+    if (!status)
+        (*is)->ran = true;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static weir_status multiply(const weir_kernel_args *args, const product_call *call, descriptors *d, const choice *is,
                             const rooms *room)
 {
     const float one = 1, beta = call->add ? 1 : 0;
-    cublasLtMatmulAlgo_t algo;
-    cublasLtHandle_t handle;
-    pthread_mutex_lock(&lock);
-    cublasStatus_t status = chosen(d, asked, &handle, &algo);
-    pthread_mutex_unlock(&lock);
-    if (status)
-        return blas_failed(args, call, "has no way for", status);
-    status = d->blas->Matmul(handle, d->product, &one, call->b, d->b, call->a, d->a, &beta, call->c, d->c, call->c, d->c,
-                             &algo, room->rest, (size_t)asked->room, (cudaStream_t)args->queue);
+    const void *const beside = call->sums ? call->sums : bias_of(args, call, room->bias);
+    cublasStatus_t status = operands(d, call, beside, call->aux);
+    if (!status)
+        status = d->blas->Matmul(handles[is->asked.device], d->product, &one, call->b, d->b, call->a, d->a, &beta, call->c,
+                                 d->c, call->c, d->c, &is->algo, room->rest, (size_t)room->bytes,
+                                 (cudaStream_t)args->queue);
     const weir_status told = launched(args); /* what the driver says of it is clearer than the library's number */
     return status && !told ? blas_failed(args, call, "does not start", status) : told;
 }
 
-weir_status product_run(const weir_kernel_args *args, const product_call *call)
+/* By the library as it is described, which sets *way to whether it has one. `once`: not if that has run before. */
+static weir_status described(const weir_kernel_args *args, const product_call *call, descriptors *d, bool once, bool *way)
 {
-    if (!call->count || !call->m || !call->n || !call->k)
-        return nothing(args, call);
-    descriptors d = {};
     const rooms room = rooms_of(args, call);
     const int device = device_here();
-    const problem asked = {device, call->trans_a, call->trans_b, call->bias != nullptr, call->count, call->m, call->n,
-                           call->k, call->a_step, call->b_step, call->dtype, call->c_dtype, room.bytes,
-                           {aligned(call->a), aligned(call->b), aligned(call->c)}};
+    choice *is = nullptr;
+    bool ran = false;
     if (device < 0)
         return blas_failed(args, call, "finds no device for", 0);
+    const problem asked = problem_of(call, device, &room);
+    cublasStatus_t status = product_desc(d, call);
+    if (!status)
+        status = layouts(d, call);
+    if (status)
+        return blas_failed(args, call, "takes no description", status);
+    status = choose(d, call, &asked, &is, &ran);
+    if (status)
+        return blas_failed(args, call, "finds no way for", status);
+    *way = is->way;
+    return is->way && !(once && ran) ? multiply(args, call, d, is, &room) : WEIR_OK;
+}
+
+static weir_status by_library(const weir_kernel_args *args, const product_call *call, bool once, bool *way)
+{
+    descriptors d = {};
     if (!(d.blas = blas_library(args)))
         return WEIR_E_UNSUPPORTED;
-    cublasStatus_t status = product_desc(&d, call, bias_of(args, call, room.bias));
-    if (!status)
-        status = layouts(&d, call);
-    const weir_status result = status ? blas_failed(args, call, "takes no description", status)
-                                      : multiply(args, call, &d, &asked, &room);
+    const weir_status status = described(args, call, &d, once, way);
     descriptors_free(&d);
-    return result;
+    return status;
+}
+
+static weir_status plain(const weir_kernel_args *args, const product_call *call, bool once)
+{
+    bool way = false;
+    if (!has_terms(call))
+        return nothing(args, call);
+    const weir_status status = by_library(args, call, once, &way);
+    return status || way ? status : no_way(args, call, rooms_of(args, call).bytes);
+}
+
+/* The product, and then what its epilogue would have made. */
+static weir_status in_two(const weir_kernel_args *args, const product_call *call, bool once)
+{
+    product_call first = *call;
+    first.epilogue = PRODUCT_PLAIN;
+    first.c = call->epilogue == PRODUCT_GELU && call->aux ? call->aux : call->c;
+    first.aux = nullptr;
+    first.sums = nullptr;
+    const weir_status status = plain(args, &first, once);
+    return status ? status : call->apart(args);
+}
+
+static weir_status make(const weir_kernel_args *args, const product_call *call, bool once)
+{
+    bool way = false;
+    if (call->epilogue == PRODUCT_PLAIN)
+        return plain(args, call, once);
+    const weir_status status = may_join(call) ? by_library(args, call, once, &way) : WEIR_OK;
+    return status || way ? status : in_two(args, call, once);
+}
+
+weir_status product_run(const weir_kernel_args *args, const product_call *call)
+{
+    return make(args, call, false);
+}
+
+weir_status product_prepare(const weir_kernel_args *args, const product_call *call)
+{
+    return make(args, call, true);
 }

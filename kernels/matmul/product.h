@@ -3,16 +3,30 @@
  *     a [m, k] or, transposed, [k, m]      b [k, n] or [n, k]      c [m, n], f32 or of the factors' dtype
  *
  * The library knows columns: what lies row after row is to it the transposed matrix, so it is asked for c^T = op(b)^T
- * op(a)^T. Sums are f32, and f32 factors are multiplied as such (no tf32). Which of its ways it takes is asked once for each
- * distinct problem and kept, so that a run's bits stay the same; ways whose sums have no fixed order are left out.
+ * op(a)^T. Sums are f32, and f32 factors are multiplied as such (no tf32). Ways whose sums have no fixed order are left
+ * out.
+ *
+ * Which of its ways the library takes is asked once for each distinct problem: sizes, steps, dtypes, room, and how
+ * addresses are aligned. So a call has the same bits each time. A session asks when it is opened (product_prepare()), and
+ * has the way that was chosen run once then, since its code is loaded by the first who runs it.
  *
  * The bias joins in the product. Where the result is half, the library wants it in that dtype: it is rounded to it, into
- * the workspace. Any thread; enqueues and returns.
+ * the workspace.
+ *
+ *     PRODUCT_GELU        c = gelu(p), aux = p     p: the product with its bias. aux may be NULL
+ *     PRODUCT_GELU_GRAD   c = gelu'(aux) p
+ *     PRODUCT_BIAS_GRAD   c = p, sums = the sums over the rows of b
+ *
+ * These are epilogues of the library's where it has a way for them: it wants rows of aux that are a multiple of 8 elements,
+ * 16-byte aligned. Elsewhere the product is made without, and `apart` makes the rest of what it gave. Which of both is the
+ * same for each call, too. Any thread; enqueues and returns.
  */
 #ifndef KERNELS_MATMUL_PRODUCT_H
 #define KERNELS_MATMUL_PRODUCT_H
 
 #include <weir/op.h>
+
+enum product_epilogue { PRODUCT_PLAIN, PRODUCT_GELU, PRODUCT_GELU_GRAD, PRODUCT_BIAS_GRAD };
 
 typedef struct product_call {
     bool trans_a, trans_b;
@@ -23,8 +37,16 @@ typedef struct product_call {
     const void *a, *b;
     void *c;
     const float *bias;                  /* [n]; or NULL */
+    /* with an epilogue, of which there is one product, that does not add */
+    product_epilogue epilogue;
+    void *aux;                          /* [m, n], of c's dtype */
+    float *sums;                        /* [n]; then c is f32 */
+    weir_status (*apart)(const weir_kernel_args *args); /* with p in aux, if PRODUCT_GELU has it, else in c */
 } product_call;
 
 weir_status product_run(const weir_kernel_args *args, const product_call *call);
+
+/* Chooses how this call is made, and makes it once if that way has never run: nothing of it is left to be loaded. */
+weir_status product_prepare(const weir_kernel_args *args, const product_call *call);
 
 #endif

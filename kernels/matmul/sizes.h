@@ -10,6 +10,11 @@ struct matmul_attrs {
     int64_t trans_a, trans_b;
 };
 
+enum { MATMUL_FIELDS = 2 };
+#ifndef __cplusplus
+extern const weir_field matmul_fields[MATMUL_FIELDS];
+#endif
+
 /* Where m, k and n are found. */
 typedef struct product {
     int a_m, a_k; /* dimensions of a */

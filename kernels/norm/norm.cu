@@ -7,10 +7,10 @@
 #include "kernels/cuda/rows.h"
 #include "kernels/norm/formula.h"
 
-enum { NORM_THREADS = 256, SUMS_SHARED = 32 << 10 /* bytes */ };
+enum { SUMS_SHARED = 32 << 10 /* bytes */ };
 
 template <class T, bool CENTRED>
-KERNEL_OF(norm_row, NORM_THREADS)(const T *x, const float *gain, const float *bias, T *y, float *means, float *rstds,
+KERNEL_OF(norm_row, ROW_THREADS_MAX)(const T *x, const float *gain, const float *bias, T *y, float *means, float *rstds,
                                   int64_t count, double eps)
 {
     SHARED(float, part, WARP);
@@ -46,7 +46,7 @@ template <bool CENTRED> static weir_status norm_forward(const weir_kernel_args *
     float *means = CENTRED ? view_f32(&args->out[1]) : nullptr, *rstds = view_f32(&args->out[CENTRED ? 2 : 1]);
     const double eps = ((const norm_attrs *)args->attrs)->eps;
     WITH_REAL(x->dtype, T,
-              LAUNCH((norm_row<T, CENTRED>), rows, threads_for(count, NORM_THREADS), args->queue, data_of<T>(x),
+              LAUNCH((norm_row<T, CENTRED>), rows, threads_for(count, ROW_THREADS_MAX), args->queue, data_of<T>(x),
                      view_f32(&args->in[1]), bias, data_of<T>(&args->out[0]), means, rstds, count, eps));
     return launched(args);
 }
@@ -85,7 +85,7 @@ DEVICE void norm_grad_row(const norm_grads &g, int64_t row, float *dgain, float 
     }
 }
 
-template <class T, bool CENTRED> KERNEL_OF(norm_grad_chunk, NORM_THREADS)(norm_grads g)
+template <class T, bool CENTRED> KERNEL_OF(norm_grad_chunk, ROW_THREADS_MAX)(norm_grads g)
 {
     SHARED(float, part, WARP);
     SHARED_REST(float, sums);
@@ -120,7 +120,7 @@ template <bool CENTRED> static weir_status norm_backward(const weir_kernel_args 
     g.shared = bytes <= SUMS_SHARED;
     bytes = g.shared ? bytes : 0;
     WITH_REAL(x->dtype, T,
-              LAUNCH_SHARED((norm_grad_chunk<T, CENTRED>), chunks, threads_for(count, NORM_THREADS), bytes, args->queue,
+              LAUNCH_SHARED((norm_grad_chunk<T, CENTRED>), chunks, threads_for(count, ROW_THREADS_MAX), bytes, args->queue,
                             g));
     fold_columns(args, g.dgains, chunks, count, view_f32(&args->out[1]), args->continues);
     if (CENTRED)

@@ -5,9 +5,7 @@
 #include "kernels/cuda/rows.h"
 #include "kernels/reduce/softmax.h"
 
-enum { SOFTMAX_THREADS = 512 };
-
-template <class T> KERNEL_OF(softmax_row, SOFTMAX_THREADS)(const T *x, T *y, int64_t count)
+template <class T> KERNEL_OF(softmax_row, ROW_THREADS_MAX)(const T *x, T *y, int64_t count)
 {
     SHARED(float, part, WARP);
     x += blockIdx.x * count;
@@ -30,12 +28,12 @@ extern "C" weir_status op_softmax_cuda(const weir_kernel_args *args)
     const weir_view *out = &args->out[0];
     const int64_t count = shape_last(&out->shape), rows = count ? shape_rows(&out->shape) : 0;
     WITH_REAL(out->dtype, T,
-              LAUNCH((softmax_row<T>), rows, threads_for(count, SOFTMAX_THREADS), args->queue,
+              LAUNCH((softmax_row<T>), rows, threads_for(count, ROW_THREADS_MAX), args->queue,
                      data_of<T>(&args->in[0]), data_of<T>(out), count));
     return launched(args);
 }
 
-template <class T> KERNEL_OF(softmax_grad_row, SOFTMAX_THREADS)(const T *y, const T *dy, T *dx, int64_t count)
+template <class T> KERNEL_OF(softmax_grad_row, ROW_THREADS_MAX)(const T *y, const T *dy, T *dx, int64_t count)
 {
     SHARED(float, part, WARP);
     const int64_t at = blockIdx.x * count;
@@ -52,7 +50,7 @@ extern "C" weir_status op_softmax_grad_cuda(const weir_kernel_args *args)
     const weir_view *out = &args->out[0];
     const int64_t count = shape_last(&out->shape), rows = count ? shape_rows(&out->shape) : 0;
     WITH_REAL(out->dtype, T,
-              LAUNCH((softmax_grad_row<T>), rows, threads_for(count, SOFTMAX_THREADS), args->queue,
+              LAUNCH((softmax_grad_row<T>), rows, threads_for(count, ROW_THREADS_MAX), args->queue,
                      data_of<T>(&args->in[0]), data_of<T>(&args->in[1]), data_of<T>(out), count));
     return launched(args);
 }

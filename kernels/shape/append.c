@@ -49,6 +49,14 @@ static void append_cost(const weir_op_args *args, weir_cost *cost)
     *cost = (weir_cost){.bytes = 2.0 * (double)type_bytes(&args->in[1])};
 }
 
+static weir_status append_refused(const weir_kernel_args *args, int64_t at, int32_t position)
+{
+    const weir_shape *x = &args->in[0].shape, *rows = &args->in[1].shape;
+    (void)at;
+    return KERNEL_FAIL(args, "%lld rows from position %d on do not fit into %lld", (long long)rows->dim[x->rank - 2],
+                       position, (long long)x->dim[x->rank - 2]);
+}
+
 static weir_status append_cpu(const weir_kernel_args *args)
 {
     const weir_view *x = &args->in[0], *rows = &args->in[1], *out = &args->out[0];
@@ -59,8 +67,7 @@ static weir_status append_cpu(const weir_kernel_args *args)
     for (int d = 0; d < axis; d++)
         outside *= x->shape.dim[d];
     if (position < 0 || position > room - count)
-        return KERNEL_FAIL(args, "%lld rows from position %lld on do not fit into %lld", (long long)count,
-                           (long long)position, (long long)room);
+        return append_refused(args, 0, *view_i32(&args->in[2]));
     if (out->data != x->data)
         memcpy(out->data, x->data, (size_t)(outside * room) * row);
     for (int64_t i = 0; i < outside; i++)
@@ -78,6 +85,7 @@ const weir_op op_append = {
     .signatures = append_signatures,
     .cost = append_cost,
     .kernel = {[WEIR_CPU] = append_cpu},
+    .refused = append_refused,
     .inplace = 1, /* x */
 };
 

@@ -111,14 +111,17 @@ extern "C" weir_status op_concat_cuda(const weir_kernel_args *args)
 
 /* ---- append ---- */
 
-/* A position at which the rows do not fit ends the grid with a trap. */
+/* A position at which the rows do not fit is refused, and x stays as it is. */
 template <class U>
-KERNEL_OF(append_rows, EACH_THREADS)(const U *rows, U *to, const int32_t *position, int64_t room, int64_t count, int64_t row,
-                                     int64_t all)
+KERNEL_OF(append_rows, EACH_THREADS)(refusals say, const U *rows, U *to, const int32_t *position, int64_t room, int64_t count,
+                                     int64_t row, int64_t all)
 {
     const int64_t at = *position;
-    if (at < 0 || at > room - count)
-        TRAP();
+    if (at < 0 || at > room - count) {
+        if (THREAD == 0)
+            refuse(say, 0, *position);
+        return;
+    }
     for (int64_t i = THREAD; i < all; i += THREADS)
         to[(i / (count * row) * room + at) * row + i % (count * row)] = rows[i];
 }
@@ -126,8 +129,8 @@ KERNEL_OF(append_rows, EACH_THREADS)(const U *rows, U *to, const int32_t *positi
 template <class U> static void append_launch(const weir_kernel_args *args, int64_t room, int64_t count, int64_t row)
 {
     const int64_t all = count_of(&args->in[1].shape);
-    LAUNCH((append_rows<U>), each_blocks(all), EACH_THREADS, args->queue, data_of<U>(&args->in[1]), data_of<U>(&args->out[0]),
-           view_i32(&args->in[2]), room, count, row, all);
+    LAUNCH((append_rows<U>), each_blocks(all), EACH_THREADS, args->queue, refusing(args), data_of<U>(&args->in[1]),
+           data_of<U>(&args->out[0]), view_i32(&args->in[2]), room, count, row, all);
 }
 
 extern "C" weir_status op_append_cuda(const weir_kernel_args *args)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/attention/cudnn.h"
+#include "kernels/cuda/listed.h"
 #include "regst/cuda/driver.h"
 
 #ifndef CUDA_ARCHS
@@ -111,6 +112,14 @@ static bool has_kernels(const struct cudaDeviceProp *is)
     return false;
 }
 
+bool cards_hang(void)
+{
+    for (uint32_t c = 0; c < the.card_count; c++)
+        if (the.cards[c].hung)
+            return true;
+    return false;
+}
+
 weir_status card_of(uint32_t index, int *card)
 {
     if (the.absent)
@@ -133,6 +142,26 @@ weir_status card_open(uint32_t index, int *card)
     weir_status status = card_of(index, card);
     if (!status)
         status = CALL(index, cudaSetDevice, *card);
+    return status;
+}
+
+/* To be asked about is to be loaded. */
+static weir_status load_all(uint32_t index)
+{
+    weir_status status = WEIR_OK;
+    struct cudaFuncAttributes unused;
+    for (const struct kernel_listed *each = kernels_listed; each && !status; each = each->next)
+        status = CALL(index, cudaFuncGetAttributes, &unused, each->kernel);
+    return status;
+}
+
+weir_status card_load(uint32_t index)
+{
+    struct card *card = &the.cards[card_at(index)];
+    pthread_mutex_lock(&the.lock);
+    weir_status status = card->loaded ? WEIR_OK : load_all(index);
+    card->loaded = !status;
+    pthread_mutex_unlock(&the.lock);
     return status;
 }
 

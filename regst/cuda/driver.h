@@ -26,7 +26,7 @@ enum { CARDS_MAX = 64, MARKS = 256, TEXT_BYTES = 320 };
 
 struct card {
     struct cudaDeviceProp is;
-    bool open;        /* it was used */
+    bool loaded;      /* all kernels are there */
     _Atomic bool hung; /* a kernel never ended: freeing would wait for it */
 };
 
@@ -56,6 +56,10 @@ const char *cards_link(uint32_t from, uint32_t to);
 weir_status card_of(uint32_t index, int *card);
 weir_status card_open(uint32_t index, int *card);
 weir_status card_set(uint32_t index);
+/* Whether a card hangs. Freeing waits for all cards, so what they have is left to them. */
+bool cards_hang(void);
+/* Loads all kernels, if it has not been done: no launch has to, later. It is the calling thread's card. */
+weir_status card_load(uint32_t index);
 static inline int card_at(uint32_t index)
 {
     return (int)(index / the.logical);
@@ -84,11 +88,17 @@ void pinned_leave(void *space, uint64_t bytes);
 
 struct deferred;
 
+struct words {
+    _Alignas(64) _Atomic uint64_t done;
+    _Alignas(64) weir_refusal refusal;
+};
+
 struct queue {
     struct device_queue head;
     int card;
     cudaStream_t stream;
-    _Atomic uint64_t *done;     /* owned, pinned: the word that the device writes */
+    struct words *words;        /* owned, pinned: what the device writes */
+    _Atomic uint64_t *done;     /* in `words` */
     uint64_t *tickets;          /* owned, pinned: where write_value is not there, what is copied to `done`, */
     void *ticket;               /* by way of this word of the device's; owned */
     weir_clock *clock;          /* owned, the device's */
@@ -116,6 +126,7 @@ static inline struct queue *queue_of(struct device_queue *head)
 weir_status queue_open(uint32_t index);
 weir_status queue_new(uint32_t index, enum device_queue_kind kind, struct device_queue **made);
 void queue_free(struct device_queue *head);
+weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args);
 weir_status queue_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args);
 weir_status queue_mark(struct device_queue *head);
 weir_status queue_await(struct device_queue *head, struct device_queue *other, uint64_t ticket);

@@ -13,6 +13,8 @@
  * bits do not depend on who was first. That what a member gave may be written again when its part is over is what
  * `went` is for.
  *
+ * A meeting with members elsewhere may take its time to be launched; till then it stays the head of its members' lists.
+ *
  * One lock for all: halls, the members' lists, and what is enqueued on streams of such queues. A mark that is held back
  * has its ticket already. Nobody awaits a mark of such a queue (actors/ahead.h).
  */
@@ -107,9 +109,10 @@ static void destroy(struct group *group)
     struct hall *hall = group->hall;
     if (hall && hall_spreads(hall))
         nccl_leave(hall);
-    if (group->came)
+    bool hung = cards_hang();
+    if (group->came && !hung)
         cudaEventDestroy(group->came);
-    if (group->went)
+    if (group->went && !hung)
         cudaEventDestroy(group->went);
     if (hall) {
         hall->member[group->head.place] = NULL;
@@ -281,11 +284,22 @@ static weir_status take(const struct hall *hall, const struct group *group)
     return status ? status : CALL(queue->head.index, cudaEventRecord, group->went, queue->stream);
 }
 
-static weir_status enqueue_meeting(const struct hall *hall)
+static weir_status enqueue_spread(struct hall *hall, bool *over)
+{
+    weir_status status = hall->launching ? WEIR_OK : nccl_meet(hall);
+    if (!status)
+        status = nccl_launched(hall, over);
+    hall->launching = !status && !*over;
+    return status;
+}
+
+/* Once, or for members elsewhere again and again until it is over. */
+static weir_status enqueue_meeting(struct hall *hall, bool *over)
 {
     weir_status status = WEIR_OK;
     if (hall_spreads(hall))
-        return nccl_meet(hall);
+        return enqueue_spread(hall, over);
+    *over = true;
     for (uint32_t m = 0; !status && m < hall->count; m++)
         status = come(hall->member[m]);
     for (uint32_t m = 0; !status && m < hall->count; m++)
@@ -354,9 +368,12 @@ static bool put_first(struct queue *queue, struct queue **going)
         return !status;
     }
     struct hall *hall = ((struct group *)first->meeting.group)->hall;
-    if (!all_came(hall, first))
+    bool over = false;
+    if (!hall->launching && !all_came(hall, first))
         return false;
-    status = enqueue_meeting(hall);
+    status = enqueue_meeting(hall, &over);
+    if (!status && !over)
+        return false;
     for (uint32_t m = 0; m < hall->count; m++) {
         struct queue *other = hall->member[m] ? hall->member[m]->queue : NULL;
         if (!other)
@@ -373,6 +390,13 @@ static bool put_first(struct queue *queue, struct queue **going)
         }
     }
     return !status;
+}
+
+/* Whether the queue's first is a meeting that is to be looked at again. */
+static bool launches(const struct queue *queue)
+{
+    const struct deferred *first = queue->first;
+    return first && first->kind == DEFERRED_MEETING && ((struct group *)first->meeting.group)->hall->launching;
 }
 
 static void go_on(struct queue *queue)
@@ -399,7 +423,7 @@ static weir_status defer(struct queue *queue, struct deferred *entry)
     pthread_mutex_lock(&group_lock);
     *queue->last = entry;
     queue->last = &entry->next;
-    if (queue->first == entry)
+    if (queue->first == entry || launches(queue))
         go_on(queue);
     pthread_mutex_unlock(&group_lock);
     return WEIR_OK;
@@ -431,6 +455,19 @@ static void list_parts(struct part *parts, const weir_view *views, int count)
     }
 }
 
+struct deferred *group_part(const struct device_meeting *meeting, const weir_kernel_args *args)
+{
+    size_t parts = (size_t)args->in_count + (size_t)args->out_count;
+    struct deferred *entry = calloc(1, sizeof *entry + parts * sizeof(struct part));
+    if (!entry)
+        return NULL;
+    *entry = (struct deferred){.kind = DEFERRED_MEETING, .meeting = *meeting, .in_count = args->in_count,
+                               .out_count = args->out_count, .dtype = args->in_count ? args->in[0].dtype : WEIR_F32};
+    list_parts(entry->parts, args->in, args->in_count);
+    list_parts(entry->parts + args->in_count, args->out, args->out_count);
+    return entry;
+}
+
 /* NULL: they can. */
 static const char *why_not(const struct device_meeting *meeting)
 {
@@ -451,20 +488,13 @@ weir_status group_meet(struct device_queue *head, const struct device_meeting *m
             snprintf(args->error, args->error_bytes, "%s", why);
         return the.host->error_set(WEIR_E_UNSUPPORTED, "cuda:%u: %s", head->index, why);
     }
-    size_t parts = (size_t)args->in_count + (size_t)args->out_count;
-    struct deferred *entry = calloc(1, sizeof *entry + parts * sizeof(struct part));
-    if (entry) {
-        *entry = (struct deferred){.kind = DEFERRED_MEETING, .ticket = head->marked + 1, .meeting = *meeting,
-                                   .in_count = args->in_count, .out_count = args->out_count,
-                                   .dtype = args->in_count ? args->in[0].dtype : WEIR_F32};
-        list_parts(entry->parts, args->in, args->in_count);
-        list_parts(entry->parts + args->in_count, args->out, args->out_count);
-    }
+    struct deferred *entry = group_part(meeting, args);
+    if (entry)
+        entry->ticket = head->marked + 1;
     return defer(queue, entry);
 }
 
-/* The members that a queue is, one after the other; `at` NULL: the first. */
-static struct group *next_member(const struct queue *queue, const struct group *at)
+struct group *group_next(const struct queue *queue, const struct group *at)
 {
     const struct hall *hall = at ? at->hall->next : halls;
     for (; hall; hall = hall->next)
@@ -477,10 +507,12 @@ static struct group *next_member(const struct queue *queue, const struct group *
 weir_status group_health(struct queue *queue, char *error, size_t error_bytes)
 {
     pthread_mutex_lock(&group_lock);
+    if (launches(queue))
+        go_on(queue);
     weir_status status = queue->status;
     if (status && error_bytes)
         snprintf(error, error_bytes, "%s", queue->error);
-    for (struct group *group = NULL; !status && (group = next_member(queue, group)) != NULL;)
+    for (struct group *group = NULL; !status && (group = group_next(queue, group)) != NULL;)
         status = nccl_health(group, error, error_bytes);
     pthread_mutex_unlock(&group_lock);
     return status;
@@ -493,7 +525,6 @@ void group_abort(struct queue *queue)
         queue->status = WEIR_E_STATE;
     while (queue->first)
         pop(queue);
-    for (struct group *group = NULL; (group = next_member(queue, group)) != NULL;)
-        nccl_abort(group);
+    nccl_abort(queue);
     pthread_mutex_unlock(&group_lock);
 }

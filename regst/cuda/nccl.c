@@ -3,19 +3,27 @@
  *
  * Communicators are non-blocking: whatever is called returns at once, and the communicator says by and by that it is
  * done, or what is wrong; so a process that never comes does not hang the others, who ask as long as the session has
- * patience. When a group is joined, what its meetings will do is rehearsed once with a few bytes: kinds of sums, and
- * moves between those who will move something. After that they are connected and their kernels loaded, so that
- * launching a meeting waits for nobody. The launch itself happens on a thread of NCCL's, and nothing may be enqueued
- * behind it before that thread is done: so nccl_meet() waits for it, some microseconds.
+ * patience. When a group is joined, each of its meetings is rehearsed once, with the memory that it will have: the library
+ * connects devices for an algorithm when it is first used, and chooses that by kind and size. The launch
+ * itself happens on a thread of NCCL's, and nothing may be enqueued behind it before that thread is done. That takes
+ * some microseconds, which are waited for; but where switches add (NVLS) it waits for the processes of the host. So what
+ * takes longer is looked at again when the queue is used, or asked how it is, and till then all behind it is held back.
  *
  * A meeting is one group of calls for all members of this process. Moves between two members are matched in the order
- * in which both list them, as NCCL does.
+ * in which both list them, as NCCL does. Gathers are calls of their own, which between hosts take a ring: a part crosses
+ * the network once for all devices of a host, and not once for each.
+ *
+ * Calls that end communicators wait for the library's own threads, which may wait for processes of this host that are
+ * gone. They are made on a thread, for all communicators together, and waited for so long as is reasonable.
  */
 #include "regst/cuda/group.h"
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -40,14 +48,20 @@ weir_status nccl_meet(const struct hall *hall)
     (void)hall;
     return the.host->error_set(WEIR_E_UNSUPPORTED, "this build of weir was made without NCCL");
 }
+weir_status nccl_launched(const struct hall *hall, bool *over)
+{
+    (void)hall;
+    *over = true;
+    return WEIR_OK;
+}
 weir_status nccl_health(const struct group *group, char *error, size_t error_bytes)
 {
     (void)group, (void)error, (void)error_bytes;
     return WEIR_OK;
 }
-void nccl_abort(struct group *group)
+void nccl_abort(struct queue *queue)
 {
-    (void)group;
+    (void)queue;
 }
 void nccl_leave(struct hall *hall)
 {
@@ -57,13 +71,13 @@ void nccl_leave(struct hall *hall)
 #else
 #include <nccl.h>
 
-enum { SETTLE_MS = 10000, LEAVE_MS = 5000, LEAVE_LOOK_NS = 100000 };
+enum { SPIN_MS = 2, LEAVE_MS = 5000, LOOK_NS = 100000 };
 enum { LIBRARY_LEAST = 21800 }; /* 2.18: what is called has behaved so since */
 
 #define NCCL_CALLS(X)                                                                                    \
     X(GetVersion) X(GetUniqueId) X(CommInitRankConfig) X(CommGetAsyncError) X(CommFinalize) X(CommDestroy) \
     X(CommAbort) X(GetErrorString) X(GetLastError) X(GroupStart) X(GroupEnd) X(Send) X(Recv) X(AllReduce)  \
-    X(ReduceScatter)
+    X(ReduceScatter) X(AllGather)
 
 static struct {
 #define X(name) __typeof__(&nccl##name) name;
@@ -178,24 +192,20 @@ static bool aborted(const struct hall *hall)
     return false;
 }
 
-/* Until what was called is launched. */
-static weir_status settle(const struct hall *hall, const char *what)
+weir_status nccl_launched(const struct hall *hall, bool *over)
 {
-    int64_t until = now_ms() + SETTLE_MS;
+    int64_t until = now_ms() + SPIN_MS;
     bool busy = false;
-    weir_status status = look(hall, what, &busy);
-    while (!status && busy) {
-        if (aborted(hall) || now_ms() > until)
-            return the.host->error_set(WEIR_E_KERNEL, "cuda:%u: group %u: %s is not launched after %d s",
-                                       first_of(hall)->queue->head.index, hall->id.number, what, SETTLE_MS / 1000);
+    weir_status status = look(hall, "a collective", &busy);
+    while (!status && busy && !hall->launching && !aborted(hall) && now_ms() < until) {
         sched_yield();
-        status = look(hall, what, &busy);
+        status = look(hall, "a collective", &busy);
     }
+    *over = !busy;
     return status;
 }
 
 /* ---- what a meeting is ---- */
-
 
 static weir_status copy_own(const struct queue *queue, const struct part *to, const struct part *from)
 {
@@ -263,6 +273,26 @@ static weir_status call_sums(const struct group *group, const struct deferred *a
     return status;
 }
 
+static weir_status call_gathers(const struct group *group, const struct deferred *at)
+{
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; !status && i < at->meeting.gather_count; i++) {
+        const struct device_gather *gather = &at->meeting.gathers[i];
+        const struct part *from = &at->parts[gather->give], *to = &at->parts[at->in_count + (int)gather->take];
+        status = wrong(group, "ncclAllGather", nccl.AllGather(from->at, to->at, from->bytes, ncclUint8, group->comm,
+                                                              group->queue->stream));
+    }
+    return status;
+}
+
+static weir_status call_meeting(const struct group *group, const struct deferred *at)
+{
+    if (at->meeting.kind != DEVICE_MOVES)
+        return call_sums(group, at);
+    weir_status status = call_gathers(group, at);
+    return status ? status : call_moves(group, at);
+}
+
 static weir_status begin_own(const struct group *group)
 {
     struct queue *queue = group->queue;
@@ -295,14 +325,9 @@ weir_status nccl_meet(const struct hall *hall)
         status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
     if (status)
         return status;
-    for (uint32_t m = 0; !status && m < hall->count; m++) {
-        const struct group *group = hall->member[m];
-        if (group)
-            status = group->queue->first->meeting.kind == DEVICE_MOVES ? call_moves(group, group->queue->first)
-                                                                       : call_sums(group, group->queue->first);
-    }
-    status = end_calls(hall, status);
-    return status ? status : settle(hall, "a collective");
+    for (uint32_t m = 0; !status && m < hall->count; m++)
+        status = hall->member[m] ? call_meeting(hall->member[m], hall->member[m]->queue->first) : WEIR_OK;
+    return end_calls(hall, status);
 }
 
 /* ---- joining ---- */
@@ -340,59 +365,29 @@ static weir_status make(struct hall *hall, const ncclUniqueId *id)
     return end_calls(hall, status);
 }
 
-/* The kinds of meetings that there will be, with one float of each member, and one between two who will move something. */
-static weir_status rehearse_calls(const struct group *group)
+static weir_status rehearse_one(const struct group *group, uint32_t number)
 {
-    uint32_t count = group->hall->count;
-    float *in = group->rehearsed, *out = in + count;
-    cudaStream_t stream = group->queue->stream;
-    weir_status status = WEIR_OK;
-    if (group->head.kinds & 1u << DEVICE_ALL_REDUCE)
-        status = wrong(group, "ncclAllReduce", nccl.AllReduce(in, out, 1, ncclFloat32, ncclSum, group->comm, stream));
-    if (!status && group->head.kinds & 1u << DEVICE_REDUCE_SCATTER)
-        status = wrong(group, "ncclReduceScatter",
-                       nccl.ReduceScatter(in, out, 1, ncclFloat32, ncclSum, group->comm, stream));
-    for (uint32_t peer = 0; !status && peer < count; peer++) {
-        if (peer == group->head.place || !group->head.peers || !group->head.peers[peer])
-            continue;
-        status = wrong(group, "ncclSend", nccl.Send(in + peer, 1, ncclFloat32, (int)peer, group->comm, stream));
-        if (!status)
-            status = wrong(group, "ncclRecv", nccl.Recv(out + peer, 1, ncclFloat32, (int)peer, group->comm, stream));
-    }
+    const struct device_rehearsal *rehearsal = &group->head.rehearsals[number];
+    struct deferred *at = group_part(rehearsal->meeting, rehearsal->args);
+    weir_status status = at ? card_set(group->queue->head.index)
+                            : the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a collective",
+                                                  group->queue->head.index);
+    if (!status)
+        status = call_meeting(group, at);
+    free(at);
     return status;
 }
 
+/* The next meeting. */
 static weir_status rehearse(struct hall *hall)
 {
-    size_t bytes = 2 * sizeof(float) * hall->count;
-    weir_status status = WEIR_OK;
-    for (uint32_t m = 0; !status && m < hall->count; m++) {
-        struct group *group = hall->member[m];
-        uint32_t index = group ? group->queue->head.index : 0;
-        status = group ? CALL(index, cudaSetDevice, group->queue->card) : WEIR_OK;
-        if (group && !status)
-            status = CALL(index, cudaMalloc, &group->rehearsed, bytes);
-        if (group && !status)
-            status = CALL(index, cudaMemset, group->rehearsed, 0, bytes);
-    }
-    if (!status)
-        status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
+    uint32_t number = hall->rehearsed++;
+    weir_status status = wrong(first_of(hall), "ncclGroupStart", nccl.GroupStart());
     if (status)
         return status;
     for (uint32_t m = 0; !status && m < hall->count; m++)
-        status = hall->member[m] ? rehearse_calls(hall->member[m]) : WEIR_OK;
+        status = hall->member[m] ? rehearse_one(hall->member[m], number) : WEIR_OK;
     return end_calls(hall, status);
-}
-
-/* Not before the group is left: cudaFree() waits for all that the card is at, which may be a meeting by now that waits
- * for the caller. */
-static void forget_rehearsal(struct hall *hall)
-{
-    for (uint32_t m = 0; m < hall->count; m++)
-        if (hall->member[m] && hall->member[m]->rehearsed) {
-            cudaFree(hall->member[m]->rehearsed);
-            hall->member[m]->rehearsed = NULL;
-        }
 }
 
 /* Whether it has run on all devices here. */
@@ -430,13 +425,12 @@ weir_status nccl_join(struct hall *hall, const unsigned char key[DEVICE_KEY_BYTE
         hall->stage = HALL_MADE;
         return make(hall, &id);
     }
-    status = look(hall, "ncclCommInitRankConfig", &busy);
+    status = look(hall, hall->stage == HALL_MADE ? "ncclCommInitRankConfig" : "a collective", &busy);
     if (status || busy)
         return status;
-    if (hall->stage == HALL_MADE) {
-        hall->stage = HALL_REHEARSES;
+    hall->stage = HALL_REHEARSES;
+    if (hall->rehearsed < first_of(hall)->head.rehearsal_count)
         return rehearse(hall);
-    }
     status = rehearsed(hall, whole);
     if (!status && *whole)
         hall->stage = HALL_WHOLE;
@@ -461,11 +455,92 @@ weir_status nccl_health(const struct group *group, char *error, size_t error_byt
     return WEIR_E_KERNEL;
 }
 
-void nccl_abort(struct group *group)
+/* Communicators that a thread ends, whoever still waits for it: they are no group's any more. */
+struct ending {
+    _Atomic int state;
+    bool well; /* nothing is under way */
+    uint32_t count;
+    ncclComm_t comm[]; /* owned */
+};
+
+enum ending_state { ENDING_RUNS, ENDING_OVER, ENDING_LEFT };
+
+static void ending_add(struct ending *ending, struct group *group)
 {
-    if (group->comm)
-        nccl.CommAbort(group->comm);
+    if (ending && group->comm)
+        ending->comm[ending->count++] = group->comm;
     group->comm = NULL;
+}
+
+static struct ending *ending_new(uint32_t count, bool well)
+{
+    struct ending *ending = calloc(1, sizeof *ending + count * sizeof(ncclComm_t));
+    if (ending)
+        ending->well = well;
+    return ending;
+}
+
+/* Together, as each may wait for others of this process. */
+static void *ending_run(void *data)
+{
+    struct ending *ending = data;
+    bool grouped = nccl.GroupStart() == ncclSuccess;
+    for (uint32_t i = 0; i < ending->count; i++)
+        (ending->well ? nccl.CommDestroy : nccl.CommAbort)(ending->comm[i]);
+    if (grouped)
+        nccl.GroupEnd();
+    if (atomic_exchange(&ending->state, ENDING_OVER) == ENDING_LEFT)
+        free(ending);
+    return NULL;
+}
+
+/* A program's signals are not for it, but those of its own making. */
+static bool ending_start(struct ending *ending, pthread_t *thread)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    bool started = !pthread_create(thread, NULL, ending_run, ending);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+/* False: it has not ended, and goes on by itself. Without memory, or a thread, nothing is ended. */
+static bool ending_wait(struct ending *ending)
+{
+    int64_t until = now_ms() + LEAVE_MS;
+    int runs = ENDING_RUNS;
+    pthread_t thread;
+    if (!ending || !ending->count || !ending_start(ending, &thread)) {
+        bool none = ending && !ending->count;
+        free(ending);
+        return none;
+    }
+    while (atomic_load(&ending->state) == ENDING_RUNS && now_ms() < until)
+        group_pause(LOOK_NS);
+    if (atomic_compare_exchange_strong(&ending->state, &runs, ENDING_LEFT)) {
+        pthread_detach(thread);
+        return false;
+    }
+    pthread_join(thread, NULL);
+    free(ending);
+    return true;
+}
+
+void nccl_abort(struct queue *queue)
+{
+    struct group *group = NULL;
+    uint32_t count = 0;
+    while ((group = group_next(queue, group)) != NULL)
+        count += group->comm != NULL;
+    struct ending *ending = count ? ending_new(count, false) : NULL;
+    while (count && (group = group_next(queue, group)) != NULL)
+        ending_add(ending, group);
+    if (count && !ending_wait(ending))
+        the.cards[queue->card].hung = true;
 }
 
 /* Whether all members here have ended what they were at, so that nothing of theirs is needed elsewhere. */
@@ -479,7 +554,7 @@ static bool finalized(const struct hall *hall)
     while (well && busy && now_ms() < until) {
         well = !look(hall, "ncclCommFinalize", &busy);
         if (well && busy)
-            group_pause(LEAVE_LOOK_NS);
+            group_pause(LOOK_NS);
     }
     return well && !busy;
 }
@@ -490,15 +565,13 @@ void nccl_leave(struct hall *hall)
     for (uint32_t m = 0; m < hall->count; m++)
         there |= hall->member[m] && hall->member[m]->comm;
     bool well = there && hall->stage == HALL_WHOLE && !aborted(hall) && finalized(hall);
-    for (uint32_t m = 0; there && m < hall->count; m++) {
-        struct group *group = hall->member[m];
-        if (group && group->comm && well)
-            nccl.CommDestroy(group->comm);
-        else if (group)
-            nccl_abort(group);
-        if (group)
-            group->comm = NULL;
-    }
-    forget_rehearsal(hall);
+    struct ending *ending = there ? ending_new(hall->here, well) : NULL;
+    for (uint32_t m = 0; there && m < hall->count; m++)
+        if (hall->member[m])
+            ending_add(ending, hall->member[m]);
+    bool ended = !there || ending_wait(ending);
+    for (uint32_t m = 0; !ended && m < hall->count; m++)
+        if (hall->member[m])
+            the.cards[hall->member[m]->queue->card].hung = true;
 }
 #endif

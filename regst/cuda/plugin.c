@@ -46,6 +46,20 @@ static weir_kernel_fn find_kernel(const weir_op *op)
     return strcmp(op->name, "copy") ? find_builtin(op->name) : copy_kernel;
 }
 
+#define X(name) extern weir_status op_##name##_cuda_prepare(const weir_kernel_args *args) __attribute__((weak));
+CUDA_PRODUCTS(X)
+#undef X
+
+static weir_status prepare(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *args)
+{
+#define X(name)                   \
+    if (call == op_##name##_cuda) \
+        return queue_prepare(queue, op_##name##_cuda_prepare, args);
+    CUDA_PRODUCTS(X)
+#undef X
+    return WEIR_OK;
+}
+
 const struct device_ops cuda_ops = {
     .name = "cuda",
     .space_new = space_new,
@@ -59,6 +73,7 @@ const struct device_ops cuda_ops = {
     .queue_new = queue_new,
     .queue_free = queue_free,
     .kernel = find_kernel,
+    .prepare = prepare,
     .launch = queue_launch,
     .mark = queue_mark,
     .await = queue_await,

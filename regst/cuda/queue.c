@@ -9,6 +9,9 @@
  * wait for itself. So it looks at `done` under the lock under which the ring's next event is recorded: as long as
  * the ticket has not passed, its place is its own.
  *
+ * Beside the word is what kernels refuse (weir_refusal), for all that are launched on the queue: one that writes there has
+ * done so before the stream goes on.
+ *
  * The clock that kernels read (args->clock) is a word of the device's. A launch whose firing, step or micro-batch is
  * another than the last one's is preceded by a kernel that sets it: it has the values as arguments, so nothing on the host has
  * to outlive the launch.
@@ -53,14 +56,17 @@ static weir_status make_stream(struct queue *queue)
 static weir_status make_word(struct queue *queue)
 {
     uint32_t index = queue->head.index;
-    void *word = NULL, *tickets = NULL;
-    weir_status status = CALL(index, cudaHostAlloc, &word, sizeof *queue->done, cudaHostAllocPortable);
+    void *words = NULL, *tickets = NULL;
+    weir_status status = CALL(index, cudaHostAlloc, &words, sizeof *queue->words, cudaHostAllocPortable);
     if (status)
         return status;
-    queue->done = word;
+    queue->words = words;
+    queue->words->refusal = (weir_refusal){.least = UINT64_MAX};
+    queue->done = &queue->words->done;
     atomic_init(queue->done, 0);
     queue->head.done = queue->done;
-    if (the.write_value && !the.write_value(queue->stream, (CUdeviceptr)word, 0, CU_STREAM_WRITE_VALUE_DEFAULT))
+    queue->head.refusal = &queue->words->refusal;
+    if (the.write_value && !the.write_value(queue->stream, (CUdeviceptr)queue->done, 0, CU_STREAM_WRITE_VALUE_DEFAULT))
         return WEIR_OK;
     status = CALL(index, cudaHostAlloc, &tickets, MARKS * sizeof *queue->tickets, cudaHostAllocPortable);
     queue->tickets = tickets;
@@ -90,24 +96,24 @@ static void free_events(cudaEvent_t *events)
             cudaEventDestroy(events[i]);
 }
 
-/* With what was made. */
+/* With what was made; of cards that hang all is left to them. */
 static void destroy(struct queue *queue)
 {
-    free_events(queue->ends);
-    free_events(queue->starts);
-    if (queue->zero)
-        cudaEventDestroy(queue->zero);
-    if (queue->stream)
-        cudaStreamDestroy(queue->stream);
-    if (!the.cards[queue->card].hung) {
+    if (!cards_hang()) {
+        free_events(queue->ends);
+        free_events(queue->starts);
+        if (queue->zero)
+            cudaEventDestroy(queue->zero);
+        if (queue->stream)
+            cudaStreamDestroy(queue->stream);
         if (queue->clock)
             cudaFree(queue->clock);
         if (queue->ticket)
             cudaFree(queue->ticket);
         if (queue->tickets)
             cudaFreeHost(queue->tickets);
-        if (queue->done)
-            cudaFreeHost((void *)queue->done);
+        if (queue->words)
+            cudaFreeHost(queue->words);
     }
     pthread_mutex_destroy(&queue->lock);
     cudaGetLastError();
@@ -118,6 +124,8 @@ weir_status queue_new(uint32_t index, enum device_queue_kind kind, struct device
 {
     int card;
     weir_status status = card_open(index, &card);
+    if (!status)
+        status = card_load(index);
     struct queue *queue = status ? NULL : calloc(1, sizeof *queue);
     if (!queue)
         return status ? status : the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a queue", index);
@@ -231,12 +239,39 @@ static weir_status tell_clock(struct queue *queue, const weir_kernel_args *args)
     return kernels_set_clock(args, queue->clock, now);
 }
 
+/* What the workspace was left as becomes zeros again. */
+static weir_status clear(struct queue *queue, void *at, uint64_t bytes)
+{
+    uint32_t index = queue->head.index;
+    weir_status status = CALL(index, cudaStreamSynchronize, queue->stream);
+    if (!status && bytes)
+        status = CALL(index, cudaMemset, at, 0, bytes);
+    return status || !bytes ? status : CALL(index, cudaStreamSynchronize, NULL);
+}
+
+/* Of zeros all that products write is zeros, but for the workspace. */
+weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
+{
+    struct queue *queue = queue_of(head);
+    weir_kernel_args own = *args;
+    own.queue = queue->stream;
+    own.clock = queue->clock;
+    own.refusal = &queue->words->refusal;
+    weir_status status = card_set(head->index), called = status ? WEIR_OK : call(&own);
+    if (!status && !called)
+        status = clear(queue, args->workspace, args->workspace_bytes);
+    if (status && args->error_bytes)
+        snprintf(args->error, args->error_bytes, "%s", the.host->error());
+    return status ? status : called;
+}
+
 weir_status queue_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
 {
     struct queue *queue = queue_of(head);
     weir_kernel_args own = *args;
     own.queue = queue->stream;
     own.clock = queue->clock;
+    own.refusal = &queue->words->refusal;
     weir_status status = check_open(queue);
     if (!status)
         status = queue_put_start(queue, head->marked + 1);

@@ -40,13 +40,11 @@ weir_status space_new(const char *path, uint32_t index, uint64_t bytes, void **s
     return status;
 }
 
-/* Freeing waits for the card, which one that hangs would never end. */
 void space_free(void *space, uint64_t bytes)
 {
     (void)bytes;
-    for (uint32_t c = 0; c < the.card_count; c++)
-        if (the.cards[c].hung)
-            return;
+    if (cards_hang())
+        return;
     cudaFree(space);
     cudaGetLastError();
 }
@@ -96,6 +94,8 @@ weir_status pinned_new(const char *path, uint32_t index, uint64_t bytes, void **
 void pinned_free(void *space, uint64_t bytes)
 {
     (void)bytes;
+    if (cards_hang())
+        return;
     cudaFreeHost(space);
     cudaGetLastError();
 }
@@ -113,7 +113,8 @@ weir_status pinned_adopt(void *space, uint64_t bytes)
 void pinned_leave(void *space, uint64_t bytes)
 {
     (void)bytes;
-    if (is_known())
-        cudaHostUnregister(space);
+    if (!is_known() || cards_hang())
+        return;
+    cudaHostUnregister(space);
     cudaGetLastError();
 }

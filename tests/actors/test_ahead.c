@@ -239,7 +239,8 @@ Test(ahead, a_kernel_that_fails_late_is_reported_with_what_was_under_way)
 Test(ahead, a_queue_that_dies_is_reported)
 {
     expect_failure((fake_fault){.kind = FAKE_DIES, .queue = DEVICE_COPY_OUT, .launch = 5},
-                   (const char *const[]){"copy out fake:0: the device failed: ", "; under way were fetch in step 4", NULL});
+                   (const char *const[]){"model.c:104: fetch (copy) in step 4 on copy out fake:0: the device failed: ",
+                                         "; under way were fetch in step 4", NULL});
 }
 
 Test(ahead, a_launch_that_fails_names_the_call)

@@ -93,6 +93,7 @@ GPT(dp2_tp2_micro2_zero, 2, 2, 1, 2, true)
 GPT(tp2_pp2_micro4, 1, 2, 2, 4, false)
 #endif
 
+#if EFFORT(1, 0, 1)
 Test(fast_reduce, in_half_precision_and_within_a_limit)
 {
     layout l = {2, 2, 1, 1, false};
@@ -104,6 +105,7 @@ Test(fast_reduce, in_half_precision_and_within_a_limit)
     cr_expect_eq(plan->limits_count, 1, "nothing was given up");
     learns(plan, gpt(l, NULL, fast), NEAR, "limited");
 }
+#endif
 
 Test(fast_reduce, random_models_compute_about_the_same)
 {

@@ -120,6 +120,29 @@ Test(cuda_apps, a_step_of_a_gpt_is_measured)
     cr_expect(strstr(say("WEIR_CUDA_PLUGIN=/nowhere/plugin.so", "weir bench gpt --device cuda --quick", 1), "/nowhere"));
 }
 
+/* Of two devices in one process, and in a process each. */
+Test(cuda_apps, a_sum_over_cards_is_measured)
+{
+    const char *arguments = "weir bench allreduce --device cuda --quick --json --bytes 32768";
+    char launched[200];
+    card_open(NULL);
+    snprintf(launched, sizeof launched, "weir launch -n 2 -- %s/%s", APPS_BIN, arguments);
+    for (int processes = 1; processes <= 2; processes++) {
+        const char *said = strchr(say("WEIR_CUDA_LOGICAL=2", processes == 1 ? arguments : launched, 0), '{');
+        json_t *all = json_loads(said ? said : "", JSON_DISABLE_EOF_CHECK, NULL);
+        const json_t *sums = json_object_get(all, "sums"), *most = json_array_get(sums, 0);
+        cr_expect_eq(json_integer_value(json_object_get(all, "devices")), 2);
+        cr_expect_eq(json_integer_value(json_object_get(all, "processes")), processes);
+        cr_expect_eq(json_integer_value(json_object_get(most, "bytes")), 32768);
+        cr_expect(json_number_value(json_object_get(most, "moves_us")) > 0);
+        cr_expect(json_number_value(json_object_get(most, "fast_us")) > 0);
+        cr_expect(json_number_value(json_object_get(most, "kernels_us")) > 0);
+        json_decref(all);
+    }
+    cr_expect(strstr(say("", "weir bench allreduce --device cuda", 1), "a sum takes two"));
+    cr_expect(strstr(say("", "weir bench allreduce --device cuda --tcp", 2), "--shm and --tcp of CPUs"));
+}
+
 Test(cuda_apps, queues_of_a_card_are_measured)
 {
     static const char *const numbers[] = {"ahead_launch_ns", "ahead_queues_ns", "ahead_host_ns", "raw_handoff_ns"};
@@ -130,6 +153,6 @@ Test(cuda_apps, queues_of_a_card_are_measured)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         cr_expect(json_number_value(json_object_get(all, numbers[i])) > 0, "%s", numbers[i]);
     json_decref(all);
-    cr_expect(strstr(say("", "weir bench link --device cuda", 2), "--device is of gpt and actors"));
+    cr_expect(strstr(say("", "weir bench link --device cuda", 2), "--device is of gpt, actors and allreduce"));
 }
 #endif

@@ -1,7 +1,8 @@
 /* tests/cuda/again.c: linked with a suite of kernels, it runs the same tests on the CUDA kernels.
  *
  * Those of the emulated plugin (tests/support/card.h) run at once, on the test's own memory: args->queue is NULL. On a card
- * operands are copied to a space of the device, the call is launched on a queue, and what it wrote is copied back.
+ * operands are copied to a space of the device, the call is launched on a queue, and what it wrote is copied back. What
+ * the kernel refuses is a failure of the call, in the op's words, as sessions do it.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -12,7 +13,17 @@
 #include "tests/support/kernel_check.h"
 
 static const struct device_ops *cuda;
-static weir_kernel_fn kernel; /* that is to be called next */
+static const weir_op *op;     /* of the call that comes next, */
+static weir_kernel_fn kernel; /* and its kernel */
+
+/* What the kernel has said of the call. */
+static weir_status refused(const weir_kernel_args *args, const weir_refusal *said)
+{
+    if (!said->call)
+        return WEIR_OK;
+    cr_assert_not_null(op->refused, "%s refuses without a sentence", op->name);
+    return op->refused(args, (int64_t)(said->least >> 32), (int32_t)said->least);
+}
 
 /* ---- on a card ---- */
 
@@ -95,29 +106,43 @@ static weir_status call_there(const weir_kernel_args *args)
     there.in = placed(args->in, args->in_count, space, in);
     there.state = placed(args->state, args->state_count, space, state);
     there.workspace = (char *)space + workspace;
-    const weir_status status = launch(&there);
+    weir_refusal *said = (weir_refusal *)queue_here()->refusal;
+    *said = (weir_refusal){.least = UINT64_MAX};
+    there.call = 1;
+    weir_status status = launch(&there);
     for (int i = 0; i < operand_count && !status; i++)
         if (operands[i].bytes)
             cr_assert_eq(cuda->copy_out(operands[i].host, (char *)space + operands[i].at, operands[i].bytes), WEIR_OK);
     cuda->space_free(space, space_bytes);
-    return status;
+    return status ? status : refused(args, said);
 }
 
 /* ---- both ---- */
+
+static weir_status call_here(const weir_kernel_args *args)
+{
+    weir_refusal said = {.least = UINT64_MAX};
+    weir_kernel_args own = *args;
+    own.refusal = &said;
+    own.call = 1;
+    weir_status status = kernel(&own);
+    return status ? status : refused(args, &said);
+}
 
 weir_device_kind kernel_check_kind(void)
 {
     return WEIR_CUDA;
 }
 
-weir_kernel_fn kernel_check_kernel(const weir_op *op)
+weir_kernel_fn kernel_check_kernel(const weir_op *next)
 {
     if (!cuda) {
         card_open(NULL);
         cr_assert_eq(plugin_need(WEIR_CUDA), WEIR_OK, "%s", weir_error());
         cuda = device_find(WEIR_CUDA);
     }
+    op = next;
     kernel = cuda->kernel(op);
     cr_assert_not_null(kernel, "%s has no kernel for CUDA devices", op->name);
-    return card_real() ? call_there : kernel;
+    return card_real() ? call_there : call_here;
 }

@@ -101,7 +101,8 @@ struct fiber {
     const char *file = nullptr;
     int line = 0, kind = 0, by = 0;
     uint64_t bits = 0; /* given to the warp, then taken from it */
-    unsigned char given[EMULATE_GIVEN_MOST], taken[EMULATE_GIVEN_MOST]; /* by the whole warp */
+    alignas(8) unsigned char given[EMULATE_GIVEN_MOST], taken[EMULATE_GIVEN_MOST]; /* by the whole warp */
+    emulate_made *made = nullptr;
 };
 
 struct array {
@@ -280,10 +281,14 @@ const emulate_place *emulate_self()
     return &here->place;
 }
 
-/* Not memcpy, which ThreadSanitizer would take for an access of the thread. */
+/* Not memcpy, which ThreadSanitizer would take for an access of the thread. By words: warps that gather do little else. */
 __attribute__((optimize("no-tree-loop-distribute-patterns"))) static void copy(void *to, const void *from, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++)
+    typedef uint64_t word __attribute__((may_alias, aligned(1)));
+    size_t i = 0;
+    for (; i + sizeof(word) <= bytes; i += sizeof(word))
+        *(word *)((unsigned char *)to + i) = *(const word *)((const unsigned char *)from + i);
+    for (; i < bytes; i++)
         ((unsigned char *)to)[i] = ((const unsigned char *)from)[i];
 }
 
@@ -337,6 +342,18 @@ void emulate_gather(const void *given, size_t bytes, void *all, const char *file
     const int lane = m->running % WARP;
     for (int l = 0; l < WARP; l++)
         copy((unsigned char *)all + (size_t)l * bytes, f[l - lane].taken, bytes);
+}
+
+void emulate_together(const void *given, size_t bytes, void *taken, size_t taken_bytes, emulate_made *made,
+                      const char *file, int line)
+{
+    machine *m = here;
+    fiber *f = &m->set[m->running];
+    copy(f->given, given, bytes);
+    f->kind = EMULATE_TOGETHER;
+    f->made = made;
+    f = wait_as(m, IN_WARP, file, line);
+    copy(taken, f->taken, taken_bytes);
 }
 
 void emulate_trap(const char *file, int line)
@@ -402,6 +419,17 @@ static void shuffle(const uint64_t *given, fiber *lane, int own_lane)
     lane->bits = given[from < 0 || from >= WARP ? own_lane : from];
 }
 
+static void together(fiber *lane)
+{
+    const unsigned char *given[WARP];
+    unsigned char *taken[WARP];
+    for (int l = 0; l < WARP; l++) {
+        given[l] = lane[l].given;
+        taken[l] = lane[l].taken;
+    }
+    lane->made(given, taken);
+}
+
 /* Goes on with the warp of fiber `of` when all its lanes wait at one place. False: they never will. */
 static bool warp_goes_on(machine *m, int of)
 {
@@ -420,12 +448,14 @@ static bool warp_goes_on(machine *m, int of)
         given[l] = lane[l].bits;
         votes |= (uint64_t)(lane[l].bits & 1) << l;
     }
+    if (lane->state == IN_WARP && lane->kind == EMULATE_TOGETHER)
+        together(lane);
     for (int l = 0; l < WARP; l++) {
         if (lane[l].state == IN_WARP && lane[l].kind < 0)
             lane[l].bits = votes;
         else if (lane[l].state == IN_WARP && lane[l].kind == EMULATE_ALL)
             copy(lane[l].taken, lane[l].given, sizeof lane[l].given);
-        else if (lane[l].state == IN_WARP)
+        else if (lane[l].state == IN_WARP && lane[l].kind != EMULATE_TOGETHER)
             shuffle(given, &lane[l], l);
         lane[l].state = RUNS;
         m->ready.push_back(first + l);
@@ -602,6 +632,15 @@ void emulate_run(const emulate_grid *grid, void (*thread)(void *), void *data)
 __attribute__((weak)) void standin_launch(void *, void (*run)(void *), void *data)
 {
     run(data);
+}
+
+__attribute__((weak)) void standin_uses(void *, const void *, const char *)
+{
+}
+
+__attribute__((weak)) bool standin_no_blas(const char *)
+{
+    return false;
 }
 
 __attribute__((weak)) bool standin_refused(char *, size_t)

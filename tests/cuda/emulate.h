@@ -47,6 +47,22 @@
 #define SHUFFLE_FROM(x, lane) emulate_shuffle(x, EMULATE_FROM, lane, EMULATE_HERE)
 #define BALLOT(condition) emulate_ballot(condition, EMULATE_HERE)
 #define TRAP() emulate_trap(EMULATE_HERE)
+#define ATOMIC_SWAP(at, from, to) emulate_swap(at, from, to)
+#define ATOMIC_MIN(at, value) emulate_min(at, value)
+
+/* relaxed: as on a device, what others see of it hangs on the end of the kernel */
+static inline uint64_t emulate_swap(uint64_t *at, uint64_t from, uint64_t to)
+{
+    __atomic_compare_exchange_n(at, &from, to, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return from;
+}
+
+static inline void emulate_min(uint64_t *at, uint64_t value)
+{
+    uint64_t is = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (value < is && !__atomic_compare_exchange_n(at, &is, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
 
 /* An array of shared memory: indexed with a check, or used as a pointer, without one. */
 template <class T> class emulate_array {
@@ -107,12 +123,13 @@ static inline void emulate_launch(const char *name, void (*kernel)(P...), int64_
 {
     if (grid <= 0)
         return;
+    standin_uses(queue, (const void *)kernel, name);
     auto *call = new emulate_call<P...>{{name, grid, block, bytes}, kernel, {(P)std::forward<A>(given)...}};
     standin_launch(queue, emulate_call<P...>::run, call);
 }
 
 #define LAUNCH_SHARED(kernel, grid, block, bytes, queue, ...) \
-    emulate_launch(#kernel, kernel, grid, block, bytes, queue, __VA_ARGS__)
+    ((void)&kernel_is_listed<(kernel)>, emulate_launch(#kernel, kernel, grid, block, bytes, queue, __VA_ARGS__))
 #define LAUNCH(kernel, grid, block, queue, ...) LAUNCH_SHARED(kernel, grid, block, 0, queue, __VA_ARGS__)
 
 static inline weir_status launched(const weir_kernel_args *args)

@@ -26,7 +26,7 @@ typedef struct emulate_place {
     emulate_index thread, block, threads, blocks;
 } emulate_place;
 
-enum { EMULATE_XOR, EMULATE_DOWN, EMULATE_FROM, EMULATE_ALL, EMULATE_GIVEN_MOST = 32 };
+enum { EMULATE_XOR, EMULATE_DOWN, EMULATE_FROM, EMULATE_ALL, EMULATE_TOGETHER, EMULATE_GIVEN_MOST = 32 };
 
 const emulate_place *emulate_self(void);
 void emulate_barrier(const char *file, int line);
@@ -35,6 +35,11 @@ uint64_t emulate_exchange(uint64_t bits, int kind, int by, const char *file, int
 unsigned emulate_ballot(bool condition, const char *file, int line);
 /* What each lane of the warp has given, lane by lane: `bytes` each, up to EMULATE_GIVEN_MOST. */
 void emulate_gather(const void *given, size_t bytes, void *all, const char *file, int line);
+
+/* What the warp makes of that at once, by lane: `made` is called when all have given. */
+typedef void emulate_made(const unsigned char *const *given, unsigned char *const *taken);
+void emulate_together(const void *given, size_t bytes, void *taken, size_t taken_bytes, emulate_made *made,
+                      const char *file, int line);
 void emulate_trap(const char *file, int line) __attribute__((noreturn));
 void emulate_outside(const char *array, int64_t index, int64_t count) __attribute__((noreturn));
 
@@ -56,8 +61,20 @@ void emulate_seed(uint64_t seed);
  * runs at once. */
 void standin_launch(void *stream, void (*run)(void *), void *data);
 
+/* Whether cuBLASLt lacks a call; NULL: all of it. */
+bool standin_no_blas(const char *call);
+
+/* Before the launch of a kernel: it should have been loaded. */
+void standin_uses(void *stream, const void *kernel, const char *name);
+
 /* Whether the calling thread's last launch was refused, and a sentence; it is forgotten then. */
 bool standin_refused(char *error, size_t error_bytes);
+
+/* Of the stand-in for cuBLASLt: a call begins; whether it does not fail. Whether it has a way for a product, with no
+ * epilogue but a bias if `plain`. So many descriptors were made. */
+bool standin_blas_call(const char *name);
+bool standin_blas_has(bool plain);
+void standin_blas_made(int by);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/cuda/emulated.h"
 #include "tests/cuda/standin_cudnn.h"
 #include "tests/cuda/standin_inside.h"
 
@@ -36,8 +37,8 @@ void standin_set(const standin_options *options)
     pthread_mutex_lock(&standin.lock);
     standin.is = options ? *options : (standin_options){0};
     standin.random = standin.is.seed ? standin.is.seed : (uint64_t)told("STANDIN_SEED", 1);
-    standin.seen.calls = standin.seen.nccl_calls = standin.seen.runs = 0;
-    standin.seen.cudnn_calls = standin.seen.cudnn_runs = 0;
+    standin.seen.calls = standin.seen.nccl_calls = standin.seen.blas_calls = standin.seen.ways = standin.seen.runs = 0;
+    standin.seen.cudnn_calls = standin.seen.cudnn_runs = standin.seen.cudnn_plans = 0;
     standin.seen.failed[0] = 0;
     standin.sticky = cudaSuccess;
     pthread_mutex_unlock(&standin.lock);
@@ -76,6 +77,32 @@ cudaError_t standin_leave(cudaError_t error)
     if (error)
         standin_last = error;
     return error;
+}
+
+bool standin_blas_call(const char *name)
+{
+    pthread_mutex_lock(&standin.lock);
+    bool fails = ++standin.seen.blas_calls == standin.is.fail_blas;
+    if (fails)
+        snprintf(standin.seen.failed, sizeof standin.seen.failed, "cublasLt: %s", name);
+    pthread_mutex_unlock(&standin.lock);
+    return !fails;
+}
+
+bool standin_blas_has(bool plain)
+{
+    pthread_mutex_lock(&standin.lock);
+    bool has = !standin.is.no_products && (plain || !standin.is.no_epilogues);
+    standin.seen.ways++;
+    pthread_mutex_unlock(&standin.lock);
+    return has;
+}
+
+void standin_blas_made(int by)
+{
+    pthread_mutex_lock(&standin.lock);
+    standin.seen.descriptors += (uint64_t)by;
+    pthread_mutex_unlock(&standin.lock);
 }
 
 #define ENTER()                     \
@@ -365,7 +392,7 @@ bool standin_cudnn_enter(const char *name)
 void standin_cudnn_count(int64_t more)
 {
     pthread_mutex_lock(&standin.lock);
-    standin.seen.descriptors += more;
+    standin.seen.cudnn_descriptors += more;
     pthread_mutex_unlock(&standin.lock);
 }
 

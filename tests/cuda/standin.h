@@ -11,7 +11,8 @@
  *
  * NCCL is stood in for by tests/cuda/standin_nccl.c, between processes, too.
  *
- * It counts what no caller may do (`misuse`): a launch on a stream of a card that is not the thread's, memory that is
+ * It counts what no caller may do (`misuse`): a launch on a stream of a card that is not the thread's, one of a kernel that
+ * was not loaded there before, memory that is
  * freed twice, an event that is destroyed while a stream is to wait for it, a copy outside of what was given.
  *
  * A test finds these functions in the plugin with dlsym(). Set before the first call of the runtime; any thread. The
@@ -40,7 +41,13 @@ typedef struct standin_options {
     int fail_run_with;  /* [cudaErrorIllegalAddress] */
     uint64_t fail_nccl; /* so does the call of NCCL's with this number; 0: none */
     bool no_nccl;       /* its library is not there */
+    uint64_t fail_blas; /* so does the call of cuBLASLt's with this number; 0: none */
+    bool no_products;   /* it has no way for any product; */
+    bool no_epilogues;  /* or for none with an epilogue but the bias */
+    const char *no_blas; /* a call that cuBLASLt lacks; "": it is not there at all */
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
+    int launch_ms;      /* so long a group of calls takes to be launched [some questions] */
+    bool abort_hangs;   /* who aborts a communicator waits as long as this is so */
     int cudnn;          /* version of that library [0, or what STANDIN_CUDNN says: it is not there] */
     uint64_t fail_cudnn; /* so fails the call of cuDNN's with this number; 0: none */
 } standin_options;
@@ -48,11 +55,17 @@ typedef struct standin_options {
 typedef struct standin_seen {
     uint64_t calls;     /* that can fail, */
     uint64_t nccl_calls; /* of these NCCL's, */
+    uint64_t blas_calls; /* beside those */
+    uint64_t descriptors; /* of cuBLASLt's, that were not destroyed; */
+    uint64_t ways;      /* and so often it was asked for a way */
+    uint64_t gathers, sends; /* of these all_gathers, rehearsals too, and sends, */
     uint64_t runs;      /* things that streams did, */
     uint64_t cudnn_calls, cudnn_runs; /* that can fail; graphs that it was asked to compute */
     int64_t cudnn_engine; /* of the last one */
-    int64_t descriptors; /* of cuDNN's, that were not destroyed */
+    int64_t cudnn_descriptors; /* that were not destroyed */
+    uint64_t cudnn_plans; /* and so often a plan was made */
     uint64_t kernels, copies, waits;
+    uint64_t loaded;    /* kernels, on some card */
     uint64_t spaces, pinned, registered, streams, events, comms; /* that were not given back */
     uint64_t bytes;     /* of device memory, now */
     uint64_t misuses;

@@ -4,14 +4,13 @@
 #include "tests/cuda/emulated.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <vector>
-
-static std::atomic<int> asked, alive;
 
 /* What is behind the library's handles; `magic` goes with the object. */
 struct thing {
@@ -25,7 +24,9 @@ struct layout : thing {
 struct product_desc : thing {
     cublasOperation_t trans[2];
     cublasLtEpilogue_t epilogue;
-    const void *bias;
+    void *bias; /* or where its gradient goes */
+    void *aux;
+    int64_t aux_ld;
 };
 struct preference : thing {
     uint64_t room;
@@ -34,7 +35,8 @@ struct preference : thing {
 /* In place of an algorithm: what it was chosen for. */
 struct promise {
     uint64_t magic, room;
-    uint32_t aligned[4];
+    uint32_t epilogue;
+    uint16_t aligned[6]; /* of a, b, c, d, bias, aux */
 };
 static_assert(sizeof(promise) <= sizeof(cublasLtMatmulAlgo_t), "it fits there");
 
@@ -45,7 +47,7 @@ template <class T> static cublasStatus_t make(void *to, uint64_t magic, T **made
     *made = new T();
     (*made)->magic = magic;
     memcpy(to, made, sizeof *made);
-    alive++;
+    standin_blas_made(1);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -61,7 +63,7 @@ template <class T> static cublasStatus_t destroy(void *handle, uint64_t magic)
     if (!at)
         return CUBLAS_STATUS_INVALID_VALUE;
     delete at;
-    alive--;
+    standin_blas_made(-1);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -75,9 +77,15 @@ static cublasStatus_t take(void *to, size_t bytes, const void *from, size_t give
 }
 #define TAKE(member) take(&(member), sizeof(member), from, bytes)
 
+/* Begins a call that may be made to fail. */
+#define ENTER()                              \
+    if (!standin_blas_call(__func__))        \
+    return CUBLAS_STATUS_INTERNAL_ERROR
+
 static cublasStatus_t create(cublasLtHandle_t *handle)
 {
     static int one;
+    ENTER();
     *handle = (cublasLtHandle_t)&one;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -85,6 +93,7 @@ static cublasStatus_t create(cublasLtHandle_t *handle)
 static cublasStatus_t desc_create(cublasLtMatmulDesc_t *to, cublasComputeType_t compute, cudaDataType_t scale)
 {
     product_desc *made;
+    ENTER();
     if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     make(to, PRODUCT, &made);
@@ -102,6 +111,7 @@ static cublasStatus_t desc_set(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAt
                                size_t bytes)
 {
     product_desc *desc = here<product_desc>(handle, PRODUCT);
+    ENTER();
     if (!desc)
         return CUBLAS_STATUS_INVALID_VALUE;
     switch (attribute) {
@@ -113,6 +123,10 @@ static cublasStatus_t desc_set(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAt
         return TAKE(desc->epilogue);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return TAKE(desc->bias);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return TAKE(desc->aux);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return TAKE(desc->aux_ld);
     default:
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -122,6 +136,7 @@ static cublasStatus_t layout_create(cublasLtMatrixLayout_t *to, cudaDataType_t t
                                     int64_t ld)
 {
     layout *made;
+    ENTER();
     if (!rows || !columns || ld < (int64_t)rows)
         return CUBLAS_STATUS_INVALID_VALUE;
     make(to, LAYOUT, &made);
@@ -142,6 +157,7 @@ static cublasStatus_t layout_set(cublasLtMatrixLayout_t handle, cublasLtMatrixLa
                                  const void *from, size_t bytes)
 {
     layout *at = here<layout>(handle, LAYOUT);
+    ENTER();
     if (!at)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
@@ -152,6 +168,7 @@ static cublasStatus_t layout_set(cublasLtMatrixLayout_t handle, cublasLtMatrixLa
 static cublasStatus_t preference_create(cublasLtMatmulPreference_t *to)
 {
     preference *made;
+    ENTER();
     make(to, PREFERENCE, &made);
     made->schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
     for (uint32_t &side : made->aligned)
@@ -168,6 +185,7 @@ static cublasStatus_t preference_set(cublasLtMatmulPreference_t handle, cublasLt
                                      const void *from, size_t bytes)
 {
     preference *at = here<preference>(handle, PREFERENCE);
+    ENTER();
     if (!at)
         return CUBLAS_STATUS_INVALID_VALUE;
     switch (attribute) {
@@ -241,15 +259,54 @@ static std::vector<double> factors(const work &w, int which, int64_t batch, int6
     return all;
 }
 
+static bool has(const product_desc &desc, cublasLtEpilogue_t part)
+{
+    return (desc.epilogue & part) == part;
+}
+
+/* What the documentation names no other formula for: the one with tanh. */
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(double x)
+{
+    const double root = sqrt(2 / M_PI), t = tanh(root * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+}
+
+/* The epilogue of one element, which is f32 until it is stored. */
+static double finish(const work &w, int64_t row, int64_t column, double sum)
+{
+    const int64_t at = column * w.desc.aux_ld + row;
+    if (has(w.desc, CUBLASLT_EPILOGUE_BIAS))
+        sum += element(w.c.type, w.desc.bias, row);
+    if (has(w.desc, CUBLASLT_EPILOGUE_GELU_AUX))
+        store(w.c.type, w.desc.aux, at, (float)sum);
+    if (has(w.desc, CUBLASLT_EPILOGUE_GELU))
+        return gelu(sum);
+    return w.desc.epilogue == CUBLASLT_EPILOGUE_DGELU ? sum * gelu_slope(element(w.c.type, w.desc.aux, at)) : sum;
+}
+
 static void product_store(const work &w, int64_t batch, int64_t row, int64_t column, double sum)
 {
     const int64_t at = batch * w.c.step + column * w.c.ld + row;
     sum *= w.alpha;
     if (w.beta != 0)
         sum += w.beta * element(w.c.type, w.from[2], at);
-    if (w.desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
-        sum += element(w.c.type, w.desc.bias, row);
-    store(w.c.type, w.to, at, (float)sum);
+    store(w.c.type, w.to, at, (float)finish(w, row, column, sum));
+}
+
+/* The sums over the terms of the first factor: `a` has a row of rows for each. */
+static void bias_gradient(const work &w, const std::vector<double> &a, int64_t inner)
+{
+    for (int64_t row = 0; row < w.c.rows; row++) {
+        double sum = 0;
+        for (int64_t k = 0; k < inner; k++)
+            sum += a[(size_t)(k * w.c.rows + row)];
+        store(w.c.type, w.desc.bias, row, (float)sum);
+    }
 }
 
 static void product_work(void *data)
@@ -267,6 +324,8 @@ static void product_work(void *data)
             for (int64_t row = 0; row < rows; row++)
                 product_store(*w, batch, row, column, sum[(size_t)row]);
         }
+        if (w->desc.epilogue == CUBLASLT_EPILOGUE_BGRADA)
+            bias_gradient(*w, a, inner);
     }
     delete w;
 }
@@ -278,7 +337,31 @@ static bool sizes_meet(const product_desc *desc, const layout *a, const layout *
     return (ta ? a->columns : a->rows) == c->rows && (tb ? b->rows : b->columns) == c->columns &&
            (ta ? a->rows : a->columns) == (tb ? b->columns : b->rows) && a->count == c->count && b->count == c->count &&
            (c->count == 1 || c->step >= c->ld * c->columns) && a->type == b->type &&
-           (c->type == a->type || c->type == CUDA_R_32F) && (desc->epilogue != CUBLASLT_EPILOGUE_BIAS || desc->bias);
+           (c->type == a->type || c->type == CUDA_R_32F);
+}
+
+/* Whether an epilogue has what it wants: the bias, or room for its gradient, of c's type; and aux, of c's type, whose
+ * leading dimension is a multiple of 8 and not below c's rows, and whose address is aligned to 16 bytes. Strides of either
+ * from one product to the next are given by nobody here. */
+static bool epilogue_fits(const product_desc *desc, const layout *c)
+{
+    const cublasLtEpilogue_t is = desc->epilogue;
+    const bool bias = has(*desc, CUBLASLT_EPILOGUE_BIAS) || is == CUBLASLT_EPILOGUE_BGRADA;
+    const bool aux = has(*desc, CUBLASLT_EPILOGUE_GELU_AUX) || is == CUBLASLT_EPILOGUE_DGELU;
+    const bool known = is == CUBLASLT_EPILOGUE_DEFAULT || is == CUBLASLT_EPILOGUE_BIAS || is == CUBLASLT_EPILOGUE_GELU ||
+                       is == CUBLASLT_EPILOGUE_GELU_BIAS || is == CUBLASLT_EPILOGUE_GELU_AUX ||
+                       is == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || is == CUBLASLT_EPILOGUE_DGELU ||
+                       is == CUBLASLT_EPILOGUE_BGRADA;
+    return known && bias == (desc->bias != nullptr) && aux == (desc->aux != nullptr) &&
+           (!bias || (uintptr_t)desc->bias % (uintptr_t)bytes_of(c->type) == 0) && (!(bias || aux) || c->count == 1) &&
+           (!aux || ((uintptr_t)desc->aux % 16 == 0 && desc->aux_ld % 8 == 0 && desc->aux_ld >= c->rows));
+}
+
+/* The most that an address is known to be aligned to; of none, 1. */
+static uint16_t alignment(const void *at)
+{
+    const uintptr_t least = (uintptr_t)at & -(uintptr_t)at;
+    return (uint16_t)(!least ? 1 : least < 256 ? least : 256);
 }
 
 static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -289,24 +372,34 @@ static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cub
     const preference *preferred = here<preference>(handle, PREFERENCE);
     const layout *la = here<layout>(a, LAYOUT), *lb = here<layout>(b, LAYOUT), *lc = here<layout>(c, LAYOUT);
     const product_desc *product = here<product_desc>(desc, PRODUCT);
-    promise made = {PROMISE, 0, {}};
-    if (!preferred || !product || !la || !lb || !lc || c != d || wanted < 1 || !sizes_meet(product, la, lb, lc))
+    promise made = {PROMISE, 0, 0, {}};
+    ENTER();
+    if (!preferred || !product || !la || !lb || !lc || c != d || wanted < 1 || !sizes_meet(product, la, lb, lc) ||
+        !epilogue_fits(product, lc))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (!standin_blas_has(product->epilogue == CUBLASLT_EPILOGUE_DEFAULT || product->epilogue == CUBLASLT_EPILOGUE_BIAS))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     made.room = preferred->room;
-    memcpy(made.aligned, preferred->aligned, sizeof made.aligned);
+    made.epilogue = (uint32_t)product->epilogue;
+    for (int i = 0; i < 4; i++)
+        made.aligned[i] = (uint16_t)preferred->aligned[i];
+    made.aligned[4] = alignment(product->bias);
+    made.aligned[5] = alignment(product->aux);
     memset(&found[0], 0, sizeof found[0]);
     memcpy(&found[0].algo, &made, sizeof made);
     *count = 1;
-    asked++;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static bool keeps(const promise &made, const void *const at[4], const layout *const of[4], const void *workspace,
-                  size_t room)
+static bool keeps(const promise &made, const void *const at[6], const layout *const of[4], const product_desc *product,
+                  const void *workspace, size_t room)
 {
-    bool right = made.magic == PROMISE && room >= made.room && (uintptr_t)workspace % 256 == 0;
+    bool right = made.magic == PROMISE && made.epilogue == (uint32_t)product->epilogue && room >= made.room &&
+                 (uintptr_t)workspace % 256 == 0;
+    for (int i = 0; i < 6; i++)
+        right = right && (uintptr_t)at[i] % made.aligned[i] == 0;
     for (int i = 0; i < 4; i++)
-        right = right && (uintptr_t)at[i] % made.aligned[i] == 0 && (uintptr_t)at[i] % (uintptr_t)bytes_of(of[i]->type) == 0;
+        right = right && (uintptr_t)at[i] % (uintptr_t)bytes_of(of[i]->type) == 0;
     return right;
 }
 
@@ -320,32 +413,40 @@ static cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const 
     const layout *lc = here<layout>(c_layout, LAYOUT);
     const product_desc *product = here<product_desc>(desc, PRODUCT);
     promise made;
+    ENTER();
     memcpy(&made, algo, sizeof made);
-    if (!la || !lb || !lc || !product || d_layout != c_layout || c != d || !sizes_meet(product, la, lb, lc))
+    if (!la || !lb || !lc || !product || d_layout != c_layout || c != d || !sizes_meet(product, la, lb, lc) ||
+        !epilogue_fits(product, lc))
         return CUBLAS_STATUS_INVALID_VALUE;
-    const void *const at[] = {a, b, c, d};
+    const void *const at[] = {a, b, c, d, product->bias, product->aux};
     const layout *const of[] = {la, lb, lc, lc};
-    if (!keeps(made, at, of, workspace, room))
+    if (!keeps(made, at, of, product, workspace, room))
         return CUBLAS_STATUS_INVALID_VALUE;
     work *w = new work{*la, *lb, *lc, *product, {a, b, c}, d, *(const float *)alpha, *(const float *)beta};
     standin_launch((void *)stream, product_work, w);
     return cudaPeekAtLastError() ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
-const blas_calls *standin_blas(void)
+static const blas_calls calls = {create,        desc_create,    desc_destroy,      desc_set,
+                                 layout_create, layout_destroy, layout_set,        preference_create,
+                                 preference_destroy, preference_set, heuristic,    matmul};
+
+extern "C" void *blas_open(char *why, size_t bytes)
 {
-    static const blas_calls calls = {create,        desc_create,    desc_destroy,      desc_set,
-                                     layout_create, layout_destroy, layout_set,        preference_create,
-                                     preference_destroy, preference_set, heuristic,    matmul};
-    return &calls;
+    const bool missing = standin_no_blas(NULL);
+    if (missing)
+        snprintf(why, bytes, "libcublasLt.so.13: cannot open shared object file: No such file or directory");
+    return missing ? nullptr : (void *)&calls;
 }
 
-int standin_blas_asked(void)
+extern "C" void *blas_call(void *, const char *name)
 {
-    return asked;
-}
-
-int standin_blas_alive(void)
-{
-    return alive;
+    if (standin_no_blas(name))
+        return nullptr;
+#define X(call)                               \
+    if (!strcmp(name, "cublasLt" #call))      \
+        return (void *)calls.call;
+    BLAS_CALLS(X)
+#undef X
+    return nullptr;
 }

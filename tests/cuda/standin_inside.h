@@ -37,6 +37,7 @@ struct CUstream_st {
     struct CUstream_st *next;
     int card;
     bool running, gone;
+    bool marked;               /* the host's word was to be written */
     struct run *first, **last;
 };
 

@@ -7,8 +7,8 @@
  * come: so streams whose heads do not meet stand still for good, as real ones do.
  *
  * What was called is enqueued only when the communicator was asked some times whether it is done: who enqueues behind
- * it too early has the wrong order. The first group of calls is the rehearsal: of whom and what was not in it a later one
- * is misuse. A member that goes is not noticed. Sums are made in the order of the members.
+ * it too early has the wrong order. What is called before the stream's first mark is the rehearsal. Devices connect when a
+ * kind of collective of a size, or a pair, is first used, and so wait for each other: later on that is misuse. A member that goes is not noticed. Sums are made in the order of the members.
  */
 #if __has_include(<nccl.h>)
 #include <fcntl.h>
@@ -24,7 +24,8 @@
 
 #include "tests/cuda/standin_inside.h"
 
-enum { CHUNK = 1 << 14, BUSY_MOST = 4 };
+enum { CHUNK = 1 << 14, BUSY_MOST = 4, USED_MOST = 256 };
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
 
 struct channel {
     _Atomic uint64_t put, got; /* chunks */
@@ -43,11 +44,15 @@ struct ncclComm {
     size_t board_bytes;
     char path[64];
     int count, place, card;
-    int busy;                  /* so often it is to be asked still */
+    int busy;                  /* so often it is to be asked still, */
+    int64_t until_ms;          /* and until then */
     uint32_t ops;              /* enqueued, and not over */
-    uint32_t groups;           /* of calls; the first one is the rehearsal, */
-    uint32_t sums;             /* with these kinds of sums, as bits, */
-    bool *met;                 /* owned: and with these members */
+    struct used {              /* that were rehearsed */
+        enum kind kind;
+        size_t bytes;
+    } used[USED_MOST];
+    uint32_t used_count;
+    bool *met;                 /* owned: and these members */
     bool joins, finalizes, gone;
     _Atomic bool aborted;
     struct op *pending;        /* called, and not enqueued */
@@ -63,7 +68,7 @@ struct flow {
 
 struct sum {
     struct sum *next;
-    unsigned char *terms;      /* owned: one after the other, by member; this one's is not there */
+    unsigned char *terms;      /* owned: one after the other, by member; this one's is not there. NULL: `own` is copied */
     const unsigned char *own;
     void *to;
     size_t count;
@@ -100,6 +105,13 @@ static ncclResult_t leave(ncclResult_t result)
 #define ENTER()                           \
     if (!enter(__func__))                 \
     return leave(ncclSystemError)
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
 
 static void comm_free(struct ncclComm *comm)
 {
@@ -193,7 +205,9 @@ static size_t item_of(ncclDataType_t type)
 static void add(const struct ncclComm *comm, const struct sum *sum)
 {
     size_t bytes = sum->count * item_of(sum->type);
-    for (size_t i = 0; i < sum->count; i++) {
+    if (!sum->terms)
+        memmove(sum->to, sum->own, bytes);
+    for (size_t i = 0; sum->terms && i < sum->count; i++) {
         float total = 0;
         for (int m = 0; m < comm->count; m++)
             total += term_at(m == comm->place ? sum->own : sum->terms + (size_t)m * bytes, i, sum->type);
@@ -302,7 +316,9 @@ static ncclResult_t async_error(ncclComm_t comm, ncclResult_t *is)
     }
     bool finalizes = comm->finalizes && (comm->ops || atomic_load(&comm->board->finalized) < (uint32_t)comm->count);
     *is = comm->joins || comm->busy || finalizes ? ncclInProgress : ncclSuccess;
-    if (comm->busy && !--comm->busy)
+    if (comm->busy > 1 || (comm->busy && now_ms() >= comm->until_ms))
+        comm->busy--;
+    if (comm->pending && !comm->busy)
         enqueue_pending(comm);
     return leave(standin.is.nccl_error ? (*is = ncclRemoteError, ncclSuccess) : ncclSuccess);
 }
@@ -318,6 +334,11 @@ static ncclResult_t finalize(ncclComm_t comm)
 static ncclResult_t end(ncclComm_t comm, bool abort)
 {
     ncclResult_t result = enter(abort ? "abort" : "destroy") || abort ? ncclSuccess : ncclSystemError;
+    while (abort && standin.is.abort_hangs) {
+        pthread_mutex_unlock(&standin.lock);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        pthread_mutex_lock(&standin.lock);
+    }
     if (!abort && !comm->finalizes)
         standin_misuse("a communicator is destroyed that was not finalized");
     atomic_store(&comm->aborted, true);
@@ -371,6 +392,7 @@ static ncclResult_t group_end(void)
     for (struct ncclComm *comm = called, *next; comm; comm = next) {
         next = comm->next;
         comm->busy = 1 + (int)(standin.random++ % BUSY_MOST);
+        comm->until_ms = now_ms() + standin.is.launch_ms;
         comm->next = NULL;
     }
     called = NULL;
@@ -392,7 +414,6 @@ static struct op *op_of(struct ncclComm *comm, cudaStream_t stream)
     op->last = &op->flows;
     comm->pending = op;
     comm->ops++;
-    comm->groups++;
     comm->next = called;
     called = comm;
     return op;
@@ -410,9 +431,9 @@ static void flow_add(struct op *op, int from, int to, const void *at, uint64_t b
 }
 
 /* Who has not met before connects first, and so waits for the other. */
-static void meets(struct ncclComm *comm, int peer)
+static void meets(struct ncclComm *comm, int peer, cudaStream_t stream)
 {
-    if (comm->groups > 1 && !comm->met[peer])
+    if (stream->marked && !comm->met[peer])
         standin_misuse("two devices move something without a rehearsal");
     comm->met[peer] = true;
 }
@@ -421,10 +442,11 @@ static ncclResult_t send_to(const void *at, size_t count, ncclDataType_t type, i
                             cudaStream_t stream)
 {
     ENTER();
+    standin.seen.sends++;
     if (!standin_owns(at, count * item_of(type)))
         standin_misuse("what is sent is not all of one space");
     flow_add(op_of(comm, stream), comm->place, peer, at, count * item_of(type));
-    meets(comm, peer);
+    meets(comm, peer, stream);
     return leave(ncclSuccess);
 }
 
@@ -434,19 +456,37 @@ static ncclResult_t receive(void *at, size_t count, ncclDataType_t type, int pee
     if (!standin_owns(at, count * item_of(type)))
         standin_misuse("what is received is not all of one space");
     flow_add(op_of(comm, stream), peer, comm->place, at, count * item_of(type));
-    meets(comm, peer);
+    meets(comm, peer, stream);
     return leave(ncclSuccess);
+}
+
+static bool is_used(const struct ncclComm *comm, enum kind kind, size_t bytes)
+{
+    for (uint32_t i = 0; i < comm->used_count; i++)
+        if (comm->used[i].kind == kind && comm->used[i].bytes == bytes)
+            return true;
+    return false;
+}
+
+/* The member's next collective of the kind. */
+static struct op *op_of_all(struct ncclComm *comm, enum kind kind, size_t bytes, cudaStream_t stream)
+{
+    bool used = is_used(comm, kind, bytes);
+    if (stream->marked && !used)
+        standin_misuse("a collective is called without a rehearsal");
+    if (!used && comm->used_count < USED_MOST)
+        comm->used[comm->used_count++] = (struct used){kind, bytes};
+    return op_of(comm, stream);
 }
 
 /* `count` elements of the sum come here; `apart`: each member's are others. */
 static void sum_add(struct ncclComm *comm, const unsigned char *from, void *to, size_t count, ncclDataType_t type,
                     bool apart, cudaStream_t stream)
 {
-    struct op *op = op_of(comm, stream);
     size_t bytes = count * item_of(type);
-    if (comm->groups > 1 && !(comm->sums & 1u << apart))
-        standin_misuse("a sum is made without a rehearsal");
-    comm->sums |= 1u << apart;
+    struct op *op = op_of_all(comm, apart ? REDUCE_SCATTER : ALL_REDUCE, bytes, stream);
+    if (!standin_owns(from, bytes * (apart ? (size_t)comm->count : 1)) || !standin_owns(to, bytes))
+        standin_misuse("what is added is not all of one space");
     struct sum *sum = calloc(1, sizeof *sum);
     unsigned char *terms = malloc(bytes * (size_t)comm->count + 1);
     if (!sum || !terms)
@@ -478,6 +518,33 @@ static ncclResult_t reduce_scatter(const void *from, void *to, size_t count, ncc
     if (how != ncclSum)
         return leave(ncclInvalidArgument);
     sum_add(comm, from, to, count, type, true, stream);
+    return leave(ncclSuccess);
+}
+
+/* In place, or what is given does not touch what is taken. */
+static ncclResult_t all_gather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                               cudaStream_t stream)
+{
+    ENTER();
+    size_t bytes = count * item_of(type), all = bytes * (size_t)comm->count;
+    const unsigned char *give = from;
+    unsigned char *take = to, *own = take + bytes * (size_t)comm->place;
+    struct op *op = op_of_all(comm, ALL_GATHER, bytes, stream);
+    struct sum *sum = calloc(1, sizeof *sum);
+    if (!sum)
+        abort();
+    standin.seen.gathers++;
+    if (!standin_owns(give, bytes) || !standin_owns(take, all))
+        standin_misuse("what is gathered is not all of one space");
+    if (give != own && give < take + all && take < give + bytes)
+        standin_misuse("what is given lies in what is gathered, at another place");
+    *sum = (struct sum){.next = op->sums, .own = give, .to = own, .count = count, .type = type};
+    op->sums = sum;
+    for (int m = 0; m < comm->count; m++)
+        if (m != comm->place && bytes) {
+            flow_add(op, comm->place, m, give, bytes);
+            flow_add(op, m, comm->place, take + bytes * (size_t)m, bytes);
+        }
     return leave(ncclSuccess);
 }
 
@@ -515,6 +582,7 @@ void *nccl_call(void *library, const char *name)
         CALL_OF(Recv, receive),
         CALL_OF(AllReduce, all_reduce),
         CALL_OF(ReduceScatter, reduce_scatter),
+        CALL_OF(AllGather, all_gather),
     };
     (void)library;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)

@@ -348,6 +348,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_card, const void *from, int fro
 static CUresult write_value(CUstream stream, CUdeviceptr to, cuuint64_t value, unsigned flags)
 {
     bool goes_on = standin_enter("cuStreamWriteValue64") && flags == CU_STREAM_WRITE_VALUE_DEFAULT;
+    stream->marked |= value > 0;
     if (goes_on)
         standin_enqueue(stream, (struct run){.kind = RUN_WRITE, .to = (void *)to, .value = value});
     pthread_mutex_unlock(&standin.lock);
@@ -364,6 +365,55 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, 
     *function = *(void **)&call;
     *found = there ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return standin_leave(cudaSuccess);
+}
+
+bool standin_no_blas(const char *call)
+{
+    const char *lacks = standin.is.no_blas;
+    return lacks && !strcmp(lacks, call ? call : "");
+}
+
+/* ---- kernels that are loaded, by card ---- */
+
+enum { LOADED = 1 << 14 };
+
+static struct {
+    const void *kernel;
+    int card;
+} loaded[LOADED];
+
+/* Its place, or the one that it may have. */
+static size_t place_of(const void *kernel, int card)
+{
+    size_t at = ((uintptr_t)kernel / 16 * 31 + (size_t)card) % LOADED;
+    while (loaded[at].kernel && (loaded[at].kernel != kernel || loaded[at].card != card))
+        at = (at + 1) % LOADED;
+    return at;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel)
+{
+    ENTER();
+    size_t at = place_of(kernel, standin_card);
+    if (!loaded[at].kernel && ++standin.seen.loaded == LOADED)
+        abort();
+    loaded[at].kernel = kernel;
+    loaded[at].card = standin_card;
+    *attributes = (struct cudaFuncAttributes){.maxThreadsPerBlock = 1024};
+    return standin_leave(cudaSuccess);
+}
+
+void standin_uses(void *stream, const void *kernel, const char *name)
+{
+    if (!stream)
+        return;
+    pthread_mutex_lock(&standin.lock);
+    if (!loaded[place_of(kernel, ((struct CUstream_st *)stream)->card)].kernel) {
+        char text[STANDIN_TEXT];
+        snprintf(text, sizeof text, "%.100s is launched, and was not loaded on its card before", name);
+        standin_misuse(text);
+    }
+    pthread_mutex_unlock(&standin.lock);
 }
 
 void standin_launch(void *stream, void (*call)(void *), void *data)

@@ -251,9 +251,9 @@ static int fail_each(call *c, int64_t *descriptors)
         cr_assert_eq(status, WEIR_E_KERNEL, "%s fails, and nobody sees it", seen.failed);
         cr_assert(strstr(c->error, "cuDNN: attention") && strstr(c->error, "told to fail") && strstr(c->error, "=own"), "%s",
                   c->error);
-        cr_assert(!seen.descriptors || !*descriptors || seen.descriptors == *descriptors, "%s leaves %d descriptors, not %d",
-                  seen.failed, (int)seen.descriptors, (int)*descriptors);
-        *descriptors = seen.descriptors;
+        cr_assert(!seen.cudnn_descriptors || !*descriptors || seen.cudnn_descriptors == *descriptors, "%s leaves %d descriptors, not %d",
+                  seen.failed, (int)seen.cudnn_descriptors, (int)*descriptors);
+        *descriptors = seen.cudnn_descriptors;
     }
 }
 
@@ -264,12 +264,12 @@ static void expect_failures(bool gradient)
     call_open(&c, small, WEIR_BF16, gradient);
     choose("cudnn", NULL);
     const int first = fail_each(&c, &before);
-    after = card_look().descriptors; /* of the plan, which is kept */
+    after = card_look().cudnn_descriptors; /* of the plan, which is kept */
     cr_expect_gt(first, 100);
     cr_expect_gt(after, 0);
     before = after;
     cr_expect_eq(fail_each(&c, &before), 7, "the calls of a plan that is there");
-    cr_expect_eq(card_look().descriptors, after);
+    cr_expect_eq(card_look().cudnn_descriptors, after);
     call_close(&c);
 }
 

@@ -289,6 +289,31 @@ Test(cuda_driver, times_are_known_where_they_are_asked_for)
     rig_close(&r);
 }
 
+/* ---- kernels are loaded ---- */
+
+Test(cuda_driver, all_kernels_are_loaded_with_the_first_queue_of_a_card)
+{
+    struct device_queue *queue[3];
+    card_open(&(standin_options){.cards = 2});
+    assert_ok(plugin_need(WEIR_CUDA));
+    const struct device_ops *device = device_find(WEIR_CUDA);
+    cr_expect_eq(card_look().loaded, 0);
+    card_set(&(standin_options){.cards = 2, .fail_call = 100});
+    cr_expect_eq(device->queue_new(0, DEVICE_COMPUTE, &queue[0]), WEIR_E_KERNEL);
+    cr_expect_str_eq(weir_error(), "cuda:0: cudaFuncGetAttributes: unknown error");
+    cr_expect_null(card_left());
+    assert_ok(device->queue_new(0, DEVICE_COMPUTE, &queue[0]));
+    uint64_t all = card_look().loaded;
+    cr_expect_gt(all, 300, "%d kernels", (int)all);
+    assert_ok(device->queue_new(0, DEVICE_COPY_IN, &queue[1]));
+    cr_expect_eq(card_look().loaded, all, "once");
+    assert_ok(device->queue_new(1, DEVICE_COMPUTE, &queue[2]));
+    cr_expect_eq(card_look().loaded, 2 * all, "and on each card");
+    for (int q = 0; q < 3; q++)
+        device->queue_free(queue[q]);
+    card_close();
+}
+
 /* ---- health ---- */
 
 Test(cuda_driver, a_fault_of_the_device_is_told_and_nothing_passes)
@@ -551,7 +576,8 @@ Test(cuda_driver, a_plugin_that_is_not_there_is_told_with_where_it_was_looked_fo
     unsetenv("WEIR_CUDA_PLUGIN");
     setenv("WEIR_CUDA_PLUGIN", "/nowhere/libweir-cuda.so", 1);
     cr_expect_eq(plugin_need(WEIR_CUDA), WEIR_E_UNSUPPORTED);
-    cr_expect(strstr(weir_error(), "where WEIR_CUDA_PLUGIN says: /nowhere/libweir-cuda.so"), "%s", weir_error());
+    cr_expect_str_eq(weir_error(), "there is no plugin for CUDA devices where WEIR_CUDA_PLUGIN says: /nowhere/libweir-cuda.so: "
+                                   "cannot open shared object file: No such file or directory");
     cr_expect_null(device_find(WEIR_CUDA));
     cr_expect_eq(plugin_need(WEIR_CPU), WEIR_OK);
 }

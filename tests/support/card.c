@@ -73,11 +73,11 @@ const char *card_left(void)
     standin_seen seen = card_look();
     if (seen.misuses)
         snprintf(text, sizeof text, "%s", seen.misuse);
-    else if (seen.spaces || seen.pinned || seen.registered || seen.streams || seen.events || seen.comms)
+    else if (seen.spaces || seen.pinned || seen.registered || seen.streams || seen.events || seen.comms || seen.descriptors)
         snprintf(text, sizeof text,
                  "left: %" PRIu64 " spaces, %" PRIu64 " of pinned memory, %" PRIu64 " registered, %" PRIu64 " streams, %" PRIu64
-                 " events, %" PRIu64 " communicators",
-                 seen.spaces, seen.pinned, seen.registered, seen.streams, seen.events, seen.comms);
+                 " events, %" PRIu64 " communicators, %" PRIu64 " descriptors of products",
+                 seen.spaces, seen.pinned, seen.registered, seen.streams, seen.events, seen.comms, seen.descriptors);
     else
         return NULL;
     return text;

@@ -17,10 +17,9 @@
 #define CHECKS 2 /* firings in which results are checked; none of these is timed (bench_round_first()) */
 #define US 1e6
 
-static const size_t sizes[] = {4, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
+const size_t bench_allreduce_sizes[BENCH_ALLREDUCE_SIZES] = {4, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
 static const uint32_t counts[] = {2, 4};
-#define SIZES (sizeof sizes / sizeof *sizes)
-#define QUICK_SIZES 3
+#define SIZES BENCH_ALLREDUCE_SIZES
 #define COUNTS (sizeof counts / sizeof *counts)
 
 /* ---- ops ---- */
@@ -364,11 +363,11 @@ static void choose(struct bench *bench, const bench_allreduce_opts *opts, bool q
     bench->rounds = quick ? 1 : ROUNDS;
     bench->over = opts->over;
     bench->counts_count = opts->ranks ? 1 : COUNTS;
-    bench->sizes_count = opts->bytes ? 1 : quick ? QUICK_SIZES : SIZES;
+    bench->sizes_count = opts->bytes ? 1 : quick ? BENCH_ALLREDUCE_QUICK_SIZES : SIZES;
     for (size_t c = 0; c < bench->counts_count; c++)
         bench->counts[c] = opts->ranks ? (uint32_t)opts->ranks : counts[c];
     for (size_t s = 0; s < bench->sizes_count; s++)
-        bench->sizes[s] = opts->bytes ? (size_t)opts->bytes / 4 * 4 : sizes[s];
+        bench->sizes[s] = opts->bytes ? (size_t)opts->bytes / 4 * 4 : bench_allreduce_sizes[s];
 }
 
 weir_status bench_allreduce_with(const bench_allreduce_opts *opts, bool json, bool quick, FILE *to)

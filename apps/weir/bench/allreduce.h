@@ -17,6 +17,10 @@
 #include <stdio.h>
 #include <weir/weir.h>
 
+/* Bytes of a sum. */
+enum { BENCH_ALLREDUCE_SIZES = 5, BENCH_ALLREDUCE_QUICK_SIZES = 3 };
+extern const size_t bench_allreduce_sizes[BENCH_ALLREDUCE_SIZES];
+
 /* What there is between the processes. */
 typedef enum bench_over { BENCH_OVER_ALL, BENCH_OVER_SHM, BENCH_OVER_TCP } bench_over;
 

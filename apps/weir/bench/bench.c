@@ -1,7 +1,7 @@
 /* weir bench: measures this machine. A benchmark is a function in apps/weir/bench/ and a line in BENCH_LIST; `place`,
  * which packs a file, and `scale`, which measures the compiler, stand beside them. */
 #include "apps/weir/bench/actors.h"
-#include "apps/weir/bench/allreduce.h"
+#include "apps/weir/bench/allreduce_device.h"
 #include "apps/weir/bench/fuse.h"
 #include "apps/weir/bench/gpt.h"
 #include "apps/weir/bench/gpt_device.h"
@@ -94,16 +94,21 @@ static int run_sums(const bench_allreduce_opts *opts, const char *name, bool bot
     return bench_allreduce_with(opts, json, quick, stdout) ? options_failed(program) : 0;
 }
 
-/* What runs on a card: gpt, or actors. */
-static int run_device(const bench_gpt_device_opts *opts, const char *name, bool json, bool quick)
+/* What runs on cards. */
+static int run_device(const bench_gpt_device_opts *opts, const bench_allreduce_opts *sum, const char *name, bool json,
+                      bool quick)
 {
     const bool gpt = name && !strcmp(name, "gpt"), actors = name && !strcmp(name, "actors");
-    if ((!gpt && !actors) || (actors && (opts->batch || opts->steps)))
-        return options_wrong(program, "--device is of gpt and actors; --batch and --steps are of gpt");
+    const bool sums = name && !strcmp(name, "allreduce");
+    if ((!gpt && !actors && !sums) || (!gpt && (opts->batch || opts->steps)))
+        return options_wrong(program, "--device is of gpt, actors and allreduce; --batch and --steps are of gpt");
     if (!opts->device || strcmp(opts->device, "cuda") != 0)
         return options_wrong(program, "--device is cuda; --batch and --steps are of it");
-    const weir_status status =
-        gpt ? bench_gpt_device(opts, json, quick, stdout) : bench_actors_device(WEIR_CUDA, json, quick, stdout);
+    if (sum->over || (!sums && (sum->ranks || sum->bytes)))
+        return options_wrong(program, "--ranks and --bytes are of allreduce, --shm and --tcp of CPUs");
+    const weir_status status = gpt    ? bench_gpt_device(opts, json, quick, stdout)
+                               : sums ? bench_allreduce_device(opts->device, sum, json, quick, stdout)
+                                      : bench_actors_device(WEIR_CUDA, json, quick, stdout);
     return status ? options_failed(program) : 0;
 }
 
@@ -126,7 +131,8 @@ int command_bench(int argc, char **argv)
         {"--micro", OPTIONS_INT, &micro, .min = 1, .max = 4,
          .help = "of gpt: micro-batches a step, 1, 2 or 4 [2; on two devices 1]"},
         {"--device", OPTIONS_TEXT, &device.device, .value = "cuda",
-         .help = "of gpt: GPT-2's smallest in bf16 on a card, beside products of large matrices; of actors: its queues"},
+         .help = "of gpt: GPT-2's smallest in bf16 on a card, beside products of large matrices; of actors: its queues;"
+                 " of allreduce: cards, those of all processes of weir launch"},
         {"--batch", OPTIONS_INT, &device.batch, .min = 1, .max = 1e6, .help = "of gpt --device: rows a step [64]"},
         {"--steps", OPTIONS_INT, &device.steps, .min = 1, .max = 1e6, .help = "of gpt --device: steps a round [10]"},
         {"--ranks", OPTIONS_INT, &sum.ranks, .min = 2, .max = BENCH_TEAM_MAX, .help = "of allreduce: so many alone [2 and 4]"},
@@ -149,11 +155,11 @@ int command_bench(int argc, char **argv)
         return path ? bench_place(program, path, json, stdout) : options_wrong(program, "place needs a FILE");
     if (path)
         return options_wrong(program, "%s takes no file", name);
+    sum.over = shm ? BENCH_OVER_SHM : tcp ? BENCH_OVER_TCP : BENCH_OVER_ALL;
     if (device.device || device.batch || device.steps)
-        return run_device(&device, name, json, quick);
+        return run_device(&device, &sum, name, json, quick);
     if ((bf16 || micro) && (!name || strcmp(name, "gpt") != 0))
         return options_wrong(program, "%s is of gpt", bf16 ? "--bf16" : "--micro");
-    sum.over = shm ? BENCH_OVER_SHM : tcp ? BENCH_OVER_TCP : BENCH_OVER_ALL;
     if (sum.ranks || sum.bytes || sum.over)
         return run_sums(&sum, name, shm && tcp, json, quick);
     if (name && !strcmp(name, "scale"))
