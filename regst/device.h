@@ -108,7 +108,7 @@ struct device_rehearsal {
 
 /* A device, for people. */
 struct device_facts {
-    char name[96], more[256];     /* "NVIDIA H200"; "sm_90, 0000:18:00.0, driver for CUDA 13.0" */
+    char name[96], more[160];     /* "NVIDIA H200"; "sm_90, 0000:18:00.0, driver for CUDA 13.0" */
     uint64_t bytes, free_bytes;   /* of memory; 0: not known */
 };
 

@@ -1,7 +1,7 @@
 /* kernels/attention/cudnn.h: attention of halves by cuDNN's fused kernels, where that library is; see cudnn.cu.
  *
  * WEIR_CUDA_ATTENTION=own leaves it alone, =cudnn makes an error of every call that it cannot take; without it, what it
- * cannot take is silently made by weir's own kernels.
+ * cannot take is silently made by weir's own kernels. It is read once in a process. Any thread.
  */
 #ifndef KERNELS_ATTENTION_CUDNN_H
 #define KERNELS_ATTENTION_CUDNN_H
@@ -20,8 +20,9 @@ void cudnn_told(char *text, size_t bytes);
 
 #include "kernels/attention/tiles.h"
 
-/* The call, or its gradient. *taken: false where weir's own kernels are to make it, which is no error. */
-weir_status cudnn_attention(const weir_kernel_args *args, const attention_sizes &z, bool gradient, bool *taken);
+/* The call, or its gradient. *taken: false where weir's own kernels are to make it, which is no error; it is the same for
+ * each call of the kind. `once`, before the first of them: decides that, and enqueues only a plan that has never run. */
+weir_status cudnn_attention(const weir_kernel_args *args, const attention_sizes &z, bool gradient, bool once, bool *taken);
 
 #if __has_include(<cudnn_graph.h>)
 #include <cudnn_graph.h>

@@ -182,7 +182,7 @@ weir_status cards_describe(uint32_t index, struct device_facts *facts)
     if (status)
         return status;
     const struct cudaDeviceProp *is = &the.cards[card].is;
-    char attention[160];
+    char attention[72];
     *facts = (struct device_facts){.bytes = bytes, .free_bytes = free_bytes};
     cudnn_told(attention, sizeof attention);
     snprintf(facts->name, sizeof facts->name, "%.90s", is->name);

@@ -368,7 +368,7 @@ int standin_cudnn_version(void)
     pthread_mutex_lock(&standin.lock);
     int version = standin.is.cudnn ? standin.is.cudnn : told("STANDIN_CUDNN", 0);
     pthread_mutex_unlock(&standin.lock);
-    return version;
+    return version < 0 ? 0 : version;
 }
 
 int standin_cudnn_major(void)
@@ -379,14 +379,39 @@ int standin_cudnn_major(void)
     return arch / 10;
 }
 
-bool standin_cudnn_enter(const char *name)
+int standin_cudnn_enter(const char *name)
 {
     pthread_mutex_lock(&standin.lock);
-    bool fails = ++standin.seen.cudnn_calls == standin.is.fail_cudnn;
-    if (fails)
+    int status = 0;
+    if (++standin.seen.cudnn_calls == standin.is.fail_cudnn) {
         snprintf(standin.seen.failed, sizeof standin.seen.failed, "%s", name);
+        status = standin.is.fail_cudnn_with ? standin.is.fail_cudnn_with : STANDIN_CUDNN_FAILED;
+    }
     pthread_mutex_unlock(&standin.lock);
-    return !fails;
+    return status;
+}
+
+int64_t standin_cudnn_more(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    int64_t more = standin.is.cudnn_more;
+    pthread_mutex_unlock(&standin.lock);
+    return more;
+}
+
+void standin_cudnn_planned(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    standin.seen.cudnn_plans++;
+    pthread_mutex_unlock(&standin.lock);
+}
+
+void standin_cudnn_touches(const void *at, int64_t bytes)
+{
+    pthread_mutex_lock(&standin.lock);
+    if (!standin_owns(at, (size_t)bytes))
+        standin_misuse("what cuDNN is given is not all of one space");
+    pthread_mutex_unlock(&standin.lock);
 }
 
 void standin_cudnn_count(int64_t more)

@@ -48,8 +48,10 @@ typedef struct standin_options {
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
     int launch_ms;      /* so long a group of calls takes to be launched [some questions] */
     bool abort_hangs;   /* who aborts a communicator waits as long as this is so */
-    int cudnn;          /* version of that library [0, or what STANDIN_CUDNN says: it is not there] */
+    int cudnn;          /* version of that library [what STANDIN_CUDNN says, or -1: it is not there] */
     uint64_t fail_cudnn; /* so fails the call of cuDNN's with this number; 0: none */
+    int fail_cudnn_with; /* [CUDNN_STATUS_EXECUTION_FAILED] */
+    int64_t cudnn_more; /* so much more workspace all its engines want */
 } standin_options;
 
 typedef struct standin_seen {

@@ -113,9 +113,9 @@ static cudnnStatus_t unsupported(const char *why)
     return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-#define ENTER(name)                 \
-    if (!standin_cudnn_enter(name)) \
-    return last = "the stand-in was told to fail", CUDNN_STATUS_EXECUTION_FAILED
+#define ENTER(name)                                                \
+    if (const int status_ = standin_cudnn_enter(name); status_)    \
+    return last = "the stand-in was told to fail", (cudnnStatus_t)status_
 #define NEED(condition, ...)       \
     do {                           \
         if (!(condition))          \
@@ -399,22 +399,26 @@ static cudnnStatus_t check_graph(thing *at)
 
 enum : int64_t { ENGINE_WAVERS = 1, ENGINE_LARGE, ENGINE_UNSUPPORTED, ENGINE_PINNED = 5, ENGINE_GOOD };
 
-/* dS of the gradient's, which is what deterministic ones need. */
+/* dS of a gradient, which most need that are deterministic. */
 static int64_t workspace_of(const net &graph, int64_t engine)
 {
+    if (engine == ENGINE_LARGE)
+        return INT64_C(1) << 40;
+    if (engine == ENGINE_PINNED)
+        return 0;
     for (const auto &t : graph.tensors)
         if (t.first == ID_DQ) {
             const tensor &q = t.second, &k = graph.tensors.at(ID_DK);
             return q.dim[0] * q.dim[1] * ((q.dim[2] + 63) / 64 * 64) * ((k.dim[2] + 127) / 128 * 128) * 2 + 256;
         }
-    return engine == ENGINE_LARGE ? INT64_C(1) << 40 : 256;
+    return 256;
 }
 
 static void become_engine(thing *at, std::shared_ptr<const net> graph, int64_t engine)
 {
     at->graph = graph;
     at->engine = engine;
-    at->workspace = engine == ENGINE_LARGE ? INT64_C(1) << 40 : workspace_of(*graph, engine);
+    at->workspace = workspace_of(*graph, engine) + standin_cudnn_more();
     at->finalized = true;
 }
 
@@ -440,6 +444,7 @@ static cudnnStatus_t check_plan(thing *at)
     if (config->engine == ENGINE_UNSUPPORTED)
         return unsupported("this engine has no kernel for it after all");
     become_engine(at, config->graph, config->engine);
+    standin_cudnn_planned();
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -505,6 +510,12 @@ static int64_t offset(const tensor &is, const place &p)
     for (int i = 0; i < 4; i++)
         sum += (is.dim[i] == 1 ? 0 : p.at[i]) * is.step[i];
     return sum;
+}
+
+/* From the first on. */
+static int64_t elements_of(const tensor &is)
+{
+    return 1 + offset(is, {{is.dim[0] - 1, is.dim[1] - 1, is.dim[2] - 1, is.dim[3] - 1}});
 }
 
 static double rounded(cudnnDataType_t type, double x)
@@ -622,10 +633,8 @@ static void run_work(void *data)
     const std::unique_ptr<work> w((work *)data);
     memset(w->workspace, 0xff, (size_t)w->workspace_bytes);
     for (const auto &t : w->graph->tensors)
-        if (t.second.is_virtual) {
-            const tensor &is = t.second;
-            w->values[t.first].resize((size_t)(1 + offset(is, {{is.dim[0] - 1, is.dim[1] - 1, is.dim[2] - 1, is.dim[3] - 1}})));
-        }
+        if (t.second.is_virtual)
+            w->values[t.first].resize((size_t)elements_of(t.second));
     for (const node &n : w->graph->nodes)
         if (n.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
             make_product(w.get(), n);
@@ -789,10 +798,12 @@ static cudnnStatus_t take_pack(work *to, const thing *pack)
         const auto found = to->graph->tensors.find(ids[i]);
         NEED(found != to->graph->tensors.end() && !found->second.is_virtual, "there is no such tensor in memory", ids[i]);
         NEED(at[i] && (uintptr_t)at[i] % (uintptr_t)found->second.aligned == 0, "an address is not aligned as was said", ids[i]);
-        if (found->second.by_value)
+        if (found->second.by_value) {
             memcpy(&to->numbers[ids[i]], at[i], sizeof(float));
-        else
+        } else {
             to->memory[ids[i]] = at[i];
+            standin_cudnn_touches(at[i], elements_of(found->second) * size_of(found->second.type));
+        }
     }
     return CUDNN_STATUS_SUCCESS;
 }
@@ -810,6 +821,7 @@ static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
     w->workspace = one_of<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     w->workspace_bytes = plan->workspace;
     NEED(w->workspace && (uintptr_t)w->workspace % 256 == 0, "a workspace begins at 256 bytes");
+    standin_cudnn_touches(w->workspace, w->workspace_bytes);
     const cudnnStatus_t status = take_pack(w.get(), pack);
     if (status)
         return status;

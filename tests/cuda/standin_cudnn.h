@@ -27,13 +27,19 @@ const cudnn_calls *standin_cudnn(void);
 extern "C" {
 #endif
 
-/* Of the options: the version, 0 where it is not there; the generation of the card. Whether this call, by its name, is to
- * succeed. And so many descriptors more than there were. */
+enum { STANDIN_CUDNN_FAILED = 5000 }; /* CUDNN_STATUS_EXECUTION_FAILED */
+
+/* Of the options: the version, 0 where it is not there; the generation of the card; bytes that engines want besides. */
 int standin_cudnn_version(void);
 int standin_cudnn_major(void);
-bool standin_cudnn_enter(const char *name);
+int64_t standin_cudnn_more(void);
+/* A call begins; with which status it fails, 0: it does not. So many descriptors were made; a plan was; by an engine a graph
+ * is to be computed; it touches what is there. */
+int standin_cudnn_enter(const char *name);
 void standin_cudnn_count(int64_t more);
+void standin_cudnn_planned(void);
 void standin_cudnn_ran(int64_t engine);
+void standin_cudnn_touches(const void *at, int64_t bytes);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,8 @@
 /* test_cuda_cudnn.c: attention by cuDNN (kernels/attention/cudnn.cu), on the stand-in for that library, or with
- * WEIR_TEST_CARDS=real on this machine's card and library: there it compares cuDNN with weir's own kernels. */
+ * WEIR_TEST_CARDS=real on this machine's card and library: held against the CPU's kernels.
+ *
+ * A process reads WEIR_CUDA_ATTENTION once, so a test begins with choose(). What a problem is made by is decided once, too:
+ * each case of a refusal has sizes of its own. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,29 +11,40 @@
 
 #include "kernels/attention/formula.h"
 #include "kernels/ops.h"
+#include "regst/plugin.h"
 #include "tests/support/card.h"
+#include "tests/support/effort.h"
 #include "tests/support/kernel_check.h"
+#include "tests/support/run.h"
 
 TestSuite(cuda_cudnn, .timeout = 120);
 
-enum { SEED = 77, WAVERS_NOT = 6, PINNED = 5, ERROR_BYTES = 400 };
+/* Statuses of the library's, of each category that is a refusal. */
+enum { LOADING_FAILED = 1008, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
+enum { SEED = 77, WAVERS_NOT = 6, PINNED = 5, ERROR_BYTES = 400, STRIDE = EFFORT(2, 5, 17) };
 
 typedef struct attention_case {
     int64_t batch, seq, keys, heads, head_dim, causal;
 } attention_case;
 
-static const char usual[] = "91900";
+static const standin_options usual = {.cudnn = 91900};
 
 static struct attention_attrs attrs_of(attention_case at)
 {
     return (struct attention_attrs){at.head_dim, at.causal, 1 / sqrt((double)at.head_dim)};
 }
 
-/* Who makes attention from now on; NULL: who can. And which library there is, on a stand-in; NULL: none. */
-static void choose(const char *by, const char *version)
+/* Who makes attention in this process; NULL: who can. The library is there, on a stand-in. */
+static void choose(const char *by)
 {
     by ? setenv("WEIR_CUDA_ATTENTION", by, 1) : unsetenv("WEIR_CUDA_ATTENTION");
-    version ? setenv("STANDIN_CUDNN", version, 1) : unsetenv("STANDIN_CUDNN");
+    setenv("STANDIN_CUDNN", "91900", 1);
+}
+
+static void only_a_stand_in(void)
+{
+    if (card_real())
+        cr_skip_test("only a stand-in is such a library");
 }
 
 /* How many graphs cuDNN has computed since the stand-in was set, and by which engine the last one. */
@@ -44,6 +58,43 @@ static void expect_runs(uint64_t runs, int64_t engine)
 }
 
 /* ---- runs ---- */
+
+static size_t workspace_bytes(const kernel_check *c, weir_device_kind kind)
+{
+    weir_type in[6], out[3];
+    for (int i = 0; i < c->in_count; i++)
+        in[i] = (weir_type){c->in[i].dtype, c->in[i].shape};
+    for (int i = 0; i < c->out_count; i++)
+        out[i] = (weir_type){c->out[i].dtype, c->out[i].shape};
+    const weir_op_args args = {.in = in, .in_count = c->in_count, .out = out, .out_count = c->out_count, .attrs = c->attrs};
+    return c->op->workspace(&args, kind);
+}
+
+/* Infers what comes out, which is garbage yet. */
+static void outputs_new(kernel_check *c)
+{
+    weir_type in[6], out[3];
+    for (int i = 0; i < c->in_count; i++)
+        in[i] = (weir_type){c->in[i].dtype, c->in[i].shape};
+    kernel_check_infers(c->op, c->attrs, in, c->in_count, out);
+    c->out_count = c->op->out_count;
+    for (int i = 0; i < c->out_count; i++)
+        c->out[i] = kernel_view_new(out[i], KERNEL_GARBAGE);
+}
+
+/* By the CPU's kernel. */
+static void run_here(kernel_check *c)
+{
+    outputs_new(c);
+    const size_t bytes = workspace_bytes(c, WEIR_CPU);
+    void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+    char error[ERROR_BYTES] = "";
+    const weir_kernel_args args = {.in = c->in, .in_count = c->in_count, .out = c->out, .out_count = c->out_count,
+                                   .attrs = c->attrs, .workspace = workspace, .workspace_bytes = bytes, .error = error,
+                                   .error_bytes = sizeof error};
+    cr_assert_eq(c->op->kernel[WEIR_CPU](&args), WEIR_OK, "%s", error);
+    free(workspace);
+}
 
 static kernel_check forward_new(const struct attention_attrs *attrs, attention_case at, weir_dtype dtype)
 {
@@ -80,48 +131,51 @@ static void expect_near(const kernel_check *a, const kernel_check *b, int out, d
     }
 }
 
-/* Both make the same of the same operands, but for rounding; and a gradient goes with either's forward pass. */
+/* What the CPU makes of the same operands, but for rounding; and a gradient goes with either's forward pass. */
 static void compare(attention_case at, weir_dtype dtype)
 {
     const struct attention_attrs attrs = attrs_of(at);
     const double digit = kernel_digit(dtype);
-    kernel_check own = forward_new(&attrs, at, dtype), fused = forward_new(&attrs, at, dtype);
-    choose("own", usual);
-    kernel_check_run(&own);
-    choose("cudnn", usual);
+    kernel_check cpu = forward_new(&attrs, at, dtype), fused = forward_new(&attrs, at, dtype);
+    run_here(&cpu);
     kernel_check_run(&fused);
-    expect_near(&fused, &own, 0, 8 * digit + 1e-5);
-    expect_near(&fused, &own, 1, 1e-4);
-    kernel_check there = gradient_new(&attrs, &own), here = gradient_new(&attrs, &fused);
-    kernel_check_run(&there);
-    choose("own", usual);
-    kernel_check_run(&here);
-    for (int out = 0; out < 3; out++)
-        expect_near(&there, &here, out, 16 * digit + 1e-5);
-    kernel_check_free(&own);
+    expect_near(&fused, &cpu, 0, 8 * digit + 1e-5);
+    expect_near(&fused, &cpu, 1, 1e-4);
+    kernel_check want = gradient_new(&attrs, &cpu), got = gradient_new(&attrs, &cpu), both = gradient_new(&attrs, &fused);
+    run_here(&want);
+    kernel_check_run(&got);
+    kernel_check_run(&both);
+    for (int out = 0; out < 3; out++) {
+        expect_near(&got, &want, out, 16 * digit + 1e-5);
+        expect_near(&both, &want, out, 32 * digit + 1e-5);
+    }
+    kernel_check_free(&cpu);
     kernel_check_free(&fused);
-    kernel_check_free(&there);
-    kernel_check_free(&here);
+    kernel_check_free(&want);
+    kernel_check_free(&got);
+    kernel_check_free(&both);
 }
 
-Test(cuda_cudnn, makes_what_weirs_own_kernels_make)
+Test(cuda_cudnn, makes_what_the_cpu_s_kernels_make)
 {
     const attention_case cases[] = {{2, 5, 7, 3, 8, 0}, {1, 70, 70, 2, 64, 1}, {2, 33, 20, 1, 128, 1}, {1, 9, 33, 2, 40, 1},
                                     {2, 1, 6, 1, 16, 0}};
+    choose("cudnn");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         compare(cases[i], WEIR_BF16);
         compare(cases[i], WEIR_F16);
     }
-    cr_expect(card_real() || card_look().cudnn_runs >= 20);
+    cr_expect(card_real() || card_look().cudnn_runs >= 60);
     cr_expect(card_real() || card_look().cudnn_engine == WAVERS_NOT);
+    cr_expect(card_real() || card_look().cudnn_plans == 20, "one for each problem");
 }
 
 /* ---- single calls ---- */
 
-/* A forward pass or gradient whose operands stay, by whoever is chosen. */
+/* A forward pass or gradient whose operands stay, and what the CPU makes of them. */
 typedef struct call {
     struct attention_attrs attrs;
-    kernel_check forward, check;
+    kernel_check forward, check, want;
     void *workspace;
     size_t bytes;
     char error[ERROR_BYTES];
@@ -131,17 +185,12 @@ static void call_open(call *c, attention_case at, weir_dtype dtype, bool gradien
 {
     c->attrs = attrs_of(at);
     c->forward = forward_new(&c->attrs, at, dtype);
-    choose("own", NULL);
-    kernel_check_run(&c->forward);
-    c->check = gradient ? gradient_new(&c->attrs, &c->forward) : c->forward;
-    if (gradient)
-        kernel_check_run(&c->check);
-    weir_type in[6], out[3];
-    for (int i = 0; i < c->check.in_count; i++)
-        in[i] = (weir_type){c->check.in[i].dtype, c->check.in[i].shape};
-    const weir_op_args args = {.in = in, .in_count = c->check.in_count, .out = out, .out_count = c->check.out_count,
-                               .attrs = &c->attrs};
-    c->bytes = c->check.op->workspace(&args, WEIR_CUDA);
+    run_here(&c->forward);
+    c->check = gradient ? gradient_new(&c->attrs, &c->forward) : forward_new(&c->attrs, at, dtype);
+    c->want = gradient ? gradient_new(&c->attrs, &c->forward) : forward_new(&c->attrs, at, dtype);
+    run_here(&c->want);
+    outputs_new(&c->check);
+    c->bytes = workspace_bytes(&c->check, WEIR_CUDA);
     c->workspace = aligned_alloc(64, (c->bytes + 63) / 64 * 64 + 64);
     cr_assert_not_null(c->workspace);
 }
@@ -155,57 +204,105 @@ static weir_status call_run(call *c)
     return kernel_check_kernel(c->check.op)(&args);
 }
 
+/* It runs, and what it makes is right. */
+static void call_well(call *c)
+{
+    cr_assert_eq(call_run(c), WEIR_OK, "%s", c->error);
+    for (int out = 0; out < c->check.out_count; out++)
+        expect_near(&c->check, &c->want, out, 32 * kernel_digit(c->check.in[0].dtype) + 1e-4);
+}
+
 static void call_close(call *c)
 {
-    if (c->check.op != c->forward.op)
-        kernel_check_free(&c->check);
+    kernel_check_free(&c->want);
+    kernel_check_free(&c->check);
     kernel_check_free(&c->forward);
     free(c->workspace);
 }
 
 static const attention_case small = {2, 5, 7, 2, 8, 1};
 
-/* The call is one clear error where cuDNN is demanded, and weir's own where it is not. */
-static void expect_refusal(attention_case at, weir_dtype dtype, bool gradient, const standin_options *is, const char *sentence)
-{
-    call c;
-    call_open(&c, at, dtype, gradient);
-    card_set(is);
-    choose("cudnn", NULL);
-    cr_expect_eq(call_run(&c), WEIR_E_UNSUPPORTED);
-    cr_expect(strstr(c.error, sentence), "\"%s\" is not in: %s", sentence, c.error);
-    choose(NULL, NULL);
-    cr_expect_eq(call_run(&c), WEIR_OK, "%s", c.error);
-    expect_runs(0, 0);
-    call_close(&c);
-}
+/* Calls that the library does not take, and why. */
+static const struct {
+    attention_case at;
+    weir_dtype dtype;
+    bool gradient;
+    standin_options is;
+    const char *sentence;
+} refusals[] = {
+    {{2, 5, 7, 2, 8, 1}, WEIR_BF16, false, {.cudnn = -1}, "cudnn, but there is no libcudnn.so.9"},
+    {{2, 5, 7, 2, 8, 1}, WEIR_BF16, true, {.cudnn = 91802}, "cuDNN 9.18.2 is older than 9.19"},
+    {{2, 5, 7, 2, 8, 1}, WEIR_F32, false, {.cudnn = 91900}, "by cuDNN where it is of halves"},
+    {{1, 5, 7, 1, 12, 0}, WEIR_F16, true, {.cudnn = 91900}, "heads of a multiple of 8, up to 128"},
+    {{1, 5, 7, 1, 136, 0}, WEIR_F16, false, {.cudnn = 91900}, "heads of a multiple of 8, up to 128"},
+    {{2, 1, 1, 1, 8, 0}, WEIR_F16, true, {.cudnn = 91900}, "no gradient of one query of one key"},
+    {{2, 5, 7, 2, 8, 1}, WEIR_F16, true, {.cudnn = 91900, .arch = 120}, "the same bits each time on this card"},
+    {{2, 5, 7, 2, 8, 1}, WEIR_F16, true, {.cudnn = 92300, .arch = 100}, "the same bits each time on this card"},
+    {{2, 5, 8, 2, 8, 1}, WEIR_F16, true, {.cudnn = 91900, .cudnn_more = 1 << 20}, "has no engine for it on this card"},
+    {{2, 5, 8, 2, 8, 1}, WEIR_BF16, false, {.cudnn = 91900, .cudnn_more = 4096}, "in 4096 bytes of workspace"},
+    {{2, 5, 9, 2, 8, 1}, WEIR_F16, false, {.cudnn = 91900, .fail_cudnn = 9, .fail_cudnn_with = LOADING_FAILED},
+     "cuDNN refuses it: a descriptor cannot be made: another status, the stand-in was told to fail"},
+    {{2, 5, 9, 2, 8, 1}, WEIR_F16, true, {.cudnn = 91900, .fail_cudnn = 9, .fail_cudnn_with = BAD_PARAM},
+     "cuDNN refuses it: a descriptor cannot be made: CUDNN_STATUS_BAD_PARAM, the stand-in was told to fail"},
+};
+enum { REFUSALS = sizeof refusals / sizeof *refusals };
 
-static void only_a_stand_in(void)
-{
-    if (card_real())
-        cr_skip_test("only a stand-in is such a library");
-}
-
-Test(cuda_cudnn, what_it_does_not_take_is_weirs_own_or_an_error)
+Test(cuda_cudnn, what_it_does_not_take_is_an_error_where_it_is_demanded)
 {
     only_a_stand_in();
-    const attention_case odd = {1, 5, 7, 1, 12, 0}, single = {2, 1, 1, 1, 8, 0};
-    expect_refusal(small, WEIR_BF16, false, &(standin_options){.cudnn = 0}, "cudnn, but there is no libcudnn.so.9");
-    expect_refusal(small, WEIR_BF16, true, &(standin_options){.cudnn = 91802}, "cuDNN 9.18.2 is older than 9.19");
-    expect_refusal(small, WEIR_F32, false, &(standin_options){.cudnn = 91900}, "by cuDNN where it is of halves");
-    expect_refusal(odd, WEIR_F16, true, &(standin_options){.cudnn = 91900}, "heads of a multiple of 8, up to 128");
-    expect_refusal(single, WEIR_F16, true, &(standin_options){.cudnn = 91900}, "no gradient of one query of one key");
-    expect_refusal(small, WEIR_F16, true, &(standin_options){.cudnn = 91900, .arch = 120}, "the same bits each time on this card");
-    expect_refusal(small, WEIR_F16, true, &(standin_options){.cudnn = 92300, .arch = 100}, "the same bits each time on this card");
+    choose("cudnn");
+    for (int i = 0; i < REFUSALS; i++) {
+        call c;
+        call_open(&c, refusals[i].at, refusals[i].dtype, refusals[i].gradient);
+        kernel_check_kernel(c.check.op);
+        card_set(&refusals[i].is);
+        for (int again = 0; again < 2; again++) {
+            cr_expect_eq(call_run(&c), WEIR_E_UNSUPPORTED, "refusal %d: %s", i, c.error);
+            cr_expect(strstr(c.error, refusals[i].sentence), "\"%s\" is not in: %s", refusals[i].sentence, c.error);
+        }
+        expect_runs(0, 0);
+        cr_expect_eq(card_look().cudnn_descriptors, 0);
+        call_close(&c);
+    }
+}
+
+Test(cuda_cudnn, what_it_does_not_take_is_made_by_weirs_own_kernels)
+{
+    only_a_stand_in();
+    choose(NULL);
+    for (int i = 0; i < REFUSALS; i++) {
+        call c;
+        call_open(&c, refusals[i].at, refusals[i].dtype, refusals[i].gradient);
+        kernel_check_kernel(c.check.op);
+        card_set(&refusals[i].is);
+        call_well(&c);
+        card_set(&refusals[i].is);
+        call_well(&c);
+        expect_runs(0, 0);
+        cr_expect_eq(card_look().cudnn_descriptors, 0);
+        call_close(&c);
+    }
+}
+
+Test(cuda_cudnn, who_wants_none_of_it_has_none)
+{
+    only_a_stand_in();
+    call c;
+    choose("own");
+    call_open(&c, small, WEIR_BF16, true);
+    kernel_check_kernel(c.check.op);
+    card_set(&usual);
+    call_well(&c);
+    cr_expect_eq(card_look().cudnn_calls, 0);
+    call_close(&c);
 }
 
 Test(cuda_cudnn, a_plan_that_has_no_room_for_it_has_weirs_own)
 {
     only_a_stand_in();
     call c;
+    choose("cudnn");
     call_open(&c, small, WEIR_BF16, true);
-    card_set(&(standin_options){.cudnn = 91900});
-    choose("cudnn", NULL);
     c.bytes = 4 * 5 * 2 * 2;
     cr_expect_eq(call_run(&c), WEIR_E_UNSUPPORTED);
     cr_expect(strstr(c.error, "workspace"), "%s", c.error);
@@ -214,23 +311,25 @@ Test(cuda_cudnn, a_plan_that_has_no_room_for_it_has_weirs_own)
 
 Test(cuda_cudnn, another_choice_is_an_error)
 {
+    only_a_stand_in();
     call c;
+    choose("flash");
     call_open(&c, small, WEIR_BF16, false);
-    choose("flash", NULL);
-    cr_expect_eq(card_real() ? WEIR_E_UNSUPPORTED : call_run(&c), WEIR_E_UNSUPPORTED);
-    cr_expect(card_real() || strstr(c.error, "WEIR_CUDA_ATTENTION is \"flash\"; it may be own or cudnn"), "%s", c.error);
+    cr_expect_eq(call_run(&c), WEIR_E_UNSUPPORTED);
+    cr_expect(strstr(c.error, "WEIR_CUDA_ATTENTION is \"flash\"; it may be own or cudnn"), "%s", c.error);
     call_close(&c);
 }
 
-/* The newest cards have one configuration that repeats, which is asked for by its number. */
+/* The newest cards have one configuration that repeats, which is asked for by its number, and takes no room. */
 Test(cuda_cudnn, a_card_of_the_tenth_generation_has_its_own_engine)
 {
     only_a_stand_in();
     call c;
-    call_open(&c, small, WEIR_F16, true);
+    choose("cudnn");
+    call_open(&c, (attention_case){8194, 2, 3, 1, 8, 1}, WEIR_F16, true);
+    kernel_check_kernel(c.check.op);
     card_set(&(standin_options){.cudnn = 91900, .arch = 100});
-    choose("cudnn", NULL);
-    cr_expect_eq(call_run(&c), WEIR_OK, "%s", c.error);
+    call_well(&c);
     expect_runs(1, PINNED);
     call_close(&c);
 }
@@ -251,8 +350,8 @@ static int fail_each(call *c, int64_t *descriptors)
         cr_assert_eq(status, WEIR_E_KERNEL, "%s fails, and nobody sees it", seen.failed);
         cr_assert(strstr(c->error, "cuDNN: attention") && strstr(c->error, "told to fail") && strstr(c->error, "=own"), "%s",
                   c->error);
-        cr_assert(!seen.cudnn_descriptors || !*descriptors || seen.cudnn_descriptors == *descriptors, "%s leaves %d descriptors, not %d",
-                  seen.failed, (int)seen.cudnn_descriptors, (int)*descriptors);
+        cr_assert(!seen.cudnn_descriptors || !*descriptors || seen.cudnn_descriptors == *descriptors,
+                  "%s leaves %d descriptors, not %d", seen.failed, (int)seen.cudnn_descriptors, (int)*descriptors);
         *descriptors = seen.cudnn_descriptors;
     }
 }
@@ -261,8 +360,10 @@ static void expect_failures(bool gradient)
 {
     call c;
     int64_t before = 0, after = 0;
+    only_a_stand_in();
+    choose(NULL);
     call_open(&c, small, WEIR_BF16, gradient);
-    choose("cudnn", NULL);
+    kernel_check_kernel(c.check.op);
     const int first = fail_each(&c, &before);
     after = card_look().cudnn_descriptors; /* of the plan, which is kept */
     cr_expect_gt(first, 100);
@@ -275,14 +376,206 @@ static void expect_failures(bool gradient)
 
 Test(cuda_cudnn, each_call_that_fails_is_a_sentence_and_nothing_is_left)
 {
-    only_a_stand_in();
     expect_failures(false);
 }
 
 Test(cuda_cudnn, each_call_of_a_gradient_that_fails_is_a_sentence)
 {
-    only_a_stand_in();
     expect_failures(true);
+}
+
+/* Each time of other sizes. It may also be that another engine is taken, but then the library runs. */
+Test(cuda_cudnn, each_call_may_be_refused_the_first_time)
+{
+    bool reached = true;
+    int fell_back = 0;
+    only_a_stand_in();
+    choose(NULL);
+    for (int n = 1; reached; n += STRIDE) {
+        call c;
+        call_open(&c, (attention_case){1, 2, 2 + n, 1, 8, 0}, WEIR_F16, n % 2);
+        kernel_check_kernel(c.check.op);
+        const int64_t before = card_look().cudnn_descriptors;
+        card_set(&(standin_options){.cudnn = 91900, .fail_cudnn = (uint64_t)n, .fail_cudnn_with = NOT_SUPPORTED});
+        call_well(&c);
+        reached = *card_look().failed;
+        const bool own = card_look().cudnn_runs == 0;
+        cr_assert_eq(card_look().cudnn_descriptors == before, own, "call %d, %s", n, card_look().failed);
+        fell_back += own;
+        card_set(&usual);
+        call_well(&c);
+        expect_runs(!own, WAVERS_NOT);
+        call_close(&c);
+    }
+    cr_expect_gt(fell_back, 100 / STRIDE);
+}
+
+Test(cuda_cudnn, what_is_refused_later_is_an_error)
+{
+    call c;
+    only_a_stand_in();
+    choose(NULL);
+    call_open(&c, small, WEIR_BF16, false);
+    call_well(&c);
+    card_set(&(standin_options){.cudnn = 91900, .fail_cudnn = 7, .fail_cudnn_with = NOT_SUPPORTED});
+    cr_expect_eq(call_run(&c), WEIR_E_KERNEL);
+    cr_expect(strstr(c.error, "it does not start: CUDNN_STATUS_NOT_SUPPORTED"), "%s", c.error);
+    card_set(&usual);
+    call_well(&c);
+    expect_runs(1, WAVERS_NOT);
+    call_close(&c);
+}
+
+/* ---- sessions ---- */
+
+static int attention_line;
+
+static weir_graph *model(const char *device, int64_t batch, int64_t seq)
+{
+    weir_graph *g = weir_graph_new("attention");
+    weir_mesh_new(g, device);
+    weir_tensor *x = weir_input(g, WEIR_F32, {batch, seq, 16}, .name = "x", .micro = true);
+    weir_tensor *q = weir_linear(x, 16, .name = "q"), *k = weir_linear(x, 16, .name = "k"), *v = weir_linear(x, 16, .name = "v");
+    attention_line = __LINE__ + 1;
+    weir_tensor *a = weir_attention(q, k, v, .heads = 2, .causal = true, .name = "seen");
+    weir_tensor *loss = weir_mean(weir_mul(a, a), .name = "loss");
+    weir_train(loss, weir_sgd(.lr = 0.5));
+    weir_fetch(loss, .name = "loss");
+    return g;
+}
+
+static weir_plan *plan_of(const char *device, int64_t batch, int64_t seq)
+{
+    weir_graph *g = model(device, batch, seq);
+    weir_plan *plan = weir_compile_at(g, (weir_compile_opts){.seed = 5, .precision = WEIR_BF16, .micro_batches = 2});
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(cuda_cudnn, a_model_trains_as_on_a_cpu_and_plans_are_made_when_a_session_opens)
+{
+    choose(NULL);
+    weir_plan *card = plan_of("cuda:0", 4, 9), *cpu = plan_of("cpu:0", 4, 9);
+    card_open(NULL);
+    weir_session *s = weir_session_open(card);
+    cr_assert_not_null(s, "%s", weir_error());
+    cr_expect(card_real() || card_look().cudnn_plans == 2, "of the forward pass, and of the gradient");
+    expect_runs(2, WAVERS_NOT);
+    weir_session_close(s);
+    run got = run_plan(card, 3, 1), want = run_plan(cpu, 3, 1);
+    cr_expect(card_real() || card_look().cudnn_plans == 2, "by no step, and no other session of the kind");
+    expect_runs(2 + 3 * 2 * 2, WAVERS_NOT);
+    run_near(&got, &want, 2e-2, "bf16");
+    run_free(&got);
+    run_free(&want);
+    card_close();
+    weir_plan_free(card);
+    weir_plan_free(cpu);
+}
+
+/* A forward pass of zeros has a logarithm that is none. */
+Test(cuda_cudnn, what_runs_when_a_session_opens_leaves_zeros)
+{
+    const struct attention_attrs attrs = attrs_of(small);
+    struct device_queue *queue;
+    choose("cudnn");
+    card_open(NULL);
+    kernel_check c = forward_new(&attrs, small, WEIR_BF16);
+    outputs_new(&c);
+    const weir_kernel_fn kernel = (kernel_check_kernel(c.op), device_find(WEIR_CUDA)->kernel(c.op));
+    const struct device_ops *cuda = device_find(WEIR_CUDA);
+    enum { PLACE = 4096, BYTES = 6 * PLACE };
+    unsigned char *space, all[BYTES];
+    weir_view in[3], out[2];
+    char error[ERROR_BYTES] = "";
+    cr_assert_eq(cuda->queue_open(0), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(cuda->queue_new(0, DEVICE_COMPUTE, &queue), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(cuda->space_new("", 0, BYTES + PLACE, (void **)&space), WEIR_OK, "%s", weir_error());
+    for (int i = 0; i < 5; i++) {
+        weir_view *view = i < 3 ? &in[i] : &out[i - 3];
+        *view = i < 3 ? c.in[i] : c.out[i - 3];
+        view->data = space + i * PLACE;
+    }
+    const weir_kernel_args args = {.in = in, .in_count = 3, .out = out, .out_count = 2, .attrs = &attrs,
+                                   .workspace = space + 5 * PLACE, .workspace_bytes = workspace_bytes(&c, WEIR_CUDA),
+                                   .error = error, .error_bytes = sizeof error};
+    cr_assert_eq(cuda->prepare(queue, kernel, &args), WEIR_OK, "%s", error);
+    expect_runs(1, WAVERS_NOT);
+    cr_assert_eq(cuda->prepare(queue, kernel, &args), WEIR_OK, "%s", error);
+    expect_runs(1, WAVERS_NOT);
+    cr_assert_eq(cuda->copy_out(all, space, BYTES), WEIR_OK, "%s", weir_error());
+    for (int i = 0; i < BYTES; i++)
+        cr_assert_eq(all[i], 0, "byte %d", i);
+    cuda->space_free(space, BYTES + PLACE);
+    cuda->queue_free(queue);
+    kernel_check_free(&c);
+    card_close();
+}
+
+/* Each time of other sizes, which nobody has asked for yet. */
+Test(cuda_cudnn, each_call_may_fail_while_a_session_opens)
+{
+    enum { STEP = EFFORT(37, 73, 131) };
+    bool reached = true;
+    uint64_t number = 1;
+    char where[160];
+    only_a_stand_in();
+    choose(NULL);
+    card_open(NULL);
+    for (; reached; number += STEP) {
+        weir_plan *plan = plan_of("cuda:0", 2 * (int64_t)number, 3);
+        card_set(&(standin_options){.fail_cudnn = number});
+        weir_session *s = weir_session_open(plan);
+        reached = *card_look().failed;
+        cr_assert_eq(s == NULL, reached, "call %d, %s", (int)number, card_look().failed);
+        snprintf(where, sizeof where, "%s:%d: seen", __FILE__, attention_line);
+        cr_expect(!reached || (strstr(weir_error(), where) && strstr(weir_error(), " on cuda:0: cuDNN: attention") &&
+                               !strchr(weir_error(), '\n')), "%s", weir_error());
+        weir_session_close(s);
+        cr_assert_null(card_left(), "call %d: %s", (int)number, card_left());
+        card_set(NULL);
+        s = reached && number % 3 == 1 ? weir_session_open(plan) : NULL;
+        cr_expect(s || !reached || number % 3 != 1, "and again without: %s", weir_error());
+        weir_session_close(s);
+        weir_plan_free(plan);
+    }
+    cr_expect_gt(number, 300);
+    card_close();
+}
+
+/* A step, as far as it goes. */
+static weir_status one_step(weir_session *s)
+{
+    static float x[4 * 3 * 16];
+    const weir_array in = {x, WEIR_F32, {3, {4, 3, 16}}};
+    weir_status status = weir_session_start(s, 1);
+    for (int micro = 0; micro < 2 && !status; micro++)
+        status = weir_session_push(s, "x", &in, 20000);
+    return status ? status : weir_session_wait(s, 20000);
+}
+
+Test(cuda_cudnn, a_call_that_fails_in_a_step_is_one_error)
+{
+    only_a_stand_in();
+    choose(NULL);
+    weir_plan *plan = plan_of("cuda:0", 4, 3);
+    card_open(NULL);
+    for (uint64_t number = 1; number < 29; number += EFFORT(3, 5, 9)) {
+        weir_session *s = weir_session_open(plan);
+        cr_assert_not_null(s, "%s", weir_error());
+        card_set(&(standin_options){.fail_cudnn = number});
+        weir_status status = one_step(s);
+        cr_expect_neq(status, WEIR_OK, "call %d, %s", (int)number, card_look().failed);
+        cr_expect(strstr(weir_error(), "cuDNN: attention") && strstr(weir_error(), "told to fail") &&
+                  strstr(weir_error(), "(WEIR_CUDA_ATTENTION=own does without)") && !strchr(weir_error(), '\n'), "%s",
+                  weir_error());
+        weir_session_close(s);
+        cr_assert_null(card_left(), "call %d: %s", (int)number, card_left());
+        card_set(NULL);
+    }
+    card_close();
+    weir_plan_free(plan);
 }
 
 /* ---- parts ---- */
@@ -319,7 +612,7 @@ static void expect_parts(attention_case at, uint64_t parts)
         for (int64_t e = 0; e < weir_shape_count(&in->shape); e++) /* as in the first sequence and head */
             kernel_set(in, e, kernel_at(in, e / dim % in->shape.dim[1] * dim + e % head));
     }
-    choose("cudnn", usual);
+    choose("cudnn");
     kernel_check_run(&c.forward);
     c.check = gradient_new(&c.attrs, &c.forward);
     for (int64_t e = 0; e < weir_shape_count(&c.check.in[5].shape); e++)
