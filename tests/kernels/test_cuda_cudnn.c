@@ -41,6 +41,18 @@ static void choose(const char *by)
     setenv("STANDIN_CUDNN", "91900", 1);
 }
 
+/* As it is demanded; a card without the library skips that. */
+static void choose_cudnn(void)
+{
+    struct device_facts facts;
+    choose("cudnn");
+    card_open(NULL);
+    cr_assert_eq(plugin_need(WEIR_CUDA), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(device_find(WEIR_CUDA)->describe(0, &facts), WEIR_OK, "%s", weir_error());
+    if (!strstr(facts.more, "attention by cuDNN"))
+        cr_skip_test("%s", facts.more);
+}
+
 static void only_a_stand_in(void)
 {
     if (card_real())
@@ -160,7 +172,7 @@ Test(cuda_cudnn, makes_what_the_cpu_s_kernels_make)
 {
     const attention_case cases[] = {{2, 5, 7, 3, 8, 0}, {1, 70, 70, 2, 64, 1}, {2, 33, 20, 1, 128, 1}, {1, 9, 33, 2, 40, 1},
                                     {2, 1, 6, 1, 16, 0}};
-    choose("cudnn");
+    choose_cudnn();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         compare(cases[i], WEIR_BF16);
         compare(cases[i], WEIR_F16);
@@ -250,7 +262,7 @@ enum { REFUSALS = sizeof refusals / sizeof *refusals };
 Test(cuda_cudnn, what_it_does_not_take_is_an_error_where_it_is_demanded)
 {
     only_a_stand_in();
-    choose("cudnn");
+    choose_cudnn();
     for (int i = 0; i < REFUSALS; i++) {
         call c;
         call_open(&c, refusals[i].at, refusals[i].dtype, refusals[i].gradient);
@@ -301,7 +313,7 @@ Test(cuda_cudnn, a_plan_that_has_no_room_for_it_has_weirs_own)
 {
     only_a_stand_in();
     call c;
-    choose("cudnn");
+    choose_cudnn();
     call_open(&c, small, WEIR_BF16, true);
     c.bytes = 4 * 5 * 2 * 2;
     cr_expect_eq(call_run(&c), WEIR_E_UNSUPPORTED);
@@ -325,7 +337,7 @@ Test(cuda_cudnn, a_card_of_the_tenth_generation_has_its_own_engine)
 {
     only_a_stand_in();
     call c;
-    choose("cudnn");
+    choose_cudnn();
     call_open(&c, (attention_case){8194, 2, 3, 1, 8, 1}, WEIR_F16, true);
     kernel_check_kernel(c.check.op);
     card_set(&(standin_options){.cudnn = 91900, .arch = 100});
@@ -479,7 +491,7 @@ Test(cuda_cudnn, what_runs_when_a_session_opens_leaves_zeros)
 {
     const struct attention_attrs attrs = attrs_of(small);
     struct device_queue *queue;
-    choose("cudnn");
+    choose_cudnn();
     card_open(NULL);
     kernel_check c = forward_new(&attrs, small, WEIR_BF16);
     outputs_new(&c);
@@ -600,6 +612,8 @@ Test(cuda_cudnn, parts_divide_a_gradient_and_fit)
         }
 }
 
+#if EFFORT(1, 1, 0) /* not under ThreadSanitizer: it takes long, and one thread runs */
+
 /* All sequences, or heads, are the same: so are the results, whatever part they were made in. */
 static void expect_parts(attention_case at, uint64_t parts)
 {
@@ -612,7 +626,7 @@ static void expect_parts(attention_case at, uint64_t parts)
         for (int64_t e = 0; e < weir_shape_count(&in->shape); e++) /* as in the first sequence and head */
             kernel_set(in, e, kernel_at(in, e / dim % in->shape.dim[1] * dim + e % head));
     }
-    choose("cudnn");
+    choose_cudnn();
     kernel_check_run(&c.forward);
     c.check = gradient_new(&c.attrs, &c.forward);
     for (int64_t e = 0; e < weir_shape_count(&c.check.in[5].shape); e++)
@@ -639,3 +653,4 @@ Test(cuda_cudnn, a_gradient_is_made_in_parts_of_heads)
 {
     expect_parts((attention_case){2, 2, 3, 8194, 8, 0}, 4);
 }
+#endif
