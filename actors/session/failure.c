@@ -229,10 +229,10 @@ void session_fail_load(struct weir_session *s, weir_status status, const char *s
     session_fail(s, status, session_rank(s));
 }
 
-void session_fail_worker(struct weir_session *s, const char *sentence)
+void session_fail_open(struct weir_session *s, weir_status status, const char *sentence)
 {
     if (!claim_failure(s))
         return;
     snprintf(s->failure, sizeof(s->failure), "%s", sentence);
-    session_fail(s, WEIR_E_KERNEL, session_rank(s));
+    session_fail(s, status, session_rank(s));
 }

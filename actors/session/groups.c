@@ -551,8 +551,8 @@ weir_status session_join_groups(struct weir_session *s)
         list_meetings(s, &gathers);
     if (!status && spread)
         status = join_all(s, &said);
-    if (status && !session_failure(s)) /* the others wait for this one */
-        cluster_fail(s, s->cluster->env.rank, s->cluster->env.rank, false, weir_error());
+    if (status)
+        session_fail_open(s, status, weir_error()); /* the others wait for this one */
     free(gathers.of);
     free(said.bytes);
     return status;

@@ -82,7 +82,7 @@ static bool owner_failed(struct worker_owner *owner, const struct actor *actor, 
     else if (actor)
         session_fail_queue(s, actor, sentence);
     else
-        session_fail_worker(s, sentence);
+        session_fail_open(s, WEIR_E_KERNEL, sentence);
     return true;
 }
 

@@ -231,8 +231,8 @@ void session_describe(const struct weir_session *session, const struct actor *ac
 /* A source failed, and all steps before have been done. With the lock of `ending`. */
 void session_fail_at_end(struct weir_session *session, const struct last_step *last);
 
-/* A worker could not open its queues, and why. */
-void session_fail_worker(struct weir_session *session, const char *sentence);
+/* It cannot be opened, or a worker could not open its queues, and why; when others may wait for it. */
+void session_fail_open(struct weir_session *session, weir_status status, const char *sentence);
 
 /* Another rank is why the session cannot go on. */
 void session_fail_peer(struct weir_session *session, uint32_t culprit, const char *format, ...)

@@ -8,9 +8,11 @@
 #include <criterion/criterion.h>
 #include <fnmatch.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "graph/plan/plan.h"
@@ -55,6 +57,7 @@ struct job {
     const struct learned *want;
     double tolerance;
     int steps;
+    _Atomic int *ended; /* shared: ranks that have ended their first step */
 };
 
 static weir_session *opened(struct rank *rank, const struct job *job)
@@ -369,6 +372,9 @@ static void go_after_a_step(struct rank *rank)
     weir_session *s = opened(rank, job);
     RANK_IS(rank, s, "%s", weir_error());
     RANK_OK(rank, weir_session_run(s, 1));
+    atomic_fetch_add(job->ended, 1);
+    while (rank->number == 1 && atomic_load(job->ended) < 2)
+        ranks_pause(1);
     if (rank->number == 1)
         kill(getpid(), SIGKILL);
     double begun = ranks_seconds();
@@ -382,14 +388,24 @@ static void go_after_a_step(struct rank *rank)
         expect_nothing_left(rank);
 }
 
+/* Two ranks, of which the second one goes. */
+static struct ranks *went(struct job *job, enum ranks_link link)
+{
+    job->ended = mmap(NULL, sizeof *job->ended, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(job->ended, MAP_FAILED);
+    struct ranks *ranks =
+        ranks_run(go_after_a_step, job, .count = 2, .link = link, .may_die = 2, .result_bytes = sizeof(struct told));
+    munmap(job->ended, sizeof *job->ended);
+    return ranks;
+}
+
 /* The library itself may wait for the one that is gone: it is left waiting, and the session ends. */
 Test(cuda_nccl, communicators_that_do_not_end_are_left)
 {
     skip_without_processes();
     card_open(NULL);
     struct job job = {.plan = plan_of((struct learner_opts){.dp = 2}), .of = {{.abort_hangs = true}}};
-    struct ranks *ranks =
-        ranks_run(go_after_a_step, &job, .count = 2, .may_die = 2, .result_bytes = sizeof(struct told));
+    struct ranks *ranks = went(&job, RANKS_SHM);
     const struct told *told = told_of(ranks, 0);
     cr_expect(strstr(told->error, "rank 1"), "%s", told->error);
     cr_expect(told->seconds + told->closed < 25, "%f s, %f s", told->seconds, told->closed);
@@ -403,8 +419,7 @@ Test(cuda_nccl, a_rank_that_is_killed_is_told_and_its_communicators_are_aborted)
     card_open(NULL);
     for (enum ranks_link link = RANKS_SHM; link <= RANKS_TCP; link++) {
         struct job job = {.plan = plan_of((struct learner_opts){.dp = 2})};
-        struct ranks *ranks = ranks_run(go_after_a_step, &job, .count = 2, .link = link, .may_die = 2,
-                                        .result_bytes = sizeof(struct told));
+        struct ranks *ranks = went(&job, link);
         cr_expect_neq(told_of(ranks, 0)->status, WEIR_OK);
         /* What it last fired is known where it has said so in time. */
         cr_expect(!fnmatch("rank 1 (pid [0-9]* on *) is lost: its connection ended; it *fired *", told_of(ranks, 0)->error, 0),

@@ -54,6 +54,8 @@ struct ncclComm {
     uint32_t used_count;
     bool *met;                 /* owned: and these members */
     bool joins, finalizes, gone;
+    bool told;                 /* what it is at, and it was this: */
+    ncclResult_t said;
     _Atomic bool aborted;
     struct op *pending;        /* called, and not enqueued */
 };
@@ -87,13 +89,18 @@ static _Thread_local struct ncclComm *called;
 
 /* ---- a call ---- */
 
+static bool counted(const char *name)
+{
+    if (++standin.seen.nccl_calls != standin.is.fail_nccl)
+        return true;
+    snprintf(standin.seen.failed, sizeof standin.seen.failed, "%s", name);
+    return false;
+}
+
 static bool enter(const char *name)
 {
     bool well = standin_enter(name);
-    if (++standin.seen.nccl_calls != standin.is.fail_nccl)
-        return well;
-    snprintf(standin.seen.failed, sizeof standin.seen.failed, "%s", name);
-    return false;
+    return counted(name) && well;
 }
 
 static ncclResult_t leave(ncclResult_t result)
@@ -307,9 +314,10 @@ static void enqueue_pending(struct ncclComm *comm)
         standin_enqueue(op->stream, (struct run){.kind = RUN_MEET, .step = op_step, .call = op_over, .data = op});
 }
 
+/* How often it is asked depends on time: only what it has not said before counts as a call. */
 static ncclResult_t async_error(ncclComm_t comm, ncclResult_t *is)
 {
-    ENTER();
+    bool well = standin_enter(__func__);
     if (comm->joins && atomic_load(&comm->board->joined) == (uint32_t)comm->count) {
         comm->joins = false;
         shm_unlink(comm->path);
@@ -320,7 +328,12 @@ static ncclResult_t async_error(ncclComm_t comm, ncclResult_t *is)
         comm->busy--;
     if (comm->pending && !comm->busy)
         enqueue_pending(comm);
-    return leave(standin.is.nccl_error ? (*is = ncclRemoteError, ncclSuccess) : ncclSuccess);
+    if (standin.is.nccl_error)
+        *is = ncclRemoteError;
+    well &= (comm->told && comm->said == *is) || counted(__func__);
+    comm->told = true;
+    comm->said = *is;
+    return leave(well ? ncclSuccess : ncclSystemError);
 }
 
 static ncclResult_t finalize(ncclComm_t comm)

@@ -63,20 +63,36 @@ void plain_add_suite(plain_suite *suite)
 
 /* ---- in a test's process ---- */
 
-void plain_check(bool holds, bool fatal, const char *file, int line, const char *what, const char *format, ...)
+static void not_so(bool fatal, const char *file, int line, const char *what, const char *is, const char *format, va_list list)
 {
-    if (holds)
-        return;
-    va_list list;
     fprintf(stderr, "%s:%d: not so: %s.", file, line, what);
-    va_start(list, format);
     vfprintf(stderr, format, list);
-    va_end(list);
+    if (is)
+        fprintf(stderr, " It is \"%s\"", is);
     fputc('\n', stderr);
     fflush(NULL);
     if (fatal)
         _exit(1); /* what leaks because of this is of no interest */
     __atomic_store_n(&test_failed, true, __ATOMIC_RELAXED);
+}
+
+void plain_check(bool holds, bool fatal, const char *file, int line, const char *what, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    if (!holds)
+        not_so(fatal, file, line, what, NULL, format, list);
+    va_end(list);
+}
+
+void plain_check_text(const char *is, const char *wanted, bool fatal, const char *file, int line, const char *what,
+                      const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    if (strcmp(is, wanted))
+        not_so(fatal, file, line, what, is, format, list);
+    va_end(list);
 }
 
 _Noreturn void plain_skip(const char *format, ...)

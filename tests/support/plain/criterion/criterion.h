@@ -58,6 +58,9 @@ void plain_add_suite(plain_suite *suite);
  * may be empty. */
 void plain_check(bool holds, bool fatal, const char *file, int line, const char *what, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
+/* Shows what `is` is, too. */
+void plain_check_text(const char *is, const char *wanted, bool fatal, const char *file, int line, const char *what,
+                      const char *format, ...) __attribute__((format(printf, 7, 8)));
 _Noreturn void plain_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define PLAIN_CHECK(fatal, x, what, ...) \
@@ -86,8 +89,10 @@ _Noreturn void plain_skip(const char *format, ...) __attribute__((format(printf,
 #define cr_expect_gt(a, b, ...) PLAIN_OP(false, a, >, b, __VA_ARGS__)
 #define cr_assert_geq(a, b, ...) PLAIN_OP(true, a, >=, b, __VA_ARGS__)
 #define cr_expect_geq(a, b, ...) PLAIN_OP(false, a, >=, b, __VA_ARGS__)
-#define cr_assert_str_eq(a, b, ...) PLAIN_IS(true, !strcmp(a, b), __VA_ARGS__)
-#define cr_expect_str_eq(a, b, ...) PLAIN_IS(false, !strcmp(a, b), __VA_ARGS__)
+#define cr_assert_str_eq(a, b, ...) \
+    plain_check_text(a, b, true, __FILE__, __LINE__, #a " is " #b, " " __VA_ARGS__)
+#define cr_expect_str_eq(a, b, ...) \
+    plain_check_text(a, b, false, __FILE__, __LINE__, #a " is " #b, " " __VA_ARGS__)
 #define cr_assert_arr_eq(a, b, bytes, ...) PLAIN_IS(true, !memcmp(a, b, bytes), __VA_ARGS__)
 #define cr_expect_arr_eq(a, b, bytes, ...) PLAIN_IS(false, !memcmp(a, b, bytes), __VA_ARGS__)
 #define PLAIN_NEAR(fatal, a, b, most, ...) PLAIN_IS(fatal, (a) - (b) <= (most) && (b) - (a) <= (most), __VA_ARGS__)
