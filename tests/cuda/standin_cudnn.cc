@@ -292,7 +292,8 @@ static cudnnStatus_t check_reduction(const thing *at)
     const tensor x = tensor_of(inside(at, CUDNN_ATTR_OPERATION_REDUCTION_XDESC));
     const tensor y = tensor_of(inside(at, CUDNN_ATTR_OPERATION_REDUCTION_YDESC));
     const int mode = one_of<int>(inside(at, CUDNN_ATTR_OPERATION_REDUCTION_DESC), CUDNN_ATTR_REDUCTION_OPERATOR);
-    NEED(mode == CUDNN_REDUCE_TENSOR_ADD || mode == CUDNN_REDUCE_TENSOR_MAX, "a reduction that the stand-in does not know", mode);
+    NEED(mode == CUDNN_REDUCE_TENSOR_ADD || mode == CUDNN_REDUCE_TENSOR_MAX, "a reduction that the stand-in does not know",
+         mode);
     NEED(spreads(y, x), "a reduction's result is no part of its operand", y.id);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -440,7 +441,8 @@ static cudnnStatus_t check_config(thing *at)
 static cudnnStatus_t check_plan(thing *at)
 {
     const thing *config = inside(at, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-    NEED(one_of<cudnnHandle_t>(at, CUDNN_ATTR_EXECUTION_PLAN_HANDLE) == config->graph->handle, "the graph has another handle");
+    NEED(one_of<cudnnHandle_t>(at, CUDNN_ATTR_EXECUTION_PLAN_HANDLE) == config->graph->handle,
+         "the graph has another handle");
     if (config->engine == ENGINE_UNSUPPORTED)
         return unsupported("this engine has no kernel for it after all");
     become_engine(at, config->graph, config->engine);

@@ -132,7 +132,8 @@ static void expect_near(const kernel_check *a, const kernel_check *b, int out, d
     const int64_t count = weir_shape_count(&a->out[out].shape);
     for (int64_t i = 0; i < count; i++) {
         const double got = kernel_at(&a->out[out], i), want = kernel_at(&b->out[out], i);
-        cr_assert(kernel_near(got, want, tolerance), "%s: output %d, element %d: %g, not %g", a->op->name, out, (int)i, got, want);
+        cr_assert(kernel_near(got, want, tolerance), "%s: output %d, element %d: %g, not %g", a->op->name, out, (int)i, got,
+                  want);
     }
 }
 
@@ -436,7 +437,8 @@ static weir_graph *model(const char *device, int64_t batch, int64_t seq)
     weir_graph *g = weir_graph_new("attention");
     weir_mesh_new(g, device);
     weir_tensor *x = weir_input(g, WEIR_F32, {batch, seq, 16}, .name = "x", .micro = true);
-    weir_tensor *q = weir_linear(x, 16, .name = "q"), *k = weir_linear(x, 16, .name = "k"), *v = weir_linear(x, 16, .name = "v");
+    weir_tensor *q = weir_linear(x, 16, .name = "q"), *k = weir_linear(x, 16, .name = "k");
+    weir_tensor *v = weir_linear(x, 16, .name = "v");
     attention_line = __LINE__ + 1;
     weir_tensor *a = weir_attention(q, k, v, .heads = 2, .causal = true, .name = "seen");
     weir_tensor *loss = weir_mean(weir_mul(a, a), .name = "loss");
@@ -622,7 +624,8 @@ static void expect_parts(attention_case at, uint64_t parts)
     for (int out = 0; out < 3; out++)
         for (int64_t e = 0; e < weir_shape_count(&c.check.out[out].shape); e++) {
             const int64_t like = e / dim % c.check.out[out].shape.dim[1] * dim + e % head;
-            cr_assert_eq(kernel_at(&c.check.out[out], e), kernel_at(&c.check.out[out], like), "output %d, element %d", out, (int)e);
+            cr_assert_eq(kernel_at(&c.check.out[out], e), kernel_at(&c.check.out[out], like), "output %d, element %d", out,
+                         (int)e);
         }
     cr_expect_neq(kernel_at(&c.check.out[1], 0), 0);
     kernel_check_free(&c.check);
