@@ -17,7 +17,7 @@
 #include "tests/support/kernel_check.h"
 #include "tests/support/run.h"
 
-TestSuite(cuda_cudnn, .timeout = 120);
+TestSuite(cuda_cudnn, .timeout = 300);
 
 /* Statuses of the library's, of each category that is a refusal. */
 enum { LOADING_FAILED = 1008, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
