@@ -38,7 +38,8 @@ enum lane_order {
     LANE_ASK = 16,   /* ask the owner whether the run is to end early */
     LANE_HOLD = 32,  /* say how many steps have been begun, and begin no more */
     LANE_LIMIT = 64, /* the run ends after another step than was said before */
-    LANE_REST = 128  /* the run is over */
+    LANE_REST = 128, /* the run is over */
+    LANE_JOIN = 256  /* another worker has entered the thread (actors/crew.h) */
 };
 
 /* A line to an actor on another lane. */
@@ -60,8 +61,13 @@ struct lane {
     struct outbox outbox;
     struct mailbox_waiter *waiter; /* borrowed; NULL: waits at its mailbox */
     struct lane_guard *guard; /* borrowed; NULL: nobody but this process's own threads posts here */
+    struct ringer *ringer; /* borrowed; outside: of the session's descriptor, where other processes post; NULL: none */
+    _Atomic uint32_t used; /* outside: enum lane_use */
     _Atomic int64_t waiting; /* outside: 1 + the step for which a thread waits in push or pull; 0: none does */
 };
+
+/* Who owns an outside lane: nobody, a thread in push or pull, one that looks whether that would wait. */
+enum lane_use { LANE_UNUSED, LANE_CALLED, LANE_LOOKED_AT };
 
 /* Who hears of a message that another process may not have posted. Called by the lane's owner. */
 struct lane_guard {

@@ -230,7 +230,7 @@ static void worker_obey_run(struct worker *worker, uint32_t orders)
         worker_limit(worker);
 }
 
-/* False: the thread is to end. */
+/* False: it is stopped, or is to share its thread. */
 static bool worker_obey(struct worker *worker)
 {
     uint32_t orders = mailbox_orders(&worker->lane.mailbox);
@@ -245,7 +245,8 @@ static bool worker_obey(struct worker *worker)
         worker->owner->asked(worker->owner);
     if (orders & LANE_LOOK)
         worker->owner->look(worker->owner, worker->number);
-    return !(orders & LANE_STOP);
+    worker->stopped |= (orders & LANE_STOP) != 0;
+    return !(orders & (LANE_STOP | LANE_JOIN));
 }
 
 /* Something has passed. */
@@ -309,6 +310,20 @@ static void worker_await_device(struct worker *worker)
     }
 }
 
+/* The run is over for it. */
+static void worker_done(struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->actor_count; i++)
+        actor_check(worker->by_rank[i]);
+    worker->reported = true;
+    worker->owner->done(worker->owner);
+}
+
+static inline bool worker_is_done(const struct worker *worker)
+{
+    return !worker->running && !worker->reported && !worker->halted;
+}
+
 /* Nothing to fire. */
 static void worker_idle(struct worker *worker)
 {
@@ -317,12 +332,8 @@ static void worker_idle(struct worker *worker)
         worker_await_device(worker);
         return;
     }
-    if (!worker->running && !worker->reported && !worker->halted) {
-        for (uint32_t i = 0; i < worker->actor_count; i++)
-            actor_check(worker->by_rank[i]);
-        worker->reported = true;
-        worker->owner->done(worker->owner);
-    }
+    if (worker_is_done(worker))
+        worker_done(worker);
     if (worker->lane.waiter)
         worker->lane.waiter->wait(worker->lane.waiter, &worker->lane.mailbox);
     else
@@ -331,7 +342,7 @@ static void worker_idle(struct worker *worker)
 
 /* Something has come. When the session has failed, counters stay as they are: the report of who waited for whom looks
  * at them from another thread. So messages are dropped then, one at a time, for whoever broke the session may go on
- * posting. False: the thread is to end. */
+ * posting. False: it is stopped, or is to share its thread. */
 static __attribute__((noinline)) bool worker_hear(struct worker *worker)
 {
     struct message dropped;
@@ -358,33 +369,48 @@ static void worker_loop(struct worker *worker)
     }
 }
 
-static void *worker_main(void *argument)
+static void worker_open(struct worker *worker)
 {
-    struct worker *worker = argument;
+    worker->opened = true;
     weir_status status = worker->owner->open(worker->owner, worker->number);
-    if (status) {
-        worker->halted = true;
-        worker->owner->failed(worker->owner, NULL, NULL, status, weir_error());
-    }
+    if (!status)
+        return;
+    worker->halted = true;
+    worker->owner->failed(worker->owner, NULL, NULL, status, weir_error());
+}
+
+void worker_run(struct worker *worker)
+{
+    if (!worker->opened)
+        worker_open(worker);
     worker_loop(worker);
-    if (!worker->heard && !ahead_rests(&worker->ahead))
+    if (worker->stopped && !worker->heard && !ahead_rests(&worker->ahead))
         ahead_abort(&worker->ahead);
-    return NULL;
 }
 
-weir_status worker_start(struct worker *worker)
+/* What is unsent at its end is sent: others' turns may take long. */
+bool worker_turn(struct worker *worker)
 {
-    char name[16];
-    snprintf(name, sizeof(name), "weir-%s%u", worker->io ? "io-" : "", worker->number % 1000000);
-    worker->started = park_thread(&worker->thread, name, worker_main, worker);
-    return worker->started ? WEIR_OK : error_set(WEIR_E_MEMORY, "no thread for worker %u", worker->number);
-}
-
-void worker_join(struct worker *worker)
-{
-    if (worker->started)
-        pthread_join(worker->thread, NULL);
-    worker->started = false;
+    struct lane *lane = &worker->lane;
+    bool busy = !worker->opened;
+    assert(!worker->ahead.count);
+    if (!worker->opened)
+        worker_open(worker);
+    for (int i = 0; i < WORKER_TURN; i++) {
+        bool heard = mailbox_pending(&lane->mailbox);
+        if (heard)
+            worker_hear(worker);
+        uint32_t rank = worker->halted ? READY_NONE : ready_first(&lane->ready);
+        busy |= heard || rank != READY_NONE;
+        if (worker->stopped || (rank == READY_NONE && !heard))
+            break;
+        if (rank != READY_NONE)
+            worker_fire(worker, worker->by_rank[rank]);
+    }
+    lane_flush(lane);
+    if (worker_is_done(worker) && !worker->stopped)
+        worker_done(worker);
+    return busy;
 }
 
 void worker_close(struct worker *worker)

@@ -1,4 +1,4 @@
-/* actors/worker.h: a thread that runs the actors of one or more queues.
+/* actors/worker.h: what runs the actors of one or more queues, on a thread of its own or in turns with other workers.
  *
  *     forever: take what is in the mailbox; fire the ready actor of the lowest rank;
  *              when none is ready: send what is unsent, tell the session if this run is over, wait for a message
@@ -27,7 +27,7 @@
  * ROW_MAX firings), or PACE_EVERY short ones, once; after that for none. A worker that merely waited between its rows
  * counts as slow too: it has the time to look at the clock.
  *
- * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), LOOK (write down who waits
+ * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), JOIN (it shares its thread), LOOK (write down who waits
  * for what, see actors/watch/watch.h), after at most one row of firings. It runs until STOP, also between runs:
  * frees and pushes arrive at any time.
  *
@@ -46,12 +46,10 @@
  * (actors/watch/flight.h).
  *
  * The worker owns its lane, its actors and its trace. Who owns the worker (struct worker_owner: a session) may read its
- * actors at rest (after done()) and after the thread has been joined.
+ * actors at rest (after done()) and after it has left its thread (actors/crew.h).
  */
 #ifndef ACTORS_WORKER_H
 #define ACTORS_WORKER_H
-
-#include <pthread.h>
 
 #include "actors/actor.h"
 #include "actors/ahead.h"
@@ -61,7 +59,7 @@
 
 /* What a worker asks of its owner, and tells it. All by the worker's thread, and none of it between two firings. */
 struct worker_owner {
-    /* Opens the queues of its devices. After an error, of which the thread's error says why, it fires nothing. */
+    /* By the worker's thread, before anything else: opens the queues of its devices. After an error, of which the thread's error says why, it fires nothing. */
     weir_status (*open)(struct worker_owner *owner, uint32_t worker);
     void (*done)(struct worker_owner *owner);   /* the run is over for this worker */
     void (*halted)(struct worker_owner *owner); /* once: it has heard that it is to fire no more */
@@ -108,18 +106,23 @@ struct worker {
     struct look look;        /* for the watch */
     struct worker_owner *owner; /* borrowed */
     uint32_t number;
-    bool io;                 /* it waits for things outside of the process: its thread's name says so */
-    pthread_t thread;
-    bool started;            /* `thread` is to be joined */
+    struct crew_thread *thread; /* borrowed; the crew's, as `next` and `left` */
+    struct worker *next;
+    bool left;               /* the thread knows that it has been stopped */
+    bool opened;             /* its owner has opened its queues, or failed to */
+    bool stopped;            /* by STOP */
     char error[512];         /* where its kernels write their sentence */
     _Alignas(64) struct flight flight;
 };
 
-/* Starts the thread. */
-weir_status worker_start(struct worker *worker);
+#define WORKER_TURN 64
 
-/* Joins the thread, if it was started. STOP must have been posted. */
-void worker_join(struct worker *worker);
+/* Runs it until it is stopped, or is to share its thread. */
+void worker_run(struct worker *worker);
+
+/* Its turn among several: until it has nothing to fire, or WORKER_TURN rows of firings long. False: there was nothing to
+ * do. Of queues that run ahead it may have none. */
+bool worker_turn(struct worker *worker);
 
 void worker_close(struct worker *worker);
 

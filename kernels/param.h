@@ -10,9 +10,10 @@ static inline weir_tensor *op_param(weir_tensor *x, const char *name, const char
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", name, part);
+    opts.size = sizeof opts;
     opts.name = path;
     opts.mesh = weir_mesh_for(x);
-    return weir_param_at(weir_tensor_graph(x), WEIR_F32, opts);
+    return weir_param_at(weir_tensor_graph(x), WEIR_F32, &opts);
 }
 
 /* What a parameter without an .init of the user's starts with. */

@@ -22,6 +22,7 @@
 #include "actors/keep/single.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -100,8 +101,11 @@ static weir_status prepare(weir_checkpoint *c)
     return index->pool.failed ? no_memory(index->info.path) : WEIR_OK;
 }
 
-weir_checkpoint *weir_checkpoint_open_at(const char *path, weir_checkpoint_opts opts)
+weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint_opts *given)
 {
+    weir_checkpoint_opts opts;
+    if (opts_read(&opts, sizeof opts, given, "weir_checkpoint_open"))
+        return NULL;
     struct stat stat_of;
     weir_checkpoint *c = calloc(1, sizeof *c);
     if (!c || stat(path, &stat_of)) {

@@ -5,6 +5,7 @@
 #include "actors/keep/single.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 
 #include <libgen.h>
 #include <stdlib.h>
@@ -62,8 +63,11 @@ static weir_status begin_folder(weir_checkpoint_writer *w, const char *path, wei
     return w->save ? WEIR_OK : WEIR_E_IO;
 }
 
-weir_checkpoint_writer *weir_checkpoint_create_at(const char *path, weir_checkpoint_create_opts opts)
+weir_checkpoint_writer *weir_checkpoint_create_at(const char *path, const weir_checkpoint_create_opts *given)
 {
+    weir_checkpoint_create_opts opts;
+    if (opts_read(&opts, sizeof opts, given, "weir_checkpoint_create"))
+        return NULL;
     weir_checkpoint_writer *w = calloc(1, sizeof *w);
     if (!w) {
         no_memory(path);
@@ -107,8 +111,12 @@ static weir_status add_slots(weir_checkpoint_writer *w, const weir_checkpoint_va
     return status;
 }
 
-weir_status weir_checkpoint_add(weir_checkpoint_writer *w, const weir_checkpoint_value *v)
+weir_status weir_checkpoint_add_of(weir_checkpoint_writer *w, const weir_checkpoint_value *given, size_t given_bytes)
 {
+    weir_checkpoint_value own, *v = &own;
+    const char *wrong = opts_copy(&own, sizeof own, given, given_bytes);
+    if (wrong)
+        return error_set(WEIR_E_ARGUMENT, "tensor %s: %s", given->name, wrong);
     int slots = v->slots > 0 ? v->slots : 1;
     if (!weir_dtype_bytes(v->value.dtype))
         return error_set(WEIR_E_ARGUMENT, "tensor %s: has no type that can be saved", v->name);

@@ -2,13 +2,14 @@
 #define _GNU_SOURCE
 #include "actors/session/caller.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 
-static _Thread_local const struct weir_session *worker_of;
+static _Thread_local const void *worker_of; /* a crew or a session */
 
 weir_status home_open(struct home *home)
 {
@@ -36,14 +37,107 @@ static bool home_is_here(const struct home *home)
     return home->page ? *home->page : home->pid == getpid();
 }
 
-bool caller_is_here(const struct weir_session *s)
+/* ---- which sessions are open ---- */
+
+#define PLACES 64
+
+/* Pieces are never freed: who looks holds no lock. */
+struct piece {
+    struct place place[PLACES];
+    _Atomic(struct piece *) next; /* owned */
+};
+static struct piece pieces;
+static char closing; /* what a place has instead of a session that is being closed */
+
+/* The place that has this. All of this is seq_cst: see session_enter(). */
+static struct place *find(const void *session)
 {
-    return home_is_here(&s->home);
+    for (struct piece *p = &pieces; p; p = atomic_load(&p->next))
+        for (int i = 0; i < PLACES; i++)
+            if (atomic_load(&p->place[i].session) == session)
+                return &p->place[i];
+    return NULL;
 }
 
-void caller_is_worker(const struct weir_session *s)
+static bool list_grow(void)
 {
-    worker_of = s;
+    struct piece *piece = calloc(1, sizeof(*piece)), *none = NULL;
+    _Atomic(struct piece *) *end = &pieces.next;
+    if (!piece)
+        return false;
+    while (!atomic_compare_exchange_strong(end, &none, piece)) {
+        end = &none->next;
+        none = NULL;
+    }
+    return true;
+}
+
+weir_status caller_opens(struct weir_session *s)
+{
+    for (;;) {
+        struct weir_session *none = NULL;
+        s->place = find(NULL);
+        if (s->place && atomic_compare_exchange_strong(&s->place->session, &none, s))
+            return WEIR_OK;
+        if (!s->place && !list_grow())
+            return error_set(WEIR_E_MEMORY, "no memory for a session");
+    }
+}
+
+static weir_status is_not_open(const char *function)
+{
+    return error_set(WEIR_E_STATE, "weir_session_%s: this session has been closed, or is being closed", function);
+}
+
+weir_status caller_closes(struct weir_session *s)
+{
+    struct weir_session *open = s;
+    return atomic_compare_exchange_strong(&s->place->session, &open, (struct weir_session *)&closing)
+               ? WEIR_OK
+               : is_not_open("close");
+}
+
+void caller_closed(struct place *place)
+{
+    if (place)
+        atomic_store(&place->session, NULL);
+}
+
+weir_status caller_check_open(const struct weir_session *s, const char *function)
+{
+    if (UNLIKELY(!s))
+        return error_set(WEIR_E_ARGUMENT, "weir_session_%s: there is no session", function);
+    return LIKELY(find(s) != NULL) ? WEIR_OK : is_not_open(function);
+}
+
+/* Who closes sees this thread inside, or this thread sees that it closes: each writes first, then looks. */
+weir_status session_enter(struct weir_session *s, const char *function)
+{
+    struct place *place = s ? find(s) : NULL;
+    if (UNLIKELY(!place))
+        return caller_check_open(s, function);
+    atomic_fetch_add(&place->inside, 1);
+    if (LIKELY(atomic_load(&place->session) == s))
+        return WEIR_OK;
+    atomic_fetch_sub(&place->inside, 1);
+    return is_not_open(function);
+}
+
+void session_exit(struct weir_session *s)
+{
+    atomic_fetch_sub(&s->place->inside, 1); /* after which the session may be gone */
+}
+
+/* ---- who calls ---- */
+
+bool caller_is_here(const struct weir_session *s)
+{
+    return s && find(s) && home_is_here(&s->home);
+}
+
+void caller_is_worker(const void *crew_or_session)
+{
+    worker_of = crew_or_session;
 }
 
 weir_status caller_check_report(const char *function)
@@ -55,6 +149,9 @@ weir_status caller_check_report(const char *function)
 
 weir_status caller_check(const struct weir_session *s, const char *function)
 {
+    weir_status status = caller_check_open(s, function);
+    if (UNLIKELY(status))
+        return status;
     if (UNLIKELY(!home_is_here(&s->home)))
         return error_set(WEIR_E_STATE,
                          "weir_session_%s: the session is process %d's; this is a child of it, and has none of its "
@@ -65,9 +162,9 @@ weir_status caller_check(const struct weir_session *s, const char *function)
 weir_status caller_check_outside(const struct weir_session *s, const char *function)
 {
     weir_status status = caller_check(s, function);
-    if (!status && worker_of == s)
+    if (!status && worker_of && (worker_of == s || worker_of == s->crew))
         return error_set(WEIR_E_STATE,
-                         "weir_session_%s: called by a source, a sink or a call of this session, whose worker would "
-                         "wait for itself", function);
+                         "weir_session_%s: called by a source, a sink or a call of this session, or by an op of one that "
+                         "it shares workers with: a worker would wait for itself", function);
     return status;
 }

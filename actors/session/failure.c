@@ -71,8 +71,7 @@ static bool claim_failure(struct weir_session *s)
         return true;
     /* release: pairs with the load in session_failure_for_pull() */
     atomic_store_explicit(&s->harsh, true, memory_order_release);
-    for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
+    session_order_outside(s, LANE_FAIL);
     return false;
 }
 
@@ -87,8 +86,7 @@ static void session_fail(struct weir_session *s, weir_status status, uint32_t cu
     atomic_store_explicit(&s->state, SESSION_FAILED, memory_order_release);
     park_wake(&s->state);
     session_order(s, LANE_FAIL);
-    for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_order(&s->outside[i].mailbox, LANE_FAIL);
+    session_order_outside(s, LANE_FAIL);
     cluster_fail(s, culprit, s->teller, status == WEIR_E_CANCELLED, s->failure + s->said);
     /* release: pairs with the load in session_await_told() */
     atomic_store_explicit(&s->failing, FAILURE_TOLD, memory_order_release);

@@ -10,6 +10,7 @@
 
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "transport/mail/park.h"
 
 /* ---- bindings ---- */
@@ -66,16 +67,24 @@ static weir_status check_bound(const struct weir_session *s)
     return WEIR_OK;
 }
 
-weir_status session_bind(struct weir_session *s, const weir_binding *bindings)
+weir_status session_bind(struct weir_session *s, const weir_session_opts *opts)
 {
+    const char *next = (const char *)opts->bindings;
     uint32_t count = s->plan->hosts_count;
     s->bindings = calloc(count + 1, sizeof(*s->bindings));
     if (!s->bindings)
         return error_set(WEIR_E_MEMORY, "no memory for %u bindings", count);
     if (s->plan->bindings && count)
         memcpy(s->bindings, s->plan->bindings, count * sizeof(*s->bindings));
-    for (; bindings && bindings->name; bindings++) {
-        weir_status status = bind_one(s, bindings);
+    for (; next; next += opts->binding_size) {
+        weir_binding binding;
+        const char *wrong = opts_copy(&binding, sizeof(binding), next, opts->binding_size);
+        if (wrong)
+            return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: bindings: %s",
+                             opts->src.file ? opts->src.file : "?", opts->src.line, wrong);
+        if (!binding.name)
+            break;
+        weir_status status = bind_one(s, &binding);
         if (status)
             return status;
     }
@@ -183,6 +192,14 @@ static weir_status turn_hopeless(struct weir_session *s, const struct turn *turn
                      turn->actor->out_count ? "no room" : "no value", turn->name);
 }
 
+bool session_turn_comes(struct weir_session *s, struct actor *actor, const char *verb, weir_status *status)
+{
+    mailbox_orders(&actor->lane->mailbox); /* what they tell of is looked at here */
+    lane_drain(actor->lane, s->ends);
+    *status = turn_refused(s, &(struct turn){.actor = actor, .verb = verb});
+    return *status || !actor->unmet;
+}
+
 /* Runs the actor's lane until it may fire. */
 static weir_status await_turn(struct weir_session *s, const struct turn *turn)
 {
@@ -191,12 +208,7 @@ static weir_status await_turn(struct weir_session *s, const struct turn *turn)
     weir_status status;
     bool in_time = true;
     for (;;) {
-        mailbox_orders(&actor->lane->mailbox); /* what they tell of is looked at here */
-        lane_drain(actor->lane, s->ends);
-        status = turn_refused(s, turn);
-        if (!status && actor->unmet)
-            status = turn_hopeless(s, turn);
-        if (status || !actor->unmet || !in_time)
+        if (session_turn_comes(s, actor, turn->verb, &status) || (status = turn_hopeless(s, turn)) || !in_time)
             break;
         /* relaxed: for a report */
         atomic_store_explicit(&actor->lane->waiting, actor->step + 1, memory_order_relaxed);
@@ -215,6 +227,18 @@ static void fire_outside(struct actor *actor)
     lane_flush(actor->lane);
 }
 
+/* By one thread at a time. */
+static weir_status take_turn(struct weir_session *s, const struct turn *turn)
+{
+    if (!session_take_lane(turn->actor->lane))
+        return error_set(WEIR_E_STATE, "weir_session_%s: another thread is in weir_session_%s for '%s'", turn->verb,
+                         turn->verb, turn->name);
+    weir_status status = await_turn(s, turn);
+    if (status)
+        session_let_go(s, turn->actor);
+    return status;
+}
+
 static weir_status push(struct weir_session *s, const char *name, const weir_array *value, int timeout_ms)
 {
     const plan_host *host = NULL;
@@ -229,7 +253,7 @@ static weir_status push(struct weir_session *s, const char *name, const weir_arr
     if (!status && !session_runs(s, host->actor.i))
         return WEIR_OK; /* the rank that runs it pushes the same */
     if (!status)
-        status = await_turn(s, &(struct turn){actor, "push", name, timeout_ms});
+        status = take_turn(s, &(struct turn){actor, "push", name, timeout_ms});
     if (status)
         return status;
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
@@ -238,6 +262,7 @@ static weir_status push(struct weir_session *s, const char *name, const weir_arr
     status = bytes ? arena->device->copy_in(to, value->data, bytes) : WEIR_OK;
     if (!status)
         fire_outside(actor);
+    session_let_go(s, actor);
     return status;
 }
 
@@ -255,7 +280,7 @@ static weir_status pull(struct weir_session *s, const char *name, weir_array *va
     if (!status && !session_runs(s, host->actor.i))
         status = error_set(WEIR_E_ARGUMENT, "weir_session_pull: this rank has no device, and so no '%s'", name);
     if (!status)
-        status = await_turn(s, &(struct turn){actor, "pull", name, timeout_ms});
+        status = take_turn(s, &(struct turn){actor, "pull", name, timeout_ms});
     if (status)
         return status;
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
@@ -266,14 +291,20 @@ static weir_status pull(struct weir_session *s, const char *name, weir_array *va
             value->data, session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
     if (!status)
         fire_outside(actor);
+    session_let_go(s, actor);
     return status;
 }
 
 /* A worker that waited for ever might wait for itself. */
 static weir_status enter(struct weir_session *s, const char *verb, int timeout_ms)
 {
-    weir_status status = timeout_ms < 0 ? caller_check_outside(s, verb) : caller_check(s, verb);
-    return status ? status : session_enter(s, verb);
+    weir_status status = session_enter(s, verb);
+    if (status)
+        return status;
+    status = timeout_ms < 0 ? caller_check_outside(s, verb) : caller_check(s, verb);
+    if (status)
+        session_exit(s);
+    return status;
 }
 
 weir_status weir_session_push(weir_session *s, const char *name, const weir_array *value, int timeout_ms)

@@ -21,6 +21,7 @@
 #include "actors/session/session.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "graph/plan/text.h"
 
 weir_status load_agree(struct loading *l, weir_status mine, char *word)
@@ -328,12 +329,15 @@ static weir_status load_all(struct loading *l, const char *dir)
     return status;
 }
 
-weir_status weir_session_load_at(weir_session *s, const char *dir, weir_load_opts opts)
+weir_status weir_session_load_at(weir_session *s, const char *dir, const weir_load_opts *given)
 {
+    weir_load_opts opts;
     struct loading l = {.s = s, .opts = &opts, .folders.step = -1};
     weir_status status = session_check_still(s, "load");
     if (!status)
         status = session_failure(s);
+    if (!status)
+        status = opts_read(&opts, sizeof(opts), given, "weir_session_load");
     if (!status && (dir ? !*dir : !opts.memory))
         status = error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_load: there is no folder",
                            opts.src.file ? opts.src.file : "", opts.src.line);

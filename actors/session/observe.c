@@ -130,6 +130,12 @@ static void watch_ask(void *ctx, uint32_t worker)
     mailbox_order(&s->workers[worker].lane.mailbox, LANE_LOOK);
 }
 
+static bool watch_waits_turn(void *ctx, uint32_t worker)
+{
+    const struct weir_session *s = ctx;
+    return crew_waits_turn(&s->workers[worker]);
+}
+
 /* A rank whose program waits in a pull is not the one that keeps the others from publishing more. Alone there is one
  * pull for each value, and nothing to tell apart. */
 static uint32_t watch_pulls(void *ctx, struct wait_entry *entries)
@@ -181,6 +187,7 @@ weir_status session_watch(struct weir_session *s, int64_t stall_ns)
                               .ctx = s,
                               .running = watch_running,
                               .ask = watch_ask,
+                              .waits_turn = watch_waits_turn,
                               .pulls = watch_pulls,
                               .report = watch_report,
                               .others_fired = watch_others_fired,

@@ -34,8 +34,8 @@ static weir_status owner_open(struct worker_owner *owner, uint32_t worker)
 {
     const struct weir_session *s = session_of(owner);
     weir_status status = WEIR_OK;
-    caller_is_worker(s);
-    if (s->pin && worker < s->compute_count && !cores_pin(first_core(s) + worker))
+    caller_is_worker(worker < s->compute_count ? (const void *)s->crew : s);
+    if (s->pin && !s->guest && worker < s->compute_count && !cores_pin(first_core(s) + worker))
         return error_set(WEIR_E_UNSUPPORTED, "worker %u cannot be bound to a core: %s", worker, strerror(errno));
     for (uint32_t q = 0; !status && q < s->plan->queues_count; q++) {
         const plan_queue *queue = &s->plan->queues[q];
@@ -65,8 +65,10 @@ static void owner_halted(struct worker_owner *owner)
 {
     struct weir_session *s = session_of(owner);
     /* acq_rel: what all workers did happens before the last one's decrement, and so before the end of wait_halted() */
-    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1)
+    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1) {
         park_wake(&s->firing);
+        session_announce(s);
+    }
 }
 
 static bool owner_failed(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,

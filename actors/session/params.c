@@ -337,8 +337,8 @@ weir_status weir_session_read(weir_session *s, const char *name, weir_array *val
 {
     const plan_param *param = NULL;
     weir_status status = param_open(s, "read", name, value, &param);
-    bool failed = session_failure(s);
-    if (!status && failed)
+    bool failed = !status && session_failure(s);
+    if (failed)
         status = check_readable(s, param);
     if (!status && s->cluster && !failed)
         status = gather_shards(s, param, value->data);

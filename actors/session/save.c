@@ -34,6 +34,7 @@
 #include "actors/session/folders.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "transport/mail/park.h"
 
 #define GRACE_NS INT64_C(1000000000) /* for the other ranks' writers after the session has failed */
@@ -286,7 +287,7 @@ static weir_status add_position(const struct weir_session *s, struct positions *
 {
     const plan_host *host = &s->plan->hosts[h];
     size_t count = 0;
-    weir_status status = s->bindings[h].save(s->bindings[h].ctx, weir_session_step(s), bytes, &count);
+    weir_status status = s->bindings[h].save(s->bindings[h].ctx, session_step(s), bytes, &count);
     if (status || count > WEIR_SOURCE_BYTES_MAX)
         return error_set(status ? status : WEIR_E_ARGUMENT, "%s:%u: the position of the source '%s' cannot be saved: %s",
                          plan_text(s->plan, host->file), host->line, plan_text(s->plan, host->name),
@@ -343,7 +344,7 @@ static struct keep_save_opts keep_opts(struct weir_session *s, const char *dir, 
         .rank = (int)session_rank(s),
         .ranks = s->cluster ? (int)s->cluster->env.size : 1,
         .keep = opts->keep,
-        .facts = {.step = weir_session_step(s),
+        .facts = {.step = session_step(s),
                   .seed = s->plan->seed,
                   .plan_hash = s->plan->part ? s->plan->whole : s->plan->hash,
                   .graph_hash = s->plan->graph,
@@ -418,7 +419,7 @@ static weir_status begin_in_memory(struct saving *g, const char *name)
 static weir_status save_begin(struct saving *g)
 {
     char name[KEEP_STEP_NAME_BYTES];
-    keep_step_name(weir_session_step(g->s), name);
+    keep_step_name(session_step(g->s), name);
     g->begun = get_positions(g->s, &g->positions);
     return g->opts->memory ? begin_in_memory(g, name) : begin_on_disk(g, g->opts->name ? g->opts->name : name);
 }
@@ -487,9 +488,12 @@ static weir_status check_save(const struct weir_session *s, const char *dir, con
     return WEIR_OK;
 }
 
-weir_status weir_session_save_at(weir_session *s, const char *dir, weir_save_opts opts)
+weir_status weir_session_save_at(weir_session *s, const char *dir, const weir_save_opts *given)
 {
+    weir_save_opts opts;
     weir_status status = session_check_still(s, "save");
+    if (!status)
+        status = opts_read(&opts, sizeof(opts), given, "weir_session_save");
     if (!status)
         status = check_save(s, dir, &opts);
     if (!status && !saver_of(s))

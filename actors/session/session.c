@@ -11,12 +11,15 @@
 #include "actors/session/cluster.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
+#include "graph/base/opts.h"
 #include "graph/plan/spread.h"
 #include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
 #define TRACE_EVENTS_DEFAULT (1 << 18)
 #define TRACE_EVENTS_MAX (INT64_C(1) << 32)
+#define NUMBER_LETTERS 13 /* " (4294967295)" */
+#define WORKERS_MAX 65536 /* no machine has as many cores */
 #define IO_WORKERS_MAX 64 /* they sleep most of the time; but a plan may come from anywhere */
 #define AWAY_NS 1000000 /* between two times that those inside are woken */
 #define STALL_MIN_NS 1000000
@@ -64,10 +67,9 @@ static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
 }
 
 /* All queues of the k-th device, but for those of io, go to worker k modulo the number of workers that compute. */
-static void assign_compute(struct weir_session *s, int wanted, uint32_t *number)
+static void assign_compute(struct weir_session *s, uint32_t *number)
 {
-    uint32_t devices = number_devices(s, number);
-    uint32_t limit = wanted > 0 ? (uint32_t)wanted : (uint32_t)cores_count();
+    uint32_t devices = number_devices(s, number), limit = crew_places(s->crew);
     s->compute_count = devices < limit ? devices : limit;
     if (!s->compute_count)
         s->compute_count = 1;
@@ -86,19 +88,37 @@ static void assign_io(struct weir_session *s)
     s->worker_count = s->compute_count + (count < IO_WORKERS_MAX ? count : IO_WORKERS_MAX);
 }
 
-static weir_status assign_queues(struct weir_session *s, int wanted)
+static weir_status assign_queues(struct weir_session *s)
 {
     uint32_t *number = calloc(s->plan->spaces_count + 1, sizeof(*number));
     s->worker_of = calloc(s->plan->queues_count + 1, sizeof(*s->worker_of));
     weir_status status = WEIR_OK;
     if (number && s->worker_of) {
-        assign_compute(s, wanted, number);
+        assign_compute(s, number);
         assign_io(s);
     } else {
         status = error_set(WEIR_E_MEMORY, "no memory for %u queues", s->plan->queues_count);
     }
     free(number);
     return status;
+}
+
+/* The threads that compute: other sessions' too, or up to so many of its own. */
+static weir_status open_crew(struct weir_session *s, const weir_session_opts *opts)
+{
+    uint32_t wanted = opts->workers > 0 ? (uint32_t)opts->workers : (uint32_t)cores_count();
+    s->guest = opts->workers_of != NULL;
+    if (!s->guest)
+        s->crew = crew_new(wanted < WORKERS_MAX ? wanted : WORKERS_MAX, "", 0);
+    else if (s->cluster || opts->workers_of->cluster)
+        return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_session_open: a session of several ranks shares no workers",
+                         opts->src.file ? opts->src.file : "", opts->src.line);
+    else if (opts->workers_of->queues)
+        return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_session_open: workers of accelerators are not shared",
+                         opts->src.file ? opts->src.file : "", opts->src.line);
+    else
+        crew_hold(s->crew = opts->workers_of->crew);
+    return s->crew ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u workers", wanted);
 }
 
 static uint32_t count_outside(const struct weir_session *s)
@@ -151,7 +171,6 @@ static weir_status open_worker(struct weir_session *s, uint32_t number, const st
     struct worker *worker = &s->workers[number];
     worker->owner = &s->owner;
     worker->number = number;
-    worker->io = number >= s->compute_count;
     worker->reported = true; /* nothing to report before the first run */
     worker->by_rank = calloc(size->actors + 1, sizeof(*worker->by_rank));
     if (!worker->by_rank)
@@ -210,7 +229,7 @@ static weir_status close_trace(struct weir_session *s)
 {
     if (!s->trace)
         return WEIR_OK;
-    trace_begin(s->trace, s->plan);
+    trace_begin(s->trace, s->plan, s->name);
     for (uint32_t w = 0; w < s->worker_count; w++)
         if (s->workers[w].trace.events)
             trace_write(&s->workers[w].trace, s->trace, s->plan, s->open_ns);
@@ -260,13 +279,15 @@ static weir_status open_memory(struct weir_session *s)
 
 static weir_status start_workers(struct weir_session *s)
 {
-    weir_status status = WEIR_OK;
+    uint32_t beside = s->worker_count - s->compute_count;
+    s->beside = beside ? crew_new(beside, "io-", s->compute_count) : NULL;
+    weir_status status = beside && !s->beside ? error_set(WEIR_E_MEMORY, "no memory for %u threads", beside) : WEIR_OK;
     /* relaxed: the threads that are started see it */
     atomic_store_explicit(&s->firing, s->worker_count, memory_order_relaxed);
     for (uint32_t w = 0; !status && w < s->worker_count; w++) {
         s->workers[w].actors = s->actors;
         s->workers[w].ends = s->ends;
-        status = worker_start(&s->workers[w]);
+        status = crew_enter(w < s->compute_count ? s->crew : s->beside, &s->workers[w]);
     }
     return status;
 }
@@ -301,15 +322,20 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = choose_directory(s, opts->offload ? opts->offload : s->directory);
     if (!status)
-        status = session_bind(s, opts->bindings);
+        status = session_bind(s, opts);
     if (!status)
-        status = assign_queues(s, opts->workers);
+        status = open_crew(s, opts);
+    if (!status)
+        status = assign_queues(s);
     if (!status)
         status = alloc_lanes(s);
     if (!status) {
         assign_lanes(s);
         status = open_memory(s);
     }
+    if (!status && s->guest && s->queues)
+        status = error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_session_open: workers of accelerators are not shared",
+                           opts->src.file ? opts->src.file : "", opts->src.line);
     if (!status)
         status = session_prepare_kernels(s); /* of zeros */
     if (!status)
@@ -340,14 +366,34 @@ static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *op
         return "there is no plan";
     if (opts->workers < 0)
         return "workers is negative";
+    if (opts->workers && opts->workers_of)
+        return "there are both workers and workers_of";
     if (opts->first_step < 0 || opts->first_step > INT64_MAX / plan->micro_batches)
         return "there is no such first_step";
+    if (opts->bindings && !opts->binding_size)
+        return "binding_size is not set: it is sizeof(weir_binding)";
     return NULL;
 }
 
-weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts)
+static weir_status session_end(struct weir_session *s);
+
+/* What the program calls it; else what its plan is called and, for all but the first, a number. */
+static void name_session(struct weir_session *s, const char *given)
 {
-    if (caller_check_report("open"))
+    static _Atomic uint32_t opened;
+    uint32_t number = ++opened;
+    const char *name = given ? given : plan_text(s->plan, s->plan->name);
+    int letters = REPORT_NAME - (given || number == 1 ? 0 : NUMBER_LETTERS);
+    int count = snprintf(s->name, sizeof(s->name), "%.*s", letters, name);
+    if (!given && number > 1)
+        snprintf(s->name + count, sizeof(s->name) - (size_t)count, " (%u)", number);
+    report_name(&s->report, s->name, given != NULL);
+}
+
+weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *given)
+{
+    weir_session_opts opts;
+    if (caller_check_report("open") || opts_read(&opts, sizeof(opts), given, "weir_session_open"))
         return NULL;
     const char *wrong = opts_wrong(plan, &opts);
     if (wrong) {
@@ -355,22 +401,27 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
                   wrong);
         return NULL;
     }
+    if (opts.workers_of && caller_check(opts.workers_of, "open"))
+        return NULL;
     weir_session *s = calloc(1, sizeof(*s));
     if (!s) {
         error_set(WEIR_E_MEMORY, "no memory for a session");
         return NULL;
     }
-    s->plan = plan;
+    s->plan = s->given = plan;
+    plan_hold(plan);
     s->report = (struct report){opts.report, opts.report_ctx, NULL};
     report_open(&s->report);
+    name_session(s, opts.cluster.name);
     s->first_step = opts.first_step;
     s->ran = calloc(plan->programs_count + (size_t)1, sizeof(*s->ran));
     s->open_ns = park_now_ns();
+    atomic_init(&s->ready_fd, -1);
     session_own(s);
-    if (!s->ran || session_open(s, &opts)) {
-        if (!s->ran)
-            error_set(WEIR_E_MEMORY, "no memory for a session");
-        weir_session_close(s);
+    if (!s->ran)
+        error_set(WEIR_E_MEMORY, "no memory for a session");
+    if (!s->ran || session_open(s, &opts) || caller_opens(s)) {
+        session_end(s);
         return NULL;
     }
     return s;
@@ -384,14 +435,23 @@ void session_order(struct weir_session *s, uint32_t orders)
         mailbox_order(&s->workers[w].lane.mailbox, orders);
 }
 
-/* A thread that never started has nothing to stop. */
+void session_order_outside(struct weir_session *s, uint32_t orders)
+{
+    for (uint32_t i = 0; i < s->outside_count; i++)
+        mailbox_order(&s->outside[i].mailbox, orders);
+    session_announce(s);
+}
+
+/* One that never entered has nothing to stop. */
 static void stop_workers(struct weir_session *s)
 {
     for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
-        if (s->workers[w].started)
+        if (s->workers[w].thread)
             mailbox_order(&s->workers[w].lane.mailbox, LANE_STOP);
     for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
-        worker_join(&s->workers[w]);
+        crew_leave(&s->workers[w]);
+    crew_release(s->beside);
+    crew_release(s->crew);
 }
 
 static void close_lanes(struct weir_session *s)
@@ -410,47 +470,28 @@ static void close_lanes(struct weir_session *s)
 
 weir_status session_closes(const struct weir_session *s, const char *function)
 {
-    /* seq_cst: pairs with the addition in session_enter() */
     if (LIKELY(atomic_load(&s->closing) != CLOSING_WAKES))
         return WEIR_OK;
     return error_set(WEIR_E_STATE, "weir_session_%s: the session is being closed", function);
-}
-
-weir_status session_enter(struct weir_session *s, const char *function)
-{
-    /* seq_cst: who closes sees this thread inside, or this thread sees that it closes */
-    atomic_fetch_add(&s->inside, 1);
-    weir_status status = session_closes(s, function);
-    if (status)
-        session_exit(s);
-    return status;
-}
-
-void session_exit(struct weir_session *s)
-{
-    /* seq_cst: pairs with the load in send_away(), after which the session may be gone */
-    atomic_fetch_sub(&s->inside, 1);
 }
 
 /* Wakes who waits in push, pull or wait, until none does. One that was just about to sleep is woken the next time. */
 static void send_away(struct weir_session *s)
 {
     atomic_store(&s->closing, CLOSING_WAKES);
-    for (uint32_t inside; (inside = atomic_load(&s->inside)) != 0;) {
+    for (uint32_t inside; s->place && (inside = atomic_load(&s->place->inside)) != 0;) {
         park_wake(&s->state);
-        for (uint32_t i = 0; i < s->outside_count; i++)
-            mailbox_order(&s->outside[i].mailbox, LANE_REST);
-        park_wait(&s->inside, inside, park_now_ns() + AWAY_NS);
+        session_order_outside(s, LANE_REST);
+        park_wait(&s->place->inside, inside, park_now_ns() + AWAY_NS);
     }
     atomic_store(&s->closing, CLOSING_ALONE);
+    caller_closed(s->place);
 }
 
-weir_status weir_session_close(weir_session *s)
+static weir_status session_end(struct weir_session *s)
 {
-    weir_status status = s ? caller_check_outside(s, "close") : WEIR_OK;
-    if (!s || status)
-        return status;
     send_away(s);
+    session_close_ringers(s);
     session_await_told(s);
     session_end_saves(s);
     cluster_leave(s); /* after it nobody calls the watch */
@@ -459,12 +500,13 @@ weir_status weir_session_close(weir_session *s)
     /* acquire: pairs with the store in session_fail() */
     if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
         session_tell_failure(s);
-    status = close_trace(s);
+    weir_status status = close_trace(s);
     session_close_groups(s);
     session_close_queues(s);
     session_unbuild(s);
     bus_close(&s->bus);
     close_lanes(s);
+    session_close_fd(s); /* nobody posts any more */
     cluster_close(s);
     report_close(&s->report); /* of which nobody is left who says something */
     if (s->arenas)
@@ -473,10 +515,23 @@ weir_status weir_session_close(weir_session *s)
     free(s->bindings);
     free(s->ran);
     weir_plan_free(s->spread);
+    weir_plan_free((weir_plan *)s->given);
     ending_close(&s->ending);
     home_close(&s->home);
     free(s);
     return status;
+}
+
+weir_status weir_session_close(weir_session *s)
+{
+    weir_status status = s ? session_enter(s, "close") : WEIR_OK;
+    if (!s || status)
+        return status;
+    status = caller_check_outside(s, "close");
+    if (!status)
+        status = caller_closes(s);
+    session_exit(s);
+    return status ? status : session_end(s);
 }
 
 /* ---- runs ---- */
@@ -510,10 +565,13 @@ static weir_status find_program(const struct weir_session *s, const weir_run_opt
     return WEIR_OK;
 }
 
-weir_status weir_session_start_at(weir_session *s, weir_run_opts run)
+weir_status weir_session_start_at(weir_session *s, const weir_run_opts *given)
 {
     uint32_t program = 0;
+    weir_run_opts run;
     weir_status status = caller_check_outside(s, "start");
+    if (!status)
+        status = opts_read(&run, sizeof(run), given, "weir_session_start");
     if (!status)
         status = session_failure(s);
     if (!status)
@@ -569,17 +627,17 @@ static weir_status run_wait(struct weir_session *s, int timeout_ms)
 
 weir_status weir_session_wait(weir_session *s, int timeout_ms)
 {
-    weir_status status = caller_check_outside(s, "wait");
-    if (!status)
-        status = session_enter(s, "wait");
+    weir_status status = session_enter(s, "wait");
     if (status)
         return status;
-    status = run_wait(s, timeout_ms);
+    status = caller_check_outside(s, "wait");
+    if (!status)
+        status = run_wait(s, timeout_ms);
     session_exit(s);
     return status;
 }
 
-weir_status weir_session_run_at(weir_session *s, weir_run_opts run)
+weir_status weir_session_run_at(weir_session *s, const weir_run_opts *run)
 {
     weir_status status = weir_session_start_at(s, run);
     return status ? status : weir_session_wait(s, -1);

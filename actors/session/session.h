@@ -6,6 +6,8 @@
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
  *     save.c      checkpoints, their thread           load.c    and back
  *     folders.c   snapshots in hosts' memory          load_memory.c  and back
+ *     announce.c  the descriptor, what would not block
+ *     ringer.c    the same for what other processes post
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
  *     queues.c    queues that run ahead            groups.c    what devices do together
@@ -24,9 +26,11 @@
 #ifndef ACTORS_SESSION_SESSION_H
 #define ACTORS_SESSION_SESSION_H
 
+#include <pthread.h>
 #include <weir/session.h>
 
 #include "actors/actor.h"
+#include "actors/crew.h"
 #include "actors/session/caller.h"
 #include "actors/watch/watch.h"
 #include "actors/worker.h"
@@ -77,7 +81,8 @@ struct cluster;
 
 struct weir_session {
     struct home home;
-    const weir_plan *plan;   /* borrowed, or `spread` */
+    const weir_plan *given;  /* held */
+    const weir_plan *plan;   /* that, or `spread` */
     weir_plan *spread;       /* owned; with several ranks: the plan with an owner for every device */
     struct cluster *cluster; /* owned; NULL: this process runs the whole plan */
     int64_t stall_ns;
@@ -88,6 +93,9 @@ struct weir_session {
     struct arena *arenas;   /* by space */
     struct bus bus;
 
+    struct crew *crew;      /* held: threads of those that compute, maybe of other sessions too */
+    struct crew *beside;    /* owned: those of the others */
+    bool guest;             /* the crew was another session's first */
     struct worker_owner owner; /* of the workers */
     struct worker *workers; /* owned */
     uint32_t worker_count;
@@ -123,6 +131,7 @@ struct weir_session {
     FILE *trace;        /* owned */
     struct watch *watch; /* owned; NULL: nobody watches */
     struct report report;
+    char name[REPORT_NAME + 1]; /* in reports and traces */
     bool told;          /* the last firings before the failure have been reported */
 
     struct saver *saver; /* owned; NULL: nothing has been saved yet */
@@ -139,7 +148,11 @@ struct weir_session {
     uint32_t said;            /* where that begins in `failure` */
     bool gentle;              /* it came when all steps before it were done: what they made can still be pulled */
     _Atomic bool harsh;       /* something else failed after that */
-    _Atomic uint32_t inside;  /* threads in push, pull and wait (a futex word) */
+    struct ringer *ringers;   /* owned; by lanes to which other processes post, with the descriptor */
+    uint32_t ringer_count;
+    _Atomic int ready_fd;     /* owned; -1: nobody has asked for one */
+    _Atomic bool rung;        /* it is readable, or is about to be */
+    struct place *place;      /* in the list of those that are open; NULL: it is not, yet */
     _Atomic uint32_t closing; /* enum session_closing */
     char failure[1024];
 };
@@ -260,12 +273,29 @@ void session_await_told(struct weir_session *session);
 /* Waits until no worker of a session that has failed fires any more. */
 void session_await_halted(const struct weir_session *session);
 
-/* A thread comes into push, pull or wait, and goes. E_STATE when the session is being closed; then it has not come. */
-weir_status session_enter(struct weir_session *session, const char *function);
-void session_exit(struct weir_session *session);
 weir_status session_closes(const struct weir_session *session, const char *function); /* E_STATE: it is to go */
 
 void session_order(struct weir_session *session, uint32_t orders); /* to all workers */
+void session_order_outside(struct weir_session *session, uint32_t orders); /* to all outside lanes; announced, too */
+
+/* ---- announce.c ---- */
+
+/* Something that weir_session_ready() lists may have changed. Any thread. */
+void session_announce(struct weir_session *session);
+
+/* The thread owns the outside lane, for a push or pull; false: another thread is in it. And is done. */
+bool session_take_lane(struct lane *lane);
+void session_let_go(struct weir_session *session, struct actor *actor);
+
+void session_close_fd(struct weir_session *session);
+
+/* ---- ringer.c ---- */
+
+/* For the descriptor, with the lock of `ending`: threads that hear what other processes post to pushes and pulls. */
+weir_status session_open_ringers(struct weir_session *session);
+void session_close_ringers(struct weir_session *session); /* when nobody is inside any more */
+
+void ringer_watch(struct ringer *ringer); /* by the lane's owner, which sleeps elsewhere now */
 
 /* ---- stop.c ---- */
 
@@ -299,6 +329,8 @@ int64_t session_steps(const struct weir_session *session);
 int64_t session_steps_of(const struct weir_session *session, uint32_t program);
 int64_t session_steps_all(const struct weir_session *session);
 bool session_at_rest(const struct weir_session *session);
+
+uint32_t session_program(const struct weir_session *session); /* of the run that goes on, or of the last one. Any thread */
 
 /* How many runs have begun. Any thread. */
 uint64_t session_run_number(const struct weir_session *session);
@@ -338,7 +370,11 @@ void session_send_waits(struct weir_session *session, const struct wait_entry *e
 /* ---- host.c ---- */
 
 /* Gives each source, sink and call a function; E_ARGUMENT names the one without. */
-weir_status session_bind(struct weir_session *session, const weir_binding *bindings);
+weir_status session_bind(struct weir_session *session, const weir_session_opts *opts);
+
+/* By the owner of an outside actor's lane: takes what has come. Whether push or pull (`verb`) would not wait now, and
+ * what it would return. */
+bool session_turn_comes(struct weir_session *session, struct actor *actor, const char *verb, weir_status *status);
 
 /* With other ranks: takes what they have still to publish for this rank's pulls, and drops it, so that they can end
  * their run. At rest. */
@@ -351,6 +387,9 @@ weir_status session_check_still(const struct weir_session *session, const char *
 
 /* Whether the actor that changes the tensor failed in the middle of it. */
 bool session_torn(const struct weir_session *session, const plan_tensor *tensor);
+
+/* weir_session_step(), also of one that is being opened or closed. */
+int64_t session_step(const struct weir_session *session);
 
 /* The main program goes on at step `step`, whatever it did before. At rest. */
 void session_set_step(struct weir_session *session, int64_t step);

@@ -49,7 +49,7 @@ static int64_t least_step(const struct weir_session *s)
     return least;
 }
 
-int64_t weir_session_step(const weir_session *s)
+int64_t session_step(const struct weir_session *s)
 {
     /* acquire: pairs with the exchange in owner_done() */
     uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
@@ -62,9 +62,14 @@ int64_t weir_session_step(const weir_session *s)
     return s->first_step + session_steps(s);
 }
 
+int64_t weir_session_step(const weir_session *s)
+{
+    return caller_check_open(s, "step") ? -1 : session_step(s);
+}
+
 void session_set_step(struct weir_session *s, int64_t step)
 {
-    int64_t further = step - weir_session_step(s);
+    int64_t further = step - session_step(s);
     int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
     s->first_step += further;
     if (end != INT64_MAX) /* a session that has ended stays so */
@@ -107,7 +112,7 @@ bool session_torn(const struct weir_session *s, const plan_tensor *tensor)
 static int64_t shard_step(const struct weir_session *s, const plan_tensor *tensor)
 {
     uint32_t actor = changer_of(s->plan, tensor);
-    return actor == PLAN_NONE ? weir_session_step(s) : steps_of(&s->actors[actor]);
+    return actor == PLAN_NONE ? session_step(s) : steps_of(&s->actors[actor]);
 }
 
 /* ---- what there is ---- */
@@ -145,7 +150,7 @@ static void describe(const struct weir_session *s, const plan_param *param, weir
         to->torn |= session_torn(s, shard);
     }
     if (!to->shards)
-        to->step = to->step_most = weir_session_step(s);
+        to->step = to->step_most = session_step(s);
 }
 
 int weir_session_params(const weir_session *s, weir_session_param *list, int room)

@@ -39,8 +39,10 @@ static void add_queues(const struct weir_session *s, bool io, weir_session_stats
 /* Without outside queues, which do nothing by themselves. */
 void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
 {
-    const weir_plan *plan = s->plan;
     memset(stats, 0, sizeof(*stats));
+    if (caller_check_open(s, "get_stats"))
+        return;
+    const weir_plan *plan = s->plan;
     /* acquire: pairs with the exchange in owner_done() */
     bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;
     stats->steps = session_steps(s);

@@ -113,6 +113,15 @@ bool session_at_rest(const struct weir_session *s)
     return over;
 }
 
+uint32_t session_program(const struct weir_session *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
+    pthread_mutex_lock(lock);
+    uint32_t program = s->program;
+    pthread_mutex_unlock(lock);
+    return program;
+}
+
 /* The step that the run began at. With the lock. */
 static int64_t run_begin(const struct weir_session *s)
 {
@@ -176,8 +185,7 @@ static void settle(struct weir_session *s)
     e->ended |= s->first_step + done >= atomic_load_explicit(&e->end, memory_order_relaxed);
     if (e->ended && e->last.failed)
         session_fail_at_end(s, &e->last);
-    for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_order(&s->outside[i].mailbox, LANE_REST);
+    session_order_outside(s, LANE_REST);
 }
 
 /* All workers are done. */
@@ -196,6 +204,7 @@ static void run_end(struct weir_session *s)
     if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
                                                 memory_order_relaxed))
         park_wake(&s->state);
+    session_announce(s);
 }
 
 void session_leave_run(struct weir_session *s)
@@ -351,7 +360,7 @@ weir_status session_ended(const struct weir_session *s)
 void weir_session_stop(weir_session *s)
 {
     int before = errno;
-    if (!s || !caller_is_here(s))
+    if (!caller_is_here(s))
         return;
     /* relaxed: the order publishes it */
     atomic_store_explicit(&s->ending.asked, 1, memory_order_relaxed);

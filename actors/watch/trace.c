@@ -40,11 +40,11 @@ static void write_text(FILE *to, const char *text)
     putc('"', to);
 }
 
-void trace_begin(FILE *to, const weir_plan *plan)
+void trace_begin(FILE *to, const weir_plan *plan, const char *name)
 {
     fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n", to);
     fputs("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"name\": ", to);
-    write_text(to, plan_text(plan, plan->name));
+    write_text(to, name);
     fputs("}}", to);
     for (uint32_t q = 0; q < plan->queues_count; q++) {
         fprintf(to, ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": %u, \"args\": {\"name\": ", q);

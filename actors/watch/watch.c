@@ -40,6 +40,7 @@ struct watch {
     int64_t changed_ns;       /* when it was first seen to be that */
     bool reported;            /* since then */
     bool complete;            /* with the answers of all ranks */
+    bool held_up;             /* a worker that did not answer has waited for its thread, which other sessions use */
     int64_t sent_ns;          /* when this rank last told the others */
     struct watched *workers;  /* owned */
     int64_t *running_ns;      /* owned, by worker */
@@ -133,11 +134,14 @@ static void look_around(struct watch *watch)
 {
     int64_t deadline = park_now_ns() + ANSWER_NS;
     watch->count = 0;
+    watch->held_up = false;
     ask_all(watch);
     for (uint32_t w = 0; w < watch->on.worker_count; w++) {
         const struct watched *watched = &watch->workers[w];
         if (await_answer(watched->look, watched->asked, deadline))
             take_answer(watch, watched->look);
+        else if (watch->on.waits_turn(watch->on.ctx, w))
+            watch->held_up = true;
         else
             take_recorded(watch, watched->flight);
     }
@@ -266,13 +270,14 @@ static void tell_stall(struct watch *watch, struct waits_about *about)
     watch->on.report(watch->on.ctx, watch->text);
 }
 
-/* Nothing has moved for long. Asking takes a while; what moved meanwhile was no stall. */
+/* Nothing has moved for long. Asking takes a while; what moved meanwhile was no stall. Nor is what waits for a kernel of
+ * another session on its thread: that is told by the other's watch, if it takes so long. */
 static void look_into(struct watch *watch, struct waits_about *about)
 {
     look_around(watch);
     await_ranks(watch);
     int64_t now = park_now_ns();
-    if (has_moved(watch, now, about) || !is_running(watch))
+    if (has_moved(watch, now, about) || !is_running(watch) || watch->held_up)
         begin_again(watch, now);
     else if (!atomic_load_explicit(&watch->closing, memory_order_acquire)) {
         tell_stall(watch, about);

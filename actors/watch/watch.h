@@ -62,6 +62,7 @@ struct watch_opts {
     void *ctx;
     bool (*running)(void *ctx);
     void (*ask)(void *ctx, uint32_t worker); /* to write its look; does not wait for it */
+    bool (*waits_turn)(void *ctx, uint32_t worker); /* its thread runs another session's at the moment */
     uint32_t (*pulls)(void *ctx, struct wait_entry *entries); /* what this rank's program waits in, at most one for each
                                                                  of the plan's hosts; returns how many */
     void (*report)(void *ctx, const char *text);

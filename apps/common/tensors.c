@@ -124,8 +124,8 @@ static bool copy_sources(struct tensors *t, const weir_checkpoint *c, int count)
 static bool read_open(struct tensors *t, weir_checkpoint *c, bool all)
 {
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
-    t->facts = (weir_checkpoint_create_opts){info->step, info->seed, info->plan_hash, info->graph_hash,
-                                             strdup(info->program)};
+    t->facts = (weir_checkpoint_create_opts){.step = info->step, .seed = info->seed, .plan_hash = info->plan_hash,
+                                             .graph_hash = info->graph_hash, .program = strdup(info->program)};
     for (int i = 0; i < info->tensors; i++) {
         const weir_checkpoint_tensor *from = weir_checkpoint_get_tensor(c, i);
         if ((all || from->kind == WEIR_PARAMETER) && !read_one(t, c, from))
@@ -158,7 +158,9 @@ static bool write_open(const struct tensors *t, weir_checkpoint_writer *w)
 
 bool tensors_write(const struct tensors *t, const char *path)
 {
-    weir_checkpoint_writer *w = weir_checkpoint_create_at(path, t->facts);
+    weir_checkpoint_create_opts facts = t->facts; /* zeros where they come from no checkpoint */
+    facts.size = sizeof facts;
+    weir_checkpoint_writer *w = weir_checkpoint_create_at(path, &facts);
     if (!w)
         return weir_failed();
     if (write_open(t, w))

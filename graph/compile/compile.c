@@ -9,6 +9,7 @@
 #include "graph/plan/check.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
+#include "graph/base/opts.h"
 #include "graph/compile/limit.h"
 #include "graph/plan/text.h"
 #include "graph/plan/validate.h"
@@ -218,8 +219,11 @@ static weir_plan *run_passes(compile *c)
     return compile_devices(c) ? compile_plan(c) : NULL;
 }
 
-weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts)
+weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *given)
 {
+    weir_compile_opts opts;
+    if (opts_read(&opts, sizeof opts, given, "compile"))
+        return NULL;
     if (!graph) {
         error_set(WEIR_E_ARGUMENT, "%s:%d: compile: the graph is NULL", opts.src.file, opts.src.line);
         return NULL;

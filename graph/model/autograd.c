@@ -48,7 +48,7 @@ static weir_tensor *cast_to(backward *b, weir_tensor *x, weir_dtype dtype)
     if (x->type.dtype == dtype)
         return x;
     weir_scope scope = graph_scope_absolute(b->graph, x->mesh, pool_text(&b->graph->pool, "%s.", x->name));
-    weir_tensor *y = weir_cast_at(x, dtype, (weir_op_opts){.src = b->src, .name = weir_name_for(x, NULL, "cast")});
+    weir_tensor *y = weir_cast_at(x, dtype, WEIR_OPTS_AT(b->src, weir_op_opts, .name = weir_name_for(x, NULL, "cast")));
     weir_scope_leave(&scope);
     return y;
 }
@@ -69,7 +69,7 @@ static weir_tensor *sum_of(backward *b, weir_tensor *t, weir_tensor **terms, int
     make_alike(b, terms, count);
     weir_scope scope = graph_scope_absolute(b->graph, t->mesh, pool_text(&b->graph->pool, "%s.grad/", t->name));
     const char *name = weir_name_for(t, NULL, "sum");
-    weir_tensor *sum = weir_add_many_at(terms, count, (weir_op_opts){.src = b->src, .name = name});
+    weir_tensor *sum = weir_add_many_at(terms, count, WEIR_OPTS_AT(b->src, weir_op_opts, .name = name));
     weir_scope_leave(&scope);
     return sum;
 }

@@ -10,6 +10,7 @@
 #include "graph/model/build.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "kernels/ops.h"
 
 #include <stdarg.h>
@@ -64,6 +65,14 @@ void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...)
     va_end(list);
 }
 
+bool graph_opts(weir_graph *graph, const char *what, const void *given, void *own, size_t own_bytes)
+{
+    const char *wrong = opts_take(own, own_bytes, given);
+    if (wrong)
+        graph_mistake(graph, opts_src(own), "%s: %s", what, wrong);
+    return !wrong;
+}
+
 weir_tensor *weir_mistake(weir_tensor *near, weir_src src, const char *format, ...)
 {
     if (!near)
@@ -98,16 +107,24 @@ static weir_scope scope_push(weir_graph *g, weir_mesh *mesh, const char *prefix)
     return (weir_scope){.graph = g, .depth = depth, .program = program};
 }
 
+weir_scope graph_scope_on(weir_mesh *mesh)
+{
+    return scope_push(mesh->graph, mesh, scope_prefix(mesh->graph));
+}
+
 weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *prefix)
 {
     return scope_push(graph, mesh, prefix);
 }
 
-weir_scope weir_scope_enter(weir_scope_opts opts)
+weir_scope weir_scope_enter(const weir_scope_opts *given)
 {
-    weir_graph *g = opts.mesh ? opts.mesh->graph : opts.graph;
+    weir_scope_opts opts;
+    weir_mesh *on = given ? given->mesh : NULL;
+    weir_graph *g = on ? on->graph : given ? given->graph : NULL;
     if (!g)
         return (weir_scope){.done = false};
+    graph_opts(g, "scope", given, &opts, sizeof opts);
     weir_mesh *mesh = opts.mesh ? opts.mesh : scope_top(g) ? scope_top(g)->mesh : NULL;
     const char *prefix = scope_prefix(g);
     const char *number = opts.name ? strstr(opts.name, "%d") : NULL;
@@ -163,8 +180,11 @@ static int program_new(weir_graph *g, const char *name, const weir_program_opts 
     return g->programs.count - 1;
 }
 
-void weir_graph_program_at(weir_graph *g, const char *name, weir_program_opts opts)
+void weir_graph_program_at(weir_graph *g, const char *name, const weir_program_opts *given)
 {
+    weir_program_opts opts;
+    if (!graph_opts(g, "program", given, &opts, sizeof opts))
+        return;
     if (!program_name_ok(name)) {
         graph_mistake(g, opts.src, "program: a name has 1 to 63 letters, none of them '/' or ':'");
         return;
@@ -178,7 +198,7 @@ void weir_graph_program_at(weir_graph *g, const char *name, weir_program_opts op
     g->programs.item[program].trains |= opts.train;
 }
 
-weir_scope weir_program_enter(weir_graph *g, const char *name, weir_program_opts opts)
+weir_scope weir_program_enter(weir_graph *g, const char *name, const weir_program_opts *opts)
 {
     weir_scope scope = scope_push(g, scope_top(g) ? scope_top(g)->mesh : NULL, scope_prefix(g));
     weir_graph_program_at(g, name, opts);
@@ -474,14 +494,19 @@ graph_node *graph_apply(const weir_apply *a)
     return node && !weir_graph_mistake(g) ? node : NULL;
 }
 
-weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs)
+weir_tensor *weir_op_apply_of(const weir_apply *given, size_t given_bytes, weir_tensor **outs)
 {
+    weir_apply own;
+    const char *wrong = opts_copy(&own, sizeof own, given, given_bytes);
+    const weir_apply *apply = wrong ? given : &own; /* a newer one has what this version knows, too */
     weir_graph *g = apply_graph(apply);
     if (!g) {
         error_set(WEIR_E_ARGUMENT, "%s:%d: %s: input 0 is NULL", apply->src.file ? apply->src.file : "?",
                   apply->src.line, apply->op->name);
         return NULL;
     }
+    if (wrong)
+        graph_mistake(g, apply->src, "%s: %s", apply->op->name, wrong);
     graph_node *node = graph_apply(apply);
     if (!node)
         return apply_poisoned(apply, g, outs);

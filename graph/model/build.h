@@ -140,6 +140,9 @@ static inline const weir_mesh *mesh_user(const weir_mesh *mesh)
 /* The mesh of the first device of `mesh` alone. */
 weir_mesh *mesh_first(weir_mesh *mesh);
 
+/* Opens a scope on `mesh`, which adds nothing to names. */
+weir_scope graph_scope_on(weir_mesh *mesh);
+
 /* Opens a scope of which the prefix is exactly `prefix` (in the pool), for names that do not follow the user's
  * scopes. */
 weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *prefix);
@@ -177,6 +180,9 @@ weir_tensor *graph_copied(weir_tensor *x, weir_src src);
 
 /* A mistake on the graph itself. */
 void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Copies a call's options to `own` (graph/base/opts.h); what is wrong with them is a mistake. `what` is the word for it. */
+bool graph_opts(weir_graph *graph, const char *what, const void *given, void *own, size_t own_bytes);
 
 /* Builds the backward graph of `loss` from its gradient `seed` on. For every parameter that trains and that the loss
  * depends on, `done` is called once, as soon as its gradient is complete (gradients of unused parameters are not

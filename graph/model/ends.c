@@ -10,6 +10,7 @@
 #include "graph/base/base.h"
 #include "graph/model/build.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "kernels/core/core.h"
 #include "kernels/ops.h"
 
@@ -93,7 +94,7 @@ static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, cons
     weir_graph *g = x->graph;
     if (!mesh_of_graph(g, src, "shard", mesh))
         return &g->poison;
-    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = mesh});
+    weir_scope scope = graph_scope_on(mesh);
     graph_node *node =
         graph_apply(&(weir_apply){.src = src, .name = name, .op = &op_shard, .in = &x, .in_count = 1, .graph = g});
     weir_scope_leave(&scope);
@@ -111,8 +112,11 @@ static weir_tensor *spread(graph_node *node, weir_mesh *mesh, weir_src src, cons
     return name ? shard_to(node->out[0], mesh, src, node->name, name, sbp) : &g->poison;
 }
 
-weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts opts)
+weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *given)
 {
+    weir_input_opts opts;
+    if (!graph_opts(graph, "input", given, &opts, sizeof opts))
+        return &graph->poison;
     weir_shape shape = shape_of(opts.shape);
     if (!shape_ok(graph, opts.src, "input", dtype, &shape))
         return &graph->poison;
@@ -120,7 +124,7 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts 
     if (!first)
         return &graph->poison;
     typed_attrs attrs = typed(dtype, &shape);
-    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = first});
+    weir_scope scope = graph_scope_on(first);
     graph_node *node =
         graph_apply(&(weir_apply){.src = opts.src, .name = opts.name, .op = &op_source, .graph = graph, .attrs = &attrs});
     weir_scope_leave(&scope);
@@ -206,13 +210,19 @@ static weir_tensor *register_get(weir_graph *g, const wanted *w)
     return register_new(g, name, w);
 }
 
-weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts)
+weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, const weir_param_opts *given)
 {
+    weir_param_opts opts;
+    if (!graph_opts(graph, "param", given, &opts, sizeof opts))
+        return &graph->poison;
     return register_get(graph, &(wanted){"parameter", {dtype, shape_of(opts.shape)}, 0, &opts});
 }
 
-weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts opts)
+weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state_opts *given)
 {
+    weir_state_opts opts;
+    if (!graph_opts(graph, "state", given, &opts, sizeof opts))
+        return &graph->poison;
     weir_param_opts like = {.src = opts.src, .name = opts.name, .mesh = opts.mesh, .init = opts.init, .frozen = true};
     memcpy(like.sbp, opts.sbp, sizeof like.sbp);
     if (opts.delay < 0 || opts.delay > DELAY_MAX) {
@@ -223,9 +233,10 @@ weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts 
     return register_get(graph, &(wanted){"state", {dtype, shape_of(opts.shape)}, opts.delay ? opts.delay : 1, &like});
 }
 
-void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
+void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
 {
-    if (!x || x->poisoned)
+    weir_fetch_opts opts;
+    if (!x || x->poisoned || !graph_opts(x->graph, "fetch", given, &opts, sizeof opts))
         return;
     const char *called = opts.name ? opts.name : graph_tensor_short_name(x);
     x = graph_copied(x, opts.src);
@@ -251,10 +262,13 @@ void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts)
     node->fetch_slots = opts.slots ? opts.slots : 2;
 }
 
-weir_tensor *weir_shard_at(weir_tensor *x, weir_shard_opts opts)
+weir_tensor *weir_shard_at(weir_tensor *x, const weir_shard_opts *given)
 {
+    weir_shard_opts opts;
     if (!x || x->poisoned)
         return x;
+    if (!graph_opts(x->graph, "shard", given, &opts, sizeof opts))
+        return &x->graph->poison;
     return shard_to(x, opts.mesh ? opts.mesh : x->mesh, opts.src, "shard", opts.name, opts.sbp);
 }
 
@@ -274,7 +288,7 @@ static weir_tensor *call_on(weir_mesh *mesh, weir_kernel_fn fn, const weir_call_
     weir_mesh *first = mesh_first(mesh);
     if (!first)
         return &g->poison;
-    weir_scope scope = weir_scope_enter((weir_scope_opts){.mesh = first});
+    weir_scope scope = graph_scope_on(first);
     graph_node *node = graph_apply(apply);
     weir_scope_leave(&scope);
     if (!node)
@@ -285,8 +299,14 @@ static weir_tensor *call_on(weir_mesh *mesh, weir_kernel_fn fn, const weir_call_
     return first == mesh ? node->out[0] : spread(node, mesh, opts->src, (weir_sbp[WEIR_AXES_MAX]){WEIR_AUTO});
 }
 
-weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts)
+weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *given)
 {
+    weir_call_opts opts;
+    weir_tensor *first = given ? given->in[0] : NULL;
+    if (!first && opts_read(&opts, sizeof opts, given, "call"))
+        return NULL;
+    if (first && !graph_opts(first->graph, "call", given, &opts, sizeof opts))
+        return &first->graph->poison;
     int in_count = 0;
     while (in_count < 8 && opts.in[in_count])
         in_count++;

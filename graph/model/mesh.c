@@ -119,8 +119,10 @@ static bool devices_parse(weir_graph *graph, weir_src src, const char *devices, 
     return false;
 }
 
-weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_opts opts)
+weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, const weir_mesh_opts *given)
 {
+    weir_mesh_opts opts;
+    graph_opts(graph, "mesh", given, &opts, sizeof opts);
     pool scratch = {.head = NULL};
     device_list list;
     weir_device_kind kind = WEIR_CPU;

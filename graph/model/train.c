@@ -196,9 +196,12 @@ static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src 
     return !weir_graph_mistake(g);
 }
 
-void weir_train_at(weir_tensor *loss, weir_optimizer optimizer, weir_train_opts opts)
+void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train_opts *given)
 {
-    if (!loss || loss->poisoned || !train_ok(loss, &optimizer, opts.src))
+    weir_train_opts opts;
+    weir_optimizer optimizer;
+    if (!loss || loss->poisoned || !graph_opts(loss->graph, "train", given, &opts, sizeof opts) ||
+        !graph_opts(loss->graph, "optimizer", by, &optimizer, sizeof optimizer) || !train_ok(loss, &optimizer, opts.src))
         return;
     weir_graph *g = loss->graph;
     training t = {.graph = g, .src = opts.src, .optimizer = optimizer};

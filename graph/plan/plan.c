@@ -7,12 +7,19 @@
 #include "graph/base/base.h"
 #include "graph/plan/fields.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+void plan_hold(const weir_plan *plan)
+{
+    atomic_fetch_add_explicit(&((weir_plan *)plan)->held, 1, memory_order_relaxed);
+}
+
 void weir_plan_free(weir_plan *plan)
 {
-    if (!plan)
+    /* acq_rel: what the others did with it is over when the last one frees it */
+    if (!plan || atomic_fetch_sub_explicit(&plan->held, 1, memory_order_acq_rel))
         return;
 #define X(type, member) free(plan->member);
     PLAN_ARRAY_LIST(X)

@@ -320,7 +320,11 @@ struct weir_plan {
     PLAN_ARRAY_LIST(X)
 #undef X
     host_binding *bindings;  /* hosts_count of them, or NULL; not in the file */
+    _Atomic uint32_t held;   /* how many sessions keep it, whether its owner frees it or not */
 };
+
+/* The plan stays until weir_plan_free() is called once more. Any thread. */
+void plan_hold(const weir_plan *plan);
 
 static inline const char *plan_text(const weir_plan *plan, plan_str str)
 {

@@ -131,9 +131,30 @@ enum {
 #define WEIR_IS_S(sbp) ((sbp) >= WEIR_S0 - WEIR_DIMS_MAX)
 #define WEIR_S_DIM(sbp) ((sbp) - WEIR_S0)
 
-/* Options are members of a structure; one that is left out is 0, and takes the default that its comment says. This is
- * the number 0 for an option with another default: .lr = WEIR_ZERO. Of a computed value: .lr = rate ? rate : WEIR_ZERO.
- * (It is the negative zero, which equals 0 and can be told from it.) */
+/* Options are members of a structure (weir_..._opts) that a macro fills in and gives to a function by address:
+ *
+ *     weir_compile(g, .memory = "1MiB")   is   weir_compile_at(g, WEIR_OPTS(weir_compile_opts, .memory = "1MiB"))
+ *
+ * The first member is the structure's size as the program knows it, the second the place in the program. So options can
+ * be added, always at the end, and what was compiled before goes on running: the library takes as many bytes as the
+ * program has, and the rest is 0. The other way round, a program that sets what an older library does not know gets an
+ * error that names its file and line. So does one that fills in a structure by itself and leaves `size` 0. NULL in the
+ * place of the address: nothing is set.
+ *
+ * WEIR_OPTS_AT() is for functions that pass on a place that they were given. The structure lives as long as a local
+ * variable there (in C++ until the end of the statement); no call keeps it. */
+#ifdef __cplusplus
+#define WEIR_OPTS_AT(where, type, ...) (weir_address_(type{.size = sizeof(type), .src = where, __VA_ARGS__}))
+#define WEIR_COPY_(type, value) (weir_address_<type>(value))
+#else
+#define WEIR_OPTS_AT(where, type, ...) (&(const type){.size = sizeof(type), .src = where, __VA_ARGS__})
+#define WEIR_COPY_(type, value) ((const type[]){value})
+#endif
+#define WEIR_OPTS(type, ...) WEIR_OPTS_AT(WEIR_HERE, type, __VA_ARGS__)
+
+/* An option that is left out is 0, and takes the default that its comment says. This is the number 0 for one with
+ * another default: .lr = WEIR_ZERO. Of a computed value: .lr = rate ? rate : WEIR_ZERO. (It is the negative zero, which
+ * equals 0 and can be told from it.) */
 #define WEIR_ZERO (-0.0)
 
 /* The value of such an option: `fallback` when it was left out. For DSL functions of one's own. */
@@ -174,4 +195,9 @@ float weir_random_normal(uint64_t key, uint64_t index);
 float weir_random_uniform(uint64_t key, uint64_t index);
 
 WEIR_C_END
+
+#ifdef __cplusplus
+/* For WEIR_OPTS(): C++ has no address of a temporary, but lets a reference to one be given on. */
+template <typename T> inline const T *weir_address_(const T &value) { return &value; }
+#endif
 #endif

@@ -85,13 +85,15 @@ typedef struct weir_checkpoint_source {
 } weir_checkpoint_source;
 
 typedef struct weir_checkpoint_opts {
+    size_t size;
+    weir_src src;
     bool unverified;      /* do not compare checksums before shards are used */
 } weir_checkpoint_opts;
 
 /* Opens a checkpoint's folder, the newest whole one of a root (the greatest number of steps), or a .safetensors file,
  * and reads its index. NULL and weir_error(): E_IO, it is not there, cannot be read, or is not what it should be. */
-#define weir_checkpoint_open(path, ...) weir_checkpoint_open_at(path, (weir_checkpoint_opts){__VA_ARGS__})
-weir_checkpoint *weir_checkpoint_open_at(const char *path, weir_checkpoint_opts opts);
+#define weir_checkpoint_open(path, ...) weir_checkpoint_open_at(path, WEIR_OPTS(weir_checkpoint_opts, __VA_ARGS__))
+weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint_opts *opts);
 void weir_checkpoint_close(weir_checkpoint *checkpoint); /* may be NULL */
 
 /* All below are owned by the checkpoint. NULL: no such number, or name. Numbers are 0 .. info.tensors - 1, and so on.
@@ -122,6 +124,8 @@ weir_status weir_checkpoint_verify(weir_checkpoint *checkpoint, weir_checkpoint_
 typedef struct weir_checkpoint_writer weir_checkpoint_writer;
 
 typedef struct weir_checkpoint_create_opts {
+    size_t size;
+    weir_src src;
     int64_t step;
     uint64_t seed, plan_hash, graph_hash;
     const char *program; /* copied */
@@ -129,8 +133,9 @@ typedef struct weir_checkpoint_create_opts {
 
 /* Begins the checkpoint that will be the folder `path`; a `path` that ends with ".safetensors" will be a single file.
  * Folders above are made. NULL and weir_error(): E_IO. */
-#define weir_checkpoint_create(path, ...) weir_checkpoint_create_at(path, (weir_checkpoint_create_opts){__VA_ARGS__})
-weir_checkpoint_writer *weir_checkpoint_create_at(const char *path, weir_checkpoint_create_opts opts);
+#define weir_checkpoint_create(path, ...) \
+    weir_checkpoint_create_at(path, WEIR_OPTS(weir_checkpoint_create_opts, __VA_ARGS__))
+weir_checkpoint_writer *weir_checkpoint_create_at(const char *path, const weir_checkpoint_create_opts *opts);
 
 /* A whole tensor; `slots` values one behind the other when there are several (0 is 1). `data` is borrowed until
  * finish. name is copied. */
@@ -141,7 +146,12 @@ typedef struct weir_checkpoint_value {
     int slots;
     weir_array value;
 } weir_checkpoint_value;
-weir_status weir_checkpoint_add(weir_checkpoint_writer *writer, const weir_checkpoint_value *value);
+weir_status weir_checkpoint_add_of(weir_checkpoint_writer *writer, const weir_checkpoint_value *value,
+                                   size_t value_bytes);
+static inline weir_status weir_checkpoint_add(weir_checkpoint_writer *writer, const weir_checkpoint_value *value)
+{
+    return weir_checkpoint_add_of(writer, value, sizeof *value); /* as many bytes as this header knows */
+}
 weir_status weir_checkpoint_add_source(weir_checkpoint_writer *writer, const weir_checkpoint_source *source);
 
 /* Writes it, and gives it its name when all is on the disk; what had that name before is replaced then and not before.

@@ -75,7 +75,9 @@ typedef void (*weir_report_fn)(void *ctx, const char *text);
  * Sessions are told apart by their names when they open: rank 0 meets for one at a time at its address, and ranks that
  * come for another wait for their turn, at most WEIR_JOIN. So threads of each rank may open sessions at the same time
  * and in any order, if their names differ. Sessions of one name are told apart by their order: all ranks open them one
- * after the other. */
+ * after the other.
+ *
+ * They are a member of weir_session_opts, and as they are: what there is to be said besides becomes a member of that. */
 typedef struct weir_cluster_opts {
     bool alone;          /* this process runs the whole plan, whatever the environment says */
     int world_size;      /* 0: as the environment says; then what follows counts */

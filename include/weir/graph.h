@@ -41,6 +41,7 @@ const char *weir_graph_mistake(const weir_graph *graph);
 /* ---- meshes ---- */
 
 typedef struct weir_mesh_opts {
+    size_t size;
     weir_src src;
     int shape[WEIR_AXES_MAX]; /* devices per axis; {0}: one axis with all of them */
 } weir_mesh_opts;
@@ -48,14 +49,16 @@ typedef struct weir_mesh_opts {
 /* A mesh of the devices listed: "cpu:0", "cpu:0-3", "cpu:0,2,4-5", in row-major order over `.shape`. Owned by the
  * graph. */
 #define weir_mesh_new(graph, devices, ...) \
-    weir_mesh_new_at(graph, devices, (weir_mesh_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, weir_mesh_opts opts);
+    weir_mesh_new_at(graph, devices, WEIR_OPTS(weir_mesh_opts, __VA_ARGS__))
+weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, const weir_mesh_opts *opts);
 int weir_mesh_size(const weir_mesh *mesh); /* devices */
 
 /* Places what is built in the statement or block that follows on `mesh` (NULL: as outside), and puts `.name` before its
  * names, joined by '/'. "%d" in the name is replaced by the number that follows it: WEIR_ON(m, .name = "h%d", i).
  * `break`, `continue` and `return` leave the scope as they should. */
 typedef struct weir_scope_opts {
+    size_t size;
+    weir_src src;
     weir_graph *graph; /* only needed when the mesh is NULL */
     weir_mesh *mesh;
     const char *name;
@@ -67,7 +70,7 @@ typedef struct weir_scope {
     int program; /* what was being built before */
     bool done;
 } weir_scope;
-weir_scope weir_scope_enter(weir_scope_opts opts);
+weir_scope weir_scope_enter(const weir_scope_opts *opts);
 void weir_scope_leave(weir_scope *scope);
 #ifdef __GNUC__
 #define WEIR_IN_(var, entered)                                                                         \
@@ -76,7 +79,7 @@ void weir_scope_leave(weir_scope *scope);
 #define WEIR_IN_(var, entered) \
     for (weir_scope var = entered; !var.done; var.done = true, weir_scope_leave(&var))
 #endif
-#define WEIR_ON_(var, ...) WEIR_IN_(var, weir_scope_enter((weir_scope_opts){__VA_ARGS__}))
+#define WEIR_ON_(var, ...) WEIR_IN_(var, weir_scope_enter(WEIR_OPTS(weir_scope_opts, __VA_ARGS__)))
 #define WEIR_CAT_(a, b) a##b
 #define WEIR_CAT(a, b) WEIR_CAT_(a, b)
 #define WEIR_ON(m, ...) WEIR_ON_(WEIR_CAT(weir_scope_, __LINE__), .mesh = m, __VA_ARGS__)
@@ -86,6 +89,7 @@ void weir_scope_leave(weir_scope *scope);
 /* ---- programs ---- */
 
 typedef struct weir_program_opts {
+    size_t size;
     weir_src src;
     bool train; /* it trains, as "main" does: weir_dropout drops, weir_train() may be called [it does not] */
 } weir_program_opts;
@@ -107,14 +111,14 @@ typedef struct weir_program_opts {
  * A program that uses another's value reads it as the other's last step left it. What one changes (a parameter that it
  * trains, a state that it sets) no other can change. */
 #define weir_graph_program(graph, name, ...) \
-    weir_graph_program_at(graph, name, (weir_program_opts){.src = WEIR_HERE, __VA_ARGS__})
-void weir_graph_program_at(weir_graph *graph, const char *name, weir_program_opts opts);
+    weir_graph_program_at(graph, name, WEIR_OPTS(weir_program_opts, __VA_ARGS__))
+void weir_graph_program_at(weir_graph *graph, const char *name, const weir_program_opts *opts);
 
 /* The same for the statement or block that follows. */
 #define WEIR_PROGRAM(graph, name, ...)              \
     WEIR_IN_(WEIR_CAT(weir_scope_, __LINE__),       \
-             weir_program_enter(graph, name, (weir_program_opts){.src = WEIR_HERE, __VA_ARGS__}))
-weir_scope weir_program_enter(weir_graph *graph, const char *name, weir_program_opts opts);
+             weir_program_enter(graph, name, WEIR_OPTS(weir_program_opts, __VA_ARGS__)))
+weir_scope weir_program_enter(weir_graph *graph, const char *name, const weir_program_opts *opts);
 
 /* Whether what is built now belongs to a program that trains. */
 bool weir_graph_trains(const weir_graph *graph);
@@ -143,6 +147,7 @@ typedef weir_status (*weir_source_restore_fn)(void *ctx, int64_t step, const voi
 typedef weir_status (*weir_sink_fn)(void *ctx, const weir_view *value, int64_t step, int micro);
 
 typedef struct weir_input_opts {
+    size_t size;
     weir_src src;
     int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0 */
     const char *name;
@@ -156,8 +161,8 @@ typedef struct weir_input_opts {
 
 /* weir_input(g, WEIR_I32, {8, 128}, .name = "tokens", .micro = true) */
 #define weir_input(graph, dtype, ...) \
-    weir_input_at(graph, dtype, (weir_input_opts){.src = WEIR_HERE, .shape = __VA_ARGS__})
-weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, weir_input_opts opts);
+    weir_input_at(graph, dtype, WEIR_OPTS(weir_input_opts, .shape = __VA_ARGS__))
+weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *opts);
 
 /* How a parameter starts: a function of (the seed given to weir_compile, the parameter's name, the element's index).
  * Left out, it is as whatever takes the option says: .init = {WEIR_INIT_ZERO} are zeros everywhere. */
@@ -179,6 +184,7 @@ typedef struct weir_init {
 #define WEIR_UNIFORM(lo, hi) {WEIR_INIT_UNIFORM, (lo), (hi)}
 
 typedef struct weir_param_opts {
+    size_t size;
     weir_src src;
     int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
     const char *name;
@@ -190,12 +196,13 @@ typedef struct weir_param_opts {
 
 /* A parameter: made once, changed by the optimizer alone. weir_param(g, WEIR_F32, {8, 16}, .name = "w") */
 #define weir_param(graph, dtype, ...) \
-    weir_param_at(graph, dtype, (weir_param_opts){.src = WEIR_HERE, .shape = __VA_ARGS__})
-weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, weir_param_opts opts);
+    weir_param_at(graph, dtype, WEIR_OPTS(weir_param_opts, .shape = __VA_ARGS__))
+weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, const weir_param_opts *opts);
 
 /* ---- what later steps read ---- */
 
 typedef struct weir_state_opts {
+    size_t size;
     weir_src src;
     int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
     const char *name;
@@ -217,8 +224,8 @@ typedef struct weir_state_opts {
  * step; all micro-batches of a step read the same value. No gradient flows into it: a step learns from itself alone.
  * One that is never set is a constant. */
 #define weir_state(graph, dtype, ...) \
-    weir_state_at(graph, dtype, (weir_state_opts){.src = WEIR_HERE, .shape = __VA_ARGS__})
-weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, weir_state_opts opts);
+    weir_state_at(graph, dtype, WEIR_OPTS(weir_state_opts, .shape = __VA_ARGS__))
+weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state_opts *opts);
 
 /* What the step that comes .delay steps later reads: `value`, of the state's dtype and shape, which must exist once a
  * step. Once for each state. */
@@ -234,6 +241,7 @@ void weir_state_append_at(weir_tensor *state, weir_tensor *rows, weir_tensor *po
 /* ---- tensors that go outside ---- */
 
 typedef struct weir_fetch_opts {
+    size_t size;
     weir_src src;
     const char *name;   /* NULL: the tensor's */
     weir_sink_fn sink;  /* NULL: taken by weir_session_pull() */
@@ -242,12 +250,13 @@ typedef struct weir_fetch_opts {
 } weir_fetch_opts;
 
 /* Delivers the whole value of `x`, once per micro-batch or once per step, as it exists. */
-#define weir_fetch(x, ...) weir_fetch_at(x, (weir_fetch_opts){.src = WEIR_HERE, __VA_ARGS__})
-void weir_fetch_at(weir_tensor *x, weir_fetch_opts opts);
+#define weir_fetch(x, ...) weir_fetch_at(x, WEIR_OPTS(weir_fetch_opts, __VA_ARGS__))
+void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *opts);
 
 /* ---- explicit layout ---- */
 
 typedef struct weir_shard_opts {
+    size_t size;
     weir_src src;
     const char *name;
     weir_sbp sbp[WEIR_AXES_MAX]; /* AUTO entries are deduced */
@@ -255,8 +264,8 @@ typedef struct weir_shard_opts {
 } weir_shard_opts;
 
 /* `x`, converted to another SBP, another mesh or both. P -> S, B, P; any other -> any. */
-#define weir_shard(x, ...) weir_shard_at(x, (weir_shard_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_shard_at(weir_tensor *x, weir_shard_opts opts);
+#define weir_shard(x, ...) weir_shard_at(x, WEIR_OPTS(weir_shard_opts, __VA_ARGS__))
+weir_tensor *weir_shard_at(weir_tensor *x, const weir_shard_opts *opts);
 
 /* Fixes the number of slots of the register that will hold `x` (the credit of its producer). The compiler then neither
  * raises nor lowers it, and refuses the plan when it cannot be live with so few. */
@@ -265,6 +274,7 @@ void weir_slots(weir_tensor *x, int slots);
 /* ---- any C function as an op ---- */
 
 typedef struct weir_call_opts {
+    size_t size;
     weir_src src;
     weir_tensor *in[8];          /* ends at the first NULL */
     const char *name;
@@ -276,8 +286,8 @@ typedef struct weir_call_opts {
 /* One output from up to 8 inputs, all whole (B): a stage of one's own, such as decoding or sampling. Called once for
  * every value, on the first device of the mesh; no gradient flows through it.
  *     weir_call(fn, {x, y}, .dtype = WEIR_F32, .shape = {8}, .ctx = &mine) */
-#define weir_call(fn, ...) weir_call_at(fn, (weir_call_opts){.src = WEIR_HERE, .in = __VA_ARGS__})
-weir_tensor *weir_call_at(weir_kernel_fn fn, weir_call_opts opts);
+#define weir_call(fn, ...) weir_call_at(fn, WEIR_OPTS(weir_call_opts, .in = __VA_ARGS__))
+weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *opts);
 
 /* ---- queries ---- */
 

@@ -257,7 +257,11 @@ typedef struct weir_apply {
     int in_count;
     const void *attrs;
 } weir_apply;
-weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs);
+weir_tensor *weir_op_apply_of(const weir_apply *apply, size_t apply_bytes, weir_tensor **outs);
+static inline weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **outs)
+{
+    return weir_op_apply_of(apply, sizeof *apply, outs); /* as many bytes as this header knows */
+}
 
 /* For an op's parameters, which are to be made before it is applied. The mesh on which an op applied to `x` now would
  * live: that of the innermost WEIR_ON, else x's. And the name that it is to be given: `name`, or when that is NULL a

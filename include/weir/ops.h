@@ -13,6 +13,7 @@
 WEIR_C_BEGIN
 
 typedef struct weir_op_opts {
+    size_t size;
     weir_src src;
     const char *name;
 } weir_op_opts;
@@ -20,54 +21,57 @@ typedef struct weir_op_opts {
 /* ---- elementwise: f(x) ---- */
 #define WEIR_UNARY_LIST(X) \
     X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu)
-#define X(name) weir_tensor *weir_##name##_at(weir_tensor *x, weir_op_opts opts);
+#define X(name) weir_tensor *weir_##name##_at(weir_tensor *x, const weir_op_opts *opts);
 WEIR_UNARY_LIST(X)
 #undef X
-#define weir_neg(x, ...) weir_neg_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_exp(x, ...) weir_exp_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_log(x, ...) weir_log_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_sqrt(x, ...) weir_sqrt_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_tanh(x, ...) weir_tanh_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_sigmoid(x, ...) weir_sigmoid_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_relu(x, ...) weir_relu_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_neg(x, ...) weir_neg_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_exp(x, ...) weir_exp_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_log(x, ...) weir_log_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_sqrt(x, ...) weir_sqrt_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_tanh(x, ...) weir_tanh_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_sigmoid(x, ...) weir_sigmoid_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_relu(x, ...) weir_relu_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 /* tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */
-#define weir_gelu(x, ...) weir_gelu_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_silu(x, ...) weir_silu_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_gelu(x, ...) weir_gelu_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_silu(x, ...) weir_silu_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 
 /* ---- elementwise: f(a, b), broadcasting ---- */
 #define WEIR_BINARY_LIST(X) X(add) X(sub) X(mul) X(div)
-#define X(name) weir_tensor *weir_##name##_at(weir_tensor *a, weir_tensor *b, weir_op_opts opts);
+#define X(name) weir_tensor *weir_##name##_at(weir_tensor *a, weir_tensor *b, const weir_op_opts *opts);
 WEIR_BINARY_LIST(X)
 #undef X
-#define weir_add(a, b, ...) weir_add_at(a, b, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_sub(a, b, ...) weir_sub_at(a, b, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_mul(a, b, ...) weir_mul_at(a, b, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_div(a, b, ...) weir_div_at(a, b, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
+#define weir_add(a, b, ...) weir_add_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_sub(a, b, ...) weir_sub_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_mul(a, b, ...) weir_mul_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_div(a, b, ...) weir_div_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 
 /* The sum of 1 to WEIR_ARGS_MAX tensors of one shape. */
-weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, weir_op_opts opts);
+weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, const weir_op_opts *opts);
 
 /* scale * x + shift, with constants */
 typedef struct weir_affine_opts {
+    size_t size;
     weir_src src;
     double scale;
     double shift;
     const char *name;
 } weir_affine_opts;
-#define weir_affine(x, ...) weir_affine_at(x, (weir_affine_opts){.src = WEIR_HERE, .scale = __VA_ARGS__})
-weir_tensor *weir_affine_at(weir_tensor *x, weir_affine_opts opts);
+#define weir_affine(x, ...) weir_affine_at(x, WEIR_OPTS(weir_affine_opts, .scale = __VA_ARGS__))
+weir_tensor *weir_affine_at(weir_tensor *x, const weir_affine_opts *opts);
 
 /* ---- products ---- */
 typedef struct weir_matmul_opts {
+    size_t size;
     weir_src src;
     const char *name;
     bool trans_a, trans_b; /* the last two dimensions are swapped first */
 } weir_matmul_opts;
 /* a [..., m, k] x b [..., k, n] -> [..., m, n]. The batch dimensions of the two are equal, or b has none. */
-#define weir_matmul(a, b, ...) weir_matmul_at(a, b, (weir_matmul_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_matmul_at(weir_tensor *a, weir_tensor *b, weir_matmul_opts opts);
+#define weir_matmul(a, b, ...) weir_matmul_at(a, b, WEIR_OPTS(weir_matmul_opts, __VA_ARGS__))
+weir_tensor *weir_matmul_at(weir_tensor *a, weir_tensor *b, const weir_matmul_opts *opts);
 
 typedef struct weir_linear_opts {
+    size_t size;
     weir_src src;
     const char *name;
     weir_sbp weight[WEIR_AXES_MAX]; /* SBP of the weight; the bias follows it */
@@ -78,34 +82,36 @@ typedef struct weir_linear_opts {
 } weir_linear_opts;
 /* x [..., in], of two or more dimensions, -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias
  * [out] (zeros at first). The parameters are f32; of an x that is f16 or bf16 a cast of the weight is the factor. */
-#define weir_linear(x, out, ...) weir_linear_at(x, out, (weir_linear_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts);
+#define weir_linear(x, out, ...) weir_linear_at(x, out, WEIR_OPTS(weir_linear_opts, __VA_ARGS__))
+weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts *opts);
 /* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */
-weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, weir_op_opts opts);
+weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_op_opts *opts);
 
 /* ---- over the last dimension ---- */
-#define weir_softmax(x, ...) weir_softmax_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_softmax_at(weir_tensor *x, weir_op_opts opts);
+#define weir_softmax(x, ...) weir_softmax_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_softmax_at(weir_tensor *x, const weir_op_opts *opts);
 
 typedef struct weir_norm_opts {
+    size_t size;
     weir_src src;
     const char *name;
     double eps; /* default 1e-5; WEIR_ZERO: none */
 } weir_norm_opts;
 /* (x - mean) / sqrt(var + eps) * gain + bias, with parameters NAME/gain (ones) and NAME/bias (zeros), each [last]
  * (Ba et al. 2016) */
-#define weir_layernorm(x, ...) weir_layernorm_at(x, (weir_norm_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_layernorm_at(weir_tensor *x, weir_norm_opts opts);
+#define weir_layernorm(x, ...) weir_layernorm_at(x, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
+weir_tensor *weir_layernorm_at(weir_tensor *x, const weir_norm_opts *opts);
 /* x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019) */
-#define weir_rmsnorm(x, ...) weir_rmsnorm_at(x, (weir_norm_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_rmsnorm_at(weir_tensor *x, weir_norm_opts opts);
+#define weir_rmsnorm(x, ...) weir_rmsnorm_at(x, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
+weir_tensor *weir_rmsnorm_at(weir_tensor *x, const weir_norm_opts *opts);
 
 /* Index (i32) of the largest element of the last dimension, which is dropped; the first one of equals. */
-#define weir_argmax(x, ...) weir_argmax_at(x, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_argmax_at(weir_tensor *x, weir_op_opts opts);
+#define weir_argmax(x, ...) weir_argmax_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_argmax_at(weir_tensor *x, const weir_op_opts *opts);
 
 /* ---- language models ---- */
 typedef struct weir_embedding_opts {
+    size_t size;
     weir_src src;
     const char *name;
     weir_sbp weight[WEIR_AXES_MAX];
@@ -113,14 +119,15 @@ typedef struct weir_embedding_opts {
 } weir_embedding_opts;
 /* ids i32 [...] in [0, vocab) -> [..., dim], rows of the parameter NAME/weight [vocab, dim]. */
 #define weir_embedding(ids, vocab, dim, ...) \
-    weir_embedding_at(ids, vocab, dim, (weir_embedding_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, weir_embedding_opts opts);
+    weir_embedding_at(ids, vocab, dim, WEIR_OPTS(weir_embedding_opts, __VA_ARGS__))
+weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, const weir_embedding_opts *opts);
 /* The same with a weight [vocab, dim] that exists already. */
 #define weir_embedding_with(ids, weight, ...) \
-    weir_embedding_with_at(ids, weight, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, weir_op_opts opts);
+    weir_embedding_with_at(ids, weight, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, const weir_op_opts *opts);
 
 typedef struct weir_attention_opts {
+    size_t size;
     weir_src src;
     const char *name;
     int heads;     /* default 1; divides the last dimension */
@@ -129,10 +136,11 @@ typedef struct weir_attention_opts {
 } weir_attention_opts;
 /* q [batch, seq, dim], k and v [batch, keys, dim] -> [batch, seq, dim]: softmax(scale q k^T) v per head, in blocks
  * (Dao et al. 2022): the matrix seq x keys never exists as a whole. */
-#define weir_attention(q, k, v, ...) weir_attention_at(q, k, v, (weir_attention_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_attention_opts opts);
+#define weir_attention(q, k, v, ...) weir_attention_at(q, k, v, WEIR_OPTS(weir_attention_opts, __VA_ARGS__))
+weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, const weir_attention_opts *opts);
 
 typedef struct weir_attention_kept_opts {
+    size_t size;
     weir_src src;
     const char *name;
     int heads;     /* default 1; divides the last dimension */
@@ -144,18 +152,19 @@ typedef struct weir_attention_kept_opts {
  * new. The kernel fails unless 0 <= position <= room - n. No gradient flows through it. */
 #define weir_attention_kept(q, k, v, keys, values, position, ...) \
     weir_attention_kept_at(q, k, v, keys, values, position,       \
-                           (weir_attention_kept_opts){.src = WEIR_HERE, __VA_ARGS__})
+                           WEIR_OPTS(weir_attention_kept_opts, __VA_ARGS__))
 weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_tensor *keys,
-                                    weir_tensor *values, weir_tensor *position, weir_attention_kept_opts opts);
+                                    weir_tensor *values, weir_tensor *position, const weir_attention_kept_opts *opts);
 
 /* `x` [..., room, dim] with its rows position .. position + n - 1 replaced by `rows` [..., n, dim]; position is i32
  * with one element. In place where x is used nowhere else. The kernel fails unless 0 <= position <= room - n. No
  * gradient flows through it. */
 #define weir_append(x, rows, position, ...) \
-    weir_append_at(x, rows, position, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_append_at(weir_tensor *x, weir_tensor *rows, weir_tensor *position, weir_op_opts opts);
+    weir_append_at(x, rows, position, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_append_at(weir_tensor *x, weir_tensor *rows, weir_tensor *position, const weir_op_opts *opts);
 
 typedef struct weir_cross_entropy_opts {
+    size_t size;
     weir_src src;
     const char *name;
     bool ignore;          /* leave out rows whose label is ignore_index */
@@ -164,11 +173,12 @@ typedef struct weir_cross_entropy_opts {
 /* logits [..., classes], labels i32 [...] -> the mean, a scalar, of -log softmax(logits)[label] over all rows (those
  * not ignored; 0 when all are). */
 #define weir_cross_entropy(logits, labels, ...) \
-    weir_cross_entropy_at(logits, labels, (weir_cross_entropy_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, weir_cross_entropy_opts opts);
+    weir_cross_entropy_at(logits, labels, WEIR_OPTS(weir_cross_entropy_opts, __VA_ARGS__))
+weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, const weir_cross_entropy_opts *opts);
 
 /* ---- reductions ---- */
 typedef struct weir_reduce_opts {
+    size_t size;
     weir_src src;
     int axes[WEIR_DIMS_MAX]; /* may be negative */
     const char *name;
@@ -176,47 +186,49 @@ typedef struct weir_reduce_opts {
     bool keep;               /* reduced dimensions stay, as 1 */
 } weir_reduce_opts;
 /* weir_sum(x) over all; weir_sum(x, .axes = {-1}, .axis_count = 1) */
-#define weir_sum(x, ...) weir_sum_at(x, (weir_reduce_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_mean(x, ...) weir_mean_at(x, (weir_reduce_opts){.src = WEIR_HERE, __VA_ARGS__})
-#define weir_max(x, ...) weir_max_at(x, (weir_reduce_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_sum_at(weir_tensor *x, weir_reduce_opts opts);
-weir_tensor *weir_mean_at(weir_tensor *x, weir_reduce_opts opts);
-weir_tensor *weir_max_at(weir_tensor *x, weir_reduce_opts opts);
+#define weir_sum(x, ...) weir_sum_at(x, WEIR_OPTS(weir_reduce_opts, __VA_ARGS__))
+#define weir_mean(x, ...) weir_mean_at(x, WEIR_OPTS(weir_reduce_opts, __VA_ARGS__))
+#define weir_max(x, ...) weir_max_at(x, WEIR_OPTS(weir_reduce_opts, __VA_ARGS__))
+weir_tensor *weir_sum_at(weir_tensor *x, const weir_reduce_opts *opts);
+weir_tensor *weir_mean_at(weir_tensor *x, const weir_reduce_opts *opts);
+weir_tensor *weir_max_at(weir_tensor *x, const weir_reduce_opts *opts);
 
 /* ---- shape ---- */
 typedef struct weir_dims_opts {
+    size_t size;
     weir_src src;
     int64_t dims[WEIR_DIMS_MAX]; /* ends at the first 0 for reshape */
     const char *name;
 } weir_dims_opts;
 /* Same elements in the same order; one dimension may be -1. weir_reshape(x, {8, -1}) */
-#define weir_reshape(x, ...) weir_reshape_at(x, (weir_dims_opts){.src = WEIR_HERE, .dims = __VA_ARGS__})
-weir_tensor *weir_reshape_at(weir_tensor *x, weir_dims_opts opts);
+#define weir_reshape(x, ...) weir_reshape_at(x, WEIR_OPTS(weir_dims_opts, .dims = __VA_ARGS__))
+weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *opts);
 /* Dimension i of the result is dimension dims[i] of x. weir_transpose(x, {0, 2, 1}) */
-#define weir_transpose(x, ...) weir_transpose_at(x, (weir_dims_opts){.src = WEIR_HERE, .dims = __VA_ARGS__})
-weir_tensor *weir_transpose_at(weir_tensor *x, weir_dims_opts opts);
+#define weir_transpose(x, ...) weir_transpose_at(x, WEIR_OPTS(weir_dims_opts, .dims = __VA_ARGS__))
+weir_tensor *weir_transpose_at(weir_tensor *x, const weir_dims_opts *opts);
 /* Elements first .. first+count-1 of dimension `axis` (may be negative). */
 #define weir_slice(x, axis, first, count, ...) \
-    weir_slice_at(x, axis, first, count, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, weir_op_opts opts);
+    weir_slice_at(x, axis, first, count, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, const weir_op_opts *opts);
 typedef struct weir_concat_opts {
+    size_t size;
     weir_src src;
     weir_tensor *x[16]; /* ends at the first NULL */
     const char *name;
 } weir_concat_opts;
 /* weir_concat(axis, {a, b, c}): one after the other along `axis`; other dimensions are equal. */
-#define weir_concat(axis, ...) weir_concat_at(axis, (weir_concat_opts){.src = WEIR_HERE, .x = __VA_ARGS__})
-weir_tensor *weir_concat_at(int axis, weir_concat_opts opts);
+#define weir_concat(axis, ...) weir_concat_at(axis, WEIR_OPTS(weir_concat_opts, .x = __VA_ARGS__))
+weir_tensor *weir_concat_at(int axis, const weir_concat_opts *opts);
 
 /* ---- others ---- */
 /* Each element is 0 with probability `rate`, else x / (1 - rate); drawn anew in every firing, from the element's
  * index in the logical tensor, so every layout drops the same ones (Srivastava et al. 2014). In a program that does
  * not train (weir_graph_program) it is x itself. */
-#define weir_dropout(x, rate, ...) weir_dropout_at(x, rate, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts);
+#define weir_dropout(x, rate, ...) weir_dropout_at(x, rate, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_dropout_at(weir_tensor *x, double rate, const weir_op_opts *opts);
 /* To another dtype; f32 to integers truncates towards zero and saturates, NaN becomes 0. */
-#define weir_cast(x, dtype, ...) weir_cast_at(x, dtype, (weir_op_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, weir_op_opts opts);
+#define weir_cast(x, dtype, ...) weir_cast_at(x, dtype, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, const weir_op_opts *opts);
 
 WEIR_C_END
 #endif

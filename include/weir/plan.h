@@ -5,7 +5,8 @@
  * weir_compile() returns it. A saved plan needs neither the graph nor the program that built it; host functions
  * (sources, sinks, calls) are known in it by name.
  *
- * A plan is immutable; any number of threads and sessions may read it. Owned by the caller; the graph may be freed.
+ * A plan is immutable; any number of threads and sessions may read it. Owned by the caller; the graph may be freed. A
+ * session keeps the plan that it was opened with: weir_plan_free() may come first, and memory goes when the last is closed.
  */
 #ifndef WEIR_PLAN_H
 #define WEIR_PLAN_H
@@ -24,6 +25,7 @@ typedef enum weir_reduce {
 } weir_reduce;
 
 typedef struct weir_compile_opts {
+    size_t size;
     weir_src src;
     int micro_batches;   /* per step [1] */
     const char *memory;  /* limit per device, as "512MiB" or "2GB" [none]; what is over it is traded for time: results
@@ -58,8 +60,8 @@ typedef struct weir_compile_opts {
 
 /* Compiles; NULL and weir_error() on a mistake in the graph, a limit that cannot be met, or no memory. Leaves the
  * graph as it is: it may be compiled again with other options. */
-#define weir_compile(graph, ...) weir_compile_at(graph, (weir_compile_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_plan *weir_compile_at(const weir_graph *graph, weir_compile_opts opts);
+#define weir_compile(graph, ...) weir_compile_at(graph, WEIR_OPTS(weir_compile_opts, __VA_ARGS__))
+weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *opts);
 void weir_plan_free(weir_plan *plan);
 
 /* The file format is described in docs/plan.md. Loading checks everything: a file that loads is a valid plan, and is

@@ -14,6 +14,17 @@
  * and costs no core while it does. So a slow one is hidden behind the computing of a run of several steps, or
  * micro-batches, as long as it takes less time than that.
  *
+ * Any number of sessions, of one plan or of several, run side by side. With .workers_of the threads that compute are those
+ * that another session has, or has room for: all that share them have at most as many as its .workers says (cores, if it
+ * says nothing), however many sessions there are, and each session's results are as if it were alone. A worker of each
+ * takes turns with those of others, between firings: a kernel that takes long holds up the others of its thread, and a stop
+ * waits for at most one turn of each. An error of one is not the others', and close waits for none of them. The threads live
+ * until the last session that shares them is closed, in any order. Sources, sinks and calls have threads of their session's.
+ * .pin is that of the first. E_UNSUPPORTED: one of them has several ranks, or accelerators.
+ *
+ * A session is called what .cluster.name says, or as its plan, with a number when it is not the first of the process. Its
+ * trace says so, and so do reports ("session 'gpt (2)': ...") where it has a name of its own or others are open.
+ *
  * Cores are those of the mask that the process was started with, as taskset, srun, a container or `weir launch` gave
  * it. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
  * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
@@ -41,6 +52,10 @@
  *     push, pull          any, one per input or fetch     all but close
  *     stop, cancel        any                             all but close
  *     close               any                             nothing may begin; those in push, pull, wait are sent away
+ *
+ *     NULL: E_ARGUMENT; close, stop and cancel take it for nothing to do. A session that has been closed, or is being
+ *     closed by another thread: E_STATE, from a second close too, as long as no session that was opened later lies where it
+ *     lay. Two threads in push, or in pull, of the same name: the second one gets E_STATE
  *
  *     save and load: on all ranks, at rest. While an asynchronous save is being written the session may run and be read;
  *     the next save, load and close wait for it, and a session that is cancelled gives it up. A source's save and
@@ -78,14 +93,18 @@ typedef struct weir_binding {
 } weir_binding;
 
 typedef struct weir_session_opts {
+    size_t size;
     weir_src src;
+    size_t binding_size;           /* sizeof(weir_binding), which weir_session_open() sets */
     int workers;                   /* that compute [as devices, at most as cores, see above]; changes no result */
+    weir_session *workers_of;      /* that compute are those of another session, see below [its own] */
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
                                       that a kernel that reads it is noticed; slower, same results [WEIR_POISON, or not] */
     const char *offload;           /* "disk:DIRECTORY": where what the plan lets wait on a disk does so here, rather than
                                       where it was compiled for [WEIR_OFFLOAD, or what the plan says] */
-    const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes [none] */
+    const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes; the process in it
+                                      has the session's name, see below [none] */
     int64_t trace_events;          /* kept, per worker, the last ones [1 << 18] */
     const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */
     int64_t first_step;            /* number of the first step, for schedules and random streams [0] */
@@ -96,9 +115,10 @@ typedef struct weir_session_opts {
 } weir_session_opts;
 
 /* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a
- * binding. The plan is borrowed until close. */
-#define weir_session_open(plan, ...) weir_session_open_at(plan, (weir_session_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts);
+ * binding. The session keeps the plan: it may be freed before the session is closed. */
+#define weir_session_open(plan, ...) \
+    weir_session_open_at(plan, WEIR_OPTS(weir_session_opts, .binding_size = sizeof(weir_binding), __VA_ARGS__))
+weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *opts);
 
 /* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. Other
  * threads that are in push, pull or wait return E_STATE, and close waits until they have. E_IO: the trace could not be
@@ -106,6 +126,8 @@ weir_session *weir_session_open_at(const weir_plan *plan, weir_session_opts opts
 weir_status weir_session_close(weir_session *session);
 
 typedef struct weir_run_opts {
+    size_t size;
+    weir_src src;
     int64_t steps;
     const char *program; /* weir_graph_program() ["main"] */
     int64_t first_step;  /* number of its first step, for a program other than main [0] */
@@ -120,11 +142,11 @@ typedef struct weir_run_opts {
  * that is. Those of another program begin at .first_step in each run, so that it is the same whatever ran before. A
  * program reads what others have made as their last run left it. With several ranks the first run of another program
  * than before begins when all ranks have called for it. */
-#define weir_session_start(session, ...) weir_session_start_at(session, (weir_run_opts){.steps = __VA_ARGS__})
-#define weir_session_run(session, ...) weir_session_run_at(session, (weir_run_opts){.steps = __VA_ARGS__})
-weir_status weir_session_start_at(weir_session *session, weir_run_opts opts);
+#define weir_session_start(session, ...) weir_session_start_at(session, WEIR_OPTS(weir_run_opts, .steps = __VA_ARGS__))
+#define weir_session_run(session, ...) weir_session_run_at(session, WEIR_OPTS(weir_run_opts, .steps = __VA_ARGS__))
+weir_status weir_session_start_at(weir_session *session, const weir_run_opts *opts);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
-weir_status weir_session_run_at(weir_session *session, weir_run_opts opts);
+weir_status weir_session_run_at(weir_session *session, const weir_run_opts *opts);
 
 /* Ends the run under way, on all ranks, after the earliest step with which all can end, which is soon: no actor begins
  * a step that none has begun yet. Any rank may say so, or several. run and wait return WEIR_OK; the session is at rest,
@@ -153,6 +175,54 @@ weir_status weir_session_push(weir_session *session, const char *name, const wei
 /* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. */
 weir_status weir_session_pull(weir_session *session, const char *name, weir_array *value, int timeout_ms);
 
+/* ---- in an event loop ----
+ *
+ * A program that waits in a loop of its own (poll, epoll, libuv, GLib) adds the session's descriptor to it, for reading,
+ * and calls weir_session_ready() whenever it is readable:
+ *
+ *     weir_ready ready[8];
+ *     int count = weir_session_ready(s, ready, 8);
+ *     for (int i = 0; i < count && i < 8; i++)
+ *         if (ready[i].kind == WEIR_READY_PULL)
+ *             weir_session_pull(s, ready[i].name, &value, 0);     // a value that was listed is there
+ *
+ * Being readable is an edge: it says that something would not block that weir_session_ready() has not listed since it was
+ * last used. weir_session_ready() makes the descriptor unreadable and then lists all that would not block at the
+ * moment, whether it has listed it before or not. From then on
+ *
+ *     what it did not list   makes the descriptor readable when it would not block any more
+ *     what it did list       stays so, silently, until it is used: nothing makes it block but a push or pull of this
+ *                            name. Each of these looks again when it is done. If the next one would not block either,
+ *                            the descriptor becomes readable at once, else when it would not
+ *
+ * So no wake-up is lost, whether one value is taken for each listing or all there are (until E_TIMEOUT), and a push that has
+ * room, or a pull that nobody wants, does not keep the loop awake. It may become readable for nothing; then nothing new is
+ * listed. It begins readable. The program does not read from it, write to it or close it. */
+
+/* An eventfd of the session's, always the same, closed with it; a child of fork() that keeps it open makes nothing of it.
+ * -1 and weir_error(): there is no descriptor left. Until the first call a session has none, and it costs nothing. With
+ * ranks that share memory each push and pull that they reach gets a thread with it, which sleeps. Any thread, any time. */
+int weir_session_fd(weir_session *session);
+
+typedef enum weir_ready_kind {
+    WEIR_READY_WAIT, /* weir_session_wait(): no run is under way; after a failure, no function is called any more */
+    WEIR_READY_PUSH,
+    WEIR_READY_PULL
+} weir_ready_kind;
+
+typedef struct weir_ready {
+    weir_ready_kind kind;
+    const char *name;   /* of the input or fetch; of WAIT the program's that runs, or ran last. Owned by the plan */
+    weir_status status; /* what the call would return now: OK, there is room, or a value; E_END, E_KERNEL, ... */
+} weir_ready;
+
+/* Fills in at most `room` of all that would not block now, in the plan's order, WAIT first, and returns how many there are;
+ * when that is more, the descriptor stays readable. -1 and weir_error(): the caller may not ask. What another thread is in
+ * at the moment is not listed, and looked at by that thread; nor is what another rank pushes and pulls. Does not wait, also
+ * without a descriptor. One thread at a time, at the same time as all but close; also from inside a source, a sink or a
+ * call. */
+int weir_session_ready(weir_session *session, weir_ready *list, int room);
+
 /* ---- what lives from step to step ----
  *
  * Parameters, an optimizer's state ("h0/q/weight:adamw.m") and every other value that a later step reads have names
@@ -165,7 +235,7 @@ weir_status weir_session_pull(weir_session *session, const char *name, weir_arra
 
 /* The number of the next step: first_step and those done since; after a load that which it loaded. Of a session that
  * has failed: the first that not all actors of this rank have done. While a run is under way: that which it began
- * with. */
+ * with. -1: there is no such session. */
 int64_t weir_session_step(const weir_session *session);
 
 typedef struct weir_session_param {
@@ -223,6 +293,7 @@ weir_status weir_session_visit(weir_session *session, const char *name, weir_vis
  * them. */
 
 typedef struct weir_save_opts {
+    size_t size;
     weir_src src;
     const char *name;    /* of the folder in `dir` [step-00000100, after the number of steps that are done] */
     bool async;          /* returns when all has been copied to the plan's snapshot slot (weir_compile(.snapshot = true)),
@@ -238,8 +309,8 @@ typedef struct weir_save_opts {
  * session was cancelled meanwhile; E_PEER: another rank failed. What fails is gone from the disk. The session goes on
  * as if nothing had been. */
 #define weir_session_save(session, dir, ...) \
-    weir_session_save_at(session, dir, (weir_save_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_status weir_session_save_at(weir_session *session, const char *dir, weir_save_opts opts);
+    weir_session_save_at(session, dir, WEIR_OPTS(weir_save_opts, __VA_ARGS__))
+weir_status weir_session_save_at(weir_session *session, const char *dir, const weir_save_opts *opts);
 
 /* Waits until the last save is on the disk, and returns what became of it; OK when there was none. E_TIMEOUT: it is
  * still being written after timeout_ms (< 0: for ever). Also while a run is under way. A save that fails after
@@ -258,6 +329,7 @@ weir_status weir_session_save_wait(weir_session *session, int timeout_ms);
  * one of the folders. Otherwise `dir` is loaded; a report says what nobody had. */
 
 typedef struct weir_load_opts {
+    size_t size;
     weir_src src;
     bool parameters; /* these alone: no optimizer's or other state, not the step, no sources */
     bool partial;    /* what only the checkpoint has, or only the session, is passed over, and no error */
@@ -271,8 +343,8 @@ typedef struct weir_load_opts {
  * that this rank needs those that were saved; E_ARGUMENT or E_IO names the first that is not, and nothing has changed
  * then (but sources that were restored before another refused). A disk that fails after that makes the session fail. */
 #define weir_session_load(session, dir, ...) \
-    weir_session_load_at(session, dir, (weir_load_opts){.src = WEIR_HERE, __VA_ARGS__})
-weir_status weir_session_load_at(weir_session *session, const char *dir, weir_load_opts opts);
+    weir_session_load_at(session, dir, WEIR_OPTS(weir_load_opts, __VA_ARGS__))
+weir_status weir_session_load_at(weir_session *session, const char *dir, const weir_load_opts *opts);
 
 typedef struct weir_queue_stats {
     const char *name;   /* "cpu:0"; owned by the plan */

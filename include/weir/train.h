@@ -15,6 +15,8 @@ typedef enum weir_optimizer_kind { WEIR_SGD, WEIR_ADAMW } weir_optimizer_kind;
 
 /* What is left out is the default in brackets; WEIR_ZERO is the number 0: .lr = WEIR_ZERO. */
 typedef struct weir_optimizer {
+    size_t size;
+    weir_src src;
     weir_optimizer_kind kind;
     double lr;              /* learning rate [0.01 SGD, 0.001 AdamW] */
     double momentum;        /* SGD [0] */
@@ -28,17 +30,14 @@ typedef struct weir_optimizer {
     double lr_min;          /* [0] */
 } weir_optimizer;
 
-#ifdef __cplusplus
-#define WEIR_OPTIMIZER_(...) (weir_optimizer{__VA_ARGS__})
-#else
-#define WEIR_OPTIMIZER_(...) ((weir_optimizer){__VA_ARGS__})
-#endif
+#define WEIR_OPTIMIZER_(...) (*WEIR_OPTS(weir_optimizer, __VA_ARGS__))
 /* p -= lr (g + decay p), or with momentum v = momentum v + g + decay p; p -= lr v */
 #define weir_sgd(...) WEIR_OPTIMIZER_(.kind = WEIR_SGD, __VA_ARGS__)
 /* Loshchilov and Hutter 2019 */
 #define weir_adamw(...) WEIR_OPTIMIZER_(.kind = WEIR_ADAMW, __VA_ARGS__)
 
 typedef struct weir_train_opts {
+    size_t size;
     weir_src src;
     bool zero[WEIR_AXES_MAX]; /* split parameters' master copies and optimizer state over these mesh axes, and gather the
                                  parameters once a step (Rajbhandari et al. 2020): {[DP] = true} */
@@ -48,8 +47,8 @@ typedef struct weir_train_opts {
 
 /* Trains all parameters that `loss` (a scalar) depends on and that are not frozen. Once per graph. */
 #define weir_train(loss, optimizer, ...) \
-    weir_train_at(loss, optimizer, (weir_train_opts){.src = WEIR_HERE, __VA_ARGS__})
-void weir_train_at(weir_tensor *loss, weir_optimizer optimizer, weir_train_opts opts);
+    weir_train_at(loss, WEIR_COPY_(weir_optimizer, optimizer), WEIR_OPTS(weir_train_opts, __VA_ARGS__))
+void weir_train_at(weir_tensor *loss, const weir_optimizer *optimizer, const weir_train_opts *opts);
 
 WEIR_C_END
 #endif

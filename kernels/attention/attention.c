@@ -32,6 +32,7 @@
 
 #include "kernels/matmul/gemm.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 
 #include <math.h>
 #include <string.h>
@@ -367,8 +368,10 @@ const weir_op op_attention_grad = {
 
 /* ---- the DSL ---- */
 
-weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_attention_opts opts)
+weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, const weir_attention_opts *given)
 {
+    weir_attention_opts opts;
+    q = op_opts(q, "attention", given, &opts, sizeof opts);
     int64_t heads = opts.heads ? opts.heads : 1;
     weir_type type = weir_tensor_type(q);
     int64_t dim = shape_last(&type.shape);

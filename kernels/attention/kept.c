@@ -23,6 +23,7 @@
 #include "kernels/lanes.h"
 #include "kernels/matmul/rows.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/real.h"
 #include "kernels/view.h"
 
@@ -282,8 +283,10 @@ const weir_op op_attention_kept = {
 /* ---- the DSL ---- */
 
 weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_tensor *keys,
-                                    weir_tensor *values, weir_tensor *position, weir_attention_kept_opts opts)
+                                    weir_tensor *values, weir_tensor *position, const weir_attention_kept_opts *given)
 {
+    weir_attention_kept_opts opts;
+    q = op_opts(q, "attention_kept", given, &opts, sizeof opts);
     int64_t heads = opts.heads ? opts.heads : 1;
     weir_type type = weir_tensor_type(q);
     int64_t dim = shape_last(&type.shape);

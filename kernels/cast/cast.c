@@ -8,6 +8,7 @@
 #include "kernels/cast/formula.h"
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
@@ -113,7 +114,7 @@ static void cast_backward(weir_grad_args *args)
     const weir_dtype to = weir_tensor_type(args->in[0]).dtype, from = weir_tensor_type(args->out[0]).dtype;
     weir_tensor *dy = args->dout[0];
     if (weir_dtype_real(from) && weir_dtype_real(to))
-        args->din[0] = weir_tensor_type(dy).dtype == to ? dy : weir_cast_at(dy, to, (weir_op_opts){.src = args->src});
+        args->din[0] = weir_tensor_type(dy).dtype == to ? dy : weir_cast_at(dy, to, WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
 const weir_op op_cast = {
@@ -132,8 +133,10 @@ const weir_op op_cast = {
     .rows_out = 1,
 };
 
-weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, weir_op_opts opts)
+weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, const weir_op_opts *given)
 {
+    weir_op_opts opts;
+    x = op_opts(x, "cast", given, &opts, sizeof opts);
     cast_attrs attrs = {dtype};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_cast, NULL, &x, 1, &attrs}, NULL);
 }

@@ -98,8 +98,8 @@ static void shard_grad(weir_grad_args *args)
 {
     if (!args->needed[0] || !args->dout[0])
         return;
-    args->din[0] = weir_shard_at(args->dout[0], (weir_shard_opts){.src = args->src,
-                                                                  .mesh = weir_tensor_mesh(args->in[0])});
+    args->din[0] = weir_shard_at(args->dout[0], WEIR_OPTS_AT(args->src, weir_shard_opts,
+                                                               .mesh = weir_tensor_mesh(args->in[0])));
 }
 
 /* ---- kernels ---- */

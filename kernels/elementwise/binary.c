@@ -10,6 +10,7 @@
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/nest.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/real.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/rules.h"
@@ -167,8 +168,10 @@ static weir_status binary_run(const weir_kernel_args *args, binary_row row)
         .rows_out = 1,                                                                                          \
         .half = WEIR_HALF_FOLLOW,                                                                               \
     };                                                                                                          \
-    weir_tensor *weir_##opname##_at(weir_tensor *a, weir_tensor *b, weir_op_opts opts)                          \
+    weir_tensor *weir_##opname##_at(weir_tensor *a, weir_tensor *b, const weir_op_opts *given)                  \
     {                                                                                                           \
+        weir_op_opts opts;                                                                                      \
+        a = op_opts(a, #opname, given, &opts, sizeof opts);                                                     \
         weir_tensor *in[2] = {a, b};                                                                            \
         return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_##opname, NULL, in, 2, NULL}, NULL);        \
     }
@@ -196,27 +199,27 @@ static void sub_backward(weir_grad_args *args)
     if (!args->needed[1])
         return;
     flows_back(args, 1, args->dout[0]);
-    args->din[1] = weir_neg_at(args->din[1], (weir_op_opts){.src = args->src});
+    args->din[1] = weir_neg_at(args->din[1], WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
 static void mul_backward(weir_grad_args *args)
 {
     for (int i = 0; i < 2; i++)
         if (args->needed[i])
-            flows_back(args, i, weir_mul_at(args->dout[0], args->in[1 - i], (weir_op_opts){.src = args->src}));
+            flows_back(args, i, weir_mul_at(args->dout[0], args->in[1 - i], WEIR_OPTS_AT(args->src, weir_op_opts)));
 }
 
 /* d(a/b) = da / b - y db / b */
 static void div_backward(weir_grad_args *args)
 {
-    weir_op_opts opts = {.src = args->src};
-    weir_tensor *da = weir_div_at(args->dout[0], args->in[1], opts);
+    weir_op_opts opts = {.size = sizeof opts, .src = args->src};
+    weir_tensor *da = weir_div_at(args->dout[0], args->in[1], &opts);
     if (args->needed[0])
         flows_back(args, 0, da);
     if (!args->needed[1])
         return;
-    flows_back(args, 1, weir_mul_at(da, args->out[0], opts));
-    args->din[1] = weir_neg_at(args->din[1], opts);
+    flows_back(args, 1, weir_mul_at(da, args->out[0], &opts));
+    args->din[1] = weir_neg_at(args->din[1], &opts);
 }
 
 BINARY(add, +, sign_sum)

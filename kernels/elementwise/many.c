@@ -7,6 +7,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/real.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
@@ -93,8 +94,12 @@ const weir_op op_add_many = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, weir_op_opts opts)
+weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, const weir_op_opts *given)
 {
+    weir_op_opts opts;
+    weir_tensor *first = x_count > 0 ? x[0] : NULL, *checked = op_opts(first, "add_many", given, &opts, sizeof opts);
+    if (checked != first)
+        return checked;
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_add_many, NULL, x, x_count, NULL}, NULL);
 }
 
@@ -139,7 +144,7 @@ static void affine_cost(const weir_op_args *args, weir_cost *cost)
 static void affine_backward(weir_grad_args *args)
 {
     const affine_attrs *attrs = args->attrs;
-    args->din[0] = weir_affine_at(args->dout[0], (weir_affine_opts){.src = args->src, .scale = attrs->scale});
+    args->din[0] = weir_affine_at(args->dout[0], WEIR_OPTS_AT(args->src, weir_affine_opts, .scale = attrs->scale));
 }
 
 const weir_op op_affine = {
@@ -161,8 +166,10 @@ const weir_op op_affine = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_affine_at(weir_tensor *x, weir_affine_opts opts)
+weir_tensor *weir_affine_at(weir_tensor *x, const weir_affine_opts *given)
 {
+    weir_affine_opts opts;
+    x = op_opts(x, "affine", given, &opts, sizeof opts);
     affine_attrs attrs = {opts.scale, opts.shift};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_affine, NULL, &x, 1, &attrs}, NULL);
 }

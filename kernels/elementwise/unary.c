@@ -10,6 +10,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/formula.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/real.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
@@ -56,8 +57,10 @@
         .half = policy,                                                                                 \
         .cheap = again,                                                                                 \
     };                                                                                                  \
-    weir_tensor *weir_##opname##_at(weir_tensor *x, weir_op_opts opts)                                  \
+    weir_tensor *weir_##opname##_at(weir_tensor *x, const weir_op_opts *given)                          \
     {                                                                                                   \
+        weir_op_opts opts;                                                                              \
+        x = op_opts(x, #opname, given, &opts, sizeof opts);                                             \
         return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_##opname, NULL, &x, 1, NULL}, NULL); \
     }
 
@@ -107,17 +110,17 @@ static void backward_with(weir_grad_args *args, const weir_op *op, weir_tensor *
 
 static void neg_backward(weir_grad_args *args)
 {
-    args->din[0] = weir_neg_at(args->dout[0], (weir_op_opts){.src = args->src});
+    args->din[0] = weir_neg_at(args->dout[0], WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
 static void exp_backward(weir_grad_args *args)
 {
-    args->din[0] = weir_mul_at(args->out[0], args->dout[0], (weir_op_opts){.src = args->src});
+    args->din[0] = weir_mul_at(args->out[0], args->dout[0], WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
 static void log_backward(weir_grad_args *args)
 {
-    args->din[0] = weir_div_at(args->dout[0], args->in[0], (weir_op_opts){.src = args->src});
+    args->din[0] = weir_div_at(args->dout[0], args->in[0], WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
 UNARY_GRAD(sqrt_grad, sqrt_slope, 2, WEIR_HALF_NEVER)

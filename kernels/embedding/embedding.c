@@ -15,6 +15,7 @@
  */
 #include "kernels/embedding/formula.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/param.h"
 #include "kernels/position.h"
 #include "kernels/real.h"
@@ -261,14 +262,18 @@ const weir_op op_embedding_grad = {
 
 /* ---- the DSL ---- */
 
-weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, weir_op_opts opts)
+weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, const weir_op_opts *given)
 {
+    weir_op_opts opts;
+    ids = op_opts(ids, "embedding_with", given, &opts, sizeof opts);
     weir_tensor *in[2] = {ids, weight};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_embedding, NULL, in, 2, NULL}, NULL);
 }
 
-weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, weir_embedding_opts opts)
+weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, const weir_embedding_opts *given)
 {
+    weir_embedding_opts opts;
+    ids = op_opts(ids, "embedding", given, &opts, sizeof opts);
     if (weir_tensor_poisoned(ids))
         return ids;
     if (vocab < 1 || dim < 1 || vocab > INT32_MAX)
@@ -278,5 +283,5 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, wei
     weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src};
     param.init = init_or(opts.init, (weir_init)WEIR_NORMAL(0.02));
     memcpy(param.sbp, opts.weight, sizeof param.sbp);
-    return weir_embedding_with_at(ids, op_param(ids, name, "weight", param), (weir_op_opts){opts.src, name});
+    return weir_embedding_with_at(ids, op_param(ids, name, "weight", param), WEIR_OPTS_AT(opts.src, weir_op_opts, .name = name));
 }

@@ -19,6 +19,7 @@
 
 #include "graph/base/base.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/position.h"
 
 #include <math.h>
@@ -303,8 +304,10 @@ static int64_t groups_for(weir_tensor *logits)
     return groups;
 }
 
-weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, weir_cross_entropy_opts opts)
+weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, const weir_cross_entropy_opts *given)
 {
+    weir_cross_entropy_opts opts;
+    logits = op_opts(logits, "cross_entropy", given, &opts, sizeof opts);
     label_attrs attrs = {opts.ignore, opts.ignore ? opts.ignore_index : 0};
     weir_tensor *in[3] = {logits, labels, NULL};
     int64_t groups = groups_for(logits);

@@ -26,6 +26,7 @@
 #include "kernels/matmul/rows.h"
 #include "kernels/matmul/sizes.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/param.h"
 #include "kernels/real.h"
 #include "kernels/rules.h"
@@ -158,7 +159,7 @@ static void linear_grad(weir_grad_args *args)
 {
     weir_tensor *dy = args->dout[0], *x_dy[2] = {args->in[0], dy};
     if (args->needed[0])
-        args->din[0] = weir_matmul_at(dy, args->in[1], (weir_matmul_opts){.src = args->src, .trans_b = true});
+        args->din[0] = weir_matmul_at(dy, args->in[1], WEIR_OPTS_AT(args->src, weir_matmul_opts, .trans_b = true));
     if (args->needed[1])
         args->din[1] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_dw, NULL, x_dy, 2, NULL}, NULL);
     if (args->in_count > 2 && args->needed[2])
@@ -345,15 +346,17 @@ const weir_op op_linear_db = {
 /* ---- the DSL ---- */
 
 static weir_tensor *linear_apply(const weir_op *op, weir_tensor *x, weir_tensor *weight, weir_tensor *bias,
-                                 weir_op_opts opts)
+                                 weir_src src, const char *name)
 {
     weir_tensor *in[3] = {x, weight, bias};
-    return weir_op_apply(&(weir_apply){opts.src, opts.name, op, NULL, in, bias ? 3 : 2, NULL}, NULL);
+    return weir_op_apply(&(weir_apply){src, name, op, NULL, in, bias ? 3 : 2, NULL}, NULL);
 }
 
-weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, weir_op_opts opts)
+weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_op_opts *given)
 {
-    return linear_apply(&op_linear, x, weight, bias, opts);
+    weir_op_opts opts;
+    x = op_opts(x, "linear_with", given, &opts, sizeof opts);
+    return linear_apply(&op_linear, x, weight, bias, opts.src, opts.name);
 }
 
 static weir_tensor *linear_weight(weir_tensor *x, int64_t in, int64_t out, const char *name,
@@ -382,11 +385,13 @@ static weir_tensor *weight_like(weir_dtype dtype, weir_tensor *weight, const cha
     if (!dtype_half(dtype) || weir_tensor_poisoned(weight))
         return weight;
     snprintf(path, sizeof path, "%s/weight>%s", name, weir_dtype_name(dtype));
-    return weir_cast_at(weight, dtype, (weir_op_opts){src, path});
+    return weir_cast_at(weight, dtype, WEIR_OPTS_AT(src, weir_op_opts, .name = path));
 }
 
-weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts)
+weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts *given)
 {
+    weir_linear_opts opts;
+    x = op_opts(x, "linear", given, &opts, sizeof opts);
     if (weir_tensor_poisoned(x))
         return x;
     weir_type type = weir_tensor_type(x);
@@ -398,5 +403,5 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, weir_linear_opts opts)
     weir_tensor *weight = linear_weight(x, shape_last(&type.shape), out, name, &opts);
     weight = weight_like(type.dtype, weight, name, opts.src);
     weir_tensor *bias = opts.no_bias ? NULL : linear_bias(x, out, name, &opts);
-    return linear_apply(opts.by_row ? &op_linear_by_row : &op_linear, x, weight, bias, (weir_op_opts){opts.src, name});
+    return linear_apply(opts.by_row ? &op_linear_by_row : &op_linear, x, weight, bias, opts.src, name);
 }

@@ -22,6 +22,7 @@
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/sizes.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
@@ -135,26 +136,27 @@ static weir_status matmul_cpu(const weir_kernel_args *args)
 
 static weir_tensor *times(const weir_grad_args *args, weir_tensor *a, bool trans_a, weir_tensor *b, bool trans_b)
 {
-    return weir_matmul_at(a, b, (weir_matmul_opts){.src = args->src, .trans_a = trans_a, .trans_b = trans_b});
+    return weir_matmul_at(a, b, WEIR_OPTS_AT(args->src, weir_matmul_opts, .trans_a = trans_a, .trans_b = trans_b));
 }
 
 static weir_tensor *swapped(const weir_grad_args *args, weir_tensor *x)
 {
     int rank = weir_tensor_type(x).shape.rank;
-    weir_dims_opts opts = {.src = args->src};
+    weir_dims_opts opts = {.size = sizeof opts, .src = args->src};
     for (int d = 0; d < rank; d++)
         opts.dims[d] = d;
     opts.dims[rank - 2] = rank - 1;
     opts.dims[rank - 1] = rank - 2;
-    return weir_transpose_at(x, opts);
+    return weir_transpose_at(x, &opts);
 }
 
 static weir_tensor *batch_sum(const weir_grad_args *args, weir_tensor *x)
 {
-    weir_reduce_opts opts = {.src = args->src, .axis_count = weir_tensor_type(x).shape.rank - 2};
+    weir_reduce_opts opts = {.size = sizeof opts, .src = args->src,
+                             .axis_count = weir_tensor_type(x).shape.rank - 2};
     for (int d = 0; d < opts.axis_count; d++)
         opts.axes[d] = d;
-    return weir_sum_at(x, opts);
+    return weir_sum_at(x, &opts);
 }
 
 static weir_tensor *gradient_a(const weir_grad_args *args, bool batched)
@@ -209,8 +211,10 @@ const weir_op op_matmul = {
     .either_out = true,
 };
 
-weir_tensor *weir_matmul_at(weir_tensor *a, weir_tensor *b, weir_matmul_opts opts)
+weir_tensor *weir_matmul_at(weir_tensor *a, weir_tensor *b, const weir_matmul_opts *given)
 {
+    weir_matmul_opts opts;
+    a = op_opts(a, "matmul", given, &opts, sizeof opts);
     struct matmul_attrs attrs = {opts.trans_a, opts.trans_b};
     weir_tensor *in[2] = {a, b};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_matmul, NULL, in, 2, &attrs}, NULL);

@@ -23,6 +23,7 @@
 #include "kernels/lanes.h"
 #include "kernels/norm/formula.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/param.h"
 #include "kernels/real.h"
 
@@ -420,12 +421,16 @@ static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_norm_opts
     return weir_op_apply(&(weir_apply){opts.src, name, op, NULL, in, op->in_max, &attrs}, NULL);
 }
 
-weir_tensor *weir_layernorm_at(weir_tensor *x, weir_norm_opts opts)
+weir_tensor *weir_layernorm_at(weir_tensor *x, const weir_norm_opts *given)
 {
+    weir_norm_opts opts;
+    x = op_opts(x, "layernorm", given, &opts, sizeof opts);
     return norm_apply(&op_layernorm, x, opts);
 }
 
-weir_tensor *weir_rmsnorm_at(weir_tensor *x, weir_norm_opts opts)
+weir_tensor *weir_rmsnorm_at(weir_tensor *x, const weir_norm_opts *given)
 {
+    weir_norm_opts opts;
+    x = op_opts(x, "rmsnorm", given, &opts, sizeof opts);
     return norm_apply(&op_rmsnorm, x, opts);
 }

@@ -11,6 +11,7 @@
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/nest.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/random/dropout.h"
 #include "kernels/real.h"
 #include "kernels/rules.h"
@@ -145,8 +146,10 @@ const weir_op op_dropout = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_dropout_at(weir_tensor *x, double rate, weir_op_opts opts)
+weir_tensor *weir_dropout_at(weir_tensor *x, double rate, const weir_op_opts *given)
 {
+    weir_op_opts opts;
+    x = op_opts(x, "dropout", given, &opts, sizeof opts);
     dropout_attrs attrs = {rate};
     if (x && !weir_tensor_poisoned(x) && rate >= 0 && rate < 1 && !weir_graph_trains(weir_tensor_graph(x)))
         return x;

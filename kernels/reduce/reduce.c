@@ -10,6 +10,7 @@
 #include "kernels/cuda/chunks.h"
 #include "kernels/nest.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/real.h"
 #include "kernels/reduce/fold.h"
 #include "kernels/rules.h"
@@ -164,8 +165,8 @@ static void mean_backward(weir_grad_args *args)
 {
     weir_type in = weir_tensor_type(args->in[0]), out = weir_tensor_type(args->out[0]);
     double terms = (double)weir_shape_count(&in.shape) / (double)weir_shape_count(&out.shape);
-    weir_affine_opts opts = {.src = args->src, .scale = 1 / terms};
-    args->din[0] = spread(args, weir_affine_at(args->dout[0], opts));
+    args->din[0] = spread(args, weir_affine_at(args->dout[0], WEIR_OPTS_AT(args->src, weir_affine_opts,
+                                                                           .scale = 1 / terms)));
 }
 
 static void max_backward(weir_grad_args *args)
@@ -194,8 +195,10 @@ static void max_backward(weir_grad_args *args)
         .accumulates = adds,                                                                                       \
         .half = WEIR_HALF_FOLLOW,                                                                                  \
     };                                                                                                             \
-    weir_tensor *weir_##opname##_at(weir_tensor *x, weir_reduce_opts opts)                                         \
+    weir_tensor *weir_##opname##_at(weir_tensor *x, const weir_reduce_opts *given)                                 \
     {                                                                                                              \
+        weir_reduce_opts opts;                                                                                     \
+        x = op_opts(x, #opname, given, &opts, sizeof opts);                                                        \
         reduce_attrs attrs = {.axis_count = opts.axis_count, .keep = opts.keep};                                   \
         for (int i = 0; i < WEIR_DIMS_MAX; i++)                                                                    \
             attrs.axes[i] = opts.axes[i];                                                                          \

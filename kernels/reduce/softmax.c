@@ -6,6 +6,7 @@
  */
 #include "kernels/lanes.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/real.h"
 #include "kernels/reduce/fold.h"
 #include "kernels/reduce/softmax.h"
@@ -88,8 +89,10 @@ const weir_op op_softmax = {
     .rows_out = 1,
 };
 
-weir_tensor *weir_softmax_at(weir_tensor *x, weir_op_opts opts)
+weir_tensor *weir_softmax_at(weir_tensor *x, const weir_op_opts *given)
 {
+    weir_op_opts opts;
+    x = op_opts(x, "softmax", given, &opts, sizeof opts);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_softmax, NULL, &x, 1, NULL}, NULL);
 }
 
@@ -191,7 +194,9 @@ const weir_op op_argmax = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_argmax_at(weir_tensor *x, weir_op_opts opts)
+weir_tensor *weir_argmax_at(weir_tensor *x, const weir_op_opts *given)
 {
+    weir_op_opts opts;
+    x = op_opts(x, "argmax", given, &opts, sizeof opts);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_argmax, NULL, &x, 1, NULL}, NULL);
 }

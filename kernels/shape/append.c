@@ -9,6 +9,7 @@
  * of the rows may be split.
  */
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/view.h"
 
 #include <string.h>
@@ -91,8 +92,10 @@ const weir_op op_append = {
 
 /* ---- the DSL ---- */
 
-weir_tensor *weir_append_at(weir_tensor *x, weir_tensor *rows, weir_tensor *position, weir_op_opts opts)
+weir_tensor *weir_append_at(weir_tensor *x, weir_tensor *rows, weir_tensor *position, const weir_op_opts *given)
 {
+    weir_op_opts opts;
+    x = op_opts(x, "append", given, &opts, sizeof opts);
     weir_tensor *in[3] = {x, rows, position};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_append, NULL, in, 3, NULL}, NULL);
 }

@@ -16,6 +16,7 @@
 #include "kernels/view.h"
 
 #include "graph/base/base.h"
+#include "kernels/opts.h"
 
 #include <string.h>
 #include <weir/ops.h>
@@ -182,8 +183,10 @@ const weir_op op_reshape = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_reshape_at(weir_tensor *x, weir_dims_opts opts)
+weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
 {
+    weir_dims_opts opts;
+    x = op_opts(x, "reshape", given, &opts, sizeof opts);
     shape_attrs attrs = {0};
     while (attrs.rank < WEIR_DIMS_MAX && opts.dims[attrs.rank]) {
         attrs.dim[attrs.rank] = opts.dims[attrs.rank];

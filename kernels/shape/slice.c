@@ -12,6 +12,7 @@
 #include "kernels/view.h"
 
 #include "graph/base/base.h"
+#include "kernels/opts.h"
 
 #include <string.h>
 #include <weir/ops.h>
@@ -138,8 +139,10 @@ const weir_op op_slice = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, weir_op_opts opts)
+weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, const weir_op_opts *given)
 {
+    weir_op_opts opts;
+    x = op_opts(x, "slice", given, &opts, sizeof opts);
     range_attrs attrs = {axis, {first, count}};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_slice, NULL, &x, 1, &attrs}, NULL);
 }
@@ -182,7 +185,7 @@ static void pad_backward(weir_grad_args *args)
     weir_type type = weir_tensor_type(args->in[0]);
     int axis = axis_of(attrs->axis, type.shape.rank);
     args->din[0] = weir_slice_at(args->dout[0], axis, attrs->range[0], type.shape.dim[axis],
-                                 (weir_op_opts){.src = args->src});
+                                 WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
 const weir_op op_pad = {
@@ -268,7 +271,7 @@ static void concat_backward(weir_grad_args *args)
         int axis = axis_of(attrs->axis, type.shape.rank);
         if (args->needed[i])
             args->din[i] = weir_slice_at(args->dout[0], axis, first, type.shape.dim[axis],
-                                         (weir_op_opts){.src = args->src});
+                                         WEIR_OPTS_AT(args->src, weir_op_opts));
         first += type.shape.dim[axis];
     }
 }
@@ -288,8 +291,12 @@ const weir_op op_concat = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_concat_at(int axis, weir_concat_opts opts)
+weir_tensor *weir_concat_at(int axis, const weir_concat_opts *given)
 {
+    weir_concat_opts opts;
+    weir_tensor *first = op_opts(given ? given->x[0] : NULL, "concat", given, &opts, sizeof opts);
+    if (first != opts.x[0])
+        return first;
     concat_attrs attrs = {axis};
     int count = 0;
     while (count < 16 && opts.x[count])

@@ -6,6 +6,7 @@
  */
 #include "kernels/nest.h"
 #include "kernels/ops.h"
+#include "kernels/opts.h"
 #include "kernels/rules.h"
 #include "kernels/shape/shape.h"
 #include "kernels/view.h"
@@ -146,10 +147,10 @@ static weir_status transpose_kernel(const weir_kernel_args *args)
 static void transpose_backward(weir_grad_args *args)
 {
     const transpose_attrs *attrs = args->attrs;
-    weir_dims_opts opts = {.src = args->src};
+    weir_dims_opts opts = {.size = sizeof opts, .src = args->src};
     for (int d = 0; d < weir_tensor_type(args->in[0]).shape.rank; d++)
         opts.dims[attrs->perm[d]] = d;
-    args->din[0] = weir_transpose_at(args->dout[0], opts);
+    args->din[0] = weir_transpose_at(args->dout[0], &opts);
 }
 
 const weir_op op_transpose = {
@@ -167,8 +168,10 @@ const weir_op op_transpose = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_transpose_at(weir_tensor *x, weir_dims_opts opts)
+weir_tensor *weir_transpose_at(weir_tensor *x, const weir_dims_opts *given)
 {
+    weir_dims_opts opts;
+    x = op_opts(x, "transpose", given, &opts, sizeof opts);
     transpose_attrs attrs = {0};
     memcpy(attrs.perm, opts.dims, sizeof attrs.perm);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_transpose, NULL, &x, 1, &attrs}, NULL);

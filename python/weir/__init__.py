@@ -21,7 +21,8 @@ A failing call raises weir.Error, with .status ("E_ARGUMENT") and weir's own sen
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_uint64, c_void_p, cast
+from ctypes import (POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p,
+                    cast)
 
 import numpy
 
@@ -77,24 +78,31 @@ class _ClusterOpts(Structure):
     _fields_ = [("alone", c_bool), ("world_size", c_int), ("rank", c_int), ("address", c_char_p), ("name", c_char_p)]
 
 
-class _SessionOpts(Structure):
-    _fields_ = [("src", _Src), ("workers", c_int), ("pin", c_bool), ("poison", c_bool), ("offload", c_char_p),
-                ("trace", c_char_p), ("trace_events", c_int64), ("bindings", POINTER(_Binding)),
-                ("first_step", c_int64), ("cluster", _ClusterOpts), ("stall_s", c_double), ("report", c_void_p),
-                ("report_ctx", c_void_p)]
+class _Opts(Structure):
+    """Options: what begins with its own size and a place in the program."""
+
+    def __init__(self, **members):
+        super().__init__(size=ctypes.sizeof(self), src=_Src(b"python", 0), **members)
 
 
-class _RunOpts(Structure):
-    _fields_ = [("steps", c_int64), ("program", c_char_p), ("first_step", c_int64)]
+class _SessionOpts(_Opts):
+    _fields_ = [("size", c_size_t), ("src", _Src), ("binding_size", c_size_t), ("workers", c_int), ("pin", c_bool),
+                ("poison", c_bool), ("offload", c_char_p), ("trace", c_char_p), ("trace_events", c_int64),
+                ("bindings", POINTER(_Binding)), ("first_step", c_int64), ("cluster", _ClusterOpts),
+                ("stall_s", c_double), ("report", c_void_p), ("report_ctx", c_void_p)]
 
 
-class _SaveOpts(Structure):
-    _fields_ = [("src", _Src), ("name", c_char_p), ("is_async", c_bool), ("memory", c_bool), ("keep", c_int),
-                ("program", c_char_p)]
+class _RunOpts(_Opts):
+    _fields_ = [("size", c_size_t), ("src", _Src), ("steps", c_int64), ("program", c_char_p), ("first_step", c_int64)]
 
 
-class _LoadOpts(Structure):
-    _fields_ = [("src", _Src), ("parameters", c_bool), ("partial", c_bool), ("memory", c_char_p)]
+class _SaveOpts(_Opts):
+    _fields_ = [("size", c_size_t), ("src", _Src), ("name", c_char_p), ("is_async", c_bool), ("memory", c_bool),
+                ("keep", c_int), ("program", c_char_p)]
+
+
+class _LoadOpts(_Opts):
+    _fields_ = [("size", c_size_t), ("src", _Src), ("parameters", c_bool), ("partial", c_bool), ("memory", c_char_p)]
 
 
 # By their names in C, for the test that compares them with the headers.
@@ -127,9 +135,9 @@ def _open_library():
     declare("weir_plan_host", c_int, c_void_p, c_int, POINTER(_HostInfo))
     declare("weir_plan_param_count", c_int, c_void_p)
     declare("weir_plan_param", c_int, c_void_p, c_int, POINTER(_ParamInfo))
-    declare("weir_session_open_at", c_void_p, c_void_p, _SessionOpts)
+    declare("weir_session_open_at", c_void_p, c_void_p, POINTER(_SessionOpts))
     declare("weir_session_close", c_int, c_void_p)
-    declare("weir_session_start_at", c_int, c_void_p, _RunOpts)
+    declare("weir_session_start_at", c_int, c_void_p, POINTER(_RunOpts))
     declare("weir_session_wait", c_int, c_void_p, c_int)
     declare("weir_session_stop", None, c_void_p)
     declare("weir_session_cancel", c_int, c_void_p)
@@ -138,8 +146,8 @@ def _open_library():
     declare("weir_session_step", c_int64, c_void_p)
     declare("weir_session_read", c_int, c_void_p, c_char_p, POINTER(_Array))
     declare("weir_session_write", c_int, c_void_p, c_char_p, POINTER(_Array))
-    declare("weir_session_save_at", c_int, c_void_p, c_char_p, _SaveOpts)
-    declare("weir_session_load_at", c_int, c_void_p, c_char_p, _LoadOpts)
+    declare("weir_session_save_at", c_int, c_void_p, c_char_p, POINTER(_SaveOpts))
+    declare("weir_session_load_at", c_int, c_void_p, c_char_p, POINTER(_LoadOpts))
     found = tuple(int(part) for part in library.weir_version().decode().split(".")[:2])
     if found != _VERSION:
         raise ImportError("weir: this module is for libweir %d.%d, and found %d.%d" % (*_VERSION, *found))
@@ -327,10 +335,10 @@ class Session:
         self._raised = None
         self._kept = []
         bindings = self._bind(sources or {}, sinks or {})
-        options = _SessionOpts(src=_Src(b"python", 0), workers=workers, pin=pin, poison=poison,
+        options = _SessionOpts(binding_size=ctypes.sizeof(_Binding), workers=workers, pin=pin, poison=poison,
                                trace=os.fsencode(trace) if trace else None, bindings=bindings, first_step=first_step,
                                cluster=_ClusterOpts(alone=alone))
-        self._session = _library.weir_session_open_at(plan, options)
+        self._session = _library.weir_session_open_at(plan, byref(options))
         if not self._session:
             raise _failed()
 
@@ -405,7 +413,8 @@ class Session:
 
     def start(self, steps, program="main", first_step=0):
         """Begins so many steps of a program, and returns."""
-        self._checked(_library.weir_session_start_at(self._self(), _RunOpts(steps, program.encode(), first_step)))
+        options = _RunOpts(steps=steps, program=program.encode(), first_step=first_step)
+        self._checked(_library.weir_session_start_at(self._self(), byref(options)))
 
     def wait(self, timeout_ms=-1):
         """Until they are over. Now and then Python looks whether it was interrupted: then the run is stopped."""
@@ -485,10 +494,10 @@ class Session:
 
     def save(self, directory, name=None, keep=0):
         """Saves a checkpoint into a folder, and waits until it is on the disk."""
-        options = _SaveOpts(src=_Src(b"python", 0), name=name.encode() if name else None, keep=keep)
-        _check(_library.weir_session_save_at(self._self(), os.fsencode(directory), options))
+        options = _SaveOpts(name=name.encode() if name else None, keep=keep)
+        _check(_library.weir_session_save_at(self._self(), os.fsencode(directory), byref(options)))
 
     def load(self, path, parameters=False, partial=False):
         """Loads a checkpoint, the newest of a folder of them, or a .safetensors file."""
-        options = _LoadOpts(src=_Src(b"python", 0), parameters=parameters, partial=partial)
-        _check(_library.weir_session_load_at(self._self(), os.fsencode(path), options))
+        options = _LoadOpts(parameters=parameters, partial=partial)
+        _check(_library.weir_session_load_at(self._self(), os.fsencode(path), byref(options)))

@@ -547,6 +547,15 @@ Test(apps, the_example_works_and_is_the_one_in_the_readme)
     free(output);
 }
 
+/* More lines than the plan has room for, in two pieces. */
+Test(apps, the_event_loop_takes_lines_and_gives_their_values)
+{
+    char *output = new_output();
+    must_run("{ printf '1\\n2\\n3\\n4\\n5\\n6\\n'; sleep 0.1; printf '7\\n8\\n'; } | " APPS_BIN "/event_loop", output);
+    cr_expect(!strcmp(output, "3.5\n6.5\n9.5\n12.5\n15.5\n18.5\n21.5\n24.5\n"), "%s", output);
+    free(output);
+}
+
 /* ---- benchmarks ---- */
 
 Test(apps, bench_place_packs_a_file)
@@ -606,6 +615,19 @@ Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
 }
 
 #if EFFORT(1, 0, 0)
+Test(apps, bench_loop_measures_from_push_to_pull)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench loop --json --quick", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_gt(member(output, "pull_us"), 0, "%s", output);
+    cr_expect_gt(member(output, "fd_us"), 0, "%s", output);
+    cr_expect_geq(member(output, "fd_p99_us"), member(output, "fd_us"), "%s", output);
+    cr_expect_gt(member(output, "sink_us"), 0, "%s", output);
+    cr_expect_gt(member(output, "echo_us"), 0, "%s", output);
+    free(output);
+}
+
 Test(apps, bench_save_measures_a_checkpoint_beside_the_disk)
 {
     static const char *const names[] = {"bytes",         "step_ms", "copy_ms",       "written_ms",   "save_ms",

@@ -73,8 +73,7 @@ static layout_list layouts(const place *p, int rank, weir_dtype dtype)
 
 static weir_mesh *mesh_of(weir_graph *g, const place *p)
 {
-    return weir_mesh_new_at(g, p->devices, (weir_mesh_opts){.src = WEIR_HERE,
-                                                            .shape = {p->shape[0], p->shape[1], p->shape[2]}});
+    return weir_mesh_new_at(g, p->devices, WEIR_OPTS(weir_mesh_opts, .shape = {p->shape[0], p->shape[1], p->shape[2]}));
 }
 
 static weir_tensor *laid_out(weir_tensor *x, weir_mesh *mesh, const weir_sbp *sbp)
@@ -99,9 +98,9 @@ static const char *pair_name(char name[64], const weir_sbp *from, const weir_sbp
 
 static weir_tensor *input(weir_graph *g, const box_case *c)
 {
-    weir_input_opts opts = {.src = WEIR_HERE, .name = "x"};
+    weir_input_opts opts = {.size = sizeof opts, .src = WEIR_HERE, .name = "x"};
     memcpy(opts.shape, c->dims, sizeof opts.shape);
-    return weir_input_at(g, c->dtype, opts);
+    return weir_input_at(g, c->dtype, &opts);
 }
 
 /* x -> A -> B -> fetch for all pairs (or every so many); returns how many. */
@@ -238,9 +237,9 @@ Test(box, converts_on_meshes_of_three_axes, .timeout = 60)
 /* x [dims] is pushed as [terms, dims], each term split off by one device of the mesh; its sum is P everywhere. */
 static weir_tensor *real_sum(weir_graph *g, const box_case *c, weir_mesh *from, int terms)
 {
-    weir_input_opts opts = {.src = WEIR_HERE, .name = "x", .shape = {terms}};
+    weir_input_opts opts = {.size = sizeof opts, .src = WEIR_HERE, .name = "x", .shape = {terms}};
     memcpy(opts.shape + 1, c->dims, sizeof opts.shape - sizeof *opts.shape);
-    weir_tensor *x = weir_cast(weir_input_at(g, WEIR_I32, opts), WEIR_F32);
+    weir_tensor *x = weir_cast(weir_input_at(g, WEIR_I32, &opts), WEIR_F32);
     weir_sbp split[WEIR_AXES_MAX] = {0}, sum[WEIR_AXES_MAX] = {0};
     for (int a = 0; a < place_axes(&c->from); a++) {
         split[a] = S(0);
@@ -468,14 +467,14 @@ static weir_plan *fractions(const box_case *c, uint64_t chunk_bytes)
 {
     weir_graph *g = weir_graph_new("box");
     weir_mesh *from = mesh_of(g, &c->from), *to = mesh_of(g, &c->to);
-    weir_input_opts opts = {.src = WEIR_HERE, .name = "x", .shape = {weir_mesh_size(from)}};
+    weir_input_opts opts = {.size = sizeof opts, .src = WEIR_HERE, .name = "x", .shape = {weir_mesh_size(from)}};
     memcpy(opts.shape + 1, c->dims, sizeof opts.shape - sizeof *opts.shape);
     weir_sbp split[WEIR_AXES_MAX] = {0}, open[WEIR_AXES_MAX] = {0};
     for (int a = 0; a < place_axes(&c->from); a++) {
         split[a] = S(0);
         open[a] = P;
     }
-    weir_tensor *x = laid_out(weir_input_at(g, WEIR_F32, opts), from, split);
+    weir_tensor *x = laid_out(weir_input_at(g, WEIR_F32, &opts), from, split);
     layout_list b = layouts(&c->to, rank_of(c->dims), WEIR_F32);
     for (int k = 0; k < b.count; k++) {
         char name[64];

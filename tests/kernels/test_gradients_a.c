@@ -113,7 +113,7 @@ static weir_tensor *add_many_model(weir_graph *g)
 {
     weir_tensor *x = param(g, "x", 3, 4, 0), *y = param(g, "y", 3, 4, 0);
     weir_tensor *all[4] = {x, weir_tanh(y), y, x};
-    return weir_add_many_at(all, 4, (weir_op_opts){.src = WEIR_HERE});
+    return weir_add_many_at(all, 4, WEIR_OPTS(weir_op_opts));
 }
 
 Test(gradients, of_a_tensor_that_is_used_more_than_once, .timeout = 120)

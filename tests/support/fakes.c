@@ -58,7 +58,8 @@ weir_plan *fakes_gpt(layout l, fakes_choice on, weir_compile_opts opts)
         fakes_put(g, on);
     opts.micro_batches = l.micro;
     opts.seed = REFERENCE_SEED;
-    weir_plan *plan = weir_compile_at(g, opts);
+    opts.size = sizeof opts;
+    weir_plan *plan = weir_compile_at(g, &opts);
     weir_graph_free(g);
     return plan;
 }
@@ -79,7 +80,8 @@ weir_plan *fakes_model(uint64_t seed, fakes_choice on, weir_compile_opts opts)
         fakes_put(g, on);
     opts.micro_batches = random_model_micro(seed / 4);
     opts.seed = seed;
-    weir_plan *plan = weir_compile_at(g, opts);
+    opts.size = sizeof opts;
+    weir_plan *plan = weir_compile_at(g, &opts);
     weir_graph_free(g);
     return plan;
 }

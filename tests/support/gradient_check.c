@@ -94,9 +94,9 @@ static void take(void *ctx, weir_tensor *parameter, weir_tensor *gradient)
 
 static weir_tensor *make_weights(weir_graph *graph, const weir_tensor *result)
 {
-    weir_param_opts opts = {.src = WEIR_HERE, .name = "gradient_check", .frozen = true};
+    weir_param_opts opts = {.size = sizeof opts, .src = WEIR_HERE, .name = "gradient_check", .frozen = true};
     memcpy(opts.shape, result->type.shape.dim, sizeof opts.shape);
-    return weir_param_at(graph, WEIR_F32, opts);
+    return weir_param_at(graph, WEIR_F32, &opts);
 }
 
 /* sum(r * result) as the parameters are now */

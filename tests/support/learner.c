@@ -99,7 +99,8 @@ weir_plan *learner_plan_at(struct learner_opts o)
     }
     o.compile.micro_batches = o.micro;
     o.compile.seed = 3;
-    weir_plan *plan = weir_compile_at(g, o.compile);
+    o.compile.size = sizeof o.compile;
+    weir_plan *plan = weir_compile_at(g, &o.compile);
     weir_graph_free(g);
     return plan;
 }

@@ -32,10 +32,10 @@ static weir_tensor *make_input(const trial *t, int index)
     const weir_view *view = &t->c->in[index];
     char name[16];
     name_of(name, "in", index);
-    weir_input_opts opts = {.src = WEIR_HERE, .name = name};
+    weir_input_opts opts = {.size = sizeof opts, .src = WEIR_HERE, .name = name};
     for (int d = 0; d < view->shape.rank; d++)
         opts.shape[d] = view->shape.dim[d];
-    weir_tensor *in = weir_input_at(t->graph, view->dtype, opts);
+    weir_tensor *in = weir_input_at(t->graph, view->dtype, &opts);
     return t->signature ? weir_shard(in, .sbp = {t->signature->in[index]}) : in;
 }
 

@@ -206,10 +206,10 @@ static weir_graph *graph_of(const kernel_check *c)
     weir_tensor *in[KERNEL_CHECK_MAX];
     cr_assert_not_null(graph);
     for (int i = 0; i < c->in_count; i++) {
-        weir_input_opts opts = {.src = WEIR_HERE};
+        weir_input_opts opts = {.size = sizeof opts, .src = WEIR_HERE};
         for (int d = 0; d < c->in[i].shape.rank; d++)
             opts.shape[d] = c->in[i].shape.dim[d];
-        in[i] = weir_input_at(graph, c->in[i].dtype, opts);
+        in[i] = weir_input_at(graph, c->in[i].dtype, &opts);
     }
     weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = c->op, .graph = graph, .in = in, .in_count = c->in_count,
                                 .attrs = c->attrs}, NULL);

@@ -98,7 +98,7 @@ static weir_tensor *zoo_elementwise(weir_tensor *p, weir_tensor *row, weir_tenso
     weir_tensor *a = weir_add(weir_log(weir_affine(e, 1, .shift = 1)), weir_sqrt(weir_affine(s, 2, .shift = 1)));
     weir_tensor *b = weir_div(weir_silu(weir_neg(p)), weir_affine(weir_softmax(a), 1, .shift = 2));
     weir_tensor *many[3] = {a, b, weir_shard(weir_gelu(p), .sbp = {S(0)})};
-    return weir_add_many_at(many, 3, (weir_op_opts){.src = WEIR_HERE});
+    return weir_add_many_at(many, 3, WEIR_OPTS(weir_op_opts));
 }
 
 /* x [5, 4] */

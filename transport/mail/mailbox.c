@@ -53,9 +53,10 @@ static void end_post_many(struct bus_end *end, const struct message *messages, u
 /* Kept out of mailbox_post(): a system call is not worth its registers there. */
 static __attribute__((noinline, cold)) void mailbox_wake(struct mailbox *box)
 {
-    /* seq_cst: before the wake-up, after which the owner may set it again */
-    atomic_store_explicit(&box->ring->asleep, 0, memory_order_seq_cst);
-    if (box->event_fd >= 0) {
+    /* seq_cst: before the wake-up, after which the owner may set it again; as an acquire it pairs with the store in
+     * fall_asleep(), before which the owner set event_fd */
+    uint32_t rest = atomic_exchange_explicit(&box->ring->asleep, MAILBOX_AWAKE, memory_order_seq_cst);
+    if (rest == MAILBOX_ELSEWHERE && box->event_fd >= 0) {
         uint64_t one = 1;
         if (write(box->event_fd, &one, sizeof(one)) < 0)
             return; /* the counter is full: it is readable already */
@@ -125,7 +126,7 @@ static inline void cell_store(struct mailbox *box, uint64_t ticket, struct messa
 
 void mailbox_put(struct mailbox *box, struct message message)
 {
-    /* seq_cst: pairs with the load in mailbox_asleep(). It also orders this sender after all earlier ones, and with
+    /* seq_cst: pairs with the load in fall_asleep(). It also orders this sender after all earlier ones, and with
      * them after the takes that their credits came from; so the cell is known to be empty (the bound on messages, by
      * counting). */
     uint64_t ticket = atomic_fetch_add_explicit(&box->ring->tail, 1, memory_order_seq_cst);
@@ -134,7 +135,7 @@ void mailbox_put(struct mailbox *box, struct message message)
 
 void mailbox_call(struct mailbox *box)
 {
-    /* seq_cst: pairs with the store in mailbox_asleep() */
+    /* seq_cst: pairs with the store in fall_asleep() */
     if (UNLIKELY(atomic_load_explicit(&box->ring->asleep, memory_order_seq_cst)))
         mailbox_wake(box);
 }
@@ -156,7 +157,7 @@ void mailbox_post_many(struct mailbox *box, const struct message *messages, uint
 
 void mailbox_order(struct mailbox *box, uint32_t orders)
 {
-    /* seq_cst: pairs with the load in mailbox_asleep(); as a release with the exchange in mailbox_orders() */
+    /* seq_cst: pairs with the load in fall_asleep(); as a release with the exchange in mailbox_orders() */
     atomic_fetch_or_explicit(&box->orders, orders, memory_order_seq_cst);
     if (box->shared)
         mailbox_wake(box);
@@ -180,9 +181,9 @@ static bool mailbox_spin(const struct mailbox *box, int64_t start)
     return false;
 }
 
-bool mailbox_asleep(struct mailbox *box)
+static bool fall_asleep(struct mailbox *box, enum mailbox_rest rest)
 {
-    atomic_store_explicit(&box->ring->asleep, 1, memory_order_seq_cst); /* pairs with the load in mailbox_call() */
+    atomic_store_explicit(&box->ring->asleep, rest, memory_order_seq_cst); /* pairs with the load in mailbox_call() */
     /* seq_cst: the other half of the handshake, pairs with the ticket in mailbox_put() and with mailbox_order() */
     uint64_t tail = atomic_load_explicit(&box->ring->tail, memory_order_seq_cst);
     bool ordered = atomic_load_explicit(&box->orders, memory_order_seq_cst) != 0;
@@ -195,17 +196,22 @@ bool mailbox_asleep(struct mailbox *box)
     return false;
 }
 
+bool mailbox_asleep(struct mailbox *box)
+{
+    return fall_asleep(box, MAILBOX_ELSEWHERE);
+}
+
 void mailbox_awake(struct mailbox *box)
 {
-    atomic_store_explicit(&box->ring->asleep, 0, memory_order_relaxed);
+    atomic_store_explicit(&box->ring->asleep, MAILBOX_AWAKE, memory_order_relaxed);
 }
 
 bool mailbox_sleep(struct mailbox *box, int64_t deadline)
 {
-    if (!mailbox_asleep(box))
+    if (!fall_asleep(box, MAILBOX_ASLEEP))
         return deadline == PARK_FOREVER || park_now_ns() < deadline;
-    bool in_time = box->shared ? park_wait_shared(&box->ring->asleep, 1, deadline)
-                               : park_wait(&box->ring->asleep, 1, deadline);
+    bool in_time = box->shared ? park_wait_shared(&box->ring->asleep, MAILBOX_ASLEEP, deadline)
+                               : park_wait(&box->ring->asleep, MAILBOX_ASLEEP, deadline);
     mailbox_awake(box);
     return in_time;
 }

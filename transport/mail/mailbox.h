@@ -20,8 +20,9 @@
  * killed may have taken its ticket). What they mean is between the owner and those who give them. The word lies on a
  * line that the owner reads anyway when it looks for a message, and that nobody writes to otherwise.
  *
- * The owner sleeps on a futex in the ring, or, when it has other things to wait for at the same time, in a poll() with
- * an eventfd in it that senders write to.
+ * The owner sleeps on a futex in the ring (mailbox_sleep()), or, when it has other things to wait for at the same time,
+ * in a poll() with an eventfd in it that senders write to (mailbox_asleep()). `asleep` says which, so an owner may do now
+ * one, now the other.
  *
  * Owner: the thread that takes; it also waits here. Any thread may post. Messages of one sender arrive in order.
  */
@@ -34,9 +35,11 @@
 
 #include "transport/mail/bus.h"
 
+enum mailbox_rest { MAILBOX_AWAKE, MAILBOX_ASLEEP /* on the word */, MAILBOX_ELSEWHERE /* at event_fd */ };
+
 /* What all sides see. */
 struct mailbox_ring {
-    _Alignas(64) _Atomic uint32_t asleep; /* 1: the owner sleeps on this word, or is about to */
+    _Alignas(64) _Atomic uint32_t asleep; /* enum mailbox_rest: how the owner sleeps, or is about to */
     _Alignas(64) _Atomic uint64_t tail;   /* next ticket; on a line of its own: senders fight for it */
     _Alignas(64) _Atomic uint64_t cells[];
 };
@@ -47,7 +50,7 @@ struct mailbox {
     _Atomic uint64_t *cells; /* the ring's */
     uint64_t mask;           /* of the index: capacity - 1 */
     int64_t spin_ns;         /* how long the owner spins before it sleeps, unless it is patient */
-    int event_fd;            /* senders write to it when the owner is asleep; borrowed; -1: it sleeps on the ring */
+    int event_fd;            /* senders write to it when the owner sleeps elsewhere; borrowed; -1: it never does */
     bool shared;             /* other processes see the ring */
     bool owned;              /* the ring is freed with the mailbox */
     _Atomic uint32_t orders; /* given and not taken */

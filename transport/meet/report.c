@@ -69,7 +69,11 @@ struct reporter {
     uint64_t dropped;            /* since one was last handed over */
     bool started, busy, closing;
     pthread_t thread;
+    char name[REPORT_NAME + 1];  /* "": none */
+    bool always;                 /* it is said */
 };
+
+static _Atomic uint32_t names; /* of reporters that there are */
 
 void report_open(struct report *report)
 {
@@ -165,6 +169,7 @@ void report_close(struct report *report)
         return;
     pthread_mutex_lock(&reporter->lock);
     reporter->closing = true;
+    names -= *reporter->name != 0;
     pthread_cond_broadcast(&reporter->changed);
     pthread_mutex_unlock(&reporter->lock);
     if (reporter->started)
@@ -177,14 +182,32 @@ void report_close(struct report *report)
 
 /* ---- saying something ---- */
 
+void report_name(struct report *report, const char *name, bool always)
+{
+    struct reporter *reporter = report->reporter;
+    if (!reporter || !*name || *reporter->name)
+        return;
+    snprintf(reporter->name, sizeof(reporter->name), "%s", name);
+    reporter->always = always;
+    names++;
+}
+
+/* Which session it is. Returns the letters. */
+static int say_name(const struct reporter *reporter, char *text, size_t bytes)
+{
+    bool said = reporter && *reporter->name && (reporter->always || names > 1);
+    return said ? snprintf(text, bytes, "session '%s': ", reporter->name) : 0;
+}
+
 void report_say(const struct report *report, const char *format, ...)
 {
     char text[PREFIX_BYTES + REPORT_BYTES + 1]; /* the newline takes the place of the 0 */
     char *body = text + PREFIX_BYTES;
     int before = errno;
     va_list args;
+    int named = say_name(report ? report->reporter : NULL, body, REPORT_BYTES);
     va_start(args, format);
-    int wanted = vsnprintf(body, REPORT_BYTES, format, args);
+    int wanted = vsnprintf(body + named, (size_t)(REPORT_BYTES - named), format, args);
     va_end(args);
     size_t count = wanted < 0 ? 0 : strnlen(body, REPORT_BYTES - 1);
     if (!report || !report->reporter || !reporter_put(report->reporter, body, count))

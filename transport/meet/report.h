@@ -34,6 +34,11 @@ void report_flush(const struct report *report);
 void report_open(struct report *report);
 void report_close(struct report *report); /* also without */
 
+/* With a reporter: reports begin with "session 'NAME': " from now on, while others of this process have names too, or
+ * always. At most REPORT_NAME letters count. */
+#define REPORT_NAME 63
+void report_name(struct report *report, const char *name, bool always);
+
 /* Whether the calling thread is inside a program's function that gets a report. */
 bool report_is_running(void);
 

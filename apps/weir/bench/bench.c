@@ -6,6 +6,7 @@
 #include "apps/weir/bench/gpt.h"
 #include "apps/weir/bench/gpt_device.h"
 #include "apps/weir/bench/link.h"
+#include "apps/weir/bench/loop.h"
 #include "apps/weir/bench/place.h"
 #include "apps/weir/bench/save.h"
 #include "apps/weir/bench/scale.h"
@@ -22,6 +23,7 @@ static const char program[] = "weir bench";
     X(link, "a register to another process")       \
     X(allreduce, "a sum over processes")           \
     X(actors, "messages between actors")           \
+    X(loop, "from a push to its value")            \
     X(gpt, "a training step of a GPT")             \
     X(fuse, "kernels in one pass over memory")     \
     X(save, "what a checkpoint of it costs")
@@ -49,7 +51,10 @@ static const char about[] =
     "plan of that size alone.\n\n"
     "actors --json, in nanoseconds (a chain's per token and actor, columns' per step); raw_NAME_ns is the same by\n"
     "hand, with threads that spin, for chain8_1w, pingpong and all columns:" BENCH_ACTORS_LIST(ACTORS_HELP)
-    "\n  raw_handoff_ns  a word there and back between two threads";
+    "\n  raw_handoff_ns  a word there and back between two threads\n\n"
+    "loop --json, in microseconds, from a push to its value, the workers asleep: pull_us in weir_session_pull(), fd_us in\n"
+    "epoll_wait() for weir_session_fd(), sink_us for an eventfd that a sink writes to, echo_us an eventfd there and back by\n"
+    "hand; NAME_p99_us is what one in a hundred exceeds.";
 
 #define BENCH_COUNT (sizeof benches / sizeof *benches)
 

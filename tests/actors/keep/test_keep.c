@@ -121,8 +121,9 @@ static void begin_rank(struct job *job, int rank)
 {
     job->save[rank] = keep_save_begin(&(struct keep_save_opts){
         .root = job->root, .name = job->name, .nonce = job->nonce, .rank = rank, .ranks = job->ranks,
-        .keep = job->keep, .facts = {job->step, 7, 0x1234, 0xFEDCBA9876543210, "test 1"}, .stop = job_stop,
-        .stop_ctx = job});
+        .keep = job->keep, .stop = job_stop, .stop_ctx = job,
+        .facts = {.step = job->step, .seed = 7, .plan_hash = 0x1234, .graph_hash = 0xFEDCBA9876543210,
+                  .program = "test 1"}});
     cr_assert(job->save[rank], "%s", weir_error());
     for (int i = 0; i < job->pieces[rank]; i++)
         cr_assert(keep_save_add(job->save[rank], &job->piece[rank][i]) == WEIR_OK, "%s", weir_error());

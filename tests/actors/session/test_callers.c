@@ -1,6 +1,9 @@
 /* tests/actors/session/test_callers.c: who may not call a session is told so, rather than left to wait or to crash: a
- * child of fork(), a function that a worker calls, one that gets a report. */
+ * child of fork(), a function that a worker calls, one that gets a report, one that comes late or has no session, two
+ * threads at the same push or pull. */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +137,9 @@ static void call_all(void *ctx)
     IS_REFUSED(weir_session_save(s, "/proc/nowhere"));
     IS_REFUSED(weir_session_load(s, "/proc/nowhere"));
     IS_REFUSED(weir_session_save_wait(s, -1));
+    IS_REFUSED(weir_session_cancel(s));
+    HOLDS(weir_session_fd(s) == -1 && strstr(weir_error(), "this is a child of it"));
+    HOLDS(weir_session_ready(s, NULL, 0) == -1 && strstr(weir_error(), "this is a child of it"));
     HOLDS(weir_session_params(s, NULL, 0) == -1);
     HOLDS(weir_session_step(s) >= 0);
     weir_session_get_stats(s, &stats);
@@ -338,5 +344,136 @@ Test(callers, from_a_report_are_told_so)
     OK(weir_session_close(inside.session));
     cr_expect_geq(inside.ran, 1);
     cr_expect_eq(inside.refused, 7 * inside.ran);
+    weir_plan_free(plan);
+}
+
+/* ---- late, or without a session ---- */
+
+/* Every function says the same of `s`. */
+static void call_in_vain(weir_session *s, weir_status status, const char *text)
+{
+    weir_session_stats stats;
+    float y, w[8];
+    weir_array x = eight(w), value = scalar(&y);
+    int told = 0;
+#define TELLS(call) (told += (call) && strstr(weir_error(), text) != NULL)
+    TELLS(weir_session_start(s, 1) == status);
+    TELLS(weir_session_wait(s, -1) == status);
+    TELLS(weir_session_run(s, 1) == status);
+    TELLS(weir_session_push(s, "x", &x, -1) == status);
+    TELLS(weir_session_pull(s, "y", &value, 0) == status);
+    TELLS(weir_session_read(s, "w", &x) == status);
+    TELLS(weir_session_write(s, "w", &x) == status);
+    TELLS(weir_session_visit(s, "w", NULL, NULL) == status);
+    TELLS(weir_session_save(s, "/proc/nowhere") == status);
+    TELLS(weir_session_load(s, "/proc/nowhere") == status);
+    TELLS(weir_session_save_wait(s, -1) == status);
+    TELLS(weir_session_params(s, NULL, 0) == -1);
+    TELLS(weir_session_fd(s) == -1);
+    TELLS(weir_session_ready(s, NULL, 0) == -1);
+    TELLS(weir_session_step(s) == -1);
+    cr_expect_eq(told, 15);
+    weir_session_get_stats(s, &stats);
+    cr_expect(stats.workers == 0 && strstr(weir_error(), text));
+    weir_session_stop(s);
+}
+
+Test(callers, without_a_session_are_told_so)
+{
+    call_in_vain(NULL, WEIR_E_ARGUMENT, "there is no session");
+    OK(weir_session_close(NULL));
+    OK(weir_session_cancel(NULL));
+}
+
+Test(callers, after_close_are_told_so)
+{
+    weir_plan *plan = doubling_plan();
+    weir_session *s = weir_session_open(plan);
+    cr_assert(s, "%s", weir_error());
+    OK(weir_session_close(s));
+    call_in_vain(s, WEIR_E_STATE, "has been closed, or is being closed");
+    cr_expect(refuses(weir_session_close(s), "weir_session_close: this session has been closed"), "%s", weir_error());
+    cr_expect(refuses(weir_session_cancel(s), "has been closed"), "%s", weir_error());
+    weir_plan_free(plan);
+}
+
+static void *close_it(void *session)
+{
+    return (void *)(intptr_t)weir_session_close(session);
+}
+
+/* More sessions than the first piece of the list has places for; each is closed by two threads, of which one does. */
+Test(callers, that_close_at_the_same_time_are_one_that_does_and_one_that_is_told)
+{
+    enum { SESSIONS = 70 };
+    static weir_session *sessions[SESSIONS];
+    weir_plan *plan = doubling_plan();
+    for (int i = 0; i < SESSIONS; i++) {
+        sessions[i] = weir_session_open(plan, .workers = 1, .stall_s = -1);
+        cr_assert(sessions[i], "%s", weir_error());
+    }
+    for (int i = SESSIONS - 1; i >= 0; i--) {
+        pthread_t thread;
+        void *other;
+        cr_assert_eq(pthread_create(&thread, NULL, close_it, sessions[i]), 0);
+        weir_status own = weir_session_close(sessions[i]);
+        pthread_join(thread, &other);
+        cr_expect_eq(own + (intptr_t)other, WEIR_E_STATE, "%d and %d", own, (int)(intptr_t)other);
+    }
+    weir_plan_free(plan);
+}
+
+/* The session needs it until it is closed, and as long has it. */
+Test(callers, that_free_the_plan_first_leave_it_to_the_session)
+{
+    float y = 0;
+    weir_plan *plan = doubling_plan();
+    weir_session *s = weir_session_open(plan), *other = weir_session_open(plan);
+    cr_assert(s && other, "%s", weir_error());
+    weir_plan_free(plan);
+    OK(weir_session_close(other));
+    OK(weir_session_start(s, 1));
+    OK(double_once(s, 3, &y));
+    cr_expect_eq(y, 8);
+    OK(weir_session_wait(s, WAIT_MS));
+    OK(weir_session_close(s));
+}
+
+/* ---- two at once ---- */
+
+/* In its own turn of the two: one waits in pull, the other is told so. */
+static void *pull_in_vain(void *session)
+{
+    float y;
+    weir_array to = scalar(&y);
+    weir_status status;
+    do
+        status = weir_session_pull(session, "y", &to, 0);
+    while (status == WEIR_E_TIMEOUT);
+    return (void *)(intptr_t)(refuses(status, "weir_session_pull: another thread is in weir_session_pull for 'y'"));
+}
+
+Test(callers, two_in_the_same_pull_are_told_so)
+{
+    float y;
+    void *told;
+    pthread_t thread;
+    weir_array to = scalar(&y);
+    weir_plan *plan = doubling_plan();
+    weir_session *s = weir_session_open(plan);
+    cr_assert(s, "%s", weir_error());
+    cr_assert_eq(pthread_create(&thread, NULL, pull_in_vain, s), 0);
+    weir_status status;
+    do
+        status = weir_session_pull(s, "y", &to, 1);
+    while (status == WEIR_E_TIMEOUT && pthread_tryjoin_np(thread, &told));
+    if (status == WEIR_E_STATE) { /* it was this thread that was told */
+        cr_expect(strstr(weir_error(), "another thread is in weir_session_pull"), "%s", weir_error());
+        OK(weir_session_cancel(s));
+        pthread_join(thread, NULL);
+    } else {
+        cr_expect(told);
+    }
+    OK(weir_session_close(s));
     weir_plan_free(plan);
 }

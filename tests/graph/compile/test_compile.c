@@ -15,8 +15,9 @@
 
 static weir_plan *compile_and_free(weir_graph *g, weir_compile_opts opts)
 {
+    opts.size = sizeof opts;
     opts.src = WEIR_HERE;
-    weir_plan *plan = weir_compile_at(g, opts);
+    weir_plan *plan = weir_compile_at(g, &opts);
     cr_assert_not_null(plan, "%s", weir_error());
     weir_graph_free(g);
     return plan;
@@ -76,8 +77,8 @@ enum { MODELS = EFFORT(24, 12, 8), STEPS = 2 };
 static weir_plan *plan_of(uint64_t model, uint64_t layout)
 {
     weir_graph *g = random_model(model, layout);
-    weir_compile_opts opts = {.micro_batches = random_model_micro(model), .seed = model};
-    weir_plan *plan = weir_compile_at(g, opts), *again = weir_compile_at(g, opts);
+    weir_compile_opts opts = {.size = sizeof opts, .micro_batches = random_model_micro(model), .seed = model};
+    weir_plan *plan = weir_compile_at(g, &opts), *again = weir_compile_at(g, &opts);
     cr_assert(plan && again, "model %lu, layout %lu: %s", (long)model, (long)layout, weir_error());
     cr_assert_eq(plan->hash, again->hash, "model %lu, layout %lu: another plan", (long)model, (long)layout);
     cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());

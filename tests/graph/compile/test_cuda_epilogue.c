@@ -218,7 +218,8 @@ static weir_plan *plan_of(const char *device, int64_t columns, bool fetch_z, wei
 {
     weir_graph *g = model(device, columns, fetch_z);
     opts.seed = 5;
-    weir_plan *plan = weir_compile_at(g, opts);
+    opts.size = sizeof opts;
+    weir_plan *plan = weir_compile_at(g, &opts);
     cr_assert_not_null(plan, "%s", weir_error());
     cr_expect_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
     weir_graph_free(g);

@@ -234,7 +234,8 @@ static weir_plan *gpt(const text *corpus, layout l, weir_compile_opts opts)
     weir_graph *g = gpt_train_graph(&config);
     opts.seed = REFERENCE_SEED;
     opts.micro_batches = l.micro;
-    weir_plan *plan = weir_compile_at(g, opts);
+    opts.size = sizeof opts;
+    weir_plan *plan = weir_compile_at(g, &opts);
     cr_assert_not_null(plan, "%s", weir_error());
     weir_graph_free(g);
     return plan;

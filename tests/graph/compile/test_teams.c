@@ -500,7 +500,8 @@ static weir_plan *gpt_plan(const text *corpus, gpt_config *config, layout l, wei
     cr_assert_not_null(g);
     opts.micro_batches = l.micro;
     opts.seed = REFERENCE_SEED;
-    weir_plan *plan = weir_compile_at(g, opts);
+    opts.size = sizeof opts;
+    weir_plan *plan = weir_compile_at(g, &opts);
     cr_assert_not_null(plan, "%s", weir_error());
     weir_graph_free(g);
     return plan;

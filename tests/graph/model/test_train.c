@@ -324,7 +324,7 @@ Test(train, the_norm_is_that_of_all_meshes, .timeout = 60)
     }
     WEIR_ON(first)
         for (int h = 0; h < 2; h++)
-            half[h] = weir_add_many_at(p + h * HALF, HALF, (weir_op_opts){.src = WEIR_HERE});
+            half[h] = weir_add_many_at(p + h * HALF, HALF, WEIR_OPTS(weir_op_opts));
     weir_train(weir_add(half[0], half[1]), weir_sgd(.lr = 1, .clip_norm = 1));
     weir_plan *plan = weir_compile(g);
     cr_assert_not_null(plan, "%s", weir_error());
