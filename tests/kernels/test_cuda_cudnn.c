@@ -164,18 +164,19 @@ static void compare(attention_case at, weir_dtype dtype)
 
 Test(cuda_cudnn, makes_what_the_cpu_s_kernels_make)
 {
-    const attention_case cases[] = {{2, 5, 7, 3, 8, 0}, {1, 70, 70, 2, 64, 1}, {2, 33, 20, 1, 128, 1}, {1, 9, 33, 2, 40, 1},
-                                    {2, 1, 6, 1, 16, 0}};
+    const attention_case cases[] = {{2, 5, 7, 3, 8, 0}, {2, 1, 6, 1, 16, 0}, {1, 9, 33, 2, 40, 1}, {2, 33, 20, 1, 128, 1},
+                                    {1, 70, 70, 2, 64, 1}};
+    const size_t count = EFFORT(5, 5, 3);
     choose("cudnn");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < count; i++) {
         compare(cases[i], WEIR_BF16);
         compare(cases[i], WEIR_F16);
     }
     if (card_real()) /* of many blocks, which come in any order */
         compare((attention_case){4, 1024, 1024, 8, 64, 1}, WEIR_BF16);
-    cr_expect(card_real() || card_look().cudnn_runs >= 60);
+    cr_expect(card_real() || card_look().cudnn_runs >= 12 * count);
     cr_expect(card_real() || card_look().cudnn_engine == WAVERS_NOT);
-    cr_expect(card_real() || card_look().cudnn_plans == 20, "one for each problem");
+    cr_expect(card_real() || card_look().cudnn_plans == 4 * count, "one for each problem");
 }
 
 /* ---- single calls ---- */
