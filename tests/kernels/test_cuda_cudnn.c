@@ -451,7 +451,7 @@ static weir_graph *model(const char *device, int64_t batch, int64_t seq)
 static weir_plan *plan_of(const char *device, int64_t batch, int64_t seq)
 {
     weir_graph *g = model(device, batch, seq);
-    weir_plan *plan = weir_compile_at(g, (weir_compile_opts){.seed = 5, .precision = WEIR_BF16, .micro_batches = 2});
+    weir_plan *plan = weir_compile(g, .seed = 5, .precision = WEIR_BF16, .micro_batches = 2);
     cr_assert_not_null(plan, "%s", weir_error());
     weir_graph_free(g);
     return plan;
