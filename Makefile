@@ -281,14 +281,17 @@ test: all tests ## build everything and run every suite; SUITES="..." for some, 
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
 # What wants a card: see tests/gpu/README.md.
-GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps
+GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_cudnn test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps
 test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu, a folder with what wants a card; and run it, where one is
 	$(if $(NVCC),,@echo "there is no nvcc here, which the plugin needs"; exit 1)
 	@tests/gpu/pack $(OUT) $(BIN) $(PLUGIN) build/gpu $(GPU_SUITES)
 	@build/gpu/tests/gpu/run || [ $$? = 77 ]
 
+# This one calls kernels as the suites of AGAIN do.
+WITH_test_cuda_cudnn := $(AGAIN_SRC)
+
 define suite
-$(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(OUT)/libsupport.a $(INSIDE)
+$(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(WITH_$(notdir $(1:.c=)):%.c=$(OUT)/%.o) $(OUT)/libsupport.a $(INSIDE)
 	$$(call link,$(if $(SAN),,-lcriterion))
 endef
 $(foreach src,$(filter-out tests/test_host.c,$(SUITE_SRC)),$(eval $(call suite,$(src))))
