@@ -52,6 +52,7 @@
  *     load, save_wait
  *     push, pull          any, one per input or fetch     all but close
  *     stop, cancel        any                             all but close
+ *     fd, ready           any, ready one at a time        all but close
  *     close               any                             nothing may begin; those in push, pull, wait are sent away
  *
  *     NULL: E_ARGUMENT; close, stop and cancel take it for nothing to do. A session that has been closed, or is being

@@ -326,20 +326,21 @@ class Session:
     sources   by name: a function of (step, micro) that gives the value, or None when there are no more
     sinks     by name: a function of (value, step, micro)
     calls are bound by what the plan's program registered in C; a plan that has any cannot be opened here.
-    workers, pin, poison, check_finite, trace, first_step: as in <weir/session.h>; alone: whatever the environment says
-    of ranks.
+    workers, pin, poison, check_finite, trace, first_step: as in <weir/session.h>; workers_of: another Session; alone:
+    whatever the environment says of ranks.
     """
 
     def __init__(self, plan, sources=None, sinks=None, workers=0, pin=False, poison=False, trace=None, first_step=0,
-                 alone=False, check_finite=False):
+                 alone=False, check_finite=False, workers_of=None):
         self.plan = plan
         self._session = None
         self._raised = None
         self._kept = []
         bindings = self._bind(sources or {}, sinks or {})
         options = _SessionOpts(binding_size=ctypes.sizeof(_Binding), workers=workers, pin=pin, poison=poison,
-                               check_finite=check_finite, trace=os.fsencode(trace) if trace else None,
-                               bindings=bindings, first_step=first_step, cluster=_ClusterOpts(alone=alone))
+                               workers_of=workers_of._self() if workers_of else None, check_finite=check_finite,
+                               trace=os.fsencode(trace) if trace else None, bindings=bindings, first_step=first_step,
+                               cluster=_ClusterOpts(alone=alone))
         self._session = _library.weir_session_open_at(plan, byref(options))
         if not self._session:
             raise _failed()
