@@ -57,7 +57,7 @@ AGAIN      := box class_loss dropout elementwise half kernels_b reduce shape $(i
 
 LIB_SRC    := $(filter-out $(PLUGIN_C) kernels/cuda/%,$(wildcard $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c)))
 COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
-APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c)
+APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c apps/examples/*/*.c)
 AGAIN_SRC  := tests/cuda/again.c#        see there
 HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
@@ -70,7 +70,8 @@ SONAME     := libweir.so.0#              changes when what was linked with one d
 SHARED     := $(OUT)/$(SONAME)
 INSIDE     := $(OUT)/libweir-inside.a#   the same objects with all their names, for suites and measurements
 EXAMPLES   := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
-PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES)
+OWN_OP     := $(BIN)/prelu $(BIN)/prelu.so
+PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 
 # ---- packages ----
 
@@ -157,15 +158,24 @@ endef
 
 # A program has a folder, and takes what all share; an example is one file, and needs the library alone. `weir bench`
 # makes plans by hand, measures the parts of the runtime and asks OpenBLAS and oneDNN for their rate, so `weir` is linked
-# with what is inside.
+# with what is inside. It shows what the library would, to the shared objects that it loads.
+SHOWN := -Wl,--export-dynamic-symbol='weir_*'
 define program
 $(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) \
              $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
-	$$(call link,$(if $(filter weir,$(1)),-lopenblas -ldnnl))
+	$$(call link,$(if $(filter weir,$(1)),-lopenblas -ldnnl $$(SHOWN)))
 endef
 $(foreach app,$(APPS),$(eval $(call program,$(app))))
 $(EXAMPLES): $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
 	$(call link)
+
+# One has several files: an op, as a part of a program, and as an object that `weir` loads.
+$(BIN)/prelu: $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/examples/prelu/*.c)) $(LIB)
+	$(call link)
+$(BIN)/prelu.so: $(OUT)/apps/examples/prelu/prelu.o
+	@mkdir -p $(@D)
+	$(call say,link $@)
+	$(Q)$(LINK) -shared $^ -o $@
 
 demo: $(BIN)/weir-gpt ## train a GPT on four CPU devices on the project's own sources, for about a minute
 	$< --pp 2 --dp 2 --micro 4 --steps 700 --sample 500
@@ -271,14 +281,17 @@ test: all tests ## build everything and run every suite; SUITES="..." for some, 
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
 # What wants a card: see tests/gpu/README.md.
-GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps
+GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_cudnn test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps
 test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu, a folder with what wants a card; and run it, where one is
 	$(if $(NVCC),,@echo "there is no nvcc here, which the plugin needs"; exit 1)
 	@tests/gpu/pack $(OUT) $(BIN) $(PLUGIN) build/gpu $(GPU_SUITES)
 	@build/gpu/tests/gpu/run || [ $$? = 77 ]
 
+# This one calls kernels as the suites of AGAIN do.
+WITH_test_cuda_cudnn := $(AGAIN_SRC)
+
 define suite
-$(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(OUT)/libsupport.a $(INSIDE)
+$(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(WITH_$(notdir $(1:.c=)):%.c=$(OUT)/%.o) $(OUT)/libsupport.a $(INSIDE)
 	$$(call link,$(if $(SAN),,-lcriterion))
 endef
 $(foreach src,$(filter-out tests/test_host.c,$(SUITE_SRC)),$(eval $(call suite,$(src))))
@@ -326,8 +339,9 @@ $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
-$(OUT)/tests/test_apps $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_keep_apps \
-$(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
+$(OUT)/tests/test_apps $(OUT)/tests/test_run $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch \
+$(OUT)/tests/test_keep_apps $(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices \
+$(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install: | $(SHARED)
 
 # ---- between processes ----

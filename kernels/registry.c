@@ -30,6 +30,7 @@ typedef struct registered {
 } registered;
 
 static _Atomic(registered *) registered_head;
+static _Atomic uint64_t accepted;
 
 static const weir_op *registered_find(registered *from, const char *name)
 {
@@ -41,24 +42,38 @@ static const weir_op *registered_find(registered *from, const char *name)
 
 const weir_op *weir_op_find(const char *name)
 {
+    if (!name)
+        return NULL;
     for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++)
         if (!strcmp(builtin[i]->name, name))
             return builtin[i];
     return registered_find(atomic_load_explicit(&registered_head, memory_order_acquire), name);
 }
 
-static bool op_well_formed(const weir_op *op)
+const char *op_fault(const weir_op *op)
 {
-    return op && op->name && *op->name && op->infer && op->in_min >= 0 && op->in_max >= op->in_min &&
-           op->in_max <= WEIR_ARGS_MAX && op->out_count >= 0 && op->out_count <= 8 && op->attrs_bytes % 8 == 0 &&
-           op->inplace <= op->in_max;
+    if (!op->infer)
+        return "has no rule infer";
+    if (op->in_min < 0 || op->in_max < op->in_min || op->in_max > WEIR_ARGS_MAX)
+        return "has .in_min and .in_max that do not fit each other, or the most inputs that can be";
+    if (op->out_count < 0 || op->out_count > 8)
+        return "has an .out_count that is not 0 to 8";
+    if (op->attrs_bytes % 8 || op->field_count < 0 || (op->field_count && !op->fields))
+        return "has attributes that are not in words of 8 bytes, or .fields that are not there";
+    return op->inplace < 0 || op->inplace > op->in_max ? "has an .inplace beyond its inputs" : NULL;
+}
+
+uint64_t registry_accepted(void)
+{
+    return atomic_load_explicit(&accepted, memory_order_relaxed); /* what the caller's own thread did is there */
 }
 
 weir_status weir_op_register(const weir_op *op)
 {
-    if (!op_well_formed(op))
-        return error_set(WEIR_E_ARGUMENT, "op %s: a rule that every op needs is missing",
-                         op && op->name ? op->name : "?");
+    if (!op || !op->name || !*op->name)
+        return error_set(WEIR_E_ARGUMENT, "op_register: the op is NULL or has no name");
+    if (op_fault(op))
+        return error_set(WEIR_E_ARGUMENT, "op_register: the op %s %s", op->name, op_fault(op));
     registered *node = malloc(sizeof *node);
     if (!node)
         return error_set(WEIR_E_MEMORY, "no memory to register op %s", op->name);
@@ -68,11 +83,13 @@ weir_status weir_op_register(const weir_op *op)
         const weir_op *known = weir_op_find(op->name);
         if (known) {
             free(node);
-            return known == op ? WEIR_OK
-                               : error_set(WEIR_E_ARGUMENT, "there is another op with the name %s", op->name);
+            if (known != op)
+                return error_set(WEIR_E_ARGUMENT, "op_register: there is another op with the name %s", op->name);
+            break;
         }
     } while (!atomic_compare_exchange_weak_explicit(&registered_head, &node->next, node, memory_order_release,
                                                     memory_order_acquire));
+    atomic_fetch_add_explicit(&accepted, 1, memory_order_relaxed);
     return WEIR_OK;
 }
 

@@ -23,6 +23,11 @@ Test(install, a_program_outside_is_built_with_cmake)
     passes("cmake");
 }
 
+Test(install, an_op_of_a_stranger_s_own_is_loaded_by_the_command)
+{
+    passes("own_op");
+}
+
 Test(install, both_libraries_show_what_the_headers_declare_alone)
 {
     passes("symbols");

@@ -107,6 +107,8 @@ weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint
     if (opts_read(&opts, sizeof opts, given, "weir_checkpoint_open"))
         return NULL;
     struct stat stat_of;
+    if (error_null(path, "weir_checkpoint_open", "path"))
+        return NULL;
     weir_checkpoint *c = calloc(1, sizeof *c);
     if (!c || stat(path, &stat_of)) {
         error_set(c ? WEIR_E_IO : WEIR_E_MEMORY, "%s: cannot be opened: %s", path, strerror(errno));
@@ -156,28 +158,28 @@ void weir_checkpoint_close(weir_checkpoint *c)
 
 const weir_checkpoint_info *weir_checkpoint_get_info(const weir_checkpoint *c)
 {
-    return &c->index.info;
+    return c ? &c->index.info : NULL;
 }
 
 const weir_checkpoint_tensor *weir_checkpoint_get_tensor(const weir_checkpoint *c, int index)
 {
-    return index >= 0 && index < c->index.tensors.count ? &c->index.tensors.item[index].is : NULL;
+    return c && index >= 0 && index < c->index.tensors.count ? &c->index.tensors.item[index].is : NULL;
 }
 
 const weir_checkpoint_tensor *weir_checkpoint_find(const weir_checkpoint *c, const char *name)
 {
-    const struct keep_tensor *tensor = keep_index_find(&c->index, name);
+    const struct keep_tensor *tensor = c && name ? keep_index_find(&c->index, name) : NULL;
     return tensor ? &tensor->is : NULL;
 }
 
 const weir_checkpoint_file *weir_checkpoint_get_file(const weir_checkpoint *c, int index)
 {
-    return index >= 0 && index < c->index.files.count ? &c->index.files.item[index] : NULL;
+    return c && index >= 0 && index < c->index.files.count ? &c->index.files.item[index] : NULL;
 }
 
 const weir_checkpoint_source *weir_checkpoint_get_source(const weir_checkpoint *c, int index)
 {
-    return index >= 0 && index < c->index.sources.count ? &c->index.sources.item[index] : NULL;
+    return c && index >= 0 && index < c->index.sources.count ? &c->index.sources.item[index] : NULL;
 }
 
 uint64_t keep_part_nonce(const weir_checkpoint *c)
@@ -381,13 +383,19 @@ static weir_status read_converted(weir_checkpoint *c, const struct keep_tensor *
 
 bool weir_checkpoint_reads_as(const weir_checkpoint_tensor *t, weir_dtype dtype)
 {
-    return t->dtype && (dtype == t->dtype || (dtype == WEIR_F32 && weir_dtype_real(t->dtype)));
+    return t && t->dtype && (dtype == t->dtype || (dtype == WEIR_F32 && weir_dtype_real(t->dtype)));
 }
 
 weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tensor *t, int slot, const int64_t *start,
                                  weir_array *value)
 {
     const struct keep_tensor *tensor = (const struct keep_tensor *)(const void *)t; /* `is` is its first member */
+    if (error_null(c, "weir_checkpoint_read", "checkpoint") || error_null(t, "weir_checkpoint_read", "tensor") ||
+        error_null(value, "weir_checkpoint_read", "value"))
+        return WEIR_E_ARGUMENT;
+    if (value->shape.rank != t->shape.rank)
+        return error_set(WEIR_E_ARGUMENT, "%s: tensor %s has %d dimensions, not %d", c->index.info.path, t->name,
+                         t->shape.rank, value->shape.rank);
     struct keep_box box = keep_box_of(start, &value->shape);
     if (!t->dtype)
         return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s cannot be read", c->index.info.path, t->name,
@@ -395,6 +403,9 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (!weir_checkpoint_reads_as(t, value->dtype) || slot < 0 || slot >= t->slots || !keep_box_inside(&box, &t->shape))
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: what is to be read is not in it, or is not %s",
                          c->index.info.path, t->name, weir_dtype_name(t->dtype));
+    if (!value->data && weir_shape_count(&value->shape))
+        return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: there is nowhere to read it to: .data is NULL",
+                         c->index.info.path, t->name);
     if (keep_stored_differs(t->stored) || value->dtype != t->dtype)
         return read_converted(c, tensor, slot, &box, value->data);
     return read_stored(c, tensor, slot, &box, weir_dtype_bytes(t->dtype), value->data);
@@ -540,6 +551,8 @@ static void verify_file(weir_checkpoint *c, int file, struct verdict *verdict)
 
 weir_status weir_checkpoint_verify(weir_checkpoint *c, weir_checkpoint_fault_fn fault, void *ctx)
 {
+    if (error_null(c, "weir_checkpoint_verify", "checkpoint"))
+        return WEIR_E_ARGUMENT;
     struct verdict verdict = {.fault = fault, .ctx = ctx};
     for (int i = 0; i < c->index.tensors.count; i++) {
         free(c->verified[i]);

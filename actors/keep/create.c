@@ -66,7 +66,8 @@ static weir_status begin_folder(weir_checkpoint_writer *w, const char *path, wei
 weir_checkpoint_writer *weir_checkpoint_create_at(const char *path, const weir_checkpoint_create_opts *given)
 {
     weir_checkpoint_create_opts opts;
-    if (opts_read(&opts, sizeof opts, given, "weir_checkpoint_create"))
+    if (opts_read(&opts, sizeof opts, given, "weir_checkpoint_create") ||
+        error_null(path, "weir_checkpoint_create", "path"))
         return NULL;
     weir_checkpoint_writer *w = calloc(1, sizeof *w);
     if (!w) {
@@ -114,19 +115,29 @@ static weir_status add_slots(weir_checkpoint_writer *w, const weir_checkpoint_va
 weir_status weir_checkpoint_add_of(weir_checkpoint_writer *w, const weir_checkpoint_value *given, size_t given_bytes)
 {
     weir_checkpoint_value own, *v = &own;
+    if (error_null(w, "weir_checkpoint_add", "writer") || error_null(given, "weir_checkpoint_add", "value") ||
+        error_null(given->name, "weir_checkpoint_add", "name"))
+        return WEIR_E_ARGUMENT;
     const char *wrong = opts_copy(&own, sizeof own, given, given_bytes);
     if (wrong)
         return error_set(WEIR_E_ARGUMENT, "tensor %s: %s", given->name, wrong);
     int slots = v->slots > 0 ? v->slots : 1;
     if (!weir_dtype_bytes(v->value.dtype))
         return error_set(WEIR_E_ARGUMENT, "tensor %s: has no type that can be saved", v->name);
-    if (!shape_countable(&v->value.shape))
+    if (v->value.shape.rank < 0 || v->value.shape.rank > WEIR_DIMS_MAX || !shape_countable(&v->value.shape))
         return error_set(WEIR_E_ARGUMENT, "tensor %s: has a shape that cannot be counted", v->name);
+    if (!v->value.data && weir_shape_count(&v->value.shape))
+        return error_set(WEIR_E_ARGUMENT, "tensor %s: its data is NULL", v->name);
     return w->save ? add_slots(w, v, slots) : add_to_single(w, v, slots);
 }
 
 weir_status weir_checkpoint_add_source(weir_checkpoint_writer *w, const weir_checkpoint_source *source)
 {
+    if (error_null(w, "weir_checkpoint_add_source", "writer") ||
+        error_null(source, "weir_checkpoint_add_source", "source") ||
+        error_null(source->name, "weir_checkpoint_add_source", "name") ||
+        (source->count && error_null(source->bytes, "weir_checkpoint_add_source", "position")))
+        return WEIR_E_ARGUMENT;
     return w->save ? keep_save_copy_source(w->save, source)
                    : keep_index_add_source(&w->index, source);
 }
@@ -135,6 +146,8 @@ weir_status weir_checkpoint_add_source(weir_checkpoint_writer *w, const weir_che
 
 weir_status weir_checkpoint_finish(weir_checkpoint_writer *w)
 {
+    if (error_null(w, "weir_checkpoint_finish", "writer"))
+        return WEIR_E_ARGUMENT;
     weir_status status = w->save ? keep_save_run(w->save)
                                  : keep_single_write(&w->index, w->data.item, w->path, w->nonce);
     weir_checkpoint_abandon(w);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "actors/session/cluster.h"
+#include "actors/session/finite.h"
 #include "actors/session/poison.h"
 #include "actors/session/session.h"
 #include "graph/base/base.h"
@@ -81,6 +82,7 @@ void session_unbuild(struct weir_session *s)
     free(s->edges);
     free(s->kernels);
     session_unpoison(s);
+    session_unfinite(s);
     free(s->pending);
     free(s->views);
     free(s->patches);
@@ -498,6 +500,8 @@ static weir_status build_all(struct building *b)
         status = session_tie_queues(s);
     if (!status)
         status = session_open_groups(s);
+    if (!status && s->checks_finite)
+        status = session_check_finite(s);
     if (!status && s->poisons)
         status = session_poison(s);
     for (uint32_t a = 0; a < plan->actors_count; a++)

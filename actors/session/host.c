@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/session/finite.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "graph/base/opts.h"
@@ -337,6 +338,8 @@ static weir_status push(struct weir_session *s, const char *name, const weir_arr
     const plan_tensor *tensor = host_tensor(s->plan, host);
     struct actor *actor = &s->actors[host->actor.i];
     status = check_value(s->plan, "push", host, tensor, value);
+    if (!status)
+        status = finite_pushed(s, name, value);
     if (!status && !session_runs(s, host->actor.i))
         return WEIR_OK; /* the rank that runs it pushes the same */
     if (!status)
@@ -376,10 +379,11 @@ static weir_status pull(struct weir_session *s, const char *name, weir_array *va
     if (bytes) /* of an empty tensor nothing has come from another host */
         status = arena->device->copy_out(
             value->data, session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
+    int64_t step = actor->step;
     if (!status)
         fire_outside(actor);
     session_let_go(s, actor);
-    return status;
+    return status ? status : finite_pulled(s, name, value, step);
 }
 
 /* A worker that waited for ever might wait for itself. */

@@ -82,6 +82,38 @@ static bool of_precision(const char *name)
     return !strncmp(name, PLAN_LOSS_SCALE, strlen(PLAN_LOSS_SCALE));
 }
 
+enum { NAMED = 4 }; /* others that a sentence names before it counts */
+
+/* Puts the name behind those that the list has, or counts it. */
+static void list_name(char *list, size_t bytes, int *count, const char *name)
+{
+    size_t used = strlen(list);
+    if ((*count)++ < NAMED)
+        snprintf(list + used, bytes - used, "%s'%s'", used ? ", " : "; nor ", name);
+}
+
+static const char *list_end(char *list, size_t bytes, int count)
+{
+    size_t used = strlen(list);
+    if (count > NAMED)
+        snprintf(list + used, bytes - used, " and %d more", count - NAMED);
+    return list;
+}
+
+/* "; nor 'b', 'c' and 3 more": what the checkpoint lacks besides. */
+static const char *others_absent(const struct loading *l, const plan_param *first, char *list, size_t bytes)
+{
+    const weir_plan *plan = l->s->plan;
+    int count = 0;
+    *list = '\0';
+    for (const plan_param *p = first + 1; p < plan->params + plan->params_count; p++) {
+        const char *name = plan_text(plan, p->name);
+        if (load_wants(l, p->kind) && !of_precision(name) && !weir_checkpoint_find(l->from, name))
+            list_name(list, bytes, &count, name);
+    }
+    return list_end(list, bytes, count);
+}
+
 /* Whether the value is in the checkpoint, and alike. */
 static weir_status check_param(const struct loading *l, const plan_param *param)
 {
@@ -89,12 +121,13 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
     const char *name = plan_text(l->s->plan, param->name);
     const weir_checkpoint_tensor *tensor = weir_checkpoint_find(l->from, name);
     weir_view view = session_view(l->s, shard, 0);
-    char here[PLAN_TEXT_BYTES], there[PLAN_TEXT_BYTES], shape[128];
+    char here[PLAN_TEXT_BYTES], there[PLAN_TEXT_BYTES], shape[128], more[400];
     snprintf(here, sizeof(here), "%s %s", weir_dtype_name(view.dtype), shape_text(&view.global, shape, sizeof(shape)));
     if (!tensor)
         return l->opts->partial || of_precision(name)
                    ? WEIR_OK
-                   : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here", l->path, name, here);
+                   : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here%s", l->path, name,
+                               here, others_absent(l, param, more, sizeof(more)));
     if (!weir_checkpoint_reads_as(tensor, view.dtype) || !weir_shape_equal(&tensor->shape, &view.global))
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: '%s' is %s here, and %s in %s", name, here,
                          stored_text(tensor, there, sizeof(there)), l->path);
@@ -113,6 +146,32 @@ static bool knows(const struct loading *l, const char *name)
     return false;
 }
 
+/* Whether it is the checkpoint's alone, though it is asked for. */
+static bool is_unknown(const struct loading *l, const weir_checkpoint_tensor *tensor)
+{
+    return load_wants(l, tensor->kind) && !of_precision(tensor->name) && !knows(l, tensor->name);
+}
+
+/* The session has all that is in the checkpoint. */
+static weir_status check_none_left(const struct loading *l)
+{
+    const char *first = NULL;
+    char more[400] = "";
+    int count = 0;
+    for (int t = 0; t < weir_checkpoint_get_info(l->from)->tensors; t++) {
+        const weir_checkpoint_tensor *tensor = weir_checkpoint_get_tensor(l->from, t);
+        if (!is_unknown(l, tensor))
+            continue;
+        if (first)
+            list_name(more, sizeof(more), &count, tensor->name);
+        else
+            first = tensor->name;
+    }
+    return first ? error_set(WEIR_E_ARGUMENT, "weir_session_load: the session has no '%s', which is in %s%s", first,
+                             l->path, list_end(more, sizeof(more), count))
+                 : WEIR_OK;
+}
+
 static weir_status check_names(const struct loading *l)
 {
     const weir_plan *plan = l->s->plan;
@@ -120,13 +179,7 @@ static weir_status check_names(const struct loading *l)
     for (uint32_t p = 0; !status && p < plan->params_count; p++)
         if (load_wants(l, plan->params[p].kind))
             status = check_param(l, &plan->params[p]);
-    for (int t = 0; !status && !l->opts->partial && t < weir_checkpoint_get_info(l->from)->tensors; t++) {
-        const weir_checkpoint_tensor *tensor = weir_checkpoint_get_tensor(l->from, t);
-        if (load_wants(l, tensor->kind) && !of_precision(tensor->name) && !knows(l, tensor->name))
-            status = error_set(WEIR_E_ARGUMENT, "weir_session_load: the session has no '%s', which is in %s",
-                               tensor->name, l->path);
-    }
-    return status;
+    return status || l->opts->partial ? status : check_none_left(l);
 }
 
 /* Of the shards of this rank with the same elements the first one stands for all. */

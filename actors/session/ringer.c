@@ -57,8 +57,7 @@ void ringer_watch(struct ringer *r)
 static void ringer_end(struct ringer *r)
 {
     atomic_store(&r->over, true);
-    mailbox_awake(r->mailbox);
-    atomic_thread_fence(memory_order_seq_cst); /* the ringer sees it, or is asleep and is woken */
+    atomic_store(&r->mailbox->ring->asleep, MAILBOX_AWAKE); /* the ringer sees it, or is asleep and is woken */
     park_wake_shared(&r->mailbox->ring->asleep);
     ringer_watch(r);
     if (r->started)

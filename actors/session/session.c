@@ -5,6 +5,8 @@
  */
 #include "actors/session/session.h"
 
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,7 +220,7 @@ static weir_status open_trace(struct weir_session *s, const weir_session_opts *o
         return error_set(WEIR_E_ARGUMENT, "trace_events is %lld", (long long)events);
     s->trace = fopen(opts->trace, "w");
     if (!s->trace)
-        return error_set(WEIR_E_IO, "cannot write the trace to %s", opts->trace);
+        return error_set(WEIR_E_IO, "cannot write the trace to %s: %s", opts->trace, strerror(errno));
     weir_status status = WEIR_OK;
     for (uint32_t w = 0; !status && w < s->worker_count; w++)
         status = trace_open(&s->workers[w].trace, (uint64_t)events);
@@ -319,6 +321,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = cluster_open(s, opts);
     s->pin |= opts->pin;
     s->poisons |= opts->poison;
+    s->checks_finite = opts->check_finite;
     if (!status)
         status = choose_directory(s, opts->offload ? opts->offload : s->directory);
     if (!status)
@@ -362,16 +365,21 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
 }
 
 /* What is wrong with what open was given, or NULL. Firings are counted from step 0 on, so the count has to fit. */
-static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *opts)
+static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *opts, char *text, size_t bytes)
 {
     if (!plan)
-        return "there is no plan";
-    if (opts->workers < 0)
-        return "workers is negative";
+        return "the plan is NULL";
+    if (opts->workers < 0 || opts->workers > WEIR_DEVICES_MAX)
+        return snprintf(text, bytes,
+                        ".workers is %d; from 1 to %d can be, and no more than there are devices are started",
+                        opts->workers, WEIR_DEVICES_MAX), text;
     if (opts->workers && opts->workers_of)
         return "there are both workers and workers_of";
     if (opts->first_step < 0 || opts->first_step > INT64_MAX / plan->micro_batches)
-        return "there is no such first_step";
+        return snprintf(text, bytes, ".first_step is %lld; from 0 to %lld can be", (long long)opts->first_step,
+                        (long long)(INT64_MAX / plan->micro_batches)), text;
+    if (isnan(opts->stall_s))
+        return ".stall_s is not a number";
     if (opts->bindings && !opts->binding_size)
         return "binding_size is not set: it is sizeof(weir_binding)";
     return NULL;
@@ -397,9 +405,10 @@ weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opt
     weir_session_opts opts;
     if (caller_check_report("open") || opts_read(&opts, sizeof(opts), given, "weir_session_open"))
         return NULL;
-    const char *wrong = opts_wrong(plan, &opts);
+    char text[160];
+    const char *wrong = opts_wrong(plan, &opts, text, sizeof(text));
     if (wrong) {
-        error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: %s", opts.src.file ? opts.src.file : "", opts.src.line,
+        error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: %s", opts.src.file ? opts.src.file : "?", opts.src.line,
                   wrong);
         return NULL;
     }

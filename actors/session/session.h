@@ -10,6 +10,7 @@
  *     ringer.c    the same for what other processes post
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
+ *     finite.c    a run that ends at the first NaN
  *     queues.c    queues that run ahead            groups.c    what devices do together
  *     cluster_*.c what there is with other ranks
  *
@@ -88,6 +89,7 @@ struct weir_session {
     int64_t stall_ns;
     bool pin;                /* workers are bound to cores */
     bool poisons;            /* it is a debug run (poison.h) */
+    bool checks_finite;      /* what kernels compute is looked at (finite.h) */
     const char *directory;   /* borrowed while it is opened: where disks' files are made; NULL: where the plan says */
     host_binding *bindings; /* owned; parallel to the plan's hosts */
     uint32_t opened;        /* kernels, the first, whose `open` was called where there is one */
@@ -120,6 +122,7 @@ struct weir_session {
     struct slot_patch *patches;
     struct wire_patch *wires;
     struct poison *poison;       /* NULL: it is no debug run */
+    struct finite *finite;       /* NULL: nothing is looked at */
     struct lane_guard guard;     /* of the lanes, when other processes post to them */
 
     int64_t first_step;

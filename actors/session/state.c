@@ -157,7 +157,7 @@ int weir_session_params(const weir_session *s, weir_session_param *list, int roo
 {
     if (session_check_still(s, "params"))
         return -1;
-    for (uint32_t i = 0; i < s->plan->params_count && (int64_t)i < room; i++)
+    for (uint32_t i = 0; list && i < s->plan->params_count && (int64_t)i < room; i++)
         describe(s, &s->plan->params[i], &list[i]);
     return (int)s->plan->params_count;
 }
@@ -208,6 +208,8 @@ weir_status weir_session_visit(weir_session *s, const char *name, weir_visit_fn 
 {
     const plan_param *only = NULL;
     weir_status status = session_check_still(s, "visit");
+    if (!status && !fn)
+        status = error_set(WEIR_E_ARGUMENT, "weir_session_visit: the function is NULL");
     if (!status && name)
         status = session_find_param(s, "visit", name, &only);
     for (uint32_t p = 0; !status && p < s->plan->params_count; p++) {

@@ -39,6 +39,8 @@ static void add_queues(const struct weir_session *s, bool io, weir_session_stats
 /* Without outside queues, which do nothing by themselves. */
 void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
 {
+    if (!stats)
+        return;
     memset(stats, 0, sizeof(*stats));
     if (caller_check_open(s, "get_stats"))
         return;

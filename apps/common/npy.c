@@ -31,7 +31,8 @@ struct header {
     weir_dtype dtype;
     char descr[32];
     bool fortran;
-    weir_shape shape;
+    int rank;
+    int64_t dim[NPY_DIMS_MAX];
 };
 
 static const char *skip(const char *at, const char *set)
@@ -40,16 +41,16 @@ static const char *skip(const char *at, const char *set)
 }
 
 /* "(3, 4, )": what follows it, or NULL. */
-static const char *take_tuple(const char *at, weir_shape *shape)
+static const char *take_tuple(const char *at, struct header *h)
 {
     char *end;
     if (*at++ != '(')
         return NULL;
-    for (shape->rank = 0; *(at = skip(at, " ,")) != ')'; at = end) {
-        if (shape->rank == WEIR_DIMS_MAX || *at < '0' || *at > '9')
+    for (h->rank = 0; *(at = skip(at, " ,")) != ')'; at = end) {
+        if (h->rank == NPY_DIMS_MAX || *at < '0' || *at > '9')
             return NULL;
         errno = 0;
-        shape->dim[shape->rank++] = strtoll(at, &end, 10);
+        h->dim[h->rank++] = strtoll(at, &end, 10);
         if (errno)
             return NULL;
     }
@@ -77,7 +78,7 @@ static const char *take_value(const char *key, const char *at, struct header *h)
     if (!strcmp(key, "descr"))
         return take_text(at, h->descr, sizeof h->descr);
     if (!strcmp(key, "shape"))
-        return take_tuple(at, &h->shape);
+        return take_tuple(at, h);
     if (strcmp(key, "fortran_order") != 0)
         return NULL;
     h->fortran = *at == 'T';
@@ -125,8 +126,8 @@ static bool read_header(FILE *file, const char *path, struct header *h)
         if (!strcmp(types[i].text, h->descr))
             h->dtype = types[i].dtype;
     if (!h->dtype)
-        return tensors_failed("%s: is of type %s; <f4, <i4 and |u1 are read", path, h->descr);
-    if (h->fortran && h->shape.rank > 1)
+        return tensors_failed("%s: is of type %s; <f4, <f2, <i4 and |u1 are read", path, h->descr);
+    if (h->fortran && h->rank > 1)
         return tensors_failed("%s: is in Fortran's order; save numpy.ascontiguousarray() of it", path);
     return true;
 }
@@ -135,10 +136,18 @@ static bool read_header(FILE *file, const char *path, struct header *h)
 static int64_t count_bytes(const struct header *h)
 {
     int64_t bytes = (int64_t)weir_dtype_bytes(h->dtype);
-    for (int d = 0; d < h->shape.rank; d++)
-        if (__builtin_mul_overflow(bytes, h->shape.dim[d], &bytes))
+    for (int d = 0; d < h->rank; d++)
+        if (__builtin_mul_overflow(bytes, h->dim[d], &bytes))
             return -1;
     return bytes;
+}
+
+/* Whether the file ends where its header says. */
+static bool is_as_long(FILE *file, const struct header *h)
+{
+    struct stat stat_of;
+    int64_t bytes = count_bytes(h);
+    return bytes >= 0 && !fstat(fileno(file), &stat_of) && stat_of.st_size - ftell(file) == bytes;
 }
 
 /* ---- reading ---- */
@@ -146,18 +155,21 @@ static int64_t count_bytes(const struct header *h)
 static bool read_values(struct tensors *t, FILE *file, const char *path, const char *name)
 {
     struct header h = {.dtype = WEIR_DTYPE_NONE};
-    struct stat stat_of;
+    weir_shape shape;
     if (!read_header(file, path, &h))
         return false;
-    int64_t bytes = count_bytes(&h);
-    if (fstat(fileno(file), &stat_of) || bytes < 0 || stat_of.st_size - ftell(file) != bytes)
+    if (!is_as_long(file, &h))
         return tensors_failed("%s: tensor %s: the file is not as long as its header says", path, name);
+    if (h.rank > WEIR_DIMS_MAX)
+        return tensors_failed("%s: tensor %s: has more than %d dimensions", path, name, WEIR_DIMS_MAX);
     if (tensors_find(t, name))
         return tensors_failed("%s: tensor %s: is there twice", path, name);
-    struct tensor *to = tensors_add(t, name, h.dtype, &h.shape, 1);
+    shape.rank = h.rank;
+    memcpy(shape.dim, h.dim, sizeof shape.dim);
+    struct tensor *to = tensors_add(t, name, h.dtype, &shape, 1);
     if (!to)
         return tensors_failed("%s: no memory for it", path);
-    if (fread(to->value.data, 1, (size_t)bytes, file) != (size_t)bytes)
+    if (fread(to->value.data, 1, tensor_bytes(to), file) != tensor_bytes(to))
         return tensors_failed("%s: cannot be read: %s", path, strerror(errno));
     return true;
 }
@@ -239,33 +251,33 @@ static bool make_folders(char *path)
     return true;
 }
 
-/* The header, padded so that the values are aligned to 64 bytes. */
-static void put_header(FILE *to, const struct tensor *t)
+/* The header, padded so that the values are aligned to 64 bytes, and to `least` bytes; returns how many it has. */
+static long put_header(FILE *to, weir_dtype dtype, int rank, const int64_t *dim, long least)
 {
     char text[256];
     int type = TYPES - 1;
-    while (type && types[type].dtype != t->value.dtype)
+    while (type && types[type].dtype != dtype)
         type--; /* bf16 is written as f32 */
     int length = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                           types[type].text);
-    if (t->slots > 1)
-        length += snprintf(text + length, sizeof text - (size_t)length, "%d, ", t->slots);
-    for (int d = 0; d < t->value.shape.rank; d++)
-        length += snprintf(text + length, sizeof text - (size_t)length, "%lld, ", (long long)t->value.shape.dim[d]);
+    for (int d = 0; d < rank; d++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%lld, ", (long long)dim[d]);
     length += snprintf(text + length, sizeof text - (size_t)length, "), }");
-    int padded = (MAGIC_BYTES + 4 + length + 1 + 63) / 64 * 64 - MAGIC_BYTES - 4;
+    long bytes = (MAGIC_BYTES + 4 + length + 1 + 63) / 64 * 64;
+    bytes = bytes < least ? least : bytes;
+    int padded = (int)bytes - MAGIC_BYTES - 4;
     fwrite(MAGIC "\1", 1, MAGIC_BYTES + 2, to); /* version 1, 0 */
     fputc(padded & 255, to);
     fputc(padded >> 8, to);
     fprintf(to, "%-*s\n", padded - 1, text);
+    return bytes;
 }
 
 /* bf16, which NumPy does not have, as f32. */
-static bool put_bf16(FILE *to, const struct tensor *t)
+static bool put_bf16(FILE *to, const uint16_t *value, size_t count)
 {
-    const uint16_t *value = t->value.data;
     bool ok = true;
-    for (size_t i = 0; i < tensor_bytes(t) / sizeof *value && ok; i++) {
+    for (size_t i = 0; i < count && ok; i++) {
         float f32;
         weir_to_f32(WEIR_BF16, value + i, 1, &f32);
         ok = fwrite(&f32, sizeof f32, 1, to) == 1;
@@ -273,10 +285,20 @@ static bool put_bf16(FILE *to, const struct tensor *t)
     return ok;
 }
 
-static bool put_values(FILE *to, const struct tensor *t)
+static bool put_values(FILE *to, weir_dtype dtype, const void *value, size_t count)
 {
-    return t->value.dtype == WEIR_BF16 ? put_bf16(to, t)
-                                       : fwrite(t->value.data, 1, tensor_bytes(t), to) == tensor_bytes(t);
+    size_t bytes = weir_dtype_bytes(dtype);
+    return dtype == WEIR_BF16 ? put_bf16(to, value, count) : fwrite(value, bytes, count, to) == count;
+}
+
+/* Several slots become a first dimension. */
+static bool put_tensor(FILE *to, const struct tensor *t)
+{
+    int64_t dim[NPY_DIMS_MAX] = {t->slots};
+    int first = t->slots > 1, rank = t->value.shape.rank;
+    memcpy(dim + first, t->value.shape.dim, sizeof t->value.shape.dim);
+    put_header(to, t->value.dtype, first + rank, dim, 0);
+    return put_values(to, t->value.dtype, t->value.data, tensor_bytes(t) / weir_dtype_bytes(t->value.dtype));
 }
 
 static bool write_one(const struct tensor *t, const char *folder)
@@ -288,8 +310,7 @@ static bool write_one(const struct tensor *t, const char *folder)
     FILE *file = make_folders(path) ? fopen(path, "wb") : NULL;
     if (!file)
         return tensors_failed("%s: cannot be written: %s", path, strerror(errno));
-    put_header(file, t);
-    bool ok = put_values(file, t);
+    bool ok = put_tensor(file, t);
     ok = fclose(file) == 0 && ok;
     return ok || tensors_failed("%s: cannot be written: %s", path, strerror(errno));
 }
@@ -300,4 +321,88 @@ bool npy_write_folder(const struct tensors *t, const char *path)
     for (int i = 0; i < t->count && ok; i++)
         ok = write_one(&t->item[i], path);
     return ok;
+}
+
+/* ---- values one behind the other ---- */
+
+static bool stream_failed(struct npy *npy)
+{
+    npy_close(npy);
+    return false;
+}
+
+static bool is_file(FILE *file)
+{
+    struct stat stat_of;
+    return !fstat(fileno(file), &stat_of) && S_ISREG(stat_of.st_mode);
+}
+
+bool npy_open(struct npy *npy, const char *path)
+{
+    struct header h = {.dtype = WEIR_DTYPE_NONE};
+    *npy = (struct npy){.file = strcmp(path, "-") ? fopen(path, "rb") : stdin};
+    npy->path = path = npy->file == stdin ? "standard input" : path;
+    if (!npy->file)
+        return tensors_failed("%s: cannot be read: %s", path, strerror(errno));
+    if (!read_header(npy->file, path, &h))
+        return stream_failed(npy);
+    if (count_bytes(&h) < 0 || (is_file(npy->file) && !is_as_long(npy->file, &h))) {
+        tensors_failed("%s: the file is not as long as its header says", path);
+        return stream_failed(npy);
+    }
+    npy->dtype = h.dtype;
+    npy->rank = h.rank;
+    memcpy(npy->dim, h.dim, sizeof h.dim);
+    return true;
+}
+
+bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count)
+{
+    size_t got = 0;
+    if (dtype == npy->dtype)
+        return fread(to, weir_dtype_bytes(dtype), count, npy->file) == count;
+    for (float f32; got < count && fread(&f32, sizeof f32, 1, npy->file) == 1; got++)
+        weir_from_f32(&f32, 1, dtype, (uint16_t *)to + got);
+    return got == count;
+}
+
+bool npy_create(struct npy *npy, const char *path, weir_dtype dtype, const weir_shape *shape, int64_t count)
+{
+    *npy = (struct npy){.file = strcmp(path, "-") ? fopen(path, "wb") : stdout, .dtype = dtype};
+    npy->path = path = npy->file == stdout ? "standard output" : path;
+    if (!npy->file)
+        return tensors_failed("%s: cannot be written: %s", path, strerror(errno));
+    npy->rank = shape->rank + 1;
+    npy->dim[0] = count;
+    memcpy(npy->dim + 1, shape->dim, sizeof shape->dim);
+    npy->header_bytes = put_header(npy->file, dtype, npy->rank, npy->dim, 0);
+    return true;
+}
+
+bool npy_put(struct npy *npy, const void *value, size_t count)
+{
+    return put_values(npy->file, npy->dtype, value, count);
+}
+
+/* The header again, where that can be: with fewer values it is no longer. */
+bool npy_finish(struct npy *npy, int64_t count)
+{
+    if (!npy->file)
+        return true;
+    if (count != npy->dim[0] && is_file(npy->file) && !fseek(npy->file, 0, SEEK_SET)) {
+        npy->dim[0] = count;
+        put_header(npy->file, npy->dtype, npy->rank, npy->dim, npy->header_bytes);
+    }
+    bool ok = fflush(npy->file) == 0 && !ferror(npy->file);
+    if (!ok)
+        tensors_failed("%s: cannot be written: %s", npy->path, strerror(errno));
+    npy_close(npy);
+    return ok;
+}
+
+void npy_close(struct npy *npy)
+{
+    if (npy->file && npy->file != stdin && npy->file != stdout)
+        fclose(npy->file);
+    npy->file = NULL;
 }

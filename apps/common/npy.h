@@ -1,10 +1,13 @@
 /* apps/common/npy.h: tensors as NumPy's .npy files
  * (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html): a folder of them, in which h0/q/weight is
- * the file h0/q/weight.npy. f32, i32 and u8 (<f4, <i4, |u1), in C order. */
+ * the file h0/q/weight.npy; or one file of many values. f32, f16, i32 and u8 (<f4, <f2, <i4, |u1), in C order; bf16,
+ * which NumPy does not have, is f32 there. */
 #ifndef APPS_COMMON_NPY_H
 #define APPS_COMMON_NPY_H
 
 #include "apps/common/tensors.h"
+
+#include <stdio.h>
 
 /* Whether there is an .npy file in it or below. */
 bool npy_is_folder(const char *path);
@@ -17,5 +20,34 @@ bool npy_read_file(struct tensors *t, const char *path, const char *name);
 
 /* One file for each tensor; folders are made. Several slots become a first dimension. */
 bool npy_write_folder(const struct tensors *t, const char *path);
+
+/* ---- values one behind the other ----
+ *
+ * A file whose first dimension counts values, which are read or written in order and never all in memory. The path "-"
+ * is standard input, or output. Belongs to one thread at a time; get and put leave no sentence, but errno, as they may be
+ * called beside others. */
+enum { NPY_DIMS_MAX = WEIR_DIMS_MAX + 1 };
+struct npy {
+    FILE *file;       /* owned, but for standard input and output */
+    const char *path; /* borrowed */
+    weir_dtype dtype;
+    int rank;
+    int64_t dim[NPY_DIMS_MAX];
+    long header_bytes;
+};
+
+/* Reads the header. A file, though not a pipe, is known to be as long as that says. */
+bool npy_open(struct npy *npy, const char *path);
+
+/* The next `count` elements as `dtype`: the file's, or a half one of a file of f32. False: the file ends, or an error. */
+bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count);
+
+/* Begins a file of `count` values of this type. */
+bool npy_create(struct npy *npy, const char *path, weir_dtype dtype, const weir_shape *shape, int64_t count);
+bool npy_put(struct npy *npy, const void *value, size_t count); /* elements */
+
+/* Ends it when `count` values were put; then the file, if it is one, says so. Does nothing to one that is not open. */
+bool npy_finish(struct npy *npy, int64_t count);
+void npy_close(struct npy *npy);
 
 #endif

@@ -123,6 +123,17 @@ static weir_status pull_loss(trainer *t)
     return WEIR_OK;
 }
 
+/* What comes after a loss that is no number is none either, so the run ends: on all ranks, which pull the same, after
+ * the same step. */
+static void watch_loss(trainer *t)
+{
+    if (isfinite(t->loss) || t->lost >= 0)
+        return;
+    t->lost = t->done - 1;
+    t->lost_loss = t->loss;
+    weir_session_stop(t->session);
+}
+
 /* Takes the losses of the steps up to `end` as they come. */
 static weir_status follow_steps(trainer *t, int end)
 {
@@ -133,6 +144,7 @@ static weir_status follow_steps(trainer *t, int end)
         t->done++;
         now = measure_seconds();
         log_step(t, now - last);
+        watch_loss(t);
         progress_show(&t->progress, t->done, t->loss);
         saver_watch(&t->saver, t->session);
     }
@@ -154,7 +166,7 @@ static weir_status run_steps(trainer *t, int end)
     t->done = (int)weir_session_step(t->session);
     t->seconds += measure_seconds() - start;
     weir_session_get_stats(t->session, &t->stats); /* now, as the next run may be a judge's */
-    return status;
+    return !status && t->lost >= 0 ? WEIR_E_KERNEL : status;
 }
 
 /* The step after which the session has to rest next. */
@@ -255,6 +267,7 @@ int trainer_begin(trainer *t)
 {
     interrupt_catch(ranks_first() ? t->program : NULL);
     t->loss = t->judged = NAN;
+    t->lost = -1;
     int status = saver_check(&t->saver, t->program, &t->opts.saver, t->judge.most_is_best);
     if (status < 0)
         status = open_files(t);
@@ -268,6 +281,7 @@ static int open_session(trainer *t)
 {
     t->base_rss = measure_rss();
     t->session = weir_session_open(t->plan, .workers = t->opts.workers, .pin = t->opts.pin,
+                                   .check_finite = t->opts.check_finite,
                                    .trace = t->opts.trace ? t->trace : NULL);
     if (!t->session)
         return options_failed(t->program);
@@ -280,6 +294,15 @@ static int open_session(trainer *t)
     return status;
 }
 
+static int tell_lost(const trainer *t)
+{
+    if (ranks_first())
+        options_wrong(t->program,
+                      "the loss of step %d is %s; --check-finite names the op that first makes such a value", t->lost,
+                      isnan(t->lost_loss) ? "NaN" : "infinite");
+    return 1;
+}
+
 int trainer_train(trainer *t, weir_graph *graph, int micro)
 {
     t->micro = micro;
@@ -290,7 +313,7 @@ int trainer_train(trainer *t, weir_graph *graph, int micro)
         return status;
     weir_session_get_stats(t->session, &t->stats);
     if (train(t))
-        return options_failed(t->program);
+        return t->lost >= 0 ? tell_lost(t) : options_failed(t->program);
     t->peak_rss = measure_peak_rss();
     if (ranks_first())
         print_summary(t);

@@ -56,6 +56,7 @@ typedef struct trainer_opts {
     saver_opts saver;
     int workers;
     bool pin;
+    bool check_finite;  /* the first op that makes a NaN or an infinity ends the run */
 } trainer_opts;
 
 /* Their entries for a program's table; `o` is a trainer_opts variable. */
@@ -74,6 +75,7 @@ typedef struct trainer_opts {
     {"--bf16", OPTIONS_FLAG, &(o).bf16, .help = "compute in bf16; parameters, sums and losses stay f32"},             \
     {"--f16", OPTIONS_FLAG, &(o).f16, .help = "in f16, with a scaled loss"},                                          \
     WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \
+    CHECK_FINITE_OPTION((o).check_finite),                                                                            \
     {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .help = "write one JSON object per step, and a summary"},      \
     {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},              \
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .help = "save the compiled plan"},                     \
@@ -109,6 +111,8 @@ typedef struct trainer {
     int first;               /* steps that were done before this process */
     int done;                /* steps, those included */
     bool unsaved;            /* the last save failed, which has been reported */
+    int lost;                /* the first step with a loss that is NaN or infinite: nothing is to follow; -1: none */
+    double lost_loss;        /* which is this */
     bool ended;              /* a run was stopped: a signal came, here or on another rank */
     double loss;             /* of the last step; NAN before it */
     double judged;           /* what the judge said last; NAN before it */

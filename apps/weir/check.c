@@ -1,6 +1,5 @@
 /* weir check: whether a plan is whole, and whether it is live. Loading checks the first, the token game the second. */
 #include "apps/common/measure.h"
-#include "apps/common/options.h"
 #include "apps/weir/command.h"
 
 static const char program[] = "weir check";
@@ -8,8 +7,15 @@ static const char program[] = "weir check";
 int command_check(int argc, char **argv)
 {
     const char *path = NULL;
-    const options_entry table[] = {{"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"}, {.name = NULL}};
+    options_list objects = {0};
+    const options_entry table[] = {
+        {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
+        COMMAND_OPS_OPTION(objects),
+        {.name = NULL},
+    };
     int status = options_parse(&(options_spec){program, "Proves that a plan cannot deadlock.", table}, argc, argv);
+    if (status < 0)
+        status = command_load_ops(program, &objects);
     if (status >= 0)
         return status;
     weir_plan *plan = command_load(program, path, &status);

@@ -7,13 +7,15 @@
 #ifndef APPS_WEIR_COMMAND_H
 #define APPS_WEIR_COMMAND_H
 
+#include "apps/common/options.h"
+
 #include <weir/weir.h>
 
 /* verb, arguments, what it does */
 #define COMMAND_LIST(X)                                                                                 \
-    X(show, "PLAN [--json] [--dot FILE]", "print a plan: memory, actors, registers")                    \
+    X(show, "PLAN [--json] [--tensors] [--svg FILE]", "print a plan: memory, actors, registers")          \
     X(check, "PLAN", "prove that a plan cannot deadlock")                                               \
-    X(run, "PLAN [--steps N] [--feed NAME=FILE]", "run a plan that another program compiled")           \
+    X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "look at what was saved, verify it, convert it")          \
     X(launch, "-n N [--hosts A:2,B:2] -- PROGRAM ...", "start a program on several processes or hosts") \
     X(devices, "[--json]", "list the devices of this machine")                                          \
@@ -26,6 +28,11 @@ COMMAND_LIST(X)
 
 /* -1 when the file is there and not empty; else the exit status, after reporting. */
 int command_check_readable(const char *program, const char *path);
+
+/* The option of verbs that load plans, a list; and what it asks for: -1, or the exit status after reporting. */
+#define COMMAND_OPS_OPTION(list) \
+    {"--load", OPTIONS_LIST, &(list), .value = "FILE.so", .help = "a shared object with ops of its own"}
+int command_load_ops(const char *program, const options_list *objects);
 
 /* Loads a plan for `program` ("weir show"). NULL after reporting; *status is then the exit status. */
 weir_plan *command_load(const char *program, const char *path, int *status);

@@ -19,6 +19,17 @@ int command_check_readable(const char *program, const char *path)
     return status;
 }
 
+int command_load_ops(const char *program, const options_list *objects)
+{
+    int status = -1;
+    for (int i = 0; i < objects->count && status < 0; i++) {
+        status = command_check_readable(program, objects->value[i]);
+        if (status < 0 && weir_op_load(objects->value[i]))
+            status = options_failed(program);
+    }
+    return status;
+}
+
 weir_plan *command_load(const char *program, const char *path, int *status)
 {
     if ((*status = command_check_readable(program, path)) >= 0)

@@ -1,13 +1,15 @@
 /* weir run: runs a plan that some other program compiled. This process never saw the graph: it asks the plan where
  * values go in and come out, binds its own functions there, and knows nothing else.
  *
- *     source, push   from a file given by --feed NAME=FILE, read round and round; else made up: normal numbers for f32,
- *                    zeros for integers (an index that is always allowed)
- *     sink, pull     printed, as the mean over the micro-batches of a step; of tensors, the mean of the elements
+ *     source, push   from an .npy file given by --feed NAME=FILE; with --made-up those that have none get normal numbers,
+ *                    and zeros for integers (an index that is always allowed)
+ *     sink, pull     to an .npy file given by --fetch NAME=FILE; else printed, as the mean over the micro-batches of a
+ *                    step; of tensors, the mean of the elements
  *
  * What the plan's program pushed or pulled itself needs a thread each here: a push waits while the plan has no room.
  *
- * SIGINT and SIGTERM end the run after the step, on all ranks; what was made by then is printed, and the trace written.
+ * SIGINT and SIGTERM end the run after the step, on all ranks; what was made by then is printed or in its file, and the
+ * trace written.
  *
  * In a cluster every rank does this with its part of the plan, which may lack some of the places: a sink prints where
  * it is, a pull, of which every rank gets the value, on the first rank.
@@ -18,6 +20,7 @@
 #include "apps/common/ranks.h"
 #include "apps/common/workers.h"
 #include "apps/weir/command.h"
+#include "apps/weir/run_port.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,306 +28,345 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define WAIT_MS 500 /* at a time, for a run */
+#define WAIT_MS 500  /* at a time, for a run */
+#define STEPS 10     /* when neither an option nor a file says how many */
 
 static const char program[] = "weir run";
 
-/* One place where values go in or come out. Used by the worker or thread that owns the place. */
-typedef struct port {
-    weir_host_info info;
-    weir_session *session;   /* borrowed */
-    int64_t steps;           /* of the run */
-    uint8_t *feed;           /* owned: the file's bytes; NULL: made up */
-    size_t feed_bytes;
-    double sum;              /* of the values of this step so far */
-    void *value;             /* owned: room for one value, for push and pull */
+/* A place of the plan, with the thread that pushes or pulls there. */
+typedef struct mover {
+    struct port port;
+    struct runner *runner;   /* borrowed */
+    void *value;             /* owned: room for one value */
     pthread_t thread;
     bool threaded;
-    const atomic_bool *stop; /* borrowed: the run is given up */
     weir_status status;
     char error[512];         /* the thread's, when status is not OK */
-} port;
+} mover;
 
 typedef struct runner {
     const char *path;        /* of the plan; borrowed */
     weir_plan *plan;         /* owned */
     weir_session *session;   /* owned */
-    port *ports;             /* owned */
-    int port_count;
+    mover *places;           /* owned */
+    int place_count;
     weir_binding *bindings;  /* owned; ends at name NULL */
-    int64_t steps;
+    int steps;               /* 0: not known yet */
     const char *name;        /* of the program that runs */
     int workers;             /* 0: nobody chose */
     bool pin;
+    bool check_finite;
+    bool made_up;
     bool has_device;         /* of this rank; else nothing is pushed or pulled here */
     atomic_bool stop;
 } runner;
 
-static bool goes_in(const port *p)
+/* Whether the place belongs to the program that runs. */
+static bool is_used(const runner *r, const struct port *p)
 {
-    return p->info.kind == WEIR_HOST_SOURCE || p->info.kind == WEIR_HOST_PUSH;
+    return !strcmp(p->info.program, r->name);
 }
 
-static size_t value_bytes(const port *p)
+/* A value between the file and `data`, one way or the other. A file that fails ends the run: no value will come, or
+ * go. */
+static bool move_file(mover *m, void *data, int64_t step, int micro)
 {
-    return (size_t)weir_shape_count(&p->info.type.shape) * weir_dtype_bytes(p->info.type.dtype);
+    struct port *p = &m->port;
+    bool ok = port_is_input(p) ? port_fill(p, data, step, micro) : port_take(p, data, step, micro);
+    if (!ok)
+        weir_session_cancel(m->runner->session);
+    return ok;
 }
 
-/* ---- values in ---- */
-
-static void fill_from_file(const port *p, uint8_t *to, uint64_t value)
-{
-    size_t bytes = value_bytes(p), at = (size_t)(value * bytes % p->feed_bytes);
-    for (size_t done = 0; done < bytes; at = 0) {
-        size_t part = p->feed_bytes - at < bytes - done ? p->feed_bytes - at : bytes - done;
-        memcpy(to + done, p->feed + at, part);
-        done += part;
-    }
-}
-
-/* Fills `to` with the value number `value` of this place. */
-static void fill(const port *p, void *to, uint64_t value)
-{
-    uint64_t count = (uint64_t)weir_shape_count(&p->info.type.shape);
-    if (p->feed)
-        fill_from_file(p, to, value);
-    else if (weir_dtype_real(p->info.type.dtype))
-        for (uint64_t i = 0; i < count; i++) {
-            float x = weir_random_normal((uint64_t)strlen(p->info.name), value * count + i);
-            weir_from_f32(&x, 1, p->info.type.dtype, (char *)to + i * weir_dtype_bytes(p->info.type.dtype));
-        }
-    else
-        memset(to, 0, value_bytes(p));
-}
+/* ---- the session's own calls ---- */
 
 static weir_status source(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
-    const port *p = ctx;
-    fill(p, dst->data, (uint64_t)(step * p->info.per_step + micro));
-    return WEIR_OK;
-}
-
-/* ---- values out ---- */
-
-static double element(weir_dtype dtype, const void *data, int64_t i)
-{
-    float half;
-    switch (dtype) {
-    case WEIR_F32:
-        return ((const float *)data)[i];
-    case WEIR_I32:
-        return ((const int32_t *)data)[i];
-    case WEIR_U8:
-        return ((const uint8_t *)data)[i];
-    default:
-        weir_to_f32(dtype, (const uint16_t *)data + i, 1, &half);
-        return half;
-    }
-}
-
-/* Counts a value in; prints when it was the step's last. */
-static void take(port *p, const void *data, int64_t step, int micro)
-{
-    int64_t count = weir_shape_count(&p->info.type.shape);
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        sum += element(p->info.type.dtype, data, i);
-    p->sum += count ? sum / (double)count : 0;
-    if (micro + 1 < p->info.per_step)
-        return;
-    if (p->info.kind == WEIR_HOST_SINK || ranks_first())
-        printf("step %lld  %s%s %.6g\n", (long long)step, p->info.name, p->info.type.shape.rank ? " (mean)" : "",
-               p->sum / p->info.per_step);
-    p->sum = 0;
+    return move_file(ctx, dst->data, step, micro) ? WEIR_OK : WEIR_E_CANCELLED;
 }
 
 static weir_status sink(void *ctx, const weir_view *value, int64_t step, int micro)
 {
-    take(ctx, value->data, step, micro);
-    return WEIR_OK;
+    return move_file(ctx, value->data, step, micro) ? WEIR_OK : WEIR_E_CANCELLED;
 }
 
 /* ---- what the plan's program did itself ---- */
 
-static weir_status push(weir_session *session, const char *name, weir_array *value, int timeout_ms)
+/* Pushes or pulls, looking up now and then whether the run is given up. */
+static weir_status move_value(mover *m)
 {
-    return weir_session_push(session, name, value, timeout_ms);
-}
-
-/* Pushes or pulls value number `i`, looking up now and then whether the run is given up. */
-static weir_status move_value(port *p, int64_t i)
-{
-    weir_array array = {p->value, p->info.type.dtype, p->info.type.shape};
+    struct port *p = &m->port;
+    weir_array array = {m->value, p->info.type.dtype, p->info.type.shape};
+    weir_session *session = m->runner->session;
     weir_status status = WEIR_E_TIMEOUT;
-    if (goes_in(p))
-        fill(p, p->value, (uint64_t)i);
     bool stop = false;
     while (status == WEIR_E_TIMEOUT && !stop) {
-        stop = atomic_load_explicit(p->stop, memory_order_relaxed); /* before: what is there then is still taken */
-        status = (goes_in(p) ? push : weir_session_pull)(p->session, p->info.name, &array, stop ? 0 : 200);
+        stop = atomic_load_explicit(&m->runner->stop, memory_order_relaxed); /* before: what is there then is still taken */
+        int wait_ms = stop ? 0 : 200;
+        status = port_is_input(p) ? weir_session_push(session, p->info.name, &array, wait_ms)
+                                  : weir_session_pull(session, p->info.name, &array, wait_ms);
     }
-    if (!status && !goes_in(p))
-        take(p, p->value, i / p->info.per_step, (int)(i % p->info.per_step));
     return status;
 }
 
 static void *push_or_pull(void *arg)
 {
-    port *p = arg;
-    for (int64_t i = 0; i < p->steps * p->info.per_step && !p->status; i++)
-        p->status = move_value(p, i);
-    if (p->status)
-        snprintf(p->error, sizeof p->error, "%s", weir_error());
+    mover *m = arg;
+    int per_step = m->port.info.per_step;
+    bool in = port_is_input(&m->port), ok = true;
+    for (int64_t i = 0; i < (int64_t)m->runner->steps * per_step && ok && !m->status; i++) {
+        int64_t step = i / per_step;
+        int micro = (int)(i % per_step);
+        ok = !in || move_file(m, m->value, step, micro);
+        m->status = ok ? move_value(m) : WEIR_OK;
+        ok = ok && (in || m->status || move_file(m, m->value, step, micro));
+    }
+    if (m->status)
+        snprintf(m->error, sizeof m->error, "%s", weir_error());
     return NULL;
 }
 
-static bool needs_thread(const port *p)
+static bool needs_thread(const runner *r, const struct port *p)
 {
-    return p->info.kind == WEIR_HOST_PUSH || p->info.kind == WEIR_HOST_PULL;
+    return is_used(r, p) && (p->info.kind == WEIR_HOST_PUSH || p->info.kind == WEIR_HOST_PULL);
 }
 
 static int start_threads(runner *r)
 {
-    for (int i = 0; r->has_device && i < r->port_count; i++) {
-        port *p = &r->ports[i];
-        p->session = r->session;
-        p->stop = &r->stop;
-        if (!needs_thread(p))
+    for (mover *m = r->places; r->has_device && m < r->places + r->place_count; m++) {
+        if (!needs_thread(r, &m->port))
             continue;
-        p->value = malloc(value_bytes(p) + 1);
-        p->threaded = p->value && !pthread_create(&p->thread, NULL, push_or_pull, p);
-        if (!p->threaded)
-            return options_wrong(program, "no memory or no thread for \"%s\"", p->info.name), 1;
+        m->value = malloc(port_bytes(&m->port) + 1);
+        m->threaded = m->value && !pthread_create(&m->thread, NULL, push_or_pull, m);
+        if (!m->threaded)
+            return options_wrong(program, "no memory or no thread for \"%s\"", m->port.info.name), 1;
     }
     return -1;
 }
 
 /* ---- setting up ---- */
 
-static port *find_port(runner *r, const char *name, size_t length)
+static struct port *find_port(runner *r, const char *name, size_t length)
 {
-    for (int i = 0; i < r->port_count; i++) {
-        const char *known = r->ports[i].info.name;
+    for (int i = 0; i < r->place_count; i++) {
+        const char *known = r->places[i].port.info.name;
         if (known && strlen(known) == length && !memcmp(known, name, length))
-            return &r->ports[i];
+            return &r->places[i].port;
     }
     return NULL;
 }
 
-/* Lists the places that values go into, for messages. */
-static const char *inputs_text(const runner *r, char *text, size_t bytes)
+/* Lists the places that values of the program go into, or come out of. Not `all`: those that have nothing yet. */
+static const char *ports_text(const runner *r, bool in, bool all, char *text, size_t bytes)
 {
     size_t at = 0;
-    text[0] = '\0';
-    for (int i = 0; i < r->port_count && at < bytes; i++)
-        if (goes_in(&r->ports[i]))
-            at += (size_t)snprintf(text + at, bytes - at, "%s%s", at ? ", " : "", r->ports[i].info.name);
+    char own[700];
+    snprintf(text, bytes, "none");
+    for (int i = 0; i < r->place_count && at < bytes; i++) {
+        const struct port *p = &r->places[i].port;
+        if (port_is_input(p) == in && is_used(r, p) && (all || !p->in))
+            at += (size_t)snprintf(text + at, bytes - at, "%s%s", at ? ", " : "", port_text(p, own, sizeof own));
+    }
     return text;
 }
 
-static int read_feed(port *p, const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    long size = file && !fseek(file, 0, SEEK_END) ? ftell(file) : -1;
-    int status = -1;
-    if (size > 0 && size < 1L << 40 && (p->feed = malloc((size_t)size))) {
-        rewind(file);
-        p->feed_bytes = fread(p->feed, 1, (size_t)size, file);
-    }
-    if (!file || size < 0 || p->feed_bytes != (size_t)size)
-        status = options_wrong(program, "--feed: cannot read %s: %s", path, strerror(errno));
-    else if (!size || size % (long)weir_dtype_bytes(p->info.type.dtype))
-        status = options_wrong(program, "--feed: %s has %ld bytes, which are no whole number of %s", path, size,
-                               weir_dtype_name(p->info.type.dtype));
-    if (file)
-        fclose(file);
-    return status;
-}
-
-/* Whether an input that this rank's part of the plan does not have may be another's. The first rank, which has the
+/* Whether a place that this rank's part of the plan does not have may be another's. The first rank, which has the
  * file, looks it up there, so that a wrong name is no silent one. */
-static bool is_elsewhere(const runner *r, const char *name, size_t length)
+static bool is_elsewhere(const runner *r, const char *name, size_t length, bool in)
 {
     if (weir_world_size() == 1)
         return false;
     weir_plan *whole = ranks_first() ? weir_plan_load(r->path) : NULL;
     bool found = !ranks_first();
     for (int i = 0; whole && i < weir_plan_host_count(whole); i++) {
-        weir_host_info info;
-        found |= !weir_plan_host(whole, i, &info) && strlen(info.name) == length && !memcmp(info.name, name, length) &&
-                 (info.kind == WEIR_HOST_SOURCE || info.kind == WEIR_HOST_PUSH);
+        struct port p = {.program = NULL};
+        found |= !weir_plan_host(whole, i, &p.info) && strlen(p.info.name) == length &&
+                 !memcmp(p.info.name, name, length) && port_is_input(&p) == in;
     }
     weir_plan_free(whole);
     return found;
 }
 
+/* The place that `text`, NAME=FILE of --feed or --fetch, names. NULL: another rank's, or *status, after reporting. */
+static struct port *named_port(runner *r, const char *text, bool in, int *status)
+{
+    char names[2048];
+    const char *option = in ? "--feed" : "--fetch", *equals = strchr(text, '=');
+    int length = equals ? (int)(equals - text) : 0;
+    if (!length || !equals[1])
+        return *status = options_wrong(program, "%s takes NAME=FILE, not \"%s\"", option, text), NULL;
+    struct port *p = find_port(r, text, (size_t)length);
+    if (!p && is_elsewhere(r, text, (size_t)length, in))
+        return NULL;
+    if (p && is_used(r, p) && port_is_input(p) == in && !(in ? p->in : p->out))
+        return p;
+    const char *what = p && (in ? p->in : p->out) ? "given twice" : in ? "no input" : "no output";
+    *status = options_wrong(program, "%s: \"%.*s\" is %s; %s are: %s", option, length, text, what,
+                            weir_world_size() > 1      ? "this rank's"
+                            : strcmp(r->name, "main") ? "those of that program"
+                                                       : "the plan's",
+                            ports_text(r, in, true, names, sizeof names));
+    return NULL;
+}
+
 static int add_feed(runner *r, const char *text)
 {
-    char names[512];
-    const char *equals = strchr(text, '=');
-    if (!equals)
-        return options_wrong(program, "--feed takes NAME=FILE, not \"%s\"", text);
-    port *p = find_port(r, text, (size_t)(equals - text));
-    if (!p && is_elsewhere(r, text, (size_t)(equals - text)))
-        return -1;
-    if (!p || !goes_in(p) || p->feed)
-        return options_wrong(program, "--feed: \"%.*s\" is %s; %s are: %s", (int)(equals - text), text,
-                             p && p->feed ? "given twice" : "no input",
-                             weir_world_size() > 1 ? "this rank's" : "the plan's", inputs_text(r, names, sizeof names));
-    return read_feed(p, equals + 1);
+    int status = -1;
+    struct port *p = named_port(r, text, true, &status);
+    return p ? port_feed(p, strchr(text, '=') + 1) : status;
+}
+
+/* What all ranks pull the first one writes. */
+static int add_fetch(runner *r, const char *text)
+{
+    int status = -1;
+    struct port *p = named_port(r, text, false, &status);
+    if (!p)
+        return status;
+    if (p->info.kind == WEIR_HOST_SINK || ranks_first())
+        return port_fetch(p, strchr(text, '=') + 1, (int64_t)r->steps * p->info.per_step);
+    p->out = true;
+    return -1;
+}
+
+/* Inputs without a file. */
+static int add_made_up(runner *r)
+{
+    char names[2048];
+    ports_text(r, true, false, names, sizeof names);
+    for (int i = 0; i < r->place_count; i++) {
+        struct port *p = &r->places[i].port;
+        p->made_up = port_is_input(p) && !p->in;
+        if (p->made_up && is_used(r, p) && !r->made_up)
+            return options_wrong(program, "there are no values for %s; they come from --feed NAME=FILE.npy, or from "
+                                 "nowhere with --made-up", names);
+    }
+    return -1;
+}
+
+/* Steps that the files have values for, when nobody said how many: as many in each. */
+static int count_steps(runner *r)
+{
+    const struct port *first = NULL;
+    for (int i = 0; i < r->place_count; i++) {
+        const struct port *p = &r->places[i].port;
+        if (!p->in)
+            continue;
+        int64_t steps = p->values / p->info.per_step;
+        if (!steps || p->values % p->info.per_step || steps > INT32_MAX)
+            return options_wrong(program, "--feed %s: %s has %lld values, and a step takes %d; --steps says how many steps",
+                                 p->info.name, p->file.path, (long long)p->values, p->info.per_step);
+        if (first && steps != r->steps)
+            return options_wrong(program, "--feed: %s has values for %d steps, %s for %lld; --steps says how many",
+                                 first->file.path, r->steps, p->file.path, (long long)steps);
+        r->steps = (int)steps;
+        first = p;
+    }
+    r->steps = first ? r->steps : STEPS;
+    return -1;
+}
+
+/* Ranks know their own inputs alone, and have to agree. */
+static int settle_steps(runner *r, bool fed)
+{
+    if (!r->steps && fed && weir_world_size() > 1)
+        return options_wrong(program, "--feed with several ranks needs --steps");
+    int status = r->steps ? -1 : count_steps(r);
+    for (int i = 0; i < r->place_count && status < 0; i++) {
+        const struct port *p = &r->places[i].port;
+        int64_t needed = (int64_t)r->steps * p->info.per_step;
+        if (p->in && p->values < needed)
+            status = options_wrong(program, "--feed %s: %s has %lld value%s, and %d step%s take%s %lld", p->info.name,
+                                   p->file.path, (long long)p->values, p->values == 1 ? "" : "s", r->steps,
+                                   r->steps == 1 ? "" : "s", r->steps == 1 ? "s" : "", (long long)needed);
+    }
+    return status;
 }
 
 /* Takes in the plan's host function number `index`. In a plan for several ranks a pull is there for each, by one
  * name. */
-static int add_port(runner *r, int index)
+static int add_place(runner *r, int index)
 {
     weir_host_info info;
     if (weir_plan_host(r->plan, index, &info))
         return options_failed(program);
     if (find_port(r, info.name, strlen(info.name)))
         return -1;
-    r->ports[r->port_count++] = (port){.info = info, .steps = strcmp(info.program, r->name) ? 0 : r->steps};
+    bool prints = info.kind == WEIR_HOST_SINK || ranks_first();
+    r->places[r->place_count++] =
+        (mover){.port = {.info = info, .program = program, .print = prints ? stdout : NULL}, .runner = r};
     return -1;
 }
 
-static void bind_ports(runner *r)
+static void bind_places(runner *r)
 {
     weir_binding *bind = r->bindings;
-    for (port *p = r->ports; p < r->ports + r->port_count; p++)
-        if (p->info.kind == WEIR_HOST_SOURCE)
-            *bind++ = (weir_binding){.name = p->info.name, .source = source, .ctx = p};
-        else if (p->info.kind == WEIR_HOST_SINK)
-            *bind++ = (weir_binding){.name = p->info.name, .sink = sink, .ctx = p};
+    for (mover *m = r->places; m < r->places + r->place_count; m++)
+        if (m->port.info.kind == WEIR_HOST_SOURCE)
+            *bind++ = (weir_binding){.name = m->port.info.name, .source = source, .ctx = m};
+        else if (m->port.info.kind == WEIR_HOST_SINK)
+            *bind++ = (weir_binding){.name = m->port.info.name, .sink = sink, .ctx = m};
 }
 
-static int make_ports(runner *r)
+static int make_places(runner *r)
 {
     int hosts = weir_plan_host_count(r->plan), status = -1;
-    r->ports = calloc((size_t)hosts + 1, sizeof *r->ports);
+    r->places = calloc((size_t)hosts + 1, sizeof *r->places);
     r->bindings = calloc((size_t)hosts + 1, sizeof *r->bindings);
-    if (!r->ports || !r->bindings)
+    if (!r->places || !r->bindings)
         return options_wrong(program, "out of memory"), 1;
     for (int i = 0; i < hosts && status < 0; i++)
-        status = add_port(r, i);
-    bind_ports(r);
+        status = add_place(r, i);
+    bind_places(r);
     return status;
 }
 
-static int prepare(runner *r, const options_list *feeds, const char *trace)
+/* "-", standard input or output, can be one place's; what is printed then goes beside it. */
+static int settle_dash(runner *r, const options_list *list, const char *option)
 {
-    int status = make_ports(r);
+    int dashes = 0;
+    for (int i = 0; i < list->count; i++)
+        dashes += strlen(list->value[i]) > 1 && !strcmp(list->value[i] + strlen(list->value[i]) - 2, "=-");
+    if (dashes > 1)
+        return options_wrong(program, "%s: - can be only one's", option);
+    for (int i = 0; i < r->place_count && dashes && !strcmp(option, "--fetch"); i++)
+        if (r->places[i].port.print)
+            r->places[i].port.print = stderr;
+    return -1;
+}
+
+static int prepare_files(runner *r, const options_list *feeds, const options_list *fetches)
+{
+    int status = settle_dash(r, feeds, "--feed");
+    if (status < 0)
+        status = settle_dash(r, fetches, "--fetch");
     for (int i = 0; i < feeds->count && status < 0; i++)
         status = add_feed(r, feeds->value[i]);
-    if (status >= 0)
-        return status;
+    if (status < 0)
+        status = add_made_up(r);
+    if (status < 0)
+        status = settle_steps(r, feeds->count);
+    for (int i = 0; i < fetches->count && status < 0; i++)
+        status = add_fetch(r, fetches->value[i]);
+    return status;
+}
+
+static int open_session(runner *r, const char *params, const char *trace)
+{
     char own[PATHS_BYTES];
     trace = ranks_path(trace, own);
+    if (params && access(params, R_OK))
+        return options_wrong(program, "--load-params: cannot read %s: %s", params, strerror(errno));
     r->session = weir_session_open(r->plan, .workers = r->workers, .pin = r->pin, .trace = trace,
+                                   .check_finite = r->check_finite,
                                    .bindings = r->bindings);
-    if (r->session && !r->workers)
+    if (!r->session || (params && weir_session_load(r->session, params, .parameters = true)))
+        return options_failed(program);
+    if (!r->workers)
         workers_tell(program, r->session);
-    return r->session ? -1 : options_failed(program);
+    return -1;
 }
 
 /* ---- running ---- */
@@ -357,13 +399,23 @@ static void print_stats(const runner *r)
 static const char *join_threads(runner *r)
 {
     const char *error = NULL;
-    for (int i = 0; i < r->port_count; i++)
-        if (r->ports[i].threaded) {
-            pthread_join(r->ports[i].thread, NULL);
-            bool ended = r->ports[i].status == WEIR_E_TIMEOUT || r->ports[i].status == WEIR_E_STATE;
-            if (!error && r->ports[i].status && !(ended && atomic_load(&r->stop)))
-                error = r->ports[i].error;
+    for (mover *m = r->places; m < r->places + r->place_count; m++)
+        if (m->threaded) {
+            pthread_join(m->thread, NULL);
+            bool ended = m->status == WEIR_E_TIMEOUT || m->status == WEIR_E_STATE;
+            if (!error && m->status && !(ended && atomic_load(&r->stop)))
+                error = m->error;
         }
+    return error;
+}
+
+/* Ends all files; NULL, or what went wrong with one of them. */
+static const char *finish_files(runner *r)
+{
+    const char *error = NULL;
+    for (mover *m = r->places; m < r->places + r->place_count; m++)
+        if (!port_finish(&m->port) && !error)
+            error = m->port.error;
     return error;
 }
 
@@ -387,8 +439,10 @@ static int run(runner *r)
     bool early = ended_early(r);
     if (status >= 0 || ran || early)
         atomic_store_explicit(&r->stop, true, memory_order_relaxed);
-    const char *error = join_threads(r);
-    if (ran)
+    const char *error = join_threads(r), *file_error = finish_files(r);
+    if (file_error)
+        options_wrong(program, "%s", file_error), status = 1;
+    else if (ran)
         status = options_failed(program);
     else if (error && status < 0)
         options_wrong(program, "%s", error), status = 1;
@@ -403,11 +457,11 @@ static void release(runner *r)
 {
     interrupt_stops(NULL);
     weir_session_close(r->session);
-    for (int i = 0; i < r->port_count && r->ports; i++) {
-        free(r->ports[i].feed);
-        free(r->ports[i].value);
+    for (mover *m = r->places; m && m < r->places + r->place_count; m++) {
+        npy_close(&m->port.file);
+        free(m->value);
     }
-    free(r->ports);
+    free(r->places);
     free(r->bindings);
     weir_plan_free(r->plan);
 }
@@ -427,28 +481,37 @@ static weir_plan *load(const char *path, int *status)
 
 int command_run(int argc, char **argv)
 {
-    const char *path = NULL, *trace = NULL;
-    options_list feeds = {0};
-    int steps = 10;
+    const char *path = NULL, *trace = NULL, *params = NULL;
+    options_list feeds = {0}, fetches = {0}, objects = {0};
     runner r = {.name = "main"};
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
-        {"--steps", OPTIONS_INT, &steps, .min = 1, .max = 1e9, .help = "steps to run"},
-        {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "which of the plan's programs [main]"},
-        {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input, as raw numbers"},
+        {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "steps to run [as many as --feed has, or 10]"},
+        {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "which of the plan's programs"},
+        {"--load-params", OPTIONS_TEXT, &params, .value = "PATH", .help = "parameters: a checkpoint, or a .safetensors"},
+        {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input: .npy, - for standard input"},
+        {"--made-up", OPTIONS_FLAG, &r.made_up, .help = "inputs without a file get random numbers, or zeros"},
+        {"--fetch", OPTIONS_LIST, &fetches, .value = "NAME=FILE", .help = "where values go: .npy, - for standard output"},
+        COMMAND_OPS_OPTION(objects),
         WORKERS_OPTIONS(r.workers, r.pin),
+        CHECK_FINITE_OPTION(r.check_finite),
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Runs a plan with its own inputs.", table}, argc, argv);
+    int status = options_parse(&(options_spec){program, "Runs a plan with values of its own.", table}, argc, argv);
     if (status >= 0)
+        return status;
+    if ((status = command_load_ops(program, &objects)) >= 0)
         return status;
     interrupt_catch(ranks_first() ? program : NULL);
     r.path = path;
-    r.steps = steps;
     r.plan = load(path, &status);
     if (r.plan)
-        status = prepare(&r, &feeds, trace);
+        status = make_places(&r);
+    if (status < 0)
+        status = prepare_files(&r, &feeds, &fetches);
+    if (status < 0)
+        status = open_session(&r, params, trace);
     if (status < 0)
         status = run(&r);
     release(&r);

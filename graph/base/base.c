@@ -26,6 +26,13 @@ weir_status(error_set)(weir_status status, const char *format, ...)
     return status;
 }
 
+bool error_null(const void *given, const char *function, const char *what)
+{
+    if (!given)
+        error_set(WEIR_E_ARGUMENT, "%s: the %s is NULL", function, what);
+    return !given;
+}
+
 const char *weir_error(void)
 {
     return error_text;
@@ -81,6 +88,8 @@ size_t weir_dtype_bytes(weir_dtype dtype)
 
 int64_t weir_shape_count(const weir_shape *shape)
 {
+    if (!shape)
+        return 0;
     int64_t count = 1;
     for (int d = 0; d < shape->rank; d++)
         count *= shape->dim[d];
@@ -89,13 +98,19 @@ int64_t weir_shape_count(const weir_shape *shape)
 
 bool weir_shape_equal(const weir_shape *a, const weir_shape *b)
 {
+    if (!a || !b)
+        return a == b;
     return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
 }
 
 const char *weir_sbp_text(weir_sbp sbp, char *text)
 {
+    if (!text)
+        return "";
     if (WEIR_IS_S(sbp))
         snprintf(text, 8, "S(%d)", WEIR_S_DIM(sbp) % 100);
+    else if (sbp < 0 || sbp > WEIR_P)
+        strcpy(text, "no SBP");
     else
         strcpy(text, sbp == WEIR_B ? "B" : sbp == WEIR_P ? "P" : "auto");
     return text;

@@ -31,6 +31,11 @@ weir_device_kind device_kernels(weir_device_kind kind);
 /* Whether devices of the kind have a kernel for the op: op->kernel, or a plugin's. Nothing is loaded to tell. It is where
  * the ops are, as weir_op_find() (kernels/registry.c). */
 bool op_runs_on(const weir_op *op, weir_device_kind kind);
+/* How often an op was registered, or was already. */
+uint64_t registry_accepted(void);
+
+/* What is missing or wrong in an op that has a name: "has no rule infer"; NULL: nothing. There, too. */
+const char *op_fault(const weir_op *op);
 
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)

@@ -9,6 +9,9 @@
  * text. */
 weir_status error_set(weir_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Whether `given` is NULL; then the thread's error is "weir_plan_save: the plan is NULL". */
+bool error_null(const void *given, const char *function, const char *what);
+
 /* What a static analyser cannot see from the declaration. */
 #ifdef __clang_analyzer__
 #define error_set(status, ...) ((error_set)((status), __VA_ARGS__), (status))

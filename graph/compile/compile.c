@@ -16,6 +16,7 @@
 #include "kernels/ops.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,22 @@ static bool has_effect(const weir_graph *g, int program)
     return false;
 }
 
+/* A plan knows ops by name alone. */
+static bool ops_known(const weir_graph *g)
+{
+    const weir_op *last = NULL;
+    for (int n = 0; n < g->nodes.count; n++) {
+        const graph_node *node = g->nodes.item[n];
+        if (node->op == last || weir_op_find(node->op->name) == (last = node->op))
+            continue;
+        return error_set(WEIR_E_GRAPH, "%s:%d: %s: the op %s is not registered, or not under this name alone; "
+                         "weir_op_register() makes it known", node->src.file ? node->src.file : "?", node->src.line,
+                         node->name, node->op->name),
+               false;
+    }
+    return true;
+}
+
 /* Main may be without anything where there are others. */
 static bool programs_ok(const compile *c)
 {
@@ -83,6 +100,11 @@ static bool options_ok(compile *c)
     const char *mistake = weir_graph_mistake(c->graph);
     if (mistake)
         return error_set(WEIR_E_GRAPH, "%s", mistake), false;
+    if (!(c->opts.loss_scale >= 0 && c->opts.loss_scale < INFINITY) || c->opts.loss_scale_steps < 0)
+        return error_set(WEIR_E_ARGUMENT,
+                         "%s:%d: compile: a .loss_scale of %g, doubled after %d steps; both are 0 or more", src.file,
+                         src.line, c->opts.loss_scale, c->opts.loss_scale_steps),
+               false;
     if (c->opts.micro_batches < 0 || c->opts.micro_batches > 1 << 16)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: %d micro-batches; from 1 to 65536 can be", src.file, src.line,
                          c->opts.micro_batches),
@@ -107,7 +129,7 @@ static bool options_ok(compile *c)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
                          src.file, src.line, c->opts.memory),
                false;
-    return programs_ok(c);
+    return ops_known(c->graph) && programs_ok(c);
 }
 
 /* The register of the plan written last. */
@@ -222,7 +244,7 @@ static weir_plan *run_passes(compile *c)
 weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *given)
 {
     weir_compile_opts opts;
-    if (opts_read(&opts, sizeof opts, given, "compile"))
+    if (graph_stray_report() || opts_read(&opts, sizeof opts, given, "compile"))
         return NULL;
     if (!graph) {
         error_set(WEIR_E_ARGUMENT, "%s:%d: compile: the graph is NULL", opts.src.file, opts.src.line);

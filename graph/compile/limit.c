@@ -316,18 +316,70 @@ static void list_kinds(const weir_plan *plan, int device, char *list, size_t lis
         snprintf(list + at, list_bytes - at, "; of which %s are shared", bytes_text(shared, text));
 }
 
+static void advise(char *list, size_t bytes, const char *what)
+{
+    size_t used = strlen(list);
+    snprintf(list + used, bytes - used, "%s%s", used ? ", " : "", what);
+}
+
+static bool is_split_or_gathered(const weir_tensor *parameter, int axis)
+{
+    return WEIR_IS_S(parameter->sbp[axis]) || parameter->zero[axis];
+}
+
+/* Whether some parameter that trains lies whole on several devices. */
+static bool zero_helps(const weir_graph *g)
+{
+    for (int t = 0; t < g->tensors.count; t++) {
+        const weir_tensor *x = g->tensors.item[t];
+        for (int a = 0; !x->node && x->update && !x->delay && a < x->mesh->axes; a++)
+            if (x->mesh->shape[a] > 1 && !is_split_or_gathered(x, a))
+                return true;
+    }
+    return false;
+}
+
+static bool has_micro(const weir_graph *g)
+{
+    for (int t = 0; t < g->tensors.count; t++)
+        if (g->tensors.item[t]->micro)
+            return true;
+    return false;
+}
+
+/* What would make it less and has not been asked for. Forward is computed again already, as far as that helps. */
+static const char *advice(const compile *c, char *list, size_t bytes)
+{
+    const weir_graph *g = c->graph;
+    *list = '\0';
+    if (has_micro(g))
+        advise(list, bytes, "more and smaller .micro_batches");
+    else if (g->loss)
+        advise(list, bytes, "inputs with .micro = true and more .micro_batches");
+    if (zero_helps(g))
+        advise(list, bytes, ".zero of weir_train() over a data axis");
+    if (!c->offload && g->loss)
+        advise(list, bytes, ".offload = \"disk:DIRECTORY\"");
+    if (c->opts.precision <= WEIR_F32)
+        advise(list, bytes, ".precision = WEIR_BF16");
+    if (c->opts.snapshot)
+        advise(list, bytes, "no .snapshot");
+    advise(list, bytes, "more devices");
+    return list;
+}
+
 static void report(const compile *c, const weir_plan *plan, uint64_t asked)
 {
-    char list[500] = "", needs[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
+    char list[500] = "", help[300], needs[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
     int device = 0;
     uint64_t bytes = largest(c, &device);
     const pdevice *d = &c->phys.device.item[device];
     list_kinds(plan, device, list, sizeof list);
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs at least %s, %s more than the limit of %s: %s. The smallest "
-              "limit that would do is %llu B. Smaller micro-batches, more devices, or .zero over a data axis make "
-              "it less", c->opts.src.file, c->opts.src.line, device_kind_name(d->kind), d->index,
+              "limit that would do is %llu B. What may make it less: %s", c->opts.src.file, c->opts.src.line,
+              device_kind_name(d->kind), d->index,
               bytes_text(bytes, needs), bytes_text(bytes - asked, more), c->opts.memory, list,
-              (unsigned long long)bytes);
+              (unsigned long long)bytes, advice(c, help, sizeof help));
 }
 
 /* Says what would do: what the smallest rung needs at least. A plan is made of it, so that whoever asks for that gets

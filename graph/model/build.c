@@ -18,6 +18,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+/* The first mistake of this thread's that no graph could keep, as the call was given NULL in place of what would have
+ * led to one. The next weir_compile() reports it: who calls functions that return nothing would not hear of it. */
+static _Thread_local char stray[640];
+
+/* The innermost scope that is open in this thread. The graph is compared, and never looked at: it may be gone. */
+static _Thread_local struct {
+    const weir_graph *graph;
+    int64_t since_ns;
+} around;
+
+/* Tells which of a graph and a scope was there first, whatever threads they are of: a scope is meant for what is older. */
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 weir_graph *weir_graph_new(const char *name)
 {
@@ -26,6 +45,7 @@ weir_graph *weir_graph_new(const char *name)
         error_set(WEIR_E_MEMORY, "no memory for a graph");
         return NULL;
     }
+    g->made_ns = now_ns();
     g->name = pool_text(&g->pool, "%s", name ? name : "graph");
     g->poison = (weir_tensor){.graph = g, .id = -1, .poisoned = true, .name = "poisoned"};
     graph_program *main = POOL_PUSH(&g->pool, &g->programs);
@@ -44,18 +64,39 @@ void weir_graph_free(weir_graph *graph)
 
 const char *weir_graph_mistake(const weir_graph *graph)
 {
+    if (!graph)
+        return *stray ? stray : "the graph is NULL";
     return graph->mistake ? graph->mistake : graph->pool.failed ? "no memory for the graph" : NULL;
 }
 
 /* ---- mistakes ---- */
 
+static void mistake_stray(weir_src src, const char *text)
+{
+    error_set(WEIR_E_ARGUMENT, "%s:%d: %s", src.file ? src.file : "?", src.line, text);
+    if (!*stray)
+        snprintf(stray, sizeof stray, "%s", weir_error());
+}
+
 static void mistake_list(weir_graph *g, weir_src src, const char *format, va_list list)
 {
-    if (weir_graph_mistake(g))
-        return;
     char text[512];
+    if (g && weir_graph_mistake(g))
+        return;
     vsnprintf(text, sizeof text, format, list);
-    g->mistake = pool_text(&g->pool, "%s:%d: %s", src.file ? src.file : "?", src.line, text);
+    if (g)
+        g->mistake = pool_text(&g->pool, "%s:%d: %s", src.file ? src.file : "?", src.line, text);
+    else
+        mistake_stray(src, text);
+}
+
+bool graph_stray_report(void)
+{
+    if (!*stray)
+        return false;
+    error_set(WEIR_E_GRAPH, "%s", stray);
+    *stray = '\0';
+    return true;
 }
 
 void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...)
@@ -76,15 +117,13 @@ bool graph_opts(weir_graph *graph, const char *what, const void *given, void *ow
 
 weir_tensor *weir_mistake(weir_tensor *near, weir_src src, const char *format, ...)
 {
-    if (!near)
-        return NULL;
-    if (!near->poisoned) {
+    if (!near || !near->poisoned) {
         va_list list;
         va_start(list, format);
-        mistake_list(near->graph, src, format, list);
+        mistake_list(near ? near->graph : NULL, src, format, list);
         va_end(list);
     }
-    return &near->graph->poison;
+    return near ? &near->graph->poison : NULL;
 }
 
 /* ---- scopes ---- */
@@ -101,11 +140,13 @@ static const char *scope_prefix(weir_graph *g)
 
 static weir_scope scope_push(weir_graph *g, weir_mesh *mesh, const char *prefix)
 {
-    int depth = g->scopes.count, program = g->program;
+    weir_scope opened = {g, g->scopes.count, g->program, false, around.graph, around.since_ns};
     graph_scope *scope = POOL_PUSH(&g->pool, &g->scopes);
     if (scope)
         *scope = (graph_scope){.mesh = mesh, .prefix = prefix ? prefix : ""};
-    return (weir_scope){.graph = g, .depth = depth, .program = program};
+    around.graph = g;
+    around.since_ns = now_ns();
+    return opened;
 }
 
 weir_scope graph_scope_on(weir_mesh *mesh)
@@ -123,9 +164,13 @@ weir_scope weir_scope_enter(const weir_scope_opts *given)
     weir_scope_opts opts;
     weir_mesh *on = given ? given->mesh : NULL;
     weir_graph *g = on ? on->graph : given ? given->graph : NULL;
-    if (!g)
-        return (weir_scope){.done = false};
     graph_opts(g, "scope", given, &opts, sizeof opts);
+    if (!g) {
+        graph_mistake(NULL, opts.src, "the mesh is NULL, and so is the graph: nothing can be placed or named here");
+        return (weir_scope){.done = false};
+    }
+    if (opts.graph && opts.graph != g)
+        graph_mistake(opts.graph, opts.src, "the mesh belongs to another graph");
     weir_mesh *mesh = opts.mesh ? opts.mesh : scope_top(g) ? scope_top(g)->mesh : NULL;
     const char *prefix = scope_prefix(g);
     const char *number = opts.name ? strstr(opts.name, "%d") : NULL;
@@ -139,10 +184,22 @@ weir_scope weir_scope_enter(const weir_scope_opts *given)
 
 void weir_scope_leave(weir_scope *scope)
 {
-    if (!scope->graph || scope->graph->scopes.count <= scope->depth)
+    if (!scope || !scope->graph)
+        return;
+    around.graph = scope->outer;
+    around.since_ns = scope->outer_since_ns;
+    if (scope->graph->scopes.count <= scope->depth)
         return;
     scope->graph->scopes.count = scope->depth;
     scope->graph->program = scope->program;
+}
+
+bool graph_scope_ok(weir_graph *g, weir_src src, const char *what)
+{
+    if (!around.graph || around.graph == g || g->made_ns >= around.since_ns)
+        return true;
+    graph_mistake(g, src, "%s: the WEIR_ON, WEIR_NAMED or WEIR_PROGRAM around it is another graph's", what);
+    return false;
 }
 
 /* ---- programs ---- */
@@ -186,8 +243,9 @@ void weir_graph_program_at(weir_graph *g, const char *name, const weir_program_o
     weir_program_opts opts;
     if (!graph_opts(g, "program", given, &opts, sizeof opts))
         return;
-    if (!program_name_ok(name)) {
-        graph_mistake(g, opts.src, "program: a name has 1 to 63 letters, none of them '/' or ':'");
+    if (!g || !program_name_ok(name)) {
+        graph_mistake(g, opts.src, g ? "program: a name has 1 to 63 letters, none of them '/' or ':'"
+                                      : "program: the graph is NULL");
         return;
     }
     int program = program_find(g, name);
@@ -201,14 +259,16 @@ void weir_graph_program_at(weir_graph *g, const char *name, const weir_program_o
 
 weir_scope weir_program_enter(weir_graph *g, const char *name, const weir_program_opts *opts)
 {
-    weir_scope scope = scope_push(g, scope_top(g) ? scope_top(g)->mesh : NULL, scope_prefix(g));
+    weir_scope scope = {.graph = NULL};
+    if (g)
+        scope = scope_push(g, scope_top(g) ? scope_top(g)->mesh : NULL, scope_prefix(g));
     weir_graph_program_at(g, name, opts);
     return scope;
 }
 
 bool weir_graph_trains(const weir_graph *g)
 {
-    return g->programs.count && program_now(g)->trains;
+    return g && g->programs.count && program_now(g)->trains;
 }
 
 weir_mesh *graph_default_mesh(weir_graph *g)
@@ -221,6 +281,8 @@ weir_mesh *graph_default_mesh(weir_graph *g)
 
 weir_mesh *weir_mesh_for(weir_tensor *x)
 {
+    if (!x)
+        return NULL;
     weir_mesh *mesh = scope_top(x->graph) ? scope_top(x->graph)->mesh : NULL;
     if (mesh)
         return mesh;
@@ -262,11 +324,11 @@ static graph_name *name_find(weir_graph *g, const char *name)
 }
 
 /* Enters the name; false when it is in use (or there is no memory). `name` is kept, not copied. */
-static bool name_take(weir_graph *g, const char *name)
+static bool name_take(weir_graph *g, weir_src src, const char *name)
 {
     if (!name || !names_make_room(g) || name_find(g, name))
         return false;
-    *name_slot(g->names, g->names_room, name) = (graph_name){.name = name, .next = 1};
+    *name_slot(g->names, g->names_room, name) = (graph_name){.name = name, .src = src, .next = 1};
     g->names_count++;
     return true;
 }
@@ -291,22 +353,40 @@ static const char *name_fresh(weir_graph *g, const char *base)
 
 const char *weir_name_for(weir_tensor *x, const char *name, const char *op)
 {
-    return name ? name : name_fresh(x->graph, op);
+    return name || !x ? name : name_fresh(x->graph, op ? op : "op");
+}
+
+void graph_name_taken(weir_graph *g, weir_src src, const char *full)
+{
+    const graph_name *there = name_find(g, full);
+    if (there)
+        graph_mistake(g, src, "the name \"%s\" is already in use, since %s:%d", full,
+                      there->src.file ? there->src.file : "?", there->src.line);
+}
+
+bool graph_fetch_taken(weir_graph *g, weir_src src, const char *called)
+{
+    const char *prefix = program_now(g)->prefix;
+    const graph_name *there = name_find(g, pool_text(&g->pool, "%sfetch/%s", prefix, called));
+    if (there)
+        graph_mistake(g, src, "fetch: \"%s%s\" is fetched already, at %s:%d; give one of the two a .name of its own",
+                      prefix, called, there->src.file ? there->src.file : "?", there->src.line);
+    return there;
 }
 
 const char *graph_full_name(weir_graph *g, weir_src src, const char *name)
 {
     const char *full = name_behind_prefixes(g, name);
-    if (!name_take(g, full))
-        graph_mistake(g, src, "the name \"%s\" is already in use", full ? full : name);
+    if (!name_take(g, src, full))
+        graph_name_taken(g, src, full);
     return full;
 }
 
-graph_name *graph_shared_name(weir_graph *g, const char *name)
+graph_name *graph_shared_name(weir_graph *g, weir_src src, const char *name)
 {
     const char *full = pool_text(&g->pool, "%s%s", scope_prefix(g), name);
     graph_name *there = name_find(g, full);
-    return there || !name_take(g, full) ? there : name_find(g, full);
+    return there || !name_take(g, src, full) ? there : name_find(g, full);
 }
 
 const char *graph_short_name(const graph_node *node)
@@ -344,7 +424,7 @@ static weir_mesh *apply_mesh(const weir_apply *a, weir_graph *g)
 
 static weir_graph *apply_graph(const weir_apply *a)
 {
-    for (int i = 0; i < a->in_count; i++)
+    for (int i = 0; a->in && i < a->in_count; i++)
         if (a->in[i])
             return a->in[i]->graph;
     return a->graph;
@@ -371,6 +451,41 @@ static bool apply_program_ok(const weir_apply *a, weir_graph *g, weir_tensor *in
     return false;
 }
 
+/* What keeps a graph from being known is what is wrong, wherever it is reported. */
+static bool apply_input_there(const weir_apply *a, weir_graph *g, int i)
+{
+    if (!a->in[i])
+        graph_mistake(g, a->src, "%s: input %d is NULL", a->op->name, i);
+    return a->in[i];
+}
+
+/* All graphs hear of it, as the program may have meant any of them. */
+static bool apply_input_ours(const weir_apply *a, weir_graph *g, const weir_tensor *in)
+{
+    if (in->graph == g)
+        return true;
+    graph_mistake(g, a->src, "%s: \"%s\" belongs to another graph", a->op->name, in->name);
+    graph_mistake(in->graph, a->src, "%s: \"%s\" belongs to this graph, and another input to another", a->op->name,
+                  in->name);
+    return false;
+}
+
+static bool apply_inputs_known(const weir_apply *a, weir_graph *g)
+{
+    const int least = a->op->in_min, most = a->op->in_max, given = a->in ? a->in_count : 0;
+    if (given < least || given > most || given != a->in_count) {
+        if (least == most)
+            graph_mistake(g, a->src, "%s: takes %d inputs, not %d", a->op->name, least, given);
+        else
+            graph_mistake(g, a->src, "%s: takes %d to %d inputs, not %d", a->op->name, least, most, given);
+        return false;
+    }
+    for (int i = 0; i < a->in_count; i++)
+        if (!apply_input_there(a, g, i) || !apply_input_ours(a, g, a->in[i]))
+            return false;
+    return true;
+}
+
 /* What varies in size is for those alone who look at its length. */
 static bool apply_length_ok(const weir_apply *a, weir_graph *g, const weir_tensor *in)
 {
@@ -383,26 +498,12 @@ static bool apply_length_ok(const weir_apply *a, weir_graph *g, const weir_tenso
 /* Whether the inputs can be looked at; reports what is wrong with them. */
 static bool apply_inputs_ok(const weir_apply *a, weir_graph *g)
 {
-    for (int i = 0; i < a->in_count; i++) {
-        if (!a->in[i]) {
-            graph_mistake(g, a->src, "%s: input %d is NULL", a->op->name, i);
-            return false;
-        }
-        if (a->in[i]->poisoned)
-            return false;
-        if (a->in[i]->graph != g) {
-            graph_mistake(g, a->src, "%s: \"%s\" belongs to another graph", a->op->name, a->in[i]->name);
-            return false;
-        }
-        if (!apply_program_ok(a, g, a->in[i]) || !apply_length_ok(a, g, a->in[i]))
-            return false;
-    }
-    if (a->in_count < a->op->in_min || a->in_count > a->op->in_max) {
-        graph_mistake(g, a->src, "%s: takes %d to %d inputs, not %d", a->op->name, a->op->in_min, a->op->in_max,
-                      a->in_count);
+    if (!apply_inputs_known(a, g))
         return false;
-    }
-    return !weir_graph_mistake(g);
+    for (int i = 0; i < a->in_count; i++)
+        if (a->in[i]->poisoned || !apply_program_ok(a, g, a->in[i]) || !apply_length_ok(a, g, a->in[i]))
+            return false;
+    return !weir_graph_mistake(g) && graph_scope_ok(g, a->src, a->op->name);
 }
 
 /* How many outputs there are; -1 after a mistake. */
@@ -509,17 +610,39 @@ graph_node *graph_apply(const weir_apply *a)
     return node && !weir_graph_mistake(g) ? node : NULL;
 }
 
+static bool apply_op_known(const weir_apply *a, weir_graph *g)
+{
+    const weir_op *op = a->op;
+    if (!op || !op->name)
+        graph_mistake(g, a->src, "op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is "
+                      "not registered");
+    else if (op_fault(op))
+        graph_mistake(g, a->src, "%s: the op %s", op->name, op_fault(op));
+    else if (op->attrs_bytes && !a->attrs)
+        graph_mistake(g, a->src, "%s: .attrs is NULL, but the op has attributes", op->name);
+    else
+        return true;
+    return false;
+}
+
 weir_tensor *weir_op_apply_of(const weir_apply *given, size_t given_bytes, weir_tensor **outs)
 {
     weir_apply own;
+    if (!given) {
+        graph_mistake(NULL, (weir_src){0}, "op_apply: what is to be applied is NULL");
+        return NULL;
+    }
     const char *wrong = opts_copy(&own, sizeof own, given, given_bytes);
     const weir_apply *apply = wrong ? given : &own; /* a newer one has what this version knows, too */
     weir_graph *g = apply_graph(apply);
+    bool known = apply_op_known(apply, g);
     if (!g) {
-        error_set(WEIR_E_ARGUMENT, "%s:%d: %s: input 0 is NULL", apply->src.file ? apply->src.file : "?",
-                  apply->src.line, apply->op->name);
+        if (known && apply_inputs_known(apply, NULL))
+            graph_mistake(NULL, apply->src, "%s: the graph is NULL", apply->op->name);
         return NULL;
     }
+    if (!known)
+        return &g->poison;
     if (wrong)
         graph_mistake(g, apply->src, "%s: %s", apply->op->name, wrong);
     graph_node *node = graph_apply(apply);
@@ -559,44 +682,47 @@ uint64_t graph_hash(const weir_graph *g)
 
 weir_graph *weir_tensor_graph(const weir_tensor *x)
 {
-    return x->graph;
+    return x ? x->graph : NULL;
 }
 
 weir_type weir_tensor_type(const weir_tensor *x)
 {
-    return x->type;
+    return x ? x->type : (weir_type){.dtype = WEIR_DTYPE_NONE};
 }
 
 const char *weir_tensor_name(const weir_tensor *x)
 {
-    return x->name;
+    return x ? x->name : "NULL";
 }
 
 weir_mesh *weir_tensor_mesh(const weir_tensor *x)
 {
-    return x->mesh;
+    return x ? x->mesh : NULL;
 }
 
 weir_tensor *weir_length(const weir_tensor *x)
 {
-    return x->length;
+    return x ? x->length : NULL;
 }
 
 bool weir_tensor_poisoned(const weir_tensor *x)
 {
-    return x->poisoned;
+    return !x || x->poisoned;
 }
 
-void weir_slots(weir_tensor *x, int slots)
+void weir_slots_at(weir_tensor *x, int slots, weir_src src)
 {
+    if (!x)
+        graph_mistake(NULL, src, "slots: the tensor is NULL");
     if (!x || x->poisoned)
         return;
     if (slots < 1)
-        graph_mistake(x->graph, x->src, "%s: a register needs at least one slot, not %d", x->name, slots);
+        graph_mistake(x->graph, src, "slots: a register needs at least one slot, not %d, for \"%s\"", slots, x->name);
     else if (x->delay)
-        graph_mistake(x->graph, x->src, "%s: a state has as many slots as its .delay", x->name);
+        graph_mistake(x->graph, src, "slots: the state \"%s\" has as many slots as its .delay", x->name);
     else if (!x->node && slots > 1)
-        graph_mistake(x->graph, x->src, "%s: a parameter is changed in place and has one slot, not %d", x->name, slots);
+        graph_mistake(x->graph, src, "slots: the parameter \"%s\" is changed in place and has one slot, not %d",
+                      x->name, slots);
     x->slots = slots;
     if (x->length)
         weir_slots(x->length, slots);

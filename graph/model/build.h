@@ -95,6 +95,7 @@ typedef struct graph_scope {
 
 typedef struct graph_name {
     const char *name;          /* NULL: an empty place */
+    weir_src src;              /* where it was first used */
     weir_tensor *shared;       /* the parameter or state of this name; NULL: it is another thing's */
     int next;                  /* NAME_<next> is the next to try for another that wants to be called so */
 } graph_name;
@@ -107,6 +108,7 @@ typedef struct graph_program {
 
 struct weir_graph {
     pool pool;
+    int64_t made_ns;           /* when, by a clock that never goes back */
     const char *name;
     POOL_LIST(graph_program) programs; /* the first is main */
     int program;               /* that of the nodes built now */
@@ -120,7 +122,8 @@ struct weir_graph {
     weir_tensor poison;        /* handed out when there is no memory for another */
     plan_phase phase;          /* of the nodes built now */
     const graph_node *forward; /* whose gradient is built now; or NULL */
-    weir_tensor *loss;         /* set by weir_train */
+    weir_tensor *loss;         /* set by weir_train, */
+    weir_src loss_src;         /* which was called here */
     bool recompute;            /* as weir_train was asked */
 };
 
@@ -140,6 +143,8 @@ static inline const weir_mesh *mesh_user(const weir_mesh *mesh)
         ;
     return mesh;
 }
+/* Writes "cpu:0-3", with the quotes, to `text` (16 bytes or more), cut off where it is too long, and returns it. */
+const char *mesh_text(const weir_mesh *mesh, char *text, size_t bytes);
 /* The mesh of the first device of `mesh` alone. */
 weir_mesh *mesh_first(weir_mesh *mesh);
 
@@ -158,7 +163,13 @@ const char *graph_full_name(weir_graph *graph, weir_src src, const char *name);
 
 /* The same for a parameter or state, which all programs know by the same name; `shared` is the one of it, entered by
  * the caller when NULL. */
-graph_name *graph_shared_name(weir_graph *graph, const char *name);
+graph_name *graph_shared_name(weir_graph *graph, weir_src src, const char *name);
+
+/* Reports that the name, which is in use, cannot be given again. */
+void graph_name_taken(weir_graph *graph, weir_src src, const char *full);
+
+/* Whether something is fetched under this name already, in the program that is built; reports. */
+bool graph_fetch_taken(weir_graph *graph, weir_src src, const char *called);
 
 /* The name without that of its program. */
 const char *graph_short_name(const graph_node *node);
@@ -187,7 +198,13 @@ uint64_t graph_hash(const weir_graph *graph);
  * whoever changes that. Poisoned after a mistake. */
 weir_tensor *graph_copied(weir_tensor *x, weir_src src);
 
-/* A mistake on the graph itself. */
+/* Whether the scope around it, if there is one, may be meant for this graph; reports. `what` is what is built. */
+bool graph_scope_ok(weir_graph *graph, weir_src src, const char *what);
+
+/* Makes the first mistake that had no graph, if there is one, the thread's error, and forgets it. */
+bool graph_stray_report(void);
+
+/* A mistake on the graph itself. NULL: the thread's next weir_compile() reports it. */
 void graph_mistake(weir_graph *graph, weir_src src, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Copies a call's options to `own` (graph/base/opts.h); what is wrong with them is a mistake. `what` is the word for it. */

@@ -43,7 +43,7 @@ static asked ask(weir_kernel_fn fn, const weir_call_opts *opts)
     memcpy(a.out, opts->out, sizeof a.out);
     a.graph = a.in_count ? opts->in[0]->graph : opts->graph;
     if (!a.graph)
-        error_set(WEIR_E_ARGUMENT, "%s:%d: call: needs at least one input, or a .graph", opts->src.file, opts->src.line);
+        graph_mistake(NULL, opts->src, "call: needs at least one input, or a .graph");
     return a;
 }
 
@@ -75,6 +75,16 @@ static const char *call_wrong(const asked *a)
     return NULL;
 }
 
+static bool call_has_gap(const asked *a)
+{
+    for (int i = a->in_count; i < WEIR_CALL_IN_MAX; i++)
+        if (a->opts->in[i]) {
+            graph_mistake(a->graph, a->opts->src, "call: input %d is NULL, and others follow it", a->in_count);
+            return true;
+        }
+    return false;
+}
+
 /* The lengths of inputs that vary come behind all of them. */
 static void call_inputs(asked *a)
 {
@@ -94,7 +104,7 @@ static bool call_types(asked *a)
     int lengths = 0;
     for (int o = 0; o < a->out_count; o++) {
         weir_shape shape = ends_shape(a->out[o].shape);
-        if (!ends_shape_ok(a->graph, a->opts->src, "call", a->out[o].dtype, &shape))
+        if (!ends_shape_ok(a->graph, a->opts->src, "call", a->out[o].dtype, a->out[o].shape))
             return false;
         a->attrs.out[o] = ends_typed(a->out[o].dtype, &shape);
         a->attrs.out_varies |= (int64_t)a->out[o].varies << o;
@@ -216,7 +226,7 @@ static void call_make(asked *a, weir_tensor **outs)
         outs[o] = &a->graph->poison;
     if (wrong)
         graph_mistake(a->graph, a->opts->src, "call: %s", wrong);
-    if (wrong || !call_types(a) || (a->in_count && a->opts->in[0]->poisoned))
+    if (wrong || call_has_gap(a) || !call_types(a) || !graph_scope_ok(a->graph, a->opts->src, "call") || (a->in_count && a->opts->in[0]->poisoned))
         return;
     call_inputs(a);
     a->mesh = call_mesh(a);

@@ -13,6 +13,7 @@
 #include "graph/base/error.h"
 #include "kernels/ops.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { DELAY_MAX = 1 << 16 };
@@ -27,43 +28,66 @@ weir_shape ends_shape(const int64_t *dim)
     return shape;
 }
 
-/* Whether the shape can be a tensor's: sizes of at least 1, bytes that fit. Reports. */
-bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const weir_shape *shape)
+/* A 0 ends the shape, so nothing may follow it. Reports. */
+static bool shape_ends(weir_graph *g, weir_src src, const char *what, const int64_t *dim)
 {
-    bool sizes = shape_countable(shape);
+    const int rank = ends_shape(dim).rank;
+    for (int d = rank; d < WEIR_DIMS_MAX; d++)
+        if (dim[d]) {
+            graph_mistake(g, src, "%s: dimension %d is 0, and %lld follows it; a dimension is at least 1", what, rank,
+                          (long long)dim[d]);
+            return false;
+        }
+    return true;
+}
+
+/* Whether the shape can be a tensor's: sizes of at least 1, bytes that fit. Reports. */
+bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const int64_t *dim)
+{
+    const weir_shape shape = ends_shape(dim);
+    bool sizes = shape_countable(&shape);
     if (!weir_dtype_bytes(dtype)) {
         graph_mistake(g, src, "%s: there is no dtype %d", what, (int)dtype);
         return false;
     }
-    for (int d = 0; d < shape->rank; d++)
-        sizes &= shape->dim[d] >= 1;
+    for (int d = 0; d < shape.rank; d++)
+        sizes &= shape.dim[d] >= 1;
     if (!sizes) {
         char text[160];
-        graph_mistake(g, src, "%s: %s is not a shape", what, shape_text(shape, text, sizeof text));
+        graph_mistake(g, src, "%s: %s is not a shape: a dimension is at least 1, and the bytes can be counted", what,
+                      shape_text(&shape, text, sizeof text));
     }
-    return sizes;
+    return sizes && shape_ends(g, src, what, dim);
+}
+
+static bool sbp_fits(const weir_type *type, weir_sbp sbp)
+{
+    if (WEIR_IS_S(sbp))
+        return WEIR_S_DIM(sbp) >= 0 && WEIR_S_DIM(sbp) < type->shape.rank;
+    return sbp == WEIR_B || (sbp == WEIR_P && weir_dtype_real(type->dtype));
 }
 
 /* Copies the user's SBP to `to`, with negative dimensions counted from the end. Reports what cannot be. */
 bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,
                     const weir_sbp *from, weir_sbp *to)
 {
+    char text[16], place[64], shape[160];
     for (int a = 0; a < WEIR_AXES_MAX; a++) {
         weir_sbp sbp = from[a];
         if (sbp == WEIR_AUTO)
             continue;
-        char text[8];
         if (a >= mesh->axes) {
-            graph_mistake(g, src, "%s: %s on mesh axis %d, but the mesh has %d", what, weir_sbp_text(sbp, text), a,
-                          mesh->axes);
+            graph_mistake(g, src, "%s: %s on axis %d of the mesh %s, which has %d", what, weir_sbp_text(sbp, text), a,
+                          mesh_text(mesh, place, sizeof place), mesh->axes);
             return false;
         }
         if (WEIR_IS_S(sbp) && WEIR_S_DIM(sbp) < 0)
             sbp += type->shape.rank;
-        if (!(sbp == WEIR_B || (sbp == WEIR_P && weir_dtype_real(type->dtype)) ||
-              (WEIR_IS_S(sbp) && WEIR_S_DIM(sbp) >= 0 && WEIR_S_DIM(sbp) < type->shape.rank))) {
-            graph_mistake(g, src, "%s: %s on mesh axis %d does not fit a tensor of %d dimensions of %s",
-                          what, weir_sbp_text(sbp, text), a, type->shape.rank, weir_dtype_name(type->dtype));
+        if (!sbp_fits(type, sbp)) {
+            graph_mistake(g, src, "%s: %s on axis %d of the mesh %s does not fit a tensor %s %s%s", what,
+                          weir_sbp_text(from[a], text), a, mesh_text(mesh, place, sizeof place),
+                          weir_dtype_name(type->dtype), shape_text(&type->shape, shape, sizeof shape),
+                          sbp == WEIR_P ? ": integers have no partial sums" : "");
             return false;
         }
         to[a] = sbp;
@@ -146,10 +170,14 @@ void ends_queue(graph_node *node, const char *queue)
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *given)
 {
     weir_input_opts opts;
-    if (!graph_opts(graph, "input", given, &opts, sizeof opts))
-        return &graph->poison;
-    weir_shape shape = ends_shape(opts.shape);
-    if (!ends_shape_ok(graph, opts.src, "input", dtype, &shape))
+    const bool read = graph_opts(graph, "input", given, &opts, sizeof opts);
+    const char *what = opts.name ? opts.name : "input";
+    const weir_shape shape = ends_shape(opts.shape);
+    if (!graph) {
+        graph_mistake(NULL, opts.src, "%s: the graph is NULL", what);
+        return NULL;
+    }
+    if (!read || !ends_shape_ok(graph, opts.src, what, dtype, opts.shape) || !graph_scope_ok(graph, opts.src, what))
         return &graph->poison;
     weir_mesh *mesh = graph_default_mesh(graph), *first = mesh ? mesh_first(mesh) : NULL;
     if (!first)
@@ -183,7 +211,7 @@ static weir_tensor *register_again(weir_graph *g, weir_tensor *t, const wanted *
     uint32_t bit = UINT32_C(1) << g->program;
     char have[160], want[160];
     if (t->asked & bit)
-        return weir_mistake(t, w->opts->src, "the name \"%s\" is already in use", t->name);
+        return graph_name_taken(g, w->opts->src, t->name), &g->poison;
     if (t->type.dtype != w->type.dtype || !weir_shape_equal(&t->type.shape, &w->type.shape) || t->delay != w->delay)
         return weir_mistake(t, w->opts->src,
                             "%s: a %s of %s %s%s, but the one of this name, made at %s:%d, is a %s of %s %s", t->name,
@@ -199,6 +227,7 @@ static weir_tensor *register_again(weir_graph *g, weir_tensor *t, const wanted *
 static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *w)
 {
     const weir_param_opts *opts = w->opts;
+    char place[64];
     weir_tensor *t = graph_tensor_new(g);
     if (!t)
         return &g->poison;
@@ -218,25 +247,47 @@ static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *
         return &g->poison;
     for (int a = 0; a < WEIR_AXES_MAX; a++)
         if (t->sbp[a] == WEIR_P)
-            return weir_mistake(t, opts->src, "%s: a %s cannot be P", opts->name, w->what);
+            return weir_mistake(t, opts->src, "%s: a %s cannot be P, as on axis %d of the mesh %s", opts->name, w->what,
+                                a, mesh_text(t->mesh, place, sizeof place));
     return t;
+}
+
+/* NaN is nothing to begin with; infinite can be a value, no bound or deviation. Reports. */
+static bool init_ok(weir_graph *g, const weir_param_opts *opts)
+{
+    const weir_init *init = &opts->init;
+    const bool drawn = init->kind == WEIR_INIT_NORMAL || init->kind == WEIR_INIT_UNIFORM;
+    if ((int)init->kind < 0 || init->kind >= WEIR_INIT_KINDS)
+        graph_mistake(g, opts->src, "%s: there is no kind of .init with the number %d", opts->name, (int)init->kind);
+    else if (isnan(init->a) || isnan(init->b) || (drawn && !(isfinite(init->a) && isfinite(init->b))))
+        graph_mistake(g, opts->src, "%s: .init cannot be drawn from %g and %g", opts->name, init->a, init->b);
+    else if (init->kind == WEIR_INIT_NORMAL && init->a < 0)
+        graph_mistake(g, opts->src, "%s: .init has a standard deviation of %g", opts->name, init->a);
+    else if (init->kind == WEIR_INIT_UNIFORM && init->a > init->b)
+        graph_mistake(g, opts->src, "%s: .init goes from %g down to %g", opts->name, init->a, init->b);
+    return !weir_graph_mistake(g);
 }
 
 static weir_tensor *register_get(weir_graph *g, const wanted *w)
 {
     const weir_param_opts *opts = w->opts;
+    if (!g) {
+        graph_mistake(NULL, opts->src, "%s: the graph is NULL", opts->name ? opts->name : w->what);
+        return NULL;
+    }
     if (!opts->name)
         graph_mistake(g, opts->src, "%s: needs a .name: its initial values follow from it", w->what);
-    if (!opts->name || !ends_shape_ok(g, opts->src, opts->name, w->type.dtype, &w->type.shape) || weir_graph_mistake(g))
+    if (!opts->name || !ends_shape_ok(g, opts->src, opts->name, w->type.dtype, opts->shape) || !init_ok(g, opts) ||
+        !graph_scope_ok(g, opts->src, opts->name) || weir_graph_mistake(g))
         return &g->poison;
     int names = g->names_count;
-    graph_name *name = graph_shared_name(g, opts->name);
+    graph_name *name = graph_shared_name(g, opts->src, opts->name);
     if (!name)
         return &g->poison;
     if (name->shared)
         return register_again(g, name->shared, w);
     if (g->names_count == names) {
-        graph_mistake(g, opts->src, "the name \"%s\" is already in use", name->name);
+        graph_name_taken(g, opts->src, name->name);
         return &g->poison;
     }
     return register_new(g, name, w);
@@ -257,10 +308,11 @@ weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state
         return &graph->poison;
     weir_param_opts like = {.src = opts.src, .name = opts.name, .mesh = opts.mesh, .init = opts.init, .frozen = true};
     memcpy(like.sbp, opts.sbp, sizeof like.sbp);
+    memcpy(like.shape, opts.shape, sizeof like.shape);
     if (opts.delay < 0 || opts.delay > DELAY_MAX) {
         graph_mistake(graph, opts.src, "%s: a delay of %d steps; from 1 to %d can be", opts.name ? opts.name : "state",
                       opts.delay, DELAY_MAX);
-        return &graph->poison;
+        return graph ? &graph->poison : NULL;
     }
     return register_get(graph, &(wanted){"state", {dtype, ends_shape(opts.shape)}, opts.delay ? opts.delay : 1, &like});
 }
@@ -268,7 +320,12 @@ weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state
 void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
 {
     weir_fetch_opts opts;
-    if (!x || x->poisoned || !graph_opts(x->graph, "fetch", given, &opts, sizeof opts))
+    if (!graph_opts(x ? x->graph : NULL, "fetch", given, &opts, sizeof opts))
+        return;
+    if (!x)
+        graph_mistake(NULL, opts.src, "fetch: the tensor%s%s is NULL", opts.name ? " of " : "",
+                      opts.name ? opts.name : "");
+    if (!x || x->poisoned)
         return;
     const char *called = opts.name ? opts.name : graph_tensor_short_name(x);
     x = graph_copied(x, opts.src);
@@ -279,7 +336,7 @@ void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
     if (opts.slots < 0)
         graph_mistake(g, opts.src, "fetch: a register cannot have %d slots", opts.slots);
     char *name = pool_text(&g->pool, "fetch/%s", called);
-    if (!first || !name)
+    if (!first || !name || graph_fetch_taken(g, opts.src, called))
         return;
     if (x->length && !opts.sink) {
         graph_mistake(g, opts.src, "fetch: \"%s\" varies in size: it needs a sink, or weir_length() of it is fetched",
@@ -304,9 +361,10 @@ void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
 weir_tensor *weir_shard_at(weir_tensor *x, const weir_shard_opts *given)
 {
     weir_shard_opts opts;
-    if (!x || x->poisoned)
-        return x;
-    if (!graph_opts(x->graph, "shard", given, &opts, sizeof opts))
-        return &x->graph->poison;
+    const bool read = graph_opts(x ? x->graph : NULL, "shard", given, &opts, sizeof opts);
+    if (!x)
+        graph_mistake(NULL, opts.src, "shard: the tensor is NULL");
+    if (!x || !read || x->poisoned || !graph_scope_ok(x->graph, opts.src, "shard"))
+        return x ? &x->graph->poison : NULL;
     return shard_to(x, opts.mesh ? opts.mesh : x->mesh, opts.src, "shard", opts.name, opts.sbp);
 }

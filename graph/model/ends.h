@@ -9,8 +9,9 @@
 /* Of an option: it ends at the first 0. */
 weir_shape ends_shape(const int64_t *dim);
 
-/* Whether the shape can be a tensor's: sizes of at least 1, bytes that fit. Reports; `what` is the word for it. */
-bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const weir_shape *shape);
+/* Whether it can be a tensor's: sizes of at least 1, none behind the first 0, bytes that fit. Reports; `what` is the word
+ * for it. */
+bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dtype, const int64_t *dim);
 
 /* Copies the user's SBP to `to`, with negative dimensions counted from the end. Reports what cannot be. */
 bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,

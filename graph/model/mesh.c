@@ -6,6 +6,7 @@
 #include "graph/base/base.h"
 #include "graph/model/build.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,9 @@ static bool devices_parse(weir_graph *graph, weir_src src, const char *devices, 
     if (list->beyond)
         graph_mistake(graph, src, "mesh: \"%s\" names a device beyond %d, the last that there can be", devices,
                       WEIR_DEVICES_MAX - 1);
+    else if (!strncmp(devices ? devices : "", "gpu:", 4))
+        graph_mistake(graph, src, "mesh: \"%s\" is not a list of devices; a GPU is \"cuda:%.40s\"", devices,
+                      devices + 4);
     else
         graph_mistake(graph, src,
                       "mesh: \"%s\" is not a list of devices; write \"cpu:0-3\" or \"cpu:0,2\", each at most once",
@@ -123,6 +127,10 @@ weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, const weir_m
 {
     weir_mesh_opts opts;
     graph_opts(graph, "mesh", given, &opts, sizeof opts);
+    if (!graph) {
+        graph_mistake(NULL, opts.src, "mesh: the graph is NULL");
+        return NULL;
+    }
     pool scratch = {.head = NULL};
     device_list list;
     weir_device_kind kind = WEIR_CPU;
@@ -153,7 +161,23 @@ weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, const weir_m
 
 int weir_mesh_size(const weir_mesh *mesh)
 {
-    return mesh->count;
+    return mesh ? mesh->count : 0;
+}
+
+const char *mesh_text(const weir_mesh *mesh, char *text, size_t bytes)
+{
+    size_t at = (size_t)snprintf(text, bytes, "\"%s:", device_kind_name(mesh->kind));
+    for (int i = 0, last; i < mesh->count && at < bytes; i = last + 1) {
+        for (last = i; last + 1 < mesh->count && mesh->device[last + 1] == mesh->device[last] + 1;)
+            last++;
+        at += (size_t)snprintf(text + at, bytes - at, i ? ",%d" : "%d", mesh->device[i]);
+        if (last > i && at < bytes)
+            at += (size_t)snprintf(text + at, bytes - at, "-%d", mesh->device[last]);
+    }
+    if (at >= bytes - 1) /* a long list */
+        at = bytes - 5, at += (size_t)snprintf(text + at, bytes - at, "...");
+    snprintf(text + at, bytes - at, "\"");
+    return text;
 }
 
 weir_mesh *mesh_first(weir_mesh *mesh)

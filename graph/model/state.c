@@ -46,15 +46,25 @@ static bool set_ok(weir_tensor *state, const weir_tensor *value, weir_src src, c
     weir_graph *g = state->graph;
     if (!state->delay)
         graph_mistake(g, src, "%s: \"%s\" is no state", verb, state->name);
-    else if (value->graph != g)
+    else if (value->graph != g) {
         graph_mistake(g, src, "%s: \"%s\" belongs to another graph", verb, value->name);
-    else if (state->update)
+        graph_mistake(value->graph, src, "%s: the state \"%s\" belongs to another graph", verb, state->name);
+    } else if (state->update)
         graph_mistake(g, src, "%s: \"%s\" is set already, at %s:%d", verb, state->name,
                       state->update->src.file ? state->update->src.file : "?", state->update->src.line);
     else if (value->micro)
         graph_mistake(g, src, "%s: \"%s\" exists once for every micro-batch, but a state is set once a step", verb,
                       value->name);
     return !weir_graph_mistake(g) && graph_use(state, src);
+}
+
+/* What is not NULL knows the graph that keeps the mistake. */
+static bool given(weir_tensor *state, weir_tensor *value, weir_src src, const char *verb)
+{
+    const weir_tensor *other = state ? state : value;
+    if (!state || !value)
+        graph_mistake(other ? other->graph : NULL, src, "%s: the %s is NULL", verb, state ? "value" : "state");
+    return state && value && !state->poisoned && !value->poisoned;
 }
 
 static bool type_ok(const weir_tensor *state, const weir_tensor *value, weir_src src)
@@ -87,7 +97,7 @@ static void update(weir_tensor *state, weir_src src, const char *verb, const wei
 
 void weir_state_set_at(weir_tensor *state, weir_tensor *value, weir_src src)
 {
-    if (!state || !value || state->poisoned || value->poisoned || !set_ok(state, value, src, "state_set") ||
+    if (!given(state, value, src, "state_set") || !set_ok(state, value, src, "state_set") ||
         !type_ok(state, value, src))
         return;
     value = graph_copied(value, src);
@@ -97,7 +107,7 @@ void weir_state_set_at(weir_tensor *state, weir_tensor *value, weir_src src)
 
 void weir_state_append_at(weir_tensor *state, weir_tensor *rows, weir_tensor *position, weir_src src)
 {
-    if (!state || !rows || !position || state->poisoned || rows->poisoned || position->poisoned ||
+    if (!given(state, rows, src, "state_append") || !given(state, position, src, "state_append") ||
         !set_ok(state, rows, src, "state_append") || !set_ok(state, position, src, "state_append"))
         return;
     if (state->delay > 1) {

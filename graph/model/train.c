@@ -13,6 +13,8 @@
 #include "kernels/ops.h"
 #include "kernels/optim/optim.h"
 
+#include <math.h>
+
 typedef struct trained {
     weir_tensor *parameter;
     weir_tensor *gradient; /* accumulated */
@@ -171,12 +173,43 @@ static void zero_split(weir_tensor *parameter, int axis)
         }
 }
 
+/* One option of the optimizer, and from where to where it may be. */
+typedef struct option {
+    const char *name;
+    double value, below; /* from 0 up to, but not including this */
+} option;
+
+static bool options_ok(weir_graph *g, const weir_optimizer *o, weir_src src)
+{
+    const option list[] = {{"lr", o->lr, INFINITY},         {"lr_min", o->lr_min, INFINITY},
+                           {"momentum", o->momentum, 1},    {"beta1", o->beta1, 1},
+                           {"beta2", o->beta2, 1},          {"eps", o->eps, INFINITY},
+                           {"clip_norm", o->clip_norm, INFINITY}, {"weight_decay", o->weight_decay, INFINITY}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (!(list[i].value >= 0 && list[i].value < list[i].below)) {
+            graph_mistake(g, src, "train: .%s of the optimizer is %g; it is 0 or more, and %s", list[i].name,
+                          list[i].value, list[i].below == 1 ? "less than 1" : "finite");
+            return false;
+        }
+    if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
+        graph_mistake(g, src, "train: there is no optimizer with the number %d", (int)o->kind);
+    else if (o->kind == WEIR_ADAMW && o->momentum > 0)
+        graph_mistake(g, src, "train: .momentum is SGD's; AdamW has .beta1");
+    else if (o->kind == WEIR_SGD && (o->beta1 != 0 || o->beta2 != 0 || o->eps != 0))
+        graph_mistake(g, src, "train: .beta1, .beta2 and .eps are AdamW's; SGD has .momentum");
+    else if (o->warmup < 0 || o->total < 0 || (o->total && o->total <= o->warmup))
+        graph_mistake(g, src, "train: .warmup of %lld steps does not fit a .total of %lld", (long long)o->warmup,
+                      (long long)o->total);
+    return !weir_graph_mistake(g);
+}
+
 static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src src)
 {
     weir_graph *g = loss->graph;
     char text[160];
     if (g->loss)
-        graph_mistake(g, src, "train: the graph is trained already");
+        graph_mistake(g, src, "train: the graph is trained already, at %s:%d",
+                      g->loss_src.file ? g->loss_src.file : "?", g->loss_src.line);
     else if (!weir_graph_trains(g))
         graph_mistake(g, src, "train: the program %s does not train: it is without dropout; say .train = true",
                       g->programs.item[g->program].name);
@@ -185,27 +218,23 @@ static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src 
                       weir_dtype_name(loss->type.dtype), shape_text(&loss->type.shape, text, sizeof text));
     else if (!loss->node || !loss->trains)
         graph_mistake(g, src, "train: \"%s\" depends on no parameter that trains", loss->name);
-    else if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
-        graph_mistake(g, src, "train: there is no optimizer %d", (int)o->kind);
-    else if (!(o->lr >= 0) || !(o->momentum >= 0 && o->momentum < 1) || !(o->beta1 >= 0 && o->beta1 < 1) ||
-             !(o->beta2 >= 0 && o->beta2 < 1) || !(o->eps >= 0) || !(o->clip_norm >= 0) || !(o->weight_decay >= 0))
-        graph_mistake(g, src, "train: an option of the optimizer is out of range");
-    else if (o->warmup < 0 || o->total < 0 || (o->total && o->total <= o->warmup))
-        graph_mistake(g, src, "train: warm-up of %lld steps does not fit a total of %lld", (long long)o->warmup,
-                      (long long)o->total);
-    return !weir_graph_mistake(g);
+    return !weir_graph_mistake(g) && options_ok(g, o, src);
 }
 
 void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train_opts *given)
 {
     weir_train_opts opts;
     weir_optimizer optimizer;
-    if (!loss || loss->poisoned || !graph_opts(loss->graph, "train", given, &opts, sizeof opts) ||
-        !graph_opts(loss->graph, "optimizer", by, &optimizer, sizeof optimizer) || !train_ok(loss, &optimizer, opts.src))
+    weir_graph *g = loss ? loss->graph : NULL;
+    if (!graph_opts(g, "train", given, &opts, sizeof opts) || !graph_opts(g, "optimizer", by, &optimizer, sizeof optimizer))
         return;
-    weir_graph *g = loss->graph;
+    if (!loss)
+        graph_mistake(NULL, opts.src, "train: the loss is NULL");
+    if (!loss || loss->poisoned || !train_ok(loss, &optimizer, opts.src))
+        return;
     training t = {.graph = g, .src = opts.src, .optimizer = optimizer};
     g->loss = loss;
+    g->loss_src = opts.src;
     g->recompute = opts.recompute;
     g->phase = PLAN_BACKWARD;
     weir_scope scope = graph_scope_absolute(g, loss->mesh, "");

@@ -299,6 +299,8 @@ weir_status check_play(const weir_plan *plan, check_result *result)
 weir_status weir_plan_check(const weir_plan *plan)
 {
     check_result result;
+    if (error_null(plan, "weir_plan_check", "plan"))
+        return WEIR_E_ARGUMENT;
     weir_status status = check_play(plan, &result);
     if (status || result.live)
         return status;

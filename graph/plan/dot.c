@@ -153,6 +153,8 @@ static void put_collective(const weir_plan *plan, FILE *to, const plan_collectiv
 
 weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
 {
+    if (error_null(plan, "weir_plan_dot", "plan") || error_null(to, "weir_plan_dot", "file"))
+        return WEIR_E_ARGUMENT;
     arrow *arrows = calloc(2 * (size_t)plan->actors_count + 1, sizeof *arrows);
     if (!arrows)
         return error_set(WEIR_E_MEMORY, "no memory to draw the plan");

@@ -69,7 +69,10 @@ static bool replace_file(const char *path, char *temporary, size_t temporary_byt
 weir_status weir_plan_save(const weir_plan *plan, const char *path)
 {
     void *bytes = NULL;
-    size_t count = 0, temporary_bytes = strlen(path) + 64;
+    size_t count = 0;
+    if (error_null(plan, "weir_plan_save", "plan") || error_null(path, "weir_plan_save", "path"))
+        return WEIR_E_ARGUMENT;
+    size_t temporary_bytes = strlen(path) + 64;
     char *temporary = malloc(temporary_bytes);
     weir_status status = temporary ? plan_encode(plan, &bytes, &count)
                                    : error_set(WEIR_E_MEMORY, "no memory to save the plan");
@@ -114,6 +117,8 @@ weir_plan *weir_plan_load(const char *path)
     char *bytes = NULL;
     size_t count = 0;
     weir_plan *plan = NULL;
+    if (error_null(path, "weir_plan_load", "path"))
+        return NULL;
     FILE *file = fopen(path, "rbe");
     if (!file) {
         io_error(path, "opened");

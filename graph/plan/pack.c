@@ -390,7 +390,8 @@ static bool check_op(const msgpack_object_kv *entry)
     name[entry->key.via.str.size] = '\0';
     const weir_op *op = weir_op_find(name);
     if (!op)
-        return REFUSE_FILE("ops.%s: there is no such op in this program", name);
+        return REFUSE_FILE("ops.%s: there is no such op in this program; weir_op_load(), or --load, takes it "
+                           "from a shared object", name);
     if (entry->val.type != MSGPACK_OBJECT_ARRAY || entry->val.via.array.size != (uint32_t)op->field_count)
         return REFUSE_FILE("ops.%s: has other attributes than the %s of this program", name, name);
     for (int f = 0; f < op->field_count; f++)

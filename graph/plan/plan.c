@@ -5,6 +5,7 @@
 #include "graph/plan/plan.h"
 
 #include "graph/base/base.h"
+#include "graph/base/error.h"
 #include "graph/plan/fields.h"
 
 #include <stdatomic.h>
@@ -135,6 +136,8 @@ uint64_t plan_hash(const weir_plan *plan)
 
 uint64_t weir_plan_bytes(const weir_plan *plan, int device)
 {
+    if (error_null(plan, "weir_plan_bytes", "plan"))
+        return 0;
     if (device >= 0)
         return (uint32_t)device < plan->spaces_count ? plan->spaces[device].bytes : 0;
     uint64_t bytes = 0;

@@ -10,7 +10,7 @@
 
 int weir_plan_micro_batches(const weir_plan *plan)
 {
-    return (int)plan->micro_batches;
+    return error_null(plan, "weir_plan_micro_batches", "plan") ? 0 : (int)plan->micro_batches;
 }
 
 static weir_type logical_type(const plan_tensor *tensor)
@@ -50,13 +50,15 @@ static const plan_tensor *host_tensor(const weir_plan *plan, uint32_t host)
 
 int weir_plan_host_count(const weir_plan *plan)
 {
-    return (int)plan->hosts_count;
+    return error_null(plan, "weir_plan_host_count", "plan") ? 0 : (int)plan->hosts_count;
 }
 
 weir_status weir_plan_host(const weir_plan *plan, int index, weir_host_info *info)
 {
+    if (error_null(plan, "weir_plan_host", "plan") || error_null(info, "weir_plan_host", "info"))
+        return WEIR_E_ARGUMENT;
     if (index < 0 || index >= weir_plan_host_count(plan))
-        return error_set(WEIR_E_ARGUMENT, "the plan has %d host functions, none with the index %d",
+        return error_set(WEIR_E_ARGUMENT, "weir_plan_host: the plan has %d host functions, none with the index %d",
                          weir_plan_host_count(plan), index);
     const plan_host *host = &plan->hosts[index];
     *info = (weir_host_info){
@@ -80,13 +82,15 @@ _Static_assert((int)WEIR_PARAMETER == (int)PLAN_KEEP_PARAMETER && (int)WEIR_OPTI
 
 int weir_plan_param_count(const weir_plan *plan)
 {
-    return (int)plan->params_count;
+    return error_null(plan, "weir_plan_param_count", "plan") ? 0 : (int)plan->params_count;
 }
 
 weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *info)
 {
+    if (error_null(plan, "weir_plan_param", "plan") || error_null(info, "weir_plan_param", "info"))
+        return WEIR_E_ARGUMENT;
     if (index < 0 || index >= weir_plan_param_count(plan))
-        return error_set(WEIR_E_ARGUMENT, "the plan has %d parameters, none with the index %d",
+        return error_set(WEIR_E_ARGUMENT, "weir_plan_param: the plan has %d parameters, none with the index %d",
                          weir_plan_param_count(plan), index);
     const plan_param *param = &plan->params[index];
     *info = (weir_param_info){
@@ -100,12 +104,13 @@ weir_status weir_plan_param(const weir_plan *plan, int index, weir_param_info *i
 
 bool weir_plan_limited(const weir_plan *plan, char *text, size_t text_bytes)
 {
-    const plan_limit *l = plan->limits;
     char kept[PLAN_TEXT_BYTES], whole[PLAN_TEXT_BYTES], moved[PLAN_TEXT_BYTES], disk[2 * PLAN_TEXT_BYTES] = "";
-    if (text_bytes)
+    if (text && text_bytes)
         *text = '\0';
-    if (!plan->limits_count)
+    if (error_null(plan, "weir_plan_limited", "plan") || error_null(text, "weir_plan_limited", "text") ||
+        !plan->limits_count)
         return false;
+    const plan_limit *l = plan->limits;
     if (l->moved)
         snprintf(disk, sizeof disk, "%s a step wait on a disk, ", bytes_text(l->moved, moved));
     snprintf(text, text_bytes, "kept to %s a device instead of %s: %s%" PRIu32 " kernel%s run%s again, %" PRIu32

@@ -81,6 +81,13 @@ static void print_cell(void *ctx, int column, const char *text, size_t bytes, bo
     }
 }
 
+void show_table(const char *text, int left, FILE *to)
+{
+    layout l = {.to = to, .left = left};
+    each_cell(text, measure_cell, &l);
+    each_cell(text, print_cell, &l);
+}
+
 typedef void (*section_fn)(const weir_plan *plan, FILE *table, uint32_t index);
 
 /* Prints what `write` writes. `left` is a mask of columns. */
@@ -97,9 +104,7 @@ static weir_status print_section(const weir_plan *plan, FILE *to, section_fn wri
         free(text);
         return error_set(WEIR_E_MEMORY, "no memory to show the plan");
     }
-    layout l = {.to = to, .left = left};
-    each_cell(text, measure_cell, &l);
-    each_cell(text, print_cell, &l);
+    show_table(text, left, to);
     free(text);
     return WEIR_OK;
 }
@@ -274,7 +279,7 @@ static void put_makes(const weir_plan *plan, FILE *table, const plan_range *regs
     }
 }
 
-static void actor_row(const weir_plan *plan, FILE *table, uint32_t a)
+void show_actor(const weir_plan *plan, FILE *table, uint32_t a)
 {
     const plan_actor *actor = &plan->actors[a];
     plan_moved moved = plan_actor_moved(plan, a);
@@ -309,9 +314,9 @@ static void actors_section(const weir_plan *plan, FILE *table, uint32_t queue)
     if (order)
         qsort_r(order, count, sizeof *order, compare_actors, plan->actors);
     show_text(table, plan_text(plan, plan->queues[queue].name));
-    fputs("\tactor\tphase\tfires\tkernels\tread a step\twritten\tmakes (slots x bytes)\treads\n", table);
+    fputs(SHOW_ACTOR_HEAD, table);
     for (uint32_t i = 0; i < count; i++)
-        actor_row(plan, table, order[i]);
+        show_actor(plan, table, order[i]);
     free(order);
 }
 
@@ -471,30 +476,31 @@ static void show_header(const weir_plan *plan, FILE *to)
     fputs("\n", to);
 }
 
-#define LEFT(column) (1 << (column))
-
 weir_status weir_plan_show(const weir_plan *plan, FILE *to)
 {
+    if (error_null(plan, "weir_plan_show", "plan") || error_null(to, "weir_plan_show", "file"))
+        return WEIR_E_ARGUMENT;
     show_header(plan, to);
-    weir_status status = print_section(plan, to, memory_section, 0, LEFT(0));
+    weir_status status = print_section(plan, to, memory_section, 0, SHOW_LEFT(0));
     fputs("\n", to);
     if (!status)
-        status = print_section(plan, to, queues_section, 0, LEFT(0) | LEFT(1) | LEFT(2));
+        status = print_section(plan, to, queues_section, 0, SHOW_LEFT(0) | SHOW_LEFT(1) | SHOW_LEFT(2));
     for (uint32_t q = 0; !status && q < plan->queues_count; q++) {
         fputs("\n", to);
-        status = print_section(plan, to, actors_section, q, LEFT(1) | LEFT(2) | LEFT(7) | LEFT(8));
+        status = print_section(plan, to, actors_section, q, SHOW_ACTOR_LEFT);
     }
     if (!status && plan->collectives_count) {
         fputs("\n", to);
-        status = print_section(plan, to, show_collectives, 0, LEFT(0) | LEFT(1) | LEFT(2) | LEFT(3));
+        status = print_section(plan, to, show_collectives, 0,
+                               SHOW_LEFT(0) | SHOW_LEFT(1) | SHOW_LEFT(2) | SHOW_LEFT(3));
     }
     if (!status && has_fused(plan)) {
         fputs("\n", to);
-        status = print_section(plan, to, fused_section, 0, LEFT(0));
+        status = print_section(plan, to, fused_section, 0, SHOW_LEFT(0));
     }
     if (!status && has_constants(plan)) {
         fputs("\n", to);
-        status = print_section(plan, to, constants_section, 0, LEFT(0) | LEFT(1));
+        status = print_section(plan, to, constants_section, 0, SHOW_LEFT(0) | SHOW_LEFT(1));
     }
     if (!status && ferror(to))
         status = error_set(WEIR_E_IO, "the plan cannot be written");

@@ -8,6 +8,15 @@
 void show_text(FILE *table, const char *text);
 void show_bytes(FILE *table, uint64_t bytes);
 
+/* Prints lines of cells in aligned columns. `left`: of the columns that are aligned to the left. */
+#define SHOW_LEFT(column) (1 << (column))
+void show_table(const char *text, int left, FILE *to);
+
+/* An actor's line, whose first cell is its priority; and what stands above, behind a first cell. */
+#define SHOW_ACTOR_HEAD "\tactor\tphase\tfires\tkernels\tread a step\twritten\tmakes (slots x bytes)\treads\n"
+#define SHOW_ACTOR_LEFT (SHOW_LEFT(1) | SHOW_LEFT(2) | SHOW_LEFT(7) | SHOW_LEFT(8))
+void show_actor(const weir_plan *plan, FILE *table, uint32_t a);
+
 /* One line per collective, by its first turn. */
 void show_collectives(const weir_plan *plan, FILE *table, uint32_t index);
 

@@ -13,7 +13,9 @@
  *
  * Mistakes stick. A wrong call never returns NULL: it returns a poisoned tensor, and the graph keeps the first
  * mistake with the user's file and line. Everything that is built on a poisoned tensor is poisoned and quiet.
- * weir_compile() reports the mistake, so a program checks once.
+ * weir_compile() reports the mistake, so a program checks once. A call that is given NULL in place of all that could
+ * lead to a graph returns NULL and sets weir_error(), and this thread's next weir_compile() reports it, of whatever
+ * graph.
  *
  * Placement. An op lives on the mesh of the innermost WEIR_ON around it; outside of any, on that of its first input
  * that is no parameter; inputs and parameters on the graph's first mesh ("cpu:0" when it has none). A tensor that is
@@ -35,7 +37,7 @@ WEIR_C_BEGIN
 weir_graph *weir_graph_new(const char *name);
 void weir_graph_free(weir_graph *graph);
 
-/* The first mistake made on the graph ("model.c:42: matmul: ..."), or NULL. Owned by the graph. */
+/* The first mistake made on the graph ("model.c:42: matmul: ..."), or NULL. Owned by the graph. Of NULL: that it is. */
 const char *weir_graph_mistake(const weir_graph *graph);
 
 /* ---- meshes ---- */
@@ -55,6 +57,7 @@ int weir_mesh_size(const weir_mesh *mesh); /* devices */
 
 /* Places what is built in the statement or block that follows on `mesh` (NULL: as outside), and puts `.name` before its
  * names, joined by '/'. "%d" in the name is replaced by the number that follows it: WEIR_ON(m, .name = "h%d", i).
+ * What is built there is of the mesh's graph, or of one that is made there.
  * `break`, `continue` and `return` leave the scope as they should. */
 typedef struct weir_scope_opts {
     size_t size;
@@ -69,6 +72,8 @@ typedef struct weir_scope {
     int depth;   /* what was open before */
     int program; /* what was being built before */
     bool done;
+    const weir_graph *outer; /* of the scope around it in this thread, */
+    int64_t outer_since_ns;  /* and since when it is open */
 } weir_scope;
 weir_scope weir_scope_enter(const weir_scope_opts *opts);
 void weir_scope_leave(weir_scope *scope);
@@ -279,7 +284,8 @@ weir_tensor *weir_unbatch_at(weir_tensor *x, weir_src src);
 
 /* Fixes the number of slots of the register that will hold `x` (the credit of its producer). The compiler then neither
  * raises nor lowers it, and refuses the plan when it cannot be live with so few. */
-void weir_slots(weir_tensor *x, int slots);
+#define weir_slots(x, slots) weir_slots_at(x, slots, WEIR_HERE)
+void weir_slots_at(weir_tensor *x, int slots, weir_src src);
 
 /* ---- any C function as an op ---- */
 
@@ -343,7 +349,7 @@ void weir_call_many_at(weir_tensor **outs, weir_kernel_fn fn, const weir_call_op
  * vary. */
 weir_tensor *weir_length(const weir_tensor *x);
 
-/* ---- queries ---- */
+/* ---- queries; of NULL: NULL, zeros, and that it is poisoned ---- */
 
 weir_graph *weir_tensor_graph(const weir_tensor *x);
 weir_type weir_tensor_type(const weir_tensor *x);      /* logical; of a poisoned tensor: zeros */

@@ -267,6 +267,20 @@ struct weir_op {
 weir_status weir_op_register(const weir_op *op);
 const weir_op *weir_op_find(const char *name); /* NULL when unknown */
 
+/* Loads a shared object that has ops, so that a program which knows nothing of them can load and run plans that do:
+ * `weir run --load FILE` is one. `path` is that of the file. The object defines weir_register_ops(), which calls
+ * weir_op_register() for each, and may be called again; what that returns, this returns. It stays for the life of the
+ * process.
+ *
+ * What it asks of weir it has to find in the program, so it is linked with no libweir, or with the shared one if the
+ * program is. A program that is linked with libweir.a shows its names (gcc -Wl,--export-dynamic-symbol='weir_*'), as
+ * `weir` does. apps/examples/prelu is such an object. E_IO: it cannot be opened. E_ARGUMENT: it has no such function, or
+ * that registered nothing with this library. Any thread. */
+weir_status weir_op_load(const char *path);
+
+/* Defined by such an object, never by the library. */
+weir_status weir_register_ops(void);
+
 /* Applies an op: the one way in which every DSL function adds to a graph. `in` and `attrs` are copied. Outputs go to
  * outs[0..out_count) when outs is not NULL; returns the first. After a mistake all outputs are poisoned tensors: never
  * NULL as long as one input or `graph` is given. */

@@ -180,15 +180,17 @@ weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, con
 typedef struct weir_reduce_opts {
     size_t size;
     weir_src src;
+    const char *written;     /* the options as they were written; filled in by the macros, which cannot tell .axes = {0}
+                                from none otherwise */
     int axes[WEIR_DIMS_MAX]; /* may be negative */
     const char *name;
     int axis_count;          /* how many of `axes` count; 0: over all dimensions */
     bool keep;               /* reduced dimensions stay, as 1 */
 } weir_reduce_opts;
-/* weir_sum(x) over all; weir_sum(x, .axes = {-1}, .axis_count = 1) */
-#define weir_sum(x, ...) weir_sum_at(x, WEIR_OPTS(weir_reduce_opts, __VA_ARGS__))
-#define weir_mean(x, ...) weir_mean_at(x, WEIR_OPTS(weir_reduce_opts, __VA_ARGS__))
-#define weir_max(x, ...) weir_max_at(x, WEIR_OPTS(weir_reduce_opts, __VA_ARGS__))
+/* weir_sum(x) over all; weir_sum(x, .axes = {-1}, .axis_count = 1); .axes without .axis_count is a mistake */
+#define weir_sum(x, ...) weir_sum_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+#define weir_mean(x, ...) weir_mean_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+#define weir_max(x, ...) weir_max_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
 weir_tensor *weir_sum_at(weir_tensor *x, const weir_reduce_opts *opts);
 weir_tensor *weir_mean_at(weir_tensor *x, const weir_reduce_opts *opts);
 weir_tensor *weir_max_at(weir_tensor *x, const weir_reduce_opts *opts);

@@ -130,7 +130,22 @@ bool weir_plan_limited(const weir_plan *plan, char *text, size_t text_bytes);
 weir_status weir_plan_show(const weir_plan *plan, FILE *to);  /* for people: memory by kind and device, actors, and
                                                                 what each reads and writes in a step */
 weir_status weir_plan_json(const weir_plan *plan, FILE *to);  /* the same and more, one JSON object */
-weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* the actors and registers, for graphviz */
+
+typedef struct weir_list_opts {
+    bool tensors;       /* logical tensors, each with its devices, its layout and the place in the user's program that
+                           makes it; else actors [false] */
+    bool json;          /* an array of objects */
+    const char *filter; /* a glob, as of fnmatch(): names of tensors; of actors, of their kernels and of these' ops [all] */
+    const char *device; /* a glob of devices' names, "cpu:[0-3]" [all] */
+    int stage;          /* of a pipeline, from 1 on: what shares parameters is one [0: all] */
+} weir_list_opts;
+/* Lists what is asked for, one a line. A layout says how often dimensions are cut, S(0)/2, and how many shards have the
+ * same elements, as terms that are added, P/2, or alike, B/2. E_ARGUMENT: nothing is so. */
+#define weir_plan_list(plan, to, ...) weir_plan_list_at(plan, to, (weir_list_opts){__VA_ARGS__})
+weir_status weir_plan_list_at(const weir_plan *plan, FILE *to, weir_list_opts opts);
+weir_status weir_plan_picture(const weir_plan *plan, FILE *to); /* for graphviz: what stages do in each phase, layers that
+                                                                  do the same as one, and what they read of each other */
+weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* for graphviz, too: each actor and register */
 
 WEIR_C_END
 #endif

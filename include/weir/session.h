@@ -52,6 +52,7 @@
  *     load, save_wait
  *     push, pull          any, one per input or fetch     all but close
  *     stop, cancel        any                             all but close
+ *     fd, ready           any, ready one at a time        all but close
  *     close               any                             nothing may begin; those in push, pull, wait are sent away
  *
  *     NULL: E_ARGUMENT; close, stop and cancel take it for nothing to do. A session that has been closed, or is being
@@ -100,11 +101,18 @@ typedef struct weir_session_opts {
     size_t size;
     weir_src src;
     size_t binding_size;           /* sizeof(weir_binding), which weir_session_open() sets */
-    int workers;                   /* that compute [as devices, at most as cores, see above]; changes no result */
+    int workers;                   /* that compute [as devices, at most as cores, see above]; more than there are devices
+                                      would have no work, and are not started (stats.workers); changes no result */
     weir_session *workers_of;      /* that compute are those of another session, see below [its own] */
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
                                       that a kernel that reads it is noticed; slower, same results [WEIR_POISON, or not] */
+    bool check_finite;             /* a NaN or infinity that a kernel makes on a CPU ends the run as its failure (E_KERNEL):
+                                      the sentence names the op, with file and line, its step and micro-batch, which
+                                      output and where in it. Values of accelerators are looked at where they reach the
+                                      host, in sinks, calls and pulls: then it names these. With .precision = WEIR_F16
+                                      gradients may overflow, and only forward is looked at. Each rank looks at its own.
+                                      It changes no result; each value that is made is read once more [false] */
     const char *offload;           /* "disk:DIRECTORY": where what the plan lets wait on a disk does so here, rather than
                                       where it was compiled for [WEIR_OFFLOAD, or what the plan says] */
     const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes; the process in it

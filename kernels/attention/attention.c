@@ -120,12 +120,19 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Whether a library may make it on a CUDA device (cudnn.cu). */
+static bool may_be_fused(const weir_op_args *args)
+{
+    const int64_t width = ((const struct attention_attrs *)args->attrs)->head_dim;
+    return args->in[0].dtype != WEIR_F32 && width % 8 == 0 && width <= FUSED_HEAD_MOST;
+}
+
 /* A block of scores; behind it what the products need. */
 static size_t attention_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const int64_t width = ((const struct attention_attrs *)args->attrs)->head_dim;
     if (kind == WEIR_CUDA)
-        return 0;
+        return may_be_fused(args) ? FUSED_ALIGNMENT + FUSED_BYTES_MORE : 0;
     if (args->in[0].dtype != WEIR_F32)
         return attention_half_workspace(args, false);
     return QUERIES * KEYS * sizeof(float) + larger(gemm_workspace(false, true, QUERIES, KEYS, width),
@@ -175,11 +182,22 @@ static void attention_grad_cost(const weir_op_args *args, weir_cost *cost)
     cost->bytes = 4.0 * (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]));
 }
 
+/* On a CUDA device: a sum for each row of a head; behind them what a library may need. */
+static size_t gradient_room(const weir_op_args *args)
+{
+    const int64_t *lse = args->in[4].shape.dim;
+    const size_t sums = (size_t)weir_shape_count(&args->in[4].shape) * sizeof(float);
+    if (!may_be_fused(args))
+        return sums;
+    return 2 * FUSED_ALIGNMENT + sums + FUSED_BYTES_MORE +
+           (size_t)parts_of(lse[0], lse[1], lse[2], args->in[1].shape.dim[1]).bytes;
+}
+
 static size_t attention_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const int64_t width = ((const struct attention_attrs *)args->attrs)->head_dim;
     if (kind == WEIR_CUDA)
-        return (size_t)weir_shape_count(&args->in[4].shape) * sizeof(float); /* a sum for each row of a head */
+        return gradient_room(args);
     if (args->in[0].dtype != WEIR_F32)
         return attention_half_workspace(args, true);
     return QUERIES * KEYS * sizeof(float) +

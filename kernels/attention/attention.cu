@@ -5,6 +5,7 @@
  * same shared memory. Tiles with the most keys are started first.
  */
 #include "kernels/attention/cores.h"
+#include "kernels/attention/cudnn.h"
 
 /* Scores to exp(score - most); what was summed under an older maximum is brought to the same scale. */
 template <int D, int B>
@@ -96,13 +97,26 @@ template <class T, int D, int B> static void attention_launch(const weir_kernel_
                   view_f32(&args->out[1]));
 }
 
-extern "C" weir_status op_attention_cuda(const weir_kernel_args *args)
+static weir_status attention_own(const weir_kernel_args *args, const attention_sizes &z)
 {
-    const attention_sizes z = sizes_of(args);
-    if (!tiles_fit(args))
-        return WEIR_E_UNSUPPORTED;
     if (cores_fit(args, z))
         return cores_attention(args, z);
     WITH_REAL(args->in[0].dtype, T, WITH_TILES(z.head_dim, D, B, attention_launch<T, D, B>(args, z)));
     return launched(args);
+}
+
+extern "C" weir_status op_attention_cuda(const weir_kernel_args *args)
+{
+    const attention_sizes z = sizes_of(args);
+    bool taken;
+    if (!tiles_fit(args))
+        return WEIR_E_UNSUPPORTED;
+    const weir_status status = cudnn_attention(args, z, false, false, &taken);
+    return status || taken ? status : attention_own(args, z);
+}
+
+extern "C" weir_status op_attention_cuda_prepare(const weir_kernel_args *args)
+{
+    bool taken;
+    return tiles_fit(args) ? cudnn_attention(args, sizes_of(args), false, true, &taken) : WEIR_E_UNSUPPORTED;
 }

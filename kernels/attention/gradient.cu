@@ -6,6 +6,7 @@
  * that every sum has its order.
  */
 #include "kernels/attention/cores.h"
+#include "kernels/attention/cudnn.h"
 
 /* Operands of a call. */
 template <class T> struct attention_grads {
@@ -139,15 +140,28 @@ template <class T> static attention_grads<T> grads_of(const weir_kernel_args *ar
             view_f32(&in[4]), (float *)args->workspace, data_of<T>(&out[0]), data_of<T>(&out[1]), data_of<T>(&out[2])};
 }
 
-extern "C" weir_status op_attention_grad_cuda(const weir_kernel_args *args)
+static weir_status gradient_own(const weir_kernel_args *args, const attention_sizes &z)
 {
-    const attention_sizes z = sizes_of(args);
-    if (!tiles_fit(args))
-        return WEIR_E_UNSUPPORTED;
     WITH_REAL(args->in[0].dtype, T, delta_launch(args, z, grads_of<T>(args)));
     if (cores_fit(args, z))
         return cores_gradient(args, z, (const float *)args->workspace);
     WITH_REAL(args->in[0].dtype, T,
               WITH_TILES(z.head_dim, D, B, gradient_launch<T, D, B>(args, z, grads_of<T>(args))));
     return launched(args);
+}
+
+extern "C" weir_status op_attention_grad_cuda(const weir_kernel_args *args)
+{
+    const attention_sizes z = sizes_of(args);
+    bool taken;
+    if (!tiles_fit(args))
+        return WEIR_E_UNSUPPORTED;
+    const weir_status status = cudnn_attention(args, z, true, false, &taken);
+    return status || taken ? status : gradient_own(args, z);
+}
+
+extern "C" weir_status op_attention_grad_cuda_prepare(const weir_kernel_args *args)
+{
+    bool taken;
+    return tiles_fit(args) ? cudnn_attention(args, sizes_of(args), true, true, &taken) : WEIR_E_UNSUPPORTED;
 }

@@ -18,11 +18,14 @@
 #define CUDA_EMBEDDING(X) X(embedding) X(embedding_grad)
 #define CUDA_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
 #define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
-#define CUDA_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
-/* By a library, which is to be asked before the first of them: these have op_NAME_cuda_prepare besides. */
+#define CUDA_FUSED_ATTENTION(X) X(attention) X(attention_grad)
+#define CUDA_ATTENTION(X) CUDA_FUSED_ATTENTION(X) X(attention_kept)
 #define CUDA_PRODUCTS(X) X(matmul) X(linear) X(linear_dw) X(linear_gelu) X(matmul_gelu_grad) X(linear_dw_db)
 #define CUDA_MATMUL(X) CUDA_PRODUCTS(X) X(linear_by_row) X(linear_db)
 #define CUDA_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
+
+/* By libraries, which are to be asked before the first of them: these have op_NAME_cuda_prepare besides. */
+#define CUDA_PREPARED(X) CUDA_PRODUCTS(X) CUDA_FUSED_ATTENTION(X)
 
 #define CUDA_OPS(X)                                                                                            \
     CUDA_CORE(X) CUDA_FUSED(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_RANDOM(X) CUDA_MATMUL(X)  \

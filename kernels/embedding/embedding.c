@@ -275,9 +275,9 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, con
     weir_embedding_opts opts;
     ids = op_opts(ids, "embedding", given, &opts, sizeof opts);
     if (weir_tensor_poisoned(ids))
-        return ids;
+        return op_of_none(&op_embedding, ids, opts.src);
     if (vocab < 1 || dim < 1 || vocab > INT32_MAX)
-        return weir_mistake(ids, opts.src, "embedding: a table of %lld rows of %lld is not possible",
+        return weir_mistake(ids, opts.src, "embedding: a table of %lld rows of %lld cannot be",
                             (long long)vocab, (long long)dim);
     const char *name = weir_name_for(ids, opts.name, "embedding");
     weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src};

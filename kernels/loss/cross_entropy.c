@@ -311,10 +311,10 @@ weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, con
     label_attrs attrs = {opts.ignore, opts.ignore ? opts.ignore_index : 0};
     weir_tensor *in[3] = {logits, labels, NULL};
     int64_t groups = groups_for(logits);
-    if (opts.ignore)
+    if (opts.ignore && labels)
         in[2] = weir_op_apply(&(weir_apply){opts.src, NULL, &op_label_count, NULL, &labels, 1, &attrs}, NULL);
-    if (groups > 1)
+    if (groups > 1 && labels)
         return class_loss(opts.src, opts.name, logits, labels, in[2], &attrs, groups);
-    int in_count = opts.ignore ? 3 : 2;
+    int in_count = opts.ignore && labels ? 3 : 2;
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_cross_entropy, NULL, in, in_count, &attrs}, NULL);
 }

@@ -392,8 +392,9 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts 
 {
     weir_linear_opts opts;
     x = op_opts(x, "linear", given, &opts, sizeof opts);
+    const weir_op *op = opts.by_row ? &op_linear_by_row : &op_linear;
     if (weir_tensor_poisoned(x))
-        return x;
+        return op_of_none(op, x, opts.src);
     weir_type type = weir_tensor_type(x);
     if (type.shape.rank < 2)
         return weir_mistake(x, opts.src, "linear: x has %d dimensions; it needs two or more", type.shape.rank);
@@ -403,5 +404,5 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts 
     weir_tensor *weight = linear_weight(x, shape_last(&type.shape), out, name, &opts);
     weight = weight_like(type.dtype, weight, name, opts.src);
     weir_tensor *bias = opts.no_bias ? NULL : linear_bias(x, out, name, &opts);
-    return linear_apply(opts.by_row ? &op_linear_by_row : &op_linear, x, weight, bias, opts.src, name);
+    return linear_apply(op, x, weight, bias, opts.src, name);
 }

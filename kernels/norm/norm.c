@@ -408,10 +408,10 @@ static weir_tensor *norm_param(weir_tensor *x, const char *name, const char *par
 static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_norm_opts opts)
 {
     if (weir_tensor_poisoned(x))
-        return x;
+        return op_of_none(op, x, opts.src);
     if (weir_tensor_type(x).shape.rank < 1)
         return weir_mistake(x, opts.src, "%s: x is a scalar; there is no last dimension", op->name);
-    if (!(opts.eps >= 0))
+    if (!(opts.eps >= 0 && isfinite(opts.eps)))
         return weir_mistake(x, opts.src, "%s: eps is %g", op->name, opts.eps);
     struct norm_attrs attrs = {weir_option(opts.eps, 1e-5)};
     const char *name = weir_name_for(x, opts.name, op->name);

@@ -44,7 +44,7 @@ static bool axes_are_right(const reduce_attrs *attrs, int rank, char *error, siz
 {
     unsigned seen = 0;
     if (attrs->axis_count < 0 || attrs->axis_count > WEIR_DIMS_MAX)
-        return REFUSE("axis_count is %lld", (long long)attrs->axis_count);
+        return REFUSE(".axis_count is %lld, of a tensor with %d dimensions", (long long)attrs->axis_count, rank);
     for (int i = 0; i < attrs->axis_count; i++) {
         int64_t axis = attrs->axes[i];
         if (axis < -rank || axis >= rank)
@@ -177,6 +177,26 @@ static void max_backward(weir_grad_args *args)
 
 /* ---- definitions ---- */
 
+/* Whether `.axes` was given without how many there are: {0} is seen in nothing but what was written. */
+static bool axes_uncounted(const weir_reduce_opts *opts)
+{
+    bool given = opts->written && strstr(opts->written, ".axes");
+    for (int i = 0; i < WEIR_DIMS_MAX; i++)
+        given |= opts->axes[i] != 0;
+    return given && !opts->axis_count;
+}
+
+static weir_tensor *reduce_apply(const weir_op *op, weir_tensor *x, const weir_reduce_opts *opts)
+{
+    reduce_attrs attrs = {.axis_count = opts->axis_count, .keep = opts->keep};
+    if (x && axes_uncounted(opts))
+        return weir_mistake(x, opts->src, "%s: .axes says which dimensions, but not how many: say .axis_count, as in "
+                            ".axes = {-1}, .axis_count = 1", op->name);
+    for (int i = 0; i < WEIR_DIMS_MAX; i++)
+        attrs.axes[i] = opts->axes[i];
+    return weir_op_apply(&(weir_apply){opts->src, opts->name, op, NULL, &x, 1, &attrs}, NULL);
+}
+
 #define REDUCE(opname, infers, signs, adds)                                                                        \
     const weir_op op_##opname = {                                                                                  \
         .name = #opname,                                                                                           \
@@ -199,10 +219,7 @@ static void max_backward(weir_grad_args *args)
     {                                                                                                              \
         weir_reduce_opts opts;                                                                                     \
         x = op_opts(x, #opname, given, &opts, sizeof opts);                                                        \
-        reduce_attrs attrs = {.axis_count = opts.axis_count, .keep = opts.keep};                                   \
-        for (int i = 0; i < WEIR_DIMS_MAX; i++)                                                                    \
-            attrs.axes[i] = opts.axes[i];                                                                          \
-        return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_##opname, NULL, &x, 1, &attrs}, NULL);         \
+        return reduce_apply(&op_##opname, x, &opts);                                                               \
     }
 REDUCE(sum, reduce_infer, sign_reduce, true)
 REDUCE(mean, reduce_infer, sign_reduce, false)

@@ -192,6 +192,10 @@ weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
         attrs.dim[attrs.rank] = opts.dims[attrs.rank];
         attrs.rank++;
     }
+    for (int d = (int)attrs.rank; x && d < WEIR_DIMS_MAX; d++)
+        if (opts.dims[d])
+            return weir_mistake(x, opts.src,
+                                "reshape: dimension %d is 0, and %lld follows it; a dimension is at least 1", (int)attrs.rank, (long long)opts.dims[d]);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_reshape, NULL, &x, 1, &attrs}, NULL);
 }
 
@@ -199,7 +203,7 @@ weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
 static weir_tensor *to_shape(const weir_op *op, weir_tensor *x, const weir_shape *shape, weir_src src)
 {
     weir_type type = weir_tensor_type(x);
-    if (weir_tensor_poisoned(x) || weir_shape_equal(&type.shape, shape))
+    if (!x || weir_tensor_poisoned(x) || weir_shape_equal(&type.shape, shape))
         return x;
     shape_attrs attrs = shape_attrs_of(shape);
     return weir_op_apply(&(weir_apply){src, NULL, op, NULL, &x, 1, &attrs}, NULL);

@@ -173,6 +173,11 @@ weir_tensor *weir_transpose_at(weir_tensor *x, const weir_dims_opts *given)
     weir_dims_opts opts;
     x = op_opts(x, "transpose", given, &opts, sizeof opts);
     transpose_attrs attrs = {0};
+    const int rank = weir_tensor_type(x).shape.rank;
+    for (int d = rank; d < WEIR_DIMS_MAX && !weir_tensor_poisoned(x); d++)
+        if (opts.dims[d])
+            return weir_mistake(x, opts.src, "transpose: dimension %lld is named, as number %d of %d",
+                                (long long)opts.dims[d], d + 1, rank);
     memcpy(attrs.perm, opts.dims, sizeof attrs.perm);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_transpose, NULL, &x, 1, &attrs}, NULL);
 }

@@ -86,8 +86,9 @@ class _Opts(Structure):
 
 
 class _SessionOpts(_Opts):
-    _fields_ = [("size", c_size_t), ("src", _Src), ("binding_size", c_size_t), ("workers", c_int), ("pin", c_bool),
-                ("poison", c_bool), ("offload", c_char_p), ("trace", c_char_p), ("trace_events", c_int64),
+    _fields_ = [("size", c_size_t), ("src", _Src), ("binding_size", c_size_t), ("workers", c_int),
+                ("workers_of", c_void_p), ("pin", c_bool), ("poison", c_bool), ("check_finite", c_bool),
+                ("offload", c_char_p), ("trace", c_char_p), ("trace_events", c_int64),
                 ("bindings", POINTER(_Binding)), ("first_step", c_int64), ("cluster", _ClusterOpts),
                 ("stall_s", c_double), ("report", c_void_p), ("report_ctx", c_void_p)]
 
@@ -325,17 +326,19 @@ class Session:
     sources   by name: a function of (step, micro) that gives the value, or None when there are no more
     sinks     by name: a function of (value, step, micro)
     calls are bound by what the plan's program registered in C; a plan that has any cannot be opened here.
-    workers, pin, poison, trace, first_step: as in <weir/session.h>; alone: whatever the environment says of ranks.
+    workers, pin, poison, check_finite, trace, first_step: as in <weir/session.h>; workers_of: another Session; alone:
+    whatever the environment says of ranks.
     """
 
     def __init__(self, plan, sources=None, sinks=None, workers=0, pin=False, poison=False, trace=None, first_step=0,
-                 alone=False):
+                 alone=False, check_finite=False, workers_of=None):
         self.plan = plan
         self._session = None
         self._raised = None
         self._kept = []
         bindings = self._bind(sources or {}, sinks or {})
         options = _SessionOpts(binding_size=ctypes.sizeof(_Binding), workers=workers, pin=pin, poison=poison,
+                               workers_of=workers_of._self() if workers_of else None, check_finite=check_finite,
                                trace=os.fsencode(trace) if trace else None, bindings=bindings, first_step=first_step,
                                cluster=_ClusterOpts(alone=alone))
         self._session = _library.weir_session_open_at(plan, byref(options))

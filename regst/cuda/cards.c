@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/attention/cudnn.h"
 #include "kernels/cuda/listed.h"
 #include "regst/cuda/driver.h"
 
@@ -181,11 +182,13 @@ weir_status cards_describe(uint32_t index, struct device_facts *facts)
     if (status)
         return status;
     const struct cudaDeviceProp *is = &the.cards[card].is;
+    char attention[72];
     *facts = (struct device_facts){.bytes = bytes, .free_bytes = free_bytes};
+    cudnn_told(attention, sizeof attention);
     snprintf(facts->name, sizeof facts->name, "%.90s", is->name);
-    snprintf(facts->more, sizeof facts->more, "sm_%d%d, PCI %04x:%02x:%02x, driver for CUDA %d.%d%s", is->major, is->minor,
-             (unsigned)is->pciDomainID, (unsigned)is->pciBusID, (unsigned)is->pciDeviceID, driver / 1000,
-             driver % 1000 / 10, the.logical > 1 ? ", shared" : "");
+    snprintf(facts->more, sizeof facts->more, "sm_%d%d, PCI %04x:%02x:%02x, driver for CUDA %d.%d%s, %s", is->major,
+             is->minor, (unsigned)is->pciDomainID, (unsigned)is->pciBusID, (unsigned)is->pciDeviceID, driver / 1000,
+             driver % 1000 / 10, the.logical > 1 ? ", shared" : "", attention);
     return WEIR_OK;
 }
 

@@ -126,6 +126,7 @@ static inline struct queue *queue_of(struct device_queue *head)
 weir_status queue_open(uint32_t index);
 weir_status queue_new(uint32_t index, enum device_queue_kind kind, struct device_queue **made);
 void queue_free(struct device_queue *head);
+uint64_t view_bytes(const weir_view *view);
 weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args);
 weir_status queue_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args);
 weir_status queue_mark(struct device_queue *head);

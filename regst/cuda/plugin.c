@@ -9,9 +9,7 @@
 static weir_status copy_kernel(const weir_kernel_args *args)
 {
     const weir_view *view = &args->out[0];
-    uint64_t bytes = view->dtype == WEIR_U8 ? 1 : view->dtype == WEIR_F16 || view->dtype == WEIR_BF16 ? 2 : 4;
-    for (int d = 0; d < view->shape.rank; d++)
-        bytes *= (uint64_t)view->shape.dim[d];
+    const uint64_t bytes = view_bytes(view);
     if (!bytes || view->data == args->in[0].data)
         return WEIR_OK;
     cudaError_t error = cudaMemcpyAsync(view->data, args->in[0].data, bytes, cudaMemcpyDefault, args->queue);
@@ -47,7 +45,7 @@ static weir_kernel_fn find_kernel(const weir_op *op)
 }
 
 #define X(name) extern weir_status op_##name##_cuda_prepare(const weir_kernel_args *args) __attribute__((weak));
-CUDA_PRODUCTS(X)
+CUDA_PREPARED(X)
 #undef X
 
 static weir_status prepare(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *args)
@@ -55,7 +53,7 @@ static weir_status prepare(struct device_queue *queue, weir_kernel_fn call, cons
 #define X(name)                   \
     if (call == op_##name##_cuda) \
         return queue_prepare(queue, op_##name##_cuda_prepare, args);
-    CUDA_PRODUCTS(X)
+    CUDA_PREPARED(X)
 #undef X
     return WEIR_OK;
 }

@@ -239,17 +239,31 @@ static weir_status tell_clock(struct queue *queue, const weir_kernel_args *args)
     return kernels_set_clock(args, queue->clock, now);
 }
 
-/* What the workspace was left as becomes zeros again. */
-static weir_status clear(struct queue *queue, void *at, uint64_t bytes)
+uint64_t view_bytes(const weir_view *view)
+{
+    uint64_t bytes = view->dtype == WEIR_U8 ? 1 : view->dtype == WEIR_F16 || view->dtype == WEIR_BF16 ? 2 : 4;
+    for (int d = 0; d < view->shape.rank; d++)
+        bytes *= (uint64_t)view->shape.dim[d];
+    return bytes;
+}
+
+static weir_status zero(const struct queue *queue, void *at, uint64_t bytes)
+{
+    return bytes ? CALL(queue->head.index, cudaMemset, at, 0, bytes) : WEIR_OK;
+}
+
+/* What a call wrote becomes zeros again. */
+static weir_status clear(const struct queue *queue, const weir_kernel_args *args)
 {
     uint32_t index = queue->head.index;
     weir_status status = CALL(index, cudaStreamSynchronize, queue->stream);
-    if (!status && bytes)
-        status = CALL(index, cudaMemset, at, 0, bytes);
-    return status || !bytes ? status : CALL(index, cudaStreamSynchronize, NULL);
+    if (!status)
+        status = zero(queue, args->workspace, args->workspace_bytes);
+    for (int i = 0; i < args->out_count && !status; i++)
+        status = zero(queue, args->out[i].data, view_bytes(&args->out[i]));
+    return status ? status : CALL(index, cudaStreamSynchronize, NULL);
 }
 
-/* Of zeros all that products write is zeros, but for the workspace. */
 weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
 {
     struct queue *queue = queue_of(head);
@@ -259,7 +273,7 @@ weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const 
     own.refusal = &queue->words->refusal;
     weir_status status = card_set(head->index), called = status ? WEIR_OK : call(&own);
     if (!status && !called)
-        status = clear(queue, args->workspace, args->workspace_bytes);
+        status = clear(queue, args);
     if (status && args->error_bytes)
         snprintf(args->error, args->error_bytes, "%s", the.host->error());
     return status ? status : called;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <weir/cluster.h>
+#include <weir/weir.h>
 
 #define OUTPUT_BYTES (1 << 20)
 #define TINY_GPT APPS_BIN "/weir-gpt --layers 2 --dim 16 --heads 2 --seq 16 --batch 8 --text README.md --sample 20"
@@ -98,6 +98,49 @@ Test(apps, wrong_options_get_one_line_and_status_2)
     refuses("weir bench nothing", 2, "there is no benchmark \"nothing\"");
     refuses("weir bench scale --pp 5", 2, "weir bench: --pp must be at most the number of layers, 4, not 5");
     refuses("weir bench gpt --dp 2", 2, "weir bench: --devices, --layers, --dp, --tp and --pp are of scale");
+}
+
+/* It must end with this status, and say so among what else it says. */
+static void fails(const char *arguments, int status, const char *says)
+{
+    char command[1024], *output = new_output();
+    snprintf(command, sizeof command, APPS_BIN "/%s 2>&1", arguments);
+    int got = run(command, output);
+    cr_expect(got == status, "%s: status %d, not %d: %s", arguments, got, status, output);
+    cr_expect(strstr(output, says), "%s: says \"%s\", not \"%s\"", arguments, output, says);
+    free(output);
+}
+
+Test(apps, a_loss_that_is_no_number_ends_training_with_an_error)
+{
+#define LOST "--layers 1 --dim 16 --heads 2 --seq 16 --batch 4 --text README.md --steps 300 --lr 100"
+    fails("weir-gpt " LOST, 1, "is NaN; --check-finite names the op that first makes such a value");
+    fails("weir-gpt " LOST " --check-finite", 1, "; its inputs are finite");
+    fails("weir-digits --steps 2 --check-finite", 0, "2 steps in ");
+}
+
+/* The root of what comes in. */
+static void save_root(void)
+{
+    char path[64];
+    weir_graph *g = weir_graph_new("root");
+    weir_fetch(weir_sqrt(weir_input(g, WEIR_F32, {2}, .name = "x"), .name = "root"), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    snprintf(path, sizeof path, "%s/root", folder);
+    cr_assert_eq(weir_plan_save(plan, path), WEIR_OK, "%s", weir_error());
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(apps, a_plan_that_is_run_may_be_asked_for_its_first_nan)
+{
+    char *output = new_output();
+    save_root();
+    must_run("printf '\\0\\0\\200\\077\\0\\0\\200\\277' >$T/less", output); /* 1 and -1 */
+    fails("weir run $T/root --steps 2 --feed x=$T/less", 0, "step 1  y (mean)");
+    fails("weir run $T/root --steps 2 --feed x=$T/less --check-finite", 1,
+          ": root (sqrt) failed on cpu:0 in step 0: output 0 is NaN at [1] of f32 [2]; its inputs are finite");
+    free(output);
 }
 
 Test(apps, keygen_makes_another_secret_each_time_and_keeps_files_private)
@@ -402,11 +445,20 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     cr_expect(strstr(output, "cpu:1") && strstr(output, "2 micro-batches"), "%s", output);
     must_run(APPS_BIN "/weir show --json $T/plan", output);
     cr_expect(json_valid(output), "the plan is no JSON");
-    must_run(APPS_BIN "/weir show $T/plan --dot $T/dot && dot -Tsvg $T/dot | head -c 200", output);
-    cr_expect(strstr(output, "xml"), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan --tensors --filter 'h1/*'", output);
+    cr_expect(strstr(output, "h1/q/weight ") && strstr(output, "gpt.c:") && !strstr(output, "h0/"), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan --json --device cpu:1", output);
+    cr_expect(json_valid(output) && !strstr(output, "\"cpu:0\""), "%s", output);
+    refuses("weir show $T/plan --filter nothing", 2, "weir show: no actor, and no kernel, there is called \"nothing\"");
+    must_run(APPS_BIN "/weir show $T/plan --dot $T/dot --every && grep -c digraph $T/dot", output);
+    must_run(APPS_BIN "/weir show $T/plan --svg $T/svg && cat $T/svg", output);
+    cr_expect(strstr(output, "<svg") && strstr(output, "h0 .. h1") && strstr(output, "between devices"), "%s", output);
+    cr_expect(run("PATH=/nowhere " APPS_BIN "/weir show $T/plan --svg $T/svg 2>&1", output) == 1);
+    cr_expect(strstr(output, "--svg: cannot run dot, which is of the Debian package graphviz: No such file"), "%s", output);
+    refuses("weir show $T/plan --svg /nowhere/a.svg", 2, "--svg: cannot write /nowhere/a.svg: No such file or directory");
 
-    must_run(APPS_BIN "/weir run $T/plan --steps 3 2>/dev/null", output);
-    must_run(APPS_BIN "/weir run $T/plan --steps 3 --workers 1 2>/dev/null", again);
+    must_run(APPS_BIN "/weir run $T/plan --made-up --steps 3 2>/dev/null", output);
+    must_run(APPS_BIN "/weir run $T/plan --made-up --steps 3 --workers 1 2>/dev/null", again);
     cr_expect(strstr(output, "step 0  loss 5.5") && strstr(output, "step 2  loss "), "%s", output);
     cr_expect(!strcmp(output, again), "%s and %s", output, again);
     free(summary);
@@ -430,34 +482,15 @@ Test(apps, a_mask_that_takes_workers_away_is_told_in_one_line)
     must_run(command, output);
     snprintf(says, sizeof says, "1 worker for 2 devices: this process may use 1 of %ld cores\n", online);
     cr_expect(json_count(output, says) == (online > 1), "%s", output);
-    snprintf(command, sizeof command, "%staskset -c $core " APPS_BIN "/weir run $T/masked --steps 2 2>&1", set);
+    snprintf(command, sizeof command, "%staskset -c $core " APPS_BIN "/weir run $T/masked --made-up --steps 2 2>&1", set);
     must_run(command, output);
     cr_expect(json_count(output, says) == (online > 1), "%s", output);
     for (int i = all ? 0 : 1; i < 2; i++) {
-        snprintf(command, sizeof command, "%s%s" APPS_BIN "/weir run $T/masked --steps 2%s 2>&1", set, quiet[i],
+        snprintf(command, sizeof command, "%s%s" APPS_BIN "/weir run $T/masked --made-up --steps 2%s 2>&1", set, quiet[i],
                  i ? quiet[2] : "");
         must_run(command, output);
         cr_expect(!strstr(output, "this process may use"), "%s", output);
     }
-    free(output);
-}
-
-Test(apps, weir_run_takes_its_inputs_from_files)
-{
-    char *output = new_output(), *zeros = new_output(), *ones = new_output();
-    must_run(TINY_GPT " --steps 1 --sample 0 --plan $T/plan 2>&1", output);
-    must_run("head -c 64 /dev/zero >$T/zeros; printf '\\001\\000\\000\\000' >$T/ones", output);
-    must_run(APPS_BIN "/weir run $T/plan 2>/dev/null", output);
-    must_run(APPS_BIN "/weir run $T/plan --feed tokens=$T/zeros --feed labels=$T/zeros 2>/dev/null", zeros);
-    must_run(APPS_BIN "/weir run $T/plan --feed tokens=$T/ones --feed labels=$T/zeros 2>/dev/null", ones);
-    cr_expect(!strcmp(output, zeros), "what is made up for integers is zeros: %s and %s", output, zeros);
-    cr_expect(strcmp(zeros, ones), "other tokens, same losses: %s", ones);
-    refuses("weir run $T/plan --feed toke=$T/zeros", 2, "\"toke\" is no input; the plan's are: ");
-    refuses("weir run $T/plan --feed tokens", 2, "--feed takes NAME=FILE, not \"tokens\"");
-    refuses("weir run $T/plan --feed tokens=/nowhere", 2, "cannot read /nowhere");
-    refuses("weir run $T/plan --feed tokens=/dev/null", 2, "no whole number of i32");
-    free(ones);
-    free(zeros);
     free(output);
 }
 
@@ -501,19 +534,19 @@ Test(apps, of_several_ranks_one_speaks)
     expect_count(output, "[1] ", 0);
     must_run("wc -l <$T/log; ls $T", output);
     cr_expect_str_eq(output, "5\nlog\nplan\nt.rank0.json\nt.rank1.json\n");
-    must_run(APPS_BIN "/weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --steps 2 2>&1", output);
+    must_run(APPS_BIN "/weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --made-up --steps 2 2>&1", output);
     expect_count(output, "step 0  loss", 1);
     expect_count(output, "step 1  loss", 1);
     expect_count(output, "2 steps in", 1);
-    must_run(APPS_BIN "/weir run $T/plan --steps 2 2>/dev/null | sort >$T/alone; for n in 1 2 3; do " APPS_BIN
-             "/weir launch --no-prefix -n $n -- " APPS_BIN "/weir run $T/plan --steps 2 2>/dev/null | sort | "
+    must_run(APPS_BIN "/weir run $T/plan --made-up --steps 2 2>/dev/null | sort >$T/alone; for n in 1 2 3; do " APPS_BIN
+             "/weir launch --no-prefix -n $n -- " APPS_BIN "/weir run $T/plan --made-up --steps 2 2>/dev/null | sort | "
              "cmp - $T/alone || exit 1; done; wc -l <$T/alone", output);
     cr_expect_str_eq(output, "2\n");
     must_run(APPS_BIN "/weir launch -n 3 -- " TINY_GPT " --dp 2 --steps 1 2>&1", output);
     expect_count(output, "[0] step 1/1", 1);
     expect_count(output, "[2] ", 0);
     must_run(APPS_BIN "/weir launch -n 2 -- sh -c 'exec " APPS_BIN "/weir run $([ $RANK = 0 ] && echo $T/plan || "
-             "echo /nowhere) --steps 1' 2>&1", output);
+             "echo /nowhere) --made-up --steps 1' 2>&1", output);
     expect_count(output, "[0] step 0  loss", 1);
     cr_expect(run(APPS_BIN "/weir launch -n 2 --liveness 0.1 -- " APPS_BIN "/weir run /nowhere 2>&1", output) == 2);
     expect_count(output, "cannot read /nowhere", 1);

@@ -44,6 +44,20 @@ Test(cuda_devices, each_device_is_listed_with_its_links)
     cr_expect_null(strstr(out, "cuda:4"));
 }
 
+Test(cuda_devices, who_makes_attention_is_said)
+{
+    card_open(NULL);
+    const char *const cases[][2] = {{"", "attention by weir (there is no cuDNN)"},
+                                    {"STANDIN_CUDNN=91900", "attention by cuDNN 9.19.0"},
+                                    {"STANDIN_CUDNN=91802", "attention by weir (cuDNN 9.18.2 is older than 9.19)"},
+                                    {"STANDIN_CUDNN=91900 WEIR_CUDA_ATTENTION=own",
+                                     "attention by weir (WEIR_CUDA_ATTENTION=own)"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *out = devices(cases[i][0], "");
+        cr_expect(card_real() || strstr(out, "without cuDNN") || strstr(out, cases[i][1]), "no \"%s\" in: %s", cases[i][1], out);
+    }
+}
+
 Test(cuda_devices, programs_get_one_json_object)
 {
     card_open(NULL);

@@ -231,7 +231,7 @@ Test(keep_apps, what_was_ignored_when_it_was_started_stays_ignored)
 Test(keep_apps, weir_run_ends_after_the_step)
 {
     expect_status(TINY " --steps 1 --plan $T/plan", 0);
-    pid_t id = start(APPS_BIN "/weir run $T/plan --steps 1000000 --trace $T/trace");
+    pid_t id = start(APPS_BIN "/weir run $T/plan --made-up --steps 1000000 --trace $T/trace");
     sleep_ms(3000);
     kill(id, SIGINT);
     int status = finish(id);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/cuda/emulated.h"
+#include "tests/cuda/standin_cudnn.h"
 #include "tests/cuda/standin_inside.h"
 
 struct standin standin = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -37,6 +38,7 @@ void standin_set(const standin_options *options)
     standin.is = options ? *options : (standin_options){0};
     standin.random = standin.is.seed ? standin.is.seed : (uint64_t)told("STANDIN_SEED", 1);
     standin.seen.calls = standin.seen.nccl_calls = standin.seen.blas_calls = standin.seen.ways = standin.seen.runs = 0;
+    standin.seen.cudnn_calls = standin.seen.cudnn_runs = standin.seen.cudnn_plans = 0;
     standin.seen.failed[0] = 0;
     standin.sticky = cudaSuccess;
     pthread_mutex_unlock(&standin.lock);
@@ -357,4 +359,72 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     memcpy(to, from, bytes);
     standin.seen.copies++;
     return standin_leave(cudaSuccess);
+}
+
+/* ---- cuDNN: what its stand-in (C++) has here ---- */
+
+int standin_cudnn_version(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    int version = standin.is.cudnn ? standin.is.cudnn : told("STANDIN_CUDNN", 0);
+    pthread_mutex_unlock(&standin.lock);
+    return version < 0 ? 0 : version;
+}
+
+int standin_cudnn_major(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    int arch = standin.is.arch ? standin.is.arch : 90;
+    pthread_mutex_unlock(&standin.lock);
+    return arch / 10;
+}
+
+int standin_cudnn_enter(const char *name)
+{
+    pthread_mutex_lock(&standin.lock);
+    int status = 0;
+    if (++standin.seen.cudnn_calls == standin.is.fail_cudnn) {
+        snprintf(standin.seen.failed, sizeof standin.seen.failed, "%s", name);
+        status = standin.is.fail_cudnn_with ? standin.is.fail_cudnn_with : STANDIN_CUDNN_FAILED;
+    }
+    pthread_mutex_unlock(&standin.lock);
+    return status;
+}
+
+int64_t standin_cudnn_more(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    int64_t more = standin.is.cudnn_more;
+    pthread_mutex_unlock(&standin.lock);
+    return more;
+}
+
+void standin_cudnn_planned(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    standin.seen.cudnn_plans++;
+    pthread_mutex_unlock(&standin.lock);
+}
+
+void standin_cudnn_touches(const void *at, int64_t bytes)
+{
+    pthread_mutex_lock(&standin.lock);
+    if (!standin_owns(at, (size_t)bytes))
+        standin_misuse("what cuDNN is given is not all of one space");
+    pthread_mutex_unlock(&standin.lock);
+}
+
+void standin_cudnn_count(int64_t more)
+{
+    pthread_mutex_lock(&standin.lock);
+    standin.seen.cudnn_descriptors += more;
+    pthread_mutex_unlock(&standin.lock);
+}
+
+void standin_cudnn_ran(int64_t engine)
+{
+    pthread_mutex_lock(&standin.lock);
+    standin.seen.cudnn_runs++;
+    standin.seen.cudnn_engine = engine;
+    pthread_mutex_unlock(&standin.lock);
 }

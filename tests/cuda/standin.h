@@ -48,6 +48,10 @@ typedef struct standin_options {
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
     int launch_ms;      /* so long a group of calls takes to be launched [some questions] */
     bool abort_hangs;   /* who aborts a communicator waits as long as this is so */
+    int cudnn;          /* version of that library [what STANDIN_CUDNN says, or -1: it is not there] */
+    uint64_t fail_cudnn; /* so fails the call of cuDNN's with this number; 0: none */
+    int fail_cudnn_with; /* [CUDNN_STATUS_EXECUTION_FAILED] */
+    int64_t cudnn_more; /* so much more workspace all its engines want */
 } standin_options;
 
 typedef struct standin_seen {
@@ -58,6 +62,10 @@ typedef struct standin_seen {
     uint64_t ways;      /* and so often it was asked for a way */
     uint64_t gathers, sends; /* of these all_gathers, rehearsals too, and sends, */
     uint64_t runs;      /* things that streams did, */
+    uint64_t cudnn_calls, cudnn_runs; /* that can fail; graphs that it was asked to compute */
+    int64_t cudnn_engine; /* of the last one */
+    int64_t cudnn_descriptors; /* that were not destroyed */
+    uint64_t cudnn_plans; /* and so often a plan was made */
     uint64_t kernels, copies, waits;
     uint64_t loaded;    /* kernels, on some card */
     uint64_t spaces, pinned, registered, streams, events, comms; /* that were not given back */

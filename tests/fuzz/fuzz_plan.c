@@ -35,6 +35,9 @@ static void view(const weir_plan *plan)
     weir_plan_show(plan, to);
     weir_plan_json(plan, to);
     weir_plan_dot(plan, to);
+    weir_plan_picture(plan, to);
+    weir_plan_list(plan, to, .tensors = true);
+    weir_plan_list(plan, to, .json = true, .stage = 1);
     fclose(to);
     free(text);
 }

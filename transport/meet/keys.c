@@ -64,6 +64,8 @@ static weir_status zmq_failed(const char *what)
 weir_status weir_key_new(char secret[WEIR_KEY_BYTES])
 {
     char public_key[WEIR_KEY_BYTES];
+    if (error_null(secret, "weir_key_new", "secret"))
+        return WEIR_E_ARGUMENT;
     secret[0] = '\0';
     if (!zmq_has("curve") || zmq_curve_keypair(public_key, secret))
         return error_set(WEIR_E_UNSUPPORTED, "no key can be made: this libzmq was built without CURVE");

@@ -28,6 +28,8 @@ weir_plan *weir_plan_load_part(const char *path)
 {
     struct cluster_env env;
     weir_plan *whole = NULL, *part = NULL;
+    if (error_null(path, "weir_plan_load_part", "path"))
+        return NULL;
     if (cluster_env_read(NULL, &env))
         return NULL;
     if (env.size <= 1)

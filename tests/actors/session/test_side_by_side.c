@@ -11,6 +11,10 @@
 #include <unistd.h>
 #include <weir/weir.h>
 
+#include "tests/support/fake.h"
+#include "tests/support/fakes.h"
+#include "tests/support/ranks.h"
+
 TestSuite(side_by_side, .timeout = 120);
 
 enum { WAIT_MS = 100000, SESSIONS = 4, STEPS = 300 };
@@ -53,9 +57,9 @@ static weir_status fail(const weir_kernel_args *args)
 
 static weir_status call_other(const weir_kernel_args *args)
 {
-    static const char text[] = "by an op of one that it shares workers with";
-    refused += weir_session_run(to_be_called, 1) == WEIR_E_STATE && strstr(weir_error(), text);
-    refused += weir_session_close(to_be_called) == WEIR_E_STATE && strstr(weir_error(), text);
+    static const char reason[] = "by an op of one that it shares workers with";
+    refused += weir_session_run(to_be_called, 1) == WEIR_E_STATE && strstr(weir_error(), reason);
+    refused += weir_session_close(to_be_called) == WEIR_E_STATE && strstr(weir_error(), reason);
     return copy(args);
 }
 
@@ -292,9 +296,9 @@ Test(side_by_side, close_does_not_wait_for_a_kernel_of_another_session)
     weir_plan_free(gated);
 }
 
-static void say_nothing(void *ctx, const char *text)
+static void say_nothing(void *ctx, const char *report)
 {
-    (void)ctx, (void)text;
+    (void)ctx, (void)report;
 }
 
 Test(side_by_side, what_fails_in_one_leaves_the_other_alone)
@@ -365,12 +369,12 @@ struct heard {
     char text[8192];
 };
 
-static void hear(void *ctx, const char *text)
+static void hear(void *ctx, const char *report)
 {
     struct heard *heard = ctx;
     pthread_mutex_lock(&heard->lock);
     size_t used = strlen(heard->text);
-    snprintf(heard->text + used, sizeof heard->text - used, "%s\n", text);
+    snprintf(heard->text + used, sizeof heard->text - used, "%s\n", report);
     pthread_mutex_unlock(&heard->lock);
 }
 
@@ -447,5 +451,42 @@ Test(side_by_side, options_that_do_not_go_together_are_told)
     OK(weir_session_close(a));
     cr_expect_null(weir_session_open(plan, .workers_of = a));
     cr_expect(strstr(weir_error(), "weir_session_open: this session has been closed"), "%s", weir_error());
+    weir_plan_free(plan);
+}
+
+static void share_in_rank(struct rank *rank)
+{
+    weir_plan *plan = learning_plan(), *small = op_plan(NULL);
+    weir_session *alone = weir_session_open(small, .cluster.alone = true);
+    weir_session *s = weir_session_open(plan, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, alone && s, "%s", weir_error());
+    RANK_IS(rank, !weir_session_open(small, .cluster.alone = true, .workers_of = s), "it was opened");
+    RANK_IS(rank, strstr(weir_error(), "a session of several ranks shares no workers"), "%s", weir_error());
+    RANK_OK(rank, weir_session_close(s));
+    RANK_OK(rank, weir_session_close(alone));
+    weir_plan_free(plan);
+    weir_plan_free(small);
+}
+
+Test(side_by_side, workers_of_ranks_are_not_shared)
+{
+    ranks_free(ranks_run(share_in_rank, NULL, .count = 2, .link = RANKS_SHM));
+}
+
+Test(side_by_side, workers_of_accelerators_are_not_shared)
+{
+    fake_open(NULL);
+    struct fakes_pair pair = fakes_model_pair(1, fakes_all);
+    weir_plan *plan = op_plan(NULL);
+    weir_session *cpu = weir_session_open(plan), *ahead = weir_session_open(pair.plan);
+    cr_assert(cpu && ahead, "%s", weir_error());
+    cr_expect_null(weir_session_open(plan, .workers_of = ahead));
+    cr_expect(strstr(weir_error(), "workers of accelerators are not shared"), "%s", weir_error());
+    cr_expect_null(weir_session_open(pair.plan, .workers_of = cpu));
+    cr_expect(strstr(weir_error(), "workers of accelerators are not shared"), "%s", weir_error());
+    OK(weir_session_close(ahead));
+    OK(weir_session_close(cpu));
+    fakes_pair_free(&pair);
+    fake_close_well();
     weir_plan_free(plan);
 }

@@ -140,7 +140,7 @@ Test(dsl, a_call_without_inputs_says_where)
 Test(dsl, a_shape_that_is_none_is_refused)
 {
     weir_input(g, WEIR_F32, {8, -3}, .name = "x");
-    expect_mistake("input: [8, -3] is not a shape");
+    expect_mistake("x: [8, -3] is not a shape");
 }
 
 Test(dsl, a_shape_that_overflows_is_refused)
@@ -158,8 +158,10 @@ Test(dsl, a_result_too_large_to_be_counted_is_refused)
 
 Test(dsl, a_kind_of_device_without_kernels_is_named)
 {
-    weir_op own = op_relu; /* a program's, with a kernel for CPUs alone */
+    static weir_op own; /* a program's, with a kernel for CPUs alone */
+    own = op_relu;
     own.name = "own";
+    cr_assert_eq(weir_op_register(&own), WEIR_OK);
     WEIR_ON(weir_mesh_new(g, "cuda:0"))
         weir_fetch(weir_op_apply(&(weir_apply){.name = "y", .op = &own, .in = (weir_tensor *[]){matrix("x", 2, 2)},
                                                .in_count = 1}, NULL));
@@ -170,7 +172,7 @@ Test(dsl, a_kind_of_device_without_kernels_is_named)
 Test(dsl, a_dtype_that_is_none_is_refused)
 {
     weir_input(g, (weir_dtype)17, {8}, .name = "x");
-    expect_mistake("input: there is no dtype 17");
+    expect_mistake("x: there is no dtype 17");
 }
 
 Test(dsl, a_parameter_without_a_name_is_refused)
@@ -213,7 +215,7 @@ Test(dsl, a_tensor_is_fetched_once_under_a_name)
     weir_fetch(x, .name = "y");
     weir_fetch(weir_relu(x), .name = "z");
     weir_fetch(x, .name = "y");
-    expect_mistake("already in use");
+    expect_mistake("fetch: \"y\" is fetched already, at ");
 }
 
 Test(dsl, a_fetch_has_slots)
@@ -226,7 +228,7 @@ Test(dsl, a_register_has_slots)
 {
     weir_tensor *x = weir_relu(matrix("x", 2, 2), .name = "y");
     weir_slots(x, 0);
-    expect_mistake_at(__LINE__ - 2, "y: a register needs at least one slot, not 0");
+    expect_mistake("slots: a register needs at least one slot, not 0, for \"y\"");
 }
 
 Test(dsl, a_parameter_has_one_slot)
@@ -235,7 +237,7 @@ Test(dsl, a_parameter_has_one_slot)
     weir_slots(w, 1);
     cr_expect_null(weir_graph_mistake(g));
     weir_slots(w, 2);
-    expect_mistake_at(__LINE__ - 4, "w: a parameter is changed in place and has one slot, not 2");
+    expect_mistake("slots: the parameter \"w\" is changed in place and has one slot, not 2");
 }
 
 /* ---- layouts ---- */
@@ -244,7 +246,7 @@ Test(dsl, a_split_needs_its_dimension)
 {
     weir_tensor *x = matrix("x", 2, 2);
     weir_shard(x, .sbp = {S(2)});
-    expect_mistake("shard: S(2) on mesh axis 0 does not fit a tensor of 2 dimensions of f32");
+    expect_mistake("shard: S(2) on axis 0 of the mesh \"cpu:0\" does not fit a tensor f32 [2, 2]");
 }
 
 Test(dsl, a_split_is_counted_from_the_end_too)
@@ -253,21 +255,21 @@ Test(dsl, a_split_is_counted_from_the_end_too)
     weir_tensor *y = weir_shard(x, .sbp = {S(-1)});
     cr_expect_eq(y->sbp[0], S(1));
     weir_shard(x, .sbp = {S(-3)});
-    expect_mistake("S(-1) on mesh axis 0 does not fit");
+    expect_mistake("S(-3) on axis 0 of the mesh \"cpu:0\" does not fit");
 }
 
 Test(dsl, a_layout_needs_its_axis)
 {
     weir_tensor *x = matrix("x", 2, 2);
     weir_shard(x, .sbp = {B, S(0)});
-    expect_mistake("shard: S(0) on mesh axis 1, but the mesh has 1");
+    expect_mistake("shard: S(0) on axis 1 of the mesh \"cpu:0\", which has 1");
 }
 
 Test(dsl, integers_have_no_partial_sums)
 {
     weir_tensor *x = weir_input(g, WEIR_I32, {4}, .name = "x");
     weir_shard(x, .sbp = {P});
-    expect_mistake("shard: P on mesh axis 0 does not fit a tensor of 1 dimensions of i32");
+    expect_mistake("shard: P on axis 0 of the mesh \"cpu:0\" does not fit a tensor i32 [4]");
 }
 
 /* ---- meshes ---- */
@@ -357,14 +359,14 @@ Test(dsl, options_of_an_optimizer_are_in_range)
 {
     weir_tensor *loss = loss_of(matrix("x", 4, 2));
     weir_train(loss, weir_adamw(.beta2 = 1));
-    expect_mistake("train: an option of the optimizer is out of range");
+    expect_mistake("train: .beta2 of the optimizer is 1; it is 0 or more, and less than 1");
 }
 
 Test(dsl, a_schedule_is_longer_than_its_warm_up)
 {
     weir_tensor *loss = loss_of(matrix("x", 4, 2));
     weir_train(loss, weir_adamw(.warmup = 10, .total = 10));
-    expect_mistake("train: warm-up of 10 steps does not fit a total of 10");
+    expect_mistake("train: .warmup of 10 steps does not fit a .total of 10");
 }
 
 static bool like_input(weir_op_args *args, char *error, size_t error_bytes)

@@ -763,8 +763,8 @@ Test(plan_json, brackets_are_balanced, .timeout = 120)
 Test(plan_view, a_stream_that_cannot_be_written_is_an_error, .timeout = 120)
 {
     weir_plan *plan = sample_plan(1, 1);
-    view_fn views[] = {weir_plan_show, weir_plan_json, weir_plan_dot};
-    for (int i = 0; i < 3; i++) {
+    view_fn views[] = {weir_plan_show, weir_plan_json, weir_plan_dot, weir_plan_picture};
+    for (int i = 0; i < 4; i++) {
         FILE *full = fopen("/dev/full", "w");
         setvbuf(full, NULL, _IONBF, 0);
         cr_expect_eq(views[i](plan, full), WEIR_E_IO);

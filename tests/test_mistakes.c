@@ -1,0 +1,485 @@
+/* test_mistakes.c: what a program gets to read after a mistake, the whole sentence.
+ *
+ * Each mistake is made on a line of its own in a graph of its own, as a user makes it, and weir_error() must then be
+ * exactly what the table says, behind "tests/test_mistakes.c:LINE: ". A sentence that changes is changed here, where
+ * somebody reads it: whether it says what is wrong, with which value, and what to write instead. Nothing may crash, be
+ * silent, or (under the sanitizers) be left allocated.
+ */
+#include "tests/support/folder.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weir/weir.h>
+
+static weir_graph *g;
+
+/* The line of the mistake: HERE stands in front of the call that makes it. */
+static int line;
+#define HERE line = __LINE__,
+
+static void begin(void)
+{
+    g = weir_graph_new("mistakes");
+    cr_assert_not_null(g);
+}
+
+static void end(void)
+{
+    weir_graph_free(g);
+}
+
+enum { MATRIX_LINE = __LINE__ + 3 };
+static weir_tensor *matrix(const char *name, int64_t rows, int64_t columns)
+{
+    return weir_input(g, WEIR_F32, {rows, columns}, .name = name);
+}
+
+/* Fails unless the thread's error is `wanted`, in which "@" stands for that line of this file, and "#" for that of
+ * matrix(). */
+static void expect_error(const char *wanted)
+{
+    char text[1024] = "";
+    size_t at = 0;
+    for (; *wanted && at < sizeof text - 64; wanted++)
+        if (*wanted == '@' || *wanted == '#')
+            at += (size_t)snprintf(text + at, sizeof text - at, "tests/test_mistakes.c:%d",
+                                   *wanted == '@' ? line : MATRIX_LINE);
+        else
+            text[at++] = *wanted;
+    text[at] = '\0';
+    cr_expect_str_eq(weir_error(), text, "line %d:\nit is   %s\nnot     %s", line, weir_error(), text);
+}
+
+/* The graph cannot be compiled, and the error is the mistake. */
+static void expect_mistake(const char *wanted)
+{
+    weir_plan *plan = weir_compile(g);
+    cr_expect_null(plan, "nobody noticed: %s", wanted);
+    weir_plan_free(plan);
+    if (!plan)
+        expect_error(wanted);
+}
+
+#define MISTAKE(name, sentence, ...)                           \
+    Test(mistakes, name, .init = begin, .fini = end)           \
+    {                                                          \
+        __VA_ARGS__;                                           \
+        expect_mistake(sentence);                    \
+    }
+
+/* A mistake of which the call itself tells. */
+#define REFUSED(name, sentence, ...)                           \
+    Test(mistakes, name, .init = begin, .fini = end)           \
+    {                                                          \
+        cr_expect(!!(__VA_ARGS__), "nobody noticed");          \
+        expect_error(sentence);                      \
+    }
+
+static weir_tensor *ids(void)
+{
+    return weir_input(g, WEIR_I32, {4}, .name = "ids");
+}
+
+static weir_tensor *loss(void)
+{
+    return weir_mean(weir_linear(matrix("x", 4, 2), 1, .name = "up"), .name = "loss");
+}
+
+static weir_status nothing(const weir_kernel_args *args)
+{
+    (void)args;
+    return WEIR_OK;
+}
+
+/* ---- NULL ---- */
+
+MISTAKE(a_graph_that_is_null, "@: x: the graph is NULL", HERE weir_input(NULL, WEIR_F32, {2}, .name = "x"))
+MISTAKE(a_mesh_of_no_graph, "@: mesh: the graph is NULL", HERE weir_mesh_new(NULL, "cpu:0"))
+MISTAKE(a_parameter_of_no_graph, "@: w: the graph is NULL", HERE weir_param(NULL, WEIR_F32, {2}, .name = "w"))
+MISTAKE(a_state_of_no_graph, "@: h: the graph is NULL", HERE weir_state(NULL, WEIR_F32, {2}, .name = "h"))
+MISTAKE(a_program_of_no_graph, "@: program: the graph is NULL", HERE weir_graph_program(NULL, "eval"))
+REFUSED(a_compilation_of_nothing, "@: compile: the graph is NULL", HERE !weir_compile(NULL))
+MISTAKE(an_op_of_null, "@: relu: input 0 is NULL", HERE weir_relu(NULL))
+MISTAKE(an_op_of_null_and_more, "@: add: input 1 is NULL", HERE weir_add(matrix("x", 2, 2), NULL))
+MISTAKE(a_layer_of_null, "@: linear: input 0 is NULL", HERE weir_linear(NULL, 4))
+MISTAKE(a_norm_of_null, "@: layernorm: input 0 is NULL", HERE weir_layernorm(NULL))
+MISTAKE(a_table_of_null, "@: embedding: input 0 is NULL", HERE weir_embedding(NULL, 4, 4))
+MISTAKE(an_attention_of_null, "@: attention: input 0 is NULL", HERE weir_attention(NULL, matrix("k", 2, 2), NULL))
+MISTAKE(a_loss_without_labels, "@: cross_entropy: input 1 is NULL",
+        HERE weir_cross_entropy(matrix("x", 4, 2), NULL, .ignore = true))
+MISTAKE(a_fetch_of_null, "@: fetch: the tensor of y is NULL", HERE weir_fetch(NULL, .name = "y"))
+MISTAKE(a_layout_of_null, "@: shard: the tensor is NULL", HERE weir_shard(NULL, .sbp = {WEIR_B}))
+MISTAKE(slots_of_null, "@: slots: the tensor is NULL", HERE weir_slots(NULL, 2))
+MISTAKE(training_of_null, "@: train: the loss is NULL", HERE weir_train(NULL, weir_sgd()))
+MISTAKE(a_state_set_to_null, "@: state_set: the value is NULL",
+        HERE weir_state_set(weir_state(g, WEIR_F32, {2}, .name = "h"), NULL))
+MISTAKE(a_call_of_null, "@: call: needs at least one input, or a .graph", HERE weir_call(nothing, {NULL}, .dtype = WEIR_F32))
+MISTAKE(a_call_with_a_gap, "@: call: input 1 is NULL, and others follow it",
+        HERE weir_call(nothing, {matrix("x", 2, 2), NULL, matrix("y", 2, 2)}, .dtype = WEIR_F32))
+MISTAKE(a_call_without_a_function, "@: call: the function is NULL", HERE weir_call(NULL, {ids()}, .dtype = WEIR_F32))
+MISTAKE(a_place_that_is_null, "@: the mesh is NULL, and so is the graph: nothing can be placed or named here",
+        (void)(HERE 0); WEIR_ON((weir_mesh *)NULL, .name = "up"))
+REFUSED(a_plan_that_is_null, "@: weir_session_open: the plan is NULL", HERE !weir_session_open(NULL))
+REFUSED(a_null_plan_saved, "weir_plan_save: the plan is NULL", HERE weir_plan_save(NULL, "/tmp/plan"))
+REFUSED(a_plan_from_null, "weir_plan_load: the path is NULL", HERE !weir_plan_load(NULL))
+REFUSED(a_null_plan_checked, "weir_plan_check: the plan is NULL", HERE weir_plan_check(NULL))
+REFUSED(a_null_plan_shown, "weir_plan_show: the plan is NULL", HERE weir_plan_show(NULL, stdout))
+REFUSED(a_checkpoint_from_null, "weir_checkpoint_open: the path is NULL", HERE !weir_checkpoint_open(NULL))
+
+Test(mistakes, the_first_stray_mistake_is_told_once, .init = begin, .fini = end)
+{
+    weir_tensor *y = (HERE weir_relu(NULL));
+    weir_fetch(weir_add(y, y), .name = "y");
+    weir_fetch(weir_relu(matrix("x", 2, 2)), .name = "z");
+    expect_mistake("@: relu: input 0 is NULL");
+    weir_plan *plan = weir_compile(g);
+    cr_expect_not_null(plan, "%s", weir_error());
+    weir_plan_free(plan);
+}
+
+/* ---- graphs that are mixed ---- */
+
+static weir_graph *other;
+
+static weir_tensor *stranger(void)
+{
+    other = weir_graph_new("other");
+    return weir_input(other, WEIR_F32, {2, 2}, .name = "s");
+}
+
+MISTAKE(tensors_of_two_graphs, "@: add: \"s.shard\" belongs to another graph",
+        HERE weir_add(matrix("x", 2, 2), stranger());
+        weir_graph_free(other))
+MISTAKE(tensors_of_two_graphs_turned, "@: add: \"x.shard\" belongs to this graph, and another input to another",
+        HERE weir_add(stranger(), matrix("x", 2, 2)); weir_graph_free(other))
+MISTAKE(a_poisoned_tensor_of_another_graph, "@: add: \"poisoned\" belongs to another graph",
+        weir_tensor *bad = weir_relu(weir_reshape(stranger(), {3}));
+        HERE weir_add(matrix("x", 2, 2), bad);
+        weir_graph_free(other))
+MISTAKE(a_mesh_of_another_graph, "@: relu: the WEIR_ON, WEIR_NAMED or WEIR_PROGRAM around it is another graph's",
+        weir_tensor *x = matrix("x", 2, 2); stranger();
+        (void)(HERE 0); WEIR_ON(weir_mesh_new(other, "cpu:0-1")) weir_fetch(weir_relu(x)); weir_graph_free(other))
+MISTAKE(an_input_placed_by_another_graph, "@: y: the WEIR_ON, WEIR_NAMED or WEIR_PROGRAM around it is another graph's",
+        stranger(); (void)(HERE 0); WEIR_ON(weir_mesh_new(other, "cpu:0-1")) weir_input(g, WEIR_F32, {2}, .name = "y");
+        weir_graph_free(other))
+MISTAKE(a_layout_on_another_graph, "@: shard: the mesh belongs to another graph",
+        stranger(); HERE weir_shard(matrix("x", 2, 2), .mesh = weir_mesh_new(other, "cpu:0")); weir_graph_free(other))
+
+Test(mistakes, a_graph_that_is_made_in_a_scope_of_another_is_no_mistake, .init = begin, .fini = end)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+        weir_fetch(weir_relu(stranger()), .name = "y");
+    weir_plan *plan = weir_compile(other);
+    cr_expect_not_null(plan, "%s", weir_error());
+    weir_plan_free(plan);
+    weir_graph_free(other);
+}
+
+/* ---- meshes ---- */
+
+MISTAKE(a_gpu, "@: mesh: \"gpu:0\" is not a list of devices; a GPU is \"cuda:0\"", HERE weir_mesh_new(g, "gpu:0"))
+MISTAKE(no_device, "@: mesh: \"four\" is not a list of devices; write \"cpu:0-3\" or \"cpu:0,2\", each at most once",
+        HERE weir_mesh_new(g, "four"))
+MISTAKE(a_device_too_far, "@: mesh: \"cpu:65536\" names a device beyond 65535, the last that there can be",
+        HERE weir_mesh_new(g, "cpu:65536"))
+MISTAKE(an_arrangement_of_others, "@: mesh: the shape {3, 0, 0} does not hold the 4 devices of \"cpu:0-3\"",
+        HERE weir_mesh_new(g, "cpu:0-3", .shape = {3}))
+
+/* ---- shapes, dtypes, layouts ---- */
+
+MISTAKE(a_dimension_of_none, "@: x: dimension 1 is 0, and 4 follows it; a dimension is at least 1",
+        HERE weir_input(g, WEIR_F32, {4, 0, 4}, .name = "x"))
+MISTAKE(a_parameter_of_none, "@: w: dimension 0 is 0, and 3 follows it; a dimension is at least 1",
+        HERE weir_param(g, WEIR_F32, {0, 3}, .name = "w"))
+MISTAKE(a_negative_size, "@: x: [8, -3] is not a shape: a dimension is at least 1, and the bytes can be counted",
+        HERE weir_input(g, WEIR_F32, {8, -3}, .name = "x"))
+MISTAKE(a_huge_size,
+        "@: w: [4611686018427387904, 4] is not a shape: a dimension is at least 1, and the bytes can be counted",
+        HERE weir_param(g, WEIR_F32, {INT64_C(1) << 62, 4}, .name = "w"))
+MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
+MISTAKE(a_parameter_without_a_name, "@: parameter: needs a .name: its initial values follow from it",
+        HERE weir_param(g, WEIR_F32, {8}))
+MISTAKE(a_split_without_its_dimension,
+        "@: shard: S(2) on axis 0 of the mesh \"cpu:0-3\" does not fit a tensor f32 [2, 2]",
+        weir_mesh_new(g, "cpu:0-3"); HERE weir_shard(matrix("x", 2, 2), .sbp = {WEIR_S(2)}))
+MISTAKE(a_split_over_no_axis, "@: shard: S(0) on axis 1 of the mesh \"cpu:0\", which has 1",
+        HERE weir_shard(matrix("x", 2, 2), .sbp = {WEIR_B, WEIR_S(0)}))
+MISTAKE(partial_integers,
+        "@: shard: P on axis 0 of the mesh \"cpu:0,2\" does not fit a tensor i32 [4]: integers have no partial sums",
+        weir_mesh_new(g, "cpu:0,2"); HERE weir_shard(ids(), .sbp = {WEIR_P}))
+MISTAKE(a_layout_that_is_none, "@: shard: no SBP on axis 0 of the mesh \"cpu:0\" does not fit a tensor f32 [2, 2]",
+        HERE weir_shard(matrix("x", 2, 2), .sbp = {7}))
+MISTAKE(a_partial_parameter, "@: w: a parameter cannot be P, as on axis 0 of the mesh \"cpu:0\"",
+        HERE weir_param(g, WEIR_F32, {8}, .name = "w", .sbp = {WEIR_P}))
+
+/* ---- names ---- */
+
+MISTAKE(a_name_given_twice, "@: the name \"w\" is already in use, since @",
+        weir_param(g, WEIR_F32, {8}, .name = "w"); HERE weir_param(g, WEIR_F32, {8}, .name = "w"))
+MISTAKE(a_parameter_named_as_an_op, "@: the name \"y\" is already in use, since @",
+        weir_relu(matrix("x", 2, 2), .name = "y"); HERE weir_param(g, WEIR_F32, {8}, .name = "y"))
+MISTAKE(two_fetches_of_a_name, "@: fetch: \"y\" is fetched already, at @; give one of the two a .name of its own",
+        weir_tensor *x = matrix("x", 2, 2); weir_fetch(x, .name = "y"); HERE weir_fetch(x, .name = "y"))
+MISTAKE(a_program_without_a_name, "@: program: a name has 1 to 63 letters, none of them '/' or ':'",
+        HERE weir_graph_program(g, ""))
+
+/* ---- ops ---- */
+
+MISTAKE(sizes_that_differ, "@: matmul: inner sizes 784 and 512 differ",
+        HERE weir_matmul(matrix("a", 8, 784), matrix("b", 512, 10)))
+MISTAKE(shapes_that_do_not_broadcast, "@: add: shapes [8, 3] and [8, 4] do not broadcast",
+        HERE weir_add(matrix("a", 8, 3), matrix("b", 8, 4)))
+MISTAKE(an_integer_activated, "@: relu: input 0 is i32, and only f32, f16 or bf16 will do", HERE weir_relu(ids()))
+MISTAKE(dtypes_that_differ, "@: add: input 1 is i32, and only f32, f16 or bf16 will do",
+        HERE weir_add(matrix("a", 4, 4), ids()))
+MISTAKE(a_mean_without_a_count,
+        "@: mean: .axes says which dimensions, but not how many: say .axis_count, as in .axes = {-1}, .axis_count = 1",
+        HERE weir_mean(matrix("a", 8, 3), .axes = {1}))
+MISTAKE(a_sum_over_the_first_without_a_count,
+        "@: sum: .axes says which dimensions, but not how many: say .axis_count, as in .axes = {-1}, .axis_count = 1",
+        HERE weir_sum(matrix("a", 8, 3), .axes = {0}))
+MISTAKE(a_maximum_over_no_dimension, "@: max: axis 2 is not one of the 2 dimensions",
+        HERE weir_max(matrix("a", 8, 3), .axes = {2}, .axis_count = 1))
+MISTAKE(a_sum_over_one_twice, "@: sum: axis -1 is named twice",
+        HERE weir_sum(matrix("a", 8, 3), .axes = {1, -1}, .axis_count = 2))
+MISTAKE(too_many_axes, "@: sum: .axis_count is 9, of a tensor with 2 dimensions",
+        HERE weir_sum(matrix("a", 8, 3), .axis_count = 9))
+MISTAKE(a_reshape_to_others, "@: reshape: shapes [4, 6] and [5, 5] have different numbers of elements",
+        HERE weir_reshape(matrix("a", 4, 6), {5, 5}))
+MISTAKE(a_reshape_with_a_rest, "@: reshape: 24 elements leave no whole number for the -1",
+        HERE weir_reshape(matrix("a", 4, 6), {5, -1}))
+MISTAKE(a_reshape_to_none, "@: reshape: dimension 1 is 0, and 6 follows it; a dimension is at least 1",
+        HERE weir_reshape(matrix("a", 4, 6), {4, 0, 6}))
+MISTAKE(a_transpose_of_too_many, "@: transpose: dimension 2 is named, as number 3 of 2",
+        HERE weir_transpose(matrix("a", 4, 6), {1, 0, 2}))
+MISTAKE(a_transpose_of_one_twice, "@: transpose: dimension 1 is used twice",
+        HERE weir_transpose(matrix("a", 4, 6), {1, 1}))
+MISTAKE(a_slice_beyond, "@: slice: 4 elements from 4 on are not all within dimension 1, which has 6",
+        HERE weir_slice(matrix("a", 4, 6), 1, 4, 4))
+MISTAKE(a_slice_of_no_dimension, "@: slice: axis 5 is not one of the 2 dimensions",
+        HERE weir_slice(matrix("a", 4, 6), 5, 0, 1))
+MISTAKE(a_concat_of_others, "@: concat: f32 [4, 6] and f32 [5, 5] differ beside dimension 0",
+        HERE weir_concat(0, {matrix("a", 4, 6), matrix("b", 5, 5)}))
+MISTAKE(heads_that_do_not_divide, "@: attention: 3 heads do not divide dim 8",
+        weir_tensor *x = weir_input(g, WEIR_F32, {1, 4, 8}, .name = "x"); HERE weir_attention(x, x, x, .heads = 3))
+MISTAKE(a_layer_of_a_vector, "@: linear: x has 1 dimensions; it needs two or more",
+        HERE weir_linear(weir_input(g, WEIR_F32, {4}, .name = "x"), 2))
+MISTAKE(a_layer_without_outputs, "@: linear: the size of the output is -2", HERE weir_linear(matrix("x", 4, 2), -2))
+MISTAKE(a_table_of_nothing, "@: embedding: a table of 0 rows of 8 cannot be", HERE weir_embedding(ids(), 0, 8))
+MISTAKE(labels_of_reals,
+        "@: cross_entropy: logits are f32 and labels f32; they need to be f32, f16 or bf16, and i32",
+        HERE weir_cross_entropy(matrix("x", 4, 2), matrix("y", 4, 1)))
+MISTAKE(labels_of_another_shape, "@: cross_entropy: labels have shape [4] where logits have [5, 2]",
+        HERE weir_cross_entropy(matrix("x", 5, 2), ids()))
+MISTAKE(a_rate_of_dropout, "@: dropout: rate 1 is not in [0, 1)", HERE weir_dropout(matrix("x", 2, 2), 1))
+MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: eps is nan", HERE weir_rmsnorm(matrix("x", 2, 2), .eps = NAN))
+MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
+MISTAKE(an_init_that_is_no_number, "@: w: .init cannot be drawn from nan and 0",
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = WEIR_NORMAL(NAN)))
+MISTAKE(an_op_that_is_not_registered,
+        "@: op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is not registered",
+        HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = weir_op_find("swish"), .graph = g}, NULL))
+MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0", HERE weir_call(nothing, {ids()}, .shape = {2}))
+
+static weir_op ruleless = {.name = "ruleless", .in_max = 1, .out_count = 1};
+MISTAKE(an_op_without_a_rule, "@: ruleless: the op has no rule infer",
+        weir_tensor *x = ids();
+        HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = &ruleless, .in = &x, .in_count = 1}, NULL))
+REFUSED(an_op_registered_without_a_rule, "op_register: the op ruleless has no rule infer",
+        HERE weir_op_register(&ruleless))
+
+/* ---- states, slots, programs ---- */
+
+MISTAKE(a_state_set_to_another_shape, "@: state_set: \"h\" is f32 [2], the value \"x.shard\" is f32 [2, 2]",
+        weir_tensor *h = weir_state(g, WEIR_F32, {2}, .name = "h");
+        HERE weir_state_set(h, matrix("x", 2, 2)))
+MISTAKE(a_state_set_twice, "@: state_set: \"h\" is set already, at @",
+        weir_tensor *h = weir_state(g, WEIR_F32, {2, 2}, .name = "h"), *x = matrix("x", 2, 2);
+        weir_state_set(h, x); HERE weir_state_set(h, x))
+MISTAKE(no_state_set, "@: state_set: \"y\" is no state",
+        weir_tensor *y = weir_relu(matrix("x", 2, 2), .name = "y"); HERE weir_state_set(y, y))
+MISTAKE(a_delay_of_less_than_none, "@: h: a delay of -1 steps; from 1 to 65536 can be",
+        HERE weir_state(g, WEIR_F32, {2}, .name = "h", .delay = -1))
+MISTAKE(no_slots, "@: slots: a register needs at least one slot, not 0, for \"y\"",
+        HERE weir_slots(weir_relu(matrix("x", 2, 2), .name = "y"), 0))
+MISTAKE(slots_of_a_parameter, "@: slots: the parameter \"w\" is changed in place and has one slot, not 2",
+        HERE weir_slots(weir_param(g, WEIR_F32, {2}, .name = "w"), 2))
+MISTAKE(a_fetch_with_less_than_no_slots, "@: fetch: a register cannot have -1 slots",
+        HERE weir_fetch(matrix("x", 2, 2), .slots = -1))
+MISTAKE(another_programs_tensor,
+        "@: relu: \"y\" belongs to the program main; eval can use its parameters and states alone",
+        weir_tensor *y = weir_relu(matrix("x", 2, 2), .name = "y"); weir_graph_program(g, "eval"); HERE weir_relu(y))
+
+/* ---- training ---- */
+
+MISTAKE(a_rate_that_is_no_number, "@: train: .lr of the optimizer is nan; it is 0 or more, and finite",
+        HERE weir_train(loss(), weir_sgd(.lr = NAN)))
+MISTAKE(a_rate_below_zero, "@: train: .lr of the optimizer is -0.1; it is 0 or more, and finite",
+        HERE weir_train(loss(), weir_sgd(.lr = -0.1)))
+MISTAKE(a_momentum_of_one, "@: train: .momentum of the optimizer is 1; it is 0 or more, and less than 1",
+        HERE weir_train(loss(), weir_sgd(.momentum = 1)))
+MISTAKE(a_beta_beyond, "@: train: .beta2 of the optimizer is 1.5; it is 0 or more, and less than 1",
+        HERE weir_train(loss(), weir_adamw(.beta2 = 1.5)))
+MISTAKE(an_infinite_clip, "@: train: .clip_norm of the optimizer is inf; it is 0 or more, and finite",
+        HERE weir_train(loss(), weir_adamw(.clip_norm = INFINITY)))
+MISTAKE(an_option_of_another_optimizer, "@: train: .momentum is SGD's; AdamW has .beta1",
+        HERE weir_train(loss(), weir_adamw(.momentum = 0.9)))
+MISTAKE(a_warm_up_beyond_the_end, "@: train: .warmup of 100 steps does not fit a .total of 50",
+        HERE weir_train(loss(), weir_adamw(.warmup = 100, .total = 50)))
+MISTAKE(training_twice, "@: train: the graph is trained already, at @", weir_tensor *l = loss(); 
+        HERE weir_train(l, weir_sgd()), weir_train(l, weir_sgd()))
+MISTAKE(training_of_a_matrix, "@: train: the loss must be one f32 number; \"up\" is f32 [4, 1]",
+        HERE weir_train(weir_linear(matrix("x", 4, 2), 1, .name = "up"), weir_sgd()))
+MISTAKE(training_of_nothing, "@: train: \"loss\" depends on no parameter that trains",
+        HERE weir_train(weir_mean(matrix("x", 4, 2), .name = "loss"), weir_sgd()))
+MISTAKE(training_of_what_does_not_train,
+        "@: train: the program eval does not train: it is without dropout; say .train = true",
+        weir_graph_program(g, "eval"); HERE weir_train(loss(), weir_sgd()))
+
+/* ---- compiling ---- */
+
+#define UNCOMPILED(name, sentence, options, ...)                              \
+    Test(mistakes, name, .init = begin, .fini = end)                          \
+    {                                                                         \
+        __VA_ARGS__;                                                          \
+        line = line ? line : __LINE__;                                        \
+        weir_plan *plan = weir_compile(g, COMPILED_WITH options);             \
+        cr_expect_null(plan, "nobody noticed");                               \
+        weir_plan_free(plan);                                                 \
+        expect_error(sentence);                                     \
+    }
+#define COMPILED_WITH(...) __VA_ARGS__
+
+static void trained(void)
+{
+    weir_train(loss(), weir_adamw());
+}
+
+UNCOMPILED(a_graph_without_anything,
+           "@: compile: the graph \"mistakes\" fetches nothing and trains nothing", (.seed = 1), )
+UNCOMPILED(a_fetch_of_what_is_poisoned, "@: relu: input 0 is i32, and only f32, f16 or bf16 will do", (.seed = 1),
+           HERE weir_fetch(weir_relu(ids())))
+static bool same(weir_op_args *args, char *error, size_t error_bytes)
+{
+    (void)error, (void)error_bytes;
+    args->out[0] = args->in[0];
+    return true;
+}
+
+static const weir_op unregistered = {.name = "swish", .in_min = 1, .in_max = 1, .out_count = 1, .infer = same,
+                                     .kernel = {nothing}};
+UNCOMPILED(an_op_that_nobody_registered,
+           "@: swish: the op swish is not registered, or not under this name alone; weir_op_register() makes it known",
+           (.seed = 1), weir_tensor *x = matrix("x", 2, 2);
+           (void)(HERE 0); weir_apply apply = {.src = WEIR_HERE, .op = &unregistered, .in = &x, .in_count = 1};
+           weir_fetch(weir_op_apply(&apply, NULL)))
+UNCOMPILED(micro_batches_below_zero,
+           "@: compile: -1 micro-batches; from 1 to 65536 can be", (.micro_batches = -1), trained())
+UNCOMPILED(an_amount_that_is_none,
+           "@: compile: \"lots\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           (.memory = "lots"), trained())
+UNCOMPILED(an_amount_below_zero,
+           "@: compile: \"-1GB\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           (.memory = "-1GB"), trained())
+UNCOMPILED(a_precision_that_is_none,
+           "@: compile: a precision of i32; f32, bf16 and f16 can be", (.precision = WEIR_I32),
+           trained())
+UNCOMPILED(a_scale_that_is_no_number, "@: compile: a .loss_scale of nan, doubled after 0 steps; both are 0 or more",
+           (.loss_scale = NAN), trained())
+UNCOMPILED(a_place_that_is_no_disk, "@: compile: \"/var/tmp\" is no place to offload to; write \"disk:DIRECTORY\"",
+           (.memory = "1GB", .offload = "/var/tmp"), trained())
+UNCOMPILED(a_program_without_effect, "@: compile: the program eval fetches nothing, trains nothing and sets nothing",
+           (.seed = 1), trained(); weir_graph_program(g, "eval"); weir_relu(matrix("y", 2, 2)))
+UNCOMPILED(devices_below_zero, "@: compile: -4 devices per host; 0 or more can be", (.per_host = -4), trained())
+UNCOMPILED(a_limit_that_is_too_small,
+        "@: compile: cpu:0 needs at least 640 B, 540 B more than the limit of 100B: parameters 128 B, "
+        "optimizer state 256 B, activations 64 B, gradients 128 B, inputs and fetches 64 B, workspace 64 B; "
+        "of which 64 B are shared. The smallest limit that would do is 640 B. What may make it less: inputs "
+        "with .micro = true and more .micro_batches, .offload = \"disk:DIRECTORY\", .precision = WEIR_BF16, "
+        "more devices", (.memory = "100B"), trained())
+
+/* ---- sessions and checkpoints ---- */
+
+static weir_plan *plan_of_two(void)
+{
+    weir_fetch(weir_linear(weir_relu(matrix("x", 2, 2), .name = "r"), 3, .name = "up"), .name = "y");
+    return weir_compile(g);
+}
+
+#define RUN(name, sentence, ...)                                          \
+    Test(mistakes, name, .init = begin, .fini = end)                      \
+    {                                                                     \
+        float number[6] = {0};                                            \
+        weir_array six = {number, WEIR_F32, {2, {2, 3}}};                 \
+        weir_plan *plan = plan_of_two();                                  \
+        weir_session *s = weir_session_open(plan);                        \
+        cr_assert_not_null(s, "%s", weir_error());                        \
+        cr_expect((__VA_ARGS__), "nobody noticed");                       \
+        expect_error(sentence);                                 \
+        weir_session_close(s);                                            \
+        weir_plan_free(plan);                                             \
+        (void)six;                                                        \
+    }
+
+RUN(workers_below_none,
+    "@: weir_session_open: .workers is -1; from 1 to 65536 can be, and no more than there are devices are started",
+    HERE !weir_session_open(plan, .workers = -1))
+RUN(workers_beyond_all,
+    "@: weir_session_open: .workers is 100000; from 1 to 65536 can be, and no more than there are devices are started",
+    HERE !weir_session_open(plan, .workers = 100000))
+RUN(a_step_below_zero, "@: weir_session_open: .first_step is -5; from 0 to 9223372036854775807 can be",
+    HERE !weir_session_open(plan, .first_step = -5))
+RUN(no_steps, "weir_session_start: cannot run 0 steps", HERE weir_session_run(s, 0))
+RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'",
+    HERE weir_session_run(s, 1, .program = "eval"))
+RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is: 'x'",
+        HERE weir_session_push(s, "z", &six, 0))
+RUN(a_push_of_another_shape, "#: weir_session_push: 'x' is f32 [2, 2], the array given is f32 [2, 3]",
+        HERE weir_session_push(s, "x", &six, 0))
+RUN(a_push_of_nothing, "#: weir_session_push: 'x': no array is given", HERE weir_session_push(s, "x", NULL, 0))
+RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is: 'y'",
+        HERE weir_session_pull(s, "x", &six, 0))
+RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'", HERE weir_session_read(s, "w", &six))
+RUN(a_parameter_of_another_shape, "weir_session_read: 'up/weight' is f32 [2, 3], the array given is f32 [6]",
+        HERE weir_session_read(s, "up/weight", &(weir_array){number, WEIR_F32, {1, {6}}}))
+RUN(a_checkpoint_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory",
+        HERE weir_session_load(s, "/nowhere"))
+RUN(a_trace_to_nowhere, "cannot write the trace to /nowhere/trace: No such file or directory",
+    HERE !weir_session_open(plan, .trace = "/nowhere/trace"))
+RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind",
+    HERE !weir_session_open(plan, .bindings = (weir_binding[]){{.name = "d", .call = nothing}, {.name = NULL}}))
+RUN(a_directory_that_is_no_place, "\"/tmp\" is no place to offload to; write \"disk:DIRECTORY\"",
+    HERE !weir_session_open(plan, .offload = "/tmp"))
+RUN(a_save_to_nowhere, "@: weir_session_save: there is no folder", HERE weir_session_save(s, NULL))
+RUN(a_host_that_is_none, "weir_plan_host: the plan has 2 host functions, none with the index 7",
+    HERE weir_plan_host(plan, 7, &(weir_host_info){0}))
+
+REFUSED(a_plan_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory", !weir_plan_load("/nowhere"))
+REFUSED(a_plan_that_is_none, "/etc/passwd: this is not a weir plan, or a part of one", !weir_plan_load("/etc/passwd"))
+REFUSED(a_checkpoint_that_is_none, "/proc/self: is no checkpoint, and has none (step-...) in it",
+        !weir_checkpoint_open("/proc/self"))
+REFUSED(an_op_of_a_name_that_is_taken, "op_register: there is another op with the name relu",
+        weir_op_register(&(weir_op){.name = "relu", .infer = same}))
+
+Test(mistakes, a_checkpoint_of_another_model, .init = folder_make, .fini = folder_remove)
+{
+    begin();
+    weir_plan *plan = plan_of_two();
+    weir_session *s = weir_session_open(plan);
+    float number[4] = {0};
+    weir_array four = {number, WEIR_F32, {2, {2, 2}}};
+    weir_checkpoint_writer *w = weir_checkpoint_create(folder_path("a.safetensors"));
+    cr_assert_eq(weir_checkpoint_add(w, &(weir_checkpoint_value){.name = "down", .value = four}), WEIR_OK);
+    cr_assert_eq(weir_checkpoint_finish(w), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(weir_session_load(s, folder_path("a.safetensors"), .parameters = true), WEIR_E_ARGUMENT);
+    char wanted[512];
+    snprintf(wanted, sizeof wanted, "weir_session_load: %s has no 'up/weight', which is f32 [2, 3] here; nor 'up/bias'",
+             folder_path("a.safetensors"));
+    expect_error(wanted);
+    weir_session_close(s);
+    weir_plan_free(plan);
+    end();
+}
