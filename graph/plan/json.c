@@ -112,7 +112,7 @@ static void put_bool(json *j, const char *key, bool value)
     fputs(value ? "true" : "false", j->to);
 }
 
-void json_string(json *j, const char *key, const char *text)
+void json_words(json *j, const char *key, const char *text)
 {
     put_key(j, key);
     quote(j->to, text);
@@ -159,8 +159,8 @@ static void put_device(json *j, const weir_plan *plan, uint32_t s)
     const plan_space *space = &plan->spaces[s];
     uint64_t bytes[PLAN_MEMS];
     plan_bytes_by_kind(plan, (plan_space_id){s}, bytes);
-    json_string(j, "name", plan_text(plan, space->name));
-    json_string(j, "kind", device_kind_name((weir_device_kind)space->kind));
+    json_words(j, "name", plan_text(plan, space->name));
+    json_words(j, "kind", device_kind_name((weir_device_kind)space->kind));
     json_number(j, "index", space->index);
     json_number(j, "rank", space->rank);
     json_number(j, "bytes", space->bytes);
@@ -181,9 +181,9 @@ static void put_moved(json *j, plan_moved moved)
 static void put_queue(json *j, const weir_plan *plan, uint32_t q)
 {
     const plan_queue *queue = &plan->queues[q];
-    json_string(j, "name", plan_text(plan, queue->name));
+    json_words(j, "name", plan_text(plan, queue->name));
     json_number(j, "device", queue->space.i);
-    json_string(j, "kind", queue_kind_text(queue->kind));
+    json_words(j, "kind", queue_kind_text(queue->kind));
     json_number(j, "workspace_offset", queue->workspace_offset);
     json_number(j, "workspace_bytes", queue->workspace_bytes);
     put_moved(j, plan_queue_moved(plan, q));
@@ -228,9 +228,9 @@ static void put_operands(json *j, const char *key, const weir_plan *plan, const 
 static void put_kernel(json *j, const weir_plan *plan, uint32_t k)
 {
     const plan_kernel *kernel = &plan->kernels[k];
-    json_string(j, "op", plan_text(plan, kernel->op));
-    json_string(j, "name", plan_text(plan, kernel->name));
-    json_string(j, "file", plan_text(plan, kernel->file));
+    json_words(j, "op", plan_text(plan, kernel->op));
+    json_words(j, "name", plan_text(plan, kernel->name));
+    json_words(j, "file", plan_text(plan, kernel->file));
     json_number(j, "line", kernel->line);
     put_id(j, "host", kernel->host);
     put_bool(j, "accumulate", kernel->accumulate);
@@ -246,16 +246,16 @@ static void put_kernel(json *j, const weir_plan *plan, uint32_t k)
 
 static void put_program(json *j, const weir_plan *plan, uint32_t p)
 {
-    json_string(j, "name", plan_text(plan, plan->programs[p].name));
+    json_words(j, "name", plan_text(plan, plan->programs[p].name));
 }
 
 static void put_actor(json *j, const weir_plan *plan, uint32_t a)
 {
     const plan_actor *actor = &plan->actors[a];
-    json_string(j, "name", plan_text(plan, actor->name));
+    json_words(j, "name", plan_text(plan, actor->name));
     json_number(j, "queue", actor->queue.i);
     json_number(j, "program", actor->program.i);
-    json_string(j, "phase", phase_text(actor->phase));
+    json_words(j, "phase", phase_text(actor->phase));
     json_number(j, "fires", actor->fires);
     json_number(j, "priority", actor->priority);
     put_ids(j, "ports", &actor->ports);
@@ -277,10 +277,10 @@ static void put_register(json *j, const weir_plan *plan, uint32_t r)
 {
     const plan_regst *regst = &plan->regsts[r];
     char text[PLAN_TEXT_BYTES];
-    json_string(j, "name", regst_text(plan, (plan_regst_id){r}, text));
+    json_words(j, "name", regst_text(plan, (plan_regst_id){r}, text));
     put_id(j, "producer", regst->producer.i);
     json_number(j, "device", regst->space.i);
-    json_string(j, "kind", mem_text(regst->kind));
+    json_words(j, "kind", mem_text(regst->kind));
     json_number(j, "slots", regst->slots);
     json_number(j, "fill", regst->fill);
     json_number(j, "initial", regst->initial);
@@ -294,10 +294,10 @@ static void put_tensor(json *j, const weir_plan *plan, uint32_t t)
 {
     static const char *const home[] = {"register", "state", "temp"};
     const plan_tensor *tensor = &plan->tensors[t];
-    json_string(j, "name", plan_text(plan, tensor->name));
-    json_string(j, "home", home[tensor->home]);
+    json_words(j, "name", plan_text(plan, tensor->name));
+    json_words(j, "home", home[tensor->home]);
     json_number(j, "owner", tensor->owner);
-    json_string(j, "dtype", weir_dtype_name((weir_dtype)tensor->dtype));
+    json_words(j, "dtype", weir_dtype_name((weir_dtype)tensor->dtype));
     json_number(j, "offset", tensor->offset);
     json_number(j, "bytes", plan_tensor_bytes(tensor));
     put_dims(j, "shape", tensor->shape, tensor->rank);
@@ -310,7 +310,7 @@ static void put_init(json *j, const weir_plan *plan, uint32_t i)
     static const char *const kind[] = {"none", "zero", "value", "normal", "uniform"};
     const plan_init *init = &plan->inits[i];
     json_number(j, "tensor", init->tensor.i);
-    json_string(j, "kind", kind[init->kind]);
+    json_words(j, "kind", kind[init->kind]);
     put_real(j, "a", init->a);
     put_real(j, "b", init->b);
     put_hex(j, "key", init->key);
@@ -319,8 +319,8 @@ static void put_init(json *j, const weir_plan *plan, uint32_t i)
 static void put_param(json *j, const weir_plan *plan, uint32_t p)
 {
     const plan_range *shards = &plan->params[p].shards;
-    json_string(j, "name", plan_text(plan, plan->params[p].name));
-    json_string(j, "kind", keep_text(plan->params[p].kind));
+    json_words(j, "name", plan_text(plan, plan->params[p].name));
+    json_words(j, "kind", keep_text(plan->params[p].kind));
     put_bool(j, "frozen", plan->params[p].frozen);
     json_open(j, "shards", '[');
     for (uint32_t s = shards->first; s < shards->first + shards->count; s++)
@@ -331,17 +331,17 @@ static void put_param(json *j, const weir_plan *plan, uint32_t p)
 static void put_host(json *j, const weir_plan *plan, uint32_t h)
 {
     const plan_host *host = &plan->hosts[h];
-    json_string(j, "name", plan_text(plan, host->name));
-    json_string(j, "kind", host_kind_text(host->kind));
+    json_words(j, "name", plan_text(plan, host->name));
+    json_words(j, "kind", host_kind_text(host->kind));
     json_number(j, "actor", host->actor.i);
-    json_string(j, "file", plan_text(plan, host->file));
+    json_words(j, "file", plan_text(plan, host->file));
     json_number(j, "line", host->line);
 }
 
 static void put_collective(json *j, const weir_plan *plan, uint32_t c)
 {
     const plan_collective *of = &plan->collectives[c];
-    json_string(j, "kind", collective_text(of->kind));
+    json_words(j, "kind", collective_text(of->kind));
     json_number(j, "group", of->group);
     json_open(j, "members", '[');
     for (uint32_t m = of->members.first; m < of->members.first + of->members.count; m++)
@@ -393,7 +393,7 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     if (error_null(plan, "weir_plan_json", "plan") || error_null(to, "weir_plan_json", "file"))
         return WEIR_E_ARGUMENT;
     json_open(&j, NULL, '{');
-    json_string(&j, "name", plan_text(plan, plan->name));
+    json_words(&j, "name", plan_text(plan, plan->name));
     json_number(&j, "version", plan->version);
     put_hex(&j, "hash", plan->hash);
     put_hex(&j, "graph", plan->graph);

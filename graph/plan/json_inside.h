@@ -15,6 +15,6 @@ typedef struct json {
 void json_open(json *j, const char *key, char bracket);
 void json_shut(json *j, char bracket);
 void json_number(json *j, const char *key, uint64_t value);
-void json_string(json *j, const char *key, const char *text); /* made valid UTF-8 */
+void json_words(json *j, const char *key, const char *text); /* made valid UTF-8 */
 
 #endif

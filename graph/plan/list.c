@@ -85,14 +85,14 @@ static void tensor_object(list *l, const logical *of)
     char text[TEXT_BYTES];
     const plan_tensor *tensor = first_shard(l, of);
     json_open(j, NULL, '{');
-    json_string(j, "name", plan_text(l->plan, tensor->name));
-    json_string(j, "dtype", weir_dtype_name((weir_dtype)tensor->dtype));
+    json_words(j, "name", plan_text(l->plan, tensor->name));
+    json_words(j, "dtype", weir_dtype_name((weir_dtype)tensor->dtype));
     json_open(j, "shape", '[');
     for (uint32_t d = 0; d < tensor->rank; d++)
         json_number(j, NULL, (uint64_t)tensor->global[d]);
     json_shut(j, ']');
-    json_string(j, "devices", layouts_devices(&l->layouts, of, text, sizeof text));
-    json_string(j, "layout", layouts_text(&l->layouts, of, text, sizeof text));
+    json_words(j, "devices", layouts_devices(&l->layouts, of, text, sizeof text));
+    json_words(j, "layout", layouts_text(&l->layouts, of, text, sizeof text));
     json_open(j, "parts", '[');
     for (uint32_t d = 0; d < tensor->rank; d++)
         json_number(j, NULL, of->parts[d]);
@@ -100,9 +100,9 @@ static void tensor_object(list *l, const logical *of)
     json_number(j, "terms", of->terms);
     json_number(j, "alike", of->alike);
     json_number(j, "stage", stage_of(l, of));
-    json_string(j, "kind", kind_of(l, tensor));
+    json_words(j, "kind", kind_of(l, tensor));
     json_number(j, "shard_bytes", plan_tensor_bytes(tensor));
-    json_string(j, "file", of->file);
+    json_words(j, "file", of->file);
     json_number(j, "line", of->line);
     json_shut(j, '}');
 }
@@ -138,16 +138,16 @@ static void actor_object(list *l, uint32_t a)
     uint32_t space = plan->queues[actor->queue.i].space.i;
     json_open(j, NULL, '{');
     json_number(j, "actor", a);
-    json_string(j, "name", plan_text(plan, actor->name));
-    json_string(j, "device", plan_text(plan, plan->spaces[space].name));
+    json_words(j, "name", plan_text(plan, actor->name));
+    json_words(j, "device", plan_text(plan, plan->spaces[space].name));
     json_number(j, "stage", l->layouts.stage[space]);
-    json_string(j, "queue", plan_text(plan, plan->queues[actor->queue.i].name));
-    json_string(j, "program", plan_text(plan, plan->programs[actor->program.i].name));
-    json_string(j, "phase", phase_text(actor->phase));
+    json_words(j, "queue", plan_text(plan, plan->queues[actor->queue.i].name));
+    json_words(j, "program", plan_text(plan, plan->programs[actor->program.i].name));
+    json_words(j, "phase", phase_text(actor->phase));
     json_number(j, "fires", actor->fires);
     json_open(j, "kernels", '[');
     for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++)
-        json_string(j, NULL, plan_text(plan, plan->kernels[k].name));
+        json_words(j, NULL, plan_text(plan, plan->kernels[k].name));
     json_shut(j, ']');
     json_shut(j, '}');
 }
