@@ -75,6 +75,8 @@ static weir_status nothing(const weir_kernel_args *args)
 }
 
 BUILDER(call, weir_call(nothing, {x[0]}, .dtype = WEIR_F32))
+BUILDER(batch, weir_batch(x[0], 2))
+BUILDER(unbatch, weir_unbatch(x[0]))
 BUILDER(apply, weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = weir_op_find("relu"), .in = x, .in_count = 1}, NULL))
 
 static const struct builder builders[] = {
@@ -92,6 +94,7 @@ static const struct builder builders[] = {
     TAKES(reshape, 1, 0), TAKES(transpose, 1, 0), TAKES(slice, 1, 0), TAKES(concat, 1, 0), TAKES(dropout, 1, 0),
     TAKES(cast, 1, 0), TAKES(shard, 1, 0), TAKES(fetch, 1, 0), TAKES(slots, 1, 0), TAKES(train, 1, 0),
     TAKES(state_set, 2, 0), TAKES(state_append, 3, 0), TAKES(mistake, 1, 0), TAKES(call, 1, 0), TAKES(apply, 1, 0),
+    TAKES(batch, 1, 0), TAKES(unbatch, 1, 0),
 };
 
 /* The graph does something, but for the mistake it is to have. */
@@ -157,6 +160,8 @@ Test(nulls, graphs_and_meshes)
     expect_told(g, "add_many", 0);
     weir_call(NULL, {NULL});
     expect_told(g, "call", 0);
+    weir_call_many(NULL, nothing, {NULL}, .out = {{WEIR_F32, {2}}});
+    expect_told(g, "call_many", 0);
     weir_plan *plan = weir_compile(g);
     cr_expect_not_null(plan, "%s", weir_error());
     weir_plan_free(plan);
@@ -172,6 +177,7 @@ Test(nulls, queries)
     cr_expect_not(weir_graph_trains(NULL));
     cr_expect_eq(weir_mesh_size(NULL), 0);
     cr_expect_null(weir_tensor_graph(NULL));
+    cr_expect_null(weir_length(NULL));
     cr_expect_eq(weir_tensor_type(NULL).dtype, WEIR_DTYPE_NONE);
     cr_expect_not_null(weir_tensor_name(NULL));
     cr_expect_null(weir_tensor_mesh(NULL));

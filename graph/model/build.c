@@ -725,7 +725,7 @@ void weir_slots_at(weir_tensor *x, int slots, weir_src src)
                       x->name, slots);
     x->slots = slots;
     if (x->length)
-        weir_slots(x->length, slots);
+        weir_slots_at(x->length, slots, src);
     if (x->node && x->node->op == &op_shard && x->node->in[0]->node && x->node->in[0]->node->host)
         x->node->in[0]->slots = slots; /* an input: also where the value comes in */
 }

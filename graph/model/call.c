@@ -1,20 +1,19 @@
 /* graph/model/call.c: calls, the user's functions in the middle of a graph.
  *
- * A call is an op on one device, however large the mesh is, so it is called once for every value; what it makes is dealt
- * out like an input. With SBPs given by hand it is an op on all devices, with these as its one signature for each axis.
+ * A call is an op on one device, however large the mesh is, so it is called once for every value; what it makes is
+ * dealt out like an input. With SBPs given by hand it is an op on all devices, with these as its one signature for each
+ * axis.
  *
  * What varies in size is two tensors: the value, of the largest shape, and its length, an i32 scalar. To the graph, the
- * compiler and the plan they are tensors like any others, made by one kernel and read by another; a call has the lengths
- * as operands behind those that the user knows of, and its kernel (kernels/core) puts them into the views. Rejected: a
- * length in the slot, beside the bytes, which everything that knows slots (regst, transport, poison, reports) would have
- * to carry; and a shape in the message, which would no longer be a word.
+ * compiler and the plan they are tensors like any others, made by one kernel and read by another; a call has the
+ * lengths as operands behind those that the user knows of, and its kernel (kernels/core) puts them into the views.
+ * Rejected: a length in the slot, beside the bytes, which everything that knows slots (regst, transport, poison,
+ * reports) would have to carry; and a shape in the message, which would no longer be a word.
  *
  * So rates stay what they are: a filter's firing publishes a value like any other, which is empty, and whoever counts
  * tokens, the token game first, need not know.
  */
 #include "graph/model/ends.h"
-#include "graph/base/error.h"
-#include "graph/base/opts.h"
 #include "kernels/ops.h"
 
 #include <string.h>
@@ -75,14 +74,15 @@ static const char *call_wrong(const asked *a)
     return NULL;
 }
 
-static bool call_has_gap(const asked *a)
+/* The first NULL ends the inputs, so nothing may follow it. Reports. */
+static bool inputs_end(const asked *a)
 {
     for (int i = a->in_count; i < WEIR_CALL_IN_MAX; i++)
         if (a->opts->in[i]) {
             graph_mistake(a->graph, a->opts->src, "call: input %d is NULL, and others follow it", a->in_count);
-            return true;
+            return false;
         }
-    return false;
+    return true;
 }
 
 /* The lengths of inputs that vary come behind all of them. */
@@ -226,7 +226,8 @@ static void call_make(asked *a, weir_tensor **outs)
         outs[o] = &a->graph->poison;
     if (wrong)
         graph_mistake(a->graph, a->opts->src, "call: %s", wrong);
-    if (wrong || call_has_gap(a) || !call_types(a) || !graph_scope_ok(a->graph, a->opts->src, "call") || (a->in_count && a->opts->in[0]->poisoned))
+    if (wrong || !inputs_end(a) || !call_types(a) || (a->in_count && a->opts->in[0]->poisoned) ||
+        !graph_scope_ok(a->graph, a->opts->src, "call"))
         return;
     call_inputs(a);
     a->mesh = call_mesh(a);
@@ -235,11 +236,11 @@ static void call_make(asked *a, weir_tensor **outs)
         call_outputs(a, node, outs);
 }
 
-/* A copy of the options. False: they are none, which the graph or weir_error() says. */
+/* A copy of the options. False after a mistake. */
 static bool call_opts(const weir_call_opts *given, weir_call_opts *opts)
 {
     weir_graph *g = given && given->in[0] ? given->in[0]->graph : NULL;
-    return g ? graph_opts(g, "call", given, opts, sizeof *opts) : !opts_read(opts, sizeof *opts, given, "call");
+    return graph_opts(g, "call", given, opts, sizeof *opts);
 }
 
 static weir_tensor *poison_of(const weir_call_opts *given)
@@ -269,13 +270,15 @@ weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *given)
 void weir_call_many_at(weir_tensor **outs, weir_kernel_fn fn, const weir_call_opts *given)
 {
     weir_call_opts opts;
-    for (int o = 0; given && o < WEIR_CALL_OUT_MAX && given->out[o].dtype; o++)
+    for (int o = 0; given && outs && o < WEIR_CALL_OUT_MAX && given->out[o].dtype; o++)
         outs[o] = poison_of(given);
     if (!call_opts(given, &opts))
         return;
     asked a = ask(fn, &opts);
     if (a.graph && (opts.dtype || opts.shape[0] || opts.varies || any_sbp(opts.sbp)))
         graph_mistake(a.graph, opts.src, "call: .dtype, .shape and the like are for weir_call(); here .out has them");
-    if (a.graph)
+    if (a.graph && a.out_count && !outs)
+        graph_mistake(a.graph, opts.src, "call: there is no array for the outputs");
+    else if (a.graph)
         call_make(&a, outs);
 }

@@ -1,7 +1,7 @@
 /* graph/model/rates.c: from once a micro-batch to once a step, and back.
  *
- * Both are what registers can do anyway: a batch is made as a sum of gradients is, M firings fill one slot and publish it
- * once, each its own row of it; and who takes it apart reads one slot for M firings, as a parameter is read.
+ * Both are what registers can do anyway: a batch is made as a sum of gradients is, M firings fill one slot and publish
+ * it once, each its own row of it; and who takes it apart reads one slot for M firings, as a parameter is read.
  */
 #include "graph/model/build.h"
 #include "kernels/core/core.h"
@@ -9,12 +9,15 @@
 
 weir_tensor *weir_batch_at(weir_tensor *x, int64_t n, weir_src src)
 {
+    if (!x)
+        graph_mistake(NULL, src, "batch: the tensor is NULL");
     if (!x || x->poisoned)
         return x;
     if (!x->micro)
         return weir_mistake(x, src, "batch: \"%s\" exists once a step", x->name);
     batch_attrs attrs = {.values = n};
-    graph_node *node = graph_apply(&(weir_apply){.src = src, .op = &op_batch, .in = &x, .in_count = 1, .attrs = &attrs});
+    graph_node *node =
+        graph_apply(&(weir_apply){.src = src, .op = &op_batch, .in = &x, .in_count = 1, .attrs = &attrs});
     if (!node)
         return &x->graph->poison;
     node->fills = true;
@@ -24,6 +27,8 @@ weir_tensor *weir_batch_at(weir_tensor *x, int64_t n, weir_src src)
 
 weir_tensor *weir_unbatch_at(weir_tensor *x, weir_src src)
 {
+    if (!x)
+        graph_mistake(NULL, src, "unbatch: the tensor is NULL");
     if (!x || x->poisoned)
         return x;
     if (x->micro)

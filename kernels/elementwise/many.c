@@ -97,7 +97,8 @@ const weir_op op_add_many = {
 weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, const weir_op_opts *given)
 {
     weir_op_opts opts;
-    weir_tensor *first = x_count > 0 ? x[0] : NULL, *checked = op_opts(first, "add_many", given, &opts, sizeof opts);
+    weir_tensor *first = x && x_count > 0 ? x[0] : NULL;
+    weir_tensor *checked = op_opts(first, "add_many", given, &opts, sizeof opts);
     if (checked != first)
         return checked;
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_add_many, NULL, x, x_count, NULL}, NULL);
