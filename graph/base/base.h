@@ -31,6 +31,12 @@ weir_device_kind device_kernels(weir_device_kind kind);
 /* Whether devices of the kind have a kernel for the op: op->kernel, or a plugin's. Nothing is loaded to tell. It is where
  * the ops are, as weir_op_find() (kernels/registry.c). */
 bool op_runs_on(const weir_op *op, weir_device_kind kind);
+/* The kernel of an op for devices of the kind, from the copy of the kernels that is for this processor, where there are
+ * several (kernels/levels.c); NULL: there is none. */
+weir_kernel_fn op_kernel(const weir_op *op, weir_device_kind kind);
+/* Which copy that is: "v3", or "native-v3" where there is but one. E_ARGUMENT: WEIR_CPU_LEVEL asks for one that is not
+ * there, or that this processor cannot execute. The same for the whole life of the process. */
+weir_status op_level(const char **level);
 
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)
