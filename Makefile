@@ -40,7 +40,7 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist clean force
+.PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist deb clean force
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -83,10 +83,11 @@ PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libjansson-dev libxxhash-dev
             $(if $(filter check,$(FOR)),g++ clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
+            $(if $(filter deb,$(FOR)),g++ dpkg-dev fakeroot lintian debhelper dh-python python3-numpy) \
             $(if $(filter net,$(FOR)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
-ifneq (,$(filter demo test bench deploy net fuzz check,$(MAKECMDGOALS)))
+ifneq (,$(filter demo test bench deb deploy net fuzz check,$(MAKECMDGOALS)))
 $(OBJ): | deps
 endif
 
@@ -287,6 +288,9 @@ uninstall: ## take away what `make install` put there
 dist: ## build/weir-VERSION.tar.gz of what is committed
 	@mkdir -p build && git archive --prefix=weir-$(VERSION)/ HEAD | gzip -9n >build/weir-$(VERSION).tar.gz
 	@echo build/weir-$(VERSION).tar.gz
+
+deb: | deps ## Debian packages of the portable build, in build/deb, and what lintian says of them
+	@tests/packages
 
 # ---- suites ----
 
