@@ -4,23 +4,25 @@
 #     make test SUITES="test_plan test_session"  these only
 #     make test SAN=address,undefined            under sanitizers; or SAN=thread
 #     make all CC=clang OPT="-O2"                another compiler, other flags; what they change is built again
+#     make all PORTABLE=1                        for any x86-64, with kernels for newer ones (kernels/levels.c)
 #
 # One Makefile for all folders: a library module is a .c file below one of ROOMS, a suite is a test_<name>.c below
 # tests/, where it mirrors what it tests, a fuzz target is tests/fuzz/fuzz_<name>.c, an example is
 # apps/examples/<name>.c; none of them is listed here. Objects lie in
 # build/<variant>/ under the names of their sources, programs in build/bin/. The processor's own instructions are used
-# (-march=native): build where it runs, or give OPT.
+# (-march=native): build where it runs, or for all processors of the machine's kind with PORTABLE=1, in build/portable/.
 
 comma    := ,
 SAN      ?=
-VARIANT  := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
+PORTABLE ?=
+VARIANT  := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(PORTABLE),portable,release))
 OUT      := build/$(VARIANT)
-BIN      := $(if $(SAN),$(OUT)/bin,build/bin)
+BIN      := $(if $(SAN)$(PORTABLE),$(OUT)/bin,build/bin)
 
 ifeq ($(origin CC),default)
 CC       := gcc
 endif
-OPT      ?= $(if $(SAN),-O1 -march=native,-O3 -march=native -fno-math-errno -fno-trapping-math)
+OPT      ?= $(if $(SAN),-O1 -march=native,-O3 $(if $(PORTABLE),,-march=native) -fno-math-errno -fno-trapping-math)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
 SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 INCLUDE  := -Iinclude -I.
@@ -38,7 +40,7 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist clean force
+.PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist deb clean force
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +65,7 @@ HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
 TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
 
+LEVELS     := $(if $(and $(PORTABLE),$(if $(SAN),,yes),$(filter x86_64-%,$(shell $(CC) -dumpmachine))),v3 v4 v4_bf16 v4_amx)# of a portable build, see below
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
                 $(PLUGIN_C) $(STANDIN_C) $(AGAIN_SRC)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
@@ -81,10 +84,11 @@ PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libjansson-dev libxxhash-dev
             $(if $(filter check,$(FOR)),g++ clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
+            $(if $(filter deb,$(FOR)),g++ dpkg-dev fakeroot lintian debhelper dh-python python3-numpy) \
             $(if $(filter net,$(FOR)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
-ifneq (,$(filter demo test bench deploy net fuzz check,$(MAKECMDGOALS)))
+ifneq (,$(filter demo test bench deb deploy net fuzz check,$(MAKECMDGOALS)))
 $(OBJ): | deps
 endif
 
@@ -106,7 +110,7 @@ $(1): force
 	@mkdir -p $$(@D); printf '%s\n' '$(subst ','\'',$(2))' | cmp -s - $$@ || printf '%s\n' '$(subst ','\'',$(2))' >$$@
 endef
 $(eval $(call said,$(OUT)/flags,$(COMPILE)))
-$(eval $(call said,$(OUT)/modules,$(LIB_SRC) $(HELP_SRC)))
+$(eval $(call said,$(OUT)/modules,$(LIB_SRC) $(HELP_SRC) $(LEVELS)))
 
 all: $(LIB) $(SHARED) $(PROGRAMS) ## the library and the programs, in build/
 
@@ -124,8 +128,31 @@ $(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
 	$(call say,cc   $<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
+# In a portable build the kernels, and what they call in their loops, once more for each level of x86-64: an object in
+# which nothing but its table of ops can be seen. See kernels/levels.c.
+LEVEL_V4      := -march=x86-64-v4 -mprefer-vector-width=512
+LEVEL_v3      := -march=x86-64-v3 -DWEIR_NO_AMX
+LEVEL_v4      := $(LEVEL_V4) -DWEIR_NO_AMX
+LEVEL_v4_bf16 := $(LEVEL_V4) -mavx512bf16 -DWEIR_NO_AMX
+LEVEL_v4_amx  := $(LEVEL_V4) -mavx512bf16
+LEVEL_SRC     := graph/base/half.c $(filter-out kernels/registry.c kernels/levels.c,$(filter kernels/%,$(LIB_SRC)))
+LEVEL_OBJ     := $(LEVELS:%=$(OUT)/level_%.o)
+$(OUT)/kernels/levels.o: CPPFLAGS += $(if $(LEVELS),-DWEIR_LEVELS)
+PARTIAL        = $(CC) $(OPT) $(CFLAGS) -r -nostdlib $(if $(findstring -flto,$(OPT) $(CFLAGS)),-flinker-output=nolto-rel)
+
+define level
+$(LEVEL_SRC:%.c=$(OUT)/$(1)/%.o): $(OUT)/$(1)/%.o: %.c $(OUT)/flags
+	@mkdir -p $$(@D)
+	$$(call say,cc   $$< for $(1))
+	$$(Q)$$(COMPILE) $$(LEVEL_$(1)) -DLEVEL_OPS=level_$(1) -MMD -MP -c $$< -o $$@
+$(OUT)/level_$(1).o: $(LEVEL_SRC:%.c=$(OUT)/$(1)/%.o) $(OUT)/modules
+	$$(call say,ld   $$@)
+	$$(Q)$$(PARTIAL) $$(filter %.o,$$^) -o $$@ && objcopy --keep-global-symbol=level_$(1) $$@
+endef
+$(foreach l,$(LEVELS),$(eval $(call level,$(l))))
+
 # The library with all its names; and what suites share as another, so that a suite takes only what it uses.
-$(INSIDE):            $(LIB_SRC:%.c=$(OUT)/%.o)
+$(INSIDE):            $(LIB_SRC:%.c=$(OUT)/%.o) $(LEVEL_OBJ)
 $(OUT)/libsupport.a:  $(HELP_SRC:%.c=$(OUT)/%.o) $(RUNNER_SRC:%.c=$(OUT)/%.o)
 $(INSIDE) $(OUT)/libsupport.a: $(OUT)/modules
 	$(call say,ar   $@)
@@ -133,10 +160,9 @@ $(INSIDE) $(OUT)/libsupport.a: $(OUT)/modules
 
 # The library for programs: one object, in which names that do not begin with weir_ are local, as if it were one file.
 # A program may use them for its own, and debuggers still know them. (Link-time optimisation ends here.)
-$(LIB): $(LIB_SRC:%.c=$(OUT)/%.o) $(OUT)/modules
+$(LIB): $(LIB_SRC:%.c=$(OUT)/%.o) $(LEVEL_OBJ) $(OUT)/modules
 	$(call say,ar   $@)
-	$(Q)rm -f $@ && $(CC) $(OPT) $(CFLAGS) -r -nostdlib $(if $(findstring -flto,$(OPT) $(CFLAGS)),-flinker-output=nolto-rel) \
-	    $(filter %.o,$^) -o $(OUT)/weir.o && objcopy -w --keep-global-symbol='weir_*' $(OUT)/weir.o && \
+	$(Q)rm -f $@ && $(PARTIAL) $(filter %.o,$^) -o $(OUT)/weir.o && objcopy -w --keep-global-symbol='weir_*' $(OUT)/weir.o && \
 	    ar qcs $@ $(OUT)/weir.o
 
 # The same objects as a shared library, but for one: who reads the mask of cores does it earlier in a program.
@@ -146,7 +172,7 @@ $(OUT)/$(CORES).shared.o: $(CORES).c $(OUT)/$(CORES).o
 	$(call say,cc   $< for $(SONAME))
 	$(Q)$(COMPILE) -c $< -o $@
 
-$(SHARED): $(filter-out $(OUT)/$(CORES).o,$(LIB_SRC:%.c=$(OUT)/%.o)) $(OUT)/$(CORES).shared.o $(OUT)/modules cmake/weir.map
+$(SHARED): $(filter-out $(OUT)/$(CORES).o,$(LIB_SRC:%.c=$(OUT)/%.o)) $(OUT)/$(CORES).shared.o $(LEVEL_OBJ) $(OUT)/modules cmake/weir.map
 	$(call say,link $@)
 	$(Q)$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=cmake/weir.map -Wl,-z,defs $(filter %.o,$^) $(LIBS) -o $@
 
@@ -272,6 +298,9 @@ uninstall: ## take away what `make install` put there
 dist: ## build/weir-VERSION.tar.gz of what is committed
 	@mkdir -p build && git archive --prefix=weir-$(VERSION)/ HEAD | gzip -9n >build/weir-$(VERSION).tar.gz
 	@echo build/weir-$(VERSION).tar.gz
+
+deb: | deps ## Debian packages of the portable build, in build/deb, and what lintian says of them
+	@tests/packages
 
 # ---- suites ----
 
@@ -408,4 +437,4 @@ check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; public
 clean: ## remove build/
 	rm -rf build
 
--include $(OBJ:.o=.d) $(OTHER:.o=.d) $(NVCC_OBJ:.o=.d) $(EMULATED_OBJ:.o=.d) $(FAULTS_CU:%.cu=$(OUT)/%.emulated.d)
+-include $(foreach l,$(LEVELS),$(LEVEL_SRC:%.c=$(OUT)/$(l)/%.d)) $(OBJ:.o=.d) $(OTHER:.o=.d) $(NVCC_OBJ:.o=.d) $(EMULATED_OBJ:.o=.d) $(FAULTS_CU:%.cu=$(OUT)/%.emulated.d)

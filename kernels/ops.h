@@ -40,4 +40,14 @@
 OPS_LIST(X)
 #undef X
 
+/* All of them, in this order: of a copy of the kernels that is for some processors (kernels/levels.c), or of the only
+ * one. */
+#define X(name) +1
+enum { OPS_COUNT = 0 OPS_LIST(X) };
+#undef X
+#ifndef LEVEL_OPS
+#define LEVEL_OPS level_ops
+#endif
+extern const weir_op *const LEVEL_OPS[OPS_COUNT];
+
 #endif

@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const weir_op *const builtin[] = {
-#define X(name) &op_##name,
-    OPS_LIST(X)
-#undef X
-};
-
 /* Their kernels are a plugin's (regst/plugin.h). */
 static const weir_op *const on_cuda[] = {
 #define X(name) &op_##name,
@@ -44,9 +38,9 @@ const weir_op *weir_op_find(const char *name)
 {
     if (!name)
         return NULL;
-    for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++)
-        if (!strcmp(builtin[i]->name, name))
-            return builtin[i];
+    for (int i = 0; i < OPS_COUNT; i++)
+        if (!strcmp(level_ops[i]->name, name))
+            return level_ops[i];
     return registered_find(atomic_load_explicit(&registered_head, memory_order_acquire), name);
 }
 

@@ -365,7 +365,7 @@ weir_status session_find_kernel(const struct weir_session *s, const plan_kernel 
     const struct device_ops *device = s->arenas[queue->space.i].device;
     *call = !op              ? NULL
             : device->kernel ? device->kernel(op)
-                             : op->kernel[device_kernels((weir_device_kind)space->kind)];
+                             : op_kernel(op, (weir_device_kind)space->kind);
     if (*call)
         return WEIR_OK;
     return error_set(WEIR_E_UNSUPPORTED, "%s:%u: %s: %s %s%s", plan_text(plan, kernel->file), kernel->line,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "actors/session/cluster.h"
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
 #include "graph/base/opts.h"
@@ -314,7 +315,10 @@ static weir_status choose_directory(struct weir_session *s, const char *place)
 
 static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
 {
+    const char *level;
     weir_status status = home_open(&s->home);
+    if (!status)
+        status = op_level(&level);
     if (!status)
         status = ending_open(&s->ending);
     if (!status)

@@ -36,6 +36,12 @@ uint64_t registry_accepted(void);
 
 /* What is missing or wrong in an op that has a name: "has no rule infer"; NULL: nothing. There, too. */
 const char *op_fault(const weir_op *op);
+/* The kernel of an op for devices of the kind, from the copy of the kernels that is for this processor, where there are
+ * several (kernels/levels.c); NULL: there is none. */
+weir_kernel_fn op_kernel(const weir_op *op, weir_device_kind kind);
+/* Which copy that is: "v3", or "native-v3" where there is but one. E_ARGUMENT: WEIR_CPU_LEVEL asks for one that is not
+ * there, or that this processor cannot execute. The same for the whole life of the process. */
+weir_status op_level(const char **level);
 
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)

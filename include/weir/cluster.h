@@ -23,6 +23,9 @@
  *     WEIR_POISON     1: a debug run, as with .poison (<weir/session.h>); also of a process that is alone
  *     WEIR_OFFLOAD    where files of offloaded values are made, as .offload (<weir/session.h>); also of a process that
  *                     is alone
+ *     WEIR_CPU_LEVEL  v1, v3, v4, v4-bf16 or v4-amx: the processors whose kernels a portable build uses (docs/building.md);
+ *                     levels round differently, so where ranks have different processors it has to be given; also of a
+ *                     process that is alone [the highest that the processor has]
  *     WEIR_JOIN       seconds to wait for all ranks to come, and then for those with which there is something to
  *                     exchange to say HELLO [60]
  *     WEIR_SNAPSHOTS  a folder in this host's memory that outlives the ranks, from `weir launch --restarts`: for programs,

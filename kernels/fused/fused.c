@@ -385,6 +385,7 @@ typedef struct calling {
     const weir_kernel_args *args;
     blocks b;
     fused_member member[FUSED_MEMBERS_MAX];
+    weir_kernel_fn kernel[FUSED_MEMBERS_MAX];
     weir_view in[FUSED_MEMBERS_MAX][FUSED_INS_MAX], out[FUSED_MEMBERS_MAX][FUSED_OUTS_MAX];
     weir_view scratch[FUSED_SCRATCH_MAX];
     moving moving[FUSED_MEMBERS_MAX * (FUSED_INS_MAX + FUSED_OUTS_MAX)];
@@ -437,6 +438,7 @@ static void calling_begin(calling *c, const weir_kernel_args *args)
     for (int n = 0, at = 0; n < attrs->members; n++) {
         fused_member *m = &c->member[n];
         take_member(attrs, &at, m);
+        c->kernel[n] = op_kernel(m->op, WEIR_CPU);
         for (int i = 0; i < m->in_count; i++) {
             weir_view *v = &c->in[n][i];
             operand_view(c, m->in[i], FUSED_WHOLE, v);
@@ -485,7 +487,7 @@ static weir_status call_members(calling *c, bool first)
         call.workspace = c->workspace;
         call.workspace_bytes = c->workspace_bytes;
         call.continues = !first;
-        status = m->op->kernel[WEIR_CPU](&call);
+        status = c->kernel[n](&call);
     }
     return status;
 }

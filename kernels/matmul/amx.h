@@ -26,7 +26,14 @@ bool amx_usable(void);
 /* Whether a small product of whole numbers is exact; executes the instructions, whether the processor has them or not. */
 bool amx_is_right(void);
 
-/* For tests: amx_usable() is `usable` from now on, in all threads. */
+/* A copy of the kernels that is for processors without AMX does not ask (kernels/levels.c). */
+#ifdef WEIR_NO_AMX
+#define amx_used() false
+#else
+#define amx_used() amx_usable()
+#endif
+
+/* amx_usable() is `usable` from now on, in all threads: for tests, and where the level of the kernels says so. */
 void amx_pretend(bool usable);
 
 typedef struct amx_factors {

@@ -56,7 +56,7 @@ static terms terms_of(weir_dtype dtype)
 #ifdef __AVX512BF16__
     return dtype == WEIR_BF16 ? TERMS_PAIRS : TERMS_F32;
 #else
-    return dtype == WEIR_BF16 && amx_usable() ? TERMS_PAIRS : TERMS_F32;
+    return dtype == WEIR_BF16 && amx_used() ? TERMS_PAIRS : TERMS_F32;
 #endif
 }
 
@@ -412,7 +412,7 @@ void half_multiply(const half_product *p, const half_packed *b)
 {
     const terms kind = terms_of(p->dtype);
     const int64_t most = ROWS * kind / 2, elements = elements_of(kind, b->k);
-    amx_tiles tiles = {0}, *amx = kind == TERMS_PAIRS && amx_usable() ? &tiles : NULL;
+    amx_tiles tiles = {0}, *amx = kind == TERMS_PAIRS && amx_used() ? &tiles : NULL;
     for (int64_t row = 0; row < p->m; row += most) {
         const int64_t rows = least(most, p->m - row);
         strip s = rows_of_a(p, kind, amx != NULL, row, rows);

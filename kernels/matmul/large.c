@@ -312,12 +312,21 @@ static size_t b_bytes(const blocks *most)
     return (size_t)(most->width / COLUMNS * b_panel(most->depth)) * sizeof(float);
 }
 
+/* Of `count` lines in panels of `each`, or of `other`, whichever is more. */
+static size_t panels_bytes(int64_t count, int64_t each, int64_t other, int64_t depth)
+{
+    const int64_t one = round_up(count, each) / each * (depth * each + PANEL_GAP);
+    const int64_t two = round_up(count, other) / other * (depth * other + PANEL_GAP);
+    return (size_t)(one > two ? one : two) * sizeof(float);
+}
+
+/* For the tiles of any processor, so that a plan made on one runs on another. */
 size_t gemm_large_workspace(bool trans_a, int64_t m, int64_t n, int64_t k)
 {
     if (!m || !n || !k)
         return 0;
-    const blocks most = blocks_of(trans_a, m, n, k);
-    return b_bytes(&most) + (trans_a ? (size_t)(most.band / ROWS * a_panel(most.depth)) * sizeof(float) : 0);
+    const int64_t depth = even_part(k, DEPTH), width = even_part(n, trans_a ? WIDTH_PACKED : WIDTH);
+    return panels_bytes(width, 16, 32, depth) + (trans_a ? panels_bytes(even_part(m, BAND_PACKED), 6, 8, depth) : 0);
 }
 
 /* A block of B as tiles read it: whole panels where they lie, or all packed. */
