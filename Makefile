@@ -43,7 +43,7 @@ say       = @$(if $(V),:,echo "  $(1)")
 .PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist deb aarch64 clean force
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # ---- what it is made of ----
 
