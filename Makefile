@@ -40,10 +40,10 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist deb clean force
+.PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist deb aarch64 clean force
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # ---- what it is made of ----
 
@@ -84,11 +84,12 @@ PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libjansson-dev libxxhash-dev
             $(if $(filter check,$(FOR)),g++ clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
+            $(if $(filter aarch64,$(FOR)),gcc-aarch64-linux-gnu qemu-user-static) \
             $(if $(filter deb,$(FOR)),g++ dpkg-dev fakeroot lintian debhelper dh-python python3-numpy) \
             $(if $(filter net,$(FOR)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
-ifneq (,$(filter demo test bench deb deploy net fuzz check,$(MAKECMDGOALS)))
+ifneq (,$(filter demo test bench deb aarch64 deploy net fuzz check,$(MAKECMDGOALS)))
 $(OBJ): | deps
 endif
 
@@ -308,6 +309,9 @@ tests: $(SUITES:%=$(OUT)/tests/%)
 
 test: all tests ## build everything and run every suite; SUITES="..." for some, SAN=... under sanitizers
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
+
+aarch64: | deps ## some suites for AArch64, cross-compiled and run by qemu; takes minutes
+	@tests/aarch64
 
 # What wants a card: see tests/gpu/README.md.
 GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_cudnn test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps

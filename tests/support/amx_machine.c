@@ -18,6 +18,9 @@
 #include "tests/support/kernel_check.h"
 
 #include <criterion/criterion.h>
+
+#ifdef __x86_64__
+
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -267,3 +270,27 @@ void amx_machine_leave(void)
     amx_pretend(real);
     cr_assert(done, "no tile was multiplied");
 }
+
+#else
+
+void amx_machine_start(amx_machine kind)
+{
+    (void)kind;
+    cr_skip_test("processors of this kind have no AMX");
+}
+
+uint64_t amx_machine_stop(void)
+{
+    return 0;
+}
+
+void amx_machine_enter(void)
+{
+    amx_machine_start(AMX_MACHINE_RIGHT);
+}
+
+void amx_machine_leave(void)
+{
+}
+
+#endif
