@@ -12,9 +12,9 @@ typedef struct json {
     bool more; /* something stands before, so a comma is needed */
 } json;
 
-void json_open(json *j, const char *key, char bracket);
-void json_shut(json *j, char bracket);
-void json_number(json *j, const char *key, uint64_t value);
-void json_string(json *j, const char *key, const char *text); /* made valid UTF-8 */
+void plan_json_open(json *j, const char *key, char bracket);
+void plan_json_shut(json *j, char bracket);
+void plan_json_number(json *j, const char *key, uint64_t value);
+void plan_json_string(json *j, const char *key, const char *text); /* made valid UTF-8 */
 
 #endif

@@ -84,27 +84,27 @@ static void tensor_object(list *l, const logical *of)
     json *j = &l->json;
     char text[TEXT_BYTES];
     const plan_tensor *tensor = first_shard(l, of);
-    json_open(j, NULL, '{');
-    json_string(j, "name", plan_text(l->plan, tensor->name));
-    json_string(j, "dtype", weir_dtype_name((weir_dtype)tensor->dtype));
-    json_open(j, "shape", '[');
+    plan_json_open(j, NULL, '{');
+    plan_json_string(j, "name", plan_text(l->plan, tensor->name));
+    plan_json_string(j, "dtype", weir_dtype_name((weir_dtype)tensor->dtype));
+    plan_json_open(j, "shape", '[');
     for (uint32_t d = 0; d < tensor->rank; d++)
-        json_number(j, NULL, (uint64_t)tensor->global[d]);
-    json_shut(j, ']');
-    json_string(j, "devices", layouts_devices(&l->layouts, of, text, sizeof text));
-    json_string(j, "layout", layouts_text(&l->layouts, of, text, sizeof text));
-    json_open(j, "parts", '[');
+        plan_json_number(j, NULL, (uint64_t)tensor->global[d]);
+    plan_json_shut(j, ']');
+    plan_json_string(j, "devices", layouts_devices(&l->layouts, of, text, sizeof text));
+    plan_json_string(j, "layout", layouts_text(&l->layouts, of, text, sizeof text));
+    plan_json_open(j, "parts", '[');
     for (uint32_t d = 0; d < tensor->rank; d++)
-        json_number(j, NULL, of->parts[d]);
-    json_shut(j, ']');
-    json_number(j, "terms", of->terms);
-    json_number(j, "alike", of->alike);
-    json_number(j, "stage", stage_of(l, of));
-    json_string(j, "kind", kind_of(l, tensor));
-    json_number(j, "shard_bytes", plan_tensor_bytes(tensor));
-    json_string(j, "file", of->file);
-    json_number(j, "line", of->line);
-    json_shut(j, '}');
+        plan_json_number(j, NULL, of->parts[d]);
+    plan_json_shut(j, ']');
+    plan_json_number(j, "terms", of->terms);
+    plan_json_number(j, "alike", of->alike);
+    plan_json_number(j, "stage", stage_of(l, of));
+    plan_json_string(j, "kind", kind_of(l, tensor));
+    plan_json_number(j, "shard_bytes", plan_tensor_bytes(tensor));
+    plan_json_string(j, "file", of->file);
+    plan_json_number(j, "line", of->line);
+    plan_json_shut(j, '}');
 }
 
 static void list_tensors(list *l)
@@ -136,20 +136,20 @@ static void actor_object(list *l, uint32_t a)
     const weir_plan *plan = l->plan;
     const plan_actor *actor = &plan->actors[a];
     uint32_t space = plan->queues[actor->queue.i].space.i;
-    json_open(j, NULL, '{');
-    json_number(j, "actor", a);
-    json_string(j, "name", plan_text(plan, actor->name));
-    json_string(j, "device", plan_text(plan, plan->spaces[space].name));
-    json_number(j, "stage", l->layouts.stage[space]);
-    json_string(j, "queue", plan_text(plan, plan->queues[actor->queue.i].name));
-    json_string(j, "program", plan_text(plan, plan->programs[actor->program.i].name));
-    json_string(j, "phase", phase_text(actor->phase));
-    json_number(j, "fires", actor->fires);
-    json_open(j, "kernels", '[');
+    plan_json_open(j, NULL, '{');
+    plan_json_number(j, "actor", a);
+    plan_json_string(j, "name", plan_text(plan, actor->name));
+    plan_json_string(j, "device", plan_text(plan, plan->spaces[space].name));
+    plan_json_number(j, "stage", l->layouts.stage[space]);
+    plan_json_string(j, "queue", plan_text(plan, plan->queues[actor->queue.i].name));
+    plan_json_string(j, "program", plan_text(plan, plan->programs[actor->program.i].name));
+    plan_json_string(j, "phase", phase_text(actor->phase));
+    plan_json_number(j, "fires", actor->fires);
+    plan_json_open(j, "kernels", '[');
     for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++)
-        json_string(j, NULL, plan_text(plan, plan->kernels[k].name));
-    json_shut(j, ']');
-    json_shut(j, '}');
+        plan_json_string(j, NULL, plan_text(plan, plan->kernels[k].name));
+    plan_json_shut(j, ']');
+    plan_json_shut(j, '}');
 }
 
 /* Those of a queue, behind its name. */
@@ -190,10 +190,10 @@ static weir_status list_all(list *l, FILE *to)
         return error_set(WEIR_E_MEMORY, "no memory to list the plan");
     l->json = (json){.to = l->table};
     if (l->opts->json)
-        json_open(&l->json, NULL, '[');
+        plan_json_open(&l->json, NULL, '[');
     (l->opts->tensors ? list_tensors : list_actors)(l);
     if (l->opts->json)
-        json_shut(&l->json, ']');
+        plan_json_shut(&l->json, ']');
     bool failed = ferror(l->table) != 0;
     failed = fclose(l->table) || failed;
     if (!failed && l->count && l->opts->json)

@@ -94,8 +94,8 @@ Test(class_lse, survives_logits_as_large_as_there_are, .timeout = 120)
     words attrs = {0, 0, 2};
     float logits[4] = {3e38f, -3e38f, -3e38f, -3e38f}, lse[2], picked;
     int32_t label = 0;
-    weir_view in[2] = {{logits, WEIR_F32, SHAPE(4), {0}, SHAPE(4)}, {.data = &label, .dtype = WEIR_I32}};
-    weir_view out[2] = {{lse, WEIR_F32, SHAPE(2), {0}, SHAPE(2)}, {.data = &picked, .dtype = WEIR_F32}};
+    weir_view in[2] = {{logits, WEIR_F32, SHAPE(4), {0}, SHAPE(4), NULL}, {.data = &label, .dtype = WEIR_I32}};
+    weir_view out[2] = {{lse, WEIR_F32, SHAPE(2), {0}, SHAPE(2), NULL}, {.data = &picked, .dtype = WEIR_F32}};
     weir_kernel_args args = {.in = in, .in_count = 2, .out = out, .out_count = 2, .attrs = &attrs};
     cr_assert_eq(op_class_lse.kernel[WEIR_CPU](&args), WEIR_OK);
     cr_expect_eq(lse[0], 3e38f);
@@ -109,10 +109,10 @@ Test(class_lse, names_the_label_that_is_no_class_of_any_shard, .timeout = 120)
     float logits[6] = {0}, lse[2], picked[2];
     int32_t labels[2] = {5, 6};
     char error[256] = "";
-    weir_view in[2] = {{logits, WEIR_F32, SHAPE(2, 3), {2, 3}, SHAPE(4, 6)},
-                       {labels, WEIR_I32, SHAPE(2), {2}, SHAPE(4)}};
-    weir_view out[2] = {{lse, WEIR_F32, SHAPE(2, 1), {2, 1}, SHAPE(4, 2)},
-                        {picked, WEIR_F32, SHAPE(2), {2}, SHAPE(4)}};
+    weir_view in[2] = {{logits, WEIR_F32, SHAPE(2, 3), {2, 3}, SHAPE(4, 6), NULL},
+                       {labels, WEIR_I32, SHAPE(2), {2}, SHAPE(4), NULL}};
+    weir_view out[2] = {{lse, WEIR_F32, SHAPE(2, 1), {2, 1}, SHAPE(4, 2), NULL},
+                        {picked, WEIR_F32, SHAPE(2), {2}, SHAPE(4), NULL}};
     weir_kernel_args args = {.in = in, .in_count = 2, .out = out, .out_count = 2, .attrs = &attrs,
                              .error = error, .error_bytes = sizeof error};
     cr_assert_eq(kernel_check_kernel(&op_class_lse)(&args), WEIR_E_KERNEL);

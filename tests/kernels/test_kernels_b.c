@@ -701,9 +701,9 @@ Test(embedding, names_the_id_that_is_not_in_the_table, .timeout = 120)
 {
     int32_t ids[] = {0, 1, 2, 3, 50257, 5};
     float table[32] = {0}, y[24];
-    weir_view in[2] = {{ids, WEIR_I32, SHAPE(2, 3), {4, 0}, SHAPE(8, 3)},
-                       {table, WEIR_F32, SHAPE(8, 4), {8, 0}, SHAPE(16, 4)}};
-    weir_view out = {y, WEIR_F32, SHAPE(2, 3, 4), {4, 0, 0}, SHAPE(8, 3, 4)};
+    weir_view in[2] = {{ids, WEIR_I32, SHAPE(2, 3), {4, 0}, SHAPE(8, 3), NULL},
+                       {table, WEIR_F32, SHAPE(8, 4), {8, 0}, SHAPE(16, 4), NULL}};
+    weir_view out = {y, WEIR_F32, SHAPE(2, 3, 4), {4, 0, 0}, SHAPE(8, 3, 4), NULL};
     cr_assert_str_eq(failure(&op_embedding, NULL, in, 2, &out), "id 50257 at [5, 1] is not in 0..15");
     ids[4] = -1;
     cr_assert_str_eq(failure(&op_embedding, NULL, in, 2, &out), "id -1 at [5, 1] is not in 0..15");
@@ -832,8 +832,8 @@ Test(cross_entropy, names_the_label_that_is_no_class, .timeout = 120)
     word attrs[2] = {{0}};
     int32_t labels[] = {2, 3};
     float logits[6] = {0}, loss, lse[2];
-    weir_view in[2] = {{logits, WEIR_F32, SHAPE(2, 3), {2, 0}, SHAPE(4, 3)},
-                       {labels, WEIR_I32, SHAPE(2), {2}, SHAPE(4)}};
+    weir_view in[2] = {{logits, WEIR_F32, SHAPE(2, 3), {2, 0}, SHAPE(4, 3), NULL},
+                       {labels, WEIR_I32, SHAPE(2), {2}, SHAPE(4), NULL}};
     weir_view out[2] = {{.data = &loss, .dtype = WEIR_F32},
                         {.data = lse, .dtype = WEIR_F32, .shape = SHAPE(2), .global = SHAPE(4)}};
     cr_assert_str_eq(failure(&op_cross_entropy, attrs, in, 2, out), "label 3 of row [3] is not in 0..2");
