@@ -286,13 +286,23 @@ void session_held(struct weir_session *s, int64_t begun, bool again)
 
 /* ---- sources ---- */
 
+/* Whether it makes all that it gives from nothing: it reads nothing, nor changes what an earlier step left. */
+static bool makes_anew(const weir_plan *plan, const plan_actor *actor)
+{
+    for (uint32_t r = actor->regsts.first; r < actor->regsts.first + actor->regsts.count; r++)
+        if (plan->regsts[r].initial)
+            return false;
+    return !actor->ports.count;
+}
+
 bool session_is_source(const struct weir_session *s, const struct actor_kernel *kernel)
 {
-    uint32_t host = s->plan->kernels[kernel->id].host;
+    const weir_plan *plan = s->plan;
+    uint32_t host = plan->kernels[kernel->id].host;
     if (host == PLAN_NONE)
         return false;
-    bool reads = s->plan->actors[s->plan->kernels[kernel->id].actor.i].ports.count;
-    return s->plan->hosts[host].kind == PLAN_SOURCE || (s->plan->hosts[host].kind == PLAN_CALL && !reads);
+    return plan->hosts[host].kind == PLAN_SOURCE ||
+           (plan->hosts[host].kind == PLAN_CALL && makes_anew(plan, &plan->actors[plan->kernels[kernel->id].actor.i]));
 }
 
 void session_end_source(struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,

@@ -244,7 +244,8 @@ static weir_plan *run_passes(compile *c)
 weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *given)
 {
     weir_compile_opts opts;
-    if (graph_stray_report() || opts_read(&opts, sizeof opts, given, "compile"))
+    const bool stray = graph_stray_report(), memory = graph && graph->pool.failed; /* then NULL is what came of that */
+    if ((stray && !memory) || opts_read(&opts, sizeof opts, given, "compile"))
         return NULL;
     if (!graph) {
         error_set(WEIR_E_ARGUMENT, "%s:%d: compile: the graph is NULL", opts.src.file, opts.src.line);

@@ -136,9 +136,12 @@ Test(apps, a_plan_that_is_run_may_be_asked_for_its_first_nan)
 {
     char *output = new_output();
     save_root();
-    must_run("printf '\\0\\0\\200\\077\\0\\0\\200\\277' >$T/less", output); /* 1 and -1 */
-    fails("weir run $T/root --steps 2 --feed x=$T/less", 0, "step 1  y (mean)");
-    fails("weir run $T/root --steps 2 --feed x=$T/less --check-finite", 1,
+    must_run("printf '\\223NUMPY\\1\\0v\\0%-117s\\n' "
+             "\"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }\" >$T/less.npy; "
+             "for step in 0 1; do printf '\\0\\0\\200\\077\\0\\0\\200\\277'; done >>$T/less.npy",
+             output); /* 1 and -1 */
+    fails("weir run $T/root --steps 2 --feed x=$T/less.npy", 0, "step 1  y (mean)");
+    fails("weir run $T/root --steps 2 --feed x=$T/less.npy --check-finite", 1,
           ": root (sqrt) failed on cpu:0 in step 0: output 0 is NaN at [1] of f32 [2]; its inputs are finite");
     free(output);
 }

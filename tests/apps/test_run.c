@@ -322,5 +322,6 @@ Test(run, objects_that_have_no_ops_are_told)
     refuses("weir run --load $T/empty.so README.md", 1, "empty.so: has registered no op here: is it linked with a libweir");
     refuses("weir run --load $T/lacks.so README.md", 1, "lacks.so cannot be loaded: ");
     cr_expect(strstr(output, "weir_of_tomorrow"), "%s", output);
-    refuses("weir run --load $T/taken.so README.md", 1, "taken.so: weir_register_ops() gave E_ARGUMENT: op relu: a rule ");
+    refuses("weir run --load $T/taken.so README.md", 1,
+            "taken.so: weir_register_ops() gave E_ARGUMENT: op_register: the op relu has no rule infer");
 }
