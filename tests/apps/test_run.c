@@ -4,6 +4,7 @@
 #include "tests/support/folder.h"
 
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,18 @@
 #include <unistd.h>
 #include <weir/weir.h>
 
-TestSuite(run, .init = folder_make, .fini = folder_remove, .timeout = 120);
+/* Programs run in other folders, too. */
+static void begin(void)
+{
+    char options[PATH_MAX + 32], *here = realpath("tests/support/tsan.supp", NULL);
+    cr_assert_not_null(here);
+    snprintf(options, sizeof options, "suppressions=%s", here);
+    setenv("TSAN_OPTIONS", options, 0);
+    free(here);
+    folder_make();
+}
+
+TestSuite(run, .init = begin, .fini = folder_remove, .timeout = 120);
 
 static char output[1 << 16];
 
