@@ -16,7 +16,8 @@
  *
  * Within a level the bits of a result depend on nothing but the plan and its values. Two levels round differently (a
  * product and a sum are one operation from v3 on), so all ranks of a session have to be of one: where processors differ
- * WEIR_CPU_LEVEL has to name one that all have. (Nobody compares them.) What scratch a kernel needs is the same on all: a plan made on one runs on the others.
+ * WEIR_CPU_LEVEL has to name one that all have. (Nobody compares them.) What scratch a kernel needs is the same on all:
+ * a plan made on one runs on the others.
  *
  * Why not target_clones, or ifunc: they are of single functions, and the kernels' loops are inlined from headers into
  * hundreds. Why not libraries in glibc-hwcaps/: programs that link the archive would have none of it.
@@ -116,9 +117,9 @@ static const level *level_now(void)
 {
     static const level *chosen;
     const level *now = __atomic_load_n(&chosen, __ATOMIC_RELAXED), *none = NULL;
-    const char *asked = getenv("WEIR_CPU_LEVEL");
     if (now)
         return now;
+    const char *asked = getenv("WEIR_CPU_LEVEL");
     now = choose(asked && *asked ? asked : NULL);
     if (now && !__atomic_compare_exchange_n(&chosen, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return none;

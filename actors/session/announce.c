@@ -16,7 +16,7 @@
  *
  * Where other processes post to the mailbox a thread tells of it (ringer.c).
  *
- * A lane has one owner at a time (lane_take()): a thread in push or pull, or one that looks. Who is done with a push or
+ * A lane has one owner at a time (session_take_lane()): a thread in push or pull, or one that looks. Who is done with a push or
  * pull lets go and then looks itself, so one who found the lane taken may pass it over.
  */
 #include <sched.h>
@@ -105,17 +105,6 @@ void session_let_go(struct weir_session *s, struct actor *actor)
         watch_again(s, actor);
 }
 
-static weir_status enter(struct weir_session *s, const char *verb)
-{
-    weir_status status = session_enter(s, verb);
-    if (status)
-        return status;
-    status = caller_check(s, verb);
-    if (status)
-        session_exit(s);
-    return status;
-}
-
 static weir_status fd_open(struct weir_session *s)
 {
     if (atomic_load(&s->ready_fd) >= 0)
@@ -132,7 +121,7 @@ static weir_status fd_open(struct weir_session *s)
 
 int weir_session_fd(weir_session *s)
 {
-    if (enter(s, "fd"))
+    if (session_enter(s, "fd"))
         return -1;
     pthread_mutex_lock(&s->ending.lock);
     weir_status status = fd_open(s);
@@ -194,7 +183,7 @@ static void look_at_run(const struct weir_session *s, struct listing *listing)
 int weir_session_ready(weir_session *s, weir_ready *list, int room)
 {
     struct listing listing = {list, room, 0};
-    if (enter(s, "ready"))
+    if (session_enter(s, "ready"))
         return -1;
     if (atomic_load(&s->ready_fd) >= 0)
         fd_empty(s);

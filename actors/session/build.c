@@ -236,13 +236,20 @@ static void build_wire(struct building *b, uint32_t o, const struct transfer *tr
                             .offset = piece->span_offset};
 }
 
-weir_view session_view(const struct weir_session *s, const plan_tensor *tensor, uint32_t slot)
+weir_view session_type_view(const plan_tensor *tensor)
 {
-    weir_view view = {.data = arena_tensor(s->arenas, s->plan, tensor, slot), .dtype = (weir_dtype)tensor->dtype};
+    weir_view view = {.dtype = (weir_dtype)tensor->dtype};
     view.shape.rank = view.global.rank = (int)tensor->rank;
     memcpy(view.shape.dim, tensor->shape, sizeof(tensor->shape));
     memcpy(view.global.dim, tensor->global, sizeof(tensor->global));
     memcpy(view.offset, tensor->start, sizeof(tensor->start));
+    return view;
+}
+
+weir_view session_view(const struct weir_session *s, const plan_tensor *tensor, uint32_t slot)
+{
+    weir_view view = session_type_view(tensor);
+    view.data = arena_tensor(s->arenas, s->plan, tensor, slot);
     return view;
 }
 
@@ -356,12 +363,12 @@ static void build_views(struct building *b)
 }
 
 /* What devices do together has no kernel, but a meeting (groups.c). */
-weir_status session_find_kernel(const struct weir_session *s, const plan_kernel *kernel, weir_kernel_fn *call)
+weir_status session_find_kernel(const struct weir_session *s, const plan_kernel *kernel, const weir_op *op,
+                                weir_kernel_fn *call)
 {
     const weir_plan *plan = s->plan;
     const plan_queue *queue = &plan->queues[plan->actors[kernel->actor.i].queue.i];
     const plan_space *space = &plan->spaces[queue->space.i];
-    const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
     const struct device_ops *device = s->arenas[queue->space.i].device;
     *call = !op              ? NULL
             : device->kernel ? device->kernel(op)
@@ -393,6 +400,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
     const weir_op *op = weir_op_find(plan_text(plan, from->op));
     struct actor_kernel *kernel = &s->kernels[k];
     s->actors[from->actor.i].foreign |= from->host != PLAN_NONE;
+    s->keeps |= from->host != PLAN_NONE ? s->bindings[from->host].open != NULL : op && op->open;
     kernel->id = k;
     kernel->accumulate = accumulates_into(s, from);
     kernel->args = (weir_kernel_args){
@@ -411,7 +419,7 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
         .error = error,
         .error_bytes = sizeof(s->workers->error),
     };
-    return meets ? WEIR_OK : session_find_kernel(s, from, &kernel->call);
+    return meets ? WEIR_OK : session_find_kernel(s, from, op, &kernel->call);
 }
 
 /* ---- ranks ---- */

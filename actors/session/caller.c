@@ -49,7 +49,7 @@ struct piece {
 static struct piece pieces;
 static char closing; /* what a place has instead of a session that is being closed */
 
-/* The place that has this. All of this is seq_cst: see session_enter(). */
+/* The place that has this. All of this is seq_cst: see enter(). */
 static struct place *find(const void *session)
 {
     for (struct piece *p = &pieces; p; p = atomic_load(&p->next))
@@ -110,24 +110,6 @@ weir_status caller_check_open(const struct weir_session *s, const char *function
     return LIKELY(find(s) != NULL) ? WEIR_OK : is_not_open(function);
 }
 
-/* Who closes sees this thread inside, or this thread sees that it closes: each writes first, then looks. */
-weir_status session_enter(struct weir_session *s, const char *function)
-{
-    struct place *place = s ? find(s) : NULL;
-    if (UNLIKELY(!place))
-        return caller_check_open(s, function);
-    atomic_fetch_add(&place->inside, 1);
-    if (LIKELY(atomic_load(&place->session) == s))
-        return WEIR_OK;
-    atomic_fetch_sub(&place->inside, 1);
-    return is_not_open(function);
-}
-
-void session_exit(struct weir_session *s)
-{
-    atomic_fetch_sub(&s->place->inside, 1); /* after which the session may be gone */
-}
-
 /* ---- who calls ---- */
 
 bool caller_is_here(const struct weir_session *s)
@@ -147,24 +129,68 @@ weir_status caller_check_report(const char *function)
                : error_set(WEIR_E_STATE, "weir_session_%s: called by a function that gets a report", function);
 }
 
-weir_status caller_check(const struct weir_session *s, const char *function)
+/* Of a session that is open. */
+static weir_status check_process(const struct weir_session *s, const char *function)
 {
-    weir_status status = caller_check_open(s, function);
-    if (UNLIKELY(status))
-        return status;
-    if (UNLIKELY(!home_is_here(&s->home)))
-        return error_set(WEIR_E_STATE,
-                         "weir_session_%s: the session is process %d's; this is a child of it, and has none of its "
-                         "threads: open another one here", function, (int)s->home.pid);
-    return caller_check_report(function);
+    if (LIKELY(home_is_here(&s->home)))
+        return caller_check_report(function);
+    return error_set(WEIR_E_STATE,
+                     "weir_session_%s: the session is process %d's; this is a child of it, and has none of its "
+                     "threads: open another one here", function, (int)s->home.pid);
 }
 
-weir_status caller_check_outside(const struct weir_session *s, const char *function)
+static weir_status check_outside(const struct weir_session *s, const char *function)
 {
-    weir_status status = caller_check(s, function);
+    weir_status status = check_process(s, function);
     if (!status && worker_of && (worker_of == s || worker_of == s->crew))
         return error_set(WEIR_E_STATE,
                          "weir_session_%s: called by a source, a sink or a call of this session, or by an op of one that "
                          "it shares workers with: a worker would wait for itself", function);
     return status;
+}
+
+weir_status caller_check(const struct weir_session *s, const char *function)
+{
+    weir_status status = caller_check_open(s, function);
+    return UNLIKELY(status) ? status : check_process(s, function);
+}
+
+weir_status caller_check_outside(const struct weir_session *s, const char *function)
+{
+    weir_status status = caller_check_open(s, function);
+    return UNLIKELY(status) ? status : check_outside(s, function);
+}
+
+/* ---- who comes in ---- */
+
+/* Who closes sees this thread inside, or this thread sees that it closes: each writes first, then looks. */
+static weir_status enter(struct weir_session *s, const char *function, bool outside)
+{
+    struct place *place = s ? find(s) : NULL;
+    weir_status status;
+    if (UNLIKELY(!place))
+        return caller_check_open(s, function);
+    atomic_fetch_add(&place->inside, 1);
+    if (UNLIKELY(atomic_load(&place->session) != s))
+        status = is_not_open(function);
+    else
+        status = outside ? check_outside(s, function) : check_process(s, function);
+    if (UNLIKELY(status))
+        atomic_fetch_sub(&place->inside, 1);
+    return status;
+}
+
+weir_status session_enter(struct weir_session *s, const char *function)
+{
+    return enter(s, function, false);
+}
+
+weir_status session_enter_outside(struct weir_session *s, const char *function)
+{
+    return enter(s, function, true);
+}
+
+void session_exit(struct weir_session *s)
+{
+    atomic_fetch_sub(&s->place->inside, 1); /* after which the session may be gone */
 }

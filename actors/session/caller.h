@@ -46,9 +46,10 @@ weir_status caller_opens(struct weir_session *session);
 weir_status caller_closes(struct weir_session *session);
 void caller_closed(struct place *place); /* NULL: it never opened */
 
-/* A thread comes into what may wait, or what ends the session, and goes. E_ARGUMENT or E_STATE: there is no such session;
- * then it has not come. */
+/* A thread that may call (caller_check(), caller_check_outside()) comes into what may wait, or what ends the session, and
+ * goes. After an error it has not come. */
 weir_status session_enter(struct weir_session *session, const char *function);
+weir_status session_enter_outside(struct weir_session *session, const char *function);
 void session_exit(struct weir_session *session);
 
 /* E_ARGUMENT or E_STATE, in words that begin with "weir_session_" and `function`, when there is no such session. All that

@@ -85,7 +85,7 @@ weir_status session_bind(struct weir_session *s, const weir_session_opts *opts)
         const char *wrong = opts_copy(&binding, sizeof(binding), next, opts->binding_size);
         if (wrong)
             return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: bindings: %s",
-                             opts->src.file ? opts->src.file : "?", opts->src.line, wrong);
+                             opts->src.file, opts->src.line, wrong);
         if (!binding.name)
             break;
         weir_status status = bind_one(s, &binding);
@@ -116,15 +116,8 @@ static keeper keeper_of(const struct weir_session *s, const plan_kernel *kernel)
 /* Types and places of the operands, without data: not all of it is there yet. */
 static const weir_view *views_without_data(const struct weir_session *s, const plan_range *operands, weir_view *views)
 {
-    for (uint32_t i = 0; i < operands->count; i++) {
-        const plan_tensor *tensor = &s->plan->tensors[s->plan->operands[operands->first + i].tensor.i];
-        weir_view *view = &views[i];
-        *view = (weir_view){.dtype = (weir_dtype)tensor->dtype, .shape.rank = (int)tensor->rank,
-                            .global.rank = (int)tensor->rank};
-        memcpy(view->shape.dim, tensor->shape, sizeof(view->shape.dim));
-        memcpy(view->global.dim, tensor->global, sizeof(view->global.dim));
-        memcpy(view->offset, tensor->start, sizeof(view->offset));
-    }
+    for (uint32_t i = 0; i < operands->count; i++)
+        views[i] = session_type_view(&s->plan->tensors[s->plan->operands[operands->first + i].tensor.i]);
     return views;
 }
 
@@ -156,7 +149,7 @@ static weir_status open_call(struct weir_session *s, uint32_t k, const keeper *b
 
 weir_status session_open_calls(struct weir_session *s)
 {
-    for (uint32_t k = 0; k < s->plan->kernels_count; k++) {
+    for (uint32_t k = 0; s->keeps && k < s->plan->kernels_count; k++) {
         keeper by = keeper_of(s, &s->plan->kernels[k]);
         bool opens = by.open && session_runs(s, s->plan->kernels[k].actor.i);
         weir_status status = opens ? open_call(s, k, &by) : WEIR_OK;
@@ -389,13 +382,7 @@ static weir_status pull(struct weir_session *s, const char *name, weir_array *va
 /* A worker that waited for ever might wait for itself. */
 static weir_status enter(struct weir_session *s, const char *verb, int timeout_ms)
 {
-    weir_status status = session_enter(s, verb);
-    if (status)
-        return status;
-    status = timeout_ms < 0 ? caller_check_outside(s, verb) : caller_check(s, verb);
-    if (status)
-        session_exit(s);
-    return status;
+    return timeout_ms < 0 ? session_enter_outside(s, verb) : session_enter(s, verb);
 }
 
 weir_status weir_session_push(weir_session *s, const char *name, const weir_array *value, int timeout_ms)

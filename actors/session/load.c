@@ -393,7 +393,7 @@ weir_status weir_session_load_at(weir_session *s, const char *dir, const weir_lo
         status = opts_read(&opts, sizeof(opts), given, "weir_session_load");
     if (!status && (dir ? !*dir : !opts.memory))
         status = error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_load: there is no folder",
-                           opts.src.file ? opts.src.file : "", opts.src.line);
+                           opts.src.file, opts.src.line);
     if (status)
         return status;
     session_await_save(s); /* the newest may be what is still being written */

@@ -131,7 +131,7 @@ static weir_status prepare_kernel(const struct weir_session *s, const plan_kerne
     char error[320] = "";
     char *base = s->arenas[on->space.i].base;
     weir_kernel_fn call;
-    weir_status status = session_find_kernel(s, kernel, &call);
+    weir_status status = session_find_kernel(s, kernel, weir_op_find(plan_text(s->plan, kernel->op)), &call);
     if (status)
         return status;
     const weir_kernel_args args = {

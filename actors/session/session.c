@@ -22,7 +22,6 @@
 #define TRACE_EVENTS_DEFAULT (1 << 18)
 #define TRACE_EVENTS_MAX (INT64_C(1) << 32)
 #define NUMBER_LETTERS 13 /* " (4294967295)" */
-#define WORKERS_MAX 65536 /* no machine has as many cores */
 #define IO_WORKERS_MAX 64 /* they sleep most of the time; but a plan may come from anywhere */
 #define AWAY_NS 1000000 /* between two times that those inside are woken */
 #define STALL_MIN_NS 1000000
@@ -106,19 +105,22 @@ static weir_status assign_queues(struct weir_session *s)
     return status;
 }
 
+static weir_status not_shared(const weir_session_opts *opts, const char *why)
+{
+    return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_session_open: %s", opts->src.file, opts->src.line, why);
+}
+
 /* The threads that compute: other sessions' too, or up to so many of its own. */
 static weir_status open_crew(struct weir_session *s, const weir_session_opts *opts)
 {
     uint32_t wanted = opts->workers > 0 ? (uint32_t)opts->workers : (uint32_t)cores_count();
     s->guest = opts->workers_of != NULL;
     if (!s->guest)
-        s->crew = crew_new(wanted < WORKERS_MAX ? wanted : WORKERS_MAX, "", 0);
+        s->crew = crew_new(wanted, "", 0);
     else if (s->cluster || opts->workers_of->cluster)
-        return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_session_open: a session of several ranks shares no workers",
-                         opts->src.file ? opts->src.file : "", opts->src.line);
+        return not_shared(opts, "a session of several ranks shares no workers");
     else if (opts->workers_of->queues)
-        return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_session_open: workers of accelerators are not shared",
-                         opts->src.file ? opts->src.file : "", opts->src.line);
+        return not_shared(opts, "workers of accelerators are not shared");
     else
         crew_hold(s->crew = opts->workers_of->crew);
     return s->crew ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u workers", wanted);
@@ -341,8 +343,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = open_memory(s);
     }
     if (!status && s->guest && s->queues)
-        status = error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_session_open: workers of accelerators are not shared",
-                           opts->src.file ? opts->src.file : "", opts->src.line);
+        status = not_shared(opts, "workers of accelerators are not shared");
     if (!status)
         status = session_prepare_kernels(s); /* of zeros */
     if (!status)
@@ -412,8 +413,7 @@ weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opt
     char text[160];
     const char *wrong = opts_wrong(plan, &opts, text, sizeof(text));
     if (wrong) {
-        error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: %s", opts.src.file ? opts.src.file : "?", opts.src.line,
-                  wrong);
+        error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_open: %s", opts.src.file, opts.src.line, wrong);
         return NULL;
     }
     if (opts.workers_of && caller_check(opts.workers_of, "open"))
@@ -540,12 +540,10 @@ static weir_status session_end(struct weir_session *s)
 
 weir_status weir_session_close(weir_session *s)
 {
-    weir_status status = s ? session_enter(s, "close") : WEIR_OK;
+    weir_status status = s ? session_enter_outside(s, "close") : WEIR_OK;
     if (!s || status)
         return status;
-    status = caller_check_outside(s, "close");
-    if (!status)
-        status = caller_closes(s);
+    status = caller_closes(s);
     session_exit(s);
     return status ? status : session_end(s);
 }
@@ -643,12 +641,10 @@ static weir_status run_wait(struct weir_session *s, int timeout_ms)
 
 weir_status weir_session_wait(weir_session *s, int timeout_ms)
 {
-    weir_status status = session_enter(s, "wait");
+    weir_status status = session_enter_outside(s, "wait");
     if (status)
         return status;
-    status = caller_check_outside(s, "wait");
-    if (!status)
-        status = run_wait(s, timeout_ms);
+    status = run_wait(s, timeout_ms);
     session_exit(s);
     return status;
 }

@@ -92,6 +92,7 @@ struct weir_session {
     bool checks_finite;      /* what kernels compute is looked at (finite.h) */
     const char *directory;   /* borrowed while it is opened: where disks' files are made; NULL: where the plan says */
     host_binding *bindings; /* owned; parallel to the plan's hosts */
+    bool keeps;             /* some kernel has an `open` */
     uint32_t opened;        /* kernels, the first, whose `open` was called where there is one */
     struct arena *arenas;   /* by space */
     struct bus bus;
@@ -173,10 +174,12 @@ uint32_t session_rank(const struct weir_session *session); /* this process's; al
 weir_status session_build(struct weir_session *session);
 void session_unbuild(struct weir_session *session);
 
-/* The function that the kernel's device calls; an error where there is none. */
-weir_status session_find_kernel(const struct weir_session *session, const plan_kernel *kernel, weir_kernel_fn *call);
+/* The function that the kernel's device calls for its op (NULL: nobody knows that); an error where there is none. */
+weir_status session_find_kernel(const struct weir_session *session, const plan_kernel *kernel, const weir_op *op,
+                                weir_kernel_fn *call);
 
-/* A view of the whole tensor as it lies in a slot. */
+/* A view of the whole tensor without data; and as it lies in a slot. */
+weir_view session_type_view(const plan_tensor *tensor);
 weir_view session_view(const struct weir_session *session, const plan_tensor *tensor, uint32_t slot);
 
 /* Whether what the port reads comes over the network, rather than being read where it lies. */

@@ -77,7 +77,7 @@ static int write_svg(const weir_plan *plan, const drawing *d)
 static int list_plan(const weir_plan *plan, weir_list_opts *opts, bool json)
 {
     opts->json = json;
-    weir_status status = weir_plan_list_at(plan, stdout, *opts);
+    weir_status status = weir_plan_list_at(plan, stdout, opts);
     return status == WEIR_E_ARGUMENT ? options_wrong(program, "%s", weir_error()) : status ? options_failed(program) : 0;
 }
 
@@ -86,7 +86,7 @@ int command_show(int argc, char **argv)
     const char *path = NULL;
     drawing picture = {.dot = NULL};
     bool json = false;
-    weir_list_opts list = {.tensors = false};
+    weir_list_opts list = {.size = sizeof list};
     options_list objects = {0};
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},

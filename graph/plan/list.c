@@ -1,6 +1,7 @@
 /* graph/plan/list.c: what is asked for of a plan: actors, or logical tensors, by name, device and stage. */
 #define _GNU_SOURCE
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 #include "graph/plan/json_inside.h"
 #include "graph/plan/layouts.h"
 #include "graph/plan/show_inside.h"
@@ -222,10 +223,16 @@ static weir_status nothing(const list *l)
                      l->opts->filter ? l->opts->filter : "*");
 }
 
-weir_status weir_plan_list_at(const weir_plan *plan, FILE *to, weir_list_opts opts)
+weir_status weir_plan_list_at(const weir_plan *plan, FILE *to, const weir_list_opts *given)
 {
+    weir_list_opts opts;
     list l = {.plan = plan, .opts = &opts};
-    weir_status status = layouts_make(&l.layouts, plan) && find_spaces(&l)
+    if (error_null(plan, "weir_plan_list", "plan") || error_null(to, "weir_plan_list", "file"))
+        return WEIR_E_ARGUMENT;
+    weir_status status = opts_read(&opts, sizeof opts, given, "weir_plan_list");
+    if (status)
+        return status;
+    status = layouts_make(&l.layouts, plan) && find_spaces(&l)
                              ? list_all(&l, to)
                              : error_set(WEIR_E_MEMORY, "no memory to list the plan");
     if (!status && !l.count)

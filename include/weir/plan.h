@@ -132,6 +132,8 @@ weir_status weir_plan_show(const weir_plan *plan, FILE *to);  /* for people: mem
 weir_status weir_plan_json(const weir_plan *plan, FILE *to);  /* the same and more, one JSON object */
 
 typedef struct weir_list_opts {
+    size_t size;
+    weir_src src;
     bool tensors;       /* logical tensors, each with its devices, its layout and the place in the user's program that
                            makes it; else actors [false] */
     bool json;          /* an array of objects */
@@ -141,10 +143,11 @@ typedef struct weir_list_opts {
 } weir_list_opts;
 /* Lists what is asked for, one a line. A layout says how often dimensions are cut, S(0)/2, and how many shards have the
  * same elements, as terms that are added, P/2, or alike, B/2. E_ARGUMENT: nothing is so. */
-#define weir_plan_list(plan, to, ...) weir_plan_list_at(plan, to, (weir_list_opts){__VA_ARGS__})
-weir_status weir_plan_list_at(const weir_plan *plan, FILE *to, weir_list_opts opts);
-weir_status weir_plan_picture(const weir_plan *plan, FILE *to); /* for graphviz: what stages do in each phase, layers that
-                                                                  do the same as one, and what they read of each other */
+#define weir_plan_list(plan, to, ...) weir_plan_list_at(plan, to, WEIR_OPTS(weir_list_opts, __VA_ARGS__))
+weir_status weir_plan_list_at(const weir_plan *plan, FILE *to, const weir_list_opts *opts);
+
+/* For graphviz: what stages do in each phase, layers that do the same as one, and what they read of each other. */
+weir_status weir_plan_picture(const weir_plan *plan, FILE *to);
 weir_status weir_plan_dot(const weir_plan *plan, FILE *to);   /* for graphviz, too: each actor and register */
 
 WEIR_C_END

@@ -103,7 +103,7 @@ typedef struct weir_session_opts {
     size_t binding_size;           /* sizeof(weir_binding), which weir_session_open() sets */
     int workers;                   /* that compute [as devices, at most as cores, see above]; more than there are devices
                                       would have no work, and are not started (stats.workers); changes no result */
-    weir_session *workers_of;      /* that compute are those of another session, see below [its own] */
+    weir_session *workers_of;      /* that compute are those of another session, see above [its own] */
     bool pin;                      /* worker k is bound to the k-th of those cores [WEIR_PIN, or not] */
     bool poison;                   /* a debug run: memory that the plan does not need at the time is filled with NaN, so
                                       that a kernel that reads it is noticed; slower, same results [WEIR_POISON, or not] */
@@ -116,7 +116,7 @@ typedef struct weir_session_opts {
     const char *offload;           /* "disk:DIRECTORY": where what the plan lets wait on a disk does so here, rather than
                                       where it was compiled for [WEIR_OFFLOAD, or what the plan says] */
     const char *trace;             /* file that gets a Chrome/Perfetto trace when the session closes; the process in it
-                                      has the session's name, see below [none] */
+                                      has the session's name, see above [none] */
     int64_t trace_events;          /* kept, per worker, the last ones [1 << 18] */
     const weir_binding *bindings;  /* before those that the plan got from its graph; ends at name NULL */
     int64_t first_step;            /* number of the first step, for schedules and random streams [0] */

@@ -70,7 +70,7 @@ Test(list, layouts_follow_from_shards)
 }
 
 /* What is listed; owned. NULL: an error. */
-static char *listed(const weir_plan *plan, weir_list_opts opts)
+static char *listed(const weir_plan *plan, const weir_list_opts *opts)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -82,7 +82,7 @@ static char *listed(const weir_plan *plan, weir_list_opts opts)
     return status ? NULL : text;
 }
 
-static void expect_lines(const weir_plan *plan, weir_list_opts opts, int lines, const char *has, const char *lacks)
+static void expect_lines(const weir_plan *plan, const weir_list_opts *opts, int lines, const char *has, const char *lacks)
 {
     char *text = listed(plan, opts);
     cr_assert(text, "%s", weir_error());
@@ -95,15 +95,18 @@ static void expect_lines(const weir_plan *plan, weir_list_opts opts, int lines, 
 Test(list, what_is_asked_for_is_listed)
 {
     weir_plan *plan = two_stages();
-    expect_lines(plan, (weir_list_opts){.tensors = true, .filter = "up/weight"}, 2, "f32 [4, 16]  cpu:0-3  S(1)/2 B/2", "down");
-    expect_lines(plan, (weir_list_opts){.tensors = true, .filter = "*/weight", .stage = 2}, 2, "down/weight", "up");
-    expect_lines(plan, (weir_list_opts){.filter = "linear", .device = "cpu:[0-1]", .stage = 1}, 4, "cpu:1", "cpu:2");
-    char *text = listed(plan, (weir_list_opts){.tensors = true, .json = true});
+    expect_lines(plan, WEIR_OPTS(weir_list_opts, .tensors = true, .filter = "up/weight"), 2,
+                 "f32 [4, 16]  cpu:0-3  S(1)/2 B/2", "down");
+    expect_lines(plan, WEIR_OPTS(weir_list_opts, .tensors = true, .filter = "*/weight", .stage = 2), 2, "down/weight",
+                 "up");
+    expect_lines(plan, WEIR_OPTS(weir_list_opts, .filter = "linear", .device = "cpu:[0-1]", .stage = 1), 4, "cpu:1",
+                 "cpu:2");
+    char *text = listed(plan, WEIR_OPTS(weir_list_opts, .tensors = true, .json = true));
     cr_expect(json_valid(text), "%s", text);
     cr_expect_eq(json_count(text, "\"name\":\"down\",\"dtype\":\"f32\",\"shape\":[8,4],\"devices\":\"cpu:4-7\","
                                   "\"layout\":\"S(0)/2 P/2\",\"parts\":[2,1],\"terms\":2,\"alike\":1,\"stage\":2"), 1, "%s", text);
     free(text);
-    text = listed(plan, (weir_list_opts){.json = true, .stage = 2});
+    text = listed(plan, WEIR_OPTS(weir_list_opts, .json = true, .stage = 2));
     cr_expect(json_valid(text) && strstr(text, "\"cpu:7\"") && !strstr(text, "\"cpu:3\""), "%s", text);
     free(text);
     weir_plan_free(plan);
@@ -123,7 +126,9 @@ Test(list, what_nothing_has_is_told)
         {{.stage = 2, .device = "cpu:0"}, "no device of that stage is called \"cpu:0\""},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        cr_expect_null(listed(plan, wrong[i].opts));
+        weir_list_opts opts = wrong[i].opts;
+        opts.size = sizeof opts;
+        cr_expect_null(listed(plan, &opts));
         cr_expect(strstr(weir_error(), wrong[i].says), "%s, not %s", weir_error(), wrong[i].says);
     }
     weir_plan_free(plan);
