@@ -1,4 +1,4 @@
-/* graph/model/build.c: graphs, scopes, names and mistakes, and weir_op_apply(), through which every op enters a graph.
+/* graph/model/build.c: graphs, names, mistakes, and weir_op_apply(), through which every op enters a graph.
  *
  * A mistake is reported where it is made and never again: the graph keeps the first sentence, and the tensor that comes
  * back is poisoned. The alternative, a status from every builder call, would put an error check after each line of a
@@ -18,25 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* The first mistake of this thread's that no graph could keep, as the call was given NULL in place of what would have
  * led to one. The next weir_compile() reports it: who calls functions that return nothing would not hear of it. */
 static _Thread_local char stray[640];
-
-/* The innermost scope that is open in this thread. The graph is compared, and never looked at: it may be gone. */
-static _Thread_local struct {
-    const weir_graph *graph;
-    int64_t since_ns;
-} around;
-
-/* Tells which of a graph and a scope was there first, whatever threads they are of: a scope is meant for what is older. */
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 weir_graph *weir_graph_new(const char *name)
 {
@@ -45,7 +30,7 @@ weir_graph *weir_graph_new(const char *name)
         error_set(WEIR_E_MEMORY, "no memory for a graph");
         return NULL;
     }
-    g->made_ns = now_ns();
+    g->made_ns = graph_now_ns();
     g->name = pool_text(&g->pool, "%s", name ? name : "graph");
     g->poison = (weir_tensor){.graph = g, .id = -1, .poisoned = true, .name = "poisoned"};
     graph_program *main = POOL_PUSH(&g->pool, &g->programs);
@@ -126,154 +111,11 @@ weir_tensor *weir_mistake(weir_tensor *near, weir_src src, const char *format, .
     return near ? &near->graph->poison : NULL;
 }
 
-/* ---- scopes ---- */
-
-static graph_scope *scope_top(weir_graph *g)
-{
-    return g->scopes.count ? &g->scopes.item[g->scopes.count - 1] : NULL;
-}
-
-static const char *scope_prefix(weir_graph *g)
-{
-    return scope_top(g) ? scope_top(g)->prefix : "";
-}
-
-static weir_scope scope_push(weir_graph *g, weir_mesh *mesh, const char *prefix)
-{
-    weir_scope opened = {g, g->scopes.count, g->program, false, around.graph, around.since_ns};
-    graph_scope *scope = POOL_PUSH(&g->pool, &g->scopes);
-    if (scope)
-        *scope = (graph_scope){.mesh = mesh, .prefix = prefix ? prefix : ""};
-    around.graph = g;
-    around.since_ns = now_ns();
-    return opened;
-}
-
-weir_scope graph_scope_on(weir_mesh *mesh)
-{
-    return scope_push(mesh->graph, mesh, scope_prefix(mesh->graph));
-}
-
-weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *prefix)
-{
-    return scope_push(graph, mesh, prefix);
-}
-
-weir_scope weir_scope_enter(const weir_scope_opts *given)
-{
-    weir_scope_opts opts;
-    weir_mesh *on = given ? given->mesh : NULL;
-    weir_graph *g = on ? on->graph : given ? given->graph : NULL;
-    graph_opts(g, "scope", given, &opts, sizeof opts);
-    if (!g) {
-        graph_mistake(NULL, opts.src, "the mesh is NULL, and so is the graph: nothing can be placed or named here");
-        return (weir_scope){.done = false};
-    }
-    if (opts.graph && opts.graph != g)
-        graph_mistake(opts.graph, opts.src, "the mesh belongs to another graph");
-    weir_mesh *mesh = opts.mesh ? opts.mesh : scope_top(g) ? scope_top(g)->mesh : NULL;
-    const char *prefix = scope_prefix(g);
-    const char *number = opts.name ? strstr(opts.name, "%d") : NULL;
-    if (number)
-        prefix = pool_text(&g->pool, "%s%.*s%lld%s/", prefix, (int)(number - opts.name), opts.name,
-                           (long long)opts.index, number + 2);
-    else if (opts.name && *opts.name)
-        prefix = pool_text(&g->pool, "%s%s/", prefix, opts.name);
-    return scope_push(g, mesh, prefix);
-}
-
-void weir_scope_leave(weir_scope *scope)
-{
-    if (!scope || !scope->graph)
-        return;
-    around.graph = scope->outer;
-    around.since_ns = scope->outer_since_ns;
-    if (scope->graph->scopes.count <= scope->depth)
-        return;
-    scope->graph->scopes.count = scope->depth;
-    scope->graph->program = scope->program;
-}
-
-bool graph_scope_ok(weir_graph *g, weir_src src, const char *what)
-{
-    if (!around.graph || around.graph == g || g->made_ns >= around.since_ns)
-        return true;
-    graph_mistake(g, src, "%s: the WEIR_ON, WEIR_NAMED or WEIR_PROGRAM around it is another graph's", what);
-    return false;
-}
-
-/* ---- programs ---- */
-
-enum { PROGRAMS_MAX = 32 };
-
-static const graph_program *program_now(const weir_graph *g)
-{
-    return &g->programs.item[g->program];
-}
-
-static bool program_name_ok(const char *name)
-{
-    return name && *name && strlen(name) < 64 && !strchr(name, '/') && !strchr(name, ':');
-}
-
-static int program_find(const weir_graph *g, const char *name)
-{
-    for (int p = 0; p < g->programs.count; p++)
-        if (!strcmp(g->programs.item[p].name, name))
-            return p;
-    return -1;
-}
-
-static int program_new(weir_graph *g, const char *name, const weir_program_opts *opts)
-{
-    if (g->programs.count == PROGRAMS_MAX) {
-        graph_mistake(g, opts->src, "program: there are %d already, which is the most", PROGRAMS_MAX);
-        return -1;
-    }
-    const char *copy = pool_text(&g->pool, "%s", name), *prefix = pool_text(&g->pool, "%s/", name);
-    graph_program *made = POOL_PUSH(&g->pool, &g->programs);
-    if (!made || !copy || !prefix)
-        return -1;
-    *made = (graph_program){.name = copy, .prefix = prefix};
-    return g->programs.count - 1;
-}
-
-void weir_graph_program_at(weir_graph *g, const char *name, const weir_program_opts *given)
-{
-    weir_program_opts opts;
-    if (!graph_opts(g, "program", given, &opts, sizeof opts))
-        return;
-    if (!g || !program_name_ok(name)) {
-        graph_mistake(g, opts.src, g ? "program: a name has 1 to 63 letters, none of them '/' or ':'"
-                                      : "program: the graph is NULL");
-        return;
-    }
-    int program = program_find(g, name);
-    if (program < 0)
-        program = program_new(g, name, &opts);
-    if (program < 0)
-        return;
-    g->program = program;
-    g->programs.item[program].trains |= opts.train;
-}
-
-weir_scope weir_program_enter(weir_graph *g, const char *name, const weir_program_opts *opts)
-{
-    weir_scope scope = {.graph = NULL};
-    if (g)
-        scope = scope_push(g, scope_top(g) ? scope_top(g)->mesh : NULL, scope_prefix(g));
-    weir_graph_program_at(g, name, opts);
-    return scope;
-}
-
-bool weir_graph_trains(const weir_graph *g)
-{
-    return g && g->programs.count && program_now(g)->trains;
-}
+/* ---- where something is built ---- */
 
 weir_mesh *graph_default_mesh(weir_graph *g)
 {
-    weir_mesh *mesh = scope_top(g) ? scope_top(g)->mesh : NULL;
+    weir_mesh *mesh = graph_scope_mesh(g);
     if (mesh)
         return mesh;
     return g->meshes.count ? g->meshes.item[0] : weir_mesh_new(g, "cpu:0");
@@ -283,7 +125,7 @@ weir_mesh *weir_mesh_for(weir_tensor *x)
 {
     if (!x)
         return NULL;
-    weir_mesh *mesh = scope_top(x->graph) ? scope_top(x->graph)->mesh : NULL;
+    weir_mesh *mesh = graph_scope_mesh(x->graph);
     if (mesh)
         return mesh;
     return x->mesh ? x->mesh : graph_default_mesh(x->graph);
@@ -336,7 +178,7 @@ static bool name_take(weir_graph *g, weir_src src, const char *name)
 /* `name` as it is known outside. */
 static char *name_behind_prefixes(weir_graph *g, const char *name)
 {
-    return pool_text(&g->pool, "%s%s%s", program_now(g)->prefix, scope_prefix(g), name);
+    return pool_text(&g->pool, "%s%s%s", graph_program_now(g)->prefix, graph_scope_prefix(g), name);
 }
 
 /* `base`, or when that is in use `base_1`, `base_2`, ...: the first that is not. */
@@ -366,7 +208,7 @@ void graph_name_taken(weir_graph *g, weir_src src, const char *full)
 
 bool graph_fetch_taken(weir_graph *g, weir_src src, const char *called)
 {
-    const char *prefix = program_now(g)->prefix;
+    const char *prefix = graph_program_now(g)->prefix;
     const graph_name *there = name_find(g, pool_text(&g->pool, "%sfetch/%s", prefix, called));
     if (there)
         graph_mistake(g, src, "fetch: \"%s%s\" is fetched already, at %s:%d; give one of the two a .name of its own",
@@ -384,7 +226,7 @@ const char *graph_full_name(weir_graph *g, weir_src src, const char *name)
 
 graph_name *graph_shared_name(weir_graph *g, weir_src src, const char *name)
 {
-    const char *full = pool_text(&g->pool, "%s%s", scope_prefix(g), name);
+    const char *full = pool_text(&g->pool, "%s%s", graph_scope_prefix(g), name);
     graph_name *there = name_find(g, full);
     return there || !name_take(g, src, full) ? there : name_find(g, full);
 }
@@ -414,8 +256,8 @@ weir_tensor *graph_tensor_new(weir_graph *g)
 
 static weir_mesh *apply_mesh(const weir_apply *a, weir_graph *g)
 {
-    if (scope_top(g) && scope_top(g)->mesh)
-        return scope_top(g)->mesh;
+    if (graph_scope_mesh(g))
+        return graph_scope_mesh(g);
     for (int i = 0; i < a->in_count; i++)
         if (a->in[i]->node)
             return a->in[i]->mesh;
@@ -447,7 +289,7 @@ static bool apply_program_ok(const weir_apply *a, weir_graph *g, weir_tensor *in
     if (in->node->program == g->program)
         return true;
     graph_mistake(g, a->src, "%s: \"%s\" belongs to the program %s; %s can use its parameters and states alone",
-                  a->op->name, in->name, g->programs.item[in->node->program].name, program_now(g)->name);
+                  a->op->name, in->name, g->programs.item[in->node->program].name, graph_program_now(g)->name);
     return false;
 }
 

@@ -148,6 +148,19 @@ const char *mesh_text(const weir_mesh *mesh, char *text, size_t bytes);
 /* The mesh of the first device of `mesh` alone. */
 weir_mesh *mesh_first(weir_mesh *mesh);
 
+/* Of the innermost scope: its mesh, or NULL, and what names begin with. */
+weir_mesh *graph_scope_mesh(const weir_graph *graph);
+const char *graph_scope_prefix(const weir_graph *graph);
+
+/* To which what is built now belongs. */
+static inline const graph_program *graph_program_now(const weir_graph *graph)
+{
+    return &graph->programs.item[graph->program];
+}
+
+/* For weir_graph.made_ns. */
+int64_t graph_now_ns(void);
+
 /* Opens a scope on `mesh`, which adds nothing to names. */
 weir_scope graph_scope_on(weir_mesh *mesh);
 

@@ -1,7 +1,7 @@
 /* tests/apps/test_checkpoint.c: `weir checkpoint`, run as a user runs it, on checkpoints made here and by weir-gpt's
  * shapes. */
 #define _GNU_SOURCE
-#include "tests/support/folder.h"
+#include "tests/apps/shell.h"
 #include "tests/support/json.h"
 
 #include <criterion/criterion.h>
@@ -9,31 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <weir/weir.h>
 
 TestSuite(checkpoint, .init = folder_make, .fini = folder_remove, .timeout = 120);
-
-static char output[1 << 16];
-
-/* Runs a shell command; "weir" is the program, $T the test's folder. Its exit status. */
-static int run(const char *command)
-{
-    char all[4096];
-    setenv("T", folder_path("."), 1);
-    snprintf(all, sizeof all, "weir() { %s/weir \"$@\"; }; { %s; } 2>&1", APPS_BIN, command);
-    FILE *pipe = popen(all, "r");
-    cr_assert(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void must_run(const char *command)
-{
-    cr_assert_eq(run(command), 0, "%s: %s", command, output);
-}
 
 static void expect_says(const char *words)
 {

@@ -1,7 +1,7 @@
 /* tests/apps/test_run.c: `weir run` with values of a user's own: parameters from a checkpoint, inputs from .npy files,
  * results to such. What comes out is what the library gives, called from here. */
 #define _GNU_SOURCE
-#include "tests/support/folder.h"
+#include "tests/apps/shell.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <weir/weir.h>
 
@@ -25,26 +24,6 @@ static void begin(void)
 }
 
 TestSuite(run, .init = begin, .fini = folder_remove, .timeout = 120);
-
-static char output[1 << 16];
-
-/* Runs a shell command; "weir" is the program, $T the test's folder. Its exit status. */
-static int run(const char *command)
-{
-    char all[4096];
-    setenv("T", folder_path("."), 1);
-    snprintf(all, sizeof all, "weir() { %s/weir \"$@\"; }; { %s; } 2>&1", APPS_BIN, command);
-    FILE *pipe = popen(all, "r");
-    cr_assert(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void must_run(const char *command)
-{
-    cr_assert_eq(run(command), 0, "%s: %s", command, output);
-}
 
 /* The command says this in one line, and nothing else. */
 static void refuses(const char *command, int status, const char *says)
