@@ -27,9 +27,9 @@
  * ROW_MAX firings), or PACE_EVERY short ones, once; after that for none. A worker that merely waited between its rows
  * counts as slow too: it has the time to look at the clock.
  *
- * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), JOIN (it shares its thread), LOOK (write down who waits
- * for what, see actors/watch/watch.h), after at most one row of firings. It runs until STOP, also between runs:
- * frees and pushes arrive at any time.
+ * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), JOIN (it shares its thread),
+ * LOOK (write down who waits for what, see actors/watch/watch.h), after at most one row of firings. It runs until STOP,
+ * also between runs: frees and pushes arrive at any time.
  *
  * A run may end before its time (actors/session/stop.c tells why). HOLD: the worker tells how many steps any of its
  * actors has begun, and finishes those as far as it can, but begins none beyond them and is not done. LIMIT: it goes by
@@ -59,7 +59,8 @@
 
 /* What a worker asks of its owner, and tells it. All by the worker's thread, and none of it between two firings. */
 struct worker_owner {
-    /* By the worker's thread, before anything else: opens the queues of its devices. After an error, of which the thread's error says why, it fires nothing. */
+    /* By the worker's thread, before anything else: opens the queues of its devices. After an error, of which the
+     * thread's error says why, it fires nothing. */
     weir_status (*open)(struct worker_owner *owner, uint32_t worker);
     void (*done)(struct worker_owner *owner);   /* the run is over for this worker */
     void (*halted)(struct worker_owner *owner); /* once: it has heard that it is to fire no more */

@@ -242,6 +242,10 @@ Test(nulls, plans)
     REFUSED(weir_plan_json(plan, NULL));
     REFUSED(weir_plan_dot(NULL, stderr));
     REFUSED(weir_plan_dot(plan, NULL));
+    REFUSED(weir_plan_picture(NULL, stderr));
+    REFUSED(weir_plan_picture(plan, NULL));
+    REFUSED(weir_plan_list(NULL, stderr));
+    REFUSED(weir_plan_list(plan, NULL));
     cr_expect_null(weir_session_open(NULL));
     weir_plan_free(plan);
     weir_plan_free(NULL);

@@ -16,8 +16,8 @@
  *
  * Where other processes post to the mailbox a thread tells of it (ringer.c).
  *
- * A lane has one owner at a time (session_take_lane()): a thread in push or pull, or one that looks. Who is done with a push or
- * pull lets go and then looks itself, so one who found the lane taken may pass it over.
+ * A lane has one owner at a time (session_take_lane()): a thread in push or pull, or one that looks. Who is done with a
+ * push or pull lets go and then looks itself, so one who found the lane taken may pass it over.
  */
 #include <sched.h>
 #include <sys/eventfd.h>

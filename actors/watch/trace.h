@@ -35,7 +35,8 @@ static inline void trace_add(struct trace *trace, struct trace_event event)
     trace->events[trace->count++ % trace->room] = event;
 }
 
-/* The document, of the process `name`, is: trace_begin(), trace_write() of each worker, trace_end(). Times are shown from `origin_ns` on. */
+/* The document, of the process `name`, is: trace_begin(), trace_write() of each worker, trace_end(). Times are shown
+ * from `origin_ns` on. */
 void trace_begin(FILE *to, const weir_plan *plan, const char *name);
 void trace_write(const struct trace *trace, FILE *to, const weir_plan *plan, int64_t origin_ns);
 weir_status trace_end(FILE *to);

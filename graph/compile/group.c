@@ -19,8 +19,8 @@
  *     so is what asks for it (weir_op.actor).
  *
  * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
- * has to change devices to get to it, or to wait for a batch of all micro-batches. Pops of one group have one level; an edge between groups goes to a later phase, a
- * higher level, from once a step to once a micro-batch, or forward in the order of pops in which each group is a run.
+ * has to change devices to get to it, or to wait for a batch of all micro-batches. Pops of one group have one level; an
+ * edge between groups goes to a later phase, a higher level, from once a step to once a micro-batch, or forward in the order of pops in which each group is a run.
  *
  * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one, unless they
  * are large: a register's bytes are needed from the first kernel that writes any of it to the last that reads any of it, so

@@ -552,7 +552,8 @@ static bool lower_all(lowering *l)
     if (!POOL_ROOM(&l->c->pool, &l->p->op, count))
         return false;
     for (int n = 0; n < l->c->ir.node_count; n++)
-        if (!kernel_there(&l->c->ir.node[n]) || !rows_there(l->c, &l->c->ir.node[n]) || !lower_node(l, &l->c->ir.node[n], n))
+        if (!kernel_there(&l->c->ir.node[n]) || !rows_there(l->c, &l->c->ir.node[n]) ||
+            !lower_node(l, &l->c->ir.node[n], n))
             return false;
     return true;
 }
@@ -584,8 +585,8 @@ bool pass_lower(compile *c)
     l.exchange = (exchanging){.c = c, .sources = &l.sources};
     l.p->first = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
     l.p->chunks = POOL_NEW(&c->pool, int, c->ir.tensors.count + 1);
-    bool ready = l.p->first && l.p->chunks && devices_number(c) && called_find(&l) && chunks_choose(&l) && tensors_make(&l) &&
-                 sources_new(&l.sources, c);
+    bool ready = l.p->first && l.p->chunks && devices_number(c) && called_find(&l) && chunks_choose(&l) &&
+                 tensors_make(&l) && sources_new(&l.sources, c);
     if (c->pool.failed || !ready || !lower_all(&l))
         return c->pool.failed ? error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK
                               : false;

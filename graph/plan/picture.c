@@ -554,6 +554,8 @@ static uint32_t *nones(uint32_t count)
 
 weir_status weir_plan_picture(const weir_plan *plan, FILE *to)
 {
+    if (error_null(plan, "weir_plan_picture", "plan") || error_null(to, "weir_plan_picture", "file"))
+        return WEIR_E_ARGUMENT;
     picture p = {.plan = plan, .of_kernel = nones(plan->kernels_count), .maker = nones(plan->tensors_count),
                  .reader = nones(plan->tensors_count),
                  .layers_seen = calloc(plan->spaces_count * (size_t)PLAN_PHASES + 1, sizeof(bool))};

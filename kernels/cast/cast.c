@@ -114,7 +114,8 @@ static void cast_backward(weir_grad_args *args)
     const weir_dtype to = weir_tensor_type(args->in[0]).dtype, from = weir_tensor_type(args->out[0]).dtype;
     weir_tensor *dy = args->dout[0];
     if (weir_dtype_real(from) && weir_dtype_real(to))
-        args->din[0] = weir_tensor_type(dy).dtype == to ? dy : weir_cast_at(dy, to, WEIR_OPTS_AT(args->src, weir_op_opts));
+        args->din[0] = weir_tensor_type(dy).dtype == to ? dy
+                                                        : weir_cast_at(dy, to, WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
 const weir_op op_cast = {

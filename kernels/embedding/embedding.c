@@ -283,5 +283,6 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, con
     weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src};
     param.init = init_or(opts.init, (weir_init)WEIR_NORMAL(0.02));
     memcpy(param.sbp, opts.weight, sizeof param.sbp);
-    return weir_embedding_with_at(ids, op_param(ids, name, "weight", param), WEIR_OPTS_AT(opts.src, weir_op_opts, .name = name));
+    return weir_embedding_with_at(ids, op_param(ids, name, "weight", param),
+                                  WEIR_OPTS_AT(opts.src, weir_op_opts, .name = name));
 }

@@ -195,7 +195,8 @@ weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
     for (int d = (int)attrs.rank; x && d < WEIR_DIMS_MAX; d++)
         if (opts.dims[d])
             return weir_mistake(x, opts.src,
-                                "reshape: dimension %d is 0, and %lld follows it; a dimension is at least 1", (int)attrs.rank, (long long)opts.dims[d]);
+                                "reshape: dimension %d is 0, and %lld follows it; a dimension is at least 1",
+                                (int)attrs.rank, (long long)opts.dims[d]);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_reshape, NULL, &x, 1, &attrs}, NULL);
 }
 
