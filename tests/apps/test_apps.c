@@ -98,6 +98,9 @@ Test(apps, wrong_options_get_one_line_and_status_2)
     refuses("weir bench nothing", 2, "there is no benchmark \"nothing\"");
     refuses("weir bench scale --pp 5", 2, "weir bench: --pp must be at most the number of layers, 4, not 5");
     refuses("weir bench gpt --dp 2", 2, "weir bench: --devices, --layers, --dp, --tp and --pp are of scale");
+    refuses("weir bench gpt --tcp", 2, "weir bench: --bytes, --shm and --tcp are of link and allreduce");
+    refuses("weir bench link --ranks 2", 2, "--ranks of allreduce");
+    refuses("weir bench link --shm --tcp", 2, "weir bench: --shm or --tcp, not both");
 }
 
 /* It must end with this status, and say so among what else it says. */
@@ -638,15 +641,54 @@ static void measures(const char *json, const char *const *names)
 
 Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
 {
-    static const char *const names[] = {"ring_ns",           "shm_ns",        "shm_read_ns",   "copy_ns",
-                                        "socket_ns",         "zmq_ns",        "tcp_ns",        "socket_stream_ns",
-                                        "zmq_stream_ns",     "tcp_stream_ns", "shm_of_ring",   "tcp_of_zmq",
-                                        "tcp_stream_of_zmq", "tcp_key_ns",    "tcp_key_stream_ns", NULL};
+    static const char *const names[] = {"ring_ns", "shm_ns", "shm_read_ns", "copy_ns", "shm_of_ring", "socket_ns", "spin_ns",
+                                        "zmq_ns", "tcp_ns", "tcp_key_ns", "socket_stream_ns", "spin_stream_ns",
+                                        "zmq_stream_ns", "tcp_stream_ns", "tcp_key_stream_ns", "tcp_of_socket",
+                                        "tcp_key_of_socket", "tcp_of_zmq", "tcp_key_of_zmq", "tcp_stream_of_socket",
+                                        "tcp_key_stream_of_socket", "tcp_stream_of_zmq", "tcp_key_stream_of_zmq", NULL};
     char *output = new_output();
     must_run(APPS_BIN "/weir bench link --json --quick", output);
     cr_expect(json_valid(output), "%s", output);
     cr_expect_eq(json_count(output, "\"bytes\": "), 4);
     measures(output, names);
+    free(output);
+}
+
+/* Of one round a ratio is that of its times. */
+static void is_ratio(const char *json, const char *name, const char *one, const char *other)
+{
+    const double ratio = member(json, one) / member(json, other);
+    cr_expect_float_eq(member(json, name), ratio, 1e-3 + 1e-2 * ratio, "%s in %s", name, json);
+}
+
+/* The size is rounded up, as slots are. */
+Test(apps, bench_link_measures_one_size_over_one_way)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench link --json --quick --tcp --bytes 1000", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(json_count(output, "\"bytes\": "), 1, "%s", output);
+    cr_expect_eq(member(output, "bytes"), 1024, "%s", output);
+    cr_expect(!strstr(output, "shm") && !strstr(output, "ring") && !strstr(output, "copy"), "%s", output);
+    is_ratio(output, "tcp_key_of_socket", "socket_ns", "tcp_key_ns");
+    is_ratio(output, "tcp_stream_of_zmq", "zmq_stream_ns", "tcp_stream_ns");
+    is_ratio(output, "tcp_key_stream_of_socket", "socket_stream_ns", "tcp_key_stream_ns");
+    must_run(APPS_BIN "/weir bench link --quick --shm --bytes 64", output);
+    cr_expect(strstr(output, "64 B\nspinning ring ") && strstr(output, "shm_of_ring") && !strstr(output, "TCP"), "%s",
+              output);
+    free(output);
+}
+
+Test(apps, bench_allreduce_measures_one_size_over_sockets)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir bench allreduce --json --quick --tcp --ranks 3 --bytes 40000", output);
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(json_count(output, "\"bytes\": "), 1, "%s", output);
+    cr_expect_eq(member(output, "bytes"), 40000, "%s", output);
+    cr_expect(!strstr(output, "shm") && !strstr(output, "\"bare_us\""), "%s", output);
+    is_ratio(output, "tcp_of_bare", "tcp_us", "bare_tcp_us");
+    is_ratio(output, "tcp_key_of_bare", "tcp_key_us", "bare_tcp_us");
     free(output);
 }
 
@@ -699,8 +741,9 @@ Test(apps, bench_actors_measures_chains_and_columns_beside_the_same_by_hand)
 #if EFFORT(1, 1, 0) /* a quarter of a minute there, and the sums are those of test_ranks */
 Test(apps, bench_allreduce_measures_a_sum_beside_a_bare_loop)
 {
-    static const char *const names[] = {"bare_us", "shm_us",        "shm_steady_us", "tcp_us",
-                                        "ranks",   "tcp_steady_us", "shm_of_bare",   "tcp_key_us", NULL};
+    static const char *const names[] = {"ranks",       "bare_us", "shm_us",        "shm_steady_us",
+                                        "bare_tcp_us", "tcp_us",  "tcp_steady_us", "tcp_key_us",
+                                        "shm_of_bare", "tcp_of_bare", "tcp_key_of_bare", NULL};
     char *output = new_output();
     must_run(APPS_BIN "/weir bench allreduce --json --quick", output);
     cr_expect(json_valid(output), "%s", output);

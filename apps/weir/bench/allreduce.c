@@ -4,9 +4,8 @@
 #include "apps/weir/bench/allreduce.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "apps/weir/bench/ranks.h"
+#include "apps/weir/bench/allreduce_bare.h"
 #include "apps/common/measure.h"
 #include "graph/base/error.h"
 
@@ -30,11 +29,6 @@ typedef struct terms_attrs {
 
 static const weir_field terms_fields[] = {WEIR_FIELD_INT(terms_attrs, elements)};
 
-static float term(int64_t element)
-{
-    return (float)(1 + element % 61);
-}
-
 static bool terms_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     (void)error, (void)error_bytes;
@@ -55,7 +49,7 @@ static weir_status terms_kernel(const weir_kernel_args *args)
 {
     float *out = args->out[0].data;
     for (int64_t i = 0; args->firing < FILLS && i < args->out[0].shape.dim[0]; i++)
-        out[i] = term(i);
+        out[i] = bench_term(i);
     return WEIR_OK;
 }
 
@@ -90,9 +84,9 @@ static bool whole_fits(const weir_op_args *local, char *error, size_t error_byte
 static weir_status whole_kernel(const weir_kernel_args *args)
 {
     const float *in = args->in[0].data;
-    float devices = in[0] / term(0);
+    float devices = in[0] / bench_term(0);
     for (int64_t i = 0; args->firing < CHECKS && i < args->in[0].shape.dim[0]; i++)
-        if (devices < 2 || in[i] != devices * term(i)) {
+        if (devices < 2 || in[i] != devices * bench_term(i)) {
             snprintf(args->error, args->error_bytes, "element %lld of a sum is %g", (long long)i, (double)in[i]);
             return WEIR_E_KERNEL;
         }
@@ -172,95 +166,35 @@ static weir_status time_tcp_steady(const struct bench_round *round, uint32_t dev
     return time_sum(round, devices, BENCH_TCP, false, seconds);
 }
 
-/* ---- by hand ---- */
-
-/* All inputs, then all outputs. */
-struct bare {
-    struct bench_round round;
-    struct bench_team *team;
-    float *memory; /* shared */
-};
-
-static float *bare_part(const struct bare *bare, uint32_t array, size_t element)
-{
-    return bare->memory + array * (bare->round.bytes / 4) + element;
-}
-
-static void bare_add(float *restrict to, const float *restrict from, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] += from[i];
-}
-
-/* The first sum is written, the others are added. */
-static void bare_sum(float *restrict to, const float *restrict a, const float *restrict b, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] = a[i] + b[i];
-}
-
-static bool play_bare(void *side, uint32_t rank, int64_t count)
-{
-    const struct bare *bare = side;
-    uint32_t ranks = bare->team->count;
-    size_t elements = bare->round.bytes / 4;
-    for (int64_t i = 0; i < count; i++) {
-        size_t first = elements * rank / ranks, end = elements * (rank + 1) / ranks;
-        bench_team_barrier(bare->team);
-        float *own = bare_part(bare, ranks + rank, first);
-        bare_sum(own, bare_part(bare, 0, first), bare_part(bare, 1, first), end - first);
-        for (uint32_t r = 2; r < ranks; r++)
-            bare_add(own, bare_part(bare, r, first), end - first);
-        bench_team_barrier(bare->team);
-        for (uint32_t r = 0; r < ranks; r++) {
-            first = elements * r / ranks, end = elements * (r + 1) / ranks;
-            if (r != rank)
-                memcpy(bare_part(bare, ranks + rank, first), bare_part(bare, ranks + r, first), (end - first) * 4);
-        }
-    }
-    return true;
-}
-
-static weir_status member_bare(struct bench_team *team, uint32_t rank, void *ctx)
-{
-    struct bare bare = *(struct bare *)ctx;
-    bare.team = team;
-    bench_team_pin(team, rank);
-    for (size_t i = 0; i < bare.round.bytes / 4; i++)
-        *bare_part(&bare, rank, i) = term((int64_t)i);
-    bench_team_play(team, rank, &bare.round, play_bare, &bare);
-    float last = *bare_part(&bare, team->count + rank, bare.round.bytes / 4 - 1);
-    if (last != (float)team->count * term((int64_t)bare.round.bytes / 4 - 1))
-        return error_set(WEIR_E_STATE, "the bare loop's sum is %g", (double)last);
-    return WEIR_OK;
-}
-
-static weir_status time_bare(const struct bench_round *round, uint32_t ranks, double *seconds)
-{
-    size_t bytes = 2 * ranks * round->bytes;
-    struct bare bare = {.round = *round, .memory = bench_team_memory(bytes)};
-    weir_status status = bare.memory ? bench_team_run(ranks, member_bare, &bare, seconds)
-                                     : error_set(WEIR_E_MEMORY, "no memory for %zu bytes", bytes);
-    bench_team_release(bare.memory, bytes);
-    return status;
-}
-
 /* ---- all of it ---- */
 
-/* name, over, text */
-#define MEASURE_LIST(X)                                          \
-    X(bare, SHM, "bare loop over shared memory")                 \
-    X(shm, SHM, "shared memory")                                 \
-    X(shm_steady, SHM, "shared memory, steps overlap")           \
-    X(tcp, TCP, "TCP without a key")                             \
-    X(tcp_steady, TCP, "TCP without a key, steps overlap")       \
-    X(tcp_key, TCP, "TCP, encrypted")
+/* name, over, function, text */
+#define MEASURE_LIST(X)                                                             \
+    X(bare, SHM, bench_bare_shm, "bare loop over shared memory")                    \
+    X(shm, SHM, time_shm, "shared memory")                                          \
+    X(shm_steady, SHM, time_shm_steady, "shared memory, steps overlap")             \
+    X(bare_tcp, TCP, bench_bare_tcp, "bare loop over sockets")                      \
+    X(tcp, TCP, time_tcp, "TCP without a key")                                      \
+    X(tcp_steady, TCP, time_tcp_steady, "TCP without a key, steps overlap")         \
+    X(tcp_key, TCP, time_tcp_key, "TCP, encrypted")
+
+/* name, one over another; both are over the same */
+#define RATIO_LIST(X)                       \
+    X(shm_of_bare, shm, bare)               \
+    X(tcp_of_bare, tcp, bare_tcp)           \
+    X(tcp_key_of_bare, tcp_key, bare_tcp)
 
 enum {
-#define X(name, over, text) MEASURE_##name,
+#define X(name, over, function, text) MEASURE_##name,
     MEASURE_LIST(X)
 #undef X
         MEASURES
+};
+enum {
+#define X(name, one, other) RATIO_##name,
+    RATIO_LIST(X)
+#undef X
+        RATIOS
 };
 
 struct measure {
@@ -268,10 +202,19 @@ struct measure {
     bench_over over;
     weir_status (*run)(const struct bench_round *round, uint32_t ranks, double *seconds);
 };
+struct ratio {
+    const char *name;
+    int one, other;
+};
 
 static const struct measure measures[MEASURES] = {
-#define X(name, over, text) {#name, text, BENCH_OVER_##over, time_##name},
+#define X(name, over, function, text) {#name, text, BENCH_OVER_##over, function},
     MEASURE_LIST(X)
+#undef X
+};
+static const struct ratio ratios[RATIOS] = {
+#define X(name, one, other) {#name, MEASURE_##one, MEASURE_##other},
+    RATIO_LIST(X)
 #undef X
 };
 
@@ -282,7 +225,7 @@ struct bench {
     size_t counts_count, sizes_count;
     bench_over over;
     double seconds[COUNTS][SIZES][MEASURES][ROUNDS];
-    double us[COUNTS][SIZES][MEASURES], of_bare[COUNTS][SIZES]; /* medians */
+    double us[COUNTS][SIZES][MEASURES], ratio[COUNTS][SIZES][RATIOS]; /* medians */
 };
 
 static bool measured(const struct bench *bench, int m)
@@ -304,16 +247,22 @@ static weir_status measure_round(struct bench *bench, int i, double round_second
     return status;
 }
 
-/* The ratio first: medians sort. */
+static double ratio_median(const struct bench *bench, size_t c, size_t s, const struct ratio *ratio)
+{
+    double each[ROUNDS];
+    for (int i = 0; i < bench->rounds; i++)
+        each[i] = bench->seconds[c][s][ratio->one][i] / bench->seconds[c][s][ratio->other][i];
+    return measure_median(each, bench->rounds);
+}
+
+/* Ratios first: medians sort. */
 static void take_medians(struct bench *bench)
 {
     for (size_t c = 0; c < bench->counts_count; c++)
         for (size_t s = 0; s < bench->sizes_count; s++) {
-            double ratio[ROUNDS];
-            for (int i = 0; i < bench->rounds && measured(bench, MEASURE_shm); i++)
-                ratio[i] = bench->seconds[c][s][MEASURE_shm][i] / bench->seconds[c][s][MEASURE_bare][i];
-            if (measured(bench, MEASURE_shm))
-                bench->of_bare[c][s] = measure_median(ratio, bench->rounds);
+            for (int r = 0; r < RATIOS; r++)
+                if (measured(bench, ratios[r].one))
+                    bench->ratio[c][s][r] = ratio_median(bench, c, s, &ratios[r]);
             for (int m = 0; m < MEASURES; m++)
                 if (measured(bench, m))
                     bench->us[c][s][m] = measure_median(bench->seconds[c][s][m], bench->rounds) * US;
@@ -329,8 +278,9 @@ static void report_json(const struct bench *bench, FILE *to)
             for (int m = 0; m < MEASURES; m++)
                 if (measured(bench, m))
                     fprintf(to, ", \"%s_us\": %.3f", measures[m].name, bench->us[c][s][m]);
-            if (measured(bench, MEASURE_shm))
-                fprintf(to, ", \"shm_of_bare\": %.3f", bench->of_bare[c][s]);
+            for (int r = 0; r < RATIOS; r++)
+                if (measured(bench, ratios[r].one))
+                    fprintf(to, ", \"%s\": %.3f", ratios[r].name, bench->ratio[c][s][r]);
             fprintf(to, "}");
         }
     fprintf(to, "]}\n");
@@ -350,10 +300,13 @@ static void report_table(const struct bench *bench, FILE *to)
             for (size_t s = 0; s < bench->sizes_count; s++)
                 fprintf(to, "%12.1f", bench->us[c][s][m]);
         }
-        if (measured(bench, MEASURE_shm))
-            fprintf(to, "\n%-34s", "shm_of_bare");
-        for (size_t s = 0; s < bench->sizes_count && measured(bench, MEASURE_shm); s++)
-            fprintf(to, "%12.2f", bench->of_bare[c][s]);
+        for (int r = 0; r < RATIOS; r++) {
+            if (!measured(bench, ratios[r].one))
+                continue;
+            fprintf(to, "\n%-34s", ratios[r].name);
+            for (size_t s = 0; s < bench->sizes_count; s++)
+                fprintf(to, "%12.2f", bench->ratio[c][s][r]);
+        }
         fprintf(to, "\n");
     }
 }

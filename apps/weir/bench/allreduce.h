@@ -1,28 +1,30 @@
 /* apps/weir/bench/allreduce.h: `weir bench allreduce`: a partial sum on one CPU device per process becomes the whole
- * sum on each (P -> B), f32, beside a bare loop over shared memory.
+ * sum on each (P -> B), f32, beside bare loops over shared memory and over sockets (allreduce_bare.h).
  *
  *     bare_us          processes that spin at barriers: each adds up its part of all inputs; each copies the others'
+ *     bare_tcp_us      the same by processes with a socket between each two: each sends the others their parts, adds up
+ *                      its own and sends that to all
  *     shm_us, tcp_us   weir: a step begins on a device when the one before has ended there, as calls of MPI do
  *     tcp_key_us       the same over TCP with a key, as a user's sessions have one; tcp_us is without
  *     ..._steady_us    weir: per step of many that may overlap as far as the slots let them
  *     shm_of_bare      shm_us / bare_us
+ *     tcp_of_bare      tcp_us / bare_tcp_us
+ *     tcp_key_of_bare  tcp_key_us / bare_tcp_us
  *
  * The terms are constant: each process wrote its own once, before what is timed. What comes out is checked in the
- * first steps. Each figure is the median of several rounds, and those of different things alternate.
+ * first steps. Each figure is the median of several rounds, and those of different things alternate; a ratio is the median
+ * of the rounds' ratios.
  */
 #ifndef APPS_WEIR_BENCH_ALLREDUCE_H
 #define APPS_WEIR_BENCH_ALLREDUCE_H
 
-#include <stdbool.h>
 #include <stdio.h>
-#include <weir/weir.h>
+
+#include "apps/weir/bench/ranks.h"
 
 /* Bytes of a sum. */
 enum { BENCH_ALLREDUCE_SIZES = 5, BENCH_ALLREDUCE_QUICK_SIZES = 3 };
 extern const size_t bench_allreduce_sizes[BENCH_ALLREDUCE_SIZES];
-
-/* What there is between the processes. */
-typedef enum bench_over { BENCH_OVER_ALL, BENCH_OVER_SHM, BENCH_OVER_TCP } bench_over;
 
 typedef struct bench_allreduce_opts {
     int ranks, bytes;              /* so many alone; 0: several of each */

@@ -90,13 +90,18 @@ static int run_scale(const bench_scale_opts *opts, bool json, bool quick)
     return bench_scale(opts, json, quick, stdout) ? options_failed(program) : 0;
 }
 
-static int run_sums(const bench_allreduce_opts *opts, const char *name, bool both, bool json, bool quick)
+/* Those between processes, of one size or over one way alone. */
+static int run_between(const bench_allreduce_opts *opts, const char *name, bool both, bool json, bool quick)
 {
-    if (!name || strcmp(name, "allreduce") != 0)
-        return options_wrong(program, "--ranks, --bytes, --shm and --tcp are of allreduce");
+    const bool link = name && !strcmp(name, "link"), sums = name && !strcmp(name, "allreduce");
+    if ((!link && !sums) || (link && opts->ranks))
+        return options_wrong(program, "--bytes, --shm and --tcp are of link and allreduce, --ranks of allreduce");
     if (both)
         return options_wrong(program, "--shm or --tcp, not both");
-    return bench_allreduce_with(opts, json, quick, stdout) ? options_failed(program) : 0;
+    const bench_link_opts alone = {.bytes = opts->bytes, .over = opts->over};
+    const weir_status status =
+        link ? bench_link_with(&alone, json, quick, stdout) : bench_allreduce_with(opts, json, quick, stdout);
+    return status ? options_failed(program) : 0;
 }
 
 /* What runs on cards. */
@@ -142,9 +147,9 @@ int command_bench(int argc, char **argv)
         {"--steps", OPTIONS_INT, &device.steps, .min = 1, .max = 1e6, .help = "of gpt --device: steps a round [10]"},
         {"--ranks", OPTIONS_INT, &sum.ranks, .min = 2, .max = BENCH_TEAM_MAX, .help = "of allreduce: so many alone [2 and 4]"},
         {"--bytes", OPTIONS_INT, &sum.bytes, .min = 4, .max = 1 << 30,
-         .help = "of allreduce: sums of so many alone [4 to 64 MiB]"},
-        {"--shm", OPTIONS_FLAG, &shm, .help = "of allreduce: in shared memory alone"},
-        {"--tcp", OPTIONS_FLAG, &tcp, .help = "of allreduce: over TCP alone"},
+         .help = "of link, allreduce: of so many alone [64 B to 16 MiB; 4 B to 64 MiB]"},
+        {"--shm", OPTIONS_FLAG, &shm, .help = "of link, allreduce: in shared memory alone"},
+        {"--tcp", OPTIONS_FLAG, &tcp, .help = "of link, allreduce: over TCP alone"},
         {"--devices", OPTIONS_INT, &scale.devices, .min = 1, .max = 65536,
          .help = "of scale: only plans of at most so many [all]"},
         {"--layers", OPTIONS_INT, &scale.layers, .min = 1, .max = 1000, .help = "of scale: transformer blocks [4]"},
@@ -166,7 +171,7 @@ int command_bench(int argc, char **argv)
     if ((bf16 || micro) && (!name || strcmp(name, "gpt") != 0))
         return options_wrong(program, "%s is of gpt", bf16 ? "--bf16" : "--micro");
     if (sum.ranks || sum.bytes || sum.over)
-        return run_sums(&sum, name, shm && tcp, json, quick);
+        return run_between(&sum, name, shm && tcp, json, quick);
     if (name && !strcmp(name, "scale"))
         return run_scale(&scale, json, quick);
     if (scale.devices || scale.layers || scale.dp || scale.tp || scale.pp)

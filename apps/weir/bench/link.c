@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "apps/weir/bench/raw.h"
-#include "apps/weir/bench/ranks.h"
 #include "apps/common/measure.h"
 #include "graph/plan/build.h"
 
@@ -15,6 +14,7 @@
 #define STREAM_BYTES (8 << 20) /* a stream has about as many bytes of slots */
 #define STREAM_SLOTS_MIN 2
 #define STREAM_SLOTS_MAX 64
+#define SLOT_ALIGN 64
 #define NS 1e9
 
 static const size_t sizes[] = {64, 64 << 10, 1 << 20, 16 << 20};
@@ -226,29 +226,37 @@ static weir_status time_tcp_key_stream(const struct bench_round *round, double *
     return time_plan(stream_plan(round->bytes, &op_take), round, BENCH_TCP_KEY, seconds);
 }
 
-/* name, function, text */
-#define MEASURE_LIST(X)                                                                  \
-    X(ring, bench_raw_ring, "spinning ring")                                             \
-    X(shm, time_shm, "shared memory, bytes not touched")                                 \
-    X(copy, bench_raw_copy, "memcpy from the other process")                             \
-    X(shm_read, time_shm_read, "shared memory, stream, bytes read")                      \
-    X(socket, bench_raw_socket, "TCP: socket")                                           \
-    X(zmq, bench_raw_zmq, "TCP: ZeroMQ")                                                 \
-    X(tcp, time_tcp, "TCP: weir, without a key")                                         \
-    X(tcp_key, time_tcp_key, "TCP: weir, encrypted")                                     \
-    X(socket_stream, bench_raw_socket_stream, "TCP, stream: socket")                     \
-    X(zmq_stream, bench_raw_zmq_stream, "TCP, stream: ZeroMQ")                           \
-    X(tcp_stream, time_tcp_stream, "TCP, stream: weir, without a key")                   \
-    X(tcp_key_stream, time_tcp_key_stream, "TCP, stream: weir, encrypted")
+/* name, over, function, text */
+#define MEASURE_LIST(X)                                                                       \
+    X(ring, SHM, bench_raw_ring, "spinning ring")                                             \
+    X(shm, SHM, time_shm, "shared memory, bytes not touched")                                 \
+    X(copy, SHM, bench_raw_copy, "memcpy from the other process")                             \
+    X(shm_read, SHM, time_shm_read, "shared memory, stream, bytes read")                      \
+    X(socket, TCP, bench_raw_socket, "TCP: socket")                                           \
+    X(spin, TCP, bench_raw_spin, "TCP: socket, both spin")                                    \
+    X(zmq, TCP, bench_raw_zmq, "TCP: ZeroMQ")                                                 \
+    X(tcp, TCP, time_tcp, "TCP: weir, without a key")                                         \
+    X(tcp_key, TCP, time_tcp_key, "TCP: weir, encrypted")                                     \
+    X(socket_stream, TCP, bench_raw_socket_stream, "TCP, stream: socket")                     \
+    X(spin_stream, TCP, bench_raw_spin_stream, "TCP, stream: socket, both spin")              \
+    X(zmq_stream, TCP, bench_raw_zmq_stream, "TCP, stream: ZeroMQ")                           \
+    X(tcp_stream, TCP, time_tcp_stream, "TCP, stream: weir, without a key")                   \
+    X(tcp_key_stream, TCP, time_tcp_key_stream, "TCP, stream: weir, encrypted")
 
-/* name, one, over another */
-#define RATIO_LIST(X)                             \
-    X(shm_of_ring, shm, ring)                     \
-    X(tcp_of_zmq, zmq, tcp)                       \
-    X(tcp_stream_of_zmq, zmq_stream, tcp_stream)
+/* name, one, over another; all of a ratio is over the same */
+#define RATIO_LIST(X)                                             \
+    X(shm_of_ring, shm, ring)                                     \
+    X(tcp_of_socket, socket, tcp)                                 \
+    X(tcp_key_of_socket, socket, tcp_key)                         \
+    X(tcp_of_zmq, zmq, tcp)                                       \
+    X(tcp_key_of_zmq, zmq, tcp_key)                               \
+    X(tcp_stream_of_socket, socket_stream, tcp_stream)            \
+    X(tcp_key_stream_of_socket, socket_stream, tcp_key_stream)    \
+    X(tcp_stream_of_zmq, zmq_stream, tcp_stream)                  \
+    X(tcp_key_stream_of_zmq, zmq_stream, tcp_key_stream)
 
 enum {
-#define X(name, function, text) MEASURE_##name,
+#define X(name, over, function, text) MEASURE_##name,
     MEASURE_LIST(X)
 #undef X
         MEASURES
@@ -262,6 +270,7 @@ enum {
 
 struct measure {
     const char *name, *text;
+    bench_over over;
     weir_status (*run)(const struct bench_round *round, double *seconds);
 };
 struct ratio {
@@ -270,7 +279,7 @@ struct ratio {
 };
 
 static const struct measure measures[MEASURES] = {
-#define X(name, function, text) {#name, text, function},
+#define X(name, over, function, text) {#name, text, BENCH_OVER_##over, function},
     MEASURE_LIST(X)
 #undef X
 };
@@ -284,46 +293,63 @@ static const struct ratio ratios[RATIOS] = {
 
 struct bench {
     int rounds;
+    bench_over over;
+    size_t sizes[SIZES];
+    size_t sizes_count;
     double seconds[SIZES][MEASURES][ROUNDS];
     double ns[SIZES][MEASURES], ratio[SIZES][RATIOS]; /* medians */
 };
 
-static weir_status measure_all(struct bench *bench, double round_seconds)
+static bool measured(const struct bench *bench, int m)
+{
+    return !bench->over || bench->over == measures[m].over;
+}
+
+static weir_status measure_round(struct bench *bench, int i, double round_seconds)
 {
     weir_status status = WEIR_OK;
-    for (int i = 0; i < bench->rounds; i++)
-        for (size_t s = 0; s < SIZES; s++)
-            for (int m = 0; m < MEASURES && !status; m++) {
-                struct bench_round round = {.bytes = sizes[s], .round_seconds = round_seconds};
-                status = measures[m].run(&round, &bench->seconds[s][m][i]);
-            }
+    for (size_t s = 0; s < bench->sizes_count; s++)
+        for (int m = 0; m < MEASURES && !status; m++) {
+            if (!measured(bench, m))
+                continue;
+            struct bench_round round = {.bytes = bench->sizes[s], .round_seconds = round_seconds};
+            status = measures[m].run(&round, &bench->seconds[s][m][i]);
+        }
     return status;
+}
+
+static double ratio_median(const struct bench *bench, size_t s, const struct ratio *ratio)
+{
+    double each[ROUNDS];
+    for (int i = 0; i < bench->rounds; i++)
+        each[i] = bench->seconds[s][ratio->one][i] / bench->seconds[s][ratio->other][i];
+    return measure_median(each, bench->rounds);
 }
 
 /* Ratios first: medians sort. */
 static void take_medians(struct bench *bench)
 {
-    for (size_t s = 0; s < SIZES; s++) {
-        for (int r = 0; r < RATIOS; r++) {
-            double each[ROUNDS];
-            for (int i = 0; i < bench->rounds; i++)
-                each[i] = bench->seconds[s][ratios[r].one][i] / bench->seconds[s][ratios[r].other][i];
-            bench->ratio[s][r] = measure_median(each, bench->rounds);
-        }
+    for (size_t s = 0; s < bench->sizes_count; s++) {
+        for (int r = 0; r < RATIOS; r++)
+            if (measured(bench, ratios[r].one))
+                bench->ratio[s][r] = ratio_median(bench, s, &ratios[r]);
         for (int m = 0; m < MEASURES; m++)
-            bench->ns[s][m] = measure_median(bench->seconds[s][m], bench->rounds) * NS;
+            if (measured(bench, m))
+                bench->ns[s][m] = measure_median(bench->seconds[s][m], bench->rounds) * NS;
     }
 }
 
 static void report_json(const struct bench *bench, FILE *to)
 {
     fprintf(to, "{\"sizes\": [");
-    for (size_t s = 0; s < SIZES; s++) {
-        fprintf(to, "%s{\"bytes\": %zu", s ? ", " : "", sizes[s]);
+    for (size_t s = 0; s < bench->sizes_count; s++) {
+        fprintf(to, "%s{\"bytes\": %zu", s ? ", " : "", bench->sizes[s]);
         for (int m = 0; m < MEASURES; m++)
-            fprintf(to, ", \"%s_ns\": %.1f", measures[m].name, bench->ns[s][m]);
+            if (measured(bench, m))
+                fprintf(to, ", \"%s_ns\": %.1f", measures[m].name, bench->ns[s][m]);
         for (int r = 0; r < RATIOS; r++)
-            fprintf(to, ", \"%s\": %.3f", ratios[r].name, bench->ratio[s][r]);
+            if (measured(bench, ratios[r].one))
+                fprintf(to, ", \"%s\": %.3f", ratios[r].name, bench->ratio[s][r]);
         fprintf(to, "}");
     }
     fprintf(to, "]}\n");
@@ -333,33 +359,51 @@ static void report_table(const struct bench *bench, FILE *to)
 {
     char text[32];
     fprintf(to, "%-36s", "us per hand-off of");
-    for (size_t s = 0; s < SIZES; s++)
-        fprintf(to, "%12s", measure_bytes_text(sizes[s], text));
+    for (size_t s = 0; s < bench->sizes_count; s++)
+        fprintf(to, "%12s", measure_bytes_text(bench->sizes[s], text));
     for (int m = 0; m < MEASURES; m++) {
+        if (!measured(bench, m))
+            continue;
         fprintf(to, "\n%-36s", measures[m].text);
-        for (size_t s = 0; s < SIZES; s++)
+        for (size_t s = 0; s < bench->sizes_count; s++)
             fprintf(to, "%12.3f", bench->ns[s][m] / 1e3);
     }
     for (int r = 0; r < RATIOS; r++) {
+        if (!measured(bench, ratios[r].one))
+            continue;
         fprintf(to, "\n%-36s", ratios[r].name);
-        for (size_t s = 0; s < SIZES; s++)
+        for (size_t s = 0; s < bench->sizes_count; s++)
             fprintf(to, "%12.2f", bench->ratio[s][r]);
     }
     fprintf(to, "\n");
 }
 
-weir_status bench_link(bool json, bool quick, FILE *to)
+static void choose(struct bench *bench, const bench_link_opts *opts, bool quick)
+{
+    bench->rounds = quick ? 1 : ROUNDS;
+    bench->over = opts->over;
+    bench->sizes_count = opts->bytes ? 1 : SIZES;
+    for (size_t s = 0; s < bench->sizes_count; s++)
+        bench->sizes[s] = opts->bytes ? ((size_t)opts->bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN : sizes[s];
+}
+
+weir_status bench_link_with(const bench_link_opts *opts, bool json, bool quick, FILE *to)
 {
     struct bench *bench = calloc(1, sizeof *bench);
     weir_status status = bench ? ops_register() : WEIR_E_MEMORY;
-    if (!status) {
-        bench->rounds = quick ? 1 : ROUNDS;
-        status = measure_all(bench, quick ? QUICK_SECONDS : ROUND_SECONDS);
-    }
+    if (!status)
+        choose(bench, opts, quick);
+    for (int i = 0; !status && i < bench->rounds; i++)
+        status = measure_round(bench, i, quick ? QUICK_SECONDS : ROUND_SECONDS);
     if (!status) {
         take_medians(bench);
         (json ? report_json : report_table)(bench, to);
     }
     free(bench);
     return status;
+}
+
+weir_status bench_link(bool json, bool quick, FILE *to)
+{
+    return bench_link_with(&(bench_link_opts){0}, json, quick, to);
 }

@@ -8,10 +8,13 @@
  *     copy_ns              memcpy() out of the other process's memory
  *     socket_ns, zmq_ns,   there and back, halved, over TCP on loopback: a plain socket; ZeroMQ alone; weir without
  *     tcp_ns               shared memory and without a key, as the other two are
- *     tcp_key_ns           the same with a key, as a user's sessions have one
+ *     spin_ns              a plain socket that both sides ask again and again, rather than sleep until it has something:
+ *                          what there is to be had where a core has nothing else to do
+ *     tcp_key_ns           weir with a key, as a user's sessions have one
  *     ..._stream_ns        one way after another over the same
- *     shm_of_ring,         shm_ns / ring_ns; ZeroMQ's time over weir's: 0.9 is 90 % of ZeroMQ alone
- *     tcp_of_zmq, ...
+ *     shm_of_ring          shm_ns / ring_ns
+ *     tcp_of_socket,       the socket's or ZeroMQ's time over weir's: 0.9 is 90 % of the rate of a plain socket, or of
+ *     tcp_key_of_zmq, ...  ZeroMQ alone. tcp, tcp_key, tcp_stream, tcp_key_stream, each of both
  *
  * Each is the median of several rounds; the rounds of all that is held against each other alternate, and a ratio is the
  * median of the rounds' ratios.
@@ -19,12 +22,18 @@
 #ifndef APPS_WEIR_BENCH_LINK_H
 #define APPS_WEIR_BENCH_LINK_H
 
-#include <stdbool.h>
 #include <stdio.h>
-#include <weir/weir.h>
 
-/* Runs for about a minute, or a few seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be
+#include "apps/weir/bench/ranks.h"
+
+typedef struct bench_link_opts {
+    int bytes;       /* so many alone, rounded up as slots are; 0: several sizes */
+    bench_over over;
+} bench_link_opts;
+
+/* Runs for about half a minute, or a few seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be
  * called by a process that has not opened a session. */
+weir_status bench_link_with(const bench_link_opts *opts, bool json, bool quick, FILE *to);
 weir_status bench_link(bool json, bool quick, FILE *to);
 
 #endif

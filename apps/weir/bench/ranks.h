@@ -9,6 +9,9 @@
  * and with one, as a user's sessions have. */
 enum bench_way { BENCH_SHM, BENCH_TCP, BENCH_TCP_KEY };
 
+/* Which of these are measured. */
+typedef enum bench_over { BENCH_OVER_ALL, BENCH_OVER_SHM, BENCH_OVER_TCP } bench_over;
+
 struct bench_ranks {
     const weir_plan *plan;    /* borrowed; a device a rank */
     struct bench_round round;

@@ -2,17 +2,13 @@
 #define _GNU_SOURCE
 #include "apps/weir/bench/raw.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "apps/weir/bench/sockets.h"
 #include "graph/base/error.h"
-
-#define CONNECT_TRIES 20000
 
 struct game {
     struct bench_round round;
@@ -104,57 +100,48 @@ weir_status bench_raw_copy(const struct bench_round *round, double *seconds)
 
 /* ---- TCP ---- */
 
+/* The bytes lie as a register's slot does, and what comes is taken where it is to lie. */
 struct line {
     int fd;
+    int how; /* MSG_DONTWAIT: asks again and again, and sleeps never; 0: the system wakes it */
     char *bytes;
     size_t count;
 };
 
-/* Rank 0 listens, rank 1 comes. -1: neither came to be. */
-static int line_open(struct bench_team *team, uint32_t rank)
+/* Whether a call that did nothing is to be made again. */
+static bool line_again(uint32_t *turns)
 {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(team->port)};
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), line;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (!rank) {
-        bool good = !bind(fd, (struct sockaddr *)&address, sizeof address) && !listen(fd, 1);
-        line = good ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : -1;
-        close(fd);
-    } else {
-        int tries = 0;
-        while (connect(fd, (struct sockaddr *)&address, sizeof address) && ++tries < CONNECT_TRIES)
-            usleep(500);
-        line = tries < CONNECT_TRIES ? fd : -1;
-    }
-    if (line >= 0)
-        setsockopt(line, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return line;
+    bool again = errno == EAGAIN || errno == EINTR;
+    if (again)
+        bench_team_pause(turns);
+    return again;
 }
 
 static bool line_send(const struct line *line, size_t count)
 {
+    uint32_t turns = 0;
     for (size_t done = 0; done < count;) {
-        ssize_t sent = send(line->fd, line->bytes + done, count - done, MSG_NOSIGNAL);
-        if (sent < 0)
+        ssize_t sent = send(line->fd, line->bytes + done, count - done, MSG_NOSIGNAL | line->how);
+        if (sent < 0 && !line_again(&turns))
             return false;
-        done += (size_t)sent;
+        done += sent > 0 ? (size_t)sent : 0;
     }
     return true;
 }
 
 static bool line_take(const struct line *line, size_t count)
 {
+    uint32_t turns = 0;
     for (size_t done = 0; done < count;) {
-        ssize_t came = recv(line->fd, line->bytes + done, count - done, 0);
-        if (came <= 0)
+        ssize_t came = recv(line->fd, line->bytes + done, count - done, line->how);
+        if (came == 0 || (came < 0 && !line_again(&turns)))
             return false;
-        done += (size_t)came;
+        done += came > 0 ? (size_t)came : 0;
     }
     return true;
 }
 
-static bool play_socket(void *side, uint32_t rank, int64_t count)
+static bool play_rally(void *side, uint32_t rank, int64_t count)
 {
     const struct line *line = side;
     bool good = true;
@@ -168,7 +155,7 @@ static bool play_socket(void *side, uint32_t rank, int64_t count)
     return good;
 }
 
-static bool play_socket_stream(void *side, uint32_t rank, int64_t count)
+static bool play_stream(void *side, uint32_t rank, int64_t count)
 {
     const struct line *line = side;
     bool good = true;
@@ -177,38 +164,51 @@ static bool play_socket_stream(void *side, uint32_t rank, int64_t count)
     return good && (rank ? line_send(line, 1) : line_take(line, 1));
 }
 
-static weir_status member_line(struct bench_team *team, uint32_t rank, const struct game *game, bench_play_fn play)
+struct line_game {
+    struct bench_round round;
+    bench_play_fn play;
+    int how;
+};
+
+static weir_status member_line(struct bench_team *team, uint32_t rank, void *ctx)
 {
-    struct line line = {.fd = line_open(team, rank), .bytes = calloc(1, game->round.bytes), .count = game->round.bytes};
-    bool good = line.fd >= 0 && line.bytes;
+    const struct line_game *game = ctx;
+    struct bench_sockets sockets;
+    struct line line = {.how = game->how, .bytes = bench_team_own(game->round.bytes), .count = game->round.bytes};
+    bool good = bench_sockets_open(&sockets, team, rank) && line.bytes;
+    line.fd = sockets.fd[!rank];
     bench_team_pin(team, rank);
-    good = good && bench_team_play(team, rank, &game->round, play, &line);
-    free(line.bytes);
-    if (line.fd >= 0)
-        close(line.fd);
-    return good ? WEIR_OK : error_set(WEIR_E_PEER, "a socket failed: %s", strerror(errno));
+    good = good && bench_team_play(team, rank, &game->round, game->play, &line);
+    int error = errno;
+    bench_team_release(line.bytes, line.count);
+    bench_sockets_close(&sockets);
+    return good ? WEIR_OK : error_set(WEIR_E_PEER, "a socket failed: %s", strerror(error));
 }
 
-static weir_status member_socket(struct bench_team *team, uint32_t rank, void *ctx)
+static weir_status run_line(const struct bench_round *round, bench_play_fn play, int how, double *seconds)
 {
-    weir_status status = member_line(team, rank, ctx, play_socket);
-    team->seconds[rank] /= 2;
+    struct line_game game = {.round = *round, .play = play, .how = how};
+    weir_status status = bench_team_run(2, member_line, &game, seconds);
+    *seconds /= play == play_rally ? 2 : 1;
     return status;
-}
-
-static weir_status member_socket_stream(struct bench_team *team, uint32_t rank, void *ctx)
-{
-    return member_line(team, rank, ctx, play_socket_stream);
 }
 
 weir_status bench_raw_socket(const struct bench_round *round, double *seconds)
 {
-    struct game game = {.round = *round};
-    return bench_team_run(2, member_socket, &game, seconds);
+    return run_line(round, play_rally, 0, seconds);
+}
+
+weir_status bench_raw_spin(const struct bench_round *round, double *seconds)
+{
+    return run_line(round, play_rally, MSG_DONTWAIT, seconds);
 }
 
 weir_status bench_raw_socket_stream(const struct bench_round *round, double *seconds)
 {
-    struct game game = {.round = *round};
-    return bench_team_run(2, member_socket_stream, &game, seconds);
+    return run_line(round, play_stream, 0, seconds);
+}
+
+weir_status bench_raw_spin_stream(const struct bench_round *round, double *seconds)
+{
+    return run_line(round, play_stream, MSG_DONTWAIT, seconds);
 }

@@ -5,8 +5,10 @@
  *     ring           two words in shared memory on which both spin, one way
  *     copy           memcpy() out of memory that the other process wrote
  *     socket, zmq    a message of that size there and back over TCP on loopback, halved
+ *     spin           the same over a socket by processes that ask it again and again rather than sleep
  *     ..._stream     messages one behind the other, one way
  *
+ * What is sent and taken lies in one buffer of that size, whose pages are as those of a session's arena are.
  * ZeroMQ is used alone (a PAIR over TCP, messages that refer to the sender's memory): raw_zmq.c.
  */
 #ifndef APPS_WEIR_BENCH_RAW_H
@@ -18,6 +20,8 @@ weir_status bench_raw_ring(const struct bench_round *round, double *seconds);
 weir_status bench_raw_copy(const struct bench_round *round, double *seconds);
 weir_status bench_raw_socket(const struct bench_round *round, double *seconds);
 weir_status bench_raw_socket_stream(const struct bench_round *round, double *seconds);
+weir_status bench_raw_spin(const struct bench_round *round, double *seconds);
+weir_status bench_raw_spin_stream(const struct bench_round *round, double *seconds);
 weir_status bench_raw_zmq(const struct bench_round *round, double *seconds);
 weir_status bench_raw_zmq_stream(const struct bench_round *round, double *seconds);
 

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <zmq.h>
 
 #include "apps/weir/bench/raw.h"
@@ -38,7 +37,7 @@ static bool pair_open(struct pair *pair, struct bench_team *team, uint32_t rank,
     ahead = ahead < AHEAD_MIN ? AHEAD_MIN : ahead > AHEAD_MAX ? AHEAD_MAX : ahead;
     pair->context = zmq_ctx_new();
     pair->socket = pair->context ? zmq_socket(pair->context, ZMQ_PAIR) : NULL;
-    pair->bytes = calloc(1, bytes);
+    pair->bytes = bench_team_own(bytes);
     pair->count = bytes;
     return pair->socket && pair->bytes && !zmq_setsockopt(pair->socket, ZMQ_LINGER, &linger, sizeof linger) &&
            !zmq_setsockopt(pair->socket, ZMQ_SNDHWM, &ahead, sizeof ahead) &&
@@ -52,7 +51,7 @@ static void pair_close(struct pair *pair)
         zmq_close(pair->socket);
     if (pair->context)
         zmq_ctx_term(pair->context);
-    free(pair->bytes);
+    bench_team_release(pair->bytes, pair->count);
 }
 
 static bool pair_send(const struct pair *pair, size_t count)

@@ -31,11 +31,23 @@
 #define COUNT_MAX 400000
 #define FIRST_BYTES (UINT64_C(8) << 20) /* about as many go through a first game */
 #define FIRST_MAX 500
+#define HUGE_BYTES (2 << 20)
 
 void *bench_team_memory(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
+}
+
+void *bench_team_own(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_BYTES)
+        madvise(memory, bytes, MADV_HUGEPAGE);
+    memset(memory, 0, bytes);
+    return memory;
 }
 
 void bench_team_release(void *memory, size_t bytes)

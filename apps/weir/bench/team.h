@@ -23,6 +23,7 @@ struct bench_team {
     _Alignas(64) _Atomic uint32_t arrived; /* at the barrier, since the first one */
     _Alignas(64) uint32_t count;
     uint16_t port;                         /* nobody listens there */
+    uint16_t ports[BENCH_TEAM_MAX];        /* where each member listens: sockets.h */
     double seconds[BENCH_TEAM_MAX];        /* each member's result */
     char error[512];                       /* of the first that failed */
 };
@@ -66,6 +67,10 @@ int64_t bench_round_first(const struct bench_round *round);
 
 /* Memory that the members will see, zeroed; NULL when there is none. */
 void *bench_team_memory(size_t bytes);
+
+/* Memory of a member's own, zeroed, as a session's arenas are: the pages are real, and large ones where it is large. Of
+ * calloc()'s the system would send the one page of zeros over and over. */
+void *bench_team_own(size_t bytes);
 void bench_team_release(void *memory, size_t bytes);
 
 #endif
