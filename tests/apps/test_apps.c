@@ -641,8 +641,8 @@ static void measures(const char *json, const char *const *names)
 
 Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
 {
-    static const char *const names[] = {"ring_ns", "shm_ns", "shm_read_ns", "copy_ns", "shm_of_ring", "socket_ns", "spin_ns",
-                                        "zmq_ns", "tcp_ns", "tcp_key_ns", "socket_stream_ns", "spin_stream_ns",
+    static const char *const names[] = {"ring_ns", "shm_ns", "shm_read_ns", "copy_ns", "shm_of_ring", "socket_ns",
+                                        "spin_ns", "zmq_ns", "tcp_ns", "tcp_key_ns", "socket_stream_ns", "spin_stream_ns",
                                         "zmq_stream_ns", "tcp_stream_ns", "tcp_key_stream_ns", "tcp_of_socket",
                                         "tcp_key_of_socket", "tcp_of_zmq", "tcp_key_of_zmq", "tcp_stream_of_socket",
                                         "tcp_key_stream_of_socket", "tcp_stream_of_zmq", "tcp_key_stream_of_zmq", NULL};

@@ -1,12 +1,13 @@
 """All-reduce of f32 sums with PyTorch's Gloo, to be held against `weir bench allreduce`. Gloo goes over TCP.
 
-Needs Debian's python3-torch; no part of weir does. Two ranks, then four:
+Needs a Python with PyTorch, as Debian's with python3-torch; no part of weir does. Two ranks, then four:
 
     /usr/bin/python3 tests/reference/allreduce_gloo.py 2
     /usr/bin/python3 tests/reference/allreduce_gloo.py 4
 
-Prints a line per size: bytes, and microseconds per call, the median of ROUNDS rounds of calls back to back. A round's
-time is that of the slowest rank.
+Prints a line per size: bytes, and microseconds per call, the median of nine rounds of calls back to back. A round's
+time is that of the slowest rank. With a size and a number of rounds behind the ranks it is that size alone, and so many
+rounds: allreduce_beside.py asks for them. The last sum is checked.
 """
 import os
 import socket
@@ -33,23 +34,34 @@ def time_calls(x, calls):
     return seconds.item()
 
 
-def play(rank, ranks, port):
+def check(size, ranks):
+    x = 1 + torch.arange(size // 4, dtype=torch.float32) % 61
+    whole = ranks * x
+    dist.all_reduce(x)
+    if not torch.equal(x, whole):
+        sys.exit(f"the sum of {size} bytes is wrong")
+
+
+def play(rank, ranks, port, sizes, rounds):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
-    for size in SIZES:
+    for size in sizes:
         x = torch.zeros(size // 4)
         time_calls(x, 2)
         calls = max(4, min(100000, int(ROUND_SECONDS / time_calls(x, 4))))
-        seconds = statistics.median(time_calls(x, calls) for _ in range(ROUNDS))
+        seconds = statistics.median(time_calls(x, calls) for _ in range(rounds))
+        check(size, ranks)
         if rank == 0:
-            print(f"{ranks} ranks {size:10d} bytes {1e6 * seconds:12.1f} us", flush=True)
+            print(f"{ranks} ranks {size:10d} bytes {1e6 * seconds:12.3f} us", flush=True)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    alone = [int(sys.argv[2])] if len(sys.argv) > 2 else SIZES
+    rounds_count = int(sys.argv[3]) if len(sys.argv) > 3 else ROUNDS
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free_port = probe.getsockname()[1]
-    processes.spawn(play, args=(count, free_port), nprocs=count)
+    processes.start_processes(play, args=(count, free_port, alone, rounds_count), nprocs=count, start_method="fork")

@@ -63,7 +63,7 @@ static void report_size(int rank, int ranks, int bytes, int rounds_count)
 {
     double seconds = time_size(bytes, rounds_count);
     if (rank == 0)
-        printf("%d ranks %10d bytes %12.1f us\n", ranks, bytes, 1e6 * seconds);
+        printf("%d ranks %10d bytes %12.3f us\n", ranks, bytes, 1e6 * seconds);
 }
 
 int main(int argc, char **argv)

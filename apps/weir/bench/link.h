@@ -8,8 +8,8 @@
  *     copy_ns              memcpy() out of the other process's memory
  *     socket_ns, zmq_ns,   there and back, halved, over TCP on loopback: a plain socket; ZeroMQ alone; weir without
  *     tcp_ns               shared memory and without a key, as the other two are
- *     spin_ns              a plain socket that both sides ask again and again, rather than sleep until it has something:
- *                          what there is to be had where a core has nothing else to do
+ *     spin_ns              a plain socket that both sides ask again and again, rather than sleep: what there is to be had
+ *                          where a core has nothing else to do
  *     tcp_key_ns           weir with a key, as a user's sessions have one
  *     ..._stream_ns        one way after another over the same
  *     shm_of_ring          shm_ns / ring_ns

@@ -45,7 +45,8 @@ static bool let_in(struct bench_sockets *sockets, const struct bench_team *team,
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return false;
-    if (recv(fd, &other, sizeof other, MSG_WAITALL) != sizeof other || other >= team->count || sockets->fd[other] >= 0) {
+    if (recv(fd, &other, sizeof other, MSG_WAITALL) != sizeof other || other >= team->count ||
+        sockets->fd[other] >= 0) {
         close(fd);
         errno = EPROTO;
         return false;
