@@ -15,9 +15,14 @@
  * table of the level. The level is the highest that the processor has, or the one that WEIR_CPU_LEVEL names.
  *
  * Within a level the bits of a result depend on nothing but the plan and its values. Two levels round differently (a
- * product and a sum are one operation from v3 on), so all ranks of a session have to be of one: where processors differ
- * WEIR_CPU_LEVEL has to name one that all have. (Nobody compares them.) What scratch a kernel needs is the same on all:
- * a plan made on one runs on the others.
+ * product and a sum are one operation from v3 on), so all ranks of a session have to be of one, which they compare when
+ * they meet: where processors differ WEIR_CPU_LEVEL has to name one that all have. What scratch a kernel needs is the
+ * same on all: a plan made on one runs on the others.
+ *
+ * A build for one processor has what the compiler was told, as "native-v3", and above it "native-v3-amx" where AMX is
+ * found when it runs. The names say all that kernels ask of a processor and that changes bits. What else differs
+ * between compilers, and between processors of a level, changed none where it was tried: a GPT trained to the same
+ * parameters with kernels from GCC 12 for x86-64-v3, Haswell and Zen 3, and from GCC and Clang for one with AVX-512.
  *
  * Why not target_clones, or ifunc: they are of single functions, and the kernels' loops are inlined from headers into
  * hundreds. Why not libraries in glibc-hwcaps/: programs that link the archive would have none of it.
@@ -67,13 +72,13 @@ static bool has_amx(void)
     return has_bf16() && amx_usable();
 }
 
-static const level levels[] = {
-    {"v1", level_ops, always},
-    {"v3", level_v3, has_v3},
-    {"v4", level_v4, has_v4},
-    {"v4-bf16", level_v4_bf16, has_bf16},
-    {"v4-amx", level_v4_amx, has_amx},
-};
+/* name, ops, is_here; whoever has one has those above it, too */
+#define LEVELS(X) \
+    X("v1", level_ops, always) \
+    X("v3", level_v3, has_v3) \
+    X("v4", level_v4, has_v4) \
+    X("v4-bf16", level_v4_bf16, has_bf16) \
+    X("v4-amx", level_v4_amx, has_amx)
 
 #else
 
@@ -84,8 +89,12 @@ static const level levels[] = {
 #define NATIVE "native-v4"
 #elif defined __AVX2__ && defined __FMA__
 #define NATIVE "native-v3"
+#elif defined __FMA__ || defined __FMA4__
+#define NATIVE "native-v1-fma"
 #elif defined __x86_64__
 #define NATIVE "native-v1"
+#elif defined __aarch64__
+#define NATIVE "native-aarch64"
 #else
 #define NATIVE "native"
 #endif
@@ -95,9 +104,14 @@ static bool has_amx(void)
     return amx_usable();
 }
 
-static const level levels[] = {{NATIVE, level_ops, always}, {NATIVE "-amx", level_ops, has_amx}};
+#define LEVELS(X) X(NATIVE, level_ops, always) X(NATIVE "-amx", level_ops, has_amx)
 
 #endif
+
+#define ENTRY(name, ops, is_here) {name, ops, is_here},
+#define NAME(name, ops, is_here) name,
+static const level levels[] = {LEVELS(ENTRY)};
+static const char *const names[] = {LEVELS(NAME) NULL};
 
 enum { LEVEL_COUNT = sizeof levels / sizeof *levels };
 
@@ -140,6 +154,11 @@ weir_status op_level(const char **name)
             snprintf(here + strlen(here), sizeof here - strlen(here), "%s%s", *here ? ", " : "", levels[i].name);
     return error_set(WEIR_E_ARGUMENT, "WEIR_CPU_LEVEL is \"%s\"; this library on this processor has %s",
                      getenv("WEIR_CPU_LEVEL"), here);
+}
+
+const char *const *op_levels(void)
+{
+    return names;
 }
 
 weir_kernel_fn op_kernel(const weir_op *op, weir_device_kind kind)

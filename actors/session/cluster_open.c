@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "actors/session/session.h"
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
 
@@ -79,7 +80,10 @@ weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
     if (!c)
         return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", env.size);
     c->env = env;
-    status = cluster_alloc(s, c);
+    c->env.levels = op_levels();
+    status = op_level(&c->env.level);
+    if (!status)
+        status = cluster_alloc(s, c);
     if (!status)
         status = rounds_open(&c->rounds, env.size);
     if (status)

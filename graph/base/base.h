@@ -42,6 +42,8 @@ weir_kernel_fn op_kernel(const weir_op *op, weir_device_kind kind);
 /* Which copy that is: "v3", or "native-v3" where there is but one. E_ARGUMENT: WEIR_CPU_LEVEL asks for one that is not
  * there, or that this processor cannot execute. The same for the whole life of the process. */
 weir_status op_level(const char **level);
+/* All that this build has, whether this processor can execute them or not: each higher than the last, then NULL. */
+const char *const *op_levels(void);
 
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)

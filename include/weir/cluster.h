@@ -24,8 +24,9 @@
  *     WEIR_OFFLOAD    where files of offloaded values are made, as .offload (<weir/session.h>); also of a process that
  *                     is alone
  *     WEIR_CPU_LEVEL  v1, v3, v4, v4-bf16 or v4-amx: the processors whose kernels a portable build uses (docs/building.md);
- *                     levels round differently, so where ranks have different processors it has to be given; also of a
- *                     process that is alone [the highest that the processor has]
+ *                     levels round differently, so ranks of two are refused (WEIR_E_PEER), with the level that all can be
+ *                     given. A build for one kind of processor has one level, as native-v3, and native-v3-amx above it;
+ *                     also of a process that is alone [the highest that the processor has]
  *     WEIR_JOIN       seconds to wait for all ranks to come, and then for those with which there is something to
  *                     exchange to say HELLO [60]
  *     WEIR_SNAPSHOTS  a folder in this host's memory that outlives the ranks, from `weir launch --restarts`: for programs,

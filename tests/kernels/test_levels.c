@@ -64,6 +64,21 @@ Test(levels, the_highest_is_chosen_and_can_be_asked_for)
         cr_expect_neq(op_kernel(&op_matmul, WEIR_CPU), op_matmul.kernel[WEIR_CPU]);
 }
 
+/* Each that can be asked for once, the chosen one among them. */
+Test(levels, are_listed_from_the_lowest_up)
+{
+    const char *chosen, *const *names = op_levels();
+    int found = 0;
+    cr_assert_eq(op_level(&chosen), WEIR_OK, "%s", weir_error());
+    cr_expect(portable() ? !strcmp(names[0], "v1") : !strncmp(names[0], "native-", 7), "%s", names[0]);
+    for (int i = 0; names[i]; i++) {
+        found += !strcmp(names[i], chosen);
+        for (int k = 0; k < i; k++)
+            cr_expect_str_neq(names[i], names[k]);
+    }
+    cr_expect_eq(found, 1, "%s", chosen);
+}
+
 /* An op of the program's has no copies. */
 Test(levels, an_op_of_the_programs_keeps_its_kernel)
 {

@@ -19,6 +19,7 @@
  *
  * One thread, and ZeroMQ's. A peer has a socket that speaks and one that listens; all listen for what comes at once.
  */
+#include "graph/base/base.h"
 #include "transport/meet/frames.h"
 #include "transport/meet/inside.h"
 #include "transport/net/wire.h"
@@ -103,6 +104,7 @@ static void join(struct crowd *c, struct peer *p)
     strcpy(c->out.join.name, "net"); /* as tests/net/rank.c calls its sessions */
     c->out.join.rank = p->rank;
     c->out.join.size = c->env.size;
+    strcpy(c->out.join.level, c->env.level);
     c->out.join.card = p->card;
     zmq_send(p->meeting, c->bytes, meet_encode(&c->out, c->bytes), ZMQ_DONTWAIT);
     p->join_at_ns = meet_now_ns() + AGAIN_MS * INT64_C(1000000);
@@ -328,7 +330,7 @@ int main(int argc, char **argv)
     snprintf(address, sizeof address, "%s:%s", getenv("MASTER_ADDR"), getenv("MASTER_PORT"));
     c = (struct crowd){.count = (uint32_t)count, .start_ns = meet_now_ns(), .fault = argc > 4 ? argv[4] : NULL};
     weir_cluster_opts opts = {.world_size = size, .rank = first, .address = address};
-    must(&c, !cluster_env_read(&opts, &c.env) && !keys_open(&c.keys, &c.env), weir_error());
+    must(&c, !cluster_env_read(&opts, &c.env) && !op_level(&c.env.level) && !keys_open(&c.keys, &c.env), weir_error());
     c.env.devices = c.env.devices ? c.env.devices : 1;
     crowd_open(&c, (uint32_t)first);
     run(&c);

@@ -7,6 +7,7 @@
 
 #define CLUSTER_RANKS_MAX 4096
 #define CLUSTER_NAME_BYTES 64 /* of a session's name, with the 0 */
+#define CLUSTER_LEVEL_BYTES 32 /* of a level's */
 
 struct cluster_env {
     uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns, pin,
@@ -25,6 +26,11 @@ struct cluster_env {
     const char *offload;    /* "disk:DIRECTORY", as the environment has it; NULL */
     uint32_t devices;       /* of each rank; 0: as many as the plan needs */
     int64_t liveness_ns, stall_ns, join_ns; /* stall_ns 0: never */
+
+    /* Not of the environment, but of who opens a session: how this process's kernels round, which is the same where the
+     * text is; and all that this build can be told to use, each higher than the last, then NULL. NULL: nothing said. */
+    const char *level;
+    const char *const *levels;
 };
 
 /* E_ARGUMENT names the variable that is wrong or missing ("WORLD_SIZE is 4, but MASTER_ADDR is not set"). */

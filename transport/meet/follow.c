@@ -43,6 +43,7 @@ static void send_join(struct follower *f)
     meeting->out.join.rank = env->rank;
     meeting->out.join.size = env->size;
     meeting->out.join.generation = env->generation;
+    snprintf(meeting->out.join.level, sizeof meeting->out.join.level, "%s", env->level ? env->level : "");
     meeting->out.join.plan = meeting->plan;
     meeting->out.join.card = meeting->meet->members[env->rank];
     meet_send(meeting, NULL, 0, NULL, 0);

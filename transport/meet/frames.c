@@ -231,6 +231,7 @@ static void walk_join(struct walk *walk, struct meet_frame *frame)
     walk_u32(walk, "rank", &frame->join.rank, UINT32_MAX);
     walk_u32(walk, "size", &frame->join.size, UINT32_MAX);
     walk_u32(walk, "generation", &frame->join.generation, UINT32_MAX);
+    walk_text(walk, "level", frame->join.level, sizeof frame->join.level);
     walk_plan(walk, &frame->join.plan);
     walk_card(walk, &frame->join.card);
 }
@@ -306,7 +307,7 @@ struct kind {
 enum { COMMON_FIELDS = 3, FIELDS_MAX = 15 };
 
 static const struct kind kinds[MEET_KIND_END] = {
-    [MEET_JOIN] = {"JOIN", 8, walk_join},       [MEET_WAIT] = {"WAIT", 1, walk_wait},
+    [MEET_JOIN] = {"JOIN", 9, walk_join},       [MEET_WAIT] = {"WAIT", 1, walk_wait},
     [MEET_ASK] = {"ASK", 1, walk_ask},          [MEET_OPS] = {"OPS", 3, walk_ops},
     [MEET_WELCOME] = {"WELCOME", 4, walk_welcome}, [MEET_THANKS] = {"THANKS", 0, walk_thanks},
     [MEET_REFUSE] = {"REFUSE", 2, walk_refuse}, [MEET_WANT] = {"WANT", 1, walk_want},

@@ -2,8 +2,8 @@
  *
  *     frame = ["weir", version, kind, ...]          one ZeroMQ message each; PART has a second frame with raw bytes
  *
- *     JOIN     peer -> rank 0   plan version, purpose, name, rank, size, generation, plan, card: I am here. Repeated
- *                               until answered
+ *     JOIN     peer -> rank 0   plan version, purpose, name, rank, size, generation, level, plan, card: I am here.
+ *                               Repeated until answered
  *     WAIT             <-       text: heard; who has not come yet
  *     ASK              <-       first: send your list of ops from there on
  *     OPS              ->       first, total, ops
@@ -63,7 +63,8 @@ struct meet_frame {
     union {
         struct {
             uint32_t plan_version, purpose, rank, size, generation;
-            char name[CLUSTER_NAME_BYTES]; /* of the session */
+            char name[CLUSTER_NAME_BYTES];   /* of the session */
+            char level[CLUSTER_LEVEL_BYTES]; /* of the kernels; "": not said */
             struct meet_plan plan;
             struct member card;
         } join;

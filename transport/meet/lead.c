@@ -232,6 +232,40 @@ static bool is_unknown(struct leader *l)
     return true;
 }
 
+/* The lower of two levels; NULL: another build's is among them. */
+static const char *lower_level(const struct cluster_env *env, const char *one, const char *other)
+{
+    const char *lower = NULL;
+    int found = 0;
+    for (const char *const *level = env->levels; level && *level; level++) {
+        if (strcmp(*level, one) != 0 && strcmp(*level, other) != 0)
+            continue;
+        lower = lower ? lower : *level;
+        found++;
+    }
+    return found == 2 ? lower : NULL;
+}
+
+/* Whether the kernels round differently, and what to do about it. */
+static bool differs_in_level(struct leader *l)
+{
+    const struct meet_frame *in = &l->meeting->in;
+    const struct member *here = &l->members[0], *card = &in->join.card;
+    const char *ours = l->env->level ? l->env->level : "", *theirs = in->join.level;
+    if (l->meeting->purpose != MEET_FOR_SESSION || !strcmp(ours, theirs))
+        return false;
+    struct text why = {.bytes = l->why, .room = sizeof l->why};
+    const char *lower = lower_level(l->env, ours, theirs);
+    text_add(&why, "rank %u (%s, pid %u) has kernels of level %s, rank 0 (%s, pid %u) of level %s, and these round "
+             "differently: ", in->join.rank, card->name, card->pid, theirs, here->name, here->pid, ours);
+    if (lower)
+        text_add(&why, "set WEIR_CPU_LEVEL=%s on all ranks", lower);
+    else
+        text_add(&why, "no build has both; all ranks need the same one, made with PORTABLE=1 if their processors differ, "
+                 "and the same WEIR_CPU_LEVEL");
+    return true;
+}
+
 /* What can be seen without the ops. False: no difference. */
 static bool differs_plainly(struct leader *l)
 {
@@ -249,7 +283,7 @@ static bool differs_plainly(struct leader *l)
     else if (in->join.plan.hash && !meeting->plan.hash)
         snprintf(l->why, bytes, "rank %u has a plan, rank 0 has none", rank);
     else
-        return false;
+        return differs_in_level(l);
     return true;
 }
 

@@ -11,7 +11,9 @@
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "apps/common/gpt.h"
+#include "graph/base/base.h"
 #include "graph/plan/spread.h"
+#include "kernels/matmul/amx.h"
 #include "tests/support/chain.h"
 #include "tests/support/ops.h"
 #include "tests/support/ranks.h"
@@ -475,6 +477,66 @@ Test(cluster, too_few_descriptors_are_told_before_anybody_waits)
 {
     weir_plan *plan = chain_plan("test_sum", true, STAGES);
     ranks_free(ranks_run(open_with_few, plan, .count = 2));
+    weir_plan_free(plan);
+}
+
+/* ---- levels of kernels ---- */
+
+/* This process uses the kernels of the build's lowest level, or of the next. A processor that may have AMX has both. */
+static void use_level(int number)
+{
+    amx_pretend(true);
+    setenv("WEIR_CPU_LEVEL", op_levels()[number], 1);
+}
+
+static void open_with_another_level(struct rank *rank)
+{
+    const char *const *level = op_levels();
+    char wanted[256];
+    struct seen seen = {0};
+    use_level(rank->number);
+    weir_session *s = chain_open(rank, rank->ctx, &seen);
+    snprintf(wanted, sizeof wanted, " of level %s, and these round differently: set WEIR_CPU_LEVEL=%s on all ranks",
+             level[0], level[0]);
+    RANK_IS(rank, !s && strstr(weir_error(), wanted), "%s", s ? "open" : weir_error());
+    snprintf(rank->result, 512, "%s", weir_error());
+}
+
+static void run_with_the_lower_level(struct rank *rank)
+{
+    struct seen seen = {0};
+    use_level(0);
+    weir_session *s = chain_open(rank, rank->ctx, &seen);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_run(s, 20));
+    RANK_OK(rank, weir_session_close(s));
+    RANK_IS(rank, !seen.wrong, "%d values are wrong", seen.wrong);
+}
+
+/* Each in a process of its own, which has not asked before. */
+static void can_use_both(struct rank *rank)
+{
+    const char *level;
+    use_level(1);
+    *(bool *)rank->result = op_level(&level) == WEIR_OK;
+}
+
+Test(cluster, ranks_of_two_levels_do_not_compute_together_and_say_which_one_to_take)
+{
+    struct ranks *ranks = ranks_run(can_use_both, NULL, .count = 1, .result_bytes = 1);
+    bool both = *(bool *)ranks->rank[0].result;
+    ranks_free(ranks);
+    if (!both)
+        cr_skip_test("this processor has one level");
+    weir_plan *plan = chain_plan("test_sum", true, STAGES);
+    ranks = ranks_run(open_with_another_level, plan, .count = 2, .result_bytes = 512);
+    const char *said[2] = {ranks->rank[0].result, ranks->rank[1].result};
+    cr_expect_str_eq(said[0], said[1]);
+    cr_expect_eq(strncmp(said[0], "rank 1 (", 8), 0, "%s", said[0]);
+    cr_expect_not_null(strstr(said[0], ") has kernels of level "), "%s", said[0]);
+    cr_expect_not_null(strstr(said[0], ", rank 0 ("), "%s", said[0]);
+    ranks_free(ranks);
+    ranks_free(ranks_run(run_with_the_lower_level, plan, .count = 2));
     weir_plan_free(plan);
 }
 

@@ -255,6 +255,55 @@ Test(meeting, names_the_rank_with_other_devices)
     party_free(party);
 }
 
+/* ---- levels of kernels ---- */
+
+static const char *const levels[] = {"v1", "v3", "v4", NULL}; /* of the build */
+
+/* Three ranks, the last of which is of another level. */
+static struct party *party_of_levels(const char *ours, const char *theirs)
+{
+    struct party *party = party_new(3, 20);
+    for (uint32_t r = 0; r < party->size; r++) {
+        party->ranks[r].env.level = r == 2 ? theirs : ours;
+        party->ranks[r].env.levels = levels;
+    }
+    party_start(party);
+    party_wait(party);
+    return party;
+}
+
+static void round_differently(const char *ours, const char *theirs, const char *way_out)
+{
+    struct party *party = party_of_levels(ours, theirs);
+    char error[512];
+    snprintf(error, sizeof error,
+             "rank 2 (node2, pid 1002) has kernels of level %s, rank 0 (node0, pid 1000) of level %s, and these round "
+             "differently: %s", theirs, ours, way_out);
+    party_says(party, WEIR_E_PEER, error);
+    for (uint32_t r = 0; r < party->size; r++)
+        cr_expect_str_eq(party->ranks[r].error, error, "rank %u", r);
+    party_free(party);
+}
+
+Test(meeting, names_the_levels_that_differ_and_the_lower_one)
+{
+    round_differently("v4", "v3", "set WEIR_CPU_LEVEL=v3 on all ranks");
+    round_differently("v1", "v4", "set WEIR_CPU_LEVEL=v1 on all ranks");
+}
+
+Test(meeting, knows_no_level_for_ranks_of_different_builds)
+{
+    round_differently("v4", "native-v4", "no build has both; all ranks need the same one, made with PORTABLE=1 if their "
+                                         "processors differ, and the same WEIR_CPU_LEVEL");
+}
+
+Test(meeting, lets_ranks_of_one_level_meet)
+{
+    struct party *party = party_of_levels("v3", "v3");
+    party_met(party);
+    party_free(party);
+}
+
 /* ---- unknown peers ---- */
 
 /* A socket that speaks ZeroMQ with rank 0 and says what it likes. */
@@ -594,6 +643,7 @@ Test(meeting, gives_every_rank_its_part_of_rank_0s_plan)
     cr_assert(spread, "%s", weir_error());
     for (uint32_t r = 0; r < SIZE; r++) {
         cases[r] = (struct part_case){.rank = &party->ranks[r], .whole = r ? NULL : whole};
+        party->ranks[r].env.level = levels[r]; /* nothing is computed yet */
         cr_assert_eq(pthread_create(&party->ranks[r].thread, NULL, part_run, &cases[r]), 0);
     }
     party_wait(party);

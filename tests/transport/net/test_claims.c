@@ -8,6 +8,7 @@
 #include <weir/weir.h>
 #include <zmq.h>
 
+#include "graph/base/base.h"
 #include "tests/support/ranks.h"
 #include "transport/meet/meet.h"
 #include "transport/net/wire.h"
@@ -77,6 +78,8 @@ static void *player_run(void *arg)
     weir_cluster_opts opts = {
         .world_size = RANKS, .rank = (int)player->rank, .address = player->scene->address, .name = "claims"};
     weir_status status = cluster_env_read(&opts, &env);
+    if (status == WEIR_OK)
+        status = op_level(&env.level);
     if (status == WEIR_OK)
         status = keys_open(&player->keys, &env);
     player->context = zmq_ctx_new();

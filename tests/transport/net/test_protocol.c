@@ -11,6 +11,7 @@
 #include <weir/weir.h>
 #include <zmq.h>
 
+#include "graph/base/base.h"
 #include "graph/plan/spread.h"
 #include "tests/support/ranks.h"
 #include "transport/mail/message.h"
@@ -99,6 +100,7 @@ static void meet(struct player *p)
     weir_cluster_opts opts = {.world_size = RANKS, .rank = 1, .address = p->scene->address, .name = "protocol"};
     struct member *card = &p->members[1];
     cr_assert_eq(cluster_env_read(&opts, &env), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(op_level(&env.level), WEIR_OK, "%s", weir_error());
     cr_assert_eq(keys_open(&p->keys, &env), WEIR_OK, "%s", weir_error());
     *card = (struct member){.name = "player", .tcp = "tcp://127.0.0.1:9", .segment_fd = -1};
     memcpy(card->key, p->keys.own_public_key, WEIR_KEY_BYTES);

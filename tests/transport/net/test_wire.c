@@ -153,17 +153,17 @@ struct bytes {
 #define BYTES(...) {sizeof((unsigned char[]){__VA_ARGS__}), {__VA_ARGS__}}
 
 static const struct bytes examples[WIRE_KIND_END] = {
-    [WIRE_HELLO] = BYTES(0x96, 0x04, 0x01, SENDER, 0xc3),
-    [WIRE_WORDS] = BYTES(0x96, 0x04, 0x02, SENDER, 0x02),
-    [WIRE_DATA] = BYTES(0x9a, 0x04, 0x03, SENDER, 0xcc, 0x82, 0x01, 0x02, 0xc2, 0x03),
-    [WIRE_BEAT] = BYTES(0x99, 0x04, 0x04, SENDER, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xff, 0xce, 0xff, 0xff, 0xff,
+    [WIRE_HELLO] = BYTES(0x96, 0x05, 0x01, SENDER, 0xc3),
+    [WIRE_WORDS] = BYTES(0x96, 0x05, 0x02, SENDER, 0x02),
+    [WIRE_DATA] = BYTES(0x9a, 0x05, 0x03, SENDER, 0xcc, 0x82, 0x01, 0x02, 0xc2, 0x03),
+    [WIRE_BEAT] = BYTES(0x99, 0x05, 0x04, SENDER, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xff, 0xce, 0xff, 0xff, 0xff,
                          0xff),
-    [WIRE_FAIL] = BYTES(0x98, 0x04, 0x05, SENDER, 0x02, 0x01, 0xa4, 'l', 'o', 's', 't'),
-    [WIRE_BYE] = BYTES(0x96, 0x04, 0x06, SENDER, 0xcd, 0x03, 0xe8),
-    [WIRE_VALUE] = BYTES(0x97, 0x04, 0x07, SENDER, 0x07, 0x01),
-    [WIRE_WAITS] = BYTES(0x97, 0x04, 0x08, SENDER, 0x05, 0x04),
-    [WIRE_HOLD] = BYTES(0x98, 0x04, 0x09, SENDER, 0x01, 0x02, 0x13),
-    [WIRE_END] = BYTES(0x9a, 0x04, 0x0a, SENDER, 0x02, 0x01, 0x00, 0x11, 0xa4, 'o', 'v', 'e', 'r'),
+    [WIRE_FAIL] = BYTES(0x98, 0x05, 0x05, SENDER, 0x02, 0x01, 0xa4, 'l', 'o', 's', 't'),
+    [WIRE_BYE] = BYTES(0x96, 0x05, 0x06, SENDER, 0xcd, 0x03, 0xe8),
+    [WIRE_VALUE] = BYTES(0x97, 0x05, 0x07, SENDER, 0x07, 0x01),
+    [WIRE_WAITS] = BYTES(0x97, 0x05, 0x08, SENDER, 0x05, 0x04),
+    [WIRE_HOLD] = BYTES(0x98, 0x05, 0x09, SENDER, 0x01, 0x02, 0x13),
+    [WIRE_END] = BYTES(0x9a, 0x05, 0x0a, SENDER, 0x02, 0x01, 0x00, 0x11, 0xa4, 'o', 'v', 'e', 'r'),
 };
 
 /* Decodes a copy that ends where its bytes end, so that a sanitizer sees what reads beyond. */
@@ -285,7 +285,7 @@ Test(wire, takes_every_form_of_a_number, .timeout = 120)
         BYTES(0xd0, 3), BYTES(0xd1, 0, 3), BYTES(0xd2, 0, 0, 0, 3), BYTES(0xd3, 0, 0, 0, 0, 0, 0, 0, 3),
     };
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        struct bytes bytes = BYTES(0x96, 4, 1, 0);
+        struct bytes bytes = BYTES(0x96, 5, 1, 0);
         struct wire_frame frame;
         memcpy(bytes.at + bytes.count, forms[i].at, forms[i].count);
         bytes.count += forms[i].count;
@@ -304,7 +304,7 @@ Test(wire, takes_every_form_of_a_negative_number, .timeout = 120)
         BYTES(0xd3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf0),
     };
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        struct bytes bytes = BYTES(0x96, 4, 6, 0, 0, 0);
+        struct bytes bytes = BYTES(0x96, 5, 6, 0, 0, 0);
         struct wire_frame frame;
         memcpy(bytes.at + bytes.count, forms[i].at, forms[i].count);
         bytes.count += forms[i].count;
@@ -316,9 +316,9 @@ Test(wire, takes_every_form_of_a_negative_number, .timeout = 120)
 Test(wire, takes_every_form_of_an_array_and_of_a_text, .timeout = 120)
 {
     static const struct bytes forms[] = {
-        BYTES(0x98, 4, 5, 0, 0, 0, 0, 0, 0xd9, 1, 'x'),
-        BYTES(0xdc, 0, 8, 4, 5, 0, 0, 0, 0, 0, 0xda, 0, 1, 'x'),
-        BYTES(0xdd, 0, 0, 0, 8, 4, 5, 0, 0, 0, 0, 0, 0xdb, 0, 0, 0, 1, 'x'),
+        BYTES(0x98, 5, 5, 0, 0, 0, 0, 0, 0xd9, 1, 'x'),
+        BYTES(0xdc, 0, 8, 5, 5, 0, 0, 0, 0, 0, 0xda, 0, 1, 'x'),
+        BYTES(0xdd, 0, 0, 0, 8, 5, 5, 0, 0, 0, 0, 0, 0xdb, 0, 0, 0, 1, 'x'),
     };
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         struct wire_frame frame;
@@ -329,7 +329,7 @@ Test(wire, takes_every_form_of_an_array_and_of_a_text, .timeout = 120)
 
 static void assert_text_becomes(const char *text, size_t count, const char *expected)
 {
-    unsigned char bytes[64] = {0x98, 4, 5, 0, 0, 0, 0, 0, (unsigned char)(0xa0 + count)};
+    unsigned char bytes[64] = {0x98, 5, 5, 0, 0, 0, 0, 0, (unsigned char)(0xa0 + count)};
     struct wire_frame frame;
     memcpy(bytes + 9, text, count);
     cr_assert_eq(decode(bytes, 9 + count, &frame), WEIR_OK, "%s", weir_error());
@@ -355,10 +355,10 @@ Test(wire, text_holds_nothing_that_commands_a_terminal, .timeout = 120)
 Test(wire, another_version_is_refused_before_anything_else, .timeout = 120)
 {
     assert_refused(&(struct bytes)BYTES(0x96, 0x01, 0x01, SENDER, 0xc3),
-                   "version 1 of the protocol, this is version 4");
-    assert_refused(&(struct bytes)BYTES(0x91, 0xcd, 0x01, 0x00), "version 256 of the protocol, this is version 4");
+                   "version 1 of the protocol, this is version 5");
+    assert_refused(&(struct bytes)BYTES(0x91, 0xcd, 0x01, 0x00), "version 256 of the protocol, this is version 5");
     assert_refused(&(struct bytes)BYTES(0xdd, 0xff, 0xff, 0xff, 0xff, 0x00, 0xc1),
-                   "version 0 of the protocol, this is version 4");
+                   "version 0 of the protocol, this is version 5");
 }
 
 Test(wire, says_what_is_wrong, .timeout = 120)
@@ -373,30 +373,30 @@ Test(wire, says_what_is_wrong, .timeout = 120)
         {BYTES(0x90), "a header without a version"},
         {BYTES(0x96, 0xc0), "a header without a version"},
         {BYTES(0x96, 0xff), "a header without a version"},
-        {BYTES(0x91, 4), "a header without a kind"},
-        {BYTES(0x96, 4, 0xa1, 'x'), "a header without a kind"},
-        {BYTES(0x96, 4, 0), "kind 0, which is none"},
-        {BYTES(0x96, 4, 11), "kind 11, which is none"},
-        {BYTES(0x96, 4, 0xcf, 1, 0, 0, 0, 1, 0, 0, 1), "kind 72057594054705153, which is none"},
-        {BYTES(0x93, 4, 3, 0), "DATA: 3 fields of 10"},
-        {BYTES(0x9b, 4, 3, 0, 0, 0, 1, 1, 1, 0xc2, 0, 0), "DATA: 11 fields of 10"},
-        {BYTES(0x96, 4, 1, 0xff, 0, 0, 0xc2), "HELLO: session is not a number from 0 to 18446744073709551615"},
-        {BYTES(0x96, 4, 1, 0, 0xcf, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0xc2),
+        {BYTES(0x91, 5), "a header without a kind"},
+        {BYTES(0x96, 5, 0xa1, 'x'), "a header without a kind"},
+        {BYTES(0x96, 5, 0), "kind 0, which is none"},
+        {BYTES(0x96, 5, 11), "kind 11, which is none"},
+        {BYTES(0x96, 5, 0xcf, 1, 0, 0, 0, 1, 0, 0, 1), "kind 72057594054705153, which is none"},
+        {BYTES(0x93, 5, 3, 0), "DATA: 3 fields of 10"},
+        {BYTES(0x9b, 5, 3, 0, 0, 0, 1, 1, 1, 0xc2, 0, 0), "DATA: 11 fields of 10"},
+        {BYTES(0x96, 5, 1, 0xff, 0, 0, 0xc2), "HELLO: session is not a number from 0 to 18446744073709551615"},
+        {BYTES(0x96, 5, 1, 0, 0xcf, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0xc2),
          "HELLO: rank is not a number from 0 to 4294967295"},
-        {BYTES(0x96, 4, 1, 0, 0xd0, 0xff, 0, 0xc2), "HELLO: rank is not a number from 0 to 4294967295"},
-        {BYTES(0x96, 4, 1, 0, 0xca, 0, 0, 0, 0, 0, 0xc2), "HELLO: rank is not a number from 0 to 4294967295"},
-        {BYTES(0x96, 4, 1, 0, 0, 0, 1), "HELLO: shm is neither true nor false"},
-        {BYTES(0x96, 4, 1, 0, 0, 0), "HELLO: ends within shm"},
-        {BYTES(0x96, 4, 1, 0, 0, 0, 0xc2, 0, 0), "HELLO: 2 bytes after its end"},
-        {BYTES(0x9a, 4, 3, 0, 0, 0, 1, 1, 0xcd, 0x10, 0x01, 0xc2, 0), "DATA: spans is not a number from 0 to 4096"},
-        {BYTES(0x96, 4, 6, 0, 0, 0, 0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0), "BYE: steps is not a number of 64 bits"},
-        {BYTES(0x98, 4, 5, 0, 0, 0, 0, 0, 0xc4, 1, 'x'), "FAIL: text is not a text of at most 1023 bytes"},
-        {BYTES(0x98, 4, 5, 0, 0, 0, 0, 0, 0xda, 0x04, 0x00), "FAIL: text is not a text of at most 1023 bytes"},
-        {BYTES(0x98, 4, 5, 0, 0, 0, 0, 0, 0xdb, 0xff, 0xff, 0xff, 0xff),
+        {BYTES(0x96, 5, 1, 0, 0xd0, 0xff, 0, 0xc2), "HELLO: rank is not a number from 0 to 4294967295"},
+        {BYTES(0x96, 5, 1, 0, 0xca, 0, 0, 0, 0, 0, 0xc2), "HELLO: rank is not a number from 0 to 4294967295"},
+        {BYTES(0x96, 5, 1, 0, 0, 0, 1), "HELLO: shm is neither true nor false"},
+        {BYTES(0x96, 5, 1, 0, 0, 0), "HELLO: ends within shm"},
+        {BYTES(0x96, 5, 1, 0, 0, 0, 0xc2, 0, 0), "HELLO: 2 bytes after its end"},
+        {BYTES(0x9a, 5, 3, 0, 0, 0, 1, 1, 0xcd, 0x10, 0x01, 0xc2, 0), "DATA: spans is not a number from 0 to 4096"},
+        {BYTES(0x96, 5, 6, 0, 0, 0, 0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0), "BYE: steps is not a number of 64 bits"},
+        {BYTES(0x98, 5, 5, 0, 0, 0, 0, 0, 0xc4, 1, 'x'), "FAIL: text is not a text of at most 1023 bytes"},
+        {BYTES(0x98, 5, 5, 0, 0, 0, 0, 0, 0xda, 0x04, 0x00), "FAIL: text is not a text of at most 1023 bytes"},
+        {BYTES(0x98, 5, 5, 0, 0, 0, 0, 0, 0xdb, 0xff, 0xff, 0xff, 0xff),
          "FAIL: text is not a text of at most 1023 bytes"},
-        {BYTES(0x98, 4, 9, 0, 0, 0, 3, 1, 0), "HOLD: what is not a number from 0 to 2"},
-        {BYTES(0x9a, 4, 10, 0, 0, 0, 0, 0, 3, 1, 0xa0), "END: what is not a number from 0 to 2"},
-        {BYTES(0x98, 4, 5, 0, 0, 0, 0, 0, 0xda, 0x03, 0xff, 'x'), "FAIL: ends within text"},
+        {BYTES(0x98, 5, 9, 0, 0, 0, 3, 1, 0), "HOLD: what is not a number from 0 to 2"},
+        {BYTES(0x9a, 5, 10, 0, 0, 0, 0, 0, 3, 1, 0xa0), "END: what is not a number from 0 to 2"},
+        {BYTES(0x98, 5, 5, 0, 0, 0, 0, 0, 0xda, 0x03, 0xff, 'x'), "FAIL: ends within text"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_refused(&cases[i].bytes, cases[i].error);
@@ -404,7 +404,7 @@ Test(wire, says_what_is_wrong, .timeout = 120)
 
 Test(wire, a_text_of_more_bytes_than_allowed_is_refused, .timeout = 120)
 {
-    unsigned char bytes[2048] = {0x98, 4, 5, 0, 0, 0, 0, 0, 0xda, 0x03, 0xff};
+    unsigned char bytes[2048] = {0x98, 5, 5, 0, 0, 0, 0, 0, 0xda, 0x03, 0xff};
     struct wire_frame frame;
     memset(bytes + 11, 'x', WIRE_TEXT_MAX + 1);
     cr_assert_eq(decode(bytes, 11 + WIRE_TEXT_MAX, &frame), WEIR_OK, "%s", weir_error());
