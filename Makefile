@@ -30,7 +30,7 @@ INCLUDE  := -Iinclude -I.
 PIC      := -fPIC
 COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
-LIBS     := -lzmq -lmsgpackc -ljansson -lm -ldl
+LIBS     := -lzmq -lcrypto -lmsgpackc -ljansson -lm -ldl
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
 MAKEFLAGS += -j$(shell nproc) --no-builtin-rules
@@ -79,7 +79,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 # ---- packages ----
 
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
-PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libjansson-dev libxxhash-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter test,$(FOR)),g++ cmake pkg-config python3-numpy) \
             $(if $(filter check,$(FOR)),g++ clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \

@@ -48,20 +48,8 @@ void actor_allow(struct actor *actor, int64_t left)
         ready_remove(&actor->lane->ready, actor->rank);
 }
 
-/* What has arrived from another host lies where the network put it. */
-static __attribute__((noinline)) void follow_wires(const struct actor *actor)
-{
-    for (uint32_t i = 0; i < actor->wire_count; i++) {
-        const struct wire_patch *wire = &actor->wires[i];
-        uint32_t slot = wire->reader ? wire->reader->slot : 0;
-        *wire->data = wire->spans[(size_t)slot * wire->stride] + wire->offset;
-    }
-}
-
 static ALWAYS_INLINE weir_status call_kernels(struct actor *actor, struct actor_kernel **failed)
 {
-    if (UNLIKELY(actor->wire_count))
-        follow_wires(actor);
     struct actor_kernel *kernel = actor->kernels;
     for (uint32_t i = actor->kernel_count; i > 0; i--, kernel++) {
         kernel_prepare(kernel, actor);

@@ -44,16 +44,6 @@ struct slot_patches {
     uint64_t stride;
 };
 
-/* A view of what a rank on another host sent (transport/net/links.h): *data = the frame in the reader's slot +
- * offset. */
-struct wire_patch {
-    void **data;
-    const struct regst_reader *reader; /* NULL: of a constant */
-    char *const *spans;
-    uint32_t stride; /* spans of a slot */
-    uint64_t offset;
-};
-
 /* An input port: the reader's end of an edge. */
 struct actor_port {
     _Alignas(64) struct regst_reader reader;
@@ -103,7 +93,6 @@ struct actor {
     struct actor_kernel *kernels;
     uint32_t port_count, out_count;
     uint32_t kernel_count;
-    uint32_t wire_count;
     int64_t left;    /* firings in this run */
     int64_t firing;  /* counted from step 0, wherever the session began */
     uint32_t micro;  /* firing % fires */
@@ -120,7 +109,6 @@ struct actor {
     uint32_t id;    /* plan_actor_id */
     uint32_t program;
     bool foreign;    /* it calls a function of the program's: how long that takes is never known */
-    struct wire_patch *wires; /* borrowed; looked at before each firing */
     int64_t busy_ns;   /* in this run */
     int64_t run_start; /* `firing` when this run began */
     int64_t measured;  /* `firing` after the last one that was measured */

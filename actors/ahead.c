@@ -247,7 +247,7 @@ static void tell_all(struct actor *actor, uint64_t ticket)
 static weir_status fire_once(struct actor *actor, struct actor_kernel **failed)
 {
     struct ahead_queue *queue = actor->ahead->queue;
-    assert(actor->unmet == 0 && actor->left > 0 && actor->wire_count == 0);
+    assert(actor->unmet == 0 && actor->left > 0);
     *failed = NULL;
     weir_status status = await_all(actor);
     if (!status)

@@ -75,15 +75,16 @@ IN_LOOP weir_status fire_clocked(struct worker *worker, struct actor *actor, str
     return status;
 }
 
-/* Sends what is unsent if the next row would make it wait too long, or nobody knows how long. */
+/* Sends what is unsent if the next row would make it wait too long, or nobody knows how long. What goes over the wire
+ * waits a little also when the pace is slow: sending is what makes it slow, and several cost as much as one. */
 static inline void flush_before(struct worker *worker, const struct actor *actor)
 {
     if (!worker->lane.outbox.count) {
         worker->waited_ns = 0;
         return;
     }
-    worker->waited_ns += (int64_t)actor->cost_ns * actor->row;
-    if (worker->waited_ns > MERGE_NS || actor->cost_ns > LONG_NS || worker->slow) {
+    worker->waited_ns += (int64_t)actor->cost_ns * (worker->slow ? 1 : actor->row);
+    if (worker->waited_ns > MERGE_NS || actor->cost_ns > LONG_NS || (worker->slow && !worker->lane.waiter)) {
         lane_flush(&worker->lane);
         worker->waited_ns = 0;
     }

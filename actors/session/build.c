@@ -27,7 +27,6 @@ struct building {
     struct weir_session *s;
     uint32_t *edges;       /* by register: of its edges, those that are made */
     uint32_t *patches;     /* by ring: of its patches, those that are made */
-    uint32_t *wires;       /* by actor: of its wire patches, those that are made */
     struct actor **caller; /* by operand: the actor of the kernel that this process calls with it; NULL: none */
 };
 
@@ -68,9 +67,8 @@ static bool build_arrays(struct weir_session *s)
     s->pending = array_new(pending, sizeof(*s->pending));
     s->views = array_new(plan->operands_count, sizeof(*s->views));
     s->patches = array_new(plan->operands_count, sizeof(*s->patches));
-    s->wires = array_new(s->cluster ? plan->operands_count : 0, sizeof(*s->wires));
     return s->actors && s->ports && s->ends && s->outs && s->edges && s->kernels && s->pending && s->views &&
-           s->patches && s->wires;
+           s->patches;
 }
 
 void session_unbuild(struct weir_session *s)
@@ -86,7 +84,6 @@ void session_unbuild(struct weir_session *s)
     free(s->pending);
     free(s->views);
     free(s->patches);
-    free(s->wires);
 }
 
 /* ---- actors, ports, registers ---- */
@@ -210,30 +207,27 @@ const char *session_port_data(const struct weir_session *s, uint32_t port, const
     const struct piece *piece = &s->cluster->links.pieces[transfer->pieces.first];
     while (&s->plan->tensors[piece->tensor] != tensor)
         piece++; /* an outside reader has a piece of each */
-    return transfer->data[(size_t)slot * transfer->spans.count + piece->span] + piece->span_offset;
+    return links_receive(transfer, &s->cluster->links.spans[transfer->spans.first + piece->span], slot) +
+           piece->span_offset;
 }
 
-/* The operand is what came over the wire: a slice, which says itself where in the tensor it lies. */
-static void build_wire(struct building *b, uint32_t o, const struct transfer *transfer)
+/* The operand is what came over the wire: a slice, which says itself where in the tensor it lies. False: nothing of it
+ * is read. */
+static bool wired_view(struct weir_session *s, uint32_t o, const struct transfer *transfer)
 {
-    struct weir_session *s = b->s;
-    struct actor *actor = b->caller[o];
-    uint32_t port = s->plan->operands[o].port.i, number = s->cluster->links.piece_of[o];
+    const struct links *links = &s->cluster->links;
+    uint32_t number = links->piece_of[o];
     weir_view *view = &s->views[o];
-    if (number == LINKS_NONE) { /* nothing of it is read */
+    if (number == LINKS_NONE) {
         memset(view->shape.dim, 0, sizeof(view->shape.dim));
         view->data = s->views;
-        return;
+        return false;
     }
-    const struct piece *piece = &s->cluster->links.pieces[number];
+    const struct piece *piece = &links->pieces[number];
     memcpy(view->shape.dim, piece->count, sizeof(piece->count));
     memcpy(view->offset, piece->start, sizeof(piece->start));
-    actor->wires[b->wires[actor->id]++] =
-        (struct wire_patch){.data = &view->data,
-                            .reader = s->ends[port].port ? &s->ends[port].port->reader : NULL,
-                            .spans = transfer->data + piece->span,
-                            .stride = transfer->spans.count,
-                            .offset = piece->span_offset};
+    view->data = links_receive(transfer, &links->spans[transfer->spans.first + piece->span], 0) + piece->span_offset;
+    return true;
 }
 
 weir_view session_type_view(const plan_tensor *tensor)
@@ -258,7 +252,7 @@ static uint32_t ring_of(const struct weir_session *s, const plan_operand *operan
 {
     const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
     if (tensor->home != PLAN_IN_REGST || s->plan->regsts[tensor->owner].slots == 1 ||
-        !s->arenas[arena_space(s->plan, tensor).i].base)
+        (!s->arenas[arena_space(s->plan, tensor).i].base && !transfer_of(s, operand->port.i)))
         return RING_NONE;
     if (operand->port.i == PLAN_NONE)
         return s->plan->ports_count + tensor->owner;
@@ -290,9 +284,8 @@ static void count_view(struct building *b, uint32_t o)
 {
     const plan_operand *operand = &b->s->plan->operands[o];
     uint32_t ring = ring_of(b->s, operand);
-    if (transfer_of(b->s, operand->port.i))
-        b->caller[o]->wire_count += b->s->cluster->links.piece_of[o] != LINKS_NONE;
-    else if (ring != RING_NONE)
+    bool nothing = transfer_of(b->s, operand->port.i) && b->s->cluster->links.piece_of[o] == LINKS_NONE;
+    if (ring != RING_NONE && !nothing)
         ring_patches(b->s, ring)->count++;
 }
 
@@ -300,7 +293,6 @@ static void count_view(struct building *b, uint32_t o)
 static void place_patches(struct weir_session *s)
 {
     struct slot_patch *patch = s->patches;
-    struct wire_patch *wire = s->wires;
     for (uint32_t ring = 0; ring < ring_count(s->plan); ring++) {
         struct slot_patches *patches = ring_patches(s, ring);
         if (!patches)
@@ -308,19 +300,15 @@ static void place_patches(struct weir_session *s)
         patches->patch = patch;
         patch += patches->count;
     }
-    for (uint32_t a = 0; a < s->plan->actors_count; a++) {
-        s->actors[a].wires = wire;
-        wire += s->actors[a].wire_count;
-    }
 }
 
-static void build_patch(struct building *b, uint32_t ring, const plan_tensor *tensor, weir_view *view)
+/* `stride`: from slot to slot; `base`: where the operand lies in slot 0. */
+static void build_patch(struct building *b, uint32_t ring, uint64_t stride, char *base, weir_view *view)
 {
     struct weir_session *s = b->s;
     struct slot_patches *patches = ring_patches(s, ring);
-    patches->stride = s->plan->regsts[tensor->owner].slot_bytes;
-    s->patches[patches->patch - s->patches + b->patches[ring]++] =
-        (struct slot_patch){&view->data, arena_tensor(s->arenas, s->plan, tensor, 0)};
+    patches->stride = stride;
+    s->patches[patches->patch - s->patches + b->patches[ring]++] = (struct slot_patch){&view->data, base};
 }
 
 static void build_view(struct building *b, uint32_t o)
@@ -331,10 +319,13 @@ static void build_view(struct building *b, uint32_t o)
     const struct transfer *transfer = transfer_of(s, operand->port.i);
     uint32_t ring = ring_of(s, operand);
     s->views[o] = session_view(s, tensor, first_slot(s, operand));
-    if (transfer)
-        build_wire(b, o, transfer);
+    if (transfer && !wired_view(s, o, transfer))
+        return;
+    if (ring != RING_NONE && transfer)
+        build_patch(b, ring, transfer->receive_bytes, s->views[o].data, &s->views[o]);
     else if (ring != RING_NONE)
-        build_patch(b, ring, tensor, &s->views[o]);
+        build_patch(b, ring, s->plan->regsts[tensor->owner].slot_bytes, arena_tensor(s->arenas, s->plan, tensor, 0),
+                    &s->views[o]);
 }
 
 static void find_callers(struct building *b)
@@ -465,16 +456,14 @@ static bool building_open(struct building *b, struct weir_session *s)
     *b = (struct building){.s = s};
     b->edges = calloc(plan->regsts_count + (size_t)1, sizeof(*b->edges));
     b->patches = calloc(ring_count(plan) + (size_t)1, sizeof(*b->patches));
-    b->wires = calloc(plan->actors_count + (size_t)1, sizeof(*b->wires));
     b->caller = calloc(plan->operands_count + (size_t)1, sizeof(*b->caller));
-    return b->edges && b->patches && b->wires && b->caller;
+    return b->edges && b->patches && b->caller;
 }
 
 static void building_close(struct building *b)
 {
     free(b->edges);
     free(b->patches);
-    free(b->wires);
     free(b->caller);
 }
 

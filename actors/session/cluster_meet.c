@@ -50,16 +50,34 @@ static bool shares(const struct cluster *c, uint32_t rank)
     return rank != c->env.rank && net_edge(c->net, rank) && !c->wired[rank];
 }
 
+/* Nobody posts to this rank's lanes from another process. */
+static bool shares_none(const struct cluster *c)
+{
+    uint32_t count;
+    const uint32_t *ranks = net_neighbours(c->net, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (shares(c, ranks[i]))
+            return false;
+    return true;
+}
+
+/* The only worker, when nothing else can wake it, takes in what comes over the wire; who waits for a device waits for
+ * that too. */
+static bool watches(const struct weir_session *s)
+{
+    return s->compute_count == 1 && shares_none(s->cluster) && !s->queues;
+}
+
 /* With more threads on this host than cores, a worker that spins keeps another from running; or the network, which is
- * two threads of each rank (its own, and ZeroMQ's) when something goes over the wire. A rank that may not use all cores
- * has been given its own: then only its own threads count. */
+ * two threads of each rank (its own, and ZeroMQ's) when something goes over the wire and a worker does not take it in
+ * itself. A rank that may not use all cores has been given its own: then only its own threads count. */
 static void spin_less(struct weir_session *s)
 {
     const struct cluster *c = s->cluster;
     uint32_t ranks_here = 0, threads = s->compute_count;
     for (uint32_t r = 0; r < c->env.size; r++) {
         ranks_here += !strcmp(c->members[r].host, c->members[c->env.rank].host);
-        if (c->wired[r] && threads == s->compute_count)
+        if (c->wired[r] && threads == s->compute_count && !watches(s))
             threads += 2;
     }
     bool bound = cores_count() < cores_online();
@@ -95,17 +113,6 @@ weir_status cluster_meet(struct weir_session *s)
     return links_open(&c->links, s->plan, c->env.rank, c->wired);
 }
 
-/* Nobody posts to this rank's lanes from another process. */
-static bool shares_none(const struct cluster *c)
-{
-    uint32_t count;
-    const uint32_t *ranks = net_neighbours(c->net, &count);
-    for (uint32_t i = 0; i < count; i++)
-        if (shares(c, ranks[i]))
-            return false;
-    return true;
-}
-
 weir_status cluster_route(struct weir_session *s)
 {
     struct cluster *c = s->cluster;
@@ -119,8 +126,7 @@ weir_status cluster_route(struct weir_session *s)
     }
     weir_status status = net_route(c->net, &c->links, s->arenas, &s->bus);
     struct lane *lane = &s->workers[0].lane;
-    bool alone = s->compute_count == 1 && shares_none(c) && !s->queues; /* who waits for a device waits for that too */
-    return !status && alone ? net_watch(c->net, &lane->mailbox, &lane->waiter) : status;
+    return !status && watches(s) ? net_watch(c->net, &lane->mailbox, &lane->waiter) : status;
 }
 
 /* The first slot that is published and not read: at rest, `initial` of them follow. */

@@ -213,7 +213,7 @@ static void stand_in_front(struct weir_session *s, uint32_t k, bool scaled)
     *c = (struct checked){.call = s->kernels[k].call};
     c->outs = reaches(s, from->out) && reaches(s, from->state) && !(scaled && actor->phase != PLAN_FORWARD);
     c->ins = s->finite->accelerators && from->host != PLAN_NONE && reaches(s, from->in);
-    c->knows_ins = reaches(s, from->in) && !s->actors[from->actor.i].wire_count;
+    c->knows_ins = reaches(s, from->in);
     if (c->call && (c->outs || c->ins))
         s->kernels[k].call = call_checked;
 }

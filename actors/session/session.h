@@ -121,7 +121,6 @@ struct weir_session {
     uint32_t *pending;
     weir_view *views;            /* by operand */
     struct slot_patch *patches;
-    struct wire_patch *wires;
     struct poison *poison;       /* NULL: it is no debug run */
     struct finite *finite;       /* NULL: nothing is looked at */
     struct lane_guard guard;     /* of the lanes, when other processes post to them */

@@ -7,6 +7,8 @@
  *     frames     COUNT messages of a well-behaved ZeroMQ socket without a key: random frames, and headers of the bus
  *                whose numbers are random
  *     keys       COUNT sockets, each with a fresh key of its own; the session's public key is made from WEIR_KEY
+ *     door       COUNT connections to where register contents are to come: random bytes, half a greeting, a whole one with
+ *                a random ticket, or nothing; the last 100 stay open
  *     silent     COUNT connections that say nothing; prints "open N", and holds them until it is killed
  *     endless    one message of ever more frames, of COUNT MiB together, and never its last; prints how many were
  *                taken, and stays when all were
@@ -15,6 +17,7 @@
  *
  * The seed is printed. One thread.
  */
+#include "transport/net/door.h"
 #include "transport/net/wire.h"
 
 #include <arpa/inet.h>
@@ -121,18 +124,48 @@ static int say_bytes(struct target *t, bool greet)
     return 0;
 }
 
+/* What a rank says at a door (transport/net/door.h), but for what only the two ranks know. */
+static size_t draw_door_greeting(struct target *t, unsigned char *to)
+{
+    struct door_greeting greeting = {.version = WIRE_VERSION, .rank = (uint32_t)(draw(t) % 4), .session = draw(t)};
+    for (int i = 0; i < SEAL_SECRET_BYTES; i++)
+        greeting.ticket[i] = (unsigned char)draw(t);
+    door_greeting_encode(&greeting, to);
+    return DOOR_GREETING_BYTES;
+}
+
+static int come_to_door(struct target *t)
+{
+    enum { KEPT = 100 };
+    int kept[KEPT] = {0}, refused = 0;
+    for (int i = 0; i < t->count; i++) {
+        unsigned char text[BYTES_MAX];
+        size_t bytes = draw_door_greeting(t, text);
+        int fd = open_connection(t), how = (int)(draw(t) % 4);
+        bytes = how == 0 ? draw_bytes(t, text, BYTES_MAX) : how == 1 ? draw(t) % bytes : how == 2 ? bytes : 0;
+        if (fd < 0 || (bytes && send(fd, text, bytes, MSG_NOSIGNAL) < 0))
+            refused++;
+        if (kept[i % KEPT] > 0)
+            close(kept[i % KEPT]);
+        kept[i % KEPT] = fd;
+        nap_ms(2);
+    }
+    printf("came %d times, %d of them refused\n", t->count, refused);
+    return 0;
+}
+
 /* A header of the bus that is right in form. */
 static size_t draw_header(struct target *t, unsigned char header[WIRE_HEADER_MAX])
 {
+    static const uint32_t kinds[] = {WIRE_HELLO, WIRE_BEAT, WIRE_FAIL, WIRE_BYE, WIRE_VALUE, WIRE_WAITS, WIRE_HOLD,
+                                     WIRE_END};
     struct wire_frame frame = {.version = draw(t) % 4 ? WIRE_VERSION : (uint32_t)draw(t),
-                               .kind = 1 + (uint32_t)(draw(t) % (WIRE_KIND_END - 1)),
+                               .kind = kinds[draw(t) % (sizeof kinds / sizeof *kinds)],
                                .rank = (uint32_t)(draw(t) % 5),
                                .session = draw(t),
                                .number = draw(t) % 3};
-    if (frame.kind == WIRE_DATA)
-        frame.data.edge = (uint32_t)draw(t), frame.data.slot = (uint32_t)draw(t) % 4, frame.data.spans = 1;
-    if (frame.kind == WIRE_WORDS || frame.kind == WIRE_WAITS)
-        frame.words.count = 1 + (uint32_t)(draw(t) % 8);
+    if (frame.kind == WIRE_WAITS)
+        frame.waits.count = 1 + (uint32_t)(draw(t) % 8);
     if (frame.kind == WIRE_FAIL)
         snprintf(frame.fail.text, sizeof frame.fail.text, "all is lost");
     return wire_encode(&frame, header);
@@ -255,7 +288,7 @@ static int say_endlessly(const struct target *t)
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        fprintf(stderr, "attacker bytes|greeting|frames|keys|silent|endless ADDRESS PORT COUNT [SEED]\n");
+        fprintf(stderr, "attacker bytes|greeting|frames|keys|door|silent|endless ADDRESS PORT COUNT [SEED]\n");
         return 2;
     }
     struct target t = {argv[2], atoi(argv[3]), atoi(argv[4]), 0};
@@ -268,6 +301,8 @@ int main(int argc, char **argv)
         return say_frames(&t);
     if (!strcmp(argv[1], "keys"))
         return try_keys(&t);
+    if (!strcmp(argv[1], "door"))
+        return come_to_door(&t);
     if (!strcmp(argv[1], "endless"))
         return say_endlessly(&t);
     return keep_silent(&t);

@@ -6,7 +6,7 @@
  *
  *     flood       BEATs, as many as go out
  *     claim-R     a connection in the name of rank R, which says HELLO and then FAIL
- *     initial     DATA of what a register starts with, while the run is under way
+ *     value       a VALUE that nobody waits for, while the run is under way
  *
  * They own no device that the plan uses, so nothing is sent to them but what the session itself says (docs/wire.md):
  * rank 0 is their only neighbour, and they say all on the channel of life. With a fault they keep the protocol until
@@ -212,8 +212,8 @@ static void misbehave(struct crowd *c, struct peer *p)
         frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_HELLO}, false);
         frame_send(c, &other, socket, (struct wire_frame){.kind = WIRE_FAIL, .fail.text = "a lie"}, false);
         zmq_close(socket);
-    } else if (!strcmp(fault, "initial")) {
-        frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_DATA, .data = {.spans = 1, .initial = true}}, true);
+    } else if (!strcmp(fault, "value")) {
+        frame_send(c, p, p->out, (struct wire_frame){.kind = WIRE_VALUE}, true);
     }
 }
 

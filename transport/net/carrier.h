@@ -7,7 +7,7 @@
  * One table has them all, in the order of preference; a carrier is a file of its own and a line there. Each writes
  * into this rank's card how it can be reached, and tells from two cards whether it reaches the other. Registers take
  * the first carrier that maps memory, if there is one; all frames, also those of neighbours that share memory, the
- * first with an endpoint.
+ * first with an endpoint. A line for registers (bulk.h) goes the way of frames.
  *
  * Constant; any thread.
  */

@@ -79,7 +79,7 @@ static weir_status zmq_failed(const char *what)
 {
     bool descriptors = zmq_errno() == EMFILE;
     return error_set(WEIR_E_PEER, "%s: %s%s", what, zmq_strerror(zmq_errno()),
-                     descriptors ? " (a rank needs up to four for each other; ulimit -n raises their number)" : "");
+                     descriptors ? " (a rank needs up to three for each other; ulimit -n raises their number)" : "");
 }
 
 static bool set_int(void *socket, int option, int value)

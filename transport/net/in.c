@@ -8,7 +8,6 @@
 #include "transport/mail/park.h"
 
 #define NS_PER_S 1000000000
-#define ELEMENT_BYTES_MAX 8
 #define WAIT_BYTES 16 /* an entry of WAITS */
 
 /* ---- taking them in ---- */
@@ -87,14 +86,8 @@ static bool word_take(struct net *net, uint32_t rank, struct message message)
                                           : false;
 }
 
-/* `part`: the frame that they are in, the last. */
-static void handle_words(struct net *net, uint32_t rank, uint32_t count, struct incoming *in, uint32_t part)
+void net_words(struct net *net, uint32_t rank, const unsigned char *words, uint32_t count)
 {
-    if (in->count != part + 1 || zmq_msg_size(&in->parts[part]) != count * sizeof(uint64_t)) {
-        net_lose(net, rank, "it broke the protocol: %u messages in a payload of another size", count);
-        return;
-    }
-    const char *words = zmq_msg_data(&in->parts[part]);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t word;
         memcpy(&word, words + i * sizeof(word), sizeof(word));
@@ -119,94 +112,62 @@ static bool slot_is_free(const struct net *net, uint32_t leader)
 }
 
 /* Of what a register starts with, each slot comes once while it is shared, the oldest first. */
-static const char *initial_wrong(struct net *net, struct transfer *transfer, const struct wire_frame *frame)
+static const char *initial_wrong(struct net *net, struct transfer *transfer, const struct bulk_head *head)
 {
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
     uint32_t time = net->hooks.sharing(net->hooks.ctx);
     if (!time)
         return "when nothing is being shared";
-    if (frame->data.words)
-        return "with messages";
     if (transfer->shared_time != time)
         transfer->shared_count = 0;
     transfer->shared_time = time;
     if (transfer->shared_count == regst->initial)
         return "which does not start full, or came already";
     uint32_t oldest = (transfer->next_slot + regst->slots - regst->initial % regst->slots) % regst->slots;
-    return frame->data.slot == (oldest + transfer->shared_count) % regst->slots ? NULL : "out of order";
+    return head->slot == (oldest + transfer->shared_count) % regst->slots ? NULL : "out of order";
 }
 
-/* Why the frame cannot be; NULL: it can. */
-static const char *data_wrong(struct net *net, uint32_t rank, const struct wire_frame *frame,
-                              const struct incoming *in)
+/* Why the slot cannot be; NULL: it can. */
+static const char *slot_wrong(struct net *net, uint32_t rank, const struct bulk_head *head)
 {
-    uint32_t edge = frame->data.edge;
+    uint32_t edge = head->edge;
     struct transfer *transfer = edge < net->plan->ports_count ? links_find(net->route.links, edge) : NULL;
     if (!transfer || transfer->leader != edge || transfer->from != rank || transfer->to != net->env->rank)
         return "for an edge that does not lead from it";
-    const plan_regst *regst = &net->plan->regsts[transfer->regst];
-    if (frame->data.slot >= regst->slots)
+    if (head->slot >= net->plan->regsts[transfer->regst].slots)
         return "for a slot that is not there";
-    if (frame->data.spans != transfer->spans.count || in->count != 2 + transfer->spans.count + (frame->data.words != 0))
-        return "in another number of frames";
-    for (uint32_t i = 0; i < transfer->spans.count; i++)
-        if (zmq_msg_size(&in->parts[2 + i]) != net->route.links->spans[transfer->spans.first + i].bytes)
-            return "in frames of other sizes";
-    if (frame->data.initial)
-        return initial_wrong(net, transfer, frame);
+    if (head->bytes != transfer->bytes || head->shape != transfer->shape)
+        return "in parts of other sizes";
+    if (head->initial)
+        return initial_wrong(net, transfer, head);
     if (!plan_port_counts(net->plan, &net->plan->ports[edge]) || !slot_is_free(net, edge))
         return "without credit";
-    return frame->data.slot == transfer->next_slot ? NULL : "out of order";
+    return head->slot == transfer->next_slot ? NULL : "out of order";
 }
 
-/* A small frame lies where it happened to come to lie among others; what a kernel is given is aligned. */
-static void frame_move(zmq_msg_t *to, zmq_msg_t *from)
+struct transfer *net_slot_due(struct net *net, uint32_t rank, const struct bulk_head *head)
 {
-    zmq_msg_t copy;
-    if ((uintptr_t)zmq_msg_data(from) % ELEMENT_BYTES_MAX && !zmq_msg_init_size(&copy, zmq_msg_size(from))) {
-        memcpy(zmq_msg_data(&copy), zmq_msg_data(from), zmq_msg_size(from));
-        zmq_msg_move(to, &copy);
-        zmq_msg_close(&copy);
-    } else {
-        zmq_msg_move(to, from);
-    }
+    const char *wrong = slot_wrong(net, rank, head);
+    if (!wrong)
+        return links_find(net->route.links, head->edge);
+    net_lose(net, rank, "it broke the protocol: SLOT %u of edge %u: %s", head->slot, head->edge, wrong);
+    return NULL;
 }
 
-/* Puts the frames where the reader looks; those that were there go. */
-static void data_keep(struct transfer *transfer, uint32_t slot, struct incoming *in)
+void net_slot_came(struct net *net, struct transfer *transfer, bool initial)
 {
-    zmq_msg_t *frames = (zmq_msg_t *)transfer->frames + (size_t)slot * transfer->spans.count;
-    char **data = transfer->data + (size_t)slot * transfer->spans.count;
-    for (uint32_t i = 0; i < transfer->spans.count; i++) {
-        frame_move(&frames[i], &in->parts[2 + i]);
-        data[i] = zmq_msg_data(&frames[i]);
-    }
-}
-
-static void handle_data(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
-{
-    const char *wrong = data_wrong(net, rank, frame, in);
-    if (wrong) {
-        net_lose(net, rank, "it broke the protocol: DATA for edge %u, slot %u: %s", frame->data.edge, frame->data.slot,
-                 wrong);
-        return;
-    }
-    struct transfer *transfer = links_find(net->route.links, frame->data.edge);
-    const plan_regst *regst = &net->plan->regsts[transfer->regst];
-    data_keep(transfer, frame->data.slot, in);
-    if (frame->data.initial) {
+    if (initial) {
         transfer->shared_count++;
         return;
     }
-    transfer->next_slot = transfer->next_slot + 1 == regst->slots ? 0 : transfer->next_slot + 1;
+    uint32_t slots = net->plan->regsts[transfer->regst].slots;
+    transfer->next_slot = transfer->next_slot + 1 == slots ? 0 : transfer->next_slot + 1;
     net->route.outstanding[transfer->leader]++;
     net->route.passed[transfer->leader]++;
     for (uint32_t port = net->route.follower[transfer->leader]; port != LINKS_NONE; port = net->route.follower[port])
         net->route.behind[port]++;
     bus_post(net->route.bus, net->plan->ports[transfer->leader].actor.i,
              (struct message){.edge = transfer->leader, .kind = MESSAGE_READY, .count = 1});
-    if (frame->data.words)
-        handle_words(net, rank, frame->data.words, in, 2 + transfer->spans.count);
 }
 
 /* ---- the session's own frames ---- */
@@ -230,10 +191,11 @@ static bool waits_fit(const struct net *net, uint32_t rank, uint32_t whose)
     return whose == rank || (rank == 0 && whose < net->env->size);
 }
 
-static void handle_payload(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
+static void handle_payload(struct net *net, uint32_t rank, const struct wire_frame *frame,
+                           const struct net_bytes *payload)
 {
-    void *data = in->count == 3 ? zmq_msg_data(&in->parts[2]) : NULL;
-    size_t bytes = in->count == 3 ? zmq_msg_size(&in->parts[2]) : 0;
+    const void *data = payload->data;
+    size_t bytes = payload->count;
     if (!data || (frame->kind == WIRE_WAITS && (bytes != frame->waits.count * (size_t)WAIT_BYTES ||
                                                !waits_fit(net, rank, frame->waits.rank))))
         net_lose(net, rank, "it broke the protocol: %s with a payload that does not fit", wire_kind_name(frame->kind));
@@ -291,15 +253,9 @@ static void handle_bye(struct net *net, uint32_t rank, int64_t steps)
     }
 }
 
-static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame *frame, struct incoming *in)
+static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame *frame, const struct net_bytes *payload)
 {
     switch (frame->kind) {
-    case WIRE_WORDS:
-        handle_words(net, rank, frame->words.count, in, 2);
-        break;
-    case WIRE_DATA:
-        handle_data(net, rank, frame, in);
-        break;
     case WIRE_BEAT:
         handle_beat(net, rank, frame);
         break;
@@ -322,27 +278,20 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
         break;
     case WIRE_VALUE:
     case WIRE_WAITS:
-        handle_payload(net, rank, frame, in);
+        handle_payload(net, rank, frame, payload);
         break;
     default:
         net_lose(net, rank, "it broke the protocol: a %s at this time", wire_kind_name(frame->kind));
     }
 }
 
-/* Whether the kind may have frames behind the header; how many is looked at by who takes them. */
-static bool has_payload(const struct wire_frame *frame)
-{
-    return frame->kind == WIRE_WORDS || frame->kind == WIRE_DATA || frame->kind == WIRE_VALUE ||
-           frame->kind == WIRE_WAITS;
-}
-
 /* Whether the header is the peer's next on this channel. */
-static bool header_fits(struct net *net, uint32_t rank, enum channel_number number, struct incoming *in,
-                        struct wire_frame *frame)
+static bool header_fits(struct net *net, uint32_t rank, enum channel_number number, const struct net_bytes *header,
+                        const struct net_bytes *payload, struct wire_frame *frame)
 {
     struct peer_line *line = &net->peers.of[rank].line[number];
-    if (in->count < 2 || wire_decode(zmq_msg_data(&in->parts[1]), zmq_msg_size(&in->parts[1]), frame)) {
-        net_lose(net, rank, "it broke the protocol: %s", in->count < 2 ? "a message without a header" : weir_error());
+    if (wire_decode(header->data, header->count, frame)) {
+        net_lose(net, rank, "it broke the protocol: %s", weir_error());
         return false;
     }
     if (frame->session != net->session || frame->rank != rank || frame->number != line->heard) {
@@ -350,7 +299,7 @@ static bool header_fits(struct net *net, uint32_t rank, enum channel_number numb
                  (unsigned long long)frame->number, frame->rank, (unsigned long long)line->heard);
         return false;
     }
-    if (!has_payload(frame) && in->count != 2) {
+    if (payload->count && frame->kind != WIRE_VALUE && frame->kind != WIRE_WAITS) {
         net_lose(net, rank, "it broke the protocol: %s with a payload", wire_kind_name(frame->kind));
         return false;
     }
@@ -359,18 +308,19 @@ static bool header_fits(struct net *net, uint32_t rank, enum channel_number numb
 }
 
 /* The first frame on a channel. That for signs of life is for neighbours. */
-static void handle_first(struct net *net, uint32_t rank, enum channel_number number, const struct wire_frame *frame,
-                         struct incoming *in)
+static void handle_first(struct net *net, uint32_t rank, enum channel_number number, const struct wire_frame *frame)
 {
     struct peer *peer = &net->peers.of[rank];
     if (frame->kind != WIRE_HELLO) {
         net_lose(net, rank, "it broke the protocol: its first frame is a %s", wire_kind_name(frame->kind));
         return;
     }
-    peer_line_from(&peer->line[number], &in->parts[1]);
     if (number != CHANNEL_LIFE)
         return;
     peer->hello = frame->hello.shm;
+    peer->door_port = frame->hello.port;
+    peer->door_name = frame->hello.name;
+    memcpy(peer->secret, frame->hello.secret, sizeof(peer->secret));
     if (peer->neighbour)
         peer_become(&net->peers, rank, PEER_HERE);
     else
@@ -385,8 +335,7 @@ static bool channel_fits(const struct peer *peer, enum channel_number number, ui
         return peer->neighbour || number == CHANNEL_BULK;
     if (kind == WIRE_HOLD || kind == WIRE_END)
         return peer->neighbour;
-    bool bulk = kind == WIRE_WORDS || kind == WIRE_DATA;
-    return peer->neighbour && bulk == (number == CHANNEL_BULK);
+    return peer->neighbour && number == CHANNEL_LIFE;
 }
 
 /* Whose sign of life the frame is, so that it counts against that rank's rate: rank 0 passes on WAITS of all. */
@@ -396,26 +345,48 @@ static struct peer *sign_of(struct net *net, uint32_t rank, const struct wire_fr
     return &net->peers.of[passed_on ? frame->waits.rank : rank];
 }
 
-void net_handle(struct net *net, struct incoming *in)
+void net_frame(struct net *net, uint32_t rank, enum channel_number number, const struct net_bytes *header,
+               const struct net_bytes *payload)
 {
-    uint32_t rank;
-    enum channel_number number;
     struct wire_frame frame;
-    if (!net_identify(net, in, &rank, &number)) {
-        net_unknown(net, "a message of an unknown peer");
-        return;
-    }
     struct peer *peer = &net->peers.of[rank];
-    if (peer_is(peer, PEER_LOST) || peer_is(peer, PEER_LEFT) || !header_fits(net, rank, number, in, &frame))
+    if (peer_is(peer, PEER_LOST) || peer_is(peer, PEER_LEFT) ||
+        !header_fits(net, rank, number, header, payload, &frame))
         return;
     int64_t now = peer->line[number].heard_ns = park_now_ns();
     atomic_store_explicit(&peer->heard_ns, now, memory_order_relaxed);
     if ((frame.kind == WIRE_BEAT || frame.kind == WIRE_WAITS) && !peer_may_sign(sign_of(net, rank, &frame), now))
         net_lose(net, rank, "it broke the protocol: more BEATs than %d a second", PEER_SIGNS_PER_S);
     else if (frame.number == 0)
-        handle_first(net, rank, number, &frame, in);
+        handle_first(net, rank, number, &frame);
     else if (channel_fits(peer, number, frame.kind))
-        handle_kind(net, rank, &frame, in);
+        handle_kind(net, rank, &frame, payload);
     else
         net_lose(net, rank, "it broke the protocol: a %s on this connection", wire_kind_name(frame.kind));
+}
+
+static struct net_bytes bytes_of(const struct incoming *in, uint32_t part)
+{
+    if (in->count <= part)
+        return (struct net_bytes){NULL, 0};
+    return (struct net_bytes){zmq_msg_data((zmq_msg_t *)&in->parts[part]), zmq_msg_size(&in->parts[part])};
+}
+
+/* With a peer on the wire that which ZeroMQ would carry as bulk has a connection of its own. */
+void net_handle(struct net *net, struct incoming *in)
+{
+    uint32_t rank;
+    enum channel_number number;
+    if (!net_identify(net, in, &rank, &number)) {
+        net_unknown(net, "a message of an unknown peer");
+        return;
+    }
+    struct peer *peer = &net->peers.of[rank];
+    if (!peer->line[number].heard)
+        peer_line_from(&peer->line[number], zmq_msg_get(&in->parts[1], ZMQ_SRCFD));
+    const struct net_bytes header = bytes_of(in, 1), payload = bytes_of(in, 2);
+    if (number == CHANNEL_BULK && peer->wired)
+        net_lose(net, rank, "it broke the protocol: a second connection for register contents");
+    else
+        net_frame(net, rank, number, &header, &payload);
 }

@@ -12,7 +12,7 @@
 
 #include "transport/net/wire.h"
 
-#define INCOMING_PARTS_MAX (WIRE_SPANS_MAX + 3) /* of a message: who, header, spans, words */
+#define INCOMING_PARTS_MAX 3 /* of a message: who, header, payload */
 
 /* A message of several frames, as it came. */
 struct incoming {

@@ -1,13 +1,14 @@
 /* transport/net/inside.h: struct net, which puts the parts together, and what the files that work on it share. See
  * net.h.
  *
- *     open.c   sockets, the meeting, HELLO          in.c     frames that come, held against what may come
+ *     open.c   sockets, the meeting, HELLO          in.c     what comes, held against what may come
  *     route.c  what crosses, and credits            out.c    frames that go
  *     life.c   beats, who is silent or cut off      net.c    the thread, the worker at the ROUTER
  *     leave.c  BYE, and the end
  *
  *     peers.h  the other ranks      channel.h  the ways out      outbox.h  requests of others
  *     route.h  what crosses         inbox.h    the way in        carrier.h what takes frames
+ *     bulk.h   register contents and messages, with door.h, stream.h, seal.h
  */
 #ifndef TRANSPORT_NET_INSIDE_H
 #define TRANSPORT_NET_INSIDE_H
@@ -17,6 +18,7 @@
 #include <zmq.h>
 
 #include "transport/mail/mailbox.h"
+#include "transport/net/bulk.h"
 #include "transport/net/channel.h"
 #include "transport/net/inbox.h"
 #include "transport/net/net.h"
@@ -25,7 +27,6 @@
 #include "transport/net/route.h"
 
 #define NET_ROUTING_ID_BYTES 13 /* session, rank, channel; little-endian */
-#define NET_WORDS_MAX 1024      /* bus messages in one frame */
 #define NET_LEAVE_NS 300000000  /* a BYE may be on its way when the other connection ends; and who leaves waits so long
                                    for those who leave at the same time */
 
@@ -43,6 +44,7 @@ struct net_watcher {
     struct mailbox_waiter waiter;
     int worker_fd; /* an eventfd that wakes it; -1: none does; owned */
     int router_fd; /* readable when something may have happened at the ROUTER */
+    _Atomic bool watching; /* it has nothing else to do now: what comes is its */
 };
 
 struct net {
@@ -58,6 +60,7 @@ struct net {
 
     struct peers peers;
     struct channel channels[CHANNELS];
+    struct bulk bulk;
     struct inbox inbox;
     struct outbox outbox; /* any thread */
     struct net_clock clock;
@@ -97,22 +100,30 @@ static inline uint32_t net_producer_rank(const struct net *net, uint32_t edge)
 /* open.c */
 weir_status net_line_open(struct net *net, uint32_t rank, enum channel_number number);
 int net_frames_bound(const weir_plan *plan);
+uint64_t net_frame_bound(const weir_plan *plan); /* bytes of what the session says, at most */
 
 /* out.c */
 void net_end_open(struct net *net); /* the mailbox becomes an end of the bus */
-bool net_take_messages(struct net *net); /* sends what is in the mailbox; with net->sockets held */
-void net_hello(struct net *net, uint32_t rank, enum channel_number number);
+bool net_take_messages(struct net *net); /* what is in the mailbox goes to the lines; with net->sockets held */
+weir_status net_hello(struct net *net, uint32_t rank, enum channel_number number);
 void net_bye(struct net *net, uint32_t rank, struct wire_frame *frame);
 void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, zmq_msg_t *payload); /* NULL: none; it stays */
-void net_send_transfer(struct net *net, const struct transfer *transfer, uint32_t slot, bool initial);
 void net_send_message(struct net *net, struct message message);
-void net_flush(struct net *net);
 void net_requests_send(struct net *net, struct request *list);
 
 /* in.c */
 void net_unknown(struct net *net, const char *what);
 bool net_receive(struct net *net); /* one message, if there is one, into net->inbox */
 void net_handle(struct net *net, struct incoming *in);
+struct net_bytes {
+    const void *data; /* NULL: there are none */
+    size_t count;
+};
+void net_frame(struct net *net, uint32_t rank, enum channel_number number, const struct net_bytes *header,
+               const struct net_bytes *payload);
+void net_words(struct net *net, uint32_t rank, const unsigned char *words, uint32_t count);
+struct transfer *net_slot_due(struct net *net, uint32_t rank, const struct bulk_head *head); /* NULL: it may not come */
+void net_slot_came(struct net *net, struct transfer *transfer, bool initial);
 bool net_identify(struct net *net, const struct incoming *in, uint32_t *rank, enum channel_number *number);
 
 /* life.c */

@@ -76,7 +76,8 @@ void net_close(struct net *net)
     if (!net)
         return;
     net_stop(net, -1);
-    route_close(&net->route, net->plan);
+    bulk_close(net);
+    route_close(&net->route);
     inbox_close(&net->inbox);
     for (int c = 0; c < CHANNELS; c++)
         channel_close(&net->channels[c]);

@@ -1,5 +1,5 @@
 /* transport/net/links.c: see the header. Packing is one more copy, so it is kept for what would otherwise be many small
- * frames, or many rows; a slice along the first dimension, which is what most conversions read, is direct. */
+ * spans, or many rows; a slice along the first dimension, which is what most conversions read, is direct. */
 #include "transport/net/links.h"
 
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
 #include "graph/plan/view.h"
+#include "regst/device.h"
 #include "transport/net/wire.h"
 
 #define DIRECT_BYTES 8192 /* a smaller piece is not worth a frame of its own */
@@ -217,6 +218,20 @@ static void span_take(struct span *span, uint32_t number, struct piece *piece)
     span->pieces.count++;
 }
 
+/* Where spans lie in a receive slot, and the number by which both ends see that they cut alike (FNV-1a). */
+static void receive_lay_out(struct links *l, struct transfer *transfer)
+{
+    transfer->shape = 2166136261u;
+    for (uint32_t i = 0; i < transfer->spans.count; i++) {
+        struct span *span = &l->spans[transfer->spans.first + i];
+        span->receive_offset = transfer->receive_bytes;
+        transfer->bytes += span->bytes;
+        transfer->receive_bytes += (span->bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+        for (int byte = 0; byte < 8; byte++)
+            transfer->shape = (transfer->shape ^ (uint32_t)(span->bytes >> 8 * byte & 0xff)) * 16777619u;
+    }
+}
+
 static void spans_cut(struct building *b, struct transfer *transfer)
 {
     struct links *l = b->links;
@@ -236,8 +251,7 @@ static void spans_cut(struct building *b, struct transfer *transfer)
         }
         span_take(span, transfer->spans.count - 1, piece);
     }
-    for (uint32_t i = 0; i < transfer->spans.count; i++)
-        transfer->bytes += l->spans[transfer->spans.first + i].bytes;
+    receive_lay_out(l, transfer);
 }
 
 /* ---- transfers ---- */
@@ -347,6 +361,32 @@ static void transfers_make(struct building *b)
     free(order);
 }
 
+static void receive_place(struct links *links, const weir_plan *plan, uint32_t rank)
+{
+    for (uint32_t i = 0; i < links->transfers_count; i++) {
+        struct transfer *transfer = &links->transfers[i];
+        if (transfer->to != rank)
+            continue;
+        transfer->receive_offset = links->receive_bytes;
+        links->receive_bytes += plan->regsts[transfer->regst].slots * transfer->receive_bytes;
+    }
+}
+
+weir_status links_receive_open(struct links *links)
+{
+    if (!links->receive_bytes)
+        return WEIR_OK;
+    void *memory;
+    weir_status status = device_find(WEIR_CPU)->space_new(NULL, 0, links->receive_bytes, &memory);
+    if (status)
+        return error_set(status, "no memory for what arrives from other hosts: %llu bytes",
+                         (unsigned long long)links->receive_bytes);
+    links->receive = memory;
+    for (uint32_t i = 0; i < links->transfers_count; i++)
+        links->transfers[i].receive = links->receive + links->transfers[i].receive_offset;
+    return WEIR_OK;
+}
+
 static weir_status check_spans(struct links *links, const weir_plan *plan)
 {
     for (uint32_t i = 0; i < links->transfers_count; i++) {
@@ -374,18 +414,18 @@ weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank
         memset(links->piece_of, 0xff, ((size_t)plan->operands_count + 1) * sizeof(*links->piece_of));
         transfers_make(&b);
     }
-    if (!b.failed)
+    if (!b.failed) {
+        receive_place(links, plan, rank);
         return check_spans(links, plan);
+    }
     links_close(links);
     return error_set(WEIR_E_MEMORY, "no memory for the links between ranks");
 }
 
 void links_close(struct links *links)
 {
-    for (uint32_t i = 0; i < links->transfers_count; i++) {
-        free(links->transfers[i].data);
-        free(links->transfers[i].frames);
-    }
+    if (links->receive)
+        device_find(WEIR_CPU)->space_free(links->receive, links->receive_bytes);
     free(links->pieces);
     free(links->spans);
     free(links->transfers);

@@ -17,7 +17,7 @@
 #define BEAT_MIN_NS 5000000   /* but no more often: well below what a peer may give (peer_may_sign()) */
 #define FRAMES_PER_TURN 64    /* taken in before the loop looks elsewhere */
 #define ENDING_MS 20          /* between two looks while somebody leaves */
-#define WATCHED_MS 5          /* between two looks at a ROUTER that a worker watches */
+#define WATCHED_MS 5          /* between two looks at what a worker watches, or whether it does */
 
 /* ---- what other threads ask ---- */
 
@@ -34,11 +34,12 @@ weir_status net_request(struct net *net, uint32_t to, const struct wire_frame *f
 
 weir_status net_share(struct net *net, const struct transfer *transfer, uint32_t slot)
 {
-    struct request *request = request_new(&(struct wire_frame){.kind = WIRE_DATA, .data.slot = slot}, NULL, 0);
+    struct request *request = request_new(&(struct wire_frame){0}, NULL, 0);
     if (!request)
         return WEIR_E_MEMORY;
     request->to = transfer->to;
     request->transfer = transfer;
+    request->slot = slot;
     outbox_add(&net->outbox, request);
     return WEIR_OK;
 }
@@ -88,6 +89,13 @@ static bool frames_take(struct net *net, bool *drained)
     return count > 0;
 }
 
+/* Whether a worker takes what comes: it watches, and has nothing else to do. */
+static bool watched(const struct net *net)
+{
+    /* relaxed: who is wrong about it for a moment only does what the other does too */
+    return net->watcher.worker_fd >= 0 && atomic_load_explicit(&net->watcher.watching, memory_order_relaxed);
+}
+
 /* What was written to wake somebody up is read. */
 static void event_clear(int event_fd)
 {
@@ -96,31 +104,34 @@ static void event_clear(int event_fd)
         continue; /* until there is none */
 }
 
-/* How long the net thread may sleep. */
+/* How long the net thread may sleep. With net->sockets held: a worker may find that a peer's connection has ended. */
 static long sleep_ms(const struct net *net)
 {
     int64_t left_ns = net->clock.next_beat_ns - park_now_ns();
     long left_ms = left_ns > 0 ? (long)(left_ns / NS_PER_MS) + 1 : 0, most_ms = left_ms;
-    if (net->watcher.worker_fd >= 0)
+    if (net->watcher.worker_fd >= 0) /* also of one that is busy: what it holds back goes out then */
         most_ms = WATCHED_MS;
     if ((net->clock.leaving_ns || net->peers.ended_count) && most_ms > ENDING_MS)
         most_ms = ENDING_MS;
     return left_ms < most_ms ? left_ms : most_ms;
 }
 
-enum { ITEM_EVENT, ITEM_LIFE, ITEM_BULK, ITEM_ROUTER, ITEMS };
+enum { ITEM_EVENT, ITEM_LIFE, ITEM_BULK, ITEM_ROUTER, ITEM_LINES, ITEMS };
 
-/* Sleeps until something comes or time is due; a ROUTER that a worker watches is left to it. */
-static void net_sleep(struct net *net)
+/* Sleeps until something comes or time is due; what a worker watches is left to it. */
+static void net_sleep(struct net *net, long most_ms)
 {
     zmq_pollitem_t items[ITEMS] = {
         [ITEM_EVENT] = {.fd = net->outbox.event_fd, .events = ZMQ_POLLIN},
         [ITEM_LIFE] = {.socket = net->channels[CHANNEL_LIFE].monitor, .events = ZMQ_POLLIN},
         [ITEM_BULK] = {.socket = net->channels[CHANNEL_BULK].monitor, .events = ZMQ_POLLIN},
         [ITEM_ROUTER] = {.socket = net->inbox.router, .events = ZMQ_POLLIN},
+        [ITEM_LINES] = {.fd = net->bulk.epoll_fd, .events = ZMQ_POLLIN},
     };
-    int count = net->watcher.worker_fd >= 0 ? ITEM_ROUTER : ITEMS;
-    if (zmq_poll(items, count, sleep_ms(net)) > 0 && (items[ITEM_EVENT].revents & ZMQ_POLLIN))
+    if (net->watcher.worker_fd >= 0) /* a worker may be at the socket itself; its descriptor is anybody's */
+        items[ITEM_ROUTER] = (zmq_pollitem_t){.fd = net->watcher.router_fd, .events = ZMQ_POLLIN};
+    int count = watched(net) ? ITEM_ROUTER : ITEMS;
+    if (zmq_poll(items, count, most_ms) > 0 && (items[ITEM_EVENT].revents & ZMQ_POLLIN))
         event_clear(net->outbox.event_fd);
     mailbox_awake(&net->route.mailbox);
 }
@@ -137,15 +148,21 @@ static void net_loop(struct net *net)
         struct request *requests = outbox_take(&net->outbox);
         bool busy = net_take_messages(net) || requests;
         net_requests_send(net, requests);
+        bulk_release(net);
+        if (bulk_may_write(net)) /* as much as the lines take; who watches sees when they take more */
+            bulk_flush(net, SIZE_MAX);
         busy |= frames_take(net, &drained);
+        if (!watched(net) || stop) /* while a worker is busy what it has not written is, too */
+            busy |= bulk_turn(net, &drained);
         net_time(net, drained);
         bool over = stop == STOP_NOW || (stop == STOP_PARTED && net_parted(net));
         bool idle = !over && !busy && mailbox_asleep(&net->route.mailbox);
+        long most_ms = sleep_ms(net);
         pthread_mutex_unlock(&net->sockets);
         if (over)
             return;
         if (idle)
-            net_sleep(net);
+            net_sleep(net, most_ms);
     }
 }
 
@@ -189,26 +206,55 @@ static bool watch_turn(struct net *net, struct mailbox *mailbox, bool *begun)
     bool drained;
     pthread_mutex_lock(&net->sockets);
     *begun = net->begun;
-    bool busy = net->begun && frames_take(net, &drained);
+    bool busy = net->begun && (frames_take(net, &drained) | bulk_turn(net, &drained));
     bool idle = !busy && !mailbox_pending(mailbox) && mailbox_asleep(mailbox);
     pthread_mutex_unlock(&net->sockets);
     return idle;
+}
+
+/* As long as waking costs; see park.h. Only the lines are looked at: what comes over ZeroMQ has gone through another
+ * thread already. */
+static void watch_spin(struct net *net, struct mailbox *mailbox)
+{
+    int64_t end_ns = mailbox->spin_ns ? park_now_ns() + mailbox->spin_ns : 0;
+    bool drained;
+    while (end_ns && !mailbox_pending(mailbox) && park_now_ns() < end_ns) {
+        if (!pthread_mutex_trylock(&net->sockets)) {
+            if (net->begun && bulk_turn(net, &drained))
+                end_ns = park_now_ns() + mailbox->spin_ns;
+            pthread_mutex_unlock(&net->sockets);
+        }
+        park_pause();
+    }
+}
+
+/* It is about to sleep. */
+static void watch_release(struct net *net)
+{
+    pthread_mutex_lock(&net->sockets);
+    bulk_release(net);
+    pthread_mutex_unlock(&net->sockets);
 }
 
 /* When `begun` becomes true the worker is woken; when it becomes false it will soon be told to end. */
 static void watch_wait(struct mailbox_waiter *waiter, struct mailbox *mailbox)
 {
     struct net *net = (struct net *)((char *)waiter - offsetof(struct net, watcher.waiter));
+    atomic_store_explicit(&net->watcher.watching, true, memory_order_relaxed);
+    watch_spin(net, mailbox);
+    watch_release(net);
     while (!mailbox_pending(mailbox)) {
         bool begun;
         if (!watch_turn(net, mailbox, &begun))
             continue;
-        struct pollfd fds[2] = {{.fd = net->watcher.worker_fd, .events = POLLIN},
-                                {.fd = net->watcher.router_fd, .events = POLLIN}};
-        if (poll(fds, begun ? 2 : 1, -1) > 0 && (fds[0].revents & POLLIN))
+        struct pollfd fds[3] = {{.fd = net->watcher.worker_fd, .events = POLLIN},
+                                {.fd = net->watcher.router_fd, .events = POLLIN},
+                                {.fd = net->bulk.epoll_fd, .events = POLLIN}};
+        if (poll(fds, begun ? 3 : 1, -1) > 0 && (fds[0].revents & POLLIN))
             event_clear(net->watcher.worker_fd);
         mailbox_awake(mailbox);
     }
+    atomic_store_explicit(&net->watcher.watching, false, memory_order_relaxed);
 }
 
 weir_status net_watch(struct net *net, struct mailbox *mailbox, struct mailbox_waiter **waiter)

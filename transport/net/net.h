@@ -1,23 +1,22 @@
 /* transport/net/net.h: this rank's end of the bus between processes, and the thread that runs it.
  *
- *     workers --- messages for ranks on the wire ---> mailbox --> +------------+ ---> life: signs of life, failures
- *     any thread --- net_request() ---> outbox -----------------> | net thread | ---> bulk: slots, messages, values
- *     workers' mailboxes <--- READY, FREE, checked -------------- +------------+ <--- ROUTER: all that comes
+ *     workers --- messages for ranks on the wire ---> mailbox --> +------------+ ---> lines: slots, messages, values
+ *     any thread --- net_request() ---> outbox -----------------> | net thread | ---> life: signs of life, failures
+ *     workers' mailboxes <--- READY, FREE, checked -------------- +------------+ <--- lines; ROUTER: all else that comes
  *
- * Every rank has one ROUTER on which it only receives, and two on which it only sends (transport/net/channel.h): what
- * is small and urgent never waits behind what is large. There are connections where there is an edge or a need: each
- * rank gives signs of life to its neighbours (transport/net/peers.h); slots and messages go to those among them with
- * which no memory is shared; to any other rank there is a connection from when a value first has to go there.
+ * Every rank has one ROUTER on which it only receives, and two on which it only sends (transport/net/channel.h), and a
+ * line (transport/net/bulk.h) to each rank with which the plan has edges and no memory is shared: what is small and
+ * urgent never waits behind what is large. There are connections where there is an edge or a need: each rank gives
+ * signs of life to its neighbours (transport/net/peers.h); to a rank that has no line there is a second connection from
+ * when a value first has to go there.
  *
  * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
  * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does.
- * So nobody has to wake up for a message to go out. A READY for the leader of a transfer (transport/net/links.h)
- * becomes a DATA frame whose payload lies in the register's slot: the slot is not written again before the reader's
- * FREE, which comes after all bytes have arrived. All others are gathered until the mailbox is empty, and go with the
- * last DATA for their peer, or as one WORDS when there is none. What is under way is bounded by the plan's slots, and
- * ZeroMQ's high-water marks are set above that bound, so they are never reached.
+ * So nobody has to wake up for a message to go out. A READY for the leader of a transfer (transport/net/links.h) takes
+ * the register's slot along, which is not written again before the reader's FREE, which comes after all bytes have
+ * arrived. What is under way is bounded by the plan's slots.
  *
- * What comes in is taken by the net thread, or by a worker that waits at the ROUTER because it has nothing else to do
+ * What comes in is taken by the net thread, or by a worker that watches because it has nothing else to do
  * (net_watch()); then the net thread only looks in now and then.
  *
  * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour counts as lost when nothing

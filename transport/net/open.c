@@ -6,8 +6,8 @@
  * connections that came through the listener with it. ZeroMQ makes a connection that has stood and ends again; but
  * frames may have been lost with it, so a peer that does not leave is lost (life.c).
  *
- * The channel for signs of life is connected to every neighbour. That for bulk follows when both sides have said
- * whether they share memory, to those with which there are edges and no memory in common.
+ * The channel for signs of life is connected to every neighbour. A connection for register contents (bulk.h) follows
+ * when both sides have said whether they share memory, to those with which there are edges and no memory in common.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,12 +37,10 @@ static weir_status zmq_failed(const char *what)
     return error_set(WEIR_E_PEER, "%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
-/* Messages that can be under way to one peer: the plan's slots in both directions, and what the session says. */
+/* Messages that can be under way to one peer over ZeroMQ. */
 int net_frames_bound(const weir_plan *plan)
 {
     uint64_t bound = CONTROL_FRAMES + (uint64_t)plan->shards_count;
-    for (uint32_t p = 0; p < plan->ports_count; p++)
-        bound += 2 * (uint64_t)plan->regsts[plan->ports[p].regst.i].slots;
     return bound < INT32_MAX ? (int)bound : INT32_MAX;
 }
 
@@ -51,20 +49,17 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* The largest frame that a peer may send: bus messages; of WAITS an entry for each end of its actors, each pull and
- * each worker; a slot, or a part of one; a shard, which may be a state and larger than any slot, with as many values
- * as are kept of it; a statement. */
-static int64_t frame_bound(const weir_plan *plan)
+/* The largest frame that a peer may send: of WAITS an entry for each end of its actors, each pull and each worker; a
+ * shard, which may be a state, with as many values as are kept of it; a statement. */
+uint64_t net_frame_bound(const weir_plan *plan)
 {
     uint64_t ends = plan->ports_count + (uint64_t)plan->regsts_count + plan->hosts_count + plan->spaces_count;
-    uint64_t bytes = larger(larger(NET_WORDS_MAX * sizeof(uint64_t), ends * WAIT_BYTES), NET_STATEMENT_BYTES);
-    for (uint32_t r = 0; r < plan->regsts_count; r++)
-        bytes = larger(bytes, plan->regsts[r].slot_bytes);
+    uint64_t bytes = larger(ends * WAIT_BYTES, NET_STATEMENT_BYTES);
     for (uint32_t i = 0; i < plan->shards_count; i++) {
         const plan_tensor *shard = &plan->tensors[plan->shards[i].i];
         bytes = larger(bytes, plan_tensor_bytes(shard) * larger(plan_kept_slots(plan, shard), 1));
     }
-    return (int64_t)(bytes + VALUE_SLACK);
+    return bytes + VALUE_SLACK;
 }
 
 static weir_status router_open(struct net *net, struct member *card)
@@ -73,7 +68,7 @@ static weir_status router_open(struct net *net, struct member *card)
     void *router = net->inbox.router = zmq_socket(net->zmq, ZMQ_ROUTER);
     if (!router)
         return zmq_failed("no socket");
-    weir_status status = keys_socket(router, frame_bound(net->plan), net->env->size);
+    weir_status status = keys_socket(router, (int64_t)net_frame_bound(net->plan), net->env->size);
     if (!status && zmq_setsockopt(router, ZMQ_RCVHWM, &frames, sizeof(frames)))
         status = zmq_failed("cannot set up a socket");
     if (!status)
@@ -81,7 +76,9 @@ static weir_status router_open(struct net *net, struct member *card)
     if (!status)
         status = zap_watch(net->zap, router);
     const struct carrier_here here = {.env = net->env, .router = router};
-    return status ? status : carriers_listen(&here, card);
+    if (!status)
+        status = carriers_listen(&here, card);
+    return status ? status : bulk_open(net, card->tcp);
 }
 
 /* ZeroMQ's thread would inherit the mask of this one, which may have been bound. */
@@ -92,7 +89,7 @@ static void use_cores(void *zmq)
             zmq_ctx_set(zmq, ZMQ_THREAD_AFFINITY_CPU_ADD, cores_at((uint32_t)i));
 }
 
-/* A connection each way for every neighbour, and as many again with bulk. Where there are too few ZeroMQ tries on
+/* A connection each way for every neighbour, and one with bulk. Where there are too few ZeroMQ tries on
  * without a word. */
 static weir_status descriptors_suffice(const struct net *net)
 {
@@ -132,6 +129,7 @@ weir_status net_open(struct net **to, const weir_plan *plan, const struct cluste
     *net = (struct net){.env = env, .report = report, .hooks = *hooks, .plan = plan};
     net->watcher.worker_fd = -1;
     net->outbox.event_fd = -1;
+    net->bulk.epoll_fd = -1;
     pthread_mutex_init(&net->sockets, NULL);
     weir_status status = parts_open(net);
     memcpy(card->key, net->keys.own_public_key, WEIR_KEY_BYTES);
@@ -164,8 +162,7 @@ weir_status net_line_open(struct net *net, uint32_t rank, enum channel_number nu
     if (status)
         return error_set(status, "rank %u cannot connect to rank %u over %s: %s", net->env->rank, rank, carrier->name,
                          weir_error());
-    net_hello(net, rank, number);
-    return WEIR_OK;
+    return net_hello(net, rank, number);
 }
 
 weir_status net_meet(struct net *net, struct member *members)
@@ -243,6 +240,32 @@ static weir_status greet_ended(struct net *net, int64_t now)
     return WEIR_OK;
 }
 
+/* The same for those whose connection for register contents has not come. */
+static weir_status lines_ended(struct net *net, int64_t now)
+{
+    net_connections_look(net, now);
+    for (uint32_t i = 0; i < net->bulk.lines_count; i++) {
+        const struct bulk_line *line = net->bulk.lines[i];
+        const struct peer *peer = &net->peers.of[line->rank];
+        if (!line->stream && (peer_is(peer, PEER_LOST) || (peer->ended_ns && now - peer->ended_ns > NET_LEAVE_NS)))
+            return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) ended while the session opened", line->rank,
+                             net->members[line->rank].pid, net->members[line->rank].name);
+    }
+    return WEIR_OK;
+}
+
+static weir_status lines_missing(const struct net *net, int64_t waited_ns)
+{
+    const struct bulk *bulk = &net->bulk;
+    uint32_t rank = 0;
+    for (uint32_t i = 0; i < bulk->lines_count; i++)
+        rank = bulk->lines[i]->stream ? rank : bulk->lines[i]->rank;
+    return error_set(WEIR_E_PEER, "rank %u met all others, but between it and rank %u there is no connection for "
+                     "register contents after %.1f s (%s port %u)", net->env->rank, rank, (double)waited_ns * 1e-9,
+                     rank < net->env->rank ? "that rank's" : "this rank's",
+                     rank < net->env->rank ? net->peers.of[rank].door_port : bulk->door.port);
+}
+
 static weir_status greet_wait(struct net *net)
 {
     uint32_t missing = net->peers.neighbours_count;
@@ -262,6 +285,28 @@ static weir_status greet_wait(struct net *net)
     }
 }
 
+/* Until all lines stand. What comes meanwhile over ZeroMQ is kept. */
+static weir_status lines_wait(struct net *net)
+{
+    int64_t start = park_now_ns();
+    for (uint32_t missing, none = 0;;) {
+        weir_status status = bulk_meet_turn(net, &missing);
+        if (status || !missing)
+            return status;
+        int64_t now = park_now_ns();
+        status = greet_take(net, &none);
+        if (!status)
+            status = lines_ended(net, now);
+        if (!status && now - start > net->env->join_ns)
+            status = lines_missing(net, now - start);
+        if (status)
+            return status;
+        zmq_pollitem_t items[] = {{.socket = net->inbox.router, .events = ZMQ_POLLIN},
+                                  {.fd = net->bulk.epoll_fd, .events = ZMQ_POLLIN}};
+        zmq_poll(items, 2, GREET_LOOK_MS);
+    }
+}
+
 weir_status net_greet(struct net *net, const bool *mapped, bool *wired)
 {
     const struct peers *peers = &net->peers;
@@ -272,12 +317,15 @@ weir_status net_greet(struct net *net, const bool *mapped, bool *wired)
     }
     if (!status)
         status = greet_wait(net);
-    for (uint32_t i = 0; !status && i < peers->neighbours_count; i++) {
+    for (uint32_t i = 0; i < peers->neighbours_count; i++) {
         uint32_t rank = peers->neighbours[i];
         struct peer *peer = &peers->of[rank];
         wired[rank] = peer->wired = peer->edge && !(peer->maps && peer->hello);
-        if (peer->wired)
-            status = net_line_open(net, rank, CHANNEL_BULK);
     }
+    if (!status)
+        status = bulk_meet_begin(net);
+    if (!status)
+        status = lines_wait(net);
+    bulk_meet_end(net);
     return status;
 }

@@ -1,4 +1,5 @@
 /* transport/net/out.c: frames that go to peers. See net.h. */
+#define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -6,6 +7,10 @@
 
 #include "graph/base/error.h"
 #include "transport/net/inside.h"
+
+#define HOLD_PART 4              /* of a register's slots so many, at most, may have been freed without a word of it, while
+                                    the only worker has more to do or spins: then many go together */
+#define FLUSH_BYTES (256u << 10) /* a worker writes no more before it goes on */
 
 /* A frame cannot be sent: the peer takes nothing any more. The bound on what is under way is below the high-water mark,
  * so a peer that keeps the protocol never brings it here. */
@@ -20,20 +25,23 @@ static void send_failed(struct net *net, uint32_t rank)
 static enum channel_number channel_for(const struct peer *peer, const struct wire_frame *frame)
 {
     uint32_t kind = frame->kind;
-    if (kind == WIRE_WORDS || kind == WIRE_DATA)
-        return CHANNEL_BULK;
     bool before_bye = kind == WIRE_VALUE || kind == WIRE_BYE || kind == WIRE_HOLD ||
                       (kind == WIRE_END && frame->end.what != WIRE_CANCELLED);
     return before_bye && peer->line[CHANNEL_BULK].open ? CHANNEL_BULK : CHANNEL_LIFE;
 }
 
-static size_t header_write(struct net *net, struct peer_line *line, struct wire_frame *frame,
-                           unsigned char bytes[WIRE_HEADER_MAX])
+static void frame_number(const struct net *net, struct peer_line *line, struct wire_frame *frame)
 {
     frame->version = WIRE_VERSION;
     frame->session = net->session;
     frame->rank = net->env->rank;
     frame->number = line->sent++;
+}
+
+static size_t header_write(struct net *net, struct peer_line *line, struct wire_frame *frame,
+                           unsigned char bytes[WIRE_HEADER_MAX])
+{
+    frame_number(net, line, frame);
     return wire_encode(frame, bytes);
 }
 
@@ -45,13 +53,16 @@ static bool header_send(struct net *net, uint32_t rank, enum channel_number numb
     return channel_begin(&net->channels[number], rank) && channel_bytes(&net->channels[number], bytes, count, more);
 }
 
-void net_hello(struct net *net, uint32_t rank, enum channel_number number)
+weir_status net_hello(struct net *net, uint32_t rank, enum channel_number number)
 {
     struct peer *peer = &net->peers.of[rank];
     struct wire_frame hello = {.kind = WIRE_HELLO, .hello.shm = peer->maps};
-    peer->line[number].open = true;
-    if (!header_send(net, rank, number, &hello, false))
+    weir_status status = number == CHANNEL_LIFE ? bulk_hello(net, rank, &hello) : WEIR_OK;
+    peer->line[number].open = !status;
+    if (!status && !header_send(net, rank, number, &hello, false))
         send_failed(net, rank);
+    explicit_bzero(&hello, sizeof(hello));
+    return status;
 }
 
 /* To a rank that is no neighbour there is a connection from when a value first goes there. One with which memory is
@@ -84,6 +95,11 @@ void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, zmq_msg_
     if (!may_send(net, rank, frame))
         return;
     enum channel_number number = channel_for(&net->peers.of[rank], frame);
+    if (number == CHANNEL_BULK && net->peers.of[rank].bulk) {
+        frame_number(net, &net->peers.of[rank].line[number], frame);
+        bulk_post_frame(net->peers.of[rank].bulk, frame, payload);
+        return;
+    }
     bool sent = header_send(net, rank, number, frame, payload != NULL);
     if (sent && payload) {
         zmq_msg_init(&part);
@@ -114,16 +130,31 @@ static void bye_gone(void *data, void *hint)
     free(bye);
 }
 
+/* Over a line it has gone when it is written. */
+static void bye_post(struct net *net, struct peer *peer, struct wire_frame *frame)
+{
+    atomic_fetch_add_explicit(&net->peers.byes_waiting, 1, memory_order_relaxed);
+    atomic_store_explicit(&peer->bye_waits, 1, memory_order_release);
+    frame_number(net, &peer->line[CHANNEL_BULK], frame);
+    bulk_post_frame(peer->bulk, frame, NULL);
+    if (!peer->bulk->stream || peer->bulk->writes_over)
+        peer_bye_gone(&net->peers, peer);
+}
+
 void net_bye(struct net *net, uint32_t rank, struct wire_frame *frame)
 {
     struct peer *peer = &net->peers.of[rank];
-    struct bye *bye = malloc(sizeof(*bye));
     zmq_msg_t part;
-    if (!bye || !may_send(net, rank, frame)) {
-        free(bye);
+    if (!may_send(net, rank, frame))
+        return;
+    enum channel_number number = channel_for(peer, frame);
+    if (number == CHANNEL_BULK && peer->bulk) {
+        bye_post(net, peer, frame);
         return;
     }
-    enum channel_number number = channel_for(peer, frame);
+    struct bye *bye = malloc(sizeof(*bye));
+    if (!bye)
+        return;
     bye->peers = &net->peers;
     bye->peer = peer;
     size_t count = header_write(net, &peer->line[number], frame, bye->bytes);
@@ -153,8 +184,9 @@ static void request_send_one(struct net *net, uint32_t rank, struct request *req
 static void request_send(struct net *net, struct request *request)
 {
     const struct peers *peers = &net->peers;
-    if (request->transfer)
-        net_send_transfer(net, request->transfer, request->frame.data.slot, true);
+    struct bulk_line *line = request->transfer ? peers->of[request->to].bulk : NULL;
+    if (line)
+        bulk_post_slot(line, request->transfer, request->slot, true);
     else if (request->to == NET_NEIGHBOURS)
         for (uint32_t i = 0; i < peers->neighbours_count; i++)
             request_send_one(net, peers->neighbours[i], request);
@@ -174,122 +206,14 @@ void net_requests_send(struct net *net, struct request *list)
     }
 }
 
-/* ---- register contents ---- */
-
-static const char *slot_address(const struct net *net, const struct transfer *transfer, uint32_t slot)
-{
-    const plan_regst *regst = &net->plan->regsts[transfer->regst];
-    return net->route.arenas[regst->space.i].base + regst->offset + slot * regst->slot_bytes;
-}
-
-/* A direct span's frame refers to the slot; a packed one's is a copy. */
-static bool span_send(struct net *net, const struct transfer *transfer, uint32_t number, uint32_t slot, bool more)
-{
-    const struct span *span = &net->route.links->spans[transfer->spans.first + number];
-    const char *from = slot_address(net, transfer, slot);
-    struct channel *bulk = &net->channels[CHANNEL_BULK];
-    zmq_msg_t part;
-    /* without a function to free them, ZeroMQ refers to the bytes and allocates nothing */
-    int rc = span->direct ? zmq_msg_init_data(&part, (void *)(from + span->slot_offset), span->bytes, NULL, NULL)
-                          : zmq_msg_init_size(&part, span->bytes);
-    if (rc) {
-        channel_abort(bulk);
-        return false;
-    }
-    if (!span->direct)
-        links_pack(net->route.links, net->plan, span, from, zmq_msg_data(&part));
-    return channel_part(bulk, &part, more);
-}
-
-/* `words`: the peer's gathered messages go along. */
-static void data_send(struct net *net, const struct transfer *transfer, uint32_t slot, bool initial, bool words)
-{
-    struct peer *peer = net_peer(net, transfer->to);
-    uint32_t word_count = words && peer ? peer->words_count : 0;
-    struct wire_frame frame = {.kind = WIRE_DATA,
-                               .data = {.edge = transfer->leader,
-                                        .slot = slot,
-                                        .spans = transfer->spans.count,
-                                        .initial = initial,
-                                        .words = word_count}};
-    if (!peer || !peer_is(peer, PEER_HERE))
-        return;
-    bool sent = header_send(net, transfer->to, CHANNEL_BULK, &frame, transfer->spans.count || word_count);
-    for (uint32_t i = 0; sent && i < transfer->spans.count; i++)
-        sent = span_send(net, transfer, i, slot, word_count || i + 1 < transfer->spans.count);
-    if (sent && word_count)
-        sent = channel_bytes(&net->channels[CHANNEL_BULK], peer->words, word_count * sizeof(uint64_t), false);
-    if (word_count)
-        peer->words_count = 0;
-    if (!sent)
-        send_failed(net, transfer->to);
-}
-
-void net_send_transfer(struct net *net, const struct transfer *transfer, uint32_t slot, bool initial)
-{
-    data_send(net, transfer, slot, initial, false);
-}
-
-/* The last slot for a peer takes along what else there is to say to it: whoever shares a transfer hears of it then. */
-static void data_flush(struct net *net)
-{
-    for (uint32_t i = 0; i < net->route.data_count; i++) {
-        const struct outgoing_data *data = &net->route.data[i];
-        bool last = --net->peers.of[data->transfer->to].data_count == 0;
-        data_send(net, data->transfer, data->slot, false, last);
-    }
-    net->route.data_count = 0;
-}
-
 /* ---- bus messages ---- */
 
-static void words_send(struct net *net, uint32_t rank)
+/* A READY of a transfer's leader takes the slots along. */
+static void slots_post(struct bulk_line *line, struct transfer *transfer, uint32_t slots, uint32_t count)
 {
-    struct peer *peer = &net->peers.of[rank];
-    uint32_t count = peer->words_count;
-    struct wire_frame frame = {.kind = WIRE_WORDS, .words.count = count};
-    peer->words_count = 0;
-    if (!count || !peer_is(peer, PEER_HERE))
-        return;
-    if (!header_send(net, rank, CHANNEL_BULK, &frame, true) ||
-        !channel_bytes(&net->channels[CHANNEL_BULK], peer->words, count * sizeof(uint64_t), false))
-        send_failed(net, rank);
-}
-
-static void word_add(struct net *net, uint32_t rank, struct message message)
-{
-    struct peer *peer = &net->peers.of[rank];
-    peer_waits(&net->peers, rank);
-    peer->words[peer->words_count++] = message_pack(message);
-    if (peer->words_count < NET_WORDS_MAX)
-        return;
-    data_flush(net);
-    words_send(net, rank);
-}
-
-void net_flush(struct net *net)
-{
-    struct peers *peers = &net->peers;
-    data_flush(net);
-    for (uint32_t i = 0; i < peers->waiting_count; i++) {
-        peers->of[peers->waiting[i]].waits = false;
-        words_send(net, peers->waiting[i]);
-    }
-    peers->waiting_count = 0;
-}
-
-/* The transfer's one reader has let go of `count` slots: the memory of what came in them may be used for what comes
- * next, while it is still in the cache. */
-static void frames_drop(struct net *net, struct transfer *transfer, uint32_t count)
-{
-    uint32_t slots = net->plan->regsts[transfer->regst].slots;
     for (uint32_t i = 0; i < count; i++) {
-        zmq_msg_t *frames = (zmq_msg_t *)transfer->frames + (size_t)transfer->free_slot * transfer->spans.count;
-        for (uint32_t k = 0; k < transfer->spans.count; k++) {
-            zmq_msg_close(&frames[k]);
-            zmq_msg_init(&frames[k]);
-        }
-        transfer->free_slot = transfer->free_slot + 1 == slots ? 0 : transfer->free_slot + 1;
+        bulk_post_slot(line, transfer, transfer->next_slot, false);
+        transfer->next_slot = transfer->next_slot + 1 == slots ? 0 : transfer->next_slot + 1;
     }
 }
 
@@ -299,24 +223,18 @@ void net_send_message(struct net *net, struct message message)
     bool ready = message.kind == MESSAGE_READY;
     uint32_t rank = ready ? net_reader_rank(net, edge) : net_producer_rank(net, edge);
     struct transfer *transfer = links_find(net->route.links, edge);
-    bool carries = ready && transfer && transfer->leader == edge;
+    struct bulk_line *line = net->peers.of[rank].bulk;
     if (ready)
         net->route.outstanding[edge] += message.count;
     else
         net->route.outstanding[edge] -= message.count;
-    if (!ready && transfer && transfer->readers == 1)
-        frames_drop(net, transfer, message.count);
     assert(net->route.outstanding[edge] <= net_slots(net, edge));
-    if (!carries) {
-        word_add(net, rank, message);
+    if (!line)
         return;
-    }
-    uint32_t slots = net->plan->regsts[transfer->regst].slots;
-    for (uint32_t i = 0; i < message.count; i++) {
-        net->route.data[net->route.data_count++] = (struct outgoing_data){transfer, transfer->next_slot};
-        net->peers.of[rank].data_count++;
-        transfer->next_slot = transfer->next_slot + 1 == slots ? 0 : transfer->next_slot + 1;
-    }
+    if (ready && transfer && transfer->leader == edge)
+        slots_post(line, transfer, net_slots(net, edge), message.count);
+    else
+        bulk_post_word(line, message, ready || net->watcher.worker_fd < 0 ? 0 : net_slots(net, edge) / HOLD_PART);
 }
 
 /* ---- what workers post ---- */
@@ -329,8 +247,6 @@ bool net_take_messages(struct net *net)
         net_send_message(net, message);
         any = true;
     }
-    if (any)
-        net_flush(net);
     return any;
 }
 
@@ -339,7 +255,9 @@ static void end_post(struct bus_end *end, struct message message)
     mailbox_put((struct mailbox *)end, message);
 }
 
-/* If somebody else is at the sockets, it may be the net thread, which looks into the mailbox again before it sleeps, or
+/* What is large is left to the net thread, or to this one when it has nothing else to do.
+ *
+ * If somebody else is at the sockets, it may be the net thread, which looks into the mailbox again before it sleeps, or
  * another worker, which may have looked already; then the net thread sleeps, and is woken. */
 static void end_flush(struct bus_end *end)
 {
@@ -349,7 +267,10 @@ static void end_flush(struct bus_end *end)
         return;
     }
     net_take_messages(net);
+    bool all = bulk_flush(net, FLUSH_BYTES);
     pthread_mutex_unlock(&net->sockets);
+    if (!all)
+        mailbox_call(&net->route.mailbox);
 }
 
 void net_end_open(struct net *net)

@@ -18,7 +18,8 @@ struct request {
     struct request *next;
     uint32_t to;                     /* a rank, or NET_ALL, NET_NEIGHBOURS */
     struct wire_frame frame;
-    const struct transfer *transfer; /* not NULL: DATA; its payload lies in the slot */
+    const struct transfer *transfer; /* not NULL: a slot of it, as it is then, instead of a frame */
+    uint32_t slot;
     bool has_payload;
     zmq_msg_t payload;
 };

@@ -1,4 +1,5 @@
 /* transport/net/peers.c: see the header. */
+#define _GNU_SOURCE
 #include "transport/net/peers.h"
 
 #include <netinet/in.h>
@@ -44,8 +45,7 @@ weir_status peers_open(struct peers *peers, const weir_plan *plan, uint32_t coun
     peers->of = calloc(count, sizeof(*peers->of));
     peers->neighbours = calloc(count, sizeof(*peers->neighbours));
     peers->ended = calloc(count, sizeof(*peers->ended));
-    peers->waiting = calloc(count, sizeof(*peers->waiting));
-    if (!peers->of || !peers->neighbours || !peers->ended || !peers->waiting)
+    if (!peers->of || !peers->neighbours || !peers->ended)
         return error_set(WEIR_E_MEMORY, "no memory for %u ranks", count);
     for (uint32_t r = 0; r < count; r++) {
         peers->of[r].life.actor = UINT32_MAX;
@@ -59,12 +59,11 @@ weir_status peers_open(struct peers *peers, const weir_plan *plan, uint32_t coun
 
 void peers_close(struct peers *peers)
 {
-    for (uint32_t r = 0; peers->of && r < peers->count; r++)
-        free(peers->of[r].words);
+    if (peers->of)
+        explicit_bzero(peers->of, peers->count * sizeof(*peers->of)); /* secrets */
     free(peers->of);
     free(peers->neighbours);
     free(peers->ended);
-    free(peers->waiting);
     pthread_mutex_destroy(&peers->lock);
 }
 
@@ -139,9 +138,9 @@ static bool address_of(int fd, unsigned char address[28])
     return true;
 }
 
-void peer_line_from(struct peer_line *line, zmq_msg_t *message)
+void peer_line_from(struct peer_line *line, int fd)
 {
-    line->incoming_fd = zmq_msg_get(message, ZMQ_SRCFD);
+    line->incoming_fd = fd;
     if (line->incoming_fd >= 0 && !address_of(line->incoming_fd, line->incoming_from))
         line->incoming_fd = -1; /* a Unix socket: it is never slow */
 }

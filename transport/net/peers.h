@@ -18,6 +18,9 @@
 
 #include "graph/plan/plan.h"
 #include "transport/net/channel.h"
+#include "transport/net/seal.h"
+
+struct bulk_line;
 
 enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_LOST };
 
@@ -43,17 +46,17 @@ struct peer {
     _Atomic uint32_t bye_waits; /* the BYE to it waits to be sent; who makes it 0 subtracts it from byes_waiting */
     bool neighbour, edge;
     bool maps, hello;    /* this rank could map its memory; it has said the same of this rank's */
-    bool wired;          /* slots of registers go to it, or come from it, as frames */
+    bool wired;          /* slots of registers go to it, or come from it, over a connection */
     struct peer_line line[CHANNELS];
     int64_t ended_ns;    /* its connection ended without a BYE, then; 0: it did not */
     _Atomic int64_t heard_ns; /* any thread */
     int64_t signs_ns;         /* until when its signs of life are paid for; see peer_may_sign() */
     bool failed;              /* it has said FAIL */
     struct net_life life;     /* but heard_ns; under peers->lock */
-    bool waits;               /* it is in peers->waiting */
-    uint32_t words_count;     /* bus messages that wait to be sent together */
-    uint32_t data_count;      /* slots that wait and go to it */
-    uint64_t *words;          /* owned; NET_WORDS_MAX, of one that is wired */
+    struct bulk_line *bulk;   /* borrowed; of one that is wired, when connections are made: goes for CHANNEL_BULK */
+    uint32_t door_port;       /* where it is to be brought, as its HELLO said */
+    uint64_t door_name;
+    unsigned char secret[SEAL_SECRET_BYTES], own_secret[SEAL_SECRET_BYTES]; /* its, and that which it was told */
 };
 
 struct peers {
@@ -64,8 +67,6 @@ struct peers {
     uint32_t here_count;        /* neighbours that are HERE and whose connections have not ended */
     uint32_t *ended;            /* owned: those that are HERE, and whose connection has ended */
     uint32_t ended_count;
-    uint32_t *waiting;          /* owned: those with words to be sent */
-    uint32_t waiting_count;
     _Atomic uint32_t byes_waiting;
     pthread_mutex_t lock;       /* of lives */
 };
@@ -84,15 +85,6 @@ void peer_become(struct peers *peers, uint32_t rank, enum peer_state state);
 /* Its connection has ended, though it has not said BYE. */
 void peer_ended(struct peers *peers, uint32_t rank, int64_t now);
 
-/* It has words to be sent. */
-static inline void peer_waits(struct peers *peers, uint32_t rank)
-{
-    if (peers->of[rank].waits)
-        return;
-    peers->of[rank].waits = true;
-    peers->waiting[peers->waiting_count++] = rank;
-}
-
 /* The BYE to it has gone, or need not. Any thread. */
 void peer_bye_gone(struct peers *peers, struct peer *peer);
 
@@ -102,8 +94,8 @@ void peer_bye_gone(struct peers *peers, struct peer *peer);
 #define PEER_BACKLOG_NS INT64_C(10000000000)
 bool peer_may_sign(struct peer *peer, int64_t now);
 
-/* Remembers on which descriptor a message of the peer came. */
-void peer_line_from(struct peer_line *line, zmq_msg_t *message);
+/* Remembers the descriptor on which what the peer says comes. */
+void peer_line_from(struct peer_line *line, int fd);
 
 /* When bytes last came from the peer, on this line or any, of whatever is being received, as far as the system says; 0:
  * it does not. */

@@ -47,27 +47,6 @@ static void followers_list(struct net *net)
     }
 }
 
-static bool transfer_room(struct net *net, struct transfer *transfer)
-{
-    size_t count = (size_t)net->plan->regsts[transfer->regst].slots * transfer->spans.count;
-    if (transfer->to != net->env->rank)
-        return true;
-    transfer->data = calloc(count + 1, sizeof(*transfer->data));
-    zmq_msg_t *frames = transfer->frames = calloc(count + 1, sizeof(zmq_msg_t));
-    for (size_t i = 0; frames && i < count; i++)
-        zmq_msg_init(&frames[i]);
-    return transfer->data && frames;
-}
-
-static bool words_room(struct net *net)
-{
-    bool ok = true;
-    for (uint32_t r = 0; r < net->peers.count; r++)
-        if (net->peers.of[r].wired)
-            ok = (net->peers.of[r].words = calloc(NET_WORDS_MAX, sizeof(uint64_t))) && ok;
-    return ok;
-}
-
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus)
 {
     const weir_plan *plan = net->plan;
@@ -76,7 +55,6 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     net->route.links = links;
     net->route.arenas = arenas;
     net->route.bus = bus;
-    ok = ok && words_room(net);
     if (ok)
         followers_list(net);
     for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
@@ -89,34 +67,19 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     for (uint32_t i = 0; ok && i < links->transfers_count; i++) {
         const plan_regst *regst = &plan->regsts[links->transfers[i].regst];
         links->transfers[i].next_slot = regst->initial % (regst->slots ? regst->slots : 1);
-        ok = transfer_room(net, &links->transfers[i]);
     }
-    net->route.data = calloc(messages, sizeof(*net->route.data));
-    if (!ok || !net->route.data || mailbox_open(&net->route.mailbox, messages, 0))
+    if (!ok || mailbox_open(&net->route.mailbox, messages, 0))
         return error_set(WEIR_E_MEMORY, "no memory for the links of rank %u", net->env->rank);
     net->route.mailbox.event_fd = net->outbox.event_fd;
     net_end_open(net);
     for (uint32_t a = 0; a < plan->actors_count; a++)
         if (net->peers.of[net->route.rank_of[a]].wired)
             bus_attach(bus, a, &net->route.mailbox.end);
-    return WEIR_OK;
+    return bulk_route(net);
 }
 
-/* What came in the frames of transfers goes with them. */
-static void frames_close(struct links *links, const weir_plan *plan)
+void route_close(struct route *route)
 {
-    for (uint32_t i = 0; links && i < links->transfers_count; i++) {
-        const struct transfer *transfer = &links->transfers[i];
-        zmq_msg_t *frames = transfer->frames;
-        size_t count = (size_t)plan->regsts[transfer->regst].slots * transfer->spans.count;
-        for (size_t f = 0; frames && f < count; f++)
-            zmq_msg_close(&frames[f]);
-    }
-}
-
-void route_close(struct route *route, const weir_plan *plan)
-{
-    frames_close(route->links, plan);
     if (route->mailbox.ring)
         mailbox_close(&route->mailbox);
     free(route->rank_of);
@@ -124,5 +87,4 @@ void route_close(struct route *route, const weir_plan *plan)
     free(route->passed);
     free(route->behind);
     free(route->follower);
-    free(route->data);
 }

@@ -1,8 +1,8 @@
 /* transport/net/route.h: what crosses between this rank and those on the wire: who has the two ends of an edge, what
  * may be under way at it, and what workers have posted for other ranks.
  *
- *     worker --- READY, FREE ---> mailbox ---> out.c: a READY that carries a slot ---> data ---> DATA
- *                                                     all others ---> the peer's words --------> WORDS, or with DATA
+ *     worker --- READY, FREE ---> mailbox ---> out.c: a READY that carries a slot ---> SLOT     of the peer's line (bulk.h)
+ *                                                     all others --------------------> WORDS
  *
  * For each edge between this rank and a wired one `outstanding` counts the slots that were made ready and not freed,
  * so that nothing is believed that credit does not allow; `passed` counts all that the other end has ever made ready,
@@ -18,20 +18,12 @@
 #include "transport/mail/mailbox.h"
 #include "transport/net/links.h"
 
-/* A slot that is to be sent, when the messages that may go with it have been gathered. */
-struct outgoing_data {
-    const struct transfer *transfer;
-    uint32_t slot;
-};
-
 struct route {
     struct links *links;        /* borrowed, as arenas and bus */
     const struct arena *arenas;
     const struct bus *bus;
     struct mailbox mailbox;
     uint32_t *rank_of;          /* owned; by actor */
-    struct outgoing_data *data; /* owned: what READYs in the mailbox carry; room for all that can be under way */
-    uint32_t data_count;
     uint32_t *outstanding;      /* owned; by edge */
     uint64_t *passed;           /* owned; by edge */
     uint32_t *behind;           /* owned; by edge that shares a transfer with its leader: slots that came, not yet
@@ -39,6 +31,6 @@ struct route {
     uint32_t *follower;         /* owned; by edge with a transfer: the next of those who share it; LINKS_NONE */
 };
 
-void route_close(struct route *route, const weir_plan *plan); /* also a zeroed one */
+void route_close(struct route *route); /* also a zeroed one */
 
 #endif

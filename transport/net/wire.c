@@ -17,7 +17,7 @@
 
 enum field_type { FIELD_U32, FIELD_U64, FIELD_I64, FIELD_BOOL, FIELD_TEXT };
 
-enum { FIELDS_MAX = 5 }; /* of one kind, beside the five that all have */
+enum { FIELDS_MAX = 7 }; /* of one kind, beside the five that all have */
 
 struct field {
     const char *name;
@@ -45,11 +45,10 @@ static const struct field sender[] = {U64("session", session), U32("rank", rank)
 enum { SENDER_FIELDS = sizeof(sender) / sizeof(sender[0]), COMMON_FIELDS = 2 + SENDER_FIELDS };
 
 static const struct kind kinds[WIRE_KIND_END] = {
-    [WIRE_HELLO] = {"HELLO", 1, {BOOL("shm", hello.shm)}},
-    [WIRE_WORDS] = {"WORDS", 1, {U32("count", words.count)}},
-    [WIRE_DATA] = {"DATA", 5, {U32("edge", data.edge), U32("slot", data.slot),
-                               U32_UP_TO("spans", data.spans, WIRE_SPANS_MAX), BOOL("initial", data.initial),
-                               U32("words", data.words)}},
+    [WIRE_HELLO] = {"HELLO", 7, {BOOL("shm", hello.shm), U32_UP_TO("port", hello.port, UINT16_MAX),
+                                 U64("name", hello.name), U64("secret", hello.secret[0]),
+                                 U64("secret", hello.secret[1]), U64("secret", hello.secret[2]),
+                                 U64("secret", hello.secret[3])}},
     [WIRE_BEAT] = {"BEAT", 4, {U32("state", beat.state), U64("fired", beat.fired), I64("step", beat.step),
                                U32("actor", beat.actor)}},
     [WIRE_FAIL] = {"FAIL", 3, {U32("culprit", fail.culprit), U32("from", fail.from), TEXT("text", fail.text)}},
@@ -65,7 +64,7 @@ static const struct kind kinds[WIRE_KIND_END] = {
 
 static bool is_kind(uint64_t kind)
 {
-    return kind >= WIRE_HELLO && kind < WIRE_KIND_END;
+    return kind < WIRE_KIND_END && kinds[kind].name;
 }
 
 const char *wire_kind_name(uint32_t kind)

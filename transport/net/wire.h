@@ -6,12 +6,8 @@
  *     header = [version, kind, session, rank, number, ...]       rank: the sender's; number: 0, 1, 2, ... per sender,
  *                                                                receiver and channel, so that a lost frame shows
  *     kind    more in the header            payload
- *     HELLO   shm                           none               the first: this is rank's connection; whether it could
- *                                                              map the receiver's memory
- *     WORDS   count                         count x 8 bytes    bus messages (transport/mail/message.h)
- *     DATA    edge, slot, spans, initial,   spans frames       what the reader at the edge is to find in this
- *             words                                            slot; counts as one READY unless `initial`
- *                                           words x 8 bytes    then bus messages, as in WORDS; no frame when 0
+ *     HELLO   shm, port, name, secret       none               the first: this is rank's connection; whether it could
+ *                                                              map the receiver's memory; where its door is (door.h)
  *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
  *     FAIL    culprit, from, text           none               the session failed; whose sentence the text is
  *     BYE     steps                         none               it closes, having done so many steps
@@ -43,9 +39,7 @@
 
 enum wire_kind {
     WIRE_HELLO = 1,
-    WIRE_WORDS,
-    WIRE_DATA,
-    WIRE_BEAT,
+    WIRE_BEAT = 4, /* 2 and 3 were messages and register contents, which have frames of their own (bulk_frame.h) */
     WIRE_FAIL,
     WIRE_BYE,
     WIRE_VALUE,
@@ -66,18 +60,14 @@ struct wire_frame {
     union {
         struct {
             bool shm;
+            uint32_t port;      /* of its door; 0: none */
+            uint64_t name;      /* of its door for the same host; 0: none */
+            uint64_t secret[4]; /* for the connection between the two; see seal.h */
         } hello;
-        struct {
-            uint32_t count;
-        } words;
         struct {
             uint32_t count;
             uint32_t rank; /* whose; rank 0 passes on what others said */
         } waits;
-        struct {
-            uint32_t edge, slot, spans, words;
-            bool initial;
-        } data;
         struct {
             uint32_t state; /* enum session_state */
             uint64_t fired; /* firings since the session opened, and beats in which register contents were coming in */
@@ -115,12 +105,12 @@ struct wire_frame {
  * frame->kind must be one. */
 size_t wire_encode(const struct wire_frame *frame, unsigned char bytes[WIRE_HEADER_MAX]);
 
-/* E_PEER and weir_error() saying what is wrong ("DATA: 3 fields of 10"). A frame of another version is refused before
+/* E_PEER and weir_error() saying what is wrong ("BEAT: 3 fields of 9"). A frame of another version is refused before
  * anything else in it is looked at. Text is cut at the first 0; controls in it become spaces, and bytes that are no
  * UTF-8 question marks. What *frame holds after an error means nothing. */
 weir_status wire_decode(const void *bytes, size_t bytes_count, struct wire_frame *frame);
 
-/* "DATA"; "?" for what is no kind. */
+/* "BEAT"; "?" for what is no kind. */
 const char *wire_kind_name(uint32_t kind);
 
 #endif

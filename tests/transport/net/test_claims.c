@@ -5,17 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weir/weir.h>
 #include <zmq.h>
 
-#include "graph/base/base.h"
+#include "tests/support/played.h"
 #include "tests/support/ranks.h"
-#include "transport/meet/meet.h"
-#include "transport/net/wire.h"
 
 TestSuite(claims, .timeout = 60);
 
-enum { RANKS = 3, IDENTITY_BYTES = 13 }; /* session, rank, channel */
+enum { RANKS = 3 };
 
 struct scene {
     char address[32];
@@ -58,57 +57,52 @@ static void *session_run(void *arg)
     return NULL;
 }
 
-/* A rank that has met the others. */
-struct player {
-    struct scene *scene;
-    uint32_t rank;
-    pthread_t thread;
-    void *context;
-    struct keys keys;
-    struct member members[RANKS];
-    uint64_t session;
-    char error[1024];
-};
-
-static void *player_run(void *arg)
+static void *meet(void *played)
 {
-    struct player *player = arg;
-    struct cluster_env env;
-    const struct report report = {0};
-    weir_cluster_opts opts = {
-        .world_size = RANKS, .rank = (int)player->rank, .address = player->scene->address, .name = "claims"};
-    weir_status status = cluster_env_read(&opts, &env);
-    if (status == WEIR_OK)
-        status = op_level(&env.level);
-    if (status == WEIR_OK)
-        status = keys_open(&player->keys, &env);
-    player->context = zmq_ctx_new();
-    struct member *card = &player->members[player->rank];
-    *card = (struct member){.name = "player", .tcp = "tcp://127.0.0.1:9", .segment_fd = -1};
-    memcpy(card->key, player->keys.own_public_key, WEIR_KEY_BYTES);
-    struct meet meet = {.zmq_context = player->context, .env = &env, .keys = &player->keys, .report = &report,
-                        .members = player->members};
-    if (status == WEIR_OK)
-        status = meet_session(&meet);
-    snprintf(player->error, sizeof player->error, "%s", status == WEIR_OK ? "" : weir_error());
-    player->session = meet.session;
+    played_meet(played);
     return NULL;
 }
 
-/* HELLO on rank 0's bus in the name of `rank`. Returns the socket. */
-static void *say_hello(const struct player *player, const struct keys *keys, uint32_t rank)
+/* Rank 0's session, and ranks 1 and 2, which have met it. */
+struct stage {
+    struct scene scene;
+    pthread_t session;
+    struct played players[RANKS - 1];
+};
+
+static void stage_open(struct stage *stage, const char *join_s)
 {
-    unsigned char identity[IDENTITY_BYTES] = {0}, header[WIRE_HEADER_MAX];
-    struct wire_frame hello = {.kind = WIRE_HELLO, .rank = rank, .session = player->session};
-    int linger = 0;
-    void *socket = zmq_socket(player->context, ZMQ_DEALER);
-    memcpy(identity, &player->session, sizeof player->session);
-    memcpy(identity + sizeof player->session, &rank, sizeof rank);
-    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
-    zmq_setsockopt(socket, ZMQ_ROUTING_ID, identity, sizeof identity);
-    cr_assert_eq(keys_bus_client(keys, socket, player->members[0].key), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(zmq_connect(socket, player->members[0].tcp), 0);
-    zmq_send(socket, header, wire_encode(&hello, header), 0);
+    pthread_t threads[RANKS - 1];
+    *stage = (struct stage){.scene.lock = PTHREAD_MUTEX_INITIALIZER};
+    snprintf(stage->scene.address, sizeof stage->scene.address, "127.0.0.1:%d", ranks_port());
+    setenv("WEIR_JOIN", join_s, 1);
+    setenv("WEIR_SHM", "0", 1);
+    cr_assert_eq(pthread_create(&stage->session, NULL, session_run, &stage->scene), 0);
+    for (uint32_t p = 0; p < RANKS - 1; p++) {
+        stage->players[p] =
+            (struct played){.rank = p + 1, .count = RANKS, .address = stage->scene.address, .name = "claims"};
+        cr_assert_eq(pthread_create(&threads[p], NULL, meet, &stage->players[p]), 0);
+    }
+    for (int p = 0; p < RANKS - 1; p++) {
+        pthread_join(threads[p], NULL);
+        cr_assert_str_eq(stage->players[p].error, "");
+    }
+}
+
+static void stage_close(struct stage *stage)
+{
+    for (int p = 0; p < RANKS - 1; p++)
+        played_close(&stage->players[p]);
+}
+
+/* ---- HELLO ---- */
+
+static void *say_hello(struct played *player, const struct keys *keys, uint32_t rank)
+{
+    void *socket = played_connect(player, CHANNEL_LIFE, keys, rank);
+    struct wire_frame hello = played_hello(player);
+    hello.rank = rank;
+    played_say_on(player, socket, CHANNEL_LIFE, hello, NULL, 0);
     return socket;
 }
 
@@ -116,20 +110,10 @@ static void *say_hello(const struct player *player, const struct keys *keys, uin
  * What rank 0 then reports, and how its session ends, as nobody says more. */
 static void claim(uint32_t claimed, bool own_key, const char *report, const char *error)
 {
-    struct scene scene = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct player players[RANKS - 1] = {{.scene = &scene, .rank = 1}, {.scene = &scene, .rank = 2}};
-    pthread_t session;
-    snprintf(scene.address, sizeof scene.address, "127.0.0.1:%d", ranks_port());
+    struct stage stage;
     setenv("WEIR_LIVENESS", "0.5", 1);
-    setenv("WEIR_JOIN", "3", 1);
-    setenv("WEIR_SHM", "0", 1);
-    cr_assert_eq(pthread_create(&session, NULL, session_run, &scene), 0);
-    for (int p = 0; p < RANKS - 1; p++)
-        cr_assert_eq(pthread_create(&players[p].thread, NULL, player_run, &players[p]), 0);
-    for (int p = 0; p < RANKS - 1; p++) {
-        pthread_join(players[p].thread, NULL);
-        cr_assert_str_eq(players[p].error, "");
-    }
+    stage_open(&stage, "3");
+    struct played *players = stage.players;
     struct keys keys = players[1].keys;
     if (!own_key)
         cr_assert_eq(zmq_curve_keypair(keys.own_public_key, keys.own_secret), 0);
@@ -137,13 +121,12 @@ static void claim(uint32_t claimed, bool own_key, const char *report, const char
     void *first = say_hello(&players[1], &keys, claimed);
     ranks_pause(500);
     void *second = say_hello(&players[0], &players[0].keys, 1);
-    pthread_join(session, NULL);
+    pthread_join(stage.session, NULL);
     zmq_close(first);
     zmq_close(second);
-    for (int p = 0; p < RANKS - 1; p++)
-        zmq_ctx_term(players[p].context);
-    cr_expect(strstr(scene.reports, report), "'%s' does not say '%s'", scene.reports, report);
-    cr_expect(strstr(scene.error, error), "'%s' does not say '%s'", scene.error, error);
+    stage_close(&stage);
+    cr_expect(strstr(stage.scene.reports, report), "'%s' does not say '%s'", stage.scene.reports, report);
+    cr_expect(strstr(stage.scene.error, error), "'%s' does not say '%s'", stage.scene.error, error);
 }
 
 Test(claims, to_another_rank_are_ignored_and_reported)
@@ -159,5 +142,113 @@ Test(claims, with_a_key_that_stands_on_no_card_are_refused_and_reported)
 
 Test(claims, to_ones_own_rank_are_good)
 {
-    claim(2, true, "", "is lost");
+    claim(2, true, "", "there is no connection for register contents");
+}
+
+/* ---- the door ---- */
+
+static const struct door_change {
+    uint32_t version, rank; /* what is added to what is right */
+    uint64_t session;
+    unsigned char ticket;
+} door_changes[] = {{.version = 1}, {.rank = 1}, {.rank = 7}, {.rank = -1}, {.session = 1}, {.ticket = 1}};
+
+/* Whoever says something wrong at rank 0's door is sent away, and is not told why. */
+static void greet_wrongly(const struct played *player)
+{
+    static const char garbage[DOOR_GREETING_BYTES] = "GET / HTTP/1.1";
+    for (size_t i = 0; i < sizeof door_changes / sizeof *door_changes; i++) {
+        struct door_greeting greeting = played_greeting(player);
+        int fd = played_knock(player);
+        greeting.version += door_changes[i].version;
+        greeting.rank += door_changes[i].rank;
+        greeting.session += door_changes[i].session;
+        greeting.ticket[SEAL_SECRET_BYTES - 1] ^= door_changes[i].ticket;
+        played_greet(fd, &greeting);
+        cr_expect(played_ends(fd), "greeting %zu", i);
+        close(fd);
+    }
+    int fd = played_knock(player);
+    cr_assert_eq(write(fd, garbage, sizeof garbage), sizeof garbage);
+    cr_expect(played_ends(fd));
+    close(fd);
+}
+
+/* Its own connection, as it should be, and the same again: the ticket is good for one. */
+static void bring_twice(struct played *player)
+{
+    played_bring(player);
+    struct door_greeting greeting = played_greeting(player);
+    int fd = played_knock(player);
+    played_greet(fd, &greeting);
+    cr_expect(played_ends(fd));
+    close(fd);
+}
+
+static void say_mark(struct played *player)
+{
+    const uint64_t opening = 0;
+    played_say(player, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = 1}}, &opening,
+               sizeof opening);
+}
+
+/* Rank 0's session opens all the same, and says so on both ends: the connections that stand are theirs. */
+static void come_to_the_door(void)
+{
+    struct stage stage;
+    struct played *players = stage.players;
+    void *life[RANKS - 1];
+    stage_open(&stage, "20");
+    for (uint32_t p = 0; p < RANKS - 1; p++)
+        life[p] = say_hello(&players[p], &players[p].keys, p + 1);
+    for (int p = 0; p < RANKS - 1; p++)
+        played_hear(&players[p]);
+    int silent = played_knock(&players[1]), half = played_knock(&players[1]);
+    cr_assert_eq(write(half, "WEIRBULK", 8), 8);
+    greet_wrongly(&players[1]);
+    bring_twice(&players[0]);
+    greet_wrongly(&players[0]);
+    played_bring(&players[1]);
+    for (int p = 0; p < RANKS - 1; p++)
+        say_mark(&players[p]);
+    pthread_join(stage.session, NULL);
+    cr_expect_str_eq(stage.scene.error, "");
+    cr_expect(strstr(stage.scene.reports, "ignored a connection for register contents that is no rank's on the bus of "
+                                          "rank 0"),
+              "%s", stage.scene.reports);
+    cr_expect(played_ends(silent) && played_ends(half) && played_ends(players[0].line) && played_ends(players[1].line));
+    close(silent);
+    close(half);
+    for (int p = 0; p < RANKS - 1; p++)
+        zmq_close(life[p]);
+    stage_close(&stage);
+}
+
+Test(claims, at_the_door_are_proved_by_a_ticket)
+{
+    come_to_the_door();
+}
+
+Test(claims, at_the_door_are_proved_where_no_key_is_needed_too)
+{
+    setenv("WEIR_INSECURE", "1", 1);
+    come_to_the_door();
+}
+
+Test(claims, of_whom_nobody_brings_a_connection_end_in_a_sentence)
+{
+    struct stage stage;
+    struct played *players = stage.players;
+    void *life[RANKS - 1];
+    stage_open(&stage, "1");
+    for (uint32_t p = 0; p < RANKS - 1; p++)
+        life[p] = say_hello(&players[p], &players[p].keys, p + 1);
+    played_hear(&players[0]);
+    played_bring(&players[0]);
+    pthread_join(stage.session, NULL);
+    cr_expect(strstr(stage.scene.error, "between it and rank 2 there is no connection for register contents after 1."),
+              "%s", stage.scene.error);
+    for (int p = 0; p < RANKS - 1; p++)
+        zmq_close(life[p]);
+    stage_close(&stage);
 }

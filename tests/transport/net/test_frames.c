@@ -23,6 +23,8 @@ struct scene {
     struct links links;
     struct bus bus;
     struct bus_end end;
+    struct stream stream; /* from which nothing is read */
+    struct bulk_line line;
     uint32_t sharing; /* what the session says of it */
     int64_t left;     /* steps of a BYE; -1: none was taken */
     int failures;     /* FAILs that were taken */
@@ -87,11 +89,15 @@ static struct scene *scene_open(void)
         if (plan_rank_of(s->plan, a) == 0)
             bus_attach(&s->bus, a, &s->end);
     cr_assert_eq(net_route(net, &s->links, NULL, &s->bus), WEIR_OK);
+    net->bulk.epoll_fd = -1;
+    s->stream = (struct stream){&(const struct stream_ops){.name = "none"}, -1};
+    s->line = (struct bulk_line){.net = net, .rank = PEER, .stream = &s->stream, .connecting = -1};
     return s;
 }
 
 static void scene_close(struct scene *s)
 {
+    free(s->line.in.body);
     free(s->net->members);
     net_close(s->net);
     links_close(&s->links);
@@ -103,47 +109,55 @@ static void scene_close(struct scene *s)
 static void part_add(struct incoming *in, const void *bytes, size_t count)
 {
     cr_assert_eq(zmq_msg_init_size(&in->parts[in->count], count), 0);
-    if (bytes)
-        memcpy(zmq_msg_data(&in->parts[in->count]), bytes, count);
-    else
-        memset(zmq_msg_data(&in->parts[in->count]), 0, count);
+    memcpy(zmq_msg_data(&in->parts[in->count]), bytes, count);
     in->count++;
 }
 
-/* The peer says this, in order; with the transfer's spans behind it, of zeros. */
-static void say_spans(struct scene *s, enum channel_number number, struct wire_frame frame,
-                      const struct transfer *transfer)
+/* It comes over ZeroMQ. */
+static void say_message(struct scene *s, enum channel_number number, const unsigned char *header, size_t count)
 {
-    zmq_msg_t parts[64];
-    struct incoming in = {.parts = parts, .room = 64};
-    unsigned char id[NET_ROUTING_ID_BYTES], header[WIRE_HEADER_MAX];
+    zmq_msg_t parts[2];
+    struct incoming in = {.parts = parts, .room = 2};
+    unsigned char id[NET_ROUTING_ID_BYTES];
     const uint64_t session = SESSION;
     const uint32_t rank = PEER;
     memcpy(id, &session, sizeof session);
     memcpy(id + sizeof session, &rank, sizeof rank);
     id[NET_ROUTING_ID_BYTES - 1] = (unsigned char)number;
-    frame.session = session;
-    frame.rank = rank;
-    frame.number = s->net->peers.of[PEER].line[number].heard;
     part_add(&in, id, sizeof id);
-    part_add(&in, header, wire_encode(&frame, header));
-    for (uint32_t i = 0; transfer && i < transfer->spans.count; i++)
-        part_add(&in, NULL, s->links.spans[transfer->spans.first + i].bytes);
+    part_add(&in, header, count);
     net_handle(s->net, &in);
     incoming_clear(&in);
 }
 
-static void say(struct scene *s, enum channel_number number, struct wire_frame frame)
+/* It comes over the line. */
+static void say_bytes(struct scene *s, const void *bytes, size_t count)
 {
-    say_spans(s, number, frame, NULL);
+    cr_expect_eq(bulk_take(&s->line, bytes, count), count);
 }
 
-/* A peer that has said HELLO on both channels. */
+/* The peer says this, in order. */
+static void say(struct scene *s, enum channel_number number, struct wire_frame frame)
+{
+    unsigned char bytes[BULK_HEAD_BYTES + WIRE_HEADER_MAX], *header = bytes + BULK_HEAD_BYTES;
+    frame.session = SESSION;
+    frame.rank = PEER;
+    frame.number = s->net->peers.of[PEER].line[number].heard;
+    size_t count = wire_encode(&frame, header);
+    if (number == CHANNEL_LIFE) {
+        say_message(s, number, header, count);
+        return;
+    }
+    bulk_head_encode(&(struct bulk_head){.kind = BULK_FRAME, .count = (uint16_t)count, .bytes = count}, bytes);
+    say_bytes(s, bytes, BULK_HEAD_BYTES + count);
+}
+
+/* A peer that has said HELLO, and made its connection for register contents. */
 static struct scene *scene_greeted(void)
 {
     struct scene *s = scene_open();
     say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_HELLO});
-    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_HELLO});
+    s->net->peers.of[PEER].line[CHANNEL_BULK].heard = 1;
     cr_assert(peer_is(&s->net->peers.of[PEER], PEER_HERE));
     return s;
 }
@@ -160,14 +174,22 @@ static void expect_lost(struct scene *s, const char *why)
 Test(frames, on_the_other_channel_are_refused)
 {
     struct scene *s = scene_greeted();
-    say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_DATA});
-    expect_lost(s, "a DATA on this connection");
-    s = scene_greeted();
     say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BEAT});
     expect_lost(s, "a BEAT on this connection");
     s = scene_open();
-    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BEAT});
+    say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_BEAT});
     expect_lost(s, "its first frame is a BEAT");
+}
+
+/* Register contents have a connection of their own, so ZeroMQ carries nothing in their place. */
+Test(frames, over_zeromq_in_the_place_of_register_contents_are_refused)
+{
+    struct scene *s = scene_greeted();
+    unsigned char header[WIRE_HEADER_MAX];
+    const struct wire_frame frame = {.kind = WIRE_BYE, .session = SESSION, .rank = PEER, .number = 1};
+    say_message(s, CHANNEL_BULK, header, wire_encode(&frame, header));
+    cr_expect_eq(s->left, -1);
+    expect_lost(s, "a second connection for register contents");
 }
 
 /* ---- how many ---- */
@@ -273,12 +295,34 @@ static const struct transfer *transfer_from_peer(const struct scene *s, bool ful
     return NULL;
 }
 
+/* The head of a slot that may be the next of the transfer. */
+static struct bulk_head slot_head(const struct transfer *transfer, uint32_t slot, bool initial)
+{
+    return (struct bulk_head){.kind = BULK_SLOT,
+                              .initial = initial,
+                              .edge = transfer->leader,
+                              .slot = slot,
+                              .shape = transfer->shape,
+                              .bytes = transfer->bytes};
+}
+
+/* The head and, when the peer still is, so many bytes that are `fill`. */
+static void say_slot(struct scene *s, const struct bulk_head *head, int fill)
+{
+    unsigned char *bytes = malloc(BULK_HEAD_BYTES + head->bytes);
+    cr_assert(bytes);
+    bulk_head_encode(head, bytes);
+    memset(bytes + BULK_HEAD_BYTES, fill, head->bytes);
+    say_bytes(s, bytes, BULK_HEAD_BYTES);
+    if (!*s->lost)
+        say_bytes(s, bytes + BULK_HEAD_BYTES, head->bytes);
+    free(bytes);
+}
+
 static void say_initial(struct scene *s, const struct transfer *transfer, uint32_t slot)
 {
-    const struct wire_frame frame = {
-        .kind = WIRE_DATA,
-        .data = {.edge = transfer->leader, .slot = slot, .spans = transfer->spans.count, .initial = true}};
-    say_spans(s, CHANNEL_BULK, frame, transfer);
+    const struct bulk_head head = slot_head(transfer, slot, true);
+    say_slot(s, &head, 0);
 }
 
 Test(frames, what_a_register_starts_with_comes_once_each_time_that_it_is_shared)
@@ -308,4 +352,72 @@ Test(frames, a_register_that_starts_empty_is_not_shared)
     s->sharing = 1;
     say_initial(s, transfer_from_peer(s, false), 0);
     expect_lost(s, "which does not start full");
+}
+
+/* ---- register contents ---- */
+
+static void expect_slot_lost(void (*change)(struct bulk_head *head), const char *why)
+{
+    struct scene *s = scene_greeted();
+    const struct transfer *transfer = transfer_from_peer(s, false);
+    struct bulk_head head = slot_head(transfer, transfer->next_slot, false);
+    change(&head);
+    say_slot(s, &head, 1);
+    cr_expect_eq(s->net->route.outstanding[transfer->leader], 0);
+    expect_lost(s, why);
+}
+
+static void other_edge(struct bulk_head *head) { head->edge = UINT32_MAX; }
+static void no_slot(struct bulk_head *head) { head->slot = UINT32_MAX; }
+static void later_slot(struct bulk_head *head) { head->slot++; }
+static void other_bytes(struct bulk_head *head) { head->bytes += 4; }
+static void other_shape(struct bulk_head *head) { head->shape++; }
+
+Test(frames, of_a_slot_that_may_not_come_are_refused)
+{
+    expect_slot_lost(other_edge, "for an edge that does not lead from it");
+    expect_slot_lost(no_slot, "for a slot that is not there");
+    expect_slot_lost(other_bytes, "in parts of other sizes");
+    expect_slot_lost(other_shape, "in parts of other sizes");
+}
+
+/* Of a register with several slots. */
+static const struct transfer *transfer_of_slots(const struct scene *s)
+{
+    for (uint32_t i = 0; i < s->links.transfers_count; i++) {
+        const struct transfer *transfer = &s->links.transfers[i];
+        if (transfer->from == PEER && !s->plan->regsts[transfer->regst].initial &&
+            s->plan->regsts[transfer->regst].slots > 1 && s->plan->regsts[transfer->regst].producer.i != PLAN_NONE)
+            return transfer;
+    }
+    cr_assert_fail("the plan has no such register");
+    return NULL;
+}
+
+Test(frames, of_slots_come_in_order_and_no_more_than_there_is_credit_for)
+{
+    struct scene *s = scene_greeted();
+    const struct transfer *transfer = transfer_of_slots(s);
+    const uint32_t slots = s->plan->regsts[transfer->regst].slots;
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        const struct bulk_head head = slot_head(transfer, slot, false);
+        say_slot(s, &head, 1 + (int)slot);
+        cr_expect_eq(s->net->route.outstanding[transfer->leader], slot + 1);
+    }
+    cr_expect_str_eq(s->lost, "");
+    for (uint32_t slot = 0; slot < slots; slot++)
+        for (uint32_t i = 0; i < transfer->spans.count; i++) {
+            const struct span *span = &s->links.spans[transfer->spans.first + i];
+            const char *at = links_receive(transfer, span, slot);
+            cr_expect(at[0] == (char)(1 + slot) && at[span->bytes - 1] == (char)(1 + slot));
+        }
+    const struct bulk_head head = slot_head(transfer, 0, false);
+    say_slot(s, &head, 9);
+    cr_expect_eq(links_receive(transfer, &s->links.spans[transfer->spans.first], 0)[0], 1);
+    expect_lost(s, "without credit");
+    s = scene_greeted();
+    struct bulk_head late = slot_head(transfer_of_slots(s), 0, false);
+    later_slot(&late);
+    say_slot(s, &late, 1);
+    expect_lost(s, "out of order");
 }

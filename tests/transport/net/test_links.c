@@ -289,9 +289,134 @@ static void spans_fit(const struct spread *s, const struct links *links, const s
     cr_assert_eq(bytes, transfer->bytes);
 }
 
-Test(links, spans_hold_each_piece_once_and_are_no_larger_than_a_slot)
+/* ---- receive slots ---- */
+
+/* Spans lie one behind the other, each at a multiple of 64, and fill the slot. */
+static void receive_slot_fits(const struct spread *s, const struct links *links, const struct transfer *transfer)
 {
-    cr_expect_gt(each_transfer(spans_fit), 100);
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < transfer->spans.count; i++) {
+        const struct span *span = &links->spans[transfer->spans.first + i];
+        cr_assert_gt(span->bytes, 0, "%s: a span of nothing", s->name);
+        cr_assert_eq(span->receive_offset % 64, 0);
+        cr_assert(span->receive_offset >= end && span->receive_offset - end < 64, "%s: span %u is at %llu", s->name, i,
+                  (unsigned long long)span->receive_offset);
+        end = span->receive_offset + span->bytes;
+    }
+    cr_assert_eq(transfer->receive_bytes % 64, 0);
+    cr_assert(transfer->receive_bytes >= end && transfer->receive_bytes - end < 64);
+}
+
+static void spans_fit_both_ends(const struct spread *s, const struct links *links, const struct transfer *transfer)
+{
+    spans_fit(s, links, transfer);
+    receive_slot_fits(s, links, transfer);
+}
+
+Test(links, spans_hold_each_piece_once_and_fit_into_both_slots)
+{
+    cr_expect_gt(each_transfer(spans_fit_both_ends), 100);
+}
+
+/* Those of all that comes to the rank lie one behind the other, and are all that it has. */
+static uint32_t receive_slots_fit(const struct spread *s, uint32_t rank)
+{
+    const struct links *links = &s->links[rank];
+    uint64_t end = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < links->transfers_count; i++) {
+        const struct transfer *transfer = &links->transfers[i];
+        if (transfer->to != rank)
+            continue;
+        cr_assert_eq(transfer->receive_offset, end, "%s, rank %u: transfer %u", s->name, rank, i);
+        end += s->plan->regsts[transfer->regst].slots * transfer->receive_bytes;
+        count++;
+    }
+    cr_assert_eq(links->receive_bytes, end, "%s, rank %u", s->name, rank);
+    return count;
+}
+
+/* Every byte of every one is there, is zero, and is no other's. */
+static void receive_slots_are_there(struct spread *s, uint32_t rank)
+{
+    struct links *links = &s->links[rank];
+    cr_assert_eq(links_receive_open(links), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(links->receive != NULL, links->receive_bytes > 0);
+    cr_assert_eq((uintptr_t)links->receive % 4096, 0);
+    for (uint32_t i = 0; i < links->transfers_count; i++) {
+        const struct transfer *transfer = &links->transfers[i];
+        for (uint32_t slot = 0; transfer->to == rank && slot < s->plan->regsts[transfer->regst].slots; slot++)
+            for (uint32_t k = 0; k < transfer->spans.count; k++) {
+                const struct span *span = &links->spans[transfer->spans.first + k];
+                char *at = links_receive(transfer, span, slot);
+                cr_assert(at >= links->receive && at + span->bytes <= links->receive + links->receive_bytes);
+                for (uint64_t b = 0; b < span->bytes; b++)
+                    cr_assert(!at[b], "%s, rank %u: a byte is another's, too", s->name, rank);
+                memset(at, 1, span->bytes);
+            }
+    }
+}
+
+Test(links, receive_slots_are_memory_of_their_own)
+{
+    uint32_t count = 0;
+    for (int of = 0; of < 12; of++) {
+        struct spread *s = spread_of(of);
+        for (uint32_t r = 0; r < s->ranks; r++) {
+            count += receive_slots_fit(s, r);
+            receive_slots_are_there(s, r);
+        }
+        spread_free(s);
+    }
+    cr_expect_gt(count, 20);
+}
+
+enum { SHAPES_MAX = 4096, SIZES_MAX = 64 };
+
+struct shape {
+    uint32_t number, spans;
+    uint64_t bytes[SIZES_MAX];
+};
+
+static struct shape *shapes;
+static int shapes_count;
+
+static void shape_add(const struct links *links, const struct transfer *transfer)
+{
+    struct shape *shape = &shapes[shapes_count];
+    if (shapes_count == SHAPES_MAX || transfer->spans.count > SIZES_MAX)
+        return;
+    memset(shape, 0, sizeof *shape);
+    shape->number = transfer->shape;
+    shape->spans = transfer->spans.count;
+    for (uint32_t i = 0; i < transfer->spans.count; i++)
+        shape->bytes[i] = links->spans[transfer->spans.first + i].bytes;
+    shapes_count++;
+}
+
+/* Two transfers have the same number when their spans have the same sizes, and, but for bad luck, only then. */
+Test(links, the_shape_tells_the_sizes_of_the_spans)
+{
+    int same = 0, other = 0, wrong = 0;
+    shapes = calloc(SHAPES_MAX, sizeof *shapes);
+    cr_assert(shapes);
+    for (int of = 0; of < 20; of++) {
+        struct spread *s = spread_of(of);
+        for (uint32_t r = 0; r < s->ranks; r++)
+            for (uint32_t i = 0; i < s->links[r].transfers_count; i++)
+                shape_add(&s->links[r], &s->links[r].transfers[i]);
+        spread_free(s);
+    }
+    for (int i = 0; i < shapes_count; i++)
+        for (int k = 0; k < i; k++) {
+            bool sizes = shapes[i].spans == shapes[k].spans &&
+                         !memcmp(shapes[i].bytes, shapes[k].bytes, sizeof shapes[i].bytes);
+            *(sizes ? &same : &other) += 1;
+            wrong += sizes != (shapes[i].number == shapes[k].number);
+        }
+    cr_expect(same > 100 && other > 100, "%d pairs of the same sizes, %d of others", same, other);
+    cr_expect_eq(wrong, 0);
+    free(shapes);
 }
 
 /* Each port that crosses has a transfer, one per set of pieces, and it is sent for the first of its ports. */
@@ -378,6 +503,7 @@ static void same_pieces(const weir_plan *plan_a, const struct links *a, const st
     cr_assert(of_a->regst == of_b->regst && of_a->from == of_b->from && of_a->to == of_b->to);
     cr_assert(of_a->pieces.count == of_b->pieces.count && of_a->spans.count == of_b->spans.count);
     cr_assert_eq(of_a->bytes, of_b->bytes);
+    cr_assert(of_a->shape == of_b->shape && of_a->receive_bytes == of_b->receive_bytes);
     for (uint32_t i = 0; i < of_a->pieces.count; i++) {
         struct piece x = a->pieces[of_a->pieces.first + i], y = b->pieces[of_b->pieces.first + i];
         cr_assert_str_eq(plan_text(plan_a, plan_a->tensors[x.tensor].name),
@@ -389,6 +515,7 @@ static void same_pieces(const weir_plan *plan_a, const struct links *a, const st
     for (uint32_t i = 0; i < of_a->spans.count; i++) {
         const struct span *x = &a->spans[of_a->spans.first + i], *y = &b->spans[of_b->spans.first + i];
         cr_assert(x->slot_offset == y->slot_offset && x->bytes == y->bytes && x->direct == y->direct);
+        cr_assert_eq(x->receive_offset, y->receive_offset);
     }
 }
 

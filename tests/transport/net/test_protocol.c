@@ -8,15 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weir/weir.h>
 #include <zmq.h>
 
-#include "graph/base/base.h"
 #include "graph/plan/spread.h"
+#include "tests/support/played.h"
 #include "tests/support/ranks.h"
 #include "transport/mail/message.h"
-#include "transport/meet/meet.h"
-#include "transport/net/inside.h"
+#include "transport/net/bulk.h"
 #include "transport/net/links.h"
 
 TestSuite(protocol, .timeout = 120);
@@ -38,10 +38,8 @@ struct player {
     weir_plan *spread;
     struct links links;
     const struct transfer *out; /* the one to rank 0 */
-    void *context, *sockets[CHANNELS];
-    struct keys keys;
-    struct member members[RANKS];
-    uint64_t session, sent[CHANNELS];
+    struct played played;
+    void *life, *bulk;          /* sockets of ZeroMQ's; a rank with which there is an edge has no use for the second */
 };
 
 /* ---- rank 0 ---- */
@@ -93,63 +91,18 @@ static void scene_open(struct scene *scene)
 
 /* ---- rank 1 ---- */
 
-static void meet(struct player *p)
+static void say_life(struct player *p, struct wire_frame frame, const void *payload, size_t bytes)
 {
-    struct cluster_env env;
-    const struct report report = {0};
-    weir_cluster_opts opts = {.world_size = RANKS, .rank = 1, .address = p->scene->address, .name = "protocol"};
-    struct member *card = &p->members[1];
-    cr_assert_eq(cluster_env_read(&opts, &env), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(op_level(&env.level), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(keys_open(&p->keys, &env), WEIR_OK, "%s", weir_error());
-    *card = (struct member){.name = "player", .tcp = "tcp://127.0.0.1:9", .segment_fd = -1};
-    memcpy(card->key, p->keys.own_public_key, WEIR_KEY_BYTES);
-    struct meet meet = {.zmq_context = p->context, .env = &env, .keys = &p->keys, .report = &report,
-                        .members = p->members};
-    cr_assert_eq(meet_session(&meet), WEIR_OK, "%s", weir_error());
-    p->session = meet.session;
-}
-
-static void send_bytes(struct player *p, enum channel_number number, const void *bytes, size_t count, bool more)
-{
-    cr_assert_geq(zmq_send(p->sockets[number], bytes, count, more ? ZMQ_SNDMORE : 0), 0);
-}
-
-static void send_header(struct player *p, enum channel_number number, struct wire_frame frame, bool more)
-{
-    unsigned char bytes[WIRE_HEADER_MAX];
-    frame.session = p->session;
     frame.rank = 1;
-    frame.number = p->sent[number]++;
-    send_bytes(p, number, bytes, wire_encode(&frame, bytes), more);
+    played_say_on(&p->played, p->life, CHANNEL_LIFE, frame, payload, bytes);
 }
 
 static void say(struct player *p, enum channel_number number, struct wire_frame frame)
 {
-    send_header(p, number, frame, false);
-}
-
-static void say_with(struct player *p, enum channel_number number, struct wire_frame frame, const void *payload,
-                     size_t bytes)
-{
-    send_header(p, number, frame, true);
-    send_bytes(p, number, payload, bytes, false);
-}
-
-static void connect_channel(struct player *p, enum channel_number number)
-{
-    unsigned char id[NET_ROUTING_ID_BYTES];
-    int linger_ms = 0, no_limit = 0; /* rank 0 may be gone while it is flooded */
-    void *socket = p->sockets[number] = zmq_socket(p->context, ZMQ_DEALER);
-    memcpy(id, &p->session, sizeof p->session);
-    memcpy(id + sizeof p->session, &(uint32_t){1}, sizeof(uint32_t));
-    id[NET_ROUTING_ID_BYTES - 1] = (unsigned char)number;
-    zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
-    zmq_setsockopt(socket, ZMQ_SNDHWM, &no_limit, sizeof no_limit);
-    zmq_setsockopt(socket, ZMQ_ROUTING_ID, id, sizeof id);
-    cr_assert_eq(keys_bus_client(&p->keys, socket, p->members[0].key), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(zmq_connect(socket, p->members[0].tcp), 0);
-    say(p, number, (struct wire_frame){.kind = WIRE_HELLO});
+    if (number == CHANNEL_LIFE)
+        say_life(p, frame, NULL, 0);
+    else
+        played_say(&p->played, frame, NULL, 0);
 }
 
 static void find_transfer(struct player *p)
@@ -166,53 +119,62 @@ static void find_transfer(struct player *p)
 static void player_open(struct player *p, struct scene *scene)
 {
     const uint64_t opening = 0;
-    *p = (struct player){.scene = scene, .context = zmq_ctx_new()};
+    *p = (struct player){
+        .scene = scene, .played = {.rank = 1, .count = RANKS, .address = scene->address, .name = "protocol"}};
     find_transfer(p);
-    meet(p);
-    connect_channel(p, CHANNEL_LIFE);
-    connect_channel(p, CHANNEL_BULK);
+    played_meet(&p->played);
+    cr_assert_str_eq(p->played.error, "");
+    p->life = played_connect(&p->played, CHANNEL_LIFE, &p->played.keys, 1);
+    say_life(p, played_hello(&p->played), NULL, 0);
+    played_hear(&p->played);
+    played_bring(&p->played);
     const struct wire_frame mark = {.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = 1}};
-    say_with(p, CHANNEL_BULK, mark, &opening, sizeof opening);
+    played_say(&p->played, mark, &opening, sizeof opening);
     for (int ms = 0; !atomic_load(&scene->runs) && ms < WAIT_MS; ms++)
         ranks_pause(1);
 }
 
 static void player_close(struct player *p)
 {
-    for (int c = 0; c < CHANNELS; c++)
-        zmq_close(p->sockets[c]);
-    zmq_ctx_term(p->context);
+    zmq_close(p->life);
+    if (p->bulk)
+        zmq_close(p->bulk);
+    played_close(&p->played);
     links_close(&p->links);
     weir_plan_free(p->spread);
 }
 
 /* ---- what it says ---- */
 
-/* DATA that is right but for what is told: `change` is added to the edge, the slot or the bytes of its first span. */
-struct data_change {
-    uint32_t edge, slot, bytes;
+/* A SLOT that is right but for what is told: `change` is added to the edge, the slot, the bytes or the shape. */
+struct slot_change {
+    uint32_t edge, slot, bytes, shape;
     bool initial;
 };
 
-static void say_data(struct player *p, struct data_change change)
+static struct bulk_head slot_head(const struct player *p, struct slot_change change)
+{
+    return (struct bulk_head){.kind = BULK_SLOT,
+                              .initial = change.initial,
+                              .edge = p->out->leader + change.edge,
+                              .slot = change.slot,
+                              .shape = p->out->shape + change.shape,
+                              .bytes = p->out->bytes + change.bytes};
+}
+
+static void say_slot(struct player *p, struct slot_change change)
 {
     static const char zeros[1 << 12];
-    const struct span *spans = &p->links.spans[p->out->spans.first];
-    send_header(p, CHANNEL_BULK,
-                (struct wire_frame){.kind = WIRE_DATA,
-                                    .data = {.edge = p->out->leader + change.edge,
-                                             .slot = change.slot,
-                                             .spans = p->out->spans.count,
-                                             .initial = change.initial}},
-                true);
-    for (uint32_t i = 0; i < p->out->spans.count; i++)
-        send_bytes(p, CHANNEL_BULK, zeros, spans[i].bytes + (i ? 0 : change.bytes), i + 1 < p->out->spans.count);
+    struct bulk_head head = slot_head(p, change);
+    played_head(&p->played, head);
+    played_bytes(&p->played, zeros, head.bytes);
 }
 
 static void say_word(struct player *p, struct message message)
 {
     uint64_t word = message_pack(message);
-    say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_WORDS, .words.count = 1}, &word, sizeof word);
+    played_head(&p->played, (struct bulk_head){.kind = BULK_WORDS, .bytes = sizeof word});
+    played_bytes(&p->played, &word, sizeof word);
 }
 
 static uint32_t slots(const struct player *p)
@@ -220,22 +182,25 @@ static uint32_t slots(const struct player *p)
     return p->spread->regsts[p->out->regst].slots;
 }
 
-static void data_out_of_order(struct player *p) { say_data(p, (struct data_change){.slot = 1}); }
-static void data_of_no_slot(struct player *p) { say_data(p, (struct data_change){.slot = slots(p)}); }
-static void data_of_another_edge(struct player *p) { say_data(p, (struct data_change){.edge = 1}); }
-static void data_of_no_edge(struct player *p) { say_data(p, (struct data_change){.edge = 1 << 30}); }
-static void data_too_long(struct player *p) { say_data(p, (struct data_change){.bytes = 8}); }
-static void data_at_the_start(struct player *p) { say_data(p, (struct data_change){.initial = true}); }
+static void slot_out_of_order(struct player *p) { say_slot(p, (struct slot_change){.slot = 1}); }
+static void slot_of_no_number(struct player *p) { say_slot(p, (struct slot_change){.slot = slots(p)}); }
+static void slot_of_another_edge(struct player *p) { say_slot(p, (struct slot_change){.edge = 1}); }
+static void slot_of_no_edge(struct player *p) { say_slot(p, (struct slot_change){.edge = 1 << 30}); }
+static void slot_too_long(struct player *p) { say_slot(p, (struct slot_change){.bytes = 8}); }
+static void slot_of_another_shape(struct player *p) { say_slot(p, (struct slot_change){.shape = 1}); }
+static void slot_at_the_start(struct player *p) { say_slot(p, (struct slot_change){.initial = true}); }
 
-static void data_without_credit(struct player *p)
+static void slots_without_credit(struct player *p)
 {
     for (uint32_t i = 0; i < STEPS; i++)
-        say_data(p, (struct data_change){.slot = i % slots(p)});
+        say_slot(p, (struct slot_change){.slot = i % slots(p)});
 }
 
-static void data_on_the_other_channel(struct player *p)
+static void bulk_over_zeromq(struct player *p)
 {
-    say_with(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_DATA, .data.spans = 1}, "", 0);
+    p->bulk = played_connect(&p->played, CHANNEL_BULK, &p->played.keys, 1);
+    p->played.sent[CHANNEL_BULK] = 0;
+    played_say_on(&p->played, p->bulk, CHANNEL_BULK, played_hello(&p->played), NULL, 0);
 }
 
 static void order(struct player *p) { say_word(p, (struct message){.edge = p->out->leader, .count = 1, .kind = 5}); }
@@ -250,7 +215,12 @@ static void free_of_too_much(struct player *p)
 
 static void words_cut_short(struct player *p)
 {
-    say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_WORDS, .words.count = 2}, "12345678", 8);
+    played_head(&p->played, (struct bulk_head){.kind = BULK_WORDS, .bytes = 12});
+}
+
+static void words_without_end(struct player *p)
+{
+    played_head(&p->played, (struct bulk_head){.kind = BULK_WORDS, .bytes = UINT64_C(1) << 40});
 }
 
 static void bye_of_too_many_steps(struct player *p)
@@ -269,10 +239,15 @@ static void flood_of_beats(struct player *p)
         say(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX});
 }
 
+static void say_value(struct player *p, uint32_t shard, uint64_t round, const void *payload, size_t bytes)
+{
+    played_say(&p->played, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = shard, .round = round}}, payload,
+               bytes);
+}
+
 static void value_of_a_past_round(struct player *p)
 {
-    say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = 1}},
-             "12345678", 8);
+    say_value(p, WIRE_MARK, 1, "12345678", 8);
 }
 
 /* Behind what the round is for: a status cut short, one that there is not, a text with a zero byte. */
@@ -280,8 +255,7 @@ static void say_mark(struct player *p, const char *note, size_t bytes)
 {
     char mark[64] = {0};
     memcpy(mark + sizeof(uint64_t), note, bytes);
-    say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = WIRE_MARK, .round = 2}}, mark,
-             sizeof(uint64_t) + bytes);
+    say_value(p, WIRE_MARK, 2, mark, sizeof(uint64_t) + bytes);
 }
 
 static void mark_cut_short(struct player *p) { say_mark(p, "12", 2); }
@@ -290,7 +264,7 @@ static void mark_with_a_zero(struct player *p) { say_mark(p, "\1\0\0\0a\0b", 7);
 
 static void value_of_no_shard(struct player *p)
 {
-    say_with(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_VALUE, .value = {.shard = 77, .round = 2}}, "1234", 4);
+    say_value(p, 77, 2, "1234", 4);
 }
 
 static void fail_of_no_rank(struct player *p)
@@ -328,22 +302,140 @@ static void end_before_no_step(struct player *p)
 
 static void waits_of_another(struct player *p)
 {
-    say_with(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_WAITS, .waits = {.count = 1}}, "0123456789abcdef", 16);
+    say_life(p, (struct wire_frame){.kind = WIRE_WAITS, .waits = {.count = 1}}, "0123456789abcdef", 16);
 }
 
 static void hello_again(struct player *p) { say(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_HELLO}); }
+static void hello_in_bulk(struct player *p) { say(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_HELLO}); }
+
+static void beat_in_bulk(struct player *p)
+{
+    say(p, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX});
+}
 
 static void number_left_out(struct player *p)
 {
-    p->sent[CHANNEL_LIFE]++;
+    p->played.sent[CHANNEL_LIFE]++;
     say(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX});
 }
 
-static void no_header(struct player *p) { send_bytes(p, CHANNEL_LIFE, "hello", 5, false); }
+static void number_left_out_in_bulk(struct player *p)
+{
+    p->played.sent[CHANNEL_BULK]++;
+    say_value(p, WIRE_MARK, 2, "12345678", 8);
+}
+
+static void no_header(struct player *p) { cr_assert_geq(zmq_send(p->life, "hello", 5, 0), 0); }
+
+static void no_header_in_bulk(struct player *p)
+{
+    played_head(&p->played, (struct bulk_head){.kind = BULK_FRAME, .count = 5, .bytes = 5});
+    played_bytes(&p->played, "hello", 5);
+}
+
+static void frame_of_no_kind(struct player *p) { played_head(&p->played, (struct bulk_head){.kind = BULK_KIND_END}); }
+static void frame_of_kind_0(struct player *p) { played_head(&p->played, (struct bulk_head){.kind = 0}); }
+
+static void frame_with_others_fields(struct player *p)
+{
+    played_head(&p->played, (struct bulk_head){.kind = BULK_WORDS, .bytes = 8, .edge = 1});
+}
+
+static void frame_without_header(struct player *p)
+{
+    played_head(&p->played, (struct bulk_head){.kind = BULK_FRAME, .bytes = 64});
+}
+
+static void frame_without_end(struct player *p)
+{
+    played_head(&p->played, (struct bulk_head){.kind = BULK_FRAME, .count = 16, .bytes = UINT64_C(1) << 40});
+}
+
+/* ---- records ---- */
+
+/* A mark that is right, as one record; its bytes. */
+static size_t good_record(struct player *p, unsigned char *record)
+{
+    static const unsigned char mark[8];
+    unsigned char text[BULK_HEAD_BYTES + WIRE_HEADER_MAX + sizeof mark], *header = text + BULK_HEAD_BYTES;
+    const struct wire_frame frame = {.kind = WIRE_VALUE,
+                                     .rank = 1,
+                                     .session = p->played.session,
+                                     .number = p->played.sent[CHANNEL_BULK]++,
+                                     .value = {.shard = WIRE_MARK, .round = 2}};
+    size_t count = wire_encode(&frame, header);
+    bulk_head_encode(&(struct bulk_head){.kind = BULK_FRAME, .count = (uint16_t)count, .bytes = count + sizeof mark},
+                     text);
+    memcpy(header + count, mark, sizeof mark);
+    count += BULK_HEAD_BYTES + sizeof mark;
+    cr_assert(seal_write(p->played.box, &(struct iovec){text, count}, 1, count, record));
+    return count + SEAL_OVER_BYTES;
+}
+
+/* With one bit changed, at this place: from the front, or below 0, from the end. */
+static void say_changed(struct player *p, long at)
+{
+    unsigned char record[2048];
+    size_t count = good_record(p, record);
+    record[at < 0 ? (size_t)((long)count + at) : (size_t)at] ^= 1;
+    played_raw(&p->played, record, count);
+}
+
+static void record_changed(struct player *p) { say_changed(p, SEAL_HEAD_BYTES + 3); }
+static void record_with_another_tag(struct player *p) { say_changed(p, -1); }
+
+static void record_repeated(struct player *p)
+{
+    unsigned char record[2048];
+    size_t count = good_record(p, record);
+    for (int i = 0; i < 2; i++)
+        played_raw(&p->played, record, count);
+}
+
+static void record_left_out(struct player *p)
+{
+    unsigned char record[2048];
+    good_record(p, record);
+    played_raw(&p->played, record, good_record(p, record));
+}
+
+/* The length is not encrypted, but authenticated: one byte less of a record that has one more. */
+static void record_shortened(struct player *p)
+{
+    unsigned char record[2048];
+    size_t count = good_record(p, record);
+    record[0]--;
+    played_raw(&p->played, record, count);
+}
+
+static void say_length(struct player *p, uint32_t length) { played_raw(&p->played, &length, sizeof length); }
+static void record_of_nothing(struct player *p) { say_length(p, 0); }
+static void record_too_long(struct player *p) { say_length(p, BULK_RECORD_BYTES + 1); }
+static void record_without_end(struct player *p) { say_length(p, UINT32_MAX); }
+
+static void slot_not_encrypted(struct player *p)
+{
+    unsigned char bytes[BULK_HEAD_BYTES];
+    struct bulk_head head = slot_head(p, (struct slot_change){.slot = 0});
+    bulk_head_encode(&head, bytes);
+    played_raw(&p->played, bytes, sizeof bytes);
+    played_raw(&p->played, (char[256]){0}, 256);
+}
+
+/* ---- and an end ---- */
+
+static void cut_within_a_slot(struct player *p)
+{
+    struct bulk_head head = slot_head(p, (struct slot_change){.slot = 0});
+    played_head(&p->played, head);
+    played_bytes(&p->played, (char[8]){0}, 8);
+    close(p->played.line);
+    p->played.line = -1;
+}
 
 /* ---- and what rank 0 says then ---- */
 
-static void expect_named(void (*breach)(struct player *), const char *name, const char *sentence)
+static void expect_lost(void (*breach)(struct player *), const char *name, const char *how, const char *sentence)
 {
     struct scene scene;
     struct player player;
@@ -354,23 +446,76 @@ static void expect_named(void (*breach)(struct player *), const char *name, cons
     player_close(&player);
     weir_plan_free(scene.plan);
     cr_expect_eq(scene.status, WEIR_E_PEER, "%s: %s", name, weir_status_name(scene.status));
-    cr_expect(strstr(scene.error, "rank 1 (pid 0 on player) is lost: it broke the protocol: "), "%s: %s", name,
-              scene.error);
+    cr_expect(strstr(scene.error, how), "%s: %s", name, scene.error);
     cr_expect(strstr(scene.error, sentence), "%s: %s", name, scene.error);
 }
 
-#define EXPECT_NAMED(breach, sentence) expect_named(breach, #breach, sentence)
+#define EXPECT_NAMED(breach, sentence) \
+    expect_lost(breach, #breach, "rank 1 (pid 0 on player) is lost: it broke the protocol: ", sentence)
+
+static void slots_wrong(void)
+{
+    EXPECT_NAMED(slot_out_of_order, "out of order");
+    EXPECT_NAMED(slot_of_no_number, "for a slot that is not there");
+    EXPECT_NAMED(slot_of_another_edge, "for an edge that does not lead from it");
+    EXPECT_NAMED(slot_of_no_edge, "for an edge that does not lead from it");
+    EXPECT_NAMED(slot_too_long, "in parts of other sizes");
+    EXPECT_NAMED(slot_of_another_shape, "in parts of other sizes");
+    EXPECT_NAMED(slot_at_the_start, "when nothing is being shared");
+    EXPECT_NAMED(slots_without_credit, "without credit");
+    EXPECT_NAMED(bulk_over_zeromq, "a second connection for register contents");
+}
 
 Test(protocol, register_contents_come_for_the_slot_whose_turn_it_is_and_with_credit)
 {
-    EXPECT_NAMED(data_out_of_order, "out of order");
-    EXPECT_NAMED(data_of_no_slot, "for a slot that is not there");
-    EXPECT_NAMED(data_of_another_edge, "for an edge that does not lead from it");
-    EXPECT_NAMED(data_of_no_edge, "for an edge that does not lead from it");
-    EXPECT_NAMED(data_too_long, "in frames of other sizes");
-    EXPECT_NAMED(data_at_the_start, "when nothing is being shared");
-    EXPECT_NAMED(data_without_credit, "without credit");
-    EXPECT_NAMED(data_on_the_other_channel, "a DATA on this connection");
+    slots_wrong();
+}
+
+Test(protocol, register_contents_that_are_not_encrypted_are_looked_at_as_well)
+{
+    setenv("WEIR_INSECURE", "1", 1);
+    slots_wrong();
+}
+
+static void frames_wrong(void)
+{
+    EXPECT_NAMED(frame_of_no_kind, "a frame of no kind");
+    EXPECT_NAMED(frame_of_kind_0, "a frame of no kind");
+    EXPECT_NAMED(frame_with_others_fields, "a frame with fields that its kind does not have");
+    EXPECT_NAMED(frame_without_header, "a frame without a header");
+    EXPECT_NAMED(frame_without_end, "a payload of 1099511627776 bytes");
+    EXPECT_NAMED(words_without_end, "a payload of 1099511627776 bytes");
+    EXPECT_NAMED(words_cut_short, "messages in a payload of another size");
+    EXPECT_NAMED(no_header_in_bulk, "");
+    EXPECT_NAMED(number_left_out_in_bulk, "frame 3 of rank 1 came where its frame 2 was due");
+}
+
+Test(protocol, a_stream_has_frames_that_there_are)
+{
+    frames_wrong();
+    expect_lost(cut_within_a_slot, "cut_within_a_slot", "rank 1 (pid 0 on player) is lost: ", "its connection ended");
+}
+
+Test(protocol, a_stream_without_a_key_has_the_same_ones)
+{
+    setenv("WEIR_INSECURE", "1", 1);
+    frames_wrong();
+    expect_lost(cut_within_a_slot, "cut_within_a_slot", "rank 1 (pid 0 on player) is lost: ", "its connection ended");
+}
+
+Test(protocol, records_come_as_they_were_made_and_each_once)
+{
+    static const char changed[] = "a record that is not the next of its connection: changed, repeated or made up";
+    static const char size[] = "a record of a size that there is none of";
+    EXPECT_NAMED(record_changed, changed);
+    EXPECT_NAMED(record_with_another_tag, changed);
+    EXPECT_NAMED(record_repeated, changed);
+    EXPECT_NAMED(record_left_out, changed);
+    EXPECT_NAMED(record_shortened, changed);
+    EXPECT_NAMED(record_of_nothing, size);
+    EXPECT_NAMED(record_too_long, size);
+    EXPECT_NAMED(record_without_end, size);
+    EXPECT_NAMED(slot_not_encrypted, changed);
 }
 
 Test(protocol, messages_are_those_that_the_plan_lets_its_actors_send)
@@ -378,7 +523,6 @@ Test(protocol, messages_are_those_that_the_plan_lets_its_actors_send)
     EXPECT_NAMED(order, "which it may not send now");
     EXPECT_NAMED(ready_of_a_leader, "which it may not send now");
     EXPECT_NAMED(free_of_too_much, "which it may not send now");
-    EXPECT_NAMED(words_cut_short, "2 messages in a payload of another size");
 }
 
 Test(protocol, a_session_speaks_of_what_it_did_and_of_itself)
@@ -402,6 +546,8 @@ Test(protocol, a_session_speaks_of_what_it_did_and_of_itself)
 Test(protocol, frames_come_in_order_and_are_what_they_should_be)
 {
     EXPECT_NAMED(hello_again, "a HELLO");
+    EXPECT_NAMED(hello_in_bulk, "a HELLO on this connection");
+    EXPECT_NAMED(beat_in_bulk, "a BEAT on this connection");
     EXPECT_NAMED(number_left_out, "came where its frame 1 was due");
     EXPECT_NAMED(no_header, "");
 }

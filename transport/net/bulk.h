@@ -1,0 +1,183 @@
+/* transport/net/bulk.h: register contents and bus messages between this rank and those on the wire: one stream for each
+ * pair of ranks, beside ZeroMQ's connections.
+ *
+ *     queue: SLOT WORDS SLOT FRAME ...           in the order in which they were posted
+ *        | staged: heads and what is small are copied together, what is large is referred to where it lies in its slot
+ *     parts --- (sealed: records) ---> stream ===> the peer's
+ *
+ *     stream --- (records opened) ---> head: may the peer send that now? ---> straight into the receive slot (links.h)
+ *                                                                             |
+ *                                              READY to the reader <----------' when all of it has come
+ *
+ * What is ready together goes together: many small slots and messages are one write, and one record. A large slot is
+ * neither copied when it is sent nor when it comes, but for its encryption. Sending allocates nothing, receiving neither:
+ * queues have room for all that can be under way by credit. Only what the session itself says (FRAME: values, BYE), which
+ * comes this way because it has to arrive behind register contents, has memory of its own.
+ *
+ * With a key every byte goes in records (seal.h); without one as it is.
+ *
+ * A line belongs to who holds the network's sockets.
+ */
+#ifndef TRANSPORT_NET_BULK_H
+#define TRANSPORT_NET_BULK_H
+
+#include <zmq.h>
+
+#include "transport/mail/message.h"
+#include "transport/net/bulk_frame.h"
+#include "transport/net/door.h"
+#include "transport/net/links.h"
+#include "transport/net/seal.h"
+#include "transport/net/stream.h"
+#include "transport/net/wire.h"
+
+#define BULK_RECORD_BYTES (32u << 10)  /* of a record, at most: a receiver opens one while the next is made */
+#define BULK_RECORDS 8                 /* made, or read, at once */
+#define BULK_SMALL_BYTES (64u << 10)   /* what is copied together before it is written */
+#define BULK_COPY_BYTES (2u << 10)     /* what is no more is copied rather than referred to */
+#define BULK_PARTS 64                  /* of a write */
+#define BULK_READ_BYTES (16u << 10)    /* read beyond a slot, where heads and small slots are */
+#define BULK_TURN_BYTES (1u << 20)     /* of one line, read or written, before others get their turn */
+
+struct net;
+
+/* What the session says itself; its payload is shared. */
+struct bulk_said {
+    struct bulk_said *next;
+    bool bye;
+    bool has_payload;
+    zmq_msg_t payload;
+    uint32_t header_bytes;
+    unsigned char header[WIRE_HEADER_MAX];
+};
+
+struct bulk_entry {
+    const struct transfer *transfer; /* SLOT */
+    struct bulk_said *said;          /* FRAME; owned */
+    uint32_t slot;
+    uint32_t words;                  /* WORDS: how many */
+    bool initial;
+};
+
+struct bulk_out {
+    struct bulk_entry *queue;       /* owned; a ring */
+    uint32_t queue_room, queue_first, queue_count;
+    uint64_t *words;                /* owned; a ring: those of all WORDS in the queue */
+    uint32_t words_room, words_first, words_count;
+    uint32_t span;                  /* of the first entry, a SLOT: to be staged next, */
+    bool begun;                     /* behind its head, which is */
+    struct iovec parts[BULK_PARTS]; /* staged and not written, or not sealed */
+    int parts_first, parts_count;
+    unsigned char *small;           /* owned; BULK_SMALL_BYTES */
+    size_t small_used;
+    char *packed;                   /* owned; a packed span that is larger than that */
+    bool packed_used;
+    struct bulk_said *said;         /* owned; those whose payloads parts refer to */
+    struct seal_box *box;           /* owned; NULL: plain */
+    unsigned char *records;         /* owned */
+    size_t records_first, records_end;
+    bool blocked;                   /* the stream takes no more for now */
+    bool listed;                    /* in bulk->waiting */
+    bool held;                      /* in bulk->held */
+};
+
+enum bulk_due { BULK_DUE_HEAD, BULK_DUE_SLOT, BULK_DUE_WORDS, BULK_DUE_FRAME };
+
+struct bulk_in {
+    struct seal_box *box;           /* owned; NULL: plain */
+    unsigned char *raw;             /* owned; as it came */
+    size_t raw_first, raw_end, raw_room;
+    unsigned char *plain;           /* owned; of records that were opened; sealed lines only */
+    size_t plain_first, plain_end;
+    enum bulk_due due;
+    struct bulk_head head;          /* of what is coming */
+    struct transfer *transfer;      /* SLOT */
+    uint32_t span;                  /* that is coming, */
+    uint64_t done;                  /* so many bytes of it, or of another payload, have come */
+    unsigned char *body;            /* owned; of a FRAME that does not come at once */
+};
+
+struct bulk_line {
+    struct net *net;       /* borrowed */
+    uint32_t rank;
+    struct stream *stream; /* owned; NULL: not made yet, or over */
+    int connecting;        /* owned; while the session opens: its socket; -1 */
+    bool watches_writing;  /* it is slept on until it can be written to */
+    bool writes_over;      /* the peer takes nothing any more; what it had sent still comes */
+    struct bulk_out out;
+    struct bulk_in in;
+};
+
+struct bulk {
+    struct sealing *sealing;    /* owned */
+    int epoll_fd;               /* owned; readable when a line is, or can be written to again; -1 */
+    bool door_open;
+    struct door door;
+    struct bulk_line **lines;   /* owned, and they; of all ranks on the wire */
+    uint32_t lines_count;
+    struct bulk_line **waiting; /* owned; those with something to write */
+    uint32_t waiting_count;
+    struct bulk_line **held;    /* owned; those with words that need not go by themselves yet */
+    uint32_t held_count;
+};
+
+/* ---- bulk.c: life ---- */
+
+weir_status bulk_open(struct net *net, const char *endpoint);
+void bulk_close(struct net *net);
+
+/* Fills in what the peer has to know to bring its connection. */
+weir_status bulk_hello(struct net *net, uint32_t rank, struct wire_frame *hello);
+
+/* Makes the connections with all ranks on the wire; called again and again until *missing is 0. */
+weir_status bulk_meet_begin(struct net *net);
+weir_status bulk_meet_turn(struct net *net, uint32_t *missing);
+void bulk_meet_end(struct net *net);
+
+/* The lines get the room that the plan asks for. After links and route are there. */
+weir_status bulk_route(struct net *net);
+
+/* Writes what waits, of each line `most` bytes or a little more. False: there is more. */
+bool bulk_flush(struct net *net, size_t most);
+
+/* What was held goes out with the next flush. */
+void bulk_release(struct net *net);
+
+/* Something was read or written; or the stream of a line ended. *drained: nothing waits to be read. */
+bool bulk_turn(struct net *net, bool *drained);
+
+/* Whether something waits to be written that may be: nobody is woken for it, so who has posted it is to write it. */
+bool bulk_may_write(const struct net *net);
+
+/* Before the descriptor is slept on. */
+bool bulk_busy(struct net *net);
+
+void bulk_end(struct bulk_line *line);        /* nothing comes or goes any more */
+void bulk_queue_drop(struct bulk_line *line); /* what waits goes nowhere */
+
+/* ---- bulk_out.c ---- */
+
+void bulk_post_slot(struct bulk_line *line, const struct transfer *transfer, uint32_t slot, bool initial);
+/* One that says no more than `hold` slots, together with those before it, may wait for what goes out next, or for
+ * bulk_release(). */
+void bulk_post_word(struct bulk_line *line, struct message message, uint32_t hold);
+/* The header frame, and a payload (NULL: none), of which a reference is kept. */
+void bulk_post_frame(struct bulk_line *line, const struct wire_frame *frame, zmq_msg_t *payload);
+
+/* Writes what the stream takes, `most` bytes or a little more. False: there is more. */
+bool bulk_write(struct bulk_line *line, size_t most);
+weir_status bulk_out_open(struct bulk_line *line);
+void bulk_out_close(struct bulk_line *line);
+
+/* ---- bulk_in.c ---- */
+
+/* Reads what there is, BULK_TURN_BYTES or a little more; whether there was anything. *drained = false: there is more. */
+bool bulk_read(struct bulk_line *line, bool *drained);
+
+/* Takes bytes as they were sent; returns how many were taken: the rest, less than a head, has to come again with more
+ * behind it. Loses the peer when they break the protocol. */
+size_t bulk_take(struct bulk_line *line, const unsigned char *bytes, size_t count);
+weir_status bulk_in_open(struct bulk_line *line);
+void bulk_in_close(struct bulk_line *line);
+
+#endif
