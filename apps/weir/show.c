@@ -1,6 +1,7 @@
 /* weir show: a plan, for people, for programs, or for graphviz. */
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "apps/weir/show_ranks.h"
 
 #include <errno.h>
 #include <spawn.h>
@@ -86,6 +87,7 @@ int command_show(int argc, char **argv)
     const char *path = NULL;
     drawing picture = {.dot = NULL};
     bool json = false;
+    int ranks = 0, devices = 0;
     weir_list_opts list = {.size = sizeof list};
     options_list objects = {0};
     const options_entry table[] = {
@@ -98,6 +100,10 @@ int command_show(int argc, char **argv)
         {"--filter", OPTIONS_TEXT, &list.filter, .value = "GLOB", .help = "list those of this name: actors, or tensors"},
         {"--device", OPTIONS_TEXT, &list.device, .value = "GLOB", .help = "list what is on these: \"cpu:[0-3]\""},
         {"--stage", OPTIONS_INT, &list.stage, .min = 1, .max = 65536, .help = "list what is of this stage of a pipeline"},
+        {"--ranks", OPTIONS_INT, &ranks, .min = 1, .max = 4096,
+         .help = "what N ranks, each on a host, exchange, and in what memory"},
+        {"--devices", OPTIONS_INT, &devices, .min = 1, .max = 4096,
+         .help = "of each of those ranks [shared out evenly]"},
         COMMAND_OPS_OPTION(objects),
         {.name = NULL},
     };
@@ -113,6 +119,8 @@ int command_show(int argc, char **argv)
         status = write_svg(plan, &picture);
     else if (picture.dot)
         status = write_dot(plan, &picture);
+    else if (ranks)
+        status = show_ranks(plan, ranks, devices, json, stdout) ? options_failed(program) : 0;
     else if (list.tensors || list.filter || list.device || list.stage)
         status = list_plan(plan, &list, json);
     else

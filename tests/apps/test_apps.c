@@ -455,6 +455,11 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     cr_expect(strstr(output, "h1/q/weight ") && strstr(output, "gpt.c:") && !strstr(output, "h0/"), "%s", output);
     must_run(APPS_BIN "/weir show $T/plan --json --device cpu:1", output);
     cr_expect(json_valid(output) && !strstr(output, "\"cpu:0\""), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan --ranks 2", output);
+    cr_expect(strstr(output, "receive slots") && !strstr(output, " 0 B"), "%s", output);
+    must_run(APPS_BIN "/weir show $T/plan --ranks 2 --json", output);
+    cr_expect(strstr(output, "\"rank\": 1, \"transfer_bytes\": ") && !strstr(output, "bytes\": 0"), "%s", output);
+    refuses("weir show $T/plan --ranks 1 --devices 1", 1, "but the last of 1 rank with 1 device");
     refuses("weir show $T/plan --filter nothing", 2, "weir show: no actor, and no kernel, there is called \"nothing\"");
     must_run(APPS_BIN "/weir show $T/plan --dot $T/dot --every && grep -c digraph $T/dot", output);
     must_run(APPS_BIN "/weir show $T/plan --svg $T/svg && cat $T/svg", output);
