@@ -110,7 +110,7 @@ static void pipe_close(struct stream *stream)
     (void)stream;
 }
 
-static const struct stream_ops pipe_ops = {.name = "pipe", .write = pipe_write, .read = pipe_read, .close = pipe_close};
+static const struct stream_ops pipe_ops = {.write = pipe_write, .read = pipe_read, .close = pipe_close};
 
 static void on_message(struct bus_end *end, struct message message)
 {

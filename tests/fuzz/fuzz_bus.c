@@ -206,7 +206,7 @@ static void stream_close(struct stream *stream)
     (void)stream;
 }
 
-static const struct stream_ops silent_ops = {.name = "silent", .close = stream_close};
+static const struct stream_ops silent_ops = {.close = stream_close};
 
 static void net_make(struct fuzzed *f)
 {

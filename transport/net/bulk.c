@@ -109,7 +109,10 @@ static weir_status derive(const struct net *net, uint32_t rank, const char *labe
     unsigned char secrets[2 * SEAL_SECRET_BYTES];
     memcpy(secrets + (me < rank ? 0 : SEAL_SECRET_BYTES), peer->own_secret, SEAL_SECRET_BYTES);
     memcpy(secrets + (me < rank ? SEAL_SECRET_BYTES : 0), peer->secret, SEAL_SECRET_BYTES);
-    return seal_derive(net->bulk.sealing, secrets, net->session, label, outwards ? me : rank, outwards ? rank : me, key);
+    weir_status status = seal_derive(net->bulk.sealing, secrets, net->session, label, outwards ? me : rank,
+                                     outwards ? rank : me, key);
+    explicit_bzero(secrets, sizeof(secrets));
+    return status;
 }
 
 static weir_status boxes_make(struct bulk_line *line)
@@ -326,14 +329,4 @@ bool bulk_turn(struct net *net, bool *drained)
     if (net->bulk.waiting_count)
         bulk_flush(net, BULK_TURN_BYTES);
     return any || bulk_may_write(net);
-}
-
-bool bulk_busy(struct net *net)
-{
-    for (uint32_t i = 0; i < net->bulk.lines_count; i++) {
-        struct stream *stream = net->bulk.lines[i]->stream;
-        if (stream && stream->ops->busy && stream->ops->busy(stream))
-            return true;
-    }
-    return false;
 }

@@ -149,9 +149,6 @@ bool bulk_turn(struct net *net, bool *drained);
 /* Whether something waits to be written that may be: nobody is woken for it, so who has posted it is to write it. */
 bool bulk_may_write(const struct net *net);
 
-/* Before the descriptor is slept on. */
-bool bulk_busy(struct net *net);
-
 void bulk_end(struct bulk_line *line);        /* nothing comes or goes any more */
 void bulk_queue_drop(struct bulk_line *line); /* what waits goes nowhere */
 

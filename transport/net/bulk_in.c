@@ -90,10 +90,10 @@ static size_t take_words(struct bulk_line *line, const unsigned char *bytes, siz
 static void frame_take(struct bulk_line *line, const unsigned char *bytes)
 {
     const struct bulk_head *head = &line->in.head;
+    size_t left = head->bytes - head->count;
     line->in.due = BULK_DUE_HEAD;
-    net_frame(line->net, line->rank, CHANNEL_BULK,
-              &(struct net_bytes){bytes, head->count},
-              &(struct net_bytes){bytes + head->count, head->bytes - head->count});
+    net_frame(line->net, line->rank, CHANNEL_BULK, &(struct net_bytes){bytes, head->count},
+              &(struct net_bytes){left ? bytes + head->count : NULL, left});
 }
 
 /* One that has come whole is looked at where it lies. */

@@ -196,6 +196,8 @@ static void handle_payload(struct net *net, uint32_t rank, const struct wire_fra
 {
     const void *data = payload->data;
     size_t bytes = payload->count;
+    if (!data && frame->kind == WIRE_VALUE && net->peers.of[rank].bulk)
+        data = ""; /* over a line nothing tells an empty payload from none */
     if (!data || (frame->kind == WIRE_WAITS && (bytes != frame->waits.count * (size_t)WAIT_BYTES ||
                                                !waits_fit(net, rank, frame->waits.rank))))
         net_lose(net, rank, "it broke the protocol: %s with a payload that does not fit", wire_kind_name(frame->kind));
@@ -299,7 +301,7 @@ static bool header_fits(struct net *net, uint32_t rank, enum channel_number numb
                  (unsigned long long)frame->number, frame->rank, (unsigned long long)line->heard);
         return false;
     }
-    if (payload->count && frame->kind != WIRE_VALUE && frame->kind != WIRE_WAITS) {
+    if (payload->data && frame->kind != WIRE_VALUE && frame->kind != WIRE_WAITS) {
         net_lose(net, rank, "it broke the protocol: %s with a payload", wire_kind_name(frame->kind));
         return false;
     }

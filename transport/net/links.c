@@ -286,7 +286,6 @@ static void transfer_merge(struct building *b, uint32_t port, uint32_t first)
         if (!transfer_same(l, &l->transfers[i], &l->transfers[last]))
             continue;
         operands_move(b, port, &l->transfers[last], &l->transfers[i]);
-        l->transfers[i].readers++;
         l->pieces_count = l->transfers[last].pieces.first;
         l->transfers_count = last;
         l->transfer_of[port] = i;
@@ -320,7 +319,6 @@ static void transfer_new(struct building *b, uint32_t port, uint32_t first)
                               .regst = b->plan->ports[port].regst.i,
                               .from = from,
                               .to = to,
-                              .readers = 1,
                               .pieces.first = l->pieces_count};
     l->transfer_of[port] = l->transfers_count - 1;
     pieces_of_port(b, transfer, port);

@@ -55,7 +55,6 @@ struct transfer {
     uint32_t from, to; /* ranks */
     plan_range pieces, spans;
     uint64_t bytes;     /* of all spans */
-    uint32_t readers;   /* ports that share it */
     uint32_t next_slot; /* sender: to be sent next; receiver: expected next */
     uint32_t shared_time, shared_count; /* receiver: when slots of what it starts with came (net_hooks.sharing); how
                                            many */

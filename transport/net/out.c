@@ -8,8 +8,8 @@
 #include "graph/base/error.h"
 #include "transport/net/inside.h"
 
-#define HOLD_PART 4              /* of a register's slots so many, at most, may have been freed without a word of it, while
-                                    the only worker has more to do or spins: then many go together */
+#define HOLD_PART 4              /* one in so many of a register's slots, at most, may have been freed without a word of it,
+                                    while the only worker has more to do or spins: then many go together */
 #define FLUSH_BYTES (256u << 10) /* a worker writes no more before it goes on */
 
 /* A frame cannot be sent: the peer takes nothing any more. The bound on what is under way is below the high-water mark,

@@ -36,8 +36,7 @@ static void socket_close(struct stream *stream)
     free(stream);
 }
 
-static const struct stream_ops socket_ops = {
-    .name = "socket", .write = socket_write, .read = socket_read, .close = socket_close};
+static const struct stream_ops socket_ops = {.write = socket_write, .read = socket_read, .close = socket_close};
 
 struct stream *stream_socket(int fd)
 {

@@ -90,8 +90,7 @@ static void valve_close(struct stream *stream)
     free(valve);
 }
 
-static const struct stream_ops valve_ops = {
-    .name = "valve", .write = valve_write, .read = valve_read, .close = valve_close};
+static const struct stream_ops valve_ops = {.write = valve_write, .read = valve_read, .close = valve_close};
 
 static struct valve *valve_new(int fd)
 {

@@ -90,7 +90,7 @@ static struct scene *scene_open(void)
             bus_attach(&s->bus, a, &s->end);
     cr_assert_eq(net_route(net, &s->links, NULL, &s->bus), WEIR_OK);
     net->bulk.epoll_fd = -1;
-    s->stream = (struct stream){&(const struct stream_ops){.name = "none"}, -1};
+    s->stream = (struct stream){&(const struct stream_ops){.write = NULL}, -1};
     s->line = (struct bulk_line){.net = net, .rank = PEER, .stream = &s->stream, .connecting = -1};
     return s;
 }

@@ -300,6 +300,12 @@ static void end_before_no_step(struct player *p)
     say(p, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_END, .end = {.culprit = 1, .from = 1, .step = -1}});
 }
 
+/* An empty payload is one, too. */
+static void beat_with_an_empty_payload(struct player *p)
+{
+    say_life(p, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX}, "", 0);
+}
+
 static void waits_of_another(struct player *p)
 {
     say_life(p, (struct wire_frame){.kind = WIRE_WAITS, .waits = {.count = 1}}, "0123456789abcdef", 16);
@@ -535,6 +541,7 @@ Test(protocol, a_session_speaks_of_what_it_did_and_of_itself)
     EXPECT_NAMED(mark_with_a_zero, "VALUE of shard");
     EXPECT_NAMED(value_of_no_shard, "VALUE of shard 77 in round 2");
     EXPECT_NAMED(fail_of_no_rank, "a FAIL of rank 1, about rank 2");
+    EXPECT_NAMED(beat_with_an_empty_payload, "BEAT with a payload");
     EXPECT_NAMED(waits_of_another, "WAITS with a payload that does not fit");
     EXPECT_NAMED(hold_asked_of_rank_0, "a HOLD 0 of run 1, step 0");
     EXPECT_NAMED(hold_of_no_run, "a HOLD 1 of run 0");
