@@ -199,6 +199,12 @@ bool session_wired(const struct weir_session *s, uint32_t port)
     return transfer_of(s, port);
 }
 
+bool session_comes_in_place(const struct weir_session *s, uint32_t port)
+{
+    const struct transfer *transfer = transfer_of(s, port);
+    return transfer && transfer->in_place;
+}
+
 const char *session_port_data(const struct weir_session *s, uint32_t port, const plan_tensor *tensor, uint32_t slot)
 {
     const struct transfer *transfer = transfer_of(s, port);

@@ -150,9 +150,10 @@ static bool add_whole(struct poison *poison, struct stretch stretch)
     return to || !stretch.bytes;
 }
 
-static bool holds(const struct stretch *stretch, const struct within *w)
+/* Whether the window is in what is left of the stretch, and not all of it. */
+static bool holds(const struct stretch *stretch, const struct stretch *rest, const struct within *w)
 {
-    return stretch->base <= w->first && w->end <= stretch->base + stretch->bytes &&
+    return rest->base <= w->first && w->end <= rest->base + rest->bytes &&
            (uint64_t)(w->end - w->first) < stretch->bytes;
 }
 
@@ -163,7 +164,7 @@ static bool add_around(struct poison *poison, struct stretch stretch)
     bool ok = true;
     for (uint32_t i = 0; ok && i < poison->window_count; i++) {
         const struct within *w = &poison->windows[i];
-        if (!holds(&rest, w))
+        if (!holds(&stretch, &rest, w))
             continue;
         struct stretch before = rest;
         before.bytes = (uint64_t)(w->first - rest.base);
@@ -280,6 +281,16 @@ static void see_window(struct weir_session *s, uint32_t operand, bool onto)
             (struct within){first, first + s->plan->regsts[tensor->owner].slot_bytes, tensor->owner, onto};
 }
 
+/* What another rank sends to where it is gathered is there before that is. */
+static void see_arrival(struct weir_session *s, uint32_t operand)
+{
+    const plan_operand *of = &s->plan->operands[operand];
+    const plan_tensor *tensor = &s->plan->tensors[of->tensor.i];
+    const char *first = session_port_data(s, of->port.i, tensor, 0);
+    s->poison->windows[s->poison->window_count++] =
+        (struct within){first, first + plan_tensor_bytes(tensor), tensor->owner, false};
+}
+
 /* Those that kernels of this process gather from, and sums that they write over a term. */
 static bool find_windows(struct weir_session *s)
 {
@@ -289,7 +300,9 @@ static bool find_windows(struct weir_session *s)
     for (uint32_t k = 0; k < plan->kernels_count && poison->windows; k++) {
         const plan_range *in = &plan->kernels[k].in;
         for (uint32_t o = in->first; o < in->first + in->count && session_runs(s, plan->kernels[k].actor.i); o++)
-            if (window_is(plan, k, o))
+            if (session_comes_in_place(s, plan->operands[o].port.i))
+                see_arrival(s, o);
+            else if (window_is(plan, k, o))
                 see_window(s, o, false);
             else if (window_is_onto(plan, k, o))
                 see_window(s, plan->kernels[k].out.first, true);

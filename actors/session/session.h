@@ -184,6 +184,9 @@ weir_view session_view(const struct weir_session *session, const plan_tensor *te
 /* Whether what the port reads comes over the network, rather than being read where it lies. */
 bool session_wired(const struct weir_session *session, uint32_t port);
 
+/* Whether that comes to where the reader's kernel would put it. */
+bool session_comes_in_place(const struct weir_session *session, uint32_t port);
+
 /* Lines and messages under way of each lane. By worker, then by outside lane. */
 void session_size_lanes(const struct weir_session *session, struct lane_size *sizes);
 

@@ -10,7 +10,7 @@
 
 /* Of one rank. Slots and bytes of those that may be under way at once. */
 struct traffic {
-    uint64_t sent_slots, sent_bytes, received_slots, received_bytes;
+    uint64_t sent_slots, sent_bytes, received_slots, received_bytes, in_place_bytes;
 };
 
 static weir_status traffic_of(const weir_plan *spread, uint32_t rank, const bool *wired, struct traffic *traffic)
@@ -23,10 +23,11 @@ static weir_status traffic_of(const weir_plan *spread, uint32_t rank, const bool
         const struct transfer *transfer = &links.transfers[i];
         uint64_t slots = spread->regsts[transfer->regst].slots;
         bool sends = transfer->from == rank;
-        *(sends ? &traffic->sent_slots : &traffic->received_slots) += slots;
+        *(sends ? &traffic->sent_slots : &traffic->received_slots) += transfer->in_place ? 0 : slots;
         traffic->sent_bytes += sends ? slots * transfer->bytes : 0;
     }
     traffic->received_bytes = links.receive_bytes;
+    traffic->in_place_bytes = links.in_place_bytes;
     links_close(&links);
     return WEIR_OK;
 }
@@ -36,20 +37,22 @@ static void say_json(const struct traffic *traffic, int ranks, FILE *to)
     fprintf(to, "[");
     for (int r = 0; r < ranks; r++)
         fprintf(to, "%s{\"rank\": %d, \"transfer_bytes\": %llu, \"receive_slots\": %llu, \"send_slots\": %llu, "
-                    "\"send_bytes\": %llu}", r ? ", " : "", r, (unsigned long long)traffic[r].received_bytes,
+                    "\"send_bytes\": %llu, \"in_place_bytes\": %llu}", r ? ", " : "", r, (unsigned long long)traffic[r].received_bytes,
                 (unsigned long long)traffic[r].received_slots, (unsigned long long)traffic[r].sent_slots,
-                (unsigned long long)traffic[r].sent_bytes);
+                (unsigned long long)traffic[r].sent_bytes, (unsigned long long)traffic[r].in_place_bytes);
     fprintf(to, "]\n");
 }
 
 static void say_table(const struct traffic *traffic, int ranks, FILE *to)
 {
-    char received[32], sent[32];
+    char received[32], sent[32], in_place[32];
     fprintf(to, "%d ranks, each on a host of its own: transfer memory, beside that of devices\n", ranks);
-    fprintf(to, "%6s %14s %14s %12s %18s\n", "rank", "receive slots", "their memory", "slots sent", "their contents");
+    fprintf(to, "%6s %14s %14s %18s %12s %18s\n", "rank", "receive slots", "their memory", "received in place",
+            "slots sent", "their contents");
     for (int r = 0; r < ranks; r++)
-        fprintf(to, "%6d %14llu %14s %12llu %18s\n", r, (unsigned long long)traffic[r].received_slots,
-                measure_bytes_text(traffic[r].received_bytes, received), (unsigned long long)traffic[r].sent_slots,
+        fprintf(to, "%6d %14llu %14s %18s %12llu %18s\n", r, (unsigned long long)traffic[r].received_slots,
+                measure_bytes_text(traffic[r].received_bytes, received),
+                measure_bytes_text(traffic[r].in_place_bytes, in_place), (unsigned long long)traffic[r].sent_slots,
                 measure_bytes_text(traffic[r].sent_bytes, sent));
 }
 

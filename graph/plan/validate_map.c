@@ -11,7 +11,7 @@
  * lives.h: a file from anywhere must not keep a reader busy. Of a part of a plan only the rank's own arenas are looked
  * at: kernels of others are not there, and their arenas are not here.
  */
-#include "graph/plan/lives.h"
+#include "graph/plan/map.h"
 #include "graph/plan/spread.h"
 #include "graph/plan/validate.h"
 #include "graph/plan/window.h"
@@ -21,117 +21,7 @@
 #define MEETINGS_PER_PART 256 /* comparisons; above this the plan is refused */
 #define MEETINGS_MIN (1u << 16)
 
-typedef enum part_kind { PART_REGST, PART_TEMP, PART_SCRATCH, PART_STATE, PART_SNAPSHOT } part_kind;
-
-typedef struct part {
-    uint64_t first, end;
-    uint32_t space;
-    part_kind kind;
-    uint32_t index; /* of the register, tensor, kernel or space */
-    life life;
-} part;
-
 static const char *const part_array[] = {"regsts", "tensors", "kernels", "tensors", "spaces"};
-
-static uint32_t space_of(const weir_plan *plan, uint32_t actor)
-{
-    return plan->queues[plan->actors[actor].queue.i].space.i;
-}
-
-static uint64_t workspace_of(const weir_plan *plan, uint32_t actor)
-{
-    return plan->queues[plan->actors[actor].queue.i].workspace_offset;
-}
-
-static size_t put(part *to, size_t count, part each, uint64_t bytes)
-{
-    each.end = each.first + bytes;
-    if (bytes)
-        to[count++] = each;
-    return count;
-}
-
-/* ---- the parts ---- */
-
-static size_t put_regsts(const weir_plan *plan, part *to, size_t count)
-{
-    for (uint32_t r = 0; r < plan->regsts_count; r++) {
-        const plan_regst *regst = &plan->regsts[r];
-        part each = {.first = regst->offset, .space = regst->space.i, .kind = PART_REGST, .index = r,
-                     .life = {.regst = {r}, .actor = {PLAN_NONE}}};
-        count = put(to, count, each, regst->slots * regst->slot_bytes);
-    }
-    return count;
-}
-
-static size_t put_snapshots_and_states(const weir_plan *plan, part *to, size_t count)
-{
-    for (uint32_t s = 0; s < plan->spaces_count; s++) {
-        part each = {.first = plan->spaces[s].snapshot_offset, .space = s, .kind = PART_SNAPSHOT, .index = s};
-        count = put(to, count, each, plan->spaces[s].snapshot_bytes);
-    }
-    for (uint32_t t = 0; t < plan->tensors_count; t++) {
-        const plan_tensor *tensor = &plan->tensors[t];
-        if (tensor->home != PLAN_IN_STATE)
-            continue;
-        part each = {.first = tensor->offset, .space = space_of(plan, tensor->owner), .kind = PART_STATE, .index = t};
-        count = put(to, count, each, plan_tensor_bytes(tensor));
-    }
-    return count;
-}
-
-/* Where the temporaries are among those to be sorted: put when a kernel of the actor first has them, and made longer
- * by those that follow. */
-static size_t put_temp(const weir_plan *plan, part *to, size_t count, uint32_t t, uint32_t position, uint32_t *at)
-{
-    const plan_tensor *tensor = &plan->tensors[t];
-    if (tensor->home != PLAN_IN_TEMP)
-        return count;
-    if (at[t] != PLAN_NONE) {
-        to[at[t]].life.to = position;
-        return count;
-    }
-    uint32_t actor = tensor->owner;
-    part each = {.first = workspace_of(plan, actor) + tensor->offset, .space = space_of(plan, actor), .kind = PART_TEMP,
-                 .index = t, .life = {.regst = {PLAN_NONE}, .actor = {actor}, .from = position, .to = position}};
-    size_t more = put(to, count, each, plan_tensor_bytes(tensor));
-    if (more > count)
-        at[t] = (uint32_t)count;
-    return more;
-}
-
-static size_t put_kernel(const weir_plan *plan, part *to, size_t count, uint32_t k, uint32_t *at)
-{
-    const plan_kernel *kernel = &plan->kernels[k];
-    const plan_range *ranges[] = {&kernel->in, &kernel->out};
-    uint32_t actor = kernel->actor.i, position = k - plan->actors[actor].kernels.first;
-    for (int r = 0; r < 2; r++)
-        for (uint32_t o = ranges[r]->first; o < ranges[r]->first + ranges[r]->count; o++)
-            count = put_temp(plan, to, count, plan->operands[o].tensor.i, position, at);
-    part each = {.first = workspace_of(plan, actor) + kernel->workspace_offset, .space = space_of(plan, actor),
-                 .kind = PART_SCRATCH, .index = k,
-                 .life = {.regst = {PLAN_NONE}, .actor = {actor}, .from = position, .to = position}};
-    return put(to, count, each, kernel->workspace_bytes);
-}
-
-/* A kernel is nobody's but its actor's, and its temporaries are that actor's too. */
-static size_t put_parts(const weir_plan *plan, part *to, uint32_t *at)
-{
-    size_t count = put_snapshots_and_states(plan, to, put_regsts(plan, to, 0));
-    for (uint32_t t = 0; t < plan->tensors_count; t++)
-        at[t] = PLAN_NONE;
-    for (uint32_t k = 0; k < plan->kernels_count; k++)
-        count = put_kernel(plan, to, count, k, at);
-    return count;
-}
-
-static int compare_parts(const void *a, const void *b)
-{
-    const part *x = a, *y = b;
-    if (x->space != y->space)
-        return x->space < y->space ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
-}
 
 /* ---- the walk ---- */
 
@@ -140,20 +30,20 @@ typedef struct walk {
     lives *known; /* borrowed: what somebody knows of this plan already; or NULL */
     lives *lives; /* made when something is first asked: owned, or the known ones */
     bool entered; /* the space that the walk is in */
-    part **open;  /* parts that reach up to here: those outside of workspaces, and those in them */
-    part **open_temps;
+    map_part **open;  /* parts that reach up to here: those outside of workspaces, and those in them */
+    map_part **open_temps;
     size_t opened, opened_temps;
     uint64_t left; /* comparisons */
 } walk;
 
-static bool in_workspace(const part *x)
+static bool in_workspace(const map_part *x)
 {
-    return x->kind == PART_TEMP || x->kind == PART_SCRATCH;
+    return x->kind == MAP_TEMP || x->kind == MAP_SCRATCH;
 }
 
-static bool has_life(const part *x)
+static bool has_life(const map_part *x)
 {
-    return in_workspace(x) || x->kind == PART_REGST;
+    return in_workspace(x) || x->kind == MAP_REGST;
 }
 
 static bool enter_space(walk *w, uint32_t space)
@@ -165,13 +55,13 @@ static bool enter_space(walk *w, uint32_t space)
 }
 
 /* Whether `part` lies within what is gathered from it into `whole`. Counts as comparisons what it looks at. */
-static bool in_window(walk *w, const part *x, const part *whole)
+static bool in_window(walk *w, const map_part *x, const map_part *whole)
 {
     const weir_plan *plan = w->plan;
-    if (x->kind != PART_REGST || plan->regsts[x->index].slots != 1 ||
-        (whole->kind != PART_REGST && whole->kind != PART_TEMP))
+    if (x->kind != MAP_REGST || plan->regsts[x->index].slots != 1 ||
+        (whole->kind != MAP_REGST && whole->kind != MAP_TEMP))
         return false;
-    plan_actor_id maker = whole->kind == PART_TEMP ? whole->life.actor : plan->regsts[whole->index].producer;
+    plan_actor_id maker = whole->kind == MAP_TEMP ? whole->life.actor : plan->regsts[whole->index].producer;
     uint64_t cost = maker.i == PLAN_NONE ? UINT64_MAX : plan->actors[maker.i].kernels.count;
     if (cost > w->left)
         return false;
@@ -180,17 +70,17 @@ static bool in_window(walk *w, const part *x, const part *whole)
     if (!window_find(plan, x->life.regst, maker, &found) || !window_lies(plan, x->life.regst, &found))
         return false;
     const plan_tensor *tensor = &plan->tensors[found.tensor.i];
-    bool same = whole->kind == PART_TEMP ? found.tensor.i == whole->index
+    bool same = whole->kind == MAP_TEMP ? found.tensor.i == whole->index
                                          : tensor->home == PLAN_IN_REGST && tensor->owner == whole->index;
     return same && lives_in_turn(w->lives, &whole->life, &x->life);
 }
 
 /* Whether the sum is written over a part of the term that its own kernel alone reads. */
-static bool is_onto(walk *w, const part *sum, const part *term)
+static bool is_onto(walk *w, const map_part *sum, const map_part *term)
 {
     const weir_plan *plan = w->plan;
     window found;
-    if (sum->kind != PART_REGST || term->kind != PART_REGST || plan->regsts[sum->index].slots != 1 ||
+    if (sum->kind != MAP_REGST || term->kind != MAP_REGST || plan->regsts[sum->index].slots != 1 ||
         plan->regsts[sum->index].producer.i == PLAN_NONE)
         return false;
     uint64_t cost = plan->actors[plan->regsts[sum->index].producer.i].kernels.count;
@@ -205,7 +95,7 @@ static bool is_onto(walk *w, const part *sum, const part *term)
            window_lies(plan, sum->life.regst, &found) && lives_in_turn(w->lives, &sum->life, &term->life);
 }
 
-static bool meets(walk *w, const part *a, const part *b)
+static bool meets(walk *w, const map_part *a, const map_part *b)
 {
     const char *one = part_array[a->kind], *other = part_array[b->kind];
     if (has_life(a) && has_life(b)) {
@@ -222,7 +112,7 @@ static bool meets(walk *w, const part *a, const part *b)
 }
 
 /* Those that end before `b` are taken out, the others must not mind it. */
-static bool meets_all(walk *w, part **open, size_t *opened, const part *b)
+static bool meets_all(walk *w, map_part **open, size_t *opened, const map_part *b)
 {
     size_t kept = 0;
     if (w->left < *opened)
@@ -240,7 +130,7 @@ static bool meets_all(walk *w, part **open, size_t *opened, const part *b)
     return true;
 }
 
-static bool walk_to(walk *w, part *b)
+static bool walk_to(walk *w, map_part *b)
 {
     if (!meets_all(w, w->open, &w->opened, b))
         return false;
@@ -263,7 +153,7 @@ static bool looked_at(const weir_plan *plan, uint32_t space)
     return !plan->part || plan->spaces[space].rank == plan->part - 1;
 }
 
-static bool walk_parts(walk *w, part *parts, size_t count)
+static bool walk_parts(walk *w, map_part *parts, size_t count)
 {
     bool ok = true;
     for (size_t i = 0; ok && i < count; i++) {
@@ -279,15 +169,18 @@ static bool walk_parts(walk *w, part *parts, size_t count)
 
 /* ---- workspaces as wholes ---- */
 
-static bool validate_workspaces(const weir_plan *plan, part *to)
+static bool validate_workspaces(const weir_plan *plan, map_part *to)
 {
     size_t count = 0;
     for (uint32_t q = 0; q < plan->queues_count; q++) {
         const plan_queue *queue = &plan->queues[q];
-        part each = {.first = queue->workspace_offset, .space = queue->space.i, .index = q};
-        count = put(to, count, each, queue->workspace_bytes);
+        if (queue->workspace_bytes)
+            to[count++] = (map_part){.first = queue->workspace_offset,
+                                     .end = queue->workspace_offset + queue->workspace_bytes,
+                                     .space = queue->space.i,
+                                     .index = q};
     }
-    qsort(to, count, sizeof *to, compare_parts);
+    qsort(to, count, sizeof *to, map_compare);
     for (size_t i = 1; i < count; i++)
         if (to[i - 1].space == to[i].space && to[i - 1].end > to[i].first)
             return REFUSE_PLAN("queues[%" PRIu32 "] and queues[%" PRIu32 "] overlap in the arena of spaces[%" PRIu32
@@ -296,27 +189,23 @@ static bool validate_workspaces(const weir_plan *plan, part *to)
     return true;
 }
 
-static size_t most_parts(const weir_plan *plan)
-{
-    return (size_t)plan->spaces_count + plan->queues_count + plan->regsts_count + plan->tensors_count +
-           plan->kernels_count + 1;
-}
-
 size_t validate_map_bytes(const weir_plan *plan)
 {
-    return most_parts(plan) * (sizeof(part) + 2 * sizeof(part *)) + plan->tensors_count * sizeof(uint32_t);
+    return map_most(plan) * (sizeof(map_part) + 2 * sizeof(map_part *)) + plan->tensors_count * sizeof(uint32_t);
 }
 
 bool validate_map(const weir_plan *plan, lives *known, void *scratch)
 {
-    size_t most = most_parts(plan);
-    part *parts = scratch;
-    walk w = {.plan = plan, .known = known && lives_are_of(known, plan) ? known : NULL, .open = (part **)(parts + most)};
+    size_t most = map_most(plan);
+    map_part *parts = scratch;
+    walk w = {.plan = plan,
+              .known = known && lives_are_of(known, plan) ? known : NULL,
+              .open = (map_part **)(parts + most)};
     w.open_temps = w.open + most;
     if (!validate_workspaces(plan, parts))
         return false;
-    size_t count = put_parts(plan, parts, (uint32_t *)(w.open_temps + most));
-    qsort(parts, count, sizeof *parts, compare_parts);
+    size_t count = map_parts(plan, parts, (uint32_t *)(w.open_temps + most));
+    qsort(parts, count, sizeof *parts, map_compare);
     w.left = MEETINGS_MIN + (uint64_t)count * MEETINGS_PER_PART;
     return walk_parts(&w, parts, count);
 }

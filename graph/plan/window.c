@@ -98,7 +98,8 @@ static bool kernel_leaves(const weir_plan *plan, uint32_t k, uint32_t operand, w
     return own && (uint64_t)place <= bytes / each && own <= bytes - to->at;
 }
 
-bool window_find(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, window *to)
+/* Of what is to lie in a tensor of this space. */
+static bool find_in(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, uint32_t space, window *to)
 {
     const plan_regst *regst = &plan->regsts[part.i];
     if (!one_slot(regst) || regst->producer.i == actor.i || regst->tensors.count != 1 ||
@@ -111,10 +112,20 @@ bool window_find(const weir_plan *plan, plan_regst_id part, plan_actor_id actor,
         for (uint32_t o = in->first; o < in->first + in->count; o++)
             if (plan->operands[o].port.i == port && plan->operands[o].tensor.i == tensor &&
                 kernel_leaves(plan, k, o, to))
-                return host_space(plan, &plan->tensors[to->tensor.i]) == regst->space.i &&
+                return host_space(plan, &plan->tensors[to->tensor.i]) == space &&
                        written_once(plan, actor, to, plan_tensor_bytes(&plan->tensors[tensor]));
     }
     return false;
+}
+
+bool window_find(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, window *to)
+{
+    return find_in(plan, part, actor, plan->regsts[part.i].space.i, to);
+}
+
+bool window_comes(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, window *to)
+{
+    return find_in(plan, part, actor, space_of(plan, actor.i), to);
 }
 
 /* In the arena, of what has one slot. */
@@ -125,9 +136,14 @@ static uint64_t tensor_first(const weir_plan *plan, const plan_tensor *tensor)
                                  : plan->regsts[tensor->owner].offset);
 }
 
+uint64_t window_place(const weir_plan *plan, const window *w)
+{
+    return tensor_first(plan, &plan->tensors[w->tensor.i]) + w->at;
+}
+
 bool window_lies(const weir_plan *plan, plan_regst_id part, const window *w)
 {
-    return plan->regsts[part.i].offset == tensor_first(plan, &plan->tensors[w->tensor.i]) + w->at;
+    return plan->regsts[part.i].offset == window_place(plan, w);
 }
 
 bool window_is(const weir_plan *plan, uint32_t kernel, uint32_t operand)
@@ -215,23 +231,35 @@ static bool reads_sum(const weir_plan *plan, uint32_t k, uint32_t operand, const
     return !within(&part, &c.in[input]) || boxes_meet(&part, sum);
 }
 
+static bool port_reads(const weir_plan *plan, uint32_t port, const window *w, const plan_tensor *part)
+{
+    const plan_actor *actor = &plan->actors[plan->ports[port].actor.i];
+    if (plan->queues[actor->queue.i].kind == PLAN_OUTSIDE)
+        return true;
+    for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++) {
+        const plan_range *in = &plan->kernels[k].in;
+        for (uint32_t o = in->first; o < in->first + in->count; o++)
+            if (plan->operands[o].port.i == port && reads_sum(plan, k, o, w, part))
+                return true;
+    }
+    return false;
+}
+
+bool window_is_read(const weir_plan *plan, uint32_t port, plan_tensor_id tensor, uint64_t at, const plan_tensor *part)
+{
+    window w = {{PLAN_NONE}, PLAN_NONE, tensor, at};
+    return !plan->actors[plan->ports[port].actor.i].kernels.count || port_reads(plan, port, &w, part);
+}
+
 /* Whether none but the sum's own kernel reads what it is written over. */
 static bool term_is_free(const weir_plan *plan, const lives *l, plan_regst_id term, const window *w,
                          const plan_tensor *sum)
 {
     uint32_t count;
     const uint32_t *readers = lives_readers(l, term, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        const plan_actor *actor = &plan->actors[plan->ports[readers[i]].actor.i];
-        if (plan->queues[actor->queue.i].kind == PLAN_OUTSIDE)
+    for (uint32_t i = 0; i < count; i++)
+        if (port_reads(plan, readers[i], w, sum))
             return false;
-        for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++) {
-            const plan_range *in = &plan->kernels[k].in;
-            for (uint32_t o = in->first; o < in->first + in->count; o++)
-                if (plan->operands[o].port.i == readers[i] && reads_sum(plan, k, o, w, sum))
-                    return false;
-        }
-    }
     return true;
 }
 

@@ -49,9 +49,19 @@ typedef struct window {
  * firings; and where then. Takes time in proportion to the actor's kernels and operands. */
 bool window_find(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, window *to);
 
+/* The same of a register of another space, whose value comes into what the actor makes (arrivals.h). */
+bool window_comes(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, window *to);
+
+/* Whether who reads through the port may read bytes `at` on of this tensor, which `part` would have there: the two are
+ * of one logical tensor, and lie alike in it. */
+bool window_is_read(const weir_plan *plan, uint32_t port, plan_tensor_id tensor, uint64_t at, const plan_tensor *part);
+
 /* The same of a sum within a register that has a term of it: fills `to` with the kernel that adds up, with the operand
  * and the tensor of the term, and where in that the sum is to lie. Reads operands of all actors that read the term. */
 bool window_onto(const weir_plan *plan, const lives *l, plan_regst_id sum, plan_regst_id term, window *to);
+
+/* The byte of the arena at which the part is to lie. */
+uint64_t window_place(const weir_plan *plan, const window *w);
 
 /* Whether it does lie there. */
 bool window_lies(const weir_plan *plan, plan_regst_id part, const window *w);

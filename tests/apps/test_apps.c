@@ -456,9 +456,10 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     must_run(APPS_BIN "/weir show $T/plan --json --device cpu:1", output);
     cr_expect(json_valid(output) && !strstr(output, "\"cpu:0\""), "%s", output);
     must_run(APPS_BIN "/weir show $T/plan --ranks 2", output);
-    cr_expect(strstr(output, "receive slots") && !strstr(output, " 0 B"), "%s", output);
+    cr_expect(strstr(output, "receive slots") && strstr(output, "received in place"), "%s", output);
     must_run(APPS_BIN "/weir show $T/plan --ranks 2 --json", output);
-    cr_expect(strstr(output, "\"rank\": 1, \"transfer_bytes\": ") && !strstr(output, "bytes\": 0"), "%s", output);
+    cr_expect(strstr(output, "\"rank\": 1, \"transfer_bytes\": ") && !strstr(output, "transfer_bytes\": 0"), "%s", output);
+    cr_expect(!strstr(output, "send_bytes\": 0") && strstr(output, "\"in_place_bytes\": "), "%s", output);
     refuses("weir show $T/plan --ranks 1 --devices 1", 1, "but the last of 1 rank with 1 device");
     refuses("weir show $T/plan --filter nothing", 2, "weir show: no actor, and no kernel, there is called \"nothing\"");
     must_run(APPS_BIN "/weir show $T/plan --dot $T/dot --every && grep -c digraph $T/dot", output);

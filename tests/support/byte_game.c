@@ -10,10 +10,10 @@
 
 #define NEVER UINT32_MAX
 
-typedef enum mark_kind { MARK_SLOT, MARK_TEMP, MARK_SCRATCH, MARK_ALWAYS } mark_kind;
+typedef enum mark_kind { MARK_SLOT, MARK_TEMP, MARK_SCRATCH, MARK_ALWAYS, MARK_ARRIVAL } mark_kind;
 
 typedef struct mark {
-    uint32_t space, index, slot; /* index: of the register, tensor, kernel or space */
+    uint32_t space, index, slot; /* index: of the register, tensor, kernel, space or port */
     uint64_t first, end;
     mark_kind kind;
     uint32_t actor; /* of what is in a workspace */
@@ -28,6 +28,8 @@ typedef struct game {
     uint32_t *steps_all;  /* and of those to come, too: a push may be ahead */
     uint64_t random;
     char *why;
+    const arrival *arrivals; /* borrowed */
+    uint32_t arrivals_count;
     mark *marks; /* owned, as are all arrays below */
     uint32_t mark_count, mark_room;
     /* by actor */
@@ -37,7 +39,7 @@ typedef struct game {
     /* by port */
     uint32_t *unread, *held, *reading, *last_read, *let_go; /* let_go: slots freed */
     /* by register */
-    uint32_t *free, *filled, *writing, *first_write, *last_use, *given;
+    uint32_t *free, *filled, *writing, *first_write, *last_use, *given, *published;
     uint32_t *first_use, *last_temp; /* by tensor: of temporaries */
     uint32_t **pending; /* by register and slot: readers that have not called their last kernel yet */
 } game;
@@ -79,7 +81,7 @@ static bool may_meet(const mark *a, const mark *b)
 static bool is_gathered(const game *g, const mark *part, const mark *whole)
 {
     window w;
-    if (part->kind != MARK_SLOT || whole->kind == MARK_SCRATCH || whole->kind == MARK_ALWAYS)
+    if (part->kind != MARK_SLOT || whole->kind >= MARK_SCRATCH)
         return false;
     if (whole->kind == MARK_SLOT && window_onto(g->plan, g->lives, (plan_regst_id){whole->index}, (plan_regst_id){part->index}, &w))
         return window_lies(g->plan, (plan_regst_id){whole->index}, &w);
@@ -88,12 +90,43 @@ static bool is_gathered(const game *g, const mark *part, const mark *whole)
            window_lies(g->plan, (plan_regst_id){part->index}, &w);
 }
 
+/* The register's tensor that lies where the gathered one does; PLAN_NONE: none. */
+static uint32_t tensor_at(const weir_plan *plan, uint32_t regst, uint64_t place)
+{
+    const plan_range *tensors = &plan->regsts[regst].tensors;
+    for (uint32_t t = tensors->first; t < tensors->first + tensors->count; t++)
+        if (plan->regsts[regst].offset + plan->tensors[t].offset == place)
+            return t;
+    return PLAN_NONE;
+}
+
+/* Whether all who have not read what is in the slot have no use for what comes there. */
+static bool is_read_elsewhere(const game *g, const mark *slot, const mark *comes)
+{
+    const weir_plan *plan = g->plan;
+    const plan_port *port = &plan->ports[comes->index];
+    const plan_tensor *part = &plan->tensors[plan->regsts[port->regst.i].tensors.first];
+    window w;
+    if (slot->kind != MARK_SLOT || !window_comes(plan, port->regst, port->actor, &w))
+        return false;
+    uint32_t tensor = tensor_at(plan, slot->index, comes->first - w.at), count;
+    const uint32_t *readers = lives_readers(g->lives, (plan_regst_id){slot->index}, &count);
+    if (tensor == PLAN_NONE || g->filled[slot->index] || !g->published[slot->index])
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (g->let_go[readers[i]] < g->published[slot->index] &&
+            window_is_read(plan, readers[i], (plan_tensor_id){tensor}, w.at, part))
+            return false;
+    return true;
+}
+
 static bool put_mark(game *g, mark m)
 {
     if (m.first == m.end)
         return true;
     for (uint32_t i = 0; i < g->mark_count; i++)
-        if (!may_meet(&g->marks[i], &m) && !is_gathered(g, &g->marks[i], &m)) {
+        if (!may_meet(&g->marks[i], &m) && !is_gathered(g, &g->marks[i], &m) &&
+            !(m.kind == MARK_ARRIVAL && is_read_elsewhere(g, &g->marks[i], &m))) {
             char one[64], other[64];
             name_mark(&g->marks[i], one);
             name_mark(&m, other);
@@ -227,18 +260,50 @@ static bool may_fire(const game *g, uint32_t a)
     return true;
 }
 
+/* What is made of the register is sent to where it is to lie. */
+static bool put_arrivals(game *g, uint32_t r)
+{
+    const weir_plan *plan = g->plan;
+    for (uint32_t i = 0; i < g->arrivals_count; i++) {
+        const arrival *of = &g->arrivals[i];
+        if (!of->proven || plan->ports[of->port].regst.i != r)
+            continue;
+        mark m = {.space = of->space.i, .index = of->port, .first = of->place, .kind = MARK_ARRIVAL, .array = "ports",
+                  .end = of->place + plan_tensor_bytes(&plan->tensors[plan->regsts[r].tensors.first])};
+        if (!put_mark(g, m))
+            return false;
+    }
+    return true;
+}
+
+/* What has come is a part of the register, or of the temporary, from here on. */
+static void take_arrivals(game *g, plan_home home, uint32_t index)
+{
+    for (uint32_t i = 0; i < g->arrivals_count; i++) {
+        uint32_t t = g->arrivals[i].within.i;
+        const plan_tensor *whole = &g->plan->tensors[t];
+        if (g->arrivals[i].proven && whole->home == home && (home == PLAN_IN_REGST ? whole->owner : t) == index)
+            take_mark(g, MARK_ARRIVAL, g->arrivals[i].port, 0);
+    }
+}
+
 /* Marks what is needed from this kernel on; without kernels a firing is one. */
 static bool begin_kernel(game *g, uint32_t a, uint32_t position)
 {
     const plan_actor *actor = &g->plan->actors[a];
     for (uint32_t r = actor->regsts.first; r < actor->regsts.first + actor->regsts.count; r++) {
         uint32_t from = g->first_write[r] == NEVER ? 0 : g->first_write[r];
+        if (from == position)
+            take_arrivals(g, PLAN_IN_REGST, r);
         if (from == position && !g->filled[r] && !always(g, r) && !put_mark(g, slot_mark(g, r, g->writing[r])))
             return false;
     }
-    for (uint32_t t = actor->temps.first; t < actor->temps.first + actor->temps.count; t++)
+    for (uint32_t t = actor->temps.first; t < actor->temps.first + actor->temps.count; t++) {
+        if (g->first_use[t] == position)
+            take_arrivals(g, PLAN_IN_TEMP, t);
         if (g->first_use[t] == position && !put_mark(g, temp_mark(g, t)))
             return false;
+    }
     return !actor->kernels.count || put_mark(g, scratch_mark(g, actor->kernels.first + position));
 }
 
@@ -286,6 +351,7 @@ static void publish(game *g, uint32_t r)
     const plan_regst *regst = &g->plan->regsts[r];
     uint32_t readers = 0;
     g->filled[r] = 0;
+    g->published[r]++;
     for (uint32_t p = 0; p < g->plan->ports_count; p++)
         if (g->plan->ports[p].regst.i == r && counts(g, p)) {
             g->unread[p]++;
@@ -311,7 +377,7 @@ static void let_go(game *g, uint32_t p)
     g->given[r] = least;
 }
 
-static void end_firing(game *g, uint32_t a)
+static bool end_firing(game *g, uint32_t a)
 {
     const plan_actor *actor = &g->plan->actors[a];
     g->fired[a]++;
@@ -324,6 +390,10 @@ static void end_firing(game *g, uint32_t a)
     for (uint32_t p = actor->ports.first; p < actor->ports.first + actor->ports.count; p++)
         if (counts(g, p) && ++g->held[p] == g->plan->ports[p].hold)
             let_go(g, p);
+    for (uint32_t r = actor->regsts.first; r < actor->regsts.first + actor->regsts.count; r++)
+        if (!g->filled[r] && !put_arrivals(g, r))
+            return false;
+    return true;
 }
 
 /* The actor begins to fire, or calls its next kernel, or is done. Between the two halves of a kernel others move. */
@@ -340,8 +410,7 @@ static bool move(game *g, uint32_t a)
     end_kernel(g, a, g->position[a]);
     if (++g->position[a] < kernels)
         return begin_kernel(g, a, g->position[a]);
-    end_firing(g, a);
-    return true;
+    return end_firing(g, a);
 }
 
 /* One of those that can move, the paces of their queues being weights; NEVER: none can. */
@@ -398,6 +467,7 @@ static void game_new(game *g)
     g->unread = numbers(ports), g->held = numbers(ports), g->reading = numbers(ports);
     g->last_read = numbers(ports), g->let_go = numbers(ports);
     g->free = numbers(regsts), g->filled = numbers(regsts), g->writing = numbers(regsts), g->given = numbers(regsts);
+    g->published = numbers(regsts);
     g->first_write = numbers(regsts), g->last_use = numbers(regsts);
     g->first_use = numbers(g->plan->tensors_count), g->last_temp = numbers(g->plan->tensors_count);
     g->pending = calloc(regsts + (size_t)1, sizeof *g->pending);
@@ -407,7 +477,7 @@ static void game_new(game *g)
 static void game_free(game *g)
 {
     uint32_t *const all[] = {g->fired, g->position, g->running, g->pace, g->unread, g->held, g->reading, g->last_read,
-                             g->let_go, g->free, g->filled, g->writing, g->given, g->first_write, g->last_use,
+                             g->let_go, g->free, g->filled, g->writing, g->given, g->published, g->first_write, g->last_use,
                              g->first_use, g->last_temp, g->steps, g->steps_all};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -456,9 +526,10 @@ static bool play_run(game *g, const byte_run *run)
     return true;
 }
 
-bool byte_game_play(const weir_plan *plan, const byte_run *runs, uint32_t count, uint64_t seed, char why[256])
+static bool play(game g, const byte_run *runs, uint32_t count)
 {
-    game g = {.plan = plan, .random = seed, .why = why};
+    const weir_plan *plan = g.plan;
+    char *why = g.why;
     *why = '\0';
     game_new(&g);
     g.lives = lives_new(plan);
@@ -473,18 +544,30 @@ bool byte_game_play(const weir_plan *plan, const byte_run *runs, uint32_t count,
     return ok;
 }
 
-bool byte_game_all(const weir_plan *plan, uint64_t seed, int games, char why[256])
+bool byte_game_play(const weir_plan *plan, const byte_run *runs, uint32_t count, uint64_t seed, char why[256])
+{
+    return play((game){.plan = plan, .random = seed, .why = why}, runs, count);
+}
+
+bool byte_game_arrivals(const weir_plan *plan, const arrival *list, uint32_t count, uint64_t seed, int games,
+                        char why[256])
 {
     enum { RUNS = 4 };
     bool ok = true;
     for (int i = 0; i < games && ok; i++) {
         byte_run runs[RUNS];
-        uint32_t count = plan->programs_count > 1 ? RUNS : 1;
-        for (uint32_t r = 0; r < count; r++) {
+        uint32_t runs_count = plan->programs_count > 1 ? RUNS : 1;
+        for (uint32_t r = 0; r < runs_count; r++) {
             runs[r].program = (uint32_t)(mutate_draw(&seed) % plan->programs_count);
             runs[r].steps = 1 + (uint32_t)(mutate_draw(&seed) % 4);
         }
-        ok = byte_game_play(plan, runs, count, mutate_draw(&seed), why);
+        ok = play((game){.plan = plan, .random = mutate_draw(&seed), .why = why, .arrivals = list, .arrivals_count = count},
+                  runs, runs_count);
     }
     return ok;
+}
+
+bool byte_game_all(const weir_plan *plan, uint64_t seed, int games, char why[256])
+{
+    return byte_game_arrivals(plan, NULL, 0, seed, games, why);
 }

@@ -13,7 +13,7 @@
 #ifndef TESTS_SUPPORT_BYTE_GAME_H
 #define TESTS_SUPPORT_BYTE_GAME_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/arrivals.h"
 
 typedef struct byte_run {
     uint32_t program, steps;
@@ -25,5 +25,11 @@ bool byte_game_play(const weir_plan *plan, const byte_run *runs, uint32_t count,
 
 /* A few games, each of some runs of programs that are drawn; stops at the first that ends early. */
 bool byte_game_all(const weir_plan *plan, uint64_t seed, int games, char why[256]);
+
+/* The same where parts come to where they are gathered: those of the list that are proven, or are said to be. Such a part
+ * has its bytes from the end of the firing that makes it to the gather; of another register that still has them, those
+ * readers count that read the same elements. */
+bool byte_game_arrivals(const weir_plan *plan, const arrival *list, uint32_t count, uint64_t seed, int games,
+                        char why[256]);
 
 #endif

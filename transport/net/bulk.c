@@ -76,7 +76,7 @@ void bulk_end(struct bulk_line *line)
 
 weir_status bulk_route(struct net *net)
 {
-    weir_status status = links_receive_open(net->route.links);
+    weir_status status = links_receive_open(net->route.links, net->route.arenas);
     for (uint32_t i = 0; !status && i < net->bulk.lines_count; i++) {
         status = bulk_out_open(net->bulk.lines[i]);
         if (!status)

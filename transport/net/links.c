@@ -8,6 +8,7 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/plan/arrivals.h"
 #include "graph/plan/spread.h"
 #include "graph/plan/view.h"
 #include "regst/device.h"
@@ -359,29 +360,78 @@ static void transfers_make(struct building *b)
     free(order);
 }
 
+/* Whether all of a register of one slot and one tensor comes in one run, for one port. */
+static bool comes_whole(const struct building *b, const struct transfer *transfer, const uint32_t *ports)
+{
+    const struct links *l = b->links;
+    const plan_regst *regst = &b->plan->regsts[transfer->regst];
+    const struct piece *piece = &l->pieces[transfer->pieces.first];
+    return transfer->to == b->rank && ports[transfer - l->transfers] == 1 && regst->slots == 1 &&
+           transfer->pieces.count == 1 && transfer->spans.count == 1 && l->spans[transfer->spans.first].direct &&
+           piece->tensor == regst->tensors.first &&
+           piece->bytes == plan_tensor_bytes(&b->plan->tensors[regst->tensors.first]);
+}
+
+/* Of each transfer that might, whether it comes in place. */
+static weir_status arrivals_place(struct building *b, arrival *list, uint32_t *ports)
+{
+    struct links *l = b->links;
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < b->plan->ports_count; p++)
+        if (l->transfer_of[p] != LINKS_NONE)
+            ports[l->transfer_of[p]]++;
+    for (uint32_t i = 0; i < l->transfers_count; i++)
+        if (comes_whole(b, &l->transfers[i], ports))
+            list[count++].port = l->transfers[i].leader;
+    weir_status status = count ? arrivals_prove(b->plan, list, count) : WEIR_OK;
+    for (uint32_t i = 0; !status && i < count; i++) {
+        struct transfer *transfer = links_find(l, list[i].port);
+        transfer->in_place = list[i].proven;
+        transfer->space = list[i].space;
+        transfer->place = list[i].place;
+        l->in_place_bytes += transfer->in_place ? transfer->bytes : 0;
+    }
+    return status;
+}
+
+static weir_status arrivals_find(struct building *b)
+{
+    arrival *list = calloc(b->links->transfers_count + (size_t)1, sizeof(*list));
+    uint32_t *ports = calloc(b->links->transfers_count + (size_t)1, sizeof(*ports));
+    weir_status status = list && ports ? arrivals_place(b, list, ports)
+                                       : error_set(WEIR_E_MEMORY, "no memory for the links between ranks");
+    free(list);
+    free(ports);
+    return status;
+}
+
 static void receive_place(struct links *links, const weir_plan *plan, uint32_t rank)
 {
     for (uint32_t i = 0; i < links->transfers_count; i++) {
         struct transfer *transfer = &links->transfers[i];
-        if (transfer->to != rank)
+        if (transfer->to != rank || transfer->in_place)
             continue;
         transfer->receive_offset = links->receive_bytes;
         links->receive_bytes += plan->regsts[transfer->regst].slots * transfer->receive_bytes;
     }
 }
 
-weir_status links_receive_open(struct links *links)
+weir_status links_receive_open(struct links *links, const struct arena *arenas)
 {
-    if (!links->receive_bytes)
-        return WEIR_OK;
-    void *memory;
-    weir_status status = device_find(WEIR_CPU)->space_new(NULL, 0, links->receive_bytes, &memory);
+    void *memory = NULL;
+    weir_status status =
+        links->receive_bytes ? device_find(WEIR_CPU)->space_new(NULL, 0, links->receive_bytes, &memory) : WEIR_OK;
     if (status)
         return error_set(status, "no memory for what arrives from other hosts: %llu bytes",
                          (unsigned long long)links->receive_bytes);
     links->receive = memory;
-    for (uint32_t i = 0; i < links->transfers_count; i++)
-        links->transfers[i].receive = links->receive + links->transfers[i].receive_offset;
+    for (uint32_t i = 0; i < links->transfers_count; i++) {
+        struct transfer *transfer = &links->transfers[i];
+        if (transfer->in_place)
+            transfer->receive = arenas[transfer->space.i].base + transfer->place;
+        else if (memory)
+            transfer->receive = links->receive + transfer->receive_offset;
+    }
     return WEIR_OK;
 }
 
@@ -412,12 +462,14 @@ weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank
         memset(links->piece_of, 0xff, ((size_t)plan->operands_count + 1) * sizeof(*links->piece_of));
         transfers_make(&b);
     }
-    if (!b.failed) {
-        receive_place(links, plan, rank);
-        return check_spans(links, plan);
+    weir_status status =
+        b.failed ? error_set(WEIR_E_MEMORY, "no memory for the links between ranks") : arrivals_find(&b);
+    if (status) {
+        links_close(links);
+        return status;
     }
-    links_close(links);
-    return error_set(WEIR_E_MEMORY, "no memory for the links between ranks");
+    receive_place(links, plan, rank);
+    return check_spans(links, plan);
 }
 
 void links_close(struct links *links)

@@ -17,8 +17,9 @@
  * Ports of one rank and program that read the same pieces of the same register share a transfer: it is sent for the
  * first of them, the *leader*; to the others goes the bare READY.
  *
- * The receiver has a *receive slot* for each slot of the register, in memory of exactly links_receive_bytes(), which is
- * there before the first step. What the next one brings is written there when by credit all readers have freed it.
+ * The receiver has a *receive slot* for each slot of the register, in memory of exactly links->receive_bytes, which is
+ * there before the first step. What the next one brings is written there when by credit all readers have freed it. What is
+ * gathered comes to where it is to lie, and has none, where that is proven (graph/plan/arrivals.h).
  *
  * Made when the session opens; then what is sent or has arrived in a transfer belongs to whoever is at the network's
  * sockets (transport/net/net.h). A reader looks at the pointers of a slot only after the READY that came behind them.
@@ -27,6 +28,7 @@
 #define TRANSPORT_NET_LINKS_H
 
 #include "graph/plan/plan.h"
+#include "regst/arena.h"
 
 #define LINKS_NONE UINT32_MAX
 
@@ -61,7 +63,10 @@ struct transfer {
     uint32_t shape;          /* a number made of the spans' sizes */
     uint64_t receive_bytes;  /* of a receive slot: a multiple of 64 */
     uint64_t receive_offset; /* receiver: of receive slot 0 within all; slot s follows at s * receive_bytes */
-    char *receive;           /* receiver: it; borrowed from the links */
+    char *receive;           /* receiver: it; borrowed from the links, or from the arena where it is in place */
+    bool in_place;           /* receiver: there is no receive slot: it comes to */
+    plan_space_id space;     /* this space's arena, */
+    uint64_t place;          /* from this byte on */
 };
 
 struct links {
@@ -72,6 +77,7 @@ struct links {
     uint32_t *transfer_of;  /* by plan port; LINKS_NONE */
     uint32_t *piece_of;   /* by plan operand: the piece that it reads; LINKS_NONE */
     uint64_t receive_bytes; /* of all receive slots of this rank */
+    uint64_t in_place_bytes; /* of what comes without */
     char *receive;          /* owned; NULL until links_receive_open() */
 };
 
@@ -79,8 +85,9 @@ struct links {
 weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank, const bool *wired);
 void links_close(struct links *links);
 
-/* Takes the memory of all receive slots: links->receive_bytes, zeroed and real, whose beginning is a page's. E_MEMORY. */
-weir_status links_receive_open(struct links *links);
+/* Takes the memory of all receive slots: links->receive_bytes, zeroed and real, whose beginning is a page's. E_MEMORY.
+ * `arenas`, by space, are borrowed: what comes in place is received there. */
+weir_status links_receive_open(struct links *links, const struct arena *arenas);
 
 /* The port's transfer, or NULL. */
 static inline struct transfer *links_find(const struct links *links, uint32_t port)

@@ -14,6 +14,7 @@
 #include "tests/support/random_model.h"
 #include "tests/support/sdf.h"
 #include "tests/support/small_plans.h"
+#include "regst/arena.h"
 #include "transport/net/links.h"
 
 enum { MODELS = EFFORT(100, 8, 8) };
@@ -326,7 +327,7 @@ static uint32_t receive_slots_fit(const struct spread *s, uint32_t rank)
     uint32_t count = 0;
     for (uint32_t i = 0; i < links->transfers_count; i++) {
         const struct transfer *transfer = &links->transfers[i];
-        if (transfer->to != rank)
+        if (transfer->to != rank || transfer->in_place)
             continue;
         cr_assert_eq(transfer->receive_offset, end, "%s, rank %u: transfer %u", s->name, rank, i);
         end += s->plan->regsts[transfer->regst].slots * transfer->receive_bytes;
@@ -336,16 +337,45 @@ static uint32_t receive_slots_fit(const struct spread *s, uint32_t rank)
     return count;
 }
 
+static struct arena *arenas_of(const weir_plan *plan)
+{
+    struct arena *arenas = calloc(plan->spaces_count, sizeof *arenas);
+    cr_assert_not_null(arenas);
+    for (uint32_t i = 0; i < plan->spaces_count; i++)
+        cr_assert_not_null(arenas[i].base = malloc(plan->spaces[i].bytes + 1));
+    return arenas;
+}
+
+static void arenas_free(const weir_plan *plan, struct arena *arenas)
+{
+    for (uint32_t i = 0; i < plan->spaces_count; i++)
+        free(arenas[i].base);
+    free(arenas);
+}
+
+/* What comes in place does so in the arena of the rank's own space. */
+static void is_in_arena(const struct spread *s, const struct transfer *transfer, const struct arena *arenas)
+{
+    const plan_space *space = &s->plan->spaces[transfer->space.i];
+    cr_assert_eq(space->rank, transfer->to);
+    cr_assert_eq(s->plan->regsts[transfer->regst].slots, 1);
+    cr_assert_eq(transfer->receive, arenas[transfer->space.i].base + transfer->place);
+    cr_assert(transfer->place % 64 == 0 && transfer->place + transfer->bytes <= space->bytes);
+}
+
 /* Every byte of every one is there, is zero, and is no other's. */
 static void receive_slots_are_there(struct spread *s, uint32_t rank)
 {
     struct links *links = &s->links[rank];
-    cr_assert_eq(links_receive_open(links), WEIR_OK, "%s", weir_error());
+    struct arena *arenas = arenas_of(s->plan);
+    cr_assert_eq(links_receive_open(links, arenas), WEIR_OK, "%s", weir_error());
     cr_assert_eq(links->receive != NULL, links->receive_bytes > 0);
     cr_assert_eq((uintptr_t)links->receive % 4096, 0);
     for (uint32_t i = 0; i < links->transfers_count; i++) {
         const struct transfer *transfer = &links->transfers[i];
-        for (uint32_t slot = 0; transfer->to == rank && slot < s->plan->regsts[transfer->regst].slots; slot++)
+        if (transfer->in_place)
+            is_in_arena(s, transfer, arenas);
+        for (uint32_t slot = 0; transfer->to == rank && !transfer->in_place && slot < s->plan->regsts[transfer->regst].slots; slot++)
             for (uint32_t k = 0; k < transfer->spans.count; k++) {
                 const struct span *span = &links->spans[transfer->spans.first + k];
                 char *at = links_receive(transfer, span, slot);
@@ -355,6 +385,7 @@ static void receive_slots_are_there(struct spread *s, uint32_t rank)
                 memset(at, 1, span->bytes);
             }
     }
+    arenas_free(s->plan, arenas);
 }
 
 Test(links, receive_slots_are_memory_of_their_own)
