@@ -20,7 +20,7 @@ enum { FAR = 2 }; /* tokens: two or more, or no path */
 
 /* Something else that has some of the bytes. */
 typedef struct meeting {
-    const map_part *part;
+    uint32_t part;
     uint32_t next; /* 1 + the next of the same arrival; 0: none */
 } meeting;
 
@@ -102,7 +102,8 @@ static bool open_arrays(proof *p)
     p->open = malloc(most * sizeof(*p->open));
     p->at = malloc((plan->tensors_count + (size_t)1) * sizeof(*p->at));
     p->column = malloc((plan->actors_count + (size_t)1) * sizeof(*p->column));
-    if (!p->parts || !p->open || !p->at || !p->column)
+    p->meetings = calloc(1, sizeof(*p->meetings));
+    if (!p->parts || !p->open || !p->at || !p->column || !p->meetings)
         return false;
     memset(p->column, 0xff, (plan->actors_count + (size_t)1) * sizeof(*p->column));
     p->parts_count = map_parts(plan, p->parts, p->at);
@@ -113,18 +114,18 @@ static bool open_arrays(proof *p)
 /* False: no memory. */
 static bool add_meeting(proof *p, candidate *c, const map_part *part)
 {
+    uint32_t number = (uint32_t)(part - p->parts);
     if (p->meetings_count == p->meetings_room) {
         c->refused = true;
         return true;
     }
-    if ((p->meetings_count & (p->meetings_count - 1)) == 0) {
-        size_t room = p->meetings_count ? 2 * (size_t)p->meetings_count : 1;
-        meeting *more = realloc(p->meetings, room * sizeof(*more));
+    if (p->meetings_count && (p->meetings_count & (p->meetings_count - 1)) == 0) {
+        meeting *more = realloc(p->meetings, 2 * (size_t)p->meetings_count * sizeof(*more));
         if (!more)
             return false;
         p->meetings = more;
     }
-    p->meetings[p->meetings_count++] = (meeting){part, c->meetings};
+    p->meetings[p->meetings_count++] = (meeting){number, c->meetings};
     c->meetings = p->meetings_count;
     return true;
 }
@@ -269,22 +270,22 @@ static void judge(const proof *p, candidate *c)
 {
     bool proven = !c->refused && in_turn(p, c);
     for (uint32_t m = c->meetings; proven && m; m = p->meetings[m - 1].next)
-        proven = is_apart(p, c, p->meetings[m - 1].part);
+        proven = is_apart(p, c, &p->parts[p->meetings[m - 1].part]);
     c->of->proven = proven;
 }
 
 /* Whether there are columns left for it; those that it needs are taken then. */
 static bool take_columns(proof *p, const candidate *c)
 {
-    uint32_t most = 1;
+    uint32_t most = 1, start;
     for (uint32_t m = c->meetings; m; m = p->meetings[m - 1].next)
         most++;
     if (p->columns_count + most > REACH_COLUMNS)
         return false;
     column_of(p, c->maker);
     for (uint32_t m = c->meetings; m; m = p->meetings[m - 1].next)
-        if (start_of(p->plan, p->meetings[m - 1].part) != PLAN_NONE)
-            column_of(p, start_of(p->plan, p->meetings[m - 1].part));
+        if ((start = start_of(p->plan, &p->parts[p->meetings[m - 1].part])) != PLAN_NONE)
+            column_of(p, start);
     return true;
 }
 
