@@ -14,7 +14,6 @@
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
 #endif
 #ifdef EMULATE_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -96,7 +95,6 @@ struct fiber {
     context at;
     char *stack = nullptr;
     void *tsan = nullptr;
-    void *fake = nullptr; /* AddressSanitizer's */
     waits state = ENDED;
     const char *file = nullptr;
     int line = 0, kind = 0, by = 0;
@@ -124,9 +122,7 @@ struct machine {
     void (*thread)(void *) = nullptr;
     void *data = nullptr;
     context scheduler;
-    void *scheduler_tsan = nullptr, *scheduler_fake = nullptr, *janitor = nullptr;
-    const void *scheduler_stack = nullptr;
-    size_t scheduler_bytes = 0;
+    void *scheduler_tsan = nullptr, *janitor = nullptr;
     char *begins = nullptr, *orders = nullptr, *ends = nullptr; /* addresses that ThreadSanitizer knows orders by */
     emulate_place place = {};
     int running = -1, at_barrier = 0, ended = 0;
@@ -195,32 +191,24 @@ bool emulate_fault(char *error, size_t error_bytes)
 
 /* ---- fibers ---- */
 
-static void to_scheduler(machine *m, bool last)
+/* AddressSanitizer is not told of switches: only its search for uses after return needs that, which is not switched on,
+ * and it would take as long as the kernels. */
+static void to_scheduler(machine *m)
 {
     fiber *f = &m->set[m->running];
-    (void)last;
     __tsan_switch_to_fiber(m->scheduler_tsan, __tsan_switch_to_fiber_no_sync);
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(last ? nullptr : &f->fake, m->scheduler_stack, m->scheduler_bytes);
-#endif
     emulate_switch(&f->at, &m->scheduler);
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(f->fake, &m->scheduler_stack, &m->scheduler_bytes);
-#endif
 }
 
 static void fiber_main()
 {
     machine *m = here;
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(nullptr, &m->scheduler_stack, &m->scheduler_bytes);
-#endif
     __tsan_acquire(m->begins);
     m->thread(m->data);
     __tsan_release(m->ends);
     m->set[m->running].state = ENDED;
     m->ended++;
-    to_scheduler(m, true);
+    to_scheduler(m);
     abort();
 }
 
@@ -229,14 +217,8 @@ static void fiber_run(machine *m, int which)
     fiber *f = &m->set[which];
     m->running = which;
     m->place.thread.x = (unsigned)which;
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(&m->scheduler_fake, f->stack, stack_bytes);
-#endif
     __tsan_switch_to_fiber(f->tsan, __tsan_switch_to_fiber_no_sync);
     emulate_switch(&m->scheduler, &f->at);
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(m->scheduler_fake, nullptr, nullptr);
-#endif
     m->running = -1;
 }
 
@@ -247,13 +229,13 @@ static fiber *wait_as(machine *m, waits state, const char *file, int line)
     f->state = state;
     f->file = file;
     f->line = line;
-    to_scheduler(m, false);
+    to_scheduler(m);
     return f;
 }
 
 [[noreturn]] static void never_again(machine *m)
 {
-    to_scheduler(m, false);
+    to_scheduler(m);
     abort();
 }
 
@@ -528,7 +510,8 @@ static void block_begin(machine *m, int64_t block, int set)
     for (int t = 0; t < threads; t++) {
         fiber *f = &m->set[t];
 #ifdef __SANITIZE_ADDRESS__
-        __asan_unpoison_memory_region(f->stack, stack_bytes);
+        if (f->state != ENDED) /* it was left where a fault was, and its frames are marked */
+            __asan_unpoison_memory_region(f->stack, stack_bytes);
 #endif
         f->state = RUNS;
         context_begin(&f->at, f->stack, stack_bytes, fiber_main);

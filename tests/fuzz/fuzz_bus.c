@@ -351,7 +351,7 @@ static void identity_add(struct sending *to, enum channel_number number, uint8_t
 
 static void message_say(struct fuzzed *f, struct sending *to)
 {
-    net_handle(f->net, &(struct incoming){.parts = to->part, .count = to->count, .room = 8});
+    net_handle(f->net, &(struct incoming){.parts = to->part, .count = to->count});
     for (uint32_t i = 0; i < to->count; i++)
         zmq_msg_close(&to->part[i]);
 }

@@ -17,22 +17,9 @@ void incoming_clear(struct incoming *in)
 
 static bool incoming_room(struct incoming *in)
 {
-    if (in->count < in->room)
-        return true;
-    uint32_t room = in->room ? 2 * in->room : 16;
-    /* a zmq_msg_t may be moved by copying its bytes only through zmq_msg_move() */
-    zmq_msg_t *parts = calloc(room, sizeof(*parts));
-    if (!parts)
-        return false;
-    for (uint32_t i = 0; i < in->count; i++) {
-        zmq_msg_init(&parts[i]);
-        zmq_msg_move(&parts[i], &in->parts[i]);
-        zmq_msg_close(&in->parts[i]);
-    }
-    free(in->parts);
-    in->parts = parts;
-    in->room = room;
-    return true;
+    if (!in->parts)
+        in->parts = calloc(INCOMING_PARTS_MAX, sizeof(*in->parts));
+    return in->parts && in->count < INCOMING_PARTS_MAX;
 }
 
 bool inbox_take(struct inbox *inbox, bool *broken)
@@ -49,7 +36,7 @@ bool inbox_take(struct inbox *inbox, bool *broken)
             return false; /* only before the first: a message comes whole */
         }
         more = zmq_msg_more(&part);
-        *broken = *broken || in->count == INCOMING_PARTS_MAX || !incoming_room(in);
+        *broken = *broken || !incoming_room(in);
         if (!*broken) {
             zmq_msg_init(&in->parts[in->count]);
             zmq_msg_move(&in->parts[in->count++], &part);

@@ -16,8 +16,8 @@
 
 /* A message of several frames, as it came. */
 struct incoming {
-    zmq_msg_t *parts; /* owned; `room` of them */
-    uint32_t count, room;
+    zmq_msg_t *parts; /* owned; INCOMING_PARTS_MAX of them, or NULL: none has come yet */
+    uint32_t count;
 };
 
 struct inbox {

@@ -322,7 +322,7 @@ static void change_words(weir_plan *plan, uint64_t *random)
 /* What is accepted runs, and touches nothing else (AddressSanitizer sees that). */
 Test(cuda_fuse, a_plan_with_wrong_members_is_refused_or_harmless)
 {
-    enum { MUTANTS = EFFORT(600, 600, 200) };
+    enum { MUTANTS = EFFORT(600, 600, 60) };
     weir_graph *g = chain(SEED + 1, 7, 33, "cuda:0");
     weir_plan *plan = weir_compile(g, .seed = SEED);
     cr_assert(plan && fused_count(plan) > 2, "%s", weir_error());

@@ -1,8 +1,8 @@
 /* tests/graph/compile/test_layouts.c: the same GPT, trained in every layout, learns the same.
  *
  * One device is the reference, itself held against PyTorch in double precision. Every layout, with and without .zero,
- * with 1, 2 and 4 micro-batches, must give each of the 20 losses within 1e-4 relative, and the same bits when it is
- * run again, also with another number of workers. In bf16 and f16 each is within 1 % of one device's in f32, and of the
+ * with 1, 2 and 4 micro-batches, must give each of the 20 losses within 1e-4 relative, and the same bits when its
+ * first steps are run again, also with another number of workers. In bf16 and f16 each is within 1 % of one device's in f32, and of the
  * same bits with any number of workers.
  */
 #include "graph/plan/plan.h"
@@ -14,17 +14,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Under a sanitizer it is the first steps of the same run, and not every number of micro-batches. */
-enum { STEPS = EFFORT(REFERENCE_STEPS, 2, 2), MICRO_TIMES = EFFORT(2, 4, 4) };
+/* Under a sanitizer it is the first steps of the same run, and each layout with .zero or with micro-batches, not both. */
+enum { STEPS = EFFORT(REFERENCE_STEPS, 2, 2), MICRO_TIMES = EFFORT(2, 4, 4), ALL_PAIRS = EFFORT(1, 0, 0) };
+/* What is run again is the first steps: they use all that is kept from step to step. */
+enum { STEPS_AGAIN = EFFORT(6, 2, 2) };
 
 typedef struct losses {
     float value[STEPS];
 } losses;
 
-static weir_status run_steps(weir_session *s, int micro, losses *out)
+static weir_status run_steps(weir_session *s, int micro, int steps, losses *out)
 {
-    weir_status status = weir_session_start(s, STEPS);
-    for (int step = 0; step < STEPS && !status; step++) {
+    weir_status status = weir_session_start(s, steps);
+    for (int step = 0; step < steps && !status; step++) {
         double sum = 0;
         for (int m = 0; m < micro && !status; m++) {
             float loss = 0;
@@ -36,12 +38,12 @@ static weir_status run_steps(weir_session *s, int micro, losses *out)
     return status ? status : weir_session_wait(s, 20000);
 }
 
-static losses train(const weir_plan *plan, int micro, int workers, bool poison)
+static losses train(const weir_plan *plan, int micro, int steps, int workers, bool poison)
 {
     losses out = {{0}};
     weir_session *s = weir_session_open(plan, .workers = workers, .poison = poison);
     cr_assert_not_null(s, "%s", weir_error());
-    cr_assert_eq(run_steps(s, micro, &out), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(run_steps(s, micro, steps, &out), WEIR_OK, "%s", weir_error());
     weir_session_stats stats;
     weir_session_get_stats(s, &stats);
     cr_expect_eq(stats.arena_bytes, stats.planned_bytes);
@@ -70,7 +72,7 @@ static losses single(const text *corpus, reference_kind kind)
 {
     gpt_config config;
     weir_plan *plan = plan_for(corpus, &config, kind, (layout){1, 1, 1, 1, false});
-    losses out = train(plan, 1, 1, false);
+    losses out = train(plan, 1, STEPS, 1, false);
     weir_plan_free(plan);
     return out;
 }
@@ -87,9 +89,9 @@ static void layout_agrees(weir_dtype precision, const text *corpus, const losses
 {
     gpt_config config;
     weir_plan *plan = plan_in(precision, corpus, &config, REFERENCE_FULL, l);
-    losses first = train(plan, l.micro, 0, false), again = train(plan, l.micro, 1, true);
+    losses first = train(plan, l.micro, STEPS, 0, false), again = train(plan, l.micro, STEPS_AGAIN, 1, true);
     expect_close(&first, one, &l, precision == WEIR_F32 ? 1e-4 : 1e-2);
-    cr_expect_arr_eq(first.value, again.value, sizeof first.value,
+    cr_expect_arr_eq(first.value, again.value, STEPS_AGAIN * sizeof *first.value,
                      "dp%d tp%d pp%d micro %d zero %d: other bits on one worker, poisoned", l.dp, l.tp, l.pp,
                      l.micro, l.zero);
     weir_plan_free(plan);
@@ -101,7 +103,8 @@ static void all_agree(int dp, int tp, int pp)
     losses one = single(&corpus, REFERENCE_FULL);
     for (int zero = 0; zero < 2; zero++)
         for (int micro = 1; micro <= 4; micro *= MICRO_TIMES)
-            layout_agrees(WEIR_F32, &corpus, &one, (layout){dp, tp, pp, micro, zero});
+            if (ALL_PAIRS || zero != (micro > 1))
+                layout_agrees(WEIR_F32, &corpus, &one, (layout){dp, tp, pp, micro, zero});
     text_free(&corpus);
 }
 
@@ -217,7 +220,7 @@ Test(layouts, recomputing_saves_memory_and_changes_no_bit, .timeout = 60)
     weir_graph *g = gpt_train_graph(&config);
     weir_plan *plan = weir_compile(g, .seed = REFERENCE_SEED);
     cr_assert_not_null(plan, "%s", weir_error());
-    losses again = train(plan, 1, 1, false);
+    losses again = train(plan, 1, STEPS, 1, false);
     cr_expect_arr_eq(kept.value, again.value, sizeof kept.value);
     cr_expect_lt(weir_plan_bytes(plan, -1), weir_plan_bytes(keeps, -1));
     weir_plan_free(plan);

@@ -117,7 +117,7 @@ static void part_add(struct incoming *in, const void *bytes, size_t count)
 static void say_message(struct scene *s, enum channel_number number, const unsigned char *header, size_t count)
 {
     zmq_msg_t parts[2];
-    struct incoming in = {.parts = parts, .room = 2};
+    struct incoming in = {.parts = parts};
     unsigned char id[NET_ROUTING_ID_BYTES];
     const uint64_t session = SESSION;
     const uint32_t rank = PEER;
