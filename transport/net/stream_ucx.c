@@ -36,6 +36,7 @@ weir_status streams_ucx(struct streams **streams, int epoll_fd)
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -67,7 +68,7 @@ struct ucx_streams {
 
 struct ucx_send {
     struct ucx_stream *of;
-    bool done;
+    void *request;               /* UCX's, until it is done with it; NULL */
     size_t bytes;
     ucp_dt_iov_t parts[UCX_PARTS];
 };
@@ -81,6 +82,7 @@ struct ucx_stream {
     struct ucx_send sends[UCX_SENDS]; /* a ring */
     uint32_t sends_first, sends_count;
     uint32_t under_way;          /* of them, those with which UCX is not done */
+    void *closes;                /* UCX's: the request to close it, until that is done; NULL */
     char *came;                  /* UCX's: what is being read; NULL: nothing */
     size_t came_first, came_end;
 
@@ -109,7 +111,7 @@ static void send_done(void *request, ucs_status_t status, void *context)
     (void)status; /* the endpoint has failed then, which its handler is told */
     send->of->streams->ucx->ucp_request_free(request);
     send->of->under_way--;
-    send->done = true;
+    send->request = NULL;
 }
 
 /* The parts that follow `skip` bytes, as many as one send takes. */
@@ -151,7 +153,7 @@ static bool send_post(struct ucx_stream *stream, const struct iovec *parts, int 
         stream->failed = UCS_PTR_STATUS(sent);
         return false;
     }
-    send->done = !sent;
+    send->request = sent;
     stream->under_way += sent != NULL;
     stream->sends_count++;
     return true;
@@ -161,7 +163,7 @@ static bool send_post(struct ucx_stream *stream, const struct iovec *parts, int 
 static size_t sends_over(struct ucx_stream *stream)
 {
     size_t bytes = 0;
-    for (; stream->sends_count && stream->sends[stream->sends_first].done; stream->sends_count--) {
+    for (; stream->sends_count && !stream->sends[stream->sends_first].request; stream->sends_count--) {
         bytes += stream->sends[stream->sends_first].bytes;
         stream->sends_first = (stream->sends_first + 1) % UCX_SENDS;
     }
@@ -286,6 +288,7 @@ static void close_done(void *request, ucs_status_t status, void *context)
     (void)status;
     stream->streams->ucx->ucp_request_free(request);
     stream->streams->closing--;
+    stream->closes = NULL;
     connection_close(stream);
 }
 
@@ -301,8 +304,10 @@ static void endpoint_close(struct ucx_stream *stream, bool cut)
     stream->endpoint = NULL;
     streams->closing++;
     ucs_status_ptr_t closes = streams->ucx->ucp_ep_close_nbx(endpoint, &how);
-    if (UCS_PTR_IS_PTR(closes))
+    if (UCS_PTR_IS_PTR(closes)) {
+        stream->closes = closes;
         return;
+    }
     streams->closing--;
     connection_close(stream);
 }
@@ -490,8 +495,21 @@ static void worker_wait(struct ucx_streams *streams)
         poll(&wakes, 1, LOOK_MS);
 }
 
+/* What is not done by now will not be told any more: UCX does not let go of a worker with requests that somebody has. */
+static void requests_forget(struct ucx_stream *stream)
+{
+    const struct ucx *ucx = stream->streams->ucx;
+    if (stream->closes)
+        ucx->ucp_request_free(stream->closes);
+    for (int i = 0; i < UCX_SENDS; i++)
+        if (stream->sends[i].request)
+            ucx->ucp_request_free(stream->sends[i].request);
+}
+
 static void streams_free(struct ucx_streams *streams)
 {
+    for (struct ucx_stream *stream = streams->all; stream; stream = stream->next)
+        requests_forget(stream);
     if (streams->address)
         streams->ucx->ucp_worker_release_address(streams->worker, streams->address);
     if (streams->worker)
