@@ -8,6 +8,7 @@
 #define CLUSTER_RANKS_MAX 4096
 #define CLUSTER_NAME_BYTES 64 /* of a session's name, with the 0 */
 #define CLUSTER_LEVEL_BYTES 32 /* of a level's */
+#define CLUSTER_CARRIER_BYTES 16 /* of a carrier's */
 
 /* What lines between hosts go over (transport/net/stream.h). */
 enum cluster_carrier { CLUSTER_TCP, CLUSTER_UCX, CLUSTER_CARRIERS };

@@ -5,18 +5,13 @@
 #ifdef UCX_BUILT
 #include <dlfcn.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <ucs/debug/log_def.h>
 
 #include "graph/base/error.h"
 
-enum { SIGNALS = 65 };
-
 static struct ucx ucx;
-static __typeof__(ucs_log_push_handler) *push_handler;
 static char trouble[256]; /* "": none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -51,32 +46,6 @@ static ucs_log_func_rc_t heard(const char *file, unsigned line, const char *func
     return quiet ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
-/* ---- signals ---- */
-
-static bool of_library(const void *function, const char *library)
-{
-    Dl_info info;
-    return dladdr(function, &info) && info.dli_fname && strstr(info.dli_fname, library);
-}
-
-static void actions_note(struct sigaction before[SIGNALS])
-{
-    for (int s = 1; s < SIGNALS; s++)
-        if (sigaction(s, NULL, &before[s]))
-            before[s] = (struct sigaction){.sa_handler = SIG_ERR};
-}
-
-/* Its constructors have handlers for crashes, which belong to the program. Those of others stay: another thread may have
- * come between. */
-static void actions_undo(const struct sigaction before[SIGNALS])
-{
-    struct sigaction now;
-    for (int s = 1; s < SIGNALS; s++)
-        if (before[s].sa_handler != SIG_ERR && !sigaction(s, NULL, &now) && now.sa_handler != before[s].sa_handler &&
-            of_library((const void *)now.sa_handler, "/libucs."))
-            sigaction(s, &before[s], NULL);
-}
-
 /* ---- the libraries ---- */
 
 static void find(void *library, const char *name, void *function)
@@ -86,25 +55,42 @@ static void find(void *library, const char *name, void *function)
         snprintf(trouble, sizeof trouble, "libucp.so.0 has no %s", name);
 }
 
+/* Its constructor has handlers for crashes and for SIGHUP, which belong to the program: those that were there come back.
+ * Where the program has UCX itself, that is its affair. */
+static void signals_return(void *library)
+{
+    void (*disable_signals)(void);
+    find(library, "ucs_debug_disable_signals", (void *)&disable_signals);
+    if (disable_signals)
+        disable_signals();
+}
+
+/* What UCX calls from now on may not go away. */
+static void stay(void)
+{
+    Dl_info own;
+    if (dladdr(&ucx, &own))
+        dlopen(own.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 static void load(void)
 {
-    struct sigaction before[SIGNALS];
-    actions_note(before);
+    __typeof__(ucs_log_push_handler) *push_handler;
+    bool there = dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD);
     void *library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-    actions_undo(before);
     if (!library) {
         snprintf(trouble, sizeof trouble, "%.200s", dlerror());
         return;
     }
+    if (!there)
+        signals_return(library);
 #define X(name) find(library, #name, (void *)&ucx.name);
     UCX_FUNCTIONS(X)
 #undef X
     find(library, "ucs_log_push_handler", (void *)&push_handler);
-    Dl_info own;
     if (*trouble)
         return;
-    if (dladdr(&ucx, &own)) /* what is called from now on may not go away */
-        dlopen(own.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    stay();
     push_handler(heard);
 }
 
