@@ -36,6 +36,7 @@ weir_status streams_ucx(struct streams **streams, int epoll_fd)
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -257,12 +258,15 @@ static bool ucx_turn(struct streams *base)
     return moved;
 }
 
+/* What is to be done may be for UCX's own thread, which takes connections: where this one has a real-time priority, and
+ * its descriptor is readable all the time, that one would not run. */
 static bool ucx_rest(struct streams *base)
 {
     struct ucx_streams *streams = of_streams(base);
     ucx_quiet();
     bool armed = streams->ucx->ucp_worker_arm(streams->worker) == UCS_OK;
     ucx_loud();
+    sched_yield();
     return armed;
 }
 
@@ -386,7 +390,7 @@ static weir_status hear(struct ucx_stream *stream, bool sealed)
     if (!stream->heard && !(stream->heard = malloc(UCX_ADDRESS_BYTES + SEAL_OVER_BYTES)))
         return error_set(WEIR_E_MEMORY, "no memory for an address");
     while (stream->heard_bytes < (due = heard_due(stream, sealed))) {
-        if (due > UCX_ADDRESS_BYTES + SEAL_OVER_BYTES)
+        if (stream->heard_bytes >= SEAL_HEAD_BYTES && seal_record_bytes(stream->heard) > UCX_ADDRESS_BYTES)
             return unlike("its address is too long");
         ssize_t came = TEMP_FAILURE_RETRY(
             recv(stream->base.fd, stream->heard + stream->heard_bytes, due - stream->heard_bytes, MSG_DONTWAIT));
