@@ -559,6 +559,7 @@ static void open_with_another_carrier(struct rank *rank)
 
 Test(cluster, ranks_of_two_carriers_do_not_meet)
 {
+    ranks_need_ucx();
     weir_plan *plan = chain_plan("test_sum", true, STAGES);
     ranks_free(ranks_run(open_with_another_carrier, plan, .count = 3, .link = RANKS_WIRE));
     weir_plan_free(plan);

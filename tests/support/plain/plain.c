@@ -46,8 +46,7 @@ static bool test_failed; /* in a test's process; set by its first thread or any 
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
-    return "called_from_lib:libzmq.so\ncalled_from_lib:libsodium.so\ncalled_from_lib:libpgm\n"
-           "called_from_lib:libucp.so\ncalled_from_lib:libuct.so\ncalled_from_lib:libucs.so\n";
+    return "called_from_lib:libzmq.so\ncalled_from_lib:libsodium.so\ncalled_from_lib:libpgm\n";
 }
 
 void plain_add_test(plain_test *test)
