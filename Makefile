@@ -79,7 +79,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 # ---- packages ----
 
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
-PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter test,$(FOR)),g++ cmake pkg-config python3-numpy) \
             $(if $(filter check,$(FOR)),g++ clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
@@ -133,6 +133,13 @@ $(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,cc   $<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
+
+# UCX is loaded when it is asked for (transport/net/ucx.h); built for where its headers are. `make UCX=` does without.
+UCX     ?= $(wildcard /usr/include/ucp/api/ucp.h)
+UCX_OBJ := $(OUT)/transport/net/ucx.o $(OUT)/transport/net/stream_ucx.o
+$(eval $(call said,$(OUT)/ucx,$(UCX)))
+$(UCX_OBJ): CPPFLAGS += $(if $(UCX),,-DWEIR_NO_UCX)
+$(UCX_OBJ): $(OUT)/ucx
 
 # In a portable build the kernels, and what they call in their loops, once more for each level of x86-64: an object in
 # which nothing but its table of ops can be seen. See kernels/levels.c.

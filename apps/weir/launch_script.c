@@ -53,11 +53,12 @@ static void export_number(FILE *to, const char *name, int value)
     fprintf(to, "export %s=%d\n", name, value);
 }
 
-/* Whether `entry` is NAME=VALUE with a name that a shell takes, and one of weir's that the job does not set itself. */
+/* Whether `entry` is NAME=VALUE with a name that a shell takes, one of weir's, or of UCX's, that the job does not
+ * set itself. */
 static bool is_inherited(const launch_job *job, const char *entry)
 {
     size_t length = strcspn(entry, "=");
-    if (strncmp(entry, "WEIR_", 5) || !strncmp(entry, "WEIR_RSH=", 9) || !entry[length])
+    if ((strncmp(entry, "WEIR_", 5) && strncmp(entry, "UCX_", 4)) || !strncmp(entry, "WEIR_RSH=", 9) || !entry[length])
         return false;
     for (size_t i = 0; i < length; i++)
         if (!isalnum((unsigned char)entry[i]) && entry[i] != '_')

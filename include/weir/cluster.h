@@ -34,6 +34,11 @@
  *     WEIR_GENERATION how often the ranks have been started anew (`weir launch --restarts` counts). All that meet are of
  *                     one generation; an older process that comes late is refused, and ends [0]
  *     WEIR_SHM        0: no memory is shared with the other processes of a host
+ *     WEIR_CARRIER    what registers between hosts (or processes that share no memory) go over: tcp, or ucx, which uses
+ *                     RDMA where there is some. Needs UCX on each host (Debian's libucx0), and a build that had its
+ *                     headers: else E_UNSUPPORTED. Its own variables (UCX_TLS, UCX_NET_DEVICES, ...) count. UCX believes
+ *                     whoever reaches its ports: a key keeps registers secret and as they were, but only a network
+ *                     without strangers keeps them from ending the process, or worse. [tcp]
  *     WEIR_IPC        0: what is said to them goes over TCP, as to other hosts, rather than over Unix sockets
  *
  * The user's key is a file that only the user can read, $XDG_RUNTIME_DIR/weir.key, or weir-UID/weir.key in $TMPDIR

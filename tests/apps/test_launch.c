@@ -37,7 +37,7 @@ static void make_folder(void)
     cr_assert(mkdtemp(folder), "no folder for the test's files");
     setenv("T", folder, 1);
     setenv("WEIR", APPS_BIN "/weir", 1);
-    write_script("rsh", "#!/bin/sh\nshift\nexec 3>&2 2>/dev/null\ncat | setsid sh -c \"$*\" 2>&3 3>&-\n");
+    write_script("rsh", "#!/bin/sh\nshift\nunset WEIR_FROM_HERE UCX_FROM_HERE\nexec 3>&2 2>/dev/null\ncat | setsid sh -c \"$*\" 2>&3 3>&-\n");
     write_script("lost", "#!/bin/sh\nread -r line\necho no route >&2\nexit 255\n");
     write_script("cut", "#!/bin/sh\nshift\nexec 3>&2 2>/dev/null\ntimeout 1 cat | setsid sh -c \"$*\" 2>&3 3>&-\n");
     unsetenv("WEIR_LIVENESS");
@@ -196,13 +196,14 @@ Test(launch, options_reach_the_ranks)
 
 Test(launch, hosts_take_ranks_in_their_order)
 {
-    expect_status("WEIR_RSH=$T/rsh WEIR_FROM_HERE=\"it's\" " LAUNCH "--hosts a:2,me@b,localhost,a -- sh -c "
-                  "'echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at $MASTER_ADDR, $WEIR_FROM_HERE'", 0);
-    expect_line(output, "[0] 0 of 5, 0 of 3 at a, it's");
-    expect_line(output, "[1] 1 of 5, 1 of 3 at a, it's");
-    expect_line(output, "[2] 2 of 5, 0 of 1 at a, it's");
-    expect_line(output, "[3] 3 of 5, 0 of 1 at a, it's");
-    expect_line(output, "[4] 4 of 5, 2 of 3 at a, it's");
+    expect_status("WEIR_RSH=$T/rsh WEIR_FROM_HERE=\"it's\" UCX_FROM_HERE=so " LAUNCH "--hosts a:2,me@b,localhost,a -- "
+                  "sh -c 'echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at $MASTER_ADDR, $WEIR_FROM_HERE "
+                  "$UCX_FROM_HERE'", 0);
+    expect_line(output, "[0] 0 of 5, 0 of 3 at a, it's so");
+    expect_line(output, "[1] 1 of 5, 1 of 3 at a, it's so");
+    expect_line(output, "[2] 2 of 5, 0 of 1 at a, it's so");
+    expect_line(output, "[3] 3 of 5, 0 of 1 at a, it's so");
+    expect_line(output, "[4] 4 of 5, 2 of 3 at a, it's so");
     cr_expect(!errors[0], "%s", errors);
 }
 

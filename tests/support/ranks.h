@@ -31,7 +31,8 @@ enum { RANKS_MAX = 16 };
 enum ranks_link {
     RANKS_SHM, /* shared memory */
     RANKS_WIRE, /* Unix sockets */
-    RANKS_TCP
+    RANKS_TCP,
+    RANKS_UCX   /* UCX over its own TCP; where there is no UCX the test is skipped */
 };
 
 enum ranks_kind { RANKS_PROCESSES, RANKS_THREADS };
@@ -76,6 +77,9 @@ weir_cluster_opts ranks_cluster(const struct rank *rank);
 
 /* The number of a port of 127.0.0.1 that nobody had a moment ago. */
 int ranks_port(void);
+
+/* Skips the test where there is no UCX, and has it use its own TCP. */
+void ranks_need_ucx(void);
 
 /* Of this process: open descriptors, threads. */
 int ranks_descriptors(void);

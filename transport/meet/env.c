@@ -374,6 +374,24 @@ static weir_status read_generation(struct cluster_env *env)
     return status;
 }
 
+const char *cluster_carrier_name(enum cluster_carrier carrier)
+{
+    static const char *const names[CLUSTER_CARRIERS] = {[CLUSTER_TCP] = "tcp", [CLUSTER_UCX] = "ucx"};
+    return names[carrier];
+}
+
+static weir_status read_carrier(struct cluster_env *env)
+{
+    const char *text = variable("WEIR_CARRIER");
+    for (int c = 0; text && c < CLUSTER_CARRIERS; c++) {
+        if (strcmp(text, cluster_carrier_name((enum cluster_carrier)c)) != 0)
+            continue;
+        env->carrier = (enum cluster_carrier)c;
+        return WEIR_OK;
+    }
+    return text ? WRONG("WEIR_CARRIER is '%.64s'; it should be tcp or ucx", text) : WEIR_OK;
+}
+
 static weir_status read_own(struct cluster_env *env)
 {
     uint64_t devices = 0;
@@ -386,6 +404,8 @@ static weir_status read_own(struct cluster_env *env)
         status = read_flag("WEIR_SHM", &env->shm);
     if (status == WEIR_OK)
         status = read_flag("WEIR_IPC", &env->ipc);
+    if (status == WEIR_OK)
+        status = read_carrier(env);
     if (status == WEIR_OK)
         status = read_number("WEIR_DEVICES", 1, DEVICES_MAX, &devices);
     if (status == WEIR_OK)

@@ -8,6 +8,10 @@
 #define CLUSTER_RANKS_MAX 4096
 #define CLUSTER_NAME_BYTES 64 /* of a session's name, with the 0 */
 #define CLUSTER_LEVEL_BYTES 32 /* of a level's */
+#define CLUSTER_CARRIER_BYTES 16 /* of a carrier's */
+
+/* What lines between hosts go over (transport/net/stream.h). */
+enum cluster_carrier { CLUSTER_TCP, CLUSTER_UCX, CLUSTER_CARRIERS };
 
 struct cluster_env {
     uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns, pin,
@@ -21,6 +25,7 @@ struct cluster_env {
     bool insecure;
     bool shm;               /* memory may be shared */
     bool ipc;               /* Unix sockets may be used between processes of a host */
+    enum cluster_carrier carrier;
     bool pin;               /* workers are bound to cores */
     bool poison;            /* it is a debug run */
     const char *offload;    /* "disk:DIRECTORY", as the environment has it; NULL */
@@ -35,5 +40,8 @@ struct cluster_env {
 
 /* E_ARGUMENT names the variable that is wrong or missing ("WORLD_SIZE is 4, but MASTER_ADDR is not set"). */
 weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env);
+
+/* "tcp", "ucx". */
+const char *cluster_carrier_name(enum cluster_carrier carrier);
 
 #endif

@@ -266,6 +266,20 @@ static bool differs_in_level(struct leader *l)
     return true;
 }
 
+/* Whether its lines would go over something else. */
+static bool differs_in_carrier(struct leader *l)
+{
+    const struct meet_frame *in = &l->meeting->in;
+    const struct member *here = &l->members[0], *card = &in->join.card;
+    const char *ours = cluster_carrier_name(l->env->carrier), *theirs = in->join.carrier;
+    if (l->meeting->purpose != MEET_FOR_SESSION || !strcmp(ours, theirs))
+        return false;
+    snprintf(l->why, sizeof l->why, "rank %u (%s, pid %u) brings register contents over %s, rank 0 (%s, pid %u) over %s: "
+             "WEIR_CARRIER must be the same on all ranks", in->join.rank, card->name, card->pid, theirs, here->name,
+             here->pid, ours);
+    return true;
+}
+
 /* What can be seen without the ops. False: no difference. */
 static bool differs_plainly(struct leader *l)
 {
@@ -283,7 +297,7 @@ static bool differs_plainly(struct leader *l)
     else if (in->join.plan.hash && !meeting->plan.hash)
         snprintf(l->why, bytes, "rank %u has a plan, rank 0 has none", rank);
     else
-        return differs_in_level(l);
+        return differs_in_level(l) || differs_in_carrier(l);
     return true;
 }
 

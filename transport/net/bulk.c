@@ -22,6 +22,10 @@
 
 /* ---- life ---- */
 
+/* By what makes streams; those of sockets are made one by one. */
+static weir_status (*const carriers[CLUSTER_CARRIERS])(struct streams **streams, int epoll_fd) = {
+    [CLUSTER_UCX] = streams_ucx};
+
 weir_status bulk_open(struct net *net, const char *endpoint)
 {
     struct bulk *bulk = &net->bulk;
@@ -36,6 +40,8 @@ weir_status bulk_open(struct net *net, const char *endpoint)
         status = door_open(&bulk->door, bulk->epoll_fd, endpoint, net->env->ipc);
         bulk->door_open = true;
     }
+    if (!status && carriers[net->env->carrier])
+        status = carriers[net->env->carrier](&bulk->streams, bulk->epoll_fd);
     return status;
 }
 
@@ -53,6 +59,8 @@ void bulk_close(struct net *net)
     bulk_meet_end(net);
     for (uint32_t i = 0; i < bulk->lines_count; i++)
         line_free(bulk->lines[i]);
+    if (bulk->streams)
+        bulk->streams->ops->close(bulk->streams, bulk->linger_ns);
     free(bulk->lines);
     free(bulk->waiting);
     free(bulk->held);
@@ -137,7 +145,7 @@ static weir_status line_stands(struct bulk_line *line, int fd)
 {
     struct net *net = line->net;
     struct peer_line *as = &net->peers.of[line->rank].line[CHANNEL_BULK];
-    line->stream = stream_socket(fd);
+    line->stream = net->bulk.streams ? net->bulk.streams->ops->make(net->bulk.streams, fd) : stream_socket(fd);
     if (!line->stream)
         return error_set(WEIR_E_MEMORY, "no memory for the connection to rank %u", line->rank);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = line};
@@ -147,8 +155,23 @@ static weir_status line_stands(struct bulk_line *line, int fd)
     as->open = true;
     as->sent = as->heard = 1; /* its first message was the greeting */
     as->heard_ns = park_now_ns();
-    peer_line_from(as, fd);
+    peer_line_from(as, net->bulk.streams ? -1 : fd);
     return boxes_make(line);
+}
+
+/* Whether the peer is heard on it. */
+static weir_status line_meet(struct bulk_line *line)
+{
+    struct streams *streams = line->net->bulk.streams;
+    if (!streams || !line->stream || line->stands) {
+        line->stands = line->stream;
+        return WEIR_OK;
+    }
+    weir_status status = streams->ops->meet(line->stream, line->out.box, line->in.box, &line->stands);
+    return status ? error_set(status, "rank %u cannot bring register contents to rank %u and back over %s: %s",
+                              line->net->env->rank, line->rank, cluster_carrier_name(line->net->env->carrier),
+                              weir_error())
+                  : WEIR_OK;
 }
 
 static weir_status line_connect(struct bulk_line *line)
@@ -246,10 +269,14 @@ weir_status bulk_meet_turn(struct net *net, uint32_t *missing)
     struct bulk *bulk = &net->bulk;
     weir_status status = guests_take(net);
     *missing = 0;
+    if (bulk->streams)
+        bulk->streams->ops->turn(bulk->streams);
     for (uint32_t i = 0; !status && i < bulk->lines_count; i++) {
         if (bulk->lines[i]->connecting >= 0)
             status = greet_other(bulk->lines[i]);
-        *missing += !bulk->lines[i]->stream;
+        if (!status)
+            status = line_meet(bulk->lines[i]);
+        *missing += !bulk->lines[i]->stands;
     }
     return status;
 }
@@ -269,9 +296,10 @@ void bulk_meet_end(struct net *net)
 
 /* ---- turns ---- */
 
+/* What another carrier could not take it takes when it moves. */
 static void line_watch(struct bulk_line *line)
 {
-    if (!line->stream || line->watches_writing == line->out.blocked)
+    if (line->net->bulk.streams || !line->stream || line->watches_writing == line->out.blocked)
         return;
     line->watches_writing = line->out.blocked;
     struct epoll_event event = {.events = EPOLLIN | (line->out.blocked ? EPOLLOUT : 0), .data.ptr = line};
@@ -294,13 +322,13 @@ bool bulk_flush(struct net *net, size_t most)
     return kept == 0;
 }
 
-/* Those that can be read; few are simply tried. */
+/* Those that can be read; few are simply tried, and all of them where no descriptor tells. */
 static bool lines_read(struct net *net, bool *drained)
 {
     struct bulk *bulk = &net->bulk;
     struct epoll_event events[EVENTS];
     bool any = false;
-    if (bulk->lines_count <= ASK_EACH) {
+    if (bulk->lines_count <= ASK_EACH || bulk->streams) {
         for (uint32_t i = 0; i < bulk->lines_count; i++)
             any |= bulk->lines[i]->stream && bulk_read(bulk->lines[i], drained);
         return any;
@@ -325,8 +353,34 @@ bool bulk_may_write(const struct net *net)
 
 bool bulk_turn(struct net *net, bool *drained)
 {
-    bool any = lines_read(net, drained);
+    struct streams *streams = net->bulk.streams;
+    bool any = streams && streams->ops->turn(streams);
+    any |= lines_read(net, drained);
     if (net->bulk.waiting_count)
         bulk_flush(net, BULK_TURN_BYTES);
     return any || bulk_may_write(net);
+}
+
+/* Connections beside which another carrier's streams go say nothing any more but that they end: with that of a peer that
+ * has gone. What it had sent still comes. */
+static bool ends_look(struct bulk *bulk)
+{
+    struct epoll_event events[EVENTS];
+    bool any = false;
+    int count = epoll_wait(bulk->epoll_fd, events, EVENTS, 0);
+    for (int i = 0; i < count; i++) {
+        struct bulk_line *line = events[i].data.ptr;
+        if (!line || !line->stands || !line->stream)
+            continue;
+        epoll_ctl(bulk->epoll_fd, EPOLL_CTL_DEL, line->stream->fd, NULL);
+        peer_ended(&line->net->peers, line->rank, park_now_ns());
+        any = true;
+    }
+    return any;
+}
+
+bool bulk_rest(struct net *net)
+{
+    struct bulk *bulk = &net->bulk;
+    return !bulk->streams || (!ends_look(bulk) && bulk->streams->ops->rest(bulk->streams));
 }

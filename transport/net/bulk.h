@@ -101,6 +101,7 @@ struct bulk_line {
     struct net *net;       /* borrowed */
     uint32_t rank;
     struct stream *stream; /* owned; NULL: not made yet, or over */
+    bool stands;           /* the peer has been heard on it */
     int connecting;        /* owned; while the session opens: its socket; -1 */
     bool watches_writing;  /* it is slept on until it can be written to */
     bool writes_over;      /* the peer takes nothing any more; what it had sent still comes */
@@ -110,6 +111,8 @@ struct bulk_line {
 
 struct bulk {
     struct sealing *sealing;    /* owned */
+    struct streams *streams;    /* owned; of a carrier other than sockets; NULL */
+    int64_t linger_ns;          /* for what streams have taken to get away at the end */
     int epoll_fd;               /* owned; readable when a line is, or can be written to again; -1 */
     bool door_open;
     struct door door;
@@ -145,6 +148,10 @@ void bulk_release(struct net *net);
 
 /* Something was read or written; or the stream of a line ended. *drained: nothing waits to be read. */
 bool bulk_turn(struct net *net, bool *drained);
+
+/* Whether the lines may be slept on, at bulk->epoll_fd: there is nothing to be read or written that it would not tell. With
+ * the sockets held; then they may be let go. */
+bool bulk_rest(struct net *net);
 
 /* Whether something waits to be written that may be: nobody is woken for it, so who has posted it is to write it. */
 bool bulk_may_write(const struct net *net);

@@ -83,7 +83,7 @@ static socklen_t local_address(uint64_t name, struct sockaddr_un *to)
 
 static bool watch(int epoll_fd, int fd, uint32_t events)
 {
-    struct epoll_event event = {.events = events, .data.fd = -1};
+    struct epoll_event event = {.events = events, .data.ptr = NULL}; /* no line's */
     return !epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 

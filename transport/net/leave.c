@@ -47,6 +47,7 @@ static void linger(struct net *net, int linger_ms)
             if (!here || peer->ended_ns)
                 channel_drop(&net->channels[c], r);
     }
+    net->bulk.linger_ns = (int64_t)linger_ms * NS_PER_MS;
     for (int c = 0; c < CHANNELS; c++)
         zmq_setsockopt(net->channels[c].socket, ZMQ_LINGER, &linger_ms, sizeof(linger_ms));
 }

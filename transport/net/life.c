@@ -88,12 +88,20 @@ void net_forgive(struct net *net, int64_t now)
         net->peers.of[net->peers.ended[i]].ended_ns = now;
 }
 
+/* When bytes last came from a peer over its line: as the system says, or, where no socket brings them, when they were
+ * read. */
+static int64_t line_bytes_ns(const struct net *net, const struct peer *peer, int64_t now)
+{
+    const struct peer_line *line = &peer->line[CHANNEL_BULK];
+    return net->bulk.streams ? line->heard_ns : peer_line_bytes_ns(line, now);
+}
+
 /* A slot may take longer on its way than the watch waits for something to fire. */
 static void arriving_look(struct net *net, int64_t now)
 {
     for (uint32_t i = 0; i < net->peers.neighbours_count; i++) {
         const struct peer *peer = &net->peers.of[net->peers.neighbours[i]];
-        if (!peer->wired || now - peer_line_bytes_ns(&peer->line[CHANNEL_BULK], now) > net->clock.beat_ns)
+        if (!peer->wired || now - line_bytes_ns(net, peer, now) > net->clock.beat_ns)
             continue;
         /* relaxed: only whether it has changed is of interest */
         atomic_fetch_add_explicit(&net->arriving, 1, memory_order_relaxed);

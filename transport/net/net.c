@@ -119,7 +119,7 @@ static long sleep_ms(const struct net *net)
 enum { ITEM_EVENT, ITEM_LIFE, ITEM_BULK, ITEM_ROUTER, ITEM_LINES, ITEMS };
 
 /* Sleeps until something comes or time is due; what a worker watches is left to it. */
-static void net_sleep(struct net *net, long most_ms)
+static void net_sleep(struct net *net, bool lines, long most_ms)
 {
     zmq_pollitem_t items[ITEMS] = {
         [ITEM_EVENT] = {.fd = net->outbox.event_fd, .events = ZMQ_POLLIN},
@@ -130,7 +130,7 @@ static void net_sleep(struct net *net, long most_ms)
     };
     if (net->watcher.worker_fd >= 0) /* a worker may be at the socket itself; its descriptor is anybody's */
         items[ITEM_ROUTER] = (zmq_pollitem_t){.fd = net->watcher.router_fd, .events = ZMQ_POLLIN};
-    int count = watched(net) ? ITEM_ROUTER : ITEMS;
+    int count = lines ? ITEMS : ITEM_ROUTER;
     if (zmq_poll(items, count, most_ms) > 0 && (items[ITEM_EVENT].revents & ZMQ_POLLIN))
         event_clear(net->outbox.event_fd);
     mailbox_awake(&net->route.mailbox);
@@ -156,13 +156,14 @@ static void net_loop(struct net *net)
             busy |= bulk_turn(net, &drained);
         net_time(net, drained);
         bool over = stop == STOP_NOW || (stop == STOP_PARTED && net_parted(net));
-        bool idle = !over && !busy && mailbox_asleep(&net->route.mailbox);
+        bool lines = !watched(net);
+        bool idle = !over && !busy && (!lines || bulk_rest(net)) && mailbox_asleep(&net->route.mailbox);
         long most_ms = sleep_ms(net);
         pthread_mutex_unlock(&net->sockets);
         if (over)
             return;
         if (idle)
-            net_sleep(net, most_ms);
+            net_sleep(net, lines, most_ms);
     }
 }
 
@@ -207,7 +208,7 @@ static bool watch_turn(struct net *net, struct mailbox *mailbox, bool *begun)
     pthread_mutex_lock(&net->sockets);
     *begun = net->begun;
     bool busy = net->begun && (frames_take(net, &drained) | bulk_turn(net, &drained));
-    bool idle = !busy && !mailbox_pending(mailbox) && mailbox_asleep(mailbox);
+    bool idle = !busy && (!net->begun || bulk_rest(net)) && !mailbox_pending(mailbox) && mailbox_asleep(mailbox);
     pthread_mutex_unlock(&net->sockets);
     return idle;
 }

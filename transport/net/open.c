@@ -247,7 +247,7 @@ static weir_status lines_ended(struct net *net, int64_t now)
     for (uint32_t i = 0; i < net->bulk.lines_count; i++) {
         const struct bulk_line *line = net->bulk.lines[i];
         const struct peer *peer = &net->peers.of[line->rank];
-        if (!line->stream && (peer_is(peer, PEER_LOST) || (peer->ended_ns && now - peer->ended_ns > NET_LEAVE_NS)))
+        if (!line->stands && (peer_is(peer, PEER_LOST) || (peer->ended_ns && now - peer->ended_ns > NET_LEAVE_NS)))
             return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) ended while the session opened", line->rank,
                              net->members[line->rank].pid, net->members[line->rank].name);
     }
@@ -259,7 +259,7 @@ static weir_status lines_missing(const struct net *net, int64_t waited_ns)
     const struct bulk *bulk = &net->bulk;
     uint32_t rank = 0;
     for (uint32_t i = 0; i < bulk->lines_count; i++)
-        rank = bulk->lines[i]->stream ? rank : bulk->lines[i]->rank;
+        rank = bulk->lines[i]->stands ? rank : bulk->lines[i]->rank;
     return error_set(WEIR_E_PEER, "rank %u met all others, but between it and rank %u there is no connection for "
                      "register contents after %.1f s (%s port %u)", net->env->rank, rank, (double)waited_ns * 1e-9,
                      rank < net->env->rank ? "that rank's" : "this rank's",
@@ -303,7 +303,7 @@ static weir_status lines_wait(struct net *net)
             return status;
         zmq_pollitem_t items[] = {{.socket = net->inbox.router, .events = ZMQ_POLLIN},
                                   {.fd = net->bulk.epoll_fd, .events = ZMQ_POLLIN}};
-        zmq_poll(items, 2, GREET_LOOK_MS);
+        zmq_poll(items, 2, bulk_rest(net) ? GREET_LOOK_MS : 0);
     }
 }
 

@@ -250,6 +250,12 @@ Test(cluster, all_push_and_all_pull_the_same_values_over_wires)
     push_and_pull_agree(4, RANKS_WIRE);
 }
 
+Test(cluster, all_push_and_all_pull_the_same_values_over_ucx)
+{
+    push_and_pull_agree(2, RANKS_UCX);
+    push_and_pull_agree(4, RANKS_UCX);
+}
+
 /* Ranks but the last leave their values, more than there are slots for, and go when their own actors are done. */
 static void pull_on_the_last(struct rank *rank)
 {
@@ -540,6 +546,41 @@ Test(cluster, ranks_of_two_levels_do_not_compute_together_and_say_which_one_to_t
     weir_plan_free(plan);
 }
 
+/* ---- carriers ---- */
+
+static void open_with_another_carrier(struct rank *rank)
+{
+    struct seen seen = {0};
+    setenv("WEIR_CARRIER", rank->number ? "ucx" : "tcp", 1);
+    weir_session *s = chain_open(rank, rank->ctx, &seen);
+    RANK_IS(rank, !s && strstr(weir_error(), ": WEIR_CARRIER must be the same on all ranks"), "%s",
+            s ? "open" : weir_error());
+}
+
+Test(cluster, ranks_of_two_carriers_do_not_meet)
+{
+    ranks_need_ucx();
+    weir_plan *plan = chain_plan("test_sum", true, STAGES);
+    ranks_free(ranks_run(open_with_another_carrier, plan, .count = 3, .link = RANKS_WIRE));
+    weir_plan_free(plan);
+}
+
+/* UCX without a transport that brings anything from one process to another. */
+static void open_without_a_transport(struct rank *rank)
+{
+    struct seen seen = {0};
+    setenv("UCX_TLS", "self", 1);
+    weir_session *s = chain_open(rank, rank->ctx, &seen);
+    RANK_IS(rank, !s && strstr(weir_error(), "over ucx: UCX: "), "%s", s ? "open" : weir_error());
+}
+
+Test(cluster, what_ucx_cannot_do_is_told_when_a_session_opens)
+{
+    weir_plan *plan = chain_plan("test_sum", true, STAGES);
+    ranks_free(ranks_run(open_without_a_transport, plan, .count = 2, .link = RANKS_UCX));
+    weir_plan_free(plan);
+}
+
 /* ---- nothing is left ---- */
 
 static int segments_mapped(void)
@@ -585,15 +626,23 @@ static void open_run_close(struct rank *rank)
     }
 }
 
-Test(cluster, sessions_in_a_row_leave_no_descriptor_thread_or_memory)
+static void leaves_nothing(enum ranks_link link)
 {
     weir_plan *plan = chain_plan("test_sum", true, STAGES);
-    BOTH_LINKS (link) {
-        struct ranks *ranks =
-            ranks_run(open_run_close, plan, .count = 4, .link = link, .result_bytes = sizeof(int));
-        for (int r = 0; r < 4; r++)
-            cr_expect_eq(*(int *)ranks->rank[r].result, 5);
-        ranks_free(ranks);
-    }
+    struct ranks *ranks = ranks_run(open_run_close, plan, .count = 4, .link = link, .result_bytes = sizeof(int));
+    for (int r = 0; r < 4; r++)
+        cr_expect_eq(*(int *)ranks->rank[r].result, 5);
+    ranks_free(ranks);
     weir_plan_free(plan);
+}
+
+Test(cluster, sessions_in_a_row_leave_no_descriptor_thread_or_memory)
+{
+    BOTH_LINKS (link)
+        leaves_nothing(link);
+}
+
+Test(cluster, sessions_in_a_row_over_ucx_leave_no_descriptor_thread_or_memory)
+{
+    leaves_nothing(RANKS_UCX);
 }

@@ -188,6 +188,16 @@ Test(lost, a_stopped_rank_is_noticed_and_named_over_wires)
     lose(&(struct plot){.stop_s = 1}, RANKS_WIRE, 12);
 }
 
+Test(lost, a_killed_rank_is_noticed_and_named_over_ucx)
+{
+    lose(&(struct plot){.kill_s = 1}, RANKS_UCX, 10);
+}
+
+Test(lost, a_stopped_rank_is_noticed_and_named_over_ucx)
+{
+    lose(&(struct plot){.stop_s = 1}, RANKS_UCX, 12);
+}
+
 Test(lost, a_rank_that_stood_still_for_a_while_goes_on)
 {
     struct plot plot = {.plan = chain_plan("test_sum", true, STAGES), .steps = 2000, .culprit = 3, .stop_at = 1000};

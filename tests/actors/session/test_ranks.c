@@ -150,6 +150,14 @@ LAYOUT(1, 2, 2)
 LAYOUT(2, 2, 2)
 #endif
 
+Test(ranks, dp2_pp2_has_the_same_bits_over_ucx, .timeout = 600)
+{
+    struct cases *cases = cases_new(2, 1, 2);
+    agree(cases, 2, RANKS_UCX, 0);
+    agree(cases, 4, RANKS_UCX, 0);
+    cases_free(cases);
+}
+
 /* Two devices a rank: the third has none. */
 Test(ranks, three_share_four_devices, .timeout = 120)
 {

@@ -22,7 +22,7 @@ static const char *const known[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER
                                     "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST",
                                     "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID", "WEIR_DEVICES", "WEIR_KEY",
                                     "WEIR_KEY_FILE", "WEIR_INSECURE", "WEIR_LIVENESS", "WEIR_STALL", "WEIR_JOIN",
-                                    "WEIR_SHM", "WEIR_IPC"};
+                                    "WEIR_SHM", "WEIR_IPC", "WEIR_CARRIER"};
 
 /* "RANK=1 WORLD_SIZE=2", and nothing else that weir knows. */
 static void set_all(const char *text)
@@ -157,6 +157,8 @@ static const struct { const char *text, *error; } wrong[] = {
     {PLAIN "WEIR_INSECURE=yes", "WEIR_INSECURE is 'yes', which is no number from 0 to 1"},
     {PLAIN "WEIR_SHM=2", "WEIR_SHM is '2'"},
     {PLAIN "WEIR_IPC=no", "WEIR_IPC is 'no'"},
+    {PLAIN "WEIR_CARRIER=rdma", "WEIR_CARRIER is 'rdma'; it should be tcp or ucx"},
+    {PLAIN "WEIR_CARRIER=UCX", "WEIR_CARRIER is 'UCX'"},
     {PLAIN "WEIR_LIVENESS=0", "WEIR_LIVENESS is '0', which is no number of seconds above 0"},
     {PLAIN "WEIR_LIVENESS=-1", "WEIR_LIVENESS is '-1'"},
     {PLAIN "WEIR_JOIN=1e3", "WEIR_JOIN is '1e3'"},
@@ -192,6 +194,10 @@ Test(env, knows_what_ranks_agree_on)
     cr_assert_eq(env.stall_ns, 10000000000);
     cr_assert_eq(env.join_ns, 60000000000);
     cr_assert(env.shm && env.ipc && !env.insecure && !env.secret[0]);
+    cr_assert_eq(env.carrier, CLUSTER_TCP);
+    cr_assert_eq(read_good(PLAIN "WEIR_CARRIER=").carrier, CLUSTER_TCP);
+    cr_assert_eq(read_good(PLAIN "WEIR_CARRIER=tcp").carrier, CLUSTER_TCP);
+    cr_assert_eq(read_good(PLAIN "WEIR_CARRIER=ucx").carrier, CLUSTER_UCX);
     env = read_good(PLAIN "WEIR_DEVICES=3 WEIR_LIVENESS=.25 WEIR_STALL=0 WEIR_JOIN=2.000000001 WEIR_SHM=0 WEIR_IPC=0 "
                           "WEIR_INSECURE=1 WEIR_GENERATION=7 WEIR_KEY=" KEY);
     cr_assert_eq(env.generation, 7);

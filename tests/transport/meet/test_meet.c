@@ -304,6 +304,22 @@ Test(meeting, lets_ranks_of_one_level_meet)
     party_free(party);
 }
 
+/* ---- carriers ---- */
+
+Test(meeting, names_the_ranks_whose_carriers_differ)
+{
+    static const char error[] = "rank 2 (node2, pid 1002) brings register contents over ucx, rank 0 (node0, pid 1000) over "
+                                "tcp: WEIR_CARRIER must be the same on all ranks";
+    struct party *party = party_new(3, 20);
+    party->ranks[2].env.carrier = CLUSTER_UCX;
+    party_start(party);
+    party_wait(party);
+    party_says(party, WEIR_E_PEER, error);
+    for (uint32_t r = 0; r < party->size; r++)
+        cr_expect_str_eq(party->ranks[r].error, error, "rank %u", r);
+    party_free(party);
+}
+
 /* ---- unknown peers ---- */
 
 /* A socket that speaks ZeroMQ with rank 0 and says what it likes. */
