@@ -37,12 +37,15 @@ static bool feeds_pipeline(const compile *c, const reg *r)
     return false;
 }
 
-/* Whether taking a slot from `a` is better than from `b`: from what costs a transfer's time rather than from what makes
- * a pipeline; one slot that is enough, and no larger than it must be, rather than several; else the larger. */
+/* Whether taking a slot from `a` is better than from `b`: from those that a link between hosts
+ * asks for, where these have the most bytes; from what costs a transfer's time rather than from what makes a pipeline; one
+ * slot that is enough, and no larger than it must be, rather than several; else the larger. */
 static bool lowers_better(const compile *c, const reg *a, const reg *b, uint64_t over)
 {
     if (!b)
         return true;
+    if (a->ahead || b->ahead)
+        return (uint64_t)a->ahead * a->slot_bytes > (uint64_t)b->ahead * b->slot_bytes;
     bool feeds = feeds_pipeline(c, a), enough = a->slot_bytes >= over && b->slot_bytes >= over;
     if (feeds != feeds_pipeline(c, b))
         return !feeds;
@@ -62,6 +65,16 @@ static reg *reg_to_lower(compile *c, int device, uint64_t over)
     return best;
 }
 
+/* Takes one slot, or of those that a link asks for up to half, so that registers of one way lose alike. Returns how many. */
+static int reg_lower(reg *r, uint64_t over)
+{
+    uint64_t most = r->ahead ? ((uint64_t)r->ahead + 1) / 2 : 1, wanted = over / r->slot_bytes + (over % r->slot_bytes > 0);
+    int taken = (int)(wanted < most ? wanted : most);
+    r->slots -= taken;
+    r->ahead -= r->ahead ? taken : 0;
+    return taken;
+}
+
 /* Takes slots away from a device until it is within the limit, or would be if its registers shared no bytes; false when
  * it has none to lose. */
 static bool lower_device(compile *c, int device)
@@ -72,11 +85,11 @@ static bool lower_device(compile *c, int device)
         reg *r = reg_to_lower(c, device, over);
         if (!r)
             return lowered;
-        r->slots--;
+        uint64_t bytes = (uint64_t)reg_lower(r, over) * r->slot_bytes;
         lowered = true;
-        if (r->slot_bytes >= over)
+        if (bytes >= over)
             return true;
-        over -= r->slot_bytes;
+        over -= bytes;
     }
 }
 
@@ -86,7 +99,7 @@ static bool lower_all(compile *c)
     bool lowered = false;
     for (int d = 0; d < c->phys.device.count; d++)
         for (reg *r; device_is_limited(&c->phys.device.item[d]) && (r = reg_to_lower(c, d, UINT64_MAX)); lowered = true)
-            r->slots--;
+            reg_lower(r, UINT64_MAX);
     return lowered;
 }
 
@@ -118,7 +131,7 @@ int limit_slots_taken(const compile *c)
 }
 
 /* Seconds that a step takes longer for want of slots. A pipeline in which `slots` of `wanted` micro-batches may be
- * under way takes wanted / slots times as long; what lost its second slot is waited for. */
+ * under way takes wanted / slots times as long; what lost all but one is waited for, and what lost some of many in part. */
 static double slots_seconds(const compile *c, double step)
 {
     double waits = 0, slower = 0;
@@ -128,7 +141,7 @@ static double slots_seconds(const compile *c, double step)
             continue;
         double times = (double)r->wanted / r->slots - 1;
         if (!feeds_pipeline(c, r))
-            waits += transfer_seconds(r->slot_bytes) * (c->phys.group.item[r->group].micro ? c->micro / r->fill : 1);
+            waits += transfer_seconds(r->slot_bytes) * reg_writes(c, r) * (r->wanted - r->slots) / (r->wanted - 1);
         else if (times > slower)
             slower = times;
     }
