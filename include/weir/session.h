@@ -367,8 +367,9 @@ typedef struct weir_queue_stats {
 typedef struct weir_session_stats {
     int64_t steps;         /* of main, done since open */
     double seconds;        /* the last run, from start to rest */
-    uint64_t planned_bytes;
-    uint64_t arena_bytes;  /* allocated for arenas; equals planned_bytes. Neither counts what lies in files */
+    uint64_t planned_bytes; /* of this rank's devices, and of what arrives from ranks on other hosts: the receive slots
+                               that `weir show --ranks` tells of */
+    uint64_t arena_bytes;  /* allocated for these; equals planned_bytes. Neither counts what lies in files */
     int workers;           /* threads that compute */
     int cores;             /* that this process may use */
     int cores_online;      /* that the machine has */
