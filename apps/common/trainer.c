@@ -64,6 +64,7 @@ static int compile(trainer *t, weir_graph *graph)
                                .offload = t->opts.offload, .seed = t->opts.seed,
                                .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
                                .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host,
+                               .link = t->opts.link,
                                .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS);
     weir_graph_free(graph);
     if (!graph)

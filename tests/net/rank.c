@@ -50,6 +50,7 @@ struct rank {
     gpt_config config;
     int steps, workers, params;
     int pass_bytes, devices; /* 0: the GPT */
+    const char *link;   /* between hosts, that the plan is made for; NULL: nothing is known of it */
     bool to_stderr;     /* reports, which then are in no file */
     int pause_ms;       /* after each step's loss */
     const char *hurry;  /* when this file is there, pauses are over */
@@ -324,7 +325,8 @@ static weir_status compile(struct rank *r)
     weir_graph *graph = r->pass_bytes ? pass_graph(r->devices, r->pass_bytes) : gpt_train_graph(&r->config);
     if (!graph)
         return WEIR_E_MEMORY;
-    r->plan = weir_compile(graph, .micro_batches = r->config.layout.micro, .seed = r->seed);
+    r->plan = weir_compile(graph, .micro_batches = r->config.layout.micro, .seed = r->seed,
+                           .link = r->link);
     weir_graph_free(graph);
     fprintf(r->out, "compiled %.3f\n", seconds_now());
     return r->plan ? WEIR_OK : WEIR_E_GRAPH;
@@ -416,6 +418,7 @@ int main(int argc, char **argv)
         {"--pass", OPTIONS_INT, &r.pass_bytes, .min = 4, .max = 1e9, .value = "BYTES",
          .help = "pass slots of this size on, rather than train"},
         {"--devices", OPTIONS_INT, &r.devices, .min = 2, .max = 1e4, .help = "that pass slots on"},
+        {"--link", OPTIONS_TEXT, &r.link, .value = "RATE TIME", .help = "between hosts: what the plan is made for"},
         {"--params", OPTIONS_INT, &r.params, .min = 0, .max = 1e9, .help = "parameters to write, of all"},
         {"--pause", OPTIONS_INT, &r.pause_ms, .min = 0, .max = 1e6, .help = "milliseconds of rest after each step"},
         {"--hurry", OPTIONS_TEXT, &r.hurry, .value = "FILE", .help = "no more pauses when this file is there"},
