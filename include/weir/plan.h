@@ -60,8 +60,9 @@ typedef struct weir_compile_opts {
                             and the round trip (us, ms, s). Registers that are read on another host get as many slots as it
                             takes to fill that link, within .memory, and so does what lies beside that way; their
                             contents wait in as many slots at the reader's (weir show --ranks). Which devices are one
-                            host's .per_host says; without it each is a host of its own. No bit of what is computed
-                            changes [two slots, whatever the link] */
+                            host's .per_host says; without it each is a host of its own. weir_session_link()
+                            tells what it was measured to be. No bit of what is computed changes [two slots, whatever
+                            the link] */
 } weir_compile_opts;
 
 /* Compiles; NULL and weir_error() on a mistake in the graph, a limit that cannot be met, or no memory. Leaves the

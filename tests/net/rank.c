@@ -13,6 +13,7 @@
  *     loss 0 0x1.62e42ep+2             step, the mean of its micro-batches' losses
  *     first 1700000000.123             after the first of these
  *     saved 5, snapshot 5, loaded 5 1700000000.123 from memory, or disk    what is kept after so many steps
+ *     link 1 187Mbit 50012us           to rank 1, as measured; "or more": it was never full
  *     param h0/q/weight 9ae16a3b2f90404f   after the last step; a hash of the bits
  *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
  *     end 1700000000.123 OK            last; or the status and the session's error
@@ -288,6 +289,14 @@ static weir_status write_params(struct rank *r)
     return status;
 }
 
+static void write_links(struct rank *r)
+{
+    weir_link link;
+    for (int other = 0; other < weir_world_size(); other++)
+        if (!weir_session_link(r->session, other, &link))
+            fprintf(r->out, "link %d %s%s\n", other, link.text, link.full ? "" : " or more");
+}
+
 static weir_status train(struct rank *r)
 {
     r->session = weir_session_open(r->plan, .workers = r->workers, .report = r->to_stderr ? NULL : keep_report,
@@ -298,6 +307,7 @@ static weir_status train(struct rank *r)
     weir_session_get_stats(r->session, &stats);
     fprintf(r->out, "start %.3f\nmemory %llu\n", seconds_now(), (unsigned long long)stats.arena_bytes);
     weir_status status = run_steps(r);
+    write_links(r);
     if (!status && r->leave < 0 && !r->stopped)
         status = write_params(r);
     return status;
