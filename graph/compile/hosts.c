@@ -95,21 +95,14 @@ bool link_parse(const char *text, double *bytes)
 
 /* ---- what crosses ---- */
 
-static int host_of(const compile *c, int device)
+static bool group_pulls(const compile *c, const group *g)
 {
-    return c->phys.device.item[device].index / (c->opts.per_host ? c->opts.per_host : 1);
-}
-
-/* A fetch that is pulled is so on all ranks. */
-static bool is_pull(const compile *c, const group *g)
-{
-    const graph_node *node = c->ir.node[c->phys.op.item[g->pops.item[0]].node].origin;
-    return node && node->host == PLAN_PULL + 1;
+    return is_pull(c, &c->phys.op.item[g->pops.item[0]]);
 }
 
 static bool read_from_afar(const hosts *x, const reg *r, const group *reader)
 {
-    return host_of(x->c, reader->device) != host_of(x->c, r->device) || (x->count > 1 && is_pull(x->c, reader));
+    return host_of(x->c, reader->device) != host_of(x->c, r->device) || (x->count > 1 && group_pulls(x->c, reader));
 }
 
 /* Whether the reader waits for what is written in the same run, and the writer for the reader. */
@@ -142,9 +135,9 @@ static void crossings_find(hosts *x)
             const group *reader = &p->group.item[r->readers.item[k]];
             if (!is_edge_now(p, r, reader) || !read_from_afar(x, r, reader))
                 continue;
-            for (int to = 0; is_pull(x->c, reader) && to < x->count; to++)
+            for (int to = 0; group_pulls(x->c, reader) && to < x->count; to++)
                 crossing_add(x, i, to);
-            if (!is_pull(x->c, reader))
+            if (!group_pulls(x->c, reader))
                 crossing_add(x, i, host_of(x->c, reader->device));
         }
     }

@@ -14,7 +14,8 @@
  * backward. Never more than can be: where what is read leads back to the writer within a step, as in training, no more
  * than a step writes.
  *
- * Slots change no bit, and go first when there is a limit (limit.h).
+ * Slots change no bit, and go first when there is a limit (limit.h). That counts them twice, where they lie and where
+ * their contents arrive.
  */
 #ifndef GRAPH_COMPILE_HOSTS_H
 #define GRAPH_COMPILE_HOSTS_H
@@ -24,7 +25,32 @@
 /* "10Gbit 200us": the bytes that are under way when such a link is full, at least 0. False: it is no link. */
 bool link_parse(const char *text, double *bytes);
 
+/* Which of the hosts the device is on; where nothing is known of hosts, each is one. */
+static inline int host_of(const compile *c, int device)
+{
+    return c->phys.device.item[device].index / (c->opts.per_host ? c->opts.per_host : 1);
+}
+
+/* A fetch that is pulled is so on all ranks; each has it come to its first device. */
+static inline bool is_pull(const compile *c, const pop *op)
+{
+    const graph_node *node = c->ir.node[op->node].origin;
+    return node && node->host == PLAN_PULL + 1;
+}
+
+static inline bool is_first_of_host(const compile *c, int device)
+{
+    const pdevice *d = &c->phys.device.item[device];
+    return device_host_reaches(d->kind) && d->index % (c->opts.per_host ? c->opts.per_host : 1) == 0;
+}
+
 /* Gives registers the slots that c->link asks for, which reg.ahead tells; false: no memory, and the error is set. */
 bool hosts_slots(compile *c);
+
+/* Enters in pdevice.arriving what of other hosts' registers waits at each device, in all its slots: 0 without c->link. */
+void hosts_arriving(compile *c);
+
+/* Whether the register is among that. */
+bool hosts_send(const compile *c, const reg *r, int device);
 
 #endif

@@ -220,6 +220,7 @@ typedef struct block {             /* what is placed as one: a register, or temp
 typedef struct pdevice {
     weir_device_kind kind;
     int index;
+    uint64_t arriving;             /* from other hosts, beside its arena: see hosts.h */
     uint64_t bytes, workspace, workspace_offset, snapshot, snapshot_offset;
 } pdevice;
 

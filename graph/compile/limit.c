@@ -15,6 +15,7 @@
 #include "graph/compile/limit.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/compile/hosts.h"
 #include "graph/compile/recompute.h"
 #include "graph/plan/text.h"
 
@@ -52,45 +53,66 @@ static bool lowers_better(const compile *c, const reg *a, const reg *b, uint64_t
     return enough ? a->slot_bytes < b->slot_bytes : a->slot_bytes > b->slot_bytes;
 }
 
+/* Bytes that the limit is about. */
+static uint64_t device_needs(const compile *c, int device)
+{
+    return c->phys.device.item[device].bytes + c->phys.device.item[device].arriving;
+}
+
+static bool is_over(const compile *c, int device)
+{
+    return device_is_limited(&c->phys.device.item[device]) && device_needs(c, device) > c->memory_max;
+}
+
 /* The register that the device, which is `over` bytes too large, takes a slot from; NULL when none can lose one. */
 static reg *reg_to_lower(compile *c, int device, uint64_t over)
 {
     reg *best = NULL;
     for (int i = 0; i < c->phys.reg.count; i++) {
         reg *r = &c->phys.reg.item[i];
-        if (r->device == device && !r->fixed && !r->needed && r->slots > 1 && r->slots > r->initial && r->slot_bytes &&
-            lowers_better(c, r, best, over))
+        if (!r->fixed && !r->needed && r->slots > 1 && r->slots > r->initial && r->slot_bytes &&
+            (r->device == device || hosts_send(c, r, device)) && lowers_better(c, r, best, over))
             best = r;
     }
     return best;
 }
 
-/* Takes one slot, or of those that a link asks for up to half, so that registers of one way lose alike. Returns how many. */
-static int reg_lower(reg *r, uint64_t over)
+static void give(uint64_t *has, uint64_t bytes)
+{
+    *has -= bytes < *has ? bytes : *has;
+}
+
+/* What devices need less when the register loses that much, if it shares nothing; until they are laid out again. */
+static void bytes_lower(compile *c, const reg *r, uint64_t bytes)
+{
+    give(&c->phys.device.item[r->device].bytes, bytes);
+    for (int d = 0; c->link && d < c->phys.device.count; d++)
+        if (hosts_send(c, r, d))
+            give(&c->phys.device.item[d].arriving, bytes);
+}
+
+/* Takes one slot, or of those that a link asks for up to half, so that registers of one way lose alike. */
+static void reg_lower(compile *c, reg *r, uint64_t over)
 {
     uint64_t most = r->ahead ? ((uint64_t)r->ahead + 1) / 2 : 1, wanted = over / r->slot_bytes + (over % r->slot_bytes > 0);
     int taken = (int)(wanted < most ? wanted : most);
     r->slots -= taken;
     r->ahead -= r->ahead ? taken : 0;
-    return taken;
+    bytes_lower(c, r, (uint64_t)taken * r->slot_bytes);
 }
 
 /* Takes slots away from a device until it is within the limit, or would be if its registers shared no bytes; false when
  * it has none to lose. */
 static bool lower_device(compile *c, int device)
 {
-    uint64_t over = c->phys.device.item[device].bytes - c->memory_max;
     bool lowered = false;
-    for (;;) {
-        reg *r = reg_to_lower(c, device, over);
-        if (!r)
+    for (reg *r; is_over(c, device); lowered = true) {
+        uint64_t over = device_needs(c, device) - c->memory_max;
+        if (!(r = reg_to_lower(c, device, over)))
             return lowered;
-        uint64_t bytes = (uint64_t)reg_lower(r, over) * r->slot_bytes;
-        lowered = true;
-        if (bytes >= over)
-            return true;
-        over -= bytes;
+        reg_lower(c, r, over);
     }
+    return lowered;
 }
 
 /* Takes all slots that may go, on all devices: what may share bytes on one depends on the slots of another, too. */
@@ -99,7 +121,7 @@ static bool lower_all(compile *c)
     bool lowered = false;
     for (int d = 0; d < c->phys.device.count; d++)
         for (reg *r; device_is_limited(&c->phys.device.item[d]) && (r = reg_to_lower(c, d, UINT64_MAX)); lowered = true)
-            reg_lower(r, UINT64_MAX);
+            reg_lower(c, r, UINT64_MAX);
     return lowered;
 }
 
@@ -109,8 +131,9 @@ bool limit_fit(compile *c)
         lowered = c->over = false;
         if (!pass_layout(c))
             return false;
+        hosts_arriving(c);
         for (int d = 0; d < c->phys.device.count; d++)
-            if (device_is_limited(&c->phys.device.item[d]) && c->phys.device.item[d].bytes > c->memory_max) {
+            if (is_over(c, d)) {
                 c->over = true;
                 lowered |= lower_device(c, d);
             }
@@ -169,8 +192,8 @@ static uint64_t largest(const compile *c, int *device)
 {
     uint64_t most = 0;
     for (int d = 0; d < c->phys.device.count; d++)
-        if (device_is_limited(&c->phys.device.item[d]) && c->phys.device.item[d].bytes > most) {
-            most = c->phys.device.item[d].bytes;
+        if (device_is_limited(&c->phys.device.item[d]) && device_needs(c, d) > most) {
+            most = device_needs(c, d);
             *device = d;
         }
     return most;
@@ -279,6 +302,7 @@ static bool fits_whole(search *s)
     if (!compile_devices(s->c) || !pass_layout(s->c))
         return s->failed = true, false;
     int device;
+    hosts_arriving(s->c);
     uint64_t bytes = largest(s->c, &device);
     bool fits = bytes <= s->c->memory_max;
     s->c->whole = fits ? 0 : bytes;
@@ -327,6 +351,15 @@ static void list_kinds(const weir_plan *plan, int device, char *list, size_t lis
                                    bytes_text(bytes[k], text));
     if (shared && at < list_bytes)
         snprintf(list + at, list_bytes - at, "; of which %s are shared", bytes_text(shared, text));
+}
+
+/* "; 3.0 MiB arrive from other hosts" */
+static void list_arriving(const pdevice *d, char *list, size_t list_bytes)
+{
+    char text[PLAN_TEXT_BYTES];
+    size_t at = strlen(list);
+    if (d->arriving)
+        snprintf(list + at, list_bytes - at, "; %s arrive from other hosts", bytes_text(d->arriving, text));
 }
 
 static void advise(char *list, size_t bytes, const char *what)
@@ -388,6 +421,7 @@ static void report(const compile *c, const weir_plan *plan, uint64_t asked)
     uint64_t bytes = largest(c, &device);
     const pdevice *d = &c->phys.device.item[device];
     list_kinds(plan, device, list, sizeof list);
+    list_arriving(d, list, sizeof list);
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs at least %s, %s more than the limit of %s: %s. The smallest "
               "limit that would do is %llu B. What may make it less: %s", c->opts.src.file, c->opts.src.line,
               device_kind_name(d->kind), d->index,

@@ -28,10 +28,10 @@ typedef struct weir_compile_opts {
     size_t size;
     weir_src src;
     int micro_batches;   /* per step [1] */
-    const char *memory;  /* limit per device, as "512MiB" or "2GB" [none]; what is over it is traded for time: results
-                            of forward are computed again in the backward pass, registers get fewer slots. No bit of
-                            what is computed changes. Where nothing fits, weir_error() names the smallest limit that
-                            would do */
+    const char *memory;  /* limit per device, as "512MiB" or "2GB" [none]; with .link what arrives at it from other hosts
+                            counts, too. What is over it is traded for time: results of forward are computed again
+                            in the backward pass, registers get fewer slots. No bit of what is computed changes. Where
+                            nothing fits, weir_error() names the smallest limit that would do */
     const char *offload; /* where what a limit leaves no room for may wait, as "disk:/var/tmp": results of forward, and
                             the states of optimizers, are copied to a file in that directory and back while the device
                             computes. The file has no name, its bytes are taken when a session is opened (E_IO when there

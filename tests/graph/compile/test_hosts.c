@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 TestSuite(hosts, .timeout = 120);
@@ -313,28 +314,50 @@ static void pulls_the_same(const weir_plan *a, const weir_plan *b)
     cr_expect_eq(memcmp(mean[0], mean[1], sizeof mean[0]), 0);
 }
 
+/* Bytes of a device, with what waits there of the other's. */
+static uint64_t needs(const weir_plan *plan, int device)
+{
+    return weir_plan_bytes(plan, device) + (uint64_t)slots_between(plan, 1 - device, device, NULL) * BYTES;
+}
+
 Test(hosts, a_limit_takes_slots_of_a_link_until_the_plan_fits)
 {
     struct places p = there_and_back();
     weir_plan *whole = compiled(p, .link = gigabit), *least = compiled(p);
-    uint64_t most = weir_plan_bytes(whole, 0), base = weir_plan_bytes(least, 0);
+    uint64_t most = needs(whole, 0) > needs(whole, 1) ? needs(whole, 0) : needs(whole, 1), base = needs(least, 0);
     cr_assert_geq(most, base + FULL * BYTES);
     for (int part = 1; part < 4; part++) {
         uint64_t bytes = base + (most - base) * (uint64_t)part / 4;
         weir_plan *plan = limited(p, bytes);
         cr_assert_not_null(plan, "%s", weir_error());
-        int there = slots_between(plan, 0, 1, NULL), beside = slots_between(plan, 0, 0, NULL);
-        cr_expect_leq(weir_plan_bytes(plan, 0), bytes);
-        cr_expect_leq(weir_plan_bytes(plan, 1), bytes);
-        cr_expect_gt(there, FULL * part / 8, "%d in part %d: none of a way loses all", there, part);
-        cr_expect_gt(beside, FULL * part / 8, "%d in part %d", beside, part);
+        int there = slots_between(plan, 0, 1, NULL), back = slots_between(plan, 1, 0, NULL);
+        cr_expect_leq(needs(plan, 0), bytes + 4096, "4 KiB are means and the like");
+        cr_expect_leq(needs(plan, 1), bytes + 4096);
+        cr_expect_gt(there, FULL * part / 10, "%d in part %d: none of a way loses all", there, part);
+        cr_expect_gt(back, FULL * part / 10, "%d in part %d", back, part);
         cr_expect_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
         pulls_the_same(plan, whole);
         weir_plan_free(plan);
     }
-    weir_plan *fits = limited(p, most);
+    weir_plan *fits = limited(p, most + 2 * 4096 * 64); /* with the means */
     cr_assert_not_null(fits, "%s", weir_error());
     cr_expect_eq(slots_between(fits, 0, 1, NULL), slots_between(whole, 0, 1, NULL), "what fits stays");
     weir_plan_free(fits), weir_plan_free(whole), weir_plan_free(least);
+    weir_graph_free(p.graph);
+}
+
+/* All of x arrives at a device that has next to nothing of its own. */
+Test(hosts, the_smallest_limit_counts_what_arrives)
+{
+    static const char words[] = "The smallest limit that would do is ";
+    struct places p = stream(1);
+    cr_assert_null(weir_compile(p.graph, .link = gigabit, .memory = "1"));
+    const char *said = strstr(weir_error(), words);
+    cr_assert_not_null(said, "%s", weir_error());
+    cr_expect_not_null(strstr(weir_error(), " arrive from other hosts"), "%s", weir_error());
+    weir_plan *plan = limited(p, strtoull(said + strlen(words), NULL, 10));
+    cr_assert_not_null(plan, "%s", weir_error());
+    cr_expect_eq(slots_between(plan, 0, 1, NULL), 1);
+    weir_plan_free(plan);
     weir_graph_free(p.graph);
 }
