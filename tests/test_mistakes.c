@@ -394,6 +394,9 @@ UNCOMPILED(a_place_that_is_no_disk, "@: compile: \"/var/tmp\" is no place to off
 UNCOMPILED(a_program_without_effect, "@: compile: the program eval fetches nothing, trains nothing and sets nothing",
            (.seed = 1), trained(); weir_graph_program(g, "eval"); weir_relu(matrix("y", 2, 2)))
 UNCOMPILED(devices_below_zero, "@: compile: -4 devices per host; 0 or more can be", (.per_host = -4), trained())
+UNCOMPILED(a_link_without_a_round_trip,
+           "@: compile: \"10Gbit\" is no link between hosts; write its bandwidth and round trip, as \"10Gbit 200us\"",
+           (.link = "10Gbit"), trained())
 UNCOMPILED(a_limit_that_is_too_small,
         "@: compile: cpu:0 needs at least 640 B, 540 B more than the limit of 100B: parameters 128 B, "
         "optimizer state 256 B, activations 64 B, gradients 128 B, inputs and fetches 64 B, workspace 64 B; "

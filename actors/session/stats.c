@@ -2,6 +2,7 @@
  * it runs. */
 #include <string.h>
 
+#include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "transport/mail/cores.h"
 
@@ -36,6 +37,16 @@ static void add_queues(const struct weir_session *s, bool io, weir_session_stats
             add_queue(s, q, &stats->queue[stats->queue_count++], stats->seconds);
 }
 
+/* What arrives from other hosts lies beside the arenas. */
+static void add_transfers(const struct weir_session *s, weir_session_stats *stats)
+{
+    const struct links *links = s->cluster ? &s->cluster->links : NULL;
+    if (!links)
+        return;
+    stats->planned_bytes += links->receive_bytes;
+    stats->arena_bytes += links->receive ? links->receive_bytes : 0;
+}
+
 /* Without outside queues, which do nothing by themselves. */
 void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
 {
@@ -57,6 +68,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
         stats->planned_bytes += plan->spaces[i].bytes;
         stats->arena_bytes += s->arenas[i].base ? s->arenas[i].bytes : 0;
     }
+    add_transfers(s, stats);
     if (running)
         return; /* the rest belongs to the workers */
     stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;

@@ -64,6 +64,7 @@ static int compile(trainer *t, weir_graph *graph)
                                .offload = t->opts.offload, .seed = t->opts.seed,
                                .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
                                .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host,
+                               .link = t->opts.link,
                                .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS);
     weir_graph_free(graph);
     if (!graph)
@@ -246,6 +247,27 @@ static weir_status train(trainer *t)
     return status;
 }
 
+/* The link that takes the most to fill, of those over which this rank has sent registers. */
+static bool longest_link(const trainer *t, weir_link *longest)
+{
+    *longest = (weir_link){.bytes_per_s = 0};
+    for (int rank = 0; rank < weir_world_size(); rank++) {
+        weir_link link;
+        if (!weir_session_link(t->session, rank, &link) &&
+            link.bytes_per_s * link.round_trip_s > longest->bytes_per_s * longest->round_trip_s)
+            *longest = link;
+    }
+    return longest->bytes_per_s > 0;
+}
+
+static void print_link(const trainer *t)
+{
+    weir_link link;
+    if (longest_link(t, &link))
+        fprintf(stderr, "link: --link '%s' is what was measured%s\n", link.text,
+                link.full ? "" : "; it may carry more, as there was never more to send");
+}
+
 static void print_summary(const trainer *t)
 {
     char time[32], planned[32], arenas[32], peak[32], base[32];
@@ -261,6 +283,7 @@ static void print_summary(const trainer *t)
             weir_world_size() > 1 ? " of rank 0" : "", measure_bytes_text(t->stats.planned_bytes, planned),
             measure_bytes_text(t->stats.arena_bytes, arenas), measure_bytes_text(t->peak_rss, peak),
             measure_bytes_text(t->base_rss, base));
+    print_link(t);
 }
 
 int trainer_begin(trainer *t)

@@ -49,6 +49,7 @@ typedef struct trainer_opts {
     const char *memory; /* limit per device, "512MiB" */
     const char *offload; /* where what it leaves no room for may wait, "disk:/var/tmp" */
     int per_host;       /* devices of one host, if conversions are to go within each first; else 0 */
+    const char *link;   /* between hosts, "10Gbit 200us"; NULL: nothing is known of it */
     bool no_fusion;     /* each op a kernel of its own */
     bool fast_reduce;   /* accelerators add as their communicator does it */
     bool bf16, f16;     /* the precision of activations, their gradients and products; else f32 */
@@ -69,6 +70,8 @@ typedef struct trainer_opts {
      .help = "with --memory: what there is no room for may wait in a file there"},                                    \
     {"--per-host", OPTIONS_INT, &(o).per_host, .min = 1, .max = WEIR_DEVICES_MAX,                                     \
      .help = "devices of one host: conversions go within hosts first, then between; default: all are alike"},          \
+    {"--link", OPTIONS_TEXT, &(o).link, .value = "RATE TIME",                                                         \
+     .help = "what lies between hosts, as '10Gbit 200us': bandwidth and round trip; as much is under way as it takes"}, \
     {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "each op in a kernel of its own; on CPUs the same bits"},   \
     {"--fast-reduce", OPTIONS_FLAG, &(o).fast_reduce,                                                                 \
      .help = "accelerators add in an order of their own, faster; other bits. On CPUs nothing changes"},               \

@@ -10,6 +10,7 @@
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
 #include "graph/base/opts.h"
+#include "graph/compile/hosts.h"
 #include "graph/compile/limit.h"
 #include "graph/plan/text.h"
 #include "graph/plan/validate.h"
@@ -120,6 +121,10 @@ static bool options_ok(compile *c)
     if (c->opts.reduce != WEIR_SAME_BITS && c->opts.reduce != WEIR_FAST)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: no way to reduce has the number %d", src.file, src.line,
                          (int)c->opts.reduce),
+               false;
+    if (c->opts.link && !link_parse(c->opts.link, &c->link))
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is no link between hosts; write its bandwidth and round "
+                         "trip, as \"10Gbit 200us\"", src.file, src.line, c->opts.link),
                false;
     if (c->opts.offload && !offload_parse(c))
         return false;

@@ -176,6 +176,7 @@ typedef struct reg {               /* a register */
     plan_mem kind;
     int fill, slots, initial;
     int wanted;                    /* slots, before any was taken away */
+    int ahead;                     /* of them, those that are there for a link between hosts (hosts.h) */
     bool fixed;                    /* by the user */
     bool alone;                    /* its one tensor is large: no other joins */
     bool needed;                   /* fewer slots would stall */
@@ -219,6 +220,7 @@ typedef struct block {             /* what is placed as one: a register, or temp
 typedef struct pdevice {
     weir_device_kind kind;
     int index;
+    uint64_t arriving;             /* from other hosts, beside its arena: see hosts.h */
     uint64_t bytes, workspace, workspace_offset, snapshot, snapshot_offset;
 } pdevice;
 
@@ -248,6 +250,7 @@ typedef struct compile {
     uint64_t memory_max;           /* per device; UINT64_MAX: none */
     uint64_t whole;                /* what the largest device needs without a limit, when that is too much; 0 */
     double longer;                 /* then: the share of a step that it takes longer */
+    double link;                   /* bytes that are under way between two hosts when their link is full; 0: not asked for */
     const char *offload;           /* the directory on a disk that what there is no room for may go to; NULL: none */
     bool tight;                    /* a limit asks for something: tie.c ties gradients, too */
     bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
@@ -362,6 +365,16 @@ double disk_seconds(uint64_t bytes);
 static inline bool device_is_limited(const pdevice *d)
 {
     return d->kind != WEIR_DISK && d->kind != WEIR_PINNED;
+}
+/* Whether it is the compiler that says how many slots it has. */
+static inline bool slots_are_free(const reg *r)
+{
+    return !r->fixed && r->group >= 0 && !r->initial;
+}
+/* How often a step writes a register that has a producer. */
+static inline int reg_writes(const compile *c, const reg *r)
+{
+    return c->phys.group.item[r->group].micro ? c->micro / r->fill : 1;
 }
 /* Fills behind[node] with the pipeline stages behind each forward node (slots.c). */
 void stages_behind(const compile *c, int *behind);

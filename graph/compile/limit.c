@@ -15,6 +15,7 @@
 #include "graph/compile/limit.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/compile/hosts.h"
 #include "graph/compile/recompute.h"
 #include "graph/plan/text.h"
 
@@ -37,16 +38,30 @@ static bool feeds_pipeline(const compile *c, const reg *r)
     return false;
 }
 
-/* Whether taking a slot from `a` is better than from `b`: from what costs a transfer's time rather than from what makes
- * a pipeline; one slot that is enough, and no larger than it must be, rather than several; else the larger. */
+/* Whether taking a slot from `a` is better than from `b`: from those that a link between hosts
+ * asks for, where these have the most bytes; from what costs a transfer's time rather than from what makes a pipeline; one
+ * slot that is enough, and no larger than it must be, rather than several; else the larger. */
 static bool lowers_better(const compile *c, const reg *a, const reg *b, uint64_t over)
 {
     if (!b)
         return true;
+    if (a->ahead || b->ahead)
+        return (uint64_t)a->ahead * a->slot_bytes > (uint64_t)b->ahead * b->slot_bytes;
     bool feeds = feeds_pipeline(c, a), enough = a->slot_bytes >= over && b->slot_bytes >= over;
     if (feeds != feeds_pipeline(c, b))
         return !feeds;
     return enough ? a->slot_bytes < b->slot_bytes : a->slot_bytes > b->slot_bytes;
+}
+
+/* Bytes that the limit is about. */
+static uint64_t device_needs(const compile *c, int device)
+{
+    return c->phys.device.item[device].bytes + c->phys.device.item[device].arriving;
+}
+
+static bool is_over(const compile *c, int device)
+{
+    return device_is_limited(&c->phys.device.item[device]) && device_needs(c, device) > c->memory_max;
 }
 
 /* The register that the device, which is `over` bytes too large, takes a slot from; NULL when none can lose one. */
@@ -55,29 +70,49 @@ static reg *reg_to_lower(compile *c, int device, uint64_t over)
     reg *best = NULL;
     for (int i = 0; i < c->phys.reg.count; i++) {
         reg *r = &c->phys.reg.item[i];
-        if (r->device == device && !r->fixed && !r->needed && r->slots > 1 && r->slots > r->initial && r->slot_bytes &&
-            lowers_better(c, r, best, over))
+        if (!r->fixed && !r->needed && r->slots > 1 && r->slots > r->initial && r->slot_bytes &&
+            (r->device == device || hosts_send(c, r, device)) && lowers_better(c, r, best, over))
             best = r;
     }
     return best;
+}
+
+static void give(uint64_t *has, uint64_t bytes)
+{
+    *has -= bytes < *has ? bytes : *has;
+}
+
+/* What devices need less when the register loses that much, if it shares nothing; until they are laid out again. */
+static void bytes_lower(compile *c, const reg *r, uint64_t bytes)
+{
+    give(&c->phys.device.item[r->device].bytes, bytes);
+    for (int d = 0; c->link && d < c->phys.device.count; d++)
+        if (hosts_send(c, r, d))
+            give(&c->phys.device.item[d].arriving, bytes);
+}
+
+/* Takes one slot, or of those that a link asks for up to half, so that registers of one way lose alike. */
+static void reg_lower(compile *c, reg *r, uint64_t over)
+{
+    uint64_t most = r->ahead ? ((uint64_t)r->ahead + 1) / 2 : 1, wanted = over / r->slot_bytes + (over % r->slot_bytes > 0);
+    int taken = (int)(wanted < most ? wanted : most);
+    r->slots -= taken;
+    r->ahead -= r->ahead ? taken : 0;
+    bytes_lower(c, r, (uint64_t)taken * r->slot_bytes);
 }
 
 /* Takes slots away from a device until it is within the limit, or would be if its registers shared no bytes; false when
  * it has none to lose. */
 static bool lower_device(compile *c, int device)
 {
-    uint64_t over = c->phys.device.item[device].bytes - c->memory_max;
     bool lowered = false;
-    for (;;) {
-        reg *r = reg_to_lower(c, device, over);
-        if (!r)
+    for (reg *r; is_over(c, device); lowered = true) {
+        uint64_t over = device_needs(c, device) - c->memory_max;
+        if (!(r = reg_to_lower(c, device, over)))
             return lowered;
-        r->slots--;
-        lowered = true;
-        if (r->slot_bytes >= over)
-            return true;
-        over -= r->slot_bytes;
+        reg_lower(c, r, over);
     }
+    return lowered;
 }
 
 /* Takes all slots that may go, on all devices: what may share bytes on one depends on the slots of another, too. */
@@ -86,7 +121,7 @@ static bool lower_all(compile *c)
     bool lowered = false;
     for (int d = 0; d < c->phys.device.count; d++)
         for (reg *r; device_is_limited(&c->phys.device.item[d]) && (r = reg_to_lower(c, d, UINT64_MAX)); lowered = true)
-            r->slots--;
+            reg_lower(c, r, UINT64_MAX);
     return lowered;
 }
 
@@ -96,8 +131,9 @@ bool limit_fit(compile *c)
         lowered = c->over = false;
         if (!pass_layout(c))
             return false;
+        hosts_arriving(c);
         for (int d = 0; d < c->phys.device.count; d++)
-            if (device_is_limited(&c->phys.device.item[d]) && c->phys.device.item[d].bytes > c->memory_max) {
+            if (is_over(c, d)) {
                 c->over = true;
                 lowered |= lower_device(c, d);
             }
@@ -118,7 +154,7 @@ int limit_slots_taken(const compile *c)
 }
 
 /* Seconds that a step takes longer for want of slots. A pipeline in which `slots` of `wanted` micro-batches may be
- * under way takes wanted / slots times as long; what lost its second slot is waited for. */
+ * under way takes wanted / slots times as long; what lost all but one is waited for, and what lost some of many in part. */
 static double slots_seconds(const compile *c, double step)
 {
     double waits = 0, slower = 0;
@@ -128,7 +164,7 @@ static double slots_seconds(const compile *c, double step)
             continue;
         double times = (double)r->wanted / r->slots - 1;
         if (!feeds_pipeline(c, r))
-            waits += transfer_seconds(r->slot_bytes) * (c->phys.group.item[r->group].micro ? c->micro / r->fill : 1);
+            waits += transfer_seconds(r->slot_bytes) * reg_writes(c, r) * (r->wanted - r->slots) / (r->wanted - 1);
         else if (times > slower)
             slower = times;
     }
@@ -156,8 +192,8 @@ static uint64_t largest(const compile *c, int *device)
 {
     uint64_t most = 0;
     for (int d = 0; d < c->phys.device.count; d++)
-        if (device_is_limited(&c->phys.device.item[d]) && c->phys.device.item[d].bytes > most) {
-            most = c->phys.device.item[d].bytes;
+        if (device_is_limited(&c->phys.device.item[d]) && device_needs(c, d) > most) {
+            most = device_needs(c, d);
             *device = d;
         }
     return most;
@@ -266,6 +302,7 @@ static bool fits_whole(search *s)
     if (!compile_devices(s->c) || !pass_layout(s->c))
         return s->failed = true, false;
     int device;
+    hosts_arriving(s->c);
     uint64_t bytes = largest(s->c, &device);
     bool fits = bytes <= s->c->memory_max;
     s->c->whole = fits ? 0 : bytes;
@@ -314,6 +351,15 @@ static void list_kinds(const weir_plan *plan, int device, char *list, size_t lis
                                    bytes_text(bytes[k], text));
     if (shared && at < list_bytes)
         snprintf(list + at, list_bytes - at, "; of which %s are shared", bytes_text(shared, text));
+}
+
+/* "; 3.0 MiB arrive from other hosts" */
+static void list_arriving(const pdevice *d, char *list, size_t list_bytes)
+{
+    char text[PLAN_TEXT_BYTES];
+    size_t at = strlen(list);
+    if (d->arriving)
+        snprintf(list + at, list_bytes - at, "; %s arrive from other hosts", bytes_text(d->arriving, text));
 }
 
 static void advise(char *list, size_t bytes, const char *what)
@@ -375,6 +421,7 @@ static void report(const compile *c, const weir_plan *plan, uint64_t asked)
     uint64_t bytes = largest(c, &device);
     const pdevice *d = &c->phys.device.item[device];
     list_kinds(plan, device, list, sizeof list);
+    list_arriving(d, list, sizeof list);
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs at least %s, %s more than the limit of %s: %s. The smallest "
               "limit that would do is %llu B. What may make it less: %s", c->opts.src.file, c->opts.src.line,
               device_kind_name(d->kind), d->index,

@@ -4,7 +4,8 @@
  * time. What there is to trade:
  *
  *     edges      gradients are reduced before the backward phase goes on (tie.c); first, as it costs next to nothing
- *     slots      what moves between devices no longer overlaps with its use; then pipelines get less deep
+ *     slots      less is under way between hosts; what moves between devices no longer overlaps with its use; then
+ *                pipelines get less deep
  *     recompute  what forward made is made again in the backward phase (recompute.h)
  *     offload    or waits on a disk, where one is given (offload.h), and at last the states of updates do
  *

@@ -7,13 +7,13 @@
  *   - what is fetched: as many as the user said, at least; what calls make for another queue, and read of one: two.
  * Never more than are written in one step, except for these and inputs, which may run ahead of it, and for what is small
  * and read by another device: there the next step's need not wait for the way back of the word that it was read. A register whose
- * slots the user fixed is left alone. The loop in compile.c lowers what does not fit and raises what turns out to be
+ * slots the user fixed is left alone. What a link between hosts asks for comes on top (hosts.h). The loop in compile.c lowers what does not fit and raises what turns out to be
  * too few.
  *
  * The stages behind a node are how often a path from it moves on to a mesh that shares no device with the one before.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir.h"
+#include "graph/compile/hosts.h"
 #include "kernels/ops.h"
 
 enum { SMALL_BYTES = 1 << 16 };
@@ -122,7 +122,7 @@ static int reg_slots(const compile *c, const reg *r, const int *behind)
 {
     const phys *p = &c->phys;
     const group *g = &p->group.item[r->group];
-    int written = g->micro ? c->micro / r->fill : 1, slots = 1, fetched = fetch_slots(c, r);
+    int written = reg_writes(c, r), slots = 1, fetched = fetch_slots(c, r);
     if ((r->kind == PLAN_IO && !is_call(c, g)) || passes_call(c, r))
         return fetched > 2 ? fetched : 2;
     if (r->kind == PLAN_TRANSFER || read_elsewhere(p, r))
@@ -143,11 +143,12 @@ bool pass_slots(compile *c)
     if (!behind)
         return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
     stages_behind(c, behind);
-    for (int i = 0; i < c->phys.reg.count; i++) {
-        reg *r = &c->phys.reg.item[i];
-        if (!r->fixed && r->group >= 0 && !r->initial)
-            r->slots = reg_slots(c, r, behind);
-        r->wanted = r->slots;
-    }
+    for (int i = 0; i < c->phys.reg.count; i++)
+        if (slots_are_free(&c->phys.reg.item[i]))
+            c->phys.reg.item[i].slots = reg_slots(c, &c->phys.reg.item[i], behind);
+    if (!hosts_slots(c))
+        return false;
+    for (int i = 0; i < c->phys.reg.count; i++)
+        c->phys.reg.item[i].wanted = c->phys.reg.item[i].slots;
     return true;
 }

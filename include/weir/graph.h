@@ -132,7 +132,8 @@ bool weir_graph_trains(const weir_graph *graph);
 
 /* Fills `dst` (the whole logical tensor) for one micro-batch (or one step, when not .micro). Runs on a thread that
  * calls the sources, sinks and calls of one device and computes nothing, so it may wait for a disk: meanwhile the
- * device works on what came before. It is called in order, and runs ahead by a value or two, but not beyond the run.
+ * device works on what came before. It is called in order, and runs ahead by a value or two, or by what a link
+ * between hosts asks for (weir_compile(.link)), but not beyond the run.
  * WEIR_END: there is no value for this step, and none for later ones; the session ends before it. Anything else but
  * WEIR_OK fails the session, when the steps before have been finished. */
 typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t step, int micro);

@@ -28,10 +28,10 @@ typedef struct weir_compile_opts {
     size_t size;
     weir_src src;
     int micro_batches;   /* per step [1] */
-    const char *memory;  /* limit per device, as "512MiB" or "2GB" [none]; what is over it is traded for time: results
-                            of forward are computed again in the backward pass, registers get fewer slots. No bit of
-                            what is computed changes. Where nothing fits, weir_error() names the smallest limit that
-                            would do */
+    const char *memory;  /* limit per device, as "512MiB" or "2GB" [none]; with .link what arrives at it from other hosts
+                            counts, too. What is over it is traded for time: results of forward are computed again
+                            in the backward pass, registers get fewer slots. No bit of what is computed changes. Where
+                            nothing fits, weir_error() names the smallest limit that would do */
     const char *offload; /* where what a limit leaves no room for may wait, as "disk:/var/tmp": results of forward, and
                             the states of optimizers, are copied to a file in that directory and back while the device
                             computes. The file has no name, its bytes are taken when a session is opened (E_IO when there
@@ -56,6 +56,13 @@ typedef struct weir_compile_opts {
                             nothing [WEIR_SAME_BITS] */
     bool snapshot;       /* room for a copy of what lives from step to step, so that it can be written to the disk while
                             training goes on (weir_session_save(.async)) [false] */
+    const char *link;    /* between hosts, as "10Gbit 200us": the bandwidth each way (bit, kbit, Mbit, Gbit, Tbit; a second)
+                            and the round trip (us, ms, s). Registers that are read on another host get as many slots as it
+                            takes to fill that link, within .memory, and so does what lies beside that way; their
+                            contents wait in as many slots at the reader's (weir show --ranks). Which devices are one
+                            host's .per_host says; without it each is a host of its own. weir_session_link()
+                            tells what it was measured to be. No bit of what is computed changes [two slots, whatever
+                            the link] */
 } weir_compile_opts;
 
 /* Compiles; NULL and weir_error() on a mistake in the graph, a limit that cannot be met, or no memory. Leaves the

@@ -52,7 +52,7 @@
  *     load, save_wait
  *     push, pull          any, one per input or fetch     all but close
  *     stop, cancel        any                             all but close
- *     fd, ready           any, ready one at a time        all but close
+ *     fd, ready, link     any, ready one at a time        all but close
  *     close               any                             nothing may begin; those in push, pull, wait are sent away
  *
  *     NULL: E_ARGUMENT; close, stop and cancel take it for nothing to do. A session that has been closed, or is being
@@ -367,8 +367,9 @@ typedef struct weir_queue_stats {
 typedef struct weir_session_stats {
     int64_t steps;         /* of main, done since open */
     double seconds;        /* the last run, from start to rest */
-    uint64_t planned_bytes;
-    uint64_t arena_bytes;  /* allocated for arenas; equals planned_bytes. Neither counts what lies in files */
+    uint64_t planned_bytes; /* of this rank's devices, and of what arrives from ranks on other hosts: the receive slots
+                               that `weir show --ranks` tells of */
+    uint64_t arena_bytes;  /* allocated for these; equals planned_bytes. Neither counts what lies in files */
     int workers;           /* threads that compute */
     int cores;             /* that this process may use */
     int cores_online;      /* that the machine has */
@@ -376,6 +377,20 @@ typedef struct weir_session_stats {
     weir_queue_stats queue[64];
 } weir_session_stats;
 void weir_session_get_stats(const weir_session *session, weir_session_stats *stats); /* at rest */
+
+#define WEIR_LINK_BYTES 48
+/* What lies between this rank and another, as TCP has measured it on the connection for register contents. */
+typedef struct weir_link {
+    char text[WEIR_LINK_BYTES]; /* "9410Mbit 210us", as weir_compile(.link) takes it */
+    double bytes_per_s;         /* that were delivered to that rank, at most */
+    double round_trip_s;        /* the least of the last minutes */
+    bool full;                  /* there was more to send most of the time, so this is what the link carries. Else it may
+                                   carry more: a plan for one that is wider finds out */
+} weir_link;
+/* Of what was sent until then, while the session runs or rests, also from inside a source, a sink or a call. E_ARGUMENT: no such rank, or one that nothing is sent to over a network: of
+ * the same host, or without registers to exchange. E_STATE: nothing was sent yet. E_UNSUPPORTED: its connection is none
+ * of TCP's. */
+weir_status weir_session_link(weir_session *session, int rank, weir_link *link);
 
 WEIR_C_END
 #endif

@@ -13,6 +13,7 @@
  *     loss 0 0x1.62e42ep+2             step, the mean of its micro-batches' losses
  *     first 1700000000.123             after the first of these
  *     saved 5, snapshot 5, loaded 5 1700000000.123 from memory, or disk    what is kept after so many steps
+ *     link 1 187Mbit 50012us           to rank 1, as measured; "or more": it was never full
  *     param h0/q/weight 9ae16a3b2f90404f   after the last step; a hash of the bits
  *     report 1700000000.123 text       a report of the session's, its lines joined by " | "
  *     end 1700000000.123 OK            last; or the status and the session's error
@@ -50,6 +51,7 @@ struct rank {
     gpt_config config;
     int steps, workers, params;
     int pass_bytes, devices; /* 0: the GPT */
+    const char *link;   /* between hosts, that the plan is made for; NULL: nothing is known of it */
     bool to_stderr;     /* reports, which then are in no file */
     int pause_ms;       /* after each step's loss */
     const char *hurry;  /* when this file is there, pauses are over */
@@ -287,6 +289,14 @@ static weir_status write_params(struct rank *r)
     return status;
 }
 
+static void write_links(struct rank *r)
+{
+    weir_link link;
+    for (int other = 0; other < weir_world_size(); other++)
+        if (!weir_session_link(r->session, other, &link))
+            fprintf(r->out, "link %d %s%s\n", other, link.text, link.full ? "" : " or more");
+}
+
 static weir_status train(struct rank *r)
 {
     r->session = weir_session_open(r->plan, .workers = r->workers, .report = r->to_stderr ? NULL : keep_report,
@@ -297,6 +307,7 @@ static weir_status train(struct rank *r)
     weir_session_get_stats(r->session, &stats);
     fprintf(r->out, "start %.3f\nmemory %llu\n", seconds_now(), (unsigned long long)stats.arena_bytes);
     weir_status status = run_steps(r);
+    write_links(r);
     if (!status && r->leave < 0 && !r->stopped)
         status = write_params(r);
     return status;
@@ -324,7 +335,8 @@ static weir_status compile(struct rank *r)
     weir_graph *graph = r->pass_bytes ? pass_graph(r->devices, r->pass_bytes) : gpt_train_graph(&r->config);
     if (!graph)
         return WEIR_E_MEMORY;
-    r->plan = weir_compile(graph, .micro_batches = r->config.layout.micro, .seed = r->seed);
+    r->plan = weir_compile(graph, .micro_batches = r->config.layout.micro, .seed = r->seed,
+                           .link = r->link);
     weir_graph_free(graph);
     fprintf(r->out, "compiled %.3f\n", seconds_now());
     return r->plan ? WEIR_OK : WEIR_E_GRAPH;
@@ -416,6 +428,7 @@ int main(int argc, char **argv)
         {"--pass", OPTIONS_INT, &r.pass_bytes, .min = 4, .max = 1e9, .value = "BYTES",
          .help = "pass slots of this size on, rather than train"},
         {"--devices", OPTIONS_INT, &r.devices, .min = 2, .max = 1e4, .help = "that pass slots on"},
+        {"--link", OPTIONS_TEXT, &r.link, .value = "RATE TIME", .help = "between hosts: what the plan is made for"},
         {"--params", OPTIONS_INT, &r.params, .min = 0, .max = 1e9, .help = "parameters to write, of all"},
         {"--pause", OPTIONS_INT, &r.pause_ms, .min = 0, .max = 1e6, .help = "milliseconds of rest after each step"},
         {"--hurry", OPTIONS_TEXT, &r.hurry, .value = "FILE", .help = "no more pauses when this file is there"},

@@ -75,6 +75,7 @@ void bulk_end(struct bulk_line *line)
     if (!line->stream)
         return;
     epoll_ctl(line->net->bulk.epoll_fd, EPOLL_CTL_DEL, line->stream->fd, NULL);
+    measure_look(&line->measure, line->stream->fd);
     line->stream->ops->close(line->stream);
     line->stream = NULL;
     if (line->out.queue)
@@ -349,6 +350,13 @@ bool bulk_may_write(const struct net *net)
         if (!bulk->waiting[i]->out.blocked)
             return true;
     return false;
+}
+
+void bulk_measure(struct net *net)
+{
+    for (uint32_t i = 0; i < net->bulk.lines_count; i++)
+        if (net->bulk.lines[i]->stream)
+            measure_look(&net->bulk.lines[i]->measure, net->bulk.lines[i]->stream->fd);
 }
 
 bool bulk_turn(struct net *net, bool *drained)

@@ -27,6 +27,7 @@
 #include "transport/net/bulk_frame.h"
 #include "transport/net/door.h"
 #include "transport/net/links.h"
+#include "transport/net/measure.h"
 #include "transport/net/seal.h"
 #include "transport/net/stream.h"
 #include "transport/net/wire.h"
@@ -104,6 +105,7 @@ struct bulk_line {
     bool stands;           /* the peer has been heard on it */
     int connecting;        /* owned; while the session opens: its socket; -1 */
     bool watches_writing;  /* it is slept on until it can be written to */
+    struct measure measure; /* of the stream */
     bool writes_over;      /* the peer takes nothing any more; what it had sent still comes */
     struct bulk_out out;
     struct bulk_in in;
@@ -142,6 +144,9 @@ weir_status bulk_route(struct net *net);
 
 /* Writes what waits, of each line `most` bytes or a little more. False: there is more. */
 bool bulk_flush(struct net *net, size_t most);
+
+/* Looks what the lines are like by now; once a beat. */
+void bulk_measure(struct net *net);
 
 /* What was held goes out with the next flush. */
 void bulk_release(struct net *net);

@@ -128,6 +128,7 @@ void net_time(struct net *net, bool drained)
         return;
     clock->next_beat_ns = now + clock->beat_ns;
     arriving_look(net, now);
+    bulk_measure(net);
     beats_send(net);
     for (uint32_t i = 0; i < net->peers.neighbours_count; i++)
         silent_judge(net, net->peers.neighbours[i], now);

@@ -54,6 +54,19 @@ struct net_life net_life_of(struct net *net, uint32_t rank)
     return life;
 }
 
+bool net_measure(struct net *net, uint32_t rank, struct measure *measure)
+{
+    struct bulk_line *line = net->peers.of[rank].bulk;
+    pthread_mutex_lock(&net->sockets);
+    if (line && line->stream)
+        measure_look(&line->measure, line->stream->fd);
+    bool known = line && line->measure.round_trip_us;
+    if (known)
+        *measure = line->measure;
+    pthread_mutex_unlock(&net->sockets);
+    return known;
+}
+
 bool net_here(struct net *net, uint32_t rank)
 {
     return peer_is(&net->peers.of[rank], PEER_HERE);

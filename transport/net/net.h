@@ -36,6 +36,7 @@
 #include "regst/arena.h"
 #include "transport/mail/bus.h"
 #include "transport/net/links.h"
+#include "transport/net/measure.h"
 #include "transport/mail/mailbox.h"
 #include "transport/meet/meet.h"
 #include "transport/net/peers.h"
@@ -110,6 +111,9 @@ bool net_here(struct net *net, uint32_t rank); /* neither lost nor gone */
 
 /* Rises while bytes of a slot come in over a slow link: something moves, though nothing fires. Any thread. */
 uint64_t net_arriving(struct net *net);
+
+/* What the line to the rank was measured to be, also when it has ended. False: nothing is measured. Any thread. */
+bool net_measure(struct net *net, uint32_t rank, struct measure *measure);
 
 /* Says BYE when `steps` >= 0, sends what is left, ends the thread. After it no hook is called for what comes in. */
 void net_stop(struct net *net, int64_t steps); /* < 0: the session failed; then nobody is waited for long */

@@ -1,6 +1,7 @@
 /* tests/actors/session/test_cluster.c: sessions of several ranks on this machine: what each of them sees of the whole.
  * What the others see of one that fails, leaves, dies or stops: test_lost.c. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -362,7 +363,26 @@ static void count_calls(struct rank *rank)
     RANK_OK(rank, weir_session_close(s));
 }
 
-static void expect_counts(const struct ranks *ranks, const weir_plan *plan)
+/* What arrives at all of so many ranks that share no memory. */
+static uint64_t bytes_arriving(const weir_plan *plan, int ranks)
+{
+    weir_plan *spread = plan_spread(plan, (uint32_t)ranks, 0);
+    cr_assert_not_null(spread, "%s", weir_error());
+    uint64_t bytes = 0;
+    for (int r = 0; r < ranks; r++) {
+        struct links links;
+        bool wired[8] = {false};
+        for (int other = 0; other < ranks; other++)
+            wired[other] = other != r;
+        cr_assert_eq(links_open(&links, spread, (uint32_t)r, wired), WEIR_OK, "%s", weir_error());
+        bytes += links.receive_bytes;
+        links_close(&links);
+    }
+    weir_plan_free(spread);
+    return bytes;
+}
+
+static void expect_counts(const struct ranks *ranks, const weir_plan *plan, uint64_t arriving)
 {
     struct counted sum = {0};
     for (int r = 0; r < ranks->count; r++) {
@@ -376,7 +396,7 @@ static void expect_counts(const struct ranks *ranks, const weir_plan *plan)
         sum.firings += counted->firings;
         sum.arenas += counted->arenas;
     }
-    cr_expect_eq(sum.arenas, weir_plan_bytes(plan, -1));
+    cr_expect_eq(sum.arenas, weir_plan_bytes(plan, -1) + arriving);
     cr_expect_eq(sum.firings, 20 * (STAGES + 2), "%lld firings in the last run", (long long)sum.firings);
 }
 
@@ -386,10 +406,87 @@ Test(cluster, hosts_are_called_by_their_owner_alone_and_each_rank_counts_its_own
     for (int link = RANKS_SHM; link <= RANKS_WIRE; link++) {
         struct ranks *ranks = ranks_run(count_calls, plan, .count = 4, .link = (enum ranks_link)link,
                                         .kind = RANKS_THREADS, .result_bytes = sizeof(struct counted));
-        expect_counts(ranks, plan);
+        uint64_t arriving = link == RANKS_SHM ? 0 : bytes_arriving(plan, 4);
+        cr_expect(link == RANKS_SHM || arriving > 0);
+        expect_counts(ranks, plan, arriving);
         ranks_free(ranks);
     }
     weir_plan_free(plan);
+}
+
+/* ---- what lies between them ---- */
+
+enum { ROW = 1 << 14 };
+
+/* Of each rank's device the next reads a shard, over steps that are not ordered. */
+static weir_plan *ring_plan(const char *link)
+{
+    weir_graph *g = weir_graph_new("ring");
+    weir_mesh *from = weir_mesh_new(g, "cpu:0-1"), *to = weir_mesh_new(g, "cpu:1,0");
+    weir_tensor *x = weir_param(g, WEIR_F32, {2 * ROW}, .name = "x", .mesh = from, .sbp = {WEIR_S(0)},
+                                .init = WEIR_UNIFORM(-1, 1));
+    weir_fetch(weir_mean(weir_shard(weir_affine(x, 2), .mesh = to, .sbp = {WEIR_S(0)})), .name = "mean");
+    weir_plan *plan = weir_compile(g, .link = link);
+    weir_graph_free(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    return plan;
+}
+
+struct asking {
+    weir_plan *plan;
+    weir_status wanted;
+};
+
+/* Runs, and asks what it ran over. */
+static void ask_for_the_link(struct rank *rank)
+{
+    enum { STEPS = 40 };
+    const struct asking *asking = rank->ctx;
+    weir_link *link = rank->result, none;
+    float mean, first = 0;
+    weir_session *s = weir_session_open(asking->plan, .cluster = ranks_cluster(rank), .report = no_report);
+    RANK_IS(rank, s, "%s", weir_error());
+    RANK_OK(rank, weir_session_start(s, STEPS));
+    for (int step = 0; step < STEPS; step++) {
+        RANK_OK(rank, weir_session_pull(s, "mean", &(weir_array){&mean, WEIR_F32, {0}}, WAIT_MS));
+        first = step ? first : mean;
+        RANK_IS(rank, mean == first, "%g, not %g", (double)mean, (double)first);
+    }
+    RANK_OK(rank, weir_session_wait(s, WAIT_MS));
+    weir_status status = weir_session_link(s, 1 - rank->number, link);
+    RANK_IS(rank, status == asking->wanted, "%s: %s", weir_status_name(status), weir_error());
+    RANK_IS(rank, weir_session_link(s, rank->number, &none) == WEIR_E_ARGUMENT, "a link to itself");
+    RANK_IS(rank, weir_session_link(s, 2, &none) == WEIR_E_ARGUMENT, "a link to nobody");
+    RANK_IS(rank, weir_session_link(s, -1, &none) == WEIR_E_ARGUMENT, "a link to nobody");
+    RANK_OK(rank, weir_session_close(s));
+    RANK_IS(rank, weir_session_link(s, 1 - rank->number, &none) == WEIR_E_STATE, "a session that was closed");
+}
+
+static struct ranks *ask(const char *of, enum ranks_link over, weir_status wanted)
+{
+    struct asking asking = {ring_plan(of), wanted};
+    struct ranks *ranks =
+        ranks_run(ask_for_the_link, &asking, .count = 2, .link = over, .result_bytes = sizeof(weir_link));
+    weir_plan_free(asking.plan);
+    return ranks;
+}
+
+Test(cluster, a_link_is_measured_and_the_next_plan_takes_what_was_measured)
+{
+    ranks_free(ask(NULL, RANKS_SHM, WEIR_E_ARGUMENT));
+    ranks_free(ask(NULL, RANKS_WIRE, WEIR_E_UNSUPPORTED));
+    struct ranks *ranks = ask(NULL, RANKS_TCP, WEIR_OK);
+    for (int r = 0; r < 2; r++) {
+        const weir_link *link = ranks->rank[r].result;
+        unsigned long long rate;
+        unsigned us;
+        char unit[8];
+        cr_expect_eq(sscanf(link->text, "%llu%7[A-Za-z] %uus", &rate, unit, &us), 3, "%s", link->text);
+        cr_expect_eq((double)us, round(link->round_trip_s * 1e6), "%s", link->text);
+        cr_expect(link->bytes_per_s > 0 && link->round_trip_s > 0, "%s", link->text);
+        ranks_free(ask(link->text, RANKS_TCP, WEIR_OK));
+    }
+    ranks_free(ranks);
 }
 
 /* ---- ranks with nothing to exchange ---- */

@@ -1,0 +1,38 @@
+/* transport/net/measure.h: what TCP has found out about a line while it was used (TCP_INFO, tcp(7)): the least round trip
+ * of the last minutes, and how much a second was delivered.
+ *
+ * The latter is what the link can carry only if there was more to send at the time. A stream with two slots delivers two
+ * of them a round trip; that says nothing of the link. TCP tells the two apart, but now and then a burst of the one looks
+ * like the other. So what is looked at again and again counts by how it was most of the time.
+ *
+ * Owner: who has the line.
+ */
+#ifndef TRANSPORT_NET_MEASURE_H
+#define TRANSPORT_NET_MEASURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct measure {
+    uint32_t round_trip_us;              /* 0: not known yet */
+    uint64_t most[2];                    /* bytes a second that were delivered; [1]: when there was more to send */
+    uint32_t looks[2];                   /* how often it was so, when anything was delivered */
+    uint64_t delivered;                  /* bytes, so far */
+};
+
+/* Whether there was more to send most of the time; and the bytes a second that it carries, or carried at most. */
+static inline bool measure_full(const struct measure *measure)
+{
+    return measure->looks[1] > measure->looks[0];
+}
+
+static inline uint64_t measure_rate(const struct measure *measure)
+{
+    bool full = measure_full(measure) || measure->most[1] > measure->most[0];
+    return measure->most[full];
+}
+
+/* Looks once more. Nothing changes when the socket is none of TCP's, or its kernel does not say. */
+void measure_look(struct measure *measure, int fd);
+
+#endif
