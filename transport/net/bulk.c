@@ -365,7 +365,7 @@ bool bulk_turn(struct net *net, bool *drained)
     bool any = streams && streams->ops->turn(streams);
     any |= lines_read(net, drained);
     if (net->bulk.waiting_count)
-        bulk_flush(net, BULK_TURN_BYTES);
+        bulk_flush(net, BULK_WRITE_TURN);
     return any || bulk_may_write(net);
 }
 

@@ -38,7 +38,8 @@
 #define BULK_COPY_BYTES (2u << 10)     /* what is no more is copied rather than referred to */
 #define BULK_PARTS 64                  /* of a write */
 #define BULK_READ_BYTES (16u << 10)    /* read beyond a slot, where heads and small slots are */
-#define BULK_TURN_BYTES (1u << 20)     /* of one line, read or written, before others get their turn */
+#define BULK_READ_TURN (1u << 20)      /* of one line, read before others get their turn, or it is written to */
+#define BULK_WRITE_TURN (512u << 10)   /* the other way round; of a sealed one as many as records are made of at once */
 
 struct net;
 
@@ -180,7 +181,7 @@ void bulk_out_close(struct bulk_line *line);
 
 /* ---- bulk_in.c ---- */
 
-/* Reads what there is, BULK_TURN_BYTES or a little more; whether there was anything. *drained = false: there is more. */
+/* Reads what there is, BULK_READ_TURN or a little more; whether there was anything. *drained = false: there is more. */
 bool bulk_read(struct bulk_line *line, bool *drained);
 
 /* Takes bytes as they were sent; returns how many were taken: the rest, less than a head, has to come again with more

@@ -260,7 +260,7 @@ bool bulk_read(struct bulk_line *line, bool *drained)
     while (full && listens(line) && read_once(line, &count, &full)) {
         any = true;
         done += count;
-        if (done < BULK_TURN_BYTES)
+        if (done < BULK_READ_TURN)
             continue;
         *drained = false;
         break;

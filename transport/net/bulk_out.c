@@ -370,6 +370,18 @@ static void write_ended(struct bulk_line *line)
     peer_ended(&line->net->peers, line->rank, park_now_ns());
 }
 
+/* As many of the parts as have so many bytes, the last one cut, but not to leave a little; returns how many. */
+static int parts_cut(const struct iovec *parts, int count, size_t most, struct iovec *cut)
+{
+    int used = 0;
+    for (size_t left = most; used < count && left; used++) {
+        bool whole = parts[used].iov_len <= left + BULK_SMALL_BYTES;
+        cut[used] = (struct iovec){parts[used].iov_base, whole ? parts[used].iov_len : left};
+        left -= cut[used].iov_len < left ? cut[used].iov_len : left;
+    }
+    return used;
+}
+
 /* What comes next, as it goes over the stream; 0 parts: nothing. */
 static int next_parts(struct bulk_line *line, struct iovec *record, const struct iovec **parts)
 {
@@ -391,12 +403,14 @@ static int next_parts(struct bulk_line *line, struct iovec *record, const struct
 bool bulk_write(struct bulk_line *line, size_t most)
 {
     struct bulk_out *out = &line->out;
-    struct iovec record;
+    struct iovec record, cut[BULK_PARTS];
     const struct iovec *parts;
     size_t done = 0;
+    if (out->box && most > BULK_RECORDS * BULK_RECORD_BYTES)
+        most = BULK_RECORDS * BULK_RECORD_BYTES;
     out->blocked = false;
     for (int count; line->stream && !line->writes_over && (count = next_parts(line, &record, &parts)) > 0;) {
-        ssize_t written = line->stream->ops->write(line->stream, parts, count);
+        ssize_t written = line->stream->ops->write(line->stream, cut, parts_cut(parts, count, most - done, cut));
         if (written < 0)
             write_ended(line);
         out->blocked = written == 0;

@@ -162,8 +162,10 @@ static void net_loop(struct net *net)
         bool busy = net_take_messages(net) || requests;
         net_requests_send(net, requests);
         bulk_release(net);
-        if (bulk_may_write(net)) /* as much as the lines take; who watches sees when they take more */
-            bulk_flush(net, SIZE_MAX);
+        if (bulk_may_write(net)) { /* until the lines take no more; who watches sees when they do again */
+            bulk_flush(net, BULK_WRITE_TURN);
+            busy |= bulk_may_write(net);
+        }
         busy |= frames_take(net, &drained);
         if (!watched(net) || stop) /* while a worker is busy what it has not written is, too */
             busy |= bulk_turn(net, &drained);

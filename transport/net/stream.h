@@ -29,7 +29,8 @@ struct stream;
 
 struct stream_ops {
     /* How many of the bytes were taken; 0: none can be now. Those that were not taken come again, as they are and where
-     * they are, in the next call: a carrier may have begun to send them. -1: the stream has ended. */
+     * they are, in later calls, in which there may be more of them, or not as many: a carrier may have begun to send
+     * them, and may so take more than a call gives. -1: the stream has ended. */
     ssize_t (*write)(struct stream *stream, const struct iovec *parts, int count);
 
     /* How many bytes were put into the parts; 0: none are there now. -1: the stream has ended. */
