@@ -37,9 +37,10 @@ static void say_json(const struct traffic *traffic, int ranks, FILE *to)
     fprintf(to, "[");
     for (int r = 0; r < ranks; r++)
         fprintf(to, "%s{\"rank\": %d, \"transfer_bytes\": %llu, \"receive_slots\": %llu, \"send_slots\": %llu, "
-                    "\"send_bytes\": %llu, \"in_place_bytes\": %llu}", r ? ", " : "", r, (unsigned long long)traffic[r].received_bytes,
-                (unsigned long long)traffic[r].received_slots, (unsigned long long)traffic[r].sent_slots,
-                (unsigned long long)traffic[r].sent_bytes, (unsigned long long)traffic[r].in_place_bytes);
+                    "\"send_bytes\": %llu, \"in_place_bytes\": %llu}", r ? ", " : "", r,
+                (unsigned long long)traffic[r].received_bytes, (unsigned long long)traffic[r].received_slots,
+                (unsigned long long)traffic[r].sent_slots, (unsigned long long)traffic[r].sent_bytes,
+                (unsigned long long)traffic[r].in_place_bytes);
     fprintf(to, "]\n");
 }
 

@@ -387,9 +387,9 @@ typedef struct weir_link {
     bool full;                  /* there was more to send most of the time, so this is what the link carries. Else it may
                                    carry more: a plan for one that is wider finds out */
 } weir_link;
-/* Of what was sent until then, while the session runs or rests, also from inside a source, a sink or a call. E_ARGUMENT: no such rank, or one that nothing is sent to over a network: of
- * the same host, or without registers to exchange. E_STATE: nothing was sent yet. E_UNSUPPORTED: its connection is none
- * of TCP's. */
+/* Of what was sent until then, while the session runs or rests, also from inside a source, a sink or a call. E_ARGUMENT:
+ * no such rank, or one that nothing is sent to over a network: of the same host, or without registers to exchange.
+ * E_STATE: nothing was sent yet. E_UNSUPPORTED: its connection is none of TCP's. */
 weir_status weir_session_link(weir_session *session, int rank, weir_link *link);
 
 WEIR_C_END

@@ -307,7 +307,8 @@ static weir_status train(struct rank *r)
     weir_session_get_stats(r->session, &stats);
     fprintf(r->out, "start %.3f\nmemory %llu\n", seconds_now(), (unsigned long long)stats.arena_bytes);
     weir_status status = run_steps(r);
-    write_links(r);
+    if (!status) /* else weir_error() is what ended it */
+        write_links(r);
     if (!status && r->leave < 0 && !r->stopped)
         status = write_params(r);
     return status;
