@@ -145,12 +145,25 @@ static int set_key(void *socket, int option, const char *key)
     return zmq_setsockopt(socket, option, key, WEIR_KEY_BYTES);
 }
 
+static int set_domain(void *socket, const char *domain)
+{
+    return zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain));
+}
+
 static weir_status set_server(void *socket, const char *secret, const char *domain)
 {
     if (set_int(socket, ZMQ_CURVE_SERVER, 1) || set_key(socket, ZMQ_CURVE_SECRETKEY, secret) ||
-        zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain)))
+        set_domain(socket, domain))
         return zmq_failed("a socket cannot be encrypted");
     return WEIR_OK;
+}
+
+/* Without keys nobody answers ZeroMQ's questions, and all may come; but a socket with a domain takes no peer that speaks
+ * versions 1 or 2 of its protocol, in which garbage that ends at the wrong time makes libzmq abort (zmtp_engine.cpp,
+ * process_routing_id_msg(), of 4.3.4). */
+static weir_status set_open_server(void *socket, const char *domain)
+{
+    return set_domain(socket, domain) ? zmq_failed("a socket's options cannot be set") : WEIR_OK;
 }
 
 static weir_status set_client(void *socket, const char *server_key, const char *public_key, const char *secret)
@@ -163,7 +176,7 @@ static weir_status set_client(void *socket, const char *server_key, const char *
 
 weir_status keys_server(const struct keys *keys, void *socket)
 {
-    return keys->curve ? set_server(socket, keys->secret, ZAP_DOMAIN) : WEIR_OK;
+    return keys->curve ? set_server(socket, keys->secret, ZAP_DOMAIN) : set_open_server(socket, ZAP_DOMAIN);
 }
 
 weir_status keys_client(const struct keys *keys, void *socket)
@@ -173,7 +186,7 @@ weir_status keys_client(const struct keys *keys, void *socket)
 
 weir_status keys_bus_server(const struct keys *keys, void *socket)
 {
-    return keys->curve ? set_server(socket, keys->own_secret, BUS_DOMAIN) : WEIR_OK;
+    return keys->curve ? set_server(socket, keys->own_secret, BUS_DOMAIN) : set_open_server(socket, BUS_DOMAIN);
 }
 
 weir_status keys_bus_client(const struct keys *keys, void *socket, const char peer_key[WEIR_KEY_BYTES])

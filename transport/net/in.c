@@ -16,7 +16,7 @@ bool net_receive(struct net *net)
 {
     bool broken, taken = inbox_take(&net->inbox, &broken);
     if (broken)
-        net_unknown(net, "a message of too many frames, or for which there is no memory,");
+        net_unknown(net, "a message for which there is no memory");
     return taken;
 }
 
@@ -387,7 +387,9 @@ void net_handle(struct net *net, struct incoming *in)
     if (!peer->line[number].heard)
         peer_line_from(&peer->line[number], zmq_msg_get(&in->parts[1], ZMQ_SRCFD));
     const struct net_bytes header = bytes_of(in, 1), payload = bytes_of(in, 2);
-    if (number == CHANNEL_BULK && peer->wired)
+    if (in->longer)
+        net_lose(net, rank, "it broke the protocol: a message of more than %d frames", INCOMING_PARTS_MAX);
+    else if (number == CHANNEL_BULK && peer->wired)
         net_lose(net, rank, "it broke the protocol: a second connection for register contents");
     else
         net_frame(net, rank, number, &header, &payload);

@@ -13,21 +13,17 @@ void incoming_clear(struct incoming *in)
     for (uint32_t i = 0; i < in->count; i++)
         zmq_msg_close(&in->parts[i]);
     in->count = 0;
-}
-
-static bool incoming_room(struct incoming *in)
-{
-    if (!in->parts)
-        in->parts = calloc(INCOMING_PARTS_MAX, sizeof(*in->parts));
-    return in->parts && in->count < INCOMING_PARTS_MAX;
+    in->longer = false;
 }
 
 bool inbox_take(struct inbox *inbox, bool *broken)
 {
     struct incoming *in = &inbox->incoming;
     bool more = true;
-    *broken = false;
     incoming_clear(in);
+    if (!in->parts)
+        in->parts = calloc(INCOMING_PARTS_MAX, sizeof(*in->parts));
+    *broken = false;
     while (more) {
         zmq_msg_t part;
         zmq_msg_init(&part);
@@ -36,15 +32,14 @@ bool inbox_take(struct inbox *inbox, bool *broken)
             return false; /* only before the first: a message comes whole */
         }
         more = zmq_msg_more(&part);
-        *broken = *broken || !incoming_room(in);
-        if (!*broken) {
+        *broken = !in->parts;
+        in->longer = in->count == INCOMING_PARTS_MAX;
+        if (!*broken && !in->longer) {
             zmq_msg_init(&in->parts[in->count]);
             zmq_msg_move(&in->parts[in->count++], &part);
         }
         zmq_msg_close(&part);
     }
-    if (*broken)
-        incoming_clear(in);
     return true;
 }
 

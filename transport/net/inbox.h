@@ -18,6 +18,7 @@
 struct incoming {
     zmq_msg_t *parts; /* owned; INCOMING_PARTS_MAX of them, or NULL: none has come yet */
     uint32_t count;
+    bool longer;      /* it had more */
 };
 
 struct inbox {
@@ -30,8 +31,7 @@ struct inbox {
 
 void incoming_clear(struct incoming *in);
 
-/* One message, if there is one, into inbox->incoming. *broken: it had too many frames, or there is no memory for it; it
- * is gone. */
+/* One message, if there is one, into inbox->incoming. *broken: there is no memory for it; it is gone. */
 bool inbox_take(struct inbox *inbox, bool *broken);
 
 /* Keeps the message for later. E_PEER when there are `most` of them. */

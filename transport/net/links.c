@@ -12,7 +12,6 @@
 #include "graph/plan/spread.h"
 #include "graph/plan/view.h"
 #include "regst/device.h"
-#include "transport/net/wire.h"
 
 #define DIRECT_BYTES 8192 /* a smaller piece is not worth a frame of its own */
 #define SPANS_MAX 1024    /* of a transfer, before the rest is packed */
@@ -435,21 +434,6 @@ weir_status links_receive_open(struct links *links, const struct arena *arenas)
     return WEIR_OK;
 }
 
-static weir_status check_spans(struct links *links, const weir_plan *plan)
-{
-    for (uint32_t i = 0; i < links->transfers_count; i++) {
-        const struct transfer *transfer = &links->transfers[i];
-        if (transfer->spans.count <= WIRE_SPANS_MAX)
-            continue;
-        const char *name = plan_text(plan, plan->actors[plan->ports[transfer->leader].actor.i].name);
-        error_set(WEIR_E_UNSUPPORTED, "%s reads a register of another host in %u parts; at most %u can be sent", name,
-                  transfer->spans.count, WIRE_SPANS_MAX);
-        links_close(links);
-        return WEIR_E_UNSUPPORTED;
-    }
-    return WEIR_OK;
-}
-
 weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank, const bool *wired)
 {
     struct building b = {.links = links, .plan = plan, .rank = rank, .wired = wired};
@@ -464,12 +448,11 @@ weir_status links_open(struct links *links, const weir_plan *plan, uint32_t rank
     }
     weir_status status =
         b.failed ? error_set(WEIR_E_MEMORY, "no memory for the links between ranks") : arrivals_find(&b);
-    if (status) {
+    if (status)
         links_close(links);
-        return status;
-    }
-    receive_place(links, plan, rank);
-    return check_spans(links, plan);
+    else
+        receive_place(links, plan, rank);
+    return status;
 }
 
 void links_close(struct links *links)

@@ -31,7 +31,6 @@
 
 #define WIRE_TEXT_MAX 1023
 #define WIRE_HEADER_MAX 1152 /* bytes of a header frame at most */
-#define WIRE_SPANS_MAX 4096
 
 #define WIRE_MARK UINT32_MAX           /* in the place of a shard: the end of a round */
 #define WIRE_STATEMENT (UINT32_MAX - 1) /* what a rank says of itself, or rank 0 of all */

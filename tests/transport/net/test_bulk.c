@@ -358,7 +358,7 @@ static void post_value(struct scene *s, uint64_t round, size_t bytes)
 
 static void write_some(struct scene *s, uint32_t rank)
 {
-    bulk_flush(s->end[rank].net, BULK_TURN_BYTES);
+    bulk_flush(s->end[rank].net, BULK_WRITE_TURN);
 }
 
 static bool read_some(struct scene *s, uint32_t rank)

@@ -306,6 +306,16 @@ static void beat_with_an_empty_payload(struct player *p)
     say_life(p, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX}, "", 0);
 }
 
+static void beat_with_a_frame_more(struct player *p)
+{
+    unsigned char header[WIRE_HEADER_MAX];
+    struct wire_frame beat = {.kind = WIRE_BEAT, .rank = 1, .session = p->played.session, .beat.actor = UINT32_MAX,
+                              .number = p->played.sent[CHANNEL_LIFE]++};
+    size_t bytes = wire_encode(&beat, header);
+    cr_assert(zmq_send(p->life, header, bytes, ZMQ_SNDMORE) >= 0 && zmq_send(p->life, "", 0, ZMQ_SNDMORE) == 0 &&
+              zmq_send(p->life, "", 0, 0) == 0);
+}
+
 static void waits_of_another(struct player *p)
 {
     say_life(p, (struct wire_frame){.kind = WIRE_WAITS, .waits = {.count = 1}}, "0123456789abcdef", 16);
@@ -542,6 +552,7 @@ Test(protocol, a_session_speaks_of_what_it_did_and_of_itself)
     EXPECT_NAMED(value_of_no_shard, "VALUE of shard 77 in round 2");
     EXPECT_NAMED(fail_of_no_rank, "a FAIL of rank 1, about rank 2");
     EXPECT_NAMED(beat_with_an_empty_payload, "BEAT with a payload");
+    EXPECT_NAMED(beat_with_a_frame_more, "a message of more than 3 frames");
     EXPECT_NAMED(waits_of_another, "WAITS with a payload that does not fit");
     EXPECT_NAMED(hold_asked_of_rank_0, "a HOLD 0 of run 1, step 0");
     EXPECT_NAMED(hold_of_no_run, "a HOLD 1 of run 0");
