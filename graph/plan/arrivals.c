@@ -16,8 +16,6 @@
 #define WALKS_MAX 64          /* of a plan; what is left then is not proven */
 #define MEETINGS_PER_PART 256 /* parts of the arena that are looked at */
 
-enum { FAR = 2 }; /* tokens: two or more, or no path */
-
 /* Something else that has some of the bytes. */
 typedef struct meeting {
     uint32_t part;
@@ -215,14 +213,6 @@ static bool in_turn(const proof *p, const candidate *c)
     return distance(p, c->reader, c->maker) <= 1;
 }
 
-static bool types_alike(const plan_tensor *a, const plan_tensor *b)
-{
-    bool alike = a->dtype == b->dtype && a->rank == b->rank;
-    for (uint32_t d = 0; alike && d < a->rank; d++)
-        alike = a->start[d] == b->start[d] && a->shape[d] == b->shape[d];
-    return alike;
-}
-
 /* The register's tensor that lies where the gathered one does, and has the same elements there; PLAN_NONE: none. */
 static uint32_t tensor_beneath(const weir_plan *plan, uint32_t regst, const candidate *c)
 {
@@ -230,7 +220,8 @@ static uint32_t tensor_beneath(const weir_plan *plan, uint32_t regst, const cand
     const plan_range *tensors = &plan->regsts[regst].tensors;
     uint64_t first = c->of->place - c->window.at;
     for (uint32_t t = tensors->first; plan->regsts[regst].slots == 1 && t < tensors->first + tensors->count; t++)
-        if (plan->regsts[regst].offset + plan->tensors[t].offset == first && types_alike(&plan->tensors[t], whole))
+        if (plan->regsts[regst].offset + plan->tensors[t].offset == first &&
+            plan->tensors[t].dtype == whole->dtype && plan_same_part(&plan->tensors[t], whole))
             return t;
     return PLAN_NONE;
 }

@@ -267,8 +267,6 @@ bool lives_are_of(const lives *l, const weir_plan *plan)
 
 /* ---- the question ---- */
 
-enum { FAR = 2 }; /* tokens: two or more, or no path */
-
 /* A kernel of a firing. */
 typedef struct event {
     uint32_t actor, position;

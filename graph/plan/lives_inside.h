@@ -14,6 +14,8 @@
 #include "graph/plan/reach.h"
 #include "graph/plan/touch.h"
 
+enum { FAR = 2 }; /* tokens: two or more, or no path */
+
 /* The rows of a life's ends. */
 enum { ROW_SELF, ROW_NOW, ROW_WITHIN, ROWS_OF_STEPS, ROWS_OF_BOTH = 5 };
 

@@ -6,6 +6,7 @@
  * is not as it was made nothing may be taken any more.
  */
 #include "graph/plan/spread.h"
+#include "tests/fuzz/bytes.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/small_plans.h"
 #include "transport/net/inside.h"
@@ -24,26 +25,6 @@ static void expect(bool holds)
 }
 
 /* ---- the input ---- */
-
-struct bytes {
-    const uint8_t *at;
-    size_t left;
-};
-
-static uint8_t take(struct bytes *in)
-{
-    if (!in->left)
-        return 0;
-    in->left--;
-    return *in->at++;
-}
-
-static uint32_t take_below(struct bytes *in, uint32_t limit)
-{
-    uint32_t value = take(in);
-    value |= (uint32_t)take(in) << 8;
-    return limit ? value % limit : 0;
-}
 
 /* ---- rank 0 ---- */
 

@@ -7,6 +7,7 @@
  * and every slot that a reader was told of has to be what it then was.
  */
 #include "graph/plan/spread.h"
+#include "tests/fuzz/bytes.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/small_plans.h"
 #include "transport/net/inside.h"
@@ -17,26 +18,6 @@
 enum { SAID_MAX = 1 << 18, SESSION = 0x7765, PEER = 1, RANKS = 2 };
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/bus";
-
-struct bytes {
-    const uint8_t *at;
-    size_t left;
-};
-
-static uint8_t take(struct bytes *in)
-{
-    if (!in->left)
-        return 0;
-    in->left--;
-    return *in->at++;
-}
-
-static uint32_t take_below(struct bytes *in, uint32_t limit)
-{
-    uint32_t value = take(in);
-    value |= (uint32_t)take(in) << 8;
-    return limit ? value % limit : 0;
-}
 
 /* ---- rank 0 ---- */
 

@@ -460,7 +460,7 @@ weir_status bulk_out_open(struct bulk_line *line)
                 packed = net->route.links->spans[k].bytes;
     }
     for (uint32_t p = 0; p < plan->ports_count; p++)
-        if (net_producer_rank(net, p) == line->rank || net_reader_rank(net, p) == line->rank)
+        if (net_edge_with(net, p, line->rank))
             words += 2 * net_slots(net, p);
     out->queue_room = 2 * (2 * slots + 64);
     out->words_room = words;

@@ -97,6 +97,13 @@ static inline uint32_t net_producer_rank(const struct net *net, uint32_t edge)
     return plan_port_counts(net->plan, port) ? net->route.rank_of[net->plan->regsts[port->regst.i].producer.i] : UINT32_MAX;
 }
 
+/* Whether the edge is one between here and the peer. */
+static inline bool net_edge_with(const struct net *net, uint32_t edge, uint32_t rank)
+{
+    uint32_t producer = net_producer_rank(net, edge), reader = net_reader_rank(net, edge), me = net->env->rank;
+    return (producer == rank && reader == me) || (producer == me && reader == rank);
+}
+
 /* open.c */
 weir_status net_line_open(struct net *net, uint32_t rank, enum channel_number number);
 int net_frames_bound(const weir_plan *plan);

@@ -11,49 +11,12 @@
 #include <weir/session.h>
 
 #include "tests/support/amx_machine.h"
+#include "tests/support/count_alloc.h"
 #include "tests/support/ops.h"
 #include "tests/support/reference.h"
 #include "tests/support/sdf.h"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
-extern void *__libc_memalign(size_t align, size_t bytes);
-
-static atomic_long allocations;
-
-int posix_memalign(void **result, size_t align, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    *result = __libc_memalign(align, bytes);
-    return *result ? 0 : ENOMEM;
-}
-
-void *malloc(size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __libc_malloc(bytes);
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __libc_calloc(count, bytes);
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __libc_realloc(old, bytes);
-}
-
-void *aligned_alloc(size_t align, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __libc_memalign(align, bytes);
-}
-
+#ifdef COUNTS_ALLOCATIONS
 /* Two devices, M micro-batches, a parameter, a push and a pull. */
 static weir_plan *busy_plan(void)
 {

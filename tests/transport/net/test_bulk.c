@@ -12,38 +12,12 @@
 
 #include "graph/plan/spread.h"
 #include "tests/support/mutate_plan.h"
+#include "tests/support/count_alloc.h"
 #include "tests/support/ops.h"
 #include "tests/support/sdf.h"
 #include "transport/net/inside.h"
 
 TestSuite(bulk, .timeout = 120);
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
-#define COUNTS_ALLOCATIONS 1
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
-
-static atomic_long allocations;
-
-void *malloc(size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __libc_malloc(bytes);
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __libc_calloc(count, bytes);
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __libc_realloc(old, bytes);
-}
-#endif
 
 /* ---- a stream that takes and gives as much as a test wants ---- */
 
