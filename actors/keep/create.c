@@ -1,15 +1,18 @@
 /* actors/keep/create.c: makes checkpoints and safetensors files from whole tensors: the second half of
  * <weir/checkpoint.h>. A folder is what keep_save writes as the only rank; a file is single.c's. */
 #define _GNU_SOURCE
+#include "actors/keep/own.h"
 #include "actors/keep/save.h"
 #include "actors/keep/single.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/opts.h"
 
+#include <errno.h>
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,6 +37,34 @@ static bool is_single(const char *path)
     return length >= sizeof ending && !strcmp(path + length - (sizeof ending - 1), ending);
 }
 
+/* The file itself is looked at, or the one that a link leads to. */
+static weir_status may_replace_file(const char *path)
+{
+    struct stat stat_of;
+    if (stat(path, &stat_of))
+        return errno == ENOENT ? WEIR_OK : error_set(WEIR_E_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+    if (S_ISREG(stat_of.st_mode) && keep_single_is_ours(path))
+        return WEIR_OK;
+    return error_set(WEIR_E_IO, "%s: is in the way, and is no file that weir has written; name another one, or move it "
+                     "away", path);
+}
+
+static weir_status may_replace_folder(const char *path)
+{
+    char why[512];
+    if (keep_owner_of(path, why, sizeof why) != KEEP_FOREIGN)
+        return WEIR_OK;
+    return error_set(WEIR_E_IO, "%s: is in the way, and is no checkpoint: %s; name another folder, or move it away", path,
+                     why);
+}
+
+weir_status weir_checkpoint_may_replace(const char *path)
+{
+    if (error_null(path, "weir_checkpoint_may_replace", "path"))
+        return WEIR_E_ARGUMENT;
+    return is_single(path) ? may_replace_file(path) : may_replace_folder(path);
+}
+
 /* Another one each time, as far as processes of one machine go. */
 static uint64_t new_nonce(void)
 {
@@ -50,7 +81,7 @@ static weir_status begin_single(weir_checkpoint_writer *w, const char *path, wei
     w->index.info = (weir_checkpoint_info){.path = w->path, .step = opts.step, .seed = opts.seed,
                                            .plan_hash = opts.plan_hash, .graph_hash = opts.graph_hash,
                                            .program = program};
-    return w->pool.failed ? no_memory(path) : WEIR_OK;
+    return w->pool.failed ? no_memory(path) : may_replace_file(path);
 }
 
 static weir_status begin_folder(weir_checkpoint_writer *w, const char *path, weir_checkpoint_create_opts opts)
@@ -148,8 +179,9 @@ weir_status weir_checkpoint_finish(weir_checkpoint_writer *w)
 {
     if (error_null(w, "weir_checkpoint_finish", "writer"))
         return WEIR_E_ARGUMENT;
-    weir_status status = w->save ? keep_save_run(w->save)
-                                 : keep_single_write(&w->index, w->data.item, w->path, w->nonce);
+    weir_status status = w->save ? keep_save_run(w->save) : may_replace_file(w->path);
+    if (!status && !w->save)
+        status = keep_single_write(&w->index, w->data.item, w->path, w->nonce);
     weir_checkpoint_abandon(w);
     return status;
 }

@@ -7,14 +7,12 @@
 #define _GNU_SOURCE
 #include "actors/keep/files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,8 +37,7 @@ const struct keep_files keep_files_system = {
     .rename = rename,
     .exchange = exchange_names,
     .link = link,
-    .unlink = unlink,
-    .rmdir = rmdir,
+    .unlinkat = unlinkat,
 };
 
 bool keep_write_all(const struct keep_files *files, int fd, const void *bytes, size_t count)
@@ -181,33 +178,6 @@ bool keep_make_folders(const struct keep_files *files, const char *path)
         return false;
     errno = ENOTDIR;
     return S_ISDIR(stat_of.st_mode);
-}
-
-bool keep_remove_folder(const struct keep_files *files, const char *path)
-{
-    DIR *folder = opendir(path);
-    bool ok = folder;
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        char file[PATH_MAX];
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-            continue;
-        int length = snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        ok = length < (int)sizeof file && (files->unlink(file) == 0 || errno == ENOENT) && ok;
-    }
-    if (folder)
-        closedir(folder);
-    return files->rmdir(path) == 0 && ok;
-}
-
-int keep_lock_folder(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
-    int why = errno;
-    close(fd);
-    errno = why;
-    return -1;
 }
 
 bool keep_identify(const char *path, struct keep_identity *id)

@@ -24,8 +24,7 @@ struct keep_files {
     int (*rename)(const char *from, const char *to);
     int (*exchange)(const char *a, const char *b);
     int (*link)(const char *from, const char *to);
-    int (*unlink)(const char *path);
-    int (*rmdir)(const char *path);
+    int (*unlinkat)(int folder, const char *name, int flags);
 };
 extern const struct keep_files keep_files_system;
 
@@ -47,13 +46,6 @@ bool keep_sync_folder(const struct keep_files *files, const char *path);
 
 /* The folder and those above it, as far as they are not there; on the disk. */
 bool keep_make_folders(const struct keep_files *files, const char *path);
-
-/* The folder with the files in it. */
-bool keep_remove_folder(const struct keep_files *files, const char *path);
-
-/* Takes a lock on the folder, which is held while what is returned is open, and ends with the process. -1: errno;
- * EWOULDBLOCK: somebody holds it. */
-int keep_lock_folder(const char *path);
 
 /* Which file this is, whatever its name becomes. False: not there. */
 struct keep_identity {

@@ -1,5 +1,7 @@
 /* actors/keep/root.c: a folder of checkpoints.
  *
+ * Nothing is removed or replaced here that own.h does not prove to be weir's.
+ *
  * A name that does not begin with a dot is a promise that the folder is whole. So what goes is renamed to a hidden name
  * before its files are removed, and what comes has one until it is whole; a crash leaves hidden folders, which the next
  * save removes.
@@ -12,6 +14,7 @@
 #include "actors/keep/root.h"
 
 #include "actors/keep/index.h"
+#include "actors/keep/own.h"
 #include "actors/keep/part.h"
 #include "actors/keep/save.h"
 
@@ -49,29 +52,30 @@ static bool ends_with_nonce(const char *name, const char *before)
            strspn(name + length - NONCE_DIGITS, "0123456789abcdef") == NONCE_DIGITS;
 }
 
+/* A symbolic link is there, wherever it leads. */
 static bool is_there(const char *path)
 {
     struct stat stat_of;
-    return stat(path, &stat_of) == 0;
+    return lstat(path, &stat_of) == 0;
 }
 
 bool keep_root_remove(const struct keep_files *files, const char *path, const char *aside)
 {
-    if (strcmp(path, aside) != 0 && files->rename(path, aside) != 0)
-        return false;
-    return keep_remove_folder(files, aside);
+    if (keep_owner_of(path, NULL, 0) == KEEP_FOREIGN)
+        return errno = ENOTEMPTY, false;
+    return files->rename(path, aside) == 0 && keep_remove_own(files, aside);
 }
 
 /* ---- after crashes ---- */
 
-/* best.old-NONCE: put back when it is the only one. */
+/* best.old-NONCE: put back when it is the only one. One that is no checkpoint is the user's, and stays. */
 static void put_back(const struct keep_files *files, struct pool *p, const char *root, const char *entry)
 {
     int length = (int)(strlen(entry) - NONCE_DIGITS - strlen(OLD));
     const char *nonce = entry + length + strlen(OLD);
     const char *old = pool_text(p, "%s/%s", root, entry), *now = pool_text(p, "%s/%.*s", root, length, entry);
     const char *aside = pool_text(p, "%s/.%.*s.%s", root, length, entry, nonce);
-    if (!old || !now || !aside)
+    if (!old || !now || !aside || keep_owner_of(old, NULL, 0) != KEEP_OURS)
         return;
     if (is_there(now))
         keep_root_remove(files, old, aside);
@@ -89,42 +93,27 @@ static bool is_of(const char *middle, size_t length, const char *name)
     return keep_step_of(name) >= 0 && keep_step_of(step) >= 0;
 }
 
-/* Removes a hidden folder that nobody holds. Where a file system has no locks, nobody does. */
-static bool remove_left(const struct keep_files *files, const char *path)
-{
-    int lock = keep_lock_folder(path);
-    if (lock < 0 && errno == EWOULDBLOCK)
-        return false;
-    keep_remove_folder(files, path);
-    if (lock >= 0)
-        close(lock);
-    return true;
-}
-
-static bool clean_entry(const struct keep_files *files, struct pool *p, const char *root, const char *entry,
+static void clean_entry(const struct keep_files *files, struct pool *p, const char *root, const char *entry,
                         const char *name)
 {
     bool hidden = entry[0] == '.' && ends_with_nonce(entry, "."), aside = !hidden && ends_with_nonce(entry, OLD);
     size_t length = strlen(entry);
     const char *path = hidden || aside ? pool_text(p, "%s/%s", root, entry) : NULL;
     if (hidden && path && is_of(entry + 1, length - NONCE_DIGITS - 2, name))
-        return remove_left(files, path);
+        keep_remove_own(files, path);
     if (aside && path && is_of(entry, length - NONCE_DIGITS - strlen(OLD), name))
         put_back(files, p, root, entry);
-    return true;
 }
 
-bool keep_root_clean(const struct keep_files *files, const char *root, const char *name)
+void keep_root_clean(const struct keep_files *files, const char *root, const char *name)
 {
     struct pool p = {0};
     DIR *folder = opendir(root);
-    bool alone = true;
-    for (struct dirent *entry; alone && folder && (entry = readdir(folder));)
-        alone = clean_entry(files, &p, root, entry->d_name, name);
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        clean_entry(files, &p, root, entry->d_name, name);
     if (folder)
         closedir(folder);
     pool_free(&p);
-    return alone;
 }
 
 /* ---- what is there ---- */
@@ -144,7 +133,7 @@ int keep_root_steps(struct pool *p, const char *root, int64_t **steps)
     for (struct dirent *entry; (entry = readdir(folder));) {
         int64_t step = keep_step_of(entry->d_name);
         const char *index = step < 0 ? NULL : pool_text(p, "%s/%s/" KEEP_INDEX_NAME, root, entry->d_name);
-        int64_t *to = index && is_there(index) ? POOL_PUSH(p, &list) : NULL;
+        int64_t *to = index && access(index, F_OK) == 0 ? POOL_PUSH(p, &list) : NULL;
         if (to)
             *to = step;
     }
@@ -206,27 +195,37 @@ bool keep_root_publish(const struct keep_files *files, const char *root, const c
         take_back(files, temporary, path, old);
         ok = false;
     }
-    if (ok && is_there(temporary))
-        keep_remove_folder(files, temporary);
     int why = errno;
+    if (ok && !keep_remove_own(files, temporary) && errno == ENOTEMPTY)
+        files->rename(temporary, old); /* something came into it at the last moment: it is not to be hidden */
     pool_free(&p);
     errno = why;
     return ok;
 }
 
-void keep_root_prune(const struct keep_files *files, const char *root, int64_t step, int keep, uint64_t nonce)
+/* A folder that stays is told when it is the newest of those that were to go: the others were, before. */
+static void tell_stays(const struct keep_prune *prune, const char *path)
+{
+    char why[512], sentence[1024];
+    if (!prune->tell || keep_owner_of(path, why, sizeof why) != KEEP_FOREIGN)
+        return;
+    snprintf(sentence, sizeof sentence, "%s: is not removed, because %s", path, why);
+    prune->tell(prune->tell_ctx, sentence);
+}
+
+void keep_root_prune(const struct keep_files *files, const char *root, const struct keep_prune *prune)
 {
     struct pool p = {0};
     char name[KEEP_STEP_NAME_BYTES];
     int64_t *steps = NULL;
     int count = keep_root_steps(&p, root, &steps);
-    while (count > 0 && steps[count - 1] > step)
+    while (count > 0 && steps[count - 1] > prune->step)
         count--;
-    for (int i = 0; steps && i < count - keep; i++) {
+    for (int i = 0; steps && i < count - prune->keep; i++) {
         const char *path = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
-        const char *aside = pool_text(&p, "%s/.%s.%016" PRIx64, root, name, nonce);
-        if (path && aside)
-            keep_root_remove(files, path, aside);
+        const char *aside = pool_text(&p, "%s/.%s.%016" PRIx64, root, name, prune->nonce);
+        if (path && aside && !keep_root_remove(files, path, aside) && i == count - prune->keep - 1)
+            tell_stays(prune, path);
     }
     pool_free(&p);
 }

@@ -16,6 +16,8 @@
 #include "actors/keep/box.h"
 #include "actors/keep/checksum.h"
 #include "actors/keep/index.h"
+#include "actors/keep/lock.h"
+#include "actors/keep/own.h"
 #include "actors/keep/root.h"
 #include "actors/keep/safetensors.h"
 #include "graph/base/base.h"
@@ -58,7 +60,8 @@ struct keep_save {
     struct keep_identity folder;
     struct keep_index index;  /* this rank's part; on rank 0 at last the whole */
     struct stream stream[STREAMS];
-    int lock;            /* on rank 0: on the folder, or -1 */
+    weir_checkpoint_lock *lock; /* on rank 0: of the root */
+    bool begun;          /* no other save of this process is under way there */
     bool written;        /* all shards */
     bool mine_to_remove; /* the folder; no longer when it has its name, or the part is handed in */
     bool linked;
@@ -116,26 +119,65 @@ static bool copy_opts(struct keep_save *save, const struct keep_save_opts *opts)
     return !p->failed;
 }
 
+/* Whether the name is free, or a checkpoint has it that may be replaced. */
+static weir_status check_place(const struct keep_save *save)
+{
+    char why[512];
+    if (keep_owner_of(save->final, why, sizeof why) != KEEP_FOREIGN)
+        return WEIR_OK;
+    return error_set(WEIR_E_IO, "%s: is in the way, and a save replaces nothing but a checkpoint: %s; save under another "
+                     "name, or move it away", save->final, why);
+}
+
+/* The lock of the root, and of the process's saves there. Then whatever crashed saves have left may go. */
+static weir_status lock_root(struct keep_save *save)
+{
+    const struct keep_save_opts *o = &save->opts;
+    weir_status status = keep_lock_take(o->root, o->wait_ns, &save->lock);
+    if (status)
+        return status;
+    save->begun = keep_lock_begin(save->lock);
+    if (!save->begun)
+        return error_set(WEIR_E_IO, "%s: another save of this program is under way there; wait until it is done",
+                         o->root);
+    if (keep_lock_works(save->lock))
+        keep_root_clean(o->files, o->root, o->name);
+    return check_place(save);
+}
+
+/* An empty file says that the folder is a save's until there is an index. */
+static weir_status mark_folder(struct keep_save *save)
+{
+    const char *path = pool_text(&save->pool, "%s/" KEEP_MARK_NAME, save->temporary);
+    const struct keep_files *files = save->opts.files;
+    int fd = path ? files->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+    if (!path)
+        return no_memory(save);
+    return fd < 0 || files->close(fd) ? io_error(path, "made") : WEIR_OK;
+}
+
 static weir_status make_folder(struct keep_save *save)
 {
     const struct keep_files *files = save->opts.files;
-    if (save->opts.rank == 0) {
-        if (!keep_make_folders(files, save->opts.root))
-            return io_error(save->opts.root, "made a folder of checkpoints");
-        if (!keep_root_clean(files, save->opts.root, save->opts.name))
-            return error_set(WEIR_E_IO, "%s: another save into it goes on, of %s or a step; two programs cannot save "
-                             "into one folder", save->opts.root, save->opts.name);
-        if (files->mkdir(save->temporary, 0777))
-            return io_error(save->temporary, "made");
-        save->lock = keep_lock_folder(save->temporary); /* -1 where there are none: then nobody is told */
-    }
-    if (!keep_identify(save->temporary, &save->folder))
-        return save->opts.rank ? error_set(WEIR_E_IO, "%s: is not there for rank %d: %s; a checkpoint of several ranks "
-                                           "needs a folder that all of them see", save->temporary, save->opts.rank,
-                                           strerror(errno))
-                               : io_error(save->temporary, "found");
-    save->mine_to_remove = true;
-    return WEIR_OK;
+    if (!keep_make_folders(files, save->opts.root))
+        return io_error(save->opts.root, "made a folder of checkpoints");
+    weir_status status = lock_root(save);
+    if (status)
+        return status;
+    if (files->mkdir(save->temporary, 0777))
+        return io_error(save->temporary, "made");
+    save->mine_to_remove = keep_identify(save->temporary, &save->folder);
+    return save->mine_to_remove ? mark_folder(save) : io_error(save->temporary, "found");
+}
+
+/* On the other ranks: rank 0 has made it. */
+static weir_status find_folder(struct keep_save *save)
+{
+    save->mine_to_remove = keep_identify(save->temporary, &save->folder);
+    return save->mine_to_remove ? WEIR_OK
+                                : error_set(WEIR_E_IO, "%s: is not there for rank %d: %s; a checkpoint of several ranks "
+                                            "needs a folder that all of them see", save->temporary, save->opts.rank,
+                                            strerror(errno));
 }
 
 struct keep_save *keep_save_begin(const struct keep_save_opts *opts)
@@ -147,8 +189,9 @@ struct keep_save *keep_save_begin(const struct keep_save_opts *opts)
         error_set(WEIR_E_MEMORY, "no memory to save a checkpoint");
         return NULL;
     }
-    save->lock = -1;
-    weir_status status = copy_opts(save, opts) ? make_folder(save) : no_memory(save);
+    weir_status status = !copy_opts(save, opts) ? no_memory(save)
+                         : opts->rank == 0      ? make_folder(save)
+                                                : find_folder(save);
     if (!status)
         return save;
     keep_save_free(save);
@@ -173,8 +216,9 @@ void keep_save_free(struct keep_save *save)
         return;
     if (save->mine_to_remove)
         abandon(save);
-    if (save->lock >= 0)
-        close(save->lock);
+    if (save->begun)
+        keep_lock_end(save->lock);
+    keep_lock_release(save->lock);
     keep_index_free(&save->index);
     pool_free(&save->pool);
     free(save);
@@ -384,7 +428,7 @@ static bool link_from(struct keep_save *save, const struct stream *stream, const
     struct stat stat_of;
     const char *from = pool_text(&save->pool, "%s/%s", folder, stream->name);
     const char *to = pool_text(&save->pool, "%s/%s", save->temporary, stream->name);
-    return from && to && stat(from, &stat_of) == 0 &&
+    return from && to && lstat(from, &stat_of) == 0 && S_ISREG(stat_of.st_mode) &&
            (uint64_t)stat_of.st_size == stream->header_bytes + stream->bytes && save->opts.files->link(from, to) == 0;
 }
 
@@ -527,7 +571,7 @@ static weir_status take_part(struct keep_save *save, int rank)
         status = keep_index_decode(&part, path, text, count);
     if (!status)
         status = keep_index_merge(&save->index, &part, path);
-    if (!status && save->opts.files->unlink(path))
+    if (!status && save->opts.files->unlinkat(AT_FDCWD, path, 0))
         status = io_error(path, "removed");
     keep_index_free(&part);
     free(text);
@@ -539,16 +583,20 @@ static weir_status take_part(struct keep_save *save, int rank)
 static weir_status write_index(struct keep_save *save)
 {
     size_t count;
+    const struct keep_files *files = save->opts.files;
     const char *path = pool_text(&save->pool, "%s/" KEEP_INDEX_NAME, save->temporary);
-    weir_status status = !path             ? no_memory(save)
+    const char *mark = pool_text(&save->pool, "%s/" KEEP_MARK_NAME, save->temporary);
+    weir_status status = !path || !mark    ? no_memory(save)
                          : save->opts.part ? keep_index_settle_part(&save->index, save->final)
                                            : keep_index_settle(&save->index, save->final);
     char *text = status ? NULL : keep_index_encode(&save->index, &count);
     if (!text)
         return status ? status : WEIR_E_MEMORY;
-    if (!keep_write_file(save->opts.files, path, text, count))
+    if (!keep_write_file(files, path, text, count))
         status = io_error(path, "written");
-    else if (!keep_sync_folder(save->opts.files, save->temporary))
+    else if (files->unlinkat(AT_FDCWD, mark, 0))
+        status = io_error(mark, "removed");
+    else if (!keep_sync_folder(files, save->temporary))
         status = io_error(save->temporary, "brought to the disk");
     free(text);
     return status;
@@ -562,13 +610,16 @@ static weir_status finish(struct keep_save *save)
         status = take_part(save, rank);
     if (!status)
         status = write_index(save);
+    if (!status)
+        status = check_place(save); /* again: this may be much later than the beginning */
     if (status)
         return status;
     if (!keep_root_publish(o->files, o->root, save->temporary, o->name, o->nonce))
         return io_error(save->final, "given its name");
     save->mine_to_remove = false;
     if (o->keep > 0 && keep_step_of(o->name) >= 0)
-        keep_root_prune(o->files, o->root, keep_step_of(o->name), o->keep, o->nonce);
+        keep_root_prune(o->files, o->root, &(struct keep_prune){keep_step_of(o->name), o->keep, o->nonce, o->tell,
+                                                               o->tell_ctx});
     return WEIR_OK;
 }
 

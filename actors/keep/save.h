@@ -6,10 +6,11 @@
  *     status = keep_save_run(save);    // writes; on any thread
  *     keep_save_free(save);
  *
- * begin, on rank 0, removes what crashed saves have left and makes the folder .step-00000100.NONCE; only when it has
- * may the other ranks begin (the session's round with the nonce tells them). run writes the shards to files of the
- * rank's own, and its part of the index beside them; rank 0 waits for all parts, writes the index, and gives the folder
- * its name:
+ * begin, on rank 0, takes the root's lock (lock.h) until the save is freed, removes what crashed saves have left, makes
+ * sure that the name is free or a checkpoint's (own.h), and makes the folder .step-00000100.NONCE; only when it has may
+ * the other ranks begin (the session's round with the nonce tells them). run writes the shards to files of the rank's
+ * own, and its part of the index beside them; rank 0 waits for all parts, writes the index, and gives the folder its
+ * name:
  *
  *     rank 0        files, fsync ... waits for parts ... index, fsync, fsync folder, rename, fsync root, prune
  *     rank r        files, fsync, part by rename ... waits: the folder has its name, or is gone
@@ -47,6 +48,9 @@ struct keep_save_opts {
     bool (*stop)(void *ctx, bool waits); /* asked now and then while it writes, or waits for other ranks: true gives the
                                             save up, E_CANCELLED */
     void *stop_ctx;
+    int64_t wait_ns;     /* on rank 0: how long to wait for another process that saves in the root */
+    void (*tell)(void *ctx, const char *sentence); /* what is worth a report and no failure; may be NULL */
+    void *tell_ctx;
     const struct keep_files *files; /* [the system's] */
 };
 

@@ -147,6 +147,21 @@ weir_status keep_single_read(struct keep_index *index, const char *path)
     return status ? status : keep_index_settle(index, path);
 }
 
+bool keep_single_is_ours(const char *path)
+{
+    struct keep_index index = {.nonce = 0};
+    struct safetensors_header header = {.data_at = 0};
+    char error[1024];
+    snprintf(error, sizeof error, "%s", weir_error());
+    bool ours = false, read = read_header(&index, path, &header) == WEIR_OK;
+    for (int i = 0; read && i < header.metadata.count; i++)
+        ours |= !strcmp(header.metadata.item[i].key, "weir.plan");
+    if (!read)
+        error_set(WEIR_OK, "%s", error);
+    keep_index_free(&index);
+    return ours;
+}
+
 /* ---- writing ---- */
 
 static void add_text(struct keep_index *index, struct safetensors_header *header, const char *key, const char *value)

@@ -20,6 +20,9 @@
 /* Reads the header of `path` as an index of one file, settled. */
 weir_status keep_single_read(struct keep_index *index, const char *path);
 
+/* Whether the file at `path` was written by keep_single_write(). Keeps the thread's error. */
+bool keep_single_is_ours(const char *path);
+
 /* Writes the tensors (data[i] is of index->tensors.item[i]: all slots one behind the other) beside `path`, and renames
  * it when it is on the disk. */
 weir_status keep_single_write(struct keep_index *index, const void *const *data, const char *path, uint64_t nonce);

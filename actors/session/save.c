@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "actors/keep/lock.h"
 #include "actors/keep/part.h"
 #include "actors/keep/save.h"
 #include "actors/session/cluster.h"
@@ -48,6 +49,8 @@ struct saver {
     pthread_t thread;
     bool started;                 /* it is to be joined */
     bool async;
+    weir_checkpoint_lock **root;  /* owned; of the roots that it has saved in */
+    int roots;
     int64_t failed_ns;            /* by the writer: when it first saw that the session has failed */
     _Atomic uint32_t state;       /* enum saver_state (a futex word) */
     weir_status status;           /* of the last one */
@@ -75,6 +78,12 @@ static bool saver_stops(void *ctx, bool waits)
     if (!saver->failed_ns)
         saver->failed_ns = park_now_ns();
     return park_now_ns() - saver->failed_ns > GRACE_NS;
+}
+
+static void saver_tell(void *ctx, const char *sentence)
+{
+    struct saver *saver = ctx;
+    report_say(&saver->session->report, "weir_session_save: %s", sentence);
 }
 
 static void saver_becomes(struct saver *saver, enum saver_state state)
@@ -156,9 +165,70 @@ void session_await_save(struct weir_session *s)
         saver_wait(s->saver, PARK_FOREVER);
 }
 
+/* ---- roots ---- */
+
+static bool has_root(const struct saver *saver, const weir_checkpoint_lock *lock)
+{
+    for (int i = 0; i < saver->roots; i++)
+        if (saver->root[i] == lock)
+            return true;
+    return false;
+}
+
+static weir_status add_root(struct saver *saver, weir_checkpoint_lock *lock)
+{
+    weir_checkpoint_lock **grown = realloc(saver->root, ((size_t)saver->roots + 1) * sizeof(*grown));
+    if (!grown) {
+        keep_lock_release(lock);
+        return error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
+    }
+    saver->root = grown;
+    saver->root[saver->roots++] = lock;
+    return WEIR_OK;
+}
+
+/* Keeps the root for this process until the session ends. */
+static weir_status hold_root(struct saver *saver, const char *dir)
+{
+    weir_checkpoint_lock *lock;
+    weir_status status = keep_lock_take(dir, cluster_patience_ns(), &lock);
+    if (status)
+        return status;
+    if (has_root(saver, lock)) {
+        keep_lock_release(lock);
+        return WEIR_OK;
+    }
+    if (!keep_lock_works(lock))
+        report_say(&saver->session->report, "weir_session_save: %s: the file system has no locks, so another program "
+                   "that saves there goes unnoticed; give each run a folder of its own", dir);
+    return add_root(saver, lock);
+}
+
+static void release_roots(struct saver *saver)
+{
+    for (int i = 0; i < saver->roots; i++)
+        keep_lock_release(saver->root[i]);
+    free(saver->root);
+}
+
+weir_checkpoint_lock *weir_checkpoint_lock_take(const char *root)
+{
+    weir_checkpoint_lock *lock = NULL;
+    if (error_null(root, "weir_checkpoint_lock_take", "root"))
+        return NULL;
+    return keep_lock_take(root, cluster_patience_ns(), &lock) ? NULL : lock;
+}
+
+void weir_checkpoint_lock_release(weir_checkpoint_lock *lock)
+{
+    keep_lock_release(lock);
+}
+
 void session_end_saves(struct weir_session *s)
 {
     session_await_save(s);
+    if (s->saver)
+        release_roots(s->saver);
     free(s->saver);
     s->saver = NULL;
 }
@@ -351,6 +421,8 @@ static struct keep_save_opts keep_opts(struct weir_session *s, const char *dir, 
                   .program = opts->program ? opts->program : ""},
         .stop = saver_stops,
         .stop_ctx = s->saver,
+        .tell = saver_tell,
+        .tell_ctx = s->saver,
     };
 }
 
@@ -379,6 +451,8 @@ static weir_status begin_on_disk(struct saving *g, const char *name)
     struct keep_save_opts keep = keep_opts(g->s, g->dir, g->opts, name, nonce_new(g->s));
     weir_status status = g->begun;
     snprintf(word, sizeof(word), "%llx", (unsigned long long)keep.nonce);
+    if (!status && keep.rank == 0)
+        status = hold_root(g->s->saver, g->dir);
     if (!status && keep.rank == 0 && !(g->s->saver->save = keep_save_begin(&keep)))
         status = WEIR_E_IO;
     status = agree(g, status, word);
@@ -406,6 +480,8 @@ static weir_status begin_in_memory(struct saving *g, const char *name)
     keep.keep = 0;
     keep.part = true;
     status = g->begun;
+    if (!status && keep.rank == 0)
+        status = hold_root(g->s->saver, g->dir);
     if (!status && keep.rank == 0)
         keep_part_prune(&keep_files_system, g->dir, g->folders.step);
     if (!status && keep.rank == 0 && !(g->s->saver->save = keep_save_begin(&keep)))

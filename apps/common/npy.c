@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "apps/common/npy.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fts.h>
 #include <stdio.h>
@@ -315,9 +316,25 @@ static bool write_one(const struct tensor *t, const char *folder)
     return ok || tensors_failed("%s: cannot be written: %s", path, strerror(errno));
 }
 
+bool npy_may_write(const char *path)
+{
+    struct dirent *entry = NULL;
+    DIR *folder = opendir(path);
+    if (!folder)
+        return errno == ENOENT || tensors_failed("%s: is in the way: %s", path, strerror(errno));
+    do
+        entry = readdir(folder);
+    while (entry && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")));
+    if (entry)
+        tensors_failed("%s: is in the way, and has %s in it; .npy files are written into a new or an empty folder", path,
+                       entry->d_name);
+    closedir(folder);
+    return !entry;
+}
+
 bool npy_write_folder(const struct tensors *t, const char *path)
 {
-    bool ok = true;
+    bool ok = npy_may_write(path);
     for (int i = 0; i < t->count && ok; i++)
         ok = write_one(&t->item[i], path);
     return ok;

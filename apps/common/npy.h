@@ -18,7 +18,9 @@ bool npy_read_folder(struct tensors *t, const char *path);
 /* One file, as the tensor `name`. Its text is what a stranger wrote. */
 bool npy_read_file(struct tensors *t, const char *path, const char *name);
 
-/* One file for each tensor; folders are made. Several slots become a first dimension. */
+/* One file for each tensor, in a folder that is not there yet or is empty; folders are made. Several slots become a
+ * first dimension. */
+bool npy_may_write(const char *path); /* whether it is such a folder; false: tensors_error() */
 bool npy_write_folder(const struct tensors *t, const char *path);
 
 /* ---- values one behind the other ----

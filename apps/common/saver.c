@@ -10,14 +10,11 @@
 #include "apps/common/measure.h"
 #include "apps/common/ranks.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #define SECONDS_MIN 0.01
 
@@ -42,39 +39,13 @@ static int read_every(saver *s)
     return -1;
 }
 
-/* As mkdir -p has it; false with errno set. */
-static bool make_folders(const char *path)
+/* The first rank keeps the folder for its run, so that no other run saves there meanwhile. */
+static int take_folder(saver *s)
 {
-    char part[PATHS_BYTES];
-    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
-        return errno = ENAMETOOLONG, false;
-    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(part, 0777) && errno != EEXIST)
-            return false;
-        *slash = '/';
-    }
-    return !mkdir(part, 0777) || errno == EEXIST;
-}
-
-/* Tries it out: permissions are not all that may be in the way. */
-static bool can_write_into(const char *folder)
-{
-    char path[PATHS_BYTES];
-    if (snprintf(path, sizeof path, "%s/.tried-XXXXXX", folder) >= (int)sizeof path)
-        return errno = ENAMETOOLONG, false;
-    int fd = mkstemp(path);
-    if (fd < 0)
-        return false;
-    close(fd);
-    return !unlink(path);
-}
-
-static int check_folder(const saver *s)
-{
-    if (!s->opts.save || !ranks_first() || (make_folders(s->opts.save) && can_write_into(s->opts.save)))
+    if (!s->opts.save || !ranks_first())
         return -1;
-    return options_wrong(s->program, "--save: cannot write into %s: %s", s->opts.save, strerror(errno));
+    s->lock = weir_checkpoint_lock_take(s->opts.save);
+    return s->lock ? -1 : options_wrong(s->program, "--save: %s", weir_error());
 }
 
 /* Where snapshots go. Only a launcher that starts ranks again has a use for them. */
@@ -124,7 +95,7 @@ int saver_check(saver *s, const char *program, const saver_opts *opts, bool most
     *s = (saver){.program = program, .opts = *opts, .most_is_best = most_is_best, .saved = -1, .best = NAN};
     int status = read_every(s);
     if (status < 0)
-        status = check_folder(s);
+        status = take_folder(s);
     if (status < 0)
         status = check_memory(s);
     if (status < 0)
@@ -302,4 +273,10 @@ bool saver_last(saver *s, weir_session *session)
     else if (ranks_first())
         fprintf(stderr, "%s: step %lld is saved in %s\n", s->program, (long long)step, s->opts.save);
     return !status;
+}
+
+void saver_end(saver *s)
+{
+    weir_checkpoint_lock_release(s->lock);
+    s->lock = NULL;
 }

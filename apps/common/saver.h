@@ -5,6 +5,7 @@
  *     saver_next()    the next step at which the session has to rest; saver_watch() while it runs, for minutes
  *     saver_save()    it rests there; saver_best() when it was never so good
  *     saver_last()    after the last step
+ *     saver_end()     the session is closed
  *
  * A save while training goes on costs it the copy; one that fails is told on stderr, and training goes on. Only the
  * last one decides. What is saved is a checkpoint of <weir/session.h>: the folder of --save gets step-00000100, of
@@ -65,10 +66,12 @@ typedef struct saver {
     bool asked;              /* the run was asked to stop, as one is due */
     int64_t saved;           /* steps done at the last save that did not fail at once; -1: none */
     double best;             /* NAN: none */
+    weir_checkpoint_lock *lock; /* owned; of the folder of --save, on the first rank */
 } saver;
 
-/* -1, or the exit status of what was reported: a folder that cannot be written, one that has a later checkpoint than
- * the one to go on from, nothing to go on from. Makes the folder of --save, on the first rank. */
+/* -1, or the exit status of what was reported: a folder that cannot be written, one in which another program saves, one
+ * that has a later checkpoint than the one to go on from, nothing to go on from. On the first rank it makes the folder
+ * of --save and keeps it for this program until saver_end(), which is to be called in any case. */
 int saver_check(saver *s, const char *program, const saver_opts *opts, bool most_is_best);
 
 /* Whether the program goes on with what was begun before: with a checkpoint, or as a later generation. */
@@ -100,5 +103,8 @@ void saver_best(saver *s, weir_session *session, const char *name, double value)
 /* Saves what is there now if that is not saved yet, and waits until it is on the disk. False when that failed, which
  * has been reported. */
 bool saver_last(saver *s, weir_session *session);
+
+/* Gives the folder up. Once saver_check() was called, whatever it returned. */
+void saver_end(saver *s);
 
 #endif

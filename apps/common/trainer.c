@@ -386,6 +386,7 @@ int trainer_end(trainer *t, int status)
     interrupt_stops(NULL);
     if (t->session && weir_session_close(t->session) && !status)
         status = options_failed(t->program);
+    saver_end(&t->saver);
     int error = log_close(&t->log);
     if (error && !status)
         status = options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(error));

@@ -70,13 +70,27 @@ static int by_name(const void *a, const void *b)
     return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool find_below(const char *path, struct checkpoint_paths *found)
+/* ".NAME.NONCE", which a save was writing or removing, or "NAME.old-NONCE", which it was replacing. */
+static bool is_left(const char *name)
+{
+    enum { DIGITS = 16 };
+    size_t length = strlen(name);
+    if (length <= DIGITS || strspn(name + length - DIGITS, "0123456789abcdef") != DIGITS)
+        return false;
+    const char *nonce = name + length - DIGITS;
+    return (name[0] == '.' && nonce > name + 2 && nonce[-1] == '.') ||
+           (nonce > name + 5 && !strncmp(nonce - 5, ".old-", 5));
+}
+
+static bool find_below(const char *path, bool left, struct checkpoint_paths *found)
 {
     DIR *folder = opendir(path);
     bool ok = folder;
-    for (struct dirent *entry; ok && (entry = readdir(folder));)
-        if (entry->d_name[0] != '.' && has_index(path, entry->d_name))
-            ok = add_path(found, path, entry->d_name);
+    for (struct dirent *entry; ok && (entry = readdir(folder));) {
+        bool wanted = left ? is_left(entry->d_name)
+                           : entry->d_name[0] != '.' && !is_left(entry->d_name) && has_index(path, entry->d_name);
+        ok = !wanted || add_path(found, path, entry->d_name);
+    }
     if (folder)
         closedir(folder);
     if (found->count)
@@ -91,7 +105,14 @@ bool checkpoint_look(const char *path, struct checkpoint_paths *found)
     if (stat(path, &stat_of))
         return false;
     bool one = !S_ISDIR(stat_of.st_mode) || has_index(path, ".");
-    return one ? add_path(found, path, "") : find_below(path, found);
+    return one ? add_path(found, path, "") : find_below(path, false, found);
+}
+
+bool checkpoint_left(const char *path, struct checkpoint_paths *found)
+{
+    struct stat stat_of;
+    *found = (struct checkpoint_paths){.count = 0};
+    return stat(path, &stat_of) || !S_ISDIR(stat_of.st_mode) || find_below(path, true, found);
 }
 
 int checkpoint_find(const char *program, const char *path, struct checkpoint_paths *found)

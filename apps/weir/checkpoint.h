@@ -22,6 +22,8 @@ struct checkpoint_paths {
     int room;
 };
 bool checkpoint_look(const char *path, struct checkpoint_paths *found); /* false: errno; there may be none */
+/* The folders in it that interrupted saves have left, and those that older builds moved out of their way. */
+bool checkpoint_left(const char *path, struct checkpoint_paths *found);
 /* -1 when there is one; else the exit status, after reporting. */
 int checkpoint_find(const char *program, const char *path, struct checkpoint_paths *found);
 void checkpoint_paths_free(struct checkpoint_paths *found);

@@ -1,15 +1,20 @@
 /* weir checkpoint convert: checkpoints to and from one .safetensors file and folders of .npy files, with the names of
  * another program if there is a map for them.
  *
- * All of it is in memory at once: what fits on a machine to be trained fits there to be converted. */
+ * All of it is in memory at once: what fits on a machine to be trained fits there to be converted. What is in the way and
+ * is not weir's stays: the command refuses, or with --force gives it another name. */
+#define _GNU_SOURCE /* renameat2 */
 #include "apps/common/measure.h"
 #include "apps/common/name_map.h"
 #include "apps/common/npy.h"
 #include "apps/common/options.h"
+#include "apps/common/paths.h"
 #include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +24,8 @@ static const char program[] = "weir checkpoint convert";
 
 struct convert {
     const char *from, *to, *map;
-    bool all, npy, reverse;
+    bool all, npy, reverse, force;
+    char aside[PATHS_BYTES]; /* where what was in the way is now; "": nowhere */
 };
 
 static int failed(void)
@@ -55,12 +61,59 @@ static bool rename_tensors(struct tensors *t, const struct convert *c)
     return ok;
 }
 
-static bool convert(const struct convert *c, struct tensors *t)
+/* ---- what is in the way ---- */
+
+static bool may_write(const struct convert *c)
+{
+    if (c->npy)
+        return npy_may_write(c->to);
+    return !weir_checkpoint_may_replace(c->to) || tensors_failed("%s", weir_error());
+}
+
+/* Gives what is in the way another name, so that nothing is lost. */
+static bool move_aside(struct convert *c)
+{
+    size_t length = strlen(c->to);
+    while (length > 1 && c->to[length - 1] == '/')
+        length--;
+    for (int i = 1; i < 10000; i++) {
+        if (snprintf(c->aside, sizeof c->aside, "%.*s.before-%d", (int)length, c->to, i) >= (int)sizeof c->aside)
+            break;
+        if (!renameat2(AT_FDCWD, c->to, AT_FDCWD, c->aside, RENAME_NOREPLACE))
+            return true;
+        if (errno != EEXIST)
+            break;
+    }
+    int why = errno;
+    c->aside[0] = '\0';
+    return tensors_failed("%s: cannot be moved out of the way: %s", c->to, strerror(why));
+}
+
+static bool make_way(struct convert *c)
+{
+    if (may_write(c))
+        return true;
+    if (c->force)
+        return move_aside(c);
+    char error[1024];
+    snprintf(error, sizeof error, "%s", tensors_error());
+    return tensors_failed("%s; or --force moves it to %s.before-1", error, c->to);
+}
+
+/* ---- converting ---- */
+
+static bool convert(struct convert *c, struct tensors *t)
 {
     bool ok = is_npy_folder(c->from) ? npy_read_folder(t, c->from) : tensors_read(t, c->from, c->all);
     if (ok && c->map)
         ok = rename_tensors(t, c);
-    return ok && (c->npy ? npy_write_folder(t, c->to) : tensors_write(t, c->to));
+    if (!ok || !make_way(c))
+        return false;
+    if (c->npy ? npy_write_folder(t, c->to) : tensors_write(t, c->to))
+        return true;
+    if (c->aside[0] && renameat2(AT_FDCWD, c->aside, AT_FDCWD, c->to, RENAME_NOREPLACE))
+        fprintf(stderr, "%s: what was %s is %s now\n", program, c->to, c->aside);
+    return false;
 }
 
 static int report(const struct convert *c, const struct tensors *t)
@@ -69,6 +122,8 @@ static int report(const struct convert *c, const struct tensors *t)
     uint64_t bytes = 0;
     for (int i = 0; i < t->count; i++)
         bytes += tensor_bytes(&t->item[i]);
+    if (c->aside[0])
+        printf("%s: is %s now\n", c->to, c->aside);
     printf("%s: %d tensors, %s\n", c->to, t->count, measure_bytes_text(bytes, text));
     return 0;
 }
@@ -85,6 +140,7 @@ int checkpoint_convert(int argc, char **argv)
         {"--all", OPTIONS_FLAG, &c.all, .help = "optimizer state, other state and positions too, not parameters alone"},
         {"--map", OPTIONS_TEXT, &c.map, .value = "FILE", .help = "names of another program, as apps/weir-gpt/gpt2.map"},
         {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "read the map from right to left: to the other's names"},
+        {"--force", OPTIONS_FLAG, &c.force, .help = "move a file or folder that is in the way to TO.before-1, -2, ..."},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Converts checkpoints to other forms and back.", table}, argc,
@@ -95,6 +151,8 @@ int checkpoint_convert(int argc, char **argv)
         return options_wrong(program, "--reverse needs --map");
     if (access(c.from, F_OK))
         return options_wrong(program, "there is no %s", c.from);
+    if (!c.force && !make_way(&c))
+        return failed();
     status = convert(&c, &t) ? report(&c, &t) : failed();
     tensors_free(&t);
     return status;

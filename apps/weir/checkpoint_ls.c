@@ -205,6 +205,22 @@ static int list_all(const struct checkpoint_paths *found, bool json)
     return status;
 }
 
+/* Folders that saves have left, on stderr: nothing else shows the hidden ones. */
+static void tell_left(const struct checkpoint_paths *left)
+{
+    for (int i = 0; i < left->count; i++) {
+        weir_checkpoint *c = weir_checkpoint_open(left->path[i]);
+        if (c)
+            options_wrong(program, "%s: a checkpoint of step %" PRId64 ", left by a save that was interrupted; the next "
+                          "save of its name removes it or puts it back", left->path[i],
+                          weir_checkpoint_get_info(c)->step);
+        else
+            options_wrong(program, "%s: no whole checkpoint: left by a save that was interrupted, or moved there by an "
+                          "older build; look into it before you remove it", left->path[i]);
+        weir_checkpoint_close(c);
+    }
+}
+
 static int list_one(const char *path, bool json)
 {
     weir_checkpoint *c = weir_checkpoint_open(path);
@@ -222,7 +238,7 @@ int checkpoint_ls(int argc, char **argv)
 {
     const char *path = NULL;
     bool json = false;
-    struct checkpoint_paths found;
+    struct checkpoint_paths found, left = {.count = 0};
     const options_entry table[] = {
         {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object, or an array of them"},
@@ -230,10 +246,13 @@ int checkpoint_ls(int argc, char **argv)
     };
     int status = options_parse(&(options_spec){program, "Lists a folder's checkpoints, or what is in one.", table},
                                argc, argv);
+    if (status < 0 && checkpoint_left(path, &left))
+        tell_left(&left);
     if (status < 0 && (status = checkpoint_find(program, path, &found)) < 0) {
         bool one = !strcmp(found.path[0], path);
         status = one ? list_one(path, json) : list_all(&found, json);
         checkpoint_paths_free(&found);
     }
+    checkpoint_paths_free(&left);
     return status;
 }

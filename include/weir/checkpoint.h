@@ -131,8 +131,14 @@ typedef struct weir_checkpoint_create_opts {
     const char *program; /* copied */
 } weir_checkpoint_create_opts;
 
+/* Whether a new checkpoint may have this path: nothing is there, or an empty folder, or a checkpoint of weir's, or a
+ * .safetensors file that weir has written, or a symbolic link to one of these two. E_IO: something else is there; the
+ * error says what. */
+weir_status weir_checkpoint_may_replace(const char *path);
+
 /* Begins the checkpoint that will be the folder `path`; a `path` that ends with ".safetensors" will be a single file.
- * Folders above are made. NULL and weir_error(): E_IO. */
+ * Folders above are made. NULL and weir_error(): E_IO, also where weir_checkpoint_may_replace() says no, and where
+ * another program saves in the folder above. */
 #define weir_checkpoint_create(path, ...) \
     weir_checkpoint_create_at(path, WEIR_OPTS(weir_checkpoint_create_opts, __VA_ARGS__))
 weir_checkpoint_writer *weir_checkpoint_create_at(const char *path, const weir_checkpoint_create_opts *opts);
@@ -154,10 +160,27 @@ static inline weir_status weir_checkpoint_add(weir_checkpoint_writer *writer, co
 }
 weir_status weir_checkpoint_add_source(weir_checkpoint_writer *writer, const weir_checkpoint_source *source);
 
-/* Writes it, and gives it its name when all is on the disk; what had that name before is replaced then and not before.
- * Frees the writer. E_IO: nothing has changed. */
+/* Writes it, and gives it its name when all is on the disk; a checkpoint that had the name is replaced then and not
+ * before. Frees the writer. E_IO: nothing has changed. */
 weir_status weir_checkpoint_finish(weir_checkpoint_writer *writer);
 void weir_checkpoint_abandon(weir_checkpoint_writer *writer); /* may be NULL: leaves nothing */
+
+/* ---- one program at a time ----
+ *
+ * A session keeps the root that it saves in for its process, from its first save until it is closed: a save of another
+ * process fails meanwhile, with an error that names the process. A program that trains for long takes the root at its
+ * start, and so learns at once that another one has it. Sessions of this process may still save there, one at a time.
+ * Loading needs no lock. */
+
+typedef struct weir_checkpoint_lock weir_checkpoint_lock;
+
+/* Keeps the root for this process; makes the folder. A process of a later generation (weir_generation()) waits up to
+ * WEIR_LIVENESS for one of the generation before it; others do not wait. NULL and weir_error(): E_IO, another process
+ * has it, or nothing can be written there. Any thread. */
+weir_checkpoint_lock *weir_checkpoint_lock_take(const char *root);
+
+/* Gives it up, once for each take; it ends with the process in any case. May be NULL. Any thread. */
+void weir_checkpoint_lock_release(weir_checkpoint_lock *lock);
 
 WEIR_C_END
 #endif

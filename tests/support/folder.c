@@ -51,8 +51,8 @@ int folder_entries(const char *path)
 {
     DIR *open = opendir(path);
     int count = open ? -2 : -1; /* "." and ".." */
-    while (open && readdir(open))
-        count++;
+    for (struct dirent *entry; open && (entry = readdir(open));)
+        count += strcmp(entry->d_name, ".lock") != 0;
     if (open)
         closedir(open);
     return count;

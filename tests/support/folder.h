@@ -13,7 +13,7 @@ void folder_remove(void);
 const char *folder_path(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 bool folder_has(const char *path);
-int folder_entries(const char *path); /* hidden ones too; -1: it is none */
+int folder_entries(const char *path); /* hidden ones too, but for a root's lock; -1: it is none */
 
 /* Changes one byte of a file, or makes it so long; fails the test when it cannot. */
 void folder_flip(const char *path, long offset);

@@ -32,6 +32,7 @@ enum {
 };
 
 static const int64_t second_ns = 1000000000;
+#define LIVENESS_NS (5 * second_ns) /* when the environment says nothing */
 
 /* ---- one variable ---- */
 
@@ -434,7 +435,7 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
                                 .from = "nobody",
                                 .shm = true,
                                 .ipc = true,
-                                .liveness_ns = 5 * second_ns,
+                                .liveness_ns = LIVENESS_NS,
                                 .stall_ns = 10 * second_ns,
                                 .join_ns = 60 * second_ns};
     if (!opts->alone)
@@ -453,15 +454,16 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
 
 /* ---- queries ---- */
 
-/* Rank, size and generation alone. These are questions, not calls that fail: the thread's last error stays as it
+/* Rank, size, generation and liveness alone. These are questions, not calls that fail: the thread's last error stays as it
  * was. */
 static struct cluster_env read_quietly(void)
 {
     char error[1024];
-    struct cluster_env env = {.size = 1};
+    struct cluster_env env = {.size = 1, .liveness_ns = LIVENESS_NS};
     const struct source *source = source_find();
     snprintf(error, sizeof error, "%s", weir_error());
-    if ((source && read_rank(source, &env) != WEIR_OK) || read_generation(&env) != WEIR_OK)
+    if ((source && read_rank(source, &env) != WEIR_OK) || read_generation(&env) != WEIR_OK ||
+        read_seconds("WEIR_LIVENESS", false, &env.liveness_ns) != WEIR_OK)
         error_set(WEIR_OK, "%s", error);
     return env;
 }
@@ -479,4 +481,10 @@ int weir_world_size(void)
 int weir_generation(void)
 {
     return (int)read_quietly().generation;
+}
+
+int64_t cluster_patience_ns(void)
+{
+    struct cluster_env env = read_quietly();
+    return env.generation ? env.liveness_ns : 0;
 }

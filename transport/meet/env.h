@@ -41,6 +41,10 @@ struct cluster_env {
 /* E_ARGUMENT names the variable that is wrong or missing ("WORLD_SIZE is 4, but MASTER_ADDR is not set"). */
 weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env);
 
+/* How long this process waits for one of the generation before it to give up what only one may have: the liveness
+ * limit; 0 in the first generation. */
+int64_t cluster_patience_ns(void);
+
 /* "tcp", "ucx". */
 const char *cluster_carrier_name(enum cluster_carrier carrier);
 
