@@ -4,8 +4,8 @@
  * one root. A file that is removed while another process waits for it is another file when that process gets its lock;
  * so whoever has the lock looks whether the name still means the file, and begins anew if not.
  *
- * A child of fork() shares the open file, and so the lock. What it saves is another program's work: the list's entries
- * carry the process that took them, and count for no other.
+ * A child of fork() shares the open file, and so the lock. But the child is another program: the list's
+ * entries carry the process that took them, and count for no other.
  */
 #define _GNU_SOURCE
 #include "actors/keep/lock.h"

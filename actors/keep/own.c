@@ -87,7 +87,7 @@ static const char *next_of(DIR *entries)
     return entry ? entry->d_name : NULL;
 }
 
-/* Of the folder itself, never of one that a link leads to. */
+/* Opens the folder itself, never one that a link leads to. */
 static DIR *open_entries(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

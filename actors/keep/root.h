@@ -6,7 +6,7 @@
  *     .step-00000300.NONCE     being written, or left by a save that crashed; NONCE is 16 hexadecimal digits
  *     best.old-NONCE           for a moment, where a file system cannot let two names change places
  *
- * Whoever calls what changes a root holds its lock (lock.h). Any thread; one save at a time in a root.
+ * A caller that changes a root holds its lock (lock.h). Any thread; one save at a time in a root.
  */
 #ifndef ACTORS_KEEP_ROOT_H
 #define ACTORS_KEEP_ROOT_H
@@ -15,7 +15,8 @@
 #include "graph/base/pool.h"
 
 /* Removes what crashed saves of `name` have left, and of all steps when `name` is one. The caller knows that no such
- * save goes on: its lock holds others off. What cannot be removed, or is not proven to be a save's, is left. */
+ * save goes on: its lock holds others off. It leaves a folder that it cannot remove, or that is not
+ * proven to be a save's. */
 void keep_root_clean(const struct keep_files *files, const char *root, const char *name);
 
 /* The numbers of its step-... folders that have an index, ascending; from `p`. -1: the folder cannot be read. */

@@ -1,8 +1,8 @@
 /* weir checkpoint convert: checkpoints to and from one .safetensors file and folders of .npy files, with the names of
  * another program if there is a map for them.
  *
- * All of it is in memory at once: what fits on a machine to be trained fits there to be converted. What is in the way and
- * is not weir's stays: the command refuses, or with --force gives it another name. */
+ * All of it is in memory at once: what fits on a machine to be trained fits there to be converted. It never
+ * replaces a file or folder that is not weir's: it refuses, or with --force gives that another name. */
 #define _GNU_SOURCE /* renameat2 */
 #include "apps/common/measure.h"
 #include "apps/common/name_map.h"

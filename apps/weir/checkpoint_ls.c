@@ -205,18 +205,15 @@ static int list_all(const struct checkpoint_paths *found, bool json)
     return status;
 }
 
-/* Folders that saves have left, on stderr: nothing else shows the hidden ones. */
-static void tell_left(const struct checkpoint_paths *left)
+/* Folders that saves have left: nothing else shows the hidden ones. In JSON's place they go to stderr. */
+static void list_left(const struct checkpoint_paths *left, FILE *to)
 {
     for (int i = 0; i < left->count; i++) {
         weir_checkpoint *c = weir_checkpoint_open(left->path[i]);
-        if (c)
-            options_wrong(program, "%s: a checkpoint of step %" PRId64 ", left by a save that was interrupted; the next "
-                          "save of its name removes it or puts it back", left->path[i],
-                          weir_checkpoint_get_info(c)->step);
-        else
-            options_wrong(program, "%s: no whole checkpoint: left by a save that was interrupted, or moved there by an "
-                          "older build; look into it before you remove it", left->path[i]);
+        fprintf(to, c ? "%s: a checkpoint that a save is replacing or removing, or was when it was interrupted; the next "
+                        "save of its name removes it or puts it back\n"
+                      : "%s: not a whole checkpoint: a save writes it or was interrupted, or an older build has moved "
+                        "it out of its way; look into it before you remove it\n", left->path[i]);
         weir_checkpoint_close(c);
     }
 }
@@ -247,7 +244,7 @@ int checkpoint_ls(int argc, char **argv)
     int status = options_parse(&(options_spec){program, "Lists a folder's checkpoints, or what is in one.", table},
                                argc, argv);
     if (status < 0 && checkpoint_left(path, &left))
-        tell_left(&left);
+        list_left(&left, json ? stderr : stdout);
     if (status < 0 && (status = checkpoint_find(program, path, &found)) < 0) {
         bool one = !strcmp(found.path[0], path);
         status = one ? list_one(path, json) : list_all(&found, json);

@@ -335,3 +335,70 @@ Test(checkpoint, numpy_reads_the_files_and_its_own_are_read)
     cr_expect(w[1] == value_of("wpe", 1) + 1 && i == -3 && u[4] == 4);
     weir_checkpoint_close(c);
 }
+
+/* ---- what is in the way ---- */
+
+Test(checkpoint, convert_refuses_a_folder_of_the_user_and_moves_it_aside_when_told_to)
+{
+    make_model(folder_path("a"), 7);
+    must_run("weir checkpoint convert $T/a $T/m.safetensors; mkdir -p $T/home/photos; echo mine >$T/home/notes.txt");
+    cr_expect_eq(run("weir checkpoint convert $T/m.safetensors $T/home"), 1);
+    expect_says("home: is in the way, and is no checkpoint: it has ");
+    expect_says("--force moves it to ");
+    must_run("test -d $T/home/photos && grep -q mine $T/home/notes.txt && test $(ls -A $T | wc -l) = 3");
+    must_run("weir checkpoint convert $T/m.safetensors $T/home/ --force");
+    expect_says("home.before-1 now");
+    must_run("test -d $T/home.before-1/photos && grep -q mine $T/home.before-1/notes.txt; "
+             "weir checkpoint verify $T/home");
+    must_run("weir checkpoint convert $T/m.safetensors $T/home --force; test ! -e $T/home.before-2");
+}
+
+Test(checkpoint, convert_refuses_a_root_and_its_checkpoints_stay)
+{
+    must_run("mkdir $T/runs");
+    make_model(folder_path("runs/step-00000001"), 1);
+    make_model(folder_path("runs/step-00000002"), 2);
+    must_run("weir checkpoint convert $T/runs $T/m.safetensors");
+    cr_expect_eq(run("weir checkpoint convert $T/m.safetensors $T/runs"), 1);
+    expect_says("runs: is in the way");
+    must_run("weir checkpoint verify $T/runs; weir checkpoint convert $T/m.safetensors $T/runs/new");
+    must_run("weir checkpoint convert $T/runs/step-00000001 $T/runs/new"); /* a checkpoint may be replaced */
+}
+
+Test(checkpoint, convert_refuses_files_and_npy_folders_that_are_there)
+{
+    make_model(folder_path("a"), 7);
+    must_run("echo mine >$T/u.safetensors; mkdir $T/n; echo mine >$T/n/wpe.npy; ln -s n $T/l");
+    cr_expect_eq(run("weir checkpoint convert $T/a $T/u.safetensors"), 1);
+    expect_says("u.safetensors: is in the way, and is no file that weir has written");
+    cr_expect_eq(run("weir checkpoint convert $T/a $T/n --npy"), 1);
+    expect_says("n: is in the way, and has wpe.npy in it");
+    cr_expect_eq(run("weir checkpoint convert $T/a $T/l --npy"), 1);
+    cr_expect_eq(run("weir checkpoint convert $T/a $T/u.safetensors --npy"), 1);
+    cr_expect_eq(run("weir checkpoint convert $T/a $T/l"), 1);
+    must_run("grep -q mine $T/u.safetensors && grep -q mine $T/n/wpe.npy && test -L $T/l");
+    must_run("weir checkpoint convert $T/a $T/u.safetensors --force; grep -q mine $T/u.safetensors.before-1");
+    must_run("weir checkpoint convert $T/a $T/n --npy --force; grep -q mine $T/n.before-1/wpe.npy");
+}
+
+Test(checkpoint, conversion_that_fails_with_force_puts_back_what_was_moved)
+{
+    make_model(folder_path("a"), 7);
+    must_run("mkdir $T/home; echo mine >$T/home/notes.txt; echo 'x = wpe[0:a]' >$T/map");
+    cr_expect_eq(run("weir checkpoint convert $T/a $T/home --force --map $T/map"), 1);
+    cr_expect_eq(run("ulimit -f 1; trap '' XFSZ; weir checkpoint convert $T/a $T/home --force"), 1, "%s", output);
+    must_run("grep -q mine $T/home/notes.txt && test ! -e $T/home.before-1");
+}
+
+Test(checkpoint, ls_lists_what_interrupted_saves_and_older_builds_have_left)
+{
+    make_model(folder_path("runs/step-00000001"), 1);
+    make_model(folder_path("runs/best"), 1);
+    must_run("mkdir -p $T/runs/.home.0123456789abcdef/photos $T/runs/.hidden; "
+             "cp -r $T/runs/best $T/runs/best.old-0123456789abcdef; weir checkpoint ls $T/runs");
+    expect_says(".home.0123456789abcdef: not a whole checkpoint");
+    expect_says("best.old-0123456789abcdef: a checkpoint that a save is replacing");
+    cr_expect(!strstr(output, ".hidden"), "%s", output);
+    must_run("weir checkpoint ls --json $T/runs 2>/dev/null");
+    cr_expect(json_valid(output), "%s", output);
+}

@@ -301,6 +301,41 @@ Test(keep_apps, a_program_that_is_started_again_goes_on_by_itself)
     expect_same("whole", "log", 20, 0);
 }
 
+/* ---- one program at a time ---- */
+
+Test(keep_apps, second_run_with_the_same_save_folder_is_refused_at_its_start)
+{
+    pid_t first = start(TINY " --steps 1000000 --save $T/runs --log $T/log");
+    wait_for("log", "\"step\"", 2);
+    int status = finish(start(TINY " --steps 5 --save $T/runs"));
+    char *said = read_text("err");
+    cr_expect(status == 2 && strstr(said, "another program saves there: weir-gpt, process "), "status %d: %s", status, said);
+    free(said);
+    kill(first, SIGINT);
+    cr_expect_eq(finish(first), 130);
+    cr_expect_eq(count_folders("runs", "step-"), 1);
+    cr_expect_eq(count_folders("runs", "."), 2, "the lock is left"); /* "." and ".." */
+}
+
+Test(keep_apps, next_generation_waits_for_the_one_before_it_to_give_the_folder_up)
+{
+    pid_t first = start(TINY " --steps 1000000 --save $T/runs --log $T/log");
+    wait_for("log", "\"step\"", 2);
+    setenv("WEIR_GENERATION", "1", 1);
+    setenv("WEIR_LIVENESS", "1", 1);
+    cr_expect_eq(finish(start(TINY " --steps 5 --save $T/runs")), 2);
+    setenv("WEIR_LIVENESS", "60", 1);
+    pid_t second = start(TINY " --steps 1000000 --save $T/runs --log $T/other");
+    sleep_ms(500);
+    kill(first, SIGKILL);
+    finish(first);
+    wait_for("other", "\"step\"", 2);
+    kill(second, SIGINT);
+    cr_expect_eq(finish(second), 130);
+    unsetenv("WEIR_GENERATION");
+    unsetenv("WEIR_LIVENESS");
+}
+
 /* A checkpoint knows which images it was trained on, and how they are drawn. */
 Test(keep_apps, digits_tell_when_the_images_are_others_or_drawn_otherwise)
 {
@@ -357,7 +392,7 @@ Test(keep_apps, what_makes_no_sense_gets_a_sentence_before_training)
 {
     refuses("--save-every 5", 2, "weir-gpt: --save-every needs --save DIR\n");
     refuses("--save $T/x --save-every 5h", 2, "--save-every takes a number of steps, or minutes as 5min, not \"5h\"\n");
-    refuses("--save README.md/x", 2, "weir-gpt: --save: cannot write into README.md/x: Not a directory\n");
+    refuses("--save README.md/x", 2, "weir-gpt: --save: README.md/x: cannot be made a folder of checkpoints: Not a directory\n");
     refuses("--resume /nowhere", 2, "weir-gpt: --resume: ");
     refuses("--steps 4 --save $T/runs", 0, "weir-gpt: step 4 is saved in ");
     refuses("--steps 8 --save $T/runs", 2, "has a checkpoint of step 4 already; --resume ");
