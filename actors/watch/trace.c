@@ -66,7 +66,7 @@ static void close_file(struct trace_file *file)
 
 void trace_file_drop(struct trace_file *file)
 {
-    if (file->made)
+    if (file->made && file->path)
         unlink(file->path);
     if (file->to)
         fclose(file->to);

@@ -23,7 +23,7 @@ static const char program[] = "weir-words";
 
 typedef struct run {
     words_config words;
-    const char *path, *plan;
+    const char *plan;
     int top, mib;
 } run;
 
@@ -38,11 +38,11 @@ static int lanes_default(void)
 static int open_file(run *r)
 {
     struct stat info;
-    r->words.file = open(r->path, O_RDONLY | O_CLOEXEC);
+    r->words.file = open(r->words.path, O_RDONLY | O_CLOEXEC);
     if (r->words.file < 0 || fstat(r->words.file, &info))
-        return options_wrong(program, "cannot read %s: %s", r->path, strerror(errno));
+        return options_wrong(program, "cannot read %s: %s", r->words.path, strerror(errno));
     if (!S_ISREG(info.st_mode))
-        return options_wrong(program, "%s is no file", r->path);
+        return options_wrong(program, "%s is no file", r->words.path);
     r->words.bytes = (uint64_t)info.st_size;
     return -1;
 }
@@ -102,7 +102,7 @@ static int run_program(int argc, char **argv)
 {
     run r = {.words = {.file = -1, .lanes = lanes_default(), .block = 256 << 10}, .top = 10, .mib = 1024};
     const options_entry entries[] = {
-        {"FILE", OPTIONS_TEXT, &r.path, .file = OPTIONS_READS, .help = "the text"},
+        {"FILE", OPTIONS_TEXT, &r.words.path, .file = OPTIONS_READS, .help = "the text"},
         {"--lanes", OPTIONS_INT, &r.words.lanes, .min = 1, .max = WORDS_LANES_MAX,
          .help = "blocks that are counted at a time [as many as there are cores]"},
         {"--block", OPTIONS_INT, &r.words.block, .min = 4096, .max = 8 << 20, .help = "bytes of a block"},
