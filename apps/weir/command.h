@@ -1,6 +1,6 @@
 /* apps/weir/command.h: the verbs of `weir`. Each parses its own command line (argv[0] is the verb), reports its own
  * mistakes and returns the exit status: 0; 1 when the work failed (a plan that is not valid, a kernel that fails); 2
- * for a wrong command line or a file that cannot be read.
+ * for a wrong command line or a file that cannot be opened. main() adds what standard output has lost (streams.h).
  *
  * Adding a verb is a file here and a line in COMMAND_LIST.
  */
