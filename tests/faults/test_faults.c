@@ -69,7 +69,7 @@ static const scenario outputs[] = {
      OLD_OR_NEW("plan") " && test -L " W "/link"},
     {"log", "true", GPT "--steps 3 --log " W "/log", "test $(grep -c '^{.*}$' " W "/log) = 5", "true"},
     {"log_goes_on", "cp -a $T/root " W "/run; printf '{}\n{' >" W "/log", DIGITS "--steps 4 --resume " W "/run --log " W "/log",
-     "test $(grep -c '^{.*}$' " W "/log) = 5", "head -1 " W "/log | grep -q '^{}$'"},
+     "test $(grep -c '^{\"s.*}$' " W "/log) = 4", "head -1 " W "/log | grep -q '^{}$'"},
     {"trace", "true", GPT "--steps 3 --trace " W "/trace", "tail -c 4 " W "/trace | grep -q ']}'", "true"},
     {"run_trace", "cp $T/plan " W, WEIR "run " W "/plan --made-up --steps 2 --trace " W "/trace",
      "tail -c 4 " W "/trace | grep -q ']}'", "cmp " W "/plan $T/plan"},
