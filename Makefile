@@ -53,7 +53,7 @@ STANDIN_C  := $(wildcard tests/cuda/standin*.c)# and what stands in for CUDA in 
 APPS       := weir weir-digits weir-gpt weir-words
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
-SUITES     ?= $(filter-out $(if $(SAN),test_install),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
+SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
 AGAIN      := box class_loss dropout elementwise half kernels_b reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 
@@ -358,6 +358,16 @@ $(OUT)/tests/taken.c: $(INSIDE) tests/taken
 $(OUT)/tests/taken.o: $(OUT)/tests/taken.c $(OUT)/flags
 	$(Q)$(COMPILE) -w -fno-builtin -c $< -o $@
 
+# This one runs programs whose file functions fail: an object that is loaded before the C library. (Nor before it can be
+# what a sanitizer loads, so it is not for those.)
+INJECTOR := $(OUT)/tests/libinject.so
+$(INJECTOR): tests/faults/inject.c $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,link $@)
+	$(Q)$(CC) -std=gnu17 $(WARN) -Wno-nonnull-compare -g -O1 -fPIC -shared $< -ldl -o $@
+$(OUT)/tests/faults/test_faults.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"' -DINJECTOR='"$(abspath $(INJECTOR))"'
+$(OUT)/tests/test_faults: | $(PROGRAMS) $(INJECTOR)
+
 # A fuzz target as a suite: its corpus is replayed.
 $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(INSIDE)
 	$(call link)
@@ -385,7 +395,7 @@ $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_run $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch \
-$(OUT)/tests/test_keep_apps $(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices \
+$(OUT)/tests/test_keep_apps $(OUT)/tests/test_outputs $(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices \
 $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install: | $(SHARED)
 

@@ -410,7 +410,7 @@ bool npy_finish(struct npy *npy, int64_t count)
         npy->dim[0] = count;
         put_header(npy->file, npy->dtype, npy->rank, npy->dim, npy->header_bytes);
     }
-    bool ok = fflush(npy->file) == 0 && !ferror(npy->file);
+    bool ok = npy->file == stdout || (fflush(npy->file) == 0 && !ferror(npy->file));
     if (!ok)
         tensors_failed("%s: cannot be written: %s", npy->path, strerror(errno));
     npy_close(npy);

@@ -48,7 +48,8 @@ bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count);
 bool npy_create(struct npy *npy, const char *path, weir_dtype dtype, const weir_shape *shape, int64_t count);
 bool npy_put(struct npy *npy, const void *value, size_t count); /* elements */
 
-/* Ends it when `count` values were put; then the file, if it is one, says so. Does nothing to one that is not open. */
+/* Ends it when `count` values were put; then the file, if it is one, says so. Does nothing to one that is not open.
+ * Whether standard output got all of it shows at the program's end (streams.h). */
 bool npy_finish(struct npy *npy, int64_t count);
 void npy_close(struct npy *npy);
 

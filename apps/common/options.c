@@ -5,6 +5,7 @@
  * whole number too when it has no fraction, because people write step counts so.
  */
 #include "apps/common/options.h"
+#include "apps/common/options_files.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -243,5 +244,5 @@ int options_parse(const options_spec *spec, int argc, char **argv)
     const options_entry *missing = positional(spec, taken);
     if (missing && !missing->optional)
         return options_wrong(spec->program, "needs %s; --help tells more", missing->name);
-    return -1;
+    return options_check_files(spec);
 }

@@ -11,6 +11,9 @@
  * up from the one that the program itself lies in, then from the working directory. False when none has. */
 bool paths_in_project(const char *file, char path[PATHS_BYTES]);
 
+/* Puts the path that the symbolic link `path` leads to in its place. False: it is no link. */
+bool paths_follow(char path[PATHS_BYTES]);
+
 /* A list of paths, sorted. */
 typedef struct paths_list {
     char **path; /* owned */
