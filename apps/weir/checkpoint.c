@@ -6,6 +6,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "graph/base/foreign.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -131,8 +132,8 @@ static int verify_one(const char *path)
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
     int status = weir_checkpoint_verify(c, tell_fault, NULL) ? 1 : 0;
     if (!status)
-        printf("%s: whole; %d tensors in %d files, %s\n", path, info->tensors, info->files,
-               measure_bytes_text(info->bytes, bytes));
+        foreign_put(stdout, path), printf(": whole; %d tensors in %d files, %s\n", info->tensors, info->files,
+                                          measure_bytes_text(info->bytes, bytes));
     weir_checkpoint_close(c);
     return status;
 }

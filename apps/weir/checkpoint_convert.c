@@ -9,6 +9,7 @@
 #include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
+#include "graph/base/foreign.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +70,8 @@ static int report(const struct convert *c, const struct tensors *t)
     uint64_t bytes = 0;
     for (int i = 0; i < t->count; i++)
         bytes += tensor_bytes(&t->item[i]);
-    printf("%s: %d tensors, %s\n", c->to, t->count, measure_bytes_text(bytes, text));
+    foreign_put(stdout, c->to);
+    printf(": %d tensors, %s\n", t->count, measure_bytes_text(bytes, text));
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "apps/common/options.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
+#include "graph/base/foreign.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,6 +16,8 @@
 static const char program[] = "weir checkpoint ls";
 static const char *const kinds[] = {[WEIR_PARAMETER] = "parameter", [WEIR_OPTIMIZER_STATE] = "optimizer",
                                     [WEIR_STATE] = "state"};
+
+enum { NAME_WIDTH = 32 };
 
 /* ---- texts ---- */
 
@@ -76,8 +79,10 @@ static void print_line(const char *path, const weir_checkpoint_info *info)
 {
     char step[32], when[32], bytes[32];
     const char *name = strrchr(path, '/');
-    printf("%10s  %-19s  %10s  %5d  %s\n", step_text(info->step, step), when_text(info->saved_s, when),
-           measure_bytes_text(info->bytes, bytes), info->ranks, name ? name + 1 : path);
+    printf("%10s  %-19s  %10s  %5d  ", step_text(info->step, step), when_text(info->saved_s, when),
+           measure_bytes_text(info->bytes, bytes), info->ranks);
+    foreign_put(stdout, name ? name + 1 : path);
+    putchar('\n');
 }
 
 static void print_tensor(const weir_checkpoint_tensor *t)
@@ -85,27 +90,37 @@ static void print_tensor(const weir_checkpoint_tensor *t)
     char shape[160], layout[160], slots[32] = "";
     if (t->slots > 1)
         snprintf(slots, sizeof slots, "  %d values", t->slots);
-    printf("  %-32s  %-9s  %-4s  %-18s  %s%s%s\n", t->name, kinds[t->kind], t->stored, shape_text(&t->shape, shape),
-           layout_text(t, layout), t->frozen ? "  frozen" : "", slots);
+    printf("  ");
+    foreign_put_cell(stdout, t->name, NAME_WIDTH);
+    printf("  %-9s  ", kinds[t->kind]);
+    foreign_put_cell(stdout, t->stored, 4);
+    printf("  %-18s  %s%s%s\n", shape_text(&t->shape, shape), layout_text(t, layout), t->frozen ? "  frozen" : "", slots);
 }
 
 static void print_whole(const weir_checkpoint *c)
 {
     char step[32], when[32], bytes[32];
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
-    printf("%s: step %s, saved %s by %s, seed %" PRIu64 "\n", info->path, step_text(info->step, step),
-           when_text(info->saved_s, when), *info->program ? info->program : "-", info->seed);
+    foreign_put(stdout, info->path);
+    printf(": step %s, saved %s by ", step_text(info->step, step), when_text(info->saved_s, when));
+    foreign_put(stdout, *info->program ? info->program : "-");
+    printf(", seed %" PRIu64 "\n", info->seed);
     printf("plan %016" PRIx64 ", graph %016" PRIx64 "; %s of %d ranks in %d files\n", info->plan_hash,
            info->graph_hash, measure_bytes_text(info->bytes, bytes), info->ranks, info->files);
-    for (int i = 0; i < info->files; i++)
-        printf("  %-32s  %s\n", weir_checkpoint_get_file(c, i)->name,
-               measure_bytes_text(weir_checkpoint_get_file(c, i)->bytes, bytes));
+    for (int i = 0; i < info->files; i++) {
+        const weir_checkpoint_file *file = weir_checkpoint_get_file(c, i);
+        printf("  ");
+        foreign_put_cell(stdout, file->name, NAME_WIDTH);
+        printf("  %s\n", measure_bytes_text(file->bytes, bytes));
+    }
     printf("%d tensors: name, kind, type, shape, into how many parts it is cut\n", info->tensors);
     for (int i = 0; i < info->tensors; i++)
         print_tensor(weir_checkpoint_get_tensor(c, i));
     for (int i = 0; i < info->sources; i++) {
         const weir_checkpoint_source *s = weir_checkpoint_get_source(c, i);
-        printf("  source %s of rank %d, %zu bytes\n", s->name, s->rank, s->count);
+        printf("  source ");
+        foreign_put(stdout, s->name);
+        printf(" of rank %d, %zu bytes\n", s->rank, s->count);
     }
 }
 
@@ -124,9 +139,23 @@ static json_t *numbers_json(int count, const int64_t *number)
     return array;
 }
 
+/* Everything else is from JSON; a path may be no UTF-8. */
+static json_t *path_json(const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (to)
+        foreign_put_json(to, path);
+    bool made = to && fclose(to) == 0;
+    json_t *json = made ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+    free(text);
+    return json;
+}
+
 static json_t *info_json(const weir_checkpoint_info *info)
 {
-    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:i, s:I}", "path", info->path, "step",
+    return json_pack("{s:o, s:I, s:o, s:o, s:o, s:s, s:I, s:i, s:I}", "path", path_json(info->path), "step",
                      (json_int_t)info->step, "seed", hex_json(info->seed), "plan", hex_json(info->plan_hash), "graph",
                      hex_json(info->graph_hash), "program", info->program, "saved", (json_int_t)info->saved_s, "ranks",
                      info->ranks, "bytes", (json_int_t)info->bytes);
@@ -172,9 +201,10 @@ static json_t *whole_json(const weir_checkpoint *c)
     return json;
 }
 
+/* ASCII alone: names may have characters that a terminal obeys. */
 static void print_json(json_t *json)
 {
-    json_dumpf(json, stdout, JSON_INDENT(1));
+    json_dumpf(json, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);
     putchar('\n');
     json_decref(json);
 }
