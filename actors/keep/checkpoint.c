@@ -23,9 +23,9 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/opts.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,8 +203,7 @@ bool keep_part_has(const weir_checkpoint_tensor *tensor, const int64_t *start, c
 
 static weir_status read_error(const char *path, const char *tensor)
 {
-    return error_set(WEIR_E_IO, "%s: tensor %s: cannot be read: %s", path, tensor,
-                     errno ? strerror(errno) : "the file is cut short");
+    return error_set(WEIR_E_IO, "%s: tensor %s: cannot be read: %s", path, tensor, keep_read_fault());
 }
 
 static weir_status use_file(weir_checkpoint *c, int index, const char *tensor)
@@ -214,11 +213,13 @@ static weir_status use_file(weir_checkpoint *c, int index, const char *tensor)
     uint64_t want = c->index.files.item[index].bytes;
     if (file->fd >= 0)
         return WEIR_OK;
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &stat_of)) {
+    const char *why;
+    int fd = reading_open(file->path, &why);
+    if (fd < 0)
+        return error_set(WEIR_E_IO, "%s: tensor %s: cannot be read: %s", file->path, tensor, why);
+    if (fstat(fd, &stat_of)) {
         weir_status status = read_error(file->path, tensor);
-        if (fd >= 0)
-            close(fd);
+        close(fd);
         return status;
     }
     if ((uint64_t)stat_of.st_size != want) {

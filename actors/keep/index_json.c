@@ -13,7 +13,6 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -351,13 +350,13 @@ weir_status keep_index_decode_unsealed(struct keep_index *index, const char *whe
 static weir_status read_index(struct keep_index *index, const char *folder, bool part)
 {
     size_t count = 0;
+    const char *why = "no memory for its name";
     struct pool names = {0};
     *index = (struct keep_index){.nonce = 0};
     const char *path = pool_text(&names, "%s/" KEEP_INDEX_NAME, folder);
-    char *text = path ? keep_read_file(path, KEEP_INDEX_BYTES_MAX, &count) : NULL;
+    char *text = path ? keep_read_file(path, KEEP_INDEX_BYTES_MAX, &count, &why) : NULL;
     weir_status status = text ? keep_index_decode(index, path, text, count)
-                              : error_set(WEIR_E_IO, "%s: cannot be read: %s", path ? path : folder,
-                                          errno ? strerror(errno) : "it was cut short meanwhile");
+                              : error_set(WEIR_E_IO, "%s: cannot be read: %s", path ? path : folder, why);
     if (!status)
         status = part ? keep_index_settle_part(index, path) : keep_index_settle(index, path);
     index->info.path = pool_text(&index->pool, "%s", folder);

@@ -272,7 +272,7 @@ weir_status safetensors_decode(struct pool *p, const char *file, const void *byt
 
 static weir_status io_error(const char *file)
 {
-    return error_set(WEIR_E_IO, "%s: cannot be read: %s", file, errno ? strerror(errno) : "it is cut short");
+    return error_set(WEIR_E_IO, "%s: cannot be read: %s", file, keep_read_fault());
 }
 
 weir_status safetensors_read(struct pool *p, const char *file, int fd, struct safetensors_header *header,

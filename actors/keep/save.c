@@ -384,7 +384,7 @@ static bool link_from(struct keep_save *save, const struct stream *stream, const
     struct stat stat_of;
     const char *from = pool_text(&save->pool, "%s/%s", folder, stream->name);
     const char *to = pool_text(&save->pool, "%s/%s", save->temporary, stream->name);
-    return from && to && stat(from, &stat_of) == 0 &&
+    return from && to && lstat(from, &stat_of) == 0 && S_ISREG(stat_of.st_mode) &&
            (uint64_t)stat_of.st_size == stream->header_bytes + stream->bytes && save->opts.files->link(from, to) == 0;
 }
 
@@ -518,11 +518,11 @@ static weir_status take_part(struct keep_save *save, int rank)
 {
     struct keep_index part = {.nonce = 0};
     size_t count = 0;
-    const char *path = part_path(save, rank, "json");
+    const char *why, *path = part_path(save, rank, "json");
     weir_status status = path ? wait_for_part(save, path) : no_memory(save);
-    char *text = status ? NULL : keep_read_file(path, KEEP_INDEX_BYTES_MAX, &count);
+    char *text = status ? NULL : keep_read_file(path, KEEP_INDEX_BYTES_MAX, &count, &why);
     if (!status && !text)
-        status = io_error(path, "read");
+        status = error_set(WEIR_E_IO, "%s: cannot be read: %s", path, why);
     if (!status)
         status = keep_index_decode(&part, path, text, count);
     if (!status)

@@ -9,6 +9,7 @@
 #include "actors/keep/files.h"
 #include "actors/keep/safetensors.h"
 #include "graph/base/error.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,14 +122,12 @@ static bool take_text(struct keep_index *index, const struct safetensors_text *t
 static weir_status read_header(struct keep_index *index, const char *path, struct safetensors_header *header)
 {
     struct stat stat_of;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &stat_of)) {
-        weir_status status = error_set(WEIR_E_IO, "%s: cannot be read: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return status;
-    }
-    weir_status status = safetensors_read(&index->pool, path, fd, header, NULL);
+    const char *why;
+    int fd = reading_open(path, &why);
+    if (fd < 0)
+        return error_set(WEIR_E_IO, "%s: cannot be read: %s", path, why);
+    weir_status status = fstat(fd, &stat_of) ? error_set(WEIR_E_IO, "%s: cannot be read: %s", path, strerror(errno))
+                                             : safetensors_read(&index->pool, path, fd, header, NULL);
     close(fd);
     return status ? status : keep_index_add_file(index, path, (uint64_t)stat_of.st_size, 0);
 }

@@ -8,6 +8,8 @@
 #define _GNU_SOURCE
 #include "apps/common/name_map.h"
 
+#include "graph/base/reading.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -169,13 +171,14 @@ static bool add_line(struct name_map *map, char *text, int number)
 bool name_map_read(struct name_map **to, const char *path)
 {
     char text[LINE_BYTES];
-    FILE *file = fopen(path, "r");
+    const char *why;
+    FILE *file = reading_stream(path, &why);
     struct name_map *map = *to = calloc(1, sizeof *map);
     bool ok = file && map;
     if (ok)
         snprintf(map->path, sizeof map->path, "%s", path);
     else
-        tensors_failed("%s: cannot be read: %s", path, strerror(errno));
+        tensors_failed("%s: cannot be read: %s", path, map ? why : "no memory");
     for (int number = 1; ok && fgets(text, sizeof text, file); number++)
         ok = add_line(map, text, number);
     if (file)

@@ -7,6 +7,8 @@
 #define _GNU_SOURCE
 #include "apps/common/npy.h"
 
+#include "graph/base/reading.h"
+
 #include <errno.h>
 #include <fts.h>
 #include <stdio.h>
@@ -176,10 +178,12 @@ static bool read_values(struct tensors *t, FILE *file, const char *path, const c
 
 bool npy_read_file(struct tensors *t, const char *path, const char *name)
 {
-    FILE *file = fopen(path, "rb");
-    bool ok = file ? read_values(t, file, path, name) : tensors_failed("%s: cannot be read: %s", path, strerror(errno));
-    if (file)
-        fclose(file);
+    const char *why;
+    FILE *file = reading_file(path, &why);
+    if (!file)
+        return tensors_failed("%s: cannot be read: %s", path, why);
+    bool ok = read_values(t, file, path, name);
+    fclose(file);
     return ok;
 }
 
@@ -340,10 +344,11 @@ static bool is_file(FILE *file)
 bool npy_open(struct npy *npy, const char *path)
 {
     struct header h = {.dtype = WEIR_DTYPE_NONE};
-    *npy = (struct npy){.file = strcmp(path, "-") ? fopen(path, "rb") : stdin};
+    const char *why = NULL;
+    *npy = (struct npy){.file = strcmp(path, "-") ? reading_stream(path, &why) : stdin};
     npy->path = path = npy->file == stdin ? "standard input" : path;
     if (!npy->file)
-        return tensors_failed("%s: cannot be read: %s", path, strerror(errno));
+        return tensors_failed("%s: cannot be read: %s", path, why);
     if (!read_header(npy->file, path, &h))
         return stream_failed(npy);
     if (count_bytes(&h) < 0 || (is_file(npy->file) && !is_as_long(npy->file, &h))) {

@@ -7,6 +7,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/weir-words/words.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,11 +38,12 @@ static int lanes_default(void)
 static int open_file(run *r)
 {
     struct stat info;
-    r->words.file = open(r->path, O_RDONLY | O_CLOEXEC);
-    if (r->words.file < 0 || fstat(r->words.file, &info))
+    const char *why;
+    r->words.file = reading_open(r->path, &why); /* lanes read it at several places at once */
+    if (r->words.file < 0)
+        return options_wrong(program, "cannot read %s: %s", r->path, why);
+    if (fstat(r->words.file, &info))
         return options_wrong(program, "cannot read %s: %s", r->path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return options_wrong(program, "%s is no file", r->path);
     r->words.bytes = (uint64_t)info.st_size;
     return -1;
 }
