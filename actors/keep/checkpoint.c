@@ -470,26 +470,31 @@ static void note(struct verdict *verdict, weir_status status)
         verdict->fault(verdict->ctx, weir_error());
 }
 
-/* The tensor of the file that is called `key`, or NULL. Headers list tensors as shards were added, so the search begins
- * behind the last one found. */
-static const struct safetensors_tensor *find_key(const struct safetensors_header *header, const char *key, int *hint)
+static int by_key(const void *a, const void *b)
 {
-    for (int i = 0; i < header->tensors.count; i++) {
-        int at = (*hint + i) % header->tensors.count;
-        if (strcmp(header->tensors.item[at].name, key) != 0)
-            continue;
-        *hint = at + 1;
-        return &header->tensors.item[at];
-    }
-    return NULL;
+    return strcmp(((const struct safetensors_tensor *)a)->name, ((const struct safetensors_tensor *)b)->name);
+}
+
+/* Sorts what the header lists by name, so that a key is found at once. */
+static void sort_keys(struct safetensors_header *header)
+{
+    if (header->tensors.count)
+        qsort(header->tensors.item, (size_t)header->tensors.count, sizeof *header->tensors.item, by_key);
+}
+
+static const struct safetensors_tensor *find_key(const struct safetensors_header *header, const char *key)
+{
+    const struct safetensors_tensor wanted = {.name = key};
+    return header->tensors.count ? bsearch(&wanted, header->tensors.item, (size_t)header->tensors.count, sizeof wanted, by_key)
+                                 : NULL;
 }
 
 /* Whether the file's own header says of the shard what the index does. */
 static weir_status compare_shard(const weir_checkpoint *c, const struct keep_tensor *tensor,
-                                 const weir_checkpoint_shard *shard, const struct safetensors_header *header, int *hint)
+                                 const weir_checkpoint_shard *shard, const struct safetensors_header *header)
 {
     const char *path = c->file[shard->file].path;
-    const struct safetensors_tensor *t = find_key(header, shard->key, hint);
+    const struct safetensors_tensor *t = find_key(header, shard->key);
     if (!t)
         return error_set(WEIR_E_IO, "%s: tensor %s: the file has no %s", path, tensor->is.name, shard->key);
     if (t->begin + header->data_at != shard->offset || !weir_shape_equal(&t->shape, &shard->shape) ||
@@ -499,20 +504,54 @@ static weir_status compare_shard(const weir_checkpoint *c, const struct keep_ten
     return WEIR_OK;
 }
 
-static void verify_shards(weir_checkpoint *c, int file, const struct safetensors_header *header,
+/* A shard, and whose it is. */
+struct place {
+    const struct keep_tensor *tensor;
+    const weir_checkpoint_shard *shard;
+};
+
+/* All shards, file by file, those of each in the order of the index. */
+struct by_file {
+    struct place *place; /* owned */
+    size_t *first;       /* owned; of each file, and behind the last */
+};
+
+static void by_file_free(struct by_file *by)
+{
+    free(by->place);
+    free(by->first);
+}
+
+/* Counts, then sets each in its place. */
+static bool by_file_make(const weir_checkpoint *c, struct by_file *by)
+{
+    size_t count = 0, files = (size_t)c->index.files.count;
+    for (int t = 0; t < c->index.tensors.count; t++)
+        count += (size_t)c->index.tensors.item[t].is.shard_count;
+    *by = (struct by_file){calloc(count + 1, sizeof *by->place), calloc(files + 2, sizeof *by->first)};
+    if (!by->place || !by->first)
+        return false;
+    for (int t = 0; t < c->index.tensors.count; t++)
+        for (int s = 0; s < c->index.tensors.item[t].is.shard_count; s++)
+            by->first[c->index.tensors.item[t].is.shard[s].file + 2]++;
+    for (size_t f = 2; f < files + 2; f++)
+        by->first[f] += by->first[f - 1];
+    for (int t = 0; t < c->index.tensors.count; t++)
+        for (int s = 0; s < c->index.tensors.item[t].is.shard_count; s++) {
+            const struct keep_tensor *tensor = &c->index.tensors.item[t];
+            by->place[by->first[tensor->is.shard[s].file + 1]++] = (struct place){tensor, &tensor->is.shard[s]};
+        }
+    return true;
+}
+
+static void verify_shards(weir_checkpoint *c, int file, const struct by_file *by, const struct safetensors_header *header,
                           struct verdict *verdict)
 {
-    int hint = 0;
-    for (int t = 0; t < c->index.tensors.count; t++) {
-        const struct keep_tensor *tensor = &c->index.tensors.item[t];
-        for (int s = 0; s < tensor->is.shard_count; s++) {
-            const weir_checkpoint_shard *shard = &tensor->is.shard[s];
-            if (shard->file != file)
-                continue;
-            if (header)
-                note(verdict, compare_shard(c, tensor, shard, header, &hint));
-            note(verdict, verify_shard(c, tensor, shard));
-        }
+    for (size_t i = by->first[file]; i < by->first[file + 1]; i++) {
+        const struct place *at = &by->place[i];
+        if (header)
+            note(verdict, compare_shard(c, at->tensor, at->shard, header));
+        note(verdict, verify_shard(c, at->tensor, at->shard));
     }
 }
 
@@ -526,26 +565,19 @@ static weir_status verify_header(weir_checkpoint *c, struct pool *p, int file, s
     return status;
 }
 
-/* The first tensor that has something in the file, for a message about all of it. */
-static const char *tensor_in(const weir_checkpoint *c, int file)
-{
-    for (int t = 0; t < c->index.tensors.count; t++)
-        for (int s = 0; s < c->index.tensors.item[t].is.shard_count; s++)
-            if (c->index.tensors.item[t].is.shard[s].file == file)
-                return c->index.tensors.item[t].is.name;
-    return "(none)";
-}
-
-static void verify_file(weir_checkpoint *c, int file, struct verdict *verdict)
+static void verify_file(weir_checkpoint *c, int file, const struct by_file *by, struct verdict *verdict)
 {
     struct pool p = {0};
     struct safetensors_header header;
-    weir_status status = use_file(c, file, tensor_in(c, file));
+    bool used = by->first[file] < by->first[file + 1];
+    weir_status status = use_file(c, file, used ? by->place[by->first[file]].tensor->is.name : "(none)");
     note(verdict, status);
     if (!status) {
         weir_status whole = verify_header(c, &p, file, &header);
         note(verdict, whole);
-        verify_shards(c, file, whole || c->single ? NULL : &header, verdict);
+        if (!whole)
+            sort_keys(&header);
+        verify_shards(c, file, by, whole || c->single ? NULL : &header, verdict);
     }
     pool_free(&p);
 }
@@ -555,11 +587,17 @@ weir_status weir_checkpoint_verify(weir_checkpoint *c, weir_checkpoint_fault_fn 
     if (error_null(c, "weir_checkpoint_verify", "checkpoint"))
         return WEIR_E_ARGUMENT;
     struct verdict verdict = {.fault = fault, .ctx = ctx};
+    struct by_file by;
+    if (!by_file_make(c, &by)) {
+        by_file_free(&by);
+        return no_memory(c->index.info.path);
+    }
     for (int i = 0; i < c->index.tensors.count; i++) {
         free(c->verified[i]);
         c->verified[i] = NULL;
     }
     for (int i = 0; i < c->index.files.count; i++)
-        verify_file(c, i, &verdict);
+        verify_file(c, i, &by, &verdict);
+    by_file_free(&by);
     return verdict.status ? error_set(verdict.status, "%s", verdict.first) : WEIR_OK;
 }

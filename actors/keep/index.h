@@ -35,7 +35,8 @@ struct keep_index {
     POOL_LIST(weir_checkpoint_file) files;
     POOL_LIST(struct keep_tensor) tensors;
     POOL_LIST(weir_checkpoint_source) sources;
-    int hint;                   /* where the last search by name ended: names often come in the same order */
+    void *named;                 /* owned: a tree (tsearch) of the first `named_count` tensors by name */
+    int named_count;
     struct keep_tensor **sorted; /* by name, once settled */
 };
 

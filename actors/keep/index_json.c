@@ -243,6 +243,8 @@ static weir_status take_tensor(struct keep_index *index, const char *where, cons
         return status ? status : error_set(WEIR_E_MEMORY, "%s: no memory for it", where);
     to->is = tensor;
     to->is.name = pool_text(&index->pool, "%s", tensor.name);
+    if (!to->is.name || !POOL_ROOM(&index->pool, &to->shards, (int64_t)json_array_size(shards)))
+        return error_set(WEIR_E_MEMORY, "%s: no memory for it", where);
     snprintf(which, sizeof which, "%s: tensor %s", where, tensor.name);
     for (size_t i = 0; i < json_array_size(shards) && !status; i++)
         status = take_shard(index, which, json_array_get(shards, i), to);
@@ -251,14 +253,12 @@ static weir_status take_tensor(struct keep_index *index, const char *where, cons
 
 bool keep_unhex(const char *text, unsigned char *to)
 {
+    static const char digits[] = "0123456789abcdef";
     size_t length = strlen(text);
-    if (length % 2 || strspn(text, "0123456789abcdef") != length)
+    if (length % 2 || strspn(text, digits) != length)
         return false;
-    for (size_t i = 0; i < length / 2; i++) {
-        unsigned byte;
-        sscanf(text + 2 * i, "%2x", &byte);
-        to[i] = (unsigned char)byte;
-    }
+    for (size_t i = 0; i < length / 2; i++)
+        to[i] = (unsigned char)((strchr(digits, text[2 * i]) - digits) << 4 | (strchr(digits, text[2 * i + 1]) - digits));
     return true;
 }
 

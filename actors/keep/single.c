@@ -37,6 +37,8 @@ static weir_status add_tensor(struct keep_index *index, const struct safetensors
     to->is.dtype = safetensors_dtype_read_as(t->dtype);
     to->is.stored = safetensors_dtype_name(t->dtype);
     shard.offset = data_at + t->begin;
+    if (!POOL_ROOM(&index->pool, &to->shards, 1))
+        return no_memory(t->name);
     return keep_index_add_shard(index, to, &shard);
 }
 

@@ -20,6 +20,7 @@ struct tensor {
 struct tensors {
     struct tensor *item;   /* owned */
     int count, room;
+    void *named;           /* owned: a tree of them by name */
     weir_checkpoint_create_opts facts; /* of the checkpoint that they come from; program is owned */
     weir_checkpoint_source *source;    /* owned, with what they name */
     int source_count;

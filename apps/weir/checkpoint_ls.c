@@ -45,26 +45,36 @@ static const char *shape_text(const weir_shape *shape, char text[160])
     return text;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
 /* How many different first elements the shards have in dimension d: into how many the dimension is cut. */
 static int cuts(const weir_checkpoint_tensor *t, int d)
 {
     int count = 0;
-    for (int i = 0; i < t->shard_count; i++) {
-        int j = 0;
-        while (j < i && t->shard[j].start[d] != t->shard[i].start[d])
-            j++;
-        count += j == i;
-    }
+    int64_t *start = malloc((size_t)t->shard_count * sizeof *start + 1);
+    for (int i = 0; start && i < t->shard_count; i++)
+        start[i] = t->shard[i].start[d];
+    if (start)
+        qsort(start, (size_t)t->shard_count, sizeof *start, by_number);
+    for (int i = 0; start && i < t->shard_count; i++)
+        count += !i || start[i] != start[i - 1];
+    free(start);
     return count;
 }
 
 /* "whole", "2 x 1", "7 shards": into how many parts each dimension is cut, when they make a grid. */
 static const char *layout_text(const weir_checkpoint_tensor *t, char text[160])
 {
-    int length = 0, product = 1;
+    int length = 0;
+    double product = 1; /* of six times as many as shards */
     for (int d = 0; d < t->shape.rank && length < 100; d++) {
-        product *= cuts(t, d);
-        length += snprintf(text + length, 160 - (size_t)length, "%s%d", d ? " x " : "", cuts(t, d));
+        int parts = cuts(t, d);
+        product *= parts;
+        length += snprintf(text + length, 160 - (size_t)length, "%s%d", d ? " x " : "", parts);
     }
     if (t->shard_count <= t->slots)
         strcpy(text, "whole");
