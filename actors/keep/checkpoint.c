@@ -19,6 +19,7 @@
 #include "actors/keep/root.h"
 #include "actors/keep/safetensors.h"
 #include "actors/keep/save.h"
+#include "actors/keep/sharded.h"
 #include "actors/keep/single.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
@@ -43,7 +44,6 @@ struct open_file {
 struct weir_checkpoint {
     struct keep_index index;
     weir_checkpoint_opts opts;
-    bool single;            /* a safetensors file without an index */
     struct open_file *file; /* owned */
     bool **verified;        /* owned; of every tensor's shards; NULL until the first */
     char *window;           /* owned */
@@ -76,14 +76,21 @@ static weir_status open_newest(struct keep_index *index, const char *root)
     return status;
 }
 
-static weir_status open_folder(struct keep_index *index, const char *path)
+static bool is_there(const char *path)
 {
     struct stat stat_of;
+    return path && stat(path, &stat_of) == 0;
+}
+
+static weir_status open_folder(struct keep_index *index, const char *path)
+{
     struct pool p = {0};
-    const char *file = pool_text(&p, "%s/" KEEP_INDEX_NAME, path);
-    bool is_checkpoint = file && stat(file, &stat_of) == 0;
+    const char *sharded = pool_text(&p, "%s/" KEEP_SHARDED_NAME, path);
+    weir_status status = is_there(pool_text(&p, "%s/" KEEP_INDEX_NAME, path)) ? keep_index_read(index, path)
+                         : is_there(sharded)                                  ? keep_sharded_read(index, sharded)
+                                                                              : open_newest(index, path);
     pool_free(&p);
-    return is_checkpoint ? keep_index_read(index, path) : open_newest(index, path);
+    return status;
 }
 
 static weir_status prepare(weir_checkpoint *c)
@@ -96,7 +103,7 @@ static weir_status prepare(weir_checkpoint *c)
     for (int i = 0; i < index->files.count; i++) {
         const char *name = index->files.item[i].name;
         c->file[i].fd = -1;
-        c->file[i].path = c->single ? name : pool_text(&index->pool, "%s/%s", index->info.path, name);
+        c->file[i].path = index->folder ? pool_text(&index->pool, "%s/%s", index->folder, name) : name;
     }
     return index->pool.failed ? no_memory(index->info.path) : WEIR_OK;
 }
@@ -116,8 +123,9 @@ weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint
         return NULL;
     }
     c->opts = opts;
-    c->single = !S_ISDIR(stat_of.st_mode);
-    weir_status status = c->single ? keep_single_read(&c->index, path) : open_folder(&c->index, path);
+    weir_status status = S_ISDIR(stat_of.st_mode)    ? open_folder(&c->index, path)
+                         : keep_sharded_is(path) ? keep_sharded_read(&c->index, path)
+                                                 : keep_single_read(&c->index, path);
     if (!status)
         status = prepare(c);
     if (!status)
@@ -292,7 +300,7 @@ static weir_status verify_shard(weir_checkpoint *c, const struct keep_tensor *te
 {
     uint64_t sum;
     bool *verified = verified_of(c, tensor, shard);
-    if (c->single || (verified && *verified))
+    if (c->index.unsummed || (verified && *verified))
         return WEIR_OK;
     weir_status status = sum_file(c, tensor, shard, &sum);
     if (!status && sum != shard->checksum)
@@ -311,7 +319,7 @@ static weir_status read_whole(weir_checkpoint *c, const struct keep_tensor *tens
     bool *verified = verified_of(c, tensor, shard);
     if (!keep_read_all(c->file[shard->file].fd, shard->offset, to, shard->bytes))
         return read_error(c->file[shard->file].path, tensor->is.name);
-    if (c->opts.unverified || c->single || (verified && *verified))
+    if (c->opts.unverified || c->index.unsummed || (verified && *verified))
         return WEIR_OK;
     if (keep_sum_of(to, shard->bytes) != shard->checksum)
         return checksum_error(c, tensor, shard);
@@ -399,8 +407,7 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
                          t->shape.rank, value->shape.rank);
     struct keep_box box = keep_box_of(start, &value->shape);
     if (!t->dtype)
-        return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s cannot be read", c->index.info.path, t->name,
-                         t->stored);
+        return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s", c->index.info.path, t->name, t->unread);
     if (!weir_checkpoint_reads_as(t, value->dtype) || slot < 0 || slot >= t->slots || !keep_box_inside(&box, &t->shape))
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: what is to be read is not in it, or is not %s",
                          c->index.info.path, t->name, weir_dtype_name(t->dtype));
@@ -498,7 +505,7 @@ static weir_status compare_shard(const weir_checkpoint *c, const struct keep_ten
     if (!t)
         return error_set(WEIR_E_IO, "%s: tensor %s: the file has no %s", path, tensor->is.name, shard->key);
     if (t->begin + header->data_at != shard->offset || !weir_shape_equal(&t->shape, &shard->shape) ||
-        strcmp(safetensors_dtype_name(t->dtype), tensor->is.stored) != 0)
+        strcmp(t->type, tensor->is.stored) != 0)
         return error_set(WEIR_E_IO, "%s: tensor %s: %s has another place, shape or type there than the index says",
                          path, tensor->is.name, shard->key);
     return WEIR_OK;
@@ -559,7 +566,7 @@ static weir_status verify_header(weir_checkpoint *c, struct pool *p, int file, s
 {
     const void *raw = NULL;
     weir_status status = safetensors_read(p, c->file[file].path, c->file[file].fd, header, &raw);
-    if (!status && !c->single && keep_sum_of(raw, header->data_at) != c->index.files.item[file].checksum)
+    if (!status && !c->index.unsummed && keep_sum_of(raw, header->data_at) != c->index.files.item[file].checksum)
         status = error_set(WEIR_E_IO, "%s: its header is not the one that was saved: its checksum differs",
                            c->file[file].path);
     return status;
@@ -577,7 +584,7 @@ static void verify_file(weir_checkpoint *c, int file, const struct by_file *by, 
         note(verdict, whole);
         if (!whole)
             sort_keys(&header);
-        verify_shards(c, file, by, whole || c->single ? NULL : &header, verdict);
+        verify_shards(c, file, by, whole || c->index.unsummed ? NULL : &header, verdict);
     }
     pool_free(&p);
 }

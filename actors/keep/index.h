@@ -38,6 +38,8 @@ struct keep_index {
     void *named;                 /* owned: a tree (tsearch) of the first `named_count` tensors by name */
     int named_count;
     struct keep_tensor **sorted; /* by name, once settled */
+    const char *folder;          /* that files' names are in; NULL: they are paths */
+    bool unsummed;               /* there are no checksums */
 };
 
 void keep_index_free(struct keep_index *index);

@@ -359,7 +359,7 @@ static weir_status read_index(struct keep_index *index, const char *folder, bool
                               : error_set(WEIR_E_IO, "%s: cannot be read: %s", path ? path : folder, why);
     if (!status)
         status = part ? keep_index_settle_part(index, path) : keep_index_settle(index, path);
-    index->info.path = pool_text(&index->pool, "%s", folder);
+    index->info.path = index->folder = pool_text(&index->pool, "%s", folder);
     pool_free(&names);
     free(text);
     return status;

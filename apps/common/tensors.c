@@ -109,10 +109,17 @@ struct tensor *tensors_find(const struct tensors *t, const char *name)
 
 static bool read_one(struct tensors *t, weir_checkpoint *c, const weir_checkpoint_tensor *from)
 {
-    struct tensor *to = from->dtype ? tensors_add(t, from->name, from->dtype, &from->shape, from->slots) : NULL;
+    if (!from->dtype && t->skip_unread) {
+        if (!t->skipped++)
+            snprintf(t->first_skipped, sizeof t->first_skipped, "%s: %s", from->name, from->unread);
+        return true;
+    }
+    if (!from->dtype)
+        return tensors_failed("%s: tensor %s: %s; --skip-unread leaves out such tensors",
+                              weir_checkpoint_get_info(c)->path, from->name, from->unread);
+    struct tensor *to = tensors_add(t, from->name, from->dtype, &from->shape, from->slots);
     if (!to)
-        return tensors_failed(from->dtype ? "no memory for tensor %s" : "tensor %s: is of a type that is not read",
-                              from->name);
+        return tensors_failed("no memory for tensor %s", from->name);
     size_t slot_bytes = tensor_bytes(to) / (size_t)to->slots;
     to->kind = from->kind;
     to->frozen = from->frozen;

@@ -36,12 +36,22 @@ static const char *step_text(int64_t step, char text[32])
     return text;
 }
 
-static const char *shape_text(const weir_shape *shape, char text[160])
+/* The file's own shape, of any number of dimensions. */
+static const int64_t *dims_of(const weir_checkpoint_tensor *t, int *dims)
 {
-    int length = snprintf(text, 160, "[");
-    for (int d = 0; d < shape->rank; d++)
-        length += snprintf(text + length, 160 - (size_t)length, "%s%" PRId64, d ? ", " : "", shape->dim[d]);
-    snprintf(text + length, 160 - (size_t)length, "]");
+    *dims = t->stored_dim ? t->stored_dims : t->shape.rank;
+    return t->stored_dim ? t->stored_dim : t->shape.dim;
+}
+
+enum { SHAPE_BYTES = 1600 }; /* of 64 dimensions of 20 digits */
+
+static const char *shape_text(const weir_checkpoint_tensor *t, char text[SHAPE_BYTES])
+{
+    int dims, length = snprintf(text, SHAPE_BYTES, "[");
+    const int64_t *dim = dims_of(t, &dims);
+    for (int d = 0; d < dims && length < SHAPE_BYTES - 32; d++)
+        length += snprintf(text + length, SHAPE_BYTES - (size_t)length, "%s%" PRId64, d ? ", " : "", dim[d]);
+    snprintf(text + length, SHAPE_BYTES - (size_t)length, "]");
     return text;
 }
 
@@ -97,14 +107,15 @@ static void print_line(const char *path, const weir_checkpoint_info *info)
 
 static void print_tensor(const weir_checkpoint_tensor *t)
 {
-    char shape[160], layout[160], slots[32] = "";
+    char shape[SHAPE_BYTES], layout[160], slots[32] = "";
     if (t->slots > 1)
         snprintf(slots, sizeof slots, "  %d values", t->slots);
     printf("  ");
     foreign_put_cell(stdout, t->name, NAME_WIDTH);
     printf("  %-9s  ", kinds[t->kind]);
     foreign_put_cell(stdout, t->stored, 4);
-    printf("  %-18s  %s%s%s\n", shape_text(&t->shape, shape), layout_text(t, layout), t->frozen ? "  frozen" : "", slots);
+    printf("  %-18s  %s%s%s%s\n", shape_text(t, shape), layout_text(t, layout), t->frozen ? "  frozen" : "", slots,
+           t->dtype ? "" : "  not read");
 }
 
 static void print_whole(const weir_checkpoint *c)
@@ -195,10 +206,13 @@ static json_t *whole_json(const weir_checkpoint *c)
     }
     for (int i = 0; i < info->tensors; i++) {
         const weir_checkpoint_tensor *t = weir_checkpoint_get_tensor(c, i);
+        int dims;
+        const int64_t *dim = dims_of(t, &dims);
         json_array_append_new(tensors,
-                              json_pack("{s:s, s:s, s:s, s:o, s:b, s:i, s:o}", "name", t->name, "kind", kinds[t->kind],
-                                        "type", t->stored, "shape", numbers_json(t->shape.rank, t->shape.dim), "frozen",
-                                        (int)t->frozen, "slots", t->slots, "shards", shards_json(c, t)));
+                              json_pack("{s:s, s:s, s:s, s:b, s:o, s:b, s:i, s:o}", "name", t->name, "kind",
+                                        kinds[t->kind], "type", t->stored, "read", t->dtype != WEIR_DTYPE_NONE, "shape",
+                                        numbers_json(dims, dim), "frozen", (int)t->frozen, "slots", t->slots, "shards",
+                                        shards_json(c, t)));
     }
     for (int i = 0; i < info->sources; i++) {
         const weir_checkpoint_source *s = weir_checkpoint_get_source(c, i);
@@ -264,7 +278,7 @@ int checkpoint_ls(int argc, char **argv)
     bool json = false;
     struct checkpoint_paths found;
     const options_entry table[] = {
-        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file"},
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file or the index of several"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object, or an array of them"},
         {.name = NULL},
     };

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <weir/weir.h>
 
-TestSuite(large, .init = folder_make, .fini = folder_remove, .timeout = 60);
+TestSuite(large, .init = folder_make, .fini = folder_remove, .timeout = 120);
 
 enum { TENSORS = 70000 };
 
