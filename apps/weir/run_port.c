@@ -92,7 +92,9 @@ bool port_fill(struct port *p, void *to, int64_t step, int micro)
     if (npy_get(&p->file, p->info.type.dtype, to, elements(p)))
         return p->done++, true;
     snprintf(p->error, sizeof p->error, "--feed %s: %s: value %lld cannot be read: %s", p->info.name, p->file.path,
-             (long long)p->done, errno ? strerror(errno) : "it ends before");
+             (long long)p->done, errno == ERANGE ? "it has a number that the input's type cannot hold"
+                              : errno           ? strerror(errno)
+                                                : "it ends before");
     return false;
 }
 
