@@ -78,6 +78,9 @@ static bool claim_failure(struct weir_session *s)
 /* The first failure writes the report; then everybody is told. */
 static void session_fail(struct weir_session *s, weir_status status, uint32_t culprit)
 {
+    char raw[sizeof(s->failure)];
+    memcpy(raw, s->failure, sizeof(raw));
+    foreign_text(raw, s->failure, sizeof(s->failure)); /* names, and what other ranks said */
     s->failure_status = status;
     s->culprit = culprit;
     if (!s->said)

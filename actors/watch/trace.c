@@ -1,5 +1,5 @@
 /* actors/watch/trace.c: the Chrome trace format (JSON object form, "Trace Event Format", 2016): "X" events with
- * microseconds. */
+ * microseconds. Names are made valid UTF-8, as in all JSON. */
 #include "actors/watch/trace.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
 
 #define NS_PER_US 1000
 
@@ -82,32 +83,17 @@ static bool cut_file(FILE *to)
 
 /* ---- the document ---- */
 
-/* A JSON string. Bytes above 127 are passed on: names are UTF-8. */
-static void write_text(FILE *to, const char *text)
-{
-    putc('"', to);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fprintf(to, "\\%c", *c);
-        else if (*c < ' ' || *c == 127)
-            fprintf(to, "\\u%04x", *c);
-        else
-            putc(*c, to);
-    }
-    putc('"', to);
-}
-
 void trace_begin(const struct trace_file *file, const weir_plan *plan, const char *name)
 {
     FILE *to = file->to;
     errno = 0; /* trace_end() asks why a write failed */
     fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n", to);
     fputs("{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"name\": ", to);
-    write_text(to, name);
+    foreign_put_json(to, name);
     fputs("}}", to);
     for (uint32_t q = 0; q < plan->queues_count; q++) {
         fprintf(to, ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": %u, \"args\": {\"name\": ", q);
-        write_text(to, plan_text(plan, plan->queues[q].name));
+        foreign_put_json(to, plan_text(plan, plan->queues[q].name));
         fputs("}}", to);
     }
 }
@@ -116,7 +102,7 @@ static void write_event(FILE *to, const weir_plan *plan, const struct trace_even
 {
     const plan_actor *actor = &plan->actors[event->actor];
     fputs(",\n{\"name\": ", to);
-    write_text(to, plan_text(plan, actor->name));
+    foreign_put_json(to, plan_text(plan, actor->name));
     fprintf(to, ", \"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", actor->queue.i,
             (double)(event->start_ns - origin_ns) / NS_PER_US, (double)event->ns / NS_PER_US);
     fprintf(to, "\"args\": {\"step\": %lld, \"micro\": %u}}", (long long)event->step, event->micro);

@@ -7,6 +7,8 @@
 #include "apps/common/options.h"
 #include "apps/common/options_files.h"
 
+#include "graph/base/foreign.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -17,13 +19,13 @@
 
 int options_wrong(const char *program, const char *format, ...)
 {
-    char text[1024];
+    char text[2048], shown[1024];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     fflush(stdout);
-    fprintf(stderr, "%s: %s\n", program, text);
+    fprintf(stderr, "%s: %s\n", program, foreign_text(text, shown, sizeof shown));
     return OPTIONS_WRONG;
 }
 

@@ -8,6 +8,7 @@
 #include "apps/common/interrupt.h"
 #include "apps/common/measure.h"
 #include "apps/common/writable.h"
+#include "graph/base/foreign.h"
 
 #include <errno.h>
 #include <math.h>
@@ -370,8 +371,11 @@ static void log_summary(trainer *t)
             (unsigned long long)t->peak_rss);
     log_number(to, "seconds_per_step", steps ? t->seconds / steps : NAN);
     fprintf(to, ", \"workers\": %d, \"utilisation\": {", t->stats.workers);
-    for (int q = 0; q < t->stats.queue_count; q++)
-        fprintf(to, "%s\"%s\": %.4f", q ? ", " : "", t->stats.queue[q].name, t->stats.queue[q].busy);
+    for (int q = 0; q < t->stats.queue_count; q++) {
+        fputs(q ? ", " : "", to);
+        foreign_put_json(to, t->stats.queue[q].name);
+        fprintf(to, ": %.4f", t->stats.queue[q].busy);
+    }
     fputc('}', to);
     if (t->judge.name) {
         fputs(", ", to);

@@ -22,9 +22,10 @@ static const char program[] = "weir-gpt";
 
 static int add_file(text *corpus, const char *path)
 {
-    if (text_add_file(corpus, path))
+    const char *why;
+    if (text_add_file(corpus, path, &why))
         return -1;
-    return options_wrong(program, "cannot read %s: %s", path, strerror(errno));
+    return options_wrong(program, "cannot read %s: %s", path, why);
 }
 
 static int add_sources(text *corpus, const options_spec *spec)

@@ -8,6 +8,7 @@
 #include "apps/common/options.h"
 #include "apps/common/streams.h"
 #include "apps/weir-words/words.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,11 +39,12 @@ static int lanes_default(void)
 static int open_file(run *r)
 {
     struct stat info;
-    r->words.file = open(r->words.path, O_RDONLY | O_CLOEXEC);
-    if (r->words.file < 0 || fstat(r->words.file, &info))
+    const char *why;
+    r->words.file = reading_open(r->words.path, &why); /* lanes read it at several places at once */
+    if (r->words.file < 0)
+        return options_wrong(program, "cannot read %s: %s", r->words.path, why);
+    if (fstat(r->words.file, &info))
         return options_wrong(program, "cannot read %s: %s", r->words.path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return options_wrong(program, "%s is no file", r->words.path);
     r->words.bytes = (uint64_t)info.st_size;
     return -1;
 }

@@ -6,6 +6,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "graph/base/foreign.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -58,10 +59,16 @@ static bool add_path(struct checkpoint_paths *found, const char *folder, const c
     return true;
 }
 
+/* Weir's own index, or that of a model in several .safetensors files. */
 static bool has_index(const char *folder, const char *name)
 {
+    static const char *const indexes[] = {"index.json", "model.safetensors.index.json"};
     char path[4096];
-    return snprintf(path, sizeof path, "%s/%s/index.json", folder, name) < (int)sizeof path && access(path, F_OK) == 0;
+    bool has = false;
+    for (int i = 0; i < 2 && !has; i++)
+        has = snprintf(path, sizeof path, "%s/%s/%s", folder, name, indexes[i]) < (int)sizeof path &&
+              access(path, F_OK) == 0;
+    return has;
 }
 
 /* step-99999999 before step-100000000. */
@@ -152,8 +159,8 @@ static int verify_one(const char *path)
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
     int status = weir_checkpoint_verify(c, tell_fault, NULL) ? 1 : 0;
     if (!status)
-        printf("%s: whole; %d tensors in %d files, %s\n", path, info->tensors, info->files,
-               measure_bytes_text(info->bytes, bytes));
+        foreign_put(stdout, path), printf(": whole; %d tensors in %d files, %s\n", info->tensors, info->files,
+                                          measure_bytes_text(info->bytes, bytes));
     weir_checkpoint_close(c);
     return status;
 }
@@ -163,7 +170,7 @@ int checkpoint_verify(int argc, char **argv)
     const char *path = NULL;
     struct checkpoint_paths found;
     const options_entry table[] = {
-        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file"},
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file or the index of several"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){verify_program, "Reads every byte of checkpoints, and says what is not "

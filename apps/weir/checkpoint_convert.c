@@ -12,6 +12,7 @@
 #include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
+#include "graph/base/foreign.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ static const char program[] = "weir checkpoint convert";
 
 struct convert {
     const char *from, *to, *map;
-    bool all, npy, reverse, force;
+    bool all, npy, reverse, force, skip_unread;
     char aside[PATHS_BYTES]; /* where what was in the way is now; "": nowhere */
 };
 
@@ -54,6 +55,8 @@ static bool rename_tensors(struct tensors *t, const struct convert *c)
     bool ok = name_map_read(&map, c->map) && name_map_apply(map, t, &made, c->reverse);
     name_map_free(map);
     made.facts = t->facts;
+    made.skipped = t->skipped;
+    memcpy(made.first_skipped, t->first_skipped, sizeof made.first_skipped);
     made.facts.plan_hash = made.facts.graph_hash = 0; /* they were those of other tensors */
     t->facts.program = NULL;
     tensors_free(t);
@@ -104,6 +107,7 @@ static bool make_way(struct convert *c)
 
 static bool convert(struct convert *c, struct tensors *t)
 {
+    t->skip_unread = c->skip_unread;
     bool ok = is_npy_folder(c->from) ? npy_read_folder(t, c->from) : tensors_read(t, c->from, c->all);
     if (ok && c->map)
         ok = rename_tensors(t, c);
@@ -122,9 +126,17 @@ static int report(const struct convert *c, const struct tensors *t)
     uint64_t bytes = 0;
     for (int i = 0; i < t->count; i++)
         bytes += tensor_bytes(&t->item[i]);
-    if (c->aside[0])
-        printf("%s: is %s now\n", c->to, c->aside);
-    printf("%s: %d tensors, %s\n", c->to, t->count, measure_bytes_text(bytes, text));
+    if (c->aside[0]) {
+        foreign_put(stdout, c->to);
+        printf(": is ");
+        foreign_put(stdout, c->aside);
+        printf(" now\n");
+    }
+    if (t->skipped)
+        options_wrong(program, "%d tensor%s left out; the first is %s", t->skipped, t->skipped == 1 ? " is" : "s are",
+                      t->first_skipped);
+    foreign_put(stdout, c->to);
+    printf(": %d tensors, %s\n", t->count, measure_bytes_text(bytes, text));
     return 0;
 }
 
@@ -133,10 +145,11 @@ int checkpoint_convert(int argc, char **argv)
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
-        {"FROM", OPTIONS_TEXT, &c.from, .help = "a checkpoint, a folder of them (its newest), a .safetensors file, or "
-                                                "a folder of .npy files"},
+        {"FROM", OPTIONS_TEXT, &c.from, .help = "a checkpoint, a folder of them (its newest), a .safetensors file or "
+                                                "the index of several, or a folder of .npy files"},
         {"TO", OPTIONS_TEXT, &c.to, .help = "NAME.safetensors, or the folder of the new checkpoint"},
         {"--npy", OPTIONS_FLAG, &c.npy, .help = "TO is a folder of .npy files"},
+        {"--skip-unread", OPTIONS_FLAG, &c.skip_unread, .help = "leave out tensors whose type or shape is not read"},
         {"--all", OPTIONS_FLAG, &c.all, .help = "optimizer state, other state and positions too, not parameters alone"},
         {"--map", OPTIONS_TEXT, &c.map, .value = "FILE", .help = "names of another program, as apps/weir-gpt/gpt2.map"},
         {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "read the map from right to left: to the other's names"},

@@ -1,9 +1,9 @@
 /* apps/weir/launch_key.c: a session's secret from a file. */
 #include "apps/weir/launch_key.h"
 #include "apps/common/options.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,11 +12,13 @@ int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_
 {
     char line[WEIR_KEY_BYTES + 2] = ""; /* a line end, and what shows that it is too long */
     struct stat info = {.st_mode = 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t count = fd >= 0 && !fstat(fd, &info) ? read(fd, line, sizeof line - 1) : -1;
+    const char *why;
+    int fd = reading_open(path, &why);
+    if (fd < 0)
+        return options_wrong(program, "cannot read %s: %s", path, why);
+    ssize_t count = !fstat(fd, &info) ? read(fd, line, sizeof line - 1) : -1;
     int error = errno;
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     if (count < 0)
         return options_wrong(program, "cannot read %s: %s", path, strerror(error));
     if (info.st_mode & (S_IRWXG | S_IRWXO))

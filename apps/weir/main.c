@@ -2,6 +2,7 @@
 #include "apps/common/options.h"
 #include "apps/common/streams.h"
 #include "apps/weir/command.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,14 +10,14 @@
 
 int command_check_readable(const char *program, const char *path)
 {
-    FILE *file = fopen(path, "rb");
-    int status = -1;
-    if (!file || fgetc(file) == EOF) {
-        const char *why = !file ? strerror(errno) : ferror(file) ? strerror(errno) : "it is empty";
-        status = options_wrong(program, "cannot read %s: %s", path, why);
-    }
-    if (file)
-        fclose(file);
+    const char *why;
+    char first;
+    int fd = reading_open(path, &why);
+    if (fd < 0)
+        return options_wrong(program, "cannot read %s: %s", path, why);
+    ssize_t got = read(fd, &first, 1);
+    int status = got == 1 ? -1 : options_wrong(program, "cannot read %s: %s", path, got ? strerror(errno) : "it is empty");
+    close(fd);
     return status;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -17,12 +18,12 @@ static _Thread_local char error_text[1024];
 
 weir_status(error_set)(weir_status status, const char *format, ...)
 {
-    char text[sizeof error_text];
+    char text[2 * sizeof error_text]; /* more than is kept, so that a character at the end is whole */
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    memcpy(error_text, text, sizeof text);
+    foreign_text(text, error_text, sizeof error_text);
     return status;
 }
 

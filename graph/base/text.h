@@ -1,5 +1,8 @@
 /* graph/base/text.h: text put together piece by piece in a buffer of the caller's, for reports and errors. What no
- * longer fits is left out, and `cut` tells so. */
+ * longer fits is left out, and `cut` tells so.
+ *
+ * A piece may have names in it that somebody else wrote, so it is added as graph/base/foreign.h shows texts. A line
+ * ends only where the format itself says so: a piece whose format has a \n must have no such name in it. */
 #ifndef GRAPH_BASE_TEXT_H
 #define GRAPH_BASE_TEXT_H
 
@@ -7,6 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "graph/base/foreign.h"
 
 struct text {
     char *bytes; /* borrowed; ends with 0 */
@@ -14,6 +20,20 @@ struct text {
     size_t used;
     bool cut;
 };
+
+/* The last `count` bytes as they are printed. */
+static inline void text_show(struct text *text, size_t count)
+{
+    char raw[1024];
+    char *piece = text->bytes + text->used - count;
+    size_t kept = count < sizeof raw ? count : sizeof raw - 1;
+    memcpy(raw, piece, kept);
+    raw[kept] = '\0';
+    text->cut |= kept < count;
+    text->used -= count;
+    foreign_text(raw, piece, text->room - text->used);
+    text->used += strlen(piece);
+}
 
 static inline __attribute__((format(printf, 2, 3))) void text_add(struct text *text, const char *format, ...)
 {
@@ -23,7 +43,10 @@ static inline __attribute__((format(printf, 2, 3))) void text_add(struct text *t
     va_end(args);
     size_t left = text->room - text->used - 1;
     text->cut |= wanted < 0 || (size_t)wanted > left;
-    text->used += wanted < 0 ? 0 : (size_t)wanted < left ? (size_t)wanted : left;
+    size_t count = wanted < 0 ? 0 : (size_t)wanted < left ? (size_t)wanted : left;
+    text->used += count;
+    if (!strchr(format, '\n') && !foreign_shown(text->bytes + text->used - count))
+        text_show(text, count);
 }
 
 #endif

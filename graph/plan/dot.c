@@ -9,6 +9,7 @@
  * so that the picture follows the data through one step. A constant is a small box of its own, beside its readers.
  */
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
 #include "graph/plan/text.h"
 
 #include <errno.h>
@@ -16,17 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_BYTES_SHOWN 40
+#define NAME_SHOWN 40 /* characters of a name */
 
 static void put_text(FILE *to, const char *text)
 {
-    for (int shown = 0; *text && shown < NAME_BYTES_SHOWN; text++, shown++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', to);
-        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
-    }
-    if (*text)
-        fputs("...", to);
+    foreign_put_dot(to, text, NAME_SHOWN);
 }
 
 static bool outside(const weir_plan *plan, const plan_actor *actor)

@@ -8,6 +8,7 @@
 
 #include "graph/base/error.h"
 #include "graph/base/replaced.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -74,9 +75,10 @@ weir_plan *weir_plan_load(const char *path)
     weir_plan *plan = NULL;
     if (error_null(path, "weir_plan_load", "path"))
         return NULL;
-    FILE *file = fopen(path, "rbe");
+    const char *why;
+    FILE *file = reading_file(path, &why);
     if (!file) {
-        io_error(path, "opened");
+        error_set(WEIR_E_IO, "%s: cannot be opened: %s", path, why);
         return NULL;
     }
     if (read_all(file, path, &bytes, &count) == WEIR_OK)

@@ -1,6 +1,7 @@
 /* graph/plan/list.c: what is asked for of a plan: actors, or logical tensors, by name, device and stage. */
 #define _GNU_SOURCE
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
 #include "graph/base/opts.h"
 #include "graph/plan/json_inside.h"
 #include "graph/plan/layouts.h"
@@ -70,9 +71,10 @@ static void tensor_line(list *l, const logical *of)
     char type[PLAN_TEXT_BYTES], devices[TEXT_BYTES], layout[TEXT_BYTES];
     const plan_tensor *tensor = first_shard(l, of);
     show_text(l->table, plan_text(l->plan, tensor->name));
-    fprintf(l->table, "\t%s\t%s\t%s\t%" PRIu32 "\t%s", global_text(tensor, type),
-            layouts_devices(&l->layouts, of, devices, sizeof devices),
-            layouts_text(&l->layouts, of, layout, sizeof layout), stage_of(l, of), kind_of(l, tensor));
+    fprintf(l->table, "\t%s\t", global_text(tensor, type));
+    foreign_put(l->table, layouts_devices(&l->layouts, of, devices, sizeof devices));
+    fprintf(l->table, "\t%s\t%" PRIu32 "\t%s", layouts_text(&l->layouts, of, layout, sizeof layout),
+            stage_of(l, of), kind_of(l, tensor));
     show_bytes(l->table, plan_tensor_bytes(tensor));
     fputs("\t", l->table);
     if (of->line) {

@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
 #include "graph/plan/layouts.h"
 #include "graph/plan/text.h"
 
@@ -387,11 +388,7 @@ static void connect_all(picture *p)
 
 static void put_text(FILE *to, const char *text)
 {
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', to);
-        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
-    }
+    foreign_put_dot(to, text, INT32_MAX);
 }
 
 static int compare_parts(const void *a, const void *b)
@@ -481,8 +478,10 @@ static void put_stage_label(const picture *p, FILE *to, uint32_t stage)
         fprintf(to, "stage %" PRIu32 ": ", stage);
     if (first)
         put_text(to, plan_text(plan, first->name));
-    if (first != last)
-        fprintf(to, " .. %s", plan_text(plan, last->name));
+    if (first != last) {
+        fputs(" .. ", to);
+        put_text(to, plan_text(plan, last->name));
+    }
     fprintf(to, ", %s%s", bytes_text(most, bytes), first != last ? " each" : "");
 }
 

@@ -2,6 +2,7 @@
 #include "graph/plan/text.h"
 
 #include "graph/base/base.h"
+#include "graph/base/foreign.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -14,10 +15,11 @@ const char *regst_text(const weir_plan *plan, plan_regst_id regst, char text[PLA
         return text;
     }
     const char *first = plan_text(plan, plan->tensors[tensors->first].name);
+    int shown = foreign_fit(first, 100);
     if (tensors->count == 1)
-        snprintf(text, PLAN_TEXT_BYTES, "%.100s", first);
+        snprintf(text, PLAN_TEXT_BYTES, "%.*s", shown, first);
     else
-        snprintf(text, PLAN_TEXT_BYTES, "%.100s and %" PRIu32 " more", first, tensors->count - 1);
+        snprintf(text, PLAN_TEXT_BYTES, "%.*s and %" PRIu32 " more", shown, first, tensors->count - 1);
     return text;
 }
 

@@ -1,6 +1,6 @@
 /* graph/plan/validate.h: the six parts of plan_validate():
  *
- *     validate.c          is it a plan?      indexes, owners, rates, sizes
+ *     validate.c          is it a plan?      indexes, owners, rates, sizes, ends
  *     validate_kernel.c   who calls what?    kernels, host functions, parameters, and what is theirs
  *     validate_op.c       can it be called?  each op's own rule for its shards, states, scratch, overlaps
  *     validate_space.c    who reaches what?  queues and the spaces of what their kernels are called with

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "graph/base/error.h"
+#include "graph/base/reading.h"
 
 #define WRONG(...) error_set(WEIR_E_ARGUMENT, __VA_ARGS__)
 
@@ -329,12 +330,13 @@ static weir_status read_key_file(const char *path, char *text, size_t bytes)
 {
     struct stat info;
     weir_status status = WEIR_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
+    const char *why;
+    int fd = reading_open(path, &why);
     if (fd < 0)
-        return WRONG("WEIR_KEY_FILE is '%s', which cannot be opened: %s", path, strerror(errno));
+        return WRONG("WEIR_KEY_FILE is '%s', which cannot be opened: %s", path, why);
     ssize_t count = -1;
-    if (fstat(fd, &info) || !S_ISREG(info.st_mode))
-        status = WRONG("WEIR_KEY_FILE is '%s', which is no file", path);
+    if (fstat(fd, &info))
+        status = WRONG("WEIR_KEY_FILE is '%s', which cannot be read: %s", path, strerror(errno));
     else if (info.st_mode & (S_IRWXG | S_IRWXO))
         status = WRONG("WEIR_KEY_FILE is '%s', which is open to others (mode %03o): chmod 600 it", path,
                        (unsigned)info.st_mode & 0777);

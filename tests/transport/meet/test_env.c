@@ -168,7 +168,7 @@ static const struct { const char *text, *error; } wrong[] = {
     {PLAIN "WEIR_GENERATION=-1", "WEIR_GENERATION is '-1', which is no number from 0 to 2147483647"},
     {PLAIN "WEIR_KEY=tooshort", "WEIR_KEY holds 8 letters, a key has 40"},
     {PLAIN "WEIR_KEY_FILE=/nowhere/key", "WEIR_KEY_FILE is '/nowhere/key', which cannot be opened: No such file"},
-    {PLAIN "WEIR_KEY_FILE=/tmp", "WEIR_KEY_FILE is '/tmp', which is no file"},
+    {PLAIN "WEIR_KEY_FILE=/tmp", "WEIR_KEY_FILE is '/tmp', which cannot be opened: it is a folder, not a regular file"},
 };
 
 Test(env, names_the_variable_that_is_wrong)
