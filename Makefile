@@ -245,7 +245,7 @@ endif
 .PHONY: say_no_cuda
 
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
-PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
 NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
