@@ -104,7 +104,7 @@ static void follow(const launch_origin *origin)
 
 static void restore(const launch_origin *origin)
 {
-    cores_use(); /* libgomp, which comes with the library, may have bound the launcher */
+    cores_use(); /* an OpenMP that was loaded into the launcher may have bound it */
     setrlimit(RLIMIT_NOFILE, &origin->files);
     sigaction(SIGPIPE, &origin->pipe_action, NULL);
     sigprocmask(SIG_SETMASK, &origin->mask, NULL);
