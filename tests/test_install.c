@@ -58,6 +58,11 @@ Test(install, python_finds_the_library_that_was_installed_and_none_of_the_curren
     passes("python_library");
 }
 
+Test(install, make_install_says_the_line_after_which_the_library_is_found)
+{
+    passes("found");
+}
+
 Test(install, uninstall_leaves_nothing)
 {
     passes("uninstall");
