@@ -41,6 +41,9 @@ struct cluster_env {
 /* E_ARGUMENT names the variable that is wrong or missing ("WORLD_SIZE is 4, but MASTER_ADDR is not set"). */
 weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env);
 
+/* Wipes the secret, which nobody needs once keys are open. To be called also when reading has failed. */
+void cluster_env_wipe(struct cluster_env *env);
+
 /* "tcp", "ucx". */
 const char *cluster_carrier_name(enum cluster_carrier carrier);
 
