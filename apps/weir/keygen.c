@@ -5,21 +5,34 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static const char program[] = "weir keygen";
 
-static int write_file(const char *path, const char *secret)
+/* Without a stream, whose buffer would keep it. */
+static bool write_line(int fd, char secret[WEIR_KEY_BYTES])
 {
-    char line[WEIR_KEY_BYTES + 1];
-    int bytes = snprintf(line, sizeof line, "%s\n", secret);
+    const struct iovec line[] = {{secret, WEIR_KEY_BYTES - 1}, {(char *)"\n", 1}};
+    errno = ENOSPC; /* if it is written in part */
+    return writev(fd, line, 2) == WEIR_KEY_BYTES;
+}
+
+static int write_file(const char *path, char secret[WEIR_KEY_BYTES])
+{
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool failed = fd < 0 || write(fd, line, (size_t)bytes) != bytes;
+    bool failed = fd < 0 || !write_line(fd, secret);
     if (fd >= 0)
         failed |= close(fd) != 0;
     return failed ? options_wrong(program, "cannot write %s: %s", path, strerror(errno)) : 0;
+}
+
+static int write_output(char secret[WEIR_KEY_BYTES])
+{
+    return write_line(STDOUT_FILENO, secret)
+               ? 0
+               : options_wrong(program, "cannot write the key to standard output: %s", strerror(errno));
 }
 
 int command_keygen(int argc, char **argv)
@@ -36,5 +49,7 @@ int command_keygen(int argc, char **argv)
         return status;
     if (weir_key_new(secret))
         return options_failed(program);
-    return path ? write_file(path, secret) : puts(secret) == EOF;
+    status = path ? write_file(path, secret) : write_output(secret);
+    explicit_bzero(secret, sizeof secret);
+    return status;
 }

@@ -8,12 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_BYTES])
+enum { LINE_BYTES = WEIR_KEY_BYTES + 2 }; /* a line end, and what shows that it is too long */
+
+static int read_line(const char *program, const char *path, char line[LINE_BYTES])
 {
-    char line[WEIR_KEY_BYTES + 2] = ""; /* a line end, and what shows that it is too long */
     struct stat info = {.st_mode = 0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t count = fd >= 0 && !fstat(fd, &info) ? read(fd, line, sizeof line - 1) : -1;
+    ssize_t count = fd >= 0 && !fstat(fd, &info) ? read(fd, line, LINE_BYTES - 1) : -1;
     int error = errno;
     if (fd >= 0)
         close(fd);
@@ -26,6 +27,15 @@ int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_
     if (strlen(line) != WEIR_KEY_BYTES - 1)
         return options_wrong(program, "%s holds no key: that is a line of %d letters, as weir keygen writes it", path,
                              WEIR_KEY_BYTES - 1);
-    memcpy(secret, line, WEIR_KEY_BYTES);
     return -1;
+}
+
+int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_BYTES])
+{
+    char line[LINE_BYTES] = "";
+    int status = read_line(program, path, line);
+    if (status < 0)
+        memcpy(secret, line, WEIR_KEY_BYTES);
+    explicit_bzero(line, sizeof line);
+    return status;
 }

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/secret.h"
+
 #define LAUNCH APPS_BIN "/weir launch "
 #define OUTPUT_BYTES (1 << 20)
 
@@ -868,4 +870,39 @@ Test(launch, a_file_that_holds_no_secret_is_refused)
     expect_wrong("umask 077; echo short >$T/key; " LAUNCH "-n 1 --key $T/key -- true", "holds no key");
     expect_wrong("chmod 644 $T/key; " LAUNCH "-n 1 --key $T/key -- true", "is open to others (mode 644)");
     expect_wrong(LAUNCH "-n 1 --key /nowhere -- true", "cannot read /nowhere: No such file or directory");
+}
+
+/* ---- its key ---- */
+
+/* While ranks run, which it may have to start again, the launcher has one copy, in what they are told; none is left of the
+ * file, of the settings and of the scripts for other hosts. */
+static void expect_one_copy(const char *options)
+{
+    char command[512], path[64];
+    snprintf(command, sizeof command, "%s keygen $T/key && WEIR_RSH=$T/rsh exec " LAUNCH
+             "--key $T/key %s -- sh -c 'echo runs; while [ ! -e $T/done ]; do sleep 0.05; done'", APPS_BIN "/weir", options);
+    pid_t launcher = start(command);
+    wait_for("runs", 3);
+    snprintf(path, sizeof path, "%s/key", folder);
+    const struct secret secret = secret_read(path);
+    cr_expect_eq(secret_count(&secret, launcher), 1, "%s: %d", options, secret_count(&secret, launcher));
+    write_script("done", "");
+    cr_expect_eq(finish(launcher), 0, "%s", errors);
+    unlink_file("done");
+    unlink_file("key");
+    unlink_file("out");
+}
+
+Test(launch, has_one_copy_of_the_key)
+{
+    expect_one_copy("-n 3");
+    expect_one_copy("--hosts elsewhere:3");
+}
+
+Test(launch, keygen_says_when_its_output_is_lost)
+{
+    cr_expect_neq(run(APPS_BIN "/weir keygen >/dev/full"), 0);
+    expect_line(errors, "weir keygen: cannot write the key to standard output: No space left on device");
+    cr_expect_eq(run(APPS_BIN "/weir keygen"), 0);
+    cr_expect_eq(strlen(output), WEIR_KEY_BYTES, "%s", output);
 }

@@ -1,18 +1,14 @@
 /* tests/actors/session/test_keys.c: a session's key is nowhere in a rank's memory when the session is closed, or was not
  * opened.
  *
- * A rank looks through all that it can write to. The letters that it looks for are masked, so that it does not find
- * itself. The key is in a file that another process wrote; in WEIR_KEY it would be in the environment, which is the
- * program's own. The 32 bytes that the letters stand for are ZeroMQ's too, which does not wipe them. */
+ * The key is in a file that another process wrote; in WEIR_KEY it would be in the environment, which is the program's own.
+ * The 32 bytes that its letters stand for are ZeroMQ's too, which does not wipe them. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,80 +16,9 @@
 
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
+#include "tests/support/secret.h"
 
 TestSuite(keys, .init = folder_make, .fini = folder_remove, .timeout = 120);
-
-enum { MASK = 0xa5, LETTERS = WEIR_KEY_BYTES - 1, CHUNK = 1 << 20 };
-
-/* ---- a look through the memory ---- */
-
-struct secret {
-    unsigned char masked[LETTERS];
-};
-
-static struct secret secret_read(const char *path)
-{
-    struct secret secret;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    for (int i = 0; i < LETTERS; i++) {
-        unsigned char letter;
-        cr_assert(fd >= 0 && read(fd, &letter, 1) == 1, "%s", path);
-        secret.masked[i] = letter ^ MASK;
-    }
-    close(fd);
-    return secret;
-}
-
-static int count_in(const unsigned char *bytes, size_t count, const struct secret *secret)
-{
-    int found = 0;
-    for (size_t i = 0; i + LETTERS <= count; i++) {
-        size_t same = 0;
-        while (same < LETTERS && bytes[i + same] == (secret->masked[same] ^ MASK))
-            same++;
-        found += same == LETTERS;
-    }
-    return found;
-}
-
-/* Pieces overlap, as it may lie where two meet. */
-static int count_between(int memory, uintptr_t begin, uintptr_t end, const struct secret *secret, unsigned char *chunk)
-{
-    int found = 0;
-    while (end - begin >= LETTERS) {
-        ssize_t got = pread(memory, chunk, end - begin < CHUNK ? end - begin : CHUNK, (off_t)begin);
-        if (got < LETTERS)
-            break;
-        found += count_in(chunk, (size_t)got, secret);
-        begin += (size_t)got - LETTERS + 1;
-    }
-    return found;
-}
-
-/* How often it is in this process's memory. */
-static int count_all(const struct secret *secret)
-{
-    unsigned char *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    const uintptr_t own = (uintptr_t)chunk; /* where copies pass through */
-    int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC), found = 0;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    char line[512], mode[8];
-    uintptr_t begin, end;
-    cr_assert(chunk != MAP_FAILED && memory >= 0 && maps);
-    while (fgets(line, sizeof line, maps)) {
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s", &begin, &end, mode) != 3 || mode[1] != 'w' ||
-            end - begin > UINT64_C(1) << 28) /* shadows of sanitizers */
-            continue;
-        bool inside = own >= begin && own < end;
-        found += count_between(memory, begin, inside ? own : end, secret, chunk);
-        if (inside)
-            found += count_between(memory, own + CHUNK, end, secret, chunk);
-    }
-    fclose(maps);
-    close(memory);
-    munmap(chunk, CHUNK);
-    return found;
-}
 
 /* ---- ranks ---- */
 
@@ -127,7 +52,7 @@ static weir_plan *plan_of_two(void)
 static void expect_none(struct rank *rank)
 {
     const struct secret secret = secret_read(getenv("WEIR_KEY_FILE"));
-    int found = count_all(&secret);
+    int found = secret_count(&secret, getpid());
     RANK_IS(rank, !found, "the key is left %d times", found);
 }
 
@@ -167,12 +92,12 @@ Test(keys, are_wiped_when_a_session_over_tcp_is_closed)
 /* The look finds what is there. */
 static void hold_a_copy(struct rank *rank)
 {
-    static char letters[LETTERS];
+    static char letters[SECRET_LETTERS];
     int fd = open(getenv("WEIR_KEY_FILE"), O_RDONLY | O_CLOEXEC);
-    RANK_IS(rank, read(fd, letters, LETTERS) == LETTERS, "no key");
+    RANK_IS(rank, read(fd, letters, sizeof letters) == SECRET_LETTERS, "no key");
     close(fd);
     const struct secret secret = secret_read(getenv("WEIR_KEY_FILE"));
-    RANK_IS(rank, count_all(&secret) == 1, "%d", count_all(&secret));
+    RANK_IS(rank, secret_count(&secret, getpid()) == 1, "%d", secret_count(&secret, getpid()));
 }
 
 Test(keys, are_found_where_they_are_left)
