@@ -218,6 +218,7 @@ static int launch(const launch_opts *opts, char **argv)
         draw_token(job.token);
         set_options(&t.s, opts);
         status = set_key(&t.s, opts);
+        launch_snapshots_remove_stale();
         if (opts->restarts || opts->ranks_file)
             launch_snapshots_open(&snapshots, job.token + strlen(TOKEN_BEGIN));
         t.s.lasting = t.s.count;
