@@ -29,7 +29,7 @@
 
 extern char **environ;
 
-/* What is written so far. The key is in it, so it is not left behind where it grows. */
+/* The script as far as it is written. The key is in it, so no copy is left behind when it grows. */
 struct growing {
     char *bytes; /* owned */
     size_t count, room;

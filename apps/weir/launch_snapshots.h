@@ -11,7 +11,8 @@
  *
  * A launcher, its guard and a keeper hold a lock on their folder (flock), shared, as long as they live. So one that can be
  * locked alone was left behind by processes that were killed. This user's next launch on the host removes it, whatever its
- * options; on another host the next keeper does. What has another name, another mode, another owner, or is a link, stays.
+ * options; on another host the next keeper does. Links stay, and folders with another
+ * name, mode or owner.
  *
  * One thread: the launcher's only one.
  */

@@ -12,7 +12,7 @@ struct secret {
     unsigned char masked[SECRET_LETTERS];
 };
 
-/* Of a key file; fails the test when it cannot. Leaves no copy in memory. */
+/* Reads a key file and leaves no copy in memory. Fails the test when it cannot. */
 struct secret secret_read(const char *path);
 
 /* How often the key is in what the process can write to. */

@@ -109,7 +109,7 @@ static bool mount_read(char *line, int version, struct mount *mount)
     return version == 2 ? !strcmp(type, "cgroup2") : !strcmp(type, "cgroup") && has_word(options, "cpu");
 }
 
-/* What of `group` lies below the mount; NULL: it is not in it. */
+/* The rest of the group's path, from the mount on; NULL: the group is not in the mount. */
 static const char *below(const struct mount *mount, const char *group)
 {
     size_t length = strlen(mount->root);

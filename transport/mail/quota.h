@@ -9,8 +9,8 @@
  *     cpu.max                version 2: "QUOTA PERIOD" or "max PERIOD"
  *     cpu.cfs_quota_us, cpu.cfs_period_us    version 1; a quota of -1 is none
  *
- * for the group and all above it that are mounted here, as each of them binds. A system may have both versions. What is
- * missing or is not understood sets no limit.
+ * for the group and all above it that are mounted here, as each of them binds. A system may have both versions. A file
+ * that is missing, or is not understood, sets no limit.
  */
 #ifndef TRANSPORT_MAIL_QUOTA_H
 #define TRANSPORT_MAIL_QUOTA_H
