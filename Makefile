@@ -196,13 +196,14 @@ define link
 endef
 
 # A program has a folder, and takes what all share; an example is one file, and needs the library alone. `weir bench`
-# makes plans by hand, measures the parts of the runtime and asks OpenBLAS and oneDNN for their rate, so `weir` is linked
-# with what is inside. It shows what the library would, to the shared objects that it loads.
+# makes plans by hand and measures the parts of the runtime, so `weir` is linked with what is inside; OpenBLAS and oneDNN,
+# which it compares with, are loaded when it does (apps/weir/bench/blas.h). It shows what the library would, to the shared
+# objects that it loads.
 SHOWN := -Wl,--export-dynamic-symbol='weir_*'
 define program
 $(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) \
              $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
-	$$(call link,$(if $(filter weir,$(1)),-lopenblas -ldnnl $$(SHOWN)))
+	$$(call link,$(if $(filter weir,$(1)),$$(SHOWN)))
 endef
 $(foreach app,$(APPS),$(eval $(call program,$(app))))
 $(EXAMPLES): $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
@@ -245,7 +246,7 @@ endif
 .PHONY: say_no_cuda
 
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
-PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
 NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)

@@ -155,7 +155,7 @@ static void set_options(settings *s, const launch_opts *opts)
  * need not have the file. Returns -1, or the exit status of what was reported. */
 static int set_key(settings *s, const launch_opts *opts)
 {
-    char secret[WEIR_KEY_BYTES];
+    char secret[WEIR_KEY_BYTES] = "";
     const char *path = opts->key_file ? opts->key_file : getenv("WEIR_KEY_FILE");
     int status = -1;
     if (!opts->key_file && (opts->insecure || getenv("WEIR_KEY")))
@@ -168,6 +168,7 @@ static int set_key(settings *s, const launch_opts *opts)
     }
     if (status < 0)
         set_text(s, "WEIR_KEY", secret);
+    explicit_bzero(secret, sizeof secret);
     return status;
 }
 
@@ -217,6 +218,7 @@ static int launch(const launch_opts *opts, char **argv)
         draw_token(job.token);
         set_options(&t.s, opts);
         status = set_key(&t.s, opts);
+        launch_snapshots_remove_stale();
         if (opts->restarts || opts->ranks_file)
             launch_snapshots_open(&snapshots, job.token + strlen(TOKEN_BEGIN));
         t.s.lasting = t.s.count;
@@ -225,6 +227,7 @@ static int launch(const launch_opts *opts, char **argv)
         status = launch_watch(&job, &pool);
     launch_pool_close(&pool);
     launch_snapshots_close(&snapshots);
+    explicit_bzero(t.s.value, sizeof t.s.value); /* the key */
     return status;
 }
 

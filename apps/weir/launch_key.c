@@ -8,15 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_BYTES])
+enum { LINE_BYTES = WEIR_KEY_BYTES + 2 }; /* a line end, and what shows that it is too long */
+
+static int read_line(const char *program, const char *path, char line[LINE_BYTES])
 {
-    char line[WEIR_KEY_BYTES + 2] = ""; /* a line end, and what shows that it is too long */
     struct stat info = {.st_mode = 0};
     const char *why;
     int fd = reading_open(path, &why);
     if (fd < 0)
         return options_wrong(program, "cannot read %s: %s", path, why);
-    ssize_t count = !fstat(fd, &info) ? read(fd, line, sizeof line - 1) : -1;
+    ssize_t count = !fstat(fd, &info) ? read(fd, line, LINE_BYTES - 1) : -1;
     int error = errno;
     close(fd);
     if (count < 0)
@@ -28,6 +29,15 @@ int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_
     if (strlen(line) != WEIR_KEY_BYTES - 1)
         return options_wrong(program, "%s holds no key: that is a line of %d letters, as weir keygen writes it", path,
                              WEIR_KEY_BYTES - 1);
-    memcpy(secret, line, WEIR_KEY_BYTES);
     return -1;
+}
+
+int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_BYTES])
+{
+    char line[LINE_BYTES] = "";
+    int status = read_line(program, path, line);
+    if (status < 0)
+        memcpy(secret, line, WEIR_KEY_BYTES);
+    explicit_bzero(line, sizeof line);
+    return status;
 }

@@ -47,6 +47,9 @@
  * and see the same folder: those in containers with a /tmp each need WEIR_KEY_FILE. Where it cannot be written or
  * belongs to somebody else opening fails with WEIR_E_IO.
  *
+ * A session wipes its copies of a key before it frees their memory. WEIR_KEY stays in the environment, which is the
+ * program's: WEIR_KEY_FILE leaves nothing there. ZeroMQ, which does the encryption, frees its copies as they are.
+ *
  * In a session of several ranks all of them make the same calls in the same order: runs, read, write, push, pull.
  * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value (but
  * for ranks that own no device of the plan, which pull nothing). What a rank has not pulled when it closes is dropped.

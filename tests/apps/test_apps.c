@@ -617,6 +617,27 @@ Test(apps, bench_place_packs_a_file)
     free(output);
 }
 
+Test(apps, only_bench_gpt_maps_openblas_and_onednn)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 8 --batch 4 "
+             "--steps 1 --plan $T/plan >/dev/null 2>&1; { export LD_DEBUG=libs; for verb in \"show $T/plan\" \"check $T/plan\" "
+             "devices --version \"launch -n 1 -- true\" \"checkpoint ls $T\" \"keygen $T/key\" \"bench nothing\" "
+             "\"bench scale --quick --devices 2\"; do " APPS_BIN "/weir $verb; done } >$T/all 2>&1; unset LD_DEBUG; grep -c "
+             "'calling init.*libzmq' $T/all; grep -cE 'openblas|dnnl|gomp' $T/all || true", output);
+    cr_expect_str_eq(output, "9\n0\n");
+    free(output);
+}
+
+Test(apps, bench_gpt_without_openblas_names_the_package_that_has_it)
+{
+    char *output = new_output();
+    must_run(": >$T/libopenblas.so.0; ! LD_LIBRARY_PATH=$T " APPS_BIN "/weir bench gpt --quick 2>&1", output);
+    cr_expect(strstr(output, "weir bench: gpt compares with OpenBLAS, which cannot be loaded: ") &&
+              strstr(output, "; Debian's package libopenblas0 has it"), "%s", output);
+    free(output);
+}
+
 Test(apps, bench_scale_compiles_a_plan_of_each_size)
 {
     char *output = new_output();

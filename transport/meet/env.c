@@ -358,12 +358,10 @@ static weir_status read_key(struct cluster_env *env)
         status = read_key_file(path, line, sizeof line);
         key = line;
     }
-    if (status != WEIR_OK || !key)
-        return status;
-    if (strlen(key) != WEIR_KEY_BYTES - 1)
+    if (status == WEIR_OK && key && strlen(key) != WEIR_KEY_BYTES - 1)
         status = WRONG("%s holds %zu letters, a key has %d (weir keygen makes one)", name, strlen(key),
                        WEIR_KEY_BYTES - 1);
-    else
+    else if (status == WEIR_OK && key)
         memcpy(env->secret, key, WEIR_KEY_BYTES);
     explicit_bzero(line, sizeof line);
     return status;
@@ -452,6 +450,11 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
         status = read_flag("WEIR_POISON", &env->poison);
     env->offload = getenv("WEIR_OFFLOAD");
     return status == WEIR_OK ? read_seconds("WEIR_STALL", true, &env->stall_ns) : status;
+}
+
+void cluster_env_wipe(struct cluster_env *env)
+{
+    explicit_bzero(env->secret, sizeof env->secret);
 }
 
 /* ---- queries ---- */

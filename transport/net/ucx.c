@@ -10,6 +10,7 @@
 #include <ucs/debug/log_def.h>
 
 #include "graph/base/error.h"
+#include "graph/base/library.h"
 
 static struct ucx ucx;
 static char trouble[256]; /* "": none */
@@ -77,11 +78,9 @@ static void load(void)
 {
     __typeof__(ucs_log_push_handler) *push_handler;
     bool there = dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD);
-    void *library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        snprintf(trouble, sizeof trouble, "%.200s", dlerror());
+    void *library = library_open("libucp.so.0", trouble, sizeof trouble);
+    if (!library)
         return;
-    }
     if (!there)
         signals_return(library);
 #define X(name) find(library, #name, (void *)&ucx.name);
