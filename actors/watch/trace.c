@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 
 #define NS_PER_US 1000
 
@@ -56,10 +57,12 @@ void trace_begin(FILE *to, const weir_plan *plan, const char *name)
 static void write_event(FILE *to, const weir_plan *plan, const struct trace_event *event, int64_t origin_ns)
 {
     const plan_actor *actor = &plan->actors[event->actor];
+    char times[96];
+    text_print(times, sizeof times, "\"ts\": %.3f, \"dur\": %.3f", (double)(event->start_ns - origin_ns) / NS_PER_US,
+               (double)event->ns / NS_PER_US);
     fputs(",\n{\"name\": ", to);
     write_text(to, plan_text(plan, actor->name));
-    fprintf(to, ", \"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", actor->queue.i,
-            (double)(event->start_ns - origin_ns) / NS_PER_US, (double)event->ns / NS_PER_US);
+    fprintf(to, ", \"ph\": \"X\", \"pid\": 0, \"tid\": %u, %s, ", actor->queue.i, times);
     fprintf(to, "\"args\": {\"step\": %lld, \"micro\": %u}}", (long long)event->step, event->micro);
 }
 

@@ -6,6 +6,8 @@
  */
 #include "apps/common/options.h"
 
+#include "graph/base/locale.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -231,6 +233,7 @@ static int take_positional(const options_spec *spec, const char *text, int index
 
 int options_parse(const options_spec *spec, int argc, char **argv)
 {
+    c_locale_begin();
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return print_help(spec);

@@ -15,7 +15,8 @@
  * A name without dashes is a positional argument; those are filled in the order of the table. `--steps 5` and
  * `--steps=5` are the same; `--help` prints the table. A mistake is one line on stderr, and the exit status is 2.
  *
- * Values point into argv, which must outlive them. Any thread; keeps no state.
+ * Values point into argv, which must outlive them. Any thread; keeps no state. From here on the calling thread has the
+ * C locale, so that all numbers of a program have a point, even where a preloaded library calls setlocale().
  */
 #ifndef APPS_COMMON_OPTIONS_H
 #define APPS_COMMON_OPTIONS_H

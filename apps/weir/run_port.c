@@ -1,6 +1,7 @@
 /* apps/weir/run_port.c: values between files and a plan that runs. */
 #include "apps/weir/run_port.h"
 #include "apps/common/options.h"
+#include "graph/base/locale.h"
 
 #include <errno.h>
 #include <string.h>
@@ -130,9 +131,11 @@ static void print_mean(struct port *p, const void *value, int64_t step, int micr
     p->sum += count ? sum / (double)count : 0;
     if (micro + 1 < p->info.per_step)
         return;
+    struct c_locale locale = c_locale_begin(); /* this may be a thread of the session's */
     if (p->print)
         fprintf(p->print, "step %lld  %s%s %.6g\n", (long long)step, p->info.name,
                 p->info.type.shape.rank ? " (mean)" : "", p->sum / p->info.per_step);
+    c_locale_end(locale);
     p->sum = 0;
 }
 

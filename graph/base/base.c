@@ -6,6 +6,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@ weir_status(error_set)(weir_status status, const char *format, ...)
     char text[sizeof error_text];
     va_list list;
     va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
+    text_vprint(text, sizeof text, format, list);
     va_end(list);
     memcpy(error_text, text, sizeof text);
     return status;

@@ -6,6 +6,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/plan/json_inside.h"
 #include "graph/plan/moved.h"
 #include "graph/plan/text.h"
@@ -99,9 +100,11 @@ static void put_hex(json *j, const char *key, uint64_t value)
 
 static void put_real(json *j, const char *key, double value)
 {
+    char text[32];
+    text_print(text, sizeof text, "%.17g", value);
     put_key(j, key);
     if (isfinite(value))
-        fprintf(j->to, "%.17g", value);
+        fputs(text, j->to);
     else
         fputs("null", j->to);
 }

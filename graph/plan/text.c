@@ -2,6 +2,7 @@
 #include "graph/plan/text.h"
 
 #include "graph/base/base.h"
+#include "graph/base/locale.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -28,7 +29,7 @@ const char *bytes_text(uint64_t bytes, char text[PLAN_TEXT_BYTES])
     int u = 0;
     for (; value >= 1024; value /= 1024)
         u++;
-    snprintf(text, PLAN_TEXT_BYTES, u && value < 100 ? "%.1f %s" : "%.0f %s", value, unit[u]);
+    text_print(text, PLAN_TEXT_BYTES, u && value < 100 ? "%.1f %s" : "%.0f %s", value, unit[u]);
     return text;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "graph/base/locale.h"
 #include "transport/mail/park.h"
 
 static const char prefix[] = "weir: ";
@@ -207,7 +208,7 @@ void report_say(const struct report *report, const char *format, ...)
     va_list args;
     int named = say_name(report ? report->reporter : NULL, body, REPORT_BYTES);
     va_start(args, format);
-    int wanted = vsnprintf(body + named, (size_t)(REPORT_BYTES - named), format, args);
+    int wanted = text_vprint(body + named, (size_t)(REPORT_BYTES - named), format, args);
     va_end(args);
     size_t count = wanted < 0 ? 0 : strnlen(body, REPORT_BYTES - 1);
     if (!report || !report->reporter || !reporter_put(report->reporter, body, count))
