@@ -1,6 +1,7 @@
 /* graph/compile/ir.c: the logical form from the user's graph, and small functions that several passes use. */
 #include "graph/compile/ir.h"
 #include "graph/base/error.h"
+#include "kernels/ops.h"
 
 #include <string.h>
 
@@ -122,6 +123,7 @@ static void tensors_copy(compile *c)
         ir_tensor *to = POOL_PUSH(&c->pool, &c->ir.tensors);
         if (to)
             *to = (ir_tensor){.name = from->name,
+                              .src = from->src,
                               .type = from->type,
                               .mesh = from->mesh,
                               .fixed = from->sbp,
@@ -132,10 +134,17 @@ static void tensors_copy(compile *c)
     }
 }
 
+/* An update is at the line of the parameter or state that it writes over: weir_train() has one line for all. An append
+ * may fail while it runs, and then the user looks for its own. */
+static weir_src node_src(const graph_node *node)
+{
+    return node->updates && node->op != &op_append ? node->updates->src : node->src;
+}
+
 static bool node_copy(compile *c, const graph_node *from, ir_node *to)
 {
     *to = (ir_node){.name = from->name,
-                    .src = from->src,
+                    .src = node_src(from),
                     .op = from->op,
                     .origin = from,
                     .mesh = from->mesh,
