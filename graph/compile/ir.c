@@ -1,7 +1,6 @@
 /* graph/compile/ir.c: the logical form from the user's graph, and small functions that several passes use. */
 #include "graph/compile/ir.h"
 #include "graph/base/error.h"
-#include "kernels/ops.h"
 
 #include <string.h>
 
@@ -134,17 +133,10 @@ static void tensors_copy(compile *c)
     }
 }
 
-/* An update is at the line of the parameter or state that it writes over: weir_train() has one line for all. An append
- * may fail while it runs, and then the user looks for its own. */
-static weir_src node_src(const graph_node *node)
-{
-    return node->updates && node->op != &op_append ? node->updates->src : node->src;
-}
-
 static bool node_copy(compile *c, const graph_node *from, ir_node *to)
 {
     *to = (ir_node){.name = from->name,
-                    .src = node_src(from),
+                    .src = from->src,
                     .op = from->op,
                     .origin = from,
                     .mesh = from->mesh,

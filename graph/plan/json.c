@@ -306,6 +306,8 @@ static void put_tensor(json *j, const weir_plan *plan, uint32_t t)
     put_dims(j, "shape", tensor->shape, tensor->rank);
     put_dims(j, "start", tensor->start, tensor->rank);
     put_dims(j, "global", tensor->global, tensor->rank);
+    plan_json_string(j, "file", plan_text(plan, tensor->file));
+    plan_json_number(j, "line", tensor->line);
 }
 
 static void put_init(json *j, const weir_plan *plan, uint32_t i)

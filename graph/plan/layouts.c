@@ -119,18 +119,6 @@ static uint32_t count_terms(const weir_plan *plan, const plan_kernel *kernel, ui
     return count;
 }
 
-/* Those of the operands that have no place yet are at the kernel's. */
-static void note_place(layouts *l, const plan_kernel *kernel, plan_range operands, const uint32_t *of)
-{
-    for (uint32_t i = 0; i < operands.count; i++) {
-        logical *made = &l->tensor[of[l->plan->operands[operands.first + i].tensor.i]];
-        if (made->line)
-            continue;
-        made->file = plan_text(l->plan, kernel->file);
-        made->line = kernel->line;
-    }
-}
-
 /* `of` is each tensor's logical one. */
 static void note_kernel(layouts *l, const plan_kernel *kernel, const uint32_t *of)
 {
@@ -140,8 +128,13 @@ static void note_kernel(layouts *l, const plan_kernel *kernel, const uint32_t *o
         uint32_t terms = count_terms(plan, kernel, i);
         read->terms = terms > read->terms ? terms : read->terms;
     }
-    note_place(l, kernel, kernel->out, of);
-    note_place(l, kernel, kernel->state, of);
+    for (uint32_t i = 0; i < kernel->out.count; i++) {
+        logical *made = &l->tensor[of[plan->operands[kernel->out.first + i].tensor.i]];
+        if (made->line) /* not before version 6 */
+            continue;
+        made->file = plan_text(plan, kernel->file);
+        made->line = kernel->line;
+    }
 }
 
 /* Devices that add together have a term each. */
@@ -171,6 +164,15 @@ static void note_host(layouts *l, const plan_host *host, const uint32_t *of)
     }
 }
 
+static void note_place(layouts *l, const plan_tensor *tensor, uint32_t of)
+{
+    logical *made = &l->tensor[of];
+    if (made->line)
+        return;
+    made->file = plan_text(l->plan, tensor->file);
+    made->line = tensor->line;
+}
+
 static bool note_all(layouts *l)
 {
     const weir_plan *plan = l->plan;
@@ -185,14 +187,14 @@ static bool note_all(layouts *l)
         at += t && !same_name(plan, &plan->tensors[order[t - 1]], &plan->tensors[order[t]]);
         of[order[t]] = at;
     }
+    for (uint32_t t = 0; ok && t < plan->tensors_count; t++)
+        note_place(l, &plan->tensors[t], of[t]);
     for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
         note_kernel(l, &plan->kernels[k], of);
     for (uint32_t c = 0; ok && c < plan->collectives_count; c++)
         note_collective(l, &plan->collectives[c], of);
     for (uint32_t h = 0; ok && h < plan->hosts_count; h++)
         note_host(l, &plan->hosts[h], of);
-    for (uint32_t k = 0; ok && k < plan->kernels_count; k++) /* no kernel makes a parameter that stays as it is */
-        note_place(l, &plan->kernels[k], plan->kernels[k].in, of);
     for (uint32_t t = 0; ok && t < l->tensor_count; t++)
         measure(l, &l->tensor[t], order);
     free(of);

@@ -6,6 +6,7 @@
  * begins with one of these.
  */
 #define _GNU_SOURCE
+#include "graph/compile/ir.h"
 #include "graph/compile/offload.h"
 #include "graph/model/build.h"
 #include "graph/plan/layouts.h"
@@ -53,13 +54,14 @@ static weir_graph *model(struct layout layout)
     weir_mesh_new(g, layout.devices);
     weir_tensor *x = AT("x", weir_input(g, WEIR_F32, {8, 16}, .name = "x", .sbp = {WEIR_S(0)}, .micro = layout.micro));
     weir_tensor *w = AT("w", weir_param(g, WEIR_F32, {16, 16}, .name = "w", .init = WEIR_NORMAL(0.1)));
+    weir_tensor *fixed = AT("fixed", weir_param(g, WEIR_F32, {16}, .name = "fixed", .init = WEIR_VALUE(1), .frozen = true));
     weir_tensor *a = AT("a", weir_matmul(x, w, .name = "a"));
     weir_tensor *b = AT("b", weir_linear(a, 16, .name = "b"));
     weir_tensor *c = AT("c", weir_gelu(b, .name = "c"));
     weir_tensor *d = AT("d", weir_linear(c, 16, .name = "d", .weight = {WEIR_S(1)}));
     weir_tensor *s = AT("s", weir_add(d, a, .name = "s"));
     weir_tensor *t = AT("t", weir_matmul(s, w, .name = "t"));
-    weir_tensor *m = AT("m", weir_mul(t, t, .name = "m"));
+    weir_tensor *m = AT("m", weir_mul(t, fixed, .name = "m"));
     weir_tensor *n = AT("n", weir_layernorm(m, .name = "n"));
     weir_tensor *q = AT("q", weir_mul(n, n, .name = "q"));
     weir_tensor *l = AT("l", weir_mean(q, .name = "l"));
@@ -130,6 +132,14 @@ static bool has_tensor(const weir_plan *plan, const char *part)
     return false;
 }
 
+static bool has_kernel(const weir_plan *plan, const char *part)
+{
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        if (strstr(plan_text(plan, plan->kernels[k].name), part))
+            return true;
+    return false;
+}
+
 Test(lines, each_tensor_is_at_the_line_that_made_it)
 {
     expect_lines_of((struct layout){.devices = "cpu:0"}, "one device");
@@ -151,6 +161,14 @@ Test(lines, casts_and_the_scale_of_the_loss_are_at_the_line_of_what_they_are_mad
 {
     expect_lines_of((struct layout){.devices = "cpu:0", .compile.precision = WEIR_F16}, "f16");
     expect_lines_of((struct layout){.devices = "cpu:0-1", .zero = true, .compile.precision = WEIR_BF16}, "bf16");
+}
+
+Test(lines, copies_for_accelerators_are_at_the_line_of_what_they_copy)
+{
+    mesh_takes_fakes = true;
+    expect_lines_of((struct layout){.devices = "fake:0"}, "an accelerator");
+    expect_lines_of((struct layout){.devices = "fake:0-1", .zero = true, .compile.reduce = WEIR_FAST}, "two of them");
+    mesh_takes_fakes = false;
 }
 
 /* The least that the model can be given, by the words of the error. */
@@ -181,13 +199,46 @@ Test(lines, results_that_are_computed_again_or_wait_on_a_disk_are_at_their_first
     offload_window = window;
 }
 
-Test(lines, parameters_that_nothing_changes_are_at_the_line_that_reads_them)
+Test(lines, members_of_a_fused_kernel_are_each_at_their_own_line)
+{
+    uint64_t bytes_min = fuse_bytes_min;
+    fuse_bytes_min = 1;
+    struct layout layout = {.devices = "cpu:0"};
+    weir_graph *g = model(layout);
+    weir_plan *plan = compiled(g, &layout);
+    cr_assert_not_null(plan, "%s", weir_error());
+    cr_assert(has_kernel(plan, "fused("), "nothing is fused");
+    expect_lines(plan, "fused");
+    weir_plan_free(plan);
+    weir_graph_free(g);
+    expect_lines_of((struct layout){.devices = "cpu:0", .compile.precision = WEIR_BF16}, "fused, in bf16");
+    fuse_bytes_min = bytes_min;
+}
+
+Test(lines, a_state_is_at_its_own_line_and_not_at_the_one_that_sets_it)
+{
+    weir_graph *g = weir_graph_new("counts");
+    mark_count = 0;
+    weir_tensor *x = AT("x", weir_input(g, WEIR_F32, {4}, .name = "x"));
+    weir_tensor *h = AT("h", weir_state(g, WEIR_F32, {4}, .name = "h"));
+    weir_tensor *y = AT("y", weir_add(h, x, .name = "y"));
+    AT("set", weir_state_set(h, y));
+    AT("out", weir_fetch(y, .name = "out"));
+    weir_plan *plan = weir_compile(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    expect_lines(plan, "a state");
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(lines, parameters_that_nothing_changes_are_at_the_line_that_makes_them)
 {
     weir_graph *g = weir_graph_new("reads");
     mark_count = 0;
     weir_tensor *x = AT("x", weir_input(g, WEIR_F32, {4, 4}, .name = "x"));
     weir_tensor *y = AT("y", weir_linear(x, 4, .name = "y"));
-    weir_tensor *z = AT("z", weir_layernorm(y, .name = "z"));
+    weir_tensor *w = AT("w", weir_param(g, WEIR_F32, {4, 4}, .name = "w"));
+    weir_tensor *z = AT("z", weir_matmul(weir_layernorm(y, .name = "z/norm"), w, .name = "z"));
     AT("out", weir_fetch(z, .name = "out"));
     weir_plan *plan = weir_compile(g);
     cr_assert_not_null(plan, "%s", weir_error());
