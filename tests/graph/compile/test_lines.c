@@ -70,7 +70,7 @@ static weir_graph *model(struct layout layout)
     return g;
 }
 
-/* What is one number of all gradients belongs to the call that asked for it. */
+/* A number of all gradients belongs to the call that asked for it. */
 static bool is_of_all(const char *name)
 {
     return !strncmp(name, "add_many", 8) || !strncmp(name, "grad_norm/", 10) || !strncmp(name, "loss_scale/", 11) ||
