@@ -80,7 +80,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
 PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
-            $(if $(filter test,$(FOR)),g++ cmake pkg-config python3-numpy) \
+            $(if $(filter test,$(FOR)),g++ cmake locales pkg-config python3-numpy) \
             $(if $(filter check,$(FOR)),g++ clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
@@ -246,7 +246,7 @@ endif
 .PHONY: say_no_cuda
 
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
-PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o $(OUT)/graph/base/locale.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
 NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
@@ -396,7 +396,7 @@ $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_run $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch \
-$(OUT)/tests/test_keep_apps $(OUT)/tests/test_outputs $(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices \
+$(OUT)/tests/test_keep_apps $(OUT)/tests/test_outputs $(OUT)/tests/test_locale_apps $(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices \
 $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install: | $(SHARED)
 
@@ -455,9 +455,10 @@ $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	    { cat $@.txt $@.err; exit 1; }
 	@mv $@.txt $@
 
-check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; public headers alone in C11, C17 and C++17; the README's program
+check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose numbers depend on a locale; public headers alone in C11, C17 and C++17; the README's program
 	@tests/check_rooms
 	@tests/check_variables $(patsubst %.c,$(OUT)/%.o,$(filter-out graph/base/%,$(filter graph/%,$(LIB_SRC))))
+	@tests/check_locale $(LIB_SRC:%.c=$(OUT)/%.o)
 	@tests/check_headers
 	@tests/check_readme
 

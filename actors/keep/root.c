@@ -17,8 +17,8 @@
 #include "actors/keep/own.h"
 #include "actors/keep/part.h"
 #include "actors/keep/save.h"
+#include "graph/base/locale.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -39,7 +39,7 @@ const char *keep_step_name(int64_t step, char name[KEEP_STEP_NAME_BYTES])
 int64_t keep_step_of(const char *name)
 {
     char again[KEEP_STEP_NAME_BYTES], *end;
-    if (strncmp(name, "step-", 5) != 0 || !isdigit((unsigned char)name[5]))
+    if (strncmp(name, "step-", 5) != 0 || !is_digit(name[5]))
         return -1;
     int64_t step = strtoll(name + 5, &end, 10);
     return !*end && !strcmp(keep_step_name(step, again), name) ? step : -1;

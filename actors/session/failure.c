@@ -9,6 +9,7 @@
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/base/text.h"
 #include "transport/mail/park.h"
 
@@ -178,7 +179,7 @@ void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *for
     if (!claim_failure(s))
         return;
     va_start(list, format);
-    vsnprintf(s->failure, sizeof(s->failure), format, list);
+    text_vprint(s->failure, sizeof(s->failure), format, list);
     va_end(list);
     session_fail(s, WEIR_E_PEER, culprit);
 }

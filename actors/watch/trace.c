@@ -11,6 +11,7 @@
 
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 
 #define NS_PER_US 1000
 
@@ -101,10 +102,12 @@ void trace_begin(const struct trace_file *file, const weir_plan *plan, const cha
 static void write_event(FILE *to, const weir_plan *plan, const struct trace_event *event, int64_t origin_ns)
 {
     const plan_actor *actor = &plan->actors[event->actor];
+    char times[96];
+    text_print(times, sizeof times, "\"ts\": %.3f, \"dur\": %.3f", (double)(event->start_ns - origin_ns) / NS_PER_US,
+               (double)event->ns / NS_PER_US);
     fputs(",\n{\"name\": ", to);
     foreign_put_json(to, plan_text(plan, actor->name));
-    fprintf(to, ", \"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", actor->queue.i,
-            (double)(event->start_ns - origin_ns) / NS_PER_US, (double)event->ns / NS_PER_US);
+    fprintf(to, ", \"ph\": \"X\", \"pid\": 0, \"tid\": %u, %s, ", actor->queue.i, times);
     fprintf(to, "\"args\": {\"step\": %lld, \"micro\": %u}}", (long long)event->step, event->micro);
 }
 

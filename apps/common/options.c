@@ -9,6 +9,8 @@
 
 #include "graph/base/foreign.h"
 
+#include "graph/base/locale.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -234,6 +236,7 @@ static int take_positional(const options_spec *spec, const char *text, int index
 
 int options_parse(const options_spec *spec, int argc, char **argv)
 {
+    c_locale_begin();
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return print_help(spec);

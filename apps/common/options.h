@@ -16,7 +16,8 @@
  * `--steps=5` are the same; `--help` prints the table. A mistake is one line on stderr, and the exit status is 2. Two
  * outputs with one file, or an output and an input, are a mistake.
  *
- * Values point into argv, which must outlive them. Any thread; keeps no state.
+ * Values point into argv, which must outlive them. Any thread; keeps no state. From here on the calling thread has the
+ * C locale, so that all numbers of a program have a point, even where a preloaded library calls setlocale().
  */
 #ifndef APPS_COMMON_OPTIONS_H
 #define APPS_COMMON_OPTIONS_H

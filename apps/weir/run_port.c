@@ -2,6 +2,7 @@
 #include "apps/weir/run_port.h"
 #include "apps/common/options.h"
 #include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 
 #include <errno.h>
 #include <string.h>
@@ -133,11 +134,13 @@ static void print_mean(struct port *p, const void *value, int64_t step, int micr
     p->sum += count ? sum / (double)count : 0;
     if (micro + 1 < p->info.per_step)
         return;
+    struct c_locale locale = c_locale_begin(); /* this may be a thread of the session's */
     if (p->print) {
         fprintf(p->print, "step %lld  ", (long long)step);
         foreign_put(p->print, p->info.name);
         fprintf(p->print, "%s %.6g\n", p->info.type.shape.rank ? " (mean)" : "", p->sum / p->info.per_step);
     }
+    c_locale_end(locale);
     p->sum = 0;
 }
 

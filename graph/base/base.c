@@ -7,6 +7,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -21,7 +22,7 @@ weir_status(error_set)(weir_status status, const char *format, ...)
     char text[2 * sizeof error_text]; /* more than is kept, so that a character at the end is whole */
     va_list list;
     va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
+    text_vprint(text, sizeof text, format, list);
     va_end(list);
     foreign_text(text, error_text, sizeof error_text);
     return status;

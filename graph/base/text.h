@@ -6,6 +6,8 @@
 #ifndef GRAPH_BASE_TEXT_H
 #define GRAPH_BASE_TEXT_H
 
+#include "graph/base/locale.h"
+
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,7 +41,7 @@ static inline __attribute__((format(printf, 2, 3))) void text_add(struct text *t
 {
     va_list args;
     va_start(args, format);
-    int wanted = vsnprintf(text->bytes + text->used, text->room - text->used, format, args);
+    int wanted = text_vprint(text->bytes + text->used, text->room - text->used, format, args);
     va_end(args);
     size_t left = text->room - text->used - 1;
     text->cut |= wanted < 0 || (size_t)wanted > left;

@@ -9,6 +9,7 @@
 #include "graph/plan/check.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
+#include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/compile/hosts.h"
 #include "graph/compile/limit.h"
@@ -16,7 +17,6 @@
 #include "graph/plan/validate.h"
 #include "kernels/ops.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ static bool memory_parse(const char *text, uint64_t *bytes)
     } units[] = {{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
                  {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     char *end;
-    double value = strtod(text, &end);
-    while (isspace((unsigned char)*end))
+    double value = number_read(text, &end);
+    while (*end && strchr(" \t\n\v\f\r", *end))
         end++;
     for (size_t u = 0; end != text && u < sizeof units / sizeof *units; u++)
         if (!strcmp(end, units[u].name) && value > 0 && value * units[u].factor < 1e18) {

@@ -7,6 +7,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 #include "graph/plan/json_inside.h"
 #include "graph/plan/moved.h"
 #include "graph/plan/text.h"
@@ -65,9 +66,11 @@ static void put_hex(json *j, const char *key, uint64_t value)
 
 static void put_real(json *j, const char *key, double value)
 {
+    char text[32];
+    text_print(text, sizeof text, "%.17g", value);
     put_key(j, key);
     if (isfinite(value))
-        fprintf(j->to, "%.17g", value);
+        fputs(text, j->to);
     else
         fputs("null", j->to);
 }
@@ -269,6 +272,8 @@ static void put_tensor(json *j, const weir_plan *plan, uint32_t t)
     put_dims(j, "shape", tensor->shape, tensor->rank);
     put_dims(j, "start", tensor->start, tensor->rank);
     put_dims(j, "global", tensor->global, tensor->rank);
+    plan_json_string(j, "file", plan_text(plan, tensor->file));
+    plan_json_number(j, "line", tensor->line);
 }
 
 static void put_init(json *j, const weir_plan *plan, uint32_t i)

@@ -2,13 +2,13 @@
 #define _GNU_SOURCE
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/plan/json_inside.h"
 #include "graph/plan/layouts.h"
 #include "graph/plan/show_inside.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +27,14 @@ typedef struct list {
 
 static bool name_fits(const list *l, plan_str name)
 {
-    return !l->opts->filter || !fnmatch(l->opts->filter, plan_text(l->plan, name), 0);
+    return !l->opts->filter || glob_fits(l->opts->filter, plan_text(l->plan, name));
 }
 
 static bool find_spaces(list *l)
 {
     l->there = calloc(l->plan->spaces_count + (size_t)1, sizeof *l->there);
     for (uint32_t s = 0; l->there && s < l->plan->spaces_count; s++)
-        l->there[s] = (!l->opts->device || !fnmatch(l->opts->device, plan_text(l->plan, l->plan->spaces[s].name), 0)) &&
+        l->there[s] = (!l->opts->device || glob_fits(l->opts->device, plan_text(l->plan, l->plan->spaces[s].name))) &&
                       (!l->opts->stage || l->layouts.stage[s] == (uint32_t)l->opts->stage);
     return l->there;
 }

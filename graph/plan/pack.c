@@ -3,8 +3,8 @@
  *
  * Tables are stored by column: one map per array of the plan, from each member's name to an array with the values of
  * all elements. Names then cost nothing, numbers are small (one byte up to 127), and a reader in another language
- * needs no copy of plan.h. A column that is missing, unknown or of another length than its siblings is refused: there
- * is one version of the format, and what differs from it is not it.
+ * needs no copy of plan.h. A column that is missing, unknown or of another length than its siblings is refused: each
+ * version of the format has its columns. A plan of an older version that is still read keeps it when it is saved.
  *
  * The layout of each op's attribute structure is written along with the plan and compared on reading. Without that a
  * plan from a program whose op has other attributes would be read, and mean something else.
@@ -85,8 +85,9 @@ static void pack_table(packer *p, const weir_plan *plan, const plan_table *table
         p->failed |= msgpack_pack_bin_with_body(&p->out, items, count) != 0;
         return;
     }
-    pack_map(p, table->field_count);
-    for (uint32_t f = 0; f < table->field_count; f++)
+    uint32_t fields = plan_table_fields(table, plan->version);
+    pack_map(p, fields);
+    for (uint32_t f = 0; f < fields; f++)
         pack_column(p, &table->fields[f], items, count, table->item_bytes);
 }
 
@@ -315,9 +316,9 @@ static bool read_column(const plan_table *table, const plan_field *field, const 
 }
 
 /* Elements that the columns have; false when they do not agree. */
-static bool count_rows(const plan_table *table, const msgpack_object *map, uint32_t *count)
+static bool count_rows(const plan_table *table, uint32_t fields, const msgpack_object *map, uint32_t *count)
 {
-    for (uint32_t f = 0; f < table->field_count; f++) {
+    for (uint32_t f = 0; f < fields; f++) {
         const plan_field *field = &table->fields[f];
         const msgpack_object_array *column = find_column(table, map, field);
         if (!column)
@@ -333,10 +334,10 @@ static bool count_rows(const plan_table *table, const msgpack_object *map, uint3
 
 static bool read_columns(weir_plan *plan, const plan_table *table, const msgpack_object *map)
 {
-    uint32_t count = 0;
-    if (map->type != MSGPACK_OBJECT_MAP || map->via.map.size != table->field_count)
-        return REFUSE_FILE("%s: is no map of %" PRIu32 " columns", table->name, table->field_count);
-    if (!count_rows(table, map, &count))
+    uint32_t count = 0, fields = plan_table_fields(table, plan->version);
+    if (map->type != MSGPACK_OBJECT_MAP || map->via.map.size != fields)
+        return REFUSE_FILE("%s: is no map of %" PRIu32 " columns", table->name, fields);
+    if (!count_rows(table, fields, map, &count))
         return false;
     char *items = calloc(count + (size_t)1, table->item_bytes);
     if (!items) {
@@ -344,7 +345,7 @@ static bool read_columns(weir_plan *plan, const plan_table *table, const msgpack
         return false;
     }
     plan_table_set(plan, table, items, count);
-    for (uint32_t f = 0; f < table->field_count; f++)
+    for (uint32_t f = 0; f < fields; f++)
         if (!read_column(table, &table->fields[f], find_column(table, map, &table->fields[f]), items))
             return false;
     return true;
@@ -419,8 +420,8 @@ static bool check_format(const msgpack_object *root)
     uint64_t version;
     if (!read_scalar(root, "version", UINT32_MAX, &version))
         return false;
-    if (version != PLAN_VERSION)
-        return REFUSE_FILE("version: %" PRIu64 ", known is %d", version, PLAN_VERSION);
+    if (version < PLAN_VERSION_LEAST || version > PLAN_VERSION)
+        return REFUSE_FILE("version: %" PRIu64 ", known are %d to %d", version, PLAN_VERSION_LEAST, PLAN_VERSION);
     return root->via.map.size == KEYS_COUNT ||
            REFUSE_FILE("%" PRIu32 " entries, a plan has %d", root->via.map.size, KEYS_COUNT);
 }

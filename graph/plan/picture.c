@@ -10,10 +10,10 @@
 #define _GNU_SOURCE
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 #include "graph/plan/layouts.h"
 #include "graph/plan/text.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ static void first_part(const char *name, char to[NAME_BYTES])
 static bool take_number(char name[NAME_BYTES], uint32_t *number)
 {
     size_t length = strlen(name), from = length;
-    while (from && isdigit((unsigned char)name[from - 1]))
+    while (from && is_digit(name[from - 1]))
         from--;
     if (!from || from == length || length - from > 6 || name[from - 1] == '_')
         return false;

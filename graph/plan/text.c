@@ -3,6 +3,7 @@
 
 #include "graph/base/base.h"
 #include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -30,7 +31,7 @@ const char *bytes_text(uint64_t bytes, char text[PLAN_TEXT_BYTES])
     int u = 0;
     for (; value >= 1024; value /= 1024)
         u++;
-    snprintf(text, PLAN_TEXT_BYTES, u && value < 100 ? "%.1f %s" : "%.0f %s", value, unit[u]);
+    text_print(text, PLAN_TEXT_BYTES, u && value < 100 ? "%.1f %s" : "%.0f %s", value, unit[u]);
     return text;
 }
 

@@ -33,6 +33,7 @@
  */
 #include "kernels/attention/cudnn_graph.h"
 
+#include "graph/base/locale.h"
 #include "kernels/attention/cores.h"
 
 #include <pthread.h>
@@ -69,7 +70,7 @@ static weir_status refused(const weir_kernel_args *args, weir_status status, con
     va_list list;
     va_start(list, format);
     if (args->error_bytes)
-        vsnprintf(args->error, args->error_bytes, format, list);
+        text_vprint(args->error, args->error_bytes, format, list);
     va_end(list);
     return status;
 }

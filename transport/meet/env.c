@@ -9,7 +9,6 @@
 #include "transport/meet/env.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,6 +20,7 @@
 
 #include "graph/base/error.h"
 #include "graph/base/reading.h"
+#include "graph/base/locale.h"
 
 #define WRONG(...) error_set(WEIR_E_ARGUMENT, __VA_ARGS__)
 
@@ -50,7 +50,7 @@ static weir_status read_number(const char *name, uint64_t least, uint64_t most, 
     if (!text)
         return WEIR_OK;
     errno = 0;
-    unsigned long long number = isdigit((unsigned char)*text) ? strtoull(text, NULL, 10) : 0;
+    unsigned long long number = is_digit(*text) ? strtoull(text, NULL, 10) : 0;
     if (text[strspn(text, "0123456789")] || errno || number < least || number > most)
         return WRONG("%s is '%.64s', which is no number from %" PRIu64 " to %" PRIu64, name, text, least, most);
     *value = number;
@@ -70,12 +70,12 @@ static bool seconds_parse(const char *text, int64_t *time_ns)
 {
     int64_t whole = 0, unit = second_ns;
     const char *at = text;
-    for (; isdigit((unsigned char)*at) && whole <= SECONDS_MAX; at++)
+    for (; is_digit(*at) && whole <= SECONDS_MAX; at++)
         whole = 10 * whole + (*at - '0');
     *time_ns = whole * second_ns;
     bool digits = at > text;
     if (*at == '.')
-        for (at++; isdigit((unsigned char)*at); at++, digits = true)
+        for (at++; is_digit(*at); at++, digits = true)
             *time_ns += (*at - '0') * (unit /= 10);
     return digits && !*at && whole <= SECONDS_MAX;
 }
@@ -100,7 +100,7 @@ static bool host_is_plain(const char *host)
     if (strchr(host, ':'))
         return inet_pton(AF_INET6, host, &number) == 1;
     for (const char *at = host; *at; at++)
-        if (!isalnum((unsigned char)*at) && !strchr("-._", *at))
+        if (!is_alnum(*at) && !strchr("-._", *at))
             return false;
     return *host != '\0';
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 #include "transport/mail/park.h"
 
 static const char prefix[] = "weir: ";
@@ -216,7 +217,7 @@ void report_say(const struct report *report, const char *format, ...)
     va_list args;
     int named = say_name(report ? report->reporter : NULL, body, REPORT_BYTES);
     va_start(args, format);
-    int wanted = vsnprintf(body + named, (size_t)(REPORT_BYTES - named), format, args);
+    int wanted = text_vprint(body + named, (size_t)(REPORT_BYTES - named), format, args);
     va_end(args);
     if (!strchr(format, '\n') && !foreign_shown(body))
         show_foreign(body);

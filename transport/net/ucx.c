@@ -11,6 +11,7 @@
 
 #include "graph/base/error.h"
 #include "graph/base/library.h"
+#include "graph/base/locale.h"
 
 static struct ucx ucx;
 static char trouble[256]; /* "": none */
@@ -43,7 +44,7 @@ static ucs_log_func_rc_t heard(const char *file, unsigned line, const char *func
 {
     (void)file, (void)line, (void)function, (void)component;
     if (quiet && level <= UCS_LOG_LEVEL_ERROR)
-        vsnprintf(said, sizeof said, message, list);
+        text_vprint(said, sizeof said, message, list);
     return quiet ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
