@@ -69,7 +69,7 @@ LEVELS     := $(if $(and $(PORTABLE),$(if $(SAN),,yes),$(filter x86_64-%,$(shell
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
                 $(PLUGIN_C) $(STANDIN_C) $(AGAIN_SRC)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
-SONAME     := libweir.so.0#              changes when what was linked with one does not run with the next
+SONAME     := libweir.so.1#              changes when what was linked with one does not run with the next
 SHARED     := $(OUT)/$(SONAME)
 INSIDE     := $(OUT)/libweir-inside.a#   the same objects with all their names, for suites and measurements
 EXAMPLES   := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
@@ -81,7 +81,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
 PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter test,$(FOR)),g++ cmake pkg-config python3-numpy) \
-            $(if $(filter check,$(FOR)),g++ clang-tidy) \
+            $(if $(filter check,$(FOR)),g++ clang clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
             $(if $(filter aarch64,$(FOR)),gcc-aarch64-linux-gnu qemu-user-static) \
@@ -444,7 +444,7 @@ $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	    { cat $@.txt $@.err; exit 1; }
 	@mv $@.txt $@
 
-check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; public headers alone in C11, C17 and C++17; the README's program
+check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; what compilers of C and C++ say of the headers; the README's program
 	@tests/check_rooms
 	@tests/check_variables $(patsubst %.c,$(OUT)/%.o,$(filter-out graph/base/%,$(filter graph/%,$(LIB_SRC))))
 	@tests/check_headers

@@ -65,11 +65,7 @@ typedef struct weir_field {
     size_t offset;
     int count;
     bool real; /* double rather than int64_t */
-} weir_field;
-#define WEIR_FIELD_INT(type, member) \
-    {#member, offsetof(type, member), (int)(sizeof(((type *)0)->member) / 8), false}
-#define WEIR_FIELD_REAL(type, member) \
-    {#member, offsetof(type, member), (int)(sizeof(((type *)0)->member) / 8), true}
+} weir_field; /* WEIR_FIELD_INT(type, member), WEIR_FIELD_REAL(type, member) */
 
 /* What the rules are asked about. In `infer` out[] is to be filled; elsewhere it is filled. Shapes are logical in
  * infer and signatures, local in fits, cost, workspace and states. All borrowed. */

@@ -14,7 +14,7 @@ __array__. They come out as numpy.ndarray, which torch.from_dlpack() and others 
 numpy.float16; NumPy has no bf16, so it is numpy.float32 here, exactly, and rounded to the nearest on its way in.
 
 The module is ctypes alone: it needs NumPy and the shared library, which is looked for as $WEIR_LIBRARY, then as the
-system finds libweir.so.0. Calls that wait let other threads of Python run. Sources and sinks are called by weir's
+system finds libweir.so.1. Calls that wait let other threads of Python run. Sources and sinks are called by weir's
 threads, one at a time for each; what they raise ends the run, and is raised again by the call that waited for it.
 A failing call raises weir.Error, with .status ("E_ARGUMENT") and weir's own sentence.
 """
@@ -75,7 +75,7 @@ class _Binding(Structure):
 
 
 class _ClusterOpts(Structure):
-    _fields_ = [("alone", c_bool), ("world_size", c_int), ("rank", c_int), ("address", c_char_p), ("name", c_char_p)]
+    _fields_ = [("world_size", c_int), ("rank", c_int), ("address", c_char_p), ("name", c_char_p), ("alone", c_bool)]
 
 
 class _Opts(Structure):
@@ -116,7 +116,7 @@ _VERSION = (0, 1)  # whose structures these are
 
 
 def _open_library():
-    library = ctypes.CDLL(os.environ.get("WEIR_LIBRARY", "libweir.so.0"))
+    library = ctypes.CDLL(os.environ.get("WEIR_LIBRARY", "libweir.so.1"))
 
     def declare(name, result, *arguments):
         function = getattr(library, name)
