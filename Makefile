@@ -192,13 +192,14 @@ $(SHARED): $(filter-out $(OUT)/$(CORES).o,$(LIB_SRC:%.c=$(OUT)/%.o)) $(OUT)/$(CO
 define link
 	@mkdir -p $(@D)
 	$(call say,link $@)
-	$(Q)$(LINK) $^ $(LIBS) $(1) -o $@
+	$(Q)$(LINK) $(WHOLE) $^ $(LIBS) $(1) -o $@
 endef
 
 # A program has a folder, and takes what all share; an example is one file, and needs the library alone. `weir bench`
 # makes plans by hand, measures the parts of the runtime and asks OpenBLAS and oneDNN for their rate, so `weir` is linked
 # with what is inside. It shows what the library would, to the shared objects that it loads.
-SHOWN := -Wl,--export-dynamic-symbol='weir_*'
+SHOWN := -Wl,--no-whole-archive -Wl,--export-dynamic-symbol='weir_*'
+$(BIN)/weir: private WHOLE := -Wl,--whole-archive#   also what it does not use itself: such an object may
 define program
 $(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) \
              $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
