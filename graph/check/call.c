@@ -194,7 +194,7 @@ static bool rest_make(const call *c, operands *o, const weir_op_args *local)
         if (!o->state[i].data)
             return trial_no_memory(c->t);
     }
-    o->workspace_bytes = op->workspace ? op->workspace(local, WEIR_CPU) : 0;
+    o->workspace_bytes = op->workspace ? op->workspace(local, c->t->kind) : 0;
     o->workspace = room_new(c, o->workspace_bytes, c->scratch);
     return o->workspace || trial_no_memory(c->t);
 }
@@ -231,7 +231,7 @@ static bool kernel_call(const call *c, weir_kernel_args *args)
     weir_status status = op->open ? op->open(args, &args->host_state) : WEIR_OK;
     if (status)
         return trial_broken(c->t, "open fails with %s: %s", weir_status_name(status), error);
-    status = op_kernel(op, WEIR_CPU)(args);
+    status = c->t->kernel(args);
     if (op->close)
         op->close(op->ctx, args->host_state);
     return !status || trial_broken(c->t, "the kernel fails with %s: %s", weir_status_name(status), error);
@@ -253,11 +253,12 @@ static bool call_run(call *c)
     weir_op_args local = {t->op, o.type, t->in_count, o.type + t->in_count, t->out_count, t->attrs};
     if (!rest_make(c, &o, &local))
         return false;
+    const weir_clock clock = {.firing = t->firing + c->firing, .step = t->step + c->firing};
     weir_kernel_args args = {
         .in = o.in, .in_count = t->in_count, .out = o.out, .out_count = t->out_count,
         .state = o.state, .state_count = o.state_count, .attrs = t->attrs, .workspace = o.workspace,
-        .workspace_bytes = o.workspace_bytes, .key = t->key, .firing = c->firing, .step = c->firing,
-        .accumulate = c->accumulate, .continues = c->continues, .host = t->op->ctx,
+        .workspace_bytes = o.workspace_bytes, .key = t->key, .firing = clock.firing, .step = clock.step,
+        .clock = t->kind == WEIR_CUDA ? &clock : NULL, .accumulate = c->accumulate, .continues = c->continues, .host = t->op->ctx,
     };
     if (!kernel_call(c, &args) || !margins_all_hold(c, &o) || !inputs_are_left(c, &o))
         return false;
@@ -430,7 +431,7 @@ static bool rows_hold(call c)
     int64_t at = 0;
     while (first < t->in_count && !(t->op->rows_in >> (first < 31 ? first : 31) & 1))
         first++;
-    if (!t->op->rows_in || first == t->in_count || !rows_are_cut(t, &t->in[first].shape))
+    if (t->kind != WEIR_CPU || !t->op->rows_in || first == t->in_count || !rows_are_cut(t, &t->in[first].shape))
         return true;
     pool local = {0};
     c.pool = &local;

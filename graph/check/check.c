@@ -164,7 +164,7 @@ static bool values_make(study *s)
 
 /* ---- playing ---- */
 
-static size_t margin_of(const trial *t)
+size_t trial_margin(const trial *t)
 {
     enum { LEAST = 64, MOST = 1 << 20 };
     size_t most = LEAST;
@@ -180,6 +180,7 @@ static bool trial_new(study *s, const graph_node *node, trial *t)
 {
     *t = (trial){.op = node->op, .attrs = node->attrs, .src = s->opts->src, .status = s->status, .asked = s->op->name,
                  .tolerance = weir_option(s->opts->tolerance, 1e-4), .key = name_key(s->opts->seed, "op_check"),
+                 .kernel = op_kernel(node->op, WEIR_CPU), .kind = WEIR_CPU,
                  .in_count = node->in_count, .out_count = node->out_count};
     t->in = POOL_NEW(&s->pool, weir_view, node->in_count + 1);
     t->out = POOL_NEW(&s->pool, weir_view, node->out_count + 1);
@@ -189,7 +190,7 @@ static bool trial_new(study *s, const graph_node *node, trial *t)
         t->in[i] = s->value[node->in[i]->id];
     for (int o = 0; o < node->out_count; o++)
         t->out[o] = s->value[node->out[o]->id];
-    t->margin = margin_of(t);
+    t->margin = trial_margin(t);
     return true;
 }
 
@@ -217,7 +218,7 @@ static bool node_play(study *s, const graph_node *node, bool tried)
     }
     if (!trial_new(s, node, &t))
         return false;
-    if (!op_kernel(node->op, WEIR_CPU))
+    if (!t.kernel)
         return trial_broken(&t, "it has no kernel for the CPU");
     if (!(tried ? trial_run(&t, &s->pool) : trial_hold(&t, &s->pool)))
         return false;

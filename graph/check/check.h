@@ -5,7 +5,7 @@
  *     split.c    the signatures: the same call in parts, on devices that are played one after the other
  *     slope.c    the gradient against finite differences
  *
- * A *trial* is one application of an op, with the values of its inputs. Nothing here goes through a plan or a session: what
+ * tests/support/shard_check.h plays the signatures of built-in ops with it. A *trial* is one application of an op, with the values of its inputs. Nothing here goes through a plan or a session: what
  * the compiler relies on is what is tried. All memory is a pool's, of the check or of one call. One thread; a function
  * that returns false has set the error.
  */
@@ -24,7 +24,11 @@ typedef struct trial {
     const char *asked;     /* the op that it was called for, of which this one may be a part of the gradient */
     char where[320];       /* "", or "signature 2 (S(1), B -> S(1)) on 3 devices: " */
     double tolerance;
+    weir_kernel_fn kernel; /* that is called, */
+    weir_device_kind kind; /* and of which kind it is. Tests ask for those of accelerators, which take the host's memory there;
+                              weir_op_check() asks for the CPU's */
     uint64_t key;          /* of all random numbers */
+    int64_t firing, step;
     size_t margin;         /* bytes around each operand: as many as the largest has, so that a kernel that takes the whole
                               for its part reads and writes in bounds, and is found out */
     int in_count, out_count;
@@ -35,6 +39,9 @@ typedef struct trial {
 bool trial_broken(const trial *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same: E_MEMORY. */
 bool trial_no_memory(const trial *t);
+
+/* What its margin is to be. */
+size_t trial_margin(const trial *t);
 
 /* ---- values ---- */
 
