@@ -59,6 +59,9 @@ weir_tensor *build(weir_graph *g, const callbacks *c, const char *name, int inde
     WEIR_PROGRAM(g, "eval", .train = false)
         weir_fetch(x, .name = "y", .sink = c->sink);
     weir_graph_program(g, "other");
+    x = weir_op_apply(WEIR_OF(weir_apply, .src = WEIR_HERE, .op = weir_op_find("neg"), .in = &x, .in_count = 1), NOTHING);
+    if (weir_op_check(weir_op_find("neg"), .inputs = {WEIR_ARRAY(NOTHING, WEIR_F32, 7, 5), WEIR_ARRAY(NOTHING, WEIR_F32)}))
+        return NOTHING;
     return x;
 }
 
@@ -81,6 +84,8 @@ weir_status run(weir_graph *g, const callbacks *c)
     weir_checkpoint *checkpoint = weir_checkpoint_open("runs/a", .unverified = true);
     weir_status status = weir_checkpoint_read(checkpoint, weir_checkpoint_find(checkpoint, "w"), 0, start,
                                               WEIR_ARRAY(value, WEIR_F32, 1, 8));
-    weir_checkpoint_abandon(weir_checkpoint_create("runs/b", .step = 3));
+    weir_checkpoint_writer *writer = weir_checkpoint_create("runs/b", .step = 3);
+    status = weir_checkpoint_add(writer, WEIR_OF(weir_checkpoint_value, .name = "w", .value = {value, WEIR_F32, {1, {8}}}));
+    weir_checkpoint_abandon(writer);
     return status;
 }

@@ -40,7 +40,7 @@ bool trial_broken(const trial *t, const char *format, ...) __attribute__((format
 /* The same: E_MEMORY. */
 bool trial_no_memory(const trial *t);
 
-/* What its margin is to be. */
+/* The margin that its operands need. */
 size_t trial_margin(const trial *t);
 
 /* ---- values ---- */

@@ -168,7 +168,7 @@ static bool parts_new(split *x)
 
 /* ---- putting together ---- */
 
-/* What rounding a half may add: half of its last digit. */
+/* Half of the last digit of a half, which rounding may add. */
 static double half_digit(weir_dtype dtype)
 {
     return dtype == WEIR_F16 ? 0x1p-11 : dtype == WEIR_BF16 ? 0x1p-8 : 0;

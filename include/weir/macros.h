@@ -7,8 +7,8 @@
  * The first member is the structure's size as the program knows it, the second the place in the program. So options can
  * be added, always at the end, and what was compiled before goes on running: the library takes as many bytes as the
  * program has, and the rest is 0. The other way round, a program that sets what an older library does not know gets an
- * error that names its file and line. So does one that fills in a structure by itself and leaves `size` 0. NULL in the
- * place of the address: nothing is set.
+ * error that names its file and line. A program that fills in a structure by itself and leaves `size` 0 gets one, too. NULL
+ * in the place of the address: nothing is set.
  *
  * All of them are C11 and C++17. C++ wants options in the order of their structure, by name throughout:
  * WEIR_ON(m, .name = "h%d", .index = i). A compiler warns of members that are left out, and leaving out is how options
@@ -29,15 +29,18 @@
  * variable there (in C++ until the end of the statement); no call keeps it.
  *
  * WEIR_ARRAY(data, dtype, dimensions...) is the address of a weir_array, which lives as long; without dimensions it is a
- * scalar: weir_session_read(s, "line/weight", WEIR_ARRAY(w, WEIR_F32, 8, 1)). */
+ * scalar: weir_session_read(s, "line/weight", WEIR_ARRAY(w, WEIR_F32, 8, 1)). WEIR_OF(type, members...) is the address of any
+ * other structure: weir_op_apply(WEIR_OF(weir_apply, .src = WEIR_HERE, .op = op, .graph = g), NULL). */
 #ifdef __cplusplus
 #define WEIR_HERE (weir_src{__FILE__, __LINE__})
 #define WEIR_OPTS_AT(where, type, ...) (weir_address_(type{.size = sizeof(type), .src = where, __VA_ARGS__}))
+#define WEIR_OF(type, ...) (weir_address_(type{__VA_ARGS__}))
 #define WEIR_COPY_(type, value) (weir_address_<type>(value))
 #define WEIR_ARRAY(...) (const_cast<weir_array *>(weir_address_(weir_array_(__VA_ARGS__))))
 #else
 #define WEIR_HERE ((weir_src){__FILE__, __LINE__})
 #define WEIR_OPTS_AT(where, type, ...) (&(const type){.size = sizeof(type), .src = where, __VA_ARGS__})
+#define WEIR_OF(type, ...) (&(const type){__VA_ARGS__})
 #define WEIR_COPY_(type, value) ((const type[]){value})
 #define WEIR_ARRAY(...) WEIR_ARRAY_(__VA_ARGS__, )
 #define WEIR_ARRAY_(data, dtype, ...) (&(weir_array){data, dtype, {WEIR_DIMS_(__VA_ARGS__), {__VA_ARGS__}}})

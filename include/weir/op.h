@@ -326,8 +326,9 @@ typedef struct weir_op_check_opts {
  * Sizes that 2 and 3 do not divide make parts of unequal size; that is where most mistakes are. The op need not be
  * registered. E_KERNEL: a promise is broken, and weir_error() says which: "prelu: signature 2 (S(1), B -> S(1)) on 2
  * devices: element [3, 4] of output 0 is 0.25 split and 0.5 whole; ...". E_ARGUMENT: the op, as
- * weir_op_register() says, or the inputs are wrong. E_UNSUPPORTED: it has no kernel for the CPU. Builds a graph of its own;
- * any thread. */
+ * weir_op_register() says, or the inputs are wrong. E_UNSUPPORTED: it has no kernel for the CPU. It keeps around each operand
+ * as much memory as the largest has, up to 1 MiB; a kernel that goes further than that may crash. States are zeros in each
+ * call. Builds a graph of its own; any thread. */
 #define weir_op_check(op, ...) weir_op_check_at(op, WEIR_OPTS(weir_op_check_opts, __VA_ARGS__))
 weir_status weir_op_check_at(const weir_op *op, const weir_op_check_opts *opts);
 

@@ -124,7 +124,7 @@ static const weir_op op_prelu_grad = {
 static void grad(weir_grad_args *args)
 {
     weir_tensor *in[3] = {args->in[0], args->in[1], args->dout[0]}, *out[2];
-    weir_op_apply(&(weir_apply){.src = args->src, .op = &op_prelu_grad, .in = in, .in_count = 3}, out);
+    weir_op_apply(WEIR_OF(weir_apply, .src = args->src, .op = &op_prelu_grad, .in = in, .in_count = 3), out);
     for (int i = 0; i < 2; i++)
         if (args->needed[i])
             args->din[i] = out[i];
@@ -148,7 +148,7 @@ weir_tensor *prelu_at(weir_tensor *x, const prelu_opts *opts)
                                                     .mesh = weir_mesh_for(x),
                                                     .init = WEIR_VALUE(weir_option(opts->slope, 0.25))));
     weir_tensor *in[2] = {x, slope};
-    return weir_op_apply(&(weir_apply){.src = opts->src, .name = name, .op = &op_prelu, .in = in, .in_count = 2}, NULL);
+    return weir_op_apply(WEIR_OF(weir_apply, .src = opts->src, .name = name, .op = &op_prelu, .in = in, .in_count = 2), NULL);
 }
 
 /* ---- whether all of this is right ---- */
