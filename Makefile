@@ -69,7 +69,7 @@ LEVELS     := $(if $(and $(PORTABLE),$(if $(SAN),,yes),$(filter x86_64-%,$(shell
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
                 $(PLUGIN_C) $(STANDIN_C) $(AGAIN_SRC)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
-SONAME     := libweir.so.0#              changes when what was linked with one does not run with the next
+SONAME     := libweir.so.1#              changes when what was linked with one does not run with the next
 SHARED     := $(OUT)/$(SONAME)
 INSIDE     := $(OUT)/libweir-inside.a#   the same objects with all their names, for suites and measurements
 EXAMPLES   := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
@@ -81,7 +81,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
 PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter test,$(FOR)),g++ cmake locales pkg-config python3-numpy) \
-            $(if $(filter check,$(FOR)),g++ clang-tidy) \
+            $(if $(filter check,$(FOR)),g++ clang clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
             $(if $(filter aarch64,$(FOR)),gcc-aarch64-linux-gnu qemu-user-static) \
@@ -192,14 +192,15 @@ $(SHARED): $(filter-out $(OUT)/$(CORES).o,$(LIB_SRC:%.c=$(OUT)/%.o)) $(OUT)/$(CO
 define link
 	@mkdir -p $(@D)
 	$(call say,link $@)
-	$(Q)$(LINK) $^ $(LIBS) $(1) -o $@
+	$(Q)$(LINK) $(WHOLE) $^ $(LIBS) $(1) -o $@
 endef
 
 # A program has a folder, and takes what all share; an example is one file, and needs the library alone. `weir bench`
 # makes plans by hand and measures the parts of the runtime, so `weir` is linked with what is inside; OpenBLAS and oneDNN,
 # which it compares with, are loaded when it does (apps/weir/bench/blas.h). It shows what the library would, to the shared
 # objects that it loads.
-SHOWN := -Wl,--export-dynamic-symbol='weir_*'
+SHOWN := -Wl,--no-whole-archive -Wl,--export-dynamic-symbol='weir_*'
+$(BIN)/weir: private WHOLE := -Wl,--whole-archive#   also what it does not use itself: such an object may
 define program
 $(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) \
              $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
@@ -455,7 +456,7 @@ $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	    { cat $@.txt $@.err; exit 1; }
 	@mv $@.txt $@
 
-check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose numbers depend on a locale; public headers alone in C11, C17 and C++17; the README's program
+check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose numbers depend on a locale; what compilers of C and C++ say of the headers; the README's program
 	@tests/check_rooms
 	@tests/check_variables $(patsubst %.c,$(OUT)/%.o,$(filter-out graph/base/%,$(filter graph/%,$(LIB_SRC))))
 	@tests/check_locale $(LIB_SRC:%.c=$(OUT)/%.o)

@@ -279,6 +279,29 @@ MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: eps is nan", HERE weir_rmsnorm(ma
 MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
 MISTAKE(an_init_that_is_no_number, "@: w: .init cannot be drawn from nan and 0",
         HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = WEIR_NORMAL(NAN)))
+#define KINDS "; write WEIR_VALUE(value), WEIR_NORMAL(deviation) or WEIR_UNIFORM(low, high)"
+MISTAKE(an_init_with_a_number_and_no_kind, "@: w: .init has the number 0.1 and no kind" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {0.1}))
+MISTAKE(an_init_with_a_second_number_and_no_kind, "@: w: .init has the number 2 and no kind" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {0, 2}))
+MISTAKE(an_init_that_begins_with_the_kind, "@: w: .init has the number 1 and no kind" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {WEIR_INIT_ZERO}))
+MISTAKE(an_init_of_a_state_without_a_kind, "@: h: .init has the number -3 and no kind" KINDS,
+        HERE weir_state(g, WEIR_F32, {2}, .name = "h", .init = {-3}))
+MISTAKE(an_init_of_a_layer_without_a_kind, "@: up/weight: .init has the number 0.1 and no kind" KINDS,
+        HERE weir_linear(matrix("x", 2, 2), 2, .name = "up", .init = {0.1}))
+MISTAKE(an_init_of_a_layer_with_zero_and_no_kind, "@: up/weight: .init has the number 0 and no kind" KINDS,
+        HERE weir_linear(matrix("x", 2, 2), 2, .name = "up", .init = {WEIR_ZERO}))
+MISTAKE(an_init_of_a_table_without_a_kind, "@: t/weight: .init has the number 0.1 and no kind" KINDS,
+        HERE weir_embedding(ids(), 10, 8, .name = "t", .init = {0.1}))
+MISTAKE(an_init_of_zeros_with_a_number, "@: w: .init has the kind WEIR_INIT_ZERO and the number 3" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {3, 0, WEIR_INIT_ZERO}))
+MISTAKE(an_init_of_no_kind_that_there_is, "@: w: there is no kind of .init with the number 77" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {3, 0, (weir_init_kind)77}))
+MISTAKE(an_sbp_that_is_a_number,
+        "@: x: .sbp has the number 1 on axis 0 of the mesh \"cpu:0-1\"; write WEIR_S(1), WEIR_B or WEIR_P",
+        weir_mesh_new(g, "cpu:0-1");
+        HERE weir_input(g, WEIR_F32, {4, 2}, .name = "x", .sbp = {1}))
 MISTAKE(an_op_that_is_not_registered,
         "@: op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is not registered",
         HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = weir_op_find("swish"), .graph = g}, NULL))

@@ -38,7 +38,7 @@ static void push_lines(void)
 {
     for (char *end; has_room && (end = memchr(text, '\n', used)) != NULL;) {
         float x = strtof(text, NULL);
-        has_room = !weir_session_push(session, "x", &(weir_array){&x, WEIR_F32, {0}}, 0);
+        has_room = !weir_session_push(session, "x", WEIR_ARRAY(&x, WEIR_F32), 0);
         if (!has_room)
             return;
         pushed++;
@@ -50,7 +50,7 @@ static void push_lines(void)
 static void pull_lines(void)
 {
     float y;
-    while (!weir_session_pull(session, "y", &(weir_array){&y, WEIR_F32, {0}}, 0)) {
+    while (!weir_session_pull(session, "y", WEIR_ARRAY(&y, WEIR_F32), 0)) {
         printf("%g\n", (double)y);
         pulled++;
     }

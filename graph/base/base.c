@@ -111,7 +111,7 @@ const char *weir_sbp_text(weir_sbp sbp, char *text)
         return "";
     if (WEIR_IS_S(sbp))
         snprintf(text, 8, "S(%d)", WEIR_S_DIM(sbp) % 100);
-    else if (sbp < 0 || sbp > WEIR_P)
+    else if (sbp != WEIR_AUTO && sbp != WEIR_B && sbp != WEIR_P)
         strcpy(text, "no SBP");
     else
         strcpy(text, sbp == WEIR_B ? "B" : sbp == WEIR_P ? "P" : "auto");

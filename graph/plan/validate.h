@@ -73,6 +73,9 @@ weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known);
 bool validate_map(const weir_plan *plan, struct lives *known, void *scratch);
 size_t validate_map_bytes(const weir_plan *plan); /* of its scratch */
 
+/* Whether the op's rule takes operands of these types: op->fits, or what infer gives of the inputs. Refuses as infer does. */
+bool op_fits(const weir_op_args *local, char *error, size_t error_bytes);
+
 /* Whether the kernel's op can be called so. Relies on its place, counts and operands having been checked. */
 bool validate_call(const weir_plan *plan, uint32_t kernel, const weir_op *op);
 

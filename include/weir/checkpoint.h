@@ -3,7 +3,8 @@
  *     weir_checkpoint *c = weir_checkpoint_open("runs/a");                // the newest whole one below runs/a
  *     const weir_checkpoint_tensor *t = weir_checkpoint_find(c, "wte");
  *     float row[64];                                                      // row 7 of it
- *     weir_checkpoint_read(c, t, 0, (int64_t[]){7, 0}, &(weir_array){row, WEIR_F32, {2, {1, 64}}});
+ *     const int64_t start[] = {7, 0};
+ *     weir_checkpoint_read(c, t, 0, start, WEIR_ARRAY(row, WEIR_F32, 1, 64));
  *     weir_checkpoint_close(c);
  *
  * A checkpoint is a folder: index.json, which names every logical tensor with its shape and says which of its shards

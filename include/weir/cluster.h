@@ -91,12 +91,12 @@ typedef void (*weir_report_fn)(void *ctx, const char *text);
  *
  * They are a member of weir_session_opts, and as they are: what there is to be said besides becomes a member of that. */
 typedef struct weir_cluster_opts {
-    bool alone;          /* this process runs the whole plan, whatever the environment says */
     int world_size;      /* 0: as the environment says; then what follows counts */
     int rank;
     const char *address; /* rank 0's, "host:port" */
     const char *name;    /* the session's, the same on all ranks, at most 63 bytes; whatever world_size is [the plan's:
                             what the graph was called] */
+    bool alone;          /* this process runs the whole plan, whatever the environment says */
 } weir_cluster_opts;
 
 WEIR_C_END

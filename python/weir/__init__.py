@@ -14,7 +14,7 @@ __array__. They come out as numpy.ndarray, which torch.from_dlpack() and others 
 numpy.float16; NumPy has no bf16, so it is numpy.float32 here, exactly, and rounded to the nearest on its way in.
 
 The module is ctypes alone: it needs NumPy and the shared library. That is looked for as $WEIR_LIBRARY, an absolute path;
-then in the lib folder that the module is installed in; then as the system finds libweir.so.0, but never in the current
+then in the lib folder that the module is installed in; then as the system finds libweir.so.1, but never in the current
 directory. Calls that wait let other threads of Python run. Sources and sinks are called by weir's
 threads, one at a time for each; what they raise ends the run, and is raised again by the call that waited for it.
 A failing call raises weir.Error, with .status ("E_ARGUMENT") and weir's own sentence.
@@ -78,7 +78,7 @@ class _Binding(Structure):
 
 
 class _ClusterOpts(Structure):
-    _fields_ = [("alone", c_bool), ("world_size", c_int), ("rank", c_int), ("address", c_char_p), ("name", c_char_p)]
+    _fields_ = [("world_size", c_int), ("rank", c_int), ("address", c_char_p), ("name", c_char_p), ("alone", c_bool)]
 
 
 class _Opts(Structure):
@@ -145,7 +145,7 @@ def _find_library(name):
 
 
 def _open_library():
-    library = ctypes.CDLL(_find_library("libweir.so.0"))
+    library = ctypes.CDLL(_find_library("libweir.so.1"))
 
     def declare(name, result, *arguments):
         function = getattr(library, name)

@@ -77,7 +77,7 @@ static weir_status side_round(side *s, int round)
     double start = measure_seconds();
     weir_status status = weir_session_start(s->session, 1);
     for (int m = 0; m < s->config.layout.micro && !status; m++)
-        status = weir_session_pull(s->session, "loss", &(weir_array){&s->loss, WEIR_F32, {0}}, -1);
+        status = weir_session_pull(s->session, "loss", WEIR_ARRAY(&s->loss, WEIR_F32), -1);
     status = status ? status : weir_session_wait(s->session, -1);
     if (round >= 0)
         s->seconds[s->rounds++] = measure_seconds() - start;

@@ -45,7 +45,7 @@ static weir_status step(bench *b)
 {
     float loss;
     weir_status status = weir_session_start(b->session, 1);
-    status = status ? status : weir_session_pull(b->session, "loss", &(weir_array){&loss, WEIR_F32, {0}}, -1);
+    status = status ? status : weir_session_pull(b->session, "loss", WEIR_ARRAY(&loss, WEIR_F32), -1);
     return status ? status : weir_session_wait(b->session, -1);
 }
 
