@@ -436,23 +436,23 @@ RUN(workers_beyond_all,
 RUN(a_step_below_zero, "@: weir_session_open: .first_step is -5; from 0 to 9223372036854775807 can be",
     HERE !weir_session_open(plan, .first_step = -5))
 RUN(no_steps, "weir_session_start: cannot run 0 steps", HERE weir_session_run(s, 0))
-RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'",
+RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'; there is 'main'",
     HERE weir_session_run(s, 1, .program = "eval"))
-RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is: 'x'",
+RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is 'x'",
         HERE weir_session_push(s, "z", &six, 0))
 RUN(a_push_of_another_shape, "#: weir_session_push: 'x' is f32 [2, 2], the array given is f32 [2, 3]",
         HERE weir_session_push(s, "x", &six, 0))
 RUN(a_push_of_nothing, "#: weir_session_push: 'x': no array is given", HERE weir_session_push(s, "x", NULL, 0))
-RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is: 'y'",
+RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is 'y'",
         HERE weir_session_pull(s, "x", &six, 0))
-RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'", HERE weir_session_read(s, "w", &six))
+RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'; there are 'up/bias' and 'up/weight'", HERE weir_session_read(s, "w", &six))
 RUN(a_parameter_of_another_shape, "weir_session_read: 'up/weight' is f32 [2, 3], the array given is f32 [6]",
         HERE weir_session_read(s, "up/weight", &(weir_array){number, WEIR_F32, {1, {6}}}))
 RUN(a_checkpoint_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory",
         HERE weir_session_load(s, "/nowhere"))
 RUN(a_trace_to_nowhere, "cannot write the trace to /nowhere/trace: No such file or directory",
     HERE !weir_session_open(plan, .trace = "/nowhere/trace"))
-RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind",
+RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind; there is none",
     HERE !weir_session_open(plan, .bindings = (weir_binding[]){{.name = "d", .call = nothing}, {.name = NULL}}))
 RUN(a_directory_that_is_no_place, "\"/tmp\" is no place to offload to; write \"disk:DIRECTORY\"",
     HERE !weir_session_open(plan, .offload = "/tmp"))

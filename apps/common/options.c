@@ -6,6 +6,8 @@
  */
 #include "apps/common/options.h"
 
+#include "graph/base/names.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -162,41 +164,18 @@ static const options_entry *positional(const options_spec *spec, int index)
     return NULL;
 }
 
-/* The edit distance (Levenshtein 1966) of two short words; good enough to guess what was meant. */
-static int distance(const char *a, const char *b)
-{
-    int row[64], length = (int)strlen(b);
-    if (length >= 64)
-        return 64;
-    for (int j = 0; j <= length; j++)
-        row[j] = j;
-    for (int i = 1; *a; a++, i++) {
-        int corner = row[0];
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            int change = corner + (*a != b[j - 1]);
-            corner = row[j];
-            int other = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-            row[j] = change < other ? change : other;
-        }
-    }
-    return row[length];
-}
-
 static int wrong_option(const options_spec *spec, const char *text)
 {
-    const char *best = NULL;
-    int best_distance = 3;
-    for (const options_entry *e = spec->table; e->name; e++) {
-        int d = is_positional(e) ? 64 : distance(text, e->name);
-        if (d < best_distance) {
-            best = e->name;
-            best_distance = d;
-        }
-    }
-    if (best)
-        return options_wrong(spec->program, "unknown option %s (did you mean %s?)", text, best);
-    return options_wrong(spec->program, "unknown option %s; --help lists them", text);
+    char name[NAMES_LETTERS], list[NAMES_TEXT_BYTES];
+    struct names names = {.wanted = name};
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    for (const options_entry *e = spec->table; e->name; e++)
+        if (!is_positional(e))
+            names_add(&names, e->name);
+    const char *meant = names_meant(&names);
+    if (meant)
+        return options_wrong(spec->program, "unknown option %s (did you mean %s?); --help lists all", name, meant);
+    return options_wrong(spec->program, "there is no option %s%s; --help lists all", name, names_text(&names, list, sizeof list));
 }
 
 /* ---- the command line ---- */

@@ -6,6 +6,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "graph/base/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,9 +26,20 @@ static int help(FILE *to)
     return 0;
 }
 
+static int wrong_verb(const char *verb)
+{
+    struct names names = {.wanted = verb};
+    char text[NAMES_TEXT_BYTES];
+#define X(name, arguments, what) names_add(&names, #name);
+    CHECKPOINT_LIST(X)
+#undef X
+    return options_wrong("weir checkpoint", "there is no verb \"%s\"%s; weir checkpoint --help tells more", verb,
+                         names_text(&names, text, sizeof text));
+}
+
 int command_checkpoint(int argc, char **argv)
 {
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
         return help(stdout);
 #define X(name, arguments, text)              \
     if (argc > 1 && !strcmp(argv[1], #name)) \
@@ -35,7 +47,7 @@ int command_checkpoint(int argc, char **argv)
     CHECKPOINT_LIST(X)
 #undef X
     if (argc > 1)
-        return options_wrong("weir checkpoint", "cannot \"%s\"; it can ls, verify and convert", argv[1]);
+        return wrong_verb(argv[1]);
     return options_wrong("weir checkpoint", "needs ls, verify or convert");
 }
 

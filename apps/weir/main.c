@@ -1,6 +1,7 @@
 /* weir: looks at plans, checks them, runs them, and measures. */
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "graph/base/names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -50,6 +51,17 @@ static int help(FILE *to)
     return 0;
 }
 
+static int wrong_verb(const char *verb)
+{
+    struct names names = {.wanted = verb};
+    char text[NAMES_TEXT_BYTES];
+#define X(name, arguments, what) names_add(&names, #name);
+    COMMAND_LIST(X)
+#undef X
+    return options_wrong("weir", "there is no verb \"%s\"%s; weir --help tells more", verb,
+                         names_text(&names, text, sizeof text));
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
@@ -62,6 +74,6 @@ int main(int argc, char **argv)
     COMMAND_LIST(X)
 #undef X
     if (argc > 1)
-        return options_wrong("weir", "there is no verb \"%s\"; weir --help lists them", argv[1]);
+        return wrong_verb(argv[1]);
     return options_wrong("weir", "needs a verb; weir --help lists them");
 }
