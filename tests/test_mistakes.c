@@ -379,10 +379,12 @@ UNCOMPILED(an_op_that_nobody_registered,
 UNCOMPILED(micro_batches_below_zero,
            "@: compile: -1 micro-batches; from 1 to 65536 can be", (.micro_batches = -1), trained())
 UNCOMPILED(an_amount_that_is_none,
-           "@: compile: \"lots\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           "@: compile: \"lots\" is not an amount of memory; write a number above 0 and B, KB, MB, "
+           "GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"",
            (.memory = "lots"), trained())
 UNCOMPILED(an_amount_below_zero,
-           "@: compile: \"-1GB\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           "@: compile: \"-1GB\" is not an amount of memory; write a number above 0 and B, KB, MB, "
+           "GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"",
            (.memory = "-1GB"), trained())
 UNCOMPILED(a_precision_that_is_none,
            "@: compile: a precision of i32; f32, bf16 and f16 can be", (.precision = WEIR_I32),

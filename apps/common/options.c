@@ -28,9 +28,28 @@ int options_wrong(const char *program, const char *format, ...)
     return OPTIONS_WRONG;
 }
 
+/* Whether a path is of the sources that the program is made of. */
+static bool is_own(const char *program, const char *path)
+{
+    const char *const common = "apps/common/", *const apps = "apps/";
+    const size_t letters = strcspn(program, " ");
+    if (!strncmp(path, common, strlen(common)))
+        return true;
+    return !strncmp(path, apps, strlen(apps)) && !strncmp(path + strlen(apps), program, letters) &&
+           path[strlen(apps) + letters] == '/';
+}
+
+const char *options_error(const char *program)
+{
+    const char *error = weir_error();
+    const size_t path = strcspn(error, ": "), digits = error[path] == ':' ? strspn(error + path + 1, "0123456789") : 0;
+    const char *rest = error + path + 1 + digits;
+    return digits && !strncmp(rest, ": ", 2) && is_own(program, error) ? rest + 2 : error;
+}
+
 int options_failed(const char *program)
 {
-    options_wrong(program, "%s", weir_error());
+    options_wrong(program, "%s", options_error(program));
     return 1;
 }
 
@@ -206,6 +225,20 @@ static int take_positional(const options_spec *spec, const char *text, int index
     if (!entry)
         return options_wrong(spec->program, "does not know what to do with \"%s\"; --help tells", text);
     return set_value(spec, entry, text);
+}
+
+int options_end(const options_spec *spec, int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && argv[at][0] == '-' && strcmp(argv[at], "--") != 0) {
+        const char *text = argv[at++];
+        const options_entry *entry = strchr(text, '=') ? NULL : find_option(spec, text, strlen(text));
+        if (entry && entry->kind != OPTIONS_FLAG && at < argc && strncmp(argv[at], "--", 2) != 0)
+            at++;
+        while (entry && entry->several && at < argc && argv[at][0] != '-')
+            at++;
+    }
+    return at;
 }
 
 int options_parse(const options_spec *spec, int argc, char **argv)

@@ -131,7 +131,7 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
     sampler s = {0};
     interrupt_catch(NULL);
     weir_checkpoint *from = weir_checkpoint_open(path);
-    int status = !from ? options_wrong(program, "--load: %s", weir_error())
+    int status = !from ? options_wrong(program, "--load: %s", options_error(program))
                  : gpt_sizes(from, &c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
     if (status < 0 && validate)
         status = hold_out(NULL, &held_out, validate, c.seq, 0);

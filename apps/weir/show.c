@@ -79,7 +79,7 @@ static int list_plan(const weir_plan *plan, weir_list_opts *opts, bool json)
 {
     opts->json = json;
     weir_status status = weir_plan_list_at(plan, stdout, opts);
-    return status == WEIR_E_ARGUMENT ? options_wrong(program, "%s", weir_error()) : status ? options_failed(program) : 0;
+    return status == WEIR_E_ARGUMENT ? options_wrong(program, "%s", options_error(program)) : status ? options_failed(program) : 0;
 }
 
 int command_show(int argc, char **argv)

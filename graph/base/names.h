@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAMES_NEAR 8         /* names that are shown at most */
+#define NAMES_NEAR 10        /* names that are shown at most */
 #define NAMES_TEXT_BYTES 400 /* a text of them that fits into an error beside what else it says */
 #define NAMES_LETTERS 128    /* of a name that count for its distance */
 
