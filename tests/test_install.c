@@ -43,6 +43,11 @@ Test(install, python_loads_plans_and_runs_them)
     passes("python");
 }
 
+Test(install, programs_find_the_data_and_the_maps_that_are_installed_with_them)
+{
+    passes("data");
+}
+
 Test(install, uninstall_leaves_nothing)
 {
     passes("uninstall");

@@ -11,6 +11,7 @@
 #include <math.h>
 
 static const char program[] = "weir-digits";
+static const char own_data[] = "apps/data/digits.csv";
 
 /* The judge of the trainer: the share of the test images that is read rightly; NAN when the run was stopped. */
 static weir_status test(void *ctx, weir_session *session, double *accuracy)
@@ -40,8 +41,8 @@ static int train_and_test(trainer *t, model_config *config)
 static int load(digits *data, const char *path)
 {
     char found[PATHS_BYTES], error[PATHS_BYTES + 200];
-    if (!path && !paths_in_project("apps/data/digits.csv", found))
-        return options_wrong(program, "apps/data/digits.csv is not above the program; give --data FILE");
+    if (!path && !paths_of_data(own_data, found))
+        return options_wrong(program, "there is %s; give --data FILE", paths_looked(own_data, error, sizeof error));
     if (!digits_load(data, path ? path : found, error, sizeof error))
         return options_wrong(program, "%s", error);
     return -1;
@@ -63,7 +64,7 @@ int main(int argc, char **argv)
         LAYOUT_DEVICE_OPTION(c.device),
         TRAINER_OPTIONS(t.opts),
         TRAINER_EVAL_OPTION(t.opts, "the test images are read"),
-        {"--data", OPTIONS_TEXT, &path, .value = "FILE", .help = "CSV of 64 pixels and a label a line"},
+        {"--data", OPTIONS_TEXT, &path, .value = "FILE", .help = "CSV of 64 pixels and a label a line [digits.csv of weir's own]"},
         {.name = NULL},
     };
     const options_spec spec = {program, "Trains a perceptron on handwritten digits.", table};
