@@ -64,7 +64,7 @@ typedef struct options_spec {
     const options_entry *table;
 } options_spec;
 
-/* Fills the table from argv[1..]. Returns -1 to go on; else the exit status: 0 after --help, OPTIONS_WRONG after a
+/* Fills the table from argv[1..]; no file was opened before. Returns -1 to go on; else the exit status: 0 after --help, OPTIONS_WRONG after a
  * mistake. */
 int options_parse(const options_spec *spec, int argc, char **argv);
 

@@ -26,6 +26,14 @@ Test(options, an_error_loses_the_line_of_the_program_s_own_source_and_no_other)
     }
 }
 
+/* Else the log has the number of standard output, and gets what is printed. */
+Test(options, a_closed_standard_stream_is_no_file_of_the_program_s)
+{
+    must_run(APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 16 --batch 4 --text README.md --steps 1 --sample 9 "
+             "--log $T/log <&- 2>&- >&-; grep -c . $T/log; grep -vc '^{' $T/log; true");
+    cr_expect_str_eq(output, "3\n0\n"); /* a step, a judgement and the summary, and nothing else */
+}
+
 /* The command ends with this status, and says this, but names no source of its own. */
 static void fails(const char *command, int status, const char *says)
 {
@@ -47,6 +55,21 @@ Test(options, errors_of_the_command_name_no_source_of_its_own)
     must_run(GPT "--steps 1 --plan $T/plan");
     fails("weir run $T/plan --made-up --program evl", 2, "did you mean");
     fails("weir run $T/plan --made-up --load-params LICENSE", 1, "LICENSE");
+}
+
+Test(options, the_event_loop_reads_what_standard_input_is)
+{
+    must_run("printf '1\\n2\\n3' >$T/three");
+    static const char *const from[][2] = {{"<$T/three", "3.5\n6.5\n9.5\n"}, {"</dev/null", ""}, {"<&-", ""}};
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+        char command[256];
+        snprintf(command, sizeof command, "timeout 30 " APPS_BIN "/event_loop %s", from[i][0]);
+        must_run(command);
+        cr_expect_str_eq(output, from[i][1]);
+    }
+    must_run("cat $T/three | timeout 30 " APPS_BIN "/event_loop");
+    cr_expect_str_eq(output, "3.5\n6.5\n9.5\n");
+    fails("timeout 30 " APPS_BIN "/event_loop </tmp", 1, "standard input cannot be read: Is a directory");
 }
 
 Test(options, a_name_that_does_not_exist_is_told_with_those_that_do)
