@@ -452,7 +452,7 @@ RUN(a_parameter_of_another_shape, "weir_session_read: 'up/weight' is f32 [2, 3],
         HERE weir_session_read(s, "up/weight", &(weir_array){number, WEIR_F32, {1, {6}}}))
 RUN(a_checkpoint_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory",
         HERE weir_session_load(s, "/nowhere"))
-RUN(a_trace_to_nowhere, "cannot write the trace to /nowhere/trace: No such file or directory",
+RUN(a_trace_to_nowhere, "/nowhere/trace: the trace cannot be written: No such file or directory",
     HERE !weir_session_open(plan, .trace = "/nowhere/trace"))
 RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind; there is none",
     HERE !weir_session_open(plan, .bindings = (weir_binding[]){{.name = "d", .call = nothing}, {.name = NULL}}))

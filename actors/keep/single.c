@@ -9,6 +9,7 @@
 #include "actors/keep/files.h"
 #include "actors/keep/safetensors.h"
 #include "graph/base/error.h"
+#include "graph/base/replaced.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -236,10 +237,16 @@ weir_status keep_single_write(struct keep_index *index, const void *const *data,
 {
     struct safetensors_header header = {.data_at = 0};
     struct pool *p = &index->pool;
-    const char *temporary = pool_text(p, "%s.%016" PRIx64 ".tmp", path, nonce);
-    char *folder = pool_text(p, "%s", path);
+    char *target = replaced_target(path); /* a link stays, and the file that it leads to is replaced */
+    if (!target)
+        return error_set(WEIR_E_IO, "%s: cannot be written: %s", path,
+                         errno == EINVAL ? "it is neither a file nor a link to one" : strerror(errno));
+    const char *file = pool_text(p, "%s", target);
+    free(target);
+    const char *temporary = pool_text(p, "%s.%016" PRIx64 ".tmp", file ? file : "", nonce);
+    char *folder = pool_text(p, "%s", file ? file : "");
     int *order = POOL_NEW(p, int, index->tensors.count);
-    if (!temporary || !folder || !order)
+    if (!file || !temporary || !folder || !order)
         return no_memory(path);
     weir_status status = make_header(index, &header, order);
     const void *bytes = status ? NULL : safetensors_encode(p, &header);
@@ -247,7 +254,7 @@ weir_status keep_single_write(struct keep_index *index, const void *const *data,
         return status ? status : WEIR_E_MEMORY;
     folder = dirname(folder);
     bool ok = keep_make_folders(&keep_files_system, folder) && write_file(&header, bytes, data, order, temporary) &&
-              rename(temporary, path) == 0 && keep_sync_folder(&keep_files_system, folder);
+              rename(temporary, file) == 0 && keep_sync_folder(&keep_files_system, folder);
     if (!ok)
         status = error_set(WEIR_E_IO, "%s: cannot be written: %s", path, strerror(errno));
     if (!ok)

@@ -222,10 +222,7 @@ static weir_status open_trace(struct weir_session *s, const weir_session_opts *o
     int64_t events = opts->trace_events ? opts->trace_events : TRACE_EVENTS_DEFAULT;
     if (events < 0 || events > TRACE_EVENTS_MAX)
         return error_set(WEIR_E_ARGUMENT, "trace_events is %lld", (long long)events);
-    s->trace = fopen(opts->trace, "w");
-    if (!s->trace)
-        return error_set(WEIR_E_IO, "cannot write the trace to %s: %s", opts->trace, strerror(errno));
-    weir_status status = WEIR_OK;
+    weir_status status = trace_file_open(&s->trace, opts->trace);
     for (uint32_t w = 0; !status && w < s->worker_count; w++)
         status = trace_open(&s->workers[w].trace, (uint64_t)events);
     return status;
@@ -233,13 +230,13 @@ static weir_status open_trace(struct weir_session *s, const weir_session_opts *o
 
 static weir_status close_trace(struct weir_session *s)
 {
-    if (!s->trace)
+    if (!s->trace.to)
         return WEIR_OK;
-    trace_begin(s->trace, s->plan, s->name);
+    trace_begin(&s->trace, s->plan, s->name);
     for (uint32_t w = 0; w < s->worker_count; w++)
         if (s->workers[w].trace.events)
-            trace_write(&s->workers[w].trace, s->trace, s->plan, s->open_ns);
-    return trace_end(s->trace);
+            trace_write(&s->workers[w].trace, &s->trace, s->plan, s->open_ns);
+    return trace_end(&s->trace);
 }
 
 /* ---- open ---- */
@@ -437,6 +434,7 @@ weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opt
     if (!s->ran)
         error_set(WEIR_E_MEMORY, "no memory for a session");
     if (!s->ran || session_open(s, &opts) || caller_opens(s)) {
+        trace_file_drop(&s->trace);
         session_end(s);
         return NULL;
     }

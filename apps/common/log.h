@@ -24,6 +24,7 @@ typedef struct log_file {
     char *text;   /* owned */
     size_t bytes;
     int error;    /* errno of the first line that was not written; the file ends before it */
+    bool told;    /* its owner has reported that */
 } log_file;
 
 /* Opens `path` anew, or with `append` behind what is there. False, with errno set, when it cannot be written. */

@@ -5,18 +5,16 @@
  * whole number too when it has no fraction, because people write step counts so.
  */
 #include "apps/common/options.h"
+#include "apps/common/options_files.h"
 
 #include "graph/base/names.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <weir/weir.h>
 
 int options_wrong(const char *program, const char *format, ...)
@@ -244,20 +242,8 @@ int options_end(const options_spec *spec, int argc, char **argv)
     return at;
 }
 
-/* Standard streams that were closed (`<&-`) are taken by what can neither be read nor written as they are: else the first
- * file that is opened has their number, and gets what is printed. */
-static bool hold_streams(void)
-{
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
-            return false;
-    return true;
-}
-
 int options_parse(const options_spec *spec, int argc, char **argv)
 {
-    if (!hold_streams())
-        return OPTIONS_WRONG;
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return print_help(spec);
@@ -270,5 +256,5 @@ int options_parse(const options_spec *spec, int argc, char **argv)
     const options_entry *missing = positional(spec, taken);
     if (missing && !missing->optional)
         return options_wrong(spec->program, "needs %s; --help tells more", missing->name);
-    return -1;
+    return options_check_files(spec);
 }

@@ -13,7 +13,8 @@
  *         return status;
  *
  * A name without dashes is a positional argument; those are filled in the order of the table. `--steps 5` and
- * `--steps=5` are the same; `--help` prints the table. A mistake is one line on stderr, and the exit status is 2.
+ * `--steps=5` are the same; `--help` prints the table. A mistake is one line on stderr, and the exit status is 2. Two
+ * outputs with one file, or an output and an input, are a mistake.
  *
  * Values point into argv, which must outlive them. Any thread; keeps no state.
  */
@@ -40,6 +41,17 @@ typedef enum options_kind {
 #undef X
 } options_kind;
 
+/* Of TEXT and LIST: what the program does with the file of this name. An output must not be one file with another output
+ * or an input (options_files.h). */
+typedef enum options_file {
+    OPTIONS_NO_FILE,
+    OPTIONS_READS,
+    OPTIONS_READS_NAMED,  /* the value is NAME=FILE; a FILE - is standard input */
+    OPTIONS_WRITES,
+    OPTIONS_WRITES_NAMED, /* NAME=FILE; a FILE - is standard output */
+    OPTIONS_WRITES_RANKS, /* each rank its own (ranks_path()) */
+} options_file;
+
 /* All values of an option that is given several times (`--feed x=1 --feed y=2`) or, with .several, takes all that
  * follow (`--text a b`). */
 typedef struct options_list {
@@ -56,6 +68,7 @@ typedef struct options_entry {
     const char *value; /* what help calls the value; NULL: by kind */
     bool optional;     /* of a positional argument: may be left out */
     bool several;      /* of a LIST: takes every argument up to the next option */
+    options_file file;
 } options_entry;
 
 typedef struct options_spec {
@@ -64,7 +77,7 @@ typedef struct options_spec {
     const options_entry *table;
 } options_spec;
 
-/* Fills the table from argv[1..]; no file was opened before. Returns -1 to go on; else the exit status: 0 after --help, OPTIONS_WRONG after a
+/* Fills the table from argv[1..]. Returns -1 to go on; else the exit status: 0 after --help, OPTIONS_WRONG after a
  * mistake. */
 int options_parse(const options_spec *spec, int argc, char **argv);
 

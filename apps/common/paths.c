@@ -140,3 +140,18 @@ void paths_free(paths_list *list)
     free(list->path);
     *list = (paths_list){0};
 }
+
+/* ---- links ---- */
+
+bool paths_follow(char path[PATHS_BYTES])
+{
+    char target[PATHS_BYTES], joined[2 * PATHS_BYTES];
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
+    if (bytes <= 0)
+        return false;
+    target[bytes] = '\0';
+    const char *slash = strrchr(path, '/');
+    int folder = target[0] == '/' || !slash ? 0 : (int)(slash + 1 - path);
+    snprintf(joined, sizeof joined, "%.*s%s", folder, path, target);
+    return snprintf(path, PATHS_BYTES, "%s", joined) < PATHS_BYTES;
+}

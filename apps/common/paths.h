@@ -21,6 +21,9 @@ bool paths_of_data(const char *file, char path[PATHS_BYTES]);
 /* Where paths_of_data() has found none: "neither /opt/share/weir/digits.csv, nor apps/data/digits.csv in /opt/bin, ...". */
 const char *paths_looked(const char *file, char *text, size_t bytes);
 
+/* Puts the path that the symbolic link `path` leads to in its place. False: it is no link. */
+bool paths_follow(char path[PATHS_BYTES]);
+
 /* A list of paths, sorted. */
 typedef struct paths_list {
     char **path; /* owned */

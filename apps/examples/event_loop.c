@@ -137,6 +137,7 @@ int main(void)
     failed |= over && weir_session_wait(session, 0);
     if (failed)
         puts(weir_error());
+    failed |= fflush(stdout) || ferror(stdout);
     weir_session_close(session);
     weir_plan_free(plan);
     weir_graph_free(g);

@@ -28,5 +28,5 @@ int main(void)
     weir_session_close(s);
     weir_plan_free(plan);
     weir_graph_free(g);
-    return failed;
+    return failed || fflush(stdout);
 }

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
+#include "apps/common/streams.h"
 #include "apps/weir-words/words.h"
 
 #include <errno.h>
@@ -97,17 +98,17 @@ static int compile_and_count(run *r)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
     run r = {.words = {.file = -1, .lanes = lanes_default(), .block = 256 << 10}, .top = 10, .mib = 1024};
     const options_entry entries[] = {
-        {"FILE", OPTIONS_TEXT, &r.path, .help = "the text"},
+        {"FILE", OPTIONS_TEXT, &r.path, .file = OPTIONS_READS, .help = "the text"},
         {"--lanes", OPTIONS_INT, &r.words.lanes, .min = 1, .max = WORDS_LANES_MAX,
          .help = "blocks that are counted at a time [as many as there are cores]"},
         {"--block", OPTIONS_INT, &r.words.block, .min = 4096, .max = 8 << 20, .help = "bytes of a block"},
         {"--words", OPTIONS_INT, &r.mib, .min = 1, .max = 30000, .help = "MiB that all different words may take"},
         {"--top", OPTIONS_INT, &r.top, .min = 0, .max = 2e9, .help = "so many of the most frequent words; 0: all"},
-        {"--plan", OPTIONS_TEXT, &r.plan, .value = "FILE", .help = "keep the plan"},
+        {"--plan", OPTIONS_TEXT, &r.plan, .value = "FILE", .file = OPTIONS_WRITES, .help = "keep the plan"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Counts the words of a text file.", entries}, argc, argv);
@@ -122,4 +123,10 @@ int main(int argc, char **argv)
     if (r.words.file >= 0)
         close(r.words.file);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    streams_begin();
+    return streams_end(program, run_program(argc, argv));
 }

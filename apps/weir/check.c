@@ -9,7 +9,7 @@ int command_check(int argc, char **argv)
     const char *path = NULL;
     options_list objects = {0};
     const options_entry table[] = {
-        {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
+        {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
         COMMAND_OPS_OPTION(objects),
         {.name = NULL},
     };

@@ -31,7 +31,8 @@ int command_check_readable(const char *program, const char *path);
 
 /* The option of verbs that load plans, a list; and what it asks for: -1, or the exit status after reporting. */
 #define COMMAND_OPS_OPTION(list) \
-    {"--load", OPTIONS_LIST, &(list), .value = "FILE.so", .help = "a shared object with ops of its own"}
+    {"--load", OPTIONS_LIST, &(list), .value = "FILE.so", .file = OPTIONS_READS, \
+     .help = "a shared object with ops of its own"}
 int command_load_ops(const char *program, const options_list *objects);
 
 /* Loads a plan for `program` ("weir show"). NULL after reporting; *status is then the exit status. */

@@ -11,15 +11,34 @@
 
 static const char program[] = "weir keygen";
 
+/* Returns 0, or errno. */
+static int write_whole(int fd, const char *text, size_t bytes)
+{
+    while (bytes) {
+        ssize_t written = write(fd, text, bytes);
+        if (written < 0 && errno != EINTR)
+            return errno;
+        text += written > 0 ? written : 0;
+        bytes -= written > 0 ? (size_t)written : 0;
+    }
+    return fsync(fd) ? errno : 0;
+}
+
+/* Half a secret is none: a file that cannot be finished goes. */
 static int write_file(const char *path, const char *secret)
 {
     char line[WEIR_KEY_BYTES + 1];
     int bytes = snprintf(line, sizeof line, "%s\n", secret);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool failed = fd < 0 || write(fd, line, (size_t)bytes) != bytes;
-    if (fd >= 0)
-        failed |= close(fd) != 0;
-    return failed ? options_wrong(program, "cannot write %s: %s", path, strerror(errno)) : 0;
+    if (fd < 0)
+        return options_wrong(program, "cannot write %s: %s", path, strerror(errno));
+    int error = write_whole(fd, line, (size_t)bytes);
+    if (close(fd) && !error)
+        error = errno;
+    if (!error)
+        return 0;
+    unlink(path);
+    return options_wrong(program, "cannot write %s: %s", path, strerror(error));
 }
 
 int command_keygen(int argc, char **argv)
@@ -27,7 +46,8 @@ int command_keygen(int argc, char **argv)
     const char *path = NULL;
     char secret[WEIR_KEY_BYTES];
     const options_entry table[] = {
-        {"FILE", OPTIONS_TEXT, &path, .optional = true, .help = "a new file for it; default: standard output"},
+        {"FILE", OPTIONS_TEXT, &path, .optional = true, .file = OPTIONS_WRITES,
+         .help = "a new file for it; default: standard output"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Makes a new secret for WEIR_KEY or WEIR_KEY_FILE.", table},
@@ -36,5 +56,5 @@ int command_keygen(int argc, char **argv)
         return status;
     if (weir_key_new(secret))
         return options_failed(program);
-    return path ? write_file(path, secret) : puts(secret) == EOF;
+    return path ? write_file(path, secret) : (puts(secret), 0);
 }

@@ -80,7 +80,7 @@ void launch_sink_write(launch_sink *sink)
         ssize_t written = write(sink->fd, sink->data + sink->from, count < PIPE_BUF ? count : PIPE_BUF);
         if (written < 0 && (errno == EINTR || errno == EAGAIN))
             return;
-        sink->broken = written < 0;
+        sink->broken = written < 0 ? errno : 0;
         sink->from = written < 0 ? sink->to : sink->from + (size_t)written;
     }
     if (launch_sink_empty(sink))

@@ -1,5 +1,6 @@
 /* weir: looks at plans, checks them, runs them, and measures. */
 #include "apps/common/options.h"
+#include "apps/common/streams.h"
 #include "apps/weir/command.h"
 #include "graph/base/names.h"
 
@@ -62,18 +63,25 @@ static int wrong_verb(const char *verb)
                          names_text(&names, text, sizeof text));
 }
 
-int main(int argc, char **argv)
+/* A command line without a verb. */
+static int no_verb(int argc, char **argv)
 {
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
         return help(stdout);
     if (argc > 1 && !strcmp(argv[1], "--version"))
-        return printf("weir %s\n", weir_version()) < 0;
-#define X(verb, arguments, text)           \
-    if (argc > 1 && !strcmp(argv[1], #verb)) \
-        return command_##verb(argc - 1, argv + 1);
-    COMMAND_LIST(X)
-#undef X
+        return printf("weir %s\n", weir_version()), 0;
     if (argc > 1)
         return wrong_verb(argv[1]);
     return options_wrong("weir", "needs a verb; weir --help lists them");
+}
+
+int main(int argc, char **argv)
+{
+    streams_begin();
+#define X(verb, arguments, text)           \
+    if (argc > 1 && !strcmp(argv[1], #verb)) \
+        return streams_end("weir " #verb, command_##verb(argc - 1, argv + 1));
+    COMMAND_LIST(X)
+#undef X
+    return streams_end("weir", no_verb(argc, argv));
 }

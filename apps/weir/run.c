@@ -484,10 +484,14 @@ static int run(runner *r)
     return status < 0 ? 0 : status;
 }
 
-static void release(runner *r)
+/* Returns the exit status: `status`, or that of a trace that could not be written. */
+static int release(runner *r, int status)
 {
     interrupt_stops(NULL);
-    weir_session_close(r->session);
+    if (weir_session_close(r->session)) {
+        int failed = options_failed(program);
+        status = status ? status : failed;
+    }
     for (mover *m = r->places; m && m < r->places + r->place_count; m++) {
         npy_close(&m->port.file);
         free(m->value);
@@ -495,6 +499,7 @@ static void release(runner *r)
     free(r->places);
     free(r->bindings);
     weir_plan_free(r->plan);
+    return status;
 }
 
 /* This rank's part; all of it when alone. Only the first rank needs the file. */
@@ -516,17 +521,21 @@ int command_run(int argc, char **argv)
     options_list feeds = {0}, fetches = {0}, objects = {0};
     runner r = {.name = "main"};
     const options_entry table[] = {
-        {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
+        {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
         {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "steps to run [as many as --feed has, or 10]"},
         {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "which of the plan's programs"},
-        {"--load-params", OPTIONS_TEXT, &params, .value = "PATH", .help = "parameters: a checkpoint, or a .safetensors"},
-        {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input: .npy, - for standard input"},
+        {"--load-params", OPTIONS_TEXT, &params, .value = "PATH", .file = OPTIONS_READS,
+         .help = "parameters: a checkpoint, or a .safetensors"},
+        {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .file = OPTIONS_READS_NAMED,
+         .help = "values of an input: .npy, - for standard input"},
         {"--made-up", OPTIONS_FLAG, &r.made_up, .help = "inputs without a file get random numbers, or zeros"},
-        {"--fetch", OPTIONS_LIST, &fetches, .value = "NAME=FILE", .help = "where values go: .npy, - for standard output"},
+        {"--fetch", OPTIONS_LIST, &fetches, .value = "NAME=FILE", .file = OPTIONS_WRITES_NAMED,
+         .help = "where values go: .npy, - for standard output"},
         COMMAND_OPS_OPTION(objects),
         WORKERS_OPTIONS(r.workers, r.pin),
         CHECK_FINITE_OPTION(r.check_finite),
-        {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},
+        {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .file = OPTIONS_WRITES_RANKS,
+         .help = "write a trace for ui.perfetto.dev"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Runs a plan with values of its own.", table}, argc, argv);
@@ -547,6 +556,5 @@ int command_run(int argc, char **argv)
         status = open_session(&r, params, trace);
     if (status < 0)
         status = run(&r);
-    release(&r);
-    return status;
+    return release(&r, status);
 }

@@ -28,7 +28,9 @@ static int write_dot(const weir_plan *plan, const drawing *d)
     if (!file)
         return options_wrong(program, "--dot: cannot write %s: %s", d->dot, strerror(errno));
     weir_status status = draw(plan, d, file);
-    if (fclose(file))
+    bool lost = ferror(file);
+    lost = fclose(file) || lost;
+    if (lost)
         return options_wrong(program, "--dot: cannot write %s: %s", d->dot, strerror(errno));
     return status ? options_failed(program) : 0;
 }
@@ -74,12 +76,18 @@ static int write_svg(const weir_plan *plan, const drawing *d)
     return status;
 }
 
+/* What standard output has lost is reported at the program's end. */
+static int printed(weir_status status)
+{
+    return !status ? 0 : ferror(stdout) ? 1 : options_failed(program);
+}
+
 /* A name that nothing has is the command line's. */
 static int list_plan(const weir_plan *plan, weir_list_opts *opts, bool json)
 {
     opts->json = json;
     weir_status status = weir_plan_list_at(plan, stdout, opts);
-    return status == WEIR_E_ARGUMENT ? options_wrong(program, "%s", options_error(program)) : status ? options_failed(program) : 0;
+    return status == WEIR_E_ARGUMENT ? options_wrong(program, "%s", options_error(program)) : printed(status);
 }
 
 int command_show(int argc, char **argv)
@@ -91,10 +99,12 @@ int command_show(int argc, char **argv)
     weir_list_opts list = {.size = sizeof list};
     options_list objects = {0};
     const options_entry table[] = {
-        {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
+        {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
-        {"--svg", OPTIONS_TEXT, &picture.svg, .value = "FILE", .help = "draw what stages do in each phase (with dot)"},
-        {"--dot", OPTIONS_TEXT, &picture.dot, .value = "FILE", .help = "write that for graphviz"},
+        {"--svg", OPTIONS_TEXT, &picture.svg, .value = "FILE", .file = OPTIONS_WRITES,
+         .help = "draw what stages do in each phase (with dot)"},
+        {"--dot", OPTIONS_TEXT, &picture.dot, .value = "FILE", .file = OPTIONS_WRITES,
+         .help = "write that for graphviz"},
         {"--every", OPTIONS_FLAG, &picture.every, .help = "draw each actor"},
         {"--tensors", OPTIONS_FLAG, &list.tensors, .help = "list logical tensors: type, devices, layout, line"},
         {"--filter", OPTIONS_TEXT, &list.filter, .value = "GLOB", .help = "list those of this name: actors, or tensors"},
@@ -120,11 +130,11 @@ int command_show(int argc, char **argv)
     else if (picture.dot)
         status = write_dot(plan, &picture);
     else if (ranks)
-        status = show_ranks(plan, ranks, devices, json, stdout) ? options_failed(program) : 0;
+        status = printed(show_ranks(plan, ranks, devices, json, stdout));
     else if (list.tensors || list.filter || list.device || list.stage)
         status = list_plan(plan, &list, json);
     else
-        status = (json ? weir_plan_json : weir_plan_show)(plan, stdout) ? options_failed(program) : 0;
+        status = printed((json ? weir_plan_json : weir_plan_show)(plan, stdout));
     weir_plan_free(plan);
     return status;
 }

@@ -11,8 +11,10 @@
 #include "graph/base/error.h"
 #include "graph/plan/text.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NAME_BYTES_SHOWN 40
 
@@ -174,5 +176,5 @@ weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
         put_collective(plan, to, &plan->collectives[c]);
     fputs("}\n", to);
     free(arrows);
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }

@@ -11,8 +11,10 @@
 #include "graph/plan/text.h"
 #include "graph/plan/window.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 #include <weir/op.h>
 
 /* ---- writing JSON ---- */
@@ -424,5 +426,5 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     plan_json_shut(&j, ']');
     plan_json_shut(&j, '}');
     fputs("\n", to);
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }

@@ -7,9 +7,11 @@
 #include "graph/plan/layouts.h"
 #include "graph/plan/show_inside.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { TEXT_BYTES = 512 };
 
@@ -207,7 +209,7 @@ static weir_status list_all(list *l, FILE *to)
     free(text);
     if (failed)
         return error_set(WEIR_E_MEMORY, "no memory to list the plan");
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }
 
 /* The names that a filter could have had. */

@@ -13,6 +13,7 @@
 #include "graph/plan/text.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -576,5 +577,5 @@ weir_status weir_plan_picture(const weir_plan *plan, FILE *to)
     free(p.edge);
     if (!ok)
         return error_set(WEIR_E_MEMORY, "no memory to draw the plan");
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }

@@ -14,6 +14,7 @@
 #include "graph/plan/show_inside.h"
 #include "graph/plan/window.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -503,6 +504,6 @@ weir_status weir_plan_show(const weir_plan *plan, FILE *to)
         status = print_section(plan, to, constants_section, 0, SHOW_LEFT(0) | SHOW_LEFT(1));
     }
     if (!status && ferror(to))
-        status = error_set(WEIR_E_IO, "the plan cannot be written");
+        status = error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno));
     return status;
 }

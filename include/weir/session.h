@@ -133,7 +133,7 @@ typedef struct weir_session_opts {
 weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *opts);
 
 /* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. Other
- * threads that are in push, pull or wait return E_STATE, and close waits until they have. E_IO: the trace could not be
+ * threads that are in push, pull or wait return E_STATE, and close waits until they have. E_IO: the trace cannot be
  * written. E_STATE: nothing was closed, in a child of fork() or inside a callback. */
 weir_status weir_session_close(weir_session *session);
 

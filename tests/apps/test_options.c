@@ -26,14 +26,6 @@ Test(options, an_error_loses_the_line_of_the_program_s_own_source_and_no_other)
     }
 }
 
-/* Else the log has the number of standard output, and gets what is printed. */
-Test(options, a_closed_standard_stream_is_no_file_of_the_program_s)
-{
-    must_run(APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 16 --batch 4 --text README.md --steps 1 --sample 9 "
-             "--log $T/log <&- 2>&- >&-; grep -c . $T/log; grep -vc '^{' $T/log; true");
-    cr_expect_str_eq(output, "3\n0\n"); /* a step, a judgement and the summary, and nothing else */
-}
-
 /* The command ends with this status, and says this, but names no source of its own. */
 static void fails(const char *command, int status, const char *says)
 {

@@ -80,5 +80,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "learn: %s\n", weir_error());
     weir_plan_free(plan);
     weir_graph_free(g);
-    return status != WEIR_OK;
+    return status || fflush(stdout) || ferror(stdout);
 }

@@ -155,7 +155,7 @@ int command_bench(int argc, char **argv)
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true,
          .help = BENCH_LIST(BENCH_HELP) "all by default; place, scale: see below"},
-        {"FILE", OPTIONS_TEXT, &path, .optional = true, .help = "of place: blocks, as CSV"},
+        {"FILE", OPTIONS_TEXT, &path, .optional = true, .file = OPTIONS_READS, .help = "of place: blocks, as CSV"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
         {"--bf16", OPTIONS_FLAG, &bf16, .help = "of gpt: the step in bf16, held against products in bf16 too"},
