@@ -1,44 +1,54 @@
-/* apps/common/shown.c: see the header. As many bytes as begin a character but do not end it become one U+FFFD, as Unicode
- * advises and browsers do. */
+/* apps/common/shown.c: see the header. Bytes are held until they are as many as the first one asks for, or one of them goes
+ * on with no character; then foreign.h says what they are. Each byte that is no UTF-8 becomes one U+FFFD. */
 #include "apps/common/shown.h"
 
-#include "graph/base/utf8.h"
+#include "graph/base/foreign.h"
 
 #include <string.h>
 
-static void write_replacement(FILE *to)
+/* Bytes of the character that this one begins; 1: it is one, or begins none. */
+static int length_of(unsigned char first)
 {
-    fputs("\xEF\xBF\xBD", to);
+    return first < 0xC2 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 1;
 }
 
-/* Takes `count` bytes off the front of those that are held. */
-static void drop(shown *s, int count)
+/* Whether more bytes may make a character of those that are held. */
+static bool is_begun(const struct shown *s)
 {
-    s->count -= count;
-    memmove(s->held, s->held + count, (size_t)s->count);
+    for (int i = 1; i < s->count; i++)
+        if (((unsigned char)s->held[i] & 0xC0) != 0x80)
+            return false;
+    return s->count < length_of((unsigned char)s->held[0]);
 }
 
-void shown_byte(shown *s, unsigned char byte)
+/* Writes the first character of those that are held, and takes it off. */
+static void write_first(struct shown *s)
+{
+    uint32_t code;
+    const int length = foreign_next(s->held, &code);
+    if (code == '\n' || code == '\t' || !foreign_acts(code))
+        fwrite(s->held, 1, (size_t)length, s->to);
+    else
+        fputs("\xEF\xBF\xBD", s->to);
+    s->count -= length;
+    memmove(s->held, s->held + length, (size_t)s->count);
+    s->held[s->count] = '\0';
+}
+
+void shown_byte(struct shown *s, unsigned char byte)
 {
     s->held[s->count++] = (char)byte;
-    while (s->count) {
-        uint32_t code;
-        const int length = utf8_decode(s->held, (size_t)s->count, &code);
-        if (!length)
-            return;
-        if (length > 0 && (code == '\n' || code == '\t' || !utf8_steers(code)))
-            fwrite(s->held, 1, (size_t)length, s->to);
-        else
-            write_replacement(s->to);
-        drop(s, length > 0 ? length : -length);
+    s->held[s->count] = '\0';
+    bool writes = !is_begun(s);
+    while (s->count && !is_begun(s))
+        write_first(s);
+    if (writes)
         fflush(s->to);
-    }
 }
 
-void shown_end(shown *s)
+void shown_end(struct shown *s)
 {
-    if (s->count)
-        write_replacement(s->to);
-    s->count = 0;
+    while (s->count)
+        write_first(s);
     fflush(s->to);
 }

@@ -24,7 +24,7 @@ typedef struct sample_opts {
 typedef struct sampler {
     const sample_opts *opts; /* borrowed, as `to` */
     FILE *to;
-    shown shown;             /* what is written to it */
+    struct shown shown;            /* what is written to it */
     writer *writer;          /* owned */
     uint64_t drawn;          /* bytes so far */
 } sampler;

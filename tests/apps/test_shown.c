@@ -14,7 +14,7 @@ static void becomes(const char *bytes, size_t count, const char *wanted)
 {
     char *text = NULL;
     size_t length = 0;
-    shown s = {.to = open_memstream(&text, &length)};
+    struct shown s = {.to = open_memstream(&text, &length)};
     cr_assert(s.to);
     for (size_t i = 0; i < count; i++)
         shown_byte(&s, (unsigned char)bytes[i]);
@@ -33,11 +33,12 @@ Test(shown, utf8_passes_as_it_is)
 Test(shown, bytes_that_are_no_utf8_become_a_replacement_and_lose_nothing_beside_them)
 {
     BECOMES("a\xFFz", "a" BAD "z");
-    BECOMES("a\xE2\x82z", "a" BAD "z");
+    BECOMES("a\xE2\x82z", "a" BAD BAD "z");
     BECOMES("\xC3\xC3\xA9", BAD "\xC3\xA9");
     BECOMES("\xC0\xAF", BAD BAD);
     BECOMES("\xED\xA0\x80", BAD BAD BAD);
-    BECOMES("end\xF0\x9F", "end" BAD);
+    BECOMES("end\xF0\x9F", "end" BAD BAD);
+    BECOMES("\xF0\x9F\x98\xF0\x9F\x98\x80", BAD BAD BAD "\xF0\x9F\x98\x80");
 }
 
 Test(shown, what_would_steer_a_terminal_becomes_a_replacement)
@@ -52,7 +53,7 @@ Test(shown, a_character_is_not_held_back)
 {
     char *text = NULL;
     size_t length = 0;
-    shown s = {.to = open_memstream(&text, &length)};
+    struct shown s = {.to = open_memstream(&text, &length)};
     shown_byte(&s, 0xC3);
     cr_expect_eq(length, 0);
     shown_byte(&s, 0xA9);
