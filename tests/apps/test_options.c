@@ -64,6 +64,25 @@ Test(options, the_event_loop_reads_what_standard_input_is)
     fails("timeout 30 " APPS_BIN "/event_loop </tmp", 1, "standard input cannot be read: Is a directory");
 }
 
+/* A dot that takes long, in its place. */
+#define SLOW_DOT "mkdir -p $T/slow; printf '#!/bin/sh\\necho \"<svg\"; echo $$ >$T/dot; exec sleep 100' >$T/slow/dot; " \
+                 "chmod +x $T/slow/dot; "
+
+Test(options, a_picture_that_takes_long_says_so_and_a_signal_leaves_no_file)
+{
+    must_run(GPT "--steps 1 --plan $T/plan");
+    must_run(SLOW_DOT "PATH=$T/slow:$PATH timeout -s TERM 4 " APPS_BIN "/weir show $T/plan --svg $T/new.svg; "
+             "test $? = 124 && test ! -e $T/new.svg && ! kill -0 $(cat $T/dot) 2>/dev/null");
+    cr_expect(strstr(output, "weir show: dot draws; plans of many actors take minutes\n"), "%s", output);
+    must_run(SLOW_DOT "echo old >$T/old.svg; PATH=$T/slow:$PATH timeout -s INT 1 " APPS_BIN
+             "/weir show $T/plan --svg $T/old.svg; grep -q old $T/old.svg && ls -A $T");
+    cr_expect(!strstr(output, "svg."), "%s", output);
+    must_run("ln -s old.svg $T/link.svg; weir show $T/plan --svg $T/link.svg && test -L $T/link.svg && "
+             "grep -q '<svg' $T/old.svg");
+    fails("weir show $T/plan --svg $T/no/such.svg", 2, "such.svg: No such file or directory");
+    fails("weir show $T/plan --svg $T", 2, "Is a directory");
+}
+
 Test(options, a_name_that_does_not_exist_is_told_with_those_that_do)
 {
     fails("weir shwo", 2, "there is no verb \"shwo\"; did you mean 'show'?");
