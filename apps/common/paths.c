@@ -3,7 +3,10 @@
  * tree may be moved, and so may what was installed. */
 #include "apps/common/paths.h"
 
+#include "graph/base/names.h"
+
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +82,25 @@ const char *paths_looked(const char *file, char *text, size_t bytes)
     const bool has_own = own_folder(own), has_installed = installed_folder(installed), has_here = getcwd(here, sizeof here);
     snprintf(text, bytes, "neither %s/%s, nor %s in %s, %s or a folder above them", has_installed ? installed : "?",
              slash ? slash + 1 : file, file, has_own ? own : "?", has_here ? here : "?");
+    return text;
+}
+
+const char *paths_meant(const char *path, char text[PATHS_BYTES])
+{
+    const bool absent = errno == ENOENT;
+    const char *slash = strrchr(path, '/'), *meant = NULL;
+    const int folder = slash ? (int)(slash - path) + 1 : 0;
+    struct names names = {.wanted = path + folder};
+    struct dirent **entry = NULL;
+    snprintf(text, PATHS_BYTES, "%.*s", folder ? folder : 1, folder ? path : ".");
+    int count = absent ? scandir(text, &entry, NULL, alphasort) : 0;
+    for (int i = 0; i < count; i++)
+        names_add(&names, entry[i]->d_name);
+    meant = names_meant(&names);
+    snprintf(text, PATHS_BYTES, meant ? " (did you mean %.*s%s?)" : "", folder, path, meant);
+    while (count > 0)
+        free(entry[--count]);
+    free(entry);
     return text;
 }
 

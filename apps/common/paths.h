@@ -24,6 +24,10 @@ const char *paths_looked(const char *file, char *text, size_t bytes);
 /* Puts the path that the symbolic link `path` leads to in its place. False: it is no link. */
 bool paths_follow(char path[PATHS_BYTES]);
 
+/* " (did you mean runs/plan?)": a file beside `path`, which is not there, whose name is near; "" when there is none, or
+ * errno is not ENOENT. */
+const char *paths_meant(const char *path, char text[PATHS_BYTES]);
+
 /* A list of paths, sorted. */
 typedef struct paths_list {
     char **path; /* owned */

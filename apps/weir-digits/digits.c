@@ -8,6 +8,8 @@
  */
 #include "apps/weir-digits/digits.h"
 
+#include "apps/common/paths.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -66,7 +68,8 @@ bool digits_load(digits *data, const char *path, char *error, size_t error_bytes
 {
     FILE *file = fopen(path, "r");
     if (!file) {
-        snprintf(error, error_bytes, "cannot read %s: %s", path, strerror(errno));
+        char meant[PATHS_BYTES];
+        snprintf(error, error_bytes, "cannot read %s: %s%s", path, strerror(errno), paths_meant(path, meant));
         return false;
     }
     bool ok = read_lines(data, file, path, error, error_bytes);

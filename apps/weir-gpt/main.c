@@ -22,9 +22,10 @@ static const char program[] = "weir-gpt";
 
 static int add_file(text *corpus, const char *path)
 {
+    char meant[PATHS_BYTES];
     if (text_add_file(corpus, path))
         return -1;
-    return options_wrong(program, "cannot read %s: %s", path, strerror(errno));
+    return options_wrong(program, "cannot read %s: %s%s", path, strerror(errno), paths_meant(path, meant));
 }
 
 static int add_sources(text *corpus, const options_spec *spec)

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
+#include "apps/common/paths.h"
 #include "apps/common/streams.h"
 #include "apps/weir-words/words.h"
 
@@ -38,9 +39,10 @@ static int lanes_default(void)
 static int open_file(run *r)
 {
     struct stat info;
+    char meant[PATHS_BYTES];
     r->words.file = open(r->path, O_RDONLY | O_CLOEXEC);
     if (r->words.file < 0 || fstat(r->words.file, &info))
-        return options_wrong(program, "cannot read %s: %s", r->path, strerror(errno));
+        return options_wrong(program, "cannot read %s: %s%s", r->path, strerror(errno), paths_meant(r->path, meant));
     if (!S_ISREG(info.st_mode))
         return options_wrong(program, "%s is no file", r->path);
     r->words.bytes = (uint64_t)info.st_size;

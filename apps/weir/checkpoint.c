@@ -6,6 +6,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "actors/keep/near.h"
 #include "graph/base/names.h"
 
 #include <dirent.h>
@@ -110,7 +111,9 @@ int checkpoint_find(const char *program, const char *path, struct checkpoint_pat
 {
     if (checkpoint_look(path, found) && found->count)
         return -1;
-    int status = access(path, R_OK) ? options_wrong(program, "cannot read %s: %s", path, strerror(errno))
+    char near[KEEP_NEAR_BYTES];
+    int status = access(path, R_OK) ? options_wrong(program, "cannot read %s: %s%s", path, strerror(errno),
+                                                    keep_near(path, near, sizeof near))
                                     : options_wrong(program, "%s: is no checkpoint, and has none in it", path);
     checkpoint_paths_free(found);
     return status;

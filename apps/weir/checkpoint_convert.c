@@ -10,6 +10,7 @@
 #include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
+#include "actors/keep/near.h"
 #include "graph/base/names.h"
 
 #include <dirent.h>
@@ -126,7 +127,7 @@ static int report(const struct convert *c, const struct tensors *t)
 
 int checkpoint_convert(int argc, char **argv)
 {
-    char found[PATHS_BYTES];
+    char found[PATHS_BYTES], near[KEEP_NEAR_BYTES];
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
@@ -148,7 +149,7 @@ int checkpoint_convert(int argc, char **argv)
     if ((status = find_map(&c, found)) >= 0)
         return status;
     if (access(c.from, F_OK))
-        return options_wrong(program, "there is no %s", c.from);
+        return options_wrong(program, "there is no %s%s", c.from, keep_near(c.from, near, sizeof near));
     status = convert(&c, &t) ? report(&c, &t) : failed();
     tensors_free(&t);
     return status;

@@ -1,5 +1,6 @@
 /* weir: looks at plans, checks them, runs them, and measures. */
 #include "apps/common/options.h"
+#include "apps/common/paths.h"
 #include "apps/common/streams.h"
 #include "apps/weir/command.h"
 #include "graph/base/names.h"
@@ -11,10 +12,11 @@
 int command_check_readable(const char *program, const char *path)
 {
     FILE *file = fopen(path, "rb");
+    char meant[PATHS_BYTES];
     int status = -1;
     if (!file || fgetc(file) == EOF) {
         const char *why = !file ? strerror(errno) : ferror(file) ? strerror(errno) : "it is empty";
-        status = options_wrong(program, "cannot read %s: %s", path, why);
+        status = options_wrong(program, "cannot read %s: %s%s", path, why, file ? "" : paths_meant(path, meant));
     }
     if (file)
         fclose(file);

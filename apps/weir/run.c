@@ -21,6 +21,7 @@
 #include "apps/common/workers.h"
 #include "apps/weir/command.h"
 #include "apps/weir/run_port.h"
+#include "actors/keep/near.h"
 #include "graph/base/names.h"
 #include "graph/plan/plan.h"
 
@@ -386,10 +387,11 @@ static int prepare_files(runner *r, const options_list *feeds, const options_lis
 
 static int open_session(runner *r, const char *params, const char *trace)
 {
-    char own[PATHS_BYTES];
+    char own[PATHS_BYTES], near[KEEP_NEAR_BYTES];
     trace = ranks_path(trace, own);
     if (params && access(params, R_OK))
-        return options_wrong(program, "--load-params: cannot read %s: %s", params, strerror(errno));
+        return options_wrong(program, "--load-params: cannot read %s: %s%s", params, strerror(errno),
+                             keep_near(params, near, sizeof near));
     r->session = weir_session_open(r->plan, .workers = r->workers, .pin = r->pin, .trace = trace,
                                    .check_finite = r->check_finite,
                                    .bindings = r->bindings);

@@ -94,5 +94,14 @@ Test(options, a_name_that_does_not_exist_is_told_with_those_that_do)
     fails("weir show $T/plan --tensors --filter lss", 2, "did you mean 'loss'?");
     fails("weir show $T/plan --device cpuu:0", 2, "there is 'cpu:0'");
     fails("weir run $T/plan --made-up --fetch lss=x.npy", 2, "did you mean 'loss'?");
+    must_run(GPT "--steps 4 --save $T/runs --save-every 2");
+    static const char *const near = "did you mean 'best'? There are 'best', 'step-00000002' and 'step-00000004' in ";
+    fails("weir checkpoint ls $T/runs/bets", 2, near);
+    fails("weir checkpoint convert $T/runs/bets/ $T/x.safetensors", 2, near);
+    fails("weir run $T/plan --made-up --load-params $T/runs/bets", 2, near);
+    fails(APPS_BIN "/weir-gpt --load $T/runs/bets", 2, near);
+    fails(GPT "--resume $T/runs/bets", 2, near);
+    fails("weir show $T/pln", 2, "/plan?)");
+    fails("weir=$PWD/" APPS_BIN "/weir; cd $T && $weir check pln", 2, "(did you mean plan?)");
     fails("weir run $T/plan --made-up --feed byts=x.npy", 2, "--feed: \"byts\" is no input");
 }
