@@ -63,6 +63,11 @@ Test(install, make_install_says_the_line_after_which_the_library_is_found)
     passes("found");
 }
 
+Test(install, programs_find_the_data_and_the_maps_that_are_installed_with_them)
+{
+    passes("data");
+}
+
 Test(install, uninstall_leaves_nothing)
 {
     passes("uninstall");

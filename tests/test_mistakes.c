@@ -402,10 +402,12 @@ UNCOMPILED(an_op_that_nobody_registered,
 UNCOMPILED(micro_batches_below_zero,
            "@: compile: -1 micro-batches; from 1 to 65536 can be", (.micro_batches = -1), trained())
 UNCOMPILED(an_amount_that_is_none,
-           "@: compile: \"lots\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           "@: compile: \"lots\" is not an amount of memory; write a number above 0 and B, KB, MB, "
+           "GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"",
            (.memory = "lots"), trained())
 UNCOMPILED(an_amount_below_zero,
-           "@: compile: \"-1GB\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           "@: compile: \"-1GB\" is not an amount of memory; write a number above 0 and B, KB, MB, "
+           "GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"",
            (.memory = "-1GB"), trained())
 UNCOMPILED(a_precision_that_is_none,
            "@: compile: a precision of i32; f32, bf16 and f16 can be", (.precision = WEIR_I32),
@@ -459,23 +461,23 @@ RUN(workers_beyond_all,
 RUN(a_step_below_zero, "@: weir_session_open: .first_step is -5; from 0 to 9223372036854775807 can be",
     HERE !weir_session_open(plan, .first_step = -5))
 RUN(no_steps, "weir_session_start: cannot run 0 steps", HERE weir_session_run(s, 0))
-RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'",
+RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'; there is 'main'",
     HERE weir_session_run(s, 1, .program = "eval"))
-RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is: 'x'",
+RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is 'x'",
         HERE weir_session_push(s, "z", &six, 0))
 RUN(a_push_of_another_shape, "#: weir_session_push: 'x' is f32 [2, 2], the array given is f32 [2, 3]",
         HERE weir_session_push(s, "x", &six, 0))
 RUN(a_push_of_nothing, "#: weir_session_push: 'x': no array is given", HERE weir_session_push(s, "x", NULL, 0))
-RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is: 'y'",
+RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is 'y'",
         HERE weir_session_pull(s, "x", &six, 0))
-RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'", HERE weir_session_read(s, "w", &six))
+RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'; there are 'up/bias' and 'up/weight'", HERE weir_session_read(s, "w", &six))
 RUN(a_parameter_of_another_shape, "weir_session_read: 'up/weight' is f32 [2, 3], the array given is f32 [6]",
         HERE weir_session_read(s, "up/weight", &(weir_array){number, WEIR_F32, {1, {6}}}))
 RUN(a_checkpoint_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory",
         HERE weir_session_load(s, "/nowhere"))
 RUN(a_trace_to_nowhere, "/nowhere/trace: the trace cannot be written: No such file or directory",
     HERE !weir_session_open(plan, .trace = "/nowhere/trace"))
-RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind",
+RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind; there is none",
     HERE !weir_session_open(plan, .bindings = (weir_binding[]){{.name = "d", .call = nothing}, {.name = NULL}}))
 RUN(a_directory_that_is_no_place, "\"/tmp\" is no place to offload to; write \"disk:DIRECTORY\"",
     HERE !weir_session_open(plan, .offload = "/tmp"))

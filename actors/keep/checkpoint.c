@@ -14,6 +14,7 @@
 #include "actors/keep/convert.h"
 #include "actors/keep/files.h"
 #include "actors/keep/index.h"
+#include "actors/keep/near.h"
 #include "actors/keep/part.h"
 #include "actors/keep/prove.h"
 #include "actors/keep/root.h"
@@ -66,7 +67,9 @@ static weir_status open_newest(struct keep_index *index, const char *root)
     char name[KEEP_STEP_NAME_BYTES];
     int64_t *steps = NULL;
     int count = keep_root_steps(&p, root, &steps);
-    weir_status status = error_set(WEIR_E_IO, "%s: is no checkpoint, and has none (step-...) in it", root);
+    char near[KEEP_NEAR_BYTES];
+    weir_status status = error_set(WEIR_E_IO, "%s: is no checkpoint, and has none (step-...) in it%s", root,
+                                   keep_near_in(root, near, sizeof near));
     for (int i = count - 1; i >= 0 && status; i--) {
         const char *folder = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
         keep_index_free(index);
@@ -114,11 +117,14 @@ weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint
     if (opts_read(&opts, sizeof opts, given, "weir_checkpoint_open"))
         return NULL;
     struct stat stat_of;
+    char near[KEEP_NEAR_BYTES];
     if (error_null(path, "weir_checkpoint_open", "path"))
         return NULL;
     weir_checkpoint *c = calloc(1, sizeof *c);
     if (!c || stat(path, &stat_of)) {
-        error_set(c ? WEIR_E_IO : WEIR_E_MEMORY, "%s: cannot be opened: %s", path, strerror(errno));
+        const int why = errno;
+        error_set(c ? WEIR_E_IO : WEIR_E_MEMORY, "%s: cannot be opened: %s%s", path, strerror(why),
+                  why == ENOENT ? keep_near(path, near, sizeof near) : "");
         free(c);
         return NULL;
     }

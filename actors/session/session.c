@@ -14,6 +14,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
+#include "graph/base/names.h"
 #include "graph/base/opts.h"
 #include "graph/plan/spread.h"
 #include "transport/mail/cores.h"
@@ -558,6 +559,16 @@ static bool steps_fit(const struct weir_session *s, uint32_t program, const weir
     return !__builtin_mul_overflow(total, (int64_t)s->plan->micro_batches, &firings);
 }
 
+static weir_status no_program(const weir_plan *plan, const char *name)
+{
+    struct names names = {.wanted = name};
+    char text[NAMES_TEXT_BYTES];
+    for (uint32_t p = 0; p < plan->programs_count; p++)
+        names_add(&names, plan_text(plan, plan->programs[p].name));
+    return error_set(WEIR_E_ARGUMENT, "weir_session_start: the plan has no program '%s'%s", name,
+                     names_text(&names, text, sizeof(text)));
+}
+
 static weir_status find_program(const struct weir_session *s, const weir_run_opts *run, uint32_t *program)
 {
     const char *name = run->program ? run->program : "main";
@@ -566,7 +577,7 @@ static weir_status find_program(const struct weir_session *s, const weir_run_opt
         if (!run->program || !strcmp(plan_text(s->plan, s->plan->programs[*program].name), name))
             break;
     if (*program == s->plan->programs_count)
-        return error_set(WEIR_E_ARGUMENT, "weir_session_start: the plan has no program '%s'", name);
+        return no_program(s->plan, name);
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         empty &= s->plan->actors[a].program.i != *program;
     if (empty)

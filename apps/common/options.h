@@ -82,10 +82,18 @@ typedef struct options_spec {
  * mistake. */
 int options_parse(const options_spec *spec, int argc, char **argv);
 
+/* Where options of the table end, for a program that starts another one: the index of "--", or of the first argument that
+ * is neither an option nor a value of one; argc when there is none. */
+int options_end(const options_spec *spec, int argc, char **argv);
+
 /* "weir-gpt: " and the sentence, as one line on stderr; returns OPTIONS_WRONG. */
 int options_wrong(const char *program, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* "weir-gpt: " and weir_error(), as one line on stderr; returns 1, the exit status of what went wrong at work. */
+/* weir_error() without the line of the program's own sources that it may begin with, "apps/common/trainer.c:63: ": who
+ * runs the program has no use for that. The line of another program, whose plan this one runs, stays. */
+const char *options_error(const char *program);
+
+/* "weir-gpt: " and options_error(), as one line on stderr; returns 1, the exit status of what went wrong at work. */
 int options_failed(const char *program);
 
 #endif

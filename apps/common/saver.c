@@ -79,7 +79,7 @@ static int find_start(saver *s, int64_t *step)
         return -1;
     weir_checkpoint *c = weir_checkpoint_open(s->from);
     if (!c)
-        return options_wrong(s->program, "--resume: %s", weir_error());
+        return options_wrong(s->program, "--resume: %s", options_error(s->program));
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
     *step = info->step;
     s->seed = info->seed;
@@ -227,7 +227,7 @@ bool saver_saves(const saver *s)
 static void tell_failed(const saver *s, int64_t step)
 {
     if (ranks_first())
-        options_wrong(s->program, "step %lld was not saved: %s", (long long)step, weir_error());
+        options_wrong(s->program, "step %lld was not saved: %s", (long long)step, options_error(s->program));
 }
 
 /* What is saved is safer than a snapshot of the same step, so one of the two is enough. */

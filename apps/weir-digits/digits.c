@@ -8,6 +8,7 @@
  */
 #include "apps/weir-digits/digits.h"
 
+#include "apps/common/paths.h"
 #include "graph/base/reading.h"
 
 #include <errno.h>
@@ -69,7 +70,8 @@ bool digits_load(digits *data, const char *path, char *error, size_t error_bytes
     const char *why;
     FILE *file = reading_stream(path, &why);
     if (!file) {
-        snprintf(error, error_bytes, "cannot read %s: %s", path, why);
+        char meant[PATHS_BYTES];
+        snprintf(error, error_bytes, "cannot read %s: %s%s", path, why, paths_meant(path, meant));
         return false;
     }
     bool ok = read_lines(data, file, path, error, error_bytes);

@@ -13,6 +13,7 @@
 #include <math.h>
 
 static const char program[] = "weir-digits";
+static const char own_data[] = "apps/data/digits.csv";
 
 /* The judge of the trainer: the share of the test images that is read rightly; NAN when the run was stopped. */
 static weir_status test(void *ctx, weir_session *session, double *accuracy)
@@ -42,8 +43,8 @@ static int train_and_test(trainer *t, model_config *config)
 static int load(digits *data, const char *path, const options_spec *spec)
 {
     char found[PATHS_BYTES], error[PATHS_BYTES + 200];
-    if (!path && !paths_in_project("apps/data/digits.csv", found))
-        return options_wrong(program, "apps/data/digits.csv is not above the program; give --data FILE");
+    if (!path && !paths_of_data(own_data, found))
+        return options_wrong(program, "there is %s; give --data FILE", paths_looked(own_data, error, sizeof error));
     int status = path ? -1 : options_check_input(spec, found);
     if (status >= 0)
         return status;
@@ -69,7 +70,7 @@ static int run_program(int argc, char **argv)
         TRAINER_OPTIONS(t.opts),
         TRAINER_EVAL_OPTION(t.opts, "the test images are read"),
         {"--data", OPTIONS_TEXT, &path, .value = "FILE", .file = OPTIONS_READS,
-         .help = "CSV of 64 pixels and a label a line"},
+         .help = "CSV of 64 pixels and a label a line [digits.csv of weir's own]"},
         {.name = NULL},
     };
     const options_spec spec = {program, "Trains a perceptron on handwritten digits.", table};

@@ -22,10 +22,11 @@ static const char program[] = "weir-gpt";
 
 static int add_file(text *corpus, const char *path)
 {
+    char meant[PATHS_BYTES];
     const char *why;
     if (text_add_file(corpus, path, &why))
         return -1;
-    return options_wrong(program, "cannot read %s: %s", path, why);
+    return options_wrong(program, "cannot read %s: %s%s", path, why, paths_meant(path, meant));
 }
 
 static int add_sources(text *corpus, const options_spec *spec)
@@ -136,7 +137,7 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
     sampler s = {0};
     interrupt_catch(NULL);
     weir_checkpoint *from = weir_checkpoint_open(path);
-    int status = !from ? options_wrong(program, "--load: %s", weir_error())
+    int status = !from ? options_wrong(program, "--load: %s", options_error(program))
                  : gpt_sizes(from, &c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
     if (status < 0 && validate)
         status = hold_out(NULL, &held_out, validate, c.seq, 0);

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
+#include "apps/common/paths.h"
 #include "apps/common/streams.h"
 #include "apps/weir-words/words.h"
 #include "graph/base/reading.h"
@@ -39,10 +40,11 @@ static int lanes_default(void)
 static int open_file(run *r)
 {
     struct stat info;
+    char meant[PATHS_BYTES];
     const char *why;
     r->words.file = reading_open(r->words.path, &why); /* lanes read it at several places at once */
     if (r->words.file < 0)
-        return options_wrong(program, "cannot read %s: %s", r->words.path, why);
+        return options_wrong(program, "cannot read %s: %s%s", r->words.path, why, paths_meant(r->words.path, meant));
     if (fstat(r->words.file, &info))
         return options_wrong(program, "cannot read %s: %s", r->words.path, strerror(errno));
     r->words.bytes = (uint64_t)info.st_size;

@@ -7,6 +7,8 @@
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
 #include "graph/base/foreign.h"
+#include "actors/keep/near.h"
+#include "graph/base/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,9 +28,20 @@ static int help(FILE *to)
     return 0;
 }
 
+static int wrong_verb(const char *verb)
+{
+    struct names names = {.wanted = verb};
+    char text[NAMES_TEXT_BYTES];
+#define X(name, arguments, what) names_add(&names, #name);
+    CHECKPOINT_LIST(X)
+#undef X
+    return options_wrong("weir checkpoint", "there is no verb \"%s\"%s; weir checkpoint --help tells more", verb,
+                         names_text(&names, text, sizeof text));
+}
+
 int command_checkpoint(int argc, char **argv)
 {
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
         return help(stdout);
 #define X(name, arguments, text)              \
     if (argc > 1 && !strcmp(argv[1], #name)) \
@@ -36,7 +49,7 @@ int command_checkpoint(int argc, char **argv)
     CHECKPOINT_LIST(X)
 #undef X
     if (argc > 1)
-        return options_wrong("weir checkpoint", "cannot \"%s\"; it can ls, verify and convert", argv[1]);
+        return wrong_verb(argv[1]);
     return options_wrong("weir checkpoint", "needs ls, verify or convert");
 }
 
@@ -126,7 +139,9 @@ int checkpoint_find(const char *program, const char *path, struct checkpoint_pat
 {
     if (checkpoint_look(path, found) && found->count)
         return -1;
-    int status = access(path, R_OK) ? options_wrong(program, "cannot read %s: %s", path, strerror(errno))
+    char near[KEEP_NEAR_BYTES];
+    int status = access(path, R_OK) ? options_wrong(program, "cannot read %s: %s%s", path, strerror(errno),
+                                                    keep_near(path, near, sizeof near))
                                     : options_wrong(program, "%s: is no checkpoint, and has none in it", path);
     checkpoint_paths_free(found);
     return status;

@@ -12,11 +12,15 @@
 #include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
+#include "actors/keep/near.h"
 #include "graph/base/foreign.h"
+#include "graph/base/names.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,6 +66,53 @@ static bool rename_tensors(struct tensors *t, const struct convert *c)
     tensors_free(t);
     *t = made;
     return ok;
+}
+
+/* ---- maps by name ---- */
+
+/* Adds the maps that lie beside gpt2.map; the list is for names_text(), and to be freed. */
+static struct dirent **add_maps(struct names *names, int *count)
+{
+    char folder[PATHS_BYTES];
+    struct dirent **list = NULL;
+    bool found = paths_of_data("apps/weir-gpt/gpt2.map", folder);
+    if (found)
+        *strrchr(folder, '/') = '\0';
+    *count = found ? scandir(folder, &list, NULL, alphasort) : 0;
+    for (int i = 0; i < *count; i++) {
+        const char *dot = strrchr(list[i]->d_name, '.');
+        if (dot && !strcmp(dot, ".map"))
+            names_add(names, list[i]->d_name);
+    }
+    return list;
+}
+
+static int no_map(const char *name, const char *in_tree)
+{
+    char text[NAMES_TEXT_BYTES], looked[4 * PATHS_BYTES];
+    struct names names = {.wanted = name};
+    int count = 0;
+    struct dirent **list = add_maps(&names, &count);
+    int status = options_wrong(program, "--map: there is no %s here, and %s%s", name,
+                               paths_looked(in_tree, looked, sizeof looked), names_text(&names, text, sizeof text));
+    while (count > 0)
+        free(list[--count]);
+    free(list);
+    return status;
+}
+
+/* A name without a slash that is not in the working directory is one of weir's own maps, whose path goes to `found`. */
+static int find_map(struct convert *c, char found[PATHS_BYTES])
+{
+    char in_tree[PATHS_BYTES];
+    if (!c->map || strchr(c->map, '/') || !access(c->map, F_OK))
+        return -1;
+    if (snprintf(in_tree, sizeof in_tree, "apps/weir-gpt/%s", c->map) >= (int)sizeof in_tree)
+        return options_wrong(program, "--map: the name is too long");
+    if (!paths_of_data(in_tree, found))
+        return no_map(c->map, in_tree);
+    c->map = found;
+    return -1;
 }
 
 /* ---- what is in the way ---- */
@@ -142,6 +193,7 @@ static int report(const struct convert *c, const struct tensors *t)
 
 int checkpoint_convert(int argc, char **argv)
 {
+    char found[PATHS_BYTES], near[KEEP_NEAR_BYTES];
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
@@ -151,7 +203,7 @@ int checkpoint_convert(int argc, char **argv)
         {"--npy", OPTIONS_FLAG, &c.npy, .help = "TO is a folder of .npy files"},
         {"--skip-unread", OPTIONS_FLAG, &c.skip_unread, .help = "leave out tensors whose type or shape is not read"},
         {"--all", OPTIONS_FLAG, &c.all, .help = "optimizer state, other state and positions too, not parameters alone"},
-        {"--map", OPTIONS_TEXT, &c.map, .value = "FILE", .help = "names of another program, as apps/weir-gpt/gpt2.map"},
+        {"--map", OPTIONS_TEXT, &c.map, .value = "FILE", .help = "names of another program: a file, or a map of weir's own, as gpt2.map"},
         {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "read the map from right to left: to the other's names"},
         {"--force", OPTIONS_FLAG, &c.force, .help = "move a file or folder that is in the way to TO.before-1, -2, ..."},
         {.name = NULL},
@@ -162,8 +214,10 @@ int checkpoint_convert(int argc, char **argv)
         return status;
     if (c.reverse && !c.map)
         return options_wrong(program, "--reverse needs --map");
+    if ((status = find_map(&c, found)) >= 0)
+        return status;
     if (access(c.from, F_OK))
-        return options_wrong(program, "there is no %s", c.from);
+        return options_wrong(program, "there is no %s%s", c.from, keep_near(c.from, near, sizeof near));
     if (!c.force && !make_way(&c))
         return failed();
     status = convert(&c, &t) ? report(&c, &t) : failed();

@@ -17,7 +17,7 @@
     X(check, "PLAN", "prove that a plan cannot deadlock")                                               \
     X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "look at what was saved, verify it, convert it")          \
-    X(launch, "-n N [--hosts A:2,B:2] -- PROGRAM ...", "start a program on several processes or hosts") \
+    X(launch, "-n N [--hosts A:2,B:2] PROGRAM ...", "start a program on several processes or hosts") \
     X(devices, "[--json]", "list the devices of this machine")                                          \
     X(keygen, "[FILE]", "make a secret for WEIR_KEY")                                                   \
     X(bench, "[NAME] [--json] [--quick]", "measure this machine")

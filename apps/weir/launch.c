@@ -163,7 +163,7 @@ static int set_key(settings *s, const launch_opts *opts)
     if (path)
         status = launch_key_read(program, path, secret);
     else if (weir_key_new(secret)) {
-        options_wrong(program, "warning: %s; connections are plain", weir_error());
+        options_wrong(program, "warning: %s; connections are plain", options_error(program));
         return -1;
     }
     if (status < 0)
@@ -231,15 +231,6 @@ static int launch(const launch_opts *opts, char **argv)
     return status;
 }
 
-/* Where the program's own command line begins; argc when there is none. */
-static int find_program(int argc, char **argv)
-{
-    int at = 1;
-    while (at < argc && strcmp(argv[at], "--"))
-        at++;
-    return at < argc ? at : argc;
-}
-
 int command_launch(int argc, char **argv)
 {
     launch_opts o = {.liveness = NAN, .stall = NAN, .join = NAN};
@@ -268,12 +259,15 @@ int command_launch(int argc, char **argv)
         {"--no-prefix", OPTIONS_FLAG, &o.no_prefix, .help = "do not begin lines with the rank that printed them"},
         {.name = NULL},
     };
-    const char about[] = "Starts ranks of a program: weir launch -n 4 -- PROGRAM ARGS...";
-    int split = find_program(argc, argv);
-    int status = options_parse(&(options_spec){program, about, table}, split, argv);
+    const options_spec spec = {program,
+                               "Starts ranks of a program: weir launch -n 4 PROGRAM ARGS...\n"
+                               "The options of weir launch come before PROGRAM; all that follows it is PROGRAM's own. A \"--\" "
+                               "may stand\nbetween them.", table};
+    const int end = options_end(&spec, argc, argv), status = options_parse(&spec, end, argv);
+    const int first = end + (end < argc && !strcmp(argv[end], "--"));
     if (status >= 0)
         return status;
-    if (split + 1 >= argc)
-        return options_wrong(program, "needs -- PROGRAM ARGS...; --help tells more");
-    return launch(&o, argv + split + 1);
+    if (first >= argc)
+        return options_wrong(program, "needs a program to start: weir launch -n 4 PROGRAM ARGS...; --help tells more");
+    return launch(&o, argv + first);
 }

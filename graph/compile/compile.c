@@ -131,8 +131,8 @@ static bool options_ok(compile *c)
     c->micro = c->opts.micro_batches ? c->opts.micro_batches : 1;
     c->memory_max = UINT64_MAX;
     if (c->opts.memory && !memory_parse(c->opts.memory, &c->memory_max))
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
-                         src.file, src.line, c->opts.memory),
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write a number "
+                         "above 0 and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"", src.file, src.line, c->opts.memory),
                false;
     return ops_known(c->graph) && programs_ok(c);
 }

@@ -3,6 +3,7 @@
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"
 #include "graph/base/locale.h"
+#include "graph/base/names.h"
 #include "graph/base/opts.h"
 #include "graph/plan/json_inside.h"
 #include "graph/plan/layouts.h"
@@ -213,18 +214,36 @@ static weir_status list_all(list *l, FILE *to)
     return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }
 
+/* The names that a filter could have had. */
+static void add_names(const list *l, struct names *names)
+{
+    for (uint32_t t = 0; l->opts->tensors && t < l->layouts.tensor_count; t++)
+        if (layouts_there(&l->layouts, &l->layouts.tensor[t], l->there))
+            names_add(names, plan_text(l->plan, first_shard(l, &l->layouts.tensor[t])->name));
+    for (uint32_t a = 0; !l->opts->tensors && a < l->plan->actors_count; a++)
+        if (l->there[l->plan->queues[l->plan->actors[a].queue.i].space.i])
+            names_add(names, plan_text(l->plan, l->plan->actors[a].name));
+}
+
 static weir_status nothing(const list *l)
 {
     uint32_t there = 0;
+    const char *wanted = l->opts->filter ? l->opts->filter : "*";
+    struct names names = {.wanted = l->opts->filter}, devices = {.wanted = l->opts->device};
+    char text[NAMES_TEXT_BYTES];
     for (uint32_t s = 0; s < l->plan->spaces_count; s++)
         there += l->there[s];
     if (l->opts->stage > (int)l->layouts.stage_count)
         return error_set(WEIR_E_ARGUMENT, "the plan has no stage %d, but %" PRIu32, l->opts->stage, l->layouts.stage_count);
+    for (uint32_t s = 0; !there && s < l->plan->spaces_count; s++)
+        if (!l->opts->stage || l->layouts.stage[s] == (uint32_t)l->opts->stage)
+            names_add(&devices, plan_text(l->plan, l->plan->spaces[s].name));
     if (!there)
-        return error_set(WEIR_E_ARGUMENT, "no device%s is called \"%s\"", l->opts->stage ? " of that stage" : "",
-                         l->opts->device ? l->opts->device : "");
-    return error_set(WEIR_E_ARGUMENT, "no %s there is called \"%s\"", l->opts->tensors ? "tensor" : "actor, and no kernel,",
-                     l->opts->filter ? l->opts->filter : "*");
+        return error_set(WEIR_E_ARGUMENT, "no device%s is called \"%s\"%s", l->opts->stage ? " of that stage" : "",
+                         l->opts->device ? l->opts->device : "", names_text(&devices, text, sizeof text));
+    add_names(l, &names);
+    return error_set(WEIR_E_ARGUMENT, "no %s there is called \"%s\"%s",
+                     l->opts->tensors ? "tensor" : "actor, and no kernel,", wanted, names_text(&names, text, sizeof text));
 }
 
 weir_status weir_plan_list_at(const weir_plan *plan, FILE *to, const weir_list_opts *given)

@@ -233,12 +233,31 @@ Test(launch, rank_0_reads_the_standard_input)
     expect_line(output, "[1] 1 got ");
 }
 
+/* All that follows the program is its own: options that weir launch has too, and "--". */
+Test(launch, the_program_begins_at_the_first_argument_that_is_no_option)
+{
+    expect_status(LAUNCH "-n 2 echo hello", 0);
+    expect_line(output, "[0] hello");
+    expect_line(output, "[1] hello");
+    expect_status(LAUNCH "--insecure -n=1 --no-prefix printf '%s ' x --help -n 3 -- y", 0);
+    cr_expect_str_eq(output, "x --help -n 3 -- y ");
+    expect_status(LAUNCH "-n 1 --no-prefix -- printf '%s ' -- --port x", 0);
+    cr_expect_str_eq(output, "-- --port x ");
+    expect_status(LAUNCH "-n 1 --no-prefix " APPS_BIN "/weir --help", 0);
+    cr_expect(strstr(output, "usage: weir VERB"), "%s", output);
+    expect_status(LAUNCH "-n 1 --help echo", 0);
+    cr_expect(strstr(output, "usage: weir launch"), "%s", output);
+}
+
 Test(launch, mistakes_get_one_line_and_status_2)
 {
     const char *const wrong[][2] = {
         {"-- true", "needs -n N or --hosts"},
-        {"-n 2", "needs -- PROGRAM"},
-        {"-n 2 --", "needs -- PROGRAM"},
+        {"-n 2", "needs a program to start"},
+        {"-n 2 --", "needs a program to start"},
+        {"true", "needs -n N or --hosts"},
+        {"--np 4 true", "unknown option --np (did you mean -n?)"},
+        {"-n -- true", "-n needs a value"},
         {"-n 0 -- true", "-n must be between 1 and 1024, not 0"},
         {"-n 3 --hosts a,b -- true", "-n 3, but --hosts has room for 2"},
         {"-n 3 --hosts a,b --min-ranks 1 -- true", "-n 3, but --hosts has room for 2"},

@@ -145,7 +145,7 @@ Test(outputs, a_device_is_written_and_stays)
     fails("weir run $T/plan --made-up --trace $T/full", 1, "/full: the trace cannot be written: " FULL "\n");
     fails("weir run $T/plan --made-up --fetch loss=$T/full", 1, "/full: cannot be written: " FULL "\n");
     fails("weir show $T/plan --dot $T/full", 2, "/full: " FULL "\n");
-    fails("weir show $T/plan --svg $T/full", 1, "could not draw");
+    fails("weir show $T/plan --svg $T/full", 2, "/full: " FULL "\n");
     fails(APPS_BIN "/weir-words --words 1 --plan $T/full $T/text", 1, "/full: cannot be written: " FULL "\n");
     fails("weir keygen $T/full", 2, "/full: File exists\n");
     must_run("test -c $T/full; ls $T; test $(ls -A $T | wc -l) = 4"); /* text, kept, plan */
