@@ -168,7 +168,7 @@ bool keep_single_is_ours(const char *path)
     struct safetensors_header header = {.data_at = 0};
     char error[1024];
     snprintf(error, sizeof error, "%s", weir_error());
-    bool ours = false, read = read_header(&index, path, &header) == WEIR_OK;
+    bool ours = false, read = keep_single_header(&index, path, path, &header) == WEIR_OK;
     for (int i = 0; read && i < header.metadata.count; i++)
         ours |= !strcmp(header.metadata.item[i].key, "weir.plan");
     if (!read)

@@ -94,7 +94,7 @@ static bool backward_build(study *s)
     s->weights->trains = false;
     if (!graph_is_right(s))
         return false;
-    autograd(y, s->weights, s->opts->src, take, s);
+    autograd(y, s->weights, take, s);
     const char *mistake = weir_graph_mistake(s->graph);
     if (mistake)
         *s->status = error_set(WEIR_E_KERNEL, "%s", mistake);
