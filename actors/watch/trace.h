@@ -36,8 +36,7 @@ static inline void trace_add(struct trace *trace, struct trace_event event)
     trace->events[trace->count++ % trace->room] = event;
 }
 
-/* Where the document goes. What the file holds from before is overwritten from
- * trace_begin() on, and stays where no document is written. */
+/* Where the document goes. The old contents of the file stay until trace_begin(), and for good if that is never called. */
 struct trace_file {
     FILE *to;   /* owned; NULL: nowhere */
     char *path; /* owned */

@@ -42,7 +42,7 @@ typedef enum options_kind {
 #undef X
 } options_kind;
 
-/* Of TEXT and LIST: what the program does with the file of this name. An output must not be one file with another output
+/* A TEXT or LIST may name files; this says what the program does with them. An output must not be one file with another output
  * or an input (options_files.h). */
 typedef enum options_file {
     OPTIONS_NO_FILE,

@@ -535,7 +535,7 @@ static int run_generations(watch *w)
     return status;
 }
 
-/* All has been written that could be. What ranks printed and nobody got is no success. */
+/* All has been written that could be. A job whose output is lost has failed. */
 static int end_output(const watch *w, int status)
 {
     if (w->out->broken)

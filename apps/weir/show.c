@@ -8,7 +8,7 @@
 
 static const char program[] = "weir show";
 
-/* What standard output has lost is reported at the program's end. */
+/* A failure of standard output is reported at the program's end. */
 static int printed(weir_status status)
 {
     return !status ? 0 : ferror(stdout) ? 1 : options_failed(program);

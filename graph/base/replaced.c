@@ -17,7 +17,7 @@
 
 /* ---- which file it is ---- */
 
-/* What the link `path` says, from where `path` starts; to be freed. NULL with errno set, EINVAL: it is no link. */
+/* The target of the link `path`, from where `path` starts; to be freed. NULL with errno set, EINVAL: it is no link. */
 static char *follow(const char *path)
 {
     char target[PATH_MAX], *joined = NULL;

@@ -1,7 +1,7 @@
 /* graph/plan/file.c: plans in files. What is in them is pack.c's business.
  *
- * Whoever opens the path while a plan is saved sees the old plan or the new one, whole (graph/base/replaced.h). Every
- * error names the file.
+ * A reader that opens the path while a plan is saved sees the old plan or the new one, whole (graph/base/replaced.h).
+ * Every error names the file.
  */
 #define _GNU_SOURCE
 #include "graph/plan/file.h"

@@ -74,8 +74,8 @@ void weir_plan_free(weir_plan *plan);
 /* The file format is described in docs/plan.md. Loading checks everything: a file that loads is a valid plan, and is
  * live.
  *
- * Saving replaces the file at once, when the new one is on the disk: at any time the old plan or the new one is there. Of
- * a symbolic link the file that it leads to is replaced; what is no file (a FIFO, a device) is written. */
+ * Saving replaces the file at once, when the new one is on the disk: at any time the old plan or the new one is there. A
+ * symbolic link stays, and the file that it leads to is replaced. A FIFO or a device is written. */
 weir_status weir_plan_save(const weir_plan *plan, const char *path);
 weir_plan *weir_plan_load(const char *path);
 
