@@ -852,25 +852,40 @@ static void kill_with_guard(pid_t launcher)
     finish(launcher);
 }
 
+/* The folder that the first rank named. */
+static int hold_folder(void)
+{
+    static char path[OUTPUT_BYTES];
+    read_file("folders", path);
+    path[strcspn(path, "\n")] = '\0';
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cr_assert(fd >= 0 && !flock(fd, LOCK_SH), "%s", path);
+    return fd;
+}
+
 Test(launch, the_next_launch_removes_what_a_killed_launcher_left)
 {
     if (!has_memory())
         cr_skip_test("no /dev/shm");
     static const char *const next[] = {LAUNCH "-n 1 -- true", LAUNCH "-n 1 --restarts 1 -- true",
                                        "WEIR_RSH=$T/rsh " LAUNCH "--hosts a -- true"};
+    cr_assert_eq(run("mkdir $T/precious; echo mine >$T/precious/file"), 0);
     for (size_t i = 0; i < sizeof next / sizeof *next; i++) {
+        unlink_file("out");
         pid_t id = start("exec " LAUNCH "-n 1 --restarts 1 -- sh -c '" LEAVE "mkdir -p $WEIR_SNAPSHOTS/step-4/deep; "
                          "mkfifo $WEIR_SNAPSHOTS/fifo; ln -s $T/precious $WEIR_SNAPSHOTS/step-4/link; "
                          "ln -s $T/precious/file $WEIR_SNAPSHOTS/step-4/deep/file; echo ready; exec sleep 300'");
-        cr_assert_eq(run("mkdir -p $T/precious; echo mine >$T/precious/file"), 0);
         wait_for("ready\n", 1);
+        int held = hold_folder(); /* or a launch beside this test would remove it */
         kill_with_guard(id);
         expect_folders(1, true, 0);
+        for (int turn = 0; turn < 4000 && flock(held, LOCK_EX | LOCK_NB); turn++) /* what is killed takes a moment to go */
+            sleep_ms(5);
+        close(held);
         expect_status(next[i], 0);
         expect_folders(1, false, 0);
         cr_expect_eq(run("grep -q mine $T/precious/file"), 0, "%s: what a link led to is gone", next[i]);
         unlink_file("folders");
-        unlink_file("out");
     }
 }
 
