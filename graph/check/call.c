@@ -415,13 +415,15 @@ static bool blocks_run(call *c, const weir_shape *like, weir_view *joined)
 
 static bool rows_are_cut(const trial *t, const weir_shape *like)
 {
+    if (like->rank < 2 || like->dim[0] <= BLOCK)
+        return false;
     for (int i = 0; i < t->in_count; i++)
         if (kind_at(t, true, i, like) == FUSED_NEVER)
             return false;
     for (int o = 0; o < t->out_count; o++)
         if (kind_at(t, false, o, like) == FUSED_NEVER)
             return false;
-    return like->rank > 1 && like->dim[0] > BLOCK;
+    return true;
 }
 
 static bool rows_hold(call c)

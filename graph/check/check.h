@@ -5,9 +5,9 @@
  *     split.c    the signatures: the same call in parts, on devices that are played one after the other
  *     slope.c    the gradient against finite differences
  *
- * tests/support/shard_check.h plays the signatures of built-in ops with it. A *trial* is one application of an op, with the values of its inputs. Nothing here goes through a plan or a session: what
- * the compiler relies on is what is tried. All memory is a pool's, of the check or of one call. One thread; a function
- * that returns false has set the error.
+ * A *trial* is one application of an op, with the values of its inputs. Nothing here goes through a plan or a session: the
+ * trial is of what the compiler relies on. tests/support/shard_check.h plays the signatures of built-in ops with it, too.
+ * All memory is a pool's, of the check or of one call. One thread; a function that returns false has set the error.
  */
 #ifndef GRAPH_CHECK_CHECK_H
 #define GRAPH_CHECK_CHECK_H
@@ -25,12 +25,12 @@ typedef struct trial {
     char where[320];       /* "", or "signature 2 (S(1), B -> S(1)) on 3 devices: " */
     double tolerance;
     weir_kernel_fn kernel; /* that is called, */
-    weir_device_kind kind; /* and of which kind it is. Tests ask for those of accelerators, which take the host's memory there;
-                              weir_op_check() asks for the CPU's */
+    weir_device_kind kind; /* and of which kind it is: the CPU, but for tests of an accelerator's kernels, which take the
+                              host's memory there */
     uint64_t key;          /* of all random numbers */
     int64_t firing, step;
-    size_t margin;         /* bytes around each operand: as many as the largest has, so that a kernel that takes the whole
-                              for its part reads and writes in bounds, and is found out */
+    size_t margin;         /* bytes around each operand: as many as the largest has, so that a kernel that takes the
+                              whole for its part reads and writes in bounds, and is found out */
     int in_count, out_count;
     weir_view *in, *out;   /* those of `in` have data; those of `out` when it was made */
 } trial;

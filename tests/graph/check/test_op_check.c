@@ -135,6 +135,8 @@ enum fault {
     USES_WORKSPACE,
     WRONG_SHAPE,      /* infer forgets that the columns are gone */
     REFUSES_PARTS,    /* infer takes an even number of columns */
+    SQUARES,          /* the sum of squares of terms is not that of their sum */
+    EQUAL_PARTS,      /* takes all parts for equally large */
     FAILS
 };
 
@@ -160,7 +162,7 @@ static void fold_signatures(const weir_op_args *args, weir_signature_list *list)
     rows->in[0] = WEIR_S(0);
     rows->out[0] = WEIR_S(0);
     columns = weir_signature_new(list);
-    columns->in[0] = fault == NUMBER ? 1 : WEIR_S(1);
+    columns->in[0] = fault == NUMBER ? 1 : fault == SQUARES ? WEIR_P : WEIR_S(1);
     columns->out[0] = fault == NOT_PARTIAL ? WEIR_B : fault == WRONG_AXIS ? WEIR_S(0) : fault == NO_AXIS ? WEIR_S(1) : WEIR_P;
 }
 
@@ -179,7 +181,9 @@ static weir_status fold_kernel(const weir_kernel_args *args)
     for (int64_t r = 0; r < rows; r++) {
         float sum = 0;
         for (int64_t c = 0; c < (fault == READS_BEYOND ? in->global.dim[1] : columns); c++)
-            sum += x[r * columns + c];
+            sum += fault == SQUARES ? x[r * columns + c] * x[r * columns + c] : x[r * columns + c];
+        if (fault == EQUAL_PARTS && rows && in->offset[0] % rows)
+            sum = 0;
         if (fault == READS_NEXT && r + 1 == rows)
             sum += x[rows * columns];
         if (fault == USES_WORKSPACE)
@@ -227,6 +231,8 @@ Test(op_check, a_signature_that_is_no_promise_kept_is_named_with_the_element)
           "is f32 [4], of these inputs it would be f32 [7]");
     finds(NO_AXIS, WEIR_E_KERNEL, "fold: signature 2 (S(1) -> S(1)) on 2 devices: output 0 is S(1) and has 1 dimensions");
     finds(NUMBER, WEIR_E_KERNEL, "on 2 devices: input 0 has the number 1; allowed: WEIR_S(dimension), WEIR_B and WEIR_P");
+    finds(SQUARES, WEIR_E_KERNEL, "fold: signature 2 (P -> P) on 2 devices: element [0] of output 0 is ");
+    finds(EQUAL_PARTS, WEIR_E_KERNEL, "fold: signature 1 (S(0) -> S(0)) on 2 devices: element [4] of output 0 is 0 split and ");
     finds(REFUSES_PARTS, WEIR_E_KERNEL, "fold: signature 2 (S(1) -> P) on 2 devices: infer refuses these operands: 3 columns "
           "are odd");
 }
@@ -248,6 +254,51 @@ Test(op_check, a_kernel_that_depends_on_more_than_its_arguments_is_found)
     finds(USES_WORKSPACE, WEIR_E_KERNEL, "when the workspace held something else before");
     finds(CHANGES_INPUT, WEIR_E_KERNEL, "fold: the kernel changes input 0");
     finds(FAILS, WEIR_E_KERNEL, "fold: the kernel fails with E_KERNEL: no luck");
+}
+
+/* Rows in the order from the last to the first. */
+static bool turn_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    (void)error, (void)error_bytes;
+    args->out[0] = args->in[0];
+    return true;
+}
+
+static weir_status turn_kernel(const weir_kernel_args *args)
+{
+    const int64_t count = weir_shape_count(&args->in[0].shape);
+    for (int64_t i = 0; i < count; i++)
+        ((float *)args->out[0].data)[i] = ((const float *)args->in[0].data)[count - 1 - i];
+    return WEIR_OK;
+}
+
+static weir_status fails_to_open(const weir_kernel_args *args, void **state)
+{
+    (void)state;
+    snprintf(args->error, args->error_bytes, "no table");
+    return WEIR_E_IO;
+}
+
+Test(op_check, a_promise_that_a_flag_makes_and_the_kernel_breaks_is_found)
+{
+    const weir_op turn = {.name = "turn", .in_min = 1, .in_max = 1, .out_count = 1, .infer = turn_infer,
+                          .kernel = {[WEIR_CPU] = turn_kernel}};
+    weir_op over = turn, adds = turn, rows = turn, opens = turn;
+    const struct { const weir_op *op; const char *sentence; } wrong[] = {
+        {&over, "in the memory of the input that .inplace names"},
+        {&adds, "an op with .accumulates heeds args->accumulate"},
+        {&rows, "when the kernel is called for the first 4 rows and then for the rest"},
+        {&opens, "turn: open fails with E_IO: no table"},
+    };
+    over.inplace = 1;
+    adds.accumulates = true;
+    rows.rows_in = rows.rows_out = 1;
+    opens.open = fails_to_open;
+    PASSES(&turn, .inputs = {F32(7, 5)});
+    for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
+        cr_expect_eq(weir_op_check(wrong[w].op, .inputs = {F32(7, 5)}), WEIR_E_KERNEL, "%zu", w);
+        cr_expect(strstr(weir_error(), wrong[w].sentence), "%s", weir_error());
+    }
 }
 
 /* ---- gradients ---- */
