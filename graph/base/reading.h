@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define READING_WAIT_MS 10000
+#define READING_WAIT_MS 5000
 
 /* What is wrong with a file that is not regular: "it is a FIFO, not a regular file". */
 static inline const char *reading_kind(mode_t mode)
