@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the tree names is in the pool. */
+/* The pool owns the entries of the tree. */
 static void no_free(void *entry)
 {
     (void)entry;

@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define READING_WAIT_MS 10000
+#define READING_WAIT_MS 5000
 
-/* What is wrong with a file that is not regular: "it is a FIFO, not a regular file". */
+/* Says what a file is that is not regular: "it is a FIFO, not a regular file". */
 static inline const char *reading_kind(mode_t mode)
 {
     return S_ISDIR(mode)    ? "it is a folder, not a regular file"
@@ -44,7 +44,7 @@ static inline const char *reading_await(int fd)
     return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) ? strerror(errno) : NULL;
 }
 
-/* What keeps the open file from being read; NULL: nothing. */
+/* Says why the open file cannot be read; NULL: it can be. */
 static inline const char *reading_fault(int fd, bool pipes)
 {
     struct stat stat_of;

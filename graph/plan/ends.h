@@ -8,13 +8,13 @@
 
 #include "graph/plan/plan.h"
 
-/* Of one slot of the register: its tensors. */
+/* The end of one slot of the register, after its last tensor. */
 uint64_t plan_slot_end(const weir_plan *plan, uint32_t regst);
 
-/* Of each queue's workspace (end[queues_count]): temporaries, and what kernels ask for. */
+/* The end of each queue's workspace (end[queues_count]): of temporaries, and of what kernels ask for. */
 void plan_workspace_ends(const weir_plan *plan, uint64_t *end);
 
-/* Of each arena (end[spaces_count]): registers, states, workspaces, the snapshot. */
+/* The end of each arena (end[spaces_count]): of registers, states, workspaces, the snapshot. */
 void plan_space_ends(const weir_plan *plan, uint64_t *end);
 
 /* Whether the plan has what lies in the space: a rank's part of a plan lacks what lies in those of others. */

@@ -13,8 +13,8 @@
  * is on the disk, so what has the name is whole. docs/checkpoint.md describes the format.
  *
  * A single .safetensors file of any origin opens as a checkpoint too: every tensor is whole and a parameter. So do
- * several such files with a model.safetensors.index.json, by the path of that or of its folder. What they hold as F64 is
- * read as f32, I64 as i32; an f32 or i32 that would not be what was stored but for rounding is an error. Tensors of other
+ * several such files with a model.safetensors.index.json, by the path of that or of its folder. Values of F64 are
+ * read as f32, of I64 as i32; an f32 or i32 that would not be what was stored but for rounding is an error. Tensors of other
  * types, and of more than six dimensions, can be listed, not read.
  *
  * F16 and BF16 are read as they are, or as f32: so an f32 parameter starts with the values of a file of halves.

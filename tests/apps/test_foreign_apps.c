@@ -211,10 +211,25 @@ Test(foreign_apps, a_fifo_in_the_place_of_shards_is_refused, .timeout = 60)
     cr_expect_neq(run("weir checkpoint convert $T/n $T/out"), 0);
 }
 
+/* What is read from its beginning to its end may be a pipe, so there the first byte is waited for, but not for ever. */
+Test(foreign_apps, a_fifo_that_nobody_writes_is_refused_after_a_while, .timeout = 60)
+{
+    write_tensors(folder_path("m.safetensors"), hostile, 12);
+    cr_assert(!mkfifo(folder_path("fifo"), 0600));
+    must_run("(" APPS_BIN "/weir-gpt --text $T/fifo; " "echo status $?) >$T/1 2>&1 & "
+             "(" APPS_BIN "/weir-digits --data $T/fifo; echo status $?) >$T/2 2>&1 & "
+             "weir checkpoint convert $T/m.safetensors $T/out --map $T/fifo >$T/3 2>&1; echo status $? >>$T/3; wait; "
+             "cat $T/1 $T/2 $T/3");
+    cr_expect_eq(json_count(output, "it is a FIFO that nobody writes to"), 3, "%s", output);
+    cr_expect_eq(json_count(output, "status 0"), 0, "%s", output);
+}
+
 Test(foreign_apps, a_text_may_come_from_a_pipe, .timeout = 60)
 {
     write_tensors(folder_path("m.safetensors"), hostile, 12);
     must_run("echo 'a = h0' >$T/map; cat $T/map | weir checkpoint convert $T/m.safetensors $T/out --map /dev/stdin "
              "|| true");
     expect_says("/dev/stdin:1: there is no tensor h0");
+    must_run("yes 'to be or not to be' | head -500 | " APPS_BIN "/weir-gpt --text /dev/stdin --seq 16 --dim 16 --layers 1 "
+             "--heads 2 --steps 1 --sample 0 --batch 2");
 }

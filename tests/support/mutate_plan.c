@@ -417,10 +417,14 @@ bool mutate_tighten(weir_plan *plan)
     for (uint32_t r = 0; r < plan->regsts_count; r++)
         if (plan_knows_space(plan, plan->regsts[r].space))
             plan->regsts[r].slot_bytes = plan_slot_end(plan, r);
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        plan->kernels[k].workspace_offset *= plan->kernels[k].workspace_bytes > 0; /* nothing lies anywhere */
     plan_workspace_ends(plan, end);
     for (uint32_t q = 0; q < plan->queues_count; q++)
         if (plan_knows_space(plan, plan->queues[q].space))
             plan->queues[q].workspace_bytes = end[q];
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        plan->queues[q].workspace_offset *= plan->queues[q].workspace_bytes > 0;
     plan_space_ends(plan, end);
     for (uint32_t s = 0; s < plan->spaces_count; s++)
         if (plan_knows_space(plan, (plan_space_id){s}))
