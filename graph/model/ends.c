@@ -11,6 +11,7 @@
 #include "graph/model/ends.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/names.h"
 #include "kernels/ops.h"
 
 #include <math.h>
@@ -47,7 +48,7 @@ bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dty
     const weir_shape shape = ends_shape(dim);
     bool sizes = shape_countable(&shape);
     if (!weir_dtype_bytes(dtype)) {
-        graph_mistake(g, src, "%s: there is no dtype %d", what, (int)dtype);
+        graph_mistake(g, src, "%s: there is no dtype %d; there are " DTYPES_TEXT, what, (int)dtype);
         return false;
     }
     for (int d = 0; d < shape.rank; d++)
@@ -258,7 +259,8 @@ static bool init_ok(weir_graph *g, const weir_param_opts *opts)
     const weir_init *init = &opts->init;
     const bool drawn = init->kind == WEIR_INIT_NORMAL || init->kind == WEIR_INIT_UNIFORM;
     if ((int)init->kind < 0 || init->kind >= WEIR_INIT_KINDS)
-        graph_mistake(g, opts->src, "%s: there is no kind of .init with the number %d", opts->name, (int)init->kind);
+        graph_mistake(g, opts->src, "%s: there is no kind of .init with the number %d; there are WEIR_INIT_ZERO, "
+                      "WEIR_INIT_VALUE, WEIR_INIT_NORMAL and WEIR_INIT_UNIFORM", opts->name, (int)init->kind);
     else if (isnan(init->a) || isnan(init->b) || (drawn && !(isfinite(init->a) && isfinite(init->b))))
         graph_mistake(g, opts->src, "%s: .init cannot be drawn from %g and %g", opts->name, init->a, init->b);
     else if (init->kind == WEIR_INIT_NORMAL && init->a < 0)
