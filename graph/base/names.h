@@ -129,7 +129,7 @@ static inline const char *names_text(const struct names *names, char *list, size
     return list;
 }
 
-/* Of an error about another dtype. */
+/* For an error about another dtype. */
 #define DTYPES_TEXT "WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16"
 
 /* "; did you mean 'relu'? There are 'relu', ... and 60 more": the ops that are known, for an error about `name`, which none
