@@ -181,6 +181,9 @@ Test(mistakes, a_graph_that_is_made_in_a_scope_of_another_is_no_mistake, .init =
 /* ---- meshes ---- */
 
 MISTAKE(a_gpu, "@: mesh: \"gpu:0\" is not a list of devices; a GPU is \"cuda:0\"", HERE weir_mesh_new(g, "gpu:0"))
+MISTAKE(a_kind_of_device_that_is_none,
+        "@: mesh: \"cpuu:0\" is not a list of devices: there is no such kind; did you mean 'cpu'? There are 'cpu' and 'cuda'",
+        HERE weir_mesh_new(g, "cpuu:0"))
 MISTAKE(no_device, "@: mesh: \"four\" is not a list of devices; write \"cpu:0-3\" or \"cpu:0,2\", each at most once",
         HERE weir_mesh_new(g, "four"))
 MISTAKE(a_device_too_far, "@: mesh: \"cpu:65536\" names a device beyond 65535, the last that there can be",
@@ -199,7 +202,7 @@ MISTAKE(a_negative_size, "@: x: [8, -3] is not a shape: a dimension is at least 
 MISTAKE(a_huge_size,
         "@: w: [4611686018427387904, 4] is not a shape: a dimension is at least 1, and the bytes can be counted",
         HERE weir_param(g, WEIR_F32, {INT64_C(1) << 62, 4}, .name = "w"))
-MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
+MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
 MISTAKE(a_parameter_without_a_name, "@: parameter: needs a .name: its initial values follow from it",
         HERE weir_param(g, WEIR_F32, {8}))
 MISTAKE(a_split_without_its_dimension,
@@ -276,7 +279,7 @@ MISTAKE(labels_of_another_shape, "@: cross_entropy: labels have shape [4] where 
         HERE weir_cross_entropy(matrix("x", 5, 2), ids()))
 MISTAKE(a_rate_of_dropout, "@: dropout: rate 1 is not in [0, 1)", HERE weir_dropout(matrix("x", 2, 2), 1))
 MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: eps is nan", HERE weir_rmsnorm(matrix("x", 2, 2), .eps = NAN))
-MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
+MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
 MISTAKE(an_init_that_is_no_number, "@: w: .init cannot be drawn from nan and 0",
         HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = WEIR_NORMAL(NAN)))
 #define KINDS "; write WEIR_VALUE(value), WEIR_NORMAL(deviation) or WEIR_UNIFORM(low, high)"
@@ -305,7 +308,7 @@ MISTAKE(an_sbp_that_is_a_number,
 MISTAKE(an_op_that_is_not_registered,
         "@: op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is not registered",
         HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = weir_op_find("swish"), .graph = g}, NULL))
-MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0", HERE weir_call(nothing, {ids()}, .shape = {2}))
+MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_call(nothing, {ids()}, .shape = {2}))
 
 static weir_op ruleless = {.name = "ruleless", .in_max = 1, .out_count = 1};
 MISTAKE(an_op_without_a_rule, "@: ruleless: the op has no rule infer",

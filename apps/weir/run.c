@@ -69,7 +69,7 @@ typedef struct runner {
 /* Whether the place belongs to the program that runs. */
 static bool is_used(const runner *r, const struct port *p)
 {
-    return !strcmp(p->info.program, r->name);
+    return p->info.program && !strcmp(p->info.program, r->name);
 }
 
 /* A value between the file and `data`, one way or the other. A file that fails ends the run: no value will come, or

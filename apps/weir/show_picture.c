@@ -28,7 +28,7 @@ static const char program[] = "weir show";
 
 /* ---- signals ---- */
 
-/* Those that end a process, unless they are ignored; they are blocked and taken by wait_for(). */
+/* The signals that end a process, without those that are ignored. */
 static sigset_t ending_signals(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
@@ -86,7 +86,7 @@ static int wait_for(pid_t id, const sigset_t *watched, int *caught)
     return status;
 }
 
-/* Starts graphviz's dot on what `from` holds, into `to`. What it says itself goes to stderr. */
+/* Starts graphviz's dot, which reads `from` and writes `to`. Its own messages go to stderr. */
 static int start_dot(FILE *from, FILE *to, const sigset_t *mask, pid_t *id)
 {
     extern char **environ;
@@ -105,7 +105,7 @@ static int start_dot(FILE *from, FILE *to, const sigset_t *mask, pid_t *id)
     return failed;
 }
 
-/* What `from` says to graphviz, as a picture in `to`: -1, or the exit status after reporting. */
+/* Draws the graph in `from` as a picture in `to`: -1, or the exit status after reporting. */
 static int run_dot(FILE *from, FILE *to)
 {
     sigset_t ending = ending_signals(), watched = ending, mask;

@@ -119,7 +119,7 @@ static bool options_ok(compile *c)
                          c->opts.per_host),
                false;
     if (c->opts.reduce != WEIR_SAME_BITS && c->opts.reduce != WEIR_FAST)
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: no way to reduce has the number %d", src.file, src.line,
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: no way to reduce has the number %d; there are WEIR_SAME_BITS and WEIR_FAST", src.file, src.line,
                          (int)c->opts.reduce),
                false;
     if (c->opts.link && !link_parse(c->opts.link, &c->link))

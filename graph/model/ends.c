@@ -11,6 +11,7 @@
 #include "graph/model/ends.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/names.h"
 #include "kernels/ops.h"
 
 #include <math.h>
@@ -47,7 +48,7 @@ bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dty
     const weir_shape shape = ends_shape(dim);
     bool sizes = shape_countable(&shape);
     if (!weir_dtype_bytes(dtype)) {
-        graph_mistake(g, src, "%s: there is no dtype %d", what, (int)dtype);
+        graph_mistake(g, src, "%s: there is no dtype %d; there are " DTYPES_TEXT, what, (int)dtype);
         return false;
     }
     for (int d = 0; d < shape.rank; d++)

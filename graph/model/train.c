@@ -193,7 +193,7 @@ static bool options_ok(weir_graph *g, const weir_optimizer *o, weir_src src)
             return false;
         }
     if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
-        graph_mistake(g, src, "train: there is no optimizer with the number %d", (int)o->kind);
+        graph_mistake(g, src, "train: there is no optimizer with the number %d; there are WEIR_SGD and WEIR_ADAMW", (int)o->kind);
     else if (o->kind == WEIR_ADAMW && o->momentum > 0)
         graph_mistake(g, src, "train: .momentum is SGD's; AdamW has .beta1");
     else if (o->kind == WEIR_SGD && (o->beta1 != 0 || o->beta2 != 0 || o->eps != 0))

@@ -14,6 +14,7 @@
  * bytes each. The plan itself is smaller than that.
  */
 #include "graph/base/error.h"
+#include "graph/base/names.h"
 #include "graph/plan/fields.h"
 #include "graph/plan/file.h"
 
@@ -384,7 +385,7 @@ static bool same_field(const weir_field *field, const msgpack_object *object)
 
 static bool check_op(const msgpack_object_kv *entry)
 {
-    char name[64];
+    char name[64], text[NAMES_TEXT_BYTES];
     if (entry->key.type != MSGPACK_OBJECT_STR || entry->key.via.str.size >= sizeof name)
         return REFUSE_FILE("ops: a name is no short text");
     memcpy(name, entry->key.via.str.ptr, entry->key.via.str.size);
@@ -392,7 +393,7 @@ static bool check_op(const msgpack_object_kv *entry)
     const weir_op *op = weir_op_find(name);
     if (!op)
         return REFUSE_FILE("ops.%s: there is no such op in this program; weir_op_load(), or --load, takes it "
-                           "from a shared object", name);
+                           "from a shared object%s", name, op_near(name, text, sizeof text));
     if (entry->val.type != MSGPACK_OBJECT_ARRAY || entry->val.via.array.size != (uint32_t)op->field_count)
         return REFUSE_FILE("ops.%s: has other attributes than the %s of this program", name, name);
     for (int f = 0; f < op->field_count; f++)

@@ -261,7 +261,7 @@ struct weir_op {
  * Thread-safe. Fails (E_ARGUMENT) when another op has the name or a rule that every op needs is missing. Built-in ops
  * are known. */
 weir_status weir_op_register(const weir_op *op);
-const weir_op *weir_op_find(const char *name); /* NULL when unknown */
+const weir_op *weir_op_find(const char *name); /* NULL when unknown; weir_error() then names the nearest */
 
 /* Loads a shared object that has ops, so that a program which knows nothing of them can load and run plans that do:
  * `weir run --load FILE` is one. `path` is that of the file. The object defines weir_register_ops(), which calls

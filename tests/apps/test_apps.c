@@ -388,7 +388,7 @@ Test(apps, gpt_writes_the_same_text_again)
     char *first = new_output(), *second = new_output();
     must_run(TINY_GPT " --steps 5 --seed 3 2>/dev/null", first);
     must_run(TINY_GPT " --steps 5 --seed 3 2>/dev/null", second);
-    cr_expect(strlen(first) == strlen("/* ") + 20 + 1, "%s", first);
+    cr_expect(!strncmp(first, "/* ", 3) && strlen(first) > 4 && first[strlen(first) - 1] == '\n', "%s", first);
     cr_expect(!strcmp(first, second), "%s and %s", first, second);
     free(first);
     free(second);

@@ -154,7 +154,7 @@ Test(checkpoint, mistakes_on_the_command_line_are_one_sentence)
 {
     static const char *const wrong[][2] = {
         {"weir checkpoint", "needs ls, verify or convert"},
-        {"weir checkpoint show x", "cannot \"show\""},
+        {"weir checkpoint show x", "there is no verb \"show\""},
         {"weir checkpoint ls $T/none", "cannot read"},
         {"weir checkpoint ls $T", "is no checkpoint, and has none in it"},
         {"weir checkpoint verify $T/none", "No such file"},

@@ -59,10 +59,11 @@ static weir_status read_number(const char *name, uint64_t least, uint64_t most, 
 
 static weir_status read_flag(const char *name, bool *value)
 {
-    uint64_t number = *value;
-    weir_status status = read_number(name, 0, 1, &number);
-    *value = number != 0;
-    return status;
+    const char *text = variable(name);
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return WRONG("%s is '%.64s'; it should be 0 or 1", name, text);
+    *value = text ? *text == '1' : *value;
+    return WEIR_OK;
 }
 
 /* "2" or "0.25"; by hand, since what strtod() takes for a point depends on the locale. */

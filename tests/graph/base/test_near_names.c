@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <weir/weir.h>
 
 TestSuite(near_names, .timeout = 10);
 
@@ -61,6 +62,13 @@ Test(near_names, a_text_never_exceeds_its_bytes)
             cr_assert_lt(strlen(names_text(&names, text, bytes)), bytes);
             cr_assert_eq(text[bytes], '#');
         }
+}
+
+Test(near_names, an_op_that_is_not_known_is_told_with_those_that_are)
+{
+    cr_expect_null(weir_op_find("reluu"));
+    cr_expect(strstr(weir_error(), "there is no op 'reluu'; did you mean 'relu'? There are 'relu'"), "%s", weir_error());
+    cr_expect_not_null(weir_op_find("relu"));
 }
 
 /* The textbook's table, by recursion over prefixes, without capitals. */

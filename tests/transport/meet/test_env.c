@@ -154,7 +154,7 @@ static const struct { const char *text, *error; } wrong[] = {
     {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_JOB_ID=1", "SLURM_STEP_ID is not set"},
     {"SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_TASKS is 2, but SLURM_PROCID is not set"},
     {PLAIN "WEIR_DEVICES=0", "WEIR_DEVICES is '0', which is no number from 1 to"},
-    {PLAIN "WEIR_INSECURE=yes", "WEIR_INSECURE is 'yes', which is no number from 0 to 1"},
+    {PLAIN "WEIR_INSECURE=yes", "WEIR_INSECURE is 'yes'; it should be 0 or 1"},
     {PLAIN "WEIR_SHM=2", "WEIR_SHM is '2'"},
     {PLAIN "WEIR_IPC=no", "WEIR_IPC is 'no'"},
     {PLAIN "WEIR_CARRIER=rdma", "WEIR_CARRIER is 'rdma'; it should be tcp or ucx"},
