@@ -203,13 +203,16 @@ bool keep_root_publish(const struct keep_files *files, const char *root, const c
     return ok;
 }
 
-/* A folder that stays is told when it is the newest of those that were to go: the others were, before. */
+/* Tells why something stays: errno, or something else in it. */
 static void tell_stays(const struct keep_prune *prune, const char *path)
 {
+    const char *error = strerror(errno);
     char why[512], sentence[1024];
-    if (!prune->tell || keep_owner_of(path, why, sizeof why) != KEEP_FOREIGN)
+    if (!prune->tell)
         return;
-    snprintf(sentence, sizeof sentence, "%s: is not removed, because %s", path, why);
+    bool foreign = errno == ENOTEMPTY && keep_owner_of(path, why, sizeof why) == KEEP_FOREIGN;
+    snprintf(sentence, sizeof sentence, "%s: an older checkpoint stays here, because %s", path,
+             foreign ? why : error);
     prune->tell(prune->tell_ctx, sentence);
 }
 
@@ -219,11 +222,14 @@ void keep_root_prune(const struct keep_files *files, const char *root, const str
     char name[KEEP_STEP_NAME_BYTES];
     int64_t *steps = NULL;
     int count = keep_root_steps(&p, root, &steps);
+    if (count < 0)
+        tell_stays(prune, root);
     while (count > 0 && steps[count - 1] > prune->step)
         count--;
     for (int i = 0; steps && i < count - prune->keep; i++) {
         const char *path = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
         const char *aside = pool_text(&p, "%s/.%s.%016" PRIx64, root, name, prune->nonce);
+        /* One that stays is told when it is the newest of those that are to go: the others were, before. */
         if (path && aside && !keep_root_remove(files, path, aside) && i == count - prune->keep - 1)
             tell_stays(prune, path);
     }

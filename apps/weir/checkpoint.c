@@ -80,7 +80,7 @@ static bool has_index(const char *folder, const char *name)
     bool has = false;
     for (int i = 0; i < 2 && !has; i++)
         has = snprintf(path, sizeof path, "%s/%s/%s", folder, name, indexes[i]) < (int)sizeof path &&
-              access(path, F_OK) == 0;
+              (access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR));
     return has;
 }
 

@@ -197,13 +197,13 @@ int checkpoint_convert(int argc, char **argv)
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
-        {"FROM", OPTIONS_TEXT, &c.from, .help = "a checkpoint, a folder of them (its newest), a .safetensors file or "
+        {"FROM", OPTIONS_TEXT, &c.from, .file = OPTIONS_READS, .help = "a checkpoint, a folder of them (its newest), a .safetensors file or "
                                                 "the index of several, or a folder of .npy files"},
-        {"TO", OPTIONS_TEXT, &c.to, .help = "NAME.safetensors, or the folder of the new checkpoint"},
+        {"TO", OPTIONS_TEXT, &c.to, .file = OPTIONS_WRITES, .help = "NAME.safetensors, or the folder of the new checkpoint"},
         {"--npy", OPTIONS_FLAG, &c.npy, .help = "TO is a folder of .npy files"},
         {"--skip-unread", OPTIONS_FLAG, &c.skip_unread, .help = "leave out tensors whose type or shape is not read"},
         {"--all", OPTIONS_FLAG, &c.all, .help = "optimizer state, other state and positions too, not parameters alone"},
-        {"--map", OPTIONS_TEXT, &c.map, .value = "FILE", .help = "names of another program: a file, or a map of weir's own, as gpt2.map"},
+        {"--map", OPTIONS_TEXT, &c.map, .file = OPTIONS_READS, .value = "FILE", .help = "names of another program: a file, or a map of weir's own, as gpt2.map"},
         {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "read the map from right to left: to the other's names"},
         {"--force", OPTIONS_FLAG, &c.force, .help = "move a file or folder that is in the way to TO.before-1, -2, ..."},
         {.name = NULL},
@@ -216,6 +216,8 @@ int checkpoint_convert(int argc, char **argv)
         return options_wrong(program, "--reverse needs --map");
     if ((status = find_map(&c, found)) >= 0)
         return status;
+    if (access(c.from, F_OK) && errno != ENOENT)
+        return options_wrong(program, "cannot read %s: %s", c.from, strerror(errno));
     if (access(c.from, F_OK))
         return options_wrong(program, "there is no %s%s", c.from, keep_near(c.from, near, sizeof near));
     if (!c.force && !make_way(&c))
