@@ -20,12 +20,18 @@ static bool is_checkpoint(const char *folder, const char *name)
            (snprintf(path, sizeof path, "%s/%s/" KEEP_INDEX_NAME, folder, name) < (int)sizeof path && !access(path, F_OK));
 }
 
+/* By bytes, in any locale. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
 static const char *list(const char *folder, const char *wanted, char *text, size_t bytes)
 {
     struct names names = {.wanted = wanted};
     struct dirent **entry = NULL;
     char found[KEEP_NEAR_BYTES];
-    int count = scandir(folder, &entry, NULL, alphasort);
+    int count = scandir(folder, &entry, NULL, by_name);
     for (int i = 0; i < count; i++)
         if (is_checkpoint(folder, entry[i]->d_name))
             names_add(&names, entry[i]->d_name);

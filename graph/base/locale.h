@@ -47,6 +47,12 @@ static inline bool is_alnum(char c)
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
+/* tolower(), of ASCII alone. */
+static inline char to_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
 /* For a call of another library that reads or writes numbers: the thread has the C locale from the first to the
  * second. Between them stands that call and nothing else. Without memory for a locale the thread's own stays. */
 struct c_locale {

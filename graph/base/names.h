@@ -7,12 +7,13 @@
  *     error_set(WEIR_E_ARGUMENT, "there is no '%s'%s", "lss", names_text(&names, text, sizeof text));
  *
  * says "there is no 'lss'; did you mean 'loss'? There are 'loss', 'lr', 'x' and 12 more". Borrows the names until the text
- * is made. A name that is added again counts once while it is shown, or when it comes right behind itself. Inline, so that programs have it too: they see nothing but weir_* of the
- * library. Pure but for the structure; any thread. */
+ * is made. A name that is added again counts once while it is shown, or when it comes right behind itself. Inline, so that
+ * programs have it too: they see nothing but weir_* of the library. Pure but for the structure; any thread. */
 #ifndef GRAPH_BASE_NAMES_H
 #define GRAPH_BASE_NAMES_H
 
-#include <ctype.h>
+#include "graph/base/locale.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -42,11 +43,11 @@ static inline int names_distance(const char *a, const char *b)
     for (int i = 0; i < NAMES_LETTERS && a[i]; i++) {
         row[0] = i + 1;
         for (int j = 0; j < length; j++) {
-            const int x = tolower((unsigned char)a[i]), y = tolower((unsigned char)b[j]);
+            const char x = to_lower(a[i]), y = to_lower(b[j]);
             int least = last[j] + (x != y);
             least = last[j + 1] + 1 < least ? last[j + 1] + 1 : least;
             least = row[j] + 1 < least ? row[j] + 1 : least;
-            if (i && j && x == tolower((unsigned char)b[j - 1]) && y == tolower((unsigned char)a[i - 1]) &&
+            if (i && j && x == to_lower(b[j - 1]) && y == to_lower(a[i - 1]) &&
                 before[j - 1] + 1 < least)
                 least = before[j - 1] + 1;
             row[j + 1] = least;

@@ -9,6 +9,7 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/plan/validate.h"
 #include "kernels/fused/fused.h"
 
@@ -37,7 +38,7 @@ bool trial_broken(const trial *t, const char *format, ...)
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    text_vprint(text, sizeof text, format, args);
     va_end(args);
     const bool own = !strcmp(t->asked, t->op->name);
     *t->status = error_set(WEIR_E_KERNEL, "%s:%d: op_check: %s%s%s: %s%s", t->src.file, t->src.line, own ? "" : t->asked,

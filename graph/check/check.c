@@ -9,6 +9,7 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/compile/ir.h"
 #include "kernels/ops.h"
@@ -41,7 +42,7 @@ __attribute__((format(printf, 2, 3))) static bool refuse(const study *s, const c
     char text[400];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    text_vprint(text, sizeof text, format, args);
     va_end(args);
     *s->status = error_set(WEIR_E_ARGUMENT, "%s:%d: op_check: %s: %s", s->opts->src.file, s->opts->src.line, s->op->name,
                            text);

@@ -2,7 +2,8 @@
 #define _GNU_SOURCE
 #include "transport/mail/quota.h"
 
-#include <ctype.h>
+#include "graph/base/locale.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -47,7 +48,7 @@ static uint64_t number_take(const char **text, char end)
 {
     uint64_t number = 0;
     const char *at = *text;
-    for (; isdigit((unsigned char)*at) && number <= INT64_MAX / 10 - 1; at++)
+    for (; is_digit(*at) && number <= INT64_MAX / 10 - 1; at++)
         number = 10 * number + (uint64_t)(*at - '0');
     if (at == *text || *at != end)
         return 0;

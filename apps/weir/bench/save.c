@@ -10,6 +10,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/paths.h"
 #include "apps/weir/bench/gpt.h"
+#include "apps/weir/launch_snapshots.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,12 +66,9 @@ static weir_status bench_open(bench *b, const text *corpus)
 
 static void bench_close(bench *b)
 {
-    char command[PATHS_BYTES + 16];
     weir_session_close(b->session);
     weir_plan_free(b->plan);
-    snprintf(command, sizeof command, "rm -rf '%s'", b->folder);
-    if (b->folder[0] && system(command))
-        fprintf(stderr, "weir bench: %s is left\n", b->folder);
+    launch_snapshots_remove(b->folder);
 }
 
 /* ---- one round ---- */
