@@ -46,7 +46,9 @@ static int write_file(const char *path, const char secret[WEIR_KEY_BYTES])
 static int write_output(const char secret[WEIR_KEY_BYTES])
 {
     int error = write_line(STDOUT_FILENO, secret);
-    return error ? options_wrong(program, "cannot write the key to standard output: %s", strerror(error)) : 0;
+    if (error)
+        options_wrong(program, "cannot write standard output: %s", strerror(error));
+    return error != 0;
 }
 
 int command_keygen(int argc, char **argv)

@@ -90,7 +90,7 @@ Test(foreign_apps, sentences_about_strangers_names_are_one_line)
     expect_shown("weir checkpoint ls $T/$(printf 'no\\033ne')");
     expect_says("no\\x1bne");
     expect_shown("weir checkpoint $(printf '\\033c')");
-    expect_says("cannot \"\\x1bc\"");
+    expect_says("there is no verb \"\\x1bc\"");
 }
 
 /* ---- plans ---- */
