@@ -382,6 +382,39 @@ Test(layernorm, keeps_its_digits_far_from_zero, .timeout = 120)
     check_norm(&op_layernorm, SHAPE(4, 100), 100);
 }
 
+/* Rows of `factor` times a sample. */
+static void check_norm_range(const weir_op *op, int64_t count, double factor, double eps)
+{
+    kernel_check c = kernel_check_new(op, &eps, SEED);
+    weir_view *view = kernel_check_in(&c, WEIR_F32, SHAPE(3, count));
+    for (int64_t i = 0; i < 3 * count; i++)
+        ((float *)view->data)[i] = (float)(factor * ((float *)view->data)[i]);
+    for (int i = 1; i < op->in_max; i++)
+        kernel_check_in(&c, WEIR_F32, SHAPE(count));
+    run_all_ways(&c, 1e-4);
+    kernel_check_near(&c, 0, reference_norm, 1e-5);
+    kernel_check_free(&c);
+}
+
+Test(norm, rows_whose_squares_are_beyond_f32_or_lost_below_it_have_their_norm, .timeout = 120)
+{
+    static const double factors[] = {1e17, 2e19, 1e30, 3e37};
+    for (int64_t count = 4; count < 100; count = 3 * count + 1)
+        for (int i = 0; i < 4; i++) {
+            check_norm_range(&op_layernorm, count, factors[i], 1e-5);
+            check_norm_range(&op_rmsnorm, count, factors[i], 1e-5);
+            check_norm_range(&op_layernorm, count, 1 / factors[i], 0);
+            check_norm_range(&op_rmsnorm, count, 1 / factors[i], 0);
+        }
+    kernel_check c = kernel_check_new(&op_layernorm, &(double){1e-5}, SEED);
+    memcpy(kernel_check_in(&c, WEIR_F32, SHAPE(1, 4))->data, (float[]){2e19f, 4e19f, 6e19f, -2e19f}, 16);
+    for (int i = 0; i < 2; i++)
+        memcpy(kernel_check_in(&c, WEIR_F32, SHAPE(4))->data, (float[4]){!i, !i, !i, !i}, 16);
+    kernel_check_run(&c);
+    cr_expect(fabs(kernel_at(&c.out[0], 3) + 1.5212777) < 1e-5, "%g", kernel_at(&c.out[0], 3));
+    kernel_check_free(&c);
+}
+
 Test(rmsnorm, scales_each_row, .timeout = 120)
 {
     for (int64_t count = 1; count < 40; count += 3)
@@ -414,7 +447,8 @@ static void reference_norm_grad(const kernel_check *c, int out, double *want)
     }
 }
 
-static void check_norm_grad(const weir_op *op, weir_shape x)
+/* x is `factor` times a sample; mean and rstd are of as large a row. */
+static void check_norm_grad_of(const weir_op *op, weir_shape x, double factor)
 {
     kernel_check c = kernel_check_new(op, NULL, SEED);
     weir_shape row = x;
@@ -423,11 +457,27 @@ static void check_norm_grad(const weir_op *op, weir_shape x)
     kernel_check_in(&c, WEIR_F32, SHAPE(x.dim[x.rank - 1]));
     for (int i = 2; i + 1 < op->in_max; i++)
         kernel_check_in(&c, WEIR_F32, row);
+    for (int i = 0; factor != 1 && i + 1 < op->in_max; i = i ? i + 1 : 2)
+        for (int64_t k = 0; k < weir_shape_count(&c.in[i].shape); k++) {
+            float *value = (float *)c.in[i].data + k;
+            *value = (float)(i == op->in_max - 2 ? 1 / factor : factor * *value);
+        }
     kernel_check_in(&c, WEIR_F32, x);
     run_all_ways(&c, 1e-4);
     for (int out = 0; out < op->out_count; out++)
         kernel_check_near(&c, out, reference_norm_grad, 2e-5);
     kernel_check_free(&c);
+}
+
+static void check_norm_grad(const weir_op *op, weir_shape x)
+{
+    check_norm_grad_of(op, x, 1);
+}
+
+Test(norm, gradient_of_a_row_whose_products_are_beyond_f32_follows_its_formula, .timeout = 120)
+{
+    check_norm_grad_of(&op_layernorm_grad, SHAPE(3, 64), 2e37);
+    check_norm_grad_of(&op_rmsnorm_grad, SHAPE(3, 64), 2e37);
 }
 
 Test(layernorm, gradient_follows_its_formula, .timeout = 120)
