@@ -420,7 +420,8 @@ static bool check_format(const msgpack_object *root)
     if (!read_scalar(root, "version", UINT32_MAX, &version))
         return false;
     if (version != PLAN_VERSION)
-        return REFUSE_FILE("version: %" PRIu64 ", known is %d", version, PLAN_VERSION);
+        return REFUSE_FILE("version %" PRIu64 " of plans: this weir reads version %d; compile the graph again", version,
+                           PLAN_VERSION);
     return root->via.map.size == KEYS_COUNT ||
            REFUSE_FILE("%" PRIu32 " entries, a plan has %d", root->via.map.size, KEYS_COUNT);
 }

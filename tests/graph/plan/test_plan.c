@@ -314,8 +314,8 @@ Test(plan_file, says_which_part_of_a_file_is_wrong, .timeout = 120)
 {
     cr_expect_null(read_replaced("weir plan", "weir plum", 9));
     assert_error_has("this is not a weir plan");
-    cr_expect_null(read_replaced("version\x05", "version\x01", 8));
-    assert_error_has("version: 1, known is 5");
+    cr_expect_null(read_replaced("version\x06", "version\x01", 8));
+    assert_error_has("version 1 of plans: this weir reads version 6");
     cr_expect_null(read_replaced("slot_bytes", "slot_bites", 10));
     assert_error_has("regsts.slot_bytes: is missing");
     cr_expect_null(read_replaced("queues", "kueues", 6));
@@ -508,7 +508,7 @@ Test(plan_validate, refuses_wrong_scalars_and_strings, .timeout = 120)
     weir_plan *plan = sample_plan(4, 2);
     plan->version = 1;
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
-    assert_error_has("version: 1, known is 5");
+    assert_error_has("version 1 of plans: this weir reads version 6");
     plan->version = PLAN_VERSION;
     plan->micro_batches = 0;
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
