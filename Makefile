@@ -53,7 +53,7 @@ STANDIN_C  := $(wildcard tests/cuda/standin*.c)# and what stands in for CUDA in 
 APPS       := weir weir-digits weir-gpt weir-words
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
-SUITES     ?= $(filter-out $(if $(SAN),test_install),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
+SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
 AGAIN      := box class_loss dropout elementwise half kernels_b reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 
@@ -69,7 +69,7 @@ LEVELS     := $(if $(and $(PORTABLE),$(if $(SAN),,yes),$(filter x86_64-%,$(shell
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
                 $(PLUGIN_C) $(STANDIN_C) $(AGAIN_SRC)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
-SONAME     := libweir.so.0#              changes when what was linked with one does not run with the next
+SONAME     := libweir.so.1#              changes when what was linked with one does not run with the next
 SHARED     := $(OUT)/$(SONAME)
 INSIDE     := $(OUT)/libweir-inside.a#   the same objects with all their names, for suites and measurements
 EXAMPLES   := $(patsubst apps/examples/%.c,$(BIN)/%,$(wildcard apps/examples/*.c))
@@ -80,8 +80,8 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
 PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
-            $(if $(filter test,$(FOR)),g++ cmake pkg-config python3-numpy) \
-            $(if $(filter check,$(FOR)),g++ clang-tidy) \
+            $(if $(filter test,$(FOR)),g++ cmake locales pkg-config python3-numpy) \
+            $(if $(filter check,$(FOR)),g++ clang clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
             $(if $(filter aarch64,$(FOR)),gcc-aarch64-linux-gnu qemu-user-static) \
@@ -192,17 +192,19 @@ $(SHARED): $(filter-out $(OUT)/$(CORES).o,$(LIB_SRC:%.c=$(OUT)/%.o)) $(OUT)/$(CO
 define link
 	@mkdir -p $(@D)
 	$(call say,link $@)
-	$(Q)$(LINK) $^ $(LIBS) $(1) -o $@
+	$(Q)$(LINK) $(WHOLE) $^ $(LIBS) $(1) -o $@
 endef
 
 # A program has a folder, and takes what all share; an example is one file, and needs the library alone. `weir bench`
-# makes plans by hand, measures the parts of the runtime and asks OpenBLAS and oneDNN for their rate, so `weir` is linked
-# with what is inside. It shows what the library would, to the shared objects that it loads.
-SHOWN := -Wl,--export-dynamic-symbol='weir_*'
+# makes plans by hand and measures the parts of the runtime, so `weir` is linked with what is inside; OpenBLAS and oneDNN,
+# which it compares with, are loaded when it does (apps/weir/bench/blas.h). It shows what the library would, to the shared
+# objects that it loads.
+SHOWN := -Wl,--no-whole-archive -Wl,--export-dynamic-symbol='weir_*'
+$(BIN)/weir: private WHOLE := -Wl,--whole-archive#   also what it does not use itself: such an object may
 define program
 $(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) \
              $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
-	$$(call link,$(if $(filter weir,$(1)),-lopenblas -ldnnl $$(SHOWN)))
+	$$(call link,$(if $(filter weir,$(1)),$$(SHOWN)))
 endef
 $(foreach app,$(APPS),$(eval $(call program,$(app))))
 $(EXAMPLES): $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
@@ -245,7 +247,7 @@ endif
 .PHONY: say_no_cuda
 
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
-PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o $(OUT)/graph/base/locale.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
 NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
@@ -358,6 +360,16 @@ $(OUT)/tests/taken.c: $(INSIDE) tests/taken
 $(OUT)/tests/taken.o: $(OUT)/tests/taken.c $(OUT)/flags
 	$(Q)$(COMPILE) -w -fno-builtin -c $< -o $@
 
+# This one runs programs whose file functions fail: an object that is loaded before the C library. (Nor before it can be
+# what a sanitizer loads, so it is not for those.)
+INJECTOR := $(OUT)/tests/libinject.so
+$(INJECTOR): tests/faults/inject.c $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,link $@)
+	$(Q)$(CC) -std=gnu17 $(WARN) -Wno-nonnull-compare -g -O1 -fPIC -shared $< -ldl -o $@
+$(OUT)/tests/faults/test_faults.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"' -DINJECTOR='"$(abspath $(INJECTOR))"'
+$(OUT)/tests/test_faults: | $(PROGRAMS) $(INJECTOR)
+
 # A fuzz target as a suite: its corpus is replayed.
 $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(INSIDE)
 	$(call link)
@@ -385,7 +397,7 @@ $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_run $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch \
-$(OUT)/tests/test_keep_apps $(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices \
+$(OUT)/tests/test_keep_apps $(OUT)/tests/test_options $(OUT)/tests/test_outputs $(OUT)/tests/test_locale_apps $(OUT)/tests/test_shown $(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_cuda_devices \
 $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install: | $(SHARED)
 
@@ -444,9 +456,10 @@ $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	    { cat $@.txt $@.err; exit 1; }
 	@mv $@.txt $@
 
-check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; public headers alone in C11, C17 and C++17; the README's program
+check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose numbers depend on a locale; what compilers of C and C++ say of the headers; the README's program
 	@tests/check_rooms
 	@tests/check_variables $(patsubst %.c,$(OUT)/%.o,$(filter-out graph/base/%,$(filter graph/%,$(LIB_SRC))))
+	@tests/check_locale $(LIB_SRC:%.c=$(OUT)/%.o)
 	@tests/check_headers
 	@tests/check_readme
 

@@ -2,6 +2,7 @@
 #ifndef KERNELS_PARAM_H
 #define KERNELS_PARAM_H
 
+#include <math.h>
 #include <stdio.h>
 #include <weir/graph.h>
 
@@ -23,10 +24,11 @@ static inline weir_tensor *op_of_none(const weir_op *op, weir_tensor *x, weir_sr
     return x ? x : weir_mistake(NULL, src, "%s: input 0 is NULL", op->name);
 }
 
-/* What a parameter without an .init of the user's starts with. */
+/* `fallback` for a parameter without an .init of the user's. Numbers without a kind are the user's mistake, which
+ * weir_param_at() reports. */
 static inline weir_init init_or(weir_init init, weir_init fallback)
 {
-    return init.kind == WEIR_INIT_DEFAULT ? fallback : init;
+    return init.kind == WEIR_INIT_DEFAULT && !init.a && !signbit(init.a) && !init.b ? fallback : init;
 }
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/names.h"
 #include "kernels/cuda/list.h"
 #include "kernels/ops.h"
 
@@ -34,7 +35,7 @@ static const weir_op *registered_find(registered *from, const char *name)
     return NULL;
 }
 
-const weir_op *weir_op_find(const char *name)
+static const weir_op *find(const char *name)
 {
     if (!name)
         return NULL;
@@ -42,6 +43,25 @@ const weir_op *weir_op_find(const char *name)
         if (!strcmp(level_ops[i]->name, name))
             return level_ops[i];
     return registered_find(atomic_load_explicit(&registered_head, memory_order_acquire), name);
+}
+
+const weir_op *weir_op_find(const char *name)
+{
+    const weir_op *op = find(name);
+    char text[NAMES_TEXT_BYTES];
+    if (!op)
+        error_set(WEIR_E_ARGUMENT, "there is no op '%s'%s", name ? name : "", op_near(name, text, sizeof text));
+    return op;
+}
+
+const char *op_near(const char *name, char *text, size_t bytes)
+{
+    struct names names = {.wanted = name};
+    for (const registered *r = atomic_load_explicit(&registered_head, memory_order_acquire); r; r = r->next)
+        names_add(&names, r->op->name);
+    for (int i = 0; i < OPS_COUNT; i++)
+        names_add(&names, level_ops[i]->name);
+    return names_text(&names, text, bytes);
 }
 
 const char *op_fault(const weir_op *op)
@@ -74,7 +94,7 @@ weir_status weir_op_register(const weir_op *op)
     node->op = op;
     node->next = atomic_load_explicit(&registered_head, memory_order_acquire);
     do {
-        const weir_op *known = weir_op_find(op->name);
+        const weir_op *known = find(op->name);
         if (known) {
             free(node);
             if (known != op)

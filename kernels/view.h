@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <weir/op.h>
 
+#include "graph/base/locale.h"
+
 static inline float *view_f32(const weir_view *view)
 {
     return (float *)view->data;
@@ -47,8 +49,8 @@ static inline size_t type_bytes(const weir_type *type)
 }
 
 /* For infer rules: writes the sentence and returns false. */
-#define REFUSE(...) (snprintf(error, error_bytes, __VA_ARGS__), false)
+#define REFUSE(...) (text_print(error, error_bytes, __VA_ARGS__), false)
 /* For kernels: writes the sentence and returns E_KERNEL. */
-#define KERNEL_FAIL(args, ...) (snprintf((args)->error, (args)->error_bytes, __VA_ARGS__), WEIR_E_KERNEL)
+#define KERNEL_FAIL(args, ...) (text_print((args)->error, (args)->error_bytes, __VA_ARGS__), WEIR_E_KERNEL)
 
 #endif

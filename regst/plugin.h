@@ -8,8 +8,9 @@
  * libweir: what it calls it gets as functions. Both sides say for which version of this header they were built, and one
  * that differs is refused: they are parts of one build. A plugin stays for the life of the process.
  *
- * It is looked for as: what WEIR_CUDA_PLUGIN says, and then nowhere else; beside the object that this library is a part
- * of (the program, or libweir.so); in ../lib of there; where the system looks for libraries.
+ * It is looked for as: what WEIR_CUDA_PLUGIN says, an absolute path, and then nowhere else; beside the file that this
+ * library is a part of (the program, or libweir.so); in ../lib and ../lib/x86_64-linux-gnu of there; where the system
+ * looks for libraries. It is never looked for in the current directory (graph/base/library.h).
  */
 #ifndef REGST_PLUGIN_H
 #define REGST_PLUGIN_H

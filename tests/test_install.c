@@ -43,6 +43,31 @@ Test(install, python_loads_plans_and_runs_them)
     passes("python");
 }
 
+Test(install, the_plugin_that_was_installed_is_found_and_none_of_the_current_directory)
+{
+    passes("plugin");
+}
+
+Test(install, no_library_is_opened_from_the_current_directory)
+{
+    passes("libraries");
+}
+
+Test(install, python_finds_the_library_that_was_installed_and_none_of_the_current_directory)
+{
+    passes("python_library");
+}
+
+Test(install, make_install_says_the_line_after_which_the_library_is_found)
+{
+    passes("found");
+}
+
+Test(install, programs_find_the_data_and_the_maps_that_are_installed_with_them)
+{
+    passes("data");
+}
+
 Test(install, uninstall_leaves_nothing)
 {
     passes("uninstall");

@@ -181,6 +181,9 @@ Test(mistakes, a_graph_that_is_made_in_a_scope_of_another_is_no_mistake, .init =
 /* ---- meshes ---- */
 
 MISTAKE(a_gpu, "@: mesh: \"gpu:0\" is not a list of devices; a GPU is \"cuda:0\"", HERE weir_mesh_new(g, "gpu:0"))
+MISTAKE(a_kind_of_device_that_is_none,
+        "@: mesh: \"cpuu:0\" is not a list of devices: there is no such kind; did you mean 'cpu'? There are 'cpu' and 'cuda'",
+        HERE weir_mesh_new(g, "cpuu:0"))
 MISTAKE(no_device, "@: mesh: \"four\" is not a list of devices; write \"cpu:0-3\" or \"cpu:0,2\", each at most once",
         HERE weir_mesh_new(g, "four"))
 MISTAKE(a_device_too_far, "@: mesh: \"cpu:65536\" names a device beyond 65535, the last that there can be",
@@ -199,7 +202,7 @@ MISTAKE(a_negative_size, "@: x: [8, -3] is not a shape: a dimension is at least 
 MISTAKE(a_huge_size,
         "@: w: [4611686018427387904, 4] is not a shape: a dimension is at least 1, and the bytes can be counted",
         HERE weir_param(g, WEIR_F32, {INT64_C(1) << 62, 4}, .name = "w"))
-MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
+MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
 MISTAKE(a_parameter_without_a_name, "@: parameter: needs a .name: its initial values follow from it",
         HERE weir_param(g, WEIR_F32, {8}))
 MISTAKE(a_split_without_its_dimension,
@@ -276,13 +279,36 @@ MISTAKE(labels_of_another_shape, "@: cross_entropy: labels have shape [4] where 
         HERE weir_cross_entropy(matrix("x", 5, 2), ids()))
 MISTAKE(a_rate_of_dropout, "@: dropout: rate 1 is not in [0, 1)", HERE weir_dropout(matrix("x", 2, 2), 1))
 MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: eps is nan", HERE weir_rmsnorm(matrix("x", 2, 2), .eps = NAN))
-MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
+MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
 MISTAKE(an_init_that_is_no_number, "@: w: .init cannot be drawn from nan and 0",
         HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = WEIR_NORMAL(NAN)))
+#define KINDS "; write WEIR_VALUE(value), WEIR_NORMAL(deviation) or WEIR_UNIFORM(low, high)"
+MISTAKE(an_init_with_a_number_and_no_kind, "@: w: .init has the number 0.1 and no kind" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {0.1}))
+MISTAKE(an_init_with_a_second_number_and_no_kind, "@: w: .init has the number 2 and no kind" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {0, 2}))
+MISTAKE(an_init_that_begins_with_the_kind, "@: w: .init has the number 1 and no kind" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {WEIR_INIT_ZERO}))
+MISTAKE(an_init_of_a_state_without_a_kind, "@: h: .init has the number -3 and no kind" KINDS,
+        HERE weir_state(g, WEIR_F32, {2}, .name = "h", .init = {-3}))
+MISTAKE(an_init_of_a_layer_without_a_kind, "@: up/weight: .init has the number 0.1 and no kind" KINDS,
+        HERE weir_linear(matrix("x", 2, 2), 2, .name = "up", .init = {0.1}))
+MISTAKE(an_init_of_a_layer_with_zero_and_no_kind, "@: up/weight: .init has the number 0 and no kind" KINDS,
+        HERE weir_linear(matrix("x", 2, 2), 2, .name = "up", .init = {WEIR_ZERO}))
+MISTAKE(an_init_of_a_table_without_a_kind, "@: t/weight: .init has the number 0.1 and no kind" KINDS,
+        HERE weir_embedding(ids(), 10, 8, .name = "t", .init = {0.1}))
+MISTAKE(an_init_of_zeros_with_a_number, "@: w: .init has the kind WEIR_INIT_ZERO and the number 3" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {3, 0, WEIR_INIT_ZERO}))
+MISTAKE(an_init_of_no_kind_that_there_is, "@: w: there is no kind of .init with the number 77" KINDS,
+        HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = {3, 0, (weir_init_kind)77}))
+MISTAKE(an_sbp_that_is_a_number,
+        "@: x: .sbp has the number 1 on axis 0 of the mesh \"cpu:0-1\"; write WEIR_S(1), WEIR_B or WEIR_P",
+        weir_mesh_new(g, "cpu:0-1");
+        HERE weir_input(g, WEIR_F32, {4, 2}, .name = "x", .sbp = {1}))
 MISTAKE(an_op_that_is_not_registered,
         "@: op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is not registered",
         HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = weir_op_find("swish"), .graph = g}, NULL))
-MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0", HERE weir_call(nothing, {ids()}, .shape = {2}))
+MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_call(nothing, {ids()}, .shape = {2}))
 
 static weir_op ruleless = {.name = "ruleless", .in_max = 1, .out_count = 1};
 MISTAKE(an_op_without_a_rule, "@: ruleless: the op has no rule infer",
@@ -379,10 +405,12 @@ UNCOMPILED(an_op_that_nobody_registered,
 UNCOMPILED(micro_batches_below_zero,
            "@: compile: -1 micro-batches; from 1 to 65536 can be", (.micro_batches = -1), trained())
 UNCOMPILED(an_amount_that_is_none,
-           "@: compile: \"lots\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           "@: compile: \"lots\" is not an amount of memory; write a number above 0 and B, KB, MB, "
+           "GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"",
            (.memory = "lots"), trained())
 UNCOMPILED(an_amount_below_zero,
-           "@: compile: \"-1GB\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
+           "@: compile: \"-1GB\" is not an amount of memory; write a number above 0 and B, KB, MB, "
+           "GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"",
            (.memory = "-1GB"), trained())
 UNCOMPILED(a_precision_that_is_none,
            "@: compile: a precision of i32; f32, bf16 and f16 can be", (.precision = WEIR_I32),
@@ -436,23 +464,23 @@ RUN(workers_beyond_all,
 RUN(a_step_below_zero, "@: weir_session_open: .first_step is -5; from 0 to 9223372036854775807 can be",
     HERE !weir_session_open(plan, .first_step = -5))
 RUN(no_steps, "weir_session_start: cannot run 0 steps", HERE weir_session_run(s, 0))
-RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'",
+RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'; there is 'main'",
     HERE weir_session_run(s, 1, .program = "eval"))
-RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is: 'x'",
+RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is 'x'",
         HERE weir_session_push(s, "z", &six, 0))
 RUN(a_push_of_another_shape, "#: weir_session_push: 'x' is f32 [2, 2], the array given is f32 [2, 3]",
         HERE weir_session_push(s, "x", &six, 0))
 RUN(a_push_of_nothing, "#: weir_session_push: 'x': no array is given", HERE weir_session_push(s, "x", NULL, 0))
-RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is: 'y'",
+RUN(a_pull_of_nothing, "weir_session_pull: there is no 'x' to pull; there is 'y'",
         HERE weir_session_pull(s, "x", &six, 0))
-RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'", HERE weir_session_read(s, "w", &six))
+RUN(a_parameter_that_is_none, "weir_session_read: the plan has no parameter 'w'; there are 'up/bias' and 'up/weight'", HERE weir_session_read(s, "w", &six))
 RUN(a_parameter_of_another_shape, "weir_session_read: 'up/weight' is f32 [2, 3], the array given is f32 [6]",
         HERE weir_session_read(s, "up/weight", &(weir_array){number, WEIR_F32, {1, {6}}}))
 RUN(a_checkpoint_that_is_nowhere, "/nowhere: cannot be opened: No such file or directory",
         HERE weir_session_load(s, "/nowhere"))
-RUN(a_trace_to_nowhere, "cannot write the trace to /nowhere/trace: No such file or directory",
+RUN(a_trace_to_nowhere, "/nowhere/trace: the trace cannot be written: No such file or directory",
     HERE !weir_session_open(plan, .trace = "/nowhere/trace"))
-RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind",
+RUN(a_binding_of_nothing, "weir_session_open: the plan has no source, sink or call named 'd' to bind; there is none",
     HERE !weir_session_open(plan, .bindings = (weir_binding[]){{.name = "d", .call = nothing}, {.name = NULL}}))
 RUN(a_directory_that_is_no_place, "\"/tmp\" is no place to offload to; write \"disk:DIRECTORY\"",
     HERE !weir_session_open(plan, .offload = "/tmp"))

@@ -14,18 +14,20 @@
 #include "actors/keep/convert.h"
 #include "actors/keep/files.h"
 #include "actors/keep/index.h"
+#include "actors/keep/near.h"
 #include "actors/keep/part.h"
 #include "actors/keep/prove.h"
 #include "actors/keep/root.h"
 #include "actors/keep/safetensors.h"
 #include "actors/keep/save.h"
+#include "actors/keep/sharded.h"
 #include "actors/keep/single.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/opts.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +45,6 @@ struct open_file {
 struct weir_checkpoint {
     struct keep_index index;
     weir_checkpoint_opts opts;
-    bool single;            /* a safetensors file without an index */
     struct open_file *file; /* owned */
     bool **verified;        /* owned; of every tensor's shards; NULL until the first */
     char *window;           /* owned */
@@ -66,7 +67,9 @@ static weir_status open_newest(struct keep_index *index, const char *root)
     char name[KEEP_STEP_NAME_BYTES];
     int64_t *steps = NULL;
     int count = keep_root_steps(&p, root, &steps);
-    weir_status status = error_set(WEIR_E_IO, "%s: is no checkpoint, and has none (step-...) in it", root);
+    char near[KEEP_NEAR_BYTES];
+    weir_status status = error_set(WEIR_E_IO, "%s: is no checkpoint, and has none (step-...) in it%s", root,
+                                   keep_near_in(root, near, sizeof near));
     for (int i = count - 1; i >= 0 && status; i--) {
         const char *folder = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
         keep_index_free(index);
@@ -76,14 +79,21 @@ static weir_status open_newest(struct keep_index *index, const char *root)
     return status;
 }
 
-static weir_status open_folder(struct keep_index *index, const char *path)
+static bool is_there(const char *path)
 {
     struct stat stat_of;
+    return path && stat(path, &stat_of) == 0;
+}
+
+static weir_status open_folder(struct keep_index *index, const char *path)
+{
     struct pool p = {0};
-    const char *file = pool_text(&p, "%s/" KEEP_INDEX_NAME, path);
-    bool is_checkpoint = file && stat(file, &stat_of) == 0;
+    const char *sharded = pool_text(&p, "%s/" KEEP_SHARDED_NAME, path);
+    weir_status status = is_there(pool_text(&p, "%s/" KEEP_INDEX_NAME, path)) ? keep_index_read(index, path)
+                         : is_there(sharded)                                  ? keep_sharded_read(index, sharded)
+                                                                              : open_newest(index, path);
     pool_free(&p);
-    return is_checkpoint ? keep_index_read(index, path) : open_newest(index, path);
+    return status;
 }
 
 static weir_status prepare(weir_checkpoint *c)
@@ -96,7 +106,7 @@ static weir_status prepare(weir_checkpoint *c)
     for (int i = 0; i < index->files.count; i++) {
         const char *name = index->files.item[i].name;
         c->file[i].fd = -1;
-        c->file[i].path = c->single ? name : pool_text(&index->pool, "%s/%s", index->info.path, name);
+        c->file[i].path = index->folder ? pool_text(&index->pool, "%s/%s", index->folder, name) : name;
     }
     return index->pool.failed ? no_memory(index->info.path) : WEIR_OK;
 }
@@ -107,17 +117,21 @@ weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint
     if (opts_read(&opts, sizeof opts, given, "weir_checkpoint_open"))
         return NULL;
     struct stat stat_of;
+    char near[KEEP_NEAR_BYTES];
     if (error_null(path, "weir_checkpoint_open", "path"))
         return NULL;
     weir_checkpoint *c = calloc(1, sizeof *c);
     if (!c || stat(path, &stat_of)) {
-        error_set(c ? WEIR_E_IO : WEIR_E_MEMORY, "%s: cannot be opened: %s", path, strerror(errno));
+        const int why = errno;
+        error_set(c ? WEIR_E_IO : WEIR_E_MEMORY, "%s: cannot be opened: %s%s", path, strerror(why),
+                  why == ENOENT ? keep_near(path, near, sizeof near) : "");
         free(c);
         return NULL;
     }
     c->opts = opts;
-    c->single = !S_ISDIR(stat_of.st_mode);
-    weir_status status = c->single ? keep_single_read(&c->index, path) : open_folder(&c->index, path);
+    weir_status status = S_ISDIR(stat_of.st_mode)    ? open_folder(&c->index, path)
+                         : keep_sharded_is(path) ? keep_sharded_read(&c->index, path)
+                                                 : keep_single_read(&c->index, path);
     if (!status)
         status = prepare(c);
     if (!status)
@@ -203,8 +217,7 @@ bool keep_part_has(const weir_checkpoint_tensor *tensor, const int64_t *start, c
 
 static weir_status read_error(const char *path, const char *tensor)
 {
-    return error_set(WEIR_E_IO, "%s: tensor %s: cannot be read: %s", path, tensor,
-                     errno ? strerror(errno) : "the file is cut short");
+    return error_set(WEIR_E_IO, "%s: tensor %s: cannot be read: %s", path, tensor, keep_read_fault());
 }
 
 static weir_status use_file(weir_checkpoint *c, int index, const char *tensor)
@@ -214,11 +227,13 @@ static weir_status use_file(weir_checkpoint *c, int index, const char *tensor)
     uint64_t want = c->index.files.item[index].bytes;
     if (file->fd >= 0)
         return WEIR_OK;
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &stat_of)) {
+    const char *why;
+    int fd = reading_open(file->path, &why);
+    if (fd < 0)
+        return error_set(WEIR_E_IO, "%s: tensor %s: cannot be read: %s", file->path, tensor, why);
+    if (fstat(fd, &stat_of)) {
         weir_status status = read_error(file->path, tensor);
-        if (fd >= 0)
-            close(fd);
+        close(fd);
         return status;
     }
     if ((uint64_t)stat_of.st_size != want) {
@@ -291,7 +306,7 @@ static weir_status verify_shard(weir_checkpoint *c, const struct keep_tensor *te
 {
     uint64_t sum;
     bool *verified = verified_of(c, tensor, shard);
-    if (c->single || (verified && *verified))
+    if (c->index.unsummed || (verified && *verified))
         return WEIR_OK;
     weir_status status = sum_file(c, tensor, shard, &sum);
     if (!status && sum != shard->checksum)
@@ -310,7 +325,7 @@ static weir_status read_whole(weir_checkpoint *c, const struct keep_tensor *tens
     bool *verified = verified_of(c, tensor, shard);
     if (!keep_read_all(c->file[shard->file].fd, shard->offset, to, shard->bytes))
         return read_error(c->file[shard->file].path, tensor->is.name);
-    if (c->opts.unverified || c->single || (verified && *verified))
+    if (c->opts.unverified || c->index.unsummed || (verified && *verified))
         return WEIR_OK;
     if (keep_sum_of(to, shard->bytes) != shard->checksum)
         return checksum_error(c, tensor, shard);
@@ -398,8 +413,7 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
                          t->shape.rank, value->shape.rank);
     struct keep_box box = keep_box_of(start, &value->shape);
     if (!t->dtype)
-        return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s cannot be read", c->index.info.path, t->name,
-                         t->stored);
+        return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s", c->index.info.path, t->name, t->unread);
     if (!weir_checkpoint_reads_as(t, value->dtype) || slot < 0 || slot >= t->slots || !keep_box_inside(&box, &t->shape))
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: what is to be read is not in it, or is not %s",
                          c->index.info.path, t->name, weir_dtype_name(t->dtype));
@@ -469,49 +483,88 @@ static void note(struct verdict *verdict, weir_status status)
         verdict->fault(verdict->ctx, weir_error());
 }
 
-/* The tensor of the file that is called `key`, or NULL. Headers list tensors as shards were added, so the search begins
- * behind the last one found. */
-static const struct safetensors_tensor *find_key(const struct safetensors_header *header, const char *key, int *hint)
+static int by_key(const void *a, const void *b)
 {
-    for (int i = 0; i < header->tensors.count; i++) {
-        int at = (*hint + i) % header->tensors.count;
-        if (strcmp(header->tensors.item[at].name, key) != 0)
-            continue;
-        *hint = at + 1;
-        return &header->tensors.item[at];
-    }
-    return NULL;
+    return strcmp(((const struct safetensors_tensor *)a)->name, ((const struct safetensors_tensor *)b)->name);
+}
+
+/* Sorts what the header lists by name, so that a key is found at once. */
+static void sort_keys(struct safetensors_header *header)
+{
+    if (header->tensors.count)
+        qsort(header->tensors.item, (size_t)header->tensors.count, sizeof *header->tensors.item, by_key);
+}
+
+static const struct safetensors_tensor *find_key(const struct safetensors_header *header, const char *key)
+{
+    const struct safetensors_tensor wanted = {.name = key};
+    return header->tensors.count ? bsearch(&wanted, header->tensors.item, (size_t)header->tensors.count, sizeof wanted, by_key)
+                                 : NULL;
 }
 
 /* Whether the file's own header says of the shard what the index does. */
 static weir_status compare_shard(const weir_checkpoint *c, const struct keep_tensor *tensor,
-                                 const weir_checkpoint_shard *shard, const struct safetensors_header *header, int *hint)
+                                 const weir_checkpoint_shard *shard, const struct safetensors_header *header)
 {
     const char *path = c->file[shard->file].path;
-    const struct safetensors_tensor *t = find_key(header, shard->key, hint);
+    const struct safetensors_tensor *t = find_key(header, shard->key);
     if (!t)
         return error_set(WEIR_E_IO, "%s: tensor %s: the file has no %s", path, tensor->is.name, shard->key);
     if (t->begin + header->data_at != shard->offset || !weir_shape_equal(&t->shape, &shard->shape) ||
-        strcmp(safetensors_dtype_name(t->dtype), tensor->is.stored) != 0)
+        strcmp(t->type, tensor->is.stored) != 0)
         return error_set(WEIR_E_IO, "%s: tensor %s: %s has another place, shape or type there than the index says",
                          path, tensor->is.name, shard->key);
     return WEIR_OK;
 }
 
-static void verify_shards(weir_checkpoint *c, int file, const struct safetensors_header *header,
+/* A shard, and whose it is. */
+struct place {
+    const struct keep_tensor *tensor;
+    const weir_checkpoint_shard *shard;
+};
+
+/* All shards, file by file, those of each in the order of the index. */
+struct by_file {
+    struct place *place; /* owned */
+    size_t *first;       /* owned; of each file, and behind the last */
+};
+
+static void by_file_free(struct by_file *by)
+{
+    free(by->place);
+    free(by->first);
+}
+
+/* Counts, then sets each in its place. */
+static bool by_file_make(const weir_checkpoint *c, struct by_file *by)
+{
+    size_t count = 0, files = (size_t)c->index.files.count;
+    for (int t = 0; t < c->index.tensors.count; t++)
+        count += (size_t)c->index.tensors.item[t].is.shard_count;
+    *by = (struct by_file){calloc(count + 1, sizeof *by->place), calloc(files + 2, sizeof *by->first)};
+    if (!by->place || !by->first)
+        return false;
+    for (int t = 0; t < c->index.tensors.count; t++)
+        for (int s = 0; s < c->index.tensors.item[t].is.shard_count; s++)
+            by->first[c->index.tensors.item[t].is.shard[s].file + 2]++;
+    for (size_t f = 2; f < files + 2; f++)
+        by->first[f] += by->first[f - 1];
+    for (int t = 0; t < c->index.tensors.count; t++)
+        for (int s = 0; s < c->index.tensors.item[t].is.shard_count; s++) {
+            const struct keep_tensor *tensor = &c->index.tensors.item[t];
+            by->place[by->first[tensor->is.shard[s].file + 1]++] = (struct place){tensor, &tensor->is.shard[s]};
+        }
+    return true;
+}
+
+static void verify_shards(weir_checkpoint *c, int file, const struct by_file *by, const struct safetensors_header *header,
                           struct verdict *verdict)
 {
-    int hint = 0;
-    for (int t = 0; t < c->index.tensors.count; t++) {
-        const struct keep_tensor *tensor = &c->index.tensors.item[t];
-        for (int s = 0; s < tensor->is.shard_count; s++) {
-            const weir_checkpoint_shard *shard = &tensor->is.shard[s];
-            if (shard->file != file)
-                continue;
-            if (header)
-                note(verdict, compare_shard(c, tensor, shard, header, &hint));
-            note(verdict, verify_shard(c, tensor, shard));
-        }
+    for (size_t i = by->first[file]; i < by->first[file + 1]; i++) {
+        const struct place *at = &by->place[i];
+        if (header)
+            note(verdict, compare_shard(c, at->tensor, at->shard, header));
+        note(verdict, verify_shard(c, at->tensor, at->shard));
     }
 }
 
@@ -519,32 +572,25 @@ static weir_status verify_header(weir_checkpoint *c, struct pool *p, int file, s
 {
     const void *raw = NULL;
     weir_status status = safetensors_read(p, c->file[file].path, c->file[file].fd, header, &raw);
-    if (!status && !c->single && keep_sum_of(raw, header->data_at) != c->index.files.item[file].checksum)
+    if (!status && !c->index.unsummed && keep_sum_of(raw, header->data_at) != c->index.files.item[file].checksum)
         status = error_set(WEIR_E_IO, "%s: its header is not the one that was saved: its checksum differs",
                            c->file[file].path);
     return status;
 }
 
-/* The first tensor that has something in the file, for a message about all of it. */
-static const char *tensor_in(const weir_checkpoint *c, int file)
-{
-    for (int t = 0; t < c->index.tensors.count; t++)
-        for (int s = 0; s < c->index.tensors.item[t].is.shard_count; s++)
-            if (c->index.tensors.item[t].is.shard[s].file == file)
-                return c->index.tensors.item[t].is.name;
-    return "(none)";
-}
-
-static void verify_file(weir_checkpoint *c, int file, struct verdict *verdict)
+static void verify_file(weir_checkpoint *c, int file, const struct by_file *by, struct verdict *verdict)
 {
     struct pool p = {0};
     struct safetensors_header header;
-    weir_status status = use_file(c, file, tensor_in(c, file));
+    bool used = by->first[file] < by->first[file + 1];
+    weir_status status = use_file(c, file, used ? by->place[by->first[file]].tensor->is.name : "(none)");
     note(verdict, status);
     if (!status) {
         weir_status whole = verify_header(c, &p, file, &header);
         note(verdict, whole);
-        verify_shards(c, file, whole || c->single ? NULL : &header, verdict);
+        if (!whole)
+            sort_keys(&header);
+        verify_shards(c, file, by, whole || c->index.unsummed ? NULL : &header, verdict);
     }
     pool_free(&p);
 }
@@ -554,11 +600,17 @@ weir_status weir_checkpoint_verify(weir_checkpoint *c, weir_checkpoint_fault_fn 
     if (error_null(c, "weir_checkpoint_verify", "checkpoint"))
         return WEIR_E_ARGUMENT;
     struct verdict verdict = {.fault = fault, .ctx = ctx};
+    struct by_file by;
+    if (!by_file_make(c, &by)) {
+        by_file_free(&by);
+        return no_memory(c->index.info.path);
+    }
     for (int i = 0; i < c->index.tensors.count; i++) {
         free(c->verified[i]);
         c->verified[i] = NULL;
     }
     for (int i = 0; i < c->index.files.count; i++)
-        verify_file(c, i, &verdict);
+        verify_file(c, i, &by, &verdict);
+    by_file_free(&by);
     return verdict.status ? error_set(verdict.status, "%s", verdict.first) : WEIR_OK;
 }

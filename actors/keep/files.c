@@ -7,6 +7,8 @@
 #define _GNU_SOURCE
 #include "actors/keep/files.h"
 
+#include "graph/base/reading.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -100,36 +102,37 @@ bool keep_write_file(const struct keep_files *files, const char *path, const voi
     return close_after(files, fd, keep_write_all(files, fd, bytes, count) && keep_sync(files, fd));
 }
 
-static bool read_rest(int fd, size_t limit, char **bytes, size_t *count)
+static const char *read_rest(int fd, size_t limit, char **bytes, size_t *count)
 {
-    struct stat stat;
-    if (fstat(fd, &stat))
-        return false;
-    if (S_ISDIR(stat.st_mode) || (uint64_t)stat.st_size > limit) {
-        errno = S_ISDIR(stat.st_mode) ? EISDIR : EFBIG;
-        return false;
-    }
-    *count = (size_t)stat.st_size;
+    struct stat stat_of;
+    if (fstat(fd, &stat_of))
+        return strerror(errno);
+    if ((uint64_t)stat_of.st_size > limit)
+        return strerror(EFBIG);
+    *count = (size_t)stat_of.st_size;
     *bytes = malloc(*count + 1);
-    if (!*bytes || !keep_read_all(fd, 0, *bytes, *count))
-        return false;
+    if (!*bytes)
+        return strerror(ENOMEM);
     (*bytes)[*count] = '\0';
-    return true;
+    return keep_read_all(fd, 0, *bytes, *count) ? NULL : keep_read_fault();
 }
 
-char *keep_read_file(const char *path, size_t limit, size_t *count)
+const char *keep_read_fault(void)
+{
+    return errno ? strerror(errno) : "it is cut short";
+}
+
+char *keep_read_file(const char *path, size_t limit, size_t *count, const char **why)
 {
     char *bytes = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = reading_open(path, why);
     if (fd < 0)
         return NULL;
-    bool ok = read_rest(fd, limit, &bytes, count);
-    int why = errno;
+    *why = read_rest(fd, limit, &bytes, count);
     close(fd);
-    if (ok)
+    if (!*why)
         return bytes;
     free(bytes);
-    errno = why;
     return NULL;
 }
 

@@ -31,15 +31,16 @@ extern const struct keep_files keep_files_system;
 /* All of it, whatever is cut short or interrupted. */
 bool keep_write_all(const struct keep_files *files, int fd, const void *bytes, size_t count);
 bool keep_read_all(int fd, uint64_t offset, void *bytes, size_t count); /* errno 0: the file is shorter */
+const char *keep_read_fault(void); /* what keep_read_all() left in errno, as a sentence's end */
 
 bool keep_sync(const struct keep_files *files, int fd); /* the file's bytes are on the disk */
 
 /* A new file with these bytes, which are on the disk when it returns. */
 bool keep_write_file(const struct keep_files *files, const char *path, const void *bytes, size_t count);
 
-/* The whole file, with a zero byte behind it; freed by the caller. NULL: errno says why; EFBIG when there is more than
- * `limit`. */
-char *keep_read_file(const char *path, size_t limit, size_t *count);
+/* The whole regular file, with a zero byte behind it; freed by the caller. NULL: *why is what a sentence ends with; also
+ * when there is more than `limit`. */
+char *keep_read_file(const char *path, size_t limit, size_t *count, const char **why);
 
 /* What was created, renamed or removed in the folder is on the disk. */
 bool keep_sync_folder(const struct keep_files *files, const char *path);

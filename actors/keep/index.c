@@ -1,9 +1,13 @@
 /* actors/keep/index.c: what a checkpoint has: how an index grows, parts are merged, and what a complete one is.
  *
  * Completeness is proved by counting: shards within the tensor's bounds, no two of which overlap, hold every element
- * when they hold as many as there are. Each is compared with all before it, so their number is bounded; a tensor has
- * one for every device at most.
+ * when they hold as many as there are. They are looked at in the order of the dimension that they are cut most in, and
+ * each is compared with those before it that reach as far: with few where they make a grid, with all in the worst case.
+ * So their number is bounded; a tensor has one for every device at most.
+ *
+ * Names are found in balanced trees, because names that a stranger chose may all have one hash.
  */
+#define _GNU_SOURCE
 #include "actors/keep/index.h"
 
 #include "actors/keep/box.h"
@@ -11,11 +15,19 @@
 #include "graph/base/error.h"
 
 #include <inttypes.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The pool owns the entries of the tree. */
+static void no_free(void *entry)
+{
+    (void)entry;
+}
+
 void keep_index_free(struct keep_index *index)
 {
+    tdestroy(index->named, no_free);
     pool_free(&index->pool);
     *index = (struct keep_index){.nonce = 0};
 }
@@ -42,16 +54,39 @@ weir_status keep_index_add_file(struct keep_index *index, const char *name, uint
     return WEIR_OK;
 }
 
+struct name_entry {
+    const char *name;
+    int tensor; /* tensors move when their list grows */
+};
+
+static int by_entry(const void *a, const void *b)
+{
+    return strcmp(((const struct name_entry *)a)->name, ((const struct name_entry *)b)->name);
+}
+
+/* Takes those into the tree that came since the last time. */
+static bool name_new_tensors(struct keep_index *index)
+{
+    for (; index->named_count < index->tensors.count; index->named_count++) {
+        struct name_entry *entry = POOL_NEW(&index->pool, struct name_entry, 1);
+        if (!entry)
+            return false;
+        *entry = (struct name_entry){index->tensors.item[index->named_count].is.name, index->named_count};
+        if (!tsearch(entry, &index->named, by_entry)) {
+            index->pool.failed = true;
+            return false;
+        }
+    }
+    return true;
+}
+
 struct keep_tensor *keep_index_look_up(struct keep_index *index, const char *name)
 {
-    for (int i = 0; i < index->tensors.count; i++) {
-        int at = (index->hint + i) % index->tensors.count;
-        if (strcmp(index->tensors.item[at].is.name, name) != 0)
-            continue;
-        index->hint = at + 1;
-        return &index->tensors.item[at];
-    }
-    return NULL;
+    const struct name_entry wanted = {.name = name};
+    if (!name_new_tensors(index))
+        return NULL;
+    struct name_entry *const *found = tfind(&wanted, &index->named, by_entry);
+    return found ? &index->tensors.item[(*found)->tensor] : NULL;
 }
 
 static bool same_tensor(const weir_checkpoint_tensor *a, const weir_checkpoint_tensor *b)
@@ -64,6 +99,8 @@ weir_status keep_index_add_tensor(struct keep_index *index, const weir_checkpoin
                                   struct keep_tensor **to)
 {
     *to = keep_index_look_up(index, tensor->name);
+    if (index->pool.failed)
+        return no_memory();
     if (*to)
         return same_tensor(&(*to)->is, tensor) ? WEIR_OK
                                                : error_set(WEIR_E_ARGUMENT, "tensor %s: shards of it differ in shape, "
@@ -75,7 +112,6 @@ weir_status keep_index_add_tensor(struct keep_index *index, const weir_checkpoin
     (*to)->is.name = pool_text(&index->pool, "%s", tensor->name);
     (*to)->is.shard = NULL;
     (*to)->is.shard_count = 0;
-    index->hint = index->tensors.count;
     return (*to)->is.name ? WEIR_OK : no_memory();
 }
 
@@ -167,19 +203,73 @@ static void drop_replicas(struct keep_tensor *tensor)
     tensor->shards.count = kept;
 }
 
-/* Whether shard `b` overlaps one of those from `first` on. */
-static bool overlaps_before(const struct keep_tensor *tensor, int b, int first)
+#define SHARDS_MAX 16384 /* of one tensor */
+
+/* A shard on its way along one dimension. */
+struct span {
+    int64_t start, reach; /* where it begins; where the last of it and of all before it ends */
+    const weir_checkpoint_shard *shard;
+};
+
+static int by_start(const void *a, const void *b)
 {
-    struct keep_box box = box_of(&tensor->shards.item[b]), common;
-    for (int a = first; a < b; a++) {
-        struct keep_box other = box_of(&tensor->shards.item[a]);
-        if (keep_box_common(&other, &box, &common) && keep_box_count(&common))
-            return true;
-    }
-    return false;
+    const struct span *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return (x->shard > y->shard) - (x->shard < y->shard);
 }
 
-#define SHARDS_MAX 16384 /* of one tensor */
+/* Sorts the shards along a dimension; returns at how many places they begin there. */
+static int lay_out(struct span *span, const weir_checkpoint_shard *shard, int count, int d)
+{
+    int starts = count > 0;
+    for (int i = 0; i < count; i++)
+        span[i] = (struct span){shard[i].start[d], 0, &shard[i]};
+    qsort(span, (size_t)count, sizeof *span, by_start);
+    for (int i = 0; i < count; i++) {
+        int64_t end = span[i].start + span[i].shard->shape.dim[d];
+        span[i].reach = i && span[i - 1].reach > end ? span[i - 1].reach : end;
+        starts += i && span[i].start != span[i - 1].start;
+    }
+    return starts;
+}
+
+/* The first shard in the order that overlaps one before it, or NULL. */
+static const weir_checkpoint_shard *overlapping(const struct span *span, int count)
+{
+    struct keep_box common;
+    for (int b = 1; b < count; b++) {
+        struct keep_box box = box_of(span[b].shard);
+        for (int a = b - 1; a >= 0 && span[a].reach > span[b].start; a--) {
+            struct keep_box other = box_of(span[a].shard);
+            if (keep_box_common(&other, &box, &common) && keep_box_count(&common))
+                return span[b].shard;
+        }
+    }
+    return NULL;
+}
+
+/* *found: a shard of these that overlaps another, or NULL. */
+static weir_status find_overlap(const weir_checkpoint_shard *shard, int count, const weir_checkpoint_shard **found)
+{
+    int best = 0, most = 0;
+    *found = NULL;
+    if (count < 2)
+        return WEIR_OK;
+    struct span *span = malloc((size_t)count * sizeof *span);
+    if (!span)
+        return no_memory();
+    for (int d = 0; d < shard->shape.rank; d++) {
+        int starts = lay_out(span, shard, count, d);
+        best = starts > most ? d : best;
+        most = starts > most ? starts : most;
+    }
+    if (shard->shape.rank)
+        lay_out(span, shard, count, best);
+    *found = shard->shape.rank ? overlapping(span, count) : &shard[1];
+    free(span);
+    return WEIR_OK;
+}
 
 static weir_status shard_error(const struct keep_index *index, const char *where, const struct keep_tensor *tensor,
                                const weir_checkpoint_shard *shard, const char *what)
@@ -206,13 +296,16 @@ static weir_status check_slot(const struct keep_index *index, const char *where,
                               int slot, bool part, int *at)
 {
     int first = *at;
+    const weir_checkpoint_shard *overlap;
     int64_t count = 0, want = weir_shape_count(&tensor->is.shape);
-    for (; *at < tensor->shards.count && tensor->shards.item[*at].slot == slot; ++*at) {
-        if (overlaps_before(tensor, *at, first))
-            return shard_error(index, where, tensor, &tensor->shards.item[*at],
-                               "overlaps another, and they differ or have not the same bounds");
+    for (; *at < tensor->shards.count && tensor->shards.item[*at].slot == slot; ++*at)
         count += weir_shape_count(&tensor->shards.item[*at].shape);
-    }
+    weir_status status = find_overlap(tensor->shards.item + first, *at - first, &overlap);
+    if (status)
+        return status;
+    if (overlap)
+        return shard_error(index, where, tensor, overlap,
+                           "overlaps another, and they differ or have not the same bounds");
     if (count != want && !part)
         return error_set(WEIR_E_IO, "%s: tensor %s: %" PRId64 " of its %" PRId64 " elements are in no shard", where,
                          tensor->is.name, want - count, want);

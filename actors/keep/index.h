@@ -35,8 +35,11 @@ struct keep_index {
     POOL_LIST(weir_checkpoint_file) files;
     POOL_LIST(struct keep_tensor) tensors;
     POOL_LIST(weir_checkpoint_source) sources;
-    int hint;                   /* where the last search by name ended: names often come in the same order */
+    void *named;                 /* owned: a tree (tsearch) of the first `named_count` tensors by name */
+    int named_count;
     struct keep_tensor **sorted; /* by name, once settled */
+    const char *folder;          /* that files' names are in; NULL: they are paths */
+    bool unsummed;               /* there are no checksums */
 };
 
 void keep_index_free(struct keep_index *index);

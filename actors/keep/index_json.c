@@ -13,7 +13,6 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +243,8 @@ static weir_status take_tensor(struct keep_index *index, const char *where, cons
         return status ? status : error_set(WEIR_E_MEMORY, "%s: no memory for it", where);
     to->is = tensor;
     to->is.name = pool_text(&index->pool, "%s", tensor.name);
+    if (!to->is.name || !POOL_ROOM(&index->pool, &to->shards, (int64_t)json_array_size(shards)))
+        return error_set(WEIR_E_MEMORY, "%s: no memory for it", where);
     snprintf(which, sizeof which, "%s: tensor %s", where, tensor.name);
     for (size_t i = 0; i < json_array_size(shards) && !status; i++)
         status = take_shard(index, which, json_array_get(shards, i), to);
@@ -252,14 +253,12 @@ static weir_status take_tensor(struct keep_index *index, const char *where, cons
 
 bool keep_unhex(const char *text, unsigned char *to)
 {
+    static const char digits[] = "0123456789abcdef";
     size_t length = strlen(text);
-    if (length % 2 || strspn(text, "0123456789abcdef") != length)
+    if (length % 2 || strspn(text, digits) != length)
         return false;
-    for (size_t i = 0; i < length / 2; i++) {
-        unsigned byte;
-        sscanf(text + 2 * i, "%2x", &byte);
-        to[i] = (unsigned char)byte;
-    }
+    for (size_t i = 0; i < length / 2; i++)
+        to[i] = (unsigned char)((strchr(digits, text[2 * i]) - digits) << 4 | (strchr(digits, text[2 * i + 1]) - digits));
     return true;
 }
 
@@ -351,16 +350,16 @@ weir_status keep_index_decode_unsealed(struct keep_index *index, const char *whe
 static weir_status read_index(struct keep_index *index, const char *folder, bool part)
 {
     size_t count = 0;
+    const char *why = "no memory for its name";
     struct pool names = {0};
     *index = (struct keep_index){.nonce = 0};
     const char *path = pool_text(&names, "%s/" KEEP_INDEX_NAME, folder);
-    char *text = path ? keep_read_file(path, KEEP_INDEX_BYTES_MAX, &count) : NULL;
+    char *text = path ? keep_read_file(path, KEEP_INDEX_BYTES_MAX, &count, &why) : NULL;
     weir_status status = text ? keep_index_decode(index, path, text, count)
-                              : error_set(WEIR_E_IO, "%s: cannot be read: %s", path ? path : folder,
-                                          errno ? strerror(errno) : "it was cut short meanwhile");
+                              : error_set(WEIR_E_IO, "%s: cannot be read: %s", path ? path : folder, why);
     if (!status)
         status = part ? keep_index_settle_part(index, path) : keep_index_settle(index, path);
-    index->info.path = pool_text(&index->pool, "%s", folder);
+    index->info.path = index->folder = pool_text(&index->pool, "%s", folder);
     pool_free(&names);
     free(text);
     return status;

@@ -2,6 +2,7 @@
 #include "actors/keep/json.h"
 
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -10,7 +11,9 @@
 json_t *keep_json_parse(const char *where, const char *text, size_t count)
 {
     json_error_t error;
+    struct c_locale locale = c_locale_begin();
     json_t *json = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
+    c_locale_end(locale);
     if (!json) {
         error_set(WEIR_E_IO, "%s: is not JSON: %s (line %d, column %d)", where, error.text, error.line, error.column);
     } else if (!json_is_object(json)) {

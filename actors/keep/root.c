@@ -17,8 +17,8 @@
 #include "actors/keep/own.h"
 #include "actors/keep/part.h"
 #include "actors/keep/save.h"
+#include "graph/base/locale.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -39,7 +39,7 @@ const char *keep_step_name(int64_t step, char name[KEEP_STEP_NAME_BYTES])
 int64_t keep_step_of(const char *name)
 {
     char again[KEEP_STEP_NAME_BYTES], *end;
-    if (strncmp(name, "step-", 5) != 0 || !isdigit((unsigned char)name[5]))
+    if (strncmp(name, "step-", 5) != 0 || !is_digit(name[5]))
         return -1;
     int64_t step = strtoll(name + 5, &end, 10);
     return !*end && !strcmp(keep_step_name(step, again), name) ? step : -1;
@@ -203,13 +203,16 @@ bool keep_root_publish(const struct keep_files *files, const char *root, const c
     return ok;
 }
 
-/* A folder that stays is told when it is the newest of those that were to go: the others were, before. */
+/* Tells why something stays: errno, or something else in it. */
 static void tell_stays(const struct keep_prune *prune, const char *path)
 {
+    const char *error = strerror(errno);
     char why[512], sentence[1024];
-    if (!prune->tell || keep_owner_of(path, why, sizeof why) != KEEP_FOREIGN)
+    if (!prune->tell)
         return;
-    snprintf(sentence, sizeof sentence, "%s: is not removed, because %s", path, why);
+    bool foreign = errno == ENOTEMPTY && keep_owner_of(path, why, sizeof why) == KEEP_FOREIGN;
+    snprintf(sentence, sizeof sentence, "%s: an older checkpoint stays here, because %s", path,
+             foreign ? why : error);
     prune->tell(prune->tell_ctx, sentence);
 }
 
@@ -219,11 +222,14 @@ void keep_root_prune(const struct keep_files *files, const char *root, const str
     char name[KEEP_STEP_NAME_BYTES];
     int64_t *steps = NULL;
     int count = keep_root_steps(&p, root, &steps);
+    if (count < 0)
+        tell_stays(prune, root);
     while (count > 0 && steps[count - 1] > prune->step)
         count--;
     for (int i = 0; steps && i < count - prune->keep; i++) {
         const char *path = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
         const char *aside = pool_text(&p, "%s/.%s.%016" PRIx64, root, name, prune->nonce);
+        /* One that stays is told when it is the newest of those that are to go: the others were, before. */
         if (path && aside && !keep_root_remove(files, path, aside) && i == count - prune->keep - 1)
             tell_stays(prune, path);
     }

@@ -43,7 +43,7 @@ size_t safetensors_dtype_bytes(enum safetensors_dtype dtype)
 
 weir_dtype safetensors_dtype_read_as(enum safetensors_dtype dtype)
 {
-    return dtypes[dtype].read_as;
+    return dtype < SAFETENSORS_DTYPES ? dtypes[dtype].read_as : WEIR_DTYPE_NONE;
 }
 
 enum safetensors_dtype safetensors_dtype_of(weir_dtype dtype)
@@ -55,14 +55,12 @@ enum safetensors_dtype safetensors_dtype_of(weir_dtype dtype)
     return stored[dtype]; /* F32 is 0 */
 }
 
-static bool find_dtype(const char *name, enum safetensors_dtype *dtype)
+static enum safetensors_dtype find_dtype(const char *name)
 {
-    for (int i = 0; i < SAFETENSORS_DTYPES; i++)
-        if (!strcmp(dtypes[i].name, name)) {
-            *dtype = (enum safetensors_dtype)i;
-            return true;
-        }
-    return false;
+    int i = 0;
+    while (i < SAFETENSORS_DTYPES && strcmp(dtypes[i].name, name) != 0)
+        i++;
+    return (enum safetensors_dtype)i;
 }
 
 /* ---- writing ---- */
@@ -120,7 +118,44 @@ const void *safetensors_encode(struct pool *p, struct safetensors_header *header
 
 /* ---- reading ---- */
 
-/* Where the tensor's bytes are, and that they are as many as its shape says. */
+/* The product; -1: it cannot be counted. */
+static int64_t count_elements(const int64_t *dim, size_t dims)
+{
+    int64_t count = 1;
+    bool empty = false;
+    for (size_t d = 0; d < dims; d++) {
+        empty |= !dim[d];
+        if (dim[d] && __builtin_mul_overflow(count, dim[d], &count))
+            return -1;
+    }
+    return empty ? 0 : count;
+}
+
+/* The shape as the file has it. One of more dimensions than are read becomes one that counts its elements. */
+static weir_status take_shape(struct pool *p, struct keep_object *o, struct safetensors_tensor *t)
+{
+    size_t dims = json_array_size(keep_json_array(o, "shape"));
+    if (dims > SAFETENSORS_DIMS_MAX)
+        return o->status = error_set(WEIR_E_IO, "%s: \"shape\" has %zu dimensions, at most %d are listed", o->where, dims,
+                                     SAFETENSORS_DIMS_MAX);
+    int64_t *dim = POOL_NEW(p, int64_t, dims + 1);
+    if (!dim)
+        return o->status = error_set(WEIR_E_MEMORY, "%s: no memory for its header", o->where);
+    keep_json_numbers(o, "shape", (int)dims, dim);
+    t->dims = (int)dims;
+    t->dim = dim;
+    if (dims > WEIR_DIMS_MAX)
+        t->shape = (weir_shape){1, {count_elements(dim, dims)}};
+    else {
+        t->shape.rank = (int)dims;
+        memcpy(t->shape.dim, dim, dims * sizeof *dim);
+    }
+    if (!o->status && !shape_countable(&t->shape))
+        o->status = error_set(WEIR_E_IO, "%s: has more elements than can be counted", o->where);
+    return o->status;
+}
+
+/* Where the tensor's bytes are, and that they are as many as its shape says, where its type is known. */
 static weir_status take_offsets(struct keep_object *o, struct safetensors_tensor *t, uint64_t data_bytes)
 {
     int64_t offset[2] = {0};
@@ -134,7 +169,9 @@ static weir_status take_offsets(struct keep_object *o, struct safetensors_tensor
         return o->status = error_set(WEIR_E_IO, "%s: its data, bytes %" PRIu64 " to %" PRIu64
                                      ", is not in the file, which has %" PRIu64 " bytes of data",
                                      o->where, t->begin, t->end, data_bytes);
-    bytes = shape_countable(&t->shape) ? (uint64_t)weir_shape_count(&t->shape) * dtypes[t->dtype].bytes : UINT64_MAX;
+    if (t->dtype == SAFETENSORS_DTYPES)
+        return WEIR_OK;
+    bytes = (uint64_t)weir_shape_count(&t->shape) * dtypes[t->dtype].bytes;
     if (bytes != t->end - t->begin)
         return o->status = error_set(WEIR_E_IO, "%s: has %" PRIu64 " bytes of data, its shape and type do not",
                                      o->where, t->end - t->begin);
@@ -151,14 +188,16 @@ static weir_status take_tensor(struct pool *p, const char *file, const char *nam
     if (!json_is_object(json))
         return error_set(WEIR_E_IO, "%s: is not described by a JSON object", where);
     const char *dtype = keep_json_text(&o, "dtype");
-    if (!o.status && !find_dtype(dtype, &t.dtype))
-        return error_set(WEIR_E_IO, "%s: is of type %s, which is not known", where, dtype);
-    keep_json_shape(&o, "shape", &t.shape);
+    t.dtype = find_dtype(dtype);
+    t.type = pool_text(p, "%s", dtype);
+    if (!o.status && !*dtype)
+        return error_set(WEIR_E_IO, "%s: \"dtype\" is empty", where);
+    take_shape(p, &o, &t);
     take_offsets(&o, &t, data_bytes);
     if (keep_json_end(&o))
         return o.status;
     struct safetensors_tensor *to = POOL_PUSH(p, &header->tensors);
-    if (!to || !t.name)
+    if (!to || !t.name || !t.type)
         return error_set(WEIR_E_MEMORY, "%s: no memory for its header", file);
     *to = t;
     return WEIR_OK;
@@ -272,7 +311,7 @@ weir_status safetensors_decode(struct pool *p, const char *file, const void *byt
 
 static weir_status io_error(const char *file)
 {
-    return error_set(WEIR_E_IO, "%s: cannot be read: %s", file, errno ? strerror(errno) : "it is cut short");
+    return error_set(WEIR_E_IO, "%s: cannot be read: %s", file, keep_read_fault());
 }
 
 weir_status safetensors_read(struct pool *p, const char *file, int fd, struct safetensors_header *header,

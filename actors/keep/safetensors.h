@@ -7,7 +7,8 @@
  *
  * Offsets count from the beginning of the data. The text is padded with spaces so that the data is aligned. Headers are
  * parsed as what a stranger wrote: lengths, sums and counts are bounded, and what comes out is consistent: the tensors,
- * in the order of their data, cover it exactly.
+ * in the order of their data, cover it exactly. A tensor of a type that is not known, or of more than six dimensions, is
+ * there as any other: somebody may want the rest of the file.
  *
  * Everything lives in a pool of the caller's. Any thread; keeps no state.
  */
@@ -20,6 +21,7 @@
 
 #define SAFETENSORS_PREFIX 8               /* bytes of the length */
 #define SAFETENSORS_TEXT_MAX 100000000     /* bytes of the text, as the format has it */
+#define SAFETENSORS_DIMS_MAX 64            /* of a tensor that is listed */
 #define SAFETENSORS_ALIGN 64               /* of the data, in what is written here */
 
 /* name in the file, bytes of an element, what it is read as */
@@ -54,8 +56,11 @@ enum safetensors_dtype safetensors_dtype_of(weir_dtype dtype); /* that a weir_dt
 
 struct safetensors_tensor {
     const char *name;
-    enum safetensors_dtype dtype;
-    weir_shape shape;
+    enum safetensors_dtype dtype; /* SAFETENSORS_DTYPES: of none of these types */
+    const char *type;    /* what the file calls it; NULL in one that is written: the dtype's name */
+    weir_shape shape;    /* of more than six dimensions: one, which counts the elements */
+    int dims;            /* that the file has */
+    const int64_t *dim;  /* owned by the pool */
     uint64_t begin, end; /* in the data */
 };
 

@@ -562,11 +562,11 @@ static weir_status take_part(struct keep_save *save, int rank)
 {
     struct keep_index part = {.nonce = 0};
     size_t count = 0;
-    const char *path = part_path(save, rank, "json");
+    const char *why, *path = part_path(save, rank, "json");
     weir_status status = path ? wait_for_part(save, path) : no_memory(save);
-    char *text = status ? NULL : keep_read_file(path, KEEP_INDEX_BYTES_MAX, &count);
+    char *text = status ? NULL : keep_read_file(path, KEEP_INDEX_BYTES_MAX, &count, &why);
     if (!status && !text)
-        status = io_error(path, "read");
+        status = error_set(WEIR_E_IO, "%s: cannot be read: %s", path, why);
     if (!status)
         status = keep_index_decode(&part, path, text, count);
     if (!status)

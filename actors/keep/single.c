@@ -9,6 +9,8 @@
 #include "actors/keep/files.h"
 #include "actors/keep/safetensors.h"
 #include "graph/base/error.h"
+#include "graph/base/replaced.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,16 +28,28 @@ static weir_status no_memory(const char *path)
 
 /* ---- reading ---- */
 
-static weir_status add_tensor(struct keep_index *index, const struct safetensors_tensor *t, uint64_t data_at)
+weir_status keep_single_add(struct keep_index *index, const struct safetensors_tensor *t, int file, uint64_t data_at)
 {
-    weir_checkpoint_shard shard = {.key = t->name, .shape = t->shape, .bytes = t->end - t->begin};
+    weir_checkpoint_shard shard = {.key = t->name, .file = file, .shape = t->shape, .bytes = t->end - t->begin};
     struct keep_tensor *to = POOL_PUSH(&index->pool, &index->tensors);
     if (!to)
         return no_memory(t->name);
     to->is = (weir_checkpoint_tensor){.name = t->name, .slots = 1, .shape = t->shape};
     to->is.dtype = safetensors_dtype_read_as(t->dtype);
-    to->is.stored = safetensors_dtype_name(t->dtype);
+    to->is.stored = t->type;
+    if (!to->is.dtype)
+        to->is.unread = pool_text(&index->pool, "its type, %s, is not read", t->type);
+    if (t->dims > WEIR_DIMS_MAX) {
+        to->is.dtype = WEIR_DTYPE_NONE;
+        to->is.unread = pool_text(&index->pool, "it has %d dimensions, at most %d are read", t->dims, WEIR_DIMS_MAX);
+        to->is.stored_dims = t->dims;
+        to->is.stored_dim = t->dim;
+    }
+    if (!to->is.dtype && !to->is.unread)
+        return no_memory(t->name);
     shard.offset = data_at + t->begin;
+    if (!POOL_ROOM(&index->pool, &to->shards, 1))
+        return no_memory(t->name);
     return keep_index_add_shard(index, to, &shard);
 }
 
@@ -51,7 +65,8 @@ static bool split_slots(struct keep_index *index, struct keep_tensor *tensor, co
     weir_shape *shape = &tensor->is.shape;
     weir_checkpoint_shard whole = tensor->shards.item[0];
     int64_t slots = strtoll(value, NULL, 10);
-    if (slots < 1 || slots > KEEP_SLOTS_MAX || shape->rank < 1 || shape->dim[0] != slots || tensor->is.slots != 1)
+    if (slots < 1 || slots > KEEP_SLOTS_MAX || shape->rank < 1 || shape->dim[0] != slots || tensor->is.slots != 1 ||
+        tensor->is.stored_dim)
         return false;
     shape->rank--;
     memmove(shape->dim, shape->dim + 1, (size_t)shape->rank * sizeof *shape->dim);
@@ -118,19 +133,18 @@ static bool take_text(struct keep_index *index, const struct safetensors_text *t
     return tensor && take_tensor_text(index, tensor, key, text->value);
 }
 
-static weir_status read_header(struct keep_index *index, const char *path, struct safetensors_header *header)
+weir_status keep_single_header(struct keep_index *index, const char *path, const char *name,
+                               struct safetensors_header *header)
 {
     struct stat stat_of;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &stat_of)) {
-        weir_status status = error_set(WEIR_E_IO, "%s: cannot be read: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return status;
-    }
-    weir_status status = safetensors_read(&index->pool, path, fd, header, NULL);
+    const char *why;
+    int fd = reading_open(path, &why);
+    if (fd < 0)
+        return error_set(WEIR_E_IO, "%s: cannot be read: %s", path, why);
+    weir_status status = fstat(fd, &stat_of) ? error_set(WEIR_E_IO, "%s: cannot be read: %s", path, strerror(errno))
+                                             : safetensors_read(&index->pool, path, fd, header, NULL);
     close(fd);
-    return status ? status : keep_index_add_file(index, path, (uint64_t)stat_of.st_size, 0);
+    return status ? status : keep_index_add_file(index, name, (uint64_t)stat_of.st_size, 0);
 }
 
 weir_status keep_single_read(struct keep_index *index, const char *path)
@@ -138,9 +152,10 @@ weir_status keep_single_read(struct keep_index *index, const char *path)
     struct safetensors_header header = {.data_at = 0};
     index->info = (weir_checkpoint_info){.step = -1, .program = "", .ranks = 1};
     index->info.path = pool_text(&index->pool, "%s", path);
-    weir_status status = read_header(index, path, &header);
+    index->unsummed = true;
+    weir_status status = keep_single_header(index, path, path, &header);
     for (int i = 0; i < header.tensors.count && !status; i++)
-        status = add_tensor(index, &header.tensors.item[i], header.data_at);
+        status = keep_single_add(index, &header.tensors.item[i], 0, header.data_at);
     for (int i = 0; i < header.metadata.count && !status; i++)
         if (!take_text(index, &header.metadata.item[i]))
             status = wrong_text(path, &header.metadata.item[i]);
@@ -153,7 +168,7 @@ bool keep_single_is_ours(const char *path)
     struct safetensors_header header = {.data_at = 0};
     char error[1024];
     snprintf(error, sizeof error, "%s", weir_error());
-    bool ours = false, read = read_header(&index, path, &header) == WEIR_OK;
+    bool ours = false, read = keep_single_header(&index, path, path, &header) == WEIR_OK;
     for (int i = 0; read && i < header.metadata.count; i++)
         ours |= !strcmp(header.metadata.item[i].key, "weir.plan");
     if (!read)
@@ -251,10 +266,16 @@ weir_status keep_single_write(struct keep_index *index, const void *const *data,
 {
     struct safetensors_header header = {.data_at = 0};
     struct pool *p = &index->pool;
-    const char *temporary = pool_text(p, "%s.%016" PRIx64 ".tmp", path, nonce);
-    char *folder = pool_text(p, "%s", path);
+    char *target = replaced_target(path); /* a link stays, and the file that it leads to is replaced */
+    if (!target)
+        return error_set(WEIR_E_IO, "%s: cannot be written: %s", path,
+                         errno == EINVAL ? "it is neither a file nor a link to one" : strerror(errno));
+    const char *file = pool_text(p, "%s", target);
+    free(target);
+    const char *temporary = pool_text(p, "%s.%016" PRIx64 ".tmp", file ? file : "", nonce);
+    char *folder = pool_text(p, "%s", file ? file : "");
     int *order = POOL_NEW(p, int, index->tensors.count);
-    if (!temporary || !folder || !order)
+    if (!file || !temporary || !folder || !order)
         return no_memory(path);
     weir_status status = make_header(index, &header, order);
     const void *bytes = status ? NULL : safetensors_encode(p, &header);
@@ -262,7 +283,7 @@ weir_status keep_single_write(struct keep_index *index, const void *const *data,
         return status ? status : WEIR_E_MEMORY;
     folder = dirname(folder);
     bool ok = keep_make_folders(&keep_files_system, folder) && write_file(&header, bytes, data, order, temporary) &&
-              rename(temporary, path) == 0 && keep_sync_folder(&keep_files_system, folder);
+              rename(temporary, file) == 0 && keep_sync_folder(&keep_files_system, folder);
     if (!ok)
         status = error_set(WEIR_E_IO, "%s: cannot be written: %s", path, strerror(errno));
     if (!ok)

@@ -16,12 +16,18 @@
 #define ACTORS_KEEP_SINGLE_H
 
 #include "actors/keep/index.h"
+#include "actors/keep/safetensors.h"
 
 /* Reads the header of `path` as an index of one file, settled. */
 weir_status keep_single_read(struct keep_index *index, const char *path);
 
 /* Whether the file at `path` was written by keep_single_write(). Keeps the thread's error. */
 bool keep_single_is_ours(const char *path);
+/* The two halves of that, for several files that are one index. Reads the header of a file, which is added under the
+ * name; everything is from the index's pool. Adds a tensor of it. */
+weir_status keep_single_header(struct keep_index *index, const char *path, const char *name,
+                               struct safetensors_header *header);
+weir_status keep_single_add(struct keep_index *index, const struct safetensors_tensor *t, int file, uint64_t data_at);
 
 /* Writes the tensors (data[i] is of index->tensors.item[i]: all slots one behind the other) beside `path`, and renames
  * it when it is on the disk. */

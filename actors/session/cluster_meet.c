@@ -70,7 +70,7 @@ static bool watches(const struct weir_session *s)
 
 /* With more threads on this host than cores, a worker that spins keeps another from running; or the network, which is
  * two threads of each rank (its own, and ZeroMQ's) when something goes over the wire and a worker does not take it in
- * itself. A rank that may not use all cores has been given its own: then only its own threads count. */
+ * itself. A rank that may not use all cores has been given its own: then only its own threads count. A quota is of all. */
 static void spin_less(struct weir_session *s)
 {
     const struct cluster *c = s->cluster;
@@ -80,8 +80,9 @@ static void spin_less(struct weir_session *s)
         if (c->wired[r] && threads == s->compute_count && !watches(s))
             threads += 2;
     }
-    bool bound = cores_count() < cores_online();
-    if ((bound ? threads : ranks_here * threads) <= (uint32_t)cores_count())
+    bool bound = cores_in_mask() < cores_online();
+    uint64_t all = (uint64_t)ranks_here * threads;
+    if ((bound ? threads : all) <= (uint32_t)cores_in_mask() && all <= (uint32_t)cores_of_quota())
         return;
     for (uint32_t w = 0; w < s->worker_count; w++)
         s->workers[w].lane.mailbox.spin_ns = 0;

@@ -58,6 +58,35 @@ static weir_status check_part(const weir_plan *plan, const struct cluster_env *e
                      plan->ranks, env->rank, env->size);
 }
 
+static weir_status open_ranks(struct weir_session *s, const struct cluster_env *env)
+{
+    weir_status status = WEIR_OK;
+    if (!s->plan->part) {
+        s->plan = s->spread = plan_spread(s->plan, env->size, env->devices);
+        status = s->plan ? WEIR_OK : WEIR_E_ARGUMENT;
+    }
+    if (status)
+        return status;
+    struct cluster *c = s->cluster = calloc(1, sizeof(*c));
+    if (!c)
+        return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", env->size);
+    c->env = *env;
+    c->env.levels = op_levels();
+    status = op_level(&c->env.level);
+    if (!status)
+        status = cluster_alloc(s, c);
+    if (!status)
+        status = rounds_open(&c->rounds, env->size);
+    struct net_hooks hooks = cluster_hooks;
+    hooks.ctx = c;
+    if (!status) {
+        card_fill(c, &c->members[env->rank]);
+        status = net_open(&c->net, s->plan, &c->env, &s->report, &hooks, &c->members[env->rank]);
+    }
+    cluster_env_wipe(&c->env); /* the network has it */
+    return status;
+}
+
 weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
 {
     struct cluster_env env;
@@ -68,30 +97,10 @@ weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
     s->directory = env.offload;
     if (!status)
         status = check_part(s->plan, &env);
-    if (status || env.size <= 1)
-        return status;
-    if (!s->plan->part) {
-        s->plan = s->spread = plan_spread(s->plan, env.size, env.devices);
-        status = s->plan ? WEIR_OK : WEIR_E_ARGUMENT;
-    }
-    if (status)
-        return status;
-    struct cluster *c = s->cluster = calloc(1, sizeof(*c));
-    if (!c)
-        return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", env.size);
-    c->env = env;
-    c->env.levels = op_levels();
-    status = op_level(&c->env.level);
-    if (!status)
-        status = cluster_alloc(s, c);
-    if (!status)
-        status = rounds_open(&c->rounds, env.size);
-    if (status)
-        return status;
-    struct net_hooks hooks = cluster_hooks;
-    hooks.ctx = c;
-    card_fill(c, &c->members[env.rank]);
-    return net_open(&c->net, s->plan, &c->env, &s->report, &hooks, &c->members[env.rank]);
+    if (!status && env.size > 1)
+        status = open_ranks(s, &env);
+    cluster_env_wipe(&env);
+    return status;
 }
 
 /* ---- runs ---- */

@@ -9,6 +9,7 @@
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/base/text.h"
 #include "transport/mail/park.h"
 
@@ -78,6 +79,9 @@ static bool claim_failure(struct weir_session *s)
 /* The first failure writes the report; then everybody is told. */
 static void session_fail(struct weir_session *s, weir_status status, uint32_t culprit)
 {
+    char raw[sizeof(s->failure)];
+    memcpy(raw, s->failure, sizeof(raw));
+    foreign_text(raw, s->failure, sizeof(s->failure)); /* names, and what other ranks said */
     s->failure_status = status;
     s->culprit = culprit;
     if (!s->said)
@@ -175,7 +179,7 @@ void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *for
     if (!claim_failure(s))
         return;
     va_start(list, format);
-    vsnprintf(s->failure, sizeof(s->failure), format, list);
+    text_vprint(s->failure, sizeof(s->failure), format, list);
     va_end(list);
     session_fail(s, WEIR_E_PEER, culprit);
 }

@@ -11,6 +11,7 @@
 #include "actors/session/finite.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/names.h"
 #include "graph/base/opts.h"
 #include "transport/mail/park.h"
 
@@ -54,8 +55,13 @@ static weir_status bind_one(struct weir_session *s, const weir_binding *binding)
     }
     if (found)
         return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "weir_session_open: the plan has no source, sink or call named '%s' to bind",
-                     binding->name);
+    struct names names = {.wanted = binding->name};
+    char text[NAMES_TEXT_BYTES];
+    for (uint32_t h = 0; h < plan->hosts_count; h++)
+        if (plan->hosts[h].kind <= PLAN_CALL)
+            names_add(&names, plan_text(plan, plan->hosts[h].name));
+    return error_set(WEIR_E_ARGUMENT, "weir_session_open: the plan has no source, sink or call named '%s' to bind%s",
+                     binding->name, names_text(&names, text, sizeof(text)));
 }
 
 static weir_status check_bound(const struct weir_session *s)
@@ -174,23 +180,12 @@ void session_close_calls(struct weir_session *s)
 
 /* ---- push and pull ---- */
 
-/* The names of what may be pushed or pulled, for the error. */
-static const char *names_of(const weir_plan *plan, uint32_t kind, char *text, size_t bytes)
-{
-    size_t used = 0;
-    snprintf(text, bytes, "none");
-    for (uint32_t h = 0; h < plan->hosts_count && used < bytes; h++)
-        if (plan->hosts[h].kind == kind)
-            used += (size_t)snprintf(text + used, bytes - used, "%s'%s'", used ? ", " : "",
-                                     plan_text(plan, plan->hosts[h].name));
-    return text;
-}
-
 static weir_status find_host(const struct weir_session *s, const char *verb, const char *name, uint32_t kind,
                              const plan_host **host)
 {
     const weir_plan *plan = s->plan;
-    char names[256];
+    struct names names = {.wanted = name};
+    char text[NAMES_TEXT_BYTES];
     for (uint32_t h = 0; name && h < plan->hosts_count; h++) {
         const plan_host *candidate = &plan->hosts[h];
         if (candidate->kind != kind || strcmp(plan_text(plan, candidate->name), name))
@@ -201,8 +196,11 @@ static weir_status find_host(const struct weir_session *s, const char *verb, con
     }
     if (*host)
         return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: there is no '%s' to %s; there is: %s", verb, name ? name : "",
-                     verb, names_of(plan, kind, names, sizeof(names)));
+    for (uint32_t h = 0; h < plan->hosts_count; h++)
+        if (plan->hosts[h].kind == kind)
+            names_add(&names, plan_text(plan, plan->hosts[h].name));
+    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: there is no '%s' to %s%s", verb, name ? name : "", verb,
+                     names_text(&names, text, sizeof(text)));
 }
 
 /* The one tensor that a push fills or a pull empties; plan_validate() saw to it that it is one, and whole. */

@@ -178,35 +178,48 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
     return WEIR_OK;
 }
 
-static bool knows(const struct loading *l, const char *name)
+static int by_text(const void *a, const void *b)
 {
-    for (uint32_t p = 0; p < l->s->plan->params_count; p++)
-        if (!strcmp(plan_text(l->s->plan, l->s->plan->params[p].name), name))
-            return true;
-    return false;
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The names of the plan's parameters, sorted; owned by the caller. NULL: no memory. */
+static const char **known_names(const weir_plan *plan)
+{
+    const char **names = calloc(plan->params_count + (size_t)1, sizeof(*names));
+    for (uint32_t p = 0; names && p < plan->params_count; p++)
+        names[p] = plan_text(plan, plan->params[p].name);
+    if (names)
+        qsort(names, plan->params_count, sizeof(*names), by_text);
+    return names;
 }
 
 /* Whether it is the checkpoint's alone, though it is asked for. */
-static bool is_unknown(const struct loading *l, const weir_checkpoint_tensor *tensor)
+static bool is_unknown(const struct loading *l, const char *const *known, const weir_checkpoint_tensor *tensor)
 {
-    return load_wants(l, tensor->kind) && !may_lack(tensor->name) && !knows(l, tensor->name);
+    return load_wants(l, tensor->kind) && !may_lack(tensor->name) &&
+           !bsearch(&tensor->name, known, l->s->plan->params_count, sizeof(*known), by_text);
 }
 
 /* The session has all that is in the checkpoint. */
 static weir_status check_none_left(const struct loading *l)
 {
     const char *first = NULL;
+    const char **known = known_names(l->s->plan);
     char more[400] = "";
     int count = 0;
     for (int t = 0; t < weir_checkpoint_get_info(l->from)->tensors; t++) {
         const weir_checkpoint_tensor *tensor = weir_checkpoint_get_tensor(l->from, t);
-        if (!is_unknown(l, tensor))
+        if (!known || !is_unknown(l, known, tensor))
             continue;
         if (first)
             list_name(more, sizeof(more), &count, tensor->name);
         else
             first = tensor->name;
     }
+    free(known);
+    if (!known)
+        return error_set(WEIR_E_MEMORY, "weir_session_load: no memory to compare names");
     return first ? error_set(WEIR_E_ARGUMENT, "weir_session_load: the session has no '%s', which is in %s%s", first,
                              l->path, list_end(more, sizeof(more), count))
                  : WEIR_OK;

@@ -3,6 +3,7 @@
  * know.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
@@ -157,7 +158,8 @@ static uint32_t watch_pulls(void *ctx, struct wait_entry *entries)
 static void watch_report(void *ctx, const char *text)
 {
     const struct weir_session *s = ctx;
-    report_say(&s->report, "%s", text);
+    size_t length = strlen(text);
+    report_say(&s->report, "%.*s\n", (int)(length && text[length - 1] == '\n' ? length - 1 : length), text);
 }
 
 static uint64_t watch_others_fired(void *ctx, uint32_t *silent_rank, int64_t *silent_ns)

@@ -12,6 +12,7 @@
 #include "actors/session/session.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/names.h"
 
 struct rows {
     const plan_tensor *tensor;
@@ -146,7 +147,12 @@ weir_status session_find_param(const struct weir_session *s, const char *verb, c
         if (!strcmp(plan_text(s->plan, (*param)->name), name))
             return WEIR_OK;
     }
-    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: the plan has no parameter '%s'", verb, name ? name : "");
+    struct names names = {.wanted = name};
+    char text[NAMES_TEXT_BYTES];
+    for (uint32_t i = 0; i < s->plan->params_count; i++)
+        names_add(&names, plan_text(s->plan, s->plan->params[i].name));
+    return error_set(WEIR_E_ARGUMENT, "weir_session_%s: the plan has no parameter '%s'%s", verb, name ? name : "",
+                     names_text(&names, text, sizeof(text)));
 }
 
 const plan_tensor *session_shard(const struct weir_session *s, const plan_param *param, uint32_t i)

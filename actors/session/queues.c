@@ -65,7 +65,7 @@ static weir_status open_queue(struct weir_session *s, uint32_t q)
     weir_status status = arena->device->queue_new(arena->index, kind_of(s->plan->queues[q].kind), &queue->device);
     if (status)
         return status;
-    queue->device->timed = s->trace != NULL;
+    queue->device->timed = s->trace.to != NULL;
     queue->number = queues->count++;
     queues->of[q] = queues->count;
     return WEIR_OK;

@@ -14,6 +14,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
+#include "graph/base/names.h"
 #include "graph/base/opts.h"
 #include "graph/plan/spread.h"
 #include "transport/mail/cores.h"
@@ -221,10 +222,7 @@ static weir_status open_trace(struct weir_session *s, const weir_session_opts *o
     int64_t events = opts->trace_events ? opts->trace_events : TRACE_EVENTS_DEFAULT;
     if (events < 0 || events > TRACE_EVENTS_MAX)
         return error_set(WEIR_E_ARGUMENT, "trace_events is %lld", (long long)events);
-    s->trace = fopen(opts->trace, "w");
-    if (!s->trace)
-        return error_set(WEIR_E_IO, "cannot write the trace to %s: %s", opts->trace, strerror(errno));
-    weir_status status = WEIR_OK;
+    weir_status status = trace_file_open(&s->trace, opts->trace);
     for (uint32_t w = 0; !status && w < s->worker_count; w++)
         status = trace_open(&s->workers[w].trace, (uint64_t)events);
     return status;
@@ -232,13 +230,13 @@ static weir_status open_trace(struct weir_session *s, const weir_session_opts *o
 
 static weir_status close_trace(struct weir_session *s)
 {
-    if (!s->trace)
+    if (!s->trace.to)
         return WEIR_OK;
-    trace_begin(s->trace, s->plan, s->name);
+    trace_begin(&s->trace, s->plan, s->name);
     for (uint32_t w = 0; w < s->worker_count; w++)
         if (s->workers[w].trace.events)
-            trace_write(&s->workers[w].trace, s->trace, s->plan, s->open_ns);
-    return trace_end(s->trace);
+            trace_write(&s->workers[w].trace, &s->trace, s->plan, s->open_ns);
+    return trace_end(&s->trace);
 }
 
 /* ---- open ---- */
@@ -436,6 +434,7 @@ weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opt
     if (!s->ran)
         error_set(WEIR_E_MEMORY, "no memory for a session");
     if (!s->ran || session_open(s, &opts) || caller_opens(s)) {
+        trace_file_drop(&s->trace);
         session_end(s);
         return NULL;
     }
@@ -560,6 +559,16 @@ static bool steps_fit(const struct weir_session *s, uint32_t program, const weir
     return !__builtin_mul_overflow(total, (int64_t)s->plan->micro_batches, &firings);
 }
 
+static weir_status no_program(const weir_plan *plan, const char *name)
+{
+    struct names names = {.wanted = name};
+    char text[NAMES_TEXT_BYTES];
+    for (uint32_t p = 0; p < plan->programs_count; p++)
+        names_add(&names, plan_text(plan, plan->programs[p].name));
+    return error_set(WEIR_E_ARGUMENT, "weir_session_start: the plan has no program '%s'%s", name,
+                     names_text(&names, text, sizeof(text)));
+}
+
 static weir_status find_program(const struct weir_session *s, const weir_run_opts *run, uint32_t *program)
 {
     const char *name = run->program ? run->program : "main";
@@ -568,7 +577,7 @@ static weir_status find_program(const struct weir_session *s, const weir_run_opt
         if (!run->program || !strcmp(plan_text(s->plan, s->plan->programs[*program].name), name))
             break;
     if (*program == s->plan->programs_count)
-        return error_set(WEIR_E_ARGUMENT, "weir_session_start: the plan has no program '%s'", name);
+        return no_program(s->plan, name);
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         empty &= s->plan->actors[a].program.i != *program;
     if (empty)

@@ -132,7 +132,7 @@ struct weir_session {
     int64_t *ran;       /* owned; before it, by program; of main 0 */
     int64_t run_start_ns, run_end_ns;
     int64_t open_ns;
-    FILE *trace;        /* owned */
+    struct trace_file trace; /* owned */
     struct watch *watch; /* owned; NULL: nobody watches */
     struct report report;
     char name[REPORT_NAME + 1]; /* in reports and traces */

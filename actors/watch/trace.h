@@ -8,6 +8,7 @@
 #ifndef ACTORS_WATCH_TRACE_H
 #define ACTORS_WATCH_TRACE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "graph/plan/plan.h"
@@ -35,10 +36,22 @@ static inline void trace_add(struct trace *trace, struct trace_event event)
     trace->events[trace->count++ % trace->room] = event;
 }
 
-/* The document, of the process `name`, is: trace_begin(), trace_write() of each worker, trace_end(). Times are shown
- * from `origin_ns` on. */
-void trace_begin(FILE *to, const weir_plan *plan, const char *name);
-void trace_write(const struct trace *trace, FILE *to, const weir_plan *plan, int64_t origin_ns);
-weir_status trace_end(FILE *to);
+/* Where the document goes. The old contents of the file stay until trace_begin(), and for good if that is never called. */
+struct trace_file {
+    FILE *to;   /* owned; NULL: nowhere */
+    char *path; /* owned */
+    bool made;  /* the file was not there before */
+};
+
+weir_status trace_file_open(struct trace_file *file, const char *path);
+
+/* Nothing will be written: a file that was not there before goes. Does nothing to one that is not open. */
+void trace_file_drop(struct trace_file *file);
+
+/* The document, of the process `name`, is: trace_begin(), trace_write() of each worker, trace_end(), which closes the
+ * file. Times are shown from `origin_ns` on. */
+void trace_begin(const struct trace_file *file, const weir_plan *plan, const char *name);
+void trace_write(const struct trace *trace, const struct trace_file *file, const weir_plan *plan, int64_t origin_ns);
+weir_status trace_end(struct trace_file *file);
 
 #endif

@@ -25,17 +25,23 @@ static bool write_whole(int fd, const char *text, size_t bytes)
     return true;
 }
 
-/* Ends what the file ends with, when that is no whole line. */
+/* Ends what the file ends with, when that is no whole line. Nobody knows that of a FIFO or a device (ESPIPE), or of a
+ * file that may not be read (EBADF). */
 static bool end_last_line(int fd)
 {
     char last = '\n';
     off_t bytes = lseek(fd, 0, SEEK_END);
-    return bytes <= 0 || pread(fd, &last, 1, bytes - 1) != 1 || last == '\n' || write_whole(fd, "\n", 1);
+    if (bytes < 0)
+        return errno == ESPIPE;
+    if (bytes && pread(fd, &last, 1, bytes - 1) < 0)
+        return errno == EBADF;
+    return last == '\n' || write_whole(fd, "\n", 1);
 }
 
 bool log_open(log_file *log, const char *path, bool append)
 {
-    *log = (log_file){.fd = open(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_APPEND | O_CLOEXEC, 0666)};
+    *log = (log_file){.fd = open(path, (append ? O_RDWR : O_WRONLY) | O_CREAT | O_APPEND | O_CLOEXEC, 0666)};
+    log->old = !append;
     if (log->fd < 0 && append && errno == EACCES) /* may be written, but not read */
         log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     log->open = log->fd >= 0;
@@ -50,6 +56,14 @@ FILE *log_begin(log_file *log)
     return log->line;
 }
 
+/* Before the first line: what the file held is no part of this log. A FIFO or a device holds nothing (EINVAL). */
+static bool empty_old(log_file *log)
+{
+    bool empty = !log->old || !ftruncate(log->fd, 0) || errno == EINVAL;
+    log->old = false;
+    return empty;
+}
+
 void log_end(log_file *log)
 {
     if (!log->line)
@@ -57,7 +71,7 @@ void log_end(log_file *log)
     bool made = fputc('\n', log->line) != EOF;
     made = !fclose(log->line) && made;
     log->line = NULL;
-    if (!log->error && (!made || !write_whole(log->fd, log->text, log->bytes)))
+    if (!log->error && (!made || !empty_old(log) || !write_whole(log->fd, log->text, log->bytes)))
         log->error = errno;
     free(log->text);
     log->text = NULL;

@@ -20,13 +20,16 @@
 typedef struct log_file {
     bool open;
     int fd;
+    bool old;     /* what the file held is still in it */
     FILE *line;   /* owned: the line that is being made; its text goes to the next two */
     char *text;   /* owned */
     size_t bytes;
     int error;    /* errno of the first line that was not written; the file ends before it */
+    bool told;    /* its owner has reported that */
 } log_file;
 
-/* Opens `path` anew, or with `append` behind what is there. False, with errno set, when it cannot be written. */
+/* Opens `path` anew, or with `append` behind what is there. Anew, the old lines stay until there is a new one. False, with
+ * errno set, when it cannot be written. */
 bool log_open(log_file *log, const char *path, bool append);
 
 /* Where the parts of the next line go, without its end. NULL when the log is not open, or there is no memory; then

@@ -8,8 +8,11 @@
 #define _GNU_SOURCE
 #include "apps/common/name_map.h"
 
+#include "graph/base/reading.h"
+
 #include <ctype.h>
 #include <errno.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +47,7 @@ struct name_map {
     char path[NAME_BYTES];
     char prefix[NAME_BYTES];
     struct line *line; /* owned */
-    int count;
+    int count, room;
 };
 
 /* ---- parsing ---- */
@@ -156,11 +159,15 @@ static bool add_line(struct name_map *map, char *text, int number)
         return true;
     if (!strncmp(text, "prefix ", 7))
         return copy_name(map->prefix, trim(text + 7)) || tensors_failed("%s:%d: is not a prefix", map->path, number);
-    struct line *line = realloc(map->line, (size_t)(map->count + 1) * sizeof *line);
-    if (!line)
-        return tensors_failed("%s: no memory for it", map->path);
-    map->line = line;
-    line = &map->line[map->count++];
+    if (map->count == map->room) {
+        int room = map->room ? 2 * map->room : 16;
+        struct line *grown = realloc(map->line, (size_t)room * sizeof *grown);
+        if (!grown)
+            return tensors_failed("%s: no memory for it", map->path);
+        map->line = grown;
+        map->room = room;
+    }
+    struct line *line = &map->line[map->count++];
     *line = (struct line){.number = number};
     return take_line(text, line) ||
            tensors_failed("%s:%d: is not NAME = NAME[slices].T, or several of these with | between", map->path, number);
@@ -169,13 +176,14 @@ static bool add_line(struct name_map *map, char *text, int number)
 bool name_map_read(struct name_map **to, const char *path)
 {
     char text[LINE_BYTES];
-    FILE *file = fopen(path, "r");
+    const char *why;
+    FILE *file = reading_stream(path, &why);
     struct name_map *map = *to = calloc(1, sizeof *map);
     bool ok = file && map;
     if (ok)
         snprintf(map->path, sizeof map->path, "%s", path);
     else
-        tensors_failed("%s: cannot be read: %s", path, strerror(errno));
+        tensors_failed("%s: cannot be read: %s", path, map ? why : "no memory");
     for (int number = 1; ok && fgets(text, sizeof text, file); number++)
         ok = add_line(map, text, number);
     if (file)
@@ -334,108 +342,168 @@ static bool size_right(const struct name_map *map, const struct line *line, cons
         int64_t whole = e->slices ? whole_of(&e->slice[d], box.dim[d]) : box.dim[d];
         if (whole < 0)
             return tensors_failed("%s:%d: tensor %s cannot be a slice of %s", map->path, line->number, left->name,
-                                 name);
+                                  name);
         shape->dim[d] = whole > shape->dim[d] ? whole : shape->dim[d];
     }
     return true;
 }
 
-/* Calls `each` for every tensor of weir's that there is, with the line that says what it is a part of. */
+/* A tensor of weir's, and the line that says what it is a part of. */
+struct piece {
+    const struct line *line;
+    const struct tensor *left;
+    struct piece *next;
+};
+
+/* A tensor of the other's that is to be made, with its pieces in the order of the lines. */
+struct right {
+    char name[2 * NAME_BYTES];
+    struct piece *first, **end; /* owned */
+    struct right *next;
+};
+
 struct backwards {
     const struct name_map *map;
     const struct tensors *from;
     struct tensors *to;
-    const char *name; /* of the other's tensor that is being made */
-    weir_shape shape;
-    struct tensor *made;
-    unsigned char *set; /* owned: of its elements, which are there */
+    struct right *first, **end; /* owned, in the order of their first pieces */
+    void *named;                /* a tree of them by name */
 };
 
-typedef bool (*line_fn)(struct backwards *b, const struct line *line, const struct tensor *left);
-
-static bool each_line(struct backwards *b, line_fn each)
+static int by_name(const void *a, const void *b)
 {
-    char right[2 * NAME_BYTES], left[2 * NAME_BYTES];
+    return strcmp(((const struct right *)a)->name, ((const struct right *)b)->name);
+}
+
+static void keep(void *entry)
+{
+    (void)entry;
+}
+
+static void backwards_free(struct backwards *b)
+{
+    tdestroy(b->named, keep);
+    for (struct right *right = b->first, *next; right; right = next) {
+        next = right->next;
+        for (struct piece *piece = right->first, *after; piece; piece = after) {
+            after = piece->next;
+            free(piece);
+        }
+        free(right);
+    }
+}
+
+/* The tensor of this name; a new one unless a piece before was of it. NULL: no memory. */
+static struct right *right_of(struct backwards *b, const char *name)
+{
+    struct right *right = calloc(1, sizeof *right);
+    if (!right)
+        return NULL;
+    strcpy(right->name, name);
+    struct right **found = tsearch(right, &b->named, by_name);
+    if (!found || *found != right) {
+        free(right);
+        return found ? *found : NULL;
+    }
+    right->end = &right->first;
+    *b->end = right;
+    b->end = &right->next;
+    return right;
+}
+
+static bool add_piece(struct backwards *b, const struct line *line, const struct tensor *left, int i)
+{
+    char name[2 * NAME_BYTES];
+    expand(line->right[0].name, i, name);
+    struct right *right = right_of(b, name);
+    struct piece *piece = right ? malloc(sizeof *piece) : NULL;
+    if (!piece)
+        return tensors_failed("no memory for tensor %s", name);
+    *piece = (struct piece){line, left, NULL};
+    *right->end = piece;
+    right->end = &piece->next;
+    return true;
+}
+
+/* Finds, for every tensor of weir's that a line names, what it is a piece of. */
+static bool sort_pieces(struct backwards *b)
+{
+    char left[2 * NAME_BYTES];
     for (int l = 0; l < b->map->count; l++) {
         const struct line *line = &b->map->line[l];
-        const struct tensor *t = NULL;
-        for (int i = 0; !i || (t && strstr(line->left, "{i}")); i++) {
-            expand(line->left, i, left);
-            expand(line->right[0].name, i, right);
-            t = tensors_find(b->from, left);
-            if (t && (!b->name || !strcmp(b->name, right)) && !each(b, line, t))
+        bool many = expand(line->left, 0, left);
+        const struct tensor *t = tensors_find(b->from, left);
+        for (int i = 0; t; t = tensors_find(b->from, left)) {
+            if (!add_piece(b, line, t, i))
                 return false;
+            if (!many)
+                break;
+            expand(line->left, ++i, left);
         }
     }
     return true;
 }
 
-static bool size_line(struct backwards *b, const struct line *line, const struct tensor *left)
-{
-    return size_right(b->map, line, left, b->name, &b->shape);
-}
-
-/* Copies the elements that no line before has set. */
-static bool copy_line(struct backwards *b, const struct line *line, const struct tensor *left)
+/* Copies the elements that no piece before has set; `set`: which these are. */
+static bool copy_piece(const struct backwards *b, const struct piece *piece, struct tensor *made, unsigned char *set)
 {
     static const int64_t zero[WEIR_DIMS_MAX];
+    const struct line *line = piece->line;
+    const struct tensor *left = piece->left;
     const struct expression *e = &line->right[0];
     int64_t start[WEIR_DIMS_MAX];
-    weir_shape box;
+    weir_shape box, whole = made->value.shape;
     size_t element = weir_dtype_bytes(left->value.dtype);
     weir_shape shape = turned(&left->value.shape, e->transposed);
-    if (!box_of(e, &b->shape, start, &box) || !weir_shape_equal(&box, &shape) ||
-        b->made->value.dtype != left->value.dtype)
+    if (!box_of(e, &whole, start, &box) || !weir_shape_equal(&box, &shape) || made->value.dtype != left->value.dtype)
         return tensors_failed("%s:%d: tensor %s has not the shape or type of that slice of %s", b->map->path,
-                              line->number, left->name, b->name);
+                              line->number, left->name, made->name);
     unsigned char *ones = malloc((size_t)weir_shape_count(&box) + 1);
     if (!ones)
-        return tensors_failed("no memory for tensor %s", b->name);
+        return tensors_failed("no memory for tensor %s", made->name);
     memset(ones, 1, (size_t)weir_shape_count(&box));
     int64_t first = 0;
     for (int d = 0; d < box.rank; d++)
-        first = first * b->shape.dim[d] + start[d];
-    if (weir_shape_count(&box) && !b->set[first]) {
-        tensor_copy_box(left->value.data, &left->value.shape, zero, b->made->value.data, &b->shape, start,
+        first = first * whole.dim[d] + start[d];
+    if (weir_shape_count(&box) && !set[first]) {
+        tensor_copy_box(left->value.data, &left->value.shape, zero, made->value.data, &whole, start,
                         &left->value.shape, e->transposed, element);
-        tensor_copy_box(ones, &box, zero, b->set, &b->shape, start, &box, false, 1);
+        tensor_copy_box(ones, &box, zero, set, &whole, start, &box, false, 1);
     }
     free(ones);
     return true;
 }
 
-static bool make_right(struct backwards *b, const struct tensor *like)
+static bool make_right(const struct backwards *b, const struct right *right)
 {
-    b->shape.rank = 0;
-    memset(b->shape.dim, 0, sizeof b->shape.dim);
-    if (!each_line(b, size_line))
-        return false;
-    size_t count = (size_t)weir_shape_count(&b->shape);
-    b->made = tensors_add(b->to, b->name, like->value.dtype, &b->shape, 1);
-    b->set = calloc(count + 1, 1);
-    bool ok = b->made && b->set ? each_line(b, copy_line) : tensors_failed("no memory for tensor %s", b->name);
-    if (ok && b->set && memchr(b->set, 0, count))
-        ok = tensors_failed("%s: tensor %s: no line says what some of its elements are", b->map->path, b->name);
-    free(b->set);
+    weir_shape shape = {.rank = 0};
+    for (const struct piece *piece = right->first; piece; piece = piece->next)
+        if (!size_right(b->map, piece->line, piece->left, right->name, &shape))
+            return false;
+    size_t count = (size_t)weir_shape_count(&shape);
+    struct tensor *made = tensors_add(b->to, right->name, right->first->left->value.dtype, &shape, 1);
+    unsigned char *set = calloc(count + 1, 1);
+    bool ok = (made && set) || tensors_failed("no memory for tensor %s", right->name);
+    for (const struct piece *piece = right->first; piece && ok; piece = piece->next)
+        ok = copy_piece(b, piece, made, set);
+    if (ok && set && memchr(set, 0, count))
+        ok = tensors_failed("%s: tensor %s: no line says what some of its elements are", b->map->path, right->name);
+    free(set);
     return ok;
 }
 
-/* Makes the tensor that this line is a part of, unless a line before has. */
-static bool begin_right(struct backwards *b, const struct line *line, const struct tensor *left)
+static bool apply_backwards(const struct name_map *map, const struct tensors *from, struct tensors *to)
 {
-    char name[2 * NAME_BYTES];
-    const char *digits = strstr(line->left, "{i}");
-    int i = digits ? atoi(left->name + (digits - line->left)) : 0;
-    expand(line->right[0].name, i, name);
-    if (tensors_find(b->to, name))
-        return true;
-    struct backwards one = *b;
-    one.name = name;
-    return make_right(&one, left);
+    struct backwards b = {.map = map, .from = from, .to = to};
+    b.end = &b.first;
+    bool ok = sort_pieces(&b);
+    for (const struct right *right = b.first; right && ok; right = right->next)
+        ok = right->first ? make_right(&b, right) : true;
+    backwards_free(&b);
+    return ok;
 }
 
 bool name_map_apply(const struct name_map *map, const struct tensors *from, struct tensors *to, bool backwards)
 {
-    struct backwards b = {.map = map, .from = from, .to = to};
-    return backwards ? each_line(&b, begin_right) : apply_forwards(map, from, to);
+    return backwards ? apply_backwards(map, from, to) : apply_forwards(map, from, to);
 }

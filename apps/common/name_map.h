@@ -1,6 +1,6 @@
 /* apps/common/name_map.h: how the tensors of one program are made of those of another.
  *
- *     # apps/weir-gpt/gpt2.map: weir-gpt's parameters, from Hugging Face's GPT-2
+ *     # gpt2.map: weir-gpt's parameters, from Hugging Face's GPT-2
  *     prefix transformer.
  *     wte/weight    = wte.weight
  *     h{i}/q/weight = h.{i}.attn.c_attn.weight[:, 0:1/3]

@@ -8,8 +8,11 @@
 #include "apps/common/npy.h"
 
 #include <dirent.h>
+#include "graph/base/reading.h"
+
 #include <errno.h>
 #include <fts.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +23,20 @@
 #define HEADER_MAX 65535 /* bytes of the dictionary */
 #define PATH_BYTES 4096
 
+/* The first of each dtype is what is written. */
 static const struct type {
     const char *text;
-    weir_dtype dtype;
-} types[] = {{"<f4", WEIR_F32}, {"<i4", WEIR_I32}, {"|u1", WEIR_U8}, {"<f2", WEIR_F16}};
-enum { TYPES = sizeof types / sizeof *types };
+    weir_dtype dtype; /* that it is read as */
+    bool wide;        /* of eight bytes, of which each value is converted */
+} types[] = {{"<f4", WEIR_F32, false}, {"<i4", WEIR_I32, false}, {"|u1", WEIR_U8, false}, {"<f2", WEIR_F16, false},
+             {"<f8", WEIR_F32, true},  {"<i8", WEIR_I32, true},  {"|b1", WEIR_U8, false}};
+enum { TYPES = sizeof types / sizeof *types, WIDE_BYTES = 8 };
 
 /* ---- headers ---- */
 
 struct header {
     weir_dtype dtype;
+    bool wide;
     char descr[32];
     bool fortran;
     int rank;
@@ -118,25 +125,46 @@ static bool read_dictionary(FILE *file, char *text)
     return strlen(text) == count;
 }
 
+/* A type that is read and that NumPy converts this one to without a loss: the wide ones, which are checked when they are
+ * read. NULL: there is none. */
+static const char *converted_type(const char *descr)
+{
+    char kind = descr[0] && strchr("<>=|", descr[0]) ? descr[1] : '\0';
+    return kind == 'f' ? "<f8" : kind == 'i' || kind == 'u' ? "<i8" : NULL;
+}
+
+/* Names the line of Python that makes a file that is read. */
+static bool wrong_type(const char *path, const char *descr)
+{
+    const char *to = converted_type(descr);
+    if (!to)
+        return tensors_failed("%s: is of type %s; <f4, <f2, <f8, <i4, <i8, |u1 and |b1 are read", path, descr);
+    return tensors_failed("%s: is of type %s, which is not read; in Python, numpy.save(\"%s\", numpy.load(\"%s\").astype"
+                          "(\"%s\")) converts it", path, descr, path, path, to);
+}
+
 static bool read_header(FILE *file, const char *path, struct header *h)
 {
     static char text[HEADER_MAX + 1];
     if (!read_dictionary(file, text) || !take_dictionary(text, h))
         return tensors_failed("%s: is not an .npy file that is understood here", path);
     for (int i = 0; i < TYPES; i++)
-        if (!strcmp(types[i].text, h->descr))
+        if (!strcmp(types[i].text, h->descr)) {
             h->dtype = types[i].dtype;
+            h->wide = types[i].wide;
+        }
     if (!h->dtype)
-        return tensors_failed("%s: is of type %s; <f4, <f2, <i4 and |u1 are read", path, h->descr);
+        return wrong_type(path, h->descr);
     if (h->fortran && h->rank > 1)
-        return tensors_failed("%s: is in Fortran's order; save numpy.ascontiguousarray() of it", path);
+        return tensors_failed("%s: is in Fortran's order; in Python, numpy.save(\"%s\", numpy.ascontiguousarray(numpy.load"
+                              "(\"%s\"))) converts it", path, path, path);
     return true;
 }
 
 /* Bytes of the values; -1: they cannot be counted. */
 static int64_t count_bytes(const struct header *h)
 {
-    int64_t bytes = (int64_t)weir_dtype_bytes(h->dtype);
+    int64_t bytes = h->wide ? WIDE_BYTES : (int64_t)weir_dtype_bytes(h->dtype);
     for (int d = 0; d < h->rank; d++)
         if (__builtin_mul_overflow(bytes, h->dim[d], &bytes))
             return -1;
@@ -152,6 +180,45 @@ static bool is_as_long(FILE *file, const struct header *h)
 }
 
 /* ---- reading ---- */
+
+/* f64 as f32, rounded to the nearest, or i64 as i32. False: a finite number becomes infinite, or one does not fit. */
+static bool narrow(const void *from, weir_dtype dtype, void *to, size_t count)
+{
+    bool fits = true;
+    for (size_t i = 0; i < count; i++)
+        if (dtype == WEIR_F32) {
+            double value = ((const double *)from)[i];
+            fits &= !isfinite(value) || isfinite((float)value);
+            ((float *)to)[i] = (float)value;
+        } else {
+            int64_t value = ((const int64_t *)from)[i];
+            fits &= value >= INT32_MIN && value <= INT32_MAX;
+            ((int32_t *)to)[i] = (int32_t)value;
+        }
+    return fits;
+}
+
+/* The next elements, as those of the dtype that the type is read as. False: errno; 0, the file ends; ERANGE, one does
+ * not fit. */
+static bool get_values(FILE *file, bool wide, weir_dtype dtype, void *to, size_t count)
+{
+    enum { PART = 512 };
+    int64_t part[PART];
+    size_t bytes = weir_dtype_bytes(dtype);
+    errno = 0;
+    if (!wide)
+        return fread(to, bytes, count, file) == count;
+    for (size_t at = 0, next; at < count; at += next) {
+        next = count - at < PART ? count - at : PART;
+        if (fread(part, WIDE_BYTES, next, file) != next)
+            return false;
+        if (!narrow(part, dtype, (char *)to + at * bytes, next)) {
+            errno = ERANGE;
+            return false;
+        }
+    }
+    return true;
+}
 
 static bool read_values(struct tensors *t, FILE *file, const char *path, const char *name)
 {
@@ -170,17 +237,22 @@ static bool read_values(struct tensors *t, FILE *file, const char *path, const c
     struct tensor *to = tensors_add(t, name, h.dtype, &shape, 1);
     if (!to)
         return tensors_failed("%s: no memory for it", path);
-    if (fread(to->value.data, 1, tensor_bytes(to), file) != tensor_bytes(to))
-        return tensors_failed("%s: cannot be read: %s", path, strerror(errno));
-    return true;
+    if (get_values(file, h.wide, h.dtype, to->value.data, (size_t)weir_shape_count(&shape)))
+        return true;
+    if (errno == ERANGE)
+        return tensors_failed("%s: tensor %s: has a value of %s that %s cannot hold", path, name, h.descr,
+                              weir_dtype_name(h.dtype));
+    return tensors_failed("%s: cannot be read: %s", path, errno ? strerror(errno) : "it is cut short");
 }
 
 bool npy_read_file(struct tensors *t, const char *path, const char *name)
 {
-    FILE *file = fopen(path, "rb");
-    bool ok = file ? read_values(t, file, path, name) : tensors_failed("%s: cannot be read: %s", path, strerror(errno));
-    if (file)
-        fclose(file);
+    const char *why;
+    FILE *file = reading_file(path, &why);
+    if (!file)
+        return tensors_failed("%s: cannot be read: %s", path, why);
+    bool ok = read_values(t, file, path, name);
+    fclose(file);
     return ok;
 }
 
@@ -256,9 +328,10 @@ static bool make_folders(char *path)
 static long put_header(FILE *to, weir_dtype dtype, int rank, const int64_t *dim, long least)
 {
     char text[256];
-    int type = TYPES - 1;
-    while (type && types[type].dtype != dtype)
-        type--; /* bf16 is written as f32 */
+    int type = 0;
+    while (type < TYPES && types[type].dtype != dtype)
+        type++;
+    type = type < TYPES ? type : 0; /* bf16 is written as f32 */
     int length = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                           types[type].text);
     for (int d = 0; d < rank; d++)
@@ -357,10 +430,11 @@ static bool is_file(FILE *file)
 bool npy_open(struct npy *npy, const char *path)
 {
     struct header h = {.dtype = WEIR_DTYPE_NONE};
-    *npy = (struct npy){.file = strcmp(path, "-") ? fopen(path, "rb") : stdin};
+    const char *why = NULL;
+    *npy = (struct npy){.file = strcmp(path, "-") ? reading_stream(path, &why) : stdin};
     npy->path = path = npy->file == stdin ? "standard input" : path;
     if (!npy->file)
-        return tensors_failed("%s: cannot be read: %s", path, strerror(errno));
+        return tensors_failed("%s: cannot be read: %s", path, why);
     if (!read_header(npy->file, path, &h))
         return stream_failed(npy);
     if (count_bytes(&h) < 0 || (is_file(npy->file) && !is_as_long(npy->file, &h))) {
@@ -368,6 +442,7 @@ bool npy_open(struct npy *npy, const char *path)
         return stream_failed(npy);
     }
     npy->dtype = h.dtype;
+    npy->wide = h.wide;
     npy->rank = h.rank;
     memcpy(npy->dim, h.dim, sizeof h.dim);
     return true;
@@ -377,8 +452,8 @@ bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count)
 {
     size_t got = 0;
     if (dtype == npy->dtype)
-        return fread(to, weir_dtype_bytes(dtype), count, npy->file) == count;
-    for (float f32; got < count && fread(&f32, sizeof f32, 1, npy->file) == 1; got++)
+        return get_values(npy->file, npy->wide, dtype, to, count);
+    for (float f32; got < count && get_values(npy->file, npy->wide, npy->dtype, &f32, 1); got++)
         weir_from_f32(&f32, 1, dtype, (uint16_t *)to + got);
     return got == count;
 }
@@ -410,7 +485,7 @@ bool npy_finish(struct npy *npy, int64_t count)
         npy->dim[0] = count;
         put_header(npy->file, npy->dtype, npy->rank, npy->dim, npy->header_bytes);
     }
-    bool ok = fflush(npy->file) == 0 && !ferror(npy->file);
+    bool ok = npy->file == stdout || (fflush(npy->file) == 0 && !ferror(npy->file));
     if (!ok)
         tensors_failed("%s: cannot be written: %s", npy->path, strerror(errno));
     npy_close(npy);

@@ -1,7 +1,9 @@
 /* apps/common/npy.h: tensors as NumPy's .npy files
  * (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html): a folder of them, in which h0/q/weight is
  * the file h0/q/weight.npy; or one file of many values. f32, f16, i32 and u8 (<f4, <f2, <i4, |u1), in C order; bf16,
- * which NumPy does not have, is f32 there. */
+ * which NumPy does not have, is f32 there. <f8 and <i8 are read as f32 and i32, |b1 as u8: f64 is rounded to the nearest,
+ * and a value that f32 or i32 cannot hold is an error. An error about another type, or about Fortran's order, names the
+ * line of Python that converts the file. */
 #ifndef APPS_COMMON_NPY_H
 #define APPS_COMMON_NPY_H
 
@@ -32,7 +34,8 @@ enum { NPY_DIMS_MAX = WEIR_DIMS_MAX + 1 };
 struct npy {
     FILE *file;       /* owned, but for standard input and output */
     const char *path; /* borrowed */
-    weir_dtype dtype;
+    weir_dtype dtype; /* that values are read as, or written */
+    bool wide;        /* the file's have eight bytes */
     int rank;
     int64_t dim[NPY_DIMS_MAX];
     long header_bytes;
@@ -48,7 +51,8 @@ bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count);
 bool npy_create(struct npy *npy, const char *path, weir_dtype dtype, const weir_shape *shape, int64_t count);
 bool npy_put(struct npy *npy, const void *value, size_t count); /* elements */
 
-/* Ends it when `count` values were put; then the file, if it is one, says so. Does nothing to one that is not open. */
+/* Ends it when `count` values were put; then the file, if it is one, says so. Does nothing to one that is not open.
+ * Whether standard output got all of it shows at the program's end (streams.h). */
 bool npy_finish(struct npy *npy, int64_t count);
 void npy_close(struct npy *npy);
 

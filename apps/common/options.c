@@ -5,6 +5,11 @@
  * whole number too when it has no fraction, because people write step counts so.
  */
 #include "apps/common/options.h"
+#include "apps/common/options_files.h"
+
+#include "graph/base/foreign.h"
+#include "graph/base/locale.h"
+#include "graph/base/names.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -16,19 +21,38 @@
 
 int options_wrong(const char *program, const char *format, ...)
 {
-    char text[1024];
+    char text[2048], shown[1024];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     fflush(stdout);
-    fprintf(stderr, "%s: %s\n", program, text);
+    fprintf(stderr, "%s: %s\n", program, foreign_text(text, shown, sizeof shown));
     return OPTIONS_WRONG;
+}
+
+/* Whether a path is of the sources that the program is made of. */
+static bool is_own(const char *program, const char *path)
+{
+    const char *const common = "apps/common/", *const apps = "apps/";
+    const size_t letters = strcspn(program, " ");
+    if (!strncmp(path, common, strlen(common)))
+        return true;
+    return !strncmp(path, apps, strlen(apps)) && !strncmp(path + strlen(apps), program, letters) &&
+           path[strlen(apps) + letters] == '/';
+}
+
+const char *options_error(const char *program)
+{
+    const char *error = weir_error();
+    const size_t path = strcspn(error, ": "), digits = error[path] == ':' ? strspn(error + path + 1, "0123456789") : 0;
+    const char *rest = error + path + 1 + digits;
+    return digits && !strncmp(rest, ": ", 2) && is_own(program, error) ? rest + 2 : error;
 }
 
 int options_failed(const char *program)
 {
-    options_wrong(program, "%s", weir_error());
+    options_wrong(program, "%s", options_error(program));
     return 1;
 }
 
@@ -162,41 +186,18 @@ static const options_entry *positional(const options_spec *spec, int index)
     return NULL;
 }
 
-/* The edit distance (Levenshtein 1966) of two short words; good enough to guess what was meant. */
-static int distance(const char *a, const char *b)
-{
-    int row[64], length = (int)strlen(b);
-    if (length >= 64)
-        return 64;
-    for (int j = 0; j <= length; j++)
-        row[j] = j;
-    for (int i = 1; *a; a++, i++) {
-        int corner = row[0];
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            int change = corner + (*a != b[j - 1]);
-            corner = row[j];
-            int other = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-            row[j] = change < other ? change : other;
-        }
-    }
-    return row[length];
-}
-
 static int wrong_option(const options_spec *spec, const char *text)
 {
-    const char *best = NULL;
-    int best_distance = 3;
-    for (const options_entry *e = spec->table; e->name; e++) {
-        int d = is_positional(e) ? 64 : distance(text, e->name);
-        if (d < best_distance) {
-            best = e->name;
-            best_distance = d;
-        }
-    }
-    if (best)
-        return options_wrong(spec->program, "unknown option %s (did you mean %s?)", text, best);
-    return options_wrong(spec->program, "unknown option %s; --help lists them", text);
+    char name[NAMES_LETTERS], list[NAMES_TEXT_BYTES];
+    struct names names = {.wanted = name};
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    for (const options_entry *e = spec->table; e->name; e++)
+        if (!is_positional(e))
+            names_add(&names, e->name);
+    const char *meant = names_meant(&names);
+    if (meant)
+        return options_wrong(spec->program, "unknown option %s (did you mean %s?); --help lists all", name, meant);
+    return options_wrong(spec->program, "there is no option %s%s; --help lists all", name, names_text(&names, list, sizeof list));
 }
 
 /* ---- the command line ---- */
@@ -229,8 +230,23 @@ static int take_positional(const options_spec *spec, const char *text, int index
     return set_value(spec, entry, text);
 }
 
+int options_end(const options_spec *spec, int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && argv[at][0] == '-' && strcmp(argv[at], "--") != 0) {
+        const char *text = argv[at++];
+        const options_entry *entry = strchr(text, '=') ? NULL : find_option(spec, text, strlen(text));
+        if (entry && entry->kind != OPTIONS_FLAG && at < argc && strncmp(argv[at], "--", 2) != 0)
+            at++;
+        while (entry && entry->several && at < argc && argv[at][0] != '-')
+            at++;
+    }
+    return at;
+}
+
 int options_parse(const options_spec *spec, int argc, char **argv)
 {
+    c_locale_begin();
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return print_help(spec);
@@ -243,5 +259,5 @@ int options_parse(const options_spec *spec, int argc, char **argv)
     const options_entry *missing = positional(spec, taken);
     if (missing && !missing->optional)
         return options_wrong(spec->program, "needs %s; --help tells more", missing->name);
-    return -1;
+    return options_check_files(spec);
 }

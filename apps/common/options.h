@@ -13,9 +13,11 @@
  *         return status;
  *
  * A name without dashes is a positional argument; those are filled in the order of the table. `--steps 5` and
- * `--steps=5` are the same; `--help` prints the table. A mistake is one line on stderr, and the exit status is 2.
+ * `--steps=5` are the same; `--help` prints the table. A mistake is one line on stderr, and the exit status is 2. Two
+ * outputs with one file, or an output and an input, are a mistake.
  *
- * Values point into argv, which must outlive them. Any thread; keeps no state.
+ * Values point into argv, which must outlive them. Any thread; keeps no state. From here on the calling thread has the
+ * C locale, so that all numbers of a program have a point, even where a preloaded library calls setlocale().
  */
 #ifndef APPS_COMMON_OPTIONS_H
 #define APPS_COMMON_OPTIONS_H
@@ -40,6 +42,17 @@ typedef enum options_kind {
 #undef X
 } options_kind;
 
+/* A TEXT or LIST may name files; this says what the program does with them. An output must not be one file with another output
+ * or an input (options_files.h). */
+typedef enum options_file {
+    OPTIONS_NO_FILE,
+    OPTIONS_READS,
+    OPTIONS_READS_NAMED,  /* the value is NAME=FILE; a FILE - is standard input */
+    OPTIONS_WRITES,
+    OPTIONS_WRITES_NAMED, /* NAME=FILE; a FILE - is standard output */
+    OPTIONS_WRITES_RANKS, /* each rank its own (ranks_path()) */
+} options_file;
+
 /* All values of an option that is given several times (`--feed x=1 --feed y=2`) or, with .several, takes all that
  * follow (`--text a b`). */
 typedef struct options_list {
@@ -56,6 +69,7 @@ typedef struct options_entry {
     const char *value; /* what help calls the value; NULL: by kind */
     bool optional;     /* of a positional argument: may be left out */
     bool several;      /* of a LIST: takes every argument up to the next option */
+    options_file file;
 } options_entry;
 
 typedef struct options_spec {
@@ -68,10 +82,18 @@ typedef struct options_spec {
  * mistake. */
 int options_parse(const options_spec *spec, int argc, char **argv);
 
+/* Where options of the table end, for a program that starts another one: the index of "--", or of the first argument that
+ * is neither an option nor a value of one; argc when there is none. */
+int options_end(const options_spec *spec, int argc, char **argv);
+
 /* "weir-gpt: " and the sentence, as one line on stderr; returns OPTIONS_WRONG. */
 int options_wrong(const char *program, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* "weir-gpt: " and weir_error(), as one line on stderr; returns 1, the exit status of what went wrong at work. */
+/* weir_error() without the line of the program's own sources that it may begin with, "apps/common/trainer.c:63: ": who
+ * runs the program has no use for that. The line of another program, whose plan this one runs, stays. */
+const char *options_error(const char *program);
+
+/* "weir-gpt: " and options_error(), as one line on stderr; returns 1, the exit status of what went wrong at work. */
 int options_failed(const char *program);
 
 #endif

@@ -1,4 +1,5 @@
-/* apps/common/paths.h: where the project's own files are, from wherever a program was started. Keeps no state. */
+/* apps/common/paths.h: where the project's own files are, from wherever a program was started: in its tree, or installed.
+ * Keeps no state. */
 #ifndef APPS_COMMON_PATHS_H
 #define APPS_COMMON_PATHS_H
 
@@ -7,9 +8,25 @@
 
 #define PATHS_BYTES 4096
 
-/* Writes the path of `file` within the project ("apps/data/digits.csv") to `path`: the first folder that has it, going
- * up from the one that the program itself lies in, then from the working directory. False when none has. */
-bool paths_in_project(const char *file, char path[PATHS_BYTES]);
+/* Writes the path of a file that programs need to `path`; `file` is where it is in the tree ("apps/data/digits.csv"). In
+ * this order:
+ *
+ *     in the tree     below a folder above the program's own, as of build/bin/weir-digits
+ *     installed       ../share/weir/digits.csv, from the program's folder
+ *     in the tree     below a folder above the working directory
+ *
+ * False when it is nowhere. */
+bool paths_of_data(const char *file, char path[PATHS_BYTES]);
+
+/* Where paths_of_data() has found none: "neither /opt/share/weir/digits.csv, nor apps/data/digits.csv in /opt/bin, ...". */
+const char *paths_looked(const char *file, char *text, size_t bytes);
+
+/* Puts the path that the symbolic link `path` leads to in its place. False: it is no link. */
+bool paths_follow(char path[PATHS_BYTES]);
+
+/* " (did you mean runs/plan?)": a file beside `path`, which is not there, whose name is near; "" when there is none, or
+ * errno is not ENOENT. */
+const char *paths_meant(const char *path, char text[PATHS_BYTES]);
 
 /* A list of paths, sorted. */
 typedef struct paths_list {

@@ -18,13 +18,16 @@ bool ranks_has_device(const weir_session *session)
 
 const char *ranks_path(const char *path, char own[PATHS_BYTES])
 {
-    if (!path)
-        return NULL;
+    return path ? ranks_path_of(path, weir_rank(), own) : NULL;
+}
+
+const char *ranks_path_of(const char *path, int rank, char own[PATHS_BYTES])
+{
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
     size_t stem = dot && dot > name ? (size_t)(dot - path) : strlen(path);
     if (weir_world_size() == 1)
         snprintf(own, PATHS_BYTES, "%s", path);
     else
-        snprintf(own, PATHS_BYTES, "%.*s.rank%d%s", (int)stem, path, weir_rank(), path + stem);
+        snprintf(own, PATHS_BYTES, "%.*s.rank%d%s", (int)stem, path, rank, path + stem);
     return own;
 }

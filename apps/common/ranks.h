@@ -20,4 +20,7 @@ bool ranks_has_device(const weir_session *session);
  * NULL when `path` is NULL. */
 const char *ranks_path(const char *path, char own[PATHS_BYTES]);
 
+/* The same of another rank; `path` is not NULL. */
+const char *ranks_path_of(const char *path, int rank, char own[PATHS_BYTES]);
+
 #endif

@@ -79,7 +79,7 @@ static int find_start(saver *s, int64_t *step)
         return -1;
     weir_checkpoint *c = weir_checkpoint_open(s->from);
     if (!c)
-        return options_wrong(s->program, "--resume: %s", weir_error());
+        return options_wrong(s->program, "--resume: %s", options_error(s->program));
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
     *step = info->step;
     s->seed = info->seed;
@@ -168,7 +168,7 @@ int saver_load(saver *s, weir_session *session, const weir_plan *plan)
     if (snapshots && weir_session_step(session) > s->start)
         s->from = snapshots;
     if (s->from && ranks_first())
-        fprintf(stderr, "%s: goes on at step %lld of %s\n", s->program, (long long)weir_session_step(session), s->from);
+        options_wrong(s->program, "goes on at step %lld of %s", (long long)weir_session_step(session), s->from);
     s->best = read_best(s);
     s->due = measure_seconds() + s->every_seconds;
     if (s->from == s->opts.save)
@@ -227,7 +227,7 @@ bool saver_saves(const saver *s)
 static void tell_failed(const saver *s, int64_t step)
 {
     if (ranks_first())
-        fprintf(stderr, "%s: step %lld was not saved: %s\n", s->program, (long long)step, weir_error());
+        options_wrong(s->program, "step %lld was not saved: %s", (long long)step, options_error(s->program));
 }
 
 /* What is saved is safer than a snapshot of the same step, so one of the two is enough. */
@@ -271,7 +271,7 @@ bool saver_last(saver *s, weir_session *session)
     if (status)
         tell_failed(s, step);
     else if (ranks_first())
-        fprintf(stderr, "%s: step %lld is saved in %s\n", s->program, (long long)step, s->opts.save);
+        options_wrong(s->program, "step %lld is saved in %s", (long long)step, s->opts.save);
     return !status;
 }
 

@@ -45,7 +45,7 @@ typedef struct saver_opts {
     {"--save-every", OPTIONS_TEXT, &(o).every, .value = "N|Nmin",                                                     \
      .help = "steps, or minutes as 5min, from one to the next; default: at the end only"},                            \
     {"--keep", OPTIONS_INT, &(o).keep, .min = 1, .max = 1e9, .help = "checkpoints that stay, the newest"},            \
-    {"--resume", OPTIONS_TEXT, &(o).resume, .value = "DIR",                                                           \
+    {"--resume", OPTIONS_TEXT, &(o).resume, .value = "DIR", .file = OPTIONS_READS,                                    \
      .help = "go on from a checkpoint, or the newest in DIR; the layout may be another"},                             \
     {"--snapshot-every", OPTIONS_INT, &(o).snapshot_every, .min = 1, .max = 1e9,                                      \
      .help = "steps from one snapshot in memory to the next, for `weir launch --restarts`"}

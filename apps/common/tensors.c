@@ -1,6 +1,8 @@
 /* apps/common/tensors.c: a model's tensors in memory. */
+#define _GNU_SOURCE
 #include "apps/common/tensors.h"
 
+#include <search.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +29,21 @@ static bool weir_failed(void)
     return tensors_failed("%s", weir_error());
 }
 
+/* A name, and whose it is: tensors move when there are more. A tree, as names that a stranger chose may all have one
+ * hash. */
+struct named {
+    const char *name; /* borrowed, of the tensor */
+    int tensor;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
+}
+
 void tensors_free(struct tensors *t)
 {
+    tdestroy(t->named, free);
     for (int i = 0; i < t->count; i++) {
         free(t->item[i].name);
         free(t->item[i].value.data);
@@ -67,31 +82,44 @@ struct tensor *tensors_add(struct tensors *t, const char *name, weir_dtype dtype
     new.kind = strchr(name, ':') ? WEIR_OPTIMIZER_STATE : WEIR_PARAMETER; /* until somebody knows better */
     new.name = strdup(name);
     new.value.data = malloc(tensor_bytes(&new) + 1);
-    if (!new.name || !new.value.data) {
+    struct named *entry = new.name && new.value.data ? malloc(sizeof *entry) : NULL;
+    if (entry)
+        *entry = (struct named){new.name, t->count};
+    struct named **found = entry ? tsearch(entry, &t->named, by_name) : NULL;
+    if (!found) {
+        free(entry);
         free(new.name);
         free(new.value.data);
         return NULL;
     }
+    if (*found != entry)
+        free(entry); /* the first of that name is found */
     t->item[t->count] = new;
     return &t->item[t->count++];
 }
 
 struct tensor *tensors_find(const struct tensors *t, const char *name)
 {
-    for (int i = 0; i < t->count; i++)
-        if (!strcmp(t->item[i].name, name))
-            return &t->item[i];
-    return NULL;
+    const struct named wanted = {.name = name};
+    struct named *const *found = tfind(&wanted, &t->named, by_name);
+    return found ? &t->item[(*found)->tensor] : NULL;
 }
 
 /* ---- checkpoints ---- */
 
 static bool read_one(struct tensors *t, weir_checkpoint *c, const weir_checkpoint_tensor *from)
 {
-    struct tensor *to = from->dtype ? tensors_add(t, from->name, from->dtype, &from->shape, from->slots) : NULL;
+    if (!from->dtype && t->skip_unread) {
+        if (!t->skipped++)
+            snprintf(t->first_skipped, sizeof t->first_skipped, "%s: %s", from->name, from->unread);
+        return true;
+    }
+    if (!from->dtype)
+        return tensors_failed("%s: tensor %s: %s; --skip-unread leaves out such tensors",
+                              weir_checkpoint_get_info(c)->path, from->name, from->unread);
+    struct tensor *to = tensors_add(t, from->name, from->dtype, &from->shape, from->slots);
     if (!to)
-        return tensors_failed(from->dtype ? "no memory for tensor %s" : "tensor %s: is of a type that is not read",
-                              from->name);
+        return tensors_failed("no memory for tensor %s", from->name);
     size_t slot_bytes = tensor_bytes(to) / (size_t)to->slots;
     to->kind = from->kind;
     to->frozen = from->frozen;

@@ -20,9 +20,13 @@ struct tensor {
 struct tensors {
     struct tensor *item;   /* owned */
     int count, room;
+    void *named;           /* owned: a tree of them by name */
     weir_checkpoint_create_opts facts; /* of the checkpoint that they come from; program is owned */
     weir_checkpoint_source *source;    /* owned, with what they name */
     int source_count;
+    bool skip_unread;      /* before reading: leave out what cannot be read */
+    int skipped;           /* how many were */
+    char first_skipped[256]; /* "TENSOR: why", of the first */
 };
 
 void tensors_free(struct tensors *t);
@@ -33,7 +37,8 @@ struct tensor *tensors_add(struct tensors *t, const char *name, weir_dtype dtype
 struct tensor *tensors_find(const struct tensors *t, const char *name);
 size_t tensor_bytes(const struct tensor *t);
 
-/* From and to a checkpoint's folder or a .safetensors file. Not `all`: parameters only. */
+/* From and to a checkpoint's folder or a .safetensors file. Not `all`: parameters only. A tensor that cannot be read is
+ * an error, unless such are to be left out. */
 bool tensors_read(struct tensors *t, const char *path, bool all);
 bool tensors_write(const struct tensors *t, const char *path);
 

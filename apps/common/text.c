@@ -2,14 +2,16 @@
  * fits in memory many times over. */
 #include "apps/common/text.h"
 
+#include "graph/base/reading.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weir/weir.h>
 
-bool text_add_file(text *corpus, const char *path)
+bool text_add_file(text *corpus, const char *path, const char **why)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = reading_stream(path, why);
     if (!file)
         return false;
     char part[1 << 16];
@@ -23,6 +25,8 @@ bool text_add_file(text *corpus, const char *path)
             corpus->count += got;
         }
     }
+    if (!ok || ferror(file))
+        *why = strerror(errno);
     ok = ok && !ferror(file);
     fclose(file);
     corpus->files += ok;

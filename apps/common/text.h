@@ -18,8 +18,8 @@ typedef struct text {
     int files;
 } text;
 
-/* Adds the contents of a file; false, with errno set, when it cannot be read. */
-bool text_add_file(text *corpus, const char *path);
+/* Adds the contents of a file, or all that a pipe brings; false, and *why, when it cannot be read. */
+bool text_add_file(text *corpus, const char *path, const char **why);
 void text_free(text *corpus);
 
 /* Where the window of `length` bytes for row `row` of step `step` starts; corpus->count >= length. */

@@ -7,36 +7,31 @@
 #include "apps/common/trainer.h"
 #include "apps/common/interrupt.h"
 #include "apps/common/measure.h"
+#include "apps/common/writable.h"
+#include "graph/base/foreign.h"
 
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PULL_MS 200 /* after which a loss that does not come is asked after */
 
 /* ---- before ---- */
 
-/* Finds out before the work, not after it, that a file cannot be written. One that was not there is not left empty. */
-static int check_writable(const trainer *t, const char *option, const char *path)
+/* Finds out before the work, not after it, that a file cannot be written. */
+static int check_writable(const trainer *t, const char *option, const char *path, bool replaced)
 {
-    bool was = path && access(path, F_OK) == 0;
-    FILE *file = path ? fopen(path, "ab") : NULL;
-    if (path && !file)
-        return options_wrong(t->program, "%s: cannot write %s: %s", option, path, strerror(errno));
-    if (file)
-        fclose(file);
-    if (file && !was)
-        remove(path);
-    return -1;
+    if (!path || writable(path, replaced))
+        return -1;
+    return options_wrong(t->program, "%s: cannot write %s: %s", option, path, strerror(errno));
 }
 
 static int open_files(trainer *t)
 {
-    int status = check_writable(t, "--trace", ranks_path(t->opts.trace, t->trace));
+    int status = check_writable(t, "--trace", ranks_path(t->opts.trace, t->trace), false);
     if (status < 0 && ranks_first())
-        status = check_writable(t, "--plan", t->opts.plan);
+        status = check_writable(t, "--plan", t->opts.plan, true);
     if (status >= 0 || !t->opts.log || !ranks_first())
         return status;
     if (log_open(&t->log, t->opts.log, saver_continues(&t->saver)))
@@ -82,6 +77,18 @@ static void log_number(FILE *to, const char *name, double value)
     fprintf(to, isfinite(value) ? "\"%s\": %.9g" : "\"%s\": null", name, value);
 }
 
+/* Ends a line of the log. The first that cannot be written is reported when that happens. */
+static void end_line(trainer *t)
+{
+    log_end(&t->log);
+    if (!t->log.error || t->log.told)
+        return;
+    t->log.told = true;
+    progress_pause(&t->progress);
+    options_wrong(t->program, "--log: cannot write %s: %s; the log ends here, training goes on", t->opts.log,
+                  strerror(t->log.error));
+}
+
 static void log_step(trainer *t, double seconds)
 {
     FILE *to = log_begin(&t->log);
@@ -90,7 +97,7 @@ static void log_step(trainer *t, double seconds)
     fprintf(to, "{\"step\": %d, ", t->done - 1);
     log_number(to, "loss", t->loss);
     fprintf(to, ", \"seconds\": %.6f, \"%s_per_s\": %.1f}", seconds, t->items, t->items_per_step / seconds);
-    log_end(&t->log);
+    end_line(t);
 }
 
 /* The next loss. WEIR_E_END: the run was stopped before there was one. */
@@ -187,7 +194,7 @@ static weir_status judge(trainer *t)
         fprintf(to, "{\"steps\": %d, ", t->done);
         log_number(to, t->judge.name, t->judged);
         fputc('}', to);
-        log_end(&t->log);
+        end_line(t);
     }
     if (!status)
         saver_best(&t->saver, t->session, t->judge.name, t->judged);
@@ -364,8 +371,11 @@ static void log_summary(trainer *t)
             (unsigned long long)t->peak_rss);
     log_number(to, "seconds_per_step", steps ? t->seconds / steps : NAN);
     fprintf(to, ", \"workers\": %d, \"utilisation\": {", t->stats.workers);
-    for (int q = 0; q < t->stats.queue_count; q++)
-        fprintf(to, "%s\"%s\": %.4f", q ? ", " : "", t->stats.queue[q].name, t->stats.queue[q].busy);
+    for (int q = 0; q < t->stats.queue_count; q++) {
+        fputs(q ? ", " : "", to);
+        foreign_put_json(to, t->stats.queue[q].name);
+        fprintf(to, ": %.4f", t->stats.queue[q].busy);
+    }
     fputc('}', to);
     if (t->judge.name) {
         fputs(", ", to);
@@ -374,7 +384,7 @@ static void log_summary(trainer *t)
     if (trainer_interrupted(t))
         fprintf(to, ", \"signal\": %d", trainer_interrupted(t));
     fputc('}', to);
-    log_end(&t->log);
+    end_line(t);
 }
 
 int trainer_end(trainer *t, int status)
@@ -384,12 +394,17 @@ int trainer_end(trainer *t, int status)
     if (status < 0)
         status = t->unsaved ? 1 : trainer_interrupted(t) ? interrupt_status(trainer_interrupted(t)) : 0;
     interrupt_stops(NULL);
-    if (t->session && weir_session_close(t->session) && !status)
-        status = options_failed(t->program);
+    if (weir_session_close(t->session)) {
+        int failed = options_failed(t->program);
+        status = status ? status : failed;
+    }
     saver_end(&t->saver);
+    bool told = t->log.told;
     int error = log_close(&t->log);
+    if (error && !told)
+        options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(error));
     if (error && !status)
-        status = options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(error));
+        status = OPTIONS_WRONG;
     weir_plan_free(t->plan);
     t->session = NULL;
     t->plan = NULL;

@@ -79,9 +79,12 @@ typedef struct trainer_opts {
     {"--f16", OPTIONS_FLAG, &(o).f16, .help = "in f16, with a scaled loss"},                                          \
     WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \
     CHECK_FINITE_OPTION((o).check_finite),                                                                            \
-    {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .help = "write one JSON object per step, and a summary"},      \
-    {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},              \
-    {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .help = "save the compiled plan"},                     \
+    {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .file = OPTIONS_WRITES,                                        \
+     .help = "write one JSON object per step, and a summary"},                                                        \
+    {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .file = OPTIONS_WRITES_RANKS,                              \
+     .help = "write a trace for ui.perfetto.dev"},                                                                    \
+    {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .file = OPTIONS_WRITES,                                      \
+     .help = "save the compiled plan"},                                                                               \
     SAVER_OPTIONS((o).saver)
 
 /* The same for a program that has a judgement; `what` says what it measures. */

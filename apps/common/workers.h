@@ -1,7 +1,7 @@
 /* apps/common/workers.h: how many threads a program's session has, and on which cores; the same options in all of them.
  *
  * By default there are as many as devices and cores allow. When the process may not use all cores of the machine and
- * has fewer workers for that reason, the program says so: a mask that nobody thinks of costs whole factors. Keeps no
+ * has fewer workers for that reason, the program says so: a mask or a quota that nobody thinks of costs whole factors. Keeps no
  * state.
  */
 #ifndef APPS_COMMON_WORKERS_H
@@ -20,7 +20,7 @@
 #define CHECK_FINITE_OPTION(check)                                                                                     \
     {"--check-finite", OPTIONS_FLAG, &(check), .help = "end at the first NaN or infinity, and name the op that made it"}
 
-/* One line on stderr when the process's mask left the session fewer workers than devices. For a session whose number
+/* One line on stderr when the process's mask or quota left the session fewer workers than devices. For a session whose number
  * of workers nobody chose, at rest. */
 void workers_tell(const char *program, const weir_session *session);
 

@@ -20,7 +20,7 @@ int main(void)
     weir_session *s = plan ? weir_session_open(plan) : NULL;
     float w = 0;
     bool failed = !s || weir_session_run(s, 100) ||
-                  weir_session_read(s, "line/weight", &(weir_array){&w, WEIR_F32, {2, {1, 1}}});
+                  weir_session_read(s, "line/weight", WEIR_ARRAY(&w, WEIR_F32, 1, 1));
     if (failed)
         puts(weir_error()); /* "line.c:17: linear: ..." */
     else
@@ -28,5 +28,5 @@ int main(void)
     weir_session_close(s);
     weir_plan_free(plan);
     weir_graph_free(g);
-    return failed;
+    return failed || fflush(stdout);
 }

@@ -8,6 +8,9 @@
  */
 #include "apps/weir-digits/digits.h"
 
+#include "apps/common/paths.h"
+#include "graph/base/reading.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -64,9 +67,11 @@ static bool read_lines(digits *data, FILE *file, const char *path, char *error, 
 
 bool digits_load(digits *data, const char *path, char *error, size_t error_bytes)
 {
-    FILE *file = fopen(path, "r");
+    const char *why;
+    FILE *file = reading_stream(path, &why);
     if (!file) {
-        snprintf(error, error_bytes, "cannot read %s: %s", path, strerror(errno));
+        char meant[PATHS_BYTES];
+        snprintf(error, error_bytes, "cannot read %s: %s%s", path, why, paths_meant(path, meant));
         return false;
     }
     bool ok = read_lines(data, file, path, error, error_bytes);

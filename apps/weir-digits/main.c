@@ -4,13 +4,16 @@
  *     weir-digits                              one device
  *     weir-digits --dp 2 --pp 2 --micro 4      two pipeline stages of two devices
  */
+#include "apps/common/options_files.h"
 #include "apps/common/paths.h"
+#include "apps/common/streams.h"
 #include "apps/common/trainer.h"
 #include "apps/weir-digits/model.h"
 
 #include <math.h>
 
 static const char program[] = "weir-digits";
+static const char own_data[] = "apps/data/digits.csv";
 
 /* The judge of the trainer: the share of the test images that is read rightly; NAN when the run was stopped. */
 static weir_status test(void *ctx, weir_session *session, double *accuracy)
@@ -37,17 +40,20 @@ static int train_and_test(trainer *t, model_config *config)
     return trainer_end(t, status);
 }
 
-static int load(digits *data, const char *path)
+static int load(digits *data, const char *path, const options_spec *spec)
 {
     char found[PATHS_BYTES], error[PATHS_BYTES + 200];
-    if (!path && !paths_in_project("apps/data/digits.csv", found))
-        return options_wrong(program, "apps/data/digits.csv is not above the program; give --data FILE");
+    if (!path && !paths_of_data(own_data, found))
+        return options_wrong(program, "there is %s; give --data FILE", paths_looked(own_data, error, sizeof error));
+    int status = path ? -1 : options_check_input(spec, found);
+    if (status >= 0)
+        return status;
     if (!digits_load(data, path ? path : found, error, sizeof error))
         return options_wrong(program, "%s", error);
     return -1;
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
     model_config c = {.layers = 1, .dim = 256, .batch = 128, .dropout = 0.3, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 4000, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "samples"};
@@ -63,7 +69,8 @@ int main(int argc, char **argv)
         LAYOUT_DEVICE_OPTION(c.device),
         TRAINER_OPTIONS(t.opts),
         TRAINER_EVAL_OPTION(t.opts, "the test images are read"),
-        {"--data", OPTIONS_TEXT, &path, .value = "FILE", .help = "CSV of 64 pixels and a label a line"},
+        {"--data", OPTIONS_TEXT, &path, .value = "FILE", .file = OPTIONS_READS,
+         .help = "CSV of 64 pixels and a label a line [digits.csv of weir's own]"},
         {.name = NULL},
     };
     const options_spec spec = {program, "Trains a perceptron on handwritten digits.", table};
@@ -74,7 +81,7 @@ int main(int argc, char **argv)
     if (status < 0)
         status = layout_check_device(program, c.device);
     if (status < 0)
-        status = load(&data, path);
+        status = load(&data, path, &spec);
     if (status < 0) {
         c.data = &data;
         c.optimizer = weir_adamw(.lr = lr, .weight_decay = 0.01, .total = t.opts.steps);
@@ -83,4 +90,10 @@ int main(int argc, char **argv)
     }
     digits_free(&data);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    streams_begin();
+    return streams_end(program, run_program(argc, argv));
 }

@@ -8,8 +8,10 @@
 #include "apps/common/gpt_checkpoint.h"
 #include "apps/common/interrupt.h"
 #include "apps/common/measure.h"
+#include "apps/common/options_files.h"
 #include "apps/common/params.h"
 #include "apps/common/paths.h"
+#include "apps/common/streams.h"
 #include "apps/common/trainer.h"
 #include "apps/weir-gpt/sample.h"
 
@@ -20,16 +22,20 @@ static const char program[] = "weir-gpt";
 
 static int add_file(text *corpus, const char *path)
 {
-    if (text_add_file(corpus, path))
+    char meant[PATHS_BYTES];
+    const char *why;
+    if (text_add_file(corpus, path, &why))
         return -1;
-    return options_wrong(program, "cannot read %s: %s", path, strerror(errno));
+    return options_wrong(program, "cannot read %s: %s%s", path, why, paths_meant(path, meant));
 }
 
-static int add_sources(text *corpus)
+static int add_sources(text *corpus, const options_spec *spec)
 {
     paths_list sources;
     int status = -1;
     paths_sources(&sources);
+    for (int i = 0; i < sources.count && status < 0; i++)
+        status = options_check_input(spec, sources.path[i]);
     for (int i = 0; i < sources.count && status < 0; i++)
         status = add_file(corpus, sources.path[i]);
     if (!sources.count)
@@ -38,9 +44,9 @@ static int add_sources(text *corpus)
     return status;
 }
 
-static int load(text *corpus, const options_list *files, int seq)
+static int load(text *corpus, const options_list *files, int seq, const options_spec *spec)
 {
-    int status = files->count ? -1 : add_sources(corpus);
+    int status = files->count ? -1 : add_sources(corpus, spec);
     for (int i = 0; i < files->count && status < 0; i++)
         status = add_file(corpus, files->value[i]);
     if (status < 0 && corpus->count <= (size_t)seq)
@@ -131,7 +137,7 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
     sampler s = {0};
     interrupt_catch(NULL);
     weir_checkpoint *from = weir_checkpoint_open(path);
-    int status = !from ? options_wrong(program, "--load: %s", weir_error())
+    int status = !from ? options_wrong(program, "--load: %s", options_error(program))
                  : gpt_sizes(from, &c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
     if (status < 0 && validate)
         status = hold_out(NULL, &held_out, validate, c.seq, 0);
@@ -168,7 +174,7 @@ static int train_and_write(trainer *t, gpt_config *c, sample_opts *sample)
     return trainer_end(t, status);
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
     gpt_config c = {.layers = 4, .dim = 128, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 300, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "tokens"};
@@ -177,9 +183,9 @@ int main(int argc, char **argv)
     const char *validate = NULL, *loaded = NULL;
     double lr = 2e-3;
     const options_entry table[] = {
-        {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...",
+        {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...", .file = OPTIONS_READS,
          .help = "what to learn; by default the project's sources"},
-        {"--validate", OPTIONS_TEXT, &validate, .value = "FILE",
+        {"--validate", OPTIONS_TEXT, &validate, .value = "FILE", .file = OPTIONS_READS,
          .help = "what to evaluate on; by default the last tenth of the text, held out"},
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
@@ -192,7 +198,7 @@ int main(int argc, char **argv)
         {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations, compute them again"},
         TRAINER_OPTIONS(t.opts),
         TRAINER_EVAL_OPTION(t.opts, "the loss on held-out text is found"),
-        {"--load", OPTIONS_TEXT, &loaded, .value = "PATH",
+        {"--load", OPTIONS_TEXT, &loaded, .value = "PATH", .file = OPTIONS_READS,
          .help = "do not train: write with the model of a checkpoint, or of a .safetensors file"},
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
@@ -200,7 +206,8 @@ int main(int argc, char **argv)
         {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "what the sample goes on from"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Trains a byte-level GPT on text.", table}, argc, argv);
+    const options_spec spec = {program, "Trains a byte-level GPT on text.", table};
+    int status = options_parse(&spec, argc, argv);
     text corpus = {0}, held_out = {0};
     sample.seed = t.opts.seed;
     if (status < 0 && !*sample.prompt)
@@ -211,7 +218,7 @@ int main(int argc, char **argv)
     if (status < 0)
         status = check(&c);
     if (status < 0)
-        status = load(&corpus, &files, c.seq);
+        status = load(&corpus, &files, c.seq, &spec);
     if (status < 0)
         status = hold_out(&corpus, &held_out, validate, c.seq, t.opts.eval_every);
     if (status < 0) {
@@ -224,4 +231,10 @@ int main(int argc, char **argv)
     text_free(&corpus);
     text_free(&held_out);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    streams_begin();
+    return streams_end(program, run_program(argc, argv));
 }

@@ -1,7 +1,6 @@
 /* apps/weir-gpt/sample.c: lets a trained GPT write: which byte follows is drawn from what the model says of it. */
 #include "apps/weir-gpt/sample.h"
 
-#include <ctype.h>
 #include <math.h>
 
 static int32_t likeliest(const float *logit)
@@ -35,14 +34,13 @@ static int32_t draw_byte(void *ctx, const float *logits)
 
 static void print_byte(void *ctx, int32_t byte)
 {
-    const sampler *s = ctx;
-    fputc(isprint(byte) || byte == '\n' || byte == '\t' ? byte : '?', s->to);
-    fflush(s->to);
+    sampler *s = ctx;
+    shown_byte(&s->shown, (unsigned char)byte);
 }
 
 weir_status sample_open(sampler *s, const gpt_config *config, const sample_opts *opts, FILE *to)
 {
-    *s = (sampler){.opts = opts, .to = to};
+    *s = (sampler){.opts = opts, .to = to, .shown = {.to = to}};
     s->writer = writer_new(config, draw_byte, print_byte, s);
     return s->writer ? WEIR_OK : WEIR_E_MEMORY;
 }
@@ -54,6 +52,7 @@ weir_status sample_write(sampler *s)
     for (const char *c = s->opts->prompt; *c; c++)
         print_byte(s, (unsigned char)*c);
     weir_status status = writer_write(s->writer, s->opts->prompt, s->opts->bytes);
+    shown_end(&s->shown);
     fputc('\n', s->to);
     fflush(s->to);
     return status;

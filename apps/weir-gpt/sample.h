@@ -9,6 +9,7 @@
 #ifndef APPS_WEIR_GPT_SAMPLE_H
 #define APPS_WEIR_GPT_SAMPLE_H
 
+#include "apps/common/shown.h"
 #include "apps/common/writer.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ typedef struct sample_opts {
 typedef struct sampler {
     const sample_opts *opts; /* borrowed, as `to` */
     FILE *to;
+    struct shown shown;            /* what is written to it */
     writer *writer;          /* owned */
     uint64_t drawn;          /* bytes so far */
 } sampler;
@@ -31,7 +33,7 @@ typedef struct sampler {
 weir_status sample_open(sampler *s, const gpt_config *config, const sample_opts *opts, FILE *to);
 void sample_close(sampler *s);
 
-/* Writes prompt and continuation; bytes that are not printable become '?'. */
+/* Writes prompt and continuation as shown.h does: UTF-8 as it is, U+FFFD for what is none or would steer a terminal. */
 weir_status sample_write(sampler *s);
 
 #endif

@@ -6,7 +6,10 @@
 #define _GNU_SOURCE
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
+#include "apps/common/paths.h"
+#include "apps/common/streams.h"
 #include "apps/weir-words/words.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +25,7 @@ static const char program[] = "weir-words";
 
 typedef struct run {
     words_config words;
-    const char *path, *plan;
+    const char *plan;
     int top, mib;
 } run;
 
@@ -37,11 +40,13 @@ static int lanes_default(void)
 static int open_file(run *r)
 {
     struct stat info;
-    r->words.file = open(r->path, O_RDONLY | O_CLOEXEC);
-    if (r->words.file < 0 || fstat(r->words.file, &info))
-        return options_wrong(program, "cannot read %s: %s", r->path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return options_wrong(program, "%s is no file", r->path);
+    char meant[PATHS_BYTES];
+    const char *why;
+    r->words.file = reading_open(r->words.path, &why); /* lanes read it at several places at once */
+    if (r->words.file < 0)
+        return options_wrong(program, "cannot read %s: %s%s", r->words.path, why, paths_meant(r->words.path, meant));
+    if (fstat(r->words.file, &info))
+        return options_wrong(program, "cannot read %s: %s", r->words.path, strerror(errno));
     r->words.bytes = (uint64_t)info.st_size;
     return -1;
 }
@@ -97,17 +102,17 @@ static int compile_and_count(run *r)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
     run r = {.words = {.file = -1, .lanes = lanes_default(), .block = 256 << 10}, .top = 10, .mib = 1024};
     const options_entry entries[] = {
-        {"FILE", OPTIONS_TEXT, &r.path, .help = "the text"},
+        {"FILE", OPTIONS_TEXT, &r.words.path, .file = OPTIONS_READS, .help = "the text"},
         {"--lanes", OPTIONS_INT, &r.words.lanes, .min = 1, .max = WORDS_LANES_MAX,
          .help = "blocks that are counted at a time [as many as there are cores]"},
         {"--block", OPTIONS_INT, &r.words.block, .min = 4096, .max = 8 << 20, .help = "bytes of a block"},
         {"--words", OPTIONS_INT, &r.mib, .min = 1, .max = 30000, .help = "MiB that all different words may take"},
         {"--top", OPTIONS_INT, &r.top, .min = 0, .max = 2e9, .help = "so many of the most frequent words; 0: all"},
-        {"--plan", OPTIONS_TEXT, &r.plan, .value = "FILE", .help = "keep the plan"},
+        {"--plan", OPTIONS_TEXT, &r.plan, .value = "FILE", .file = OPTIONS_WRITES, .help = "keep the plan"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Counts the words of a text file.", entries}, argc, argv);
@@ -122,4 +127,10 @@ int main(int argc, char **argv)
     if (r.words.file >= 0)
         close(r.words.file);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    streams_begin();
+    return streams_end(program, run_program(argc, argv));
 }

@@ -68,7 +68,9 @@ static weir_status read_block(const weir_kernel_args *args)
     most = c->bytes - start + (uint64_t)before < (uint64_t)most ? (int64_t)(c->bytes - start) + before : most;
     int64_t there = read_at(c->file, text, most, start - (uint64_t)before);
     if (there < 0)
-        return FAIL(args, "%s", strerror(errno));
+        return FAIL(args, "%s: cannot be read: %s", c->path, strerror(errno));
+    if (there < most)
+        return FAIL(args, "%s: has become shorter while it was read", c->path);
     int64_t end = before + c->block, rest = 0;
     if (before && there && fold[(unsigned char)text[0]])
         while (rest < there && fold[(unsigned char)text[rest]])

@@ -28,6 +28,7 @@ typedef struct words_lane {
 } words_lane;
 
 typedef struct words_config {
+    const char *path;     /* of the file, for errors; borrowed */
     int file;             /* descriptor; borrowed while sessions run */
     uint64_t bytes;       /* of it */
     int lanes;

@@ -1,6 +1,7 @@
 /* weir check: whether a plan is whole, and whether it is live. Loading checks the first, the token game the second. */
 #include "apps/common/measure.h"
 #include "apps/weir/command.h"
+#include "graph/base/foreign.h"
 
 static const char program[] = "weir check";
 
@@ -9,7 +10,7 @@ int command_check(int argc, char **argv)
     const char *path = NULL;
     options_list objects = {0};
     const options_entry table[] = {
-        {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
+        {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
         COMMAND_OPS_OPTION(objects),
         {.name = NULL},
     };
@@ -25,8 +26,8 @@ int command_check(int argc, char **argv)
     if (weir_plan_check(plan))
         status = options_failed(program);
     else
-        printf("%s: live and bounded under every order of firings; %s\n", path,
-               measure_bytes_text(weir_plan_bytes(plan, -1), bytes));
+        foreign_put(stdout, path), printf(": live and bounded under every order of firings; %s\n",
+                                          measure_bytes_text(weir_plan_bytes(plan, -1), bytes));
     weir_plan_free(plan);
     return status < 0 ? 0 : status;
 }

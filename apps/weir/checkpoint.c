@@ -6,6 +6,9 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "graph/base/foreign.h"
+#include "actors/keep/near.h"
+#include "graph/base/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,9 +28,20 @@ static int help(FILE *to)
     return 0;
 }
 
+static int wrong_verb(const char *verb)
+{
+    struct names names = {.wanted = verb};
+    char text[NAMES_TEXT_BYTES];
+#define X(name, arguments, what) names_add(&names, #name);
+    CHECKPOINT_LIST(X)
+#undef X
+    return options_wrong("weir checkpoint", "there is no verb \"%s\"%s; weir checkpoint --help tells more", verb,
+                         names_text(&names, text, sizeof text));
+}
+
 int command_checkpoint(int argc, char **argv)
 {
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
         return help(stdout);
 #define X(name, arguments, text)              \
     if (argc > 1 && !strcmp(argv[1], #name)) \
@@ -35,7 +49,7 @@ int command_checkpoint(int argc, char **argv)
     CHECKPOINT_LIST(X)
 #undef X
     if (argc > 1)
-        return options_wrong("weir checkpoint", "cannot \"%s\"; it can ls, verify and convert", argv[1]);
+        return wrong_verb(argv[1]);
     return options_wrong("weir checkpoint", "needs ls, verify or convert");
 }
 
@@ -58,10 +72,16 @@ static bool add_path(struct checkpoint_paths *found, const char *folder, const c
     return true;
 }
 
+/* Weir's own index, or that of a model in several .safetensors files. */
 static bool has_index(const char *folder, const char *name)
 {
+    static const char *const indexes[] = {"index.json", "model.safetensors.index.json"};
     char path[4096];
-    return snprintf(path, sizeof path, "%s/%s/index.json", folder, name) < (int)sizeof path && access(path, F_OK) == 0;
+    bool has = false;
+    for (int i = 0; i < 2 && !has; i++)
+        has = snprintf(path, sizeof path, "%s/%s/%s", folder, name, indexes[i]) < (int)sizeof path &&
+              (access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR));
+    return has;
 }
 
 /* step-99999999 before step-100000000. */
@@ -119,7 +139,9 @@ int checkpoint_find(const char *program, const char *path, struct checkpoint_pat
 {
     if (checkpoint_look(path, found) && found->count)
         return -1;
-    int status = access(path, R_OK) ? options_wrong(program, "cannot read %s: %s", path, strerror(errno))
+    char near[KEEP_NEAR_BYTES];
+    int status = access(path, R_OK) ? options_wrong(program, "cannot read %s: %s%s", path, strerror(errno),
+                                                    keep_near(path, near, sizeof near))
                                     : options_wrong(program, "%s: is no checkpoint, and has none in it", path);
     checkpoint_paths_free(found);
     return status;
@@ -152,8 +174,8 @@ static int verify_one(const char *path)
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
     int status = weir_checkpoint_verify(c, tell_fault, NULL) ? 1 : 0;
     if (!status)
-        printf("%s: whole; %d tensors in %d files, %s\n", path, info->tensors, info->files,
-               measure_bytes_text(info->bytes, bytes));
+        foreign_put(stdout, path), printf(": whole; %d tensors in %d files, %s\n", info->tensors, info->files,
+                                          measure_bytes_text(info->bytes, bytes));
     weir_checkpoint_close(c);
     return status;
 }
@@ -163,7 +185,7 @@ int checkpoint_verify(int argc, char **argv)
     const char *path = NULL;
     struct checkpoint_paths found;
     const options_entry table[] = {
-        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file"},
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file or the index of several"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){verify_program, "Reads every byte of checkpoints, and says what is not "

@@ -12,10 +12,15 @@
 #include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
+#include "actors/keep/near.h"
+#include "graph/base/foreign.h"
+#include "graph/base/names.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +29,7 @@ static const char program[] = "weir checkpoint convert";
 
 struct convert {
     const char *from, *to, *map;
-    bool all, npy, reverse, force;
+    bool all, npy, reverse, force, skip_unread;
     char aside[PATHS_BYTES]; /* where what was in the way is now; "": nowhere */
 };
 
@@ -54,11 +59,60 @@ static bool rename_tensors(struct tensors *t, const struct convert *c)
     bool ok = name_map_read(&map, c->map) && name_map_apply(map, t, &made, c->reverse);
     name_map_free(map);
     made.facts = t->facts;
+    made.skipped = t->skipped;
+    memcpy(made.first_skipped, t->first_skipped, sizeof made.first_skipped);
     made.facts.plan_hash = made.facts.graph_hash = 0; /* they were those of other tensors */
     t->facts.program = NULL;
     tensors_free(t);
     *t = made;
     return ok;
+}
+
+/* ---- maps by name ---- */
+
+/* Adds the maps that lie beside gpt2.map; the list is for names_text(), and to be freed. */
+static struct dirent **add_maps(struct names *names, int *count)
+{
+    char folder[PATHS_BYTES];
+    struct dirent **list = NULL;
+    bool found = paths_of_data("apps/weir-gpt/gpt2.map", folder);
+    if (found)
+        *strrchr(folder, '/') = '\0';
+    *count = found ? scandir(folder, &list, NULL, alphasort) : 0;
+    for (int i = 0; i < *count; i++) {
+        const char *dot = strrchr(list[i]->d_name, '.');
+        if (dot && !strcmp(dot, ".map"))
+            names_add(names, list[i]->d_name);
+    }
+    return list;
+}
+
+static int no_map(const char *name, const char *in_tree)
+{
+    char text[NAMES_TEXT_BYTES], looked[4 * PATHS_BYTES];
+    struct names names = {.wanted = name};
+    int count = 0;
+    struct dirent **list = add_maps(&names, &count);
+    int status = options_wrong(program, "--map: there is no %s here, and %s%s", name,
+                               paths_looked(in_tree, looked, sizeof looked), names_text(&names, text, sizeof text));
+    while (count > 0)
+        free(list[--count]);
+    free(list);
+    return status;
+}
+
+/* A name without a slash that is not in the working directory is one of weir's own maps, whose path goes to `found`. */
+static int find_map(struct convert *c, char found[PATHS_BYTES])
+{
+    char in_tree[PATHS_BYTES];
+    if (!c->map || strchr(c->map, '/') || !access(c->map, F_OK))
+        return -1;
+    if (snprintf(in_tree, sizeof in_tree, "apps/weir-gpt/%s", c->map) >= (int)sizeof in_tree)
+        return options_wrong(program, "--map: the name is too long");
+    if (!paths_of_data(in_tree, found))
+        return no_map(c->map, in_tree);
+    c->map = found;
+    return -1;
 }
 
 /* ---- what is in the way ---- */
@@ -104,6 +158,7 @@ static bool make_way(struct convert *c)
 
 static bool convert(struct convert *c, struct tensors *t)
 {
+    t->skip_unread = c->skip_unread;
     bool ok = is_npy_folder(c->from) ? npy_read_folder(t, c->from) : tensors_read(t, c->from, c->all);
     if (ok && c->map)
         ok = rename_tensors(t, c);
@@ -122,23 +177,33 @@ static int report(const struct convert *c, const struct tensors *t)
     uint64_t bytes = 0;
     for (int i = 0; i < t->count; i++)
         bytes += tensor_bytes(&t->item[i]);
-    if (c->aside[0])
-        printf("%s: is %s now\n", c->to, c->aside);
-    printf("%s: %d tensors, %s\n", c->to, t->count, measure_bytes_text(bytes, text));
+    if (c->aside[0]) {
+        foreign_put(stdout, c->to);
+        printf(": is ");
+        foreign_put(stdout, c->aside);
+        printf(" now\n");
+    }
+    if (t->skipped)
+        options_wrong(program, "%d tensor%s left out; the first is %s", t->skipped, t->skipped == 1 ? " is" : "s are",
+                      t->first_skipped);
+    foreign_put(stdout, c->to);
+    printf(": %d tensors, %s\n", t->count, measure_bytes_text(bytes, text));
     return 0;
 }
 
 int checkpoint_convert(int argc, char **argv)
 {
+    char found[PATHS_BYTES], near[KEEP_NEAR_BYTES];
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
-        {"FROM", OPTIONS_TEXT, &c.from, .help = "a checkpoint, a folder of them (its newest), a .safetensors file, or "
-                                                "a folder of .npy files"},
-        {"TO", OPTIONS_TEXT, &c.to, .help = "NAME.safetensors, or the folder of the new checkpoint"},
+        {"FROM", OPTIONS_TEXT, &c.from, .file = OPTIONS_READS, .help = "a checkpoint, a folder of them (its newest), a .safetensors file or "
+                                                "the index of several, or a folder of .npy files"},
+        {"TO", OPTIONS_TEXT, &c.to, .file = OPTIONS_WRITES, .help = "NAME.safetensors, or the folder of the new checkpoint"},
         {"--npy", OPTIONS_FLAG, &c.npy, .help = "TO is a folder of .npy files"},
+        {"--skip-unread", OPTIONS_FLAG, &c.skip_unread, .help = "leave out tensors whose type or shape is not read"},
         {"--all", OPTIONS_FLAG, &c.all, .help = "optimizer state, other state and positions too, not parameters alone"},
-        {"--map", OPTIONS_TEXT, &c.map, .value = "FILE", .help = "names of another program, as apps/weir-gpt/gpt2.map"},
+        {"--map", OPTIONS_TEXT, &c.map, .file = OPTIONS_READS, .value = "FILE", .help = "names of another program: a file, or a map of weir's own, as gpt2.map"},
         {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "read the map from right to left: to the other's names"},
         {"--force", OPTIONS_FLAG, &c.force, .help = "move a file or folder that is in the way to TO.before-1, -2, ..."},
         {.name = NULL},
@@ -149,8 +214,12 @@ int checkpoint_convert(int argc, char **argv)
         return status;
     if (c.reverse && !c.map)
         return options_wrong(program, "--reverse needs --map");
+    if ((status = find_map(&c, found)) >= 0)
+        return status;
+    if (access(c.from, F_OK) && errno != ENOENT)
+        return options_wrong(program, "cannot read %s: %s", c.from, strerror(errno));
     if (access(c.from, F_OK))
-        return options_wrong(program, "there is no %s", c.from);
+        return options_wrong(program, "there is no %s%s", c.from, keep_near(c.from, near, sizeof near));
     if (!c.force && !make_way(&c))
         return failed();
     status = convert(&c, &t) ? report(&c, &t) : failed();

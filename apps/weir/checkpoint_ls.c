@@ -4,6 +4,7 @@
 #include "apps/common/options.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/command.h"
+#include "graph/base/foreign.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,6 +16,8 @@
 static const char program[] = "weir checkpoint ls";
 static const char *const kinds[] = {[WEIR_PARAMETER] = "parameter", [WEIR_OPTIMIZER_STATE] = "optimizer",
                                     [WEIR_STATE] = "state"};
+
+enum { NAME_WIDTH = 32 };
 
 /* ---- texts ---- */
 
@@ -33,35 +36,55 @@ static const char *step_text(int64_t step, char text[32])
     return text;
 }
 
-static const char *shape_text(const weir_shape *shape, char text[160])
+/* The file's own shape, of any number of dimensions. */
+static const int64_t *dims_of(const weir_checkpoint_tensor *t, int *dims)
 {
-    int length = snprintf(text, 160, "[");
-    for (int d = 0; d < shape->rank; d++)
-        length += snprintf(text + length, 160 - (size_t)length, "%s%" PRId64, d ? ", " : "", shape->dim[d]);
-    snprintf(text + length, 160 - (size_t)length, "]");
+    *dims = t->stored_dim ? t->stored_dims : t->shape.rank;
+    return t->stored_dim ? t->stored_dim : t->shape.dim;
+}
+
+enum { SHAPE_BYTES = 1600 }; /* of 64 dimensions of 20 digits */
+
+static const char *shape_text(const weir_checkpoint_tensor *t, char text[SHAPE_BYTES])
+{
+    int dims, length = snprintf(text, SHAPE_BYTES, "[");
+    const int64_t *dim = dims_of(t, &dims);
+    for (int d = 0; d < dims && length < SHAPE_BYTES - 32; d++)
+        length += snprintf(text + length, SHAPE_BYTES - (size_t)length, "%s%" PRId64, d ? ", " : "", dim[d]);
+    snprintf(text + length, SHAPE_BYTES - (size_t)length, "]");
     return text;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
 }
 
 /* How many different first elements the shards have in dimension d: into how many the dimension is cut. */
 static int cuts(const weir_checkpoint_tensor *t, int d)
 {
     int count = 0;
-    for (int i = 0; i < t->shard_count; i++) {
-        int j = 0;
-        while (j < i && t->shard[j].start[d] != t->shard[i].start[d])
-            j++;
-        count += j == i;
-    }
+    int64_t *start = malloc((size_t)t->shard_count * sizeof *start + 1);
+    for (int i = 0; start && i < t->shard_count; i++)
+        start[i] = t->shard[i].start[d];
+    if (start)
+        qsort(start, (size_t)t->shard_count, sizeof *start, by_number);
+    for (int i = 0; start && i < t->shard_count; i++)
+        count += !i || start[i] != start[i - 1];
+    free(start);
     return count;
 }
 
 /* "whole", "2 x 1", "7 shards": into how many parts each dimension is cut, when they make a grid. */
 static const char *layout_text(const weir_checkpoint_tensor *t, char text[160])
 {
-    int length = 0, product = 1;
+    int length = 0;
+    double product = 1; /* of six times as many as shards */
     for (int d = 0; d < t->shape.rank && length < 100; d++) {
-        product *= cuts(t, d);
-        length += snprintf(text + length, 160 - (size_t)length, "%s%d", d ? " x " : "", cuts(t, d));
+        int parts = cuts(t, d);
+        product *= parts;
+        length += snprintf(text + length, 160 - (size_t)length, "%s%d", d ? " x " : "", parts);
     }
     if (t->shard_count <= t->slots)
         strcpy(text, "whole");
@@ -76,36 +99,49 @@ static void print_line(const char *path, const weir_checkpoint_info *info)
 {
     char step[32], when[32], bytes[32];
     const char *name = strrchr(path, '/');
-    printf("%10s  %-19s  %10s  %5d  %s\n", step_text(info->step, step), when_text(info->saved_s, when),
-           measure_bytes_text(info->bytes, bytes), info->ranks, name ? name + 1 : path);
+    printf("%10s  %-19s  %10s  %5d  ", step_text(info->step, step), when_text(info->saved_s, when),
+           measure_bytes_text(info->bytes, bytes), info->ranks);
+    foreign_put(stdout, name ? name + 1 : path);
+    putchar('\n');
 }
 
 static void print_tensor(const weir_checkpoint_tensor *t)
 {
-    char shape[160], layout[160], slots[32] = "";
+    char shape[SHAPE_BYTES], layout[160], slots[32] = "";
     if (t->slots > 1)
         snprintf(slots, sizeof slots, "  %d values", t->slots);
-    printf("  %-32s  %-9s  %-4s  %-18s  %s%s%s\n", t->name, kinds[t->kind], t->stored, shape_text(&t->shape, shape),
-           layout_text(t, layout), t->frozen ? "  frozen" : "", slots);
+    printf("  ");
+    foreign_put_cell(stdout, t->name, NAME_WIDTH);
+    printf("  %-9s  ", kinds[t->kind]);
+    foreign_put_cell(stdout, t->stored, 4);
+    printf("  %-18s  %s%s%s%s\n", shape_text(t, shape), layout_text(t, layout), t->frozen ? "  frozen" : "", slots,
+           t->dtype ? "" : "  not read");
 }
 
 static void print_whole(const weir_checkpoint *c)
 {
     char step[32], when[32], bytes[32];
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
-    printf("%s: step %s, saved %s by %s, seed %" PRIu64 "\n", info->path, step_text(info->step, step),
-           when_text(info->saved_s, when), *info->program ? info->program : "-", info->seed);
+    foreign_put(stdout, info->path);
+    printf(": step %s, saved %s by ", step_text(info->step, step), when_text(info->saved_s, when));
+    foreign_put(stdout, *info->program ? info->program : "-");
+    printf(", seed %" PRIu64 "\n", info->seed);
     printf("plan %016" PRIx64 ", graph %016" PRIx64 "; %s of %d ranks in %d files\n", info->plan_hash,
            info->graph_hash, measure_bytes_text(info->bytes, bytes), info->ranks, info->files);
-    for (int i = 0; i < info->files; i++)
-        printf("  %-32s  %s\n", weir_checkpoint_get_file(c, i)->name,
-               measure_bytes_text(weir_checkpoint_get_file(c, i)->bytes, bytes));
+    for (int i = 0; i < info->files; i++) {
+        const weir_checkpoint_file *file = weir_checkpoint_get_file(c, i);
+        printf("  ");
+        foreign_put_cell(stdout, file->name, NAME_WIDTH);
+        printf("  %s\n", measure_bytes_text(file->bytes, bytes));
+    }
     printf("%d tensors: name, kind, type, shape, into how many parts it is cut\n", info->tensors);
     for (int i = 0; i < info->tensors; i++)
         print_tensor(weir_checkpoint_get_tensor(c, i));
     for (int i = 0; i < info->sources; i++) {
         const weir_checkpoint_source *s = weir_checkpoint_get_source(c, i);
-        printf("  source %s of rank %d, %zu bytes\n", s->name, s->rank, s->count);
+        printf("  source ");
+        foreign_put(stdout, s->name);
+        printf(" of rank %d, %zu bytes\n", s->rank, s->count);
     }
 }
 
@@ -124,9 +160,23 @@ static json_t *numbers_json(int count, const int64_t *number)
     return array;
 }
 
+/* Everything else is from JSON; a path may be no UTF-8. */
+static json_t *path_json(const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (to)
+        foreign_put_json(to, path);
+    bool made = to && fclose(to) == 0;
+    json_t *json = made ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+    free(text);
+    return json;
+}
+
 static json_t *info_json(const weir_checkpoint_info *info)
 {
-    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:i, s:I}", "path", info->path, "step",
+    return json_pack("{s:o, s:I, s:o, s:o, s:o, s:s, s:I, s:i, s:I}", "path", path_json(info->path), "step",
                      (json_int_t)info->step, "seed", hex_json(info->seed), "plan", hex_json(info->plan_hash), "graph",
                      hex_json(info->graph_hash), "program", info->program, "saved", (json_int_t)info->saved_s, "ranks",
                      info->ranks, "bytes", (json_int_t)info->bytes);
@@ -156,10 +206,13 @@ static json_t *whole_json(const weir_checkpoint *c)
     }
     for (int i = 0; i < info->tensors; i++) {
         const weir_checkpoint_tensor *t = weir_checkpoint_get_tensor(c, i);
+        int dims;
+        const int64_t *dim = dims_of(t, &dims);
         json_array_append_new(tensors,
-                              json_pack("{s:s, s:s, s:s, s:o, s:b, s:i, s:o}", "name", t->name, "kind", kinds[t->kind],
-                                        "type", t->stored, "shape", numbers_json(t->shape.rank, t->shape.dim), "frozen",
-                                        (int)t->frozen, "slots", t->slots, "shards", shards_json(c, t)));
+                              json_pack("{s:s, s:s, s:s, s:b, s:o, s:b, s:i, s:o}", "name", t->name, "kind",
+                                        kinds[t->kind], "type", t->stored, "read", t->dtype != WEIR_DTYPE_NONE, "shape",
+                                        numbers_json(dims, dim), "frozen", (int)t->frozen, "slots", t->slots, "shards",
+                                        shards_json(c, t)));
     }
     for (int i = 0; i < info->sources; i++) {
         const weir_checkpoint_source *s = weir_checkpoint_get_source(c, i);
@@ -172,9 +225,10 @@ static json_t *whole_json(const weir_checkpoint *c)
     return json;
 }
 
+/* ASCII alone: names may have characters that a terminal obeys. */
 static void print_json(json_t *json)
 {
-    json_dumpf(json, stdout, JSON_INDENT(1));
+    json_dumpf(json, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);
     putchar('\n');
     json_decref(json);
 }
@@ -237,7 +291,7 @@ int checkpoint_ls(int argc, char **argv)
     bool json = false;
     struct checkpoint_paths found, left = {.count = 0};
     const options_entry table[] = {
-        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file"},
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file or the index of several"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object, or an array of them"},
         {.name = NULL},
     };

@@ -1,6 +1,6 @@
 /* apps/weir/command.h: the verbs of `weir`. Each parses its own command line (argv[0] is the verb), reports its own
  * mistakes and returns the exit status: 0; 1 when the work failed (a plan that is not valid, a kernel that fails); 2
- * for a wrong command line or a file that cannot be read.
+ * for a wrong command line or a file that cannot be opened. main() adds what standard output has lost (streams.h).
  *
  * Adding a verb is a file here and a line in COMMAND_LIST.
  */
@@ -17,7 +17,7 @@
     X(check, "PLAN", "prove that a plan cannot deadlock")                                               \
     X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "look at what was saved, verify it, convert it")          \
-    X(launch, "-n N [--hosts A:2,B:2] -- PROGRAM ...", "start a program on several processes or hosts") \
+    X(launch, "-n N [--hosts A:2,B:2] PROGRAM ...", "start a program on several processes or hosts") \
     X(devices, "[--json]", "list the devices of this machine")                                          \
     X(keygen, "[FILE]", "make a secret for WEIR_KEY")                                                   \
     X(bench, "[NAME] [--json] [--quick]", "measure this machine")
@@ -31,7 +31,8 @@ int command_check_readable(const char *program, const char *path);
 
 /* The option of verbs that load plans, a list; and what it asks for: -1, or the exit status after reporting. */
 #define COMMAND_OPS_OPTION(list) \
-    {"--load", OPTIONS_LIST, &(list), .value = "FILE.so", .help = "a shared object with ops of its own"}
+    {"--load", OPTIONS_LIST, &(list), .value = "FILE.so", .file = OPTIONS_READS, \
+     .help = "a shared object with ops of its own"}
 int command_load_ops(const char *program, const options_list *objects);
 
 /* Loads a plan for `program` ("weir show"). NULL after reporting; *status is then the exit status. */

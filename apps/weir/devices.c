@@ -70,7 +70,7 @@ static void print_links(const struct listing *list)
             printf("cuda:%u - cuda:%u  %s\n", a, b, list->cuda->link(a, b));
 }
 
-static int print(struct listing *list)
+static void print(struct listing *list)
 {
     snprintf(list->cpu.more, sizeof list->cpu.more, "%u cores", list->cores);
     print_one("cpu", &list->cpu);
@@ -82,7 +82,6 @@ static int print(struct listing *list)
     print_links(list);
     if (*list->missing)
         printf("no CUDA devices: %s\n", list->missing);
-    return fflush(stdout) ? 1 : 0;
 }
 
 /* ---- as JSON ---- */
@@ -106,7 +105,7 @@ static json_t *json_device(const struct listing *list, uint32_t d)
     return device;
 }
 
-static int print_json(struct listing *list)
+static void print_json(struct listing *list)
 {
     json_t *all = json_object(), *devices = json_array(), *cpu = json_facts("cpu", 0, &list->cpu);
     json_object_set_new(cpu, "cores", json_integer(list->cores));
@@ -116,9 +115,9 @@ static int print_json(struct listing *list)
     json_object_set_new(all, "devices", devices);
     if (*list->missing)
         json_object_set_new(all, "no_cuda", json_string(list->missing));
-    bool failed = json_dumpf(all, stdout, JSON_COMPACT) || putchar('\n') == EOF || fflush(stdout);
+    json_dumpf(all, stdout, JSON_COMPACT);
+    putchar('\n');
     json_decref(all);
-    return failed;
 }
 
 int command_devices(int argc, char **argv)
@@ -137,5 +136,6 @@ int command_devices(int argc, char **argv)
     find_cpu(&list);
     if (find_cuda(&list))
         return options_failed(program);
-    return json ? print_json(&list) : print(&list);
+    (json ? print_json : print)(&list);
+    return 0;
 }

@@ -155,7 +155,7 @@ static void set_options(settings *s, const launch_opts *opts)
  * need not have the file. Returns -1, or the exit status of what was reported. */
 static int set_key(settings *s, const launch_opts *opts)
 {
-    char secret[WEIR_KEY_BYTES];
+    char secret[WEIR_KEY_BYTES] = "";
     const char *path = opts->key_file ? opts->key_file : getenv("WEIR_KEY_FILE");
     int status = -1;
     if (!opts->key_file && (opts->insecure || getenv("WEIR_KEY")))
@@ -163,11 +163,12 @@ static int set_key(settings *s, const launch_opts *opts)
     if (path)
         status = launch_key_read(program, path, secret);
     else if (weir_key_new(secret)) {
-        options_wrong(program, "warning: %s; connections are plain", weir_error());
+        options_wrong(program, "warning: %s; connections are plain", options_error(program));
         return -1;
     }
     if (status < 0)
         set_text(s, "WEIR_KEY", secret);
+    explicit_bzero(secret, sizeof secret);
     return status;
 }
 
@@ -217,6 +218,7 @@ static int launch(const launch_opts *opts, char **argv)
         draw_token(job.token);
         set_options(&t.s, opts);
         status = set_key(&t.s, opts);
+        launch_snapshots_remove_stale();
         if (opts->restarts || opts->ranks_file)
             launch_snapshots_open(&snapshots, job.token + strlen(TOKEN_BEGIN));
         t.s.lasting = t.s.count;
@@ -225,16 +227,8 @@ static int launch(const launch_opts *opts, char **argv)
         status = launch_watch(&job, &pool);
     launch_pool_close(&pool);
     launch_snapshots_close(&snapshots);
+    explicit_bzero(t.s.value, sizeof t.s.value); /* the key */
     return status;
-}
-
-/* Where the program's own command line begins; argc when there is none. */
-static int find_program(int argc, char **argv)
-{
-    int at = 1;
-    while (at < argc && strcmp(argv[at], "--"))
-        at++;
-    return at < argc ? at : argc;
 }
 
 int command_launch(int argc, char **argv)
@@ -248,7 +242,7 @@ int command_launch(int argc, char **argv)
          .help = "how often to start all ranks anew when one is lost; snapshots in hosts' memory stay"},
         {"--min-ranks", OPTIONS_INT, &o.least, .min = 1, .max = LAUNCH_RANKS_MAX,
          .help = "go on with so many when hosts are gone; default: all"},
-        {"--ranks-file", OPTIONS_TEXT, &o.ranks_file, .value = "FILE",
+        {"--ranks-file", OPTIONS_TEXT, &o.ranks_file, .value = "FILE", .file = OPTIONS_READS,
          .help = "holds how many ranks are wanted; they change when it does"},
         {"--devices", OPTIONS_INT, &o.devices, .min = 1, .max = 4096, .help = "of each rank; default: as needed"},
         {"--liveness", OPTIONS_REAL, &o.liveness, .min = 0.1, .max = 86400,
@@ -256,7 +250,8 @@ int command_launch(int argc, char **argv)
         {"--stall", OPTIONS_REAL, &o.stall, .min = 0, .max = 86400,
          .help = "seconds in which nothing fires until that is reported; 0: never"},
         {"--join", OPTIONS_REAL, &o.join, .min = 0.1, .max = 86400, .help = "seconds to wait for all ranks to come"},
-        {"--key", OPTIONS_TEXT, &o.key_file, .value = "FILE", .help = "a secret by weir keygen; default: a fresh one"},
+        {"--key", OPTIONS_TEXT, &o.key_file, .value = "FILE", .file = OPTIONS_READS,
+         .help = "a secret by weir keygen; default: a fresh one"},
         {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "make no secret; connections are plain, between hosts too"},
         {"--address", OPTIONS_TEXT, &o.address, .value = "HOST", .help = "what other hosts call rank 0's"},
         {"--port", OPTIONS_INT, &o.port, .min = 1, .max = 65535, .help = "where ranks meet; default: drawn"},
@@ -264,12 +259,15 @@ int command_launch(int argc, char **argv)
         {"--no-prefix", OPTIONS_FLAG, &o.no_prefix, .help = "do not begin lines with the rank that printed them"},
         {.name = NULL},
     };
-    const char about[] = "Starts ranks of a program: weir launch -n 4 -- PROGRAM ARGS...";
-    int split = find_program(argc, argv);
-    int status = options_parse(&(options_spec){program, about, table}, split, argv);
+    const options_spec spec = {program,
+                               "Starts ranks of a program: weir launch -n 4 PROGRAM ARGS...\n"
+                               "The options of weir launch come before PROGRAM; all that follows it is PROGRAM's own. A \"--\" "
+                               "may stand\nbetween them.", table};
+    const int end = options_end(&spec, argc, argv), status = options_parse(&spec, end, argv);
+    const int first = end + (end < argc && !strcmp(argv[end], "--"));
     if (status >= 0)
         return status;
-    if (split + 1 >= argc)
-        return options_wrong(program, "needs -- PROGRAM ARGS...; --help tells more");
-    return launch(&o, argv + split + 1);
+    if (first >= argc)
+        return options_wrong(program, "needs a program to start: weir launch -n 4 PROGRAM ARGS...; --help tells more");
+    return launch(&o, argv + first);
 }

@@ -1,22 +1,25 @@
 /* apps/weir/launch_key.c: a session's secret from a file. */
 #include "apps/weir/launch_key.h"
 #include "apps/common/options.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_BYTES])
+enum { LINE_BYTES = WEIR_KEY_BYTES + 2 }; /* a line end, and what shows that it is too long */
+
+static int read_line(const char *program, const char *path, char line[LINE_BYTES])
 {
-    char line[WEIR_KEY_BYTES + 2] = ""; /* a line end, and what shows that it is too long */
     struct stat info = {.st_mode = 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t count = fd >= 0 && !fstat(fd, &info) ? read(fd, line, sizeof line - 1) : -1;
+    const char *why;
+    int fd = reading_open(path, &why);
+    if (fd < 0)
+        return options_wrong(program, "cannot read %s: %s", path, why);
+    ssize_t count = !fstat(fd, &info) ? read(fd, line, LINE_BYTES - 1) : -1;
     int error = errno;
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     if (count < 0)
         return options_wrong(program, "cannot read %s: %s", path, strerror(error));
     if (info.st_mode & (S_IRWXG | S_IRWXO))
@@ -26,6 +29,15 @@ int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_
     if (strlen(line) != WEIR_KEY_BYTES - 1)
         return options_wrong(program, "%s holds no key: that is a line of %d letters, as weir keygen writes it", path,
                              WEIR_KEY_BYTES - 1);
-    memcpy(secret, line, WEIR_KEY_BYTES);
     return -1;
+}
+
+int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_BYTES])
+{
+    char line[LINE_BYTES] = "";
+    int status = read_line(program, path, line);
+    if (status < 0)
+        memcpy(secret, line, WEIR_KEY_BYTES);
+    explicit_bzero(line, sizeof line);
+    return status;
 }

@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "apps/weir/launch_output.h"
 
+#include "graph/base/foreign.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -58,11 +60,12 @@ static void add(launch_sink *sink, const char *bytes, size_t count)
 
 void launch_sink_say(launch_sink *sink, const char *format, ...)
 {
-    char text[1024];
+    char raw[2048], text[1024];
     va_list list;
     va_start(list, format);
-    vsnprintf(text, sizeof text - 1, format, list);
+    vsnprintf(raw, sizeof raw, format, list);
     va_end(list);
+    foreign_text(raw, text, sizeof text - 1);
     strcat(text, "\n");
     add(sink, text, strlen(text));
 }
@@ -80,7 +83,7 @@ void launch_sink_write(launch_sink *sink)
         ssize_t written = write(sink->fd, sink->data + sink->from, count < PIPE_BUF ? count : PIPE_BUF);
         if (written < 0 && (errno == EINTR || errno == EAGAIN))
             return;
-        sink->broken = written < 0;
+        sink->broken = written < 0 ? errno : 0;
         sink->from = written < 0 ? sink->to : sink->from + (size_t)written;
     }
     if (launch_sink_empty(sink))
@@ -93,7 +96,7 @@ bool launch_stream_open(launch_stream *stream, int fd, launch_sink *sink, const 
 {
     *stream = (launch_stream){.fd = fd, .sink = sink, .line = malloc(LAUNCH_LINE_BYTES)};
     if (prefix)
-        snprintf(stream->prefix, sizeof stream->prefix, "%s", prefix);
+        foreign_text(prefix, stream->prefix, sizeof stream->prefix);
     if (!stream->line)
         launch_stream_close(stream);
     return stream->line;

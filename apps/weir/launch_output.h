@@ -25,7 +25,7 @@ typedef struct launch_sink {
     int fd;             /* borrowed */
     char *data;         /* owned: LAUNCH_SINK_BYTES */
     size_t from, to;    /* what of it is to be written */
-    bool broken;        /* nobody reads it any more */
+    int broken;         /* errno: nobody reads it any more, or it cannot be written; 0: it can */
 } launch_sink;
 
 /* Gets what follows the marker in a line that has it. */

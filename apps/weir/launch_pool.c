@@ -8,6 +8,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/weir/launch_process.h"
+#include "graph/base/reading.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -129,7 +130,8 @@ int launch_pool_take(const launch_pool *pool, launch_place *places)
 /* Its first line; "" when there is none (yet: whoever writes it empties it first). */
 static void read_file(const char *path, char *text, size_t bytes)
 {
-    FILE *file = fopen(path, "re");
+    const char *why;
+    FILE *file = reading_file(path, &why);
     text[0] = '\0';
     if (!file)
         return;

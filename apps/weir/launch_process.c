@@ -104,7 +104,7 @@ static void follow(const launch_origin *origin)
 
 static void restore(const launch_origin *origin)
 {
-    cores_use(); /* libgomp, which comes with the library, may have bound the launcher */
+    cores_use(); /* an OpenMP that was loaded into the launcher may have bound it */
     setrlimit(RLIMIT_NOFILE, &origin->files);
     sigaction(SIGPIPE, &origin->pipe_action, NULL);
     sigprocmask(SIG_SETMASK, &origin->mask, NULL);
@@ -173,6 +173,15 @@ static pid_t target(const launch_process *process)
     return process->own_group ? -process->id : process->id;
 }
 
+/* The key is in it. */
+static void forget_script(launch_process *process)
+{
+    if (process->script)
+        explicit_bzero(process->script, process->script_bytes);
+    free(process->script);
+    process->script = NULL;
+}
+
 static bool prepare(launch_process *process, const launch_job *job, int rank, pipes *p)
 {
     bool remote = job->places[rank].remote;
@@ -191,8 +200,7 @@ static void give_up(launch_process *process)
     if (process->id > 0)
         waitpid(process->id, NULL, 0);
     process->id = 0;
-    free(process->script);
-    process->script = NULL;
+    forget_script(process);
 }
 
 int launch_process_start(launch_process *process, const launch_job *job, int rank, const launch_origin *origin,
@@ -225,8 +233,7 @@ void launch_process_feed(launch_process *process)
     bool failed = written < 0 && errno != EAGAIN && errno != EINTR;
     if (!failed && process->script_sent < process->script_bytes)
         return;
-    free(process->script);
-    process->script = NULL;
+    forget_script(process);
     if (failed)
         close_fd(&process->control);
 }
@@ -268,7 +275,6 @@ void launch_process_leave(launch_process *process, launch_guard *guard)
         kill(target(process), SIGKILL);
     launch_guard_forget(guard, target(process));
     close_fd(&process->control);
-    free(process->script);
-    process->script = NULL;
+    forget_script(process);
     process->id = 0;
 }

@@ -29,6 +29,31 @@
 
 extern char **environ;
 
+/* The script as far as it is written. The key is in it, so no copy is left behind when it grows. */
+struct growing {
+    char *bytes; /* owned */
+    size_t count, room;
+};
+
+static ssize_t grow(void *cookie, const char *bytes, size_t count)
+{
+    struct growing *g = cookie;
+    if (count > g->room - g->count) {
+        size_t room = 2 * (g->room + count);
+        char *larger = malloc(room);
+        if (!larger)
+            return 0;
+        memcpy(larger, g->bytes, g->count);
+        explicit_bzero(g->bytes, g->count);
+        free(g->bytes);
+        g->bytes = larger;
+        g->room = room;
+    }
+    memcpy(g->bytes + g->count, bytes, count);
+    g->count += count;
+    return (ssize_t)count;
+}
+
 /* In single quotes every byte is itself, but a single quote. */
 static void quote(FILE *to, const char *text)
 {
@@ -128,10 +153,13 @@ static void write_program(FILE *to, const launch_job *job)
 
 char *launch_script_write(const launch_job *job, int rank, size_t *bytes)
 {
-    char *script = NULL;
-    FILE *to = open_memstream(&script, bytes);
-    if (!to)
+    struct growing script = {.bytes = malloc(1), .room = 1};
+    FILE *to = script.bytes ? fopencookie(&script, "w", (cookie_io_functions_t){.write = grow}) : NULL;
+    if (!to) {
+        free(script.bytes);
         return NULL;
+    }
+    setvbuf(to, NULL, _IONBF, 0); /* a buffer would keep the key */
     fputs("{\n", to);
     write_directory(to);
     write_environment(to, job, rank);
@@ -139,8 +167,10 @@ char *launch_script_write(const launch_job *job, int rank, size_t *bytes)
     fputs("}\n", to);
     bool failed = ferror(to);
     if (fclose(to) || failed) {
-        free(script);
+        explicit_bzero(script.bytes, script.count);
+        free(script.bytes);
         return NULL;
     }
-    return script;
+    *bytes = script.count;
+    return script.bytes;
 }

@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,46 +20,88 @@
 
 #define MEMORY "/dev/shm"
 #define NAME "weir-snapshots-"
-#define OPEN_MAX_FOLDERS 8
+#define HIDDEN_SECONDS 60 /* in which a folder has its name, or its maker is gone */
 #define CLOSE_SECONDS 5 /* for keepers to remove what they keep */
 
-/* ---- here ---- */
+/* ---- removing ---- */
 
-static int remove_entry(const char *path, const struct stat *entry, int type, struct FTW *place)
+static int open_folder(int in, const char *name)
 {
-    (void)entry, (void)type, (void)place;
-    remove(path);
-    return 0;
+    return openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static void remove_entry(int in, const char *name);
+
+/* Each thing is removed below the descriptor of the folder that it is in, and no link is followed. Closes it. */
+static void remove_entries(int fd)
+{
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        close(fd);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            remove_entry(fd, entry->d_name);
+    closedir(folder);
+}
+
+static void remove_entry(int in, const char *name)
+{
+    if (!unlinkat(in, name, 0))
+        return;
+    int fd = open_folder(in, name);
+    if (fd >= 0)
+        remove_entries(fd);
+    unlinkat(in, name, AT_REMOVEDIR);
 }
 
 void launch_snapshots_remove(const char *path)
 {
-    if (*path)
-        nftw(path, remove_entry, OPEN_MAX_FOLDERS, FTW_DEPTH | FTW_PHYS);
+    int fd = *path ? open_folder(AT_FDCWD, path) : -1;
+    if (fd < 0)
+        return;
+    remove_entries(fd);
+    rmdir(path);
 }
 
-/* If nobody holds it any more, and it is this user's. */
-static void remove_stale(const char *name)
+/* ---- what was left behind ---- */
+
+/* Whether launchers and keepers give folders such names: "aBcDeF", or a token of 16 digits and a place's number. */
+static bool is_ours(const char *name)
 {
-    char path[sizeof MEMORY + 256];
-    struct stat is;
-    snprintf(path, sizeof path, "%s/%s", MEMORY, name);
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && !fstat(fd, &is) && is.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB))
-        launch_snapshots_remove(path);
-    if (fd >= 0)
-        close(fd);
+    static const char digits[] = "0123456789", letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    name += *name == '.';
+    if (strncmp(name, NAME, strlen(NAME)) != 0)
+        return false;
+    const char *rest = name + strlen(NAME);
+    size_t count = strspn(rest, letters), more = rest[count] == '-' ? strspn(rest + count + 1, digits) : 0;
+    return more ? count == LAUNCH_SNAPSHOTS_TOKEN && !rest[count + 1 + more] : count == strlen("XXXXXX") && !rest[count];
 }
 
-static void remove_all_stale(void)
+/* Whether it is as they make it, and nobody holds it any more. A hidden one may be about to be locked. */
+static bool is_stale(int fd, bool hidden)
+{
+    struct stat is;
+    return !fstat(fd, &is) && is.st_uid == geteuid() && (is.st_mode & 07777) == S_IRWXU &&
+           (!hidden || is.st_mtime < time(NULL) - HIDDEN_SECONDS) && !flock(fd, LOCK_EX | LOCK_NB);
+}
+
+void launch_snapshots_remove_stale(void)
 {
     DIR *folder = opendir(MEMORY);
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        if (!strncmp(entry->d_name, NAME, strlen(NAME)))
-            remove_stale(entry->d_name);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        int fd = is_ours(entry->d_name) ? open_folder(dirfd(folder), entry->d_name) : -1;
+        if (fd >= 0 && is_stale(fd, *entry->d_name == '.'))
+            remove_entry(dirfd(folder), entry->d_name);
+        if (fd >= 0)
+            close(fd);
+    }
     if (folder)
         closedir(folder);
 }
+
+/* ---- this host's ---- */
 
 /* It has a hidden name until it is locked, so that nobody takes it for stale. */
 static bool make_here(launch_snapshots *s)
@@ -75,13 +116,14 @@ static bool make_here(launch_snapshots *s)
     if (s->lock >= 0 && !flock(s->lock, LOCK_SH) && !rename(hidden, s->here))
         return true;
     launch_snapshots_remove(hidden);
+    if (s->lock >= 0)
+        close(s->lock);
     s->here[0] = '\0';
     return false;
 }
 
 void launch_snapshots_open(launch_snapshots *s, const char *token)
 {
-    remove_all_stale();
     make_here(s);
     snprintf(s->elsewhere, sizeof s->elsewhere, "%s/%s%.32s", MEMORY, NAME, token);
 }
@@ -127,8 +169,12 @@ static void write_script(int fd, const char *path)
     const char script[] =
         "{\n"
         "new=%1$s\n"
-        "for old in %2$s/%3$s*; do\n"
-        "    [ -O \"$old\" ] && (flock -n 8 && rm -rf \"$old\") 8<\"$old\"\n"
+        "for old in %2$s/%3$s* %2$s/.%3$s*; do\n"
+        "    name=${old##*/} rest=${old##*/*%3$s}\n"
+        "    case $rest in *[!0-9A-Za-z-]*) continue ;; *-*) [ ${#rest} -gt 17 ] || continue ;; *) [ ${#rest} = 6 ] || continue ;; esac\n"
+        "    [ -d \"$old\" ] && [ ! -L \"$old\" ] && [ -O \"$old\" ] && [ \"$(stat -c %%a \"$old\")\" = 700 ] || continue\n"
+        "    [ \"$name\" = \"${name#.}\" ] || [ -n \"$(find \"$old\" -prune -mmin +1)\" ] || continue\n"
+        "    (flock -n 8 && rm -rf \"$old\") 8<\"$old\"\n"
         "done\n"
         "hidden=%2$s/.${new##*/}\n"
         "mkdir -m 700 \"$hidden\" && exec 9<\"$hidden\" && { flock -s 9; mv \"$hidden\" \"$new\"; }\n"

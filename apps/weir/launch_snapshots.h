@@ -9,8 +9,10 @@
  *     elsewhere  /dev/shm/weir-snapshots-TOKEN-2 of the host of place 2, made and removed by a *keeper*: a shell behind a
  *                remote shell, which waits for the end of its standard input: the launcher's, or the connection's
  *
- * Whoever has a folder holds a lock on it (flock), shared, as long as it lives. So one that can be locked alone was left
- * behind by somebody who had no time to remove it; that is done when the next one is made on the host.
+ * A launcher, its guard and a keeper hold a lock on their folder (flock), shared, as long as they live. So one that can be
+ * locked alone was left behind by processes that were killed. This user's next launch on the host removes it, whatever its
+ * options; on another host the next keeper does. Links stay, and folders with another
+ * name, mode or owner.
  *
  * One thread: the launcher's only one.
  */
@@ -21,7 +23,7 @@
 
 #include <sys/types.h>
 
-enum { LAUNCH_SNAPSHOTS_BYTES = 96 };
+enum { LAUNCH_SNAPSHOTS_BYTES = 96, LAUNCH_SNAPSHOTS_TOKEN = 16 /* digits */ };
 
 typedef struct launch_keeper {
     int place;    /* that its host is known by (launch_place.number) */
@@ -36,6 +38,9 @@ typedef struct launch_snapshots {
     launch_keeper *keepers;                 /* owned */
     int keepers_count, keepers_room;
 } launch_snapshots;
+
+/* Removes what launches of this user left on this host. */
+void launch_snapshots_remove_stale(void);
 
 /* Makes this host's folder, which only this user can look into, if there is a /dev/shm that is memory. `token` is what
  * folders elsewhere are named after. */
@@ -55,7 +60,7 @@ const char *launch_snapshots_path(const launch_snapshots *snapshots, const launc
 /* Removes all of them, with what is in them; waits for keepers a few seconds. Also a zeroed one. */
 void launch_snapshots_close(launch_snapshots *snapshots);
 
-/* With all that is in it; nothing when it is "". */
+/* With all that is in it, no link followed; nothing when it is "". */
 void launch_snapshots_remove(const char *path);
 
 #endif

@@ -535,6 +535,14 @@ static int run_generations(watch *w)
     return status;
 }
 
+/* All has been written that could be. A job whose output is lost has failed. */
+static int end_output(const watch *w, int status)
+{
+    if (w->out->broken)
+        options_wrong(w->job->name, "cannot write standard output: %s", strerror(w->out->broken));
+    return !status && (w->out->broken || w->err->broken) ? 1 : status;
+}
+
 int launch_watch(launch_job *job, launch_pool *pool)
 {
     watch w = {.job = job, .pool = pool, .deadline = INFINITY, .signals = -1, .guard = {.pipe = -1}};
@@ -543,6 +551,8 @@ int launch_watch(launch_job *job, launch_pool *pool)
     int status = open ? run_generations(&w) : options_wrong(job->name, "out of memory, files or processes") - 1;
     if (open)
         drain(&w); /* what it has said itself */
+    if (open)
+        status = end_output(&w, status);
     close_watch(&w);
     free(w.fds);
     return status;

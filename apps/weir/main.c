@@ -1,6 +1,10 @@
 /* weir: looks at plans, checks them, runs them, and measures. */
 #include "apps/common/options.h"
+#include "apps/common/paths.h"
+#include "apps/common/streams.h"
 #include "apps/weir/command.h"
+#include "graph/base/names.h"
+#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,14 +12,14 @@
 
 int command_check_readable(const char *program, const char *path)
 {
-    FILE *file = fopen(path, "rb");
-    int status = -1;
-    if (!file || fgetc(file) == EOF) {
-        const char *why = !file ? strerror(errno) : ferror(file) ? strerror(errno) : "it is empty";
-        status = options_wrong(program, "cannot read %s: %s", path, why);
-    }
-    if (file)
-        fclose(file);
+    char meant[PATHS_BYTES], first;
+    const char *why;
+    int fd = reading_open(path, &why);
+    if (fd < 0)
+        return options_wrong(program, "cannot read %s: %s%s", path, why, paths_meant(path, meant));
+    ssize_t got = read(fd, &first, 1);
+    int status = got == 1 ? -1 : options_wrong(program, "cannot read %s: %s", path, got ? strerror(errno) : "it is empty");
+    close(fd);
     return status;
 }
 
@@ -50,18 +54,36 @@ static int help(FILE *to)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int wrong_verb(const char *verb)
+{
+    struct names names = {.wanted = verb};
+    char text[NAMES_TEXT_BYTES];
+#define X(name, arguments, what) names_add(&names, #name);
+    COMMAND_LIST(X)
+#undef X
+    return options_wrong("weir", "there is no verb \"%s\"%s; weir --help tells more", verb,
+                         names_text(&names, text, sizeof text));
+}
+
+/* A command line without a verb. */
+static int no_verb(int argc, char **argv)
 {
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
         return help(stdout);
     if (argc > 1 && !strcmp(argv[1], "--version"))
-        return printf("weir %s\n", weir_version()) < 0;
+        return printf("weir %s\n", weir_version()), 0;
+    if (argc > 1)
+        return wrong_verb(argv[1]);
+    return options_wrong("weir", "needs a verb; weir --help lists them");
+}
+
+int main(int argc, char **argv)
+{
+    streams_begin();
 #define X(verb, arguments, text)           \
     if (argc > 1 && !strcmp(argv[1], #verb)) \
-        return command_##verb(argc - 1, argv + 1);
+        return streams_end("weir " #verb, command_##verb(argc - 1, argv + 1));
     COMMAND_LIST(X)
 #undef X
-    if (argc > 1)
-        return options_wrong("weir", "there is no verb \"%s\"; weir --help lists them", argv[1]);
-    return options_wrong("weir", "needs a verb; weir --help lists them");
+    return streams_end("weir", no_verb(argc, argv));
 }

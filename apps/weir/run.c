@@ -21,6 +21,9 @@
 #include "apps/common/workers.h"
 #include "apps/weir/command.h"
 #include "apps/weir/run_port.h"
+#include "actors/keep/near.h"
+#include "graph/base/names.h"
+#include "graph/plan/plan.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -66,7 +69,7 @@ typedef struct runner {
 /* Whether the place belongs to the program that runs. */
 static bool is_used(const runner *r, const struct port *p)
 {
-    return !strcmp(p->info.program, r->name);
+    return p->info.program && !strcmp(p->info.program, r->name);
 }
 
 /* A value between the file and `data`, one way or the other. A file that fails ends the run: no value will come, or
@@ -124,7 +127,7 @@ static void *push_or_pull(void *arg)
         ok = ok && (in || m->status || move_file(m, m->value, step, micro));
     }
     if (m->status)
-        snprintf(m->error, sizeof m->error, "%s", weir_error());
+        snprintf(m->error, sizeof m->error, "%s", options_error(program));
     return NULL;
 }
 
@@ -189,10 +192,22 @@ static bool is_elsewhere(const runner *r, const char *name, size_t length, bool 
     return found;
 }
 
+/* " (did you mean 'loss'?)", of the places that could have been named; or nothing. */
+static const char *meant_text(const runner *r, bool in, const char *wanted, char *text, size_t bytes)
+{
+    struct names names = {.wanted = wanted};
+    for (int i = 0; i < r->place_count; i++)
+        if (port_is_input(&r->places[i].port) == in && is_used(r, &r->places[i].port))
+            names_add(&names, r->places[i].port.info.name);
+    const char *meant = names_meant(&names);
+    snprintf(text, bytes, meant ? " (did you mean '%s'?)" : "", meant);
+    return text;
+}
+
 /* The place that `text`, NAME=FILE of --feed or --fetch, names. NULL: another rank's, or *status, after reporting. */
 static struct port *named_port(runner *r, const char *text, bool in, int *status)
 {
-    char names[2048];
+    char names[2048], meant[NAMES_TEXT_BYTES], wanted[NAMES_LETTERS];
     const char *option = in ? "--feed" : "--fetch", *equals = strchr(text, '=');
     int length = equals ? (int)(equals - text) : 0;
     if (!length || !equals[1])
@@ -203,7 +218,9 @@ static struct port *named_port(runner *r, const char *text, bool in, int *status
     if (p && is_used(r, p) && port_is_input(p) == in && !(in ? p->in : p->out))
         return p;
     const char *what = p && (in ? p->in : p->out) ? "given twice" : in ? "no input" : "no output";
-    *status = options_wrong(program, "%s: \"%.*s\" is %s; %s are: %s", option, length, text, what,
+    snprintf(wanted, sizeof wanted, "%.*s", length, text);
+    *status = options_wrong(program, "%s: \"%.*s\" is %s%s; %s are: %s", option, length, text, what,
+                            p ? "" : meant_text(r, in, wanted, meant, sizeof meant),
                             weir_world_size() > 1      ? "this rank's"
                             : strcmp(r->name, "main") ? "those of that program"
                                                        : "the plan's",
@@ -310,6 +327,21 @@ static void bind_places(runner *r)
             *bind++ = (weir_binding){.name = m->port.info.name, .sink = sink, .ctx = m};
 }
 
+/* Before places are asked for, which are a program's. */
+static int check_program(const runner *r)
+{
+    struct names names = {.wanted = r->name};
+    char text[NAMES_TEXT_BYTES];
+    for (uint32_t i = 0; i < r->plan->programs_count; i++) {
+        const char *name = plan_text(r->plan, r->plan->programs[i].name);
+        if (!strcmp(name, r->name))
+            return -1;
+        names_add(&names, name);
+    }
+    return options_wrong(program, "--program: the plan has no program \"%s\"%s", r->name,
+                         names_text(&names, text, sizeof text));
+}
+
 static int make_places(runner *r)
 {
     int hosts = weir_plan_host_count(r->plan), status = -1;
@@ -355,10 +387,11 @@ static int prepare_files(runner *r, const options_list *feeds, const options_lis
 
 static int open_session(runner *r, const char *params, const char *trace)
 {
-    char own[PATHS_BYTES];
+    char own[PATHS_BYTES], near[KEEP_NEAR_BYTES];
     trace = ranks_path(trace, own);
     if (params && access(params, R_OK))
-        return options_wrong(program, "--load-params: cannot read %s: %s", params, strerror(errno));
+        return options_wrong(program, "--load-params: cannot read %s: %s%s", params, strerror(errno),
+                             keep_near(params, near, sizeof near));
     r->session = weir_session_open(r->plan, .workers = r->workers, .pin = r->pin, .trace = trace,
                                    .check_finite = r->check_finite,
                                    .bindings = r->bindings);
@@ -453,10 +486,14 @@ static int run(runner *r)
     return status < 0 ? 0 : status;
 }
 
-static void release(runner *r)
+/* Returns the exit status: `status`, or that of a trace that could not be written. */
+static int release(runner *r, int status)
 {
     interrupt_stops(NULL);
-    weir_session_close(r->session);
+    if (weir_session_close(r->session)) {
+        int failed = options_failed(program);
+        status = status ? status : failed;
+    }
     for (mover *m = r->places; m && m < r->places + r->place_count; m++) {
         npy_close(&m->port.file);
         free(m->value);
@@ -464,6 +501,7 @@ static void release(runner *r)
     free(r->places);
     free(r->bindings);
     weir_plan_free(r->plan);
+    return status;
 }
 
 /* This rank's part; all of it when alone. Only the first rank needs the file. */
@@ -485,17 +523,21 @@ int command_run(int argc, char **argv)
     options_list feeds = {0}, fetches = {0}, objects = {0};
     runner r = {.name = "main"};
     const options_entry table[] = {
-        {"PLAN", OPTIONS_TEXT, &path, .help = "a saved plan"},
+        {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
         {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "steps to run [as many as --feed has, or 10]"},
         {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "which of the plan's programs"},
-        {"--load-params", OPTIONS_TEXT, &params, .value = "PATH", .help = "parameters: a checkpoint, or a .safetensors"},
-        {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .help = "values of an input: .npy, - for standard input"},
+        {"--load-params", OPTIONS_TEXT, &params, .value = "PATH", .file = OPTIONS_READS,
+         .help = "parameters: a checkpoint, or a .safetensors"},
+        {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .file = OPTIONS_READS_NAMED,
+         .help = "values of an input: .npy, - for standard input"},
         {"--made-up", OPTIONS_FLAG, &r.made_up, .help = "inputs without a file get random numbers, or zeros"},
-        {"--fetch", OPTIONS_LIST, &fetches, .value = "NAME=FILE", .help = "where values go: .npy, - for standard output"},
+        {"--fetch", OPTIONS_LIST, &fetches, .value = "NAME=FILE", .file = OPTIONS_WRITES_NAMED,
+         .help = "where values go: .npy, - for standard output"},
         COMMAND_OPS_OPTION(objects),
         WORKERS_OPTIONS(r.workers, r.pin),
         CHECK_FINITE_OPTION(r.check_finite),
-        {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .help = "write a trace for ui.perfetto.dev"},
+        {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .file = OPTIONS_WRITES_RANKS,
+         .help = "write a trace for ui.perfetto.dev"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Runs a plan with values of its own.", table}, argc, argv);
@@ -507,6 +549,8 @@ int command_run(int argc, char **argv)
     r.path = path;
     r.plan = load(path, &status);
     if (r.plan)
+        status = check_program(&r);
+    if (status < 0)
         status = make_places(&r);
     if (status < 0)
         status = prepare_files(&r, &feeds, &fetches);
@@ -514,6 +558,5 @@ int command_run(int argc, char **argv)
         status = open_session(&r, params, trace);
     if (status < 0)
         status = run(&r);
-    release(&r);
-    return status;
+    return release(&r, status);
 }

@@ -1,6 +1,8 @@
 /* apps/weir/run_port.c: values between files and a plan that runs. */
 #include "apps/weir/run_port.h"
 #include "apps/common/options.h"
+#include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 
 #include <errno.h>
 #include <string.h>
@@ -91,7 +93,9 @@ bool port_fill(struct port *p, void *to, int64_t step, int micro)
     if (npy_get(&p->file, p->info.type.dtype, to, elements(p)))
         return p->done++, true;
     snprintf(p->error, sizeof p->error, "--feed %s: %s: value %lld cannot be read: %s", p->info.name, p->file.path,
-             (long long)p->done, errno ? strerror(errno) : "it ends before");
+             (long long)p->done, errno == ERANGE ? "it has a number that the input's type cannot hold"
+                              : errno           ? strerror(errno)
+                                                : "it ends before");
     return false;
 }
 
@@ -130,9 +134,13 @@ static void print_mean(struct port *p, const void *value, int64_t step, int micr
     p->sum += count ? sum / (double)count : 0;
     if (micro + 1 < p->info.per_step)
         return;
-    if (p->print)
-        fprintf(p->print, "step %lld  %s%s %.6g\n", (long long)step, p->info.name,
-                p->info.type.shape.rank ? " (mean)" : "", p->sum / p->info.per_step);
+    struct c_locale locale = c_locale_begin(); /* this may be a thread of the session's */
+    if (p->print) {
+        fprintf(p->print, "step %lld  ", (long long)step);
+        foreign_put(p->print, p->info.name);
+        fprintf(p->print, "%s %.6g\n", p->info.type.shape.rank ? " (mean)" : "", p->sum / p->info.per_step);
+    }
+    c_locale_end(locale);
     p->sum = 0;
 }
 

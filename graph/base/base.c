@@ -6,6 +6,8 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -17,12 +19,12 @@ static _Thread_local char error_text[1024];
 
 weir_status(error_set)(weir_status status, const char *format, ...)
 {
-    char text[sizeof error_text];
+    char text[2 * sizeof error_text]; /* more than is kept, so that a character at the end is whole */
     va_list list;
     va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
+    text_vprint(text, sizeof text, format, list);
     va_end(list);
-    memcpy(error_text, text, sizeof text);
+    foreign_text(text, error_text, sizeof error_text);
     return status;
 }
 
@@ -109,7 +111,7 @@ const char *weir_sbp_text(weir_sbp sbp, char *text)
         return "";
     if (WEIR_IS_S(sbp))
         snprintf(text, 8, "S(%d)", WEIR_S_DIM(sbp) % 100);
-    else if (sbp < 0 || sbp > WEIR_P)
+    else if (sbp != WEIR_AUTO && sbp != WEIR_B && sbp != WEIR_P)
         strcpy(text, "no SBP");
     else
         strcpy(text, sbp == WEIR_B ? "B" : sbp == WEIR_P ? "P" : "auto");

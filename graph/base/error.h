@@ -6,7 +6,8 @@
 #include <weir/base.h>
 
 /* Sets the thread's error text (at most 1023 bytes are kept) and returns `status`. Arguments may refer to the old
- * text. */
+ * text. A sentence often names what a file or another program calls something, so it is kept as graph/base/foreign.h
+ * shows texts: one line, valid UTF-8, nothing that a terminal obeys. */
 weir_status error_set(weir_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whether `given` is NULL; then the thread's error is "weir_plan_save: the plan is NULL". */

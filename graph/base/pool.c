@@ -2,6 +2,7 @@
  * given back one by one: graphs and compilations are short-lived and bounded by what the user wrote.
  */
 #include "graph/base/pool.h"
+#include "graph/base/locale.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -57,10 +58,10 @@ char *pool_text(pool *p, const char *format, ...)
     va_list list, again;
     va_start(list, format);
     va_copy(again, list);
-    int length = vsnprintf(NULL, 0, format, list);
+    int length = text_vprint(NULL, 0, format, list);
     char *text = pool_alloc(p, (size_t)length + 1);
     if (text)
-        vsnprintf(text, (size_t)length + 1, format, again);
+        text_vprint(text, (size_t)length + 1, format, again);
     va_end(again);
     va_end(list);
     return text;

@@ -129,7 +129,7 @@ static int tensor_like(compile *c, int from, const weir_mesh *mesh, const weir_s
     ir_tensor *t = POOL_PUSH(&c->pool, &c->ir.tensors);
     if (!t)
         return from;
-    *t = (ir_tensor){.type = copy.type, .mesh = mesh, .micro = copy.micro, .update = -1};
+    *t = (ir_tensor){.src = copy.src, .type = copy.type, .mesh = mesh, .micro = copy.micro, .update = -1};
     memcpy(t->sbp, sbp, sizeof *sbp * (size_t)mesh->axes);
     char layout[LAYOUT_TEXT];
     t->name = pool_text(&c->pool, "%s>%s", copy.name, layout_text(mesh, sbp, layout));
@@ -160,7 +160,7 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
         return from;
     const ir_tensor *t = &c->ir.tensors.item[from];
     *node = (ir_node){.name = c->ir.tensors.item[to].name,
-                      .src = t->node >= 0 && c->ir.node[t->node].origin ? c->ir.node[t->node].src : reader->src,
+                      .src = t->src,
                       .op = &op_box,
                       .mesh = mesh_home(mesh),
                       .phase = reader->phase,

@@ -9,6 +9,7 @@
 #include "graph/plan/check.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
+#include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/compile/hosts.h"
 #include "graph/compile/limit.h"
@@ -16,7 +17,6 @@
 #include "graph/plan/validate.h"
 #include "kernels/ops.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ static bool memory_parse(const char *text, uint64_t *bytes)
     } units[] = {{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
                  {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     char *end;
-    double value = strtod(text, &end);
-    while (isspace((unsigned char)*end))
+    double value = number_read(text, &end);
+    while (*end && strchr(" \t\n\v\f\r", *end))
         end++;
     for (size_t u = 0; end != text && u < sizeof units / sizeof *units; u++)
         if (!strcmp(end, units[u].name) && value > 0 && value * units[u].factor < 1e18) {
@@ -119,7 +119,7 @@ static bool options_ok(compile *c)
                          c->opts.per_host),
                false;
     if (c->opts.reduce != WEIR_SAME_BITS && c->opts.reduce != WEIR_FAST)
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: no way to reduce has the number %d", src.file, src.line,
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: no way to reduce has the number %d; there are WEIR_SAME_BITS and WEIR_FAST", src.file, src.line,
                          (int)c->opts.reduce),
                false;
     if (c->opts.link && !link_parse(c->opts.link, &c->link))
@@ -131,8 +131,8 @@ static bool options_ok(compile *c)
     c->micro = c->opts.micro_batches ? c->opts.micro_batches : 1;
     c->memory_max = UINT64_MAX;
     if (c->opts.memory && !memory_parse(c->opts.memory, &c->memory_max))
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write \"512MiB\" or \"2GB\"",
-                         src.file, src.line, c->opts.memory),
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write a number "
+                         "above 0 and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"", src.file, src.line, c->opts.memory),
                false;
     return ops_known(c->graph) && programs_ok(c);
 }

@@ -87,7 +87,8 @@ static int tensor_copy(copying *x, int of, const char *name, const weir_mesh *me
     ir_tensor *to = POOL_PUSH(&x->c->pool, &x->tensor);
     if (!to)
         return 0;
-    *to = (ir_tensor){.name = name, .type = copy.type, .mesh = mesh, .node = -1, .update = -1, .micro = copy.micro};
+    *to = (ir_tensor){.name = name, .src = copy.src, .type = copy.type, .mesh = mesh, .node = -1, .update = -1,
+                      .micro = copy.micro};
     memcpy(to->sbp, copy.sbp, sizeof to->sbp);
     return x->tensor.count;
 }
@@ -105,7 +106,7 @@ static int copy_make(copying *x, const ir_node *of, plan_queue_kind way, int fro
     ends[0] = from;
     ends[1] = made - 1;
     *node = (ir_node){.name = name,
-                      .src = of->src,
+                      .src = x->tensor.item[from].src,
                       .op = &op_copy,
                       .mesh = own,
                       .phase = of->phase,

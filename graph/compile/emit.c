@@ -30,6 +30,8 @@ typedef struct emission {
     plan_builder *b;
     node_texts *of_node;           /* by ir node */
     plan_str *of_tensor;           /* by ir tensor: its name */
+    const char *file;              /* of the tensor that was written last; */
+    plan_str file_text;            /* as a text of the plan */
     uint32_t *queue[PLAN_QUEUE_KINDS]; /* by device; of io, of which it may have several, by device and which */
     bool *runs[PLAN_QUEUE_KINDS];  /* so too: whether it has groups that run on such a queue */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
@@ -108,9 +110,20 @@ static void emit_device(emission *e, int d)
     emit_queue(e, d, PLAN_COLLECTIVE, 0);
 }
 
-static plan_tensor tensor_from(plan_str name, const weir_type *type, const weir_shape *global, const slice *part)
+/* Most tensors are of the same file as the one before. */
+static plan_str file_text(emission *e, const char *file)
 {
-    plan_tensor to = {.name = name, .dtype = type->dtype, .rank = (uint32_t)type->shape.rank};
+    if (file != e->file)
+        e->file_text = plan_add_text(e->b, file);
+    e->file = file;
+    return e->file_text;
+}
+
+static plan_tensor tensor_from(emission *e, plan_str name, weir_src src, const weir_type *type, const weir_shape *global,
+                               const slice *part)
+{
+    plan_tensor to = {.name = name, .dtype = type->dtype, .rank = (uint32_t)type->shape.rank,
+                      .file = file_text(e, src.file), .line = (uint32_t)src.line};
     for (int d = 0; d < type->shape.rank; d++) {
         to.shape[d] = part->count[d];
         to.start[d] = part->start[d];
@@ -124,7 +137,7 @@ static uint32_t emit_tensor(emission *e, int id, plan_home home, uint32_t owner)
     ptensor *t = &e->p->tensor.item[id];
     const ir_tensor *logical = &e->c->ir.tensors.item[t->tensor];
     plan_str name = text_once(e, &e->of_tensor[t->tensor], logical->name);
-    plan_tensor to = tensor_from(name, &logical->type, &logical->type.shape, &t->part);
+    plan_tensor to = tensor_from(e, name, logical->src, &logical->type, &logical->type.shape, &t->part);
     to.home = home;
     to.owner = owner;
     to.offset = t->offset;
@@ -185,6 +198,12 @@ static const char *state_name(emission *e, const ir_node *node, int s)
     return pool_text(&e->c->pool, "%s:%s.%d", of, op, s);
 }
 
+/* An update's state is where the parameter is. */
+static weir_src state_src(const emission *e, const ir_node *node)
+{
+    return node->updates >= 0 ? e->c->ir.tensors.item[node->updates].src : node->src;
+}
+
 static plan_str state_text(emission *e, const pop *op, int s)
 {
     plan_str *known = &e->of_node[op->node].state[s];
@@ -199,7 +218,8 @@ static plan_range emit_states(emission *e, int g)
         const pop *op = &e->p->op.item[from->pops.item[i]];
         for (int s = 0; s < op->states.count; s++, range.count++) {
             const pstate *state = &e->p->state.item[op->states.item[s]];
-            plan_tensor to = tensor_from(state_text(e, op, s), &state->type, &state->global, &state->part);
+            plan_tensor to = tensor_from(e, state_text(e, op, s), state_src(e, &e->c->ir.node[op->node]), &state->type,
+                                         &state->global, &state->part);
             to.home = PLAN_IN_STATE;
             to.owner = (uint32_t)g;
             to.offset = state->offset;

@@ -122,6 +122,7 @@ static void tensors_copy(compile *c)
         ir_tensor *to = POOL_PUSH(&c->pool, &c->ir.tensors);
         if (to)
             *to = (ir_tensor){.name = from->name,
+                              .src = from->src,
                               .type = from->type,
                               .mesh = from->mesh,
                               .fixed = from->sbp,

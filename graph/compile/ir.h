@@ -29,6 +29,7 @@ typedef struct ir_wish {           /* a layout that a tensor is read in, on the 
 
 typedef struct ir_tensor {
     const char *name;
+    weir_src src;                  /* where the user made it, or the one that it is a copy of */
     weir_type type;
     const weir_mesh *mesh;
     weir_sbp sbp[MESH_AXES_MAX];   /* AUTO until the shard pass has chosen */

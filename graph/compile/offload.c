@@ -79,7 +79,7 @@ bool offload_copy(compile *c, const ir_graph *ir, int t, const ir_node *of, int 
     const ir_tensor *tensor = &ir->tensors.item[t];
     bool back = ir->tensors.item[to].mesh->kind != WEIR_DISK;
     *node = (ir_node){.name = pool_text(&c->pool, "%s.%s", of->name, back ? "fetch" : "store"),
-                      .src = of->src,
+                      .src = tensor->src,
                       .op = &op_copy,
                       .mesh = tensor->mesh->kind == WEIR_DISK ? tensor->mesh : offload_mesh(c, tensor->mesh),
                       .phase = phase,

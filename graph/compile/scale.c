@@ -33,6 +33,12 @@ typedef struct scaling {
 
 static const weir_type scalar = {.dtype = WEIR_F32}, squares_type = {WEIR_F32, {1, {SQUARES}}};
 
+/* The scale is of all gradients, and weir_train() made those. */
+static weir_src train_src(const scaling *x)
+{
+    return x->seed->in_graph->loss_src;
+}
+
 /* A tensor of the compiler's own, with an origin. */
 static int tensor_new(scaling *x, const char *name, weir_type type, weir_mesh *mesh)
 {
@@ -42,8 +48,8 @@ static int tensor_new(scaling *x, const char *name, weir_type type, weir_mesh *m
     if (!origin || !t)
         return 0;
     *origin = (weir_tensor){.graph = x->seed->in_graph, .id = x->c->ir.tensors.count - 1, .type = type, .mesh = mesh,
-                            .name = name, .src = x->seed->src};
-    *t = (ir_tensor){.name = name, .type = type, .mesh = mesh, .fixed = origin->sbp, .origin = origin, .node = -1,
+                            .name = name, .src = train_src(x)};
+    *t = (ir_tensor){.name = name, .src = origin->src, .type = type, .mesh = mesh, .fixed = origin->sbp, .origin = origin, .node = -1,
                      .update = -1};
     return origin->id;
 }
@@ -75,7 +81,7 @@ static int node_new(scaling *x, const weir_op *op, weir_mesh *mesh, const char *
     weir_tensor **tensors = POOL_NEW(p, weir_tensor *, op->out_count);
     if (!origin || !node || !out || !tensors)
         return 0;
-    *origin = (graph_node){.op = op, .name = name, .src = x->seed->src, .mesh = mesh, .out = tensors,
+    *origin = (graph_node){.op = op, .name = name, .src = train_src(x), .mesh = mesh, .out = tensors,
                            .attrs = (void *)attrs, .phase = PLAN_UPDATE, .in_graph = x->seed->in_graph,
                            .program = x->seed->program};
     *node = (ir_node){.name = name, .src = origin->src, .op = op, .origin = origin, .mesh = mesh, .attrs = attrs,

@@ -8,6 +8,8 @@
  * readers have been visited. A parameter has no producer, so its readers are counted, and its gradient is handed over
  * with the last of them: early enough that reducing it over devices overlaps with the rest of the backward pass.
  *
+ * A gradient has the line of the op that it is the gradient of, and a sum of gradients that of the tensor whose they are.
+ *
  * What the user has cast to half precision may get a gradient in f32 (a weight's is a long sum), and the cast's own
  * gradient hands it on as it is. Contributions of several dtypes are added in f32; other ops than the cast are given
  * the gradient in the dtype of what they made.
@@ -24,7 +26,6 @@ typedef struct contribution {
 
 typedef struct backward {
     weir_graph *graph;
-    weir_src src;
     contribution **of;   /* by tensor id, newest first */
     int *readers;        /* by tensor id: nodes on the way to the loss still to be visited */
     bool *reaches;       /* by node id: the loss depends on it */
@@ -48,7 +49,7 @@ static weir_tensor *cast_to(backward *b, weir_tensor *x, weir_dtype dtype)
     if (x->type.dtype == dtype)
         return x;
     weir_scope scope = graph_scope_absolute(b->graph, x->mesh, pool_text(&b->graph->pool, "%s.", x->name));
-    weir_tensor *y = weir_cast_at(x, dtype, WEIR_OPTS_AT(b->src, weir_op_opts, .name = weir_name_for(x, NULL, "cast")));
+    weir_tensor *y = weir_cast_at(x, dtype, WEIR_OPTS_AT(x->src, weir_op_opts, .name = weir_name_for(x, NULL, "cast")));
     weir_scope_leave(&scope);
     return y;
 }
@@ -69,7 +70,7 @@ static weir_tensor *sum_of(backward *b, weir_tensor *t, weir_tensor **terms, int
     make_alike(b, terms, count);
     weir_scope scope = graph_scope_absolute(b->graph, t->mesh, pool_text(&b->graph->pool, "%s.grad/", t->name));
     const char *name = weir_name_for(t, NULL, "sum");
-    weir_tensor *sum = weir_add_many_at(terms, count, WEIR_OPTS_AT(b->src, weir_op_opts, .name = name));
+    weir_tensor *sum = weir_add_many_at(terms, count, WEIR_OPTS_AT(t->src, weir_op_opts, .name = name));
     weir_scope_leave(&scope);
     return sum;
 }
@@ -205,11 +206,11 @@ static void node_visit(backward *b, graph_node *node)
         read_once_less(b, node->in[i]);
 }
 
-bool autograd(weir_tensor *loss, weir_tensor *seed, weir_src src, autograd_done done, void *ctx)
+bool autograd(weir_tensor *loss, weir_tensor *seed, autograd_done done, void *ctx)
 {
     weir_graph *g = loss->graph;
     int nodes = loss->node->id + 1;
-    backward b = {.graph = g, .src = src, .tensors = g->tensors.count, .done = done, .ctx = ctx};
+    backward b = {.graph = g, .tensors = g->tensors.count, .done = done, .ctx = ctx};
     b.of = POOL_NEW(&g->pool, contribution *, b.tensors);
     b.readers = POOL_NEW(&g->pool, int, b.tensors);
     b.reaches = POOL_NEW(&g->pool, bool, nodes);

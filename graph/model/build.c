@@ -10,6 +10,7 @@
 #include "graph/model/build.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "kernels/ops.h"
 
@@ -68,7 +69,7 @@ static void mistake_list(weir_graph *g, weir_src src, const char *format, va_lis
     char text[512];
     if (g && weir_graph_mistake(g))
         return;
-    vsnprintf(text, sizeof text, format, list);
+    text_vprint(text, sizeof text, format, list);
     if (g)
         g->mistake = pool_text(&g->pool, "%s:%d: %s", src.file ? src.file : "?", src.line, text);
     else

@@ -227,6 +227,6 @@ bool graph_opts(weir_graph *graph, const char *what, const void *given, void *ow
  * depends on, `done` is called once, as soon as its gradient is complete (gradients of unused parameters are not
  * made). False after a mistake (sticky). */
 typedef void (*autograd_done)(void *ctx, weir_tensor *parameter, weir_tensor *gradient);
-bool autograd(weir_tensor *loss, weir_tensor *seed, weir_src src, autograd_done done, void *ctx);
+bool autograd(weir_tensor *loss, weir_tensor *seed, autograd_done done, void *ctx);
 
 #endif

@@ -11,6 +11,7 @@
 #include "graph/model/ends.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/names.h"
 #include "kernels/ops.h"
 
 #include <math.h>
@@ -47,7 +48,7 @@ bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dty
     const weir_shape shape = ends_shape(dim);
     bool sizes = shape_countable(&shape);
     if (!weir_dtype_bytes(dtype)) {
-        graph_mistake(g, src, "%s: there is no dtype %d", what, (int)dtype);
+        graph_mistake(g, src, "%s: there is no dtype %d; there are " DTYPES_TEXT, what, (int)dtype);
         return false;
     }
     for (int d = 0; d < shape.rank; d++)
@@ -83,6 +84,11 @@ bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *ty
         }
         if (WEIR_IS_S(sbp) && WEIR_S_DIM(sbp) < 0)
             sbp += type->shape.rank;
+        if (sbp > 0 && sbp < WEIR_DIMS_MAX) {
+            graph_mistake(g, src, "%s: .sbp has the number %d on axis %d of the mesh %s; write WEIR_S(%d), WEIR_B or "
+                          "WEIR_P", what, sbp, a, mesh_text(mesh, place, sizeof place), sbp);
+            return false;
+        }
         if (!sbp_fits(type, sbp)) {
             graph_mistake(g, src, "%s: %s on axis %d of the mesh %s does not fit a tensor %s %s%s", what,
                           weir_sbp_text(from[a], text), a, mesh_text(mesh, place, sizeof place),
@@ -252,13 +258,23 @@ static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *
     return t;
 }
 
-/* NaN is nothing to begin with; infinite can be a value, no bound or deviation. Reports. */
+#define INIT_KINDS "write WEIR_VALUE(value), WEIR_NORMAL(deviation) or WEIR_UNIFORM(low, high)"
+
+/* A number without a kind is a mistake that would pass for the default. NaN is nothing to begin with; infinite can be a
+ * value, no bound or deviation. Reports. */
 static bool init_ok(weir_graph *g, const weir_param_opts *opts)
 {
     const weir_init *init = &opts->init;
     const bool drawn = init->kind == WEIR_INIT_NORMAL || init->kind == WEIR_INIT_UNIFORM;
     if ((int)init->kind < 0 || init->kind >= WEIR_INIT_KINDS)
-        graph_mistake(g, opts->src, "%s: there is no kind of .init with the number %d", opts->name, (int)init->kind);
+        graph_mistake(g, opts->src, "%s: there is no kind of .init with the number %d; " INIT_KINDS, opts->name,
+                      (int)init->kind);
+    else if (init->kind == WEIR_INIT_DEFAULT && (init->a != 0 || signbit(init->a) || init->b != 0))
+        graph_mistake(g, opts->src, "%s: .init has the number %g and no kind; " INIT_KINDS, opts->name,
+                      init->a != 0 ? init->a : init->b);
+    else if (init->kind == WEIR_INIT_ZERO && (init->a != 0 || init->b != 0))
+        graph_mistake(g, opts->src, "%s: .init has the kind WEIR_INIT_ZERO and the number %g; " INIT_KINDS, opts->name,
+                      init->a != 0 ? init->a : init->b);
     else if (isnan(init->a) || isnan(init->b) || (drawn && !(isfinite(init->a) && isfinite(init->b))))
         graph_mistake(g, opts->src, "%s: .init cannot be drawn from %g and %g", opts->name, init->a, init->b);
     else if (init->kind == WEIR_INIT_NORMAL && init->a < 0)

@@ -4,6 +4,7 @@
  * neighbours on an axis next to each other.
  */
 #include "graph/base/base.h"
+#include "graph/base/names.h"
 #include "graph/model/build.h"
 
 #include <stdio.h>
@@ -61,12 +62,18 @@ static bool list_parse(device_list *list, const char *text)
     }
 }
 
+/* The others only keep, or are for tests. */
+static bool kind_computes(weir_device_kind kind)
+{
+    return kind != WEIR_DISK && kind != WEIR_PINNED && (kind != WEIR_FAKE || mesh_takes_fakes);
+}
+
 static bool kind_parse(const char **text, weir_device_kind *kind)
 {
     for (int k = 0; k < WEIR_DEVICE_KINDS; k++) {
         const char *name = device_kind_name((weir_device_kind)k);
-        if (k == WEIR_DISK || k == WEIR_PINNED || (k == WEIR_FAKE && !mesh_takes_fakes))
-            continue; /* they compute nothing, or only tests have them */
+        if (!kind_computes((weir_device_kind)k))
+            continue;
         size_t length = strlen(name);
         if (!strncmp(*text, name, length) && (*text)[length] == ':') {
             *kind = (weir_device_kind)k;
@@ -104,15 +111,40 @@ static bool mesh_arrange(weir_mesh *mesh, const int *shape)
     return count == mesh->count;
 }
 
+/* Whether the list begins with a word and a colon that are no kind, and not "gpu:", which is told otherwise; the kinds
+ * there are then go to `text`. */
+static bool no_kind(const char *devices, char *text, size_t bytes)
+{
+    char word[16];
+    const size_t letters = devices ? strspn(devices, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") : 0;
+    if (!letters || letters >= sizeof word || devices[letters] != ':' || !strncmp(devices, "gpu:", 4))
+        return false;
+    snprintf(word, sizeof word, "%.*s", (int)letters, devices);
+    struct names names = {.wanted = word};
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++) {
+        const char *name = device_kind_name((weir_device_kind)k);
+        if (!kind_computes((weir_device_kind)k))
+            continue;
+        if (!strcmp(name, word))
+            return false;
+        names_add(&names, name);
+    }
+    names_text(&names, text, bytes);
+    return true;
+}
+
 /* "cpu:0-3,6"; says what is wrong with it. */
 static bool devices_parse(weir_graph *graph, weir_src src, const char *devices, weir_device_kind *kind, device_list *list)
 {
     const char *text = devices ? devices : "";
+    char names[NAMES_TEXT_BYTES];
     if (kind_parse(&text, kind) && list_parse(list, text))
         return true;
     if (list->beyond)
         graph_mistake(graph, src, "mesh: \"%s\" names a device beyond %d, the last that there can be", devices,
                       WEIR_DEVICES_MAX - 1);
+    else if (no_kind(devices, names, sizeof names))
+        graph_mistake(graph, src, "mesh: \"%s\" is not a list of devices: there is no such kind%s", devices, names);
     else if (!strncmp(devices ? devices : "", "gpu:", 4))
         graph_mistake(graph, src, "mesh: \"%s\" is not a list of devices; a GPU is \"cuda:%.40s\"", devices,
                       devices + 4);

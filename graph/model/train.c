@@ -48,7 +48,7 @@ static void gradient_done(void *ctx, weir_tensor *parameter, weir_tensor *gradie
         const char *name = pool_text(&g->pool, "%s.grad", parameter->name);
         weir_scope scope = graph_scope_absolute(g, gradient->mesh, "");
         graph_node *node = graph_apply(
-            &(weir_apply){.src = t->src, .name = name, .op = &op_accumulate, .in = &gradient, .in_count = 1});
+            &(weir_apply){.src = gradient->src, .name = name, .op = &op_accumulate, .in = &gradient, .in_count = 1});
         weir_scope_leave(&scope);
         if (!node)
             return;
@@ -94,10 +94,11 @@ static weir_tensor *sum_all(training *t, weir_mesh *mesh, const char *name, tens
 static weir_tensor *mesh_squares(training *t, weir_mesh *mesh)
 {
     tensor_list squares = {0};
-    for (int i = 0; i < t->list.count; i++)
+    for (int i = 0; i < t->list.count; i++) {
+        weir_tensor *gradient = t->list.item[i].gradient;
         if (mesh_equal(t->list.item[i].parameter->mesh, mesh))
-            list_add(t, &squares,
-                     apply_on(t->graph, mesh, t->src, NULL, &op_square_sum, &t->list.item[i].gradient, 1, NULL));
+            list_add(t, &squares, apply_on(t->graph, mesh, gradient->src, NULL, &op_square_sum, &gradient, 1, NULL));
+    }
     return sum_all(t, mesh, NULL, squares);
 }
 
@@ -192,7 +193,7 @@ static bool options_ok(weir_graph *g, const weir_optimizer *o, weir_src src)
             return false;
         }
     if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
-        graph_mistake(g, src, "train: there is no optimizer with the number %d", (int)o->kind);
+        graph_mistake(g, src, "train: there is no optimizer with the number %d; there are WEIR_SGD and WEIR_ADAMW", (int)o->kind);
     else if (o->kind == WEIR_ADAMW && o->momentum > 0)
         graph_mistake(g, src, "train: .momentum is SGD's; AdamW has .beta1");
     else if (o->kind == WEIR_SGD && (o->beta1 != 0 || o->beta2 != 0 || o->eps != 0))
@@ -239,10 +240,10 @@ void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train
     g->phase = PLAN_BACKWARD;
     weir_scope scope = graph_scope_absolute(g, loss->mesh, "");
     seed_attrs attrs = {.value = 1};
-    weir_tensor *seed = weir_op_apply(&(weir_apply){.src = opts.src, .name = "grad_seed", .op = &op_grad_seed,
+    weir_tensor *seed = weir_op_apply(&(weir_apply){.src = loss->src, .name = "grad_seed", .op = &op_grad_seed,
                                                     .in = &loss, .in_count = 1, .attrs = &attrs}, NULL);
     weir_scope_leave(&scope);
-    bool built = !seed->poisoned && autograd(loss, seed, opts.src, gradient_done, &t);
+    bool built = !seed->poisoned && autograd(loss, seed, gradient_done, &t);
     g->phase = PLAN_UPDATE;
     weir_tensor *factor = built ? clip_factor(&t, loss->mesh) : NULL;
     for (int i = 0; built && i < t.list.count; i++) {

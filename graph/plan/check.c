@@ -7,6 +7,7 @@
 #include "graph/plan/check.h"
 
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/plan/game.h"
 #include "graph/plan/text.h"
 
@@ -206,7 +207,7 @@ static void say(check_result *result, const char *format, ...)
     size_t length = strlen(result->text);
     va_list args;
     va_start(args, format);
-    vsnprintf(result->text + length, sizeof result->text - length, format, args);
+    text_vprint(result->text + length, sizeof result->text - length, format, args);
     va_end(args);
 }
 

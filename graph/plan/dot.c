@@ -9,22 +9,22 @@
  * so that the picture follows the data through one step. A constant is a small box of its own, beside its readers.
  */
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
 #include "graph/plan/text.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define NAME_BYTES_SHOWN 40
+#define NAME_SHOWN 40 /* characters of a name */
+/* Beyond so many, dot would take most of a minute to place boxes well and to bend arrows around them, in a picture that
+ * nobody can take in at once. It then places them less well, and draws straight arrows. */
+#define MANY_PORTS 1500
 
 static void put_text(FILE *to, const char *text)
 {
-    for (int shown = 0; *text && shown < NAME_BYTES_SHOWN; text++, shown++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', to);
-        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
-    }
-    if (*text)
-        fputs("...", to);
+    foreign_put_dot(to, text, NAME_SHOWN);
 }
 
 static bool outside(const weir_plan *plan, const plan_actor *actor)
@@ -162,8 +162,9 @@ weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
           "  graph [label=\"",
           to);
     put_text(to, plan_text(plan, plan->name));
-    fputs("\", labelloc=t, fontname=\"Helvetica\", fontsize=14, rankdir=TB, nodesep=0.5, ranksep=0.6, newrank=true];\n"
-          "  node [shape=box, style=\"filled,rounded\", color=\"#555555\", fontname=\"Helvetica\", fontsize=11];\n"
+    fprintf(to, "\", labelloc=t, fontname=\"Helvetica\", fontsize=14, rankdir=TB, nodesep=0.5, ranksep=0.6, newrank=true%s];\n",
+            plan->ports_count > MANY_PORTS ? ", nslimit=2, splines=line" : "");
+    fputs("  node [shape=box, style=\"filled,rounded\", color=\"#555555\", fontname=\"Helvetica\", fontsize=11];\n"
           "  edge [fontname=\"Helvetica\", fontsize=9, color=\"#555555\", fontcolor=\"#333333\", arrowsize=0.7];\n",
           to);
     for (uint32_t s = 0; s < plan->spaces_count; s++)
@@ -174,5 +175,5 @@ weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
         put_collective(plan, to, &plan->collectives[c]);
     fputs("}\n", to);
     free(arrows);
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }

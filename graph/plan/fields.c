@@ -92,8 +92,10 @@ static const plan_field tensor_fields[] = {
     DIMS(plan_tensor, shape),
     DIMS(plan_tensor, start),
     DIMS(plan_tensor, global),
+    FIELD(plan_tensor, file, .type = FIELD_TEXT),
+    FIELD(plan_tensor, line, .type = FIELD_U32),
 };
-_Static_assert(sizeof(plan_tensor) == 5 * 4 + 4 + 8 + 3 * WEIR_DIMS_MAX * 8,
+_Static_assert(sizeof(plan_tensor) == 7 * 4 + 4 + 8 + 3 * WEIR_DIMS_MAX * 8,
                "a member of plan_tensor is not in tensor_fields");
 
 static const plan_field kernel_fields[] = {

@@ -6,53 +6,20 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 #include "graph/plan/json_inside.h"
 #include "graph/plan/moved.h"
 #include "graph/plan/text.h"
 #include "graph/plan/window.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 #include <weir/op.h>
 
 /* ---- writing JSON ---- */
-
-/* Bytes of the UTF-8 sequence at `text`; 0 if there is none (RFC 3629, table of section 4). */
-static int utf8_bytes(const unsigned char *text)
-{
-    if (text[0] < 0x80)
-        return 1;
-    if (text[0] < 0xc2 || text[0] > 0xf4)
-        return 0;
-    int bytes = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-    unsigned char low = text[0] == 0xe0 ? 0xa0 : text[0] == 0xf0 ? 0x90 : 0x80;
-    unsigned char high = text[0] == 0xed ? 0x9f : text[0] == 0xf4 ? 0x8f : 0xbf;
-    if (text[1] < low || text[1] > high)
-        return 0;
-    for (int i = 2; i < bytes; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    return bytes;
-}
-
-static void quote(FILE *to, const char *text)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    fputc('"', to);
-    while (*at) {
-        int bytes = utf8_bytes(at);
-        if (*at == '"' || *at == '\\')
-            fprintf(to, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f)
-            fprintf(to, "\\u%04x", *at);
-        else if (bytes)
-            fwrite(at, 1, (size_t)bytes, to);
-        else
-            fputs("\\ufffd", to);
-        at += bytes ? bytes : 1;
-    }
-    fputc('"', to);
-}
 
 /* What stands before a value: a comma, and the key inside of objects (NULL inside of arrays). */
 static void put_key(json *j, const char *key)
@@ -60,7 +27,7 @@ static void put_key(json *j, const char *key)
     if (j->more)
         fputs(",", j->to);
     if (key) {
-        quote(j->to, key);
+        foreign_put_json(j->to, key);
         fputs(":", j->to);
     }
     j->more = true;
@@ -99,9 +66,11 @@ static void put_hex(json *j, const char *key, uint64_t value)
 
 static void put_real(json *j, const char *key, double value)
 {
+    char text[32];
+    text_print(text, sizeof text, "%.17g", value);
     put_key(j, key);
     if (isfinite(value))
-        fprintf(j->to, "%.17g", value);
+        fputs(text, j->to);
     else
         fputs("null", j->to);
 }
@@ -115,7 +84,7 @@ static void put_bool(json *j, const char *key, bool value)
 void plan_json_string(json *j, const char *key, const char *text)
 {
     put_key(j, key);
-    quote(j->to, text);
+    foreign_put_json(j->to, text);
 }
 
 static void put_id(json *j, const char *key, uint32_t id)
@@ -303,6 +272,8 @@ static void put_tensor(json *j, const weir_plan *plan, uint32_t t)
     put_dims(j, "shape", tensor->shape, tensor->rank);
     put_dims(j, "start", tensor->start, tensor->rank);
     put_dims(j, "global", tensor->global, tensor->rank);
+    plan_json_string(j, "file", plan_text(plan, tensor->file));
+    plan_json_number(j, "line", tensor->line);
 }
 
 static void put_init(json *j, const weir_plan *plan, uint32_t i)
@@ -424,5 +395,5 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     plan_json_shut(&j, ']');
     plan_json_shut(&j, '}');
     fputs("\n", to);
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }

@@ -164,6 +164,15 @@ static void note_host(layouts *l, const plan_host *host, const uint32_t *of)
     }
 }
 
+static void note_place(layouts *l, const plan_tensor *tensor, uint32_t of)
+{
+    logical *made = &l->tensor[of];
+    if (made->line)
+        return;
+    made->file = plan_text(l->plan, tensor->file);
+    made->line = tensor->line;
+}
+
 static bool note_all(layouts *l)
 {
     const weir_plan *plan = l->plan;
@@ -178,6 +187,8 @@ static bool note_all(layouts *l)
         at += t && !same_name(plan, &plan->tensors[order[t - 1]], &plan->tensors[order[t]]);
         of[order[t]] = at;
     }
+    for (uint32_t t = 0; ok && t < plan->tensors_count; t++)
+        note_place(l, &plan->tensors[t], of[t]);
     for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
         note_kernel(l, &plan->kernels[k], of);
     for (uint32_t c = 0; ok && c < plan->collectives_count; c++)

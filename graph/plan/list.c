@@ -1,14 +1,18 @@
 /* graph/plan/list.c: what is asked for of a plan: actors, or logical tensors, by name, device and stage. */
 #define _GNU_SOURCE
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
+#include "graph/base/locale.h"
+#include "graph/base/names.h"
 #include "graph/base/opts.h"
 #include "graph/plan/json_inside.h"
 #include "graph/plan/layouts.h"
 #include "graph/plan/show_inside.h"
 
-#include <fnmatch.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { TEXT_BYTES = 512 };
 
@@ -24,14 +28,14 @@ typedef struct list {
 
 static bool name_fits(const list *l, plan_str name)
 {
-    return !l->opts->filter || !fnmatch(l->opts->filter, plan_text(l->plan, name), 0);
+    return !l->opts->filter || glob_fits(l->opts->filter, plan_text(l->plan, name));
 }
 
 static bool find_spaces(list *l)
 {
     l->there = calloc(l->plan->spaces_count + (size_t)1, sizeof *l->there);
     for (uint32_t s = 0; l->there && s < l->plan->spaces_count; s++)
-        l->there[s] = (!l->opts->device || !fnmatch(l->opts->device, plan_text(l->plan, l->plan->spaces[s].name), 0)) &&
+        l->there[s] = (!l->opts->device || glob_fits(l->opts->device, plan_text(l->plan, l->plan->spaces[s].name))) &&
                       (!l->opts->stage || l->layouts.stage[s] == (uint32_t)l->opts->stage);
     return l->there;
 }
@@ -68,9 +72,10 @@ static void tensor_line(list *l, const logical *of)
     char type[PLAN_TEXT_BYTES], devices[TEXT_BYTES], layout[TEXT_BYTES];
     const plan_tensor *tensor = first_shard(l, of);
     show_text(l->table, plan_text(l->plan, tensor->name));
-    fprintf(l->table, "\t%s\t%s\t%s\t%" PRIu32 "\t%s", global_text(tensor, type),
-            layouts_devices(&l->layouts, of, devices, sizeof devices),
-            layouts_text(&l->layouts, of, layout, sizeof layout), stage_of(l, of), kind_of(l, tensor));
+    fprintf(l->table, "\t%s\t", global_text(tensor, type));
+    foreign_put(l->table, layouts_devices(&l->layouts, of, devices, sizeof devices));
+    fprintf(l->table, "\t%s\t%" PRIu32 "\t%s", layouts_text(&l->layouts, of, layout, sizeof layout),
+            stage_of(l, of), kind_of(l, tensor));
     show_bytes(l->table, plan_tensor_bytes(tensor));
     fputs("\t", l->table);
     if (of->line) {
@@ -206,21 +211,39 @@ static weir_status list_all(list *l, FILE *to)
     free(text);
     if (failed)
         return error_set(WEIR_E_MEMORY, "no memory to list the plan");
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
+}
+
+/* The names that a filter could have had. */
+static void add_names(const list *l, struct names *names)
+{
+    for (uint32_t t = 0; l->opts->tensors && t < l->layouts.tensor_count; t++)
+        if (layouts_there(&l->layouts, &l->layouts.tensor[t], l->there))
+            names_add(names, plan_text(l->plan, first_shard(l, &l->layouts.tensor[t])->name));
+    for (uint32_t a = 0; !l->opts->tensors && a < l->plan->actors_count; a++)
+        if (l->there[l->plan->queues[l->plan->actors[a].queue.i].space.i])
+            names_add(names, plan_text(l->plan, l->plan->actors[a].name));
 }
 
 static weir_status nothing(const list *l)
 {
     uint32_t there = 0;
+    const char *wanted = l->opts->filter ? l->opts->filter : "*";
+    struct names names = {.wanted = l->opts->filter}, devices = {.wanted = l->opts->device};
+    char text[NAMES_TEXT_BYTES];
     for (uint32_t s = 0; s < l->plan->spaces_count; s++)
         there += l->there[s];
     if (l->opts->stage > (int)l->layouts.stage_count)
         return error_set(WEIR_E_ARGUMENT, "the plan has no stage %d, but %" PRIu32, l->opts->stage, l->layouts.stage_count);
+    for (uint32_t s = 0; !there && s < l->plan->spaces_count; s++)
+        if (!l->opts->stage || l->layouts.stage[s] == (uint32_t)l->opts->stage)
+            names_add(&devices, plan_text(l->plan, l->plan->spaces[s].name));
     if (!there)
-        return error_set(WEIR_E_ARGUMENT, "no device%s is called \"%s\"", l->opts->stage ? " of that stage" : "",
-                         l->opts->device ? l->opts->device : "");
-    return error_set(WEIR_E_ARGUMENT, "no %s there is called \"%s\"", l->opts->tensors ? "tensor" : "actor, and no kernel,",
-                     l->opts->filter ? l->opts->filter : "*");
+        return error_set(WEIR_E_ARGUMENT, "no device%s is called \"%s\"%s", l->opts->stage ? " of that stage" : "",
+                         l->opts->device ? l->opts->device : "", names_text(&devices, text, sizeof text));
+    add_names(l, &names);
+    return error_set(WEIR_E_ARGUMENT, "no %s there is called \"%s\"%s",
+                     l->opts->tensors ? "tensor" : "actor, and no kernel,", wanted, names_text(&names, text, sizeof text));
 }
 
 weir_status weir_plan_list_at(const weir_plan *plan, FILE *to, const weir_list_opts *given)

@@ -3,8 +3,8 @@
  *
  * Tables are stored by column: one map per array of the plan, from each member's name to an array with the values of
  * all elements. Names then cost nothing, numbers are small (one byte up to 127), and a reader in another language
- * needs no copy of plan.h. A column that is missing, unknown or of another length than its siblings is refused: there
- * is one version of the format, and what differs from it is not it.
+ * needs no copy of plan.h. A column that is missing, unknown or of another length than its siblings is refused: each
+ * version of the format has its columns.
  *
  * The layout of each op's attribute structure is written along with the plan and compared on reading. Without that a
  * plan from a program whose op has other attributes would be read, and mean something else.
@@ -14,6 +14,7 @@
  * bytes each. The plan itself is smaller than that.
  */
 #include "graph/base/error.h"
+#include "graph/base/names.h"
 #include "graph/plan/fields.h"
 #include "graph/plan/file.h"
 
@@ -85,8 +86,9 @@ static void pack_table(packer *p, const weir_plan *plan, const plan_table *table
         p->failed |= msgpack_pack_bin_with_body(&p->out, items, count) != 0;
         return;
     }
-    pack_map(p, table->field_count);
-    for (uint32_t f = 0; f < table->field_count; f++)
+    uint32_t fields = table->field_count;
+    pack_map(p, fields);
+    for (uint32_t f = 0; f < fields; f++)
         pack_column(p, &table->fields[f], items, count, table->item_bytes);
 }
 
@@ -315,9 +317,9 @@ static bool read_column(const plan_table *table, const plan_field *field, const 
 }
 
 /* Elements that the columns have; false when they do not agree. */
-static bool count_rows(const plan_table *table, const msgpack_object *map, uint32_t *count)
+static bool count_rows(const plan_table *table, uint32_t fields, const msgpack_object *map, uint32_t *count)
 {
-    for (uint32_t f = 0; f < table->field_count; f++) {
+    for (uint32_t f = 0; f < fields; f++) {
         const plan_field *field = &table->fields[f];
         const msgpack_object_array *column = find_column(table, map, field);
         if (!column)
@@ -333,10 +335,10 @@ static bool count_rows(const plan_table *table, const msgpack_object *map, uint3
 
 static bool read_columns(weir_plan *plan, const plan_table *table, const msgpack_object *map)
 {
-    uint32_t count = 0;
-    if (map->type != MSGPACK_OBJECT_MAP || map->via.map.size != table->field_count)
-        return REFUSE_FILE("%s: is no map of %" PRIu32 " columns", table->name, table->field_count);
-    if (!count_rows(table, map, &count))
+    uint32_t count = 0, fields = table->field_count;
+    if (map->type != MSGPACK_OBJECT_MAP || map->via.map.size != fields)
+        return REFUSE_FILE("%s: is no map of %" PRIu32 " columns", table->name, fields);
+    if (!count_rows(table, fields, map, &count))
         return false;
     char *items = calloc(count + (size_t)1, table->item_bytes);
     if (!items) {
@@ -344,7 +346,7 @@ static bool read_columns(weir_plan *plan, const plan_table *table, const msgpack
         return false;
     }
     plan_table_set(plan, table, items, count);
-    for (uint32_t f = 0; f < table->field_count; f++)
+    for (uint32_t f = 0; f < fields; f++)
         if (!read_column(table, &table->fields[f], find_column(table, map, &table->fields[f]), items))
             return false;
     return true;
@@ -383,7 +385,7 @@ static bool same_field(const weir_field *field, const msgpack_object *object)
 
 static bool check_op(const msgpack_object_kv *entry)
 {
-    char name[64];
+    char name[64], text[NAMES_TEXT_BYTES];
     if (entry->key.type != MSGPACK_OBJECT_STR || entry->key.via.str.size >= sizeof name)
         return REFUSE_FILE("ops: a name is no short text");
     memcpy(name, entry->key.via.str.ptr, entry->key.via.str.size);
@@ -391,7 +393,7 @@ static bool check_op(const msgpack_object_kv *entry)
     const weir_op *op = weir_op_find(name);
     if (!op)
         return REFUSE_FILE("ops.%s: there is no such op in this program; weir_op_load(), or --load, takes it "
-                           "from a shared object", name);
+                           "from a shared object%s", name, op_near(name, text, sizeof text));
     if (entry->val.type != MSGPACK_OBJECT_ARRAY || entry->val.via.array.size != (uint32_t)op->field_count)
         return REFUSE_FILE("ops.%s: has other attributes than the %s of this program", name, name);
     for (int f = 0; f < op->field_count; f++)

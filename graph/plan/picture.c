@@ -9,10 +9,12 @@
  */
 #define _GNU_SOURCE
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 #include "graph/plan/layouts.h"
 #include "graph/plan/text.h"
 
-#include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +75,7 @@ static void first_part(const char *name, char to[NAME_BYTES])
 static bool take_number(char name[NAME_BYTES], uint32_t *number)
 {
     size_t length = strlen(name), from = length;
-    while (from && isdigit((unsigned char)name[from - 1]))
+    while (from && is_digit(name[from - 1]))
         from--;
     if (!from || from == length || length - from > 6 || name[from - 1] == '_')
         return false;
@@ -386,11 +388,7 @@ static void connect_all(picture *p)
 
 static void put_text(FILE *to, const char *text)
 {
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', to);
-        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
-    }
+    foreign_put_dot(to, text, INT32_MAX);
 }
 
 static int compare_parts(const void *a, const void *b)
@@ -480,8 +478,10 @@ static void put_stage_label(const picture *p, FILE *to, uint32_t stage)
         fprintf(to, "stage %" PRIu32 ": ", stage);
     if (first)
         put_text(to, plan_text(plan, first->name));
-    if (first != last)
-        fprintf(to, " .. %s", plan_text(plan, last->name));
+    if (first != last) {
+        fputs(" .. ", to);
+        put_text(to, plan_text(plan, last->name));
+    }
     fprintf(to, ", %s%s", bytes_text(most, bytes), first != last ? " each" : "");
 }
 
@@ -576,5 +576,5 @@ weir_status weir_plan_picture(const weir_plan *plan, FILE *to)
     free(p.edge);
     if (!ok)
         return error_set(WEIR_E_MEMORY, "no memory to draw the plan");
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written") : WEIR_OK;
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }

@@ -40,7 +40,7 @@
 
 #include "graph/base/binding.h"
 
-#define PLAN_VERSION 6
+#define PLAN_VERSION 7
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
 #define PLAN_RANKS_MAX 4096
@@ -162,6 +162,8 @@ typedef struct plan_tensor {
     uint32_t owner;          /* register id, or actor id */
     uint32_t dtype;
     uint32_t rank;
+    plan_str file;           /* the user's, and the line there that made it; "" and 0: not known */
+    uint32_t line;
     uint64_t offset;         /* in the slot, the arena (state) or the workspace (temp) */
     int64_t shape[WEIR_DIMS_MAX];  /* of the shard */
     int64_t start[WEIR_DIMS_MAX];  /* index of its first element in the logical tensor */

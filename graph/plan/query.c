@@ -2,6 +2,7 @@
  * is laid out inside stays its own business. Plans are valid when they get here, so indexes within them are not
  * checked again. */
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/plan/text.h"
 
 #include <inttypes.h>
@@ -113,7 +114,7 @@ bool weir_plan_limited(const weir_plan *plan, char *text, size_t text_bytes)
     const plan_limit *l = plan->limits;
     if (l->moved)
         snprintf(disk, sizeof disk, "%s a step wait on a disk, ", bytes_text(l->moved, moved));
-    snprintf(text, text_bytes, "kept to %s a device instead of %s: %s%" PRIu32 " kernel%s run%s again, %" PRIu32
+    text_print(text, text_bytes, "kept to %s a device instead of %s: %s%" PRIu32 " kernel%s run%s again, %" PRIu32
              " slot%s fewer, a step about %.1f %% longer", bytes_text(l->bytes, kept), bytes_text(l->whole, whole), disk,
              l->again, l->again == 1 ? "" : "s", l->again == 1 ? "s" : "", l->slots, l->slots == 1 ? "" : "s",
              100 * l->longer);

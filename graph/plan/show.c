@@ -5,15 +5,17 @@
  * What a step reads and writes is counted by graph/plan/moved.h.
  *
  * A section is first written as lines of cells separated by tabs into memory, then measured and printed in aligned
- * columns. Names come from the plan, so control characters in them are replaced: they would break the table or the
- * terminal.
+ * columns. Names come from the plan, so they are printed as graph/base/foreign.h says: they would break the table or
+ * the terminal.
  */
 #define _GNU_SOURCE
 #include "graph/base/error.h"
+#include "graph/base/foreign.h"
 #include "graph/plan/moved.h"
 #include "graph/plan/show_inside.h"
 #include "graph/plan/window.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,12 +113,14 @@ static weir_status print_section(const weir_plan *plan, FILE *to, section_fn wri
 
 /* ---- cells ---- */
 
-/* The text with a question mark for each control character, cut when it is long. */
+/* The text, cut when it is long. */
 static void put_cut(FILE *table, const char *text, int shown_max)
 {
-    int shown = 0;
-    for (; *text && shown < shown_max; text++, shown += (*text & 0xc0) != 0x80)
-        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, table);
+    char shown[FOREIGN_CHAR_BYTES];
+    for (int width = 0; *text && width < shown_max; width += text_width(shown, strlen(shown))) {
+        text += foreign_char(text, shown);
+        fputs(shown, table);
+    }
     if (*text)
         fputs("..", table);
 }
@@ -503,6 +507,6 @@ weir_status weir_plan_show(const weir_plan *plan, FILE *to)
         status = print_section(plan, to, constants_section, 0, SHOW_LEFT(0) | SHOW_LEFT(1));
     }
     if (!status && ferror(to))
-        status = error_set(WEIR_E_IO, "the plan cannot be written");
+        status = error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno));
     return status;
 }

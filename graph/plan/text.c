@@ -2,6 +2,8 @@
 #include "graph/plan/text.h"
 
 #include "graph/base/base.h"
+#include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -14,10 +16,11 @@ const char *regst_text(const weir_plan *plan, plan_regst_id regst, char text[PLA
         return text;
     }
     const char *first = plan_text(plan, plan->tensors[tensors->first].name);
+    int shown = foreign_fit(first, 100);
     if (tensors->count == 1)
-        snprintf(text, PLAN_TEXT_BYTES, "%.100s", first);
+        snprintf(text, PLAN_TEXT_BYTES, "%.*s", shown, first);
     else
-        snprintf(text, PLAN_TEXT_BYTES, "%.100s and %" PRIu32 " more", first, tensors->count - 1);
+        snprintf(text, PLAN_TEXT_BYTES, "%.*s and %" PRIu32 " more", shown, first, tensors->count - 1);
     return text;
 }
 
@@ -28,7 +31,7 @@ const char *bytes_text(uint64_t bytes, char text[PLAN_TEXT_BYTES])
     int u = 0;
     for (; value >= 1024; value /= 1024)
         u++;
-    snprintf(text, PLAN_TEXT_BYTES, u && value < 100 ? "%.1f %s" : "%.0f %s", value, unit[u]);
+    text_print(text, PLAN_TEXT_BYTES, u && value < 100 ? "%.1f %s" : "%.0f %s", value, unit[u]);
     return text;
 }
 

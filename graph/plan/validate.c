@@ -9,6 +9,8 @@
  */
 #include "graph/plan/validate.h"
 
+#include "graph/plan/ends.h"
+
 #include "graph/plan/fields.h"
 #include "graph/plan/spread.h"
 
@@ -467,13 +469,49 @@ static bool validate_sizes(const weir_plan *plan)
     return ok && validate_slots(plan);
 }
 
+/* ---- no more memory than there are contents ---- */
+
+static bool validate_slot_ends(const weir_plan *plan)
+{
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        if (plan->regsts[r].slot_bytes != plan_slot_end(plan, r) && plan_knows_space(plan, plan->regsts[r].space))
+            return REFUSE_PLAN("regsts[%" PRIu32 "].slot_bytes: %" PRIu64 ", but its contents end at %" PRIu64, r,
+                               plan->regsts[r].slot_bytes, plan_slot_end(plan, r));
+    return true;
+}
+
+static bool validate_workspace_ends(const weir_plan *plan, uint64_t *end)
+{
+    plan_workspace_ends(plan, end);
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan->queues[q].workspace_bytes != end[q] && plan_knows_space(plan, plan->queues[q].space))
+            return REFUSE_PLAN("queues[%" PRIu32 "].workspace_bytes: %" PRIu64 ", but its contents end at %" PRIu64, q,
+                               plan->queues[q].workspace_bytes, end[q]);
+    return true;
+}
+
+static bool validate_space_ends(const weir_plan *plan, uint64_t *end)
+{
+    plan_space_ends(plan, end);
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        if (plan->spaces[s].bytes != end[s] && plan_knows_space(plan, (plan_space_id){s}))
+            return REFUSE_PLAN("spaces[%" PRIu32 "].bytes: %" PRIu64 ", but its contents end at %" PRIu64, s,
+                               plan->spaces[s].bytes, end[s]);
+    return true;
+}
+
+static bool validate_ends(const weir_plan *plan, uint64_t *scratch)
+{
+    return validate_slot_ends(plan) && validate_workspace_ends(plan, scratch) && validate_space_ends(plan, scratch);
+}
+
 /* The most that any one rule needs: they run one after the other. A named place is the largest thing that is sorted by
  * name, a part of an arena the largest by place; marks are a byte or an index each. */
 static size_t scratch_bytes(const weir_plan *plan)
 {
     size_t most = validate_map_bytes(plan);
     size_t needs[] = {sizeof(turn) * plan->actors_count, sizeof(validate_name) * plan->params_count,
-                      sizeof(validate_name) * plan->programs_count,
+                      sizeof(validate_name) * plan->programs_count, sizeof(uint64_t) * plan->spaces_count, sizeof(uint64_t) * plan->queues_count,
                       sizeof(validate_name) * plan->hosts_count, validate_collectives_bytes(plan)};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
         most = needs[i] > most ? needs[i] : most;
@@ -496,7 +534,7 @@ weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known)
               validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
               validate_priorities(plan, scratch) && validate_sizes(plan) && validate_kernels(plan, scratch) &&
               validate_spaces(plan) && validate_collectives(plan, scratch) && validate_map(plan, known, scratch) && validate_hosts(plan, scratch) &&
-              validate_starts(plan, scratch) && validate_programs(plan, scratch);
+              validate_starts(plan, scratch) && validate_programs(plan, scratch) && validate_ends(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;
 }

@@ -1,6 +1,6 @@
 /* graph/plan/validate.h: the six parts of plan_validate():
  *
- *     validate.c          is it a plan?      indexes, owners, rates, sizes
+ *     validate.c          is it a plan?      indexes, owners, rates, sizes, ends
  *     validate_kernel.c   who calls what?    kernels, host functions, parameters, and what is theirs
  *     validate_op.c       can it be called?  each op's own rule for its shards, states, scratch, overlaps
  *     validate_space.c    who reaches what?  queues and the spaces of what their kernels are called with
@@ -72,6 +72,9 @@ weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known);
 /* No part of an arena has bytes of another, unless the two are never needed at the same time. */
 bool validate_map(const weir_plan *plan, struct lives *known, void *scratch);
 size_t validate_map_bytes(const weir_plan *plan); /* of its scratch */
+
+/* Whether the op's rule takes operands of these types: op->fits, or what infer gives of the inputs. Refuses as infer does. */
+bool op_fits(const weir_op_args *local, char *error, size_t error_bytes);
 
 /* Whether the kernel's op can be called so. Relies on its place, counts and operands having been checked. */
 bool validate_call(const weir_plan *plan, uint32_t kernel, const weir_op *op);

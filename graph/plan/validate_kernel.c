@@ -6,6 +6,7 @@
  * start; anything else is a mistake in the plan, whatever the bytes are.
  */
 #include "graph/base/base.h"
+#include "graph/base/names.h"
 #include "graph/plan/validate.h"
 #include "graph/plan/spread.h"
 
@@ -171,8 +172,10 @@ static bool validate_kernel(const weir_plan *plan, uint32_t k, uint8_t *written)
 {
     const plan_kernel *kernel = &plan->kernels[k];
     place at = {plan, k, kernel, &plan->actors[kernel->actor.i], weir_op_find(NAME(kernels[k].op)), written};
+    char text[NAMES_TEXT_BYTES];
     if (!at.op)
-        return REFUSE_KERNEL(&at, "there is no op %.60s", NAME(kernels[k].op));
+        return REFUSE_KERNEL(&at, "there is no op %.60s%s", NAME(kernels[k].op),
+                             op_near(NAME(kernels[k].op), text, sizeof text));
     return validate_kernel_place(&at) && validate_counts(&at) && validate_kernel_host(&at) && validate_operands(&at) &&
            validate_call(plan, k, at.op);
 }

@@ -73,12 +73,16 @@ static bool fits_as_inferred(const weir_op_args *local, char *error, size_t erro
     return true;
 }
 
+bool op_fits(const weir_op_args *local, char *error, size_t error_bytes)
+{
+    return (local->op->fits ? local->op->fits : fits_as_inferred)(local, error, error_bytes);
+}
+
 static bool validate_types(const call *at)
 {
     const weir_op *op = at->local.op;
     char error[512] = "";
-    bool ok = (op->fits ? op->fits : fits_as_inferred)(&at->local, error, sizeof error);
-    return ok || REFUSE_KERNEL(at, "%s: %s", op->name, error);
+    return op_fits(&at->local, error, sizeof error) || REFUSE_KERNEL(at, "%s: %s", op->name, error);
 }
 
 static bool validate_state_types(const call *at)

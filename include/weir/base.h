@@ -32,7 +32,7 @@
 WEIR_C_BEGIN
 
 /* This header's version; and that of the library that runs ("0.1.0"; static storage). What was compiled with one header
- * runs with the shared library of another as long as the first number is the same. */
+ * runs with each shared library of the same name, libweir.so.1. */
 #define WEIR_VERSION_MAJOR 0
 #define WEIR_VERSION_MINOR 1
 #define WEIR_VERSION_PATCH 0
@@ -74,17 +74,11 @@ const char *weir_status_name(weir_status status);
  * next failing call. */
 const char *weir_error(void);
 
-/* A place in the user's program. `file` is borrowed and must outlive the graph (a string literal does). */
+/* A place in the user's program, WEIR_HERE. `file` is borrowed and must outlive the graph (a string literal does). */
 typedef struct weir_src {
     const char *file;
     int line;
 } weir_src;
-
-#ifdef __cplusplus
-#define WEIR_HERE (weir_src{__FILE__, __LINE__})
-#else
-#define WEIR_HERE ((weir_src){__FILE__, __LINE__})
-#endif
 
 /* name, C type, bytes. An f16 (IEEE 754 binary16) or bf16 (the upper half of an f32) is its 16 bits. */
 #define WEIR_DTYPE_LIST(X) \
@@ -119,38 +113,18 @@ typedef struct weir_shape {
 int64_t weir_shape_count(const weir_shape *shape); /* elements; 1 for a scalar */
 bool weir_shape_equal(const weir_shape *a, const weir_shape *b);
 
-/* One SBP, see above. S(-1) is the last dimension. */
+/* One SBP, see above. S(-1) is the last dimension. No SBP but AUTO is a number that a dimension may have: .sbp = {1} is
+ * a mistake. */
 typedef int weir_sbp;
 enum {
     WEIR_AUTO = 0,
-    WEIR_B = 1,
-    WEIR_P = 2,
+    WEIR_B = 8,
+    WEIR_P = 9,
     WEIR_S0 = 16 /* S(i) is 16 + i */
 };
 #define WEIR_S(i) (WEIR_S0 + (i))
 #define WEIR_IS_S(sbp) ((sbp) >= WEIR_S0 - WEIR_DIMS_MAX)
 #define WEIR_S_DIM(sbp) ((sbp) - WEIR_S0)
-
-/* Options are members of a structure (weir_..._opts) that a macro fills in and gives to a function by address:
- *
- *     weir_compile(g, .memory = "1MiB")   is   weir_compile_at(g, WEIR_OPTS(weir_compile_opts, .memory = "1MiB"))
- *
- * The first member is the structure's size as the program knows it, the second the place in the program. So options can
- * be added, always at the end, and what was compiled before goes on running: the library takes as many bytes as the
- * program has, and the rest is 0. The other way round, a program that sets what an older library does not know gets an
- * error that names its file and line. So does one that fills in a structure by itself and leaves `size` 0. NULL in the
- * place of the address: nothing is set.
- *
- * WEIR_OPTS_AT() is for functions that pass on a place that they were given. The structure lives as long as a local
- * variable there (in C++ until the end of the statement); no call keeps it. */
-#ifdef __cplusplus
-#define WEIR_OPTS_AT(where, type, ...) (weir_address_(type{.size = sizeof(type), .src = where, __VA_ARGS__}))
-#define WEIR_COPY_(type, value) (weir_address_<type>(value))
-#else
-#define WEIR_OPTS_AT(where, type, ...) (&(const type){.size = sizeof(type), .src = where, __VA_ARGS__})
-#define WEIR_COPY_(type, value) ((const type[]){value})
-#endif
-#define WEIR_OPTS(type, ...) WEIR_OPTS_AT(WEIR_HERE, type, __VA_ARGS__)
 
 /* An option that is left out is 0, and takes the default that its comment says. This is the number 0 for one with
  * another default: .lr = WEIR_ZERO. Of a computed value: .lr = rate ? rate : WEIR_ZERO. (It is the negative zero, which
@@ -169,7 +143,8 @@ enum { B = WEIR_B, P = WEIR_P };
 /* Writes "S(0)", "B", "P" or "auto" to `text` (at least 8 bytes) and returns it. */
 const char *weir_sbp_text(weir_sbp sbp, char *text);
 
-/* A tensor in the user's memory, for push, pull, read and write. `data` is borrowed for the call. */
+/* A tensor in the user's memory, for push, pull, read and write: WEIR_ARRAY(data, WEIR_F32, 8, 1) is the address of one.
+ * `data` is borrowed for the call. */
 typedef struct weir_array {
     void *data;
     weir_dtype dtype;
@@ -205,8 +180,5 @@ float weir_random_uniform(uint64_t key, uint64_t index);
 
 WEIR_C_END
 
-#ifdef __cplusplus
-/* For WEIR_OPTS(): C++ has no address of a temporary, but lets a reference to one be given on. */
-template <typename T> inline const T *weir_address_(const T &value) { return &value; }
-#endif
+#include <weir/macros.h>
 #endif

@@ -3,7 +3,8 @@
  *     weir_checkpoint *c = weir_checkpoint_open("runs/a");                // the newest whole one below runs/a
  *     const weir_checkpoint_tensor *t = weir_checkpoint_find(c, "wte");
  *     float row[64];                                                      // row 7 of it
- *     weir_checkpoint_read(c, t, 0, (int64_t[]){7, 0}, &(weir_array){row, WEIR_F32, {2, {1, 64}}});
+ *     const int64_t start[] = {7, 0};
+ *     weir_checkpoint_read(c, t, 0, start, WEIR_ARRAY(row, WEIR_F32, 1, 64));
  *     weir_checkpoint_close(c);
  *
  * A checkpoint is a folder: index.json, which names every logical tensor with its shape and says which of its shards
@@ -11,9 +12,10 @@
  * checkpoints, named after the steps that were done: step-00000100. A folder appears under such a name when all of it
  * is on the disk, so what has the name is whole. docs/checkpoint.md describes the format.
  *
- * A single .safetensors file of any origin opens as a checkpoint too: every tensor is whole and a parameter. What it
- * holds as F64 is read as f32, I64 as i32; an f32 or i32 that would not be what was stored but for rounding is an
- * error. Tensors of other types can be listed, not read.
+ * A single .safetensors file of any origin opens as a checkpoint too: every tensor is whole and a parameter. So do
+ * several such files with a model.safetensors.index.json, by the path of that or of its folder. Values of F64 are
+ * read as f32, of I64 as i32; an f32 or i32 that would not be what was stored but for rounding is an error. Tensors of other
+ * types, and of more than six dimensions, can be listed, not read.
  *
  * F16 and BF16 are read as they are, or as f32: so an f32 parameter starts with the values of a file of halves.
  *
@@ -74,6 +76,9 @@ typedef struct weir_checkpoint_tensor {
     int slots;            /* values that the state keeps, of one each shape; 1 but for a state with delay */
     const weir_checkpoint_shard *shard;
     int shard_count;
+    const char *unread;   /* why it cannot be read: "its type, I8, is not read"; NULL: it can be */
+    int stored_dims;      /* of the file's own shape, which may have more dimensions than are read: then `shape` */
+    const int64_t *stored_dim; /* has one, of all elements. NULL: `shape` is the file's */
 } weir_checkpoint_tensor;
 
 /* The position of a source of data, as its `save` function left it. */
@@ -90,8 +95,8 @@ typedef struct weir_checkpoint_opts {
     bool unverified;      /* do not compare checksums before shards are used */
 } weir_checkpoint_opts;
 
-/* Opens a checkpoint's folder, the newest whole one of a root (the greatest number of steps), or a .safetensors file,
- * and reads its index. NULL and weir_error(): E_IO, it is not there, cannot be read, or is not what it should be. */
+/* Opens a checkpoint's folder, the newest whole one of a root (the greatest number of steps), a .safetensors file, or
+ * several of them (a .safetensors.index.json or its folder), and reads its index. NULL and weir_error(): E_IO, it is not there, cannot be read, or is not what it should be. */
 #define weir_checkpoint_open(path, ...) weir_checkpoint_open_at(path, WEIR_OPTS(weir_checkpoint_opts, __VA_ARGS__))
 weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint_opts *opts);
 void weir_checkpoint_close(weir_checkpoint *checkpoint); /* may be NULL */

@@ -47,6 +47,9 @@
  * and see the same folder: those in containers with a /tmp each need WEIR_KEY_FILE. Where it cannot be written or
  * belongs to somebody else opening fails with WEIR_E_IO.
  *
+ * A session wipes its copies of a key before it frees their memory. WEIR_KEY stays in the environment, which is the
+ * program's: WEIR_KEY_FILE leaves nothing there. ZeroMQ, which does the encryption, frees its copies as they are.
+ *
  * In a session of several ranks all of them make the same calls in the same order: runs, read, write, push, pull.
  * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value (but
  * for ranks that own no device of the plan, which pull nothing). What a rank has not pulled when it closes is dropped.
@@ -88,12 +91,12 @@ typedef void (*weir_report_fn)(void *ctx, const char *text);
  *
  * They are a member of weir_session_opts, and as they are: what there is to be said besides becomes a member of that. */
 typedef struct weir_cluster_opts {
-    bool alone;          /* this process runs the whole plan, whatever the environment says */
     int world_size;      /* 0: as the environment says; then what follows counts */
     int rank;
     const char *address; /* rank 0's, "host:port" */
     const char *name;    /* the session's, the same on all ranks, at most 63 bytes; whatever world_size is [the plan's:
                             what the graph was called] */
+    bool alone;          /* this process runs the whole plan, whatever the environment says */
 } weir_cluster_opts;
 
 WEIR_C_END

@@ -4,7 +4,7 @@
  *     weir_graph *g = weir_graph_new("tiny");
  *     weir_mesh *m = weir_mesh_new(g, "cpu:0-1", .shape = {2});
  *     weir_tensor *x = weir_input(g, WEIR_F32, {64, 8}, .name = "x", .sbp = {S(0)}, .micro = true);
- *     WEIR_ON(m, .name = "layer%d", 0)
+ *     WEIR_ON(m, .name = "layer%d", .index = 0)
  *         x = weir_relu(weir_linear(x, 16, .name = "up"));
  *     weir_fetch(x, .name = "y");
  *
@@ -56,7 +56,7 @@ weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, const weir_m
 int weir_mesh_size(const weir_mesh *mesh); /* devices */
 
 /* Places what is built in the statement or block that follows on `mesh` (NULL: as outside), and puts `.name` before its
- * names, joined by '/'. "%d" in the name is replaced by the number that follows it: WEIR_ON(m, .name = "h%d", i).
+ * names, joined by '/'. "%d" in the name is replaced by the number .index: WEIR_ON(m, .name = "h%d", .index = i). C takes it without `.index =`.
  * What is built there is of the mesh's graph, or of one that is made there.
  * `break`, `continue` and `return` leave the scope as they should. */
 typedef struct weir_scope_opts {
@@ -172,7 +172,8 @@ typedef struct weir_input_opts {
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *opts);
 
 /* How a parameter starts: a function of (the seed given to weir_compile, the parameter's name, the element's index).
- * Left out, it is as whatever takes the option says: .init = {WEIR_INIT_ZERO} are zeros everywhere. */
+ * Left out, it is as whatever takes the option says: .init = WEIR_VALUE(0) are zeros everywhere. A number without a kind,
+ * .init = {0.1}, is a mistake. */
 typedef enum weir_init_kind {
     WEIR_INIT_DEFAULT,
     WEIR_INIT_ZERO,
@@ -182,13 +183,13 @@ typedef enum weir_init_kind {
     WEIR_INIT_KINDS
 } weir_init_kind;
 typedef struct weir_init {
-    weir_init_kind kind;
     double a; /* VALUE: the value; NORMAL: the standard deviation; UNIFORM: the lower bound */
     double b; /* UNIFORM: the upper bound */
+    weir_init_kind kind;
 } weir_init;
-#define WEIR_VALUE(x) {WEIR_INIT_VALUE, (x), 0}
-#define WEIR_NORMAL(std) {WEIR_INIT_NORMAL, (std), 0}
-#define WEIR_UNIFORM(lo, hi) {WEIR_INIT_UNIFORM, (lo), (hi)}
+#define WEIR_VALUE(x) {(x), 0, WEIR_INIT_VALUE}
+#define WEIR_NORMAL(std) {(std), 0, WEIR_INIT_NORMAL}
+#define WEIR_UNIFORM(lo, hi) {(lo), (hi), WEIR_INIT_UNIFORM}
 
 typedef struct weir_param_opts {
     size_t size;
@@ -341,7 +342,7 @@ weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *opts);
 /* The same with up to 8 outputs, which go to outs[0], outs[1], ... With none (no .out; `outs` may be NULL) it is there for
  * its effect alone, as a sink of several inputs is.
  *     weir_tensor *y[2];
- *     weir_call_many(y, fn, {x}, .out = {{WEIR_F32, {8}}, {WEIR_I32, {2}}}); */
+ *     weir_call_many(y, fn, {x}, .out = {{.dtype = WEIR_F32, .shape = {8}}, {.dtype = WEIR_I32, .shape = {2}}}); */
 #define weir_call_many(outs, fn, ...) \
     weir_call_many_at(outs, fn, WEIR_OPTS(weir_call_opts, .in = __VA_ARGS__))
 void weir_call_many_at(weir_tensor **outs, weir_kernel_fn fn, const weir_call_opts *opts);

@@ -65,11 +65,7 @@ typedef struct weir_field {
     size_t offset;
     int count;
     bool real; /* double rather than int64_t */
-} weir_field;
-#define WEIR_FIELD_INT(type, member) \
-    {#member, offsetof(type, member), (int)(sizeof(((type *)0)->member) / 8), false}
-#define WEIR_FIELD_REAL(type, member) \
-    {#member, offsetof(type, member), (int)(sizeof(((type *)0)->member) / 8), true}
+} weir_field; /* WEIR_FIELD_INT(type, member), WEIR_FIELD_REAL(type, member) */
 
 /* What the rules are asked about. In `infer` out[] is to be filled; elsewhere it is filled. Shapes are logical in
  * infer and signatures, local in fits, cost, workspace and states. All borrowed. */
@@ -265,7 +261,7 @@ struct weir_op {
  * Thread-safe. Fails (E_ARGUMENT) when another op has the name or a rule that every op needs is missing. Built-in ops
  * are known. */
 weir_status weir_op_register(const weir_op *op);
-const weir_op *weir_op_find(const char *name); /* NULL when unknown */
+const weir_op *weir_op_find(const char *name); /* NULL when unknown; weir_error() then names the nearest */
 
 /* Loads a shared object that has ops, so that a program which knows nothing of them can load and run plans that do:
  * `weir run --load FILE` is one. `path` is that of the file. The object defines weir_register_ops(), which calls
@@ -298,6 +294,45 @@ static inline weir_tensor *weir_op_apply(const weir_apply *apply, weir_tensor **
 {
     return weir_op_apply_of(apply, sizeof *apply, outs); /* as many bytes as this header knows */
 }
+
+/* ---- whether an op keeps its promises ---- */
+
+#define WEIR_CHECK_IN_MAX 64
+
+typedef struct weir_op_check_opts {
+    size_t size;
+    weir_src src;
+    const void *attrs;         /* as weir_apply takes them [none] */
+    const weir_array *inputs[WEIR_CHECK_IN_MAX]; /* ends at the first NULL. An array without data gets random values: reals
+                                  of N(0, 1), i32 from 0 to 9, u8 0 or 1 */
+    double tolerance;          /* of a value v: tolerance * (1 + |v|), and the rounding of halves [1e-4] */
+    double gradient_tolerance; /* the same of a gradient against finite differences of f32 values [0.005] */
+    int gradient_outputs;      /* of the first so many outputs the gradient is tried [all] */
+    int devices;               /* each signature is split over 2 devices, 3, up to so many, at most 16 [4] */
+    uint64_t seed;             /* of the random values [0] */
+} weir_op_check_opts;
+
+/* Runs an op's CPU kernel on these inputs, whole and split, and holds it to what the rules of the op promise:
+ *
+ *     the kernel    gives the same bits in each call, whatever was called between; writes all of its outputs and nothing
+ *                   else; reads nothing beside its inputs; changes no input; keeps .inplace, .accumulates and .rows_in
+ *     signatures    each, on 2 devices, 3, ...: the parts together, or the sum of the terms, are what the whole op gives
+ *     infer, fits   take the parts that the signatures make
+ *     grad          gives what finite differences give, for inputs that are f32; where a function has a kink the gradient
+ *                   is that of one of its sides. The ops that the gradient is made of are held to their own promises
+ *
+ *     weir_op_check(&op_prelu, .inputs = {WEIR_ARRAY(NULL, WEIR_F32, 7, 5), WEIR_ARRAY(NULL, WEIR_F32, 5)})
+ *
+ * Sizes that 2 and 3 do not divide make parts of unequal size; that is where most mistakes are. The op need not be
+ * registered. E_KERNEL: a promise is broken, and weir_error() says which: "prelu: signature 2 (S(1), B -> S(1)) on 2
+ * devices: element [3, 4] of output 0 is 0.25 split and 0.5 whole; ...". E_ARGUMENT: the op, as
+ * weir_op_register() says, or the inputs are wrong. E_UNSUPPORTED: it has no kernel for the CPU. It keeps around each operand
+ * as much memory as the largest has, up to 1 MiB; a kernel that goes further than that may crash. States are zeros in each
+ * call. Builds a graph of its own; any thread. */
+#define weir_op_check(op, ...) weir_op_check_at(op, WEIR_OPTS(weir_op_check_opts, __VA_ARGS__))
+weir_status weir_op_check_at(const weir_op *op, const weir_op_check_opts *opts);
+
+/* ---- for DSL functions of one's own ---- */
 
 /* For an op's parameters, which are to be made before it is applied. The mesh on which an op applied to `x` now would
  * live: that of the innermost WEIR_ON, else x's. And the name that it is to be given: `name`, or when that is NULL a

@@ -72,7 +72,10 @@ weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *opt
 void weir_plan_free(weir_plan *plan);
 
 /* The file format is described in docs/plan.md. Loading checks everything: a file that loads is a valid plan, and is
- * live. */
+ * live.
+ *
+ * Saving replaces the file at once, when the new one is on the disk: at any time the old plan or the new one is there. A
+ * symbolic link stays, and the file that it leads to is replaced. A FIFO or a device is written. */
 weir_status weir_plan_save(const weir_plan *plan, const char *path);
 weir_plan *weir_plan_load(const char *path);
 

@@ -27,7 +27,8 @@
  * trace says so, and so do reports ("session 'gpt (2)': ...") where it has a name of its own or others are open.
  *
  * Cores are those of the mask that the process was started with, as taskset, srun, a container or `weir launch` gave
- * it. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
+ * it; or as many as its control groups' quota of time is worth (cpu.max: docker --cpus, CPUQuota=), rounded up, if these are
+ * fewer. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
  * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
  * rank order, each as many as it has workers, and begin again where there are no more.
  *
@@ -133,7 +134,7 @@ typedef struct weir_session_opts {
 weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *opts);
 
 /* Stops the workers and frees everything. May be called in any state, also on NULL; values not pulled are lost. Other
- * threads that are in push, pull or wait return E_STATE, and close waits until they have. E_IO: the trace could not be
+ * threads that are in push, pull or wait return E_STATE, and close waits until they have. E_IO: the trace cannot be
  * written. E_STATE: nothing was closed, in a child of fork() or inside a callback. */
 weir_status weir_session_close(weir_session *session);
 
@@ -373,7 +374,7 @@ typedef struct weir_session_stats {
                                that `weir show --ranks` tells of */
     uint64_t arena_bytes;  /* allocated for these; equals planned_bytes. Neither counts what lies in files */
     int workers;           /* threads that compute */
-    int cores;             /* that this process may use */
+    int cores;             /* that this process may use, by its mask and its quota of time */
     int cores_online;      /* that the machine has */
     int queue_count;
     weir_queue_stats queue[64];

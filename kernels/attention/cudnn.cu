@@ -33,12 +33,15 @@
  */
 #include "kernels/attention/cudnn_graph.h"
 
+#include "graph/base/locale.h"
 #include "kernels/attention/cores.h"
 
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "graph/base/library.h"
 
 static const char choice_name[] = "WEIR_CUDA_ATTENTION";
 
@@ -67,7 +70,7 @@ static weir_status refused(const weir_kernel_args *args, weir_status status, con
     va_list list;
     va_start(list, format);
     if (args->error_bytes)
-        vsnprintf(args->error, args->error_bytes, format, list);
+        text_vprint(args->error, args->error_bytes, format, list);
     va_end(list);
     return status;
 }
@@ -110,10 +113,9 @@ template <class F> static void find(void *library, const char *name, F *call)
 static void fill()
 {
     static const char *const names[] = {"libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9"};
-    void *library = dlopen(names[0], RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        snprintf(trouble, sizeof trouble, "%.190s", dlerror());
-    if (!library && (library = dlopen(names[1], RTLD_NOW | RTLD_LOCAL)))
+    void *library = library_open(names[0], trouble, sizeof trouble);
+    char again[sizeof trouble];
+    if (!library && (library = library_open(names[1], again, sizeof again)))
         trouble[0] = 0;
 #define X(name) find(library, "cudnn" #name, &calls.name);
     CUDNN_CALLS(X)

@@ -5,6 +5,7 @@
  * Between two real dtypes a gradient flows. It comes in the dtype of the output or, where it was summed in f32, already
  * as that of the input.
  */
+#include "graph/base/names.h"
 #include "kernels/cast/formula.h"
 #include "kernels/elementwise/fastmath.h"
 #include "kernels/ops.h"
@@ -20,7 +21,7 @@ static bool cast_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const cast_attrs *attrs = args->attrs;
     if (attrs->dtype <= WEIR_DTYPE_NONE || attrs->dtype >= WEIR_DTYPES)
-        return REFUSE("there is no dtype %lld", (long long)attrs->dtype);
+        return REFUSE("there is no dtype %lld; there are " DTYPES_TEXT, (long long)attrs->dtype);
     args->out[0] = (weir_type){(weir_dtype)attrs->dtype, args->in[0].shape};
     return true;
 }

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "graph/base/library.h"
+
 static blas_calls calls;
 static char trouble[256]; /* "": none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -18,9 +20,7 @@ extern "C" __attribute__((weak)) void *blas_open(char *why, size_t bytes)
     static const char *const names[] = {LIBRARY(CUBLAS_VER_MAJOR), "/usr/local/cuda/lib64/" LIBRARY(CUBLAS_VER_MAJOR)};
     void *library = nullptr;
     for (int i = 0; i < 2 && !library; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        snprintf(why, bytes, "%.150s", dlerror());
+        library = library_open(names[i], why, bytes);
     return library;
 }
 

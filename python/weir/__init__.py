@@ -13,14 +13,17 @@ Values go in as anything that NumPy takes: arrays, numbers, what has __dlpack__ 
 __array__. They come out as numpy.ndarray, which torch.from_dlpack() and others take without a copy. An f16 is
 numpy.float16; NumPy has no bf16, so it is numpy.float32 here, exactly, and rounded to the nearest on its way in.
 
-The module is ctypes alone: it needs NumPy and the shared library, which is looked for as $WEIR_LIBRARY, then as the
-system finds libweir.so.0. Calls that wait let other threads of Python run. Sources and sinks are called by weir's
+The module is ctypes alone: it needs NumPy and the shared library. That is looked for as $WEIR_LIBRARY, an absolute path;
+then in the lib folder that the module is installed in; then as the system finds libweir.so.1, but never in the current
+directory. Calls that wait let other threads of Python run. Sources and sinks are called by weir's
 threads, one at a time for each; what they raise ends the run, and is raised again by the call that waited for it.
 A failing call raises weir.Error, with .status ("E_ARGUMENT") and weir's own sentence.
 """
 
 import ctypes
 import os
+import re
+import sysconfig
 from ctypes import (POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p,
                     cast)
 
@@ -75,7 +78,7 @@ class _Binding(Structure):
 
 
 class _ClusterOpts(Structure):
-    _fields_ = [("alone", c_bool), ("world_size", c_int), ("rank", c_int), ("address", c_char_p), ("name", c_char_p)]
+    _fields_ = [("world_size", c_int), ("rank", c_int), ("address", c_char_p), ("name", c_char_p), ("alone", c_bool)]
 
 
 class _Opts(Structure):
@@ -115,8 +118,34 @@ STRUCTURES = {"weir_src": _Src, "weir_shape": _Shape, "weir_type": _Type, "weir_
 _VERSION = (0, 1)  # whose structures these are
 
 
+def _find_library(name):
+    """An absolute path, or the name where the loader looks for it in absolute folders alone."""
+    told = os.environ.get("WEIR_LIBRARY")
+    if told:
+        if not os.path.isabs(told):
+            raise ImportError("weir: WEIR_LIBRARY is '%s', which is no absolute path" % told)
+        return told
+    lib, multiarch = os.path.realpath(__file__), sysconfig.get_config_var("MULTIARCH") or ""
+    for _ in range(4):  # lib/python3/dist-packages/weir/__init__.py
+        lib = os.path.dirname(lib)
+    folders = [lib, os.path.join(lib, multiarch)] if os.path.basename(lib) == "lib" else []
+    searched = os.environ.get("LD_LIBRARY_PATH")
+    searched = re.split("[:;]", searched) if searched else []
+    safe = all(map(os.path.isabs, searched))  # an empty entry is the current directory to the loader
+    if not safe:
+        folders += filter(os.path.isabs, searched)
+        folders += ["/usr/local/lib", os.path.join("/usr/lib", multiarch), "/usr/lib"]
+    for folder in folders:
+        if os.path.exists(os.path.join(folder, name)):
+            return os.path.join(folder, name)
+    if not safe:
+        raise ImportError("weir: there is no %s; LD_LIBRARY_PATH has an empty or relative entry, which weir skips, and with "
+                          "it ld.so.cache: remove that entry" % name)
+    return name
+
+
 def _open_library():
-    library = ctypes.CDLL(os.environ.get("WEIR_LIBRARY", "libweir.so.0"))
+    library = ctypes.CDLL(_find_library("libweir.so.1"))
 
     def declare(name, result, *arguments):
         function = getattr(library, name)

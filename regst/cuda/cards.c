@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/base/locale.h"
 #include "kernels/attention/cudnn.h"
 #include "kernels/cuda/listed.h"
 #include "regst/cuda/driver.h"
@@ -34,7 +35,7 @@ const char *bytes_text(uint64_t bytes, char text[24])
         count /= 1000;
         unit++;
     }
-    snprintf(text, 24, "%.*f %s", unit && count < 9.95 ? 1 : 0, count, units[unit]);
+    text_print(text, 24, "%.*f %s", unit && count < 9.95 ? 1 : 0, count, units[unit]);
     return text;
 }
 

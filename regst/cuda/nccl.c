@@ -27,6 +27,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/base/library.h"
+
 #if !__has_include(<nccl.h>)
 
 weir_status nccl_key(uint32_t index, unsigned char key[DEVICE_KEY_BYTES])
@@ -95,10 +97,7 @@ void *nccl_call(void *library, const char *name);
 /* The two are weak: where a stand-in is linked, they are its own. */
 __attribute__((weak)) void *nccl_open(char *why, size_t bytes)
 {
-    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        snprintf(why, bytes, "%.180s", dlerror());
-    return library;
+    return library_open("libnccl.so.2", why, bytes);
 }
 
 __attribute__((weak)) void *nccl_call(void *library, const char *name)

@@ -164,14 +164,14 @@ Test(apps, keygen_makes_another_secret_each_time_and_keeps_files_private)
 Test(apps, files_that_cannot_be_read_or_written_get_one_line_and_status_2)
 {
     refuses("weir-gpt --text /nowhere/book.txt", 2, "cannot read /nowhere/book.txt: No such file or directory");
-    refuses("weir-gpt --text /tmp", 2, "weir-gpt: cannot read /tmp: Is a directory");
-    refuses("weir-gpt --text /dev/null", 2, "the text has 0 bytes, too few for --seq 128");
+    refuses("weir-gpt --text /tmp", 2, "weir-gpt: cannot read /tmp: it is a folder, not a regular file");
+    refuses("weir-gpt --text /dev/null", 2, "weir-gpt: cannot read /dev/null: it is a device, not a regular file");
     refuses("weir-digits --data /nowhere.csv", 2, "weir-digits: cannot read /nowhere.csv: No such file or directory");
     refuses("weir-digits --data README.md", 2, "README.md:1: not 64 pixels (0..16) and a digit");
     refuses("weir-digits --log /nowhere/log", 2, "--log: cannot write /nowhere/log: No such file or directory");
     refuses("weir-digits --plan /nowhere/plan", 2, "--plan: cannot write /nowhere/plan: No such file or directory");
     refuses("weir check /nowhere", 2, "weir check: cannot read /nowhere: No such file or directory");
-    refuses("weir show /dev/null", 2, "weir show: cannot read /dev/null: it is empty");
+    refuses("weir show /dev/null", 2, "weir show: cannot read /dev/null: it is a device, not a regular file");
 }
 
 /* A file of these bytes, as printf takes them, must be refused so. */
@@ -189,8 +189,8 @@ Test(apps, bench_place_refuses_a_wrong_file_with_its_line)
     refuses("weir bench place", 2, "weir bench: place needs a FILE");
     refuses("weir bench gpt blocks.csv", 2, "weir bench: gpt takes no file");
     refuses("weir bench place /nowhere.csv", 2, "weir bench: cannot read /nowhere.csv: No such file or directory");
-    refuses("weir bench place /tmp", 2, "weir bench: cannot read /tmp: Is a directory");
-    refuses("weir bench place /dev/null", 2, "weir bench: cannot read /dev/null: it is empty");
+    refuses("weir bench place /tmp", 2, "weir bench: cannot read /tmp: it is a folder, not a regular file");
+    refuses("weir bench place /dev/null", 2, "weir bench: cannot read /dev/null: it is a device, not a regular file");
     refuses("weir bench place README.md", 2, "README.md:1: the header is ");
     place_refuses("id,lower,upper,size\\na,0,1\\n", "blocks.csv:2: 3 columns, not the 4 of ");
     place_refuses("id,lower,upper,size\\na,0,1,2,3\\n", "blocks.csv:2: 5 columns, not the 4 of ");
@@ -388,7 +388,7 @@ Test(apps, gpt_writes_the_same_text_again)
     char *first = new_output(), *second = new_output();
     must_run(TINY_GPT " --steps 5 --seed 3 2>/dev/null", first);
     must_run(TINY_GPT " --steps 5 --seed 3 2>/dev/null", second);
-    cr_expect(strlen(first) == strlen("/* ") + 20 + 1, "%s", first);
+    cr_expect(!strncmp(first, "/* ", 3) && strlen(first) > 4 && first[strlen(first) - 1] == '\n', "%s", first);
     cr_expect(!strcmp(first, second), "%s and %s", first, second);
     free(first);
     free(second);
@@ -430,7 +430,7 @@ Test(apps, gpt_finds_its_loss_on_held_out_text_as_it_trains)
     cr_expect(!strstr(output, "validation loss"), "too short to hold something out: %s", output);
     refuses("weir-gpt --seq 16 --text $T/short --eval-every 1", 2, "too short to hold some of it out for --eval-every");
     refuses("weir-gpt --validate /nowhere", 2, "weir-gpt: cannot read /nowhere: No such file or directory");
-    refuses("weir-gpt --validate /dev/null", 2, "--validate: /dev/null has 0 bytes, too few for --seq 128");
+    refuses("weir-gpt --validate /dev/null", 2, "weir-gpt: cannot read /dev/null: it is a device, not a regular file");
     free(output);
 }
 
@@ -614,6 +614,27 @@ Test(apps, bench_place_packs_a_file)
     cr_expect_eq(member(output, "gap_percent"), 0, "%s", output);
     must_run("echo id,lower,upper,size >$T/none.csv; " APPS_BIN "/weir bench place $T/none.csv", output);
     cr_expect(strstr(output, "height                         0\n"), "%s", output);
+    free(output);
+}
+
+Test(apps, only_bench_gpt_maps_openblas_and_onednn)
+{
+    char *output = new_output();
+    must_run(APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 8 --batch 4 "
+             "--steps 1 --plan $T/plan >/dev/null 2>&1; { export LD_DEBUG=libs; for verb in \"show $T/plan\" \"check $T/plan\" "
+             "devices --version \"launch -n 1 -- true\" \"checkpoint ls $T\" \"keygen $T/key\" \"bench nothing\" "
+             "\"bench scale --quick --devices 2\"; do " APPS_BIN "/weir $verb; done } >$T/all 2>&1; unset LD_DEBUG; grep -c "
+             "'calling init.*libzmq' $T/all; grep -cE 'openblas|dnnl|gomp' $T/all || true", output);
+    cr_expect_str_eq(output, "9\n0\n");
+    free(output);
+}
+
+Test(apps, bench_gpt_without_openblas_names_the_package_that_has_it)
+{
+    char *output = new_output();
+    must_run(": >$T/libopenblas.so.0; ! LD_LIBRARY_PATH=$T " APPS_BIN "/weir bench gpt --quick 2>&1", output);
+    cr_expect(strstr(output, "weir bench: gpt compares with OpenBLAS, which cannot be loaded: ") &&
+              strstr(output, "; Debian's package libopenblas0 has it"), "%s", output);
     free(output);
 }
 

@@ -5,6 +5,7 @@
 #include "tests/support/json.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +154,7 @@ Test(checkpoint, mistakes_on_the_command_line_are_one_sentence)
 {
     static const char *const wrong[][2] = {
         {"weir checkpoint", "needs ls, verify or convert"},
-        {"weir checkpoint show x", "cannot \"show\""},
+        {"weir checkpoint show x", "there is no verb \"show\""},
         {"weir checkpoint ls $T/none", "cannot read"},
         {"weir checkpoint ls $T", "is no checkpoint, and has none in it"},
         {"weir checkpoint verify $T/none", "No such file"},
@@ -282,8 +283,14 @@ Test(checkpoint, npy_files_that_are_not_understood_are_named)
         const char *dictionary, *words;
         size_t bytes;
     } wrong[] = {
-        {"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }", "is of type <f8", 16},
-        {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", "Fortran", 16},
+        {"{'descr': '>f8', 'fortran_order': False, 'shape': (2,), }",
+         "is of type >f8, which is not read; in Python, numpy.save(\"", 16},
+        {"{'descr': '>f8', 'fortran_order': False, 'shape': (2,), }", ".astype(\"<f8\")) converts it", 16},
+        {"{'descr': '<u4', 'fortran_order': False, 'shape': (2,), }", ".astype(\"<i8\")) converts it", 8},
+        {"{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "is of type <c8; <f4, ", 16},
+        {"{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }", "has a value of <i8 that i32 cannot hold", 8},
+        {"{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }", "not as long as its header says", 8},
+        {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", "numpy.ascontiguousarray(numpy.load(", 16},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", "not as long as its header says", 9},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999, 9999999), }", "not as long", 8},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "is not an .npy file", 8},
@@ -299,6 +306,86 @@ Test(checkpoint, npy_files_that_are_not_understood_are_named)
     }
     write_npy("w", "{'shape': (2, 1), 'fortran_order': False, 'descr': '<i4'}  \n", 8);
     must_run("weir checkpoint convert $T/n $T/m.safetensors");
+}
+
+static void write_wide(const char *descr, const void *values)
+{
+    char dictionary[128], bytes[512];
+    int length = snprintf(dictionary, sizeof dictionary,
+                          "{'descr': '%s', 'fortran_order': False, 'shape': (3,), }\n", descr);
+    memcpy(bytes, "\x93NUMPY\1\0", 8);
+    bytes[8] = (char)length;
+    bytes[9] = 0;
+    memcpy(bytes + 10, dictionary, (size_t)length);
+    memcpy(bytes + 10 + length, values, 24);
+    mkdir(folder_path("n"), 0777);
+    folder_write(folder_path("n/w.npy"), bytes, 10 + (size_t)length + 24);
+}
+
+Test(checkpoint, npy_files_of_eight_bytes_are_converted_as_f64_and_i64_are)
+{
+    const double real[3] = {0.1, -1e-300, INFINITY}, large[3] = {1, 1e300, 2};
+    const int64_t whole[3] = {INT32_MIN, 7, INT32_MAX};
+    float f32[3];
+    int32_t i32[3];
+    write_wide("<f8", real);
+    must_run("weir checkpoint convert $T/n $T/f.safetensors");
+    weir_checkpoint *c = must_open(folder_path("f.safetensors"));
+    cr_expect(!weir_checkpoint_read(c, weir_checkpoint_find(c, "w"), 0, NULL, &(weir_array){f32, WEIR_F32, {1, {3}}}));
+    cr_expect(f32[0] == 0.1f && f32[1] == 0 && f32[2] == INFINITY);
+    weir_checkpoint_close(c);
+    write_wide("<i8", whole);
+    must_run("weir checkpoint convert $T/n $T/i.safetensors");
+    c = must_open(folder_path("i.safetensors"));
+    cr_expect(!weir_checkpoint_read(c, weir_checkpoint_find(c, "w"), 0, NULL, &(weir_array){i32, WEIR_I32, {1, {3}}}));
+    cr_expect(i32[0] == INT32_MIN && i32[1] == 7 && i32[2] == INT32_MAX);
+    weir_checkpoint_close(c);
+    write_wide("<f8", large);
+    cr_expect_eq(run("weir checkpoint convert $T/n $T/l.safetensors"), 1);
+    expect_says("n/w.npy: tensor w: has a value of <f8 that f32 cannot hold");
+    must_run("weir checkpoint convert $T/i.safetensors $T/again --npy && od -c $T/again/w.npy");
+    expect_says("<   i   4");
+}
+
+Test(checkpoint, a_tensor_that_is_not_read_fails_a_conversion_or_is_left_out_by_a_word)
+{
+    static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                                 "\"q\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[4,8]},"
+                                 "\"z\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1],\"data_offsets\":[8,12]}}";
+    char bytes[512] = {(char)(sizeof header - 1)};
+    memcpy(bytes + 8, header, sizeof header - 1);
+    bytes[1] = (char)((sizeof header - 1) >> 8);
+    folder_write(folder_path("m.safetensors"), bytes, 8 + sizeof header - 1 + 12);
+    must_run("weir checkpoint ls $T/m.safetensors");
+    expect_says("I8    [4]                 whole  not read");
+    expect_says("F32   [1, 1, 1, 1, 1, 1, 1]  whole  not read");
+    must_run("weir checkpoint ls --json $T/m.safetensors");
+    cr_expect(json_valid(output) && json_count(output, "\"read\": false") == 2, "%s", output);
+    must_run("weir checkpoint verify $T/m.safetensors");
+    cr_expect_eq(run("weir checkpoint convert $T/m.safetensors $T/b"), 1);
+    expect_says("m.safetensors: tensor q: its type, I8, is not read; --skip-unread leaves out such tensors");
+    cr_expect(!folder_has(folder_path("b")));
+    must_run("weir checkpoint convert $T/m.safetensors $T/b --skip-unread");
+    expect_says("2 tensors are left out; the first is q: its type, I8, is not read");
+    expect_says("b: 1 tensors");
+}
+
+Test(checkpoint, a_model_in_several_files_is_listed_verified_and_converted)
+{
+    make_model(folder_path("a"), 7);
+    must_run("weir checkpoint convert $T/a $T/hf/m-1.safetensors");
+    static const char map[] = "{\"metadata\":{},\"weight_map\":{\"wpe\":\"m-1.safetensors\"}}";
+    folder_write(folder_path("hf/model.safetensors.index.json"), map, sizeof map - 1);
+    must_run("weir checkpoint ls $T/hf && weir checkpoint ls $T/hf/model.safetensors.index.json");
+    expect_says("37 tensors: ");
+    must_run("weir checkpoint ls $T | grep -F ' hf'");
+    must_run("weir checkpoint verify $T/hf");
+    expect_says("hf: whole; 37 tensors in 1 files");
+    must_run("weir checkpoint convert $T/hf $T/b");
+    expect_same(folder_path("a"), folder_path("b"), PARAMETERS);
+    must_run("mv $T/hf/m-1.safetensors $T/hf/m-2.safetensors");
+    cr_expect_eq(run("weir checkpoint convert $T/hf $T/d"), 1);
+    expect_says("hf/m-1.safetensors: cannot be read: No such file or directory");
 }
 
 Test(checkpoint, name_that_leads_out_of_a_folder_is_refused)

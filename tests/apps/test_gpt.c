@@ -4,6 +4,7 @@
 #include "apps/common/evaluate.h"
 #include "apps/common/gpt_checkpoint.h"
 #include "apps/common/params.h"
+#include "apps/common/shown.h"
 #include "apps/common/writer.h"
 #include "tests/support/reference.h"
 
@@ -428,8 +429,7 @@ static int32_t likeliest(void *ctx, const float *logits)
 
 static void print_byte(void *ctx, int32_t byte)
 {
-    char *line = ctx;
-    line[strlen(line)] = (char)((byte >= ' ' && byte <= '~') || byte == '\n' || byte == '\t' ? byte : '?');
+    shown_byte(ctx, (unsigned char)byte);
 }
 
 Test(checkpoint, is_what_weir_gpt_writes_with_when_it_is_loaded, .timeout = 60, .fini = remove_folder)
@@ -438,14 +438,17 @@ Test(checkpoint, is_what_weir_gpt_writes_with_when_it_is_loaded, .timeout = 60, 
     gpt_config note = small;
     note.corpus = &corpus;
     window *whole = window_new(&small);
-    char want[100] = "one";
+    char want[200] = "one";
+    struct shown shown = {.to = fmemopen(want + 3, sizeof want - 3, "w")};
     size_t count;
     enlarge(whole->session, whole->plan);
     save_as(in_folder("model"), whole->session, whole->plan, "", &note);
-    writer *writes = writer_new(&small, likeliest, print_byte, want);
+    writer *writes = writer_new(&small, likeliest, print_byte, &shown);
     cr_assert_eq(params_copy(whole->session, writes->session, writes->plan), WEIR_OK, "%s", weir_error());
     cr_assert_eq(writer_write(writes, "one", 30), WEIR_OK, "%s", weir_error());
-    strcat(want, "\n");
+    shown_end(&shown);
+    fputc('\n', shown.to);
+    fclose(shown.to);
     cr_assert_eq(run(APPS_BIN "/weir-gpt --load %s/model --prompt one --temperature 0 --sample 30 --validate LICENSE "
                      ">%s/out 2>&1", folder, folder), 0);
     char *out = read_file("out", &count);

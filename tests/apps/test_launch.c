@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/secret.h"
+
 #define LAUNCH APPS_BIN "/weir launch "
 #define OUTPUT_BYTES (1 << 20)
 
@@ -231,12 +233,31 @@ Test(launch, rank_0_reads_the_standard_input)
     expect_line(output, "[1] 1 got ");
 }
 
+/* All that follows the program is its own: options that weir launch has too, and "--". */
+Test(launch, the_program_begins_at_the_first_argument_that_is_no_option)
+{
+    expect_status(LAUNCH "-n 2 echo hello", 0);
+    expect_line(output, "[0] hello");
+    expect_line(output, "[1] hello");
+    expect_status(LAUNCH "--insecure -n=1 --no-prefix printf '%s ' x --help -n 3 -- y", 0);
+    cr_expect_str_eq(output, "x --help -n 3 -- y ");
+    expect_status(LAUNCH "-n 1 --no-prefix -- printf '%s ' -- --port x", 0);
+    cr_expect_str_eq(output, "-- --port x ");
+    expect_status(LAUNCH "-n 1 --no-prefix " APPS_BIN "/weir --help", 0);
+    cr_expect(strstr(output, "usage: weir VERB"), "%s", output);
+    expect_status(LAUNCH "-n 1 --help echo", 0);
+    cr_expect(strstr(output, "usage: weir launch"), "%s", output);
+}
+
 Test(launch, mistakes_get_one_line_and_status_2)
 {
     const char *const wrong[][2] = {
         {"-- true", "needs -n N or --hosts"},
-        {"-n 2", "needs -- PROGRAM"},
-        {"-n 2 --", "needs -- PROGRAM"},
+        {"-n 2", "needs a program to start"},
+        {"-n 2 --", "needs a program to start"},
+        {"true", "needs -n N or --hosts"},
+        {"--np 4 true", "unknown option --np (did you mean -n?)"},
+        {"-n -- true", "-n needs a value"},
         {"-n 0 -- true", "-n must be between 1 and 1024, not 0"},
         {"-n 3 --hosts a,b -- true", "-n 3, but --hosts has room for 2"},
         {"-n 3 --hosts a,b --min-ranks 1 -- true", "-n 3, but --hosts has room for 2"},
@@ -816,6 +837,104 @@ Test(launch, a_folder_that_nobody_holds_any_more_is_removed)
     cr_expect(access(left[0], F_OK) && access(left[1], F_OK), "%s or %s is still there", left[0], left[1]);
 }
 
+/* A launcher that is killed together with its guard, as by `pkill -9 weir`. */
+static void kill_with_guard(pid_t launcher)
+{
+    char command[256];
+    kill(launcher, SIGSTOP); /* it would see that its guard is gone */
+    snprintf(command, sizeof command, "for child in $(cat /proc/%d/task/%d/children); do "
+             "[ \"$(cat /proc/$child/comm)\" = weir-guard ] && kill -9 $child && echo killed; done", (int)launcher, (int)launcher);
+    FILE *pipe = popen(command, "r");
+    char said[16] = "";
+    cr_assert(pipe && fgets(said, sizeof said, pipe) && !strcmp(said, "killed\n"), "%s", said);
+    pclose(pipe);
+    kill(launcher, SIGKILL);
+    finish(launcher);
+}
+
+/* The folder that the first rank named. */
+static int hold_folder(void)
+{
+    static char path[OUTPUT_BYTES];
+    read_file("folders", path);
+    path[strcspn(path, "\n")] = '\0';
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cr_assert(fd >= 0 && !flock(fd, LOCK_SH), "%s", path);
+    return fd;
+}
+
+Test(launch, the_next_launch_removes_what_a_killed_launcher_left)
+{
+    if (!has_memory())
+        cr_skip_test("no /dev/shm");
+    static const char *const next[] = {LAUNCH "-n 1 -- true", LAUNCH "-n 1 --restarts 1 -- true",
+                                       "WEIR_RSH=$T/rsh " LAUNCH "--hosts a -- true"};
+    cr_assert_eq(run("mkdir $T/precious; echo mine >$T/precious/file"), 0);
+    for (size_t i = 0; i < sizeof next / sizeof *next; i++) {
+        unlink_file("out");
+        pid_t id = start("exec " LAUNCH "-n 1 --restarts 1 -- sh -c '" LEAVE "mkdir -p $WEIR_SNAPSHOTS/step-4/deep; "
+                         "mkfifo $WEIR_SNAPSHOTS/fifo; ln -s $T/precious $WEIR_SNAPSHOTS/step-4/link; "
+                         "ln -s $T/precious/file $WEIR_SNAPSHOTS/step-4/deep/file; echo ready; exec sleep 300'");
+        wait_for("ready\n", 1);
+        int held = hold_folder(); /* or a launch beside this test would remove it */
+        kill_with_guard(id);
+        expect_folders(1, true, 0);
+        for (int turn = 0; turn < 4000 && flock(held, LOCK_EX | LOCK_NB); turn++) /* what is killed takes a moment to go */
+            sleep_ms(5);
+        close(held);
+        expect_status(next[i], 0);
+        expect_folders(1, false, 0);
+        cr_expect_eq(run("grep -q mine $T/precious/file"), 0, "%s: what a link led to is gone", next[i]);
+        unlink_file("folders");
+    }
+}
+
+/* In /dev/shm; $N is five letters of the test's own. */
+static const struct left {
+    bool stays;
+    const char *name, *make;
+} lefts[] = {
+    {true, "weir-snapshots-s$N", "ln -s $T/precious $P"},       /* to a folder of the user's */
+    {true, "weir-snapshots-s$N", "echo mine >$P; chmod 700 $P"}, /* a file */
+    {true, "weir-snapshots-s$N", "mkfifo -m 700 $P"},
+    {true, "weir-snapshots-s$N", "mkdir -m 755 $P; echo mine >$P/file"},
+    {true, "weir-snapshots-s$N-mine", "mkdir -m 700 $P; echo mine >$P/file"}, /* other names */
+    {true, "weir-snapshots-s$N.bak", "mkdir -m 700 $P"},
+    {true, "weir-snapshots-$N", "mkdir -m 700 $P"},
+    {true, ".weir-snapshots-h$N", "mkdir -m 700 $P"}, /* it may be about to be locked */
+    {false, "weir-snapshots-s$N", "mkdir -m 700 $P; echo mine >$P/file; ln -s $T/precious $P/link"},
+    {false, "weir-snapshots-0123456789abcdef-12", "mkdir -m 700 $P"},
+    {false, ".weir-snapshots-h$N", "mkdir -m 700 $P; touch -d \"2 minutes ago\" $P"},
+};
+
+static void expect_lefts(const char *launch)
+{
+    char command[1024];
+    cr_assert_eq(run("mkdir $T/precious; echo mine >$T/precious/file; echo $T | tr -dc a-zA-Z0-9 | tail -c 5 >$T/five"), 0);
+    for (size_t i = 0; i < sizeof lefts / sizeof *lefts; i++) {
+        const struct left *left = &lefts[i];
+        snprintf(command, sizeof command, "N=$(cat $T/five); export P=/dev/shm/%s MAKE='%s'; %s; [ -e $P ]; there=$?; "
+                 "rm -rf $P $T/made; grep -q mine $T/precious/file || there=2; exit $there", left->name, left->make, launch);
+        expect_status(command, left->stays ? 0 : 1);
+    }
+}
+
+Test(launch, removes_only_folders_of_launches)
+{
+    if (!has_memory())
+        cr_skip_test("no /dev/shm");
+    expect_lefts("eval \"$MAKE\"; " LAUNCH "-n 1 -- true");
+}
+
+/* They are made behind the launcher's own look, which is at the same folder here. */
+Test(launch, removes_only_folders_of_launches_on_other_hosts)
+{
+    if (!has_memory())
+        cr_skip_test("no /dev/shm");
+    write_script("late", "#!/bin/sh\n[ -e $T/made ] || { eval \"$MAKE\"; touch $T/made; }\nexec $T/rsh \"$@\"\n");
+    expect_lefts("WEIR_RSH=$T/late " LAUNCH "--restarts 1 --hosts a -- true");
+}
+
 /* ---- secrets ---- */
 
 #define TELL_KEY "-- sh -c 'echo key $WEIR_KEY.'"
@@ -868,4 +987,39 @@ Test(launch, a_file_that_holds_no_secret_is_refused)
     expect_wrong("umask 077; echo short >$T/key; " LAUNCH "-n 1 --key $T/key -- true", "holds no key");
     expect_wrong("chmod 644 $T/key; " LAUNCH "-n 1 --key $T/key -- true", "is open to others (mode 644)");
     expect_wrong(LAUNCH "-n 1 --key /nowhere -- true", "cannot read /nowhere: No such file or directory");
+}
+
+/* ---- its key ---- */
+
+/* While ranks run, which it may have to start again, the launcher has one copy, in what they are told; none is left of the
+ * file, of the settings and of the scripts for other hosts. */
+static void expect_one_copy(const char *options)
+{
+    char command[512], path[64];
+    snprintf(command, sizeof command, "%s keygen $T/key && WEIR_RSH=$T/rsh exec " LAUNCH
+             "--key $T/key %s -- sh -c 'echo runs; while [ ! -e $T/done ]; do sleep 0.05; done'", APPS_BIN "/weir", options);
+    pid_t launcher = start(command);
+    wait_for("runs", 3);
+    snprintf(path, sizeof path, "%s/key", folder);
+    const struct secret secret = secret_read(path);
+    cr_expect_eq(secret_count(&secret, launcher), 1, "%s: %d", options, secret_count(&secret, launcher));
+    write_script("done", "");
+    cr_expect_eq(finish(launcher), 0, "%s", errors);
+    unlink_file("done");
+    unlink_file("key");
+    unlink_file("out");
+}
+
+Test(launch, has_one_copy_of_the_key)
+{
+    expect_one_copy("-n 3");
+    expect_one_copy("--hosts elsewhere:3");
+}
+
+Test(launch, keygen_says_when_its_output_is_lost)
+{
+    cr_expect_neq(run(APPS_BIN "/weir keygen >/dev/full"), 0);
+    expect_line(errors, "weir keygen: cannot write the key to standard output: No space left on device");
+    cr_expect_eq(run(APPS_BIN "/weir keygen"), 0);
+    cr_expect_eq(strlen(output), WEIR_KEY_BYTES, "%s", output);
 }

@@ -109,7 +109,7 @@ static void make_feeds(void)
     write_npy("one", "<f4", "2, 3", x, sizeof x / 4);
     write_npy("turned", "<f4", "4, 3, 2", x, sizeof x);
     write_npy("ints", "<i4", "4, 2, 3", x, sizeof x);
-    write_npy("wide", "<i8", "4, 2", x, 64);
+    write_npy("wide", "<u8", "4, 2", x, 64);
     write_npy("id", "<i4", "4, 2", id, sizeof id);
 }
 
@@ -191,7 +191,7 @@ Test(run, files_that_do_not_fit_are_named_with_what_would)
     refuses("weir run $T/plan --feed x=$T/ints.npy", 2, "ints.npy is i32 [4, 2, 3]; it takes that type and shape");
     refuses("weir run $T/plan --feed x=$T/turned.npy", 2, "turned.npy is f32 [4, 3, 2]; it takes that type and shape");
     refuses("weir run $T/plan --feed id=$T/wide.npy", 2, "--feed id i32 [2]: ");
-    cr_expect(strstr(output, "is of type <i8"), "%s", output);
+    cr_expect(strstr(output, "is of type <u8"), "%s", output);
     refuses("weir run $T/plan --feed x=$T/x.npy --steps 3" FEED_ID, 2, "x.npy has 4 values, and 3 steps take 6");
     refuses("weir run $T/plan --feed x=$T/one.npy --steps 1" FEED_ID, 2, "one.npy has 1 value, and 1 step takes 2");
     refuses("weir run $T/plan --feed x=$T/x3.npy" FEED_ID, 2, "x3.npy has 3 values, and a step takes 2");

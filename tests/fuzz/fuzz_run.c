@@ -80,7 +80,7 @@ static weir_plan *loaded(const weir_plan *plan)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     weir_plan *plan = changed_plan(data, size);
-    weir_plan *again = plan_validate(plan) == WEIR_OK && untrusted_small(plan) ? loaded(plan) : NULL;
+    weir_plan *again = mutate_tighten(plan) && untrusted_small(plan) ? loaded(plan) : NULL;
     if (again) {
         untrusted_calls(again, size);
         untrusted_run(again, size);

@@ -61,6 +61,11 @@ Test(prelu, gradients_are_those_of_finite_differences)
     gradient_check(model, 11, 2e-3);
 }
 
+Test(prelu, the_example_s_own_check_finds_every_promise_kept)
+{
+    cr_expect_eq(prelu_check(), WEIR_OK, "%s", weir_error());
+}
+
 Test(prelu, mistakes_name_the_place_in_the_user_s_program)
 {
     weir_graph *g = weir_graph_new("mistake");

@@ -149,7 +149,7 @@ void gradient_check(gradient_model model, uint64_t seed, double tolerance)
     p.result = model(p.graph);
     cr_assert_null(weir_graph_mistake(p.graph), "%s", weir_graph_mistake(p.graph));
     p.weights = make_weights(p.graph, p.result);
-    autograd(p.result, p.weights, WEIR_HERE, take, &p);
+    autograd(p.result, p.weights, take, &p);
     cr_assert_null(weir_graph_mistake(p.graph), "%s", weir_graph_mistake(p.graph));
     cr_assert_eq(p.gradients, trained_parameters(p.graph), "a parameter has no gradient");
     make_values(&p);

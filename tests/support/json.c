@@ -2,6 +2,8 @@
  * construct and returns the place behind it, or NULL. */
 #include "tests/support/json.h"
 
+#include "graph/base/locale.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,9 +43,9 @@ static const char *string(const char *at)
 static const char *number(const char *at)
 {
     char *end;
-    if (*at != '-' && !isdigit((unsigned char)*at))
+    if (*at != '-' && !is_digit(*at))
         return NULL;
-    strtod(at, &end);
+    number_read(at, &end);
     return end > at ? end : NULL;
 }
 

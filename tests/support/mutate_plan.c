@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* memmem */
 #include "tests/support/mutate_plan.h"
 
+#include "graph/base/error.h"
+#include "graph/plan/ends.h"
 #include "graph/plan/fields.h"
 #include "graph/plan/window.h"
 #include "kernels/ops.h"
@@ -399,4 +401,35 @@ void mutate_plan(weir_plan *plan, uint64_t *random)
     if (plan->tensors_count && plan->kernels_count && plan->operands_count && plan->words_count && plan->regsts_count &&
         plan->spaces_count)
         changes[below(random, sizeof changes / sizeof *changes)](plan, random);
+}
+
+/* ---- without room ---- */
+
+/* The rules about ends come last, so all else is valid when they refuse. */
+bool mutate_tighten(weir_plan *plan)
+{
+    if (plan_validate(plan) == WEIR_OK)
+        return true;
+    size_t most = plan->queues_count > plan->spaces_count ? plan->queues_count : plan->spaces_count;
+    uint64_t *end = strstr(weir_error(), ", but its contents end at ") ? calloc(most + 1, sizeof *end) : NULL;
+    if (!end)
+        return false;
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        if (plan_knows_space(plan, plan->regsts[r].space))
+            plan->regsts[r].slot_bytes = plan_slot_end(plan, r);
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        plan->kernels[k].workspace_offset *= plan->kernels[k].workspace_bytes > 0; /* nothing lies anywhere */
+    plan_workspace_ends(plan, end);
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan_knows_space(plan, plan->queues[q].space))
+            plan->queues[q].workspace_bytes = end[q];
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        plan->queues[q].workspace_offset *= plan->queues[q].workspace_bytes > 0;
+    plan_space_ends(plan, end);
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        if (plan_knows_space(plan, (plan_space_id){s}))
+            plan->spaces[s].bytes = end[s];
+    free(end);
+    plan->hash = plan_hash(plan);
+    return plan_validate(plan) == WEIR_OK;
 }

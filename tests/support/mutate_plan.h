@@ -4,7 +4,7 @@
  *     uint64_t random = SEED;
  *     weir_plan *plan = plan_copy(base);
  *     mutate_plan(plan, &random);                         // one change; a few make a stranger plan
- *     if (plan_validate(plan) == WEIR_OK) ...
+ *     if (mutate_tighten(plan)) ...
  *
  * Most single values that are changed anyhow are refused at once. So that more of them pass, there are changes that
  * keep together what belongs together: a size wherever it occurs, the dtype of all operands of a kernel, an operand
@@ -21,6 +21,9 @@ weir_plan *mutate_room(const weir_plan *plan);
 
 /* One random change in place. The hash is not kept. */
 void mutate_plan(weir_plan *plan, uint64_t *random);
+
+/* Whether the plan is valid once it says no more memory than it has something for; then it does. */
+bool mutate_tighten(weir_plan *plan);
 
 /* The next number of a sequence that follows from *random (splitmix64). */
 uint64_t mutate_draw(uint64_t *random);

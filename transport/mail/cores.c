@@ -16,11 +16,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "transport/mail/quota.h"
+
 #define SETS 8 /* of CPU_SETSIZE cores: more than Linux can be built for */
 #define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 
 static cpu_set_t mask[SETS]; /* written once, before there are threads */
 static long mask_bytes;      /* 0: it has not been read; < 0: it cannot be */
+static int quota;            /* written once */
+static pthread_once_t quota_once = PTHREAD_ONCE_INIT;
 
 EARLY static void mask_read(int argc, char **argv, char **environment)
 {
@@ -44,10 +48,27 @@ int cores_online(void)
     return online > 0 ? (int)online : 1;
 }
 
-int cores_count(void)
+int cores_in_mask(void)
 {
     int count = mask_bytes > 0 ? CPU_COUNT_S(sizeof(mask), mask) : cores_online();
     return count > 0 ? count : 1;
+}
+
+static void quota_read(void)
+{
+    quota = quota_cores("");
+}
+
+int cores_of_quota(void)
+{
+    pthread_once(&quota_once, quota_read);
+    return quota;
+}
+
+int cores_count(void)
+{
+    int mask_has = cores_in_mask(), worth = cores_of_quota();
+    return worth < mask_has ? worth : mask_has;
 }
 
 bool cores_use(void)
@@ -66,7 +87,7 @@ bool cores_use_but(int core)
 
 int cores_at(uint32_t number)
 {
-    uint32_t left = number % (uint32_t)cores_count();
+    uint32_t left = number % (uint32_t)cores_in_mask();
     for (int core = 0; mask_bytes > 0 && core < SETS * CPU_SETSIZE; core++)
         if (CPU_ISSET_S(core, sizeof(mask), mask) && !left--)
             return core;

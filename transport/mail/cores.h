@@ -5,7 +5,8 @@
  * libgomp, which a program may bring, binds the first thread to a single core before main() begins, and all threads that
  * it starts inherit that. So the mask is read before the constructors of any library run, and the threads of weir get
  * all of it, whichever thread starts them. What a program takes from itself later, by sched_setaffinity(), does not
- * count either: it says how many workers it wants.
+ * count either: it says how many workers it wants. A quota of time (transport/mail/quota.h) is the process's like its mask,
+ * and is read once.
  *
  * Any thread may call these.
  */
@@ -16,8 +17,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How many there are in the process's mask; at least 1. */
+/* How many it may keep busy: those of its mask, or as many as its quota is worth, rounded up, if these are fewer; at
+ * least 1. */
 int cores_count(void);
+
+/* How many there are in the process's mask; at least 1. */
+int cores_in_mask(void);
+
+/* How many the quota is worth; INT_MAX: there is none. Ranks in one control group share it. */
+int cores_of_quota(void);
 
 /* How many the machine has, whoever may use them. */
 int cores_online(void);

@@ -9,7 +9,6 @@
 #include "transport/meet/env.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,6 +19,8 @@
 #include <unistd.h>
 
 #include "graph/base/error.h"
+#include "graph/base/reading.h"
+#include "graph/base/locale.h"
 
 #define WRONG(...) error_set(WEIR_E_ARGUMENT, __VA_ARGS__)
 
@@ -49,7 +50,7 @@ static weir_status read_number(const char *name, uint64_t least, uint64_t most, 
     if (!text)
         return WEIR_OK;
     errno = 0;
-    unsigned long long number = isdigit((unsigned char)*text) ? strtoull(text, NULL, 10) : 0;
+    unsigned long long number = is_digit(*text) ? strtoull(text, NULL, 10) : 0;
     if (text[strspn(text, "0123456789")] || errno || number < least || number > most)
         return WRONG("%s is '%.64s', which is no number from %" PRIu64 " to %" PRIu64, name, text, least, most);
     *value = number;
@@ -58,10 +59,11 @@ static weir_status read_number(const char *name, uint64_t least, uint64_t most, 
 
 static weir_status read_flag(const char *name, bool *value)
 {
-    uint64_t number = *value;
-    weir_status status = read_number(name, 0, 1, &number);
-    *value = number != 0;
-    return status;
+    const char *text = variable(name);
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return WRONG("%s is '%.64s'; it should be 0 or 1", name, text);
+    *value = text ? *text == '1' : *value;
+    return WEIR_OK;
 }
 
 /* "2" or "0.25"; by hand, since what strtod() takes for a point depends on the locale. */
@@ -69,12 +71,12 @@ static bool seconds_parse(const char *text, int64_t *time_ns)
 {
     int64_t whole = 0, unit = second_ns;
     const char *at = text;
-    for (; isdigit((unsigned char)*at) && whole <= SECONDS_MAX; at++)
+    for (; is_digit(*at) && whole <= SECONDS_MAX; at++)
         whole = 10 * whole + (*at - '0');
     *time_ns = whole * second_ns;
     bool digits = at > text;
     if (*at == '.')
-        for (at++; isdigit((unsigned char)*at); at++, digits = true)
+        for (at++; is_digit(*at); at++, digits = true)
             *time_ns += (*at - '0') * (unit /= 10);
     return digits && !*at && whole <= SECONDS_MAX;
 }
@@ -99,7 +101,7 @@ static bool host_is_plain(const char *host)
     if (strchr(host, ':'))
         return inet_pton(AF_INET6, host, &number) == 1;
     for (const char *at = host; *at; at++)
-        if (!isalnum((unsigned char)*at) && !strchr("-._", *at))
+        if (!is_alnum(*at) && !strchr("-._", *at))
             return false;
     return *host != '\0';
 }
@@ -329,12 +331,13 @@ static weir_status read_key_file(const char *path, char *text, size_t bytes)
 {
     struct stat info;
     weir_status status = WEIR_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
+    const char *why;
+    int fd = reading_open(path, &why);
     if (fd < 0)
-        return WRONG("WEIR_KEY_FILE is '%s', which cannot be opened: %s", path, strerror(errno));
+        return WRONG("WEIR_KEY_FILE is '%s', which cannot be opened: %s", path, why);
     ssize_t count = -1;
-    if (fstat(fd, &info) || !S_ISREG(info.st_mode))
-        status = WRONG("WEIR_KEY_FILE is '%s', which is no file", path);
+    if (fstat(fd, &info))
+        status = WRONG("WEIR_KEY_FILE is '%s', which cannot be read: %s", path, strerror(errno));
     else if (info.st_mode & (S_IRWXG | S_IRWXO))
         status = WRONG("WEIR_KEY_FILE is '%s', which is open to others (mode %03o): chmod 600 it", path,
                        (unsigned)info.st_mode & 0777);
@@ -356,12 +359,10 @@ static weir_status read_key(struct cluster_env *env)
         status = read_key_file(path, line, sizeof line);
         key = line;
     }
-    if (status != WEIR_OK || !key)
-        return status;
-    if (strlen(key) != WEIR_KEY_BYTES - 1)
+    if (status == WEIR_OK && key && strlen(key) != WEIR_KEY_BYTES - 1)
         status = WRONG("%s holds %zu letters, a key has %d (weir keygen makes one)", name, strlen(key),
                        WEIR_KEY_BYTES - 1);
-    else
+    else if (status == WEIR_OK && key)
         memcpy(env->secret, key, WEIR_KEY_BYTES);
     explicit_bzero(line, sizeof line);
     return status;
@@ -450,6 +451,11 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
         status = read_flag("WEIR_POISON", &env->poison);
     env->offload = getenv("WEIR_OFFLOAD");
     return status == WEIR_OK ? read_seconds("WEIR_STALL", true, &env->stall_ns) : status;
+}
+
+void cluster_env_wipe(struct cluster_env *env)
+{
+    explicit_bzero(env->secret, sizeof env->secret);
 }
 
 /* ---- queries ---- */

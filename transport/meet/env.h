@@ -45,6 +45,9 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
  * limit; 0 in the first generation. */
 int64_t cluster_patience_ns(void);
 
+/* Wipes the secret, which nobody needs once keys are open. To be called also when reading has failed. */
+void cluster_env_wipe(struct cluster_env *env);
+
 /* "tcp", "ucx". */
 const char *cluster_carrier_name(enum cluster_carrier carrier);
 

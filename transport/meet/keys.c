@@ -123,6 +123,11 @@ weir_status keys_open(struct keys *keys, const struct cluster_env *env)
     return WEIR_OK;
 }
 
+void keys_close(struct keys *keys)
+{
+    explicit_bzero(keys, sizeof *keys);
+}
+
 /* ---- sockets ---- */
 
 static int set_int(void *socket, int option, int value)

@@ -29,6 +29,10 @@ struct keys {
  * has no secret. */
 weir_status keys_open(struct keys *keys, const struct cluster_env *env);
 
+/* Wipes them; also those that keys_open() failed to make. ZeroMQ keeps the 32 bytes that the letters stand for in its
+ * sockets, and frees them without wiping them: it has no call for that. */
+void keys_close(struct keys *keys);
+
 /* Is rank 0's address one that only this host's processes reach? By its letters alone, so that all ranks agree:
  * 127.x.x.x, ::1, localhost. */
 bool address_is_loopback(const char *address);

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/base/text.h"
 #include "transport/meet/inside.h"
 #include "transport/meet/ops.h"
@@ -79,7 +80,7 @@ __attribute__((format(printf, 3, 4))) static void report_unknown(struct leader *
     struct meeting *meeting = l->meeting;
     va_list args;
     va_start(args, format);
-    vsnprintf(l->refused, sizeof l->refused, format, args);
+    text_vprint(l->refused, sizeof l->refused, format, args);
     va_end(args);
     if (refuse) {
         meeting->out = (struct meet_frame){.kind = MEET_REFUSE};

@@ -21,25 +21,28 @@ static weir_status take_part(const struct cluster_env *env, const weir_plan *who
     if (!status)
         status = meet_part(&meet, whole, part);
     TEMP_FAILURE_RETRY(zmq_ctx_term(context)); /* a signal of the program's may interrupt it */
+    keys_close(&keys);
     return status;
+}
+
+/* Rank 0 takes it from the file, where others have what it then sends them. */
+static weir_plan *load_part(const struct cluster_env *env, const char *path)
+{
+    weir_plan *part = NULL, *whole = env->rank ? NULL : weir_plan_load(path);
+    if (whole || env->rank)
+        take_part(env, whole, &part); /* without, the others learn of it from the launcher, or when they have waited */
+    weir_plan_free(whole);
+    return part;
 }
 
 weir_plan *weir_plan_load_part(const char *path)
 {
     struct cluster_env env;
-    weir_plan *whole = NULL, *part = NULL;
+    weir_plan *plan = NULL;
     if (error_null(path, "weir_plan_load_part", "path"))
         return NULL;
-    if (cluster_env_read(NULL, &env))
-        return NULL;
-    if (env.size <= 1)
-        return weir_plan_load(path);
-    if (env.rank == 0) {
-        whole = weir_plan_load(path);
-        if (!whole)
-            return NULL; /* the others learn of it from the launcher, or when they have waited for long enough */
-    }
-    take_part(&env, whole, &part);
-    weir_plan_free(whole);
-    return part;
+    if (!cluster_env_read(NULL, &env))
+        plan = env.size <= 1 ? weir_plan_load(path) : load_part(&env, path);
+    cluster_env_wipe(&env);
+    return plan;
 }

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "graph/base/foreign.h"
+#include "graph/base/locale.h"
 #include "transport/mail/park.h"
 
 static const char prefix[] = "weir: ";
@@ -199,6 +201,14 @@ static int say_name(const struct reporter *reporter, char *text, size_t bytes)
     return said ? snprintf(text, bytes, "session '%s': ", reporter->name) : 0;
 }
 
+/* The report as it is printed. */
+static void show_foreign(char *body)
+{
+    char raw[REPORT_BYTES];
+    memcpy(raw, body, sizeof(raw));
+    foreign_text(raw, body, REPORT_BYTES);
+}
+
 void report_say(const struct report *report, const char *format, ...)
 {
     char text[PREFIX_BYTES + REPORT_BYTES + 1]; /* the newline takes the place of the 0 */
@@ -207,8 +217,10 @@ void report_say(const struct report *report, const char *format, ...)
     va_list args;
     int named = say_name(report ? report->reporter : NULL, body, REPORT_BYTES);
     va_start(args, format);
-    int wanted = vsnprintf(body + named, (size_t)(REPORT_BYTES - named), format, args);
+    int wanted = text_vprint(body + named, (size_t)(REPORT_BYTES - named), format, args);
     va_end(args);
+    if (!strchr(format, '\n') && !foreign_shown(body))
+        show_foreign(body);
     size_t count = wanted < 0 ? 0 : strnlen(body, REPORT_BYTES - 1);
     if (!report || !report->reporter || !reporter_put(report->reporter, body, count))
         hand_over(report, body, count);

@@ -358,9 +358,10 @@ void net_frame(struct net *net, uint32_t rank, enum channel_number number, const
     atomic_store_explicit(&peer->heard_ns, now, memory_order_relaxed);
     if ((frame.kind == WIRE_BEAT || frame.kind == WIRE_WAITS) && !peer_may_sign(sign_of(net, rank, &frame), now))
         net_lose(net, rank, "it broke the protocol: more BEATs than %d a second", PEER_SIGNS_PER_S);
-    else if (frame.number == 0)
+    else if (frame.number == 0) {
         handle_first(net, rank, number, &frame);
-    else if (channel_fits(peer, number, frame.kind))
+        explicit_bzero(&frame, sizeof(frame)); /* a secret is in it */
+    } else if (channel_fits(peer, number, frame.kind))
         handle_kind(net, rank, &frame, payload);
     else
         net_lose(net, rank, "it broke the protocol: a %s on this connection", wire_kind_name(frame.kind));
@@ -383,7 +384,8 @@ void net_handle(struct net *net, struct incoming *in)
         return;
     }
     struct peer *peer = &net->peers.of[rank];
-    if (!peer->line[number].heard)
+    bool first = !peer->line[number].heard;
+    if (first)
         peer_line_from(&peer->line[number], zmq_msg_get(&in->parts[1], ZMQ_SRCFD));
     const struct net_bytes header = bytes_of(in, 1), payload = bytes_of(in, 2);
     if (in->longer)
@@ -392,4 +394,6 @@ void net_handle(struct net *net, struct incoming *in)
         net_lose(net, rank, "it broke the protocol: a second connection for register contents");
     else
         net_frame(net, rank, number, &header, &payload);
+    if (first)
+        explicit_bzero(zmq_msg_data(&in->parts[1]), header.count); /* the same */
 }

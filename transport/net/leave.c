@@ -94,5 +94,6 @@ void net_close(struct net *net)
     if (net->watcher.worker_fd >= 0)
         close(net->watcher.worker_fd);
     pthread_mutex_destroy(&net->sockets);
+    keys_close(&net->keys);
     free(net);
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "graph/base/locale.h"
 #include "transport/mail/park.h"
 #include "transport/net/inside.h"
 
@@ -19,7 +20,7 @@ void net_lose(struct net *net, uint32_t rank, const char *format, ...)
     if (!peer_is(peer, PEER_HERE) && !peer_is(peer, PEER_ABSENT))
         return;
     va_start(list, format);
-    vsnprintf(how, sizeof(how), format, list);
+    text_vprint(how, sizeof(how), format, list);
     va_end(list);
     peer_become(&net->peers, rank, PEER_LOST);
     net->hooks.lost(net->hooks.ctx, rank, how);

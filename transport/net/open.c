@@ -84,7 +84,7 @@ static weir_status router_open(struct net *net, struct member *card)
 /* ZeroMQ's thread would inherit the mask of this one, which may have been bound. */
 static void use_cores(void *zmq)
 {
-    for (int i = 0; i < cores_count(); i++)
+    for (int i = 0; i < cores_in_mask(); i++)
         if (cores_at((uint32_t)i) >= 0)
             zmq_ctx_set(zmq, ZMQ_THREAD_AFFINITY_CPU_ADD, cores_at((uint32_t)i));
 }

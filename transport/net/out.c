@@ -50,7 +50,10 @@ static bool header_send(struct net *net, uint32_t rank, enum channel_number numb
 {
     unsigned char bytes[WIRE_HEADER_MAX];
     size_t count = header_write(net, &net->peers.of[rank].line[number], frame, bytes);
-    return channel_begin(&net->channels[number], rank) && channel_bytes(&net->channels[number], bytes, count, more);
+    bool sent = channel_begin(&net->channels[number], rank) && channel_bytes(&net->channels[number], bytes, count, more);
+    if (frame->kind == WIRE_HELLO)
+        explicit_bzero(bytes, sizeof(bytes)); /* a secret is in it */
+    return sent;
 }
 
 weir_status net_hello(struct net *net, uint32_t rank, enum channel_number number)

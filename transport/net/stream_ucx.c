@@ -23,6 +23,7 @@
 #include "transport/net/ucx.h"
 
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "transport/net/stream.h"
 
 #ifndef UCX_BUILT
@@ -575,15 +576,9 @@ struct opening {
     char why[256];
 };
 
-static void *open_all(void *argument)
+static void start(struct opening *opening)
 {
-    struct opening *opening = argument;
     struct ucx_streams *streams = opening->streams;
-    opening->status = ucx_load(&streams->ucx);
-    if (opening->status) {
-        snprintf(opening->why, sizeof opening->why, "%s", weir_error());
-        return NULL;
-    }
     ucx_quiet();
     ucs_status_t status = context_open(streams);
     if (!status)
@@ -594,6 +589,19 @@ static void *open_all(void *argument)
                  *ucx_said() ? ucx_said() : "its address is too long", streams->ucx->ucs_status_string(status));
     }
     ucx_loud();
+}
+
+/* UCX reads its settings, among them "0.5us" and the like of its own, by the thread's locale. */
+static void *open_all(void *argument)
+{
+    struct opening *opening = argument;
+    struct c_locale locale = c_locale_begin();
+    opening->status = ucx_load(&opening->streams->ucx);
+    if (opening->status)
+        snprintf(opening->why, sizeof opening->why, "%s", weir_error());
+    else
+        start(opening);
+    c_locale_end(locale);
     return NULL;
 }
 

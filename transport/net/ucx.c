@@ -10,6 +10,8 @@
 #include <ucs/debug/log_def.h>
 
 #include "graph/base/error.h"
+#include "graph/base/library.h"
+#include "graph/base/locale.h"
 
 static struct ucx ucx;
 static char trouble[256]; /* "": none */
@@ -42,7 +44,7 @@ static ucs_log_func_rc_t heard(const char *file, unsigned line, const char *func
 {
     (void)file, (void)line, (void)function, (void)component;
     if (quiet && level <= UCS_LOG_LEVEL_ERROR)
-        vsnprintf(said, sizeof said, message, list);
+        text_vprint(said, sizeof said, message, list);
     return quiet ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
@@ -77,11 +79,9 @@ static void load(void)
 {
     __typeof__(ucs_log_push_handler) *push_handler;
     bool there = dlopen("libucs.so.0", RTLD_NOW | RTLD_NOLOAD);
-    void *library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        snprintf(trouble, sizeof trouble, "%.200s", dlerror());
+    void *library = library_open("libucp.so.0", trouble, sizeof trouble);
+    if (!library)
         return;
-    }
     if (!there)
         signals_return(library);
 #define X(name) find(library, #name, (void *)&ucx.name);

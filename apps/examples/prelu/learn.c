@@ -1,5 +1,6 @@
 /* learn.c: learns the slopes of a function, and keeps what it takes to apply it elsewhere.
  *
+ *     learn check                 whether the op keeps its promises
  *     learn PLAN CHECKPOINTS
  *
  * The plan has two programs over the same slopes: main, which learns on two devices, and "apply", which is given x and
@@ -10,6 +11,7 @@
 #include "prelu.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { ROWS = 8, COLUMNS = 4 };
 
@@ -58,7 +60,7 @@ static weir_status learn(const weir_plan *plan, const char *checkpoints)
     weir_session *s = weir_session_open(plan);
     weir_status status = s ? weir_session_run(s, 100) : WEIR_E_STATE;
     if (!status)
-        status = weir_session_read(s, "act/slope", &(weir_array){slope, WEIR_F32, {1, {COLUMNS}}});
+        status = weir_session_read(s, "act/slope", WEIR_ARRAY(slope, WEIR_F32, COLUMNS));
     if (!status)
         status = weir_session_save(s, checkpoints);
     if (!status)
@@ -67,10 +69,22 @@ static weir_status learn(const weir_plan *plan, const char *checkpoints)
     return status;
 }
 
+static int check(void)
+{
+    weir_status status = prelu_check();
+    if (status)
+        fprintf(stderr, "learn: %s\n", weir_error());
+    else
+        puts("prelu and its gradient keep their promises");
+    return status != WEIR_OK;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && !strcmp(argv[1], "check"))
+        return check();
     if (argc != 3)
-        return fprintf(stderr, "usage: learn PLAN CHECKPOINTS\n"), 2;
+        return fprintf(stderr, "usage: learn check\n       learn PLAN CHECKPOINTS\n"), 2;
     weir_graph *g = build();
     weir_plan *plan = weir_register_ops() ? NULL : weir_compile(g);
     weir_status status = plan ? weir_plan_save(plan, argv[1]) : WEIR_E_GRAPH;
@@ -80,5 +94,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "learn: %s\n", weir_error());
     weir_plan_free(plan);
     weir_graph_free(g);
-    return status != WEIR_OK;
+    return status || fflush(stdout) || ferror(stdout);
 }

@@ -4,7 +4,7 @@
  *     prelu_grad   x, slope, dy -> dx, dslope   dx = x > 0 ? dy : slope dy,  dslope = sum over rows of x < 0 ? x dy : 0
  *
  * Kernels see shards: rows of x that may be some of the rows, and columns that may be some of the columns, then with as
- * many slopes. The signatures below are what promises that this is right.
+ * many slopes. The signatures below are what promises that this is right, and prelu_check() tries it.
  */
 #include "prelu.h"
 
@@ -124,7 +124,7 @@ static const weir_op op_prelu_grad = {
 static void grad(weir_grad_args *args)
 {
     weir_tensor *in[3] = {args->in[0], args->in[1], args->dout[0]}, *out[2];
-    weir_op_apply(&(weir_apply){.src = args->src, .op = &op_prelu_grad, .in = in, .in_count = 3}, out);
+    weir_op_apply(WEIR_OF(weir_apply, .src = args->src, .op = &op_prelu_grad, .in = in, .in_count = 3), out);
     for (int i = 0; i < 2; i++)
         if (args->needed[i])
             args->din[i] = out[i];
@@ -132,23 +132,33 @@ static void grad(weir_grad_args *args)
 
 /* ---- the graph ---- */
 
-weir_tensor *prelu_at(weir_tensor *x, prelu_opts opts)
+weir_tensor *prelu_at(weir_tensor *x, const prelu_opts *opts)
 {
     weir_type type = weir_tensor_type(x);
     if (weir_tensor_poisoned(x))
         return x;
     if (type.shape.rank < 1)
-        return weir_mistake(x, opts.src, "prelu: x is a scalar; it needs columns");
-    const char *name = weir_name_for(x, opts.name, "prelu");
+        return weir_mistake(x, opts->src, "prelu: x is a scalar; it needs columns");
+    const char *name = weir_name_for(x, opts->name, "prelu");
     char inner[512];
     snprintf(inner, sizeof inner, "%s/slope", name);
     weir_tensor *slope = weir_param_at(weir_tensor_graph(x), WEIR_F32,
-                                       WEIR_OPTS_AT(opts.src, weir_param_opts,
+                                       WEIR_OPTS_AT(opts->src, weir_param_opts,
                                                     .shape = {type.shape.dim[type.shape.rank - 1]}, .name = inner,
                                                     .mesh = weir_mesh_for(x),
-                                                    .init = WEIR_VALUE(weir_option(opts.slope, 0.25))));
+                                                    .init = WEIR_VALUE(weir_option(opts->slope, 0.25))));
     weir_tensor *in[2] = {x, slope};
-    return weir_op_apply(&(weir_apply){.src = opts.src, .name = name, .op = &op_prelu, .in = in, .in_count = 2}, NULL);
+    return weir_op_apply(WEIR_OF(weir_apply, .src = opts->src, .name = name, .op = &op_prelu, .in = in, .in_count = 2), NULL);
+}
+
+/* ---- whether all of this is right ---- */
+
+/* Sizes that do not divide, so that parts are of unequal size. */
+weir_status prelu_check(void)
+{
+    weir_status status = weir_op_check(&op_prelu, .inputs = {WEIR_ARRAY(NULL, WEIR_F32, 7, 5), WEIR_ARRAY(NULL, WEIR_F32, 5)});
+    return status ? status : weir_op_check(&op_prelu, .inputs = {WEIR_ARRAY(NULL, WEIR_F32, 5, 3, 6),
+                                                                 WEIR_ARRAY(NULL, WEIR_F32, 6)});
 }
 
 /* ---- for who loads plans ---- */

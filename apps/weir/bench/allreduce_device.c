@@ -87,7 +87,7 @@ static weir_status side_open(struct side *side, const struct bench *bench, size_
 static weir_status side_check(struct side *side, const struct bench *bench)
 {
     float last[DEVICES_MOST];
-    weir_status status = weir_session_read(side->session, "last", &(weir_array){last, WEIR_F32, {3, {bench->devices, 1, 1}}});
+    weir_status status = weir_session_read(side->session, "last", WEIR_ARRAY(last, WEIR_F32, bench->devices, 1, 1));
     for (uint32_t d = 0; !status && d < bench->devices; d++)
         if (!(last[d] > 0.999F && last[d] < 1.001F))
             status = error_set(WEIR_E_STATE, "the sums came to %g of what they are", (double)last[d]);

@@ -13,6 +13,7 @@
 #include "apps/weir/bench/team.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "graph/base/names.h"
 
 #include <string.h>
 
@@ -58,24 +59,48 @@ static const char about[] =
 
 #define BENCH_COUNT (sizeof benches / sizeof *benches)
 
+static int wrong_name(const char *name)
+{
+    struct names names = {.wanted = name};
+    char list[NAMES_TEXT_BYTES];
+    for (size_t i = 0; i < BENCH_COUNT; i++)
+        names_add(&names, benches[i].name);
+    names_add(&names, "place");
+    names_add(&names, "scale");
+    return options_wrong(program, "there is no benchmark \"%s\"%s; --help tells more", name,
+                         names_text(&names, list, sizeof list));
+}
+
+static bool is_bench(const char *name)
+{
+    bool known = !strcmp(name, "place") || !strcmp(name, "scale");
+    for (size_t i = 0; i < BENCH_COUNT && !known; i++)
+        known = !strcmp(benches[i].name, name);
+    return known;
+}
+
 static int run_one(const char *name, bool json, bool quick)
 {
     for (size_t i = 0; i < BENCH_COUNT; i++)
         if (!strcmp(benches[i].name, name))
             return benches[i].run(json, quick, stdout) ? options_failed(program) : 0;
-    return options_wrong(program, "there is no benchmark \"%s\"; --help lists them", name);
+    return wrong_name(name);
 }
 
-/* All: one JSON object with a member each, or one text after the other. */
+/* All: one JSON object with a member each, or one text after the other. One that fails, as what it compares with may be
+ * missing, does not keep the others from being run; it is null. */
 static int run_all(bool json, bool quick)
 {
     int status = 0;
-    for (size_t i = 0; i < BENCH_COUNT && !status; i++) {
+    for (size_t i = 0; i < BENCH_COUNT; i++) {
         if (json)
             printf("%s\"%s\": ", i ? ", " : "{", benches[i].name);
         else
             printf("%s-- %s\n", i ? "\n" : "", benches[i].name);
-        status = run_one(benches[i].name, json, quick);
+        int failed = run_one(benches[i].name, json, quick);
+        if (failed && json)
+            printf("null");
+        status = failed ? failed : status;
     }
     if (json)
         printf("}\n");
@@ -134,7 +159,7 @@ int command_bench(int argc, char **argv)
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true,
          .help = BENCH_LIST(BENCH_HELP) "all by default; place, scale: see below"},
-        {"FILE", OPTIONS_TEXT, &path, .optional = true, .help = "of place: blocks, as CSV"},
+        {"FILE", OPTIONS_TEXT, &path, .optional = true, .file = OPTIONS_READS, .help = "of place: blocks, as CSV"},
         {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
         {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
         {"--bf16", OPTIONS_FLAG, &bf16, .help = "of gpt: the step in bf16, held against products in bf16 too"},
@@ -161,6 +186,8 @@ int command_bench(int argc, char **argv)
     int status = options_parse(&(options_spec){program, about, table}, argc, argv);
     if (status >= 0)
         return status;
+    if (name && !is_bench(name))
+        return wrong_name(name);
     if (name && !strcmp(name, "place"))
         return path ? bench_place(program, path, json, stdout) : options_wrong(program, "place needs a FILE");
     if (path)

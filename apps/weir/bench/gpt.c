@@ -51,15 +51,17 @@ static weir_status side_open(side *s, const text *corpus, int devices, const ben
 {
     s->devices = devices;
     s->config = bench_gpt_config(corpus, devices, opts->micro ? opts->micro : BENCH_GPT_MICRO / devices);
+    int64_t rows = (int64_t)s->config.batch * s->config.seq / devices;
+    weir_status status = bench_sgemm_open(&s->sgemm, devices, s->config.layers, s->config.dim, GPT_VOCAB, rows,
+                                          opts->precision > WEIR_F32);
+    if (status)
+        return status;
     weir_graph *graph = gpt_train_graph(&s->config);
     int micro = s->config.layout.micro;
     s->plan = graph ? weir_compile(graph, .precision = opts->precision, .micro_batches = micro) : NULL;
     weir_graph_free(graph);
     s->session = s->plan ? weir_session_open(s->plan, .workers = devices) : NULL;
-    int64_t rows = (int64_t)s->config.batch * s->config.seq / devices;
-    bool ok = bench_sgemm_open(&s->sgemm, devices, s->config.layers, s->config.dim, GPT_VOCAB, rows,
-                               opts->precision > WEIR_F32);
-    return s->session && ok ? WEIR_OK : WEIR_E_STATE;
+    return s->session ? WEIR_OK : WEIR_E_STATE;
 }
 
 static void side_close(side *s)
@@ -75,7 +77,7 @@ static weir_status side_round(side *s, int round)
     double start = measure_seconds();
     weir_status status = weir_session_start(s->session, 1);
     for (int m = 0; m < s->config.layout.micro && !status; m++)
-        status = weir_session_pull(s->session, "loss", &(weir_array){&s->loss, WEIR_F32, {0}}, -1);
+        status = weir_session_pull(s->session, "loss", WEIR_ARRAY(&s->loss, WEIR_F32), -1);
     status = status ? status : weir_session_wait(s->session, -1);
     if (round >= 0)
         s->seconds[s->rounds++] = measure_seconds() - start;

@@ -49,7 +49,7 @@ static weir_status side_round(struct side *s, int round)
     const double start = measure_seconds(), host = host_seconds();
     weir_status status = weir_session_start(s->session, s->steps);
     for (int step = 0; step < s->steps && !status; step++)
-        status = weir_session_pull(s->session, s->fetch, &(weir_array){&s->value, WEIR_F32, {0}}, -1);
+        status = weir_session_pull(s->session, s->fetch, WEIR_ARRAY(&s->value, WEIR_F32), -1);
     status = status ? status : weir_session_wait(s->session, -1);
     if (round >= 0) {
         s->seconds[round] = (measure_seconds() - start) / s->steps;

@@ -1,7 +1,7 @@
 /* apps/weir/bench/half.c: see the header. */
 #include "apps/weir/bench/half.h"
+#include "apps/weir/bench/blas.h"
 
-#include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 #include <weir/weir.h>
 
@@ -18,6 +18,7 @@ typedef struct product {
 } product;
 
 struct half_bench {
+    const blas_calls *dnnl;        /* borrowed */
     product product[SHAPES_MAX];
     int count;
     dnnl_engine_t engine;          /* owned */
@@ -50,29 +51,30 @@ static void *filled(int64_t count, uint64_t key)
 
 /* ---- oneDNN ---- */
 
-static bool matrix(dnnl_memory_desc_t *to, int64_t rows, int64_t columns, bool transposed, dnnl_data_type_t type)
+static bool matrix(const blas_calls *dnnl, dnnl_memory_desc_t *to, int64_t rows, int64_t columns, bool transposed, dnnl_data_type_t type)
 {
     const dnnl_dims_t dims = {rows, columns};
     const dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
-    return dnnl_memory_desc_init_by_strides(to, 2, dims, type, strides) == dnnl_success;
+    return dnnl->dnnl_memory_desc_init_by_strides(to, 2, dims, type, strides) == dnnl_success;
 }
 
 static bool onednn_product(half_bench *bench, product *p)
 {
     const half_shape *s = &p->shape;
+    const blas_calls *dnnl = bench->dnnl;
     dnnl_memory_desc_t a, b, c;
     dnnl_matmul_desc_t desc;
     dnnl_primitive_desc_t made = NULL;
-    bool ok = matrix(&a, s->m, s->k, s->trans_a, dnnl_bf16) && matrix(&b, s->k, s->n, s->trans_b, dnnl_bf16) &&
-              matrix(&c, s->m, s->n, false, s->trans_a ? dnnl_f32 : dnnl_bf16) &&
-              dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) == dnnl_success &&
-              dnnl_primitive_desc_create(&made, &desc, NULL, bench->engine, NULL) == dnnl_success &&
-              dnnl_primitive_create(&p->primitive, made) == dnnl_success &&
-              dnnl_memory_create(&p->a, &a, bench->engine, bench->a) == dnnl_success &&
-              dnnl_memory_create(&p->b, &b, bench->engine, bench->b) == dnnl_success &&
-              dnnl_memory_create(&p->c, &c, bench->engine, bench->c) == dnnl_success;
+    bool ok = matrix(dnnl, &a, s->m, s->k, s->trans_a, dnnl_bf16) && matrix(dnnl, &b, s->k, s->n, s->trans_b, dnnl_bf16) &&
+              matrix(dnnl, &c, s->m, s->n, false, s->trans_a ? dnnl_f32 : dnnl_bf16) &&
+              dnnl->dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) == dnnl_success &&
+              dnnl->dnnl_primitive_desc_create(&made, &desc, NULL, bench->engine, NULL) == dnnl_success &&
+              dnnl->dnnl_primitive_create(&p->primitive, made) == dnnl_success &&
+              dnnl->dnnl_memory_create(&p->a, &a, bench->engine, bench->a) == dnnl_success &&
+              dnnl->dnnl_memory_create(&p->b, &b, bench->engine, bench->b) == dnnl_success &&
+              dnnl->dnnl_memory_create(&p->c, &c, bench->engine, bench->c) == dnnl_success;
     if (made)
-        dnnl_primitive_desc_destroy(made);
+        dnnl->dnnl_primitive_desc_destroy(made);
     return ok;
 }
 
@@ -80,8 +82,8 @@ void half_bench_onednn(half_bench *bench, int i)
 {
     const product *p = &bench->product[i];
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->a}, {DNNL_ARG_WEIGHTS, p->b}, {DNNL_ARG_DST, p->c}};
-    dnnl_primitive_execute(p->primitive, bench->stream, 3, args);
-    dnnl_stream_wait(bench->stream);
+    bench->dnnl->dnnl_primitive_execute(p->primitive, bench->stream, 3, args);
+    bench->dnnl->dnnl_stream_wait(bench->stream);
 }
 
 /* ---- weir ---- */
@@ -137,18 +139,19 @@ static bool products_make(half_bench *bench, const half_shape *shape)
     return (bench->workspace = aligned_alloc(64, (workspace + 63) / 64 * 64)) != NULL;
 }
 
-half_bench *half_bench_new(const half_shape *shape, int count)
+half_bench *half_bench_new(const blas_calls *dnnl, const half_shape *shape, int count)
 {
     half_bench *bench = calloc(1, sizeof *bench);
     if (!bench)
         return NULL;
     int64_t most = largest(shape, count);
+    bench->dnnl = dnnl;
     bench->count = count < SHAPES_MAX ? count : SHAPES_MAX;
     bench->a = filled(most, 1);
     bench->b = filled(most, 2);
     bench->c = aligned_alloc(64, ((size_t)most * sizeof(float) + 63) / 64 * 64);
-    if (bench->a && bench->b && bench->c && dnnl_engine_create(&bench->engine, dnnl_cpu, 0) == dnnl_success &&
-        dnnl_stream_create(&bench->stream, bench->engine, dnnl_stream_default_flags) == dnnl_success &&
+    if (bench->a && bench->b && bench->c && dnnl->dnnl_engine_create(&bench->engine, dnnl_cpu, 0) == dnnl_success &&
+        dnnl->dnnl_stream_create(&bench->stream, bench->engine, dnnl_stream_default_flags) == dnnl_success &&
         products_make(bench, shape))
         return bench;
     half_bench_free(bench);
@@ -157,16 +160,17 @@ half_bench *half_bench_new(const half_shape *shape, int count)
 
 void half_bench_free(half_bench *bench)
 {
+    const blas_calls *dnnl = bench ? bench->dnnl : NULL;
     for (int i = 0; bench && i < bench->count; i++) {
         product *p = &bench->product[i];
-        dnnl_primitive_destroy(p->primitive);
-        dnnl_memory_destroy(p->a);
-        dnnl_memory_destroy(p->b);
-        dnnl_memory_destroy(p->c);
+        dnnl->dnnl_primitive_destroy(p->primitive);
+        dnnl->dnnl_memory_destroy(p->a);
+        dnnl->dnnl_memory_destroy(p->b);
+        dnnl->dnnl_memory_destroy(p->c);
     }
     if (bench) {
-        dnnl_stream_destroy(bench->stream);
-        dnnl_engine_destroy(bench->engine);
+        dnnl->dnnl_stream_destroy(bench->stream);
+        dnnl->dnnl_engine_destroy(bench->engine);
         free(bench->a);
         free(bench->b);
         free(bench->c);

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "apps/weir/bench/blas.h"
+
 typedef struct half_shape {
     bool trans_a, trans_b; /* not both; trans_a: the gradient of a weight, which is f32 */
     int64_t m, n, k;
@@ -17,7 +19,7 @@ typedef struct half_shape {
 typedef struct half_bench half_bench; /* of one thread */
 
 /* `count` shapes are copied. NULL when there is no memory, or oneDNN has no such product. */
-half_bench *half_bench_new(const half_shape *shape, int count);
+half_bench *half_bench_new(const blas_calls *dnnl, const half_shape *shape, int count);
 void half_bench_free(half_bench *bench);
 
 /* The product of shape i. */

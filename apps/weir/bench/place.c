@@ -5,6 +5,7 @@
  */
 #include "apps/weir/bench/place.h"
 #include "apps/common/options.h"
+#include "graph/base/reading.h"
 #include "graph/compile/place.h"
 
 #include <errno.h>
@@ -185,9 +186,10 @@ static void report(const place_problem *p, bool json, FILE *to)
 int bench_place(const char *program, const char *path, bool json, FILE *to)
 {
     instance x = {.program = program, .path = path};
-    FILE *file = fopen(path, "r");
+    const char *why;
+    FILE *file = reading_stream(path, &why);
     if (!file)
-        return options_wrong(program, "cannot read %s: %s", path, strerror(errno));
+        return options_wrong(program, "cannot read %s: %s", path, why);
     read_all(&x, file);
     fclose(file);
     place_problem problem = {.block = x.block, .count = x.count, .budget = PLACE_BUDGET_BENCH};

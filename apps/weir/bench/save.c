@@ -10,6 +10,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/paths.h"
 #include "apps/weir/bench/gpt.h"
+#include "apps/weir/launch_snapshots.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,7 @@ static weir_status step(bench *b)
 {
     float loss;
     weir_status status = weir_session_start(b->session, 1);
-    status = status ? status : weir_session_pull(b->session, "loss", &(weir_array){&loss, WEIR_F32, {0}}, -1);
+    status = status ? status : weir_session_pull(b->session, "loss", WEIR_ARRAY(&loss, WEIR_F32), -1);
     return status ? status : weir_session_wait(b->session, -1);
 }
 
@@ -65,12 +66,9 @@ static weir_status bench_open(bench *b, const text *corpus)
 
 static void bench_close(bench *b)
 {
-    char command[PATHS_BYTES + 16];
     weir_session_close(b->session);
     weir_plan_free(b->plan);
-    snprintf(command, sizeof command, "rm -rf '%s'", b->folder);
-    if (b->folder[0] && system(command))
-        fprintf(stderr, "weir bench: %s is left\n", b->folder);
+    launch_snapshots_remove(b->folder);
 }
 
 /* ---- one round ---- */

@@ -9,12 +9,11 @@
 #include "apps/weir/bench/half.h"
 
 #include <assert.h>
-#include <cblas.h>
-#include <dlfcn.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <weir/weir.h>
+
+#include "graph/base/error.h"
 
 /* ---- shapes ---- */
 
@@ -32,14 +31,12 @@ static double shape_flops(const bench_shape *s)
     return 2.0 * (double)s->m * (double)s->n * (double)s->k;
 }
 
-/* OpenMP's setting is one per thread. Looked up, because this program does not otherwise use OpenMP. */
-static void one_thread_each(void)
+/* OpenMP's setting is one per thread. */
+static void one_thread_each(const blas_calls *calls)
 {
-    void (*set)(int) = NULL;
-    *(void **)&set = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-    if (set)
-        set(1);
-    openblas_set_num_threads(1);
+    if (calls->omp_set_num_threads)
+        calls->omp_set_num_threads(1);
+    calls->openblas_set_num_threads(1);
 }
 
 /* ---- life ---- */
@@ -71,16 +68,19 @@ static bool half_open(bench_sgemm *bench)
     for (int i = 0; i < BENCH_SGEMM_SHAPES; i++)
         shape[i] = (half_shape){bench->shape[i].trans_a, bench->shape[i].trans_b, bench->shape[i].m, bench->shape[i].n,
                                 bench->shape[i].k};
-    one_thread_each();
+    one_thread_each(bench->calls);
     for (int t = 0; t < bench->threads; t++)
-        if (!(bench->half[t] = half_bench_new(shape, BENCH_SGEMM_SHAPES)))
+        if (!(bench->half[t] = half_bench_new(bench->calls, shape, BENCH_SGEMM_SHAPES)))
             return false;
     return true;
 }
 
-bool bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int vocab, int64_t rows, bool bf16)
+weir_status bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int vocab, int64_t rows, bool bf16)
 {
-    *bench = (bench_sgemm){.threads = threads};
+    *bench = (bench_sgemm){.calls = blas_load()};
+    if (!bench->calls)
+        return WEIR_E_UNSUPPORTED;
+    bench->threads = threads;
     bench_shape *at = bench->shape;
     at = add_linear(at, rows, dim, dim, 4 * layers);
     at = add_linear(at, rows, dim, 4 * dim, layers);
@@ -90,7 +90,11 @@ bool bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int 
     for (int t = 0; t < threads; t++)
         for (int j = 0; j < 3; j++)
             ok &= (bench->buffer[t][j] = filled(operand_count(bench->shape), (uint64_t)(3 * t + j))) != NULL;
-    return ok && (!bf16 || half_open(bench));
+    if (!ok)
+        return error_set(WEIR_E_MEMORY, "no memory for matrices to compare with");
+    if (bf16 && !half_open(bench))
+        return error_set(WEIR_E_UNSUPPORTED, "oneDNN has no product in bf16 here, or no memory for one");
+    return WEIR_OK;
 }
 
 void bench_sgemm_close(bench_sgemm *bench)
@@ -106,6 +110,7 @@ void bench_sgemm_close(bench_sgemm *bench)
 /* ---- one product ---- */
 
 typedef struct product {
+    const blas_calls *calls;
     bench_blas blas;
     const bench_shape *shape;
     int number;                           /* of the shape */
@@ -121,7 +126,7 @@ static void multiply(const product *p)
     int64_t lda = s->trans_a ? s->m : s->k, ldb = s->trans_b ? s->k : s->n;
     float **x = p->buffer;
     if (p->blas == BENCH_OPENBLAS)
-        cblas_sgemm(CblasRowMajor, s->trans_a ? CblasTrans : CblasNoTrans, s->trans_b ? CblasTrans : CblasNoTrans,
+        p->calls->cblas_sgemm(CblasRowMajor, s->trans_a ? CblasTrans : CblasNoTrans, s->trans_b ? CblasTrans : CblasNoTrans,
                     (blasint)s->m, (blasint)s->n, (blasint)s->k, 1, x[0], (blasint)lda, x[1], (blasint)ldb, 0, x[2],
                     (blasint)s->n);
     else if (p->blas == BENCH_ONEDNN_BF16)
@@ -129,14 +134,14 @@ static void multiply(const product *p)
     else if (p->blas == BENCH_WEIR_BF16)
         half_bench_weir(p->half, p->number);
     else
-        dnnl_sgemm(s->trans_a ? 'T' : 'N', s->trans_b ? 'T' : 'N', s->m, s->n, s->k, 1, x[0], lda, x[1], ldb, 0, x[2],
+        p->calls->dnnl_sgemm(s->trans_a ? 'T' : 'N', s->trans_b ? 'T' : 'N', s->m, s->n, s->k, 1, x[0], lda, x[1], ldb, 0, x[2],
                    s->n);
 }
 
 static void *timed_product(void *arg)
 {
     product *p = arg;
-    one_thread_each();
+    one_thread_each(p->calls);
     pthread_barrier_wait(p->barrier);
     p->start = measure_seconds();
     multiply(p);
@@ -152,7 +157,7 @@ static double time_product(bench_sgemm *bench, bench_blas blas, int shape)
     product p[2];
     assert(bench->threads >= 1 && bench->threads <= 2);
     for (int t = 0; t < bench->threads; t++)
-        p[t] = (product){.blas = blas, .shape = &bench->shape[shape], .number = shape, .buffer = bench->buffer[t],
+        p[t] = (product){.calls = bench->calls, .blas = blas, .shape = &bench->shape[shape], .number = shape, .buffer = bench->buffer[t],
                          .half = bench->half[t], .barrier = &barrier};
     pthread_barrier_init(&barrier, NULL, (unsigned)bench->threads);
     bool helped = bench->threads > 1;

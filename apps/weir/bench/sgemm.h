@@ -12,6 +12,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <weir/base.h>
+
+#include "apps/weir/bench/blas.h"
 
 #define BENCH_SGEMM_SHAPES 12
 #define BENCH_SGEMM_ROUNDS 64
@@ -25,6 +28,7 @@ typedef struct bench_shape {
 } bench_shape;
 
 typedef struct bench_sgemm {
+    const blas_calls *calls;              /* borrowed */
     int threads;                          /* at most 2 */
     bench_shape shape[BENCH_SGEMM_SHAPES];
     double seconds[BENCH_BLASES][BENCH_SGEMM_SHAPES][BENCH_SGEMM_ROUNDS];
@@ -33,8 +37,8 @@ typedef struct bench_sgemm {
     struct half_bench *half[2];           /* owned; NULL: without bf16 */
 } bench_sgemm;
 
-/* For a model of `layers` layers with `rows` tokens per thread. False when there is no memory. */
-bool bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int vocab, int64_t rows, bool bf16);
+/* For a model of `layers` layers with `rows` tokens per thread. E_UNSUPPORTED: a library is missing. */
+weir_status bench_sgemm_open(bench_sgemm *bench, int threads, int layers, int dim, int vocab, int64_t rows, bool bf16);
 void bench_sgemm_close(bench_sgemm *bench);
 
 /* Times every shape once with each library; at most BENCH_SGEMM_ROUNDS times. */

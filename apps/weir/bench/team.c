@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "apps/common/measure.h"
+#include "apps/common/options.h"
 #include "graph/base/error.h"
 #include "transport/mail/cores.h"
 #include "transport/mail/park.h"
@@ -171,7 +172,7 @@ static void member_run(struct bench_team *team, uint32_t rank, bench_member_fn p
     cores_use(); /* the parent's thread may have been bound */
     weir_status status = play(team, rank, ctx);
     if (status && !team->error[0])
-        snprintf(team->error, sizeof team->error, "rank %u of a benchmark: %s", rank, weir_error());
+        snprintf(team->error, sizeof team->error, "rank %u of a benchmark: %s", rank, options_error("weir bench"));
     _exit(status ? 1 : 0);
 }
 

@@ -65,23 +65,28 @@ Test(safetensors, faults_of_tensors_are_named)
     expect_refused("{'a':{'dtype':'F32','shape':[2],'data_offsets':[0,16]}}", 8, "tensor a: its data, bytes 0 to 16");
     expect_refused("{'a':{'dtype':'F32','shape':[2],'data_offsets':[8,0]}}", 8, "tensor a: its data, bytes 8 to 0");
     expect_refused("{'a':{'dtype':'F32','shape':[3],'data_offsets':[0,8]}}", 8, "tensor a: has 8 bytes of data");
-    expect_refused("{'a':{'dtype':'F33','shape':[2],'data_offsets':[0,8]}}", 8, "tensor a: is of type F33");
     expect_refused("{'a':{'dtype':'F32','shape':[-2],'data_offsets':[0,8]}}", 8, "tensor a: \"shape\" is not a whole");
     expect_refused("{'a':{'dtype':'F32','shape':[2.0],'data_offsets':[0,8]}}", 8, "tensor a: \"shape\" is not a whole");
     expect_refused("{'a':{'dtype':'F32','shape':2,'data_offsets':[0,8]}}", 8, "tensor a: \"shape\" is not an array");
     expect_refused("{'a':{'dtype':'F32','shape':[2],'data_offsets':[0]}}", 8, "tensor a: \"data_offsets\"");
     expect_refused("{'a':{'dtype':'F32','shape':[2]}}", 8, "tensor a: \"data_offsets\" is missing");
     expect_refused("{'a':{'shape':[2],'data_offsets':[0,8]}}", 8, "tensor a: \"dtype\" is missing");
-    expect_refused("{'a':{'dtype':'F32','shape':[1,1,1,1,1,1,2],'data_offsets':[0,8]}}", 8, "has 7 dimensions");
+    expect_refused("{'a':{'dtype':'F32','shape':[1,1,1,1,1,1,3],'data_offsets':[0,8]}}", 8, "tensor a: has 8 bytes");
+    expect_refused("{'a':{'dtype':'','shape':[2],'data_offsets':[0,8]}}", 8, "tensor a: \"dtype\" is empty");
+    expect_refused("{'a':{'dtype':'Q9','shape':[4294967296,4294967296],'data_offsets':[0,8]}}", 8,
+                   "tensor a: has more elements than can be counted");
     expect_refused("{'a':{'dtype':'F32','shape':[2],'data_offsets':[0,8],'more':1}}", 8, "tensor a: \"more\" is not");
     expect_refused("{'a':5}", 8, "tensor a: is not described");
 }
 
 Test(safetensors, sizes_that_overflow_are_refused)
 {
-    expect_refused("{'a':{'dtype':'F32','shape':[4294967296,4294967296],'data_offsets':[0,8]}}", 8, "tensor a: has 8");
-    expect_refused("{'a':{'dtype':'F32','shape':[4611686018427387904,2],'data_offsets':[0,8]}}", 8, "tensor a: has 8");
-    expect_refused("{'a':{'dtype':'F32','shape':[4611686018427387905],'data_offsets':[0,4]}}", 4, "tensor a: has 4");
+    expect_refused("{'a':{'dtype':'F32','shape':[4294967296,4294967296],'data_offsets':[0,8]}}", 8,
+                   "tensor a: has more elements than can be counted");
+    expect_refused("{'a':{'dtype':'F32','shape':[4611686018427387904,2],'data_offsets':[0,8]}}", 8,
+                   "tensor a: has more elements than can be counted");
+    expect_refused("{'a':{'dtype':'F32','shape':[4611686018427387905],'data_offsets':[0,4]}}", 4,
+                   "tensor a: has more elements than can be counted");
     expect_refused("{'a':{'dtype':'F32','shape':[2],'data_offsets':[0,9223372036854775807]}}", 8, "tensor a: its data");
     expect_refused("{'a':{'dtype':'F32','shape':[2],'data_offsets':[0,99999999999999999999]}}", 8, "is not JSON");
 }
@@ -210,7 +215,99 @@ Test(safetensors, types_that_are_not_read_are_listed)
 {
     weir_array to = {.data = NULL};
     cr_expect_eq(read_as("F8_E4M3", "abc", 3, 3, &to), WEIR_E_UNSUPPORTED);
-    cr_expect(strstr(weir_error(), "tensor a: F8_E4M3 cannot be read"), "%s", weir_error());
+    cr_expect(strstr(weir_error(), "tensor a: its type, F8_E4M3, is not read"), "%s", weir_error());
+}
+
+Test(safetensors, tensors_of_types_that_nobody_knows_are_listed_beside_others)
+{
+    const char *path = write_quoted("{'a':{'dtype':'F32','shape':[2],'data_offsets':[0,8]},"
+                                    "'q':{'dtype':'I4x2','shape':[3,5],'data_offsets':[8,16]},"
+                                    "'z':{'dtype':'F32','shape':[1,2,1,1,1,1,1],'data_offsets':[16,24]}}", 24);
+    weir_checkpoint *c = weir_checkpoint_open(path);
+    float got[2];
+    cr_assert(c, "%s", weir_error());
+    const weir_checkpoint_tensor *a = weir_checkpoint_find(c, "a"), *q = weir_checkpoint_find(c, "q"),
+                                 *z = weir_checkpoint_find(c, "z");
+    cr_assert(a && q && z);
+    cr_expect(!a->unread && a->dtype == WEIR_F32 && !a->stored_dim);
+    cr_expect(!q->dtype && !strcmp(q->stored, "I4x2") && q->shape.rank == 2 && q->shape.dim[1] == 5 &&
+              q->shard[0].bytes == 8);
+    cr_expect_str_eq(q->unread, "its type, I4x2, is not read");
+    cr_expect(!z->dtype && z->stored_dims == 7 && z->stored_dim[1] == 2 && z->shape.rank == 1 && z->shape.dim[0] == 2);
+    cr_expect_str_eq(z->unread, "it has 7 dimensions, at most 6 are read");
+    cr_expect_eq(weir_checkpoint_read(c, a, 0, NULL, &(weir_array){got, WEIR_F32, {1, {2}}}), WEIR_OK);
+    cr_expect_eq(weir_checkpoint_read(c, z, 0, NULL, &(weir_array){got, WEIR_F32, {1, {2}}}), WEIR_E_UNSUPPORTED);
+    cr_expect(strstr(weir_error(), "tensor z: it has 7 dimensions, at most 6 are read"), "%s", weir_error());
+    cr_expect_eq(weir_checkpoint_verify(c, NULL, NULL), WEIR_OK, "%s", weir_error());
+    weir_checkpoint_close(c);
+}
+
+/* ---- several files ---- */
+
+static void write_map(const char *text)
+{
+    char copy[1024];
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *at = copy; *at; at++)
+        *at = *at == '\'' ? '"' : *at;
+    folder_write(folder_path("model.safetensors.index.json"), copy, strlen(copy));
+}
+
+/* A file of two tensors of two numbers. */
+static void write_part(const char *name, const char *tensor)
+{
+    char text[256];
+    snprintf(text, sizeof text, "{'%s':{'dtype':'U8','shape':[2],'data_offsets':[0,2]},"
+             "'common':{'dtype':'U8','shape':[2],'data_offsets':[2,4]}}", tensor);
+    write_quoted(text, 4);
+    cr_assert(!rename(folder_path("x.safetensors"), folder_path("%s", name)));
+}
+
+Test(safetensors, a_model_in_several_files_is_one_checkpoint)
+{
+    unsigned char got[2];
+    write_part("m-1.safetensors", "a");
+    write_part("m-2.safetensors", "b");
+    write_map("{'metadata':{'total_size':6},'weight_map':{'b':'m-2.safetensors','a':'m-1.safetensors',"
+              "'common':'m-2.safetensors'}}");
+    const char *paths[] = {folder_path("model.safetensors.index.json"), folder_path(".")};
+    for (int i = 0; i < 2; i++) {
+        weir_checkpoint *c = weir_checkpoint_open(paths[i]);
+        cr_assert(c, "%s", weir_error());
+        cr_expect(weir_checkpoint_get_info(c)->tensors == 3 && weir_checkpoint_get_info(c)->files == 2);
+        cr_expect_str_eq(weir_checkpoint_get_file(c, 1)->name, "m-2.safetensors");
+        const weir_checkpoint_tensor *b = weir_checkpoint_find(c, "b"), *common = weir_checkpoint_find(c, "common");
+        cr_assert(b && common && b->shard[0].file == 1 && common->shard[0].file == 1);
+        cr_expect_eq(weir_checkpoint_read(c, common, 0, NULL, &(weir_array){got, WEIR_U8, {1, {2}}}), WEIR_OK);
+        cr_expect(got[0] == 2 && got[1] == 3);
+        cr_expect_eq(weir_checkpoint_verify(c, NULL, NULL), WEIR_OK, "%s", weir_error());
+        weir_checkpoint_close(c);
+    }
+}
+
+static void expect_map_refused(const char *map, const char *words)
+{
+    write_map(map);
+    weir_checkpoint *c = weir_checkpoint_open(folder_path("."));
+    cr_expect_null(c, "%s", map);
+    cr_expect(strstr(weir_error(), words), "%s: \"%s\" lacks \"%s\"", map, weir_error(), words);
+    weir_checkpoint_close(c);
+}
+
+Test(safetensors, a_map_of_files_that_makes_no_sense_is_refused)
+{
+    write_part("m-1.safetensors", "a");
+    write_part("m-2.safetensors", "b");
+    expect_map_refused("{'weight_map':{'a':'m-3.safetensors'}}", "m-3.safetensors: cannot be read: No such file");
+    expect_map_refused("{'weight_map':{'c':'m-1.safetensors'}}", "tensor c: is not in m-1.safetensors");
+    expect_map_refused("{'weight_map':{'a':'../m-1.safetensors'}}", "tensor a: \"../m-1.safetensors\" is not the name");
+    expect_map_refused("{'weight_map':{'a':'/etc/passwd'}}", "is not the name of a file in the folder");
+    expect_map_refused("{'weight_map':{'a':5}}", "is not the name of a file in the folder");
+    expect_map_refused("{'weight_map':[]}", "has no \"weight_map\"");
+    expect_map_refused("{}", "has no \"weight_map\"");
+    expect_map_refused("[", "is not JSON");
+    expect_map_refused("{'weight_map':{'a':'m-1.safetensors','a':'m-2.safetensors'}}", "is not JSON");
+    expect_map_refused("{'weight_map':{'a':'m-1.safetensors','b':'m-2.safetensors'}}", "tensor common: is there twice");
 }
 
 Test(safetensors, header_comes_back_from_its_own_encoding)

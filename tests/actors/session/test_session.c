@@ -413,8 +413,8 @@ Test(session, a_wrong_push_is_refused_with_both_shapes_and_harms_nothing, .timeo
     FAILS(WEIR_E_ARGUMENT, weir_session_push(session, "x", &wrong, 0), "i32 [4]");
     wrong.shape.rank = 100;
     FAILS(WEIR_E_ARGUMENT, weir_session_push(session, "x", &wrong, 0), "wrong rank");
-    FAILS(WEIR_E_ARGUMENT, weir_session_push(session, "y", &wrong, 0), "there is: 'x'");
-    FAILS(WEIR_E_ARGUMENT, weir_session_pull(session, "x", &wrong, 0), "there is: 'y'");
+    FAILS(WEIR_E_ARGUMENT, weir_session_push(session, "y", &wrong, 0), "there is 'x'");
+    FAILS(WEIR_E_ARGUMENT, weir_session_pull(session, "x", &wrong, 0), "there is 'y'");
     FAILS(WEIR_E_ARGUMENT, weir_session_push(session, "x", NULL, 0), "no array");
     weir_array right = four(value);
     OK(weir_session_push(session, "x", &right, 0));

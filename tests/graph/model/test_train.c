@@ -260,10 +260,10 @@ Test(train, layers_can_start_with_zeros)
 {
     weir_graph *g = weir_graph_new("zeros");
     weir_tensor *ids = weir_input(g, WEIR_I32, {4}, .name = "ids");
-    weir_tensor *x = weir_embedding(ids, RUN_CLASSES, 3, .name = "table", .init = {WEIR_INIT_ZERO});
-    weir_tensor *y = weir_add(weir_linear(x, 2, .name = "zero", .init = {WEIR_INIT_ZERO}),
-                              weir_linear(x, 2, .name = "default", .init = {WEIR_INIT_DEFAULT}));
-    weir_tensor *z = weir_param(g, WEIR_F32, {4, 2}, .name = "z", .init = {WEIR_INIT_ZERO});
+    weir_tensor *x = weir_embedding(ids, RUN_CLASSES, 3, .name = "table", .init = WEIR_VALUE(0));
+    weir_tensor *y = weir_add(weir_linear(x, 2, .name = "zero", .init = {.kind = WEIR_INIT_ZERO}),
+                              weir_linear(x, 2, .name = "default", .init = {.kind = WEIR_INIT_DEFAULT}));
+    weir_tensor *z = weir_param(g, WEIR_F32, {4, 2}, .name = "z", .init = {.kind = WEIR_INIT_ZERO});
     weir_fetch(weir_add(weir_add(y, weir_linear(x, 2, .name = "left out")), z), .name = "y");
     weir_plan *plan = weir_compile(g);
     cr_assert_not_null(plan, "%s", weir_error());

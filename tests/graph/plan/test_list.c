@@ -119,9 +119,9 @@ Test(list, what_nothing_has_is_told)
         weir_list_opts opts;
         const char *says;
     } wrong[] = {
-        {{.tensors = true, .filter = "nothing*"}, "no tensor there is called \"nothing*\""},
-        {{.filter = "nothing*"}, "no actor, and no kernel, there is called \"nothing*\""},
-        {{.device = "cuda:*"}, "no device is called \"cuda:*\""},
+        {{.tensors = true, .filter = "nothing*"}, "no tensor there is called \"nothing*\"; there are '"},
+        {{.filter = "nothing*"}, "no actor, and no kernel, there is called \"nothing*\"; there are '"},
+        {{.device = "cuda:*"}, "no device is called \"cuda:*\"; there are 'cpu:0'"},
         {{.stage = 3}, "the plan has no stage 3, but 2"},
         {{.stage = 2, .device = "cpu:0"}, "no device of that stage is called \"cpu:0\""},
     };

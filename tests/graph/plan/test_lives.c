@@ -7,6 +7,7 @@
  */
 #include "graph/base/error.h"
 #include "graph/plan/check.h"
+#include "graph/plan/ends.h"
 #include "graph/plan/lives.h"
 #include "tests/support/byte_game.h"
 #include "tests/support/mutate_plan.h"
@@ -15,6 +16,7 @@
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SEED = 20261122, ACTORS_MAX = 7, REGSTS_MAX = 12, GAMES = 12 };
@@ -228,8 +230,15 @@ static weir_plan *rounds(uint32_t count)
 /* Lays what each space has at its bottom. */
 static void lay_together(weir_plan *plan)
 {
+    uint64_t *end = calloc(plan->spaces_count + (size_t)1, sizeof *end);
     for (uint32_t r = 0; r < plan->regsts_count; r++)
         plan->regsts[r].offset = 0;
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        plan->queues[q].workspace_offset = 0; /* they are empty */
+    plan_space_ends(plan, end);
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        plan->spaces[s].bytes = end[s];
+    free(end);
 }
 
 /* Each space costs a walk through all of the plan. A plan of thousands would keep a reader busy for minutes, so after

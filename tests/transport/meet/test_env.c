@@ -154,7 +154,7 @@ static const struct { const char *text, *error; } wrong[] = {
     {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_JOB_ID=1", "SLURM_STEP_ID is not set"},
     {"SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_TASKS is 2, but SLURM_PROCID is not set"},
     {PLAIN "WEIR_DEVICES=0", "WEIR_DEVICES is '0', which is no number from 1 to"},
-    {PLAIN "WEIR_INSECURE=yes", "WEIR_INSECURE is 'yes', which is no number from 0 to 1"},
+    {PLAIN "WEIR_INSECURE=yes", "WEIR_INSECURE is 'yes'; it should be 0 or 1"},
     {PLAIN "WEIR_SHM=2", "WEIR_SHM is '2'"},
     {PLAIN "WEIR_IPC=no", "WEIR_IPC is 'no'"},
     {PLAIN "WEIR_CARRIER=rdma", "WEIR_CARRIER is 'rdma'; it should be tcp or ucx"},
@@ -168,7 +168,7 @@ static const struct { const char *text, *error; } wrong[] = {
     {PLAIN "WEIR_GENERATION=-1", "WEIR_GENERATION is '-1', which is no number from 0 to 2147483647"},
     {PLAIN "WEIR_KEY=tooshort", "WEIR_KEY holds 8 letters, a key has 40"},
     {PLAIN "WEIR_KEY_FILE=/nowhere/key", "WEIR_KEY_FILE is '/nowhere/key', which cannot be opened: No such file"},
-    {PLAIN "WEIR_KEY_FILE=/tmp", "WEIR_KEY_FILE is '/tmp', which is no file"},
+    {PLAIN "WEIR_KEY_FILE=/tmp", "WEIR_KEY_FILE is '/tmp', which cannot be opened: it is a folder, not a regular file"},
 };
 
 Test(env, names_the_variable_that_is_wrong)

@@ -31,7 +31,8 @@ static ssize_t written_to_stderr(const char *text, char *written, size_t bytes, 
     char byte;
     cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     dup2(ends[1], STDERR_FILENO);
-    report_say(&report, "%s", text);
+    int lines = strchr(text, '\n') != NULL; /* lines end where a format says so */
+    report_say(&report, lines ? "%.*s\n" : "%.*s", (int)strlen(text) - lines, text);
     dup2(kept, STDERR_FILENO);
     ssize_t count = recv(ends[0], written, bytes, MSG_DONTWAIT);
     *more = recv(ends[0], &byte, 1, MSG_DONTWAIT) >= 0;
@@ -55,6 +56,11 @@ Test(report, is_one_write_with_a_prefix_and_a_newline, .timeout = 120)
     assert_written("rank 2 is lost", "weir: rank 2 is lost\n");
     assert_written("stalled:\n  loss waits for h0\n", "weir: stalled:\n  loss waits for h0\n");
     assert_written("", "weir: \n");
+}
+
+Test(report, shows_what_a_terminal_would_obey, .timeout = 120)
+{
+    assert_written("rank \x1b[2J\xff is lost", "weir: rank \\x1b[2J\\xff is lost\n");
 }
 
 Test(report, too_long_a_text_is_cut, .timeout = 120)
