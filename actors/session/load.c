@@ -76,11 +76,51 @@ static const char *stored_text(const weir_checkpoint_tensor *tensor, char *text,
     return text;
 }
 
-/* Whether only a session or a checkpoint of one precision has it. */
-static bool of_precision(const char *name)
+static bool ends_with(const char *name, const char *end)
 {
-    return !strncmp(name, PLAN_LOSS_SCALE, strlen(PLAN_LOSS_SCALE));
+    size_t length = strlen(name), end_length = strlen(end);
+    return length > end_length && !strcmp(name + length - end_length, end);
 }
+
+/* Whether the session or the checkpoint may be without it: the scale of a loss is of one precision, and the count of
+ * skipped steps of a run that clips. */
+static bool may_lack(const char *name)
+{
+    return !strncmp(name, PLAN_LOSS_SCALE, strlen(PLAN_LOSS_SCALE)) || ends_with(name, PLAN_SKIPPED);
+}
+
+
+/* ---- counts of updates that the checkpoint has not ---- */
+
+/* Whether the value counts updates, and an older build has saved the states that they are in without it. */
+static bool lacks_count(const struct loading *l, const plan_param *param)
+{
+    const char *name = plan_text(l->s->plan, param->name);
+    char mean[PLAN_TEXT_BYTES];
+    if (!l->from || !load_wants(l, param->kind) || !ends_with(name, PLAN_ADAMW_UPDATES) ||
+        weir_checkpoint_find(l->from, name))
+        return false;
+    int length = (int)(strlen(name) - strlen("updates"));
+    return snprintf(mean, sizeof(mean), "%.*sm", length, name) < (int)sizeof(mean) && weir_checkpoint_find(l->from, mean);
+}
+
+/* Steps of the run that are in no state, as the build that saved it has counted them. */
+static int64_t steps_left_out(const struct loading *l)
+{
+    const weir_checkpoint_tensor *t = weir_checkpoint_find(l->from, PLAN_LOSS_SCALE ":loss_scale.left_out");
+    float count = 0;
+    weir_array value = {&count, WEIR_F32, {0}};
+    bool ok = t && !t->shape.rank && t->dtype == WEIR_F32 && !weir_checkpoint_read(l->from, t, 0, NULL, &value);
+    return ok && count > 0 && count < (float)INT32_MAX ? (int64_t)count : 0;
+}
+
+static int32_t updates_of(const struct loading *l)
+{
+    int64_t updates = l->step - steps_left_out(l);
+    return updates < 0 ? 0 : updates > INT32_MAX ? INT32_MAX : (int32_t)updates;
+}
+
+/* ---- names ---- */
 
 enum { NAMED = 4 }; /* others that a sentence names before it counts */
 
@@ -108,7 +148,7 @@ static const char *others_absent(const struct loading *l, const plan_param *firs
     *list = '\0';
     for (const plan_param *p = first + 1; p < plan->params + plan->params_count; p++) {
         const char *name = plan_text(plan, p->name);
-        if (load_wants(l, p->kind) && !of_precision(name) && !weir_checkpoint_find(l->from, name))
+        if (load_wants(l, p->kind) && !may_lack(name) && !lacks_count(l, p) && !weir_checkpoint_find(l->from, name))
             list_name(list, bytes, &count, name);
     }
     return list_end(list, bytes, count);
@@ -124,7 +164,7 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
     char here[PLAN_TEXT_BYTES], there[PLAN_TEXT_BYTES], shape[128], more[400];
     snprintf(here, sizeof(here), "%s %s", weir_dtype_name(view.dtype), shape_text(&view.global, shape, sizeof(shape)));
     if (!tensor)
-        return l->opts->partial || of_precision(name)
+        return l->opts->partial || may_lack(name) || lacks_count(l, param)
                    ? WEIR_OK
                    : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here%s", l->path, name,
                                here, others_absent(l, param, more, sizeof(more)));
@@ -157,7 +197,7 @@ static const char **known_names(const weir_plan *plan)
 /* Whether it is the checkpoint's alone, though it is asked for. */
 static bool is_unknown(const struct loading *l, const char *const *known, const weir_checkpoint_tensor *tensor)
 {
-    return load_wants(l, tensor->kind) && !of_precision(tensor->name) &&
+    return load_wants(l, tensor->kind) && !may_lack(tensor->name) &&
            !bsearch(&tensor->name, known, l->s->plan->params_count, sizeof(*known), by_text);
 }
 
@@ -350,6 +390,27 @@ static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t
     return status;
 }
 
+static weir_status put_counts(const struct loading *l)
+{
+    const weir_plan *plan = l->s->plan;
+    const int32_t updates = l->from ? updates_of(l) : 0;
+    weir_status status = WEIR_OK;
+    bool told = false;
+    for (uint32_t p = 0; !status && p < plan->params_count; p++) {
+        if (!lacks_count(l, &plan->params[p]))
+            continue;
+        if (!told && !session_rank(l->s))
+            report_say(&l->s->report, "weir_session_load: %s does not say how many updates are in AdamW's states, as "
+                       "older builds did not; %d are assumed, which is its step less those that it skipped", l->path,
+                       updates);
+        told = true;
+        for (uint32_t i = 0; !status && i < plan->params[p].shards.count; i++)
+            if (load_stands(l, &plan->params[p], i))
+                status = load_put(l, &plan->params[p], i, 0, &updates);
+    }
+    return status;
+}
+
 /* Ranks that cannot see a register get what is in it now. */
 static weir_status share_all(struct loading *l)
 {
@@ -362,7 +423,10 @@ static weir_status share_all(struct loading *l)
 
 static weir_status load_copy(struct loading *l)
 {
-    weir_status status = load_is_snapshot(l) ? load_copy_parts(l) : for_boxes(l, copy_box);
+    bool snapshot = load_is_snapshot(l);
+    weir_status status = snapshot ? load_copy_parts(l) : for_boxes(l, copy_box);
+    if (!status && !snapshot)
+        status = put_counts(l);
     if (!status)
         status = share_all(l);
     if (status) {

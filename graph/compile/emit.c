@@ -6,6 +6,7 @@
 #include "graph/base/error.h"
 #include "graph/compile/emit_collective.h"
 #include "graph/compile/limit.h"
+#include "graph/compile/offload.h"
 #include "graph/plan/build.h"
 #include "graph/plan/text.h"
 #include "kernels/core/core.h"
@@ -191,9 +192,10 @@ static plan_range emit_ports(emission *e, int g)
 static const char *state_name(emission *e, const ir_node *node, int s)
 {
     const char *of = node->updates >= 0 ? e->c->ir.tensors.item[node->updates].name : node->name;
+    const char *op = offload_name(node->op);
     if (node->op->state_names[s])
-        return pool_text(&e->c->pool, "%s:%s.%s", of, node->op->name, node->op->state_names[s]);
-    return pool_text(&e->c->pool, "%s:%s.%d", of, node->op->name, s);
+        return pool_text(&e->c->pool, "%s:%s.%s", of, op, node->op->state_names[s]);
+    return pool_text(&e->c->pool, "%s:%s.%d", of, op, s);
 }
 
 /* An update's state is where the parameter is. */

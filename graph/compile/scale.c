@@ -2,12 +2,11 @@
  *
  *     grad_seed(loss, scale) ... gradients -> square_sum ... -> (+) -> loss_scale(scale, sum) -+-> scale, next
  *                                                                                             +-> factor -> updates
- *                                                                                             +-> steps left out -> adamw
  *
  * f16 ends at 65504 and, below, at 6e-8, where gradients are; so the loss, and with it every gradient, is multiplied by
  * a scale that is as large as can be (kernels/optim/scale.c). It is a state of the plan: a register that starts full,
  * saved and loaded like any other. One kernel decides, from the sum that clipping needs too, and its word goes to all
- * updates: so a step is done or left out on all devices alike. AdamW is told how many were, too.
+ * updates: so a step is done or left out on all devices alike.
  *
  * The graph's author knows nothing of this, so what is added has no origin in his graph. It gets one here: the later
  * passes ask origins for names, types and initial values.
@@ -32,7 +31,7 @@ typedef struct scaling {
     int added;
 } scaling;
 
-static const weir_type scalar = {.dtype = WEIR_F32};
+static const weir_type scalar = {.dtype = WEIR_F32}, squares_type = {WEIR_F32, {1, {SQUARES}}};
 
 /* The scale is of all gradients, and weir_train() made those. */
 static weir_src train_src(const scaling *x)
@@ -71,9 +70,9 @@ static void inputs_set(scaling *x, ir_node *node, const int *in, int in_count)
     node->origin = origin;
 }
 
-/* An op on scalars, or over a gradient; in the order from here on. Its first output. */
-static int node_new(scaling *x, const weir_op *op, weir_mesh *mesh, const char *name, const void *attrs, const int *in,
-                    int in_count)
+/* An op whose outputs are of the type; in the order from here on. Its first output. */
+static int node_new(scaling *x, const weir_op *op, weir_mesh *mesh, const char *name, weir_type type, const void *attrs,
+                    const int *in, int in_count)
 {
     pool *p = &x->c->pool;
     graph_node *origin = POOL_NEW(p, graph_node, 1);
@@ -90,7 +89,7 @@ static int node_new(scaling *x, const weir_op *op, weir_mesh *mesh, const char *
                       .updates = -1, .choice = {-1, -1, -1}};
     inputs_set(x, node, in, in_count);
     for (int o = 0; o < op->out_count; o++) {
-        out[o] = tensor_new(x, o ? pool_text(p, "%s:%d", name, o) : name, scalar, mesh);
+        out[o] = tensor_new(x, o ? pool_text(p, "%s:%d", name, o) : name, type, mesh);
         tensors[o] = (weir_tensor *)x->c->ir.tensors.item[out[o]].origin;
         ((weir_tensor *)tensors[o])->node = (graph_node *)node->origin;
     }
@@ -118,7 +117,7 @@ typedef struct scalars {
 static void scalars_add(scaling *x, scalars *list, int tensor, weir_mesh *mesh)
 {
     if (list->count == WEIR_ARGS_MAX) {
-        list->item[0] = node_new(x, &op_add_many, mesh, name_new(x, "sum"), NULL, list->item, list->count);
+        list->item[0] = node_new(x, &op_add_many, mesh, name_new(x, "sum"), squares_type, NULL, list->item, list->count);
         list->count = 1;
     }
     list->item[list->count++] = tensor;
@@ -131,10 +130,10 @@ static int mesh_squares(scaling *x, const ir_node *first, const weir_mesh *mesh)
     weir_mesh *where = (weir_mesh *)mesh;
     for (const ir_node *n = first; n < x->c->ir.node + x->c->ir.node_count; n++)
         if (updates_parameter(x, n) && mesh_equal(n->mesh, mesh)) {
-            int square = node_new(x, &op_square_sum, where, name_new(x, "square_sum"), NULL, n->in, 1);
+            int square = node_new(x, &op_square_sum, where, name_new(x, "square_sum"), squares_type, NULL, n->in, 1);
             scalars_add(x, &squares, square, where);
         }
-    return node_new(x, &op_add_many, where, name_new(x, "sum"), NULL, squares.item, squares.count);
+    return node_new(x, &op_add_many, where, name_new(x, "sum"), squares_type, NULL, squares.item, squares.count);
 }
 
 /* Over all meshes. `first` is the first update. */
@@ -148,7 +147,7 @@ static int all_squares(scaling *x, const ir_node *first)
         if (!seen)
             scalars_add(x, &sums, mesh_squares(x, first, n->mesh), x->seed->mesh);
     }
-    return node_new(x, &op_add_many, x->seed->mesh, name_new(x, "sum"), NULL, sums.item, sums.count);
+    return node_new(x, &op_add_many, x->seed->mesh, name_new(x, "sum"), squares_type, NULL, sums.item, sums.count);
 }
 
 /* ---- the scale ---- */
@@ -167,7 +166,7 @@ static void state_new(scaling *x)
         origin->sbp[a] = WEIR_B;
 }
 
-/* Decides on `squares`; returns the factor. The number of steps left out is the tensor behind it. */
+/* Decides on `squares`; returns the factor. */
 static int decide(scaling *x, int squares, double max_norm)
 {
     struct scale_attrs *attrs = POOL_NEW(&x->c->pool, struct scale_attrs, 1);
@@ -176,7 +175,7 @@ static int decide(scaling *x, int squares, double max_norm)
     int steps = x->c->opts.loss_scale_steps, in[2] = {x->scale, squares};
     *attrs = (struct scale_attrs){.max_norm = max_norm, .good_steps = steps > 0 ? steps : SCALE_GOOD_STEPS};
     const char *name = pool_text(&x->c->pool, "%sloss_scale/decide", x->prefix);
-    node_new(x, &op_loss_scale, x->seed->mesh, name, attrs, in, 2);
+    node_new(x, &op_loss_scale, x->seed->mesh, name, scalar, attrs, in, 2);
     if (x->c->pool.failed)
         return 0;
     ir_node *node = &x->order.item[x->order.count - 1];
@@ -200,7 +199,7 @@ static void take(scaling *x, ir_node *node, int *factor)
     if (updates_parameter(x, node)) {
         if (!*factor)
             *factor = decide(x, all_squares(x, node), 0);
-        inputs_set(x, node, (int[]){node->in[0], *factor, *factor + 1}, node->op == &op_adamw ? 3 : 2);
+        inputs_set(x, node, (int[]){node->in[0], *factor}, 2);
     }
     ir_node *to = POOL_PUSH(&x->c->pool, &x->order);
     if (to)

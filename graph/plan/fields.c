@@ -92,8 +92,8 @@ static const plan_field tensor_fields[] = {
     DIMS(plan_tensor, shape),
     DIMS(plan_tensor, start),
     DIMS(plan_tensor, global),
-    FIELD(plan_tensor, file, .type = FIELD_TEXT, .since = 6),
-    FIELD(plan_tensor, line, .type = FIELD_U32, .since = 6),
+    FIELD(plan_tensor, file, .type = FIELD_TEXT),
+    FIELD(plan_tensor, line, .type = FIELD_U32),
 };
 _Static_assert(sizeof(plan_tensor) == 7 * 4 + 4 + 8 + 3 * WEIR_DIMS_MAX * 8,
                "a member of plan_tensor is not in tensor_fields");
@@ -244,14 +244,6 @@ void plan_table_set(weir_plan *plan, const plan_table *table, void *items, uint3
 {
     memcpy((char *)plan + table->items_offset, &items, sizeof items);
     *(uint32_t *)((char *)plan + table->count_offset) = count;
-}
-
-uint32_t plan_table_fields(const plan_table *table, uint32_t version)
-{
-    uint32_t count = table->field_count;
-    while (count && table->fields[count - 1].since > version)
-        count--;
-    return count;
 }
 
 uint32_t plan_table_values(const plan_table *table)

@@ -38,7 +38,6 @@ typedef struct plan_field {
     uint32_t limit;
     plan_array array;
     bool none;
-    uint32_t since;      /* the version of plans that first had it; then the last ones of its table; 0: all have it */
 } plan_field;
 
 typedef struct plan_table {
@@ -57,9 +56,6 @@ void *plan_table_items(const weir_plan *plan, const plan_table *table);
 uint32_t plan_table_count(const weir_plan *plan, const plan_table *table);
 /* Gives the plan `items` (malloc'ed) as this array. */
 void plan_table_set(weir_plan *plan, const plan_table *table, void *items, uint32_t count);
-
-/* How many of the fields a plan of this version has: the first ones. */
-uint32_t plan_table_fields(const plan_table *table, uint32_t version);
 
 /* Values of one element in this table: the sum over its fields. */
 uint32_t plan_table_values(const plan_table *table);

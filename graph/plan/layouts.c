@@ -130,7 +130,7 @@ static void note_kernel(layouts *l, const plan_kernel *kernel, const uint32_t *o
     }
     for (uint32_t i = 0; i < kernel->out.count; i++) {
         logical *made = &l->tensor[of[plan->operands[kernel->out.first + i].tensor.i]];
-        if (made->line) /* not before version 6 */
+        if (made->line)
             continue;
         made->file = plan_text(plan, kernel->file);
         made->line = kernel->line;

@@ -4,7 +4,7 @@
  * Tables are stored by column: one map per array of the plan, from each member's name to an array with the values of
  * all elements. Names then cost nothing, numbers are small (one byte up to 127), and a reader in another language
  * needs no copy of plan.h. A column that is missing, unknown or of another length than its siblings is refused: each
- * version of the format has its columns. A plan of an older version that is still read keeps it when it is saved.
+ * version of the format has its columns.
  *
  * The layout of each op's attribute structure is written along with the plan and compared on reading. Without that a
  * plan from a program whose op has other attributes would be read, and mean something else.
@@ -86,7 +86,7 @@ static void pack_table(packer *p, const weir_plan *plan, const plan_table *table
         p->failed |= msgpack_pack_bin_with_body(&p->out, items, count) != 0;
         return;
     }
-    uint32_t fields = plan_table_fields(table, plan->version);
+    uint32_t fields = table->field_count;
     pack_map(p, fields);
     for (uint32_t f = 0; f < fields; f++)
         pack_column(p, &table->fields[f], items, count, table->item_bytes);
@@ -335,7 +335,7 @@ static bool count_rows(const plan_table *table, uint32_t fields, const msgpack_o
 
 static bool read_columns(weir_plan *plan, const plan_table *table, const msgpack_object *map)
 {
-    uint32_t count = 0, fields = plan_table_fields(table, plan->version);
+    uint32_t count = 0, fields = table->field_count;
     if (map->type != MSGPACK_OBJECT_MAP || map->via.map.size != fields)
         return REFUSE_FILE("%s: is no map of %" PRIu32 " columns", table->name, fields);
     if (!count_rows(table, fields, map, &count))
@@ -421,8 +421,9 @@ static bool check_format(const msgpack_object *root)
     uint64_t version;
     if (!read_scalar(root, "version", UINT32_MAX, &version))
         return false;
-    if (version < PLAN_VERSION_LEAST || version > PLAN_VERSION)
-        return REFUSE_FILE("version: %" PRIu64 ", known are %d to %d", version, PLAN_VERSION_LEAST, PLAN_VERSION);
+    if (version != PLAN_VERSION)
+        return REFUSE_FILE("version %" PRIu64 " of plans: this weir reads version %d; compile the graph again", version,
+                           PLAN_VERSION);
     return root->via.map.size == KEYS_COUNT ||
            REFUSE_FILE("%" PRIu32 " entries, a plan has %d", root->via.map.size, KEYS_COUNT);
 }

@@ -108,12 +108,11 @@ static uint64_t hash_table(uint64_t hash, const weir_plan *plan, const plan_tabl
 {
     uint32_t count = plan_table_count(plan, table);
     const char *item = plan_table_items(plan, table);
-    uint32_t fields = plan_table_fields(table, plan->version);
     hash = hash_value(hash, count);
     if (!table->fields)
         return hash_more(hash, item, count);
     for (uint32_t i = 0; i < count; i++, item += table->item_bytes)
-        for (uint32_t f = 0; f < fields; f++)
+        for (uint32_t f = 0; f < table->field_count; f++)
             for (uint32_t v = 0; v < table->fields[f].values; v++)
                 hash = hash_value(hash, plan_field_get(&table->fields[f], item, v));
     return hash;

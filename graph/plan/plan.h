@@ -40,8 +40,7 @@
 
 #include "graph/base/binding.h"
 
-#define PLAN_VERSION 6
-#define PLAN_VERSION_LEAST 5 /* that is read, too: without places of tensors */
+#define PLAN_VERSION 7
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
 #define PLAN_RANKS_MAX 4096
@@ -216,6 +215,11 @@ typedef enum plan_keep {
 /* The state that holds the scale of an f16 loss; what its op keeps beside it is called so, and more. A checkpoint of
  * another precision is without both: they then start anew, or are passed over. */
 #define PLAN_LOSS_SCALE "grad_seed:loss_scale"
+
+/* Names of states that count: updates that are in AdamW's states of a parameter, and steps whose gradients had no finite
+ * norm. Checkpoints of older builds have neither. */
+#define PLAN_ADAMW_UPDATES ":adamw.updates"
+#define PLAN_SKIPPED "_scale.skipped"
 
 /* The shards that it is made of. Several may hold the same elements (B). */
 typedef struct plan_param {

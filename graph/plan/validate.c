@@ -91,8 +91,9 @@ static bool validate_table(const weir_plan *plan, const plan_table *table)
 
 static bool validate_scalars(const weir_plan *plan)
 {
-    if (plan->version < PLAN_VERSION_LEAST || plan->version > PLAN_VERSION)
-        return REFUSE_PLAN("version: %" PRIu32 ", known are %d to %d", plan->version, PLAN_VERSION_LEAST, PLAN_VERSION);
+    if (plan->version != PLAN_VERSION)
+        return REFUSE_PLAN("version %" PRIu32 " of plans: this weir reads version %d; compile the graph again", plan->version,
+                           PLAN_VERSION);
     if (plan->micro_batches < 1 || plan->micro_batches > MICRO_BATCHES_MAX)
         return REFUSE_PLAN("micro_batches: %" PRIu32 ", must be 1 to %u", plan->micro_batches, MICRO_BATCHES_MAX);
     if (plan->ranks < 1 || plan->ranks > PLAN_RANKS_MAX)

@@ -24,7 +24,9 @@ typedef struct weir_optimizer {
     double eps;             /* AdamW [1e-8] */
     double weight_decay;    /* [0] of parameters with two or more dimensions: AdamW takes lr * decay * p off p, SGD adds
                                decay * p to the gradient */
-    double clip_norm;       /* [0: no clipping] gradients are scaled by min(1, clip_norm / norm of all of them) */
+    double clip_norm;       /* [0: no clipping] gradients are scaled by min(1, clip_norm / norm of all of them); a step whose
+                               norm is not finite updates and counts nothing, and is counted as skipped: the state
+                               "grad_norm/clip:clip_scale.skipped" (i32) */
     int64_t warmup;         /* steps over which the rate rises linearly to lr [0]: lr (step + 1) / warmup */
     int64_t total;          /* [0: constant] from warmup to this step a half cosine leads from lr to lr_min */
     double lr_min;          /* [0] */
@@ -33,7 +35,9 @@ typedef struct weir_optimizer {
 #define WEIR_OPTIMIZER_(...) (*WEIR_OPTS(weir_optimizer, __VA_ARGS__))
 /* p -= lr (g + decay p), or with momentum v = momentum v + g + decay p; p -= lr v */
 #define weir_sgd(...) WEIR_OPTIMIZER_(.kind = WEIR_SGD, __VA_ARGS__)
-/* Loshchilov and Hutter 2019 */
+/* Loshchilov and Hutter 2019. The bias of each parameter's m and v is corrected by the updates that are in them, which a
+ * state of the parameter counts ("h0/q/weight:adamw.updates", i32): a parameter that is new in a loaded checkpoint starts
+ * at 0. The rate's warm-up and decay go by the run's step. */
 #define weir_adamw(...) WEIR_OPTIMIZER_(.kind = WEIR_ADAMW, __VA_ARGS__)
 
 typedef struct weir_train_opts {

@@ -136,26 +136,49 @@ template <int K, program_way WAY> DEVICE float *line_at(const chain_thread<K, WA
 
 /* ---- functions of rows ---- */
 
+/* As in norm.cu. All threads of the block call them, or none. */
+template <int K, program_way WAY> DEVICE float mean_of_parts(const chain_thread<K, WAY> &t, const float (&x)[K])
+{
+    float mean = 0;
+    UNROLL
+    for (int k = 0; k < K; k++)
+        if (t.at.there(k))
+            mean += x[k] / (float)t.at.columns;
+    return block_sum<float>(mean, t.part);
+}
+
+template <int K, program_way WAY>
+DEVICE float scaled_squares(const chain_thread<K, WAY> &t, const float (&x)[K], float mean, float scale)
+{
+    float squares = 0;
+    UNROLL
+    for (int k = 0; k < K; k++)
+        if (t.at.there(k)) {
+            const float d = (x[k] - mean) * scale;
+            squares += d * d;
+        }
+    return block_sum<float>(squares, t.part);
+}
+
 template <bool CENTRED, int K, program_way WAY>
 DEVICE void norm_step(const fused_program &p, const program_step &s, const chain_thread<K, WAY> &t, float (&x)[K])
 {
     const float *gain = (const float *)p.operand[s.operand[0]].data;
     const float *bias = (const float *)p.operand[s.operand[1]].data;
-    float mean = 0, squares = 0;
+    float mean = 0;
     if (CENTRED) {
         UNROLL
         for (int k = 0; k < K; k++)
             if (t.at.there(k))
                 mean += x[k];
-        mean = block_sum<float>(mean, t.part) / (float)t.at.columns;
+        mean = block_sum<float>(mean, t.part);
+        mean = isfinite(mean) ? mean / (float)t.at.columns : mean_of_parts(t, x);
     }
-    UNROLL
-    for (int k = 0; k < K; k++)
-        if (t.at.there(k)) {
-            const float d = x[k] - mean;
-            squares += d * d;
-        }
-    const float rstd = norm_rstd(block_sum<float>(squares, t.part), t.at.columns, s.eps);
+    float squares = scaled_squares(t, x, mean, 1);
+    const float scale = norm_scale(squares);
+    if (scale != 1)
+        squares = scaled_squares(t, x, mean, scale);
+    const float rstd = norm_rstd(squares, scale, t.at.columns, s.eps);
     UNROLL
     for (int k = 0; k < K; k++)
         if (t.at.there(k))
@@ -185,7 +208,18 @@ DEVICE void norm_grad_step(const fused_program &p, const program_step &s, const 
             gx_sum += d * (x[k] - mean);
         }
     const float shift = CENTRED ? block_sum<float>(g_sum, t.part) * per : 0;
-    const float tilt = block_sum<float>(gx_sum, t.part) * rstd * per;
+    gx_sum = block_sum<float>(gx_sum, t.part);
+    if (isfinite(gx_sum)) {
+        gx_sum *= rstd;
+    } else {
+        gx_sum = 0;
+        UNROLL
+        for (int k = 0; k < K; k++)
+            if (t.at.there(k))
+                gx_sum += dy[k] * gain[t.at.column(k)] * ((x[k] - mean) * rstd);
+        gx_sum = block_sum<float>(gx_sum, t.part);
+    }
+    const float tilt = gx_sum * per;
     UNROLL
     for (int k = 0; k < K; k++)
         if (t.at.there(k)) {

@@ -13,9 +13,17 @@ struct norm_attrs {
     double eps;
 };
 
-FORMULA float norm_rstd(float square_sum, int64_t count, double eps)
+/* A row's sum of squares of x - mean is taken first as it is. Where it is beyond f32, or so small that squares were lost,
+ * it is taken once more, of (x - mean) scale; 1: it is good. A power of two, so scaling rounds nothing. */
+FORMULA float norm_scale(float square_sum)
 {
-    return (float)(1 / sqrt((double)square_sum / (double)count + eps));
+    return square_sum > 0x1p100f ? 0x1p-80f : square_sum < 0x1p-100f ? 0x1p80f : 1.0f;
+}
+
+FORMULA float norm_rstd(float square_sum, float scale, int64_t count, double eps)
+{
+    const double squares = (double)square_sum / ((double)scale * (double)scale);
+    return (float)(1 / sqrt(squares / (double)count + eps));
 }
 
 FORMULA float layernorm_value(float x, float mean, float rstd, float gain, float bias)

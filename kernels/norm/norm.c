@@ -16,7 +16,8 @@
  * comes out of it is rounded once.
  *
  * A row is read twice in each kernel, the second time from the first-level cache. The variance is that of x - mean,
- * not E[x^2] - mean^2, which loses all digits when the mean is large.
+ * not E[x^2] - mean^2, which loses all digits when the mean is large. Sums that leave the range of f32 are taken once
+ * more, of scaled values: so any row of finite values has its norm.
  */
 #include "kernels/cuda/chunks.h"
 #include "kernels/elementwise/fastmath.h"
@@ -154,23 +155,44 @@ static void norm_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 /* ---- rows ---- */
 
-/* sum of (x - mean)^2 */
-static inline float row_deviation(const float *x, int64_t count, float mean)
+/* The mean; where the sum is beyond f32, from parts of it that are not. */
+static inline float row_mean(const float *x, int64_t count)
+{
+    const float sum = row_sum(x, count);
+    if (isfinite(sum))
+        return sum / (float)count;
+    float mean = 0;
+    for (int64_t i = 0; i < count; i++)
+        mean += x[i] / (float)count;
+    return mean;
+}
+
+/* sum of ((x - mean) scale)^2 */
+static inline float row_deviation(const float *x, int64_t count, float mean, float scale)
 {
     lanes sum[2] = {};
     int64_t i = 0;
     for (; i + 2 * LANES <= count; i += 2 * LANES) {
-        lanes a = lanes_load(x + i) - mean, b = lanes_load(x + i + LANES) - mean;
+        lanes a = (lanes_load(x + i) - mean) * scale, b = (lanes_load(x + i + LANES) - mean) * scale;
         sum[0] += a * a;
         sum[1] += b * b;
     }
     for (; i < count; i += LANES) {
         lanes a = count - i < LANES ? lanes_load_part(x + i, count - i, mean) : lanes_load(x + i);
-        a -= mean;
+        a = (a - mean) * scale;
         sum[0] += a * a;
     }
     sum[0] += sum[1];
     return lanes_sum(&sum[0]);
+}
+
+/* 1 / the standard deviation from `mean`, of which `squares` is the sum of squares without a scale. */
+static inline float row_rstd(const float *x, int64_t count, float mean, float squares, double eps)
+{
+    const float scale = norm_scale(squares);
+    if (scale != 1)
+        squares = row_deviation(x, count, mean, scale);
+    return norm_rstd(squares, scale, count, eps);
 }
 
 /* sums[0] = sum of g, sums[1] = sum of g (x - mean), for g = dy gain. */
@@ -199,6 +221,15 @@ typedef struct norm_row {
     float mean, rstd;
 } norm_row;
 
+/* sum of g xhat, where the sum of g (x - mean) is beyond f32. */
+static float row_tilt(const norm_row *row, float mean, const float *gain, int64_t count)
+{
+    float sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += row->dy[i] * gain[i] * ((row->x[i] - mean) * row->rstd);
+    return sum;
+}
+
 /* dx of one row, and its share of dgain and dbias. dx may be dy. */
 static inline __attribute__((always_inline)) void row_grad(const norm_row *row, bool centred, int64_t count,
                                                            const float *restrict gain, float *restrict dgain,
@@ -209,7 +240,8 @@ static inline __attribute__((always_inline)) void row_grad(const norm_row *row, 
     const float mean = centred ? row->mean : 0, rstd = row->rstd, per = 1 / (float)count;
     float sums[2];
     row_grad_sums(x, mean, gain, dy, count, sums);
-    const float shift = centred ? sums[0] * per : 0, tilt = sums[1] * rstd * per;
+    const float shift = centred ? sums[0] * per : 0;
+    const float tilt = (isfinite(sums[1]) ? sums[1] * rstd : row_tilt(row, mean, gain, count)) * per;
 
     FAST_LOOP
     for (int64_t i = 0; i < count; i++) {
@@ -234,8 +266,8 @@ static weir_status layernorm_cpu(const weir_kernel_args *args)
     for (int64_t row = 0; row < rows; row++) {
         const float *restrict x = real_in(&args->in[0], row * count, count, block);
         float *restrict y = real_out(&args->out[0], row * count, block + count);
-        const float mean = row_sum(x, count) / (float)count;
-        const float rstd = norm_rstd(row_deviation(x, count, mean), count, attrs->eps);
+        const float mean = row_mean(x, count);
+        const float rstd = row_rstd(x, count, mean, row_deviation(x, count, mean, 1), attrs->eps);
         for (int64_t i = 0; i < count; i++)
             y[i] = layernorm_value(x[i], mean, rstd, gain[i], bias[i]);
         real_put(&args->out[0], row * count, count, y);
@@ -324,7 +356,7 @@ static weir_status rmsnorm_cpu(const weir_kernel_args *args)
     for (int64_t row = 0; row < rows; row++) {
         const float *restrict x = real_in(&args->in[0], row * count, count, block);
         float *restrict y = real_out(&args->out[0], row * count, block + count);
-        const float rstd = norm_rstd(row_dot(x, x, count), count, attrs->eps);
+        const float rstd = row_rstd(x, count, 0, row_dot(x, x, count), attrs->eps);
         for (int64_t i = 0; i < count; i++)
             y[i] = rmsnorm_value(x[i], rstd, gain[i]);
         real_put(&args->out[0], row * count, count, y);

@@ -9,6 +9,25 @@
 
 enum { SUMS_SHARED = 32 << 10 /* bytes */ };
 
+/* The mean of a row whose sum is beyond f32. */
+template <class T> DEVICE float mean_of_parts(const T *x, int64_t count, float *part)
+{
+    float mean = 0;
+    for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
+        mean += real_load(x + i) / (float)count;
+    return block_sum<float>(mean, part);
+}
+
+template <class T> DEVICE float scaled_squares(const T *x, int64_t count, float mean, float scale, float *part)
+{
+    float squares = 0;
+    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+        const float d = (real_load(x + i) - mean) * scale;
+        squares += d * d;
+    }
+    return block_sum<float>(squares, part);
+}
+
 template <class T, bool CENTRED>
 KERNEL_OF(norm_row, ROW_THREADS_MAX)(const T *x, const float *gain, const float *bias, T *y, float *means, float *rstds,
                                   int64_t count, double eps)
@@ -21,13 +40,21 @@ KERNEL_OF(norm_row, ROW_THREADS_MAX)(const T *x, const float *gain, const float 
     if (CENTRED) {
         for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
             mean += real_load(x + i);
-        mean = block_sum<float>(mean, part) / (float)count;
+        mean = block_sum<float>(mean, part);
+        if (isfinite(mean))
+            mean /= (float)count;
+        else
+            mean = mean_of_parts(x, count, part);
     }
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
         const float d = real_load(x + i) - mean;
         squares += d * d;
     }
-    const float rstd = norm_rstd(block_sum<float>(squares, part), count, eps);
+    squares = block_sum<float>(squares, part);
+    const float scale = norm_scale(squares);
+    if (scale != 1)
+        squares = scaled_squares(x, count, mean, scale, part);
+    const float rstd = norm_rstd(squares, scale, count, eps);
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
         real_store(y + i, CENTRED ? layernorm_value(real_load(x + i), mean, rstd, gain[i], bias[i])
                                   : rmsnorm_value(real_load(x + i), rstd, gain[i]));
@@ -75,7 +102,16 @@ DEVICE void norm_grad_row(const norm_grads &g, int64_t row, float *dgain, float 
         gx_sum += d * (real_load(x + i) - mean);
     }
     const float shift = CENTRED ? block_sum<float>(g_sum, part) * per : 0;
-    const float tilt = block_sum<float>(gx_sum, part) * rstd * per;
+    gx_sum = block_sum<float>(gx_sum, part);
+    if (isfinite(gx_sum)) {
+        gx_sum *= rstd;
+    } else { /* beyond f32: of xhat, which is not */
+        gx_sum = 0;
+        for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x)
+            gx_sum += real_load(dy + i) * g.gain[i] * ((real_load(x + i) - mean) * rstd);
+        gx_sum = block_sum<float>(gx_sum, part);
+    }
+    const float tilt = gx_sum * per;
     for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x) {
         const float xhat = (real_load(x + i) - mean) * rstd, d = real_load(dy + i);
         real_store(dx + i, norm_dx(rstd, d, g.gain[i], shift, xhat, tilt));

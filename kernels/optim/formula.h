@@ -1,4 +1,4 @@
-/* kernels/optim/formula.h: what sgd, adamw, clip_scale and loss_scale compute, for all kinds of devices.
+/* kernels/optim/formula.h: what sgd, adamw, square_sum, clip_scale and loss_scale compute, for all kinds of devices.
  *
  * What does not depend on the element is computed once, in double, and rounded (`..._constants`); then each element takes
  * one `..._update`. Where the scale of the gradients is NaN the call changes nothing: its caller asks first. Pure
@@ -80,10 +80,17 @@ typedef struct adamw_constants {
     float keep, eps, beta1, beta2, fresh1, fresh2, step, root, scale;
 } adamw_constants;
 
-/* m and v are means of the gradients of steps 0 to `step`, less the `left_out` ones. */
-FORMULA adamw_constants adamw_of(const struct optim_attrs *attrs, int64_t step, double left_out, float scale)
+/* Counts an update. */
+FORMULA int32_t adamw_count(int32_t updates)
 {
-    const double rate = optim_rate(attrs, step), t = (double)(step + 1) - left_out;
+    return updates < INT32_MAX ? updates + 1 : updates;
+}
+
+/* m and v started as 0 and are means of `updates` gradients, this step's included: the correction of their bias goes by
+ * that number. The rate goes by the run's step. */
+FORMULA adamw_constants adamw_of(const struct optim_attrs *attrs, int64_t step, int32_t updates, float scale)
+{
+    const double rate = optim_rate(attrs, step), t = (double)updates;
     const double correct1 = 1 - pow(attrs->beta1, t), correct2 = 1 - pow(attrs->beta2, t);
     adamw_constants c;
     c.keep = (float)(1 - rate * attrs->weight_decay);
@@ -110,9 +117,31 @@ FORMULA void adamw_update(const adamw_constants *c, float g, float *p, float *m,
 
 /* ---- clipping and the scale of the loss ---- */
 
-FORMULA float clip_to_norm(const struct clip_attrs *attrs, float squares)
+/* A sum of squares is two floats, as one has not the range: sum[0] + sum[1] 2^160. Both add up over shards and
+ * parameters. */
+enum { SQUARES = 2 };
+#define SQUARES_UNIT 0x1p160
+
+FORMULA void squares_put(double squares, float *sum)
 {
-    double norm = sqrt((double)squares);
+    const bool large = squares > 0x1p100;
+    sum[0] = large ? 0 : (float)squares; /* NaN stays here */
+    sum[1] = large ? (float)(squares / SQUARES_UNIT) : 0;
+}
+
+FORMULA double squares_of(const float *sum)
+{
+    return (double)sum[0] + (double)sum[1] * SQUARES_UNIT;
+}
+
+/* The factor for this step's gradients. NaN: the norm is not finite; the step is left out, and counted in `skipped`. */
+FORMULA float clip_step(const struct clip_attrs *attrs, const float *sum, int32_t *skipped)
+{
+    const double norm = sqrt(squares_of(sum));
+    if (!isfinite(norm)) {
+        *skipped += *skipped < INT32_MAX;
+        return NAN;
+    }
     return norm > attrs->max_norm ? (float)(attrs->max_norm / norm) : 1.0f;
 }
 
@@ -125,13 +154,14 @@ FORMULA float scale_factor(double squares, double scale, double max_norm)
 }
 
 /* One step of loss_scale: the factor for this step's gradients. The scale becomes that of the next one; `good` and
- * `left_out` are its states. */
-FORMULA float scale_step(const struct scale_attrs *attrs, float squares, float *scale, float *good, float *left_out)
+ * `skipped` are its states. */
+FORMULA float scale_step(const struct scale_attrs *attrs, const float *sum, float *scale, float *good, int32_t *skipped)
 {
+    const double squares = squares_of(sum);
     const bool fits = isfinite(squares);
-    const float factor = fits ? scale_factor((double)squares, (double)*scale, attrs->max_norm) : NAN;
+    const float factor = fits ? scale_factor(squares, (double)*scale, attrs->max_norm) : NAN;
     *good = fits ? *good + 1 : 0;
-    *left_out += fits ? 0 : 1;
+    *skipped += !fits && *skipped < INT32_MAX;
     if (!fits && *scale > SCALE_MIN)
         *scale /= 2;
     if (*good >= (float)attrs->good_steps) {

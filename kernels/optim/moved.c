@@ -1,9 +1,10 @@
 /* kernels/optim/moved.c: updates whose state comes from somewhere else and goes back there.
  *
- *     gradient [, scale [, steps left out]], state... -> the parameter, state...
+ *     gradient [, scale], state... -> the parameter, state...
  *
  * sgd and adamw change their state where it lies. Where it waits on a disk from step to step, it comes as a value and
- * goes as another: these two copy it and call the others with the copy, so the bits are the same.
+ * goes as another: these two copy it and call the others with the copy, so the bits are the same. The number of adamw's
+ * updates stays a state.
  */
 #include "kernels/optim/optim.h"
 
@@ -35,17 +36,27 @@ static bool moved_infer(const weir_op *update, weir_op_args *args, char *error, 
 static weir_status moved_kernel(const weir_op *update, const weir_kernel_args *args)
 {
     weir_kernel_args inner = *args;
-    inner.state_count = args->out_count - 1;
-    inner.in_count -= inner.state_count;
+    weir_view state[4];
+    const int moved = args->out_count - 1;
+    inner.in_count -= moved;
     inner.out_count = 1;
-    inner.state = args->out + 1;
+    inner.state = state;
+    inner.state_count = moved + args->state_count;
     for (int s = 0; s < inner.state_count; s++)
-        memcpy(inner.state[s].data, args->in[inner.in_count + s].data,
-               (size_t)view_count(&inner.state[s]) * sizeof(float));
+        state[s] = s < moved ? args->out[1 + s] : args->state[s - moved];
+    for (int s = 0; s < moved; s++)
+        memcpy(state[s].data, args->in[inner.in_count + s].data, (size_t)view_count(&state[s]) * sizeof(float));
     return update->kernel[WEIR_CPU](&inner);
 }
 
-#define MOVED(update, inputs, states)                                                                           \
+static int adamw_moved_states(const weir_op_args *args, weir_type *states)
+{
+    (void)args;
+    states[0] = (weir_type){.dtype = WEIR_I32};
+    return 1;
+}
+
+#define MOVED(update, moved, ...)                                                                               \
     static bool update##_moved_infer(weir_op_args *args, char *error, size_t error_bytes)                       \
     {                                                                                                           \
         return moved_infer(&op_##update, args, error, error_bytes);                                             \
@@ -57,12 +68,13 @@ static weir_status moved_kernel(const weir_op *update, const weir_kernel_args *a
     const weir_op op_##update##_moved = {                                                                       \
         .name = #update "_moved",                                                                               \
         OPTIM_FIELDS,                                                                                           \
-        .in_min = 1 + (states),                                                                                 \
-        .in_max = (inputs) + (states),                                                                          \
-        .out_count = 1 + (states),                                                                              \
+        .in_min = 1 + (moved),                                                                                  \
+        .in_max = 2 + (moved),                                                                                  \
+        .out_count = 1 + (moved),                                                                               \
         .infer = update##_moved_infer,                                                                          \
         .kernel = {[WEIR_CPU] = update##_moved_cpu},                                                            \
+        __VA_ARGS__                                                                                             \
     };
 
-MOVED(sgd, 2, 1)
-MOVED(adamw, 3, 2)
+MOVED(sgd, 1)
+MOVED(adamw, 2, .states = adamw_moved_states, .state_names = {"updates"})

@@ -32,9 +32,8 @@ static bool update_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     if (args->in[0].dtype != WEIR_F32)
         return REFUSE("the gradient is %s, not f32", weir_dtype_name(args->in[0].dtype));
-    for (int i = 1; i < args->in_count; i++)
-        if (args->in[i].dtype != WEIR_F32 || weir_shape_count(&args->in[i].shape) != 1)
-            return REFUSE("the %s is not an f32 scalar", i == 1 ? "scale of the gradient" : "number of steps left out");
+    if (args->in_count > 1 && (args->in[1].dtype != WEIR_F32 || weir_shape_count(&args->in[1].shape) != 1))
+        return REFUSE("the scale of the gradient is not an f32 scalar");
     args->out[0] = args->in[0];
     return true;
 }
@@ -109,7 +108,8 @@ const weir_op op_sgd = {
 static int adamw_states(const weir_op_args *args, weir_type *states)
 {
     states[0] = states[1] = args->out[0];
-    return 2;
+    states[2] = (weir_type){.dtype = WEIR_I32};
+    return 3;
 }
 
 static void adamw_cost(const weir_op_args *args, weir_cost *cost)
@@ -127,11 +127,13 @@ static weir_status adamw_cpu(const weir_kernel_args *args)
     float *restrict m = view_f32(&args->state[0]);
     float *restrict v = view_f32(&args->state[1]);
     const int64_t count = view_count(&args->out[0]);
-    const double left_out = args->in_count > 2 ? (double)*view_f32(&args->in[2]) : 0;
-    const adamw_constants c = adamw_of(attrs, args->step, left_out, gradient_scale(args));
+    int32_t *updates = args->state[2].data;
+    const float scale = gradient_scale(args);
 
-    if (isnan(c.scale))
+    if (isnan(scale))
         return WEIR_OK;
+    *updates = adamw_count(*updates);
+    const adamw_constants c = adamw_of(attrs, args->step, *updates, scale);
     for (int64_t i = 0; i < count; i++)
         adamw_update(&c, g[i], p + i, m + i, v + i);
     return WEIR_OK;
@@ -141,13 +143,13 @@ const weir_op op_adamw = {
     .name = "adamw",
     OPTIM_FIELDS,
     .in_min = 1,
-    .in_max = 3,
+    .in_max = 2,
     .out_count = 1,
     .infer = update_infer,
     .signatures = update_signatures,
     .cost = adamw_cost,
     .states = adamw_states,
-    .state_names = {"m", "v"},
+    .state_names = {"m", "v", "updates"},
     .kernel = {[WEIR_CPU] = adamw_cpu},
 };
 
@@ -157,7 +159,7 @@ static bool square_sum_infer(weir_op_args *args, char *error, size_t error_bytes
 {
     if (args->in[0].dtype != WEIR_F32)
         return REFUSE("the input is %s, not f32", weir_dtype_name(args->in[0].dtype));
-    args->out[0] = (weir_type){.dtype = WEIR_F32};
+    args->out[0] = (weir_type){WEIR_F32, {1, {SQUARES}}};
     return true;
 }
 
@@ -185,7 +187,7 @@ static size_t square_sum_workspace(const weir_op_args *args, weir_device_kind ki
 
 static weir_status square_sum_cpu(const weir_kernel_args *args)
 {
-    *view_f32(&args->out[0]) = (float)row_squares(view_f32(&args->in[0]), view_count(&args->in[0]));
+    squares_put(row_squares(view_f32(&args->in[0]), view_count(&args->in[0])), view_f32(&args->out[0]));
     return WEIR_OK;
 }
 
@@ -206,17 +208,24 @@ static const weir_field clip_fields[] = {WEIR_FIELD_REAL(struct clip_attrs, max_
 static bool clip_scale_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const struct clip_attrs *attrs = args->attrs;
-    if (args->in[0].dtype != WEIR_F32 || weir_shape_count(&args->in[0].shape) != 1)
-        return REFUSE("the sum of squares is not an f32 scalar");
+    if (args->in[0].dtype != WEIR_F32 || weir_shape_count(&args->in[0].shape) != SQUARES)
+        return REFUSE("the sum of squares is not %d numbers in f32", SQUARES);
     if (!(attrs->max_norm > 0))
         return REFUSE("the largest norm is %g; it must be positive", attrs->max_norm);
-    args->out[0] = args->in[0];
+    args->out[0] = (weir_type){.dtype = WEIR_F32};
     return true;
+}
+
+static int clip_scale_states(const weir_op_args *args, weir_type *states)
+{
+    (void)args;
+    states[0] = (weir_type){.dtype = WEIR_I32};
+    return 1;
 }
 
 static weir_status clip_scale_cpu(const weir_kernel_args *args)
 {
-    *view_f32(&args->out[0]) = clip_to_norm(args->attrs, *view_f32(&args->in[0]));
+    *view_f32(&args->out[0]) = clip_step(args->attrs, view_f32(&args->in[0]), args->state[0].data);
     return WEIR_OK;
 }
 
@@ -229,5 +238,7 @@ const weir_op op_clip_scale = {
     .in_max = 1,
     .out_count = 1,
     .infer = clip_scale_infer,
+    .states = clip_scale_states,
+    .state_names = {"skipped"},
     .kernel = {[WEIR_CPU] = clip_scale_cpu},
 };

@@ -13,7 +13,8 @@ enum { UPDATE_THREADS = 256, UPDATE_BLOCKS = 1024 };
 struct update_call {
     optim_attrs attrs;
     const weir_clock *clock;
-    const float *g, *scale, *left_out; /* the scalars may be NULL */
+    const float *g, *scale; /* `scale` may be NULL */
+    int32_t *updates;       /* adamw's count */
     float *p;
     const float *from[2];
     float *to[2];
@@ -44,7 +45,7 @@ DEVICE void rule_begin(momentum_rule *rule, const update_call &call, float scale
 
 DEVICE void rule_begin(adamw_rule *rule, const update_call &call, float scale)
 {
-    rule->c = adamw_of(&call.attrs, call.clock->step, call.left_out ? (double)*call.left_out : 0, scale);
+    rule->c = adamw_of(&call.attrs, call.clock->step, *call.updates, scale);
 }
 
 DEVICE void rule_step(const sgd_rule &rule, float g, float *p, float *, float *)
@@ -95,6 +96,13 @@ template <int STATES, class R, class F> DEVICE void update_some(const R &rule, c
         *(F *)(call.to[k] + i) = s[k].all;
 }
 
+/* Before the update, of which every block reads the number. */
+KERNEL(count_update)(update_call call)
+{
+    if (!call.scale || !isnan(*call.scale))
+        *call.updates = adamw_count(*call.updates);
+}
+
 template <class R, int STATES> KERNEL_OF(update, UPDATE_THREADS)(update_call call, int64_t quads)
 {
     SHARED(R, rules, 1);
@@ -130,9 +138,10 @@ static weir_status update_run(const weir_kernel_args *args, const update_call *c
     for (int s = 0; s < call->states; s++)
         by_four = by_four && aligned(call->from[s]) && aligned(call->to[s]);
     const int64_t quads = by_four ? call->count / 4 : 0, blocks = blocks_for(quads ? quads : call->count);
-    if (adamw)
+    if (adamw) {
+        LAUNCH(count_update, 1, 1, args->queue, *call);
         LAUNCH((update<adamw_rule, 2>), blocks, UPDATE_THREADS, args->queue, *call, quads);
-    else if (call->attrs.momentum != 0)
+    } else if (call->attrs.momentum != 0)
         LAUNCH((update<momentum_rule, 1>), blocks, UPDATE_THREADS, args->queue, *call, quads);
     else
         LAUNCH((update<sgd_rule, 0>), blocks, UPDATE_THREADS, args->queue, *call, quads);
@@ -147,7 +156,6 @@ static update_call call_of(const weir_kernel_args *args, int scalars)
     call.clock = args->clock;
     call.g = view_f32(&args->in[0]);
     call.scale = scalars > 0 ? view_f32(&args->in[1]) : nullptr;
-    call.left_out = scalars > 1 ? view_f32(&args->in[2]) : nullptr;
     call.p = view_f32(&args->out[0]);
     call.count = count_of(&args->out[0].shape);
     return call;
@@ -156,7 +164,8 @@ static update_call call_of(const weir_kernel_args *args, int scalars)
 static weir_status update_in_place(const weir_kernel_args *args, bool adamw)
 {
     update_call call = call_of(args, args->in_count - 1);
-    call.states = args->state_count;
+    call.states = adamw ? 2 : args->state_count;
+    call.updates = adamw ? (int32_t *)args->state[2].data : nullptr;
     for (int s = 0; s < call.states; s++)
         call.from[s] = call.to[s] = view_f32(&args->state[s]);
     return update_run(args, &call, adamw);
@@ -167,6 +176,7 @@ static weir_status update_moved(const weir_kernel_args *args, bool adamw)
     const int states = args->out_count - 1;
     update_call call = call_of(args, args->in_count - states - 1);
     call.states = states;
+    call.updates = adamw ? (int32_t *)args->state[0].data : nullptr;
     for (int s = 0; s < states; s++) {
         call.from[s] = view_f32(&args->in[args->in_count - states + s]);
         call.to[s] = view_f32(&args->out[1 + s]);
@@ -217,7 +227,7 @@ KERNEL_OF(square_fold, SUM_THREADS)(const double *sums, int64_t count, float *ou
         sum += sums[i];
     sum = block_sum<double>(sum, part);
     if (threadIdx.x == 0)
-        *out = (float)sum;
+        squares_put(sum, out);
 }
 
 extern "C" weir_status op_square_sum_cuda(const weir_kernel_args *args)
@@ -229,31 +239,30 @@ extern "C" weir_status op_square_sum_cuda(const weir_kernel_args *args)
     return launched(args);
 }
 
-KERNEL(clip_scale)(clip_attrs attrs, const float *squares, float *out)
+KERNEL(clip_scale)(clip_attrs attrs, const float *squares, float *out, int32_t *skipped)
 {
-    *out = clip_to_norm(&attrs, *squares);
+    *out = clip_step(&attrs, squares, skipped);
 }
 
 extern "C" weir_status op_clip_scale_cuda(const weir_kernel_args *args)
 {
     LAUNCH(clip_scale, 1, 1, args->queue, *(const clip_attrs *)args->attrs, view_f32(&args->in[0]),
-           view_f32(&args->out[0]));
+           view_f32(&args->out[0]), (int32_t *)args->state[0].data);
     return launched(args);
 }
 
-KERNEL(loss_scale)(scale_attrs attrs, const float *squares, const float *scale, float *good, float *left_out, float *next,
-                   float *factor, float *count)
+KERNEL(loss_scale)(scale_attrs attrs, const float *squares, const float *scale, float *good, int32_t *skipped, float *next,
+                   float *factor)
 {
     float now = *scale;
-    *factor = scale_step(&attrs, *squares, &now, good, left_out);
-    *count = *left_out;
+    *factor = scale_step(&attrs, squares, &now, good, skipped);
     *next = now;
 }
 
 extern "C" weir_status op_loss_scale_cuda(const weir_kernel_args *args)
 {
     LAUNCH(loss_scale, 1, 1, args->queue, *(const scale_attrs *)args->attrs, view_f32(&args->in[1]),
-           view_f32(&args->in[0]), view_f32(&args->state[0]), view_f32(&args->state[1]), view_f32(&args->out[0]),
-           view_f32(&args->out[1]), view_f32(&args->out[2]));
+           view_f32(&args->in[0]), view_f32(&args->state[0]), (int32_t *)args->state[1].data,
+           view_f32(&args->out[0]), view_f32(&args->out[1]));
     return launched(args);
 }

@@ -8,14 +8,15 @@
  * op_sgd and op_adamw take in[0] = the gradient and, if there is one, in[1] = a scalar that the gradient is
  * multiplied by; where that is NaN, the update changes nothing, states included. out[0] has the gradient's type and is
  * the parameter itself: the view holds the old value when the kernel is called and the new one when it returns. States:
- * adamw has m and v; sgd has v when its momentum is not 0, else none. States start as zeros. The number of the step, for
- * the schedule and adamw's bias correction, is args->step + 1; for the latter, less the steps that were left out, which
- * adamw's in[2] tells, if there is one.
+ * adamw has m, v, and an i32 that counts the updates which are in them, for the correction of their bias; sgd has v when
+ * its momentum is not 0, else none. States start as zeros. The number of the step, for the schedule, is args->step + 1.
  *
- * op_square_sum: x -> the sum of its squares, a scalar. op_clip_scale: that sum s -> min(1, max_norm / sqrt(s)), 1
- * for 0. op_loss_scale takes its place where the loss is scaled (scale.c).
+ * op_square_sum: x -> the sum of its squares, as two floats (formula.h), so that it holds all that gradients of f32 give.
+ * op_clip_scale: that sum s -> min(1, max_norm / sqrt(s)), 1 for 0, NaN where s is not finite; its state counts those
+ * steps. op_loss_scale takes its place where the loss is scaled (scale.c).
  *
- * op_sgd_moved and op_adamw_moved (moved.c) take the state as further inputs and give the new one as further outputs.
+ * op_sgd_moved and op_adamw_moved (moved.c) take the states that are as large as the parameter as further inputs and give
+ * the new ones as further outputs.
  *
  * An update is elementwise, so a shard of a parameter needs nothing but the same shard of its gradient and state.
  */

@@ -1,12 +1,10 @@
 /* kernels/optim/scale.c: loss_scale, which keeps the gradients of f16 within its range (Micikevicius et al. 2018).
  *
- *     scale, sum of squares of the scaled gradients -> the next step's scale, the factor for this step's gradients,
- *                                                      how many steps were left out so far
+ *     scale, sum of squares of the scaled gradients -> the next step's scale, the factor for this step's gradients
  *
  * The loss is multiplied by the scale, so every gradient is; the factor takes it out again, and clips. When a gradient
  * is infinite or not a number, so is the sum: then the factor is NaN, which updates take as the word to leave all
- * as it is, and the scale is halved: the step is left out, and counted, as the bias correction of AdamW goes by the
- * steps that were not. After `good_steps` steps without that it is doubled. Scales are powers of two if
+ * as it is, and the scale is halved: the step is left out, and counted. After `good_steps` steps without that it is doubled. Scales are powers of two if
  * the first is, so scaling rounds nothing.
  *
  * The scale is a state of the plan: out[0] is written over it.
@@ -24,27 +22,28 @@ static const weir_field scale_fields[] = {
 static bool scale_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const struct scale_attrs *attrs = args->attrs;
-    for (int i = 0; i < 2; i++)
-        if (args->in[i].dtype != WEIR_F32 || args->in[i].shape.rank)
-            return REFUSE("the %s is not an f32 scalar", i ? "sum of squares" : "scale");
+    if (args->in[0].dtype != WEIR_F32 || args->in[0].shape.rank)
+        return REFUSE("the scale is not an f32 scalar");
+    if (args->in[1].dtype != WEIR_F32 || weir_shape_count(&args->in[1].shape) != SQUARES)
+        return REFUSE("the sum of squares is not %d numbers in f32", SQUARES);
     if (!(attrs->max_norm >= 0) || attrs->good_steps < 1)
         return REFUSE("a norm of at most %g, and %lld good steps", attrs->max_norm, (long long)attrs->good_steps);
-    args->out[0] = args->out[1] = args->out[2] = args->in[0];
+    args->out[0] = args->out[1] = args->in[0];
     return true;
 }
 
 static int scale_states(const weir_op_args *args, weir_type *states)
 {
-    states[0] = states[1] = args->out[0];
+    states[0] = args->out[0];
+    states[1] = (weir_type){.dtype = WEIR_I32};
     return 2;
 }
 
 static weir_status scale_cpu(const weir_kernel_args *args)
 {
-    float scale = *view_f32(&args->in[0]), *left_out = view_f32(&args->state[1]);
-    const float squares = *view_f32(&args->in[1]);
-    *view_f32(&args->out[1]) = scale_step(args->attrs, squares, &scale, view_f32(&args->state[0]), left_out);
-    *view_f32(&args->out[2]) = *left_out;
+    float scale = *view_f32(&args->in[0]);
+    *view_f32(&args->out[1]) = scale_step(args->attrs, view_f32(&args->in[1]), &scale, view_f32(&args->state[0]),
+                                          args->state[1].data);
     *view_f32(&args->out[0]) = scale;
     return WEIR_OK;
 }
@@ -56,10 +55,10 @@ const weir_op op_loss_scale = {
     .attrs_bytes = sizeof(struct scale_attrs),
     .in_min = 2,
     .in_max = 2,
-    .out_count = 3,
+    .out_count = 2,
     .infer = scale_infer,
     .states = scale_states,
-    .state_names = {"good", "left_out"},
+    .state_names = {"good", "skipped"},
     .kernel = {[WEIR_CPU] = scale_cpu},
     .inplace = 1,
 };

@@ -382,6 +382,39 @@ Test(layernorm, keeps_its_digits_far_from_zero, .timeout = 120)
     check_norm(&op_layernorm, SHAPE(4, 100), 100);
 }
 
+/* Rows of `factor` times a sample. */
+static void check_norm_range(const weir_op *op, int64_t count, double factor, double eps)
+{
+    kernel_check c = kernel_check_new(op, &eps, SEED);
+    weir_view *view = kernel_check_in(&c, WEIR_F32, SHAPE(3, count));
+    for (int64_t i = 0; i < 3 * count; i++)
+        ((float *)view->data)[i] = (float)(factor * ((float *)view->data)[i]);
+    for (int i = 1; i < op->in_max; i++)
+        kernel_check_in(&c, WEIR_F32, SHAPE(count));
+    run_all_ways(&c, 1e-4);
+    kernel_check_near(&c, 0, reference_norm, 1e-5);
+    kernel_check_free(&c);
+}
+
+Test(norm, rows_whose_squares_are_beyond_f32_or_lost_below_it_have_their_norm, .timeout = 120)
+{
+    static const double factors[] = {1e17, 2e19, 1e30, 3e37};
+    for (int64_t count = 4; count < 100; count = 3 * count + 1)
+        for (int i = 0; i < 4; i++) {
+            check_norm_range(&op_layernorm, count, factors[i], 1e-5);
+            check_norm_range(&op_rmsnorm, count, factors[i], 1e-5);
+            check_norm_range(&op_layernorm, count, 1 / factors[i], 0);
+            check_norm_range(&op_rmsnorm, count, 1 / factors[i], 0);
+        }
+    kernel_check c = kernel_check_new(&op_layernorm, &(double){1e-5}, SEED);
+    memcpy(kernel_check_in(&c, WEIR_F32, SHAPE(1, 4))->data, (float[]){2e19f, 4e19f, 6e19f, -2e19f}, 16);
+    for (int i = 0; i < 2; i++)
+        memcpy(kernel_check_in(&c, WEIR_F32, SHAPE(4))->data, (float[4]){!i, !i, !i, !i}, 16);
+    kernel_check_run(&c);
+    cr_expect(fabs(kernel_at(&c.out[0], 3) + 1.5212777) < 1e-5, "%g", kernel_at(&c.out[0], 3));
+    kernel_check_free(&c);
+}
+
 Test(rmsnorm, scales_each_row, .timeout = 120)
 {
     for (int64_t count = 1; count < 40; count += 3)
@@ -414,7 +447,8 @@ static void reference_norm_grad(const kernel_check *c, int out, double *want)
     }
 }
 
-static void check_norm_grad(const weir_op *op, weir_shape x)
+/* x is `factor` times a sample; mean and rstd are of as large a row. */
+static void check_norm_grad_of(const weir_op *op, weir_shape x, double factor)
 {
     kernel_check c = kernel_check_new(op, NULL, SEED);
     weir_shape row = x;
@@ -423,11 +457,27 @@ static void check_norm_grad(const weir_op *op, weir_shape x)
     kernel_check_in(&c, WEIR_F32, SHAPE(x.dim[x.rank - 1]));
     for (int i = 2; i + 1 < op->in_max; i++)
         kernel_check_in(&c, WEIR_F32, row);
+    for (int i = 0; factor != 1 && i + 1 < op->in_max; i = i ? i + 1 : 2)
+        for (int64_t k = 0; k < weir_shape_count(&c.in[i].shape); k++) {
+            float *value = (float *)c.in[i].data + k;
+            *value = (float)(i == op->in_max - 2 ? 1 / factor : factor * *value);
+        }
     kernel_check_in(&c, WEIR_F32, x);
     run_all_ways(&c, 1e-4);
     for (int out = 0; out < op->out_count; out++)
         kernel_check_near(&c, out, reference_norm_grad, 2e-5);
     kernel_check_free(&c);
+}
+
+static void check_norm_grad(const weir_op *op, weir_shape x)
+{
+    check_norm_grad_of(op, x, 1);
+}
+
+Test(norm, gradient_of_a_row_whose_products_are_beyond_f32_follows_its_formula, .timeout = 120)
+{
+    check_norm_grad_of(&op_layernorm_grad, SHAPE(3, 64), 2e37);
+    check_norm_grad_of(&op_rmsnorm_grad, SHAPE(3, 64), 2e37);
 }
 
 Test(layernorm, gradient_follows_its_formula, .timeout = 120)
@@ -847,6 +897,7 @@ typedef struct update_check {
     struct optim_attrs attrs;
     double p[PARAMS], m[PARAMS], v[PARAMS]; /* the reference's */
     float got[PARAMS], state[2][PARAMS], grad[PARAMS];
+    int32_t updates;
     float scale;
 } update_check;
 
@@ -855,7 +906,7 @@ static void update_kernel(update_check *u, const weir_op *op, int64_t step)
     const weir_view in[2] = {{.data = u->grad, .dtype = WEIR_F32, .shape = SHAPE(PARAMS)},
                              {.data = &u->scale, .dtype = WEIR_F32}};
     const weir_view out = {.data = u->got, .dtype = WEIR_F32, .shape = SHAPE(PARAMS)};
-    weir_view state[2] = {out, out};
+    weir_view state[3] = {out, out, {.data = &u->updates, .dtype = WEIR_I32}};
     state[0].data = u->state[0];
     state[1].data = u->state[1];
     const weir_type type = {WEIR_F32, SHAPE(PARAMS)};
@@ -933,6 +984,23 @@ Test(adamw, follows_its_algorithm, .timeout = 120)
     check_update(&op_adamw, attrs, 0.25f);
 }
 
+/* The state is as new as its count says, whatever the step of the run is. */
+Test(adamw, corrects_its_bias_by_the_updates_that_are_in_its_state, .timeout = 120)
+{
+    update_check u = {.attrs = {.lr = 0.5, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}, .scale = 1};
+    for (int i = 0; i < PARAMS; i++)
+        u.grad[i] = 1;
+    for (int n = 1; n <= 10; n++) {
+        update_kernel(&u, &op_adamw, 3000 + n);
+        cr_expect_eq(u.updates, n);
+        cr_expect_float_eq(u.got[0], -0.5f * (float)n, 1e-4, "%g after %d updates", (double)u.got[0], n);
+    }
+    const float before = u.got[0];
+    u.scale = NAN;
+    update_kernel(&u, &op_adamw, 3011);
+    cr_expect(u.updates == 10 && u.got[0] == before, "a step that is left out counts");
+}
+
 Test(optim, rate_rises_then_falls_along_a_cosine, .timeout = 120)
 {
     struct optim_attrs attrs = {.lr = 1, .lr_min = 0.1, .warmup = 4, .total = 12};
@@ -949,8 +1017,31 @@ Test(optim, rate_rises_then_falls_along_a_cosine, .timeout = 120)
 static void reference_squares(const kernel_check *c, int out, double *want)
 {
     (void)out;
+    want[1] = 0;
     for (int64_t i = 0; i < weir_shape_count(&c->in[0].shape); i++)
         want[0] += kernel_at(&c->in[0], i) * kernel_at(&c->in[0], i);
+}
+
+/* The norm that the two floats mean, of four gradients. */
+static double norm_of(const float x[4])
+{
+    kernel_check c = kernel_check_new(&op_square_sum, NULL, SEED);
+    memcpy(kernel_check_in(&c, WEIR_F32, SHAPE(4))->data, x, 4 * sizeof *x);
+    kernel_check_run(&c);
+    const double norm = sqrt(squares_of(c.out[0].data));
+    kernel_check_free(&c);
+    return norm;
+}
+
+Test(clip, norm_of_gradients_of_any_size_is_known, .timeout = 120)
+{
+    static const float sizes[] = {1e-18f, 1, 1e15f, 1.8e19f, 2e19f, 1e30f, 1.6e38f};
+    for (int i = 0; i < 7; i++) {
+        const float x[4] = {sizes[i], -sizes[i], sizes[i], sizes[i]};
+        cr_expect(fabs(norm_of(x) / (2 * (double)sizes[i]) - 1) < 1e-6, "%g of %g", norm_of(x), (double)sizes[i]);
+    }
+    cr_expect(isnan(norm_of((float[4]){1, NAN, 2, 3})));
+    cr_expect(isinf(norm_of((float[4]){1, 2, -INFINITY, 3})));
 }
 
 Test(clip, sum_of_squares_keeps_its_digits, .timeout = 120)
@@ -962,11 +1053,16 @@ Test(clip, sum_of_squares_keeps_its_digits, .timeout = 120)
     kernel_check_free(&c);
 }
 
-static float clip(double max_norm, float squares)
+static int32_t skipped; /* steps, by clip() */
+
+static float clip(double max_norm, double squares)
 {
-    float scale = -1;
-    weir_view in = {.data = &squares, .dtype = WEIR_F32}, out = {.data = &scale, .dtype = WEIR_F32};
-    weir_kernel_args args = {.in = &in, .in_count = 1, .out = &out, .out_count = 1, .attrs = &max_norm};
+    float scale = -1, sum[SQUARES];
+    squares_put(squares, sum);
+    weir_view in = {.data = sum, .dtype = WEIR_F32, .shape = SHAPE(SQUARES)}, out = {.data = &scale, .dtype = WEIR_F32};
+    weir_view state = {.data = &skipped, .dtype = WEIR_I32};
+    weir_kernel_args args = {.in = &in, .in_count = 1, .out = &out, .out_count = 1, .attrs = &max_norm,
+                             .state = &state, .state_count = 1};
     cr_assert_eq(op_clip_scale.kernel[WEIR_CPU](&args), WEIR_OK);
     return scale;
 }
@@ -976,7 +1072,11 @@ Test(clip, scales_down_to_the_largest_norm_and_never_up, .timeout = 120)
     cr_assert_float_eq(clip(1, 4), 0.5, 1e-7);
     cr_assert_eq(clip(3, 4), 1);
     cr_assert_eq(clip(1, 0), 1);
+    cr_assert_float_eq(clip(1, 1e60), 1e-30f, 1e-36f);
+    cr_assert_eq(skipped, 0);
+    cr_assert(isnan(clip(1, NAN)) && isnan(clip(1, INFINITY)));
+    cr_assert_eq(skipped, 2);
     double none = 0;
-    weir_type in = {.dtype = WEIR_F32};
+    weir_type in = {WEIR_F32, SHAPE(SQUARES)};
     kernel_check_refuses(&op_clip_scale, &none, &in, 1, "must be positive");
 }

@@ -125,8 +125,8 @@ static void any_words(lone_call *c, const weir_op *op)
 }
 
 /* What an op takes that random types hardly ever are, of another op: its input i, or its output o as ~o, or POSITION:
- * one i32, or SCALAR: one f32. */
-enum { POSITION = 100, SCALAR };
+ * one i32, or SCALAR: one f32, or PAIR: two. */
+enum { POSITION = 100, SCALAR, PAIR };
 typedef struct recipe {
     const weir_op *grad, *forward;
     int count, from[6];
@@ -142,7 +142,7 @@ static const recipe recipes[] = {
     {&op_rmsnorm_grad, &op_rmsnorm, 4, {0, 1, ~1, ~0}},
     {&op_embedding_grad, &op_embedding, 2, {0, ~0}},
     {&op_max_grad, &op_max, 3, {0, ~0, ~0}},
-    {&op_loss_scale, &op_square_sum, 2, {SCALAR, SCALAR}},
+    {&op_loss_scale, &op_square_sum, 2, {SCALAR, PAIR}},
 };
 
 static const recipe *recipe_for(const weir_op *op)
@@ -183,6 +183,7 @@ static bool try_recipe(lone_call *c, const recipe *r)
     for (int i = 0; i < r->count; i++)
         in[i] = r->from[i] == POSITION ? (weir_type){WEIR_I32, {0}}
                 : r->from[i] == SCALAR ? (weir_type){WEIR_F32, {0}}
+                : r->from[i] == PAIR   ? (weir_type){WEIR_F32, {1, {2}}}
                 : r->from[i] < 0       ? c->out[~r->from[i]]
                                        : c->in[r->from[i]];
     memcpy(c->in, in, sizeof in);
