@@ -47,6 +47,24 @@ static void add_transfers(const struct weir_session *s, weir_session_stats *stat
     stats->arena_bytes += links->receive ? links->receive_bytes : 0;
 }
 
+/* What the state counts that the op which takes the norm of gradients has, where this rank holds it. */
+static int64_t skipped_steps(const struct weir_session *s)
+{
+    static const char end[] = PLAN_SKIPPED;
+    for (uint32_t p = 0; p < s->plan->params_count; p++) {
+        const char *name = plan_text(s->plan, s->plan->params[p].name);
+        size_t length = strlen(name), end_length = sizeof(end) - 1;
+        const plan_tensor *tensor = session_shard(s, &s->plan->params[p], 0);
+        int32_t count = 0;
+        if (length <= end_length || strcmp(name + length - end_length, end) != 0 || tensor->dtype != WEIR_I32 ||
+            plan_tensor_bytes(tensor) != sizeof(count) || !session_owns_tensor(s, tensor))
+            continue;
+        const char *from = arena_tensor(s->arenas, s->plan, tensor, session_kept_slot(s, tensor, 0));
+        return s->arenas[arena_space(s->plan, tensor).i].device->copy_out(&count, from, sizeof(count)) ? -1 : count;
+    }
+    return -1;
+}
+
 /* Without outside queues, which do nothing by themselves. */
 void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
 {
@@ -59,6 +77,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     /* acquire: pairs with the exchange in owner_done() */
     bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;
     stats->steps = session_steps(s);
+    stats->skipped = -1;
     stats->workers = (int)s->compute_count;
     stats->cores = cores_count();
     stats->cores_online = cores_online();
@@ -71,6 +90,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     add_transfers(s, stats);
     if (running)
         return; /* the rest belongs to the workers */
+    stats->skipped = skipped_steps(s);
     stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;
     add_queues(s, false, stats);
     add_queues(s, true, stats);

@@ -275,7 +275,21 @@ static void print_link(const trainer *t)
                 link.full ? "" : "; it may carry more, as there was never more to send");
 }
 
-static void print_summary(const trainer *t)
+/* Steps that changed nothing, as the plan counts them; of all ranks, which call this together. */
+static int64_t read_skipped(const trainer *t)
+{
+    static const char *const counts[] = {"grad_norm/clip:clip_scale.skipped", "grad_seed:loss_scale:loss_scale.skipped"};
+    weir_param_info info;
+    for (int i = 0; i < weir_plan_param_count(t->plan); i++)
+        for (int k = 0; k < 2 && !weir_plan_param(t->plan, i, &info); k++) {
+            int32_t count = 0;
+            if (!strcmp(info.name, counts[k]) && !weir_session_read(t->session, counts[k], WEIR_ARRAY(&count, WEIR_I32)))
+                return count;
+        }
+    return 0;
+}
+
+static void print_summary(const trainer *t, int64_t skipped)
 {
     char time[32], planned[32], arenas[32], peak[32], base[32];
     int steps = t->done - t->first;
@@ -290,6 +304,9 @@ static void print_summary(const trainer *t)
             weir_world_size() > 1 ? " of rank 0" : "", measure_bytes_text(t->stats.planned_bytes, planned),
             measure_bytes_text(t->stats.arena_bytes, arenas), measure_bytes_text(t->peak_rss, peak),
             measure_bytes_text(t->base_rss, base));
+    if (skipped)
+        fprintf(stderr, "%lld step%s skipped: the norm of the gradients was not finite, so nothing was updated\n",
+                (long long)skipped, skipped == 1 ? " was" : "s were");
     print_link(t);
 }
 
@@ -345,8 +362,9 @@ int trainer_train(trainer *t, weir_graph *graph, int micro)
     if (train(t))
         return t->lost >= 0 ? tell_lost(t) : options_failed(t->program);
     t->peak_rss = measure_peak_rss();
+    int64_t skipped = read_skipped(t);
     if (ranks_first())
-        print_summary(t);
+        print_summary(t, skipped);
     return -1;
 }
 

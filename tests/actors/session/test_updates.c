@@ -142,6 +142,9 @@ Test(updates, step_whose_norm_is_not_finite_changes_and_counts_nothing)
             cr_expect_arr_eq(all, zero, sizeof all, "%g moves %g", (double)wrong[i], (double)all[1]);
         }
         cr_expect_eq(count_of(s, "grad_norm/clip:clip_scale.skipped"), 3);
+        weir_session_stats stats;
+        weir_session_get_stats(s, &stats);
+        cr_expect_eq(stats.skipped, 3);
         if (kind)
             cr_expect_eq(count_of(s, "p1:adamw.updates"), 0);
         memcpy(gradients, (float[WIDTH]){1, 1, 1, 1}, sizeof gradients);
@@ -169,6 +172,9 @@ Test(updates, checkpoint_loads_with_and_without_clipping)
     assert_ok(weir_session_save(s, folder_path("clips")));
     weir_session *other = opened(1, weir_sgd(.lr = 1), 1, false, NULL);
     assert_ok(weir_session_load(other, folder_path("clips")));
+    weir_session_stats stats;
+    weir_session_get_stats(other, &stats);
+    cr_expect_eq(stats.skipped, -1);
     assert_ok(weir_session_save(other, folder_path("plain")));
     assert_ok(weir_session_load(s, folder_path("plain")));
     weir_session_close(s);
