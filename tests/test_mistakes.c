@@ -244,6 +244,16 @@ MISTAKE(a_mean_without_a_count,
 MISTAKE(a_sum_over_the_first_without_a_count,
         "@: sum: .axes says which dimensions, but not how many: say .axis_count, as in .axes = {-1}, .axis_count = 1",
         HERE weir_sum(matrix("a", 8, 3), .axes = {0}))
+Test(mistakes, axes_in_a_name_or_of_another_structure_are_no_axes)
+{
+    const struct { int64_t axes; } of = {0};
+    begin();
+    cr_expect(!weir_tensor_poisoned(weir_sum(matrix("a", 8, 3), .name = "my.axes_sum")), "%s", weir_error());
+    cr_expect(!weir_tensor_poisoned(weir_sum(matrix("b", 8, 3), .name = "my.axes")), "%s", weir_error());
+    cr_expect(!weir_tensor_poisoned(weir_sum(matrix("c", 8, 3), .name = "\"x\" .axes = ")), "%s", weir_error());
+    cr_expect(!weir_tensor_poisoned(weir_sum(matrix("d", 8, 3), .keep = of.axes)), "%s", weir_error());
+    end();
+}
 MISTAKE(a_maximum_over_no_dimension, "@: max: axis 2 is not one of the 2 dimensions",
         HERE weir_max(matrix("a", 8, 3), .axes = {2}, .axis_count = 1))
 MISTAKE(a_sum_over_one_twice, "@: sum: axis -1 is named twice",
@@ -341,15 +351,17 @@ MISTAKE(another_programs_tensor,
 
 /* ---- training ---- */
 
-MISTAKE(a_rate_that_is_no_number, "@: train: .lr of the optimizer is nan; it is 0 or more, and finite",
+MISTAKE(a_rate_that_is_no_number, "@: train: .lr of the optimizer is nan; it is 0 or more, and at most 3.4e38",
         HERE weir_train(loss(), weir_sgd(.lr = NAN)))
-MISTAKE(a_rate_below_zero, "@: train: .lr of the optimizer is -0.1; it is 0 or more, and finite",
+MISTAKE(a_rate_below_zero, "@: train: .lr of the optimizer is -0.1; it is 0 or more, and at most 3.4e38",
         HERE weir_train(loss(), weir_sgd(.lr = -0.1)))
+MISTAKE(a_rate_that_is_infinite_in_f32, "@: train: .lr of the optimizer is 1e+39; it is 0 or more, and at most 3.4e38",
+        HERE weir_train(loss(), weir_sgd(.lr = 1e39)))
 MISTAKE(a_momentum_of_one, "@: train: .momentum of the optimizer is 1; it is 0 or more, and less than 1",
         HERE weir_train(loss(), weir_sgd(.momentum = 1)))
 MISTAKE(a_beta_beyond, "@: train: .beta2 of the optimizer is 1.5; it is 0 or more, and less than 1",
         HERE weir_train(loss(), weir_adamw(.beta2 = 1.5)))
-MISTAKE(an_infinite_clip, "@: train: .clip_norm of the optimizer is inf; it is 0 or more, and finite",
+MISTAKE(an_infinite_clip, "@: train: .clip_norm of the optimizer is inf; it is 0 or more, and at most 3.4e38",
         HERE weir_train(loss(), weir_adamw(.clip_norm = INFINITY)))
 MISTAKE(an_option_of_another_optimizer, "@: train: .momentum is SGD's; AdamW has .beta1",
         HERE weir_train(loss(), weir_adamw(.momentum = 0.9)))
@@ -426,9 +438,9 @@ UNCOMPILED(a_link_without_a_round_trip,
            "@: compile: \"10Gbit\" is no link between hosts; write its bandwidth and round trip, as \"10Gbit 200us\"",
            (.link = "10Gbit"), trained())
 UNCOMPILED(a_limit_that_is_too_small,
-        "@: compile: cpu:0 needs at least 640 B, 540 B more than the limit of 100B: parameters 128 B, "
-        "optimizer state 256 B, activations 64 B, gradients 128 B, inputs and fetches 64 B, workspace 64 B; "
-        "of which 64 B are shared. The smallest limit that would do is 640 B. What may make it less: inputs "
+        "@: compile: cpu:0 needs at least 768 B, 668 B more than the limit of 100B: parameters 128 B, "
+        "optimizer state 384 B, activations 64 B, gradients 128 B, inputs and fetches 64 B, workspace 64 B; "
+        "of which 64 B are shared. The smallest limit that would do is 768 B. What may make it less: inputs "
         "with .micro = true and more .micro_batches, .offload = \"disk:DIRECTORY\", .precision = WEIR_BF16, "
         "more devices", (.memory = "100B"), trained())
 

@@ -180,16 +180,18 @@ typedef struct option {
     double value, below; /* from 0 up to, but not including this */
 } option;
 
+#define F32_END 0x1.ffffffp127 /* from here on a number is infinite in f32, in which kernels compute */
+
 static bool options_ok(weir_graph *g, const weir_optimizer *o, weir_src src)
 {
-    const option list[] = {{"lr", o->lr, INFINITY},         {"lr_min", o->lr_min, INFINITY},
-                           {"momentum", o->momentum, 1},    {"beta1", o->beta1, 1},
-                           {"beta2", o->beta2, 1},          {"eps", o->eps, INFINITY},
-                           {"clip_norm", o->clip_norm, INFINITY}, {"weight_decay", o->weight_decay, INFINITY}};
+    const option list[] = {{"lr", o->lr, F32_END},         {"lr_min", o->lr_min, F32_END},
+                           {"momentum", o->momentum, 1},   {"beta1", o->beta1, 1},
+                           {"beta2", o->beta2, 1},         {"eps", o->eps, F32_END},
+                           {"clip_norm", o->clip_norm, F32_END}, {"weight_decay", o->weight_decay, F32_END}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(list[i].value >= 0 && list[i].value < list[i].below)) {
             graph_mistake(g, src, "train: .%s of the optimizer is %g; it is 0 or more, and %s", list[i].name,
-                          list[i].value, list[i].below == 1 ? "less than 1" : "finite");
+                          list[i].value, list[i].below == 1 ? "less than 1" : "at most 3.4e38");
             return false;
         }
     if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
