@@ -5,7 +5,8 @@
  * gradient, except by its phase.
  *
  * A tensor with several readers has several contributions, which are added when its producer is reached: by then all
- * readers have been visited. A parameter has no producer, so its readers are counted, and its gradient is handed over
+ * readers have been visited. Where there are more than a few (a weight that every layer uses), they are added as they
+ * come, a few at a time and in their order, so that no more than these have to be kept. A parameter has no producer, so its readers are counted, and its gradient is handed over
  * with the last of them: early enough that reducing it over devices overlaps with the rest of the backward pass.
  *
  * A gradient has the line of the op that it is the gradient of, and a sum of gradients that of the tensor whose they are.
@@ -19,6 +20,8 @@
 
 #include <string.h>
 
+enum { TERMS_MAX = 4 }; /* contributions to one tensor that wait to be added */
+
 typedef struct contribution {
     weir_tensor *gradient;
     struct contribution *next;
@@ -26,22 +29,14 @@ typedef struct contribution {
 
 typedef struct backward {
     weir_graph *graph;
-    contribution **of;   /* by tensor id, newest first */
+    contribution **of;   /* by tensor id, newest first: at most TERMS_MAX */
+    int *terms;          /* by tensor id: how many */
     int *readers;        /* by tensor id: nodes on the way to the loss still to be visited */
     bool *reaches;       /* by node id: the loss depends on it */
     int tensors;         /* that existed when it began */
     autograd_done done;
     void *ctx;
 } backward;
-
-static void contribute(backward *b, weir_tensor *to, weir_tensor *gradient)
-{
-    contribution *c = POOL_NEW(&b->graph->pool, contribution, 1);
-    if (!c)
-        return;
-    *c = (contribution){gradient, b->of[to->id]};
-    b->of[to->id] = c;
-}
 
 /* `x` in another dtype, on its own mesh. */
 static weir_tensor *cast_to(backward *b, weir_tensor *x, weir_dtype dtype)
@@ -75,19 +70,30 @@ static weir_tensor *sum_of(backward *b, weir_tensor *t, weir_tensor **terms, int
     return sum;
 }
 
-/* The sum of the contributions to t, on t's mesh; NULL when there are none. */
+/* The sum of the contributions to t that wait, on t's mesh; NULL when there are none. */
 static weir_tensor *collect(backward *b, weir_tensor *t)
 {
-    weir_tensor *all[WEIR_ARGS_MAX];
+    weir_tensor *all[TERMS_MAX];
     int count = 0;
-    for (contribution *c = b->of[t->id]; c; c = c->next) {
-        if (count == WEIR_ARGS_MAX) {
-            all[0] = sum_of(b, t, all, count);
-            count = 1;
-        }
+    for (contribution *c = b->of[t->id]; c; c = c->next)
         all[count++] = c->gradient;
-    }
     return count > 1 ? sum_of(b, t, all, count) : count ? all[0] : NULL;
+}
+
+static void contribute(backward *b, weir_tensor *to, weir_tensor *gradient)
+{
+    contribution *c = POOL_NEW(&b->graph->pool, contribution, 1), *sum = NULL;
+    bool full = b->terms[to->id] == TERMS_MAX;
+    if (!c || (full && !(sum = POOL_NEW(&b->graph->pool, contribution, 1))))
+        return;
+    if (full) {
+        *sum = (contribution){collect(b, to), NULL};
+        b->of[to->id] = sum;
+        b->terms[to->id] = 1;
+    }
+    *c = (contribution){gradient, b->of[to->id]};
+    b->of[to->id] = c;
+    b->terms[to->id]++;
 }
 
 /* Marks what the loss depends on, and counts the readers of each tensor among it. */
@@ -213,6 +219,7 @@ bool autograd(weir_tensor *loss, weir_tensor *seed, autograd_done done, void *ct
     backward b = {.graph = g, .tensors = g->tensors.count, .done = done, .ctx = ctx};
     b.of = POOL_NEW(&g->pool, contribution *, b.tensors);
     b.readers = POOL_NEW(&g->pool, int, b.tensors);
+    b.terms = POOL_NEW(&g->pool, int, b.tensors);
     b.reaches = POOL_NEW(&g->pool, bool, nodes);
     if (g->pool.failed)
         return false;

@@ -494,3 +494,63 @@ Test(train, what_is_written_is_used_on_every_device)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         cr_expect_float_eq(loss_after(&places[i], 0.5f), (IN + 1) * (IN + 1) / 4.0, 1e-5);
 }
+
+/* ---- a parameter that many read ---- */
+
+enum { USES = 64, SIDE = 64 };
+
+/* Bytes of the plan of a chain of products with one weight. */
+static uint64_t chain_bytes(int uses)
+{
+    weir_graph *g = weir_graph_new("chain");
+    weir_tensor *w = weir_param(g, WEIR_F32, {SIDE, SIDE}, .name = "w");
+    weir_tensor *x = weir_input(g, WEIR_F32, {1, SIDE}, .name = "x");
+    for (int i = 0; i < uses; i++)
+        x = weir_tanh(weir_matmul(x, w));
+    weir_train(weir_mean(x), weir_sgd(.lr = 0.1));
+    weir_plan *plan = weir_compile(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    uint64_t bytes = plan->spaces[0].bytes;
+    weir_plan_free(plan);
+    weir_graph_free(g);
+    return bytes;
+}
+
+Test(train, gradients_of_a_weight_are_added_as_they_come)
+{
+    const uint64_t weight = SIDE * SIDE * sizeof(float);
+    cr_expect_lt(chain_bytes(USES), 8 * weight, "%.1f weights", (double)chain_bytes(USES) / (double)weight);
+    cr_expect_lt(chain_bytes(2 * USES), chain_bytes(USES) + 2 * weight);
+}
+
+static weir_status draw_ones(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    (void)ctx, (void)step, (void)micro;
+    for (int64_t i = 0; i < weir_shape_count(&dst->shape); i++)
+        ((float *)dst->data)[i] = 1;
+    return WEIR_OK;
+}
+
+Test(train, sum_of_any_number_of_gradients_is_whole)
+{
+    for (int uses = 1; uses < 24; uses++) {
+        weir_graph *g = weir_graph_new("uses");
+        weir_tensor *p = weir_param(g, WEIR_F32, {4}, .name = "p", .init = WEIR_VALUE(0)), *loss = NULL;
+        weir_tensor *x = weir_input(g, WEIR_F32, {4}, .name = "x", .source = draw_ones);
+        for (int i = 0; i < uses; i++) {
+            weir_tensor *term = weir_sum(weir_mul(p, weir_affine(x, i + 1)));
+            loss = loss ? weir_add(loss, term) : term;
+        }
+        weir_train(loss, weir_sgd(.lr = 1));
+        weir_plan *plan = weir_compile(g);
+        cr_assert_not_null(plan, "%s", weir_error());
+        weir_session *s = weir_session_open(plan, .workers = 1);
+        float got[4];
+        cr_assert_eq(weir_session_run(s, 1), WEIR_OK, "%s", weir_error());
+        cr_assert_eq(weir_session_read(s, "p", WEIR_ARRAY(got, WEIR_F32, 4)), WEIR_OK);
+        cr_expect_eq(got[0], -(float)(uses * (uses + 1) / 2), "%d uses: %g", uses, (double)got[0]);
+        weir_session_close(s);
+        weir_plan_free(plan);
+        weir_graph_free(g);
+    }
+}
