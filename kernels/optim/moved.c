@@ -36,16 +36,18 @@ static bool moved_infer(const weir_op *update, weir_op_args *args, char *error, 
 static weir_status moved_kernel(const weir_op *update, const weir_kernel_args *args)
 {
     weir_kernel_args inner = *args;
-    weir_view state[4];
+    weir_view state[4] = {{.data = NULL}};
     const int moved = args->out_count - 1;
     inner.in_count -= moved;
     inner.out_count = 1;
     inner.state = state;
     inner.state_count = moved + args->state_count;
-    for (int s = 0; s < inner.state_count; s++)
-        state[s] = s < moved ? args->out[1 + s] : args->state[s - moved];
-    for (int s = 0; s < moved; s++)
+    for (int s = 0; s < moved; s++) {
+        state[s] = args->out[1 + s];
         memcpy(state[s].data, args->in[inner.in_count + s].data, (size_t)view_count(&state[s]) * sizeof(float));
+    }
+    for (int s = 0; s < args->state_count; s++)
+        state[moved + s] = args->state[s];
     return update->kernel[WEIR_CPU](&inner);
 }
 

@@ -39,7 +39,7 @@ bool locales_enter(int which)
     }
     char text[32];
     snprintf(text, sizeof text, "%.1f", 1.5);
-    cr_assert_str_neq(text, "1.5", "%s has a decimal point like C's", l->name);
+    cr_assert(strcmp(text, "1.5") != 0, "%s has a decimal point like C's", l->name);
     return true;
 }
 
