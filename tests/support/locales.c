@@ -8,6 +8,7 @@
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A comma; letters beyond ASCII that are one byte; an i whose capital is not I; a decimal point of two bytes. */
 const struct locale_source locales[LOCALES] = {
