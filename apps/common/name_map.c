@@ -483,7 +483,9 @@ static bool make_right(const struct backwards *b, const struct right *right)
     size_t count = (size_t)weir_shape_count(&shape);
     struct tensor *made = tensors_add(b->to, right->name, right->first->left->value.dtype, &shape, 1);
     unsigned char *set = calloc(count + 1, 1);
-    bool ok = (made && set) || tensors_failed("no memory for tensor %s", right->name);
+    bool ok = made && set;
+    if (!ok)
+        tensors_failed("no memory for tensor %s", right->name);
     for (const struct piece *piece = right->first; piece && ok; piece = piece->next)
         ok = copy_piece(b, piece, made, set);
     if (ok && set && memchr(set, 0, count))

@@ -104,11 +104,12 @@ static inline const char *names_list(const struct names *names, char *list, size
     const size_t tail = sizeof " and 18446744073709551615 more";
     size_t used = 0, shown = 0;
     for (bool fits = true; shown < (size_t)names->kept && fits; shown += fits) {
-        const size_t wanted = strlen(names->near[shown]) + 4;
+        const char *name = names->near[shown];
+        const size_t wanted = name ? strlen(name) + 4 : bytes;
         fits = used + wanted + tail <= bytes;
         if (fits)
             used += (size_t)snprintf(list + used, bytes - used, "%s'%s'",
-                                     !shown ? "" : shown + 1 == names->count ? " and " : ", ", names->near[shown]);
+                                     !shown ? "" : shown + 1 == names->count ? " and " : ", ", name);
     }
     if (shown < names->count)
         snprintf(list + used, bytes - used, shown ? " and %zu more" : "%zu with longer names", names->count - shown);

@@ -25,7 +25,7 @@ static weir_status draw(void *ctx, const weir_view *dst, int64_t step, int micro
 /* A model of `count` parameters, p0, p1, ... of zeros, whose gradients are drawn. */
 static weir_session *opened(int count, weir_optimizer optimizer, int devices, bool zero, weir_report_fn report)
 {
-    char name[8], device[16];
+    char name[16], device[24];
     weir_graph *g = weir_graph_new("updates");
     snprintf(device, sizeof device, devices > 1 ? "cpu:0-%d" : "cpu:%d", devices - 1);
     weir_mesh_new(g, device);

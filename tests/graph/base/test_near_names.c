@@ -39,7 +39,7 @@ Test(near_names, a_name_that_is_added_again_counts_once)
 
 Test(near_names, of_many_the_rest_is_counted)
 {
-    char many[100][8], text[NAMES_TEXT_BYTES];
+    char many[100][16], text[NAMES_TEXT_BYTES];
     struct names names = {.wanted = "n42"};
     for (int i = 0; i < 100; i++) {
         snprintf(many[i], sizeof many[i], "n%d", i);
