@@ -116,7 +116,7 @@ static void fails(const char *arguments, int status, const char *says)
 
 Test(apps, a_loss_that_is_no_number_ends_training_with_an_error)
 {
-#define LOST "--layers 1 --dim 16 --heads 2 --seq 16 --batch 4 --text README.md --steps 300 --lr 100"
+#define LOST "--layers 1 --dim 16 --heads 2 --seq 16 --batch 4 --text README.md --steps 300 --lr 100 --f16"
     fails("weir-gpt " LOST, 1, "is NaN; --check-finite names the op that first makes such a value");
     fails("weir-gpt " LOST " --check-finite", 1, "; its inputs are finite");
     fails("weir-digits --steps 2 --check-finite", 0, "2 steps in ");

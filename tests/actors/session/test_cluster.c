@@ -93,13 +93,13 @@ static weir_status story_params(struct story *story, const struct model *m, weir
         weir_param_info info;
         float *value = &story->value[story->count];
         status = weir_plan_param(m->plan, i, &info);
-        weir_array array = {.data = value, .dtype = WEIR_F32, .shape = info.type.shape};
+        weir_array array = {.data = value, .dtype = info.type.dtype, .shape = info.type.shape}; /* of four bytes each */
         int count = (int)weir_shape_count(&info.type.shape);
         if (story->count + count > STORY_MAX - 1000)
             return WEIR_E_MEMORY;
         if (!status)
             status = weir_session_read(s, info.name, &array);
-        for (int k = 0; change && k < count; k++)
+        for (int k = 0; change && info.type.dtype == WEIR_F32 && k < count; k++)
             value[k] = value[k] * 0.75f + 0.001f * (float)(k % 7);
         if (!status && change)
             status = weir_session_write(s, info.name, &array);

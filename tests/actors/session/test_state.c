@@ -289,7 +289,7 @@ static void learn_and_fail(struct rank *rank)
         value->value = calloc((size_t)value->count, sizeof(float));
         snprintf(value->name, sizeof value->name, "%s", list[i].name);
         weir_status status =
-            weir_session_read(s, list[i].name, &(weir_array){value->value, WEIR_F32, list[i].type.shape});
+            weir_session_read(s, list[i].name, &(weir_array){value->value, list[i].type.dtype, list[i].type.shape});
         bool mine = (list[i].name[1] - '0') == rank->number; /* h0 is rank 0's */
         RANK_IS(rank, status == (mine ? WEIR_OK : WEIR_E_PEER), "%s: %s", list[i].name, weir_error());
         RANK_IS(rank, mine || strstr(weir_error(), rank->number ? "of rank 0" : "of rank 1"), "%s", weir_error());
