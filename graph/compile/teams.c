@@ -196,8 +196,10 @@ static const weir_mesh *core_of(teams *x, const weir_mesh *whole, int axis, int 
         if (core->core_axis == axis && core->run == run && mesh_equal(core->whole, whole))
             return core;
     }
-    weir_mesh *to = POOL_NEW(&x->c->pool, weir_mesh, 1), **at = POOL_PUSH(&x->c->pool, &x->cores);
-    if (!to || !at)
+    weir_mesh *to = POOL_NEW(&x->c->pool, weir_mesh, 1);
+    int *device = to ? POOL_NEW(&x->c->pool, int, whole->count) : NULL;
+    weir_mesh **at = device ? POOL_PUSH(&x->c->pool, &x->cores) : NULL; /* last: the list has whole ones alone */
+    if (!at)
         return NULL;
     *to = *whole;
     to->whole = whole;
@@ -206,11 +208,11 @@ static const weir_mesh *core_of(teams *x, const weir_mesh *whole, int axis, int 
     to->kept = kept;
     to->shape[axis] = whole->shape[axis] / run * kept;
     to->count = whole->count / whole->shape[axis] * to->shape[axis];
-    to->device = POOL_NEW(&x->c->pool, int, to->count);
-    for (int i = 0; i < to->count && to->device; i++)
+    to->device = device;
+    for (int i = 0; i < to->count; i++)
         to->device[i] = core_device(to, i);
     *at = to;
-    return to->device ? to : NULL;
+    return to;
 }
 
 bool teams_core_is(const weir_mesh *core, const weir_mesh *whole)

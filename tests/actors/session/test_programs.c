@@ -194,7 +194,7 @@ Test(programs, a_plan_of_two_is_saved_and_loaded)
         eval += !strcmp(info.program, "eval");
     }
     cr_expect_eq(eval, 2);
-    cr_expect_eq(params, 5 + 1 + 2 * 4 - 1, "each parameter is there once: %d", params);
+    cr_expect_eq(params, 5 + 1 + 3 * 4 + 1 - 1, "each parameter is there once: %d", params);
     free(bytes);
     weir_plan_free(both), weir_plan_free(again);
 }

@@ -128,7 +128,7 @@ static weir_status copy_values(weir_session *from, weir_session *to)
     int count = weir_session_params(to, list, LEARNED_MAX);
     for (int i = 0; i < count && !status; i++) {
         const struct learned_value *value = learned_find(&all, list[i].name);
-        status = weir_session_write(to, list[i].name, &(weir_array){value->value, WEIR_F32, list[i].type.shape});
+        status = weir_session_write(to, list[i].name, &(weir_array){value->value, list[i].type.dtype, list[i].type.shape});
     }
     learned_free(&all);
     return status;

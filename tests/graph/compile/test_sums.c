@@ -178,7 +178,7 @@ Test(sums, gradients_travel_in_few_of_them)
         {"dp2, four micro-batches", {2, 1, 1, 4, false}, KINDS([PLAN_ALL_REDUCE] = 2)},
         {"ZeRO", {2, 1, 1, 1, true}, KINDS([PLAN_REDUCE_SCATTER] = 2, [PLAN_ALL_REDUCE] = 1, [PLAN_ALL_GATHER] = 1)},
         {"tp2", {1, 2, 1, 1, false}, KINDS([PLAN_REDUCE_SCATTER] = 18, [PLAN_ALL_REDUCE] = 18, [PLAN_ALL_GATHER] = 19)},
-        {"dp2 pp2", {2, 1, 2, 1, false}, KINDS([PLAN_ALL_REDUCE] = 5, [PLAN_SEND_RECV] = 10)},
+        {"dp2 pp2", {2, 1, 2, 1, false}, KINDS([PLAN_ALL_REDUCE] = 5, [PLAN_SEND_RECV] = 10, [PLAN_ALL_GATHER] = 1)},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         weir_plan *plan = gpt(table[i].l, fakes_all, WEIR_FAST);
