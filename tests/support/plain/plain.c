@@ -41,6 +41,13 @@ static plain_test *tests, **tests_end = &tests;
 static plain_suite *suites;
 static bool test_failed; /* in a test's process; set by its first thread or any other: only ever to true */
 
+/* glibc keeps the paths of a LOCPATH that setlocale() has looked at. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:__argz_add_sep\n";
+}
+
 /* libzmq, and libsodium and libpgm below it, are not instrumented, so ThreadSanitizer does not see how their threads
  * order what they do: neither what they read and write nor the bytes that they hand over are held against anybody. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
