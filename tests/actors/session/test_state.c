@@ -290,7 +290,8 @@ static void learn_and_fail(struct rank *rank)
         snprintf(value->name, sizeof value->name, "%s", list[i].name);
         weir_status status =
             weir_session_read(s, list[i].name, &(weir_array){value->value, list[i].type.dtype, list[i].type.shape});
-        bool mine = (list[i].name[1] - '0') == rank->number; /* h0 is rank 0's */
+        const int owner = list[i].name[0] == 'h' ? list[i].name[1] - '0' : 1; /* h0 is rank 0's, the norm the loss's */
+        bool mine = owner == rank->number;
         RANK_IS(rank, status == (mine ? WEIR_OK : WEIR_E_PEER), "%s: %s", list[i].name, weir_error());
         RANK_IS(rank, mine || strstr(weir_error(), rank->number ? "of rank 0" : "of rank 1"), "%s", weir_error());
         RANK_IS(rank, (list[i].shards > 0) == mine, "%s: %d shards", list[i].name, list[i].shards);
