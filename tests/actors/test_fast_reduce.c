@@ -99,7 +99,7 @@ Test(fast_reduce, in_half_precision_and_within_a_limit)
     layout l = {2, 2, 1, 1, false};
     weir_compile_opts half = fast, limited = fast;
     half.precision = WEIR_BF16;
-    limited.memory = "4160KiB";
+    limited.memory = "4224KiB";
     learns(gpt(l, fakes_all, half), gpt(l, NULL, half), 1e-2, "bf16");
     weir_plan *plan = gpt(l, fakes_all, limited);
     cr_expect_eq(plan->limits_count, 1, "nothing was given up");
