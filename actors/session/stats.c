@@ -47,7 +47,7 @@ static void add_transfers(const struct weir_session *s, weir_session_stats *stat
     stats->arena_bytes += links->receive ? links->receive_bytes : 0;
 }
 
-/* What the state counts that the op which takes the norm of gradients has, where this rank holds it. */
+/* The op that takes the norm of the gradients counts skipped steps in a state; -1 where this rank does not hold it. */
 static int64_t skipped_steps(const struct weir_session *s)
 {
     static const char end[] = PLAN_SKIPPED;

@@ -123,7 +123,7 @@ static void scalars_add(scaling *x, scalars *list, int tensor, weir_mesh *mesh)
     list->item[list->count++] = tensor;
 }
 
-/* The sum of squares of the gradients of parameters on this mesh, as one number there. */
+/* The sum of squares of the gradients of parameters on this mesh, as the two floats of a square_sum there. */
 static int mesh_squares(scaling *x, const ir_node *first, const weir_mesh *mesh)
 {
     scalars squares = {.count = 0};

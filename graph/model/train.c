@@ -90,7 +90,7 @@ static weir_tensor *sum_all(training *t, weir_mesh *mesh, const char *name, tens
     return list.count ? sum_of(t, mesh, name, list.item, list.count) : &t->graph->poison; /* no memory */
 }
 
-/* The sum of squares of the gradients of parameters on `mesh`, as one number there. */
+/* The sum of squares of the gradients of parameters on `mesh`, as the two floats of a square_sum there. */
 static weir_tensor *mesh_squares(training *t, weir_mesh *mesh)
 {
     tensor_list squares = {0};

@@ -319,7 +319,7 @@ typedef struct weir_save_opts {
 /* Saves the state of a session at rest as a new folder in `dir`, which is made when it is not there. A checkpoint of the
  * same name is replaced, and nothing else is: a file, or a folder with anything but a checkpoint in it, fails the save.
  * From its first save in it until it is closed a session keeps `dir` for its process (weir_checkpoint_lock_take()).
- * Waits first for a save that is still being written. What is frozen is not written again while a checkpoint in `dir` has it. E_IO: it
+ * Waits first for a save that is still being written. A frozen tensor is not written again while a checkpoint in `dir` has it. E_IO: it
  * cannot be written, something is in the way, or another program saves there; E_STATE: a run is under way; E_ARGUMENT: no such name, or async without a slot; E_CANCELLED: the
  * session was cancelled meanwhile; E_PEER: another rank failed. What fails is gone from the disk. The session goes on
  * as if nothing had been. */
