@@ -13,7 +13,7 @@
  *     cluster_hooks.c what the network tells         cluster_stop.c   how a run ends before its time
  *
  * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends what it has to give, then a
- * mark to its neighbours (transport/net/peers.h), and waits for theirs. Rank 0, whose neighbours are all, sends its
+ * mark to its neighbours (transport/net/peer.h), and waits for theirs. Rank 0, whose neighbours are all, sends its
  * marks last, when it has all others'. So a round ends for nobody before all have begun it, and what a neighbour has
  * sent before its mark has arrived. A rank can be at most one round ahead of another, so what comes early is bounded.
  * A mark says what the round is for: ranks that make different calls are told. Who runs while others are in a round

@@ -187,11 +187,11 @@ static void net_make(struct fuzzed *f, bool sealed)
                                     .end = on_end};
     pthread_mutex_init(&net->sockets, NULL);
     expect(outbox_open(&net->outbox) == WEIR_OK);
-    expect(peers_open(&net->peers, f->plan, RANKS, 0) == WEIR_OK);
+    expect(peers_open(&net->peers, &(struct peers_opts){f->plan, RANKS, 0, INT64_MAX, on_lost, f}) == WEIR_OK);
     net->peers.of[PEER].wired = true;
-    peer_become(&net->peers, PEER, PEER_HERE);
+    peer_happens(&net->peers, PEER, PEER_SAYS_HELLO, 0);
     net->peers.of[PEER].line[CHANNEL_BULK] =
-        (struct peer_line){.open = true, .sent = 1, .heard = 1, .incoming_fd = -1};
+        (struct peer_line){.open = true, .sent = 1, .heard = 1, .incoming.fd = -1};
     expect(links_open(&f->links, f->plan, 0, (const bool[RANKS]){false, true}) == WEIR_OK);
     expect(bus_open(&f->bus, f->plan->actors_count) == WEIR_OK);
     f->end.post = on_message;
@@ -247,7 +247,7 @@ static void read_all(struct fuzzed *f)
 {
     bool drained;
     while (f->pipe.count && f->line->stream)
-        expect(bulk_read(f->line, &drained) || is_lost(f) || peer_is(&f->net->peers.of[PEER], PEER_LEFT));
+        expect(bulk_read(f->line, &drained) || !peer_is_open(&f->net->peers.of[PEER]));
     f->pipe.count = 0;
 }
 

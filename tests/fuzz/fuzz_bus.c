@@ -209,7 +209,7 @@ static void net_make(struct fuzzed *f)
                                     .end = on_end};
     pthread_mutex_init(&net->sockets, NULL);
     expect(outbox_open(&net->outbox) == WEIR_OK);
-    expect(peers_open(&net->peers, f->plan, RANKS, 0) == WEIR_OK);
+    expect(peers_open(&net->peers, &(struct peers_opts){f->plan, RANKS, 0, INT64_MAX, on_lost, f}) == WEIR_OK);
     net->peers.of[PEER].wired = true;
     expect(links_open(&f->links, f->plan, 0, (const bool[RANKS]){false, true}) == WEIR_OK);
     expect(bus_open(&f->bus, f->plan->actors_count) == WEIR_OK);
@@ -504,7 +504,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzzed f;
     fuzzed_open(&f, take(&in) % SMALL_PLANS);
     if (take(&in) != 255) { /* it has said HELLO */
-        peer_become(&f.net->peers, PEER, PEER_HERE);
+        peer_happens(&f.net->peers, PEER, PEER_SAYS_HELLO, 0);
         f.net->peers.of[PEER].line[CHANNEL_LIFE].heard = f.net->peers.of[PEER].line[CHANNEL_BULK].heard = 1;
     }
     while (in.left && !peer_is(&f.net->peers.of[PEER], PEER_LOST)) {

@@ -80,7 +80,7 @@ void bulk_end(struct bulk_line *line)
     line->stream = NULL;
     if (line->out.queue)
         bulk_queue_drop(line);
-    peer_ended(&line->net->peers, line->rank, park_now_ns());
+    peer_happens(&line->net->peers, line->rank, PEER_CUT, park_now_ns());
 }
 
 weir_status bulk_route(struct net *net)
@@ -155,8 +155,8 @@ static weir_status line_stands(struct bulk_line *line, int fd)
         return error_set(WEIR_E_MEMORY, "no memory to wait for rank %u", line->rank);
     as->open = true;
     as->sent = as->heard = 1; /* its first message was the greeting */
-    as->heard_ns = park_now_ns();
-    peer_line_from(as, net->bulk.streams ? -1 : fd);
+    as->heard_ns = line->taken_ns = park_now_ns();
+    watch_connection(&as->incoming, net->bulk.streams ? -1 : fd);
     return boxes_make(line);
 }
 
@@ -352,11 +352,29 @@ bool bulk_may_write(const struct net *net)
     return false;
 }
 
-void bulk_measure(struct net *net)
+/* A line may be dead while other connections live: packets of one size or port are lost. Both ends of it have something
+ * to send sooner or later, which is then never acknowledged. */
+static void stuck_look(struct bulk_line *line, int64_t now)
 {
-    for (uint32_t i = 0; i < net->bulk.lines_count; i++)
-        if (net->bulk.lines[i]->stream)
-            measure_look(&net->bulk.lines[i]->measure, net->bulk.lines[i]->stream->fd);
+    if (!line->stream->ops->under_way)
+        return;
+    uint64_t under_way = line->stream->ops->under_way(line->stream), taken = line->written - under_way;
+    bool waits = under_way || line->out.blocked;
+    if (!waits || taken != line->taken)
+        line->taken_ns = now;
+    line->taken = taken;
+    peer_judge_stuck(&line->net->peers, line->rank, line->taken_ns, waits ? under_way + bulk_queued(line) : 0, now);
+}
+
+void bulk_look(struct net *net, int64_t now)
+{
+    for (uint32_t i = 0; i < net->bulk.lines_count; i++) {
+        struct bulk_line *line = net->bulk.lines[i];
+        if (!line->stream)
+            continue;
+        measure_look(&line->measure, line->stream->fd);
+        stuck_look(line, now);
+    }
 }
 
 bool bulk_turn(struct net *net, bool *drained)
@@ -381,7 +399,7 @@ static bool ends_look(struct bulk *bulk)
         if (!line || !line->stands || !line->stream)
             continue;
         epoll_ctl(bulk->epoll_fd, EPOLL_CTL_DEL, line->stream->fd, NULL);
-        peer_ended(&line->net->peers, line->rank, park_now_ns());
+        peer_happens(&line->net->peers, line->rank, PEER_CUT, park_now_ns());
         any = true;
     }
     return any;

@@ -108,6 +108,9 @@ struct bulk_line {
     bool watches_writing;  /* it is slept on until it can be written to */
     struct measure measure; /* of the stream */
     bool writes_over;      /* the peer takes nothing any more; what it had sent still comes */
+    bool parted;           /* this rank's last word is queued: nothing follows it */
+    uint64_t written, taken; /* bytes that the stream was given; and of them those that the peer has acknowledged */
+    int64_t taken_ns;      /* when the peer last acknowledged some, or nothing waited */
     struct bulk_out out;
     struct bulk_in in;
 };
@@ -146,8 +149,8 @@ weir_status bulk_route(struct net *net);
 /* Writes what waits, of each line `most` bytes or a little more. False: there is more. */
 bool bulk_flush(struct net *net, size_t most);
 
-/* Looks what the lines are like by now; once a beat. */
-void bulk_measure(struct net *net);
+/* Looks what the lines are like by now, and whether one is stuck; once a beat. */
+void bulk_look(struct net *net, int64_t now);
 
 /* What was held goes out with the next flush. */
 void bulk_release(struct net *net);
@@ -176,6 +179,9 @@ void bulk_post_frame(struct bulk_line *line, const struct wire_frame *frame, zmq
 
 /* Writes what the stream takes, `most` bytes or a little more. False: there is more. */
 bool bulk_write(struct bulk_line *line, size_t most);
+
+/* Bytes that wait, and that the stream has not taken. */
+uint64_t bulk_queued(const struct bulk_line *line);
 weir_status bulk_out_open(struct bulk_line *line);
 void bulk_out_close(struct bulk_line *line);
 

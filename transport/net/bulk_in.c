@@ -49,14 +49,14 @@ static void head_take(struct bulk_line *line, const unsigned char *bytes)
     in->done = 0;
     in->span = 0;
     if (wrong) {
-        net_lose(line->net, line->rank, "it broke the protocol: %s", wrong);
+        peer_lose(&line->net->peers, line->rank, "it broke the protocol: %s", wrong);
     } else if (in->head.kind == BULK_SLOT) {
         in->transfer = net_slot_due(line->net, line->rank, &in->head);
         in->due = in->transfer && in->transfer->spans.count ? BULK_DUE_SLOT : BULK_DUE_HEAD;
         if (in->transfer && !in->transfer->spans.count)
             net_slot_came(line->net, in->transfer, in->head.initial);
     } else if (in->head.bytes > (in->head.kind == BULK_WORDS ? UINT32_MAX : net_frame_bound(line->net->plan))) {
-        net_lose(line->net, line->rank, "it broke the protocol: a payload of %llu bytes",
+        peer_lose(&line->net->peers, line->rank, "it broke the protocol: a payload of %llu bytes",
                  (unsigned long long)in->head.bytes);
     } else {
         in->due = in->head.kind == BULK_WORDS ? BULK_DUE_WORDS : BULK_DUE_FRAME;
@@ -122,11 +122,11 @@ static size_t take_frame(struct bulk_line *line, const unsigned char *bytes, siz
     return taken;
 }
 
-/* Whether it still counts what the peer says. */
+/* Whether the line is still read: until both last words have passed. */
 static bool listens(const struct bulk_line *line)
 {
     const struct peer *peer = &line->net->peers.of[line->rank];
-    return line->stream && !peer_is(peer, PEER_LOST) && !peer_is(peer, PEER_LEFT);
+    return line->stream && !peer_is_over(peer);
 }
 
 size_t bulk_take(struct bulk_line *line, const unsigned char *bytes, size_t count)
@@ -156,7 +156,7 @@ size_t bulk_take(struct bulk_line *line, const unsigned char *bytes, size_t coun
 
 static void record_wrong(struct bulk_line *line, const char *what)
 {
-    net_lose(line->net, line->rank, "it broke the protocol: %s", what);
+    peer_lose(&line->net->peers, line->rank, "it broke the protocol: %s", what);
 }
 
 /* A record whose bytes all belong to the slot that is coming is opened there; others pass through a buffer. */

@@ -53,9 +53,15 @@ static void entry_done(struct bulk_out *out)
     out->begun = false;
 }
 
+/* Nothing follows the last word. */
+static bool may_post(const struct bulk_line *line)
+{
+    return line->stream && !line->writes_over && !line->parted;
+}
+
 void bulk_post_slot(struct bulk_line *line, const struct transfer *transfer, uint32_t slot, bool initial)
 {
-    struct bulk_entry *entry = line->stream && !line->writes_over ? entry_add(line) : NULL;
+    struct bulk_entry *entry = may_post(line) ? entry_add(line) : NULL;
     if (!entry)
         return;
     *entry = (struct bulk_entry){.transfer = transfer, .slot = slot, .initial = initial};
@@ -101,7 +107,7 @@ void bulk_post_word(struct bulk_line *line, struct message message, uint32_t hol
 {
     struct bulk_out *out = &line->out;
     struct bulk_entry *entry = entry_last(out);
-    if (!line->stream || line->writes_over)
+    if (!may_post(line))
         return;
     bool goes_on = entry && entry->words;
     if (!goes_on || !word_joins(out, message)) {
@@ -116,14 +122,14 @@ void bulk_post_word(struct bulk_line *line, struct message message, uint32_t hol
 
 void bulk_post_frame(struct bulk_line *line, const struct wire_frame *frame, zmq_msg_t *payload)
 {
-    struct bulk_said *said = line->stream && !line->writes_over ? calloc(1, sizeof(*said)) : NULL;
+    struct bulk_said *said = may_post(line) ? calloc(1, sizeof(*said)) : NULL;
     struct bulk_entry *entry = said ? entry_add(line) : NULL;
     if (!entry) {
         free(said);
         return;
     }
     said->header_bytes = (uint32_t)wire_encode(frame, said->header);
-    said->bye = frame->kind == WIRE_BYE;
+    said->bye = line->parted = frame->kind == WIRE_BYE;
     said->has_payload = payload != NULL;
     if (payload) {
         zmq_msg_init(&said->payload);
@@ -137,7 +143,7 @@ static void said_free(struct bulk_line *line, struct bulk_said *said)
 {
     struct peers *peers = &line->net->peers;
     if (said->bye)
-        peer_bye_gone(peers, &peers->of[line->rank]);
+        peer_happens(peers, line->rank, PEER_WORD_GONE, 0);
     if (said->has_payload)
         zmq_msg_close(&said->payload);
     free(said);
@@ -367,7 +373,7 @@ static void write_ended(struct bulk_line *line)
 {
     line->writes_over = true;
     bulk_queue_drop(line);
-    peer_ended(&line->net->peers, line->rank, park_now_ns());
+    peer_happens(&line->net->peers, line->rank, PEER_CUT, park_now_ns());
 }
 
 /* As many of the parts as have so many bytes, the last one cut, but not to leave a little; returns how many. */
@@ -421,12 +427,35 @@ bool bulk_write(struct bulk_line *line, size_t most)
         else
             parts_drop(out, (size_t)written);
         done += (size_t)written;
+        line->written += (uint64_t)written;
         if (done >= most)
             return false;
     }
     if (!out->parts_count)
         parts_release(line);
     return true;
+}
+
+static uint64_t entry_bytes(const struct bulk_line *line, const struct bulk_entry *entry, uint32_t first_span)
+{
+    const struct transfer *transfer = entry->transfer;
+    uint64_t bytes = entry->words * sizeof(uint64_t);
+    if (entry->said && entry->said->has_payload)
+        bytes += zmq_msg_size(&entry->said->payload);
+    for (uint32_t i = first_span; transfer && i < transfer->spans.count; i++)
+        bytes += line->net->route.links->spans[transfer->spans.first + i].bytes;
+    return bytes;
+}
+
+uint64_t bulk_queued(const struct bulk_line *line)
+{
+    const struct bulk_out *out = &line->out;
+    uint64_t bytes = out->records_end - out->records_first;
+    for (int i = 0; i < out->parts_count; i++)
+        bytes += out->parts[out->parts_first + i].iov_len;
+    for (uint32_t i = 0; i < out->queue_count; i++)
+        bytes += entry_bytes(line, &out->queue[(out->queue_first + i) % out->queue_room], i ? 0 : out->span);
+    return bytes;
 }
 
 void bulk_queue_drop(struct bulk_line *line)

@@ -1,10 +1,10 @@
 /* transport/net/carrier.h: what takes frames, or registers themselves, from one rank to another.
  *
- *     shared memory    registers and messages lie in memory that both see      same host, one user       carrier_shm.c
- *     local socket     frames over a Unix socket                               same host                 carrier_ipc.c
- *     TCP              frames                                                  everywhere                carrier_tcp.c
+ *     shared memory    registers and messages lie in memory that both see      same host, one user
+ *     local socket     frames over a Unix socket                               same host
+ *     TCP              frames                                                  everywhere
  *
- * One table has them all, in the order of preference; a carrier is a file of its own and a line there. Each writes
+ * One table has them all, in the order of preference. Each carrier writes
  * into this rank's card how it can be reached, and tells from two cards whether it reaches the other. Registers take
  * the first carrier that maps memory, if there is one; all frames, also those of neighbours that share memory, the
  * first with an endpoint. A line for registers (bulk.h) goes the way of frames.
@@ -51,8 +51,5 @@ const struct carrier *carrier_of_frames(const struct cluster_env *env, const str
                                         const struct member *other);
 const struct carrier *carrier_of_registers(const struct cluster_env *env, const struct member *me,
                                            const struct member *other);
-
-/* Binds the ROUTER; `bound`, of `bytes`, becomes the address that it got. For carriers. */
-weir_status carrier_bind(const struct carrier_here *here, const char *endpoint, char *bound, size_t bytes);
 
 #endif

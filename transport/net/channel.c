@@ -92,7 +92,7 @@ static bool monitor_open(struct channel *c, const struct channel_opts *opts)
 {
     char name[64];
     snprintf(name, sizeof(name), "inproc://weir-monitor-%d", opts->number);
-    if (zmq_socket_monitor(c->socket, name, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED))
+    if (zmq_socket_monitor(c->socket, name, ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED))
         return false;
     c->monitor = zmq_socket(opts->zmq, ZMQ_PAIR);
     return c->monitor && set_int(c->monitor, ZMQ_LINGER, 0) && set_int(c->monitor, ZMQ_RCVHWM, 0) &&
@@ -105,8 +105,11 @@ weir_status channel_open(struct channel *c, const struct channel_opts *opts)
     c->endpoints = calloc(opts->ranks + (size_t)1, sizeof(*c->endpoints));
     c->address = calloc(opts->ranks, sizeof(*c->address));
     c->stood = calloc(opts->ranks, sizeof(*c->stood));
-    if (!c->endpoints || !c->address || !c->stood)
+    c->connection = calloc(opts->ranks, sizeof(*c->connection));
+    if (!c->endpoints || !c->address || !c->stood || !c->connection)
         return error_set(WEIR_E_MEMORY, "no memory for connections to %u ranks", opts->ranks);
+    for (uint32_t r = 0; r < opts->ranks; r++)
+        c->connection[r].fd = -1;
     c->socket = zmq_socket(opts->zmq, ZMQ_ROUTER);
     if (!c->socket)
         return zmq_failed("no socket");
@@ -132,6 +135,7 @@ void channel_close(struct channel *c)
     free(c->address);
     free(c->endpoints);
     free(c->stood);
+    free(c->connection);
     *c = (struct channel){.socket = NULL};
 }
 
@@ -173,14 +177,15 @@ void channel_drop(struct channel *c, uint32_t rank)
     c->address[rank] = NULL; /* its endpoint stays: the end of the connection is still told */
 }
 
-/* An event comes in two parts: its number, in 16 bits, and more; and an address. */
-static bool event_take(struct channel *c, uint16_t *event, char *endpoint, size_t bytes)
+/* An event comes in two parts: its number, in 16 bits, and its value, in 32 bits; and an address. */
+static bool event_take(struct channel *c, uint16_t *event, uint32_t *value, char *endpoint, size_t bytes)
 {
     char head[64];
     int count = TEMP_FAILURE_RETRY(zmq_recv(c->monitor, head, sizeof(head), ZMQ_DONTWAIT));
-    if (count < (int)sizeof(*event))
+    if (count < (int)(sizeof(*event) + sizeof(*value)))
         return false;
     memcpy(event, head, sizeof(*event));
+    memcpy(value, head + sizeof(*event), sizeof(*value));
     count = TEMP_FAILURE_RETRY(zmq_recv(c->monitor, endpoint, bytes - 1, ZMQ_DONTWAIT));
     endpoint[count < 0 ? 0 : (size_t)count < bytes ? (size_t)count : bytes - 1] = 0;
     return true;
@@ -189,17 +194,25 @@ static bool event_take(struct channel *c, uint16_t *event, char *endpoint, size_
 uint32_t channel_ended(struct channel *c)
 {
     uint16_t event;
+    uint32_t value;
     char endpoint[2 * ENDPOINT_BYTES];
-    while (c->monitor && event_take(c, &event, endpoint, sizeof(endpoint))) {
+    while (c->monitor && event_take(c, &event, &value, endpoint, sizeof(endpoint))) {
         uint32_t rank = endpoint_rank(c, endpoint);
         if (rank == UINT32_MAX)
             continue;
-        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+        if (event == ZMQ_EVENT_CONNECTED)
+            watch_connection(&c->connection[rank], (int)value);
+        else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             c->stood[rank] = true;
         else if (event == ZMQ_EVENT_DISCONNECTED && c->stood[rank])
             return rank;
     }
     return UINT32_MAX;
+}
+
+int64_t channel_sent_ns(const struct channel *c, uint32_t rank, int64_t now)
+{
+    return watched_sent_ns(&c->connection[rank], now);
 }
 
 /* ---- messages ---- */

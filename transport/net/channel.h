@@ -20,6 +20,7 @@
 #include <zmq.h>
 
 #include "transport/meet/keys.h"
+#include "transport/net/measure.h"
 
 enum channel_number { CHANNEL_LIFE, CHANNEL_BULK, CHANNELS };
 
@@ -33,6 +34,7 @@ struct channel {
     uint32_t ranks;
     char **address;             /* owned; by rank: where it is connected to; NULL: it is not */
     bool *stood;                /* owned; by rank: its connection has stood */
+    struct watched *connection; /* owned; by rank: that connection, once it is made */
 };
 
 struct channel_opts {
@@ -57,6 +59,9 @@ void channel_drop(struct channel *channel, uint32_t rank);
 /* The rank of which the connection, which stood, has ended since this was last asked; UINT32_MAX: none. One that breaks
  * off while it is made is made again. */
 uint32_t channel_ended(struct channel *channel);
+
+/* When bytes were last sent to the rank; 0: nothing is known. After channel_ended(). */
+int64_t channel_sent_ns(const struct channel *channel, uint32_t rank, int64_t now);
 
 /* A message is begun, then gets its parts, of which the last has more == false. False and errno: it cannot be sent
  * (EAGAIN: the peer's queue is full). When a part fails the message is ended as it is; the peer then finds it

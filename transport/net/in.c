@@ -93,7 +93,7 @@ void net_words(struct net *net, uint32_t rank, const unsigned char *words, uint3
         memcpy(&word, words + i * sizeof(word), sizeof(word));
         struct message message = message_unpack(word);
         if (!word_take(net, rank, message)) {
-            net_lose(net, rank, "it broke the protocol: a message for edge %u, kind %u, count %u, which it may not "
+            peer_lose(&net->peers, rank, "it broke the protocol: a message for edge %u, kind %u, count %u, which it may not "
                      "send now", message.edge, message.kind, message.count);
             return;
         }
@@ -150,7 +150,7 @@ struct transfer *net_slot_due(struct net *net, uint32_t rank, const struct bulk_
     const char *wrong = slot_wrong(net, rank, head);
     if (!wrong)
         return links_find(net->route.links, head->edge);
-    net_lose(net, rank, "it broke the protocol: SLOT %u of edge %u: %s", head->slot, head->edge, wrong);
+    peer_lose(&net->peers, rank, "it broke the protocol: SLOT %u of edge %u: %s", head->slot, head->edge, wrong);
     return NULL;
 }
 
@@ -200,11 +200,11 @@ static void handle_payload(struct net *net, uint32_t rank, const struct wire_fra
         data = ""; /* over a line nothing tells an empty payload from none */
     if (!data || (frame->kind == WIRE_WAITS && (bytes != frame->waits.count * (size_t)WAIT_BYTES ||
                                                !waits_fit(net, rank, frame->waits.rank))))
-        net_lose(net, rank, "it broke the protocol: %s with a payload that does not fit", wire_kind_name(frame->kind));
+        peer_lose(&net->peers, rank, "it broke the protocol: %s with a payload that does not fit", wire_kind_name(frame->kind));
     else if (frame->kind == WIRE_WAITS)
         net->hooks.waits(net->hooks.ctx, frame->waits.rank, data, frame->waits.count);
     else if (!net->hooks.value(net->hooks.ctx, rank, frame->value.shard, frame->value.round, data, bytes))
-        net_lose(net, rank, "it broke the protocol: VALUE of shard %u in round %llu, %zu bytes", frame->value.shard,
+        peer_lose(&net->peers, rank, "it broke the protocol: VALUE of shard %u in round %llu, %zu bytes", frame->value.shard,
                  (unsigned long long)frame->value.round, bytes);
 }
 
@@ -214,9 +214,9 @@ static void handle_fail(struct net *net, uint32_t rank, const struct wire_frame 
     bool again = peer->failed;
     peer->failed = net->clock.told_failed = true;
     if (again)
-        net_lose(net, rank, "it broke the protocol: a second FAIL");
+        peer_lose(&net->peers, rank, "it broke the protocol: a second FAIL");
     else if (frame->fail.culprit >= net->env->size || frame->fail.from >= net->env->size)
-        net_lose(net, rank, "it broke the protocol: a FAIL of rank %u, about rank %u", frame->fail.from,
+        peer_lose(&net->peers, rank, "it broke the protocol: a FAIL of rank %u, about rank %u", frame->fail.from,
                  frame->fail.culprit);
     else
         net->hooks.failed(net->hooks.ctx, frame->fail.from, frame->fail.culprit, frame->fail.text);
@@ -243,15 +243,25 @@ static void handle_bye(struct net *net, uint32_t rank, int64_t steps)
 {
     uint32_t edge = steps >= 0 && net->peers.of[rank].wired ? edge_short_of(net, rank, steps) : LINKS_NONE;
     if (steps < 0)
-        net_lose(net, rank, "it broke the protocol: a BYE after %lld steps", (long long)steps);
+        peer_lose(&net->peers, rank, "it broke the protocol: a BYE after %lld steps", (long long)steps);
     else if (edge != LINKS_NONE)
-        net_lose(net, rank, "it broke the protocol: a BYE after %lld steps, but edge %u has passed %llu slots",
+        peer_lose(&net->peers, rank, "it broke the protocol: a BYE after %lld steps, but edge %u has passed %llu slots",
                  (long long)steps, edge, (unsigned long long)net->route.passed[edge]);
     else {
-        peer_become(&net->peers, rank, PEER_LEFT);
+        peer_happens(&net->peers, rank, PEER_SAYS_BYE, 0);
         if (net->peers.of[rank].neighbour) /* of others it only says that no value follows */
             net->hooks.left(net->hooks.ctx, rank, steps);
+        net_last_word(net, rank, 0);
     }
+}
+
+/* The peer has read this rank's BYE, and all that came before it. */
+static void handle_answer(struct net *net, uint32_t rank)
+{
+    if (net->peers.of[rank].word_said)
+        peer_happens(&net->peers, rank, PEER_ANSWERS_BYE, 0);
+    else
+        peer_lose(&net->peers, rank, "it broke the protocol: an answer to a BYE that it was not sent");
 }
 
 static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame *frame, const struct net_bytes *payload)
@@ -264,17 +274,20 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
         handle_fail(net, rank, frame);
         break;
     case WIRE_BYE:
-        handle_bye(net, rank, frame->bye.steps);
+        if (frame->bye.answer)
+            handle_answer(net, rank);
+        else
+            handle_bye(net, rank, frame->bye.steps);
         break;
     case WIRE_HOLD:
         if (!net->hooks.hold(net->hooks.ctx, rank, frame))
-            net_lose(net, rank, "it broke the protocol: a HOLD %u of run %llu, step %lld", frame->hold.what,
+            peer_lose(&net->peers, rank, "it broke the protocol: a HOLD %u of run %llu, step %lld", frame->hold.what,
                      (unsigned long long)frame->hold.run, (long long)frame->hold.step);
         break;
     case WIRE_END:
         net->clock.told_failed |= frame->end.what == WIRE_CANCELLED;
         if (!net->hooks.end(net->hooks.ctx, frame))
-            net_lose(net, rank, "it broke the protocol: an END of rank %u, about rank %u, before step %lld",
+            peer_lose(&net->peers, rank, "it broke the protocol: an END of rank %u, about rank %u, before step %lld",
                      frame->end.from, frame->end.culprit, (long long)frame->end.step);
         break;
     case WIRE_VALUE:
@@ -282,7 +295,7 @@ static void handle_kind(struct net *net, uint32_t rank, const struct wire_frame 
         handle_payload(net, rank, frame, payload);
         break;
     default:
-        net_lose(net, rank, "it broke the protocol: a %s at this time", wire_kind_name(frame->kind));
+        peer_lose(&net->peers, rank, "it broke the protocol: a %s at this time", wire_kind_name(frame->kind));
     }
 }
 
@@ -292,16 +305,16 @@ static bool header_fits(struct net *net, uint32_t rank, enum channel_number numb
 {
     struct peer_line *line = &net->peers.of[rank].line[number];
     if (wire_decode(header->data, header->count, frame)) {
-        net_lose(net, rank, "it broke the protocol: %s", weir_error());
+        peer_lose(&net->peers, rank, "it broke the protocol: %s", weir_error());
         return false;
     }
     if (frame->session != net->session || frame->rank != rank || frame->number != line->heard) {
-        net_lose(net, rank, "it broke the protocol: frame %llu of rank %u came where its frame %llu was due",
+        peer_lose(&net->peers, rank, "it broke the protocol: frame %llu of rank %u came where its frame %llu was due",
                  (unsigned long long)frame->number, frame->rank, (unsigned long long)line->heard);
         return false;
     }
     if (payload->data && frame->kind != WIRE_VALUE && frame->kind != WIRE_WAITS) {
-        net_lose(net, rank, "it broke the protocol: %s with a payload", wire_kind_name(frame->kind));
+        peer_lose(&net->peers, rank, "it broke the protocol: %s with a payload", wire_kind_name(frame->kind));
         return false;
     }
     line->heard++;
@@ -313,7 +326,7 @@ static void handle_first(struct net *net, uint32_t rank, enum channel_number num
 {
     struct peer *peer = &net->peers.of[rank];
     if (frame->kind != WIRE_HELLO) {
-        net_lose(net, rank, "it broke the protocol: its first frame is a %s", wire_kind_name(frame->kind));
+        peer_lose(&net->peers, rank, "it broke the protocol: its first frame is a %s", wire_kind_name(frame->kind));
         return;
     }
     if (number != CHANNEL_LIFE)
@@ -323,9 +336,9 @@ static void handle_first(struct net *net, uint32_t rank, enum channel_number num
     peer->door_name = frame->hello.name;
     memcpy(peer->secret, frame->hello.secret, sizeof(peer->secret));
     if (peer->neighbour)
-        peer_become(&net->peers, rank, PEER_HERE);
+        peer_happens(&net->peers, rank, PEER_SAYS_HELLO, 0);
     else
-        net_lose(net, rank, "it broke the protocol: a connection for signs of life, though it is no neighbour");
+        peer_lose(&net->peers, rank, "it broke the protocol: a connection for signs of life, though it is no neighbour");
 }
 
 /* Which kinds come on which channel: what is small on one, what has to keep its order with register contents on the
@@ -351,20 +364,19 @@ void net_frame(struct net *net, uint32_t rank, enum channel_number number, const
 {
     struct wire_frame frame;
     struct peer *peer = &net->peers.of[rank];
-    if (peer_is(peer, PEER_LOST) || peer_is(peer, PEER_LEFT) ||
-        !header_fits(net, rank, number, header, payload, &frame))
+    if (!peer_is_open(peer) || !header_fits(net, rank, number, header, payload, &frame))
         return;
     int64_t now = peer->line[number].heard_ns = park_now_ns();
     atomic_store_explicit(&peer->heard_ns, now, memory_order_relaxed);
     if ((frame.kind == WIRE_BEAT || frame.kind == WIRE_WAITS) && !peer_may_sign(sign_of(net, rank, &frame), now))
-        net_lose(net, rank, "it broke the protocol: more BEATs than %d a second", PEER_SIGNS_PER_S);
+        peer_lose(&net->peers, rank, "it broke the protocol: more BEATs than %d a second", PEER_SIGNS_PER_S);
     else if (frame.number == 0) {
         handle_first(net, rank, number, &frame);
         explicit_bzero(&frame, sizeof(frame)); /* a secret is in it */
     } else if (channel_fits(peer, number, frame.kind))
         handle_kind(net, rank, &frame, payload);
     else
-        net_lose(net, rank, "it broke the protocol: a %s on this connection", wire_kind_name(frame.kind));
+        peer_lose(&net->peers, rank, "it broke the protocol: a %s on this connection", wire_kind_name(frame.kind));
 }
 
 static struct net_bytes bytes_of(const struct incoming *in, uint32_t part)
@@ -386,12 +398,12 @@ void net_handle(struct net *net, struct incoming *in)
     struct peer *peer = &net->peers.of[rank];
     bool first = !peer->line[number].heard;
     if (first)
-        peer_line_from(&peer->line[number], zmq_msg_get(&in->parts[1], ZMQ_SRCFD));
+        watch_connection(&peer->line[number].incoming, zmq_msg_get(&in->parts[1], ZMQ_SRCFD));
     const struct net_bytes header = bytes_of(in, 1), payload = bytes_of(in, 2);
     if (in->longer)
-        net_lose(net, rank, "it broke the protocol: a message of more than %d frames", INCOMING_PARTS_MAX);
+        peer_lose(&net->peers, rank, "it broke the protocol: a message of more than %d frames", INCOMING_PARTS_MAX);
     else if (number == CHANNEL_BULK && peer->wired)
-        net_lose(net, rank, "it broke the protocol: a second connection for register contents");
+        peer_lose(&net->peers, rank, "it broke the protocol: a second connection for register contents");
     else
         net_frame(net, rank, number, &header, &payload);
     if (first)

@@ -3,10 +3,10 @@
  *
  *     open.c   sockets, the meeting, HELLO          in.c     what comes, held against what may come
  *     route.c  what crosses, and credits            out.c    frames that go
- *     life.c   beats, who is silent or cut off      net.c    the thread, the worker at the ROUTER
- *     leave.c  BYE, and the end
+ *     life.c   beats, when what is looked at        net.c    the thread, the worker at the ROUTER
+ *     close.c  BYE, and the end
  *
- *     peers.h  the other ranks      channel.h  the ways out      outbox.h  requests of others
+ *     peer.h   the other ranks      channel.h  the ways out      outbox.h  requests of others
  *     route.h  what crosses         inbox.h    the way in        carrier.h what takes frames
  *     bulk.h   register contents and messages, with door.h, stream.h, seal.h
  */
@@ -23,12 +23,10 @@
 #include "transport/net/inbox.h"
 #include "transport/net/net.h"
 #include "transport/net/outbox.h"
-#include "transport/net/peers.h"
+#include "transport/net/peer.h"
 #include "transport/net/route.h"
 
 #define NET_ROUTING_ID_BYTES 13 /* session, rank, channel; little-endian */
-#define NET_LEAVE_NS 300000000  /* a BYE may be on its way when the other connection ends; and who leaves waits so long
-                                   for those who leave at the same time */
 
 /* When things were last done, and are due. Of who holds the sockets. */
 struct net_clock {
@@ -36,7 +34,7 @@ struct net_clock {
     int64_t beat_ns;      /* between beats */
     int64_t next_beat_ns;
     bool told_failed;     /* a peer has said that the session failed: who leaves waits for nobody */
-    int64_t leaving_ns;   /* since when it only waits for what is on its way; 0: not yet */
+    int64_t leaving_ns;   /* since when it leaves */
 };
 
 /* The worker that watches the ROUTER. */
@@ -113,7 +111,7 @@ uint64_t net_frame_bound(const weir_plan *plan); /* bytes of what the session sa
 void net_end_open(struct net *net); /* the mailbox becomes an end of the bus */
 bool net_take_messages(struct net *net); /* what is in the mailbox goes to the lines; with net->sockets held */
 weir_status net_hello(struct net *net, uint32_t rank, enum channel_number number);
-void net_bye(struct net *net, uint32_t rank, struct wire_frame *frame);
+void net_last_word(struct net *net, uint32_t rank, int64_t steps); /* BYE, or the answer to that of the peer */
 void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, zmq_msg_t *payload); /* NULL: none; it stays */
 void net_send_message(struct net *net, struct message message);
 void net_requests_send(struct net *net, struct request *list);
@@ -134,12 +132,11 @@ void net_slot_came(struct net *net, struct transfer *transfer, bool initial);
 bool net_identify(struct net *net, const struct incoming *in, uint32_t *rank, enum channel_number *number);
 
 /* life.c */
-void net_lose(struct net *net, uint32_t rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void net_connections_look(struct net *net, int64_t now); /* which have ended */
 void net_forgive(struct net *net, int64_t now);          /* all have been heard now */
 void net_time(struct net *net, bool drained);            /* what is due; drained: nothing waits to be taken in */
 
-/* leave.c */
+/* close.c */
 enum { STOP_NOW = 1, STOP_PARTED }; /* net->stop */
 bool net_parted(struct net *net);
 

@@ -1,5 +1,7 @@
-/* transport/net/measure.h: what TCP has found out about a line while it was used (TCP_INFO, tcp(7)): the least round trip
- * of the last minutes, and how much a second was delivered.
+/* transport/net/measure.h: what the system knows of a connection.
+ *
+ * Of a line it tells what TCP has found out while it was used (TCP_INFO, tcp(7)): the least round trip of the last
+ * minutes, and how much a second was delivered.
  *
  * The latter is what the link can carry only if there was more to send at the time. A stream with two slots delivers two
  * of them a round trip; that says nothing of the link. TCP tells the two apart, but now and then a burst of the one looks
@@ -31,6 +33,20 @@ static inline uint64_t measure_rate(const struct measure *measure)
     bool full = measure_full(measure) || measure->most[1] > measure->most[0];
     return measure->most[full];
 }
+
+/* A connection of ZeroMQ's, or a line, that is asked when bytes last passed. ZeroMQ owns the descriptor and may close it,
+ * and another connection may get its number: so the address at the other end is remembered. */
+struct watched {
+    int fd; /* borrowed; -1: nothing is known */
+    unsigned char from[28];
+};
+
+/* Of a Unix socket nothing is known: it is never slow. */
+void watch_connection(struct watched *watched, int fd);
+
+/* When bytes last came, or were last sent; 0: nothing is known. */
+int64_t watched_received_ns(const struct watched *watched, int64_t now);
+int64_t watched_sent_ns(const struct watched *watched, int64_t now);
 
 /* Looks once more. Nothing changes when the socket is none of TCP's, or its kernel does not say. */
 void measure_look(struct measure *measure, int fd);

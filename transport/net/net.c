@@ -124,7 +124,7 @@ static long sleep_ms(const struct net *net)
     long left_ms = left_ns > 0 ? (long)(left_ns / NS_PER_MS) + 1 : 0, most_ms = left_ms;
     if (net->watcher.worker_fd >= 0) /* also of one that is busy: what it holds back goes out then */
         most_ms = WATCHED_MS;
-    if ((net->clock.leaving_ns || net->peers.ended_count) && most_ms > ENDING_MS)
+    if ((net->peers.leaving || net->peers.cut_count) && most_ms > ENDING_MS)
         most_ms = ENDING_MS;
     return left_ms < most_ms ? left_ms : most_ms;
 }
@@ -174,6 +174,8 @@ static void net_loop(struct net *net)
         bool lines = !watched(net);
         bool idle = !over && !busy && (!lines || bulk_rest(net)) && mailbox_asleep(&net->route.mailbox);
         long most_ms = sleep_ms(net);
+        if (over) /* a failure that has just been heard of is passed on */
+            net_requests_send(net, outbox_take(&net->outbox));
         pthread_mutex_unlock(&net->sockets);
         if (over)
             return;

@@ -7,7 +7,7 @@
  * Every rank has one ROUTER on which it only receives, and two on which it only sends (transport/net/channel.h), and a
  * line (transport/net/bulk.h) to each rank with which the plan has edges and no memory is shared: what is small and
  * urgent never waits behind what is large. There are connections where there is an edge or a need: each rank gives
- * signs of life to its neighbours (transport/net/peers.h); to a rank that has no line there is a second connection from
+ * signs of life to its neighbours (transport/net/peer.h); to a rank that has no line there is a second connection from
  * when a value first has to go there.
  *
  * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
@@ -22,8 +22,9 @@
  * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour counts as lost when nothing
  * was heard from it for the limit, not even a byte of a frame that is still on its way. So does one to which the
  * connection has ended, when it has not said BYE and is silent for a third of a second, or for the limit says nothing
- * but that it lives. A rank that was itself stopped gives its peers time to be heard first. A peer that breaks the
- * protocol is lost as well. The first loss fails the session.
+ * but that it lives; and one whose line takes nothing for the limit, though something waits. A rank that was itself
+ * stopped gives its peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails
+ * the session, but not that of a rank that leaves: it has done its part (peer.h).
  *
  * Life: open (sockets; the card says where) - meet (meeting) - greet (HELLO from all neighbours; who shares memory) -
  * route (what crosses) - start (the thread) - request, query - stop (BYE, the thread ends) - close. Until start all of
@@ -39,7 +40,7 @@
 #include "transport/net/measure.h"
 #include "transport/mail/mailbox.h"
 #include "transport/meet/meet.h"
-#include "transport/net/peers.h"
+#include "transport/net/peer.h"
 #include "transport/net/wire.h"
 
 #define NET_ALL UINT32_MAX              /* every other rank */
@@ -53,7 +54,7 @@ struct net;
  * sends a bus message to another rank. */
 struct net_hooks {
     void *ctx;
-    void (*lost)(void *ctx, uint32_t rank, const char *how);     /* a peer is lost; `how` is the rest of a sentence */
+    peer_lost_fn lost;
     void (*failed)(void *ctx, uint32_t from, uint32_t culprit, const char *text); /* the session failed, `from` says */
     void (*left)(void *ctx, uint32_t rank, int64_t steps);       /* it has said BYE */
     void (*broken)(void *ctx, const char *sentence);             /* this rank cannot go on */

@@ -4,7 +4,7 @@
  * One ROUTER listens; what goes out goes through the two channels. Once all neighbours have said HELLO nobody but who
  * has a value to give is still to come; the ROUTER goes on listening, for those and because ZeroMQ would close the
  * connections that came through the listener with it. ZeroMQ makes a connection that has stood and ends again; but
- * frames may have been lost with it, so a peer that does not leave is lost (life.c).
+ * frames may have been lost with it, so a peer that does not leave is lost (peer.c).
  *
  * The channel for signs of life is connected to every neighbour. A connection for register contents (bulk.h) follows
  * when both sides have said whether they share memory, to those with which there are edges and no memory in common.
@@ -106,7 +106,12 @@ static weir_status parts_open(struct net *net)
 {
     weir_status status = outbox_open(&net->outbox);
     if (!status)
-        status = peers_open(&net->peers, net->plan, net->env->size, net->env->rank);
+        status = peers_open(&net->peers, &(struct peers_opts){.plan = net->plan,
+                                                              .count = net->env->size,
+                                                              .me = net->env->rank,
+                                                              .liveness_ns = net->env->liveness_ns,
+                                                              .lost = net->hooks.lost,
+                                                              .ctx = net->hooks.ctx});
     if (!status)
         status = descriptors_suffice(net);
     net->zmq = zmq_ctx_new();
@@ -230,10 +235,10 @@ static weir_status greet_missing(const struct net *net, int64_t waited_ns)
 static weir_status greet_ended(struct net *net, int64_t now)
 {
     net_connections_look(net, now);
-    for (uint32_t i = 0; i < net->peers.ended_count; i++) {
-        uint32_t rank = net->peers.ended[i];
+    for (uint32_t i = 0; i < net->peers.cut_count; i++) {
+        uint32_t rank = net->peers.cut[i];
         const struct peer *peer = &net->peers.of[rank];
-        if (peer_is(peer, PEER_ABSENT) && now - peer->ended_ns > NET_LEAVE_NS)
+        if (peer_is(peer, PEER_ABSENT) && peer_was_cut(peer, now))
             return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) ended while the session opened", rank,
                              net->members[rank].pid, net->members[rank].name);
     }
@@ -247,7 +252,7 @@ static weir_status lines_ended(struct net *net, int64_t now)
     for (uint32_t i = 0; i < net->bulk.lines_count; i++) {
         const struct bulk_line *line = net->bulk.lines[i];
         const struct peer *peer = &net->peers.of[line->rank];
-        if (!line->stands && (peer_is(peer, PEER_LOST) || (peer->ended_ns && now - peer->ended_ns > NET_LEAVE_NS)))
+        if (!line->stands && (peer_is(peer, PEER_LOST) || peer_was_cut(peer, now)))
             return error_set(WEIR_E_PEER, "rank %u (pid %u on %s) ended while the session opened", line->rank,
                              net->members[line->rank].pid, net->members[line->rank].name);
     }

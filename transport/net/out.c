@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/base/error.h"
+#include "transport/mail/park.h"
 #include "transport/net/inside.h"
 
 #define HOLD_PART 4              /* one in so many of a register's slots, at most, may have been freed without a word of it,
@@ -16,7 +17,7 @@
  * so a peer that keeps the protocol never brings it here. */
 static void send_failed(struct net *net, uint32_t rank)
 {
-    net_lose(net, rank, errno == EAGAIN ? "it does not take what is sent to it" : "it cannot be reached: %s",
+    peer_lose(&net->peers, rank, errno == EAGAIN ? "it does not take what is sent to it" : "it cannot be reached: %s",
              zmq_strerror(errno));
 }
 
@@ -84,11 +85,8 @@ static bool line_needed(struct net *net, uint32_t rank)
 static bool may_send(struct net *net, uint32_t rank, const struct wire_frame *frame)
 {
     const struct peer *peer = net_peer(net, rank);
-    if (!peer || (peer->neighbour && !peer_is(peer, PEER_HERE)) || peer_is(peer, PEER_LOST) ||
-        peer_is(peer, PEER_LEFT))
+    if (!peer || !peer_is_open(peer) || peer->word_said || (peer->neighbour && !peer_is(peer, PEER_HERE)))
         return false;
-    if (frame->kind == WIRE_BYE) /* which would never get away to one that has gone without a word to this rank */
-        return peer->neighbour || (peer->line[CHANNEL_BULK].open && !peer->ended_ns);
     return frame->kind == WIRE_VALUE && frame->value.shard != WIRE_MARK ? line_needed(net, rank) : peer->neighbour;
 }
 
@@ -113,65 +111,76 @@ void net_send(struct net *net, uint32_t rank, struct wire_frame *frame, zmq_msg_
         send_failed(net, rank);
 }
 
-/* ---- BYE ---- */
+/* ---- the last word ---- */
 
-struct bye {
-    struct peers *peers;
+struct stranger_word {
     struct peer *peer;
     _Atomic bool filled; /* what stands here was written before: ZeroMQ says so too, where no sanitizer can see it */
     unsigned char bytes[WIRE_HEADER_MAX];
 };
 
 /* ZeroMQ has written it, or lets go of it. By ZeroMQ's thread. */
-static void bye_gone(void *data, void *hint)
+static void word_freed(void *data, void *hint)
 {
-    struct bye *bye = hint;
+    struct stranger_word *word = hint;
     (void)data;
-    /* acquire: pairs with the store in net_bye() */
-    if (atomic_load_explicit(&bye->filled, memory_order_acquire))
-        peer_bye_gone(bye->peers, bye->peer);
-    free(bye);
+    /* acquire: pairs with the store in word_to_stranger() */
+    if (atomic_load_explicit(&word->filled, memory_order_acquire))
+        /* release: pairs with the load in peer_judge_stranger() */
+        atomic_store_explicit(&word->peer->word_freed, true, memory_order_release);
+    free(word);
 }
 
-/* Over a line it has gone when it is written. */
-static void bye_post(struct net *net, struct peer *peer, struct wire_frame *frame)
-{
-    atomic_fetch_add_explicit(&net->peers.byes_waiting, 1, memory_order_relaxed);
-    atomic_store_explicit(&peer->bye_waits, 1, memory_order_release);
-    frame_number(net, &peer->line[CHANNEL_BULK], frame);
-    bulk_post_frame(peer->bulk, frame, NULL);
-    if (!peer->bulk->stream || peer->bulk->writes_over)
-        peer_bye_gone(&net->peers, peer);
-}
-
-void net_bye(struct net *net, uint32_t rank, struct wire_frame *frame)
+/* To a rank that is no neighbour, which does not answer. False: it is not on its way. */
+static bool word_to_stranger(struct net *net, uint32_t rank, struct wire_frame *frame)
 {
     struct peer *peer = &net->peers.of[rank];
+    struct stranger_word *word = malloc(sizeof(*word));
     zmq_msg_t part;
-    if (!may_send(net, rank, frame))
+    if (!word)
+        return false;
+    word->peer = peer;
+    size_t count = header_write(net, &peer->line[CHANNEL_BULK], frame, word->bytes);
+    atomic_store_explicit(&word->filled, true, memory_order_release); /* pairs with the load in word_freed() */
+    if (zmq_msg_init_data(&part, word->bytes, count, word_freed, word)) {
+        free(word);
+        return false;
+    }
+    if (channel_begin(&net->channels[CHANNEL_BULK], rank))
+        return channel_part(&net->channels[CHANNEL_BULK], &part, false);
+    zmq_msg_close(&part);
+    return false;
+}
+
+/* Whether the peer can be told. A neighbour that is not here yet hears of the end by that of the connection; a rank that
+ * is no neighbour needs no BYE if it was sent nothing. */
+static bool may_part(const struct net *net, const struct peer *peer)
+{
+    if (peer == &net->peers.of[net->env->rank] || peer->word_said || peer_is_over(peer))
+        return false;
+    return peer->neighbour ? !peer_is(peer, PEER_ABSENT) : peer->line[CHANNEL_BULK].open && !peer->cut_ns;
+}
+
+void net_last_word(struct net *net, uint32_t rank, int64_t steps)
+{
+    struct peer *peer = &net->peers.of[rank];
+    struct wire_frame frame = {.kind = WIRE_BYE, .bye = {.steps = steps, .answer = peer_is(peer, PEER_PARTING)}};
+    if (!may_part(net, peer))
         return;
-    enum channel_number number = channel_for(peer, frame);
+    enum channel_number number = channel_for(peer, &frame);
+    bool waits = false;
+    peer_last_word(&net->peers, rank);
     if (number == CHANNEL_BULK && peer->bulk) {
-        bye_post(net, peer, frame);
-        return;
+        frame_number(net, &peer->line[number], &frame);
+        bulk_post_frame(peer->bulk, &frame, NULL);
+        waits = peer->bulk->stream && !peer->bulk->writes_over; /* until it is written */
+    } else if (!peer->neighbour) {
+        waits = word_to_stranger(net, rank, &frame);
+    } else if (!header_send(net, rank, number, &frame, false)) { /* ZeroMQ writes it by itself, and it is answered */
+        send_failed(net, rank);
     }
-    struct bye *bye = malloc(sizeof(*bye));
-    if (!bye)
-        return;
-    bye->peers = &net->peers;
-    bye->peer = peer;
-    size_t count = header_write(net, &peer->line[number], frame, bye->bytes);
-    atomic_store_explicit(&bye->filled, true, memory_order_release); /* pairs with the load in bye_gone() */
-    if (zmq_msg_init_data(&part, bye->bytes, count, bye_gone, bye)) {
-        free(bye);
-        return;
-    }
-    atomic_fetch_add_explicit(&net->peers.byes_waiting, 1, memory_order_relaxed);
-    atomic_store_explicit(&peer->bye_waits, 1, memory_order_release);
-    if (!channel_begin(&net->channels[number], rank))
-        zmq_msg_close(&part);
-    else
-        channel_part(&net->channels[number], &part, false);
+    if (!waits)
+        peer_happens(&net->peers, rank, PEER_WORD_GONE, 0);
 }
 
 /* ---- what other threads ask for ---- */
@@ -179,15 +188,19 @@ void net_bye(struct net *net, uint32_t rank, struct wire_frame *frame)
 static void request_send_one(struct net *net, uint32_t rank, struct request *request)
 {
     if (request->frame.kind == WIRE_BYE)
-        net_bye(net, rank, &request->frame);
+        net_last_word(net, rank, request->frame.bye.steps);
     else
         net_send(net, rank, &request->frame, request->has_payload ? &request->payload : NULL);
 }
 
 static void request_send(struct net *net, struct request *request)
 {
-    const struct peers *peers = &net->peers;
+    struct peers *peers = &net->peers;
     struct bulk_line *line = request->transfer ? peers->of[request->to].bulk : NULL;
+    if (request->frame.kind == WIRE_BYE) {
+        peers_leave(peers);
+        net->clock.leaving_ns = park_now_ns();
+    }
     if (line)
         bulk_post_slot(line, request->transfer, request->slot, true);
     else if (request->to == NET_NEIGHBOURS)

@@ -36,6 +36,9 @@ struct stream_ops {
     /* How many bytes were put into the parts; 0: none are there now. -1: the stream has ended. */
     ssize_t (*read)(struct stream *stream, const struct iovec *parts, int count);
 
+    /* Bytes that were taken, and that the peer's system has not acknowledged. NULL: the carrier finds out by itself. */
+    uint64_t (*under_way)(const struct stream *stream);
+
     void (*close)(struct stream *stream);
 };
 

@@ -1,10 +1,12 @@
 /* transport/net/stream_socket.c: a stream over a socket, TCP's or a local one. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,13 +32,20 @@ static ssize_t socket_read(struct stream *stream, const struct iovec *parts, int
     return done > 0 ? done : done < 0 && errno == EAGAIN ? 0 : -1;
 }
 
+/* Of a local socket: bytes that the peer has not read, and what the system needs to keep them. */
+static uint64_t socket_under_way(const struct stream *stream)
+{
+    int bytes = 0;
+    return ioctl(stream->fd, SIOCOUTQ, &bytes) || bytes < 0 ? 0 : (uint64_t)bytes;
+}
+
 static void socket_close(struct stream *stream)
 {
     close(stream->fd);
     free(stream);
 }
 
-static const struct stream_ops socket_ops = {.write = socket_write, .read = socket_read, .close = socket_close};
+static const struct stream_ops socket_ops = {.write = socket_write, .read = socket_read, .under_way = socket_under_way, .close = socket_close};
 
 struct stream *stream_socket(int fd)
 {

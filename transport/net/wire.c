@@ -52,7 +52,7 @@ static const struct kind kinds[WIRE_KIND_END] = {
     [WIRE_BEAT] = {"BEAT", 4, {U32("state", beat.state), U64("fired", beat.fired), I64("step", beat.step),
                                U32("actor", beat.actor)}},
     [WIRE_FAIL] = {"FAIL", 3, {U32("culprit", fail.culprit), U32("from", fail.from), TEXT("text", fail.text)}},
-    [WIRE_BYE] = {"BYE", 1, {I64("steps", bye.steps)}},
+    [WIRE_BYE] = {"BYE", 2, {I64("steps", bye.steps), BOOL("answer", bye.answer)}},
     [WIRE_VALUE] = {"VALUE", 2, {U32("shard", value.shard), U64("round", value.round)}},
     [WIRE_HOLD] = {"HOLD", 3, {U32_UP_TO("what", hold.what, WIRE_HOLD_WHATS - 1), U64("run", hold.run),
                                I64("step", hold.step)}},

@@ -10,7 +10,8 @@
  *                                                              map the receiver's memory; where its door is (door.h)
  *     BEAT    state, fired, step, actor     none               sign of life, and what it last did
  *     FAIL    culprit, from, text           none               the session failed; whose sentence the text is
- *     BYE     steps                         none               it closes, having done so many steps
+ *     BYE     steps, answer                 none               it closes, having done so many steps; or it has read the
+ *                                                              receiver's BYE, and goes on
  *     VALUE   shard, round                  1 frame            a shard, for weir_session_read(); what a round needs
  *     HOLD    what, run, step               none               where a run is to end before its time (session/cluster_stop.c)
  *     END     culprit, from, what, step,    none               the session ends before this step, or was cancelled
@@ -79,7 +80,8 @@ struct wire_frame {
             char text[WIRE_TEXT_MAX + 1];
         } fail;
         struct {
-            int64_t steps;
+            int64_t steps; /* of an answer 0 */
+            bool answer;
         } bye;
         struct {
             uint32_t what; /* enum wire_hold */

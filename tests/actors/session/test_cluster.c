@@ -20,7 +20,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"
 #include "tests/support/sdf.h"
-#include "transport/net/peers.h"
+#include "transport/net/peer.h"
 
 TestSuite(cluster, .timeout = 120);
 
@@ -193,7 +193,7 @@ Test(cluster, the_second_and_the_fourth_of_five_stages_are_no_neighbours)
     struct model *m = model_new((layout){1, 1, 5, 2, false});
     weir_plan *spread = plan_spread(m->plan, 5, 0);
     struct peers peers;
-    cr_assert_eq(peers_open(&peers, spread, 5, 1), WEIR_OK);
+    cr_assert_eq(peers_open(&peers, &(struct peers_opts){.plan = spread, .count = 5, .me = 1}), WEIR_OK);
     cr_assert(peers.of[0].edge && peers.of[2].edge && !peers.of[3].neighbour);
     peers_close(&peers);
     weir_plan_free(spread);

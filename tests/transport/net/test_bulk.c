@@ -234,11 +234,11 @@ static void end_open(struct scene *s, uint32_t rank, int fd, bool sealed)
         .ctx = end, .lost = on_lost, .left = on_left, .value = on_value, .broken = on_broken};
     pthread_mutex_init(&net->sockets, NULL);
     cr_assert_eq(outbox_open(&net->outbox), WEIR_OK);
-    cr_assert_eq(peers_open(&net->peers, s->plan, RANKS, rank), WEIR_OK);
+    cr_assert_eq(peers_open(&net->peers, &(struct peers_opts){s->plan, RANKS, rank, INT64_MAX, on_lost, end}), WEIR_OK);
     struct peer *peer = &net->peers.of[other];
     peer->wired = true;
-    peer_become(&net->peers, other, PEER_HERE);
-    peer->line[CHANNEL_BULK] = (struct peer_line){.open = true, .sent = 1, .heard = 1, .incoming_fd = -1};
+    peer_happens(&net->peers, other, PEER_SAYS_HELLO, 0);
+    peer->line[CHANNEL_BULK] = (struct peer_line){.open = true, .sent = 1, .heard = 1, .incoming.fd = -1};
     cr_assert_eq(links_open(&end->links, s->plan, rank, (const bool[RANKS]){rank == 1, rank == 0}), WEIR_OK);
     cr_assert_eq(bus_open(&end->bus, s->plan->actors_count), WEIR_OK);
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
@@ -617,21 +617,32 @@ static void bye_waits(struct scene *s)
     struct net *net = s->end[0].net;
     s->end[0].valve->most = 0;
     post_slot(s, SMALL);
-    net_bye(net, 1, &(struct wire_frame){.kind = WIRE_BYE});
+    peers_leave(&net->peers);
+    net_last_word(net, 1, 0);
     for (int i = 0; i < 3; i++) {
         write_some(s, 0);
-        cr_expect_eq(atomic_load(&net->peers.byes_waiting), 1);
+        cr_expect(net->peers.awaited == 1 && !net->peers.of[1].word_gone);
     }
     s->end[0].valve->most = SIZE_MAX;
     write_some(s, 0);
-    cr_expect_eq(atomic_load(&net->peers.byes_waiting), 0);
+    cr_expect(net->peers.awaited == 1 && net->peers.of[1].word_gone);
     read_some(s, 1);
     cr_expect_eq(s->came[SMALL], 1);
     cr_expect(s->end[1].left);
     cr_expect_str_eq(s->end[1].lost, "");
+    cr_expect(peer_is(&s->end[1].net->peers.of[0], PEER_PARTING));
+    post_slot(s, SMALL); /* nothing follows the last word */
+    cr_expect_eq(s->end[0].line->out.queue_count, 0);
+    write_some(s, 1); /* the answer */
+    cr_expect(peer_is(&s->end[1].net->peers.of[0], PEER_LEFT));
+    read_some(s, 0);
+    cr_expect(peer_is(&net->peers.of[1], PEER_LEFT) && net->peers.awaited == 0);
+    cr_expect_null(s->end[0].line->stream);
+    read_some(s, 1);
+    cr_expect_null(s->end[1].line->stream);
 }
 
-Test(bulk, a_bye_waits_until_it_is_written)
+Test(bulk, a_bye_is_answered_when_all_before_it_has_been_read)
 {
     both_ways(bye_waits);
 }
@@ -644,11 +655,10 @@ static void peer_gone(struct scene *s)
     for (int i = 0; i < 3; i++)
         post_slot(s, BIG);
     post_value(s, 1, 1 << 20);
-    net_bye(s->end[0].net, 1, &(struct wire_frame){.kind = WIRE_BYE});
+    net_last_word(s->end[0].net, 1, 0);
     write_some(s, 0);
     cr_expect(s->end[0].line->writes_over && s->end[0].line->out.queue_count == 0);
-    cr_expect_eq(atomic_load(&s->end[0].net->peers.byes_waiting), 0);
-    cr_expect_eq(s->end[0].net->peers.ended_count, 1);
+    cr_expect(s->end[0].net->peers.awaited == 0 && s->end[0].net->peers.cut_count == 1);
     post_slot(s, SMALL); /* goes nowhere */
     post_value(s, 2, 10);
     cr_expect_eq(s->end[0].line->out.queue_count, 0);

@@ -80,7 +80,7 @@ static struct scene *scene_open(void)
         .ctx = s, .lost = on_lost, .failed = on_failed, .left = on_left, .sharing = on_sharing};
     pthread_mutex_init(&net->sockets, NULL);
     cr_assert_eq(outbox_open(&net->outbox), WEIR_OK);
-    cr_assert_eq(peers_open(&net->peers, s->plan, RANKS, 0), WEIR_OK);
+    cr_assert_eq(peers_open(&net->peers, &(struct peers_opts){s->plan, RANKS, 0, INT64_MAX, on_lost, s}), WEIR_OK);
     cr_assert(net->peers.of[PEER].neighbour && net->peers.of[PEER].edge);
     net->peers.of[PEER].wired = true;
     cr_assert_eq(links_open(&s->links, s->plan, 0, (const bool[RANKS]){false, true}), WEIR_OK);
@@ -227,9 +227,9 @@ Test(frames, a_failure_is_said_once)
 static void live_on(struct scene *s, int ms, bool bulk)
 {
     int64_t end_ns = park_now_ns() + ms * INT64_C(1000000);
-    s->env.liveness_ns = LIVENESS_MS * INT64_C(1000000);
+    s->env.liveness_ns = s->net->peers.liveness_ns = LIVENESS_MS * INT64_C(1000000);
     s->net->clock.next_beat_ns = INT64_MAX; /* it has no sockets to send to */
-    peer_ended(&s->net->peers, PEER, park_now_ns());
+    peer_happens(&s->net->peers, PEER, PEER_CUT, park_now_ns());
     while (!*s->lost && park_now_ns() < end_ns) {
         say(s, CHANNEL_LIFE, (struct wire_frame){.kind = WIRE_BEAT, .beat.actor = UINT32_MAX});
         if (bulk)
@@ -268,6 +268,14 @@ Test(frames, a_bye_of_who_has_done_nothing_is_taken)
     cr_expect_eq(s->left, 0);
     cr_expect_str_eq(s->lost, "");
     scene_close(s);
+}
+
+Test(frames, an_answer_to_a_bye_that_was_not_said_is_refused)
+{
+    struct scene *s = scene_greeted();
+    say(s, CHANNEL_BULK, (struct wire_frame){.kind = WIRE_BYE, .bye.answer = true});
+    cr_expect_eq(s->left, -1);
+    expect_lost(s, "an answer to a BYE that it was not sent");
 }
 
 Test(frames, a_bye_after_steps_of_which_nothing_came_is_refused)

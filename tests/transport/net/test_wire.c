@@ -79,6 +79,7 @@ static struct wire_frame random_frame(uint64_t *random, uint32_t kind)
         break;
     case WIRE_BYE:
         frame.bye.steps = (int64_t)(random_number(random) ^ (mutate_draw(random) & 1 ? UINT64_MAX : 0));
+        frame.bye.answer = mutate_draw(random) & 1;
         break;
     case WIRE_VALUE:
         frame.value.shard = (uint32_t)random_number(random);
@@ -165,7 +166,7 @@ static const struct bytes examples[WIRE_KIND_END] = {
     [WIRE_BEAT] = BYTES(0x99, V, 0x04, SENDER, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xff, 0xce, 0xff, 0xff, 0xff,
                          0xff),
     [WIRE_FAIL] = BYTES(0x98, V, 0x05, SENDER, 0x02, 0x01, 0xa4, 'l', 'o', 's', 't'),
-    [WIRE_BYE] = BYTES(0x96, V, 0x06, SENDER, 0xcd, 0x03, 0xe8),
+    [WIRE_BYE] = BYTES(0x97, V, 0x06, SENDER, 0xcd, 0x03, 0xe8, 0xc2),
     [WIRE_VALUE] = BYTES(0x97, V, 0x07, SENDER, 0x07, 0x01),
     [WIRE_WAITS] = BYTES(0x97, V, 0x08, SENDER, 0x05, 0x04),
     [WIRE_HOLD] = BYTES(0x98, V, 0x09, SENDER, 0x01, 0x02, 0x13),
@@ -294,12 +295,13 @@ Test(wire, takes_every_form_of_a_number, .timeout = 120)
         BYTES(0xd0, 3), BYTES(0xd1, 0, 3), BYTES(0xd2, 0, 0, 0, 3), BYTES(0xd3, 0, 0, 0, 0, 0, 0, 0, 3),
     };
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        struct bytes bytes = BYTES(0x96, V, 6, 0);
+        struct bytes bytes = BYTES(0x97, V, 6, 0);
         struct wire_frame frame;
         memcpy(bytes.at + bytes.count, forms[i].at, forms[i].count);
         bytes.count += forms[i].count;
         bytes.at[bytes.count++] = 0; /* number */
         bytes.at[bytes.count++] = 1; /* steps */
+        bytes.at[bytes.count++] = 0xc2; /* no answer */
         cr_assert_eq(decode(bytes.at, bytes.count, &frame), WEIR_OK, "form %zu: %s", i, weir_error());
         cr_assert_eq(frame.rank, 3);
         assert_comes_back(&frame);
@@ -313,10 +315,11 @@ Test(wire, takes_every_form_of_a_negative_number, .timeout = 120)
         BYTES(0xd3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf0),
     };
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        struct bytes bytes = BYTES(0x96, V, 6, 0, 0, 0);
+        struct bytes bytes = BYTES(0x97, V, 6, 0, 0, 0);
         struct wire_frame frame;
         memcpy(bytes.at + bytes.count, forms[i].at, forms[i].count);
         bytes.count += forms[i].count;
+        bytes.at[bytes.count++] = 0xc2;
         cr_assert_eq(decode(bytes.at, bytes.count, &frame), WEIR_OK, "form %zu: %s", i, weir_error());
         cr_assert_eq(frame.bye.steps, -16, "form %zu", i);
     }
@@ -407,7 +410,8 @@ Test(wire, says_what_is_wrong, .timeout = 120)
         {BYTES(HELLO, 0, 0, 0, 0xc2, 0, 0, 1, 2, 3, 0xa1, 'x'),
          "HELLO: secret is not a number from 0 to 18446744073709551615"},
         {BYTES(HELLO, 0, 0, 0, 0xc2, 0, 0, 1, 2, 3), "HELLO: ends within secret"},
-        {BYTES(0x96, V, 6, 0, 0, 0, 0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0), "BYE: steps is not a number of 64 bits"},
+        {BYTES(0x97, V, 6, 0, 0, 0, 0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0), "BYE: steps is not a number of 64 bits"},
+        {BYTES(0x97, V, 6, 0, 0, 0, 1, 1), "BYE: answer is neither true nor false"},
         {BYTES(0x98, V, 5, 0, 0, 0, 0, 0, 0xc4, 1, 'x'), "FAIL: text is not a text of at most 1023 bytes"},
         {BYTES(0x98, V, 5, 0, 0, 0, 0, 0, 0xda, 0x04, 0x00), "FAIL: text is not a text of at most 1023 bytes"},
         {BYTES(0x98, V, 5, 0, 0, 0, 0, 0, 0xdb, 0xff, 0xff, 0xff, 0xff),

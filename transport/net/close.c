@@ -1,10 +1,9 @@
-/* transport/net/leave.c: how this rank's end of the bus ends. See net.h.
+/* transport/net/close.c: how this rank's end of the bus ends. See net.h.
  *
  * BYE is behind all that was sent to a peer, be it a neighbour or one that was only sent a value. A slot of 64 MiB may
- * take many seconds to get away, so who leaves waits, and gives signs of life, until ZeroMQ has written the BYE to
- * each peer that still lives; what it has not written would be lost with the context. The peers' own BYEs are awaited
- * too, but not for long: what is on its way to a peer that goes at the same time would never arrive, and closing the
- * sockets would wait for it in vain.
+ * take many seconds to get away, so a rank that leaves waits, and gives signs of life, until each neighbour that lives
+ * has read its BYE and said so (peer.h). Then nothing is on its way to any of them, nor from them, and the sockets can be
+ * closed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,12 +19,7 @@
 
 bool net_parted(struct net *net)
 {
-    int64_t now = park_now_ns();
-    if (!net->clock.leaving_ns)
-        net->clock.leaving_ns = now;
-    /* acquire: pairs with the subtraction in peer_bye_gone() */
-    bool gone = !atomic_load_explicit(&net->peers.byes_waiting, memory_order_acquire);
-    return !net->peers.here_count || net->clock.told_failed || (gone && now - net->clock.leaving_ns > NET_LEAVE_NS);
+    return net->peers.leaving && (!net->peers.awaited || net->clock.told_failed);
 }
 
 /* A worker that watches the ROUTER leaves it alone from now on: who is told of what comes in may be gone. */
@@ -36,15 +30,16 @@ static void net_quiesce(struct net *net)
     pthread_mutex_unlock(&net->sockets);
 }
 
-/* What has not got away yet: to those that are here it may, to others it never will. Of one that is no neighbour only
- * the end of a connection shows that it is not here. */
+/* What has not got away yet: to those that are here, or read on until they have this rank's answer, it may; to others it
+ * never will. Of one that is no neighbour only the end of a connection shows that it is not here. */
 static void linger(struct net *net, int linger_ms)
 {
     for (uint32_t r = 0; r < net->peers.count; r++) {
         const struct peer *peer = &net->peers.of[r];
-        bool here = peer_is(peer, PEER_HERE) || (!peer->neighbour && peer_is(peer, PEER_ABSENT));
+        bool here = peer_is(peer, PEER_HERE) || peer_is(peer, PEER_LEFT) ||
+                    (!peer->neighbour && peer_is(peer, PEER_ABSENT));
         for (int c = 0; c < CHANNELS; c++)
-            if (!here || peer->ended_ns)
+            if (!here || peer->cut_ns)
                 channel_drop(&net->channels[c], r);
     }
     net->bulk.linger_ns = (int64_t)linger_ms * NS_PER_MS;
@@ -90,7 +85,7 @@ void net_close(struct net *net)
     if (net->zmq)
         TEMP_FAILURE_RETRY(zmq_ctx_term(net->zmq)); /* a signal of the program's may interrupt it */
     outbox_close(&net->outbox);
-    peers_close(&net->peers); /* in which ZeroMQ counts the BYEs that it lets go of */
+    peers_close(&net->peers);
     if (net->watcher.worker_fd >= 0)
         close(net->watcher.worker_fd);
     pthread_mutex_destroy(&net->sockets);
