@@ -27,7 +27,7 @@ static int runs(int usual)
 /* A source on device 0, and on each of the others a stage that reads it and a sink. */
 static weir_plan *fan(int devices, uint32_t items)
 {
-    char name[8];
+    char name[16];
     test_ops();
     sdf *s = sdf_new("fan", 1);
     uint32_t queue[RANKS], source;
