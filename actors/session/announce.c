@@ -171,11 +171,11 @@ static void look_at_host(struct weir_session *s, const plan_host *host, struct l
 static void look_at_run(const struct weir_session *s, struct listing *listing)
 {
     uint32_t program = session_program(s);
-    weir_status status = session_failure(s);
+    weir_status status = ending_failure(&s->ending);
     /* acquire: pairs with the decrement in owner_halted() */
     bool over = status ? !atomic_load_explicit(&s->firing, memory_order_acquire) : session_at_rest(s);
     if (over && !status && !program)
-        status = session_ended(s);
+        status = ending_ended(&s->ending, session_rank(s));
     if (over)
         list_add(listing, (weir_ready){WEIR_READY_WAIT, plan_text(s->plan, s->plan->programs[program].name), status});
 }

@@ -117,9 +117,9 @@ void cluster_close(struct weir_session *session);
  * the session has failed then, so that those hear of it which are no neighbours of that rank. */
 weir_status cluster_start(struct weir_session *session, uint32_t program, int64_t more);
 
-/* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits.
- * `from`: whose sentence it is. */
-void cluster_fail(struct weir_session *session, uint32_t culprit, uint32_t from, bool cancelled, const char *text);
+/* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits. With
+ * the lock of session->ending. */
+void cluster_fail(struct weir_session *session);
 
 /* ---- cluster_stop.c; with the lock of session->ending; alone they do nothing ---- */
 

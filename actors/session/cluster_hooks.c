@@ -19,7 +19,7 @@ static void hook_lost(void *ctx, uint32_t rank, const char *how)
     struct cluster *c = ctx;
     const weir_plan *plan = c->session->plan;
     struct net_life life = net_life_of(c->net, rank);
-    char last[256] = "it had not fired yet";
+    char last[256] = "it had told of no firing yet";
     if (life.actor < plan->actors_count)
         snprintf(last, sizeof(last), "it last fired %.150s in step %lld",
                  plan_text(plan, plan->actors[life.actor].name), (long long)life.step);
@@ -110,16 +110,19 @@ const struct net_hooks cluster_hooks = {.lost = hook_lost,
                                         .hold = hook_hold,
                                         .end = hook_end};
 
-void cluster_fail(struct weir_session *s, uint32_t culprit, uint32_t from, bool cancelled, const char *text)
+void cluster_fail(struct weir_session *s)
 {
     struct cluster *c = s->cluster;
     if (!c)
         return;
-    struct wire_frame frame = {.kind = WIRE_FAIL, .fail = {.culprit = culprit, .from = from}};
-    snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", text);
-    struct wire_frame end = {.kind = WIRE_END, .end = {.culprit = culprit, .from = from, .what = WIRE_CANCELLED}};
-    snprintf(end.end.text, sizeof(end.end.text), "%s", text);
-    if (c->net && !s->gentle) /* of that they have been told */
-        net_request(c->net, NET_NEIGHBOURS, cancelled ? &end : &frame, NULL, 0);
+    const struct failure *failure = &s->ending.failure;
+    enum ending_state state = ending_state(&s->ending);
+    struct wire_frame frame = {.kind = WIRE_FAIL, .fail = {.culprit = failure->culprit, .from = failure->teller}};
+    snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", failure->text + failure->said);
+    struct wire_frame end = {.kind = WIRE_END,
+                             .end = {.culprit = failure->culprit, .from = failure->teller, .what = WIRE_CANCELLED}};
+    snprintf(end.end.text, sizeof(end.end.text), "%s", failure->text + failure->said);
+    if (c->net && state != ENDING_FAILED_AT_END) /* of that they have been told */
+        net_request(c->net, NET_NEIGHBOURS, state == ENDING_CANCELLED ? &end : &frame, NULL, 0);
     cluster_news(c);
 }

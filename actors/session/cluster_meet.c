@@ -101,7 +101,7 @@ weir_status cluster_meet(struct weir_session *s)
         peer_map(s, r);
     if (!status)
         status = net_greet(c->net, c->mapped, c->wired);
-    if (status && session_failure(s))
+    if (status && ending_failure(&s->ending))
         return WEIR_E_PEER; /* it says more than that nobody was heard */
     if (status)
         return status;

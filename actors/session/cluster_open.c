@@ -163,7 +163,7 @@ weir_status cluster_start(struct weir_session *s, uint32_t program, int64_t more
             session_fail_peer(s, r, "rank %u (pid %u on %s) has closed its session after %lld steps", r,
                               c->members[r].pid, c->members[r].name, (long long)steps);
     }
-    return session_failure(s);
+    return ending_failure(&s->ending);
 }
 
 /* ---- close ---- */
@@ -173,10 +173,10 @@ void cluster_leave(struct weir_session *s)
 {
     if (!s->cluster || !s->cluster->net)
         return;
-    bool failed = session_failure_for_pull(s) != WEIR_OK;
+    bool failed = ending_failure_for_pull(&s->ending) != WEIR_OK;
     if (!failed && session_at_rest(s) && session_steps_all(s))
         session_drop_pulls(s);
-    failed = session_failure_for_pull(s) != WEIR_OK;
+    failed = ending_failure_for_pull(&s->ending) != WEIR_OK;
     net_stop(s->cluster->net, failed ? -1 : session_steps_all(s));
 }
 

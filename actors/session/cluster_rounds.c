@@ -255,24 +255,24 @@ static void ask(struct cluster *c)
 }
 
 /* A rank's BYE comes behind its marks. One that has gone fails the session: who is no neighbour of it waits for rank 0,
- * and would not hear of it otherwise. */
+ * and would not hear of it otherwise. A failure is looked for before the marks: those that came before it count. */
 static weir_status round_wait(struct cluster *c)
 {
     for (;;) {
         uint32_t news = atomic_load_explicit(&c->news, memory_order_acquire); /* pairs with cluster_news() */
         uint32_t left = left_without_mark(c);
+        bool failed = ending_failed(&c->session->ending);
         pthread_mutex_lock(&c->rounds.lock);
         bool whole = round_whole(c, c->rounds.now);
         pthread_mutex_unlock(&c->rounds.lock);
         if (whole)
             return WEIR_OK;
+        if (failed)
+            return ending_failure(&c->session->ending);
         if (left != UINT32_MAX)
             session_fail_peer(c->session, left, "rank %u (pid %u on %s) has closed its session after %lld steps", left,
                               c->members[left].pid, c->members[left].name, (long long)atomic_load(&c->left[left]));
-        weir_status status = session_failure(c->session);
-        if (status)
-            return status;
-        if (!park_wait(&c->news, news, park_now_ns() + ASK_NS))
+        else if (!park_wait(&c->news, news, park_now_ns() + ASK_NS))
             ask(c);
     }
 }

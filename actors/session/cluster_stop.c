@@ -78,16 +78,16 @@ int64_t cluster_due(const struct cluster *c)
 bool cluster_wants_hold(const struct weir_session *s)
 {
     const struct cluster *c = s->cluster;
-    bool wants = c && c->hold_run == s->ending.run;
+    bool wants = c && c->hold_run == s->run.number;
     for (uint32_t r = 0; c && c->env.rank == 0 && r < c->env.size; r++)
-        wants |= c->begun[r].run == s->ending.run;
+        wants |= c->begun[r].run == s->run.number;
     return wants;
 }
 
 void cluster_hold_began(struct weir_session *s)
 {
     if (s->cluster && s->cluster->env.rank == 0)
-        tell(s->cluster, NET_NEIGHBOURS, WIRE_HOLD_ASK, s->ending.run, 0);
+        tell(s->cluster, NET_NEIGHBOURS, WIRE_HOLD_ASK, s->run.number, 0);
 }
 
 /* What the rank has begun of this run, as far as is known; -1: it has not said. Who has left has done what it had
@@ -103,17 +103,17 @@ static int64_t begun_by(struct cluster *c, uint32_t rank, uint64_t run)
 static bool decide(struct weir_session *s)
 {
     struct cluster *c = s->cluster;
-    struct ending *e = &s->ending;
+    struct session_run *r = &s->run;
     int64_t most = 0;
-    if (e->phase != RUN_HELD || e->awaited)
+    if (r->phase != RUN_HELD || r->awaited)
         return false;
-    for (uint32_t r = 0; r < c->env.size; r++) {
-        int64_t step = begun_by(c, r, e->run);
+    for (uint32_t rank = 0; rank < c->env.size; rank++) {
+        int64_t step = begun_by(c, rank, r->number);
         if (step < 0)
             return false;
         most = step > most ? step : most;
     }
-    tell(c, NET_NEIGHBOURS, WIRE_HOLD_LIMIT, e->run, most);
+    tell(c, NET_NEIGHBOURS, WIRE_HOLD_LIMIT, r->number, most);
     session_hold_end(s, most);
     return true;
 }
@@ -121,10 +121,10 @@ static bool decide(struct weir_session *s)
 bool cluster_held(struct weir_session *s, int64_t step)
 {
     struct cluster *c = s->cluster;
-    c->begun[c->env.rank] = (struct begun){s->ending.run, step};
+    c->begun[c->env.rank] = (struct begun){s->run.number, step};
     if (c->env.rank == 0)
         return decide(s);
-    tell(c, 0, WIRE_HOLD_BEGUN, s->ending.run, step);
+    tell(c, 0, WIRE_HOLD_BEGUN, s->run.number, step);
     return false;
 }
 
@@ -141,9 +141,9 @@ bool cluster_follows(struct weir_session *s, int64_t *most)
     uint32_t kept = 0;
     *most = INT64_MAX;
     for (uint32_t i = 0; c && i < c->over_count; i++)
-        if (c->over[i].run == s->ending.run)
+        if (c->over[i].run == s->run.number)
             *most = c->over[i].step;
-        else if (c->over[i].run > s->ending.run)
+        else if (c->over[i].run > s->run.number)
             c->over[kept++] = c->over[i];
     if (c)
         c->over_count = kept;
@@ -156,7 +156,7 @@ void cluster_tell_over(struct weir_session *s, int64_t step)
     for (uint32_t r = 0; c && r < c->env.size; r++)
         if (c->idle[r] && r != c->env.rank && net_neighbour(c->net, r) &&
             (!c->idle[c->env.rank] || c->env.rank == 0))
-            tell(c, r, WIRE_HOLD_LIMIT, s->ending.run, step);
+            tell(c, r, WIRE_HOLD_LIMIT, s->run.number, step);
 }
 
 /* Of a run that has not begun here. Several tell of one. False: no memory. */
@@ -184,16 +184,16 @@ static bool keep_over(struct weir_session *s, uint64_t run, int64_t step)
 static void take_ask(struct weir_session *s, uint64_t run)
 {
     struct cluster *c = s->cluster;
-    struct ending *e = &s->ending;
+    struct session_run *r = &s->run;
     struct begun *own = &c->begun[c->env.rank];
     if (run <= own->run)
         return; /* it has said so unasked */
-    if (run > e->run) {
+    if (run > r->number) {
         c->hold_run = run;
-    } else if (run < e->run || e->phase == RUN_OVER) {
+    } else if (run < r->number || r->phase == RUN_OVER) {
         *own = (struct begun){run, WIRE_WHOLE_RUN};
         tell(c, 0, WIRE_HOLD_BEGUN, run, WIRE_WHOLE_RUN);
-    } else if (e->phase == RUN_GOES) {
+    } else if (r->phase == RUN_GOES) {
         session_hold_begin(s);
     }
 }
@@ -201,11 +201,11 @@ static void take_ask(struct weir_session *s, uint64_t run)
 /* A rank holds, be it that it was asked to or that it was the first. */
 static bool take_begun(struct weir_session *s, uint32_t rank, uint64_t run, int64_t step)
 {
-    struct ending *e = &s->ending;
+    struct session_run *r = &s->run;
     s->cluster->begun[rank] = (struct begun){run, step};
-    if (step != WIRE_WHOLE_RUN && (run < e->run || (run == e->run && e->phase == RUN_OVER)))
+    if (step != WIRE_WHOLE_RUN && (run < r->number || (run == r->number && r->phase == RUN_OVER)))
         tell(s->cluster, rank, WIRE_HOLD_LIMIT, run, WIRE_WHOLE_RUN);
-    if (run == e->run && e->phase == RUN_GOES)
+    if (run == r->number && r->phase == RUN_GOES)
         session_hold_begin(s);
     return decide(s);
 }
@@ -216,17 +216,17 @@ static bool take_over(struct weir_session *s, uint64_t run, int64_t step, int *l
 {
     if (!s->cluster->idle[s->cluster->env.rank] || step == WIRE_WHOLE_RUN)
         return true;
-    if (run > s->ending.run)
+    if (run > s->run.number)
         return keep_over(s, run, step);
-    *leaves += run == s->ending.run && session_followed(s, step);
+    *leaves += run == s->run.number && session_followed(s, step);
     return true;
 }
 
 /* Comes from rank 0, and from all neighbours that have heard of it. */
 static bool take_limit(struct weir_session *s, uint64_t run, int64_t step)
 {
-    struct ending *e = &s->ending;
-    if (run != e->run || e->phase != RUN_HELD || e->awaited || s->cluster->env.rank == 0)
+    struct session_run *r = &s->run;
+    if (run != r->number || r->phase != RUN_HELD || r->awaited || s->cluster->env.rank == 0)
         return false;
     tell(s->cluster, NET_NEIGHBOURS, WIRE_HOLD_LIMIT, run, step);
     session_hold_end(s, step);
@@ -246,7 +246,7 @@ static bool hold_fits(const struct weir_session *s, uint32_t rank, const struct 
         return rank == 0;
     if (frame->hold.what == WIRE_HOLD_BEGUN)
         return c->env.rank == 0 && run > c->begun[rank].run;
-    return run != s->ending.run || s->ending.phase != RUN_HELD || s->ending.awaited ||
+    return run != s->run.number || s->run.phase != RUN_HELD || s->run.awaited ||
            step >= c->begun[c->env.rank].step;
 }
 
@@ -274,6 +274,7 @@ bool cluster_take_end(struct cluster *c, const struct wire_frame *frame)
 {
     struct last_step last = {.end = frame->end.step,
                              .failed = frame->end.what == WIRE_SOURCE_FAILED,
+                             .status = WEIR_E_PEER,
                              .culprit = frame->end.culprit,
                              .from = frame->end.from};
     if (last.culprit >= c->env.size || last.from >= c->env.size || last.end < 0)

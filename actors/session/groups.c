@@ -434,7 +434,7 @@ static weir_status say(const struct weir_session *s, const struct gathers *gathe
 /* A rank that has left will never come. */
 static weir_status others_are_there(const struct weir_session *s, int64_t deadline_ns, uint32_t number)
 {
-    weir_status status = session_failure(s);
+    weir_status status = ending_failure(&s->ending);
     if (!status && atomic_load(&s->cluster->left_count))
         return error_set(WEIR_E_PEER, "another rank closed its session while collectives of group %u were being joined",
                          number);
@@ -516,8 +516,7 @@ static weir_status agree(const struct weir_session *s, struct gathers *gathers, 
     weir_status status = gathers_find(gathers, s->plan);
     if (!status)
         status = say(s, gathers, said);
-    status = cluster_agree(c, ROUND_OPEN, 0, status, NULL);
-    if (!status)
+    if (!status) /* else this rank fails the session, and who waits in the round hears of that */
         status = cluster_collect(c, ROUND_OPEN, said->bytes, said_bytes(said), add_said, said);
     if (!status && c->env.rank)
         said->count = 0;

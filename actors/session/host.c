@@ -244,18 +244,27 @@ static bool turn_before(const struct weir_session *s, const struct actor *actor,
     return __builtin_mul_overflow(step, (int64_t)actor->fires, &firings) || actor->firing - beyond < firings;
 }
 
-/* Why the turn may not be taken, though the actor may fire. What was made before a source failed may be pulled. */
+/* Whether the turn is one for what main does before its end: a pull of what is made there, or a push while no end is
+ * known. */
+static bool turn_before_end(const struct weir_session *s, const struct actor *actor)
+{
+    int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
+    return LIKELY(end == INT64_MAX) || actor->program || (!actor->out_count && turn_before(s, actor, end));
+}
+
+/* Why the turn may not be taken, though the actor may fire. A value that has arrived may be pulled after a failure, but for
+ * a cancel; those that were made before a source failed may still be waited for. */
 static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
 {
     weir_status status = session_closes(s, turn->verb);
-    if (!status)
-        status = turn->actor->out_count ? session_failure(s) : session_failure_for_pull(s);
-    int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
-    if (status || LIKELY(end == INT64_MAX) || turn->actor->program ||
-        (turn_before(s, turn->actor, end) && !turn->actor->out_count))
+    if (status)
         return status;
-    status = session_failure(s);
-    return status ? status : session_ended(s);
+    if (!turn_before_end(s, turn->actor))
+        return ending_ended(&s->ending, session_rank(s));
+    if (turn->actor->out_count)
+        return ending_failure(&s->ending);
+    bool arrived = !turn->actor->unmet && ending_state(&s->ending) != ENDING_CANCELLED;
+    return arrived ? WEIR_OK : ending_failure_for_pull(&s->ending);
 }
 
 /* Why it will not come without another run. Who has a timeout may wait for that. */
@@ -321,7 +330,7 @@ static weir_status take_turn(struct weir_session *s, const struct turn *turn)
 static weir_status push(struct weir_session *s, const char *name, const weir_array *value, int timeout_ms)
 {
     const plan_host *host = NULL;
-    weir_status status = session_failure(s);
+    weir_status status = ending_failure(&s->ending);
     if (!status)
         status = find_host(s, "push", name, PLAN_PUSH, &host);
     if (status)
@@ -350,14 +359,14 @@ static weir_status push(struct weir_session *s, const char *name, const weir_arr
 static weir_status pull(struct weir_session *s, const char *name, weir_array *value, int timeout_ms)
 {
     const plan_host *host = NULL;
-    weir_status status = session_failure_for_pull(s);
-    if (!status)
-        status = find_host(s, "pull", name, PLAN_PULL, &host);
+    weir_status status = find_host(s, "pull", name, PLAN_PULL, &host);
     if (status)
         return status;
     const plan_tensor *tensor = host_tensor(s->plan, host);
     struct actor *actor = &s->actors[host->actor.i];
     status = check_value(s->plan, "pull", host, tensor, value);
+    if (!status && !session_runs(s, host->actor.i))
+        status = ending_failure(&s->ending);
     if (!status && !session_runs(s, host->actor.i))
         status = error_set(WEIR_E_ARGUMENT, "weir_session_pull: this rank has no device, and so no '%s'", name);
     if (!status)

@@ -433,7 +433,7 @@ static weir_status load_copy(struct loading *l)
         char sentence[ROUND_NOTE_BYTES];
         snprintf(sentence, sizeof(sentence), "%s", weir_error());
         session_fail_load(l->s, status, sentence);
-        return session_failure(l->s);
+        return ending_failure(&l->s->ending);
     }
     if (!l->opts->parameters && l->step >= 0)
         session_set_step(l->s, l->step);
@@ -465,7 +465,7 @@ weir_status weir_session_load_at(weir_session *s, const char *dir, const weir_lo
     struct loading l = {.s = s, .opts = &opts, .folders.step = -1};
     weir_status status = session_check_still(s, "load");
     if (!status)
-        status = session_failure(s);
+        status = ending_failure(&s->ending);
     if (!status)
         status = opts_read(&opts, sizeof(opts), given, "weir_session_load");
     if (!status && (dir ? !*dir : !opts.memory))

@@ -44,7 +44,7 @@ size_t session_flight_text(const struct weir_session *s, char *text, size_t byte
 
 void session_beat(const struct weir_session *s, struct wire_frame *frame)
 {
-    frame->beat.state = atomic_load_explicit(&s->state, memory_order_relaxed);
+    frame->beat.state = ending_failed(&s->ending) ? 2 : ending_state(&s->ending) == ENDING_RUNNING;
     frame->beat.actor = UINT32_MAX;
     for (uint32_t w = 0; w < s->worker_count; w++) {
         const struct flight *flight = &s->workers[w].flight;
@@ -121,8 +121,7 @@ static weir_status open_look(const struct weir_session *s, struct worker *worker
 static bool watch_running(void *ctx)
 {
     const struct weir_session *s = ctx;
-    /* acquire: what the run began with is visible */
-    return atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING;
+    return ending_state(&s->ending) == ENDING_RUNNING;
 }
 
 static void watch_ask(void *ctx, uint32_t worker)

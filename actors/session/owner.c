@@ -71,16 +71,24 @@ static void owner_halted(struct worker_owner *owner)
     }
 }
 
+/* A function of the program's is taken at its word, but for what would tell who waits for the run something else. */
+static weir_status status_told(const struct weir_session *s, const struct actor_kernel *kernel, weir_status status)
+{
+    bool host = s->plan->kernels[kernel->id].host != PLAN_NONE;
+    bool other = status == WEIR_END || status == WEIR_E_END || status == WEIR_E_TIMEOUT || status == WEIR_E_PEER;
+    return host && !other && status > WEIR_END && status < WEIR_E_CANCELLED ? status : WEIR_E_KERNEL;
+}
+
 static bool owner_failed(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
                          weir_status status, const char *sentence)
 {
     struct weir_session *s = session_of(owner);
     if (kernel && !actor->program && session_is_source(s, kernel)) {
-        session_end_source(s, actor, kernel, status, sentence);
+        session_end_source(s, actor, kernel, status == WEIR_END ? status : status_told(s, kernel, status), sentence);
         return false;
     }
     if (actor && kernel)
-        session_fail_kernel(s, actor, kernel, sentence);
+        session_fail_kernel(s, actor, kernel, status_told(s, kernel, status), sentence);
     else if (actor)
         session_fail_queue(s, actor, sentence);
     else

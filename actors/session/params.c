@@ -218,17 +218,18 @@ static weir_status write_shard(const struct weir_session *s, const plan_tensor *
 }
 
 /* What read and write check before they touch anything. A session that has failed can be read. */
-static weir_status param_open(const struct weir_session *s, const char *verb, const char *name, const weir_array *value,
-                              const plan_param **param)
+static weir_status param_open(const struct weir_session *s, const char *verb, const char *name, const plan_param **param)
 {
     weir_status status = session_check_still(s, verb);
-    if (!status)
-        status = session_find_param(s, verb, name, param);
-    if (status)
-        return status;
+    return status ? status : session_find_param(s, verb, name, param);
+}
+
+static weir_status check_fits(const struct weir_session *s, const char *verb, const plan_param *param,
+                              const weir_array *value)
+{
     char what[256];
-    snprintf(what, sizeof(what), "weir_session_%s: '%s'", verb, name);
-    return session_check_array(what, session_shard(s, *param, 0), value);
+    snprintf(what, sizeof(what), "weir_session_%s: '%.200s'", verb, plan_text(s->plan, param->name));
+    return session_check_array(what, session_shard(s, param, 0), value);
 }
 
 /* ---- after a failure ---- */
@@ -257,7 +258,7 @@ static weir_status check_readable(const struct weir_session *s, const plan_param
                              name, plan_text(s->plan, space->name), space->rank);
         if (session_owns_tensor(s, shard) && session_torn(s, shard))
             return error_set(WEIR_E_KERNEL, "weir_session_read: the update of '%s' on %s failed half-way: %s", name,
-                             plan_text(s->plan, space->name), s->failure);
+                             plan_text(s->plan, space->name), s->ending.failure.text);
     }
     return WEIR_OK;
 }
@@ -328,23 +329,24 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
     return status;
 }
 
-/* A round in which nothing is sent: all are at rest, and have seen what was sent before. */
-static weir_status await_all(struct weir_session *s, const plan_param *param)
+/* Alone `mine`. With other ranks all are at rest, have seen what was sent before, and get what the first of them says
+ * whose array does not fit: none waits for one that has turned back. */
+static weir_status all_fit(struct weir_session *s, enum round_kind kind, const plan_param *param, weir_status mine)
 {
-    if (!s->cluster)
-        return WEIR_OK;
-    cluster_round_begin(s->cluster, ROUND_WRITE, (uint32_t)(param - s->plan->params));
-    weir_status status = cluster_round_end(s->cluster, 0);
-    cluster_round_close(s->cluster);
-    return status;
+    return s->cluster ? cluster_agree(s->cluster, kind, (uint32_t)(param - s->plan->params), mine, NULL) : mine;
 }
 
 weir_status weir_session_read(weir_session *s, const char *name, weir_array *value)
 {
     const plan_param *param = NULL;
-    weir_status status = param_open(s, "read", name, value, &param);
-    bool failed = !status && session_failure(s);
-    if (failed)
+    weir_status status = param_open(s, "read", name, &param);
+    if (status)
+        return status;
+    bool failed = ending_failed(&s->ending);
+    status = check_fits(s, "read", param, value);
+    if (!failed)
+        status = all_fit(s, ROUND_READ, param, status);
+    else if (!status)
         status = check_readable(s, param);
     if (!status && s->cluster && !failed)
         status = gather_shards(s, param, value->data);
@@ -373,16 +375,17 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
     const plan_param *param = NULL;
     weir_status status = caller_check_outside(s, "write");
     if (!status)
-        status = session_failure(s);
+        status = ending_failure(&s->ending);
     if (!status)
-        status = param_open(s, "write", name, value, &param);
+        status = param_open(s, "write", name, &param);
     if (status)
         return status;
     if (param->frozen)
         session_await_save(s); /* which writes it from where it lies */
     if (s->cluster)
         cluster_sharing(s->cluster, true);
-    status = await_all(s, param); /* another rank may still read it in its last step */
+    status = check_fits(s, "write", param, value);
+    status = all_fit(s, ROUND_WRITE, param, status); /* another rank may still read it in its last step */
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
         const plan_tensor *tensor = session_shard(s, param, i);
         if (!session_owns_tensor(s, tensor))
@@ -393,7 +396,7 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         give_up(s, status);
     }
     if (!status)
-        status = await_all(s, param);
+        status = all_fit(s, ROUND_WRITE, param, WEIR_OK);
     if (s->cluster)
         cluster_sharing(s->cluster, false);
     return status;

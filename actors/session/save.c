@@ -62,9 +62,7 @@ struct saver {
 /* The session has failed because it was cancelled. */
 static bool saver_cancelled(const struct saver *saver)
 {
-    /* acquire: pairs with the store in session_fail() */
-    return atomic_load_explicit(&saver->session->state, memory_order_acquire) == SESSION_FAILED &&
-           saver->session->failure_status == WEIR_E_CANCELLED;
+    return ending_state(&saver->session->ending) == ENDING_CANCELLED;
 }
 
 static bool saver_stops(void *ctx, bool waits)
@@ -72,8 +70,7 @@ static bool saver_stops(void *ctx, bool waits)
     struct saver *saver = ctx;
     if (saver_cancelled(saver))
         return true;
-    /* acquire: as above */
-    if (!waits || atomic_load_explicit(&saver->session->state, memory_order_acquire) != SESSION_FAILED)
+    if (!waits || !ending_failed(&saver->session->ending))
         return false;
     if (!saver->failed_ns)
         saver->failed_ns = park_now_ns();
@@ -546,7 +543,7 @@ static weir_status save_write(struct weir_session *s, const char *dir, const wei
 static weir_status check_save(const struct weir_session *s, const char *dir, const weir_save_opts *opts)
 {
     const char *file = opts->src.file ? opts->src.file : "";
-    weir_status status = session_failure(s);
+    weir_status status = ending_failure(&s->ending);
     if (status)
         return status;
     if (!dir || !*dir || opts->keep < 0)

@@ -494,7 +494,7 @@ static void send_away(struct weir_session *s)
 {
     atomic_store(&s->closing, CLOSING_WAKES);
     for (uint32_t inside; s->place && (inside = atomic_load(&s->place->inside)) != 0;) {
-        park_wake(&s->state);
+        park_wake(&s->ending.state);
         session_order_outside(s, LANE_REST);
         park_wait(&s->place->inside, inside, park_now_ns() + AWAY_NS);
     }
@@ -506,13 +506,12 @@ static weir_status session_end(struct weir_session *s)
 {
     send_away(s);
     session_close_ringers(s);
-    session_await_told(s);
+    ending_await_told(&s->ending);
     session_end_saves(s);
     cluster_leave(s); /* after it nobody calls the watch */
     watch_close(s->watch);
     stop_workers(s);
-    /* acquire: pairs with the store in session_fail() */
-    if (s->actors && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_FAILED)
+    if (s->actors && ending_failed(&s->ending))
         session_tell_failure(s);
     weir_status status = close_trace(s);
     session_close_calls(s);
@@ -596,14 +595,14 @@ weir_status weir_session_start_at(weir_session *s, const weir_run_opts *given)
     if (!status)
         status = opts_read(&run, sizeof(run), given, "weir_session_start");
     if (!status)
-        status = session_failure(s);
+        status = ending_failure(&s->ending);
     if (!status)
         status = find_program(s, &run, &program);
     if (!status && !program)
-        status = session_ended(s);
+        status = ending_ended(&s->ending, session_rank(s));
     if (status)
         return status;
-    if (atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING)
+    if (ending_state(&s->ending) == ENDING_RUNNING)
         return error_set(WEIR_E_STATE, "weir_session_start: %lld steps are under way",
                          (long long)s->owner.steps);
     if (!steps_fit(s, program, &run))
@@ -631,21 +630,19 @@ static weir_status run_wait(struct weir_session *s, int timeout_ms)
 {
     int64_t deadline = park_deadline(timeout_ms);
     weir_status status = WEIR_OK;
-    /* acquire: pairs with the exchange in run_end(); what the workers did is visible after it */
-    while (!status && atomic_load_explicit(&s->state, memory_order_acquire) == SESSION_RUNNING) {
-        if (!park_wait(&s->state, SESSION_RUNNING, deadline))
+    while (!status && ending_state(&s->ending) == ENDING_RUNNING) {
+        if (!park_wait(&s->ending.state, ENDING_RUNNING, deadline))
             break;
         status = session_closes(s, "wait");
     }
-    uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
+    enum ending_state state = ending_state(&s->ending);
     if (status)
         return status;
-    if (state == SESSION_RUNNING)
+    if (state == ENDING_RUNNING)
         return error_set(WEIR_E_TIMEOUT, "weir_session_wait: the run is not over after %d ms", timeout_ms);
-    if (state == SESSION_FAILED && wait_halted(s, deadline))
+    if (state >= ENDING_FAILED_AT_END && wait_halted(s, deadline))
         session_tell_failure(s);
-    status = session_failure(s);
-    return status || s->program ? status : session_ended(s);
+    return s->program ? ending_failure(&s->ending) : ending_ended(&s->ending, session_rank(s));
 }
 
 weir_status weir_session_wait(weir_session *s, int timeout_ms)

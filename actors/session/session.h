@@ -10,19 +10,13 @@
  *     ringer.c    the same for what other processes post
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
- *     finite.c    a run that ends at the first NaN
+ *     finite.c    a run that ends at the first NaN    ending.c    the state of its end
  *     queues.c    queues that run ahead            groups.c    what devices do together
  *     cluster_*.c what there is with other ranks
  *
- * State (a futex word; only the session's own thread starts a run):
- *
- *     REST --start--> RUNNING --last worker done--> REST
- *       '----------------'- a kernel, or a rank, failed -> FAILED (for ever)
- *
- * A failure is reported once: whoever claims it first writes the sentence, then makes `state` FAILED, then tells every
- * lane. Who sees FAILED may read the sentence; it does not change any more. A worker that hears of it fires no
- * more; `firing` counts those that have not heard of it, so that a run that failed returns only when nobody calls a
- * function of the user's any more.
+ * ending.h has the states that a session is in, and what makes it fail. A worker that hears of a failure fires no more;
+ * `firing` counts those that have not heard of it, so that a run that failed returns only when nobody calls a function of
+ * the user's any more. Only the session's own thread starts a run.
  */
 #ifndef ACTORS_SESSION_SESSION_H
 #define ACTORS_SESSION_SESSION_H
@@ -33,6 +27,7 @@
 #include "actors/actor.h"
 #include "actors/crew.h"
 #include "actors/session/caller.h"
+#include "actors/session/ending.h"
 #include "actors/watch/watch.h"
 #include "actors/worker.h"
 #include "graph/plan/plan.h"
@@ -41,11 +36,7 @@
 #include "transport/meet/report.h"
 #include "transport/net/wire.h"
 
-enum session_state { SESSION_REST, SESSION_RUNNING, SESSION_FAILED };
-
 enum session_closing { CLOSING_NOT, CLOSING_WAKES, CLOSING_ALONE }; /* who waits inside is to go; nobody does */
-
-enum session_failing { FAILURE_NONE, FAILURE_CLAIMED, FAILURE_TOLD }; /* somebody writes the sentence; all were told */
 
 enum run_phase {
     RUN_OVER,   /* or none has begun */
@@ -54,28 +45,15 @@ enum run_phase {
     RUN_LIMITED /* all know after which step it ends */
 };
 
-/* The session ends before a step: a source has no value for it. */
-struct last_step {
-    int64_t end;            /* that step, as the user's functions count */
-    bool failed;            /* rather than said WEIR_END */
-    uint32_t culprit, from; /* the source's rank; the rank whose sentence it is */
-    char text[960];         /* fits `failure` behind the words that say whose it is */
-};
-
-/* How the run under way ends, and the session. Under the lock, but for what is atomic. */
-struct ending {
-    pthread_mutex_t lock;
-    bool open;
+/* The run under way, or the last one. Under the lock of `ending`, but for what is atomic. */
+struct session_run {
     _Atomic uint32_t asked; /* weir_session_stop() was called, and has not made a run shorter yet */
     enum run_phase phase;
-    uint64_t run;           /* number of the run, over or not: 1, 2, ... */
+    uint64_t number;        /* over or not: 1, 2, ... */
     uint32_t awaited;       /* workers that have not answered HOLD */
     int64_t begun;          /* steps of the run, by any of those that have */
     bool follows;           /* no device is here: the run goes on until another rank tells how it ended */
     int64_t most;           /* and then it has ended before this step at the latest; INT64_MAX: not told */
-    _Atomic int64_t end;    /* last.end; INT64_MAX: none is known. Changes under the lock */
-    struct last_step last;
-    bool ended;             /* all steps before it are done */
 };
 
 struct cluster;
@@ -136,29 +114,20 @@ struct weir_session {
     struct watch *watch; /* owned; NULL: nobody watches */
     struct report report;
     char name[REPORT_NAME + 1]; /* in reports and traces */
-    bool told;          /* the last firings before the failure have been reported */
 
     struct saver *saver; /* owned; NULL: nothing has been saved yet */
 
-    _Atomic uint32_t state;   /* enum session_state */
     struct ending ending;
+    struct session_run run;
     _Atomic uint32_t running; /* workers that are not done with this run; one more while it is held, and one more while
                                  it follows others' */
-    _Atomic uint32_t failing; /* enum session_failing, of the first failure (a futex word) */
-    _Atomic uint32_t firing;  /* workers that have not heard of it (a futex word) */
-    weir_status failure_status;
-    uint32_t culprit;         /* the rank that failed first, as far as is known */
-    uint32_t teller;          /* the rank whose sentence it is */
-    uint32_t said;            /* where that begins in `failure` */
-    bool gentle;              /* it came when all steps before it were done: what they made can still be pulled */
-    _Atomic bool harsh;       /* something else failed after that */
+    _Atomic uint32_t firing;  /* workers that have not heard of a failure (a futex word) */
     struct ringer *ringers;   /* owned; by lanes to which other processes post, with the descriptor */
     uint32_t ringer_count;
     _Atomic int ready_fd;     /* owned; -1: nobody has asked for one */
     _Atomic bool rung;        /* it is readable, or is about to be */
     struct place *place;      /* in the list of those that are open; NULL: it is not, yet */
     _Atomic uint32_t closing; /* enum session_closing */
-    char failure[1024];
 };
 
 /* Whether this process runs the actor, or owns the space. */
@@ -235,9 +204,9 @@ void session_companions(const struct weir_session *session, uint32_t actor, char
 /* The queue that the actor was launched on failed: this is what the device says. By the worker's thread. */
 void session_fail_queue(struct weir_session *session, const struct actor *actor, const char *sentence);
 
-/* A kernel of the actor failed with this sentence ("" for none). */
+/* A kernel of the actor failed with this status and sentence ("" for none). */
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
-                         const char *sentence);
+                         weir_status status, const char *sentence);
 
 /* A kernel of the actor met, when it ran in this firing, what it cannot take. By the worker's thread. */
 void session_fail_refused(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
@@ -251,7 +220,7 @@ void session_describe(const struct weir_session *session, const struct actor *ac
                       const char *sentence, char *text, size_t bytes);
 
 /* A source failed, and all steps before have been done. With the lock of `ending`. */
-void session_fail_at_end(struct weir_session *session, const struct last_step *last);
+void session_fail_at_end(struct weir_session *session);
 
 /* It cannot be opened, or a worker could not open its queues, and why; when others may wait for it. */
 void session_fail_open(struct weir_session *session, weir_status status, const char *sentence);
@@ -264,18 +233,8 @@ void session_fail_peer(struct weir_session *session, uint32_t culprit, const cha
 void session_fail_told(struct weir_session *session, uint32_t from, uint32_t culprit, bool cancelled,
                        const char *sentence);
 
-/* The session failed: sets the calling thread's error to the report and returns E_KERNEL, E_PEER or E_CANCELLED; else
- * OK. */
-weir_status session_failure(const struct weir_session *session);
-
-/* The same, for who may still pull what was done before a source failed. */
-weir_status session_failure_for_pull(const struct weir_session *session);
-
-/* Reports it, once, with the last firings before it. When nothing fires any more. */
+/* Reports the failure, once, with the last firings before it. When nothing fires any more. */
 void session_tell_failure(struct weir_session *session);
-
-/* Waits until the other ranks have been told of a failure that was seen here: the network is not to end in between. */
-void session_await_told(struct weir_session *session);
 
 /* ---- session.c ---- */
 
@@ -308,10 +267,7 @@ void ringer_watch(struct ringer *ringer); /* by the lane's owner, which sleeps e
 
 /* ---- stop.c ---- */
 
-weir_status ending_open(struct ending *ending);
-void ending_close(struct ending *ending); /* also a zeroed one */
-
-/* The run of the program begins; REST becomes RUNNING. By the session's thread. */
+/* The run of the program begins. By the session's thread. */
 weir_status session_begin(struct weir_session *session, uint32_t program, const weir_run_opts *run);
 
 /* By a worker: it is done with the run. The last ends it. */
@@ -329,9 +285,6 @@ void session_end_source(struct weir_session *session, const struct actor *actor,
 
 /* No step from last->end on is done. False: that is no news. Any thread. */
 bool session_end_before(struct weir_session *session, const struct last_step *last);
-
-/* At rest and at the end of the values: E_END, and the sentence; else OK. */
-weir_status session_ended(const struct weir_session *session);
 
 /* Steps done since open; while a run is under way, before it. Whether none is. Any thread. */
 int64_t session_steps(const struct weir_session *session);

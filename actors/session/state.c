@@ -37,29 +37,26 @@ static int64_t steps_of(const struct actor *actor)
     return launched ? (actor->firing - launched) / actor->fires : actor->step;
 }
 
-/* The first step that not all actors of this rank have done. */
+/* The first step of main that not all actors of this rank have done. */
 static int64_t least_step(const struct weir_session *s)
 {
-    int64_t least = s->first_step + session_steps(s);
+    int64_t least = atomic_load_explicit(&s->ending.end, memory_order_relaxed); /* INT64_MAX: none is known */
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         if (session_runs(s, a) && !s->actors[a].program &&
             s->plan->queues[s->plan->actors[a].queue.i].kind != PLAN_OUTSIDE &&
             steps_of(&s->actors[a]) < least)
             least = steps_of(&s->actors[a]);
-    return least;
+    return least == INT64_MAX ? s->first_step + session_steps(s) : least; /* no actor is here */
 }
 
 int64_t session_step(const struct weir_session *s)
 {
-    /* acquire: pairs with the exchange in owner_done() */
-    uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
-    if (state == SESSION_FAILED && caller_check_outside(s, "step"))
+    if (!ending_failed(&s->ending))
+        return s->first_step + session_steps(s);
+    if (caller_check_outside(s, "step"))
         return s->first_step + s->steps_done;
-    if (state == SESSION_FAILED) {
-        session_await_halted(s);
-        return least_step(s);
-    }
-    return s->first_step + session_steps(s);
+    session_await_halted(s);
+    return least_step(s);
 }
 
 int64_t weir_session_step(const weir_session *s)
@@ -122,11 +119,10 @@ weir_status session_check_still(const struct weir_session *s, const char *verb)
     weir_status status = caller_check_outside(s, verb);
     if (status)
         return status;
-    /* acquire: pairs with the exchange in owner_done(): the shards are as the last step left them */
-    uint32_t state = atomic_load_explicit(&s->state, memory_order_acquire);
-    if (state == SESSION_RUNNING)
+    enum ending_state state = ending_state(&s->ending); /* the shards are as the last step left them */
+    if (state == ENDING_RUNNING)
         return error_set(WEIR_E_STATE, "weir_session_%s: a run is under way", verb);
-    if (state == SESSION_FAILED)
+    if (ending_failed(&s->ending))
         session_await_halted(s);
     return WEIR_OK;
 }

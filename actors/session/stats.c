@@ -74,8 +74,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     if (caller_check_open(s, "get_stats"))
         return;
     const weir_plan *plan = s->plan;
-    /* acquire: pairs with the exchange in owner_done() */
-    bool running = atomic_load_explicit(&s->state, memory_order_acquire) != SESSION_REST;
+    enum ending_state state = ending_state(&s->ending);
     stats->steps = session_steps(s);
     stats->skipped = -1;
     stats->workers = (int)s->compute_count;
@@ -88,7 +87,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
         stats->arena_bytes += s->arenas[i].base ? s->arenas[i].bytes : 0;
     }
     add_transfers(s, stats);
-    if (running)
+    if (state != ENDING_REST && state != ENDING_ENDED)
         return; /* the rest belongs to the workers */
     stats->skipped = skipped_steps(s);
     stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;

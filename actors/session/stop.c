@@ -39,27 +39,11 @@
 #include "graph/base/error.h"
 #include "transport/mail/park.h"
 
-weir_status ending_open(struct ending *ending)
-{
-    if (pthread_mutex_init(&ending->lock, NULL))
-        return error_set(WEIR_E_MEMORY, "no memory for a lock");
-    ending->open = true;
-    atomic_init(&ending->end, INT64_MAX);
-    return WEIR_OK;
-}
-
-void ending_close(struct ending *ending)
-{
-    if (ending->open)
-        pthread_mutex_destroy(&ending->lock);
-    ending->open = false;
-}
-
 uint64_t session_run_number(const struct weir_session *s)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
     pthread_mutex_lock(lock);
-    uint64_t run = s->ending.run;
+    uint64_t run = s->run.number;
     pthread_mutex_unlock(lock);
     return run;
 }
@@ -76,7 +60,7 @@ static int64_t steps_to_end(const struct weir_session *s)
 /* With the lock. */
 static int64_t steps_of(const struct weir_session *s, uint32_t program)
 {
-    bool done = s->program == program && s->ending.phase == RUN_OVER;
+    bool done = s->program == program && s->run.phase == RUN_OVER;
     int64_t steps = (program ? s->ran[program] : s->steps_done) + (done ? s->steps : 0);
     int64_t most = program ? INT64_MAX : steps_to_end(s);
     return steps < most ? steps : most;
@@ -108,7 +92,7 @@ bool session_at_rest(const struct weir_session *s)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
     pthread_mutex_lock(lock);
-    bool over = s->ending.phase == RUN_OVER;
+    bool over = s->run.phase == RUN_OVER;
     pthread_mutex_unlock(lock);
     return over;
 }
@@ -139,42 +123,41 @@ static int64_t steps_before_end(const struct weir_session *s, int64_t steps)
 /* How many of so many steps the others have done, where that is known. With the lock. */
 static int64_t steps_at_most(const struct weir_session *s, int64_t steps)
 {
-    int64_t most = s->ending.most == INT64_MAX ? steps : s->ending.most - run_begin(s);
+    int64_t most = s->run.most == INT64_MAX ? steps : s->run.most - run_begin(s);
     return most < steps ? most : steps;
 }
 
 weir_status session_begin(struct weir_session *s, uint32_t program, const weir_run_opts *run)
 {
     struct ending *e = &s->ending;
-    uint32_t rest = SESSION_REST;
+    struct session_run *r = &s->run;
     pthread_mutex_lock(&e->lock);
     /* relaxed: the lock orders it with the look in session_asked() */
-    e->run++;
-    bool hold = atomic_load_explicit(&e->asked, memory_order_relaxed) || cluster_wants_hold(s);
+    r->number++;
+    bool hold = atomic_load_explicit(&r->asked, memory_order_relaxed) || cluster_wants_hold(s);
     *(s->program ? &s->ran[s->program] : &s->steps_done) += s->steps;
     s->program = s->owner.program = program;
     s->steps = s->owner.steps = run->steps;
     s->owner.begins_at = program ? run->first_step : -1;
     s->owner.steps_end = run->steps + (program ? run->first_step : s->first_step + s->steps_done);
     s->run_start_ns = park_now_ns();
-    e->begun = 0;
-    e->awaited = s->worker_count;
-    e->follows = cluster_follows(s, &e->most);
+    r->begun = 0;
+    r->awaited = s->worker_count;
+    r->follows = cluster_follows(s, &r->most);
     /* relaxed: published to the workers by START */
     atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps_at_most(s, run->steps)), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, hold, memory_order_relaxed);
-    atomic_store_explicit(&s->running, s->worker_count + hold + e->follows, memory_order_relaxed);
-    bool begins = atomic_compare_exchange_strong_explicit(&s->state, &rest, SESSION_RUNNING, memory_order_acq_rel,
-                                                          memory_order_acquire);
+    atomic_store_explicit(&s->running, s->worker_count + hold + r->follows, memory_order_relaxed);
+    bool begins = ending_happens(e, ENDING_BEGINS);
     if (begins) {
-        e->phase = hold ? RUN_HELD : RUN_GOES;
+        r->phase = hold ? RUN_HELD : RUN_GOES;
         session_order(s, LANE_START | (hold ? LANE_HOLD : 0));
         cluster_limited(s);
         if (hold)
             cluster_hold_began(s);
     }
     pthread_mutex_unlock(&e->lock);
-    return begins ? WEIR_OK : session_failure(s);
+    return begins ? WEIR_OK : ending_failure(e);
 }
 
 /* At rest: whether the session is at its end, and then how. Who waits for values is to look again. */
@@ -182,29 +165,25 @@ static void settle(struct weir_session *s)
 {
     struct ending *e = &s->ending;
     int64_t done = s->steps_done + (s->program ? 0 : s->steps);
-    e->ended |= s->first_step + done >= atomic_load_explicit(&e->end, memory_order_relaxed);
-    if (e->ended && e->last.failed)
-        session_fail_at_end(s, &e->last);
+    if (s->first_step + done < atomic_load_explicit(&e->end, memory_order_relaxed)) /* the lock's */
+        ending_happens(e, ENDING_STOPS);
+    else if (!e->last.failed)
+        ending_happens(e, ENDING_ENDS);
+    else
+        session_fail_at_end(s);
     session_order_outside(s, LANE_REST);
 }
 
 /* All workers are done. */
 static void run_end(struct weir_session *s)
 {
-    struct ending *e = &s->ending;
-    uint32_t running = SESSION_RUNNING;
-    e->phase = RUN_OVER;
+    s->run.phase = RUN_OVER;
     s->run_end_ns = park_now_ns();
     s->steps = atomic_load_explicit(&s->owner.limit, memory_order_relaxed); /* the lock's */
     if (s->steps < s->owner.steps)
-        atomic_store_explicit(&e->asked, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->run.asked, 0, memory_order_relaxed);
     cluster_tell_over(s, run_begin(s) + s->steps);
     settle(s);
-    /* release: pairs with the load in weir_session_wait(). Fails if a failure came first. */
-    if (atomic_compare_exchange_strong_explicit(&s->state, &running, SESSION_REST, memory_order_acq_rel,
-                                                memory_order_relaxed))
-        park_wake(&s->state);
-    session_announce(s);
 }
 
 void session_leave_run(struct weir_session *s)
@@ -214,7 +193,7 @@ void session_leave_run(struct weir_session *s)
         return;
     pthread_mutex_lock(&s->ending.lock);
     /* a hold may have begun since, and have ended the run by now */
-    if (s->ending.phase != RUN_OVER && !atomic_load_explicit(&s->running, memory_order_acquire))
+    if (s->run.phase != RUN_OVER && !atomic_load_explicit(&s->running, memory_order_acquire))
         run_end(s);
     pthread_mutex_unlock(&s->ending.lock);
 }
@@ -223,7 +202,7 @@ void session_leave_run(struct weir_session *s)
 
 void session_hold_begin(struct weir_session *s)
 {
-    s->ending.phase = RUN_HELD;
+    s->run.phase = RUN_HELD;
     /* relaxed: the order publishes it; in session_leave_run() the lock */
     atomic_store_explicit(&s->owner.hold, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->running, 1, memory_order_relaxed);
@@ -236,7 +215,7 @@ void session_hold_end(struct weir_session *s, int64_t step)
     int64_t steps = step - run_begin(s); /* first_step may be negative: weir_session_load() */
     if (steps > s->owner.steps)
         steps = s->owner.steps;
-    s->ending.phase = RUN_LIMITED;
+    s->run.phase = RUN_LIMITED;
     /* relaxed: the order publishes them */
     atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps_at_most(s, steps)), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, false, memory_order_relaxed);
@@ -246,12 +225,12 @@ void session_hold_end(struct weir_session *s, int64_t step)
 
 bool session_followed(struct weir_session *s, int64_t step)
 {
-    struct ending *e = &s->ending;
-    if (!e->follows)
+    struct session_run *r = &s->run;
+    if (!r->follows)
         return false;
-    e->follows = false;
-    e->most = step;
-    if (e->phase != RUN_HELD) /* else when that is over */
+    r->follows = false;
+    r->most = step;
+    if (r->phase != RUN_HELD) /* else when that is over */
         session_hold_end(s, step);
     return true;
 }
@@ -260,26 +239,25 @@ bool session_followed(struct weir_session *s, int64_t step)
 
 void session_asked(struct weir_session *s)
 {
-    struct ending *e = &s->ending;
-    pthread_mutex_lock(&e->lock);
-    if (e->phase == RUN_GOES && atomic_load_explicit(&e->asked, memory_order_relaxed))
+    pthread_mutex_lock(&s->ending.lock);
+    if (s->run.phase == RUN_GOES && atomic_load_explicit(&s->run.asked, memory_order_relaxed))
         session_hold_begin(s);
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&s->ending.lock);
 }
 
 void session_held(struct weir_session *s, int64_t begun, bool again)
 {
-    struct ending *e = &s->ending;
-    pthread_mutex_lock(&e->lock);
+    struct session_run *r = &s->run;
+    pthread_mutex_lock(&s->ending.lock);
     /* relaxed: the hold counts, so nobody ends the run meanwhile */
     atomic_fetch_add_explicit(&s->running, again, memory_order_relaxed);
-    e->begun = begun > e->begun ? begun : e->begun;
-    bool last = --e->awaited == 0;
-    int64_t step = run_begin(s) + e->begun;
+    r->begun = begun > r->begun ? begun : r->begun;
+    bool last = --r->awaited == 0;
+    int64_t step = run_begin(s) + r->begun;
     bool over = last && (!s->cluster || cluster_held(s, step));
     if (last && !s->cluster)
         session_hold_end(s, step);
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&s->ending.lock);
     if (over)
         session_leave_run(s);
 }
@@ -310,6 +288,7 @@ void session_end_source(struct weir_session *s, const struct actor *actor, const
 {
     struct last_step last = {.end = actor->step,
                              .failed = status != WEIR_END,
+                             .status = status,
                              .culprit = session_rank(s),
                              .from = session_rank(s)};
     const plan_kernel *from = &s->plan->kernels[kernel->id];
@@ -321,51 +300,24 @@ void session_end_source(struct weir_session *s, const struct actor *actor, const
     session_end_before(s, &last);
 }
 
-/* Of two of the same step a failure says more. */
-static bool is_earlier(const struct last_step *last, const struct last_step *than, int64_t end)
-{
-    return last->end < end || (last->end == end && last->failed && !than->failed);
-}
-
 bool session_end_before(struct weir_session *s, const struct last_step *last)
 {
-    struct ending *e = &s->ending;
-    pthread_mutex_lock(&e->lock);
-    bool earlier = is_earlier(last, &e->last, atomic_load_explicit(&e->end, memory_order_relaxed));
+    pthread_mutex_lock(&s->ending.lock);
+    bool earlier = ending_before(&s->ending, last);
     if (earlier) {
-        e->last = *last;
         /* relaxed: the orders publish it */
-        atomic_store_explicit(&e->end, last->end, memory_order_relaxed);
         int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed);
         atomic_store_explicit(&s->owner.limit, steps_before_end(s, limit), memory_order_relaxed);
         cluster_tell_end(s, last);
-        if (e->phase == RUN_OVER) {
+        if (s->run.phase == RUN_OVER) {
             settle(s);
         } else {
             cluster_limited(s);
             session_order(s, LANE_LIMIT);
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&s->ending.lock);
     return earlier;
-}
-
-weir_status session_ended(const struct weir_session *s)
-{
-    pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
-    struct last_step last;
-    pthread_mutex_lock(lock);
-    bool ended = s->ending.ended;
-    last = s->ending.last;
-    pthread_mutex_unlock(lock);
-    if (!ended)
-        return WEIR_OK;
-    /* The session failed under the lock, perhaps since the caller looked last. */
-    weir_status status = last.failed ? session_failure(s) : WEIR_OK;
-    if (status)
-        return status;
-    return last.from == session_rank(s) ? error_set(WEIR_E_END, "%s", last.text)
-                                        : error_set(WEIR_E_END, "rank %u reports: %s", last.from, last.text);
 }
 
 /* ---- the program ---- */
@@ -376,7 +328,7 @@ void weir_session_stop(weir_session *s)
     if (!caller_is_here(s))
         return;
     /* relaxed: the order publishes it */
-    atomic_store_explicit(&s->ending.asked, 1, memory_order_relaxed);
+    atomic_store_explicit(&s->run.asked, 1, memory_order_relaxed);
     mailbox_order(&s->workers[0].lane.mailbox, LANE_ASK);
     errno = before;
 }

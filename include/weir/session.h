@@ -157,6 +157,9 @@ typedef struct weir_run_opts {
  * than before begins when all ranks have called for it. */
 #define weir_session_start(session, ...) weir_session_start_at(session, WEIR_OPTS(weir_run_opts, .steps = __VA_ARGS__))
 #define weir_session_run(session, ...) weir_session_run_at(session, WEIR_OPTS(weir_run_opts, .steps = __VA_ARGS__))
+/* When the run fails: E_KERNEL of a kernel or a device; of a source, a sink or a call the status that it returned, as
+ * E_IO (E_KERNEL for END, E_END, E_TIMEOUT, E_PEER and E_CANCELLED, which say something else here); E_PEER on the other
+ * ranks, with the sentence of the first; E_CANCELLED after weir_session_cancel(). */
 weir_status weir_session_start_at(weir_session *session, const weir_run_opts *opts);
 weir_status weir_session_wait(weir_session *session, int timeout_ms);
 weir_status weir_session_run_at(weir_session *session, const weir_run_opts *opts);
@@ -185,7 +188,8 @@ weir_status weir_session_cancel(weir_session *session);
  * start. Who would wait for ever on a session at rest, as no run will make room (or a value), gets E_STATE; also when
  * the run ends meanwhile. */
 weir_status weir_session_push(weir_session *session, const char *name, const weir_array *value, int timeout_ms);
-/* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. */
+/* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. A value that has arrived
+ * is given out also when the session has failed since, but not when it was cancelled. */
 weir_status weir_session_pull(weir_session *session, const char *name, weir_array *value, int timeout_ms);
 
 /* ---- in an event loop ----

@@ -297,7 +297,7 @@ Test(calls, a_session_that_fails_closes_what_it_opened)
     weir_call_many(NULL, fail_late, {x}, .name = "fails");
     weir_plan *plan = compiled(g, 1);
     weir_session *s = opened(plan);
-    cr_expect_eq(weir_session_run(s, STEPS), WEIR_E_KERNEL);
+    cr_expect_eq(weir_session_run(s, STEPS), WEIR_E_IO);
     cr_expect(strstr(weir_error(), "enough"), "%s", weir_error());
     cr_expect_eq(b.closed, 0);
     weir_session_close(s);

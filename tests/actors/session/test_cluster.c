@@ -121,6 +121,34 @@ static weir_status story_tell(struct story *story, const struct model *m, weir_s
     return status ? status : story_params(story, m, s, false);
 }
 
+/* One rank's array does not fit: none waits for it, all say whose it was, and the session goes on. */
+static void read_in_two_shapes(struct rank *rank)
+{
+    struct model *m = rank->ctx;
+    weir_param_info info;
+    static _Thread_local float value[1 << 16];
+    RANK_OK(rank, weir_plan_param(m->plan, 0, &info));
+    weir_session *s = weir_session_open(m->plan, .cluster = ranks_cluster(rank));
+    RANK_IS(rank, s, "%s", weir_error());
+    weir_array fits = {value, info.type.dtype, info.type.shape}, wrong[] = {fits, fits, fits};
+    wrong[0].shape.dim[0]++;
+    wrong[1].dtype = WEIR_I32;
+    wrong[2].data = NULL;
+    for (int culprit = 0; culprit < rank->count; culprit++)
+        for (int how = 0; how < 3; how++)
+            for (int writes = 0; writes < 2; writes++) {
+                weir_array *given = rank->number == culprit ? &wrong[how] : &fits;
+                weir_status status = writes ? weir_session_write(s, info.name, given) : weir_session_read(s, info.name, given);
+                char said[64] = "weir_session_";
+                if (rank->number != culprit)
+                    snprintf(said, sizeof(said), "rank %d: weir_session_", culprit);
+                RANK_IS(rank, status == WEIR_E_ARGUMENT && !strncmp(weir_error(), said, strlen(said)),
+                        "culprit %d, case %d: %d, %s", culprit, how, status, weir_error());
+                RANK_OK(rank, weir_session_read(s, info.name, &fits));
+            }
+    RANK_OK(rank, weir_session_close(s));
+}
+
 static void story_alone(struct model *m)
 {
     weir_session *s = weir_session_open(m->plan, .cluster.alone = true);
@@ -204,6 +232,14 @@ STORIES(ranks_that_are_no_neighbours_are_read_through_memory, 5, RANKS_SHM, tell
 STORIES(ranks_that_are_no_neighbours_are_read_over_wires, 5, RANKS_WIRE, tell_whole, 1, 1, 5, 2, false)
 STORIES(parts_of_a_plan_make_the_whole_through_memory, 2, RANKS_SHM, tell_part, 2, 1, 2, 2, true)
 STORIES(parts_of_a_plan_make_the_whole_over_wires, 4, RANKS_WIRE, tell_part, 2, 2, 1, 1, false)
+
+Test(cluster, a_read_or_write_that_fits_on_all_ranks_but_one_fails_on_all)
+{
+    struct model *m = model_new((layout){2, 1, 2, 2, false});
+    for (enum ranks_link link = RANKS_SHM; link <= RANKS_WIRE; link++)
+        ranks_free(ranks_run(read_in_two_shapes, m, .count = 3, .link = link, .kind = RANKS_THREADS));
+    model_free(m);
+}
 
 /* ---- chains: known by heart (tests/support/chain.h) ---- */
 

@@ -366,12 +366,12 @@ Test(end, a_source_that_fails_takes_no_finished_step_with_it)
         weir_session *s = puller.session = two_open(plan, &sources, NULL);
         OK(weir_session_start(s, ASKED));
         cr_assert_eq(pthread_create(&thread, NULL, pull_all, &puller), 0);
-        FAILS(WEIR_E_KERNEL, weir_session_wait(s, WAIT_MS), "a (source) failed on cpu:0 in step 7");
+        FAILS(WEIR_E_IO, weir_session_wait(s, WAIT_MS), "a (source) failed on cpu:0 in step 7");
         pthread_join(thread, NULL);
-        cr_expect_eq(puller.status, WEIR_E_KERNEL, "%d: %s", (int)puller.status, puller.error);
+        cr_expect_eq(puller.status, WEIR_E_IO, "%d: %s", (int)puller.status, puller.error);
         expect_values(&puller, sources.micro);
         cr_expect_eq(weir_session_step(s), ENDS);
-        FAILS(WEIR_E_KERNEL, weir_session_run(s, 1), "a (source) failed on cpu:0 in step 7");
+        FAILS(WEIR_E_IO, weir_session_run(s, 1), "a (source) failed on cpu:0 in step 7");
         OK(weir_session_close(s));
     }
     weir_plan_free(plan);
@@ -401,7 +401,7 @@ Test(end, leaves_a_trace_that_is_whole_however_it_came)
 {
     weir_plan *plan = two_plan(MICRO);
     expect_trace(plan, (struct sources){.ends = {ENDS, ENDS}, .status = WEIR_END}, WEIR_E_END);
-    expect_trace(plan, (struct sources){.ends = {ENDS, ENDS}, .status = WEIR_E_IO}, WEIR_E_KERNEL);
+    expect_trace(plan, (struct sources){.ends = {ENDS, ENDS}, .status = WEIR_E_IO}, WEIR_E_IO);
     expect_trace(plan, (struct sources){.ends = {ASKED, ASKED}, .cancel_at = ENDS}, WEIR_E_CANCELLED);
     weir_plan_free(plan);
 }

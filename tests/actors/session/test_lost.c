@@ -294,7 +294,7 @@ static void forge(struct rank *rank)
     if (rank->number == 1)
         post_word(&s->cluster->peers[0].senders[0], forging->forged->word);
     double end = ranks_seconds() + 20;
-    while (!(outcome->status = session_failure(s)) && ranks_seconds() < end)
+    while (!(outcome->status = ending_failure(&s->ending)) && ranks_seconds() < end)
         ranks_pause(1);
     snprintf(outcome->error, sizeof outcome->error, "%s", outcome->status ? weir_error() : "");
     RANK_OK(rank, weir_session_close(s));
@@ -336,7 +336,7 @@ static void forge_to_a_push(struct rank *rank)
     while (!atomic_load(forging->opened))
         ranks_pause(1);
     while (rank->number == 1 && !outcome->status) {
-        outcome->status = session_failure(s);
+        outcome->status = ending_failure(&s->ending);
         ranks_pause(1);
     }
     if (rank->number == 0)

@@ -484,7 +484,7 @@ static weir_plan *failing_plan(void)
     uint32_t x = sdf_actor(s, queues[0], "x", SOURCE);
     uint32_t bad = sdf_actor(s, queues[1], "h0/q", .kernel = "test_fail");
     sdf_port(s, bad, sdf_regst(s, x, .items = 4));
-    sdf_port(s, sdf_actor(s, outside, "y", PULL), sdf_regst(s, bad, .items = 4));
+    sdf_port(s, sdf_actor(s, outside, "y", PULL), sdf_regst(s, bad, .slots = 2, .items = 4));
     return checked(sdf_plan(s));
 }
 
@@ -516,6 +516,82 @@ Test(session, a_failing_kernel_stops_everything_with_one_report, .timeout = 120)
     weir_plan_free(plan);
 }
 
+/* The kernel before the pull fails in step 17: it has made 17 values, the last of which is not pulled. */
+Test(session, what_has_arrived_can_be_pulled_after_a_failure, .timeout = 120)
+{
+    weir_plan *plan = failing_plan();
+    weir_session *session = weir_session_open(plan, .bindings = give_x, .report = pass_over);
+    float value[4];
+    weir_array array = four(value);
+    int pulled = 0;
+    OK(weir_session_start(session, 1000));
+    for (; pulled < 16; pulled++)
+        OK(weir_session_pull(session, "y", &array, 10000));
+    FAILS(WEIR_E_KERNEL, weir_session_wait(session, 10000), "the sky fell");
+    weir_ready ready[8];
+    int pulls = 0;
+    for (int i = weir_session_ready(session, ready, 8) - 1; i >= 0; i--)
+        pulls += ready[i].kind == WEIR_READY_PULL && !ready[i].status;
+    cr_expect_eq(pulls, 1, "the value is listed");
+    for (; pulled < 17; pulled++)
+        OK(weir_session_pull(session, "y", &array, 0));
+    FAILS(WEIR_E_KERNEL, weir_session_pull(session, "y", &array, 0), "the sky fell");
+    OK(weir_session_close(session));
+    weir_plan_free(plan);
+}
+
+Test(session, what_has_arrived_is_not_pulled_after_a_cancel, .timeout = 120)
+{
+    weir_plan *plan = failing_plan();
+    weir_session *session = weir_session_open(plan, .bindings = give_x, .report = pass_over);
+    float value[4];
+    weir_array array = four(value);
+    OK(weir_session_start(session, 2));
+    OK(weir_session_pull(session, "y", &array, 10000));
+    OK(weir_session_cancel(session));
+    FAILS(WEIR_E_CANCELLED, weir_session_pull(session, "y", &array, 10000), "cancelled");
+    OK(weir_session_close(session));
+    weir_plan_free(plan);
+}
+
+struct refusal_of_a_sink {
+    int64_t at;
+    weir_status status;
+};
+
+static weir_status give_any(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    (void)ctx, (void)step, (void)micro;
+    memset(dst->data, 0, 4 * sizeof(float));
+    return WEIR_OK;
+}
+
+static weir_status see_until(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    const struct refusal_of_a_sink *refusal = ctx;
+    (void)value, (void)micro;
+    return step == refusal->at ? refusal->status : WEIR_OK;
+}
+
+/* A sink in its own words, whatever it says; but for those that would say something else of the run. */
+Test(session, fails_with_the_status_of_the_function_and_counts_the_steps_before, .timeout = 120)
+{
+    weir_plan *plan = chain_plan(2, 2, 2, 1);
+    for (int status = WEIR_END; status <= WEIR_E_CANCELLED + 1; status++) {
+        struct refusal_of_a_sink refusal = {.at = 23, .status = (weir_status)status};
+        bool own = status != WEIR_END && status != WEIR_E_END && status != WEIR_E_TIMEOUT && status != WEIR_E_PEER &&
+                   status < WEIR_E_CANCELLED;
+        weir_binding bindings[] = {{.name = "x", .source = give_any},
+                                   {.name = "y", .sink = see_until, .ctx = &refusal}, {0}};
+        weir_session *session = weir_session_open(plan, .bindings = bindings, .first_step = 10, .report = pass_over);
+        OK(weir_session_run(session, 10));
+        FAILS(own ? (weir_status)status : WEIR_E_KERNEL, weir_session_run(session, 10), "failed on cpu:");
+        cr_expect_eq(weir_session_step(session), 23, "the sink has done the steps before 23, and no more");
+        OK(weir_session_close(session));
+    }
+    weir_plan_free(plan);
+}
+
 static weir_status refuse(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
     (void)ctx, (void)dst, (void)micro;
@@ -528,7 +604,8 @@ Test(session, a_source_that_gives_up_ends_the_run, .timeout = 120)
     weir_plan *plan = chain_plan(2, 2, 2, 1);
     weir_binding bindings[] = {{.name = "x", .source = refuse}, {.name = "y", .sink = see, .ctx = &seen}, {0}};
     weir_session *session = weir_session_open(plan, .bindings = bindings, .report = pass_over);
-    FAILS(WEIR_E_KERNEL, weir_session_run(session, 10), "model.c:100: x (source) failed on cpu:0 in step 3");
+    FAILS(WEIR_E_IO, weir_session_run(session, 10), "model.c:100: x (source) failed on cpu:0 in step 3");
+    cr_assert_eq(weir_session_step(session), 3);
     cr_assert_leq(seen.count, 3);
     OK(weir_session_close(session));
     weir_plan_free(plan);
@@ -559,7 +636,7 @@ Test(session, no_function_of_the_user_runs_after_a_failed_run, .timeout = 120)
     weir_binding bindings[] = {{.name = "x", .source = refuse_then, .ctx = &lingers},
                                {.name = "y", .sink = linger, .ctx = &lingers}, {0}};
     weir_session *session = weir_session_open(plan, .bindings = bindings, .workers = 2, .report = pass_over);
-    FAILS(WEIR_E_KERNEL, weir_session_run(session, 10), "x (source) failed on cpu:0 in step 3");
+    FAILS(WEIR_E_IO, weir_session_run(session, 10), "x (source) failed on cpu:0 in step 3");
     cr_assert_eq(atomic_load(&lingers), 0);
     OK(weir_session_close(session));
     weir_plan_free(plan);

@@ -222,7 +222,7 @@ Test(state, after_a_failure_everything_can_be_read_with_the_step_that_it_belongs
     for (int workers = 1; workers <= 2; workers++) {
         weir_plan *failing = learner_plan(.dp = 2, .fail_at = 4), *plan = learner_plan(.dp = 2);
         weir_session *s = weir_session_open(failing, QUIET, .workers = workers);
-        cr_assert_eq(weir_session_run(s, 10), WEIR_E_KERNEL);
+        cr_assert_eq(weir_session_run(s, 10), WEIR_E_IO);
         cr_assert_leq(weir_session_step(s), 4, "step 4 failed");
         expect_as_undisturbed(s, plan, weir_session_step(s), 4);
         struct visited v = {.whole = learned_read(s)};
@@ -231,7 +231,7 @@ Test(state, after_a_failure_everything_can_be_read_with_the_step_that_it_belongs
         learned_free(&v.whole);
         float some[8];
         weir_array array = {some, WEIR_F32, {1, {8}}};
-        cr_assert_eq(weir_session_write(s, "h0/frozen", &array), WEIR_E_KERNEL, "there is nothing to write for");
+        cr_assert_eq(weir_session_write(s, "h0/frozen", &array), WEIR_E_IO, "there is nothing to write for");
         weir_session_close(s);
         weir_plan_free(plan), weir_plan_free(failing);
     }
@@ -258,7 +258,7 @@ Test(state, what_its_own_update_left_half_way_is_torn)
     weir_plan *plan = sdf_plan(d);
     weir_session *s = weir_session_open(plan, QUIET, .bindings = (weir_binding[]){{.name = "spoil", .call = spoil}, {0}});
     cr_assert_not_null(s, "%s", weir_error());
-    cr_assert_eq(weir_session_run(s, 5), WEIR_E_KERNEL);
+    cr_assert_eq(weir_session_run(s, 5), WEIR_E_IO);
     weir_session_param w;
     float value[2];
     int torn = 0;

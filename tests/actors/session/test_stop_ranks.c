@@ -330,7 +330,7 @@ Test(stop_ranks, end_together_when_a_source_does)
                 play.fails = play.cancels = false;
                 expect_all(&play, link, WEIR_E_END, WEIR_E_END, "come to its end");
                 play.fails = true;
-                expect_all(&play, link, WEIR_E_KERNEL, WEIR_E_PEER, "(source) failed on cpu:");
+                expect_all(&play, link, WEIR_E_IO, WEIR_E_PEER, "(source) failed on cpu:");
                 play.cancels = true;
                 expect_all(&play, link, WEIR_E_CANCELLED, WEIR_E_CANCELLED, "cancelled on rank");
             }
