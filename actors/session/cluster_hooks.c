@@ -23,6 +23,7 @@ static void hook_lost(void *ctx, uint32_t rank, const char *how)
     if (life.actor < plan->actors_count)
         snprintf(last, sizeof(last), "it last fired %.150s in step %lld",
                  plan_text(plan, plan->actors[life.actor].name), (long long)life.step);
+    report_to_launcher(c->env.launcher, rank);
     session_fail_peer(c->session, rank, "rank %u (pid %u on %s) is lost: %s; %s", rank, c->members[rank].pid,
                       c->members[rank].name, how, last);
 }

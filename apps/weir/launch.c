@@ -216,6 +216,7 @@ static int launch(const launch_opts *opts, char **argv)
     int status = open_pool(&pool, opts, job.shell);
     if (status < 0) {
         draw_token(job.token);
+        set_text(&t.s, "WEIR_LAUNCHER", job.token);
         set_options(&t.s, opts);
         status = set_key(&t.s, opts);
         launch_snapshots_remove_stale();

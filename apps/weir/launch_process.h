@@ -41,7 +41,7 @@ typedef struct launch_job {
     double grace_s;         /* what the others have to end by themselves when one has failed */
     double patience_s;      /* how long to wait for hosts when too few are left */
     const char *shell;      /* the remote shell, words separated by blanks */
-    char token[LAUNCH_TOKEN_BYTES]; /* begins what the script says on stderr: nobody else knows it */
+    char token[LAUNCH_TOKEN_BYTES]; /* begins what the script and the ranks' sessions say on stderr: nobody else knows it */
 } launch_job;
 
 /* What ranks do not inherit as the launcher has changed it for itself. */

@@ -36,11 +36,13 @@
 typedef enum phase { RUNNING, WAITING, ASKED, KILLED } phase;
 
 typedef struct watched {
+    struct watch *watch; /* borrowed */
     launch_process process;
     launch_stream out, err;
     long remote_id;  /* of the program on the other side; 0: not known (yet) */
     launch_ending told;  /* remote: what the other side says of the program */
     launch_ending ended;
+    bool lost;           /* another rank has declared it lost */
 } watched;
 
 typedef struct watch {
@@ -189,6 +191,20 @@ static void act_on_failure(watch *w)
         enter(w, WAITING, w->job->grace_s);
 }
 
+/* When one has failed, those that it declared lost have nothing more to say. */
+static void end_lost(watch *w)
+{
+    int others = 0;
+    for (int i = 0; i < w->started && w->phase == WAITING; i++) {
+        watched *r = &w->ranks[i];
+        others += !r->ended.known && !r->lost;
+        if (!r->ended.known && r->lost)
+            launch_process_kill(&r->process, false);
+    }
+    if (w->phase == WAITING && !others)
+        kill_all(w);
+}
+
 /* ---- output ---- */
 
 static void read_stream(launch_stream *stream)
@@ -197,11 +213,15 @@ static void read_stream(launch_stream *stream)
         launch_sink_write(stream->sink);
 }
 
-/* What the script on the other side says (launch_script.h). */
+/* What a rank's session says of another one (WEIR_LAUNCHER), or the script on the other side (launch_script.h). */
 static void take_word(void *ctx, const char *words)
 {
     watched *r = ctx;
-    int status = 0;
+    int status = 0, lost = 0;
+    if (sscanf(words, " lost %d", &lost) == 1 && lost >= 0 && lost < r->watch->started)
+        r->watch->ranks[lost].lost = true;
+    if (!r->process.remote)
+        return;
     if (sscanf(words, " pid %ld", &r->remote_id) == 1)
         r->process.arrived = true;
     if (sscanf(words, " status %d", &status) != 1)
@@ -265,6 +285,7 @@ static void reap(watch *w)
     while (reap_one(w))
         continue;
     act_on_failure(w);
+    end_lost(w);
 }
 
 /* ---- signals ---- */
@@ -402,9 +423,9 @@ static int start_rank(watch *w, int rank)
     snprintf(prefix, sizeof prefix, "[%d] ", rank);
     bool out = launch_stream_open(&r->out, r->process.out, w->out, w->job->prefix ? prefix : NULL);
     bool err = launch_stream_open(&r->err, r->process.err, w->err, w->job->prefix ? prefix : NULL);
-    if (r->process.remote)
-        r->err.marker = w->job->token, r->err.control = take_word, r->err.ctx = r;
-    else
+    r->watch = w;
+    r->err.marker = w->job->token, r->err.control = take_word, r->err.ctx = r;
+    if (!r->process.remote)
         r->remote_id = r->process.id;
     w->started++;
     w->alive++;

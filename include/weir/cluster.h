@@ -33,6 +33,8 @@
  *                     which give it to weir_session_save() and _load() (the library does not look at it)
  *     WEIR_GENERATION how often the ranks have been started anew (`weir launch --restarts` counts). All that meet are of
  *                     one generation; an older process that comes late is refused, and ends [0]
+ *     WEIR_LAUNCHER   a word of `weir launch`: a line on standard error that begins with it tells the launcher which rank
+ *                     was declared lost, and is not shown. Only where that is a pipe
  *     WEIR_SHM        0: no memory is shared with the other processes of a host
  *     WEIR_CARRIER    what registers between hosts (or processes that share no memory) go over: tcp, or ucx, which uses
  *                     RDMA where there is some. Needs UCX on each host (Debian's libucx0), and a build that had its

@@ -381,6 +381,36 @@ Test(launch, the_others_get_time_on_other_hosts_too)
     expect_grace("WEIR_RSH=$T/rsh " LAUNCH "--hosts a:2,b:2");
 }
 
+/* Rank 1 has stopped; rank 0 declares it lost, rank 2 has the grace of 22 s to say so too. */
+static void expect_no_grace(const char *how)
+{
+    char command[1024];
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    snprintf(command, sizeof command,
+             "%s --liveness 20 -- sh -c 'echo $$ >>$T/pids; case $RANK in "
+             "0) sleep 0.3; echo \"$WEIR_LAUNCHER lost 1\" >&2; exit 3;; "
+             "1) kill -STOP $$;; "
+             "2) sleep 1; echo noticed; exit 1;; "
+             "esac'", how);
+    expect_status(command, 3);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    expect_line(output, "[2] noticed");
+    cr_expect(count_text(errors, "weir") == 1 && strstr(errors, "weir launch: rank 0 (pid "), "%s", errors);
+    cr_expect_lt(end.tv_sec - begin.tv_sec, 10);
+    expect_gone(3, 0);
+}
+
+Test(launch, a_rank_that_was_declared_lost_gets_no_grace)
+{
+    expect_no_grace(LAUNCH "-n 3");
+}
+
+Test(launch, a_rank_that_was_declared_lost_gets_no_grace_on_other_hosts)
+{
+    expect_no_grace("WEIR_RSH=$T/rsh " LAUNCH "--hosts a:1,b:2");
+}
+
 Test(launch, what_cannot_be_started_gets_one_line)
 {
     expect_status(LAUNCH "-n 2 -- /nowhere/program", 127);

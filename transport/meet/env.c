@@ -427,6 +427,14 @@ static weir_status given_name(const weir_cluster_opts *opts, struct cluster_env 
     return WEIR_OK;
 }
 
+/* A word that is too long is none of `weir launch`. */
+static void read_launcher(struct cluster_env *env)
+{
+    const char *word = variable("WEIR_LAUNCHER");
+    if (word && strlen(word) < sizeof env->launcher)
+        memcpy(env->launcher, word, strlen(word));
+}
+
 weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env)
 {
     static const weir_cluster_opts none = {.alone = false};
@@ -445,6 +453,8 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
         status = opts->world_size ? given_place(opts, env) : read_place(env);
     if (status == WEIR_OK && env->size > 1)
         status = read_own(env);
+    if (!opts->world_size)
+        read_launcher(env);
     if (status == WEIR_OK)
         status = read_flag("WEIR_PIN", &env->pin);
     if (status == WEIR_OK)

@@ -20,6 +20,7 @@ struct cluster_env {
     char address[256];      /* rank 0's host, name or number, without brackets */
     uint16_t port;
     char name[CLUSTER_NAME_BYTES]; /* of the session, as the program gave it; "": its plan's */
+    char launcher[64];      /* begins what a launcher is told on stderr; "": nobody listens, or the program chose the ranks */
     const char *from;       /* who says so: "RANK", "Open MPI", "Slurm", "the program" */
     char secret[WEIR_KEY_BYTES]; /* "": no key */
     bool insecure;

@@ -25,6 +25,10 @@ struct report {
 #define REPORT_BYTES 16384
 void report_say(const struct report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Tells the launcher, which looks for its word (cluster_env.launcher) on this process's stderr and takes the line out, that
+ * a rank was declared lost. Nothing is written where stderr is no pipe, or is full. */
+void report_to_launcher(const char *launcher, uint32_t rank);
+
 /* Waits until all that was said has been handed over. Not from the program's function itself. */
 void report_flush(const struct report *report);
 
