@@ -31,6 +31,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #include "graph/base/error.h"
 #include "transport/mail/park.h"
@@ -107,7 +110,24 @@ void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, int64_t s
 {
     mailbox_init(box, ring, capacity, spin_ns);
     box->shared = true;
+#ifdef __SANITIZE_THREAD__
+    static _Atomic uint32_t rings;
+    if (!box->ring->number) /* the owner's is the first */
+        box->ring->number = ++rings;
+#endif
 }
+
+#ifdef __SANITIZE_THREAD__
+void mailbox_ordered(const struct mailbox *box)
+{
+    static char places[1 << 16];
+    if (!box->shared)
+        return;
+    char *place = &places[box->ring->number % sizeof(places)];
+    __tsan_acquire(place);
+    __tsan_release(place);
+}
+#endif
 
 void mailbox_close(struct mailbox *box)
 {
@@ -126,6 +146,7 @@ static inline void cell_store(struct mailbox *box, uint64_t ticket, struct messa
 
 void mailbox_put(struct mailbox *box, struct message message)
 {
+    mailbox_ordered(box);
     /* seq_cst: pairs with the load in fall_asleep(). It also orders this sender after all earlier ones, and with
      * them after the takes that their credits came from; so the cell is known to be empty (the bound on messages, by
      * counting). */
@@ -148,6 +169,7 @@ void mailbox_post(struct mailbox *box, struct message message)
 
 void mailbox_post_many(struct mailbox *box, const struct message *messages, uint32_t count)
 {
+    mailbox_ordered(box);
     /* seq_cst, release: as in mailbox_put() */
     uint64_t ticket = atomic_fetch_add_explicit(&box->ring->tail, count, memory_order_seq_cst);
     for (uint32_t i = 0; i < count; i++)
