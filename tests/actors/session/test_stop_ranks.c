@@ -285,9 +285,13 @@ static void run_to_end(struct rank *rank)
     static _Thread_local weights now;
     weir_session *s = play_session(rank, sources);
     RANK_IS(rank, s, "%s", weir_error());
-    RANK_OK(rank, weir_session_start(s, STEPS));
-    int taken = pull_all(s, INT32_MAX);
-    result->status = weir_session_wait(s, WAIT_MS);
+    int taken = 0;
+    result->status = weir_session_start(s, STEPS); /* another rank may have cancelled by now */
+    RANK_IS(rank, !result->status || (play->cancels && result->status == WEIR_E_CANCELLED), "%s", weir_error());
+    if (!result->status) {
+        taken = pull_all(s, INT32_MAX);
+        result->status = weir_session_wait(s, WAIT_MS);
+    }
     snprintf(result->error, sizeof result->error, "%s", weir_error());
     result->steps = steps_of(s);
     if (!play->cancels && rank->number < RANKS)
