@@ -152,9 +152,13 @@ weir_status cluster_round_send_to(struct cluster *cluster, uint32_t rank, uint32
                                   size_t bytes);
 weir_status cluster_round_end(struct cluster *cluster, uint32_t shards);
 
-/* A whole round, in which every rank says how far it has come: `mine`, and weir_error() if that is not OK. Returns OK
- * on all of them, or on all what one of them said: the error is then "rank 2: ..." on the others. *word (of
- * ROUND_NOTE_BYTES) is rank 0's, given to all. */
+/* Before its end: how far this rank has come, and weir_error() if that is not OK. After it: OK on all ranks, or on all
+ * what one of them said: the error is then "rank 2: ..." on the others. *word (of ROUND_NOTE_BYTES) is rank 0's, given to
+ * all; it may be NULL. */
+void cluster_round_say(struct cluster *cluster, weir_status mine, const char *word);
+weir_status cluster_round_said(struct cluster *cluster, weir_status mine, char *word);
+
+/* A whole round of that alone. */
 weir_status cluster_agree(struct cluster *cluster, enum round_kind kind, uint32_t which, weir_status mine, char *word);
 
 /* A whole round, in which every other rank's statement goes to rank 0, where `take` is called with each. */

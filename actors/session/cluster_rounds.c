@@ -362,22 +362,35 @@ weir_status cluster_round_end(struct cluster *c, uint32_t shards)
     return status || !last ? status : marks_send(c);
 }
 
-weir_status cluster_agree(struct cluster *c, enum round_kind kind, uint32_t which, weir_status mine, char *word)
+void cluster_round_say(struct cluster *c, weir_status mine, const char *word)
+{
+    struct round_note *note = &c->rounds.mine;
+    bool first = c->env.rank == 0;
+    if (mine && first)
+        says(note, 0, mine, weir_error());
+    else if (mine || (first && word))
+        note->status = mine, snprintf(note->text, ROUND_NOTE_BYTES, "%s", mine ? weir_error() : word);
+}
+
+weir_status cluster_round_said(struct cluster *c, weir_status mine, char *word)
 {
     struct rounds *rounds = &c->rounds;
-    bool first = c->env.rank == 0;
-    cluster_round_begin(c, kind, which);
-    if (mine && first)
-        says(&rounds->mine, 0, mine, weir_error());
-    else if (mine || (first && word))
-        rounds->mine.status = mine, snprintf(rounds->mine.text, ROUND_NOTE_BYTES, "%s", mine ? weir_error() : word);
-    weir_status status = cluster_round_end(c, 0);
     /* what rank 0 says, which has heard all: this thread wrote it, or it came with its mark */
-    const struct round_note *note = first ? &rounds->mine : &rounds->notes[rounds->now & 1][0];
-    if (!status && note->status)
-        status = mine ? mine : error_set((weir_status)note->status, "%s", note->text);
-    else if (!status && word)
+    const struct round_note *note = c->env.rank ? &rounds->notes[rounds->now & 1][0] : &rounds->mine;
+    if (note->status)
+        return mine ? mine : error_set((weir_status)note->status, "%s", note->text);
+    if (word)
         snprintf(word, ROUND_NOTE_BYTES, "%s", note->text);
+    return WEIR_OK;
+}
+
+weir_status cluster_agree(struct cluster *c, enum round_kind kind, uint32_t which, weir_status mine, char *word)
+{
+    cluster_round_begin(c, kind, which);
+    cluster_round_say(c, mine, word);
+    weir_status status = cluster_round_end(c, 0);
+    if (!status)
+        status = cluster_round_said(c, mine, word);
     cluster_round_close(c);
     return status;
 }

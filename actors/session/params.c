@@ -305,12 +305,14 @@ static void give_up(struct weir_session *s, weir_status status)
         session_fail_peer(s, s->cluster->env.rank, "%s", weir_error());
 }
 
-/* Every rank sends what it owns to all, so that all have the whole. */
-static weir_status gather_shards(struct weir_session *s, const plan_param *param, char *to)
+/* Every rank sends what it owns to all, so that all have the whole; also one whose array does not fit (`mine`), which
+ * fails for all: none waits for one that has turned back. */
+static weir_status gather_shards(struct weir_session *s, const plan_param *param, weir_status mine, char *to)
 {
     weir_status status = WEIR_OK;
     uint32_t missing = 0;
     cluster_round_begin(s->cluster, ROUND_READ, (uint32_t)(param - s->plan->params));
+    cluster_round_say(s->cluster, mine, NULL);
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
         if (session_shard_again(s, param, i))
             continue;
@@ -322,6 +324,8 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
     give_up(s, status); /* without this rank's mark the others would wait */
     if (!status)
         status = cluster_round_end(s->cluster, missing);
+    if (!status)
+        status = cluster_round_said(s->cluster, mine, NULL);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
         if (!session_shard_again(s, param, i) && !session_owns_tensor(s, session_shard(s, param, i)))
             status = take_shard(s, param->shards.first + i, to);
@@ -329,11 +333,11 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
     return status;
 }
 
-/* Alone `mine`. With other ranks all are at rest, have seen what was sent before, and get what the first of them says
- * whose array does not fit: none waits for one that has turned back. */
-static weir_status all_fit(struct weir_session *s, enum round_kind kind, const plan_param *param, weir_status mine)
+/* Alone `mine`. With other ranks all are at rest and have seen what was sent before, and fail when the array of one does
+ * not fit. */
+static weir_status all_wait(struct weir_session *s, const plan_param *param, weir_status mine)
 {
-    return s->cluster ? cluster_agree(s->cluster, kind, (uint32_t)(param - s->plan->params), mine, NULL) : mine;
+    return s->cluster ? cluster_agree(s->cluster, ROUND_WRITE, (uint32_t)(param - s->plan->params), mine, NULL) : mine;
 }
 
 weir_status weir_session_read(weir_session *s, const char *name, weir_array *value)
@@ -344,12 +348,10 @@ weir_status weir_session_read(weir_session *s, const char *name, weir_array *val
         return status;
     bool failed = ending_failed(&s->ending);
     status = check_fits(s, "read", param, value);
-    if (!failed)
-        status = all_fit(s, ROUND_READ, param, status);
-    else if (!status)
+    if (s->cluster && !failed)
+        status = gather_shards(s, param, status, status ? NULL : value->data);
+    else if (!status && failed)
         status = check_readable(s, param);
-    if (!status && s->cluster && !failed)
-        status = gather_shards(s, param, value->data);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
         if (session_owns_tensor(s, session_shard(s, param, i)))
             status = read_shard(s, session_shard(s, param, i), value->data);
@@ -385,7 +387,7 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
     if (s->cluster)
         cluster_sharing(s->cluster, true);
     status = check_fits(s, "write", param, value);
-    status = all_fit(s, ROUND_WRITE, param, status); /* another rank may still read it in its last step */
+    status = all_wait(s, param, status); /* another rank may still read it in its last step */
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
         const plan_tensor *tensor = session_shard(s, param, i);
         if (!session_owns_tensor(s, tensor))
@@ -396,7 +398,7 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         give_up(s, status);
     }
     if (!status)
-        status = all_fit(s, ROUND_WRITE, param, WEIR_OK);
+        status = all_wait(s, param, WEIR_OK);
     if (s->cluster)
         cluster_sharing(s->cluster, false);
     return status;

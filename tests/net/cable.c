@@ -10,6 +10,11 @@
  *     rate 40          Mbit/s that leave a port; 0: no limit
  *     queue 100        milliseconds that a frame waits for its turn at such a port, at most
  *     hold 1 2000      nothing leaves port 1 for so many milliseconds; what comes for it waits
+ *     duplicate 5      percent of the frames that come twice
+ *     truncate 1       percent of the frames that lose their end
+ *     drop 1 2 600     frames of at least so many bytes from port 1 to port 2 are lost, but no others;
+ *     drop 1 2 0 4711  of them only those from or to this TCP port. Eight such rules at most
+ *     carry            none is lost by a rule any more
  *
  * Whoever starts it moves the devices to where they belong and gives port k the address 02:00:00:00:00:0k, so that
  * nothing has to be learnt; other addresses go to all ports.
@@ -36,6 +41,8 @@
 #define PORTS_MAX 8
 #define FRAME_BYTES 1600
 #define QUEUE_FRAMES 16384
+#define RULES_MAX 8
+#define ETHERNET_BYTES 14
 
 struct frame {
     int64_t due_ns;
@@ -52,13 +59,20 @@ struct port {
     int64_t held_ns;     /* nothing leaves before */
 };
 
+/* Frames that go one way. */
+struct rule {
+    int from, to, least, tcp_port; /* 0: any */
+};
+
 struct cable {
     struct pollfd fds[PORTS_MAX + 1]; /* the last one in use is standard input */
     struct port port[PORTS_MAX];
     int ports;
     int64_t delay_ns, wait_max_ns;
     double ns_per_byte;               /* 0: no limit */
-    uint32_t loss_of_2_32;            /* lost when a random number is below it */
+    uint32_t loss_of_2_32, twice_of_2_32, cut_of_2_32; /* it happens when a random number is below */
+    struct rule rule[RULES_MAX];
+    int rules;
     uint64_t random;
 };
 
@@ -81,12 +95,32 @@ static int open_port(const char *name)
 }
 
 /* xorshift64 (Marsaglia 2003). */
-static bool is_lost(struct cable *c)
+static bool happens(struct cable *c, uint32_t of_2_32)
 {
     c->random ^= c->random << 13;
     c->random ^= c->random >> 7;
     c->random ^= c->random << 17;
-    return (uint32_t)(c->random >> 32) < c->loss_of_2_32;
+    return (uint32_t)(c->random >> 32) < of_2_32;
+}
+
+/* Whether it is TCP over IPv4, from or to the port. */
+static bool has_tcp_port(const unsigned char *data, size_t bytes, int tcp_port)
+{
+    const unsigned char *ip = data + ETHERNET_BYTES, *tcp = ip + 4 * (ip[0] & 15);
+    if (bytes < ETHERNET_BYTES + 40 || data[12] != 8 || data[13] != 0 || ip[9] != 6 || tcp + 4 > data + bytes)
+        return false;
+    return (tcp[0] << 8 | tcp[1]) == tcp_port || (tcp[2] << 8 | tcp[3]) == tcp_port;
+}
+
+static bool is_dropped(const struct cable *c, int from, int to, const unsigned char *data, size_t bytes)
+{
+    for (int i = 0; i < c->rules; i++) {
+        const struct rule *rule = &c->rule[i];
+        if (rule->from == from && rule->to == to && bytes >= (size_t)rule->least &&
+            (!rule->tcp_port || has_tcp_port(data, bytes, rule->tcp_port)))
+            return true;
+    }
+    return false;
 }
 
 /* When the frame has passed the port's line, and the delay; -1: it is not let in. */
@@ -120,12 +154,15 @@ static void take(struct cable *c, int from)
     unsigned char data[FRAME_BYTES];
     ssize_t bytes;
     while ((bytes = read(c->fds[from].fd, data, sizeof data)) > 0) {
-        if (bytes < 14 || is_lost(c))
+        if (bytes < ETHERNET_BYTES || happens(c, c->loss_of_2_32))
             continue;
+        int copies = happens(c, c->twice_of_2_32) ? 2 : 1;
+        size_t kept = happens(c, c->cut_of_2_32) ? ETHERNET_BYTES + (size_t)(bytes - ETHERNET_BYTES) / 2 : (size_t)bytes;
         int to = memcmp(data, prefix, sizeof prefix) == 0 ? data[5] : -1;
         for (int port = 0; port < c->ports; port++)
-            if (port != from && (to < 0 || to == port))
-                enqueue(c, &c->port[port], data, (size_t)bytes);
+            for (int copy = 0; copy < copies && port != from && (to < 0 || to == port); copy++)
+                if (!is_dropped(c, from, port, data, (size_t)bytes))
+                    enqueue(c, &c->port[port], data, kept);
     }
 }
 
@@ -156,16 +193,30 @@ static int deliver_due(struct cable *c)
     return least_ns < 0 ? -1 : (int)((least_ns + 999999) / 1000000);
 }
 
+static uint32_t of_2_32(double percent)
+{
+    return (uint32_t)(percent / 100 * 4294967295.0);
+}
+
 static void obey_line(struct cable *c, const char *line)
 {
     double ms, rate;
     int port;
+    struct rule rule = {.tcp_port = 0};
     if (sscanf(line, "delay %lf", &ms) == 1)
         c->delay_ns = (int64_t)(ms * 1e6);
     else if (sscanf(line, "queue %lf", &ms) == 1)
         c->wait_max_ns = (int64_t)(ms * 1e6);
     else if (sscanf(line, "loss %lf", &rate) == 1)
-        c->loss_of_2_32 = (uint32_t)(rate / 100 * 4294967295.0);
+        c->loss_of_2_32 = of_2_32(rate);
+    else if (sscanf(line, "duplicate %lf", &rate) == 1)
+        c->twice_of_2_32 = of_2_32(rate);
+    else if (sscanf(line, "truncate %lf", &rate) == 1)
+        c->cut_of_2_32 = of_2_32(rate);
+    else if (sscanf(line, "drop %d %d %d %d", &rule.from, &rule.to, &rule.least, &rule.tcp_port) >= 3 && c->rules < RULES_MAX)
+        c->rule[c->rules++] = rule;
+    else if (!strncmp(line, "carry", 5))
+        c->rules = 0;
     else if (sscanf(line, "rate %lf", &rate) == 1)
         c->ns_per_byte = rate > 0 ? 8e3 / rate : 0;
     else if (sscanf(line, "hold %d %lf", &port, &ms) == 2 && port >= 0 && port < c->ports)
