@@ -102,12 +102,12 @@ static void build_actor(struct weir_session *s, uint32_t a)
         .kernels = &s->kernels[plan->kernels.first],
         .kernel_count = plan->kernels.count,
         .left = outside ? INT64_MAX : 0,
-        .firing = s->first_step * plan->fires,
-        .step = s->first_step,
+        .firing = s->run.first_step * plan->fires,
+        .step = s->run.first_step,
         .fires = plan->fires,
         .cost_ns = UINT32_MAX, /* not known yet: as long as can be */
         .row = 1,
-        .run_start = s->first_step * plan->fires,
+        .run_start = s->run.first_step * plan->fires,
         .id = a,
         .program = plan->program.i,
     };

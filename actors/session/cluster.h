@@ -9,8 +9,10 @@
  *     close:  BYE; the network ends before the arenas go                     cluster_leave(), cluster_close()
  *
  *     cluster_open.c  open, runs, close          cluster_rounds.c  rounds
- *     cluster_meet.c  from sharing to beginning  cluster_watch.c   what the watch asks
- *     cluster_hooks.c what the network tells         cluster_stop.c   how a run ends before its time
+ *     cluster_meet.c  from sharing to beginning  cluster_hooks.c   what the network tells, and is told of a failure
+ *     cluster_stop.c  how a run ends before its time
+ *
+ * The session uses the cluster, which sees of it only struct cluster_owner (ranks.c).
  *
  * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends what it has to give, then a
  * mark to its neighbours (transport/net/peer.h), and waits for theirs. Rank 0, whose neighbours are all, sends its
@@ -27,14 +29,12 @@
 #define ACTORS_SESSION_CLUSTER_H
 
 #include <pthread.h>
-#include <weir/session.h>
 
 #include "actors/lane.h"
+#include "actors/session/cluster_owner.h"
 #include "transport/net/share.h"
 #include "transport/net/links.h"
 #include "transport/net/net.h"
-
-struct last_step;
 
 /* What a round is for. */
 enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE, ROUND_SAVE, ROUND_LOAD, ROUND_RUN, ROUND_KINDS };
@@ -79,70 +79,89 @@ struct begun {
 };
 
 struct cluster {
-    struct weir_session *session;
+    struct cluster_owner *owner; /* borrowed */
+    const weir_plan *plan;       /* borrowed; every device has an owner in it */
     struct cluster_env env;
     struct member *members; /* owned; by rank */
     struct net *net;
     struct links links;
     struct share own, *peers; /* peers: owned, by rank */
     bool *mapped, *wired;     /* by rank */
+    bool worker_is_free;      /* the only worker may take in what comes over the wire */
     bool *here;               /* by space: this rank's */
     _Atomic int64_t *left;    /* by rank: steps that it had done when it left; -1: it is here */
     _Atomic uint32_t left_count;
     _Atomic int64_t target;   /* steps, of all programs, that the run under way ends after */
     _Atomic int64_t others;   /* of those, the steps of others than main */
     struct rounds rounds;
-    uint64_t hold_run;        /* that rank 0 wants held when it begins here; 0: none. Under session->ending.lock */
+    uint64_t hold_run;        /* that rank 0 wants held when it begins here; 0: none. Under the lock of owner->ending */
     struct begun *begun;      /* owned; by rank: its last hold; of others rank 0 alone knows. Under the same */
     bool *idle;               /* owned; by rank: it runs nothing, as it has no device of the plan */
     struct begun *over;       /* owned; of one that is idle: runs that are over elsewhere, and not begun here. Under
-                                 session->ending.lock */
+                                 the same */
     uint32_t over_count, over_room;
     _Atomic bool sharing;     /* other ranks may send what registers hold, outside of a run */
     _Atomic uint32_t shared_times; /* that it has become so */
     _Atomic uint32_t news;    /* changes when a round may be over (a futex word) */
 };
 
-/* Reads the environment. With one rank: OK, and session->cluster stays NULL. */
-weir_status cluster_open(struct weir_session *session, const weir_session_opts *opts);
-weir_status cluster_share(struct weir_session *session, const struct lane_size *sizes);
-weir_status cluster_meet(struct weir_session *session);
-weir_status cluster_route(struct weir_session *session);
-weir_status cluster_begin(struct weir_session *session);
-void cluster_leave(struct weir_session *session);
-void cluster_close(struct weir_session *session);
+/* Of several ranks. *to is set also when it fails, and is to be closed then. The environment's secret is wiped. */
+weir_status cluster_open(struct cluster **to, struct cluster_owner *owner, const weir_plan *plan,
+                         struct cluster_env *env, const struct report *report);
 
-/* A run of so many more steps of the program is about to begin. If it is another one than ran last,
- * all ranks begin it together, and those that cannot see what it reads of others get it. E_PEER when a rank has left:
- * the session has failed then, so that those hear of it which are no neighbours of that rank. */
-weir_status cluster_start(struct weir_session *session, uint32_t program, int64_t more);
+/* What follows up to cluster_begin() does nothing alone, where the cluster is NULL. Lanes of these sizes; ring_of: by
+ * actor, the number of its lane (UINT32_MAX: none here). */
+weir_status cluster_share(struct cluster *cluster, const struct lane_size *sizes, uint32_t lanes, const uint32_t *ring_of);
+
+/* `computing`: workers that compute; `free`: a worker may take in what comes over the wire while it waits, when it is the
+ * only one. `arenas` get the memory of those whose registers are read where they lie. */
+weir_status cluster_meet(struct cluster *cluster, uint32_t computing, bool free, struct arena *arenas);
+weir_status cluster_route(struct cluster *cluster, struct arena *arenas, struct bus *bus, struct lane *lane);
+weir_status cluster_begin(struct cluster *cluster);
+void cluster_leave(struct cluster *cluster, int64_t steps); /* done in all; < 0: the session failed */
+void cluster_close(struct cluster *cluster);
+
+/* Whether this host has fewer cores than threads, so that one that spins keeps another from running. After the meeting. */
+bool cluster_crowded(const struct cluster *cluster);
+
+/* What a run of `more` steps is about to begin behind: steps of all programs before, of them those of others than main. */
+struct cluster_steps {
+    int64_t before, others, more;
+};
+
+/* A run of the program is about to begin. If it is `another` one than ran last, all ranks begin it together, and those
+ * that cannot see what it reads of others get it. E_PEER when a rank has left: the session has failed then, so that those
+ * hear of it which are no neighbours of that rank. */
+weir_status cluster_start(struct cluster *cluster, uint32_t program, bool another, const struct cluster_steps *steps);
 
 /* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits. With
- * the lock of session->ending. */
-void cluster_fail(struct weir_session *session);
+ * the lock of owner->ending. */
+void cluster_fail(struct cluster *cluster);
 
-/* ---- cluster_stop.c; with the lock of session->ending; alone they do nothing ---- */
+/* Firings of all other ranks as last heard, and the rank that has been silent longest (UINT32_MAX: none for longer
+ * than a beat), for how long. Alone: 0, none. */
+uint64_t cluster_remote(const struct cluster *cluster, uint32_t *silent_rank, int64_t *silent_ns);
+void cluster_send_waits(struct cluster *cluster, uint32_t rank, const void *entries, uint32_t count);
 
-/* Whether other ranks want the run held that begins. A hold has begun here. The run's limit has changed. */
-bool cluster_wants_hold(const struct weir_session *session);
-void cluster_hold_began(struct weir_session *session);
-void cluster_limited(struct weir_session *session);
+/* ---- cluster_stop.c; with the lock of owner->ending; alone they do nothing ---- */
+
+/* Whether other ranks want the run held that begins. A hold has begun here. The run ends after so many steps of all
+ * programs, of them so many of others than main. */
+bool cluster_wants_hold(const struct cluster *cluster);
+void cluster_hold_began(struct cluster *cluster);
+void cluster_limited(struct cluster *cluster, int64_t steps, int64_t others);
 
 /* The run that begins or began: whether this rank is idle and has not been told how it ended; else *most is the step
  * that it ended before, INT64_MAX of one that is not idle. It is over here: those that are idle are told. */
-bool cluster_follows(struct weir_session *session, int64_t *most);
-void cluster_tell_over(struct weir_session *session, int64_t step);
+bool cluster_follows(struct cluster *cluster, int64_t *most);
+void cluster_tell_over(struct cluster *cluster, int64_t step);
 
 /* All workers hold, and have begun the steps before this one. True: so do all ranks, and the hold is over. */
-bool cluster_held(struct weir_session *session, int64_t step);
-bool cluster_rank_left(struct weir_session *session); /* the same, when a rank has left */
+bool cluster_held(struct cluster *cluster, int64_t step);
+bool cluster_rank_left(struct cluster *cluster); /* the same, when a rank has left */
 
 int64_t cluster_due(const struct cluster *cluster); /* steps that no rank may leave before; without the lock, too */
-void cluster_tell_end(struct weir_session *session, const struct last_step *last);
-
-/* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
- * fires any more. */
-void cluster_waiters(const struct weir_session *session, uint32_t rank, char *text, size_t bytes);
+void cluster_tell_end(struct cluster *cluster, const struct last_step *last);
 
 /* A round: begin, send any number, end (which waits, for so many shards of others too), take what came, close.
  * `which`: the parameter, or the program, that it is about. */
@@ -178,7 +197,7 @@ void cluster_round_close(struct cluster *cluster);
 void cluster_sharing(struct cluster *cluster, bool on);
 
 /* Sends the published slots of a register again to those who cannot see them. At rest, within a round. */
-weir_status cluster_share_regst(struct weir_session *session, uint32_t regst);
+weir_status cluster_share_regst(struct cluster *cluster, uint32_t regst);
 
 /* ---- between these files ---- */
 
@@ -191,6 +210,9 @@ bool cluster_round_take(struct cluster *cluster, uint32_t rank, uint32_t shard, 
 weir_status rounds_open(struct rounds *rounds, uint32_t ranks);
 void rounds_close(struct rounds *rounds); /* also a zeroed one */
 uint64_t cluster_fired(const struct cluster *cluster); /* firings of others, as far as was heard */
-void cluster_send_waits(struct cluster *cluster, uint32_t rank, const void *entries, uint32_t count);
+
+/* The session cannot go on, and rank `culprit` is why. */
+void cluster_lost(struct cluster *cluster, uint32_t culprit, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

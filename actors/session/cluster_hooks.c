@@ -2,10 +2,11 @@
  * (transport/net/net.h). Nothing here waits. See cluster.h. */
 #include "actors/session/cluster.h"
 
+#include <stdarg.h>
 #include <string.h>
 
-#include "actors/session/session.h"
 #include "actors/watch/watch.h"
+#include "graph/base/text.h"
 #include "transport/mail/park.h"
 
 void cluster_news(struct cluster *c)
@@ -14,24 +15,34 @@ void cluster_news(struct cluster *c)
     park_wake(&c->news);
 }
 
+void cluster_lost(struct cluster *c, uint32_t culprit, const char *format, ...)
+{
+    char sentence[sizeof(c->owner->ending->failure.text)];
+    va_list list;
+    va_start(list, format);
+    text_vprint(sentence, sizeof(sentence), format, list);
+    va_end(list);
+    c->owner->lost(c->owner, culprit, sentence);
+}
+
 static void hook_lost(void *ctx, uint32_t rank, const char *how)
 {
     struct cluster *c = ctx;
-    const weir_plan *plan = c->session->plan;
+    const weir_plan *plan = c->plan;
     struct net_life life = net_life_of(c->net, rank);
     char last[256] = "it had told of no firing yet";
     if (life.actor < plan->actors_count)
         snprintf(last, sizeof(last), "it last fired %.150s in step %lld",
                  plan_text(plan, plan->actors[life.actor].name), (long long)life.step);
     report_to_launcher(c->env.launcher, rank);
-    session_fail_peer(c->session, rank, "rank %u (pid %u on %s) is lost: %s; %s", rank, c->members[rank].pid,
+    cluster_lost(c, rank, "rank %u (pid %u on %s) is lost: %s; %s", rank, c->members[rank].pid,
                       c->members[rank].name, how, last);
 }
 
 static void hook_failed(void *ctx, uint32_t from, uint32_t culprit, const char *text)
 {
     struct cluster *c = ctx;
-    session_fail_told(c->session, from, culprit, false, text);
+    c->owner->told(c->owner, from, culprit, false, text);
 }
 
 static void hook_left(void *ctx, uint32_t rank, int64_t steps)
@@ -42,13 +53,13 @@ static void hook_left(void *ctx, uint32_t rank, int64_t steps)
     atomic_fetch_add(&c->left_count, 1);
     int64_t target = cluster_due(c);
     cluster_news(c);
-    pthread_mutex_lock(&c->session->ending.lock);
-    bool over = steps >= target && cluster_rank_left(c->session);
-    pthread_mutex_unlock(&c->session->ending.lock);
+    pthread_mutex_lock(&c->owner->ending->lock);
+    bool over = steps >= target && cluster_rank_left(c);
+    pthread_mutex_unlock(&c->owner->ending->lock);
     if (over)
-        session_leave_run(c->session);
+        c->owner->leave_run(c->owner);
     if (steps < target)
-        session_fail_peer(c->session, rank,
+        cluster_lost(c, rank,
                           "rank %u (pid %u on %s) closed its session after %lld steps; here a run is under way that "
                           "ends after %lld",
                           rank, c->members[rank].pid, c->members[rank].name, (long long)steps, (long long)target);
@@ -57,13 +68,13 @@ static void hook_left(void *ctx, uint32_t rank, int64_t steps)
 static void hook_broken(void *ctx, const char *sentence)
 {
     struct cluster *c = ctx;
-    session_fail_peer(c->session, c->env.rank, "%s", sentence);
+    cluster_lost(c, c->env.rank, "%s", sentence);
 }
 
 static void hook_beat(void *ctx, struct wire_frame *frame)
 {
     struct cluster *c = ctx;
-    session_beat(c->session, frame);
+    c->owner->beat(c->owner, frame);
     frame->beat.fired += net_arriving(c->net);
     if (c->env.rank == 0)
         frame->beat.fired += cluster_fired(c);
@@ -94,8 +105,7 @@ static bool hook_end(void *ctx, const struct wire_frame *frame)
 static void hook_waits(void *ctx, uint32_t rank, const void *entries, uint32_t count)
 {
     struct cluster *c = ctx;
-    if (c->session->watch)
-        watch_remote(c->session->watch, rank, entries, count);
+    c->owner->waits(c->owner, rank, entries, count);
     if (c->env.rank == 0)
         cluster_send_waits(c, rank, entries, count);
 }
@@ -111,13 +121,12 @@ const struct net_hooks cluster_hooks = {.lost = hook_lost,
                                         .hold = hook_hold,
                                         .end = hook_end};
 
-void cluster_fail(struct weir_session *s)
+void cluster_fail(struct cluster *c)
 {
-    struct cluster *c = s->cluster;
     if (!c)
         return;
-    const struct failure *failure = &s->ending.failure;
-    enum ending_state state = ending_state(&s->ending);
+    const struct failure *failure = &c->owner->ending->failure;
+    enum ending_state state = ending_state(c->owner->ending);
     struct wire_frame frame = {.kind = WIRE_FAIL, .fail = {.culprit = failure->culprit, .from = failure->teller}};
     snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", failure->text + failure->said);
     struct wire_frame end = {.kind = WIRE_END,
@@ -126,4 +135,41 @@ void cluster_fail(struct weir_session *s)
     if (c->net && state != ENDING_FAILED_AT_END) /* of that they have been told */
         net_request(c->net, NET_NEIGHBOURS, state == ENDING_CANCELLED ? &end : &frame, NULL, 0);
     cluster_news(c);
+}
+
+/* ---- what the watch asks ---- */
+
+/* What rank 0 says of itself counts everything that it has heard of. */
+uint64_t cluster_fired(const struct cluster *c)
+{
+    uint64_t fired = 0;
+    uint32_t count;
+    const uint32_t *ranks = net_neighbours(c->net, &count);
+    for (uint32_t i = 0; i < count; i++)
+        fired += net_life_of(c->net, ranks[i]).fired;
+    return fired;
+}
+
+uint64_t cluster_remote(const struct cluster *c, uint32_t *silent_rank, int64_t *silent_ns)
+{
+    uint32_t count = 0;
+    const uint32_t *ranks = c ? net_neighbours(c->net, &count) : NULL;
+    int64_t now = park_now_ns();
+    *silent_rank = UINT32_MAX;
+    *silent_ns = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t heard_ns = net_life_of(c->net, ranks[i]).heard_ns;
+        if (net_here(c->net, ranks[i]) && heard_ns && now - heard_ns > c->env.liveness_ns / 2 &&
+            now - heard_ns > *silent_ns) {
+            *silent_rank = ranks[i];
+            *silent_ns = now - heard_ns;
+        }
+    }
+    return c ? cluster_fired(c) + net_arriving(c->net) : 0;
+}
+
+void cluster_send_waits(struct cluster *c, uint32_t rank, const void *entries, uint32_t count)
+{
+    struct wire_frame frame = {.kind = WIRE_WAITS, .waits = {.count = count, .rank = rank}};
+    net_request(c->net, NET_NEIGHBOURS, &frame, entries, count * sizeof(struct wait_entry));
 }

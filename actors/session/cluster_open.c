@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actors/session/session.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread.h"
@@ -24,10 +23,10 @@ static void card_fill(struct cluster *c, struct member *card)
     card->segment_fd = -1;
 }
 
-static weir_status cluster_alloc(struct weir_session *s, struct cluster *c)
+static weir_status cluster_alloc(struct cluster *c)
 {
+    const weir_plan *plan = c->plan;
     uint32_t size = c->env.size;
-    c->session = s;
     c->own.segment.fd = -1;
     c->members = calloc(size, sizeof(*c->members));
     c->peers = calloc(size, sizeof(*c->peers));
@@ -35,90 +34,63 @@ static weir_status cluster_alloc(struct weir_session *s, struct cluster *c)
     c->wired = calloc(size, sizeof(*c->wired));
     c->left = calloc(size, sizeof(*c->left));
     c->begun = calloc(size, sizeof(*c->begun));
-    c->here = calloc((size_t)s->plan->spaces_count + 1, sizeof(*c->here));
+    c->here = calloc((size_t)plan->spaces_count + 1, sizeof(*c->here));
     c->idle = calloc(size, sizeof(*c->idle));
     if (!c->members || !c->peers || !c->mapped || !c->wired || !c->left || !c->begun || !c->here || !c->idle)
         return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", size);
     for (uint32_t r = 0; r < size; r++)
         atomic_init(&c->left[r], -1);
-    for (uint32_t i = 0; i < s->plan->spaces_count; i++)
-        c->here[i] = s->plan->spaces[i].rank == c->env.rank && device_host(s->plan->spaces[i].kind);
+    for (uint32_t i = 0; i < plan->spaces_count; i++)
+        c->here[i] = plan->spaces[i].rank == c->env.rank && device_host(plan->spaces[i].kind);
     memset(c->idle, true, size * sizeof(*c->idle));
-    for (uint32_t q = 0; q < s->plan->queues_count; q++)
-        if (s->plan->queues[q].kind != PLAN_OUTSIDE)
-            c->idle[s->plan->spaces[s->plan->queues[q].space.i].rank] = false;
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan->queues[q].kind != PLAN_OUTSIDE)
+            c->idle[plan->spaces[plan->queues[q].space.i].rank] = false;
     return WEIR_OK;
 }
 
-static weir_status check_part(const weir_plan *plan, const struct cluster_env *env)
+weir_status cluster_open(struct cluster **to, struct cluster_owner *owner, const weir_plan *plan,
+                         struct cluster_env *env, const struct report *report)
 {
-    if (!plan->part || (plan->part == env->rank + 1 && plan->ranks == env->size))
-        return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "the plan is the part of rank %u of %u; this is rank %u of %u", plan->part - 1,
-                     plan->ranks, env->rank, env->size);
-}
-
-static weir_status open_ranks(struct weir_session *s, const struct cluster_env *env)
-{
-    weir_status status = WEIR_OK;
-    if (!s->plan->part) {
-        s->plan = s->spread = plan_spread(s->plan, env->size, env->devices);
-        status = s->plan ? WEIR_OK : WEIR_E_ARGUMENT;
-    }
-    if (status)
-        return status;
-    struct cluster *c = s->cluster = calloc(1, sizeof(*c));
+    struct cluster *c = *to = calloc(1, sizeof(*c));
     if (!c)
         return error_set(WEIR_E_MEMORY, "no memory for a session of %u ranks", env->size);
-    c->env = *env;
+    c->owner = owner;
+    c->plan = plan;
+    cluster_env_copy(&c->env, env);
+    cluster_env_wipe(env);
     c->env.levels = op_levels();
-    status = op_level(&c->env.level);
+    weir_status status = op_level(&c->env.level);
     if (!status)
-        status = cluster_alloc(s, c);
+        status = cluster_alloc(c);
     if (!status)
-        status = rounds_open(&c->rounds, env->size);
+        status = rounds_open(&c->rounds, c->env.size);
     struct net_hooks hooks = cluster_hooks;
     hooks.ctx = c;
     if (!status) {
-        card_fill(c, &c->members[env->rank]);
-        status = net_open(&c->net, s->plan, &c->env, &s->report, &hooks, &c->members[env->rank]);
+        card_fill(c, &c->members[c->env.rank]);
+        status = net_open(&c->net, plan, &c->env, report, &hooks, &c->members[c->env.rank]);
     }
     cluster_env_wipe(&c->env); /* the network has it */
-    return status;
-}
-
-weir_status cluster_open(struct weir_session *s, const weir_session_opts *opts)
-{
-    struct cluster_env env;
-    weir_status status = cluster_env_read(&opts->cluster, &env);
-    s->stall_ns = env.stall_ns;
-    s->pin = env.pin;
-    s->poisons = env.poison;
-    s->directory = env.offload;
-    if (!status)
-        status = check_part(s->plan, &env);
-    if (!status && env.size > 1)
-        status = open_ranks(s, &env);
-    cluster_env_wipe(&env);
     return status;
 }
 
 /* ---- runs ---- */
 
 /* What the program reads of others, to those who run it and cannot see it. */
-static weir_status send_crossing(struct weir_session *s, uint32_t program)
+static weir_status send_crossing(struct cluster *c, uint32_t program)
 {
-    const struct links *links = &s->cluster->links;
+    const struct links *links = &c->links;
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && i < links->transfers_count; i++) {
         const struct transfer *transfer = &links->transfers[i];
-        const plan_port *port = &s->plan->ports[transfer->leader];
-        if (transfer->from == s->cluster->env.rank && plan_port_crosses(s->plan, port) &&
-            s->plan->actors[port->actor.i].program.i == program)
-            status = net_share(s->cluster->net, transfer, 0);
+        const plan_port *port = &c->plan->ports[transfer->leader];
+        if (transfer->from == c->env.rank && plan_port_crosses(c->plan, port) &&
+            c->plan->actors[port->actor.i].program.i == program)
+            status = net_share(c->net, transfer, 0);
     }
     if (status)
-        session_fail_peer(s, s->cluster->env.rank, "%s", weir_error()); /* others would wait for this rank's mark */
+        cluster_lost(c, c->env.rank, "%s", weir_error()); /* others would wait for this rank's mark */
     return status;
 }
 
@@ -132,57 +104,47 @@ static weir_status all_at_rest(struct cluster *c, uint32_t program)
 
 /* Another program than before: what it reads of others must be whole, and nobody may read any more what it changes. So
  * all have to be at rest; then values go where they are not seen, as when a parameter is written. */
-static weir_status change_program(struct weir_session *s, uint32_t program)
+static weir_status change_program(struct cluster *c, uint32_t program)
 {
-    struct cluster *c = s->cluster;
     cluster_sharing(c, true);
     weir_status status = all_at_rest(c, program);
     if (!status)
-        status = send_crossing(s, program);
+        status = send_crossing(c, program);
     if (!status)
         status = all_at_rest(c, program);
     cluster_sharing(c, false);
     return status;
 }
 
-weir_status cluster_start(struct weir_session *s, uint32_t program, int64_t more)
+weir_status cluster_start(struct cluster *c, uint32_t program, bool another, const struct cluster_steps *steps)
 {
-    struct cluster *c = s->cluster;
     if (!c)
         return WEIR_OK;
-    weir_status status = program != s->program ? change_program(s, program) : WEIR_OK;
+    weir_status status = another ? change_program(c, program) : WEIR_OK;
     if (status)
         return status;
-    int64_t before = session_steps_all(s), others = before - session_steps_of(s, 0), target = before + more;
     /* seq_cst: pairs with the other order in hook_left() */
-    atomic_store(&c->others, program ? others + more : others);
-    atomic_store(&c->target, target);
+    atomic_store(&c->others, steps->others + (program ? steps->more : 0));
+    atomic_store(&c->target, steps->before + steps->more);
     for (uint32_t r = 0; r < c->env.size && atomic_load(&c->left_count); r++) {
-        int64_t steps = atomic_load(&c->left[r]);
-        if (steps >= 0 && steps < cluster_due(c))
-            session_fail_peer(s, r, "rank %u (pid %u on %s) has closed its session after %lld steps", r,
-                              c->members[r].pid, c->members[r].name, (long long)steps);
+        int64_t done = atomic_load(&c->left[r]);
+        if (done >= 0 && done < cluster_due(c))
+            cluster_lost(c, r, "rank %u (pid %u on %s) has closed its session after %lld steps", r, c->members[r].pid,
+                         c->members[r].name, (long long)done);
     }
-    return ending_failure(&s->ending);
+    return ending_failure(c->owner->ending);
 }
 
 /* ---- close ---- */
 
-/* A session that is closed in the middle of a run has not done its steps. */
-void cluster_leave(struct weir_session *s)
+void cluster_leave(struct cluster *c, int64_t steps)
 {
-    if (!s->cluster || !s->cluster->net)
-        return;
-    bool failed = ending_failure_for_pull(&s->ending) != WEIR_OK;
-    if (!failed && session_at_rest(s) && session_steps_all(s))
-        session_drop_pulls(s);
-    failed = ending_failure_for_pull(&s->ending) != WEIR_OK;
-    net_stop(s->cluster->net, failed ? -1 : session_steps_all(s));
+    if (c && c->net)
+        net_stop(c->net, steps);
 }
 
-void cluster_close(struct weir_session *s)
+void cluster_close(struct cluster *c)
 {
-    struct cluster *c = s->cluster;
     if (!c)
         return;
     net_close(c->net);
@@ -201,5 +163,4 @@ void cluster_close(struct weir_session *s)
     free(c->idle);
     free(c->over);
     free(c);
-    s->cluster = NULL;
 }

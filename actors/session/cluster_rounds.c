@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "transport/mail/park.h"
 
@@ -48,6 +47,14 @@ void rounds_close(struct rounds *rounds)
 enum { STATUSES = 0 WEIR_STATUS_LIST(X) };
 #undef X
 
+static uint64_t run_number(struct cluster *c)
+{
+    pthread_mutex_lock(&c->owner->ending->lock);
+    uint64_t number = c->owner->run->number;
+    pthread_mutex_unlock(&c->owner->ending->lock);
+    return number;
+}
+
 /* ---- what it is for ---- */
 
 static uint64_t about_of(enum round_kind kind, uint32_t which)
@@ -63,7 +70,7 @@ static void about_text(const struct cluster *c, uint64_t about, char *text, size
                                                    [ROUND_SAVE] = "saves a checkpoint",
                                                    [ROUND_LOAD] = "loads a checkpoint",
                                                    [ROUND_RUN] = "runs"};
-    const weir_plan *plan = c->session->plan;
+    const weir_plan *plan = c->plan;
     uint32_t kind = (uint32_t)(about >> 32), which = (uint32_t)about;
     bool named = kind == ROUND_READ || kind == ROUND_WRITE;
     if (kind >= ROUND_KINDS || (named && which >= plan->params_count) ||
@@ -82,7 +89,7 @@ static void about_differs(struct cluster *c, uint32_t rank, uint64_t about, uint
     char theirs[256], mine[256];
     about_text(c, about, theirs, sizeof(theirs));
     about_text(c, own, mine, sizeof(mine));
-    session_fail_peer(c->session, rank, "rank %u %s while rank %u %s: all ranks make the same calls in the same order",
+    cluster_lost(c, rank, "rank %u %s while rank %u %s: all ranks make the same calls in the same order",
                       rank, theirs, c->env.rank, mine);
 }
 
@@ -151,7 +158,7 @@ static bool mark_take(struct cluster *c, uint32_t rank, uint64_t round, const ch
 /* A whole shard of the sender's, or what it has kept of one. */
 static bool bytes_fit(const struct cluster *c, uint32_t rank, uint32_t shard, size_t bytes)
 {
-    const weir_plan *plan = c->session->plan;
+    const weir_plan *plan = c->plan;
     bool kept = shard >= plan->shards_count;
     if (shard == WIRE_STATEMENT)
         return bytes <= NET_STATEMENT_BYTES;
@@ -180,11 +187,11 @@ static bool question_take(struct cluster *c, uint32_t rank, uint64_t round, cons
     if (bytes != sizeof(question))
         return false;
     memcpy(&question, data, sizeof(question));
-    uint64_t run = session_run_number(c->session);
+    uint64_t run = run_number(c);
     if (round != atomic_load(&c->rounds.now) + 1 || run <= question.run)
         return true;
     about_text(c, question.about, theirs, sizeof(theirs));
-    session_fail_peer(c->session, c->env.rank,
+    cluster_lost(c, c->env.rank,
                       "rank %u runs while rank %u %s: all ranks make the same calls in the same order", c->env.rank, rank,
                       theirs);
     return true;
@@ -200,7 +207,7 @@ bool cluster_round_take(struct cluster *c, uint32_t rank, uint32_t shard, uint64
         return question_take(c, rank, round, data, bytes);
     struct arrival *arrival = malloc(sizeof(*arrival) + bytes);
     if (!arrival) {
-        session_fail_peer(c->session, c->env.rank, "no memory for %zu bytes of rank %u", bytes, rank);
+        cluster_lost(c, c->env.rank, "no memory for %zu bytes of rank %u", bytes, rank);
         return true;
     }
     *arrival = (struct arrival){.rank = rank, .shard = shard, .round = round, .bytes = bytes};
@@ -244,7 +251,7 @@ static void ask(struct cluster *c)
 {
     uint32_t count;
     const uint32_t *ranks = net_neighbours(c->net, &count);
-    struct question question = {.about = c->rounds.about_now, .run = session_run_number(c->session)};
+    struct question question = {.about = c->rounds.about_now, .run = run_number(c)};
     for (uint32_t i = 0; i < count; i++) {
         pthread_mutex_lock(&c->rounds.lock);
         bool missing = c->rounds.marked[ranks[i]] < c->rounds.now;
@@ -261,16 +268,16 @@ static weir_status round_wait(struct cluster *c)
     for (;;) {
         uint32_t news = atomic_load_explicit(&c->news, memory_order_acquire); /* pairs with cluster_news() */
         uint32_t left = left_without_mark(c);
-        bool failed = ending_failed(&c->session->ending);
+        bool failed = ending_failed(c->owner->ending);
         pthread_mutex_lock(&c->rounds.lock);
         bool whole = round_whole(c, c->rounds.now);
         pthread_mutex_unlock(&c->rounds.lock);
         if (whole)
             return WEIR_OK;
         if (failed)
-            return ending_failure(&c->session->ending);
+            return ending_failure(c->owner->ending);
         if (left != UINT32_MAX)
-            session_fail_peer(c->session, left, "rank %u (pid %u on %s) has closed its session after %lld steps", left,
+            cluster_lost(c, left, "rank %u (pid %u on %s) has closed its session after %lld steps", left,
                               c->members[left].pid, c->members[left].name, (long long)atomic_load(&c->left[left]));
         else if (!park_wait(&c->news, news, park_now_ns() + ASK_NS))
             ask(c);

@@ -21,13 +21,12 @@
  * LIMIT and END are passed on by all before they say BYE, on the same way, so nobody takes a rank for one that left in
  * the middle of a run when it has only heard of its end first.
  *
- * All of it is under the lock of the session's `ending`.
+ * All of it is under the lock of owner->ending.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "actors/session/cluster.h"
-#include "actors/session/session.h"
 
 /* ---- what is said ---- */
 
@@ -37,57 +36,52 @@ static void tell(struct cluster *c, uint32_t to, uint32_t what, uint64_t run, in
     net_request(c->net, to, &frame, NULL, 0);
 }
 
-void cluster_tell_end(struct weir_session *s, const struct last_step *last)
+void cluster_tell_end(struct cluster *c, const struct last_step *last)
 {
     struct wire_frame frame = {.kind = WIRE_END,
                                .end = {.culprit = last->culprit,
                                        .from = last->from,
                                        .what = last->failed ? WIRE_SOURCE_FAILED : WIRE_SOURCE_ENDED,
                                        .step = last->end}};
-    if (!s->cluster)
+    if (!c)
         return;
     snprintf(frame.end.text, sizeof(frame.end.text), "%s", last->text);
-    net_request(s->cluster->net, NET_NEIGHBOURS, &frame, NULL, 0);
+    net_request(c->net, NET_NEIGHBOURS, &frame, NULL, 0);
 }
 
-void cluster_limited(struct weir_session *s)
+void cluster_limited(struct cluster *c, int64_t steps, int64_t others)
 {
-    struct cluster *c = s->cluster;
-    int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed), others = s->program ? limit : 0;
-    for (uint32_t p = 1; p < s->plan->programs_count; p++)
-        others += s->ran[p];
     if (!c)
         return;
     /* seq_cst: as in cluster_start() */
     atomic_store(&c->others, others);
-    atomic_store(&c->target, others + s->steps_done + (s->program ? 0 : limit));
+    atomic_store(&c->target, steps);
 }
 
 int64_t cluster_due(const struct cluster *c)
 {
     int64_t target = atomic_load(&c->target);
-    int64_t end = atomic_load_explicit(&c->session->ending.end, memory_order_relaxed);
+    int64_t end = atomic_load_explicit(&c->owner->ending->end, memory_order_relaxed);
     if (end == INT64_MAX) /* none is known */
         return target;
-    end += atomic_load(&c->others) - c->session->first_step; /* only main's steps come to an end */
+    end += atomic_load(&c->others) - c->owner->run->first_step; /* only main's steps come to an end */
     return target < end ? target : end;
 }
 
 /* ---- hold ---- */
 
-bool cluster_wants_hold(const struct weir_session *s)
+bool cluster_wants_hold(const struct cluster *c)
 {
-    const struct cluster *c = s->cluster;
-    bool wants = c && c->hold_run == s->run.number;
+    bool wants = c && c->hold_run == c->owner->run->number;
     for (uint32_t r = 0; c && c->env.rank == 0 && r < c->env.size; r++)
-        wants |= c->begun[r].run == s->run.number;
+        wants |= c->begun[r].run == c->owner->run->number;
     return wants;
 }
 
-void cluster_hold_began(struct weir_session *s)
+void cluster_hold_began(struct cluster *c)
 {
-    if (s->cluster && s->cluster->env.rank == 0)
-        tell(s->cluster, NET_NEIGHBOURS, WIRE_HOLD_ASK, s->run.number, 0);
+    if (c && c->env.rank == 0)
+        tell(c, NET_NEIGHBOURS, WIRE_HOLD_ASK, c->owner->run->number, 0);
 }
 
 /* What the rank has begun of this run, as far as is known; -1: it has not said. Who has left has done what it had
@@ -100,10 +94,9 @@ static int64_t begun_by(struct cluster *c, uint32_t rank, uint64_t run)
 }
 
 /* Rank 0: whether all have answered; then the limit is told, and set. */
-static bool decide(struct weir_session *s)
+static bool decide(struct cluster *c)
 {
-    struct cluster *c = s->cluster;
-    struct session_run *r = &s->run;
+    struct session_run *r = c->owner->run;
     int64_t most = 0;
     if (r->phase != RUN_HELD || r->awaited)
         return false;
@@ -114,55 +107,52 @@ static bool decide(struct weir_session *s)
         most = step > most ? step : most;
     }
     tell(c, NET_NEIGHBOURS, WIRE_HOLD_LIMIT, r->number, most);
-    session_hold_end(s, most);
+    c->owner->limit(c->owner, most);
     return true;
 }
 
-bool cluster_held(struct weir_session *s, int64_t step)
+bool cluster_held(struct cluster *c, int64_t step)
 {
-    struct cluster *c = s->cluster;
-    c->begun[c->env.rank] = (struct begun){s->run.number, step};
+    c->begun[c->env.rank] = (struct begun){c->owner->run->number, step};
     if (c->env.rank == 0)
-        return decide(s);
-    tell(c, 0, WIRE_HOLD_BEGUN, s->run.number, step);
+        return decide(c);
+    tell(c, 0, WIRE_HOLD_BEGUN, c->owner->run->number, step);
     return false;
 }
 
-bool cluster_rank_left(struct weir_session *s)
+bool cluster_rank_left(struct cluster *c)
 {
-    return s->cluster->env.rank == 0 && decide(s);
+    return c->env.rank == 0 && decide(c);
 }
 
 /* ---- idle ranks ---- */
 
-bool cluster_follows(struct weir_session *s, int64_t *most)
+bool cluster_follows(struct cluster *c, int64_t *most)
 {
-    struct cluster *c = s->cluster;
+    uint64_t run = c ? c->owner->run->number : 0;
     uint32_t kept = 0;
     *most = INT64_MAX;
     for (uint32_t i = 0; c && i < c->over_count; i++)
-        if (c->over[i].run == s->run.number)
+        if (c->over[i].run == run)
             *most = c->over[i].step;
-        else if (c->over[i].run > s->run.number)
+        else if (c->over[i].run > run)
             c->over[kept++] = c->over[i];
     if (c)
         c->over_count = kept;
     return c && c->idle[c->env.rank] && *most == INT64_MAX;
 }
 
-void cluster_tell_over(struct weir_session *s, int64_t step)
+void cluster_tell_over(struct cluster *c, int64_t step)
 {
-    struct cluster *c = s->cluster;
     for (uint32_t r = 0; c && r < c->env.size; r++)
         if (c->idle[r] && r != c->env.rank && net_neighbour(c->net, r) &&
             (!c->idle[c->env.rank] || c->env.rank == 0))
-            tell(c, r, WIRE_HOLD_LIMIT, s->run.number, step);
+            tell(c, r, WIRE_HOLD_LIMIT, c->owner->run->number, step);
 }
 
 /* Of a run that has not begun here. Several tell of one. False: no memory. */
-static bool keep_over(struct weir_session *s, uint64_t run, int64_t step)
+static bool keep_over(struct cluster *c, uint64_t run, int64_t step)
 {
-    struct cluster *c = s->cluster;
     for (uint32_t i = 0; i < c->over_count; i++)
         if (c->over[i].run == run)
             return true;
@@ -181,10 +171,9 @@ static bool keep_over(struct weir_session *s, uint64_t run, int64_t step)
 /* ---- what others say; with the lock ---- */
 
 /* Rank 0 wants the run held. One that is over here went to its end, and so will it everywhere. */
-static void take_ask(struct weir_session *s, uint64_t run)
+static void take_ask(struct cluster *c, uint64_t run)
 {
-    struct cluster *c = s->cluster;
-    struct session_run *r = &s->run;
+    struct session_run *r = c->owner->run;
     struct begun *own = &c->begun[c->env.rank];
     if (run <= own->run)
         return; /* it has said so unasked */
@@ -194,50 +183,50 @@ static void take_ask(struct weir_session *s, uint64_t run)
         *own = (struct begun){run, WIRE_WHOLE_RUN};
         tell(c, 0, WIRE_HOLD_BEGUN, run, WIRE_WHOLE_RUN);
     } else if (r->phase == RUN_GOES) {
-        session_hold_begin(s);
+        c->owner->hold(c->owner);
     }
 }
 
 /* A rank holds, be it that it was asked to or that it was the first. */
-static bool take_begun(struct weir_session *s, uint32_t rank, uint64_t run, int64_t step)
+static bool take_begun(struct cluster *c, uint32_t rank, uint64_t run, int64_t step)
 {
-    struct session_run *r = &s->run;
-    s->cluster->begun[rank] = (struct begun){run, step};
+    struct session_run *r = c->owner->run;
+    c->begun[rank] = (struct begun){run, step};
     if (step != WIRE_WHOLE_RUN && (run < r->number || (run == r->number && r->phase == RUN_OVER)))
-        tell(s->cluster, rank, WIRE_HOLD_LIMIT, run, WIRE_WHOLE_RUN);
+        tell(c, rank, WIRE_HOLD_LIMIT, run, WIRE_WHOLE_RUN);
     if (run == r->number && r->phase == RUN_GOES)
-        session_hold_begin(s);
-    return decide(s);
+        c->owner->hold(c->owner);
+    return decide(c);
 }
 
 /* Elsewhere a run is over, or limited, that goes on in this idle rank for as long. Counts how often it is to be left
  * here. */
-static bool take_over(struct weir_session *s, uint64_t run, int64_t step, int *leaves)
+static bool take_over(struct cluster *c, uint64_t run, int64_t step, int *leaves)
 {
-    if (!s->cluster->idle[s->cluster->env.rank] || step == WIRE_WHOLE_RUN)
+    if (!c->idle[c->env.rank] || step == WIRE_WHOLE_RUN)
         return true;
-    if (run > s->run.number)
-        return keep_over(s, run, step);
-    *leaves += run == s->run.number && session_followed(s, step);
+    if (run > c->owner->run->number)
+        return keep_over(c, run, step);
+    *leaves += run == c->owner->run->number && c->owner->follow(c->owner, step);
     return true;
 }
 
 /* Comes from rank 0, and from all neighbours that have heard of it. */
-static bool take_limit(struct weir_session *s, uint64_t run, int64_t step)
+static bool take_limit(struct cluster *c, uint64_t run, int64_t step)
 {
-    struct session_run *r = &s->run;
-    if (run != r->number || r->phase != RUN_HELD || r->awaited || s->cluster->env.rank == 0)
+    struct session_run *r = c->owner->run;
+    if (run != r->number || r->phase != RUN_HELD || r->awaited || c->env.rank == 0)
         return false;
-    tell(s->cluster, NET_NEIGHBOURS, WIRE_HOLD_LIMIT, run, step);
-    session_hold_end(s, step);
+    tell(c, NET_NEIGHBOURS, WIRE_HOLD_LIMIT, run, step);
+    c->owner->limit(c->owner, step);
     return true;
 }
 
 /* Whether the rank may say that: rank 0 asks, all others answer, once for each run; a limit is no step that this rank
  * is past. */
-static bool hold_fits(const struct weir_session *s, uint32_t rank, const struct wire_frame *frame)
+static bool hold_fits(const struct cluster *c, uint32_t rank, const struct wire_frame *frame)
 {
-    const struct cluster *c = s->cluster;
+    const struct session_run *r = c->owner->run;
     uint64_t run = frame->hold.run;
     int64_t step = frame->hold.step;
     if (!run || step < 0)
@@ -246,27 +235,26 @@ static bool hold_fits(const struct weir_session *s, uint32_t rank, const struct 
         return rank == 0;
     if (frame->hold.what == WIRE_HOLD_BEGUN)
         return c->env.rank == 0 && run > c->begun[rank].run;
-    return run != s->run.number || s->run.phase != RUN_HELD || s->run.awaited ||
+    return run != r->number || r->phase != RUN_HELD || r->awaited ||
            step >= c->begun[c->env.rank].step;
 }
 
 bool cluster_take_hold(struct cluster *c, uint32_t rank, const struct wire_frame *frame)
 {
-    struct weir_session *s = c->session;
     int over = 0;
-    pthread_mutex_lock(&s->ending.lock);
-    bool fits = hold_fits(s, rank, frame);
+    pthread_mutex_lock(&c->owner->ending->lock);
+    bool fits = hold_fits(c, rank, frame);
     if (fits && frame->hold.what == WIRE_HOLD_ASK)
-        take_ask(s, frame->hold.run);
+        take_ask(c, frame->hold.run);
     else if (fits && frame->hold.what == WIRE_HOLD_BEGUN)
-        over = take_begun(s, rank, frame->hold.run, frame->hold.step);
+        over = take_begun(c, rank, frame->hold.run, frame->hold.step);
     else if (fits)
-        fits = take_over(s, frame->hold.run, frame->hold.step, &over);
+        fits = take_over(c, frame->hold.run, frame->hold.step, &over);
     if (fits && frame->hold.what == WIRE_HOLD_LIMIT)
-        over += take_limit(s, frame->hold.run, frame->hold.step);
-    pthread_mutex_unlock(&s->ending.lock);
+        over += take_limit(c, frame->hold.run, frame->hold.step);
+    pthread_mutex_unlock(&c->owner->ending->lock);
     while (over--)
-        session_leave_run(s);
+        c->owner->leave_run(c->owner);
     return fits;
 }
 
@@ -281,8 +269,8 @@ bool cluster_take_end(struct cluster *c, const struct wire_frame *frame)
         return false;
     snprintf(last.text, sizeof(last.text), "%.*s", (int)sizeof(last.text) - 1, frame->end.text);
     if (frame->end.what == WIRE_CANCELLED)
-        session_fail_told(c->session, last.from, last.culprit, true, last.text);
+        c->owner->told(c->owner, last.from, last.culprit, true, last.text);
     else
-        session_end_before(c->session, &last);
+        c->owner->ends(c->owner, &last);
     return true;
 }

@@ -25,7 +25,7 @@ void session_tell_failure(struct weir_session *s)
         return;
     e->reported = true;
     if (e->failure.culprit != session_rank(s))
-        cluster_waiters(s, e->failure.culprit, waiters, sizeof(waiters));
+        session_waiters(s, e->failure.culprit, waiters, sizeof(waiters));
     if (session_flight_text(s, text, sizeof(text)) || *waiters)
         report_say(&s->report, "%s\n%s%s%s", e->failure.text, waiters,
                    *text ? "the last firings before the failure, oldest first:\n" : "", text);
@@ -45,7 +45,7 @@ static void fail_locked(struct weir_session *s, enum ending_event event, struct 
     if (!first)
         return;
     session_order(s, LANE_FAIL);
-    cluster_fail(s);
+    cluster_fail(s->cluster);
 }
 
 static void session_fail(struct weir_session *s, enum ending_event event, struct failure *failure)

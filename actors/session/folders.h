@@ -29,6 +29,8 @@
 
 #define FOLDERS_NOBODY UINT32_MAX
 
+struct weir_session;
+
 struct folders_ask {
     const char *dir;      /* this rank's folder, there or not */
     enum round_kind kind; /* ROUND_SAVE or ROUND_LOAD */

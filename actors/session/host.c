@@ -271,7 +271,7 @@ static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
 static weir_status turn_hopeless(struct weir_session *s, const struct turn *turn)
 {
     if (turn->timeout_ms >= 0 || !session_at_rest(s) ||
-        turn_before(s, turn->actor, s->first_step + session_steps_of(s, turn->actor->program)))
+        turn_before(s, turn->actor, s->run.first_step + session_steps_of(s, turn->actor->program)))
         return WEIR_OK;
     weir_status status = turn_refused(s, turn); /* the values may have come to their end since it was asked last */
     if (status)
@@ -429,7 +429,7 @@ void session_drop_pulls(struct weir_session *s)
     for (uint32_t h = 0; h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
         struct actor *actor = &s->actors[host->actor.i];
-        int64_t end = s->first_step + session_steps_of(s, actor->program);
+        int64_t end = s->run.first_step + session_steps_of(s, actor->program);
         while (pulls_from_afar(s, host) && actor->step < end) {
             if (await_turn(s, &(struct turn){actor, "pull", plan_text(s->plan, host->name), -1}))
                 return; /* the session has failed */

@@ -417,7 +417,7 @@ static weir_status share_all(struct loading *l)
     weir_status status = WEIR_OK;
     for (uint32_t r = 0; l->s->cluster && !status && r < l->s->plan->regsts_count; r++)
         if (l->shared[r])
-            status = cluster_share_regst(l->s, r);
+            status = cluster_share_regst(l->s->cluster, r);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #ifndef ACTORS_SESSION_LOADING_H
 #define ACTORS_SESSION_LOADING_H
 
+#include <weir/session.h>
 #include <weir/checkpoint.h>
 
 #include "actors/session/folders.h"

@@ -8,6 +8,7 @@
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/plan/spread.h"
 
 _Static_assert(WATCH_TEXT_BYTES <= REPORT_BYTES, "a stall's report is kept whole");
 
@@ -116,6 +117,74 @@ static weir_status open_look(const struct weir_session *s, struct worker *worker
     return look_open(&worker->look, room);
 }
 
+/* ---- who waits for another rank ---- */
+
+#define WAITERS_MAX 4 /* that a report names */
+
+struct waiters {
+    char *text;
+    size_t bytes, used;
+    uint32_t count;
+};
+
+static void waiter_add(struct waiters *to, const struct weir_session *s, uint32_t actor, const char *verb,
+                       uint32_t other)
+{
+    const weir_plan *plan = s->plan;
+    if (to->count++ >= WAITERS_MAX || to->used >= to->bytes)
+        return;
+    to->used += (size_t)snprintf(to->text + to->used, to->bytes - to->used, "%s%.100s (%s, step %lld) for %.100s to %s",
+                                 to->used ? "; " : "  for it waited here: ", plan_text(plan, plan->actors[actor].name),
+                                 plan_text(plan, plan->queues[plan->actors[actor].queue.i].name),
+                                 (long long)s->actors[actor].step, plan_text(plan, plan->actors[other].name), verb);
+}
+
+/* What the actor lacks, that an actor of the rank was to do. */
+static void waiter_look(struct waiters *to, const struct weir_session *s, uint32_t a, uint32_t rank)
+{
+    const weir_plan *plan = s->plan;
+    for (uint32_t p = plan->actors[a].ports.first; p < plan->actors[a].ports.first + plan->actors[a].ports.count; p++) {
+        uint32_t producer = plan->regsts[plan->ports[p].regst.i].producer.i;
+        if (s->ends[p].port && !s->ends[p].port->reader.arrived && plan_rank_of(plan, producer) == rank)
+            waiter_add(to, s, a, "publish", producer);
+    }
+    for (uint32_t p = 0; p < plan->ports_count; p++) {
+        const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
+        if (regst->producer.i == a && !s->outs[plan->ports[p].regst.i].regst.credits &&
+            plan_rank_of(plan, plan->ports[p].actor.i) == rank)
+            waiter_add(to, s, a, "free", plan->ports[p].actor.i);
+    }
+}
+
+/* The member stands in a meeting, or comes to one, that members of the rank were to come to as well. */
+static void waiter_meets(struct waiters *to, const struct weir_session *s, const plan_collective *collective,
+                         uint32_t a, uint32_t rank)
+{
+    const weir_plan *plan = s->plan;
+    if (!ahead_launched(&s->actors[a]))
+        return;
+    for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++)
+        if (plan_rank_of(plan, plan->members[m].i) == rank)
+            waiter_add(to, s, a, "come", plan->members[m].i);
+}
+
+void session_waiters(const struct weir_session *s, uint32_t rank, char *text, size_t bytes)
+{
+    struct waiters to = {.text = text, .bytes = bytes - 1};
+    text[0] = 0;
+    for (uint32_t a = 0; a < s->plan->actors_count; a++)
+        if (session_runs(s, a) && s->actors[a].kernel_count && s->actors[a].left > 0)
+            waiter_look(&to, s, a, rank);
+    for (uint32_t c = 0; c < s->plan->collectives_count; c++)
+        for (uint32_t i = 0; i < s->plan->collectives[c].members.count; i++)
+            waiter_meets(&to, s, &s->plan->collectives[c],
+                         s->plan->members[s->plan->collectives[c].members.first + i].i, rank);
+    if (to.used >= to.bytes)
+        to.used = to.bytes - 1;
+    if (to.used)
+        snprintf(text + to.used, bytes - to.used, "\n");
+}
+
 /* ---- what the watch asks for ---- */
 
 static bool watch_running(void *ctx)
@@ -163,12 +232,15 @@ static void watch_report(void *ctx, const char *text)
 
 static uint64_t watch_others_fired(void *ctx, uint32_t *silent_rank, int64_t *silent_ns)
 {
-    return session_remote_fired(ctx, silent_rank, silent_ns);
+    const struct weir_session *s = ctx;
+    return cluster_remote(s->cluster, silent_rank, silent_ns);
 }
 
 static void watch_tell_others(void *ctx, const struct wait_entry *entries, uint32_t count)
 {
-    session_send_waits(ctx, entries, count);
+    const struct weir_session *s = ctx;
+    if (s->cluster)
+        cluster_send_waits(s->cluster, s->cluster->env.rank, entries, count);
 }
 
 weir_status session_watch(struct weir_session *s, int64_t stall_ns)

@@ -369,7 +369,7 @@ static weir_status share_shard(struct weir_session *s, const plan_param *param, 
         if (other->home == PLAN_IN_REGST && other->owner == tensor->owner)
             return WEIR_OK;
     }
-    return cluster_share_regst(s, tensor->owner);
+    return cluster_share_regst(s->cluster, tensor->owner);
 }
 
 weir_status weir_session_write(weir_session *s, const char *name, const weir_array *value)

@@ -210,7 +210,7 @@ static weir_status open_bus(struct weir_session *s)
     for (uint32_t a = 0; !status && a < s->plan->actors_count; a++)
         if (s->lane_of[a])
             bus_attach(&s->bus, a, &s->lane_of[a]->mailbox.end);
-    return status ? status : cluster_route(s);
+    return status ? status : cluster_route(s->cluster, s->arenas, &s->bus, &s->workers[0].lane);
 }
 
 /* ---- trace ---- */
@@ -261,6 +261,18 @@ static weir_status open_arenas(struct weir_session *s)
     return status;
 }
 
+static weir_status share_memory(struct weir_session *s, const struct lane_size *sizes)
+{
+    uint32_t *ring_of = calloc(s->plan->actors_count + (size_t)1, sizeof(*ring_of));
+    if (!ring_of)
+        return error_set(WEIR_E_MEMORY, "no memory for %u actors", s->plan->actors_count);
+    for (uint32_t a = 0; a < s->plan->actors_count; a++)
+        ring_of[a] = session_lane_number(s, a);
+    weir_status status = cluster_share(s->cluster, sizes, s->worker_count + s->outside_count, ring_of);
+    free(ring_of);
+    return status;
+}
+
 /* Memory: what other ranks share in is known before it is made. */
 static weir_status open_memory(struct weir_session *s)
 {
@@ -269,7 +281,7 @@ static weir_status open_memory(struct weir_session *s)
     if (!sizes)
         return error_set(WEIR_E_MEMORY, "no memory for %u lanes", count);
     session_size_lanes(s, sizes);
-    weir_status status = cluster_share(s, sizes);
+    weir_status status = share_memory(s, sizes);
     if (!status)
         status = open_arenas(s);
     if (!status)
@@ -304,6 +316,47 @@ static int64_t stall_ns(double stall_s)
     return ns < STALL_MIN_NS ? STALL_MIN_NS : ns > STALL_MAX_NS ? STALL_MAX_NS : (int64_t)ns;
 }
 
+static weir_status check_part(const weir_plan *plan, const struct cluster_env *env)
+{
+    if (!plan->part || (plan->part == env->rank + 1 && plan->ranks == env->size))
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "the plan is the part of rank %u of %u; this is rank %u of %u", plan->part - 1,
+                     plan->ranks, env->rank, env->size);
+}
+
+/* With one rank there is no cluster; with several the plan has an owner for every device. */
+static weir_status open_cluster(struct weir_session *s, const weir_session_opts *opts)
+{
+    struct cluster_env env;
+    weir_status status = cluster_env_read(&opts->cluster, &env);
+    s->stall_ns = env.stall_ns;
+    s->pin = env.pin;
+    s->poisons = env.poison;
+    s->directory = env.offload;
+    if (!status)
+        status = check_part(s->plan, &env);
+    if (!status && env.size > 1 && !s->plan->part) {
+        s->plan = s->spread = plan_spread(s->plan, env.size, env.devices);
+        status = s->plan ? WEIR_OK : WEIR_E_ARGUMENT;
+    }
+    if (!status && env.size > 1)
+        status = cluster_open(&s->cluster, &s->ranks, s->plan, &env, &s->report);
+    cluster_env_wipe(&env);
+    return status;
+}
+
+static weir_status meet(struct weir_session *s)
+{
+    bool only = s->compute_count == 1 && !s->queues;
+    weir_status status = cluster_meet(s->cluster, s->compute_count, only, s->arenas);
+    bool crowded = !status && s->cluster && cluster_crowded(s->cluster);
+    for (uint32_t w = 0; crowded && w < s->worker_count; w++)
+        s->workers[w].lane.mailbox.spin_ns = 0;
+    for (uint32_t i = 0; crowded && i < s->outside_count; i++)
+        s->outside[i].mailbox.spin_ns = 0;
+    return status;
+}
+
 /* Of "disk:DIRECTORY"; NULL: the plan's. */
 static weir_status choose_directory(struct weir_session *s, const char *place)
 {
@@ -322,7 +375,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = ending_open(&s->ending);
     if (!status)
-        status = cluster_open(s, opts);
+        status = open_cluster(s, opts);
     s->pin |= opts->pin;
     s->poisons |= opts->poison;
     s->checks_finite = opts->check_finite;
@@ -351,7 +404,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = open_trace(s, opts);
     if (!status)
-        status = cluster_meet(s);
+        status = meet(s);
     if (!status)
         status = open_bus(s);
     if (!status)
@@ -361,7 +414,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = session_watch(s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
     if (!status)
-        status = cluster_begin(s);
+        status = cluster_begin(s->cluster);
     if (!status)
         status = session_join_groups(s);
     return status ? status : session_open_calls(s);
@@ -426,11 +479,12 @@ weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opt
     s->report = (struct report){opts.report, opts.report_ctx, NULL};
     report_open(&s->report);
     name_session(s, opts.cluster.name);
-    s->first_step = opts.first_step;
+    s->run.first_step = opts.first_step;
     s->ran = calloc(plan->programs_count + (size_t)1, sizeof(*s->ran));
     s->open_ns = park_now_ns();
     atomic_init(&s->ready_fd, -1);
     session_own(s);
+    session_own_ranks(s);
     if (!s->ran)
         error_set(WEIR_E_MEMORY, "no memory for a session");
     if (!s->ran || session_open(s, &opts) || caller_opens(s)) {
@@ -502,13 +556,24 @@ static void send_away(struct weir_session *s)
     caller_closed(s->place);
 }
 
+/* A session that is closed in the middle of a run has not done its steps. */
+static void leave(struct weir_session *s)
+{
+    bool failed = ending_failure_for_pull(&s->ending) != WEIR_OK;
+    if (!failed && session_at_rest(s) && session_steps_all(s))
+        session_drop_pulls(s);
+    failed = ending_failure_for_pull(&s->ending) != WEIR_OK;
+    cluster_leave(s->cluster, failed ? -1 : session_steps_all(s));
+}
+
 static weir_status session_end(struct weir_session *s)
 {
     send_away(s);
     session_close_ringers(s);
     ending_await_told(&s->ending);
     session_end_saves(s);
-    cluster_leave(s); /* after it nobody calls the watch */
+    if (s->cluster && s->cluster->net)
+        leave(s); /* after it nobody calls the watch */
     watch_close(s->watch);
     stop_workers(s);
     if (s->actors && ending_failed(&s->ending))
@@ -521,7 +586,7 @@ static weir_status session_end(struct weir_session *s)
     bus_close(&s->bus);
     close_lanes(s);
     session_close_fd(s); /* nobody posts any more */
-    cluster_close(s);
+    cluster_close(s->cluster);
     report_close(&s->report); /* of which nobody is left who says something */
     if (s->arenas)
         arenas_close(s->arenas, s->plan->spaces_count);
@@ -551,7 +616,7 @@ weir_status weir_session_close(weir_session *s)
 /* Every actor's number of firings has to fit its counter, over the session's whole life. */
 static bool steps_fit(const struct weir_session *s, uint32_t program, const weir_run_opts *run)
 {
-    int64_t total, firings, before = program ? run->first_step : s->first_step + session_steps_of(s, 0);
+    int64_t total, firings, before = program ? run->first_step : s->run.first_step + session_steps_of(s, 0);
     if (run->steps <= 0 || before < 0 || __builtin_add_overflow(before, run->steps, &total) ||
         __builtin_add_overflow(session_steps_all(s), run->steps, &firings))
         return false;
@@ -607,7 +672,9 @@ weir_status weir_session_start_at(weir_session *s, const weir_run_opts *given)
                          (long long)s->owner.steps);
     if (!steps_fit(s, program, &run))
         return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)run.steps);
-    status = cluster_start(s, program, run.steps);
+    int64_t before = session_steps_all(s);
+    struct cluster_steps steps = {.before = before, .others = before - session_steps(s), .more = run.steps};
+    status = cluster_start(s->cluster, program, program != s->program, &steps);
     return status ? status : session_begin(s, program, &run);
 }
 

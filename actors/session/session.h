@@ -12,7 +12,7 @@
  *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
  *     finite.c    a run that ends at the first NaN    ending.c    the state of its end
  *     queues.c    queues that run ahead            groups.c    what devices do together
- *     cluster_*.c what there is with other ranks
+ *     ranks.c     what other ranks see of it          cluster_*.c what there is with other ranks
  *
  * ending.h has the states that a session is in, and what makes it fail. A worker that hears of a failure fires no more;
  * `firing` counts those that have not heard of it, so that a run that failed returns only when nobody calls a function of
@@ -27,7 +27,7 @@
 #include "actors/actor.h"
 #include "actors/crew.h"
 #include "actors/session/caller.h"
-#include "actors/session/ending.h"
+#include "actors/session/cluster_owner.h"
 #include "actors/watch/watch.h"
 #include "actors/worker.h"
 #include "graph/plan/plan.h"
@@ -37,24 +37,6 @@
 #include "transport/net/wire.h"
 
 enum session_closing { CLOSING_NOT, CLOSING_WAKES, CLOSING_ALONE }; /* who waits inside is to go; nobody does */
-
-enum run_phase {
-    RUN_OVER,   /* or none has begun */
-    RUN_GOES,
-    RUN_HELD,   /* nobody begins another step: how many have been begun is being found out */
-    RUN_LIMITED /* all know after which step it ends */
-};
-
-/* The run under way, or the last one. Under the lock of `ending`, but for what is atomic. */
-struct session_run {
-    _Atomic uint32_t asked; /* weir_session_stop() was called, and has not made a run shorter yet */
-    enum run_phase phase;
-    uint64_t number;        /* over or not: 1, 2, ... */
-    uint32_t awaited;       /* workers that have not answered HOLD */
-    int64_t begun;          /* steps of the run, by any of those that have */
-    bool follows;           /* no device is here: the run goes on until another rank tells how it ended */
-    int64_t most;           /* and then it has ended before this step at the latest; INT64_MAX: not told */
-};
 
 struct cluster;
 
@@ -79,6 +61,7 @@ struct weir_session {
     struct crew *beside;    /* owned: those of the others */
     bool guest;             /* the crew was another session's first */
     struct worker_owner owner; /* of the workers */
+    struct cluster_owner ranks; /* of the cluster: this session, as other ranks see it */
     struct worker *workers; /* owned */
     uint32_t worker_count;
     uint32_t compute_count; /* of them: the first, which share the compute queues; the others have io queues */
@@ -103,7 +86,6 @@ struct weir_session {
     struct finite *finite;       /* NULL: nothing is looked at */
     struct lane_guard guard;     /* of the lanes, when other processes post to them */
 
-    int64_t first_step;
     uint32_t program;   /* of the run that goes on, or of the last one */
     int64_t steps;      /* of that run: to be done, or done */
     int64_t steps_done; /* before it, of main */
@@ -307,6 +289,10 @@ void session_hold_end(struct weir_session *session, int64_t step);
 
 void session_own(struct weir_session *session); /* makes session->owner */
 
+/* ---- ranks.c ---- */
+
+void session_own_ranks(struct weir_session *session); /* makes session->ranks */
+
 /* ---- observe.c ---- */
 
 /* Starts the watch, when stall_ns is not 0. After the workers are built. */
@@ -322,12 +308,9 @@ size_t session_flight_text(const struct weir_session *session, char *text, size_
 /* What this rank has done, for its sign of life. */
 void session_beat(const struct weir_session *session, struct wire_frame *frame);
 
-/* ---- cluster_watch.c ---- */
-
-/* Firings of all other ranks as last heard, and the rank that has been silent longest (UINT32_MAX: none for longer
- * than a beat), for how long. With one rank: 0, none. */
-uint64_t session_remote_fired(const struct weir_session *session, uint32_t *silent_rank, int64_t *silent_ns);
-void session_send_waits(struct weir_session *session, const struct wait_entry *entries, uint32_t count);
+/* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
+ * fires any more. */
+void session_waiters(const struct weir_session *session, uint32_t rank, char *text, size_t bytes);
 
 /* ---- host.c ---- */
 

@@ -46,15 +46,15 @@ static int64_t least_step(const struct weir_session *s)
             s->plan->queues[s->plan->actors[a].queue.i].kind != PLAN_OUTSIDE &&
             steps_of(&s->actors[a]) < least)
             least = steps_of(&s->actors[a]);
-    return least == INT64_MAX ? s->first_step + session_steps(s) : least; /* no actor is here */
+    return least == INT64_MAX ? s->run.first_step + session_steps(s) : least; /* no actor is here */
 }
 
 int64_t session_step(const struct weir_session *s)
 {
     if (!ending_failed(&s->ending))
-        return s->first_step + session_steps(s);
+        return s->run.first_step + session_steps(s);
     if (caller_check_outside(s, "step"))
-        return s->first_step + s->steps_done;
+        return s->run.first_step + s->steps_done;
     session_await_halted(s);
     return least_step(s);
 }
@@ -68,7 +68,7 @@ void session_set_step(struct weir_session *s, int64_t step)
 {
     int64_t further = step - session_step(s);
     int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
-    s->first_step += further;
+    s->run.first_step += further;
     if (end != INT64_MAX) /* a session that has ended stays so */
         atomic_store_explicit(&s->ending.end, end + further, memory_order_relaxed);
     /* pushed values may wait, and pulls be behind: they keep their distance */

@@ -54,7 +54,7 @@ uint64_t session_run_number(const struct weir_session *s)
 static int64_t steps_to_end(const struct weir_session *s)
 {
     int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
-    return end == INT64_MAX ? end : end - s->first_step;
+    return end == INT64_MAX ? end : end - s->run.first_step;
 }
 
 /* With the lock. */
@@ -109,7 +109,7 @@ uint32_t session_program(const struct weir_session *s)
 /* The step that the run began at. With the lock. */
 static int64_t run_begin(const struct weir_session *s)
 {
-    return s->program ? s->owner.begins_at : s->first_step + s->steps_done;
+    return s->program ? s->owner.begins_at : s->run.first_step + s->steps_done;
 }
 
 /* How many of so many steps of the run are before the end. With the lock. */
@@ -127,6 +127,15 @@ static int64_t steps_at_most(const struct weir_session *s, int64_t steps)
     return most < steps ? most : steps;
 }
 
+/* Other ranks go by what this one still has to do. With the lock. */
+static void limited(struct weir_session *s)
+{
+    int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed), others = s->program ? limit : 0;
+    for (uint32_t p = 1; p < s->plan->programs_count; p++)
+        others += s->ran[p];
+    cluster_limited(s->cluster, others + s->steps_done + (s->program ? 0 : limit), others);
+}
+
 weir_status session_begin(struct weir_session *s, uint32_t program, const weir_run_opts *run)
 {
     struct ending *e = &s->ending;
@@ -134,16 +143,16 @@ weir_status session_begin(struct weir_session *s, uint32_t program, const weir_r
     pthread_mutex_lock(&e->lock);
     /* relaxed: the lock orders it with the look in session_asked() */
     r->number++;
-    bool hold = atomic_load_explicit(&r->asked, memory_order_relaxed) || cluster_wants_hold(s);
+    bool hold = atomic_load_explicit(&r->asked, memory_order_relaxed) || cluster_wants_hold(s->cluster);
     *(s->program ? &s->ran[s->program] : &s->steps_done) += s->steps;
     s->program = s->owner.program = program;
     s->steps = s->owner.steps = run->steps;
     s->owner.begins_at = program ? run->first_step : -1;
-    s->owner.steps_end = run->steps + (program ? run->first_step : s->first_step + s->steps_done);
+    s->owner.steps_end = run->steps + (program ? run->first_step : s->run.first_step + s->steps_done);
     s->run_start_ns = park_now_ns();
     r->begun = 0;
     r->awaited = s->worker_count;
-    r->follows = cluster_follows(s, &r->most);
+    r->follows = cluster_follows(s->cluster, &r->most);
     /* relaxed: published to the workers by START */
     atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps_at_most(s, run->steps)), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, hold, memory_order_relaxed);
@@ -152,9 +161,9 @@ weir_status session_begin(struct weir_session *s, uint32_t program, const weir_r
     if (begins) {
         r->phase = hold ? RUN_HELD : RUN_GOES;
         session_order(s, LANE_START | (hold ? LANE_HOLD : 0));
-        cluster_limited(s);
+        limited(s);
         if (hold)
-            cluster_hold_began(s);
+            cluster_hold_began(s->cluster);
     }
     pthread_mutex_unlock(&e->lock);
     return begins ? WEIR_OK : ending_failure(e);
@@ -165,7 +174,7 @@ static void settle(struct weir_session *s)
 {
     struct ending *e = &s->ending;
     int64_t done = s->steps_done + (s->program ? 0 : s->steps);
-    if (s->first_step + done < atomic_load_explicit(&e->end, memory_order_relaxed)) /* the lock's */
+    if (s->run.first_step + done < atomic_load_explicit(&e->end, memory_order_relaxed)) /* the lock's */
         ending_happens(e, ENDING_STOPS);
     else if (!e->last.failed)
         ending_happens(e, ENDING_ENDS);
@@ -182,7 +191,7 @@ static void run_end(struct weir_session *s)
     s->steps = atomic_load_explicit(&s->owner.limit, memory_order_relaxed); /* the lock's */
     if (s->steps < s->owner.steps)
         atomic_store_explicit(&s->run.asked, 0, memory_order_relaxed);
-    cluster_tell_over(s, run_begin(s) + s->steps);
+    cluster_tell_over(s->cluster, run_begin(s) + s->steps);
     settle(s);
 }
 
@@ -207,7 +216,7 @@ void session_hold_begin(struct weir_session *s)
     atomic_store_explicit(&s->owner.hold, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->running, 1, memory_order_relaxed);
     session_order(s, LANE_HOLD);
-    cluster_hold_began(s);
+    cluster_hold_began(s->cluster);
 }
 
 void session_hold_end(struct weir_session *s, int64_t step)
@@ -219,7 +228,7 @@ void session_hold_end(struct weir_session *s, int64_t step)
     /* relaxed: the order publishes them */
     atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps_at_most(s, steps)), memory_order_relaxed);
     atomic_store_explicit(&s->owner.hold, false, memory_order_relaxed);
-    cluster_limited(s);
+    limited(s);
     session_order(s, LANE_LIMIT);
 }
 
@@ -254,7 +263,7 @@ void session_held(struct weir_session *s, int64_t begun, bool again)
     r->begun = begun > r->begun ? begun : r->begun;
     bool last = --r->awaited == 0;
     int64_t step = run_begin(s) + r->begun;
-    bool over = last && (!s->cluster || cluster_held(s, step));
+    bool over = last && (!s->cluster || cluster_held(s->cluster, step));
     if (last && !s->cluster)
         session_hold_end(s, step);
     pthread_mutex_unlock(&s->ending.lock);
@@ -308,11 +317,11 @@ bool session_end_before(struct weir_session *s, const struct last_step *last)
         /* relaxed: the orders publish it */
         int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed);
         atomic_store_explicit(&s->owner.limit, steps_before_end(s, limit), memory_order_relaxed);
-        cluster_tell_end(s, last);
+        cluster_tell_end(s->cluster, last);
         if (s->run.phase == RUN_OVER) {
             settle(s);
         } else {
-            cluster_limited(s);
+            limited(s);
             session_order(s, LANE_LIMIT);
         }
     }

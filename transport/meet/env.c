@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stddef.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -363,7 +364,7 @@ static weir_status read_key(struct cluster_env *env)
         status = WRONG("%s holds %zu letters, a key has %d (weir keygen makes one)", name, strlen(key),
                        WEIR_KEY_BYTES - 1);
     else if (status == WEIR_OK && key)
-        memcpy(env->secret, key, WEIR_KEY_BYTES);
+        cluster_secret_copy(env->secret, key);
     explicit_bzero(line, sizeof line);
     return status;
 }
@@ -461,6 +462,21 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
         status = read_flag("WEIR_POISON", &env->poison);
     env->offload = getenv("WEIR_OFFLOAD");
     return status == WEIR_OK ? read_seconds("WEIR_STALL", true, &env->stall_ns) : status;
+}
+
+void cluster_secret_copy(char to[WEIR_KEY_BYTES], const char *from)
+{
+    const volatile char *letters = from;
+    for (int i = 0; i < WEIR_KEY_BYTES; i++)
+        to[i] = letters[i];
+}
+
+void cluster_env_copy(struct cluster_env *to, const struct cluster_env *from)
+{
+    const size_t before = offsetof(struct cluster_env, secret), behind = before + sizeof to->secret;
+    memcpy(to, from, before);
+    cluster_secret_copy(to->secret, from->secret);
+    memcpy((char *)to + behind, (const char *)from + behind, sizeof *to - behind);
 }
 
 void cluster_env_wipe(struct cluster_env *env)

@@ -46,6 +46,11 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
  * limit; 0 in the first generation. */
 int64_t cluster_patience_ns(void);
 
+/* Copies the environment, the secret letter by letter: memcpy() leaves it in vector registers, and what binds a call late
+ * saves those on the stack, below all that is wiped. */
+void cluster_env_copy(struct cluster_env *to, const struct cluster_env *from);
+void cluster_secret_copy(char to[WEIR_KEY_BYTES], const char *from);
+
 /* Wipes the secret, which nobody needs once keys are open. To be called also when reading has failed. */
 void cluster_env_wipe(struct cluster_env *env);
 

@@ -102,7 +102,7 @@ static weir_status key_find(const struct cluster_env *env, char secret[WEIR_KEY_
                          "WEIR_INSECURE=1, and no key, where all others are trusted");
     if (!env->secret[0])
         return local_key(secret);
-    memcpy(secret, env->secret, WEIR_KEY_BYTES);
+    cluster_secret_copy(secret, env->secret);
     return WEIR_OK;
 }
 
