@@ -138,7 +138,31 @@ static inline float row_max(const float *x, int64_t count)
     return most[0];
 }
 
-/* sum over i of x[i]^2, in double: exact products, so that a norm over millions of elements keeps its digits. */
+/* ---- in double ---- */
+
+/* The sum of 16 numbers, in pairs. */
+static inline double doubles_sum(double *sum)
+{
+    for (int width = LANES / 2; width; width /= 2)
+        for (int l = 0; l < width; l++)
+            sum[l] += sum[l + width];
+    return sum[0];
+}
+
+/* sum over i of x[i], whose digits are all there whatever the count is. */
+static inline double row_total(const float *x, int64_t count)
+{
+    double sum[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            sum[l] += (double)x[i + l];
+    for (; i < count; i++)
+        sum[i % LANES] += (double)x[i];
+    return doubles_sum(sum);
+}
+
+/* sum over i of x[i]^2: exact products, so that a norm over millions of elements keeps its digits. */
 static inline double row_squares(const float *x, int64_t count)
 {
     double sum[LANES] = {0};
@@ -148,10 +172,28 @@ static inline double row_squares(const float *x, int64_t count)
             sum[l] += (double)x[i + l] * x[i + l];
     for (; i < count; i++)
         sum[i % LANES] += (double)x[i] * x[i];
-    for (int width = LANES / 2; width; width /= 2)
-        for (int l = 0; l < width; l++)
-            sum[l] += sum[l + width];
-    return sum[0];
+    return doubles_sum(sum);
+}
+
+/* ---- rows to a row, in double ---- */
+
+/* Sums over rows take one row after the other, so that they may stop at any row and go on from there with the same bits. */
+
+/* sum[i] += row[i] */
+static inline void row_add(const float *restrict row, int64_t count, double *restrict sum)
+{
+    for (int64_t i = 0; i < count; i++)
+        sum[i] += (double)row[i];
+}
+
+enum { LANES_ROWS = 4 };
+
+/* The same bits as row_add() for each of the rows, with a quarter of the traffic to `sum`. */
+static inline void rows_add(const float *const row[LANES_ROWS], int64_t count, double *restrict sum)
+{
+    const float *restrict a = row[0], *restrict b = row[1], *restrict c = row[2], *restrict d = row[3];
+    for (int64_t i = 0; i < count; i++)
+        sum[i] = (((sum[i] + (double)a[i]) + (double)b[i]) + (double)c[i]) + (double)d[i];
 }
 
 #endif
