@@ -86,13 +86,14 @@ static size_t norm_workspace(const weir_op_args *args, weir_device_kind kind)
     return kind == WEIR_CUDA ? 0 : real_rows_bytes(&args->in[0], 2);
 }
 
-/* So too; on a GPU the sums over the rows of each chunk. */
+/* The same, and the sums over rows behind them; on a GPU the sums over the rows of each chunk. */
 static size_t norm_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const weir_shape *x = &args->in[0].shape;
+    const size_t sums = (size_t)(args->out_count - 1);
     if (kind == WEIR_CUDA)
-        return (size_t)(args->out_count - 1) * chunks_bytes(shape_rows(x), shape_last(x));
-    return norm_workspace(args, kind);
+        return sums * chunks_bytes(shape_rows(x), shape_last(x));
+    return norm_workspace(args, kind) + sums * (size_t)shape_last(x) * sizeof(double);
 }
 
 /* Rows are independent: any dimension but the last may be split. */
@@ -232,8 +233,8 @@ static float row_tilt(const norm_row *row, float mean, const float *gain, int64_
 
 /* dx of one row, and its share of dgain and dbias. dx may be dy. */
 static inline __attribute__((always_inline)) void row_grad(const norm_row *row, bool centred, int64_t count,
-                                                           const float *restrict gain, float *restrict dgain,
-                                                           float *restrict dbias)
+                                                           const float *restrict gain, double *restrict dgain,
+                                                           double *restrict dbias)
 {
     const float *x = row->x, *dy = row->dy;
     float *dx = row->dx;
@@ -247,10 +248,26 @@ static inline __attribute__((always_inline)) void row_grad(const norm_row *row, 
     for (int64_t i = 0; i < count; i++) {
         const float xhat = (x[i] - mean) * rstd, d = dy[i];
         dx[i] = norm_dx(rstd, d, gain[i], shift, xhat, tilt);
-        dgain[i] += d * xhat;
+        dgain[i] += (double)(d * xhat);
         if (centred)
-            dbias[i] += d;
+            dbias[i] += (double)d;
     }
+}
+
+/* Where the sums over rows are added up, in the workspace of a gradient: zeros, unless the call continues another. */
+static double *sums_begin(const weir_kernel_args *args, int64_t columns)
+{
+    double *sums = (double *)((char *)args->workspace + (dtype_half(args->in[0].dtype) ? 2 * columns * sizeof(float) : 0));
+    if (!args->continues)
+        memset(sums, 0, (size_t)(args->out_count - 1) * (size_t)columns * sizeof *sums);
+    return sums;
+}
+
+static void sums_end(const weir_kernel_args *args, const double *sums, int64_t columns)
+{
+    for (int o = 1; o < args->out_count; o++)
+        for (int64_t i = 0; i < columns; i++)
+            view_f32(&args->out[o])[i] = (float)sums[(o - 1) * columns + i];
 }
 
 /* ---- layernorm ---- */
@@ -280,19 +297,17 @@ static weir_status layernorm_cpu(const weir_kernel_args *args)
 static weir_status layernorm_grad_cpu(const weir_kernel_args *args)
 {
     const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
-    float *dgain = view_f32(&args->out[1]), *dbias = view_f32(&args->out[2]), *block = args->workspace;
-    if (!args->continues) {
-        memset(dgain, 0, (size_t)count * sizeof *dgain);
-        memset(dbias, 0, (size_t)count * sizeof *dbias);
-    }
+    float *block = args->workspace;
+    double *const sums = sums_begin(args, count);
     for (int64_t i = 0; i < rows; i++) {
         norm_row row = {real_in(&args->in[0], i * count, count, block),
                         real_in(&args->in[4], i * count, count, block + count),
                         real_out(&args->out[0], i * count, block + count), view_f32(&args->in[2])[i],
                         view_f32(&args->in[3])[i]};
-        row_grad(&row, true, count, view_f32(&args->in[1]), dgain, dbias);
+        row_grad(&row, true, count, view_f32(&args->in[1]), sums, sums + count);
         real_put(&args->out[0], i * count, count, row.dx);
     }
+    sums_end(args, sums, count);
     return WEIR_OK;
 }
 
@@ -368,16 +383,16 @@ static weir_status rmsnorm_cpu(const weir_kernel_args *args)
 static weir_status rmsnorm_grad_cpu(const weir_kernel_args *args)
 {
     const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
-    float *dgain = view_f32(&args->out[1]), *block = args->workspace;
-    if (!args->continues)
-        memset(dgain, 0, (size_t)count * sizeof *dgain);
+    float *block = args->workspace;
+    double *const sums = sums_begin(args, count);
     for (int64_t i = 0; i < rows; i++) {
         norm_row row = {real_in(&args->in[0], i * count, count, block),
                         real_in(&args->in[3], i * count, count, block + count),
                         real_out(&args->out[0], i * count, block + count), 0, view_f32(&args->in[2])[i]};
-        row_grad(&row, false, count, view_f32(&args->in[1]), dgain, NULL);
+        row_grad(&row, false, count, view_f32(&args->in[1]), sums, NULL);
         real_put(&args->out[0], i * count, count, row.dx);
     }
+    sums_end(args, sums, count);
     return WEIR_OK;
 }
 
