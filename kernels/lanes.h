@@ -2,8 +2,7 @@
  *
  * The compiler vectorises elementwise loops by itself, but it may not reorder a sum of floats. Here the order is
  * written down: element i goes to lane i mod 16, and the lanes are added in pairs at the end. So the result is the
- * same on every machine, whatever its vectors are, and the error grows with count / 16 rather than with count. GCC
- * turns a vector of 64 bytes into one AVX-512, two AVX or four SSE operations.
+ * same on every machine, whatever its vectors are. GCC turns a vector of 64 bytes into one AVX-512, two AVX or four SSE operations.
  *
  * Header-only; owns nothing; any thread. Pointers need no alignment beyond a float's.
  */
@@ -90,7 +89,16 @@ static inline __attribute__((always_inline)) float lanes_max(const lanes *v)
     return most[0];
 }
 
-static inline float row_sum(const float *x, int64_t count)
+/* A long row is summed in runs of so many elements, which are added in double: so its error does not grow with its
+ * length. */
+enum { ROW_RUN = 512 };
+
+static inline int64_t row_run(int64_t left)
+{
+    return left < ROW_RUN ? left : ROW_RUN;
+}
+
+static inline float run_sum(const float *x, int64_t count)
 {
     lanes sum[2] = {};
     int64_t i = 0;
@@ -104,7 +112,15 @@ static inline float row_sum(const float *x, int64_t count)
     return lanes_sum(&sum[0]);
 }
 
-static inline float row_dot(const float *x, const float *y, int64_t count)
+static inline float row_sum(const float *x, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        sum += (double)run_sum(x + i, row_run(count - i));
+    return (float)sum;
+}
+
+static inline float run_dot(const float *x, const float *y, int64_t count)
 {
     lanes sum[2] = {};
     int64_t i = 0;
@@ -117,6 +133,14 @@ static inline float row_dot(const float *x, const float *y, int64_t count)
     sum[1] += lanes_load_part(x + i, count - i, 0) * lanes_load_part(y + i, count - i, 0);
     sum[0] += sum[1];
     return lanes_sum(&sum[0]);
+}
+
+static inline float row_dot(const float *x, const float *y, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        sum += (double)run_dot(x + i, y + i, row_run(count - i));
+    return (float)sum;
 }
 
 /* The largest of count > 0 elements. Four vectors' worth at a time: a maximum waits for the one before it. */

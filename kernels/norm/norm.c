@@ -156,20 +156,14 @@ static void norm_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 /* ---- rows ---- */
 
-/* The mean; where the sum is beyond f32, from parts of it that are not. */
+/* The mean; where the sum is beyond f32, of the sum in double. */
 static inline float row_mean(const float *x, int64_t count)
 {
     const float sum = row_sum(x, count);
-    if (isfinite(sum))
-        return sum / (float)count;
-    float mean = 0;
-    for (int64_t i = 0; i < count; i++)
-        mean += x[i] / (float)count;
-    return mean;
+    return isfinite(sum) ? sum / (float)count : (float)(row_total(x, count) / (double)count);
 }
 
-/* sum of ((x - mean) scale)^2 */
-static inline float row_deviation(const float *x, int64_t count, float mean, float scale)
+static inline float run_deviation(const float *x, int64_t count, float mean, float scale)
 {
     lanes sum[2] = {};
     int64_t i = 0;
@@ -187,6 +181,15 @@ static inline float row_deviation(const float *x, int64_t count, float mean, flo
     return lanes_sum(&sum[0]);
 }
 
+/* sum of ((x - mean) scale)^2 */
+static inline float row_deviation(const float *x, int64_t count, float mean, float scale)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        sum += (double)run_deviation(x + i, row_run(count - i), mean, scale);
+    return (float)sum;
+}
+
 /* 1 / the standard deviation from `mean`, of which `squares` is the sum of squares without a scale. */
 static inline float row_rstd(const float *x, int64_t count, float mean, float squares, double eps)
 {
@@ -196,9 +199,8 @@ static inline float row_rstd(const float *x, int64_t count, float mean, float sq
     return norm_rstd(squares, scale, count, eps);
 }
 
-/* sums[0] = sum of g, sums[1] = sum of g (x - mean), for g = dy gain. */
-static inline void row_grad_sums(const float *x, float mean, const float *gain, const float *dy, int64_t count,
-                                 float sums[2])
+static inline void run_grad_sums(const float *x, float mean, const float *gain, const float *dy, int64_t count,
+                                 double sums[2])
 {
     lanes g_sum = {}, gx_sum = {};
     int64_t i = 0;
@@ -212,8 +214,19 @@ static inline void row_grad_sums(const float *x, float mean, const float *gain, 
         g_sum += g;
         gx_sum += g * (lanes_load_part(x + i, count - i, 0) - mean);
     }
-    sums[0] = lanes_sum(&g_sum);
-    sums[1] = lanes_sum(&gx_sum);
+    sums[0] += (double)lanes_sum(&g_sum);
+    sums[1] += (double)lanes_sum(&gx_sum);
+}
+
+/* sums[0] = sum of g, sums[1] = sum of g (x - mean), for g = dy gain. */
+static inline void row_grad_sums(const float *x, float mean, const float *gain, const float *dy, int64_t count,
+                                 float sums[2])
+{
+    double all[2] = {0};
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        run_grad_sums(x + i, mean, gain + i, dy + i, row_run(count - i), all);
+    sums[0] = (float)all[0];
+    sums[1] = (float)all[1];
 }
 
 typedef struct norm_row {
@@ -225,10 +238,10 @@ typedef struct norm_row {
 /* sum of g xhat, where the sum of g (x - mean) is beyond f32. */
 static float row_tilt(const norm_row *row, float mean, const float *gain, int64_t count)
 {
-    float sum = 0;
+    double sum = 0;
     for (int64_t i = 0; i < count; i++)
-        sum += row->dy[i] * gain[i] * ((row->x[i] - mean) * row->rstd);
-    return sum;
+        sum += (double)(row->dy[i] * gain[i] * ((row->x[i] - mean) * row->rstd));
+    return (float)sum;
 }
 
 /* dx of one row, and its share of dgain and dbias. dx may be dy. */
