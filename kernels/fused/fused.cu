@@ -379,21 +379,25 @@ template <int K> KERNEL_OF(chain_each, PROGRAM_THREADS)(fused_program p, chain_c
 
 template <int K, program_way WAY> DEVICE void sums_begin(const fused_program &p, const chain_thread<K, WAY> &t)
 {
-    for (int s = 0; s < p.sums; s++)
-        for (int k = 0; k < K; k++)
-            *sum_at(t, s, k) = 0;
+    for (int i = 0; i < p.sums * K; i++)
+        *sum_at(t, 0, i) = 0;
 }
 
 template <int K, program_way WAY>
 DEVICE void sums_end(const fused_program &p, const chain_thread<K, WAY> &t, int64_t chunk)
 {
-    for (int s = 0; s < p.sums; s++)
-        for (int k = 0; k < K; k++)
-            if (t.at.there(k))
-                p.sum[s].part[chunk * p.columns + t.at.column(k)] = *sum_at(t, s, k);
+    for (int i = 0; i < p.sums * K; i++)
+        if (t.at.there(i % K))
+            p.sum[i / K].part[chunk * p.columns + t.at.column(i % K)] = *sum_at(t, 0, i);
 }
 
-template <int K, program_way WAY> KERNEL_OF(chain_rows, ROW_THREADS_MAX)(fused_program p, chain_call call)
+/* Threads of a block, at most. */
+constexpr int chain_threads(program_way way)
+{
+    return way == PROGRAM_TILE ? (int)PROGRAM_THREADS : (int)ROW_THREADS_MAX;
+}
+
+template <int K, program_way WAY> KERNEL_OF(chain_rows, chain_threads(WAY))(fused_program p, chain_call call)
 {
     SHARED(float, part, WARP);
     SHARED_REST(double, sums);
