@@ -86,14 +86,15 @@ static size_t norm_workspace(const weir_op_args *args, weir_device_kind kind)
     return kind == WEIR_CUDA ? 0 : real_rows_bytes(&args->in[0], 2);
 }
 
-/* The same, and the sums over rows behind them; on a GPU the sums over the rows of each chunk. */
+/* So for each of the rows that are done at once, and the sums over rows behind them; on a GPU the sums over the rows of
+ * each chunk. */
 static size_t norm_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const weir_shape *x = &args->in[0].shape;
     const size_t sums = (size_t)(args->out_count - 1);
     if (kind == WEIR_CUDA)
         return sums * chunks_bytes(shape_rows(x), shape_last(x));
-    return norm_workspace(args, kind) + sums * (size_t)shape_last(x) * sizeof(double);
+    return LANES_ROWS * norm_workspace(args, kind) + sums * (size_t)shape_last(x) * sizeof(double);
 }
 
 /* Rows are independent: any dimension but the last may be split. */
@@ -231,56 +232,93 @@ static inline void row_grad_sums(const float *x, float mean, const float *gain, 
 
 typedef struct norm_row {
     const float *x, *dy;
-    float *dx;
-    float mean, rstd;
+    float *dx; /* may be dy */
+    float mean, rstd, shift, tilt;
 } norm_row;
 
 /* sum of g xhat, where the sum of g (x - mean) is beyond f32. */
-static float row_tilt(const norm_row *row, float mean, const float *gain, int64_t count)
+static float row_xhats(const norm_row *row, const float *gain, int64_t count)
 {
     double sum = 0;
     for (int64_t i = 0; i < count; i++)
-        sum += (double)(row->dy[i] * gain[i] * ((row->x[i] - mean) * row->rstd));
+        sum += (double)(row->dy[i] * gain[i] * ((row->x[i] - row->mean) * row->rstd));
     return (float)sum;
 }
 
-/* dx of one row, and its share of dgain and dbias. dx may be dy. */
-static inline __attribute__((always_inline)) void row_grad(const norm_row *row, bool centred, int64_t count,
-                                                           const float *restrict gain, double *restrict dgain,
-                                                           double *restrict dbias)
+static inline void row_prepare(norm_row *row, bool centred, const float *gain, int64_t count)
 {
-    const float *x = row->x, *dy = row->dy;
-    float *dx = row->dx;
-    const float mean = centred ? row->mean : 0, rstd = row->rstd, per = 1 / (float)count;
+    const float per = 1 / (float)count;
     float sums[2];
-    row_grad_sums(x, mean, gain, dy, count, sums);
-    const float shift = centred ? sums[0] * per : 0;
-    const float tilt = (isfinite(sums[1]) ? sums[1] * rstd : row_tilt(row, mean, gain, count)) * per;
+    row_grad_sums(row->x, row->mean, gain, row->dy, count, sums);
+    row->shift = centred ? sums[0] * per : 0;
+    row->tilt = (isfinite(sums[1]) ? sums[1] * row->rstd : row_xhats(row, gain, count)) * per;
+}
 
+/* dx of `rows` rows, a constant, and their shares of dgain and dbias, one row after the other. */
+static inline __attribute__((always_inline)) void rows_grad(const norm_row *row, int rows, bool centred, int64_t count,
+                                                            const float *restrict gain, double *restrict dgain,
+                                                            double *restrict dbias)
+{
+    norm_row at[LANES_ROWS];
+    for (int r = 0; r < rows; r++)
+        at[r] = row[r];
     FAST_LOOP
     for (int64_t i = 0; i < count; i++) {
-        const float xhat = (x[i] - mean) * rstd, d = dy[i];
-        dx[i] = norm_dx(rstd, d, gain[i], shift, xhat, tilt);
-        dgain[i] += (double)(d * xhat);
+        double gain_sum = dgain[i], bias_sum = centred ? dbias[i] : 0;
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const float xhat = (at[r].x[i] - at[r].mean) * at[r].rstd, d = at[r].dy[i];
+            at[r].dx[i] = norm_dx(at[r].rstd, d, gain[i], at[r].shift, xhat, at[r].tilt);
+            gain_sum += (double)(d * xhat);
+            bias_sum += (double)d;
+        }
+        dgain[i] = gain_sum;
         if (centred)
-            dbias[i] += (double)d;
+            dbias[i] = bias_sum;
     }
 }
 
-/* Where the sums over rows are added up, in the workspace of a gradient: zeros, unless the call continues another. */
-static double *sums_begin(const weir_kernel_args *args, int64_t columns)
+/* Row `i`, of which x and dy are in `block` where they are halves. Of rmsnorm there are no means. */
+static norm_row row_of(const weir_kernel_args *args, bool centred, int64_t i, float *block)
 {
-    double *sums = (double *)((char *)args->workspace + (dtype_half(args->in[0].dtype) ? 2 * columns * sizeof(float) : 0));
-    if (!args->continues)
-        memset(sums, 0, (size_t)(args->out_count - 1) * (size_t)columns * sizeof *sums);
-    return sums;
+    const int64_t count = shape_last(&args->in[0].shape);
+    const weir_view *dy = &args->in[args->in_count - 1];
+    norm_row row = {.x = real_in(&args->in[0], i * count, count, block),
+                    .dy = real_in(dy, i * count, count, block + count),
+                    .dx = real_out(&args->out[0], i * count, block + count),
+                    .mean = centred ? view_f32(&args->in[2])[i] : 0,
+                    .rstd = view_f32(&args->in[args->in_count - 2])[i]};
+    row_prepare(&row, centred, view_f32(&args->in[1]), count);
+    return row;
 }
 
-static void sums_end(const weir_kernel_args *args, const double *sums, int64_t columns)
+/* The sums over rows are added up in the workspace, as double: from zeros, unless the call continues another. */
+static inline __attribute__((always_inline)) weir_status norm_grad(const weir_kernel_args *args, bool centred)
 {
+    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
+    const int64_t each = dtype_half(args->in[0].dtype) ? 2 * count : 0;
+    const float *gain = view_f32(&args->in[1]);
+    float *const block = args->workspace;
+    double *const sums = (double *)(block + LANES_ROWS * each);
+    if (!args->continues)
+        memset(sums, 0, (centred ? 2 : 1) * (size_t)count * sizeof *sums);
+    for (int64_t i = 0, part; i < rows; i += part) {
+        norm_row row[LANES_ROWS];
+        part = rows - i < LANES_ROWS ? rows - i : LANES_ROWS;
+        for (int64_t r = 0; r < part; r++)
+            row[r] = row_of(args, centred, i + r, block + r * each);
+        if (part == LANES_ROWS)
+            rows_grad(row, LANES_ROWS, centred, count, gain, sums, sums + count);
+        else
+            for (int64_t r = 0; r < part; r++)
+                rows_grad(&row[r], 1, centred, count, gain, sums, sums + count);
+        for (int64_t r = 0; r < part; r++)
+            real_put(&args->out[0], (i + r) * count, count, row[r].dx);
+    }
     for (int o = 1; o < args->out_count; o++)
-        for (int64_t i = 0; i < columns; i++)
-            view_f32(&args->out[o])[i] = (float)sums[(o - 1) * columns + i];
+        for (int64_t i = 0; i < count; i++)
+            view_f32(&args->out[o])[i] = (float)sums[(o - 1) * count + i];
+    return WEIR_OK;
 }
 
 /* ---- layernorm ---- */
@@ -309,19 +347,7 @@ static weir_status layernorm_cpu(const weir_kernel_args *args)
 
 static weir_status layernorm_grad_cpu(const weir_kernel_args *args)
 {
-    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
-    float *block = args->workspace;
-    double *const sums = sums_begin(args, count);
-    for (int64_t i = 0; i < rows; i++) {
-        norm_row row = {real_in(&args->in[0], i * count, count, block),
-                        real_in(&args->in[4], i * count, count, block + count),
-                        real_out(&args->out[0], i * count, block + count), view_f32(&args->in[2])[i],
-                        view_f32(&args->in[3])[i]};
-        row_grad(&row, true, count, view_f32(&args->in[1]), sums, sums + count);
-        real_put(&args->out[0], i * count, count, row.dx);
-    }
-    sums_end(args, sums, count);
-    return WEIR_OK;
+    return norm_grad(args, true);
 }
 
 static void layernorm_backward(weir_grad_args *args)
@@ -395,18 +421,7 @@ static weir_status rmsnorm_cpu(const weir_kernel_args *args)
 
 static weir_status rmsnorm_grad_cpu(const weir_kernel_args *args)
 {
-    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
-    float *block = args->workspace;
-    double *const sums = sums_begin(args, count);
-    for (int64_t i = 0; i < rows; i++) {
-        norm_row row = {real_in(&args->in[0], i * count, count, block),
-                        real_in(&args->in[3], i * count, count, block + count),
-                        real_out(&args->out[0], i * count, block + count), 0, view_f32(&args->in[2])[i]};
-        row_grad(&row, false, count, view_f32(&args->in[1]), sums, NULL);
-        real_put(&args->out[0], i * count, count, row.dx);
-    }
-    sums_end(args, sums, count);
-    return WEIR_OK;
+    return norm_grad(args, false);
 }
 
 static void rmsnorm_backward(weir_grad_args *args)
