@@ -54,7 +54,7 @@ APPS       := weir weir-digits weir-gpt weir-words
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
 SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults) $(if $(filter thread,$(SAN)),test_keys),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
-AGAIN      := box class_loss dropout elementwise half kernels_b reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
+AGAIN      := box class_loss dropout elementwise half kernels_b long_sums reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 
 LIB_SRC    := $(filter-out $(PLUGIN_C) kernels/cuda/%,$(wildcard $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c)))

@@ -2,8 +2,7 @@
  *
  * The compiler vectorises elementwise loops by itself, but it may not reorder a sum of floats. Here the order is
  * written down: element i goes to lane i mod 16, and the lanes are added in pairs at the end. So the result is the
- * same on every machine, whatever its vectors are, and the error grows with count / 16 rather than with count. GCC
- * turns a vector of 64 bytes into one AVX-512, two AVX or four SSE operations.
+ * same on every machine, whatever its vectors are. GCC turns a vector of 64 bytes into one AVX-512, two AVX or four SSE operations.
  *
  * Header-only; owns nothing; any thread. Pointers need no alignment beyond a float's.
  */
@@ -90,7 +89,16 @@ static inline __attribute__((always_inline)) float lanes_max(const lanes *v)
     return most[0];
 }
 
-static inline float row_sum(const float *x, int64_t count)
+/* A long row is summed in runs of so many elements, which are added in double: so its error does not grow with its
+ * length. */
+enum { ROW_RUN = 512 };
+
+static inline int64_t row_run(int64_t left)
+{
+    return left < ROW_RUN ? left : ROW_RUN;
+}
+
+static inline float run_sum(const float *x, int64_t count)
 {
     lanes sum[2] = {};
     int64_t i = 0;
@@ -104,7 +112,15 @@ static inline float row_sum(const float *x, int64_t count)
     return lanes_sum(&sum[0]);
 }
 
-static inline float row_dot(const float *x, const float *y, int64_t count)
+static inline float row_sum(const float *x, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        sum += (double)run_sum(x + i, row_run(count - i));
+    return (float)sum;
+}
+
+static inline float run_dot(const float *x, const float *y, int64_t count)
 {
     lanes sum[2] = {};
     int64_t i = 0;
@@ -117,6 +133,14 @@ static inline float row_dot(const float *x, const float *y, int64_t count)
     sum[1] += lanes_load_part(x + i, count - i, 0) * lanes_load_part(y + i, count - i, 0);
     sum[0] += sum[1];
     return lanes_sum(&sum[0]);
+}
+
+static inline float row_dot(const float *x, const float *y, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        sum += (double)run_dot(x + i, y + i, row_run(count - i));
+    return (float)sum;
 }
 
 /* The largest of count > 0 elements. Four vectors' worth at a time: a maximum waits for the one before it. */
@@ -138,7 +162,31 @@ static inline float row_max(const float *x, int64_t count)
     return most[0];
 }
 
-/* sum over i of x[i]^2, in double: exact products, so that a norm over millions of elements keeps its digits. */
+/* ---- in double ---- */
+
+/* The sum of 16 numbers, in pairs. */
+static inline double doubles_sum(double *sum)
+{
+    for (int width = LANES / 2; width; width /= 2)
+        for (int l = 0; l < width; l++)
+            sum[l] += sum[l + width];
+    return sum[0];
+}
+
+/* sum over i of x[i], whose digits are all there whatever the count is. */
+static inline double row_total(const float *x, int64_t count)
+{
+    double sum[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            sum[l] += (double)x[i + l];
+    for (; i < count; i++)
+        sum[i % LANES] += (double)x[i];
+    return doubles_sum(sum);
+}
+
+/* sum over i of x[i]^2: exact products, so that a norm over millions of elements keeps its digits. */
 static inline double row_squares(const float *x, int64_t count)
 {
     double sum[LANES] = {0};
@@ -148,10 +196,28 @@ static inline double row_squares(const float *x, int64_t count)
             sum[l] += (double)x[i + l] * x[i + l];
     for (; i < count; i++)
         sum[i % LANES] += (double)x[i] * x[i];
-    for (int width = LANES / 2; width; width /= 2)
-        for (int l = 0; l < width; l++)
-            sum[l] += sum[l + width];
-    return sum[0];
+    return doubles_sum(sum);
+}
+
+/* ---- rows to a row, in double ---- */
+
+/* Sums over rows take one row after the other, so that they may stop at any row and go on from there with the same bits. */
+
+/* sum[i] += row[i] */
+static inline void row_add(const float *restrict row, int64_t count, double *restrict sum)
+{
+    for (int64_t i = 0; i < count; i++)
+        sum[i] += (double)row[i];
+}
+
+enum { LANES_ROWS = 4 };
+
+/* The same bits as row_add() for each of the rows, with a quarter of the traffic to `sum`. */
+static inline void rows_add(const float *const row[LANES_ROWS], int64_t count, double *restrict sum)
+{
+    const float *restrict a = row[0], *restrict b = row[1], *restrict c = row[2], *restrict d = row[3];
+    for (int64_t i = 0; i < count; i++)
+        sum[i] = (((sum[i] + (double)a[i]) + (double)b[i]) + (double)c[i]) + (double)d[i];
 }
 
 #endif

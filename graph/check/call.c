@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ALIGN = 64, STATES = 4, ONES = 0xFF, BLOCK = FUSED_GRAIN };
+enum { ALIGN = 64, STATES = 4, ONES = 0xFF, BLOCK = 3 /* rows */ };
 
 typedef struct call {
     trial *t;
@@ -29,6 +29,8 @@ typedef struct call {
     int64_t firing;
     int over;                    /* 1 + the input in whose memory out[0] lies; 0 */
     bool accumulate, continues;
+    void *left;                  /* the workspace after the call, which one that continues it begins with */
+    size_t left_bytes;
 } call;
 
 /* ---- texts ---- */
@@ -196,8 +198,14 @@ static bool rest_make(const call *c, operands *o, const weir_op_args *local)
             return trial_no_memory(c->t);
     }
     o->workspace_bytes = op->workspace ? op->workspace(local, c->t->kind) : 0;
+    if (c->continues && c->left_bytes > o->workspace_bytes)
+        o->workspace_bytes = c->left_bytes;
     o->workspace = room_new(c, o->workspace_bytes, c->scratch);
-    return o->workspace || trial_no_memory(c->t);
+    if (!o->workspace)
+        return trial_no_memory(c->t);
+    if (c->continues && c->left_bytes)
+        memcpy(o->workspace, c->left, c->left_bytes);
+    return true;
 }
 
 static bool margins_all_hold(const call *c, const operands *o)
@@ -265,6 +273,8 @@ static bool call_run(call *c)
         return false;
     for (int i = 0; i < t->out_count; i++)
         c->out[i].data = o.out[i].data;
+    c->left = o.workspace;
+    c->left_bytes = o.workspace_bytes;
     return true;
 }
 

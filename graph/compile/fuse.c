@@ -267,8 +267,8 @@ static bool choose_rows(const chain *x, fused_attrs *attrs)
             bytes += (uint64_t)type.shape.dim[type.shape.rank - 1] * weir_dtype_bytes(type.dtype);
             attrs->like = l ? -1 : i;
         }
-    uint64_t rows = x->launch ? FUSED_ROWS_MAX : fuse_block_bytes / bytes / FUSED_GRAIN * FUSED_GRAIN;
-    attrs->rows = rows < FUSED_GRAIN ? FUSED_GRAIN : rows > FUSED_ROWS_MAX ? FUSED_ROWS_MAX : (int64_t)rows;
+    const uint64_t rows = x->launch ? FUSED_ROWS_MAX : fuse_block_bytes / bytes;
+    attrs->rows = rows < 1 ? 1 : rows > FUSED_ROWS_MAX ? FUSED_ROWS_MAX : (int64_t)rows;
     return attrs->like >= 0;
 }
 

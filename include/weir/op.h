@@ -138,7 +138,8 @@ typedef struct weir_kernel_args {
     const weir_view *state;
     int state_count;
     const void *attrs;
-    void *workspace;    /* 64-byte aligned, as many bytes as `workspace` asked for; contents undefined */
+    void *workspace;    /* 64-byte aligned, at least as many bytes as `workspace` asked for; contents
+                           undefined, unless the call continues another */
     size_t workspace_bytes;
     uint64_t key;       /* of this op application in this plan: for weir_philox */
     int64_t firing;     /* how often this kernel ran before, counted from step 0: of a session that begins at a later
@@ -237,9 +238,12 @@ struct weir_op {
     /* Rows, which are all dimensions but the last: inputs and outputs that have rows (bit i: number i, and from 31 on the
      * last bit), and those that have one value for each row. Other inputs are the same for all rows, and so is one of
      * rows_in that has a single row; other outputs are sums over rows. An op with rows_in promises that a kernel called
-     * for some rows after the others, of one shard, gives the same bits as called for all of them at once: so the
-     * compiler may put several such ops into one pass over memory. If it has sums, that holds for blocks of a multiple of
-     * four rows but the last, and with args->continues it adds to them. It has no states. 0: never */
+     * for some rows after the others, of one shard, gives the same bits as called for all of them at once, wherever the
+     * rows are cut: so the compiler may put several such ops into one pass over memory. If it has sums, a call with
+     * args->continues goes on with those of the call before: they still hold what that call wrote, and the workspace
+     * what it left there. So an op may add up in its workspace, with more digits than its output has: the built-in ops
+     * add one row after the other in double. What it keeps there lies at the same place for any number of rows. It has
+     * no states. 0: never */
     uint32_t rows_in, rows_out, per_row_in, per_row_out;
     weir_half half;
     uint32_t full_in;           /* bit i: input i stays f32 (a bias, a gain) */

@@ -33,10 +33,10 @@ static inline int64_t chunks_of(int64_t rows)
     return (rows + chunk_rows(rows) - 1) / chunk_rows(rows);
 }
 
-/* Bytes for sums over the rows of each chunk, of `columns` columns. */
+/* Bytes for sums over the rows of each chunk, of `columns` columns, as double. */
 static inline size_t chunks_bytes(int64_t rows, int64_t columns)
 {
-    return (size_t)(chunks_of(rows) * columns) * sizeof(float);
+    return (size_t)(chunks_of(rows) * columns) * sizeof(double);
 }
 
 /* Blocks that sum up `count` elements. */

@@ -4,7 +4,8 @@
  * A block's threads take the elements of a row in turn (thread t has t, t + threads, ...), so what each of them sums up
  * follows from the size of the row and of the block alone; sums of threads are added in a tree of shuffles, and those of
  * warps in another. Sums over rows are made in two kernels: `chunks` blocks each sum up a run of rows (their number follows
- * from that of the rows), and columns_fold() adds those, in a fixed order as well. Header-only; for nvcc and the emulator.
+ * from that of the rows), and columns_fold() adds those, in a fixed order as well. Both add in double, so that millions
+ * of rows lose no digits. Header-only; for nvcc and the emulator.
  */
 #ifndef KERNELS_CUDA_ROWS_H
 #define KERNELS_CUDA_ROWS_H
@@ -104,17 +105,41 @@ DEVICE float block_max(float x, float *part)
     return x;
 }
 
+/* A thread's sum over its elements of a row: runs of a few are added in double, so that a row of millions loses no digits.
+ * One run is all that a thread has of shorter rows, and of those of chains. */
+struct thread_sum {
+    enum { RUN = 16 };
+    float part = 0;
+    int count = 0;
+    double runs = 0;
+    METHOD void add(float x)
+    {
+        part += x;
+        if (++count < RUN)
+            return;
+        runs += part;
+        part = 0;
+        count = 0;
+    }
+    METHOD void shrink(float by)
+    {
+        part *= by;
+        runs *= by;
+    }
+    METHOD float all() const { return (float)(runs + part); }
+};
+
 /* ---- sums over chunks ---- */
 
 enum { FOLD_COLUMNS = 32, FOLD_WAYS = 8 };
 
 /* out[c] (+)= the sum over `chunks` rows of `part`; thread (way, column) takes every FOLD_WAYS-th row. */
-KERNEL(columns_fold)(const float *part, int64_t chunks, int64_t columns, float *out, bool add)
+KERNEL(columns_fold)(const double *part, int64_t chunks, int64_t columns, float *out, bool add)
 {
-    SHARED(float, sums, FOLD_COLUMNS * FOLD_WAYS);
+    SHARED(double, sums, FOLD_COLUMNS * FOLD_WAYS);
     const int way = (int)threadIdx.x / FOLD_COLUMNS;
     const int64_t column = (int64_t)blockIdx.x * FOLD_COLUMNS + threadIdx.x % FOLD_COLUMNS;
-    float sum = 0;
+    double sum = 0;
     if (column < columns)
         for (int64_t chunk = way; chunk < chunks; chunk += FOLD_WAYS)
             sum += part[chunk * columns + column];
@@ -124,10 +149,10 @@ KERNEL(columns_fold)(const float *part, int64_t chunks, int64_t columns, float *
         return;
     for (int w = 1; w < FOLD_WAYS; w++)
         sum += sums[w * FOLD_COLUMNS + threadIdx.x];
-    out[column] = add ? out[column] + sum : sum;
+    out[column] = (float)(add ? out[column] + sum : sum);
 }
 
-static inline void fold_columns(const weir_kernel_args *args, const float *part, int64_t chunks, int64_t columns,
+static inline void fold_columns(const weir_kernel_args *args, const double *part, int64_t chunks, int64_t columns,
                                 float *out, bool add)
 {
     LAUNCH(columns_fold, (columns + FOLD_COLUMNS - 1) / FOLD_COLUMNS, FOLD_COLUMNS * FOLD_WAYS, args->queue, part,

@@ -9,11 +9,13 @@
  * The table and the result are f32, f16 or bf16, each by itself: rows are converted as they are copied. The gradient of
  * either is f32.
  *
- * The gradient is dense and adds the rows of dy in the order of the ids, so its bits do not depend on timing. It
- * accumulates over micro-batches: then only the rows that were used are touched, where otherwise the whole table is
- * first filled with zeros.
+ * The gradient is dense. Each row of the table adds its rows of dy in double, in the order of the ids: a chain through
+ * the workspace links the places where an id is. So the bits do not depend on timing, and an id that comes millions of
+ * times loses no digits. The gradient accumulates over micro-batches: then only the rows that were used are touched, where
+ * otherwise the others are filled with zeros.
  */
 #include "kernels/embedding/formula.h"
+#include "kernels/lanes.h"
 #include "kernels/ops.h"
 #include "kernels/opts.h"
 #include "kernels/param.h"
@@ -185,35 +187,83 @@ static weir_status embedding_cpu(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
-/* Adds elements [at, at + count) of dy. */
-static void add_row(const weir_view *dy, int64_t at, int64_t count, float *restrict sum)
+/* For each row of the output the first place among the ids that has it, and for each of these the next one; -1: there is
+ * none. */
+typedef struct id_chains {
+    int64_t *first, *next;
+} id_chains;
+
+static size_t embedding_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    float block[REAL_BLOCK];
-    for (int64_t i = 0, part; i < count; i += part) {
-        part = count - i < REAL_BLOCK ? count - i : REAL_BLOCK;
-        const float *row = real_in(dy, at + i, part, block);
-        for (int64_t j = 0; j < part; j++)
-            sum[i + j] += row[j];
+    const int64_t rows = args->out[0].shape.dim[0], count = weir_shape_count(&args->in[0].shape);
+    return kind == WEIR_CUDA ? 0 : (size_t)(rows + count) * sizeof(int64_t);
+}
+
+static id_chains chains_of(const weir_kernel_args *args)
+{
+    const int32_t *ids = view_i32(&args->in[0]);
+    const int64_t count = view_count(&args->in[0]), rows = args->out[0].shape.dim[0];
+    const id_chains chains = {args->workspace, (int64_t *)args->workspace + rows};
+    for (int64_t row = 0; row < rows; row++)
+        chains.first[row] = -1;
+    for (int64_t i = count - 1; i >= 0; i--) {
+        const int64_t row = row_at(ids[i], args->out[0].offset[0], rows);
+        if (row < 0)
+            continue;
+        chains.next[i] = chains.first[row];
+        chains.first[row] = i;
+    }
+    return chains;
+}
+
+/* Adds columns [column, column + width) of the rows of dy in the chain that begins at `first`. */
+static void add_chain(const weir_view *dy, const int64_t *next, int64_t first, int64_t column, int64_t width,
+                      double *restrict sum)
+{
+    float block[LANES_ROWS][REAL_BLOCK];
+    const float *row[LANES_ROWS];
+    int have = 0;
+    for (int64_t i = first; i >= 0; i = next[i]) {
+        row[have] = real_in(dy, i * shape_last(&dy->shape) + column, width, block[have]);
+        if (++have < LANES_ROWS)
+            continue;
+        rows_add(row, width, sum);
+        have = 0;
+    }
+    for (int k = 0; k < have; k++)
+        row_add(row[k], width, sum);
+}
+
+/* The gradient of a row of the table that some ids have. */
+static void sum_chain(const weir_kernel_args *args, const id_chains *chains, int64_t row)
+{
+    const int64_t dim = args->out[0].shape.dim[1];
+    float *dw = view_f32(&args->out[0]) + row * dim;
+    double sum[REAL_BLOCK];
+    for (int64_t at = 0, part; at < dim; at += part) {
+        part = dim - at < REAL_BLOCK ? dim - at : REAL_BLOCK;
+        for (int64_t i = 0; i < part; i++)
+            sum[i] = args->accumulate ? (double)dw[at + i] : 0;
+        add_chain(&args->in[1], chains->next, chains->first[row], at, part, sum);
+        for (int64_t i = 0; i < part; i++)
+            dw[at + i] = (float)sum[i];
     }
 }
 
 static weir_status embedding_grad_cpu(const weir_kernel_args *args)
 {
     const struct embedding_attrs *attrs = args->attrs;
-    const weir_view *out = &args->out[0];
     const int32_t *ids = view_i32(&args->in[0]);
-    const int64_t count = view_count(&args->in[0]), rows = out->shape.dim[0], dim = out->shape.dim[1];
-
-    if (!args->accumulate)
-        memset(out->data, 0, (size_t)(rows * dim) * sizeof(float));
-    for (int64_t i = 0; i < count; i++) {
+    const int64_t count = view_count(&args->in[0]), rows = args->out[0].shape.dim[0], dim = args->out[0].shape.dim[1];
+    for (int64_t i = 0; i < count; i++)
         if (!id_known(ids[i], attrs->vocab))
             return embedding_grad_refused(args, i, ids[i]);
-        const int64_t row = row_at(ids[i], out->offset[0], rows);
-        if (row < 0)
-            continue;
-        add_row(&args->in[1], i * dim, dim, view_f32(out) + row * dim);
-    }
+    const id_chains chains = chains_of(args);
+    for (int64_t row = 0; row < rows; row++)
+        if (chains.first[row] >= 0)
+            sum_chain(args, &chains, row);
+        else if (!args->accumulate)
+            memset(view_f32(&args->out[0]) + row * dim, 0, (size_t)dim * sizeof(float));
     return WEIR_OK;
 }
 
@@ -254,6 +304,7 @@ const weir_op op_embedding_grad = {
     .fits = embedding_grad_fits,
     .signatures = embedding_grad_signatures,
     .cost = embedding_grad_cost,
+    .workspace = embedding_grad_workspace,
     .kernel = {[WEIR_CPU] = embedding_grad_cpu},
     .refused = embedding_grad_refused,
     .accumulates = true,

@@ -1,8 +1,8 @@
 /* kernels/embedding/embedding.cu: rows of a table on a GPU, and the gradient of the table; embedding.c has their rules.
  *
  * The gradient needs neither atomics nor a sort: a block owns OWNED rows and COLUMNS columns of it, kept in shared memory
- * meanwhile. It reads all ids, TILE at a time, lists those of its rows in their order, and adds their rows of dy. So each
- * sum goes in the order of the ids, as on the CPU. An id that is not in the whole table is refused:
+ * meanwhile, as double. It reads all ids, TILE at a time, lists those of its rows in their order, and adds their rows of
+ * dy. So each sum goes in the order of the ids, as on the CPU. An id that is not in the whole table is refused:
  * its row is NaN, and its gradient goes nowhere.
  */
 #include "kernels/cuda/rows.h"
@@ -102,7 +102,7 @@ DEVICE int list_tile(const table_grad &g, int64_t tile, int64_t owned, int *coun
 
 template <class T> KERNEL_OF(table_grad_block, COLUMNS)(table_grad g, int64_t slices)
 {
-    SHARED(float, sums, OWNED * COLUMNS);
+    SHARED(double, sums, OWNED * COLUMNS);
     SHARED(int, counts, WARPS);
     SHARED(int, where, TILE);
     SHARED(int, what, TILE);
@@ -126,7 +126,7 @@ template <class T> KERNEL_OF(table_grad_block, COLUMNS)(table_grad g, int64_t sl
         BARRIER();
     }
     for (int64_t row = 0; row < rows && mine; row++)
-        out[row * g.dim] = sums[row * COLUMNS + threadIdx.x];
+        out[row * g.dim] = (float)sums[row * COLUMNS + threadIdx.x];
 }
 
 extern "C" weir_status op_embedding_grad_cuda(const weir_kernel_args *args)

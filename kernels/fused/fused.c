@@ -69,7 +69,6 @@ typedef struct blocks {
     int at;             /* the one that is cut */
     int64_t each, unit; /* indexes of it in a block, and rows that each stands for */
     int64_t lines;      /* how often it is cut */
-    bool tidy;          /* every block but the last of all is of a multiple of FUSED_GRAIN rows */
 } blocks;
 
 static int64_t product(const weir_shape *shape, int from, int to)
@@ -81,17 +80,17 @@ static int64_t product(const weir_shape *shape, int from, int to)
 }
 
 /* A part of about `each` that divides the dimension, if there is one; so no block is short. */
-static int64_t even_part(int64_t size, int64_t each, int64_t unit)
+static int64_t even_part(int64_t size, int64_t each)
 {
     for (int64_t part = each; part > each / 2; part--)
-        if (size % part == 0 && part * unit % FUSED_GRAIN == 0)
+        if (size % part == 0)
             return part;
     return each;
 }
 
 static blocks blocks_of(const weir_shape *like, int64_t rows)
 {
-    blocks b = {.lead = *like, .unit = 1, .lines = 1, .tidy = true};
+    blocks b = {.lead = *like, .unit = 1, .lines = 1};
     b.lead.dim[--b.lead.rank] = 0;
     if (product(&b.lead, 0, b.lead.rank) == 0) /* one block of nothing */
         return b;
@@ -101,9 +100,7 @@ static blocks blocks_of(const weir_shape *like, int64_t rows)
     b.unit = product(&b.lead, b.at + 1, b.lead.rank);
     b.lines = product(&b.lead, 0, b.at);
     b.each = rows / b.unit < 1 ? 1 : rows / b.unit < size ? rows / b.unit : size;
-    b.each = even_part(size, b.each, b.unit);
-    b.tidy = (b.each * b.unit % FUSED_GRAIN == 0 && (b.lines == 1 || size % b.each == 0)) ||
-             (b.lines == 1 && b.each == size);
+    b.each = even_part(size, b.each);
     return b;
 }
 
@@ -231,7 +228,7 @@ static bool output_ok(checking *c, const fused_member *m, int o)
         return false;
     weir_type type = code_type(c->local, &c->b, code);
     c->made[code] = kind_of(m->op, false, o, &type.shape, &c->b.lead);
-    return c->made[code] != FUSED_NEVER && (c->made[code] != FUSED_SUM || (code < FUSED_SCRATCH && c->b.tidy));
+    return c->made[code] != FUSED_NEVER && (c->made[code] != FUSED_SUM || code < FUSED_SCRATCH);
 }
 
 /* The types of a member's operands in a block; returns the arguments of its rules. */
@@ -338,26 +335,46 @@ static bool launch_fits(const weir_op_args *local, char *error, size_t error_byt
            (fused_program_make(&types, &program) || REFUSE("the members cannot be one kernel of a GPU"));
 }
 
-/* Scratch, then what the member that asks for most asks for. */
+static bool has_sums(const weir_op_args *args, const blocks *b, const fused_member *m)
+{
+    for (int o = 0; o < m->out_count; o++) {
+        const weir_type type = code_type(args, b, m->out[o]);
+        if (kind_of(m->op, false, o, &type.shape, &b->lead) == FUSED_SUM)
+            return true;
+    }
+    return false;
+}
+
+/* Bytes that a member asks for, for any block. */
+static size_t member_bytes(const weir_op_args *args, const blocks *b, const fused_member *m, weir_device_kind kind)
+{
+    const int64_t size = b->lead.dim[b->at], counts[] = {b->each, b->each ? size % b->each : 0};
+    size_t most = 0;
+    for (int c = 0; c < 2 && m->op->workspace; c++) {
+        weir_type in[FUSED_INS_MAX], out[FUSED_OUTS_MAX];
+        const weir_op_args local = block_args(args, b, m, counts[c], in, out);
+        const size_t wanted = c && !counts[c] ? 0 : m->op->workspace(&local, kind);
+        most = wanted > most ? wanted : most;
+    }
+    return (most + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Scratch, then the workspaces of members with sums, then one for the others. */
 static size_t fused_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const fused_attrs *attrs = args->attrs;
-    blocks b = blocks_of(&args->in[attrs->like].shape, attrs->rows);
+    const blocks b = blocks_of(&args->in[attrs->like].shape, attrs->rows);
     size_t bytes = 0, most = 0;
     for (int s = 0; s < attrs->scratch; s++)
         bytes += scratch_bytes(attrs, s, &b);
     for (int n = 0, at = 0; n < attrs->members; n++) {
-        weir_type in[FUSED_INS_MAX], out[FUSED_OUTS_MAX];
         fused_member m;
         take_member(attrs, &at, &m);
-        int64_t rest = b.each ? b.lead.dim[b.at] % b.each : 0;
-        for (int64_t count = b.each; m.op->workspace; count = rest) {
-            weir_op_args local = block_args(args, &b, &m, count, in, out);
-            size_t wanted = m.op->workspace(&local, kind);
+        const size_t wanted = member_bytes(args, &b, &m, kind);
+        if (has_sums(args, &b, &m))
+            bytes += wanted;
+        else
             most = wanted > most ? wanted : most;
-            if (count == rest || !rest)
-                break;
-        }
     }
     return bytes + most;
 }
@@ -390,29 +407,57 @@ typedef struct calling {
     weir_view scratch[FUSED_SCRATCH_MAX];
     moving moving[FUSED_MEMBERS_MAX * (FUSED_INS_MAX + FUSED_OUTS_MAX)];
     int moving_count;
-    char *workspace;
-    size_t workspace_bytes;
+    char *workspace[FUSED_MEMBERS_MAX];
+    size_t workspace_bytes[FUSED_MEMBERS_MAX];
 } calling;
 
-/* Scratch lies as the rows that it belongs to do. */
-static void scratch_views(calling *c, const fused_attrs *attrs)
+/* Scratch lies as the rows that it belongs to do. Returns its end. */
+static char *scratch_views(calling *c, const fused_attrs *attrs)
 {
     const weir_view *like = &c->args->in[attrs->like];
-    c->workspace = c->args->workspace;
-    c->workspace_bytes = c->args->workspace_bytes;
+    char *at = c->args->workspace;
     for (int s = 0; s < attrs->scratch; s++) {
         weir_type type = scratch_type(attrs, s, &c->b);
         weir_view *v = &c->scratch[s];
-        *v = (weir_view){.data = c->workspace, .dtype = type.dtype, .shape = type.shape, .global = type.shape};
+        *v = (weir_view){.data = at, .dtype = type.dtype, .shape = type.shape, .global = type.shape};
         memcpy(v->offset, like->offset, sizeof v->offset[0] * (size_t)c->b.lead.rank);
         memcpy(v->global.dim, like->global.dim, sizeof v->offset[0] * (size_t)c->b.lead.rank);
         if (attrs->type[s][1] >= 0) {
             v->offset[c->b.lead.rank] = attrs->type[s][2];
             v->global.dim[c->b.lead.rank] = attrs->type[s][3];
         }
-        c->workspace += scratch_bytes(attrs, s, &c->b);
-        c->workspace_bytes -= scratch_bytes(attrs, s, &c->b);
+        at += scratch_bytes(attrs, s, &c->b);
     }
+    return at;
+}
+
+/* Each member's workspace, from `at` on, in the order of fused_workspace(). */
+static void member_workspaces(calling *c, char *at)
+{
+    const weir_kernel_args *args = c->args;
+    const char *const end = (char *)args->workspace + args->workspace_bytes;
+    const int members = (int)((const fused_attrs *)args->attrs)->members;
+    weir_type in[FUSED_INS_MAX], out[FUSED_OUTS_MAX];
+    for (int i = 0; i < args->in_count; i++)
+        in[i] = (weir_type){args->in[i].dtype, args->in[i].shape};
+    for (int o = 0; o < args->out_count; o++)
+        out[o] = (weir_type){args->out[o].dtype, args->out[o].shape};
+    const weir_op_args local = {.in = in, .in_count = args->in_count, .out = out, .out_count = args->out_count,
+                                .attrs = args->attrs};
+    bool own[FUSED_MEMBERS_MAX];
+    for (int n = 0; n < members; n++) {
+        own[n] = has_sums(&local, &c->b, &c->member[n]);
+        if (!own[n])
+            continue;
+        c->workspace[n] = at;
+        c->workspace_bytes[n] = member_bytes(&local, &c->b, &c->member[n], WEIR_CPU);
+        at += c->workspace_bytes[n];
+    }
+    for (int n = 0; n < members; n++)
+        if (!own[n]) {
+            c->workspace[n] = at;
+            c->workspace_bytes[n] = (size_t)(end - at);
+        }
 }
 
 static void operand_view(calling *c, int code, fused_kind kind, weir_view *view)
@@ -434,7 +479,7 @@ static void calling_begin(calling *c, const weir_kernel_args *args)
     c->args = args;
     c->b = blocks_of(&args->in[attrs->like].shape, attrs->rows);
     c->moving_count = 0;
-    scratch_views(c, attrs);
+    char *const rest = scratch_views(c, attrs);
     for (int n = 0, at = 0; n < attrs->members; n++) {
         fused_member *m = &c->member[n];
         take_member(attrs, &at, m);
@@ -450,6 +495,7 @@ static void calling_begin(calling *c, const weir_kernel_args *args)
             operand_view(c, m->out[o], kind_of(m->op, false, o, &v->shape, &c->b.lead), v);
         }
     }
+    member_workspaces(c, rest);
 }
 
 /* Puts the views on `count` indexes from `from` on, of line `line`. */
@@ -484,8 +530,8 @@ static weir_status call_members(calling *c, bool first)
         call.out_count = m->out_count;
         call.attrs = m->op->attrs_bytes ? m->attrs : NULL;
         call.key = m->key;
-        call.workspace = c->workspace;
-        call.workspace_bytes = c->workspace_bytes;
+        call.workspace = c->workspace[n];
+        call.workspace_bytes = c->workspace_bytes[n];
         call.continues = !first;
         status = c->kernel[n](&call);
     }

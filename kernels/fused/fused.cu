@@ -101,8 +101,8 @@ DEVICE float rounded(int dtype, float x)
 template <int K, program_way WAY> struct chain_thread {
     float slot[PROGRAM_SLOTS][K];
     cells<K, WAY != PROGRAM_ROW> at;
-    int64_t first_row;
-    float *part, *lines; /* shared: for sums of a block; sums over rows, line by line */
+    float *part;  /* shared: for sums of a block */
+    double *sums; /* shared: over rows, sum by sum */
 };
 
 template <int K, program_way WAY> DEVICE void slot_get(const chain_thread<K, WAY> &t, int slot, float (&x)[K])
@@ -128,10 +128,10 @@ DEVICE void slot_put(chain_thread<K, WAY> &t, int slot, int dtype, const float (
         }
 }
 
-/* Of sums over rows: the thread's own element k of a line. */
-template <int K, program_way WAY> DEVICE float *line_at(const chain_thread<K, WAY> &t, int line, int k)
+/* Of sum `sum` over rows: the thread's own element k. */
+template <int K, program_way WAY> DEVICE double *sum_at(const chain_thread<K, WAY> &t, int sum, int k)
 {
-    return t.lines + (line * K + k) * (int)blockDim.x + (int)threadIdx.x;
+    return t.sums + (sum * K + k) * (int)blockDim.x + (int)threadIdx.x;
 }
 
 /* ---- functions of rows ---- */
@@ -225,9 +225,9 @@ DEVICE void norm_grad_step(const fused_program &p, const program_step &s, const 
         if (t.at.there(k)) {
             const float xhat = (x[k] - mean) * rstd;
             x[k] = norm_dx(rstd, dy[k], gain[t.at.column(k)], shift, xhat, tilt);
-            *line_at(t, p.sum[s.sum].line, k) += dy[k] * xhat;
+            *sum_at(t, s.sum, k) += dy[k] * xhat;
             if (CENTRED)
-                *line_at(t, p.sum[s.more].line, k) += dy[k];
+                *sum_at(t, s.more, k) += dy[k];
         }
 }
 
@@ -289,14 +289,12 @@ DEVICE void row_step(const fused_program &p, const program_step &s, const chain_
 
 /* ---- steps ---- */
 
-/* Each row goes to one of the four sums, in turn. */
 template <int K, program_way WAY>
-DEVICE void sum_step(const fused_program &p, const program_step &s, const chain_thread<K, WAY> &t, const float (&x)[K])
+DEVICE void sum_step(const program_step &s, const chain_thread<K, WAY> &t, const float (&x)[K])
 {
-    const int line = p.sum[s.sum].line + (int)((t.at.row - t.first_row) % p.sum[s.sum].lines);
     UNROLL
     for (int k = 0; k < K; k++)
-        *line_at(t, line, k) += x[k];
+        *sum_at(t, s.sum, k) += x[k];
 }
 
 template <int K, program_way WAY>
@@ -349,7 +347,7 @@ DEVICE void run_step(const fused_program &p, const chain_call &call, const progr
         return;
     }
     if (WAY != PROGRAM_EACH && s.code == STEP_linear_db) {
-        sum_step(p, s, t, a);
+        sum_step(s, t, a);
         return;
     }
     if (s.code == STEP_LOAD)
@@ -381,28 +379,28 @@ template <int K> KERNEL_OF(chain_each, PROGRAM_THREADS)(fused_program p, chain_c
 
 template <int K, program_way WAY> DEVICE void sums_begin(const fused_program &p, const chain_thread<K, WAY> &t)
 {
-    for (int line = 0; line < p.lines; line++)
-        for (int k = 0; k < K; k++)
-            *line_at(t, line, k) = 0;
+    for (int i = 0; i < p.sums * K; i++)
+        *sum_at(t, 0, i) = 0;
 }
 
 template <int K, program_way WAY>
 DEVICE void sums_end(const fused_program &p, const chain_thread<K, WAY> &t, int64_t chunk)
 {
-    for (int s = 0; s < p.sums; s++)
-        for (int k = 0; k < K; k++) {
-            float sum = *line_at(t, p.sum[s].line, k);
-            for (int line = 1; line < p.sum[s].lines; line++)
-                sum += *line_at(t, p.sum[s].line + line, k);
-            if (t.at.there(k))
-                p.sum[s].part[chunk * p.columns + t.at.column(k)] = sum;
-        }
+    for (int i = 0; i < p.sums * K; i++)
+        if (t.at.there(i % K))
+            p.sum[i / K].part[chunk * p.columns + t.at.column(i % K)] = *sum_at(t, 0, i);
 }
 
-template <int K, program_way WAY> KERNEL_OF(chain_rows, ROW_THREADS_MAX)(fused_program p, chain_call call)
+/* Threads of a block, at most. */
+constexpr int chain_threads(program_way way)
+{
+    return way == PROGRAM_TILE ? (int)PROGRAM_THREADS : (int)ROW_THREADS_MAX;
+}
+
+template <int K, program_way WAY> KERNEL_OF(chain_rows, chain_threads(WAY))(fused_program p, chain_call call)
 {
     SHARED(float, part, WARP);
-    SHARED_REST(float, lines);
+    SHARED_REST(double, sums);
     const int64_t wide = WAY == PROGRAM_TILE ? (int64_t)blockDim.x * K : p.columns;
     const int64_t tiles = WAY == PROGRAM_TILE ? (p.columns + wide - 1) / wide : 1;
     const int64_t chunk = blockIdx.x / tiles, first = chunk * call.chunk;
@@ -410,9 +408,8 @@ template <int K, program_way WAY> KERNEL_OF(chain_rows, ROW_THREADS_MAX)(fused_p
     chain_thread<K, WAY> t = {};
     t.at.columns = p.columns;
     t.at.first = WAY == PROGRAM_TILE ? blockIdx.x % tiles * wide + (int64_t)threadIdx.x * K : threadIdx.x;
-    t.first_row = first;
     t.part = part;
-    t.lines = lines;
+    t.sums = sums;
     sums_begin(p, t);
     for (t.at.row = first; t.at.row < end; t.at.row++)
         for (int s = 0; s < p.steps; s++)
@@ -434,7 +431,7 @@ static const weir_view *view_of(const weir_kernel_args *args, int code)
 
 static void set_operands(const weir_kernel_args *args, fused_program *p)
 {
-    float *part = (float *)args->workspace;
+    double *part = (double *)args->workspace;
     for (int o = 0; o < p->operands; o++) {
         program_operand *x = &p->operand[o];
         x->data = view_of(args, p->code[o])->data;
@@ -483,7 +480,7 @@ static void launch_rows(const weir_kernel_args *args, const fused_program &p, co
     const int threads = fused_program_threads(&p);
     const int64_t wide = threads * K, tiles = WAY == PROGRAM_TILE ? (p.columns + wide - 1) / wide : 1;
     const int64_t chunks = p.sums ? chunks_of(p.rows) : p.rows;
-    const size_t bytes = (size_t)(p.lines * wide) * sizeof(float);
+    const size_t bytes = (size_t)(p.sums * wide) * sizeof(double);
     LAUNCH_SHARED((chain_rows<K, WAY>), chunks * tiles, threads, bytes, args->queue, p, call);
     for (int s = 0; s < p.sums; s++)
         fold_columns(args, p.sum[s].part, chunks, p.columns, view_f32(&args->out[p.sum[s].out]), false);

@@ -6,7 +6,8 @@
  * The op `fused` calls its *members*, which are ordinary ops, one after the other for a block of rows that stays in the
  * cache, then for the next block. So a tensor that several of them touch passes by once, and one that only members
  * touch has room for a block (*scratch*) and never gets to memory. There is no other arithmetic: members say by
- * rows_in, per_row_in, rows_out and per_row_out (weir/op.h) that they give the same bits block by block.
+ * rows_in, per_row_in, rows_out and per_row_out (weir/op.h) that they give the same bits block by block. A member that
+ * makes sums over rows has a workspace of its own, which stays as it is from block to block; the others share one.
  *
  * All of it is in the attributes, so a plan with fused kernels needs nothing but this op. An operand of a member is a
  * *code*: FUSED_IN + i, an input of the whole; FUSED_OUT + o, an output; FUSED_SCRATCH + s. Each output and scratch is
@@ -33,7 +34,6 @@ enum {
     FUSED_NAME = 3,        /* words of a name */
     FUSED_WORDS = 96,
     FUSED_ROWS_MAX = 4096, /* of a block */
-    FUSED_GRAIN = 4,       /* sums over rows take blocks of a multiple of so many */
     FUSED_IN = 0,
     FUSED_OUT = 32,
     FUSED_SCRATCH = 64

@@ -239,14 +239,13 @@ static uint8_t row_out(making *m, int code)
 }
 
 /* An output of sums over the rows. */
-static uint8_t add_sum(making *m, int code, int lines)
+static uint8_t add_sum(making *m, int code)
 {
     fused_program *p = m->p;
     refuse_unless(m, p->sums < PROGRAM_SUMS && code >= FUSED_OUT && code < FUSED_SCRATCH && !m->reads[code]);
     if (m->failed)
         return 0;
-    p->sum[p->sums] = (program_sum){(uint8_t)(code - FUSED_OUT), (uint8_t)p->lines, (uint8_t)lines, NULL};
-    p->lines += lines;
+    p->sum[p->sums] = (program_sum){(uint8_t)(code - FUSED_OUT), NULL};
     if (p->way == PROGRAM_EACH)
         p->way = PROGRAM_TILE;
     return (uint8_t)p->sums++;
@@ -364,7 +363,7 @@ static void put_norm_grad(making *m, const fused_member *x, step_code code)
     refuse_unless(m, whole(m, x->in[0]) && whole(m, x->in[dy]));
     const uint8_t gain = beside(m, x->in[1], false), mean = centred ? beside(m, x->in[2], true) : 0;
     const uint8_t rstd = beside(m, x->in[centred ? 3 : 2], true);
-    const uint8_t dgain = add_sum(m, x->out[1], 1), dbias = centred ? add_sum(m, x->out[2], 1) : 0;
+    const uint8_t dgain = add_sum(m, x->out[1]), dbias = centred ? add_sum(m, x->out[2]) : 0;
     program_step *step = make_value(m, x, code, 0, dy);
     memcpy(step->operand, (uint8_t[]){gain, 0, mean, rstd}, sizeof step->operand);
     step->sum = dgain;
@@ -381,7 +380,7 @@ static void put_softmax(making *m, const fused_member *x, step_code code)
 static void put_linear_db(making *m, const fused_member *x)
 {
     refuse_unless(m, whole(m, x->in[0]));
-    const uint8_t a = read_value(m, x->in[0]), sum = add_sum(m, x->out[0], 4);
+    const uint8_t a = read_value(m, x->in[0]), sum = add_sum(m, x->out[0]);
     program_step *step = add_step(m, STEP_linear_db);
     step->a = a;
     step->sum = sum;
@@ -460,7 +459,7 @@ static void one_row(fused_program *p)
 
 static size_t shared_bytes(const fused_program *p)
 {
-    return (size_t)(p->lines * fused_program_threads(p) * fused_program_each(p)) * sizeof(float);
+    return (size_t)(p->sums * fused_program_threads(p) * fused_program_each(p)) * sizeof(double);
 }
 
 bool fused_program_make(const fused_types *types, fused_program *program)

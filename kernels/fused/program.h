@@ -74,10 +74,10 @@ typedef struct program_step {
     double eps;
 } program_step;
 
-/* Sums over rows. linear_db's are four, of every fourth row. */
+/* Sums over rows. */
 typedef struct program_sum {
-    uint8_t out, line, lines; /* output; first line of shared memory that it has, and how many */
-    float *part;              /* set by the kernel: of the chunks */
+    uint8_t out;  /* output */
+    double *part; /* set by the kernel: of the chunks */
 } program_sum;
 
 /* A dropout's random numbers. */
@@ -90,7 +90,7 @@ typedef struct program_draw {
 typedef struct fused_program {
     int64_t rows, columns;
     program_way way;
-    int steps, operands, sums, draws, lines;
+    int steps, operands, sums, draws;
     program_step step[PROGRAM_STEPS];
     program_operand operand[PROGRAM_OPERANDS];
     uint8_t code[PROGRAM_OPERANDS]; /* which of the chain's inputs and outputs an operand is */

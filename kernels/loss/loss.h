@@ -16,7 +16,7 @@ static inline double row_weight(const weir_view *labels, const weir_view *count)
 }
 
 /* sum of exp(x - most), in two vectors: one would wait for its last addition. */
-static inline float row_exp_sum(const float *x, int64_t count, float most)
+static inline float run_exp_sum(const float *x, int64_t count, float most)
 {
     float sum[2 * LANES] = {0};
     int64_t i = 0;
@@ -25,7 +25,7 @@ static inline float row_exp_sum(const float *x, int64_t count, float most)
             sum[l] += fast_exp(x[i + l] - most);
     for (; i < count; i++)
         sum[i % LANES] += fast_exp(x[i] - most);
-    return row_sum(sum, 2 * LANES);
+    return run_sum(sum, 2 * LANES);
 }
 
 /* log sum exp of a row, in double; -infinity for one without elements. */
@@ -34,7 +34,10 @@ static inline double row_lse(const float *x, int64_t count)
     if (!count)
         return -INFINITY;
     const float most = row_max(x, count);
-    return log((double)row_exp_sum(x, count, most)) + (double)most;
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        sum += (double)run_exp_sum(x + i, row_run(count - i), most);
+    return log(sum) + (double)most;
 }
 
 /* infer: logits f32, f16 or bf16 [..., classes] and labels i32 [...]. */

@@ -14,19 +14,20 @@ enum { LOSS_THREADS = 512, FOLD_THREADS = 256 };
 /* For every thread of the block; -infinity for a row without elements. */
 template <class T> DEVICE double block_lse(const T *x, int64_t count, float *part)
 {
-    float most = -FLT_MAX, sum = 0;
+    float most = -FLT_MAX;
+    thread_sum sum;
     if (!count)
         return -INFINITY;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
         const float value = real_load(x + i);
         if (value > most) {
-            sum *= fast_exp(most - value);
+            sum.shrink(fast_exp(most - value));
             most = value;
         }
-        sum += fast_exp(value - most);
+        sum.add(fast_exp(value - most));
     }
     const float all = block_max(most, part);
-    return log((double)block_sum<float>(sum * fast_exp(most - all), part)) + (double)all;
+    return log((double)block_sum<float>(sum.all() * fast_exp(most - all), part)) + (double)all;
 }
 
 DEVICE double rows_share(const float *count, double all)

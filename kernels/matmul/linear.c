@@ -21,6 +21,7 @@
  * `in` are the two halves of tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
  */
 #include "kernels/cuda/chunks.h"
+#include "kernels/lanes.h"
 #include "kernels/matmul/factors.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/rows.h"
@@ -273,7 +274,7 @@ static void linear_db_signatures(const weir_op_args *args, weir_signature_list *
     linear_signature(list, WEIR_P, WEIR_B, WEIR_B, WEIR_P);
 }
 
-enum { COLUMNS = 240 }; /* of halves that are summed at a time */
+enum { COLUMNS = 240 }; /* of halves that are summed up at a time */
 
 /* Columns [column, column + width) of row `row`. */
 static const float *row_piece(const weir_view *x, int64_t row, int64_t column, int64_t width, float *block)
@@ -281,45 +282,42 @@ static const float *row_piece(const weir_view *x, int64_t row, int64_t column, i
     return real_in(x, row * shape_last(&x->shape) + column, width, block);
 }
 
-/* Four rows at a time: a quarter of the traffic to `sum`, and their sum in pairs is the more exact one. */
-static void columns_add(const weir_view *x, int64_t rows, int64_t column, int64_t width, float *restrict sum)
+static void columns_add(const weir_view *x, int64_t rows, int64_t column, int64_t width, double *restrict sum)
 {
-    float block[4][COLUMNS];
+    float block[LANES_ROWS][COLUMNS];
     int64_t row = 0;
-    for (; row + 4 <= rows; row += 4) {
-        const float *a = row_piece(x, row, column, width, block[0]);
-        const float *b = row_piece(x, row + 1, column, width, block[1]);
-        const float *c = row_piece(x, row + 2, column, width, block[2]);
-        const float *d = row_piece(x, row + 3, column, width, block[3]);
-        for (int64_t i = 0; i < width; i++)
-            sum[i] += (a[i] + b[i]) + (c[i] + d[i]);
+    for (; row + LANES_ROWS <= rows; row += LANES_ROWS) {
+        const float *piece[LANES_ROWS];
+        for (int k = 0; k < LANES_ROWS; k++)
+            piece[k] = row_piece(x, row + k, column, width, block[k]);
+        rows_add(piece, width, sum);
     }
-    for (; row < rows; row++) {
-        const float *a = row_piece(x, row, column, width, block[0]);
-        for (int64_t i = 0; i < width; i++)
-            sum[i] += a[i];
-    }
+    for (; row < rows; row++)
+        row_add(row_piece(x, row, column, width, block[0]), width, sum);
 }
 
 static weir_status linear_db_cpu(const weir_kernel_args *args)
 {
     const int64_t columns = shape_last(&args->in[0].shape);
-    float *sum = view_f32(&args->out[0]);
-    if (!args->accumulate && !args->continues)
-        memset(sum, 0, (size_t)columns * sizeof *sum);
+    float *db = view_f32(&args->out[0]);
+    double *sum = args->workspace;
+    for (int64_t i = 0; i < columns && !args->continues; i++)
+        sum[i] = args->accumulate ? (double)db[i] : 0;
     const int64_t most = real_halves(args) ? COLUMNS : columns;
     for (int64_t at = 0, part; at < columns; at += part) {
         part = columns - at < most ? columns - at : most;
         columns_add(&args->in[0], shape_rows(&args->in[0].shape), at, part, sum + at);
     }
+    for (int64_t i = 0; i < columns; i++)
+        db[i] = (float)sum[i];
     return WEIR_OK;
 }
 
-/* On a GPU, the sums over the rows of each chunk. */
+/* The sums; on a GPU those over the rows of each chunk. */
 static size_t linear_db_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const weir_shape *x = &args->in[0].shape;
-    return kind == WEIR_CUDA ? chunks_bytes(shape_rows(x), shape_last(x)) : 0;
+    return kind == WEIR_CUDA ? chunks_bytes(shape_rows(x), shape_last(x)) : (size_t)shape_last(x) * sizeof(double);
 }
 
 static void linear_db_cost(const weir_op_args *args, weir_cost *cost)

@@ -173,27 +173,19 @@ extern "C" weir_status op_linear_by_row_cuda(const weir_kernel_args *args)
 
 /* ---- linear_db ---- */
 
-enum { DB_COLUMNS = 64, DB_WAYS = 4 };
+enum { DB_COLUMNS = 128 };
 
-/* The sums over the rows of a chunk, of DB_COLUMNS columns. */
+/* The sums over the rows of a chunk, of DB_COLUMNS columns: a thread has one. */
 template <class T>
-KERNEL_OF(column_sums, DB_COLUMNS *DB_WAYS)(const T *x, int64_t rows, int64_t columns, int64_t chunk, int64_t tiles,
-                                            float *part)
+KERNEL_OF(column_sums, DB_COLUMNS)(const T *x, int64_t rows, int64_t columns, int64_t chunk, int64_t tiles, double *part)
 {
-    SHARED(float, sums, DB_COLUMNS * DB_WAYS);
-    const int way = (int)threadIdx.x / DB_COLUMNS;
-    const int64_t column = blockIdx.x % tiles * DB_COLUMNS + threadIdx.x % DB_COLUMNS, at = blockIdx.x / tiles;
+    const int64_t column = blockIdx.x % tiles * DB_COLUMNS + threadIdx.x, at = blockIdx.x / tiles;
     const int64_t end = (at + 1) * chunk < rows ? (at + 1) * chunk : rows;
-    float sum = 0;
-    if (column < columns)
-        for (int64_t row = at * chunk + way; row < end; row += DB_WAYS)
-            sum += real_load(x + row * columns + column);
-    sums[threadIdx.x] = sum;
-    BARRIER();
-    if (way || column >= columns)
+    double sum = 0;
+    if (column >= columns)
         return;
-    for (int k = 1; k < DB_WAYS; k++)
-        sum += sums[k * DB_COLUMNS + threadIdx.x];
+    for (int64_t row = at * chunk; row < end; row++)
+        sum += real_load(x + row * columns + column);
     part[at * columns + column] = sum;
 }
 
@@ -202,9 +194,9 @@ extern "C" weir_status op_linear_db_cuda(const weir_kernel_args *args)
     const weir_view *x = &args->in[0];
     const int64_t rows = shape_rows(&x->shape), columns = shape_last(&x->shape), chunks = chunks_of(rows);
     const int64_t tiles = (columns + DB_COLUMNS - 1) / DB_COLUMNS;
-    float *part = (float *)args->workspace;
+    double *part = (double *)args->workspace;
     WITH_REAL(x->dtype, T,
-              LAUNCH((column_sums<T>), chunks * tiles, DB_COLUMNS * DB_WAYS, args->queue, data_of<T>(x), rows, columns,
+              LAUNCH((column_sums<T>), chunks * tiles, DB_COLUMNS, args->queue, data_of<T>(x), rows, columns,
                      chunk_rows(rows), tiles, part));
     fold_columns(args, part, chunks, columns, view_f32(&args->out[0]), args->accumulate || args->continues);
     return launched(args);

@@ -86,13 +86,15 @@ static size_t norm_workspace(const weir_op_args *args, weir_device_kind kind)
     return kind == WEIR_CUDA ? 0 : real_rows_bytes(&args->in[0], 2);
 }
 
-/* So too; on a GPU the sums over the rows of each chunk. */
+/* So for each of the rows that are done at once, and the sums over rows behind them; on a GPU the sums over the rows of
+ * each chunk. */
 static size_t norm_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const weir_shape *x = &args->in[0].shape;
+    const size_t sums = (size_t)(args->out_count - 1);
     if (kind == WEIR_CUDA)
-        return (size_t)(args->out_count - 1) * chunks_bytes(shape_rows(x), shape_last(x));
-    return norm_workspace(args, kind);
+        return sums * chunks_bytes(shape_rows(x), shape_last(x));
+    return LANES_ROWS * norm_workspace(args, kind) + sums * (size_t)shape_last(x) * sizeof(double);
 }
 
 /* Rows are independent: any dimension but the last may be split. */
@@ -155,20 +157,14 @@ static void norm_grad_cost(const weir_op_args *args, weir_cost *cost)
 
 /* ---- rows ---- */
 
-/* The mean; where the sum is beyond f32, from parts of it that are not. */
+/* The mean; where the sum is beyond f32, of the sum in double. */
 static inline float row_mean(const float *x, int64_t count)
 {
     const float sum = row_sum(x, count);
-    if (isfinite(sum))
-        return sum / (float)count;
-    float mean = 0;
-    for (int64_t i = 0; i < count; i++)
-        mean += x[i] / (float)count;
-    return mean;
+    return isfinite(sum) ? sum / (float)count : (float)(row_total(x, count) / (double)count);
 }
 
-/* sum of ((x - mean) scale)^2 */
-static inline float row_deviation(const float *x, int64_t count, float mean, float scale)
+static inline float run_deviation(const float *x, int64_t count, float mean, float scale)
 {
     lanes sum[2] = {};
     int64_t i = 0;
@@ -186,6 +182,15 @@ static inline float row_deviation(const float *x, int64_t count, float mean, flo
     return lanes_sum(&sum[0]);
 }
 
+/* sum of ((x - mean) scale)^2 */
+static inline float row_deviation(const float *x, int64_t count, float mean, float scale)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        sum += (double)run_deviation(x + i, row_run(count - i), mean, scale);
+    return (float)sum;
+}
+
 /* 1 / the standard deviation from `mean`, of which `squares` is the sum of squares without a scale. */
 static inline float row_rstd(const float *x, int64_t count, float mean, float squares, double eps)
 {
@@ -195,9 +200,8 @@ static inline float row_rstd(const float *x, int64_t count, float mean, float sq
     return norm_rstd(squares, scale, count, eps);
 }
 
-/* sums[0] = sum of g, sums[1] = sum of g (x - mean), for g = dy gain. */
-static inline void row_grad_sums(const float *x, float mean, const float *gain, const float *dy, int64_t count,
-                                 float sums[2])
+static inline void run_grad_sums(const float *x, float mean, const float *gain, const float *dy, int64_t count,
+                                 double sums[2])
 {
     lanes g_sum = {}, gx_sum = {};
     int64_t i = 0;
@@ -211,46 +215,110 @@ static inline void row_grad_sums(const float *x, float mean, const float *gain, 
         g_sum += g;
         gx_sum += g * (lanes_load_part(x + i, count - i, 0) - mean);
     }
-    sums[0] = lanes_sum(&g_sum);
-    sums[1] = lanes_sum(&gx_sum);
+    sums[0] += (double)lanes_sum(&g_sum);
+    sums[1] += (double)lanes_sum(&gx_sum);
+}
+
+/* sums[0] = sum of g, sums[1] = sum of g (x - mean), for g = dy gain. */
+static inline void row_grad_sums(const float *x, float mean, const float *gain, const float *dy, int64_t count,
+                                 float sums[2])
+{
+    double all[2] = {0};
+    for (int64_t i = 0; i < count; i += ROW_RUN)
+        run_grad_sums(x + i, mean, gain + i, dy + i, row_run(count - i), all);
+    sums[0] = (float)all[0];
+    sums[1] = (float)all[1];
 }
 
 typedef struct norm_row {
     const float *x, *dy;
-    float *dx;
-    float mean, rstd;
+    float *dx; /* may be dy */
+    float mean, rstd, shift, tilt;
 } norm_row;
 
 /* sum of g xhat, where the sum of g (x - mean) is beyond f32. */
-static float row_tilt(const norm_row *row, float mean, const float *gain, int64_t count)
+static float row_xhats(const norm_row *row, const float *gain, int64_t count)
 {
-    float sum = 0;
+    double sum = 0;
     for (int64_t i = 0; i < count; i++)
-        sum += row->dy[i] * gain[i] * ((row->x[i] - mean) * row->rstd);
-    return sum;
+        sum += (double)(row->dy[i] * gain[i] * ((row->x[i] - row->mean) * row->rstd));
+    return (float)sum;
 }
 
-/* dx of one row, and its share of dgain and dbias. dx may be dy. */
-static inline __attribute__((always_inline)) void row_grad(const norm_row *row, bool centred, int64_t count,
-                                                           const float *restrict gain, float *restrict dgain,
-                                                           float *restrict dbias)
+static inline void row_prepare(norm_row *row, bool centred, const float *gain, int64_t count)
 {
-    const float *x = row->x, *dy = row->dy;
-    float *dx = row->dx;
-    const float mean = centred ? row->mean : 0, rstd = row->rstd, per = 1 / (float)count;
+    const float per = 1 / (float)count;
     float sums[2];
-    row_grad_sums(x, mean, gain, dy, count, sums);
-    const float shift = centred ? sums[0] * per : 0;
-    const float tilt = (isfinite(sums[1]) ? sums[1] * rstd : row_tilt(row, mean, gain, count)) * per;
+    row_grad_sums(row->x, row->mean, gain, row->dy, count, sums);
+    row->shift = centred ? sums[0] * per : 0;
+    row->tilt = (isfinite(sums[1]) ? sums[1] * row->rstd : row_xhats(row, gain, count)) * per;
+}
 
+/* dx of `rows` rows, a constant, and their shares of dgain and dbias, one row after the other. */
+static inline __attribute__((always_inline)) void rows_grad(const norm_row *row, int rows, bool centred, int64_t count,
+                                                            const float *restrict gain, double *restrict dgain,
+                                                            double *restrict dbias)
+{
+    norm_row at[LANES_ROWS];
+    for (int r = 0; r < rows; r++)
+        at[r] = row[r];
     FAST_LOOP
     for (int64_t i = 0; i < count; i++) {
-        const float xhat = (x[i] - mean) * rstd, d = dy[i];
-        dx[i] = norm_dx(rstd, d, gain[i], shift, xhat, tilt);
-        dgain[i] += d * xhat;
+        double gain_sum = dgain[i], bias_sum = centred ? dbias[i] : 0;
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const float xhat = (at[r].x[i] - at[r].mean) * at[r].rstd, d = at[r].dy[i];
+            at[r].dx[i] = norm_dx(at[r].rstd, d, gain[i], at[r].shift, xhat, at[r].tilt);
+            gain_sum += (double)(d * xhat);
+            bias_sum += (double)d;
+        }
+        dgain[i] = gain_sum;
         if (centred)
-            dbias[i] += d;
+            dbias[i] = bias_sum;
     }
+}
+
+/* Row `i`, of which x and dy are in `block` where they are halves. Of rmsnorm there are no means. */
+static norm_row row_of(const weir_kernel_args *args, bool centred, int64_t i, float *block)
+{
+    const int64_t count = shape_last(&args->in[0].shape);
+    const weir_view *dy = &args->in[args->in_count - 1];
+    norm_row row = {.x = real_in(&args->in[0], i * count, count, block),
+                    .dy = real_in(dy, i * count, count, block + count),
+                    .dx = real_out(&args->out[0], i * count, block + count),
+                    .mean = centred ? view_f32(&args->in[2])[i] : 0,
+                    .rstd = view_f32(&args->in[args->in_count - 2])[i]};
+    row_prepare(&row, centred, view_f32(&args->in[1]), count);
+    return row;
+}
+
+/* The sums over rows are added up in the workspace, as double: from zeros, unless the call continues another. */
+static inline __attribute__((always_inline)) weir_status norm_grad(const weir_kernel_args *args, bool centred)
+{
+    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
+    const int64_t each = dtype_half(args->in[0].dtype) ? 2 * count : 0;
+    const float *gain = view_f32(&args->in[1]);
+    float *const block = args->workspace;
+    double *const sums = (double *)(block + LANES_ROWS * each);
+    if (!args->continues)
+        memset(sums, 0, (centred ? 2 : 1) * (size_t)count * sizeof *sums);
+    for (int64_t i = 0, part; i < rows; i += part) {
+        norm_row row[LANES_ROWS];
+        part = rows - i < LANES_ROWS ? rows - i : LANES_ROWS;
+        for (int64_t r = 0; r < part; r++)
+            row[r] = row_of(args, centred, i + r, block + r * each);
+        if (part == LANES_ROWS)
+            rows_grad(row, LANES_ROWS, centred, count, gain, sums, sums + count);
+        else
+            for (int64_t r = 0; r < part; r++)
+                rows_grad(&row[r], 1, centred, count, gain, sums, sums + count);
+        for (int64_t r = 0; r < part; r++)
+            real_put(&args->out[0], (i + r) * count, count, row[r].dx);
+    }
+    for (int o = 1; o < args->out_count; o++)
+        for (int64_t i = 0; i < count; i++)
+            view_f32(&args->out[o])[i] = (float)sums[(o - 1) * count + i];
+    return WEIR_OK;
 }
 
 /* ---- layernorm ---- */
@@ -279,21 +347,7 @@ static weir_status layernorm_cpu(const weir_kernel_args *args)
 
 static weir_status layernorm_grad_cpu(const weir_kernel_args *args)
 {
-    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
-    float *dgain = view_f32(&args->out[1]), *dbias = view_f32(&args->out[2]), *block = args->workspace;
-    if (!args->continues) {
-        memset(dgain, 0, (size_t)count * sizeof *dgain);
-        memset(dbias, 0, (size_t)count * sizeof *dbias);
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        norm_row row = {real_in(&args->in[0], i * count, count, block),
-                        real_in(&args->in[4], i * count, count, block + count),
-                        real_out(&args->out[0], i * count, block + count), view_f32(&args->in[2])[i],
-                        view_f32(&args->in[3])[i]};
-        row_grad(&row, true, count, view_f32(&args->in[1]), dgain, dbias);
-        real_put(&args->out[0], i * count, count, row.dx);
-    }
-    return WEIR_OK;
+    return norm_grad(args, true);
 }
 
 static void layernorm_backward(weir_grad_args *args)
@@ -367,18 +421,7 @@ static weir_status rmsnorm_cpu(const weir_kernel_args *args)
 
 static weir_status rmsnorm_grad_cpu(const weir_kernel_args *args)
 {
-    const int64_t rows = shape_rows(&args->in[0].shape), count = shape_last(&args->in[0].shape);
-    float *dgain = view_f32(&args->out[1]), *block = args->workspace;
-    if (!args->continues)
-        memset(dgain, 0, (size_t)count * sizeof *dgain);
-    for (int64_t i = 0; i < rows; i++) {
-        norm_row row = {real_in(&args->in[0], i * count, count, block),
-                        real_in(&args->in[3], i * count, count, block + count),
-                        real_out(&args->out[0], i * count, block + count), 0, view_f32(&args->in[2])[i]};
-        row_grad(&row, false, count, view_f32(&args->in[1]), dgain, NULL);
-        real_put(&args->out[0], i * count, count, row.dx);
-    }
-    return WEIR_OK;
+    return norm_grad(args, false);
 }
 
 static void rmsnorm_backward(weir_grad_args *args)

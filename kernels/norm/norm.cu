@@ -7,25 +7,25 @@
 #include "kernels/cuda/rows.h"
 #include "kernels/norm/formula.h"
 
-enum { SUMS_SHARED = 32 << 10 /* bytes */ };
+enum { SUMS_SHARED = 64 << 10 /* bytes */ };
 
 /* The mean of a row whose sum is beyond f32. */
 template <class T> DEVICE float mean_of_parts(const T *x, int64_t count, float *part)
 {
-    float mean = 0;
+    thread_sum mean;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
-        mean += real_load(x + i) / (float)count;
-    return block_sum<float>(mean, part);
+        mean.add(real_load(x + i) / (float)count);
+    return block_sum<float>(mean.all(), part);
 }
 
 template <class T> DEVICE float scaled_squares(const T *x, int64_t count, float mean, float scale, float *part)
 {
-    float squares = 0;
+    thread_sum squares;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
         const float d = (real_load(x + i) - mean) * scale;
-        squares += d * d;
+        squares.add(d * d);
     }
-    return block_sum<float>(squares, part);
+    return block_sum<float>(squares.all(), part);
 }
 
 template <class T, bool CENTRED>
@@ -36,21 +36,18 @@ KERNEL_OF(norm_row, ROW_THREADS_MAX)(const T *x, const float *gain, const float 
     const int64_t row = blockIdx.x;
     x += row * count;
     y += row * count;
-    float mean = 0, squares = 0;
+    float mean = 0;
     if (CENTRED) {
+        thread_sum sum;
         for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
-            mean += real_load(x + i);
-        mean = block_sum<float>(mean, part);
+            sum.add(real_load(x + i));
+        mean = block_sum<float>(sum.all(), part);
         if (isfinite(mean))
             mean /= (float)count;
         else
             mean = mean_of_parts(x, count, part);
     }
-    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-        const float d = real_load(x + i) - mean;
-        squares += d * d;
-    }
-    squares = block_sum<float>(squares, part);
+    float squares = scaled_squares(x, count, mean, 1, part);
     const float scale = norm_scale(squares);
     if (scale != 1)
         squares = scaled_squares(x, count, mean, scale, part);
@@ -83,33 +80,33 @@ struct norm_grads {
     const void *x, *dy;
     void *dx;
     const float *gain, *means, *rstds;
-    float *dgains, *dbiases; /* of chunks */
+    double *dgains, *dbiases; /* of chunks */
     int64_t rows, count, chunk;
     bool shared; /* the sums of a chunk fit there */
 };
 
 /* dx of one row, and its share of the sums. dx may be dy: each element is read for the last time by who writes it. */
 template <class T, bool CENTRED>
-DEVICE void norm_grad_row(const norm_grads &g, int64_t row, float *dgain, float *dbias, float *part)
+DEVICE void norm_grad_row(const norm_grads &g, int64_t row, double *dgain, double *dbias, float *part)
 {
     const T *x = (const T *)g.x + row * g.count, *dy = (const T *)g.dy + row * g.count;
     T *dx = (T *)g.dx + row * g.count;
     const float mean = CENTRED ? g.means[row] : 0, rstd = g.rstds[row], per = 1 / (float)g.count;
-    float g_sum = 0, gx_sum = 0;
+    thread_sum g_sum, tilts;
     for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x) {
         const float d = real_load(dy + i) * g.gain[i];
-        g_sum += d;
-        gx_sum += d * (real_load(x + i) - mean);
+        g_sum.add(d);
+        tilts.add(d * (real_load(x + i) - mean));
     }
-    const float shift = CENTRED ? block_sum<float>(g_sum, part) * per : 0;
-    gx_sum = block_sum<float>(gx_sum, part);
+    const float shift = CENTRED ? block_sum<float>(g_sum.all(), part) * per : 0;
+    float gx_sum = block_sum<float>(tilts.all(), part);
     if (isfinite(gx_sum)) {
         gx_sum *= rstd;
     } else { /* beyond f32: of xhat, which is not */
-        gx_sum = 0;
+        thread_sum xhats;
         for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x)
-            gx_sum += real_load(dy + i) * g.gain[i] * ((real_load(x + i) - mean) * rstd);
-        gx_sum = block_sum<float>(gx_sum, part);
+            xhats.add(real_load(dy + i) * g.gain[i] * ((real_load(x + i) - mean) * rstd));
+        gx_sum = block_sum<float>(xhats.all(), part);
     }
     const float tilt = gx_sum * per;
     for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x) {
@@ -124,12 +121,12 @@ DEVICE void norm_grad_row(const norm_grads &g, int64_t row, float *dgain, float 
 template <class T, bool CENTRED> KERNEL_OF(norm_grad_chunk, ROW_THREADS_MAX)(norm_grads g)
 {
     SHARED(float, part, WARP);
-    SHARED_REST(float, sums);
+    SHARED_REST(double, sums);
     const int64_t chunk = blockIdx.x, first = chunk * g.chunk;
     const int64_t end = first + g.chunk < g.rows ? first + g.chunk : g.rows;
-    float *const shared = sums;
-    float *dgain = g.shared ? shared : g.dgains + chunk * g.count;
-    float *dbias = g.shared ? shared + g.count : g.dbiases + chunk * g.count;
+    double *const shared = sums;
+    double *dgain = g.shared ? shared : g.dgains + chunk * g.count;
+    double *dbias = g.shared ? shared + g.count : g.dbiases + chunk * g.count;
     for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x) {
         dgain[i] = 0;
         if (CENTRED)
@@ -148,11 +145,11 @@ template <bool CENTRED> static weir_status norm_backward(const weir_kernel_args 
 {
     const weir_view *x = &args->in[0], *dy = &args->in[args->in_count - 1];
     const int64_t rows = shape_rows(&x->shape), count = shape_last(&x->shape), chunks = chunks_of(rows);
-    float *const sums = (float *)args->workspace;
+    double *const sums = (double *)args->workspace;
     norm_grads g = {x->data, dy->data, args->out[0].data, view_f32(&args->in[1]),
                     CENTRED ? view_f32(&args->in[2]) : nullptr, view_f32(&args->in[CENTRED ? 3 : 2]), sums,
                     sums + chunks * count, rows, count, chunk_rows(rows), false};
-    size_t bytes = (size_t)(CENTRED ? 2 : 1) * (size_t)count * sizeof(float);
+    size_t bytes = (size_t)(CENTRED ? 2 : 1) * (size_t)count * sizeof(double);
     g.shared = bytes <= SUMS_SHARED;
     bytes = g.shared ? bytes : 0;
     WITH_REAL(x->dtype, T,

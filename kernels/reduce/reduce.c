@@ -123,7 +123,7 @@ static weir_shape kept_of(const weir_kernel_args *args)
 static weir_status sum_kernel(const weir_kernel_args *args)
 {
     weir_shape kept = kept_of(args);
-    fold(FOLD_SUM, &args->in[0], &kept, view_f32(&args->out[0]), args->accumulate);
+    fold_sum(&args->in[0], &kept, view_f32(&args->out[0]), args->accumulate);
     return WEIR_OK;
 }
 
@@ -133,7 +133,7 @@ static weir_status mean_kernel(const weir_kernel_args *args)
     float *y = view_f32(&args->out[0]);
     double terms = (double)weir_shape_count(&args->in[0].global) / (double)weir_shape_count(&args->out[0].global);
     const float share = (float)(1 / terms);
-    fold(FOLD_SUM, &args->in[0], &kept, y, false);
+    fold_sum(&args->in[0], &kept, y, false);
     for (int64_t i = 0; i < view_count(&args->out[0]); i++)
         y[i] *= share;
     return WEIR_OK;
@@ -142,7 +142,7 @@ static weir_status mean_kernel(const weir_kernel_args *args)
 static weir_status max_kernel(const weir_kernel_args *args)
 {
     weir_shape kept = kept_of(args);
-    fold(FOLD_MAX, &args->in[0], &kept, view_f32(&args->out[0]), false);
+    fold_max(&args->in[0], &kept, view_f32(&args->out[0]));
     return WEIR_OK;
 }
 

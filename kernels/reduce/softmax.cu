@@ -10,15 +10,16 @@ template <class T> KERNEL_OF(softmax_row, ROW_THREADS_MAX)(const T *x, T *y, int
     SHARED(float, part, WARP);
     x += blockIdx.x * count;
     y += blockIdx.x * count;
-    float most = real_load(x), sum = 0;
+    float most = real_load(x);
+    thread_sum sum;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
         const float value = real_load(x + i);
         most = value > most ? value : most;
     }
     most = block_max(most, part);
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
-        sum += fast_exp(real_load(x + i) - most);
-    const float share = 1.0f / block_sum<float>(sum, part);
+        sum.add(fast_exp(real_load(x + i) - most));
+    const float share = 1.0f / block_sum<float>(sum.all(), part);
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
         real_store(y + i, fast_exp(real_load(x + i) - most) * share);
 }
@@ -37,10 +38,10 @@ template <class T> KERNEL_OF(softmax_grad_row, ROW_THREADS_MAX)(const T *y, cons
 {
     SHARED(float, part, WARP);
     const int64_t at = blockIdx.x * count;
-    float dot = 0;
+    thread_sum products;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
-        dot += real_load(y + at + i) * real_load(dy + at + i);
-    dot = block_sum<float>(dot, part);
+        products.add(real_load(y + at + i) * real_load(dy + at + i));
+    const float dot = block_sum<float>(products.all(), part);
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
         real_store(dx + at + i, softmax_dx(real_load(y + at + i), real_load(dy + at + i), dot));
 }

@@ -68,7 +68,7 @@ static weir_status sum_to_kernel(const weir_kernel_args *args)
     int missing = in->rank - out->rank;
     for (int d = 0; d < in->rank; d++)
         kept.dim[d] = d < missing ? 1 : out->dim[d - missing];
-    fold(FOLD_SUM, &args->in[0], &kept, view_f32(&args->out[0]), args->accumulate);
+    fold_sum(&args->in[0], &kept, view_f32(&args->out[0]), args->accumulate);
     return WEIR_OK;
 }
 

@@ -191,6 +191,18 @@ Test(fake_device, what_it_adds_to_or_works_on_in_place_is_not)
     bench_close(&b);
 }
 
+Test(fake_device, a_call_that_continues_another_finds_its_workspace_as_that_left_it)
+{
+    struct bench b = bench_open(NULL, 1);
+    weir_view out = bench_view(bench_slot(&b, 0));
+    const weir_kernel_args args = {.out = &out, .out_count = 1, .workspace = bench_slot(&b, 1),
+                                   .workspace_bytes = BENCH_BYTES, .continues = true};
+    cr_assert_eq(b.device->launch(b.queues[0], look, &args), WEIR_OK);
+    bench_finish(b.queues[0]);
+    cr_expect_eq(seen_workspace, 0);
+    bench_close(&b);
+}
+
 /* ---- memory ---- */
 
 Test(fake_device, spaces_are_zeroed_aligned_and_reached_by_copies)

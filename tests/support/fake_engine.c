@@ -131,7 +131,7 @@ void fake_poison(const struct fake_entry *entry)
         if (bytes && !adds && !overlaps_any(at, bytes, args->in, args->in_count))
             memset(at, POISON, bytes);
     }
-    if (args->workspace_bytes)
+    if (args->workspace_bytes && !args->continues)
         memset(args->workspace, POISON, args->workspace_bytes);
 }
 

@@ -14,6 +14,7 @@
 #include "tests/support/untrusted.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,65 @@ Test(fuse, residuals_and_norms_activations_and_biases_are_put_together, .timeout
     same_bits(g, 3, WEIR_F32, "blocks, micro-batches");
     same_bits(g, 3, WEIR_BF16, "blocks in bf16, micro-batches");
     weir_graph_free(g);
+}
+
+/* The gradient of the sum of all elements is 0.1 everywhere, so that of each bias is a tenth of the number of rows; the
+ * table's is a tenth of how often an id comes. With micro-batches it is their mean. */
+static weir_graph *many_rows(const char *devices, int rows)
+{
+    weir_graph *g = weir_graph_new("rows");
+    weir_mesh_new(g, devices);
+    weir_tensor *x = weir_input(g, WEIR_F32, {rows, 3}, .name = "x", .micro = true, .sbp = {S(0)});
+    weir_tensor *ids = weir_input(g, WEIR_I32, {rows}, .name = "ids", .micro = true, .sbp = {S(0)});
+    weir_tensor *bias = weir_param(g, WEIR_F32, {4}, .name = "bias", .init = WEIR_VALUE(0));
+    weir_tensor *h = weir_layernorm(weir_linear(x, 4, .name = "in"), .name = "norm");
+    h = weir_add(h, weir_embedding(ids, RUN_CLASSES, 4, .name = "table", .init = WEIR_VALUE(0)));
+    h = weir_add(weir_add(h, weir_linear(x, 4, .name = "out")), bias);
+    weir_train(weir_sum(weir_affine(h, 0.1)), weir_sgd(.lr = 1));
+    return g;
+}
+
+static void expect_tenths(const run *r, const char *name, const double *times, const char *what)
+{
+    const run_entry *e = run_find(r, name);
+    cr_assert_not_null(e, "%s", name);
+    for (int64_t i = 0; i < e->count; i++) {
+        const double want = -(double)0.1f * times[i / 4];
+        cr_expect(fabs(e->value[i] - want) <= 3e-7 * fabs(want), "%s: %s[%ld] is %.9g, not %.9g", what, name, (long)i,
+                  e->value[i], want);
+    }
+}
+
+static void check_many_rows(const char *devices, int rows, int micro)
+{
+    char what[64];
+    double all = (double)rows / micro, times[RUN_CLASSES] = {0};
+    weir_graph *g = many_rows(devices, rows / micro);
+    snprintf(what, sizeof what, "%d rows on %s, %d micro-batches", rows, devices, micro);
+    for (int m = 0; m < micro; m++)
+        for (int64_t i = 0; i < rows / micro; i++)
+            times[(int)run_input("ids", WEIR_I32, 0, m, i)] += 1 / (double)micro;
+    weir_plan *fused = compiled(g, micro, WEIR_F32, false), *apart = compiled(g, micro, WEIR_F32, true);
+    run one = run_plan(fused, 1, 2), other = run_plan(apart, 1, 1);
+    run_near(&one, &other, 0, what);
+    cr_expect_gt(fused_count(fused), 0, "%s", what);
+    expect_tenths(&one, "bias", &all, what);
+    expect_tenths(&one, "out/bias", &all, what);
+    expect_tenths(&one, "norm/bias", &all, what);
+    expect_tenths(&one, "table/weight", times, what);
+    run_free(&one);
+    run_free(&other);
+    weir_plan_free(fused);
+    weir_plan_free(apart);
+    weir_graph_free(g);
+}
+
+Test(fuse, sums_of_many_rows_keep_their_digits, .timeout = 120)
+{
+    static const char *const devices[] = {"cpu:0", "cpu:0-1", "cpu:0-2"};
+    for (int i = 0; i < 3; i++)
+        for (int micro = 1; micro <= 4; micro += 3)
+            check_many_rows(devices[i], EFFORT(1 << 18, 1 << 14, 1 << 14), micro);
 }
 
 Test(fuse, small_tensors_are_left_alone, .timeout = 120)
