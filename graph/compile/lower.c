@@ -324,7 +324,7 @@ static const void *node_attrs(compile *c, const ir_node *node)
         return node->attrs;
     seed_attrs *attrs = POOL_NEW(&c->pool, seed_attrs, 1);
     if (attrs)
-        attrs->value = c->ir.tensors.item[node->in[0]].micro ? 1.0 / c->micro : 1.0;
+        attrs->value = c->ir.tensors.item[node->in[0]].micro && !((const seed_attrs *)node->attrs)->whole ? 1.0 / c->micro : 1.0;
     return attrs;
 }
 

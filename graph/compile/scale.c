@@ -166,16 +166,16 @@ static void state_new(scaling *x)
         origin->sbp[a] = WEIR_B;
 }
 
-/* Decides on `squares`; returns the factor. */
-static int decide(scaling *x, int squares, double max_norm)
+/* Decides on `squares`, and on the count of what the loss is a sum over (0: it is a mean); returns the factor. */
+static int decide(scaling *x, int squares, int count, double max_norm)
 {
     struct scale_attrs *attrs = POOL_NEW(&x->c->pool, struct scale_attrs, 1);
     if (!attrs)
         return 0;
-    int steps = x->c->opts.loss_scale_steps, in[2] = {x->scale, squares};
+    int steps = x->c->opts.loss_scale_steps, in[3] = {x->scale, squares, count};
     *attrs = (struct scale_attrs){.max_norm = max_norm, .good_steps = steps > 0 ? steps : SCALE_GOOD_STEPS};
     const char *name = pool_text(&x->c->pool, "%sloss_scale/decide", x->prefix);
-    node_new(x, &op_loss_scale, x->seed->mesh, name, scalar, attrs, in, 2);
+    node_new(x, &op_loss_scale, x->seed->mesh, name, scalar, attrs, in, count ? 3 : 2);
     if (x->c->pool.failed)
         return 0;
     ir_node *node = &x->order.item[x->order.count - 1];
@@ -191,14 +191,15 @@ static void take(scaling *x, ir_node *node, int *factor)
 {
     bool trains = node->program == x->seed->program && node->phase != PLAN_FORWARD;
     if (trains && node->op == &op_clip_scale) {
-        *factor = decide(x, node->in[0], ((const struct clip_attrs *)node->attrs)->max_norm);
+        *factor = decide(x, node->in[0], node->in_count > 1 ? node->in[1] : 0,
+                         ((const struct clip_attrs *)node->attrs)->max_norm);
         return;
     }
     if (trains && node->op == &op_grad_seed)
         inputs_set(x, node, (int[]){node->in[0], x->scale}, 2);
     if (updates_parameter(x, node)) {
         if (!*factor)
-            *factor = decide(x, all_squares(x, node), 0);
+            *factor = decide(x, all_squares(x, node), 0, 0);
         inputs_set(x, node, (int[]){node->in[0], *factor}, 2);
     }
     ir_node *to = POOL_PUSH(&x->c->pool, &x->order);

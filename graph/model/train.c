@@ -3,7 +3,8 @@
  *     loss -> grad_seed -> backward ... -> gradient -> accumulate -+-> square_sum -> (+) -> clip_scale -+
  *                                                                  +------------------------------------+-> update
  *
- * The seed is 1 / M, so accumulated gradients are those of the mean over the micro-batches. With one micro-batch the
+ * The seed is 1 / M, so accumulated gradients are those of the mean over the micro-batches. With a count it is 1, and
+ * clip_scale divides by what all micro-batches count, too. With one micro-batch the
  * lower pass drops the accumulations. Squares are summed per mesh before they travel, so clipping costs one number
  * per stage.
  */
@@ -24,6 +25,7 @@ typedef struct training {
     weir_graph *graph;
     weir_src src;
     weir_optimizer optimizer;
+    weir_tensor *count; /* of what the loss is a sum over, in all micro-batches; NULL: it is a mean */
     POOL_LIST(trained) list;
 } training;
 
@@ -37,26 +39,30 @@ static weir_tensor *apply_on(weir_graph *g, weir_mesh *mesh, weir_src src, const
     return node ? node->out[0] : &g->poison;
 }
 
-/* The gradient summed over the micro-batches of a step: published once a step. */
+/* The sum over the micro-batches of a step: published once a step. NULL: no memory, or a mistake. */
+static weir_tensor *step_sum(weir_tensor *each, const char *name)
+{
+    if (!each->micro)
+        return each;
+    weir_scope scope = graph_scope_absolute(each->graph, each->mesh, "");
+    graph_node *node =
+        graph_apply(&(weir_apply){.src = each->src, .name = name, .op = &op_accumulate, .in = &each, .in_count = 1});
+    weir_scope_leave(&scope);
+    if (!node)
+        return NULL;
+    node->fills = true;
+    node->out[0]->micro = false;
+    return node->out[0];
+}
+
 static void gradient_done(void *ctx, weir_tensor *parameter, weir_tensor *gradient)
 {
     training *t = ctx;
     weir_graph *g = t->graph;
     if (gradient->poisoned)
         return;
-    if (gradient->micro) {
-        const char *name = pool_text(&g->pool, "%s.grad", parameter->name);
-        weir_scope scope = graph_scope_absolute(g, gradient->mesh, "");
-        graph_node *node = graph_apply(
-            &(weir_apply){.src = gradient->src, .name = name, .op = &op_accumulate, .in = &gradient, .in_count = 1});
-        weir_scope_leave(&scope);
-        if (!node)
-            return;
-        node->fills = true;
-        gradient = node->out[0];
-        gradient->micro = false;
-    }
-    trained *item = POOL_PUSH(&g->pool, &t->list);
+    gradient = step_sum(gradient, pool_text(&g->pool, "%s.grad", parameter->name));
+    trained *item = gradient ? POOL_PUSH(&g->pool, &t->list) : NULL;
     if (item)
         *item = (trained){parameter, gradient};
 }
@@ -111,18 +117,19 @@ static bool mesh_seen(const training *t, int i)
     return false;
 }
 
-/* The factor that all gradients are scaled by; NULL when there is no clipping. */
+/* The factor that all gradients are scaled by; NULL when there is no clipping, and nothing to divide by. */
 static weir_tensor *clip_factor(training *t, weir_mesh *where)
 {
     tensor_list sums = {0};
-    if (t->optimizer.clip_norm <= 0)
+    if (t->optimizer.clip_norm <= 0 && !t->count)
         return NULL;
     for (int i = 0; i < t->list.count; i++)
         if (!mesh_seen(t, i))
             list_add(t, &sums, mesh_squares(t, t->list.item[i].parameter->mesh));
     weir_tensor *all = sums.count == 1 ? sums.item[0] : sum_all(t, where, "grad_norm/sum", sums);
     struct clip_attrs attrs = {.max_norm = t->optimizer.clip_norm};
-    return apply_on(t->graph, where, t->src, "grad_norm/clip", &op_clip_scale, &all, 1, &attrs);
+    weir_tensor *in[2] = {all, t->count};
+    return apply_on(t->graph, where, t->src, "grad_norm/clip", &op_clip_scale, in, t->count ? 2 : 1, &attrs);
 }
 
 static struct optim_attrs update_attrs(const weir_optimizer *o, const weir_tensor *parameter)
@@ -224,6 +231,23 @@ static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src 
     return !weir_graph_mistake(g) && options_ok(g, o, src);
 }
 
+static bool count_ok(const weir_tensor *loss, const weir_tensor *count, weir_src src)
+{
+    weir_graph *g = loss->graph;
+    char text[160];
+    if (!count || count->poisoned)
+        return !count;
+    if (count->graph != g)
+        graph_mistake(g, src, "train: .count \"%s\" is of another graph than the loss", count->name);
+    else if (count->type.shape.rank || count->type.dtype != WEIR_F32)
+        graph_mistake(g, src, "train: .count must be one f32 number, as weir_label_count() makes; \"%s\" is %s %s", count->name,
+                      weir_dtype_name(count->type.dtype), shape_text(&count->type.shape, text, sizeof text));
+    else if (count->micro != loss->micro)
+        graph_mistake(g, src, "train: the loss is %s, but .count \"%s\" is not",
+                      loss->micro ? "of each micro-batch" : "of a whole step", count->name);
+    return !weir_graph_mistake(g);
+}
+
 void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train_opts *given)
 {
     weir_train_opts opts;
@@ -233,7 +257,7 @@ void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train
         return;
     if (!loss)
         graph_mistake(NULL, opts.src, "train: the loss is NULL");
-    if (!loss || loss->poisoned || !train_ok(loss, &optimizer, opts.src))
+    if (!loss || loss->poisoned || !train_ok(loss, &optimizer, opts.src) || !count_ok(loss, opts.count, opts.src))
         return;
     training t = {.graph = g, .src = opts.src, .optimizer = optimizer};
     g->loss = loss;
@@ -241,11 +265,13 @@ void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train
     g->recompute = opts.recompute;
     g->phase = PLAN_BACKWARD;
     weir_scope scope = graph_scope_absolute(g, loss->mesh, "");
-    seed_attrs attrs = {.value = 1};
+    seed_attrs attrs = {.value = 1, .whole = opts.count != NULL};
     weir_tensor *seed = weir_op_apply(&(weir_apply){.src = loss->src, .name = "grad_seed", .op = &op_grad_seed,
                                                     .in = &loss, .in_count = 1, .attrs = &attrs}, NULL);
     weir_scope_leave(&scope);
     bool built = !seed->poisoned && autograd(loss, seed, gradient_done, &t);
+    t.count = built && opts.count ? step_sum(opts.count, "grad_norm/count") : NULL;
+    built &= !opts.count || t.count;
     g->phase = PLAN_UPDATE;
     weir_tensor *factor = built ? clip_factor(&t, loss->mesh) : NULL;
     for (int i = 0; built && i < t.list.count; i++) {

@@ -169,12 +169,31 @@ typedef struct weir_cross_entropy_opts {
     const char *name;
     bool ignore;          /* leave out rows whose label is ignore_index */
     int32_t ignore_index;
+    bool sum;             /* the sum over rows rather than the mean */
 } weir_cross_entropy_opts;
 /* logits [..., classes], labels i32 [...] -> the mean, a scalar, of -log softmax(logits)[label] over all rows (those
- * not ignored; 0 when all are). */
+ * not ignored; 0 when all are).
+ *
+ * The mean is the default, as it does not depend on the size of a batch, and one number tells how far a model is. But with
+ * .ignore and several micro-batches a step trains on the mean of their means, in which a label of a micro-batch that has
+ * few weighs more. Where each label is to weigh the same, train on the sum, and divide by the labels of the whole step:
+ *     weir_tensor *loss = weir_cross_entropy(logits, labels, .ignore = true, .ignore_index = -1, .sum = true);
+ *     weir_train(loss, weir_adamw(), .count = weir_label_count(labels, .ignore = true, .ignore_index = -1)); */
 #define weir_cross_entropy(logits, labels, ...) \
     weir_cross_entropy_at(logits, labels, WEIR_OPTS(weir_cross_entropy_opts, __VA_ARGS__))
 weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, const weir_cross_entropy_opts *opts);
+
+typedef struct weir_label_count_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    bool ignore;          /* leave out those that are ignore_index */
+    int32_t ignore_index;
+} weir_label_count_opts;
+/* labels i32 [...] -> how many there are, an f32 scalar (exact up to 2^24). No gradient flows through it. */
+#define weir_label_count(labels, ...) \
+    weir_label_count_at(labels, WEIR_OPTS(weir_label_count_opts, __VA_ARGS__))
+weir_tensor *weir_label_count_at(weir_tensor *labels, const weir_label_count_opts *opts);
 
 /* ---- reductions ---- */
 typedef struct weir_reduce_opts {

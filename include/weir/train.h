@@ -1,7 +1,8 @@
 /* weir/train.h: from a loss to updated parameters.
  *
  * weir_train() adds the backward graph, the clipping and one update op per parameter to the graph; what follows treats
- * them as any other op. The gradient is that of the mean of the loss over the micro-batches of a step. An update runs
+ * them as any other op. The gradient is that of the mean of the loss over the micro-batches of a step; with .count that of
+ * its sum over them, divided by what they count together. An update runs
  * once a step: it owns the parameter's register and changes it in place when the last reader has let go of it.
  */
 #ifndef WEIR_TRAIN_H
@@ -45,6 +46,10 @@ typedef struct weir_train_opts {
     weir_src src;
     bool zero[WEIR_AXES_MAX]; /* split parameters' master copies and optimizer state over these mesh axes, and gather the
                                  parameters once a step (Rajbhandari et al. 2020): {[DP] = true} */
+    weir_tensor *count;       /* an f32 scalar, of each micro-batch: `loss` is a sum over so many, as with
+                                 weir_cross_entropy(.sum = true) and weir_label_count(). A step that counts 0 updates and
+                                 counts nothing, and is counted as skipped, as one whose norm is not finite (.clip_norm)
+                                 [none: `loss` is a mean, and each micro-batch weighs the same] */
     bool recompute;           /* compute what cheap ops made (normalisation, gelu, silu) again in the backward pass instead of
                                  keeping it (Chen et al. 2016): less memory for activations, a little more time */
 } weir_train_opts;

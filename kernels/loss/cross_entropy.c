@@ -304,17 +304,29 @@ static int64_t groups_for(weir_tensor *logits)
     return groups;
 }
 
+/* A sum is the mean times what that was divided by: the weight of a row's gradient comes out as 1 exactly. */
 weir_tensor *weir_cross_entropy_at(weir_tensor *logits, weir_tensor *labels, const weir_cross_entropy_opts *given)
 {
     weir_cross_entropy_opts opts;
     logits = op_opts(logits, "cross_entropy", given, &opts, sizeof opts);
     label_attrs attrs = {opts.ignore, opts.ignore ? opts.ignore_index : 0};
-    weir_tensor *in[3] = {logits, labels, NULL};
+    weir_tensor *count = NULL, *mean;
+    const char *name = opts.sum ? NULL : opts.name;
     int64_t groups = groups_for(logits);
-    if (opts.ignore && labels)
-        in[2] = weir_op_apply(&(weir_apply){opts.src, NULL, &op_label_count, NULL, &labels, 1, &attrs}, NULL);
+    if ((opts.ignore || opts.sum) && labels)
+        count = weir_op_apply(&(weir_apply){opts.src, NULL, &op_label_count, NULL, &labels, 1, &attrs}, NULL);
+    weir_tensor *in[3] = {logits, labels, opts.ignore ? count : NULL};
     if (groups > 1 && labels)
-        return class_loss(opts.src, opts.name, logits, labels, in[2], &attrs, groups);
-    int in_count = opts.ignore && labels ? 3 : 2;
-    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_cross_entropy, NULL, in, in_count, &attrs}, NULL);
+        mean = class_loss(opts.src, name, logits, labels, in[2], &attrs, groups);
+    else
+        mean = weir_op_apply(&(weir_apply){opts.src, name, &op_cross_entropy, NULL, in, in[2] ? 3 : 2, &attrs}, NULL);
+    return opts.sum && labels ? weir_mul_at(mean, count, &(weir_op_opts){sizeof(weir_op_opts), opts.src, opts.name}) : mean;
+}
+
+weir_tensor *weir_label_count_at(weir_tensor *labels, const weir_label_count_opts *given)
+{
+    weir_label_count_opts opts;
+    labels = op_opts(labels, "label_count", given, &opts, sizeof opts);
+    label_attrs attrs = {opts.ignore, opts.ignore ? opts.ignore_index : 0};
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_label_count, NULL, &labels, 1, &attrs}, NULL);
 }

@@ -25,7 +25,7 @@ struct optim_attrs {
 };
 
 struct clip_attrs {
-    double max_norm; /* > 0 */
+    double max_norm; /* 0: no clipping */
 };
 
 /* Of op_loss_scale (scale.c). */
@@ -134,15 +134,23 @@ FORMULA double squares_of(const float *sum)
     return (double)sum[0] + (double)sum[1] * SQUARES_UNIT;
 }
 
-/* The factor for this step's gradients. NaN: the norm is not finite; the step is left out, and counted in `skipped`. */
-FORMULA float clip_step(const struct clip_attrs *attrs, const float *sum, int32_t *skipped)
+/* Whether a step counts: gradients that are sums over `count` terms (NULL: they are means). */
+FORMULA bool step_counts(const float *count)
 {
-    const double norm = sqrt(squares_of(sum));
-    if (!isfinite(norm)) {
+    return !count || (*count > 0 && isfinite(*count));
+}
+
+/* The factor for this step's gradients. NaN: the norm is not finite, or nothing counts; the step is left out, and counted
+ * in `skipped`. */
+FORMULA float clip_step(const struct clip_attrs *attrs, const float *sum, const float *count, int32_t *skipped)
+{
+    const double terms = count ? (double)*count : 1, norm = sqrt(squares_of(sum)) / terms;
+    if (!isfinite(norm) || !step_counts(count)) {
         *skipped += *skipped < INT32_MAX;
         return NAN;
     }
-    return norm > attrs->max_norm ? (float)(attrs->max_norm / norm) : 1.0f;
+    const bool clips = attrs->max_norm > 0 && norm > attrs->max_norm;
+    return (float)((clips ? attrs->max_norm / norm : 1) / terms);
 }
 
 /* What the scaled gradients are multiplied by. */
@@ -155,13 +163,17 @@ FORMULA float scale_factor(double squares, double scale, double max_norm)
 
 /* One step of loss_scale: the factor for this step's gradients. The scale becomes that of the next one; `good` and
  * `skipped` are its states. */
-FORMULA float scale_step(const struct scale_attrs *attrs, const float *sum, float *scale, float *good, int32_t *skipped)
+FORMULA float scale_step(const struct scale_attrs *attrs, const float *sum, const float *count, float *scale, float *good,
+                         int32_t *skipped)
 {
     const double squares = squares_of(sum);
-    const bool fits = isfinite(squares);
-    const float factor = fits ? scale_factor(squares, (double)*scale, attrs->max_norm) : NAN;
+    const bool fits = isfinite(squares), counts = step_counts(count);
+    const double terms = (double)*scale * (count ? (double)*count : 1);
+    const float factor = fits && counts ? scale_factor(squares, terms, attrs->max_norm) : NAN;
+    *skipped += !(fits && counts) && *skipped < INT32_MAX;
+    if (fits && !counts) /* it says nothing of the scale */
+        return factor;
     *good = fits ? *good + 1 : 0;
-    *skipped += !fits && *skipped < INT32_MAX;
     if (!fits && *scale > SCALE_MIN)
         *scale /= 2;
     if (*good >= (float)attrs->good_steps) {

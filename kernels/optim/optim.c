@@ -210,8 +210,10 @@ static bool clip_scale_infer(weir_op_args *args, char *error, size_t error_bytes
     const struct clip_attrs *attrs = args->attrs;
     if (args->in[0].dtype != WEIR_F32 || weir_shape_count(&args->in[0].shape) != SQUARES)
         return REFUSE("the sum of squares is not %d numbers in f32", SQUARES);
-    if (!(attrs->max_norm > 0))
+    if (!(attrs->max_norm > 0) && !(attrs->max_norm == 0 && args->in_count > 1))
         return REFUSE("the largest norm is %g; it must be positive", attrs->max_norm);
+    if (args->in_count > 1 && (args->in[1].dtype != WEIR_F32 || weir_shape_count(&args->in[1].shape) != 1))
+        return REFUSE("the count is not an f32 scalar");
     args->out[0] = (weir_type){.dtype = WEIR_F32};
     return true;
 }
@@ -225,7 +227,8 @@ static int clip_scale_states(const weir_op_args *args, weir_type *states)
 
 static weir_status clip_scale_cpu(const weir_kernel_args *args)
 {
-    *view_f32(&args->out[0]) = clip_step(args->attrs, view_f32(&args->in[0]), args->state[0].data);
+    *view_f32(&args->out[0]) = clip_step(args->attrs, view_f32(&args->in[0]),
+                                         args->in_count > 1 ? view_f32(&args->in[1]) : NULL, args->state[0].data);
     return WEIR_OK;
 }
 
@@ -235,7 +238,7 @@ const weir_op op_clip_scale = {
     .field_count = 1,
     .attrs_bytes = sizeof(struct clip_attrs),
     .in_min = 1,
-    .in_max = 1,
+    .in_max = 2,
     .out_count = 1,
     .infer = clip_scale_infer,
     .states = clip_scale_states,

@@ -239,30 +239,30 @@ extern "C" weir_status op_square_sum_cuda(const weir_kernel_args *args)
     return launched(args);
 }
 
-KERNEL(clip_scale)(clip_attrs attrs, const float *squares, float *out, int32_t *skipped)
+KERNEL(clip_scale)(clip_attrs attrs, const float *squares, const float *count, float *out, int32_t *skipped)
 {
-    *out = clip_step(&attrs, squares, skipped);
+    *out = clip_step(&attrs, squares, count, skipped);
 }
 
 extern "C" weir_status op_clip_scale_cuda(const weir_kernel_args *args)
 {
     LAUNCH(clip_scale, 1, 1, args->queue, *(const clip_attrs *)args->attrs, view_f32(&args->in[0]),
-           view_f32(&args->out[0]), (int32_t *)args->state[0].data);
+           args->in_count > 1 ? view_f32(&args->in[1]) : nullptr, view_f32(&args->out[0]), (int32_t *)args->state[0].data);
     return launched(args);
 }
 
-KERNEL(loss_scale)(scale_attrs attrs, const float *squares, const float *scale, float *good, int32_t *skipped, float *next,
-                   float *factor)
+KERNEL(loss_scale)(scale_attrs attrs, const float *squares, const float *count, const float *scale, float *good,
+                   int32_t *skipped, float *next, float *factor)
 {
     float now = *scale;
-    *factor = scale_step(&attrs, squares, &now, good, skipped);
+    *factor = scale_step(&attrs, squares, count, &now, good, skipped);
     *next = now;
 }
 
 extern "C" weir_status op_loss_scale_cuda(const weir_kernel_args *args)
 {
     LAUNCH(loss_scale, 1, 1, args->queue, *(const scale_attrs *)args->attrs, view_f32(&args->in[1]),
-           view_f32(&args->in[0]), view_f32(&args->state[0]), (int32_t *)args->state[1].data,
+           args->in_count > 2 ? view_f32(&args->in[2]) : nullptr, view_f32(&args->in[0]), view_f32(&args->state[0]), (int32_t *)args->state[1].data,
            view_f32(&args->out[0]), view_f32(&args->out[1]));
     return launched(args);
 }

@@ -12,8 +12,8 @@
  * its momentum is not 0, else none. States start as zeros. The number of the step, for the schedule, is args->step + 1.
  *
  * op_square_sum: x -> the sum of its squares, as two floats (formula.h), so that it holds all that gradients of f32 give.
- * op_clip_scale: that sum s -> min(1, max_norm / sqrt(s)), 1 for 0, NaN where s is not finite; its state counts those
- * steps. op_loss_scale takes its place where the loss is scaled (scale.c).
+ * op_clip_scale: that sum s, and, of gradients that are sums over `count` terms, this count c [1] -> min(1, max_norm /
+ * (sqrt(s) / c)) / c, NaN where s is not finite or c is 0; its state counts those steps. op_loss_scale takes its place where the loss is scaled (scale.c).
  *
  * op_sgd_moved and op_adamw_moved (moved.c) take the states that are as large as the parameter as further inputs and give
  * the new ones as further outputs.
