@@ -392,6 +392,86 @@ bool lives_apart(const lives *l, const life *a, const life *b)
     return lives_apart_known(l, &one, &other);
 }
 
+/* ---- several parts as one ---- */
+
+static int column_order(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Rows of selves are joined; of the others there is only what all have in common. */
+static void join_rows(const lives *l, uint64_t *rows, const uint64_t *more)
+{
+    size_t words = l->here->words, self = ROW_SELF * words;
+    for (size_t w = 0; w < l->rows * words; w++)
+        rows[w] = w >= self && w < self + words ? rows[w] | more[w] : rows[w] & more[w];
+}
+
+bool lives_unite(const lives *l, const life_known *part, int count, pool *memory, lives_union *all)
+{
+    *all = (lives_union){.always = l->here->unknown, .by_firings = true};
+    for (int i = 0; i < count; i++) {
+        all->always |= part[i].always || part[i].program != part[0].program;
+        all->outside |= part[i].outside;
+        all->by_firings &= part[i].by_firings;
+    }
+    all->columns = POOL_NEW(memory, uint32_t, count + 1);
+    if (!all->columns || !count)
+        return all->columns;
+    for (int i = 0; i < count; i++)
+        all->columns[i] = part[i].column;
+    qsort(all->columns, (size_t)count, sizeof *all->columns, column_order);
+    for (int i = 0; i < count; i++)
+        if (!i || all->columns[i] != all->columns[i - 1])
+            all->columns[all->count++] = all->columns[i];
+    all->program = part[0].program;
+    all->rows = all->always ? NULL : part[0].rows;
+    if (all->always || count == 1)
+        return true;
+    uint64_t *rows = pool_copy(memory, part[0].rows, sizeof *rows * l->rows * l->here->words);
+    for (int i = 1; i < count && rows; i++)
+        join_rows(l, rows, part[i].rows);
+    all->rows = rows;
+    return rows;
+}
+
+/* From the last of the ends of a's lives to the first start of b's. */
+static uint32_t union_distance(const lives *l, const reach *r, const lives_union *a, const lives_union *b)
+{
+    uint32_t words = l->here->words, far = 0;
+    const uint64_t *self = a->rows + (size_t)ROW_SELF * words;
+    const uint64_t *now = a->rows + (size_t)(by_steps(l, r) ? ROW_NOW : ROW_NOW + 2) * words, *within = now + words;
+    for (uint32_t i = 0; i < b->count; i++) {
+        uint32_t column = b->columns[i];
+        if (has_bit(self, column))
+            return FAR;
+        if (has_bit(now, column))
+            continue;
+        if (!has_bit(within, column))
+            return FAR;
+        far = 1;
+    }
+    return far;
+}
+
+static bool unions_apart_in(const lives *l, const reach *r, const lives_union *a, const lives_union *b)
+{
+    uint32_t there = union_distance(l, r, a, b);
+    return there < FAR && there + union_distance(l, r, b, a) <= 1;
+}
+
+bool lives_unions_apart(const lives *l, const lives_union *a, const lives_union *b)
+{
+    if (!a->count || !b->count)
+        return true;
+    if (a->always || b->always)
+        return false;
+    if (a->program != b->program)
+        return !a->outside && !b->outside;
+    return unions_apart_in(l, &l->steps, a, b) || (a->by_firings && b->by_firings && unions_apart_in(l, &l->firings, a, b));
+}
+
 bool lives_in_turn(const lives *l, const life *whole, const life *part)
 {
     uint32_t maker = whole->regst.i == PLAN_NONE ? whole->actor.i : l->plan->regsts[whole->regst.i].producer.i;

@@ -34,6 +34,7 @@
 #ifndef GRAPH_PLAN_LIVES_H
 #define GRAPH_PLAN_LIVES_H
 
+#include "graph/base/pool.h"
 #include "graph/plan/plan.h"
 
 /* What lies in a part of an arena: all slots of a register, or what kernels `from` to `to` of an actor (counted from
@@ -77,6 +78,21 @@ typedef struct life_known {
 
 life_known lives_look(const lives *l, life of);
 bool lives_apart_known(const lives *l, const life_known *a, const life_known *b);
+
+/* Several parts that lie together, as one: its lives are all of theirs. Two such are said to be apart only if each part of
+ * one is apart from each of the other, but not always then: an actor that ends a life of one and begins a life of the
+ * other is not asked about its kernels. */
+typedef struct lives_union {
+    const uint64_t *rows; /* borrowed, from the part or the pool: columns that the ends of all of them reach */
+    uint32_t *columns;    /* the pool's: those that their lives begin with, in ascending order, each once */
+    uint32_t count;       /* of columns; 0: there are no parts, and these are apart from everything */
+    uint32_t program;
+    bool always, outside, by_firings;
+} lives_union;
+
+/* Makes the union of what was looked up in the space that is entered. False: no memory, and the pool knows. */
+bool lives_unite(const lives *l, const life_known *part, int count, pool *memory, lives_union *all);
+bool lives_unions_apart(const lives *l, const lives_union *a, const lives_union *b);
 
 /* The ports that count slots of a register; they belong to the lives. */
 const uint32_t *lives_readers(const lives *l, plan_regst_id regst, uint32_t *count);
