@@ -13,6 +13,7 @@
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -392,6 +393,35 @@ Test(limit, activations_grow_slower_than_the_depth, .timeout = 120)
     }
     cr_expect_gt(bytes[1], bytes[0]);
     cr_expect_lt(bytes[1], 3 * bytes[0], "%lu and %lu bytes for 8 and 32 blocks", (long)bytes[0], (long)bytes[1]);
+}
+
+static weir_plan *compile_chain(const void *model, const char *limit)
+{
+    weir_graph *g = weir_graph_new("chain");
+    weir_tensor *x = weir_input(g, WEIR_F32, {256, 64}, .name = "x"), *w = weir_param(g, WEIR_F32, {64, 64}, .name = "w");
+    for (int i = 0; i < *(const int *)model; i++)
+        x = weir_tanh(weir_matmul(x, w));
+    weir_tensor *loss = weir_mean(weir_mul(x, x), .name = "loss");
+    weir_train(loss, weir_sgd());
+    weir_fetch(loss, .name = "loss");
+    weir_plan *plan = weir_compile(g, .memory = limit);
+    weir_graph_free(g);
+    return plan;
+}
+
+/* All layers cost as much, so nothing but their places says which are to be kept. */
+Test(limit, of_equal_layers_some_are_kept_at_equal_distances, .timeout = 120)
+{
+    for (int count = 16; count <= EFFORT(256, 128, 64); count *= 2) {
+        weir_plan *loose = compile_chain(&count, NULL), *least = kept(compile_chain, &count, smallest(compile_chain, &count));
+        double root = sqrt(count), each = 256 * 64 * 4;
+        cr_expect_leq((double)largest(least), each * (2.25 * root + 6), "%ld bytes, %d layers", (long)largest(least), count);
+        cr_expect(count < 128 || largest(least) <= largest(loose) / 4);
+        cr_expect_leq(repeated(least, "tanh"), count, "more than one more forward pass");
+        cr_expect_leq(repeated(least, "matmul"), count);
+        weir_plan_free(loose);
+        weir_plan_free(least);
+    }
 }
 
 Test(limit, one_byte_less_than_the_smallest_is_refused, .timeout = 120)
