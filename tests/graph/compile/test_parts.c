@@ -75,7 +75,7 @@ Test(parts, bundles_take_little_more_than_parts_that_are_placed_one_by_one, .tim
 {
     for (uint64_t seed = SEED; seed < SEED + MODELS; seed++) {
         drawn = seed;
-        int count = draw(10, 60), most = draw(24, 160);
+        int count = draw(20, 60), most = draw(64, 160);
         weir_graph *(*model)(int) = seed % 2 ? layers : chain;
         uint64_t exact = bytes_at(model, count, seed, INT32_MAX), bundled = bytes_at(model, count, seed, most);
         cr_expect_leq(bundled, exact + exact / 4, "seed %d, %d layers, %d parts: %ld bytes, not %ld", (int)seed, count, most,
