@@ -2,10 +2,15 @@
  *
  * Step by step: of the device that needs the most, find where in the step that is; of the saved tensors that are there
  * then, take the one whose repetition costs the fewest seconds for each of its bytes, given what is repeated already;
- * and keep it if the device then needs less. What does not help alone may help together with others like it, the same
- * of other layers: the first of them pays for the bytes that a repetition takes, and the others share them. So then all
- * of those are tried, and all but every k-th, of which the kept ones part the network into segments (Chen et al. 2016).
- * What is of no use is asked again when all others have been, as it may be once its neighbours are gone; twice at most.
+ * and keep it if the device then needs less. Those that cost about as much are dropped with it, in one batch, as far as no
+ * two of them are in one *segment*: nodes of which one reads what another makes again, which are there at the same time.
+ * Small segments are joined before large ones, so of n equal layers those that are kept are at equal distances, and
+ * about 2 sqrt(n) are there at once (Chen et al. 2016). A batch that does not help is halved until it does.
+ *
+ * A tensor that does not help alone may help together with others like it, the same of other layers: the first of them
+ * pays for the bytes that a repetition takes, and the others share them. So then all of those are tried, and all but
+ * every k-th, of which the kept ones part the network into segments. A tensor that is of no use is asked about again
+ * when all others have been, as it may be of use once its neighbours are gone; twice at most.
  *
  * What a device needs is estimated here, because it is asked hundreds of times: every tensor is there from the event
  * that makes it to the last that reads it, in the order of events, and their sum is largest somewhere. The real layout
@@ -22,6 +27,8 @@
 #include <string.h>
 
 enum { ROUNDS = 3, PLACES_MAX = 64 };
+
+#define ABOUT_AS_MUCH 0.03 /* of what is cheapest: so much more is no reason to drop one before another */
 
 typedef struct stay {              /* a value in memory: of a tensor, or of its repetition */
     int born, died;                /* events */
@@ -48,12 +55,21 @@ typedef struct climbing {
     double *change;                /* by event: of the bytes that are there */
     bool *refused;                 /* by tensor: did not help */
     int *alike, alike_count;       /* tensors that are asked together */
+    double *rate;                  /* by tensor that is a candidate: seconds for each byte */
+    bool *by_move;                 /* by the same: it would be moved */
+    int *segment;                  /* by node that is repeated: another of its segment; itself, if it stands for all */
+    double *segment_bytes;         /* by node that stands for a segment */
+    int *behind;                   /* by tensor: the largest segment that reads it, or -1 */
+    int *in_batch;                 /* by tensor: the number of the last batch that it was listed in */
+    int *touched, batch;           /* by node: the number of the batch that has it, or the segment that it stands for */
     double total;                  /* seconds, so far */
     double step;                   /* seconds of a step, on one device */
     double filed;                  /* bytes that go to the disk and back, a step, so far */
-    double *most;                  /* by tensor: bytes a step of the device that holds the most of it */
+    double *most_bytes;            /* by tensor: of the device that holds the most of it */
+    double *most;                  /* by tensor that is movable: bytes a step of the device that holds the most of it */
     bool *movable;                 /* by tensor: to a disk */
-    int *stack, *seen;             /* by node; seen: in which question */
+    int *walk, walked;             /* nodes that the last question was about */
+    int *seen;                     /* by node: in which question */
     int question;
 } climbing;
 
@@ -153,9 +169,17 @@ static bool climbing_begin(climbing *y, recompute *x)
     y->change = POOL_NEW(p, double, 2 * nodes);
     y->refused = POOL_NEW(p, bool, tensors);
     y->alike = POOL_NEW(p, int, tensors);
+    y->rate = POOL_NEW(p, double, tensors);
+    y->by_move = POOL_NEW(p, bool, tensors);
+    y->segment = POOL_NEW(p, int, nodes);
+    y->segment_bytes = POOL_NEW(p, double, nodes);
+    y->behind = POOL_NEW(p, int, tensors);
+    y->in_batch = POOL_NEW(p, int, tensors);
+    y->touched = POOL_NEW(p, int, nodes);
+    y->most_bytes = POOL_NEW(p, double, tensors);
     y->most = POOL_NEW(p, double, tensors);
     y->movable = POOL_NEW(p, bool, tensors);
-    y->stack = POOL_NEW(p, int, nodes);
+    y->walk = POOL_NEW(p, int, nodes);
     y->seen = POOL_NEW(p, int, nodes);
     find_places(y);
     if (p->failed)
@@ -169,6 +193,10 @@ static bool climbing_begin(climbing *y, recompute *x)
         for (int o = 0; o < node->out_count; o++)
             y->slots[node->out[o]] = !node->micro ? 1 : ahead < x->c->micro ? ahead : x->c->micro;
     }
+    for (int t = 0; t < x->base.tensors.count; t++)
+        for (int i = 0; i < y->places.count; i++)
+            if (y->places.item[i].bytes[t] > y->most_bytes[t])
+                y->most_bytes[t] = y->places.item[i].bytes[t];
     find_movable(y);
     return true;
 }
@@ -274,28 +302,72 @@ static place *count(climbing *y)
 
 /* ---- what is dropped next ---- */
 
+/* The price of dropping one more tensor. */
+typedef struct drop_cost {
+    double seconds;                /* that a step takes longer */
+    double segment;                /* bytes of the segment that the tensor would be in */
+    bool apart;                    /* no other of this batch is in it */
+} drop_cost;
+
+static int segment_of(const climbing *y, int node)
+{
+    while (y->segment[node] != node)
+        node = y->segment[node] = y->segment[y->segment[node]];
+    return node;
+}
+
+/* Adds a segment, or those that the tensor would join. `touch`: they are in the batch from here on. */
+static void join_segment(climbing *y, int stands, bool touch, drop_cost *cost)
+{
+    if (y->seen[stands] == -y->question)
+        return;
+    y->seen[stands] = -y->question;
+    cost->segment += y->segment_bytes[stands];
+    cost->apart &= y->touched[stands] != y->batch;
+    if (touch)
+        y->touched[stands] = y->batch;
+}
+
+/* Once others of the batch count as dropped, nothing else is known of a tensor that is not apart. */
+static drop_cost cost_more(climbing *y, int t, bool touch)
+{
+    const recompute *x = y->x;
+    int from = x->base.tensors.item[t].node;
+    drop_cost cost = {.segment = y->most_bytes[t], .apart = true};
+    y->question++;
+    y->walked = 0;
+    if (!x->again[from])
+        y->walk[y->walked++] = from;
+    y->seen[from] = y->question;
+    for (int k = 0; k < y->walked; k++) {
+        int at = y->walk[k];
+        const ir_node *node = &x->base.node[at];
+        cost.seconds += y->seconds[at];
+        if (y->touched[at] == y->batch)
+            return (drop_cost){.apart = false};
+        for (int i = 0; i < node->in_count; i++) {
+            int in = x->base.tensors.item[node->in[i]].node;
+            if (!recompute_repeats(x, node->in[i]) || x->moved[x->root[node->in[i]]] || y->seen[in] == y->question)
+                continue;
+            if (x->again[in]) {
+                join_segment(y, segment_of(y, in), touch, &cost);
+                continue;
+            }
+            y->seen[in] = y->question;
+            y->walk[y->walked++] = in;
+        }
+    }
+    if (y->behind[t] >= 0)
+        join_segment(y, y->behind[t], touch, &cost);
+    if (touch)
+        y->touched[from] = y->batch;
+    return cost;
+}
+
 /* Seconds that a step takes longer when the tensor is dropped besides. */
 static double seconds_more(climbing *y, int t)
 {
-    const recompute *x = y->x;
-    int top = 0, from = x->base.tensors.item[t].node;
-    double seconds = 0;
-    y->question++;
-    if (!x->again[from])
-        y->stack[top++] = from;
-    y->seen[from] = y->question;
-    while (top) {
-        const ir_node *node = &x->base.node[y->stack[--top]];
-        seconds += y->seconds[y->stack[top]];
-        for (int i = 0; i < node->in_count; i++) {
-            int in = x->base.tensors.item[node->in[i]].node;
-            if (!recompute_repeats(x, node->in[i]) || x->moved[x->root[node->in[i]]] || x->again[in] || y->seen[in] == y->question)
-                continue;
-            y->seen[in] = y->question;
-            y->stack[top++] = in;
-        }
-    }
-    return seconds;
+    return cost_more(y, t, false).seconds;
 }
 
 /* And when it is moved. */
@@ -331,23 +403,76 @@ static bool is_candidate(const climbing *y, int t, const place *p)
            (y->movable[t] || x->repeatable[x->base.tensors.item[t].node]);
 }
 
-/* The tensor that is cheapest to drop, and how, or -1: there is none. */
-static int cheapest(climbing *y, const place *p, bool *best_moved)
+/* Finds the segments of what is repeated now: nodes of which one reads what another makes again. */
+static void find_segments(climbing *y)
+{
+    const recompute *x = y->x;
+    const ir_graph *base = &x->base;
+    for (int t = 0; t < base->tensors.count; t++)
+        y->behind[t] = -1;
+    for (int n = 0; n < base->node_count; n++) {
+        const ir_node *node = &base->node[n];
+        y->segment[n] = n;
+        y->segment_bytes[n] = 0;
+        for (int o = 0; o < node->out_count && x->again[n]; o++)
+            y->segment_bytes[n] += x->dropped[node->out[o]] ? y->most_bytes[node->out[o]] : 0;
+        for (int i = 0; i < node->in_count && x->again[n]; i++) {
+            int from = base->tensors.item[node->in[i]].node;
+            if (from < 0 || !x->again[from] || !recompute_repeats(x, node->in[i]))
+                continue;
+            int one = segment_of(y, n), other = segment_of(y, from);
+            y->segment_bytes[other] += one == other ? 0 : y->segment_bytes[one];
+            y->segment[one] = other;
+        }
+    }
+    for (int n = 0; n < base->node_count; n++)
+        for (int i = 0; i < base->node[n].in_count && x->again[n]; i++) {
+            int *behind = &y->behind[x->root[base->node[n].in[i]]], stands = segment_of(y, n);
+            if (*behind < 0 || y->segment_bytes[stands] > y->segment_bytes[*behind])
+                *behind = stands;
+        }
+}
+
+/* Finds what each candidate costs for each of its bytes, and how it is dropped; the one that costs the least, or -1:
+ * there is none. */
+static int cheapest(climbing *y, const place *p)
 {
     int best = -1;
-    double best_rate = 0;
     for (int t = 0; t < y->x->base.tensors.count; t++) {
         if (!is_candidate(y, t, p))
             continue;
-        bool moved = better_moved(y, t);
-        double rate = seconds_dropped(y, t, moved) / (p->bytes[t] * y->slots[t]);
-        if (best >= 0 && rate >= best_rate)
-            continue;
-        best = t;
-        best_rate = rate;
-        *best_moved = moved;
+        y->by_move[t] = better_moved(y, t);
+        y->rate[t] = seconds_dropped(y, t, y->by_move[t]) / (p->bytes[t] * y->slots[t]);
+        if (best < 0 || y->rate[t] < y->rate[best])
+            best = t;
     }
     return best;
+}
+
+/* Lists those that cost about as much as `best` and are dropped in the same way, none of them in the segment of
+ * another. The segments that they make are about as large as the smallest of them. */
+static void list_batch(climbing *y, int best, const place *p)
+{
+    double least = -1;
+    y->batch++;
+    y->alike_count = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int t = 0; t < y->x->base.tensors.count; t++) {
+            if (!is_candidate(y, t, p) || y->by_move[t] != y->by_move[best] ||
+                y->rate[t] > y->rate[best] * (1 + ABOUT_AS_MUCH))
+                continue;
+            drop_cost cost = cost_more(y, t, false);
+            if (!pass) {
+                least = least < 0 || cost.segment < least ? cost.segment : least;
+            } else if (cost.apart && cost.segment <= 2 * least) {
+                cost_more(y, t, true);
+                y->x->dropped[t] = true; /* for those behind it to see */
+                y->alike[y->alike_count++] = t;
+                y->in_batch[t] = y->batch;
+            }
+        }
+    for (int i = 0; i < y->alike_count; i++)
+        y->x->dropped[y->alike[i]] = false;
 }
 
 /* Lists `t` and those like it: as large, made by the same op, there at the same time, and dropped in the same way. */
@@ -398,40 +523,66 @@ static bool enter(climbing *y, int t, bool moved)
 {
     y->total += seconds_dropped(y, t, moved);
     y->filed += moved ? y->most[t] : 0;
+    if (!moved) {
+        cost_more(y, t, false);
+        for (int i = 0; i < y->walked; i++) /* as recompute_order() would */
+            y->x->again[y->walk[i]] = true;
+    }
     drop_one(y, t, true, moved);
-    recompute_order(y->x);
     again_rung *r = POOL_PUSH(&y->x->c->pool, &y->x->ladder);
     if (r)
         *r = (again_rung){.tensor = t, .moved = moved, .update = -1, .seconds = y->total};
     return r;
 }
 
-/* Drops what is cheapest, alone or with others like it, or refuses it; false when nothing is left to be asked. */
+static bool enter_all(climbing *y, int keep, bool moved)
+{
+    for (int i = 0; i < y->alike_count; i++)
+        if ((!keep || i % keep != keep - 1) && !enter(y, y->alike[i], moved))
+            return false;
+    return true;
+}
+
+static void refuse_all(climbing *y)
+{
+    for (int i = 0; i < y->alike_count; i++)
+        y->refused[y->alike[i]] = true;
+}
+
+/* Whether the device needs less without those that are listed. */
+static bool helps(climbing *y, double needs, bool moved)
+{
+    bool less = drop_alike(y, 0, true, moved) < needs;
+    drop_alike(y, 0, false, moved);
+    return less;
+}
+
+/* Drops what is cheapest, with others that cost as much, alone, or with others like it; or refuses it. False when
+ * nothing is left to be asked. */
 static bool climb(climbing *y, bool *helped)
 {
     const place *p = count(y);
     double needs = p ? p->needs : 0;
-    bool moved = false;
-    int t = p ? cheapest(y, p, &moved) : -1, keep = 0;
+    find_segments(y);
+    int t = p ? cheapest(y, p) : -1, keep = 0;
     if (t < 0)
         return false;
-    list_alike(y, t, moved, p);
-    drop_one(y, t, true, moved);
-    bool alone = count(y)->needs < needs;
-    drop_one(y, t, false, moved);
-    if (alone) {
-        y->alike[0] = t;
-        y->alike_count = 1;
-    } else {
+    bool moved = y->by_move[t];
+    list_batch(y, t, p);
+    while (!helps(y, needs, moved) && y->alike_count > 1)
+        y->alike_count /= 2;
+    if (y->alike_count == 1 && !helps(y, needs, moved)) {
+        list_alike(y, t, moved, p);
         keep = best_segments(y, needs, moved);
     }
     recompute_order(y->x);
-    *helped |= keep >= 0;
-    for (int i = 0; i < y->alike_count; i++)
-        if (keep < 0)
-            y->refused[y->alike[i]] = true;
-        else if ((!keep || i % keep != keep - 1) && !enter(y, y->alike[i], moved))
-            return false;
+    if (keep >= 0) {
+        *helped = true;
+        return enter_all(y, keep, moved);
+    }
+    refuse_all(y);
+    for (int i = 0; i < y->x->base.tensors.count; i++)
+        y->refused[i] |= y->in_batch[i] == y->batch;
     return true;
 }
 

@@ -16,18 +16,19 @@
  * one actor at a time, so temporaries of its other groups are no hindrance at all; registers are, unless they are dead
  * then. A queue's workspace is the stretch from its lowest temporary to its highest, with registers in between.
  *
- * All pairs are asked about, so parts of less than 2^-SMALL of a device's bytes, and above PARTS_MAX the smallest, are
- * left out and have bytes of their own. Every part is padded to PLAN_ALIGN.
+ * Parts of less than 2^-SMALL of a device's bytes, and together of less than 2^-SMALLS, are left out and have bytes of
+ * their own. The others are placed by parts.c. Every part is padded to PLAN_ALIGN.
  */
 #include "graph/base/error.h"
 #include "graph/compile/ir.h"
-#include "graph/compile/place_same.h"
+#include "graph/compile/parts.h"
 #include "graph/compile/windows.h"
 #include "graph/plan/lives.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { SMALL = 16, PARTS_MAX = 4096, HASTY_PARTS_MAX = 768, HASTY_BUDGET = 1000000 };
+enum { SMALL = 16, SMALLS = 12 };
 /* Of an arena without windows, where there is no limit: the share that they may add, and that which makes them the main
  * thing. */
 enum { WINDOWS_COST = 32, WINDOWS_MAIN = 4 };
@@ -226,23 +227,43 @@ static void list_parts(arena *a, block *regs)
             a->part[a->count++] = &p->temp.item[*t];
 }
 
-/* Leaves out parts of fewer bytes. */
-static void drop_smaller(arena *a, uint64_t bytes)
+static int smaller_first(const void *a, const void *b)
 {
-    int kept = 0;
-    for (int i = 0; i < a->count; i++)
-        if (a->part[i]->bytes >= bytes)
-            a->part[kept++] = a->part[i];
-    a->count = kept;
+    const block *x = *(block *const *)a, *y = *(block *const *)b;
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-static void choose_parts(arena *a, block *regs)
+/* The bytes of the largest that are left out: parts of less than 2^-SMALL, as long as together they are less than
+ * 2^-SMALLS. Those that are equally large are left out together, or not at all. */
+static uint64_t most_left_out(const arena *a, block **by_bytes)
+{
+    uint64_t bytes = part_bytes(a), sum = 0, most = 0;
+    if (a->count)
+        memcpy(by_bytes, a->part, sizeof(block *) * (size_t)a->count);
+    qsort(by_bytes, (size_t)a->count, sizeof(block *), smaller_first);
+    for (int i = 0; i < a->count && by_bytes[i]->bytes < bytes >> SMALL; i++) {
+        sum += by_bytes[i]->bytes;
+        if (sum >= bytes >> SMALLS)
+            break;
+        if (i + 1 == a->count || by_bytes[i + 1]->bytes > by_bytes[i]->bytes)
+            most = by_bytes[i]->bytes;
+    }
+    return most;
+}
+
+static bool choose_parts(arena *a, block *regs)
 {
     list_parts(a, regs);
-    int parts_max = a->c->hasty ? HASTY_PARTS_MAX : PARTS_MAX;
-    uint64_t least = part_bytes(a) >> SMALL;
-    for (drop_smaller(a, least); a->count > parts_max; drop_smaller(a, least))
-        least = 2 * least + PLAN_ALIGN;
+    block **by_bytes = POOL_NEW(&a->c->pool, block *, a->count + 1);
+    if (!by_bytes)
+        return false;
+    uint64_t most = most_left_out(a, by_bytes);
+    int kept = 0;
+    for (int i = 0; i < a->count; i++)
+        if (a->part[i]->bytes > most)
+            a->part[kept++] = a->part[i];
+    a->count = kept;
+    return true;
 }
 
 /* Temporaries that share with nothing are small: those of a group lie one behind the other, those of different groups
@@ -290,92 +311,17 @@ static void lay_bottom(arena *a)
     stack_smalls(a);
 }
 
-/* A block and what was looked up of its life. Those of a part, it and its guests, lie together. */
-typedef struct known_block {
-    const block *block;
-    life_known life;
-} known_block;
-
-static bool in_conflict(const arena *a, const known_block *x, const known_block *y)
-{
-    const block *one = x->block, *other = y->block;
-    if (one->reg < 0 && other->reg < 0)
-        return one->group == other->group && one->from <= other->to && other->from <= one->to;
-    return !lives_apart_known(a->all->known, &x->life, &y->life);
-}
-
-/* The next of a part and its guests. */
-static const block *next_within(const block *b, const block *part)
-{
-    return b == part ? part->guest : b->next;
-}
-
-/* Fills known[first[i]] up to known[first[i + 1]] with those of part i. */
-static void look_all(const arena *a, known_block *known, int *first)
-{
-    int count = 0;
-    for (int i = 0; i < a->count; i++) {
-        first[i] = count;
-        for (const block *b = a->part[i]; b; b = next_within(b, a->part[i]))
-            known[count++] = (known_block){b, lives_look(a->all->known, windows_life(a->c, b))};
-    }
-    first[a->count] = count;
-}
-
-/* Two parts with what lies within them. */
-static bool all_in_conflict(const arena *a, const known_block *known, const int *first, int i, int k)
-{
-    for (int one = first[i]; one < first[i + 1]; one++)
-        for (int other = first[k]; other < first[k + 1]; other++)
-            if (in_conflict(a, &known[one], &known[other]))
-                return true;
-    return false;
-}
-
-static int count_within(const arena *a)
-{
-    int count = 0;
-    for (int i = 0; i < a->count; i++)
-        for (const block *b = a->part[i]; b; b = next_within(b, a->part[i]))
-            count++;
-    return count;
-}
-
-static bool find_conflicts(const arena *a, uint64_t *conflict)
-{
-    known_block *known = malloc(((size_t)count_within(a) + 1) * sizeof *known);
-    int *first = malloc(((size_t)a->count + 1) * sizeof *first);
-    bool ok = known && first && lives_enter(a->all->known, (plan_space_id){(uint32_t)a->device});
-    if (ok)
-        look_all(a, known, first);
-    for (int i = 0; i < a->count && ok; i++)
-        for (int k = 0; k < i; k++)
-            if (all_in_conflict(a, known, first, i, k))
-                place_matrix_set(conflict, a->count, i, k);
-    free(known);
-    free(first);
-    return ok;
-}
-
 /* Finds places for the parts, above the bottom. */
 static bool place_parts(arena *a)
 {
-    uint64_t *conflict = calloc(place_matrix_words(a->count) + 1, sizeof *conflict);
-    place_problem problem = {.block = calloc((size_t)a->count + 1, sizeof *problem.block),
-                             .count = a->count,
-                             .conflict = conflict,
-                             .budget = (a->c->hasty ? HASTY_BUDGET : PLACE_BUDGET_COMPILE) /
-                                       (uint64_t)a->c->phys.device.count};
-    for (int i = 0; i < a->count && problem.block; i++)
-        problem.block[i] = (place_block){.bytes = a->part[i]->bytes, .align = PLAN_ALIGN};
-    bool ok = conflict && problem.block && find_conflicts(a, conflict) &&
-              place_same_as(&a->all->same, &problem);
-    for (int i = 0; i < a->count && ok; i++)
-        a->part[i]->offset = a->bottom + problem.block[i].offset;
-    a->c->phys.device.item[a->device].bytes = a->bottom + problem.height;
-    free(problem.block);
-    free(conflict);
-    return ok;
+    parts all = {.c = a->c, .known = a->all->known, .same = &a->all->same, .device = a->device, .part = a->part,
+                 .count = a->count};
+    if (!parts_place(&all))
+        return false;
+    for (int i = 0; i < a->count; i++)
+        a->part[i]->offset += a->bottom;
+    a->c->phys.device.item[a->device].bytes = a->bottom + all.height;
+    return true;
 }
 
 /* The same with guests within their hosts, which are all that is placed then. */
@@ -465,7 +411,8 @@ static bool lay_out(laying *all, int device)
     a.part = POOL_NEW(&c->pool, block *, reg_count + temp_count + 1);
     if (!regs || !a.part)
         return false;
-    choose_parts(&a, regs);
+    if (!choose_parts(&a, regs))
+        return false;
     for (int i = 0; i < a.count; i++)
         share(p, a.part[i]);
     lay_bottom(&a);

@@ -13,11 +13,14 @@
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LADDER = EFFORT(3, 1, 1), MODELS = EFFORT(8, 5, 3), STEPS = 3 };
+
+extern int parts_max, parts_max_hasty; /* graph/compile/parts.h, which has a type named as the functions here */
 
 typedef weir_plan *(*compile_fn)(const void *model, const char *limit);
 
@@ -392,6 +395,61 @@ Test(limit, activations_grow_slower_than_the_depth, .timeout = 120)
     }
     cr_expect_gt(bytes[1], bytes[0]);
     cr_expect_lt(bytes[1], 3 * bytes[0], "%lu and %lu bytes for 8 and 32 blocks", (long)bytes[0], (long)bytes[1]);
+}
+
+static weir_plan *compile_chain(const void *model, const char *limit)
+{
+    weir_graph *g = weir_graph_new("chain");
+    weir_tensor *x = weir_input(g, WEIR_F32, {256, 64}, .name = "x"), *w = weir_param(g, WEIR_F32, {64, 64}, .name = "w");
+    for (int i = 0; i < *(const int *)model; i++)
+        x = weir_tanh(weir_matmul(x, w));
+    weir_tensor *loss = weir_mean(weir_mul(x, x), .name = "loss");
+    weir_train(loss, weir_sgd());
+    weir_fetch(loss, .name = "loss");
+    weir_plan *plan = weir_compile(g, .memory = limit);
+    weir_graph_free(g);
+    return plan;
+}
+
+/* All layers cost as much, so nothing but their places says which are to be kept. */
+Test(limit, of_equal_layers_some_are_kept_at_equal_distances, .timeout = 120)
+{
+    for (int count = 16; count <= EFFORT(256, 128, 64); count *= 2) {
+        weir_plan *loose = compile_chain(&count, NULL), *least = kept(compile_chain, &count, smallest(compile_chain, &count));
+        double root = sqrt(count), each = 256 * 64 * 4;
+        cr_expect_leq((double)largest(least), each * (2.25 * root + 6), "%ld bytes, %d layers", (long)largest(least), count);
+        cr_expect(count < 128 || largest(least) <= largest(loose) / 4);
+        cr_expect_leq(repeated(least, "tanh"), count, "more than one more forward pass");
+        cr_expect_leq(repeated(least, "matmul"), count);
+        weir_plan_free(loose);
+        weir_plan_free(least);
+    }
+}
+
+/* The smallest limit when every part is placed by itself, however many there are. */
+static uint64_t smallest_exactly(compile_fn compile, const void *model)
+{
+    int most = parts_max, hasty = parts_max_hasty;
+    parts_max = parts_max_hasty = INT32_MAX;
+    uint64_t bytes = smallest(compile, model);
+    parts_max = most;
+    parts_max_hasty = hasty;
+    return bytes;
+}
+
+static void smallest_is_near(compile_fn compile, int count)
+{
+    uint64_t told = smallest(compile, &count), exact = smallest_exactly(compile, &count);
+    cr_expect_leq(told, exact + exact / 20, "%d layers: %ld bytes, and %ld when parts are placed one by one", count,
+                  (long)told, (long)exact);
+}
+
+Test(limit, the_smallest_is_near_that_of_parts_that_are_placed_one_by_one, .timeout = 300)
+{
+    for (int count = 4; count <= EFFORT(256, 64, 32); count *= 4)
+        smallest_is_near(compile_blocks, count);
+    for (int count = 10; count <= EFFORT(640, 160, 40); count *= 4)
+        smallest_is_near(compile_chain, count);
 }
 
 Test(limit, one_byte_less_than_the_smallest_is_refused, .timeout = 120)
