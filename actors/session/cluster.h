@@ -124,7 +124,7 @@ void cluster_close(struct cluster *cluster);
 /* Whether this host has fewer cores than threads, so that one that spins keeps another from running. After the meeting. */
 bool cluster_crowded(const struct cluster *cluster);
 
-/* What a run of `more` steps is about to begin behind: steps of all programs before, of them those of others than main. */
+/* Steps of all programs before a run of `more` steps; `others` of them are not main's. */
 struct cluster_steps {
     int64_t before, others, more;
 };

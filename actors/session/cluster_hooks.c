@@ -139,7 +139,7 @@ void cluster_fail(struct cluster *c)
 
 /* ---- what the watch asks ---- */
 
-/* What rank 0 says of itself counts everything that it has heard of. */
+/* Rank 0 says this of itself, too: so it counts everything that it has heard of. */
 uint64_t cluster_fired(const struct cluster *c)
 {
     uint64_t fired = 0;

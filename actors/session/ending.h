@@ -13,7 +13,7 @@
  * FAILED_AT_END: a source failed instead. All that the steps before made can still be pulled, until something else fails.
  * The last two columns of a source come only when all steps before are done.
  *
- * Of several failures the first has the word: its sentence is written before the state tells of it, and does not change.
+ * The first of several failures has the word: its sentence is written before the state tells of it, and does not change.
  * The lock is held while the state changes and while all are told of it, the other ranks too. So whoever has seen a
  * failure and takes the lock once knows that they have been told (ending_await_told()).
  *
@@ -94,8 +94,8 @@ bool ending_happens(struct ending *ending, enum ending_event event);
 /* With the lock: one of the three that fail happens, for this reason. True: it is the first, and all are to be told. */
 bool ending_fails(struct ending *ending, enum ending_event event, const struct failure *failure);
 
-/* With the lock: no step from last->end on is to be done. False: that is no news. Of two ends at the same step a failure
- * says more. */
+/* With the lock: no step from last->end on is to be done. False: that is no news. A failure says more than an end at
+ * the same step. */
 bool ending_before(struct ending *ending, const struct last_step *last);
 
 /* Sets the calling thread's error to the sentence and returns the failure's status; OK: it has not failed. */

@@ -34,7 +34,7 @@ void session_tell_failure(struct weir_session *s)
 
 /* ---- what fails ---- */
 
-/* With the lock. Who pulls what was made before looks again when something else has failed, too. */
+/* With the lock. A pull of what was made before looks again when something else has failed, too. */
 static void fail_locked(struct weir_session *s, enum ending_event event, struct failure *failure)
 {
     char raw[sizeof(failure->text)];

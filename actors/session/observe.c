@@ -139,7 +139,7 @@ static void waiter_add(struct waiters *to, const struct weir_session *s, uint32_
                                  (long long)s->actors[actor].step, plan_text(plan, plan->actors[other].name), verb);
 }
 
-/* What the actor lacks, that an actor of the rank was to do. */
+/* Adds all that the actor lacks and that an actor of the rank was to do. */
 static void waiter_look(struct waiters *to, const struct weir_session *s, uint32_t a, uint32_t rank)
 {
     const weir_plan *plan = s->plan;

@@ -213,7 +213,8 @@ static void read_stream(launch_stream *stream)
         launch_sink_write(stream->sink);
 }
 
-/* What a rank's session says of another one (WEIR_LAUNCHER), or the script on the other side (launch_script.h). */
+/* A rank's session speaks of another rank (WEIR_LAUNCHER), or the script on the other side of its program
+ * (launch_script.h). */
 static void take_word(void *ctx, const char *words)
 {
     watched *r = ctx;

@@ -9,7 +9,7 @@
  *        '- another number wanted: SIGTERM, 60 s ------'
  *
  * The others of a rank that failed notice by themselves, and what they have to say about it is worth waiting for: that
- * is the grace. A rank that one of them has declared lost gets none: it is killed as soon as one has failed. What counts as a loss says launch_ending.h; a lost rank ends all, as none can go on without it, and all
+ * is the grace. A rank that one of them has declared lost gets none: it is killed as soon as one has failed. launch_ending.h tells what counts as a loss; a lost rank ends all, as none can go on without it, and all
  * are started anew: rank 0's part is taken by a new process like any other's. They are told the generation, and go on
  * from what they saved. A planned change of their number is no loss, and is not
  * counted; who is then asked to stop ends with 143 when it has saved (launch_ending.h), or with 0 when it is done, and
