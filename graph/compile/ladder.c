@@ -302,7 +302,7 @@ static place *count(climbing *y)
 
 /* ---- what is dropped next ---- */
 
-/* What dropping a tensor besides comes to. */
+/* The price of dropping one more tensor. */
 typedef struct drop_cost {
     double seconds;                /* that a step takes longer */
     double segment;                /* bytes of the segment that the tensor would be in */
@@ -328,7 +328,7 @@ static void join_segment(climbing *y, int stands, bool touch, drop_cost *cost)
         y->touched[stands] = y->batch;
 }
 
-/* Of a tensor that is not apart, when others of the batch count as dropped, only that is known. */
+/* Once others of the batch count as dropped, nothing else is known of a tensor that is not apart. */
 static drop_cost cost_more(climbing *y, int t, bool touch)
 {
     const recompute *x = y->x;

@@ -1,10 +1,10 @@
 /* graph/compile/parts.c: see parts.h.
  *
- * When a life begins and ends is known pair by pair alone. To choose bundles it is taken to be from the group that makes
- * a part to the last that reads it, in the order in which groups are listed. That is a guess, good or bad: whether two
- * bundles may share bytes is then asked of lives.h, about all that is in them.
+ * When a life begins and ends is known pair by pair alone. To choose bundles it is taken to be from the kernel that first
+ * writes a part to the last that reads it, in the order in which the plan lists kernels. That is a guess, good or bad:
+ * whether two bundles may share bytes is then asked of lives.h, about all that is in them.
  *
- * Groups are counted in as many steps as there may be bundles, or fewer, until the bundles are few enough. The parts of a
+ * Kernels are counted in as many steps as there may be bundles, or fewer, until the bundles are few enough. The parts of a
  * bundle begin within one step, and end within one. Half of the places are for the largest parts, each of which is alone.
  */
 #include "graph/compile/parts.h"
@@ -27,7 +27,7 @@ typedef struct member {
     block *part;
     int number;                    /* in the order of the caller */
     bool temporary;
-    int program, from, until;      /* groups, counted among those that the parts know of */
+    int program, from, until;      /* kernels, counted among those that begin or end a part */
     int step_from, step_until;     /* the same in steps */
 } member;
 
@@ -35,7 +35,7 @@ typedef struct bundle {
     int first, count;              /* members */
     int first_block, block_count;  /* of theirs, with guests */
     uint64_t bytes;
-    int low, high;                 /* groups that it has temporaries of; none: low > high */
+    int64_t low, high;             /* kernels that its temporaries are needed from and until; none: low > high */
     lives_union temporaries, registers;
 } bundle;
 
@@ -50,52 +50,42 @@ typedef struct bundling {
 
 /* ---- when parts are needed ---- */
 
-static int group_from(const compile *c, const block *b)
+/* Numbers the kernels that begin or end something; how many there are. */
+static int number_kernels(const bundling *b, const uint32_t (*kernel)[2], int *number)
 {
-    return b->reg < 0 ? b->group : c->phys.reg.item[b->reg].group;
-}
-
-static int group_until(const compile *c, const block *b)
-{
-    int last = group_from(c, b);
-    for (int i = 0; b->reg >= 0 && i < c->phys.reg.item[b->reg].readers.count; i++)
-        if (c->phys.reg.item[b->reg].readers.item[i] > last)
-            last = c->phys.reg.item[b->reg].readers.item[i];
-    return last;
-}
-
-/* Numbers the groups that begin or end something; how many there are. */
-static int number_groups(const parts *p, int *number)
-{
-    const compile *c = p->c;
     int count = 0;
-    for (int i = 0; i < p->count; i++)
-        number[group_from(c, p->part[i])] = number[group_until(c, p->part[i])] = 1;
-    for (int g = 0; g < c->phys.group.count; g++) {
-        int known = number[g];
-        number[g] = count;
+    for (int i = 0; i < b->p->count; i++)
+        number[kernel[i][0]] = number[kernel[i][1]] = 1;
+    for (uint32_t k = 0; k < b->p->c->known_of->kernels_count; k++) {
+        int known = number[k];
+        number[k] = count;
         count += known;
     }
     return count;
 }
 
-/* The members, and how many groups they know of; 0: no memory. */
+/* The members, and how many kernels they know of; 0: no memory. */
 static int list_members(bundling *b)
 {
     const compile *c = b->p->c;
-    int *number = POOL_NEW(&b->pool, int, c->phys.group.count + 1), groups;
+    int *number = POOL_NEW(&b->pool, int, c->known_of->kernels_count + 1);
+    uint32_t(*kernel)[2] = pool_alloc(&b->pool, sizeof *kernel * ((size_t)b->p->count + 1));
     b->member = POOL_NEW(&b->pool, member, b->p->count + 1);
-    if (!number || !b->member)
+    if (!number || !kernel || !b->member)
         return 0;
-    groups = number_groups(b->p, number);
+    for (int i = 0; i < b->p->count; i++) {
+        life of = windows_life(c, b->p->part[i]);
+        lives_kernels(b->p->known, &of, &kernel[i][0], &kernel[i][1]);
+    }
+    int kernels = number_kernels(b, (const uint32_t(*)[2])kernel, number);
     for (int i = 0; i < b->p->count; i++) {
         block *part = b->p->part[i];
-        int from = group_from(c, part);
+        int maker = part->reg < 0 ? part->group : c->phys.reg.item[part->reg].group;
         b->member[i] = (member){.part = part, .number = i, .temporary = part->reg < 0,
-                                .program = c->phys.group.item[from].program, .from = number[from],
-                                .until = number[group_until(c, part)]};
+                                .program = c->phys.group.item[maker].program, .from = number[kernel[i][0]],
+                                .until = number[kernel[i][1]]};
     }
-    return groups + 1;
+    return kernels + 1;
 }
 
 /* ---- which parts lie together ---- */
@@ -129,12 +119,12 @@ static int member_order(const void *a, const void *b)
 }
 
 /* Sorts the members from `alone` on by the bundles that so many steps make; how many bundles these are. */
-static int sort_members(bundling *b, int alone, int groups, int steps)
+static int sort_members(bundling *b, int alone, int kernels, int steps)
 {
     int count = 0;
     for (int i = alone; i < b->p->count; i++) {
-        b->member[i].step_from = (int)((int64_t)b->member[i].from * steps / groups);
-        b->member[i].step_until = (int)((int64_t)b->member[i].until * steps / groups);
+        b->member[i].step_from = (int)((int64_t)b->member[i].from * steps / kernels);
+        b->member[i].step_until = (int)((int64_t)b->member[i].until * steps / kernels);
     }
     qsort(b->member + alone, (size_t)(b->p->count - alone), sizeof *b->member, member_order);
     for (int i = alone; i < b->p->count; i++)
@@ -155,14 +145,14 @@ static void enter_members(bundling *b, int alone)
 
 static bool find_bundles(bundling *b, int most)
 {
-    int groups = list_members(b), count = b->p->count, alone = count <= most ? count : most / 2;
+    int kernels = list_members(b), count = b->p->count, alone = count <= most ? count : most / 2;
     b->bundle = POOL_NEW(&b->pool, bundle, count + 1);
-    if (!groups || !b->bundle)
+    if (!kernels || !b->bundle)
         return false;
     if (alone < count)
         qsort(b->member, (size_t)count, sizeof *b->member, largest_first);
-    int steps = groups < most ? groups : most;
-    while (alone < count && sort_members(b, alone, groups, steps) > most - alone && steps > 1)
+    int steps = kernels < most ? kernels : most;
+    while (alone < count && sort_members(b, alone, kernels, steps) > most - alone && steps > 1)
         steps -= (steps + 3) / 4;
     enter_members(b, alone);
     return true;
@@ -253,7 +243,7 @@ static bool bundles_meet(const bundling *b, const bundle *x, const bundle *y)
 static bool unite(bundling *b, bundle *x, life_known *room)
 {
     lives_union *of[2] = {&x->temporaries, &x->registers};
-    x->low = INT32_MAX;
+    x->low = INT64_MAX;
     x->high = -1;
     for (int kind = 0; kind < 2; kind++) {
         int count = 0;
@@ -263,8 +253,10 @@ static bool unite(bundling *b, bundle *x, life_known *room)
                 continue;
             room[count++] = b->known[i].life;
             if (kind == 0) {
-                x->low = k->group < x->low ? k->group : x->low;
-                x->high = k->group > x->high ? k->group : x->high;
+                uint32_t from, until;
+                lives_kernels(b->p->known, &b->known[i].life.life, &from, &until);
+                x->low = from < x->low ? from : x->low;
+                x->high = until > x->high ? until : x->high;
             }
         }
         if (!lives_unite(b->p->known, room, count, &b->pool, of[kind]))

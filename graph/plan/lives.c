@@ -394,10 +394,90 @@ bool lives_apart(const lives *l, const life *a, const life *b)
 
 /* ---- several parts as one ---- */
 
-static int column_order(const void *a, const void *b)
+/* The kernel at the position in the actor, or its last. */
+static uint32_t kernel_at(const weir_plan *plan, uint32_t actor, uint32_t position)
 {
-    const uint32_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
+    const plan_range *kernels = &plan->actors[actor].kernels;
+    return kernels->first + (position < kernels->count ? position : kernels->count ? kernels->count - 1 : 0);
+}
+
+void lives_kernels(const lives *l, const life *of, uint32_t *first, uint32_t *last)
+{
+    const weir_plan *plan = l->plan;
+    uint32_t r = of->regst.i;
+    if (r == PLAN_NONE) {
+        *first = kernel_at(plan, of->actor.i, of->from);
+        *last = kernel_at(plan, of->actor.i, of->to);
+        return;
+    }
+    *first = *last = kernel_at(plan, plan->regsts[r].producer.i, l->touch.first_write[r]);
+    for (uint32_t i = l->reader_first[r]; i < l->reader_first[r + 1]; i++) {
+        uint32_t p = l->readers[i], kernel = kernel_at(plan, plan->ports[p].actor.i, l->touch.last_read[p]);
+        *last = kernel > *last ? kernel : *last;
+    }
+}
+
+static int bound_order(const void *a, const void *b)
+{
+    const lives_bound *x = a, *y = b;
+    return x->actor < y->actor ? -1 : x->actor > y->actor;
+}
+
+/* One for each actor: the first position of starts, the last of ends. How many there are then. */
+static int merge_bounds(lives_bound *list, int count, bool ends)
+{
+    int kept = 0;
+    qsort(list, (size_t)count, sizeof *list, bound_order);
+    for (int i = 0; i < count; i++) {
+        lives_bound *to = kept ? &list[kept - 1] : NULL;
+        if (!to || to->actor != list[i].actor) {
+            list[kept++] = list[i];
+            continue;
+        }
+        if (ends ? list[i].position > to->position : list[i].position < to->position)
+            to->position = list[i].position;
+        to->once[0] &= list[i].once[0];
+        to->once[1] &= list[i].once[1];
+    }
+    return kept;
+}
+
+static lives_bound bound_at(const lives *l, uint32_t actor, uint32_t position, uint32_t firings)
+{
+    return (lives_bound){.actor = actor, .position = position,
+                         .once = {at_once(l, &l->steps, actor, firings), at_once(l, &l->firings, actor, firings)}};
+}
+
+static lives_bound start_of(const lives *l, const life_known *part)
+{
+    uint32_t r = part->life.regst.i;
+    const plan_regst *regst = r == PLAN_NONE ? NULL : &l->plan->regsts[r];
+    lives_bound start = regst ? bound_at(l, regst->producer.i, l->touch.first_write[r], regst->fill)
+                              : bound_at(l, part->life.actor.i, part->life.from, 1);
+    start.column = part->column;
+    return start;
+}
+
+/* At most as many as ends_most(). How many there are. */
+static int ends_of(const lives *l, const life_known *part, lives_bound *end)
+{
+    uint32_t r = part->life.regst.i, first = r == PLAN_NONE ? 0 : l->reader_first[r];
+    uint32_t last = r == PLAN_NONE ? 0 : l->reader_first[r + 1];
+    if (r == PLAN_NONE)
+        end[0] = bound_at(l, part->life.actor.i, part->life.to, 1);
+    else if (first == last)
+        end[0] = bound_at(l, l->plan->regsts[r].producer.i, l->touch.last_use[r], 1);
+    for (uint32_t i = first; i < last; i++) {
+        const plan_port *port = &l->plan->ports[l->readers[i]];
+        end[i - first] = bound_at(l, port->actor.i, l->touch.last_read[l->readers[i]], port->hold);
+    }
+    return first == last ? 1 : (int)(last - first);
+}
+
+static int ends_most(const lives *l, const life_known *part)
+{
+    uint32_t r = part->life.regst.i;
+    return r == PLAN_NONE ? 1 : (int)(l->reader_first[r + 1] - l->reader_first[r]) + 1;
 }
 
 /* Rows of selves are joined; of the others there is only what all have in common. */
@@ -410,24 +490,31 @@ static void join_rows(const lives *l, uint64_t *rows, const uint64_t *more)
 
 bool lives_unite(const lives *l, const life_known *part, int count, pool *memory, lives_union *all)
 {
+    int ends = 0;
     *all = (lives_union){.always = l->here->unknown, .by_firings = true};
     for (int i = 0; i < count; i++) {
         all->always |= part[i].always || part[i].program != part[0].program;
         all->outside |= part[i].outside;
         all->by_firings &= part[i].by_firings;
     }
-    all->columns = POOL_NEW(memory, uint32_t, count + 1);
-    if (!all->columns || !count)
-        return all->columns;
     for (int i = 0; i < count; i++)
-        all->columns[i] = part[i].column;
-    qsort(all->columns, (size_t)count, sizeof *all->columns, column_order);
-    for (int i = 0; i < count; i++)
-        if (!i || all->columns[i] != all->columns[i - 1])
-            all->columns[all->count++] = all->columns[i];
+        ends += ends_most(l, &part[i]);
+    all->start = POOL_NEW(memory, lives_bound, count + 1);
+    all->end = POOL_NEW(memory, lives_bound, ends + 1);
+    if (!all->start || !all->end || !count)
+        return all->start && all->end;
+    all->starts = 1; /* of what is always needed nothing else is asked */
+    if (all->always)
+        return true;
+    for (int i = 0; i < count; i++) {
+        all->start[i] = start_of(l, &part[i]);
+        all->ends += ends_of(l, &part[i], all->end + all->ends);
+    }
+    all->starts = merge_bounds(all->start, count, false);
+    all->ends = merge_bounds(all->end, all->ends, true);
     all->program = part[0].program;
-    all->rows = all->always ? NULL : part[0].rows;
-    if (all->always || count == 1)
+    all->rows = part[0].rows;
+    if (count == 1)
         return true;
     uint64_t *rows = pool_copy(memory, part[0].rows, sizeof *rows * l->rows * l->here->words);
     for (int i = 1; i < count && rows; i++)
@@ -436,23 +523,32 @@ bool lives_unite(const lives *l, const life_known *part, int count, pool *memory
     return rows;
 }
 
+/* As own_end(), for what ends in the actor of the start. */
+static uint32_t own_union_end(const lives *l, const reach *r, const lives_union *a, const lives_bound *start)
+{
+    const lives_bound *end = bsearch(start, a->end, (size_t)a->ends, sizeof *end, bound_order);
+    if (!end)
+        return FAR;
+    bool steps = by_steps(l, r);
+    event from = {end->actor, end->position, end->once[!steps]}, to = {start->actor, start->position, start->once[!steps]};
+    return own_distance(l, r, from, to);
+}
+
 /* From the last of the ends of a's lives to the first start of b's. */
 static uint32_t union_distance(const lives *l, const reach *r, const lives_union *a, const lives_union *b)
 {
-    uint32_t words = l->here->words, far = 0;
+    uint32_t words = l->here->words, most = 0;
     const uint64_t *self = a->rows + (size_t)ROW_SELF * words;
     const uint64_t *now = a->rows + (size_t)(by_steps(l, r) ? ROW_NOW : ROW_NOW + 2) * words, *within = now + words;
-    for (uint32_t i = 0; i < b->count; i++) {
-        uint32_t column = b->columns[i];
-        if (has_bit(self, column))
-            return FAR;
-        if (has_bit(now, column))
-            continue;
-        if (!has_bit(within, column))
-            return FAR;
-        far = 1;
+    for (int i = 0; i < b->starts && most < FAR; i++) {
+        uint32_t column = b->start[i].column, far = has_bit(now, column) ? 0 : has_bit(within, column) ? 1 : FAR;
+        if (far < FAR && has_bit(self, column)) {
+            uint32_t own = own_union_end(l, r, a, &b->start[i]);
+            far = own > far ? own : far;
+        }
+        most = far > most ? far : most;
     }
-    return far;
+    return most;
 }
 
 static bool unions_apart_in(const lives *l, const reach *r, const lives_union *a, const lives_union *b)
@@ -463,7 +559,7 @@ static bool unions_apart_in(const lives *l, const reach *r, const lives_union *a
 
 bool lives_unions_apart(const lives *l, const lives_union *a, const lives_union *b)
 {
-    if (!a->count || !b->count)
+    if (!a->starts || !b->starts)
         return true;
     if (a->always || b->always)
         return false;

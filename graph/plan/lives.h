@@ -79,13 +79,24 @@ typedef struct life_known {
 life_known lives_look(const lives *l, life of);
 bool lives_apart_known(const lives *l, const life_known *a, const life_known *b);
 
+/* Kernels, as the plan numbers them: the one that first writes what is in the part, and one that reads it after the others
+ * if actors fire in their order. That is a guess: only lives_apart() knows. */
+void lives_kernels(const lives *l, const life *of, uint32_t *first, uint32_t *last);
+
+/* Where lives begin or end in one actor. */
+typedef struct lives_bound {
+    uint32_t actor, column;
+    uint32_t position;    /* of the first kernel that begins one, or the last that ends one */
+    bool once[2];         /* each belongs to one firing: in steps, in firings */
+} lives_bound;
+
 /* Several parts that lie together, as one: its lives are all of theirs. Two such are said to be apart only if each part of
- * one is apart from each of the other, but not always then: an actor that ends a life of one and begins a life of the
- * other is not asked about its kernels. */
+ * one is apart from each of the other, but not always then: one proof, by steps or by firings, has to do for all. */
 typedef struct lives_union {
     const uint64_t *rows; /* borrowed, from the part or the pool: columns that the ends of all of them reach */
-    uint32_t *columns;    /* the pool's: those that their lives begin with, in ascending order, each once */
-    uint32_t count;       /* of columns; 0: there are no parts, and these are apart from everything */
+    lives_bound *start;   /* the pool's: one an actor that begins a life, in their order */
+    lives_bound *end;     /* the pool's: one an actor that ends a life, in their order */
+    int starts, ends;     /* none: there are no parts, and these are apart from everything */
     uint32_t program;
     bool always, outside, by_firings;
 } lives_union;
