@@ -233,15 +233,21 @@ static int smaller_first(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* The largest that is left out: parts of less than 2^-SMALL, as long as together they are less than 2^-SMALLS. */
+/* The bytes of the largest that are left out: parts of less than 2^-SMALL, as long as together they are less than
+ * 2^-SMALLS. Those that are equally large are left out together, or not at all. */
 static uint64_t most_left_out(const arena *a, block **by_bytes)
 {
     uint64_t bytes = part_bytes(a), sum = 0, most = 0;
     if (a->count)
         memcpy(by_bytes, a->part, sizeof(block *) * (size_t)a->count);
     qsort(by_bytes, (size_t)a->count, sizeof(block *), smaller_first);
-    for (int i = 0; i < a->count && by_bytes[i]->bytes < bytes >> SMALL && (sum += by_bytes[i]->bytes) < bytes >> SMALLS; i++)
-        most = by_bytes[i]->bytes;
+    for (int i = 0; i < a->count && by_bytes[i]->bytes < bytes >> SMALL; i++) {
+        sum += by_bytes[i]->bytes;
+        if (sum >= bytes >> SMALLS)
+            break;
+        if (i + 1 == a->count || by_bytes[i + 1]->bytes > by_bytes[i]->bytes)
+            most = by_bytes[i]->bytes;
+    }
     return most;
 }
 

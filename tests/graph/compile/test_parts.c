@@ -117,7 +117,7 @@ Test(parts, random_models_compute_the_same_with_bundles, .timeout = 120)
 Test(parts, there_is_no_number_of_layers_from_which_on_bytes_are_not_shared, .timeout = 120)
 {
     uint64_t each = bytes_at(chain, 300, 0, parts_max) / 300;
-    for (int count = 400; count <= EFFORT(3200, 1600, 800); count += count / 3) {
+    for (int count = 400; count <= EFFORT(4800, 1600, 800); count += count / 3) {
         uint64_t now = bytes_at(chain, count, 0, parts_max) / (uint64_t)count;
         cr_expect_leq(now, each + each / 8, "%ld bytes for each of %d layers, and %ld of 300", (long)now, count, (long)each);
     }
