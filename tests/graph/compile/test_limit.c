@@ -20,6 +20,8 @@
 
 enum { LADDER = EFFORT(3, 1, 1), MODELS = EFFORT(8, 5, 3), STEPS = 3 };
 
+extern int parts_max, parts_max_hasty; /* graph/compile/parts.h, which has a type named as the functions here */
+
 typedef weir_plan *(*compile_fn)(const void *model, const char *limit);
 
 static uint64_t largest(const weir_plan *plan)
@@ -422,6 +424,32 @@ Test(limit, of_equal_layers_some_are_kept_at_equal_distances, .timeout = 120)
         weir_plan_free(loose);
         weir_plan_free(least);
     }
+}
+
+/* The smallest limit when every part is placed by itself, however many there are. */
+static uint64_t smallest_exactly(compile_fn compile, const void *model)
+{
+    int most = parts_max, hasty = parts_max_hasty;
+    parts_max = parts_max_hasty = INT32_MAX;
+    uint64_t bytes = smallest(compile, model);
+    parts_max = most;
+    parts_max_hasty = hasty;
+    return bytes;
+}
+
+static void smallest_is_near(compile_fn compile, int count)
+{
+    uint64_t told = smallest(compile, &count), exact = smallest_exactly(compile, &count);
+    cr_expect_leq(told, exact + exact / 20, "%d layers: %ld bytes, and %ld when parts are placed one by one", count,
+                  (long)told, (long)exact);
+}
+
+Test(limit, the_smallest_is_near_that_of_parts_that_are_placed_one_by_one, .timeout = 300)
+{
+    for (int count = 4; count <= EFFORT(256, 64, 32); count *= 4)
+        smallest_is_near(compile_blocks, count);
+    for (int count = 10; count <= EFFORT(640, 160, 40); count *= 4)
+        smallest_is_near(compile_chain, count);
 }
 
 Test(limit, one_byte_less_than_the_smallest_is_refused, .timeout = 120)
