@@ -12,6 +12,17 @@
  * Every trade has a price in seconds a step, by the machine model of shard.c, and none changes what is computed: the
  * same kernels get the same values. Whoever asks for a limit that cannot be kept is told the smallest that can, and
  * that one is kept.
+ *
+ * Three files say for how long something is needed, each as exactly as its question asks:
+ *
+ *     ladder.c   estimates, in the order of events: a value is there from its event to its last reader; what several
+ *                slots hold is there always; parameters and packing are left out. It chooses the order of rungs alone.
+ *     lives.h    proves, for every order of firings that credits allow: it says more parts to meet than the ladder does,
+ *                as two actors that nothing orders may run in either order. Bytes are shared by its word alone.
+ *     limit.c    counts a register that loses a slot as if it shared no bytes, until it is laid out again; so it may take
+ *                fewer slots than are needed, and then asks again. Layout has the last word on every rung.
+ *
+ * So a wrong estimate costs seconds or bytes, and never a value.
  */
 #ifndef GRAPH_COMPILE_LIMIT_H
 #define GRAPH_COMPILE_LIMIT_H
