@@ -152,6 +152,77 @@ static void blame_call(const compile *c, weir_status status)
     error_set(status, "%s:%d: compile: %s", c->opts.src.file, c->opts.src.line, weir_error());
 }
 
+/* ---- more than there can be ---- */
+
+#define SUM_MAX 0x1p62 /* below it no sum of sizes wraps 64 bits, with all that is added on the way */
+
+static double slots_of(const compile *c, const ptensor *t)
+{
+    return t->reg >= 0 ? (double)c->phys.reg.item[t->reg].slots : 1;
+}
+
+/* Of all tensors and states of a device, as if none shared memory: in a double, as 64 bits may be too few. *largest: the
+ * ptensor that has most of it. */
+static double bytes_in_all(const compile *c, int device, const ptensor **largest)
+{
+    double bytes = 0, most = -1;
+    for (int i = 0; i < c->phys.tensor.count; i++) {
+        const ptensor *t = &c->phys.tensor.item[i];
+        double own = t->device == device && t->alias < 0 && !t->within ? (double)t->bytes * slots_of(c, t) : 0;
+        bytes += own;
+        *largest = own > most ? t : *largest;
+        most = own > most ? own : most;
+    }
+    for (int i = 0; i < c->phys.state.count; i++)
+        if (c->phys.op.item[c->phys.state.item[i].pop].device == device)
+            bytes += (double)c->phys.state.item[i].bytes;
+    return bytes;
+}
+
+static const char *large_text(double bytes, char text[PLAN_TEXT_BYTES])
+{
+    if (bytes < 0x1p63)
+        return bytes_text((uint64_t)bytes, text);
+    snprintf(text, PLAN_TEXT_BYTES, "%.1f EiB", bytes / 0x1p60);
+    return text;
+}
+
+static bool too_large(const compile *c, int device, double bytes)
+{
+    const pdevice *d = &c->phys.device.item[device];
+    const ptensor *largest = NULL;
+    char needs[PLAN_TEXT_BYTES], most[PLAN_TEXT_BYTES], can[PLAN_TEXT_BYTES];
+    bytes_in_all(c, device, &largest);
+    const ir_tensor *of = &c->ir.tensors.item[largest->tensor];
+    error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs %s, but a process can map no more than %s; the largest is \"%s\" "
+              "(%s:%d), %s. Smaller tensors, or more devices that share them, may do", c->opts.src.file, c->opts.src.line,
+              device_kind_name(d->kind), d->index, large_text(bytes, needs), bytes_text(PLAN_BYTES_MAX, can), of->name,
+              of->src.file ? of->src.file : "?", of->src.line,
+              large_text((double)largest->bytes * slots_of(c, largest), most));
+    return false;
+}
+
+/* When registers have slots: what follows adds up sizes. */
+static bool check_sums(compile *c)
+{
+    const ptensor *largest = NULL;
+    for (int d = 0; d < c->phys.device.count; d++) {
+        double bytes = bytes_in_all(c, d, &largest);
+        if (bytes >= SUM_MAX)
+            return too_large(c, d, bytes);
+    }
+    return true;
+}
+
+/* When all has its place. */
+static bool check_spaces(const compile *c)
+{
+    for (int d = 0; d < c->phys.device.count; d++)
+        if (c->phys.device.item[d].kind != WEIR_DISK && c->phys.device.item[d].bytes > PLAN_BYTES_MAX)
+            return too_large(c, d, (double)c->phys.device.item[d].bytes);
+    return true;
+}
+
 /* NULL: there is no memory. */
 static weir_plan *emit(compile *c)
 {
@@ -163,6 +234,11 @@ static weir_plan *emit(compile *c)
 static weir_plan *write(compile *c, check_result *result)
 {
     weir_plan *plan = emit_laid_out(c);
+    if (plan && !check_spaces(c)) {
+        layout_forget(c);
+        weir_plan_free(plan);
+        return NULL;
+    }
     weir_status status = plan_validate_knowing(plan, c->known);
     layout_forget(c);
     if (!status)
@@ -229,8 +305,8 @@ static bool run(compile *c, bool (*const *passes)(compile *))
 bool compile_devices(compile *c)
 {
     static bool (*const passes[])(compile *) = {pass_copies, pass_lower, pass_group, pass_sequence,     pass_epilogue,
-                                                pass_fuse,   pass_tie,   pass_slots, pass_order,        measure_snapshots,
-                                                NULL};
+                                                pass_fuse,   pass_tie,   pass_slots, check_sums,        pass_order,
+                                                measure_snapshots, NULL};
     c->phys = (phys){.temps_found = false};
     return run(c, passes);
 }

@@ -21,7 +21,7 @@
 #define MICRO_BATCHES_MAX (1u << 20)
 #define FIRINGS_MAX (1u << 26) /* per step, of all actors: bounds the token game */
 #define SLOTS_MAX (1u << 24)   /* of all registers: each costs the session a counter, even when it has no bytes */
-#define BYTES_MAX (UINT64_C(1) << 47) /* no process can map more; sums over all operands of a kernel do not overflow */
+#define BYTES_MAX PLAN_BYTES_MAX /* sums over all operands of a kernel do not overflow */
 #define TEXT_BYTES_MAX 4096 /* of one text: names are compared */
 
 /* ---- every member by itself ---- */

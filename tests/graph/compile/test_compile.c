@@ -548,3 +548,37 @@ Test(compile, a_parameter_may_be_read_a_thousand_times, .timeout = 120)
         cr_expect_float_eq(value_of(&r, "w", i), -1.2, 1e-5, "%g", value_of(&r, "w", i));
     run_free(&r);
 }
+
+/* ---- sizes that 64 bits cannot add up ---- */
+
+static void expect_too_large(int count, int log2_elements, const char *memory, const char *needs, const char *largest)
+{
+    char name[16], part[160];
+    weir_tensor *loss = NULL;
+    weir_graph *g = weir_graph_new("large");
+    weir_mesh_new(g, "cpu:0");
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "p%d", i);
+        weir_tensor *sum = weir_sum(weir_param(g, WEIR_F32, {INT64_C(1) << log2_elements}, .name = name));
+        loss = loss ? weir_add(loss, sum) : sum;
+    }
+    weir_train(loss, weir_adamw());
+    cr_assert_null(weir_compile(g, .memory = memory));
+    snprintf(part, sizeof part, "cpu:0 needs %s, but a process can map no more than 128 TiB; the largest is \"p0\" (", needs);
+    cr_expect(strstr(weir_error(), part) && strstr(weir_error(), largest) && strstr(weir_error(), "test_compile.c:"), "%s",
+              weir_error());
+    weir_graph_free(g);
+}
+
+/* Each parameter has two states of its size, and a gradient with two slots. */
+Test(compile, sizes_that_wrap_64_bits_are_told_as_they_are)
+{
+    for (int limited = 0; limited < 2; limited++) {
+        const char *memory = limited ? "1GiB" : NULL;
+        expect_too_large(4, 44, memory, "1.0 PiB", "64.0 TiB");
+        expect_too_large(40, 53, memory, "6.3 EiB", "32.0 PiB"); /* 40 * 5 * 2^55 */
+        expect_too_large(40, 55, memory, "25.0 EiB", "128 PiB");
+        expect_too_large(128, 53, memory, "20.0 EiB", "32.0 PiB");
+        expect_too_large(128, 55, memory, "80.0 EiB", "128 PiB");
+    }
+}
