@@ -47,20 +47,31 @@ static void add_transfers(const struct weir_session *s, weir_session_stats *stat
     stats->arena_bytes += links->receive ? links->receive_bytes : 0;
 }
 
+/* What a kernel counts; while a run is under way (`live`) only where the host sees it. -1: it is not to be had. */
+static int64_t read_count(const struct weir_session *s, const plan_tensor *tensor, bool live)
+{
+    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    const char *from = arena_tensor(s->arenas, s->plan, tensor, live ? 0 : session_kept_slot(s, tensor, 0));
+    int32_t count = 0;
+    if (live && (tensor->home == PLAN_IN_REGST || !arena_followed(arena)))
+        return -1;
+    if (arena_followed(arena))
+        return __atomic_load_n((const int32_t *)(const void *)from, __ATOMIC_RELAXED); /* pairs with count_skipped() */
+    return arena->device->copy_out(&count, from, sizeof(count)) ? -1 : count;
+}
+
 /* The op that takes the norm of the gradients counts skipped steps in a state; -1 where this rank does not hold it. */
-static int64_t skipped_steps(const struct weir_session *s)
+static int64_t skipped_steps(const struct weir_session *s, bool live)
 {
     static const char end[] = PLAN_SKIPPED;
     for (uint32_t p = 0; p < s->plan->params_count; p++) {
         const char *name = plan_text(s->plan, s->plan->params[p].name);
         size_t length = strlen(name), end_length = sizeof(end) - 1;
         const plan_tensor *tensor = session_shard(s, &s->plan->params[p], 0);
-        int32_t count = 0;
         if (length <= end_length || strcmp(name + length - end_length, end) != 0 || tensor->dtype != WEIR_I32 ||
-            plan_tensor_bytes(tensor) != sizeof(count) || !session_owns_tensor(s, tensor))
+            plan_tensor_bytes(tensor) != sizeof(int32_t) || !session_owns_tensor(s, tensor))
             continue;
-        const char *from = arena_tensor(s->arenas, s->plan, tensor, session_kept_slot(s, tensor, 0));
-        return s->arenas[arena_space(s->plan, tensor).i].device->copy_out(&count, from, sizeof(count)) ? -1 : count;
+        return read_count(s, tensor, live);
     }
     return -1;
 }
@@ -76,7 +87,8 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     const weir_plan *plan = s->plan;
     enum ending_state state = ending_state(&s->ending);
     stats->steps = session_steps(s);
-    stats->skipped = -1;
+    const bool rests = state == ENDING_REST || state == ENDING_ENDED;
+    stats->skipped = skipped_steps(s, !rests);
     stats->workers = (int)s->compute_count;
     stats->cores = cores_count();
     stats->cores_online = cores_online();
@@ -87,9 +99,8 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
         stats->arena_bytes += s->arenas[i].base ? s->arenas[i].bytes : 0;
     }
     add_transfers(s, stats);
-    if (state != ENDING_REST && state != ENDING_ENDED)
+    if (!rests)
         return; /* the rest belongs to the workers */
-    stats->skipped = skipped_steps(s);
     stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;
     add_queues(s, false, stats);
     add_queues(s, true, stats);

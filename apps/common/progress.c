@@ -22,17 +22,22 @@ static void rate_text(double rate, char text[32])
         snprintf(text, 32, "%.2fM", rate / 1e6);
 }
 
-void progress_show(progress *p, int done, double loss)
+bool progress_is_due(const progress *p, int done)
+{
+    return p->to && (done == p->steps || measure_seconds() - p->shown >= (p->tty ? 0.1 : 1.0));
+}
+
+void progress_show(progress *p, int done, double loss, int64_t skipped)
 {
     double now = measure_seconds(), seconds = now - p->start;
     bool last = done == p->steps;
-    if (!p->to || (!last && now - p->shown < (p->tty ? 0.1 : 1.0)))
-        return;
-    char rate[32], time[32];
+    char rate[32], time[32], without[40] = "";
+    if (skipped > 0)
+        snprintf(without, sizeof without, "  %lld skipped", (long long)skipped);
     p->shown = now;
     rate_text(seconds > 0 ? (done - p->first) * p->items_per_step / seconds : 0, rate);
     measure_time_text(last ? seconds : seconds / (done - p->first) * (p->steps - done), time);
-    fprintf(p->to, "%sstep %d/%d  loss %.4f  %s %s/s  %s%s%s%s", p->tty ? "\r\033[K" : "", done, p->steps, loss, rate,
+    fprintf(p->to, "%sstep %d/%d  loss %.4f%s  %s %s/s  %s%s%s%s", p->tty ? "\r\033[K" : "", done, p->steps, loss, without, rate,
             p->items, last ? "in " : "", time, last ? "" : " left", p->tty && !last ? "" : "\n");
     fflush(p->to);
     p->open = p->tty && !last;

@@ -5,6 +5,7 @@
 #define APPS_COMMON_PROGRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 typedef struct progress {
@@ -20,8 +21,11 @@ typedef struct progress {
 
 void progress_begin(progress *p, FILE *to, int first, int steps, double items_per_step, const char *items);
 
-/* Says that `done` > first steps are over and the last had `loss`; writes when it is time to, or when `done` is all. */
-void progress_show(progress *p, int done, double loss);
+/* Whether it is time to write, or `done` is all. */
+bool progress_is_due(const progress *p, int done);
+
+/* When it is due: `done` > first steps are over, the last had `loss`, and so many updated nothing (<= 0: none did). */
+void progress_show(progress *p, int done, double loss, int64_t skipped);
 
 /* Ends a line that is being rewritten, before something else is said. */
 void progress_pause(progress *p);

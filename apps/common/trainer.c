@@ -100,6 +100,15 @@ static void log_step(trainer *t, double seconds)
     end_line(t);
 }
 
+static void show(trainer *t)
+{
+    weir_session_stats now;
+    if (!progress_is_due(&t->progress, t->done))
+        return;
+    weir_session_get_stats(t->session, &now);
+    progress_show(&t->progress, t->done, t->loss, now.skipped < 0 ? t->skipped : now.skipped);
+}
+
 /* The next loss. WEIR_E_END: the run was stopped before there was one. */
 static weir_status pull_value(trainer *t, float *value)
 {
@@ -111,7 +120,7 @@ static weir_status pull_value(trainer *t, float *value)
             return none ? WEIR_E_END : status;
         over = weir_session_wait(t->session, 0) != WEIR_E_TIMEOUT;
         if (t->done > t->first)
-            progress_show(&t->progress, t->done, t->loss);
+            show(t);
         saver_watch(&t->saver, t->session);
     }
 }
@@ -153,10 +162,24 @@ static weir_status follow_steps(trainer *t, int end)
         now = measure_seconds();
         log_step(t, now - last);
         watch_loss(t);
-        progress_show(&t->progress, t->done, t->loss);
+        show(t);
         saver_watch(&t->saver, t->session);
     }
     return status;
+}
+
+/* Steps that changed nothing, as the plan counts them; of all ranks, which call this together. */
+static int64_t read_skipped(const trainer *t)
+{
+    static const char *const counts[] = {"grad_norm/clip:clip_scale.skipped", "grad_seed:loss_scale:loss_scale.skipped"};
+    weir_param_info info;
+    for (int i = 0; i < weir_plan_param_count(t->plan); i++)
+        for (int k = 0; k < 2 && !weir_plan_param(t->plan, i, &info); k++) {
+            int32_t count = 0;
+            if (!strcmp(info.name, counts[k]) && !weir_session_read(t->session, counts[k], WEIR_ARRAY(&count, WEIR_I32)))
+                return count;
+        }
+    return 0;
 }
 
 /* Runs until `end` steps are done, or somebody, here or on another rank, stops it. */
@@ -174,6 +197,8 @@ static weir_status run_steps(trainer *t, int end)
     t->done = (int)weir_session_step(t->session);
     t->seconds += measure_seconds() - start;
     weir_session_get_stats(t->session, &t->stats); /* now, as the next run may be a judge's */
+    if (!status)
+        t->skipped = read_skipped(t);
     return !status && t->lost >= 0 ? WEIR_E_KERNEL : status;
 }
 
@@ -275,21 +300,7 @@ static void print_link(const trainer *t)
                 link.full ? "" : "; it may carry more, as there was never more to send");
 }
 
-/* Steps that changed nothing, as the plan counts them; of all ranks, which call this together. */
-static int64_t read_skipped(const trainer *t)
-{
-    static const char *const counts[] = {"grad_norm/clip:clip_scale.skipped", "grad_seed:loss_scale:loss_scale.skipped"};
-    weir_param_info info;
-    for (int i = 0; i < weir_plan_param_count(t->plan); i++)
-        for (int k = 0; k < 2 && !weir_plan_param(t->plan, i, &info); k++) {
-            int32_t count = 0;
-            if (!strcmp(info.name, counts[k]) && !weir_session_read(t->session, counts[k], WEIR_ARRAY(&count, WEIR_I32)))
-                return count;
-        }
-    return 0;
-}
-
-static void print_summary(const trainer *t, int64_t skipped)
+static void print_summary(const trainer *t)
 {
     char time[32], planned[32], arenas[32], peak[32], base[32];
     int steps = t->done - t->first;
@@ -304,9 +315,9 @@ static void print_summary(const trainer *t, int64_t skipped)
             weir_world_size() > 1 ? " of rank 0" : "", measure_bytes_text(t->stats.planned_bytes, planned),
             measure_bytes_text(t->stats.arena_bytes, arenas), measure_bytes_text(t->peak_rss, peak),
             measure_bytes_text(t->base_rss, base));
-    if (skipped)
+    if (t->skipped)
         fprintf(stderr, "%lld step%s skipped: the norm of the gradients was not finite, so nothing was updated\n",
-                (long long)skipped, skipped == 1 ? " was" : "s were");
+                (long long)t->skipped, t->skipped == 1 ? " was" : "s were");
     print_link(t);
 }
 
@@ -362,9 +373,8 @@ int trainer_train(trainer *t, weir_graph *graph, int micro)
     if (train(t))
         return t->lost >= 0 ? tell_lost(t) : options_failed(t->program);
     t->peak_rss = measure_peak_rss();
-    int64_t skipped = read_skipped(t);
     if (ranks_first())
-        print_summary(t, skipped);
+        print_summary(t);
     return -1;
 }
 

@@ -127,6 +127,7 @@ typedef struct trainer {
     uint64_t base_rss;       /* before the session was opened */
     uint64_t peak_rss;       /* after training */
     weir_session_stats stats;
+    int64_t skipped;       /* steps that updated nothing, when it rested last; of all ranks */
 } trainer;
 
 /* Before the graph is built: what the program goes on from (--resume, or the checkpoint after which `weir launch` has

@@ -374,7 +374,9 @@ typedef struct weir_queue_stats {
 typedef struct weir_session_stats {
     int64_t steps;         /* of main, done since open */
     int64_t skipped;       /* steps, those of loaded checkpoints included, that updated nothing, because the norm of their
-                              gradients was not finite; -1: nothing in the plan takes the norm, or another rank does */
+                              gradients was not finite, or nothing was counted (.count of weir_train()); so far, where a run
+                              is under way. -1: nothing in the plan takes the norm, or another rank does, or it is an
+                              accelerator's that runs */
     double seconds;        /* the last run, from start to rest */
     uint64_t planned_bytes; /* of this rank's devices, and of what arrives from ranks on other hosts: the receive slots
                                that `weir show --ranks` tells of */

@@ -140,13 +140,24 @@ FORMULA bool step_counts(const float *count)
     return !count || (*count > 0 && isfinite(*count));
 }
 
+/* Whoever shows how a run gets on reads it meanwhile. */
+FORMULA void count_skipped(int32_t *skipped)
+{
+    const int32_t now = *skipped < INT32_MAX ? *skipped + 1 : *skipped;
+#ifdef __CUDACC__
+    *skipped = now;
+#else
+    __atomic_store_n(skipped, now, __ATOMIC_RELAXED);
+#endif
+}
+
 /* The factor for this step's gradients. NaN: the norm is not finite, or nothing counts; the step is left out, and counted
  * in `skipped`. */
 FORMULA float clip_step(const struct clip_attrs *attrs, const float *sum, const float *count, int32_t *skipped)
 {
     const double terms = count ? (double)*count : 1, norm = sqrt(squares_of(sum)) / terms;
     if (!isfinite(norm) || !step_counts(count)) {
-        *skipped += *skipped < INT32_MAX;
+        count_skipped(skipped);
         return NAN;
     }
     const bool clips = attrs->max_norm > 0 && norm > attrs->max_norm;
@@ -170,7 +181,8 @@ FORMULA float scale_step(const struct scale_attrs *attrs, const float *sum, cons
     const bool fits = isfinite(squares), counts = step_counts(count);
     const double terms = (double)*scale * (count ? (double)*count : 1);
     const float factor = fits && counts ? scale_factor(squares, terms, attrs->max_norm) : NAN;
-    *skipped += !(fits && counts) && *skipped < INT32_MAX;
+    if (!fits || !counts)
+        count_skipped(skipped);
     if (fits && !counts) /* it says nothing of the scale */
         return factor;
     *good = fits ? *good + 1 : 0;

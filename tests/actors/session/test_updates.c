@@ -4,7 +4,9 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <weir/weir.h>
 
 enum { WIDTH = 4, LONG = 3000 };
@@ -179,4 +181,47 @@ Test(updates, checkpoint_loads_with_and_without_clipping)
     assert_ok(weir_session_load(s, folder_path("plain")));
     weir_session_close(s);
     weir_session_close(other);
+}
+
+/* ---- while a run is under way ---- */
+
+enum { HELD_AT = 6 };
+static _Atomic bool held;
+
+static weir_status draw_wrong_and_hold(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    (void)ctx, (void)micro;
+    while (step == HELD_AT && atomic_load(&held))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int i = 0; i < WIDTH; i++)
+        ((float *)dst->data)[i] = step < HELD_AT ? NAN : 1;
+    return WEIR_OK;
+}
+
+Test(updates, skipped_steps_are_told_while_a_run_is_under_way)
+{
+    weir_graph *g = weir_graph_new("held");
+    weir_mesh_new(g, "cpu:0");
+    weir_tensor *x = weir_input(g, WEIR_F32, {WIDTH}, .name = "x", .source = draw_wrong_and_hold);
+    weir_tensor *p = weir_param(g, WEIR_F32, {WIDTH}, .name = "p", .init = WEIR_VALUE(0));
+    weir_train(weir_sum(weir_mul(x, p)), weir_sgd(.lr = 1, .clip_norm = 1));
+    weir_plan *plan = weir_compile(g);
+    cr_assert(plan, "%s", weir_error());
+    weir_graph_free(g);
+    weir_session *s = weir_session_open(plan, .cluster = {.alone = true});
+    weir_session_stats stats = {.skipped = -1};
+    atomic_store(&held, true);
+    assert_ok(weir_session_start(s, 2 * HELD_AT));
+    for (int i = 0; stats.skipped < HELD_AT - 1 && i < 20000; i++) {
+        weir_session_get_stats(s, &stats);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_expect_geq(stats.skipped, HELD_AT - 1);
+    cr_expect_eq(weir_session_wait(s, 0), WEIR_E_TIMEOUT, "the run is under way");
+    atomic_store(&held, false);
+    assert_ok(weir_session_wait(s, -1));
+    weir_session_get_stats(s, &stats);
+    cr_expect_eq(stats.skipped, HELD_AT);
+    weir_session_close(s);
+    weir_plan_free(plan);
 }
