@@ -136,7 +136,7 @@ static void enter_members(bundling *b, int alone)
 {
     for (int i = 0; i < b->p->count; i++) {
         bundle *last = b->count ? &b->bundle[b->count - 1] : NULL;
-        if (i <= alone || last->count == MEMBERS_MAX || bundle_order(&b->member[i - 1], &b->member[i]))
+        if (!last || i <= alone || last->count == MEMBERS_MAX || bundle_order(&b->member[i - 1], &b->member[i]))
             b->bundle[b->count++] = (bundle){.first = i, .count = 1};
         else
             last->count++;
