@@ -326,7 +326,7 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
         status = cluster_round_end(s->cluster, missing);
     if (!status)
         status = cluster_round_said(s->cluster, mine, NULL);
-    for (uint32_t i = 0; !status && i < param->shards.count; i++)
+    for (uint32_t i = 0; !status && to && i < param->shards.count; i++)
         if (!session_shard_again(s, param, i) && !session_owns_tensor(s, session_shard(s, param, i)))
             status = take_shard(s, param->shards.first + i, to);
     cluster_round_close(s->cluster);

@@ -193,6 +193,8 @@ static bool too_large(const compile *c, int device, double bytes)
     const ptensor *largest = NULL;
     char needs[PLAN_TEXT_BYTES], most[PLAN_TEXT_BYTES], can[PLAN_TEXT_BYTES];
     bytes_in_all(c, device, &largest);
+    if (!largest) /* it has nothing */
+        return true;
     const ir_tensor *of = &c->ir.tensors.item[largest->tensor];
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs %s, but a process can map no more than %s; the largest is \"%s\" "
               "(%s:%d), %s. Smaller tensors, or more devices that share them, may do", c->opts.src.file, c->opts.src.line,

@@ -132,29 +132,30 @@ static int sort_members(bundling *b, int alone, int kernels, int steps)
     return count;
 }
 
-static void enter_members(bundling *b, int alone)
+static void enter_members(bundling *b, bundle *to, int alone)
 {
-    for (int i = 0; i < b->p->count; i++) {
-        bundle *last = b->count ? &b->bundle[b->count - 1] : NULL;
-        if (!last || i <= alone || last->count == MEMBERS_MAX || bundle_order(&b->member[i - 1], &b->member[i]))
-            b->bundle[b->count++] = (bundle){.first = i, .count = 1};
-        else
+    bundle *last = NULL;
+    for (int i = 0; i < b->p->count; i++)
+        if (!last || i <= alone || last->count == MEMBERS_MAX || bundle_order(&b->member[i - 1], &b->member[i])) {
+            last = to + b->count++;
+            *last = (bundle){.first = i, .count = 1};
+        } else {
             last->count++;
-    }
+        }
 }
 
 static bool find_bundles(bundling *b, int most)
 {
     int kernels = list_members(b), count = b->p->count, alone = count <= most ? count : most / 2;
-    b->bundle = POOL_NEW(&b->pool, bundle, count + 1);
-    if (!kernels || !b->bundle)
+    bundle *list = b->bundle = POOL_NEW(&b->pool, bundle, count + 1);
+    if (!kernels || !list)
         return false;
     if (alone < count)
         qsort(b->member, (size_t)count, sizeof *b->member, largest_first);
     int steps = kernels < most ? kernels : most;
     while (alone < count && sort_members(b, alone, kernels, steps) > most - alone && steps > 1)
         steps -= (steps + 3) / 4;
-    enter_members(b, alone);
+    enter_members(b, list, alone);
     return true;
 }
 
