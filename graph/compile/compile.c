@@ -11,6 +11,7 @@
 #include "graph/base/filed.h"
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
+#include "graph/base/text.h"
 #include "graph/compile/hosts.h"
 #include "graph/compile/limit.h"
 #include "graph/plan/text.h"
@@ -183,7 +184,7 @@ static const char *large_text(double bytes, char text[PLAN_TEXT_BYTES])
 {
     if (bytes < 0x1p63)
         return bytes_text((uint64_t)bytes, text);
-    snprintf(text, PLAN_TEXT_BYTES, "%.1f EiB", bytes / 0x1p60);
+    text_print(text, PLAN_TEXT_BYTES, "%.1f EiB", bytes / 0x1p60);
     return text;
 }
 
