@@ -227,17 +227,27 @@ static weir_plan *filed(weir_graph *g)
     return plan;
 }
 
-/* Of which most is states of AdamW's. */
-static weir_plan *filed_states(weir_graph *g)
+/* A network of which most is states of the optimizer's. */
+static weir_plan *filed_states(weir_graph *g, weir_optimizer optimizer)
 {
     WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
     {
         weir_tensor *x = weir_input(g, WEIR_F32, {2, 24}, .name = "x", .sbp = {S(0)}, .micro = true);
         for (int layer = 0; layer < 5; layer++)
             x = weir_tanh(weir_linear(x, 24));
-        weir_train(weir_mean(weir_mul(x, x)), weir_adamw(.clip_norm = 1), .zero = {true});
+        weir_train(weir_mean(weir_mul(x, x)), optimizer, .zero = {true});
     }
     return filed(g);
+}
+
+static weir_plan *filed_adamw(weir_graph *g)
+{
+    return filed_states(g, weir_adamw(.clip_norm = 1));
+}
+
+static weir_plan *filed_sgd(weir_graph *g)
+{
+    return filed_states(g, weir_sgd(.momentum = 0.9, .lr = 0.1));
 }
 
 static weir_plan *filed_gpt(weir_graph *g)
@@ -248,8 +258,8 @@ static weir_plan *filed_gpt(weir_graph *g)
 
 weir_plan *small_plan(int which)
 {
-    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains, filed_states,
-                                                                        filed_gpt};
+    static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains, filed_adamw,
+                                                                        filed_gpt, filed_sgd};
     weir_graph *g = weir_graph_new("small");
     weir_plan *plan = g ? makers[which](g) : NULL;
     if (!plan) {

@@ -5,14 +5,14 @@
  *     zoo     one of everything else, forward and backward, on two devices
  *     pair    two programs over the same parameters and states, on two devices
  *     chains  the zoo, with chains of kernels in one pass
- *     filed   a network with AdamW, and gpt, in as little memory as can be, the rest on a disk
+ *     filed   a network with AdamW, gpt, and the network with SGD, in as little memory as can be, the rest on a disk
  */
 #ifndef TESTS_SUPPORT_SMALL_PLANS_H
 #define TESTS_SUPPORT_SMALL_PLANS_H
 
 #include "graph/plan/plan.h"
 
-enum { SMALL_PLANS = 7 };
+enum { SMALL_PLANS = 8 };
 
 /* Owned by the caller; without bindings. A mistake is said, and aborts. */
 weir_plan *small_plan(int which);
