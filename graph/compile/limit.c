@@ -6,7 +6,7 @@
  * between devices, and may cost more than repeating some nodes: so a rung further on, where they stay, is tried too,
  * and the cheaper one wins.
  *
- * Layouts are not monotone: a later rung may need more than one before. So when the last does not fit, GRID rungs are
+ * Layouts are not monotone: a later rung may need more than one before. So when the last does not fit, limit_grid rungs are
  * tried, always the same, then those around the smallest, and the smallest of all is made a plan of, whose bytes are told
  * when they are too many. Asked for those, the search comes by the same rungs again and ends with the same plan.
  *
@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GRID = 8 };
+int limit_grid = 8;
 
 /* ---- slots ---- */
 
@@ -267,9 +267,15 @@ static outcome cheaper(search *s, outcome first, outcome last)
     return kept.seconds < first.seconds ? kept : first;
 }
 
+/* Rungs that are tried: at most all. */
+static int grid_of(const search *s)
+{
+    return limit_grid <= s->x.ladder.count ? limit_grid : s->x.ladder.count + 1;
+}
+
 static int grid_rung(const search *s, int i)
 {
-    return (int)((int64_t)s->x.ladder.count * i / (GRID - 1));
+    return i ? (int)((int64_t)s->x.ladder.count * i / (grid_of(s) - 1)) : 0;
 }
 
 /* The better of `best` and what rung `at`, if there is such a one, comes to: the cheaper of those that fit, or else the
@@ -286,9 +292,9 @@ static outcome better_of(search *s, outcome best, int at)
 static outcome best_of_grid(search *s)
 {
     outcome best = {.bytes = UINT64_MAX};
-    for (int i = 0; i < GRID; i++)
+    for (int i = 0; i < grid_of(s); i++)
         best = better_of(s, best, grid_rung(s, i));
-    for (int step = s->x.ladder.count / (2 * (GRID - 1)); step > 0; step /= 2) {
+    for (int step = s->x.ladder.count / (2 * (limit_grid - 1)); step > 0; step /= 2) {
         int from = best.rung;
         best = better_of(s, best, from - step);
         best = better_of(s, best, from + step);

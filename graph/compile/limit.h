@@ -29,6 +29,9 @@
 
 #include "graph/compile/ir.h"
 
+/* Rungs of the ladder that are tried when the last does not fit, before the best is refined. Tests try all. */
+extern int limit_grid;
+
 /* The plan of a compilation with a limit, behind the box pass. NULL: an error, or nothing fits (E_MEMORY). */
 weir_plan *limit_plan(compile *c);
 

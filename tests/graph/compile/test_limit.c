@@ -20,7 +20,8 @@
 
 enum { LADDER = EFFORT(3, 1, 1), MODELS = EFFORT(8, 5, 3), STEPS = 3 };
 
-extern int parts_max, parts_max_hasty; /* graph/compile/parts.h, which has a type named as the functions here */
+/* graph/compile/parts.h and limit.h, which know a type named as the functions here. */
+extern int parts_max, parts_max_hasty, limit_grid;
 
 typedef weir_plan *(*compile_fn)(const void *model, const char *limit);
 
@@ -426,30 +427,59 @@ Test(limit, of_equal_layers_some_are_kept_at_equal_distances, .timeout = 120)
     }
 }
 
-/* The smallest limit when every part is placed by itself, however many there are. */
-static uint64_t smallest_exactly(compile_fn compile, const void *model)
+/* The smallest limit when every part is placed by itself, however many there are, and so many rungs are tried. */
+static uint64_t smallest_exactly(compile_fn compile, const void *model, int rungs)
 {
-    int most = parts_max, hasty = parts_max_hasty;
+    int most = parts_max, hasty = parts_max_hasty, grid = limit_grid;
     parts_max = parts_max_hasty = INT32_MAX;
+    limit_grid = rungs;
     uint64_t bytes = smallest(compile, model);
     parts_max = most;
     parts_max_hasty = hasty;
+    limit_grid = grid;
     return bytes;
 }
 
-static void smallest_is_near(compile_fn compile, int count)
+static void model_is_near(compile_fn compile, const void *model, int number, int rungs)
 {
-    uint64_t told = smallest(compile, &count), exact = smallest_exactly(compile, &count);
-    cr_expect_leq(told, exact + exact / 20, "%d layers: %ld bytes, and %ld when parts are placed one by one", count,
-                  (long)told, (long)exact);
+    uint64_t told = smallest(compile, model), exact = smallest_exactly(compile, model, rungs);
+    cr_expect_leq(told, exact + exact / 20, "%d: %ld bytes, and %ld when parts are placed one by one, of %d rungs", number,
+                  (long)told, (long)exact, rungs);
+}
+
+static void smallest_is_near(compile_fn compile, int layers, int rungs)
+{
+    model_is_near(compile, &layers, layers, rungs);
+}
+
+/* All rungs are tried of models that are small enough. */
+Test(limit, the_smallest_is_near_that_of_all_rungs, .timeout = 300)
+{
+    for (int count = 4; count <= EFFORT(16, 16, 8); count *= 2)
+        smallest_is_near(compile_blocks, count, INT32_MAX);
+    for (int count = 10; count <= EFFORT(160, 40, 40); count *= 4)
+        smallest_is_near(compile_chain, count, INT32_MAX);
+}
+
+Test(limit, the_smallest_of_layouts_is_near_that_of_all_rungs, .timeout = 300)
+{
+    static const layout layouts[] = {{1, 1, 1, 1, false}, {2, 1, 1, 2, false}, {1, 2, 1, 2, false}, {2, 1, 1, 2, true},
+                                     {1, 1, 2, 4, false}, {2, 1, 2, 2, true},  {2, 2, 2, 2, false}};
+    text corpus = reference_text();
+    for (int i = 0; i < EFFORT(7, 3, 3); i++) {
+        gpt_model gpt = {reference_gpt(&corpus, REFERENCE_FULL), WEIR_F32};
+        gpt.config.layout = layouts[i];
+        model_is_near(compile_gpt, &gpt, i, INT32_MAX);
+    }
+    text_free(&corpus);
 }
 
 Test(limit, the_smallest_is_near_that_of_parts_that_are_placed_one_by_one, .timeout = 300)
 {
     for (int count = 4; count <= EFFORT(256, 64, 32); count *= 4)
-        smallest_is_near(compile_blocks, count);
+        smallest_is_near(compile_blocks, count, limit_grid);
     for (int count = 10; count <= EFFORT(640, 160, 40); count *= 4)
-        smallest_is_near(compile_chain, count);
+        smallest_is_near(compile_chain, count, limit_grid);
 }
 
 Test(limit, one_byte_less_than_the_smallest_is_refused, .timeout = 120)
