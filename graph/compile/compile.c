@@ -159,7 +159,7 @@ static void blame_call(const compile *c, weir_status status)
 
 static double slots_of(const compile *c, const ptensor *t)
 {
-    return t->reg >= 0 ? (double)c->phys.reg.item[t->reg].slots : 1;
+    return t->reg >= 0 && t->reg < c->phys.reg.count ? (double)c->phys.reg.item[t->reg].slots : 1;
 }
 
 /* Of all tensors and states of a device, as if none shared memory: in a double, as 64 bits may be too few. *largest: the
@@ -205,7 +205,7 @@ static bool too_large(const compile *c, int device, double bytes)
     return false;
 }
 
-/* When registers have slots: what follows adds up sizes. */
+/* When there are shards, and when registers have slots: what follows adds up sizes. */
 static bool check_sums(compile *c)
 {
     const ptensor *largest = NULL;
@@ -307,8 +307,8 @@ static bool run(compile *c, bool (*const *passes)(compile *))
 
 bool compile_devices(compile *c)
 {
-    static bool (*const passes[])(compile *) = {pass_copies, pass_lower, pass_group, pass_sequence,     pass_epilogue,
-                                                pass_fuse,   pass_tie,   pass_slots, check_sums,        pass_order,
+    static bool (*const passes[])(compile *) = {pass_copies, pass_lower, check_sums, pass_group, pass_sequence,
+                                                pass_epilogue, pass_fuse, pass_tie, pass_slots, check_sums, pass_order,
                                                 measure_snapshots, NULL};
     c->phys = (phys){.temps_found = false};
     return run(c, passes);
