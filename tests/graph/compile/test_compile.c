@@ -570,7 +570,7 @@ static void expect_too_large(int count, int log2_elements, const char *memory, c
     weir_graph_free(g);
 }
 
-/* Each parameter has two states of its size, and a gradient with two slots. */
+/* Each parameter has two states of its size, a gradient, and the ones that it is made of. */
 Test(compile, sizes_that_wrap_64_bits_are_told_as_they_are)
 {
     for (int limited = 0; limited < 2; limited++) {
