@@ -563,6 +563,8 @@ static bool climb(climbing *y, bool *helped)
 {
     const place *p = count(y);
     double needs = p ? p->needs : 0;
+    int rungs = y->x->ladder.count;
+    *(rungs ? &y->x->ladder.item[rungs - 1].needs : &y->x->needs) = needs;
     find_segments(y);
     int t = p ? cheapest(y, p) : -1, keep = 0;
     if (t < 0)

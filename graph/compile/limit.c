@@ -23,6 +23,7 @@
 #include <string.h>
 
 int limit_grid = 8;
+void (*limit_heard)(double counted, uint64_t bytes);
 
 /* ---- slots ---- */
 
@@ -226,6 +227,8 @@ static outcome try_rung(search *s, int at)
     s->c->pool = (pool){.head = NULL};
     s->c->hasty = true;
     s->failed |= !lay_out(s, at, &o);
+    if (limit_heard && s->x.ladder.count) /* before that there is no count */
+        limit_heard(at ? s->x.ladder.item[at - 1].needs : s->x.needs, o.bytes);
     s->c->hasty = false;
     kept.failed |= s->c->pool.failed;
     pool_free(&s->c->pool);

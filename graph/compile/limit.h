@@ -32,6 +32,9 @@
 /* Rungs of the ladder that are tried when the last does not fit, before the best is refined. Tests try all. */
 extern int limit_grid;
 
+/* Hears of each rung that is tried what the ladder counts, and what it takes when it is laid out. For tests; NULL. */
+extern void (*limit_heard)(double counted, uint64_t bytes);
+
 /* The plan of a compilation with a limit, behind the box pass. NULL: an error, or nothing fits (E_MEMORY). */
 weir_plan *limit_plan(compile *c);
 

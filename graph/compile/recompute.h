@@ -39,6 +39,8 @@ typedef struct again_rung {
     bool moved;                    /* to a disk */
     int update;                    /* or the state of that update is; -1 */
     double seconds;                /* that a step takes longer, so far */
+    double needs;                  /* bytes of the device that needs the most, as far as the ladder counts them, so far;
+                                      0 in the middle of a batch */
 } again_rung;
 
 typedef struct recompute {         /* lives in the compilation's pool; one thread */
@@ -64,6 +66,7 @@ typedef struct recompute {         /* lives in the compilation's pool; one threa
     again_event *event;
     int event_count;
     POOL_LIST(again_rung) ladder;
+    double needs;                  /* as of a rung, before the first */
 } recompute;
 
 /* For c->ir as the box pass leaves it; nothing is dropped. False: no memory. */

@@ -22,6 +22,7 @@ enum { LADDER = EFFORT(3, 1, 1), MODELS = EFFORT(8, 5, 3), STEPS = 3 };
 
 /* graph/compile/parts.h and limit.h, which know a type named as the functions here. */
 extern int parts_max, parts_max_hasty, limit_grid;
+extern void (*limit_heard)(double counted, uint64_t bytes);
 
 typedef weir_plan *(*compile_fn)(const void *model, const char *limit);
 
@@ -459,6 +460,50 @@ Test(limit, the_smallest_is_near_that_of_all_rungs, .timeout = 300)
         smallest_is_near(compile_blocks, count, INT32_MAX);
     for (int count = 10; count <= EFFORT(160, 40, 40); count *= 4)
         smallest_is_near(compile_chain, count, INT32_MAX);
+}
+
+/* ---- the ladder's count and the layout ---- */
+
+enum { HEARD_MAX = 4096 };
+static struct heard {
+    double counted, bytes;
+} heard[HEARD_MAX];
+static int heard_count;
+
+static void hear(double counted, uint64_t bytes)
+{
+    if (counted > 0 && heard_count < HEARD_MAX)
+        heard[heard_count++] = (struct heard){counted, (double)bytes};
+}
+
+/* `tensor`: bytes of the largest, of which one more may be there when parts are packed. */
+static void ladder_is_near(compile_fn compile, int layers, double tensor)
+{
+    int grid = limit_grid;
+    heard_count = 0;
+    limit_grid = INT32_MAX;
+    limit_heard = hear;
+    smallest(compile, &layers);
+    limit_heard = NULL;
+    limit_grid = grid;
+    cr_assert_gt(heard_count, 2, "of %d layers", layers);
+    struct heard whole = {.counted = 0};
+    for (int i = 0; i < heard_count; i++)
+        whole = heard[i].counted > whole.counted ? heard[i] : whole;
+    for (int i = 0; i < heard_count; i++) {
+        double all = heard[i].counted + whole.bytes - whole.counted; /* with what the ladder does not count */
+        cr_expect(heard[i].bytes < 1.05 * all + tensor && heard[i].bytes > 0.95 * all, "%d layers: %.0f bytes, counted were %.0f", layers,
+                  heard[i].bytes, all);
+    }
+}
+
+/* No rung changes what the ladder leaves out; and it knows nothing of how parts are packed. */
+Test(limit, the_layout_of_a_rung_takes_what_the_ladder_counts, .timeout = 300)
+{
+    for (int layers = 4; layers <= EFFORT(32, 16, 8); layers *= 2)
+        ladder_is_near(compile_blocks, layers, 4 * 1024 * 64 * sizeof(float));
+    for (int layers = 16; layers <= EFFORT(256, 64, 32); layers *= 2)
+        ladder_is_near(compile_chain, layers, 256 * 64 * sizeof(float));
 }
 
 Test(limit, the_smallest_of_layouts_is_near_that_of_all_rungs, .timeout = 300)
