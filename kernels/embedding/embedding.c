@@ -193,10 +193,12 @@ typedef struct id_chains {
     int64_t *first, *next;
 } id_chains;
 
+/* Of shapes that no memory can hold it is more than that holds, too. */
 static size_t embedding_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    const int64_t rows = args->out[0].shape.dim[0], count = weir_shape_count(&args->in[0].shape);
-    return kind == WEIR_CUDA ? 0 : (size_t)(rows + count) * sizeof(int64_t);
+    const int64_t most = INT64_C(1) << 48, rows = args->out[0].shape.dim[0], count = weir_shape_count(&args->in[0].shape);
+    const size_t places = (size_t)(rows < most ? rows : most) + (size_t)(count < most ? count : most);
+    return kind == WEIR_CUDA ? 0 : places * sizeof(int64_t);
 }
 
 static id_chains chains_of(const weir_kernel_args *args)
