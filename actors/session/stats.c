@@ -47,7 +47,7 @@ static void add_transfers(const struct weir_session *s, weir_session_stats *stat
     stats->arena_bytes += links->receive ? links->receive_bytes : 0;
 }
 
-/* What a kernel counts; while a run is under way (`live`) only where the host sees it. -1: it is not to be had. */
+/* A count that a kernel keeps; while a run is under way (`live`) only where the host sees it. -1: it is not to be had. */
 static int64_t read_count(const struct weir_session *s, const plan_tensor *tensor, bool live)
 {
     const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];

@@ -162,8 +162,8 @@ static double slots_of(const compile *c, const ptensor *t)
     return t->reg >= 0 && t->reg < c->phys.reg.count ? (double)c->phys.reg.item[t->reg].slots : 1;
 }
 
-/* Of all tensors and states of a device, as if none shared memory: in a double, as 64 bits may be too few. *largest: the
- * ptensor that has most of it. */
+/* Bytes of all tensors and states of a device, as if none shared memory: in a double, as 64 bits may be too few. *largest:
+ * the ptensor that has most of them. */
 static double bytes_in_all(const compile *c, int device, const ptensor **largest)
 {
     double bytes = 0, most = -1;

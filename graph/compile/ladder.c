@@ -2,7 +2,7 @@
  *
  * Step by step: of the device that needs the most, find where in the step that is; of the saved tensors that are there
  * then, take the one whose repetition costs the fewest seconds for each of its bytes, given what is repeated already;
- * and keep it if the device then needs less. Those that cost about as much are dropped with it, in one batch, as far as no
+ * and keep it if the device then needs less. Others that cost about as much are dropped with it, in one batch, as far as no
  * two of them are in one *segment*: nodes of which one reads what another makes again, which are there at the same time.
  * Small segments are joined before large ones, so of n equal layers those that are kept are at equal distances, and
  * about 2 sqrt(n) are there at once (Chen et al. 2016). A batch that does not help is halved until it does.

@@ -234,7 +234,7 @@ static int smaller_first(const void *a, const void *b)
 }
 
 /* The bytes of the largest that are left out: parts of less than 2^-SMALL, as long as together they are less than
- * 2^-SMALLS. Those that are equally large are left out together, or not at all. */
+ * 2^-SMALLS. Equally large ones are left out together, or not at all. */
 static uint64_t most_left_out(const arena *a, block **by_bytes)
 {
     uint64_t bytes = part_bytes(a), sum = 0, most = 0;

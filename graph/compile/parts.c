@@ -16,7 +16,7 @@ enum { MEMBERS_MAX = 256, BUDGET_HASTY = 1000000, BUDGET_MEMBER = 1000 };
 
 int parts_max = 4096, parts_max_hasty = 2048;
 
-/* A block and what was looked up of its life. Those of a part, it and its guests, lie together. */
+/* A block and what was looked up of its life. A part and its guests lie together. */
 typedef struct known_block {
     const block *block;
     life_known life;

@@ -193,7 +193,7 @@ typedef struct id_chains {
     int64_t *first, *next;
 } id_chains;
 
-/* Of shapes that no memory can hold it is more than that holds, too. */
+/* For shapes that no memory can hold it is more than any memory, too. */
 static size_t embedding_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const int64_t most = INT64_C(1) << 48, rows = args->out[0].shape.dim[0], count = weir_shape_count(&args->in[0].shape);

@@ -278,7 +278,7 @@ static inline __attribute__((always_inline)) void rows_grad(const norm_row *row,
     }
 }
 
-/* Row `i`, of which x and dy are in `block` where they are halves. Of rmsnorm there are no means. */
+/* Row `i`, of which x and dy are in `block` where they are halves. An rmsnorm has no means. */
 static norm_row row_of(const weir_kernel_args *args, bool centred, int64_t i, float *block)
 {
     const int64_t count = shape_last(&args->in[0].shape);

@@ -140,7 +140,7 @@ FORMULA bool step_counts(const float *count)
     return !count || (*count > 0 && isfinite(*count));
 }
 
-/* Whoever shows how a run gets on reads it meanwhile. */
+/* A thread that shows how a run gets on reads it meanwhile. */
 FORMULA void count_skipped(int32_t *skipped)
 {
     const int32_t now = *skipped < INT32_MAX ? *skipped + 1 : *skipped;
