@@ -242,7 +242,7 @@ struct weir_op {
      * rows are cut: so the compiler may put several such ops into one pass over memory. If it has sums, a call with
      * args->continues goes on with those of the call before: they still hold what that call wrote, and the workspace
      * what it left there. So an op may add up in its workspace, with more digits than its output has: the built-in ops
-     * add one row after the other in double. What it keeps there lies at the same place for any number of rows. It has
+     * add one row after the other in double. All that it keeps there lies at the same place for any number of rows. It has
      * no states. 0: never */
     uint32_t rows_in, rows_out, per_row_in, per_row_out;
     weir_half half;

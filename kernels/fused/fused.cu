@@ -128,7 +128,7 @@ DEVICE void slot_put(chain_thread<K, WAY> &t, int slot, int dtype, const float (
         }
 }
 
-/* Of sum `sum` over rows: the thread's own element k. */
+/* The thread's own element k of sum `sum` over rows. */
 template <int K, program_way WAY> DEVICE double *sum_at(const chain_thread<K, WAY> &t, int sum, int k)
 {
     return t.sums + (sum * K + k) * (int)blockDim.x + (int)threadIdx.x;
