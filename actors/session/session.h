@@ -86,10 +86,8 @@ struct weir_session {
     struct finite *finite;       /* NULL: nothing is looked at */
     struct lane_guard guard;     /* of the lanes, when other processes post to them */
 
-    uint32_t program;   /* of the run that goes on, or of the last one */
-    int64_t steps;      /* of that run: to be done, or done */
-    int64_t steps_done; /* before it, of main */
-    int64_t *ran;       /* owned; before it, by program; of main 0 */
+    uint32_t program;      /* of the run that goes on, or of the last one */
+    _Atomic int64_t *ran;  /* owned; by program: steps of the runs that are over */
     int64_t run_start_ns, run_end_ns;
     int64_t open_ns;
     struct trace_file trace; /* owned */

@@ -51,10 +51,8 @@ static int64_t least_step(const struct weir_session *s)
 
 int64_t session_step(const struct weir_session *s)
 {
-    if (!ending_failed(&s->ending))
+    if (!ending_failed(&s->ending) || caller_check_outside(s, "step"))
         return s->run.first_step + session_steps(s);
-    if (caller_check_outside(s, "step"))
-        return s->run.first_step + s->steps_done;
     session_await_halted(s);
     return least_step(s);
 }

@@ -50,29 +50,23 @@ uint64_t session_run_number(const struct weir_session *s)
 
 /* ---- begin and end ---- */
 
-/* How many steps of main there can be since open. With the lock. */
+static int64_t ran(const struct weir_session *s, uint32_t program)
+{
+    return atomic_load_explicit(&s->ran[program], memory_order_acquire); /* pairs with run_end() */
+}
+
+/* How many steps of main there can be since open. */
 static int64_t steps_to_end(const struct weir_session *s)
 {
     int64_t end = atomic_load_explicit(&s->ending.end, memory_order_relaxed);
     return end == INT64_MAX ? end : end - s->run.first_step;
 }
 
-/* With the lock. */
-static int64_t steps_of(const struct weir_session *s, uint32_t program)
-{
-    bool done = s->program == program && s->run.phase == RUN_OVER;
-    int64_t steps = (program ? s->ran[program] : s->steps_done) + (done ? s->steps : 0);
-    int64_t most = program ? INT64_MAX : steps_to_end(s);
-    return steps < most ? steps : most;
-}
-
+/* Without the lock, which a child of fork() may find taken for ever. */
 int64_t session_steps_of(const struct weir_session *s, uint32_t program)
 {
-    pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
-    pthread_mutex_lock(lock);
-    int64_t steps = steps_of(s, program);
-    pthread_mutex_unlock(lock);
-    return steps;
+    int64_t steps = ran(s, program), most = program ? INT64_MAX : steps_to_end(s);
+    return steps < most ? steps : most;
 }
 
 int64_t session_steps(const struct weir_session *s)
@@ -109,14 +103,14 @@ uint32_t session_program(const struct weir_session *s)
 /* The step that the run began at. With the lock. */
 static int64_t run_begin(const struct weir_session *s)
 {
-    return s->program ? s->owner.begins_at : s->run.first_step + s->steps_done;
+    return s->program ? s->owner.begins_at : s->run.first_step + ran(s, 0);
 }
 
 /* How many of so many steps of the run are before the end. With the lock. */
 static int64_t steps_before_end(const struct weir_session *s, int64_t steps)
 {
     int64_t most = s->program ? INT64_MAX : steps_to_end(s);
-    most = most == INT64_MAX ? steps : most - s->steps_done;
+    most = most == INT64_MAX ? steps : most - ran(s, 0);
     return most < 0 ? 0 : most < steps ? most : steps;
 }
 
@@ -132,8 +126,8 @@ static void limited(struct weir_session *s)
 {
     int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed), others = s->program ? limit : 0;
     for (uint32_t p = 1; p < s->plan->programs_count; p++)
-        others += s->ran[p];
-    cluster_limited(s->cluster, others + s->steps_done + (s->program ? 0 : limit), others);
+        others += ran(s, p);
+    cluster_limited(s->cluster, others + ran(s, 0) + (s->program ? 0 : limit), others);
 }
 
 weir_status session_begin(struct weir_session *s, uint32_t program, const weir_run_opts *run)
@@ -144,11 +138,10 @@ weir_status session_begin(struct weir_session *s, uint32_t program, const weir_r
     /* relaxed: the lock orders it with the look in session_asked() */
     r->number++;
     bool hold = atomic_load_explicit(&r->asked, memory_order_relaxed) || cluster_wants_hold(s->cluster);
-    *(s->program ? &s->ran[s->program] : &s->steps_done) += s->steps;
     s->program = s->owner.program = program;
-    s->steps = s->owner.steps = run->steps;
+    s->owner.steps = run->steps;
     s->owner.begins_at = program ? run->first_step : -1;
-    s->owner.steps_end = run->steps + (program ? run->first_step : s->run.first_step + s->steps_done);
+    s->owner.steps_end = run->steps + (program ? run->first_step : s->run.first_step + ran(s, 0));
     s->run_start_ns = park_now_ns();
     r->begun = 0;
     r->awaited = s->worker_count;
@@ -173,8 +166,7 @@ weir_status session_begin(struct weir_session *s, uint32_t program, const weir_r
 static void settle(struct weir_session *s)
 {
     struct ending *e = &s->ending;
-    int64_t done = s->steps_done + (s->program ? 0 : s->steps);
-    if (s->run.first_step + done < atomic_load_explicit(&e->end, memory_order_relaxed)) /* the lock's */
+    if (s->run.first_step + ran(s, 0) < atomic_load_explicit(&e->end, memory_order_relaxed)) /* the lock's */
         ending_happens(e, ENDING_STOPS);
     else if (!e->last.failed)
         ending_happens(e, ENDING_ENDS);
@@ -188,10 +180,11 @@ static void run_end(struct weir_session *s)
 {
     s->run.phase = RUN_OVER;
     s->run_end_ns = park_now_ns();
-    s->steps = atomic_load_explicit(&s->owner.limit, memory_order_relaxed); /* the lock's */
-    if (s->steps < s->owner.steps)
+    int64_t steps = atomic_load_explicit(&s->owner.limit, memory_order_relaxed); /* the lock's */
+    if (steps < s->owner.steps)
         atomic_store_explicit(&s->run.asked, 0, memory_order_relaxed);
-    cluster_tell_over(s->cluster, run_begin(s) + s->steps);
+    cluster_tell_over(s->cluster, run_begin(s) + steps);
+    atomic_fetch_add_explicit(&s->ran[s->program], steps, memory_order_release); /* pairs with ran() */
     settle(s);
 }
 

@@ -297,7 +297,7 @@ static outcome best_of_grid(search *s)
     outcome best = {.bytes = UINT64_MAX};
     for (int i = 0; i < grid_of(s); i++)
         best = better_of(s, best, grid_rung(s, i));
-    for (int step = s->x.ladder.count / (2 * (limit_grid - 1)); step > 0; step /= 2) {
+    for (int step = limit_grid > 1 ? s->x.ladder.count / (limit_grid - 1) / 2 : 0; step > 0; step /= 2) {
         int from = best.rung;
         best = better_of(s, best, from - step);
         best = better_of(s, best, from + step);
