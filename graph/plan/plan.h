@@ -40,7 +40,7 @@
 
 #include "graph/base/binding.h"
 
-#define PLAN_VERSION 7
+#define PLAN_VERSION 8
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
 #define PLAN_BYTES_MAX (UINT64_C(1) << 47) /* of a space: no process can map more */

@@ -5,6 +5,7 @@
 #include "graph/plan/build.h"
 #include "graph/plan/fields.h"
 #include "graph/plan/file.h"
+#include "graph/plan/spread.h"
 #include "tests/support/sample_plan.h"
 
 #include <criterion/criterion.h>
@@ -314,8 +315,8 @@ Test(plan_file, says_which_part_of_a_file_is_wrong, .timeout = 120)
 {
     cr_expect_null(read_replaced("weir plan", "weir plum", 9));
     assert_error_has("this is not a weir plan");
-    cr_expect_null(read_replaced("version\x07", "version\x01", 8));
-    assert_error_has("version 1 of plans: this weir reads version 7");
+    cr_expect_null(read_replaced("version\x08", "version\x01", 8));
+    assert_error_has("version 1 of plans: this weir reads version 8");
     cr_expect_null(read_replaced("slot_bytes", "slot_bites", 10));
     assert_error_has("regsts.slot_bytes: is missing");
     cr_expect_null(read_replaced("queues", "kueues", 6));
@@ -329,6 +330,39 @@ Test(plan_file, says_which_part_of_a_file_is_wrong, .timeout = 120)
     cr_expect_null(read_replaced("\xaasample_mix\x93", "\xaasample_max\x93", 12));
     assert_error_has("ops.sample_max: there is no such op in this program");
     cr_expect_null(read_replaced("fires\x97", "fires\x96", 6));
+}
+
+static void is_in_corpus(const char *name, weir_plan *plan)
+{
+    char path[128];
+    uint8_t *encoded, found[1 << 14];
+    size_t count, bytes = 0;
+    snprintf(path, sizeof path, "tests/fuzz/corpus/plan/%s", name);
+    cr_assert_eq(plan_encode(plan, (void **)&encoded, &count), WEIR_OK);
+    FILE *file = getenv("WEIR_TEST_WRITE") ? fopen(path, "wb") : NULL;
+    if (file)
+        cr_assert_eq(fwrite(encoded, 1, count, file) + (size_t)fclose(file), count);
+    file = fopen(path, "rb");
+    cr_assert(file, "%s is not there", path);
+    bytes = fread(found, 1, sizeof found, file);
+    fclose(file);
+    cr_expect(bytes == count && !memcmp(found, encoded, count),
+              "%s is of another version: WEIR_TEST_WRITE=1 build/release/tests/test_plan --filter 'plan_file/*'", path);
+    free(encoded);
+    weir_plan_free(plan);
+}
+
+/* A fuzzer that begins with plans that nobody reads finds nothing. */
+Test(plan_file, fuzzer_begins_with_plans_of_this_version)
+{
+    weir_plan *sample = sample_plan(1, 1), *spread = plan_spread(sample, 2, 0);
+    cr_assert_not_null(spread);
+    is_in_corpus("part-0", plan_part(spread, 0));
+    is_in_corpus("spread-2", spread);
+    is_in_corpus("sample-1", sample);
+    is_in_corpus("sample-3", sample_plan(3, 2));
+    is_in_corpus("dead", sample_plan(1, 0));
+    is_in_corpus("empty", plan_builder_finish(plan_builder_new(), NULL));
 }
 
 /* ---- valid or refused ---- */
@@ -538,7 +572,7 @@ Test(plan_validate, refuses_wrong_scalars_and_strings, .timeout = 120)
     weir_plan *plan = sample_plan(4, 2);
     plan->version = 1;
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
-    assert_error_has("version 1 of plans: this weir reads version 7");
+    assert_error_has("version 1 of plans: this weir reads version 8");
     plan->version = PLAN_VERSION;
     plan->micro_batches = 0;
     cr_expect_eq(plan_validate(plan), WEIR_E_PLAN);
