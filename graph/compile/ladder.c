@@ -12,6 +12,9 @@
  * every k-th, of which the kept ones part the network into segments. A tensor that is of no use is asked about again
  * when all others have been, as it may be of use once its neighbours are gone; twice at most.
  *
+ * When nothing helps any more, the device may need the most for what is made again together. So some of that is kept after
+ * all, one tensor or a batch, that with which the least is needed after another climb; and so on while it helps.
+ *
  * What a device needs is estimated here, because it is asked hundreds of times: every tensor is there from the event
  * that makes it to the last that reads it, in the order of events, and their sum is largest somewhere. The real layout
  * is the judge (limit.c), and rates every rung that is considered. What the estimate leaves out, parameters, states and
@@ -26,8 +29,9 @@
 
 #include <string.h>
 
-enum { ROUNDS = 3, PLACES_MAX = 64 };
+enum { ROUNDS = 3, KEPT_TIMES = 16, KEPT_BATCHES = 16, PLACES_MAX = 64 };
 
+#define EFFORT_MAX 3e7 /* events counted: then nothing more is kept after all */
 #define ABOUT_AS_MUCH 0.03 /* of what is cheapest: so much more is no reason to drop one before another */
 
 typedef struct stay {              /* a value in memory: of a tensor, or of its repetition */
@@ -61,9 +65,11 @@ typedef struct climbing {
     double *segment_bytes;         /* by node that stands for a segment */
     int *behind;                   /* by tensor: the largest segment that reads it, or -1 */
     int *in_batch;                 /* by tensor: the number of the last batch that it was listed in */
+    int *batch_of;                 /* by tensor that is dropped: the batch of the ladder that did so */
     int *touched, batch;           /* by node: the number of the batch that has it, or the segment that it stands for */
-    double total;                  /* seconds, so far */
+    double repeats, moves;         /* seconds, so far, of what is made again, and of what is moved */
     double step;                   /* seconds of a step, on one device */
+    double effort;                 /* events that were counted */
     double filed;                  /* bytes that go to the disk and back, a step, so far */
     double *most_bytes;            /* by tensor: of the device that holds the most of it */
     double *most;                  /* by tensor that is movable: bytes a step of the device that holds the most of it */
@@ -175,6 +181,7 @@ static bool climbing_begin(climbing *y, recompute *x)
     y->segment_bytes = POOL_NEW(p, double, nodes);
     y->behind = POOL_NEW(p, int, tensors);
     y->in_batch = POOL_NEW(p, int, tensors);
+    y->batch_of = POOL_NEW(p, int, tensors);
     y->touched = POOL_NEW(p, int, nodes);
     y->most_bytes = POOL_NEW(p, double, tensors);
     y->most = POOL_NEW(p, double, tensors);
@@ -290,6 +297,7 @@ static place *count(climbing *y)
 {
     place *worst = NULL;
     recompute_order(y->x);
+    y->effort += y->x->event_count;
     find_stays(y);
     share_in_place(y);
     for (int p = 0; p < y->places.count; p++) {
@@ -468,11 +476,12 @@ static void list_batch(climbing *y, int best, const place *p)
                 cost_more(y, t, true);
                 y->x->dropped[t] = true; /* for those behind it to see */
                 y->alike[y->alike_count++] = t;
-                y->in_batch[t] = y->batch;
+                y->in_batch[t] = y->batch + 1;
             }
         }
     for (int i = 0; i < y->alike_count; i++)
         y->x->dropped[y->alike[i]] = false;
+    y->batch++; /* the list is closed: what is asked from here on is asked of each alone */
 }
 
 /* Lists `t` and those like it: as large, made by the same op, there at the same time, and dropped in the same way. */
@@ -519,9 +528,18 @@ static int best_segments(climbing *y, double needs, bool moved)
     return best;
 }
 
+static bool push(climbing *y, again_rung rung)
+{
+    again_rung *r = POOL_PUSH(&y->x->c->pool, &y->x->ladder);
+    rung.seconds = y->repeats + y->moves;
+    if (r)
+        *r = rung;
+    return r;
+}
+
 static bool enter(climbing *y, int t, bool moved)
 {
-    y->total += seconds_dropped(y, t, moved);
+    *(moved ? &y->moves : &y->repeats) += seconds_dropped(y, t, moved);
     y->filed += moved ? y->most[t] : 0;
     if (!moved) {
         cost_more(y, t, false);
@@ -529,10 +547,7 @@ static bool enter(climbing *y, int t, bool moved)
             y->x->again[y->walk[i]] = true;
     }
     drop_one(y, t, true, moved);
-    again_rung *r = POOL_PUSH(&y->x->c->pool, &y->x->ladder);
-    if (r)
-        *r = (again_rung){.tensor = t, .moved = moved, .update = -1, .seconds = y->total};
-    return r;
+    return push(y, (again_rung){.tensor = t, .moved = moved, .update = -1});
 }
 
 static bool enter_all(climbing *y, int keep, bool moved)
@@ -588,48 +603,161 @@ static bool climb(climbing *y, bool *helped)
     return true;
 }
 
-/* ---- states ---- */
-
-static double state_bytes(const climbing *y, int n)
+/* Climbs until nothing helps; the bytes that are needed then. */
+static double climb_all(climbing *y)
 {
-    const ir_node *node = &y->x->base.node[n];
-    int states = node->updates < 0 || node->program || y->x->filed[n] ? 0 : offload_states(node);
-    uint64_t bytes = states ? shard_bytes(&y->x->base.tensors.item[node->updates], 0) : 0;
-    return bytes < group_own_bytes ? 0 : (double)bytes * states;
+    bool helped = true;
+    for (int round = 0; round < ROUNDS && helped; round++) {
+        helped = false;
+        memset(y->refused, 0, sizeof *y->refused * (size_t)y->x->base.tensors.count);
+        while (climb(y, &helped))
+            ;
+    }
+    const place *p = count(y);
+    return p ? p->needs : 0;
 }
 
-/* At last the states of updates go to the disk, the largest first. They are needed in the update alone, where there is
- * little to compute meanwhile, so the step takes as much longer as the disk does. */
-static bool enter_states(climbing *y)
+/* ---- what is kept after all ---- */
+
+/* Lists `t`, or all that were dropped in one batch with it and still are. */
+static void list_again(climbing *y, int t, bool batch)
 {
-    recompute *x = y->x;
-    for (;;) {
-        int largest = -1;
-        for (int n = 0; n < x->base.node_count; n++)
-            if (state_bytes(y, n) > (largest < 0 ? 0 : state_bytes(y, largest)))
-                largest = n;
-        if (largest < 0)
-            return true;
-        y->total += 2 * disk_seconds((uint64_t)state_bytes(y, largest));
-        x->filed[largest] = true;
-        again_rung *r = POOL_PUSH(&x->c->pool, &x->ladder);
-        if (!r)
-            return false;
-        *r = (again_rung){.tensor = -1, .update = largest, .seconds = y->total};
+    const recompute *x = y->x;
+    y->alike_count = 0;
+    for (int i = 0; i < x->base.tensors.count; i++)
+        if (i == t || (batch && x->dropped[i] && !x->moved[i] && y->batch_of[i] == y->batch_of[t]))
+            y->alike[y->alike_count++] = i;
+}
+
+/* What is needed is known at the end of each batch. */
+static void number_batches(climbing *y)
+{
+    const recompute *x = y->x;
+    int batch = 0;
+    for (int r = 0; r < x->ladder.count; r++) {
+        y->batch_of[x->ladder.item[r].tensor] = batch;
+        batch += x->ladder.item[r].needs > 0;
     }
+}
+
+/* What the device needs if `t` is kept. */
+static double needs_with(climbing *y, int t)
+{
+    y->x->dropped[t] = false;
+    double needs = count(y)->needs;
+    y->x->dropped[t] = true;
+    return needs;
+}
+
+/* Lists, in `kept`, one of each batch that is made again and is there when the device needs the most; behind them the one
+ * that is best kept alone. How many batches there are. */
+static int list_there(climbing *y, int *kept)
+{
+    const recompute *x = y->x;
+    const place *p = count(y);
+    int tensors = x->base.tensors.count, batches = 0, best = -1;
+    double least = 0;
+    bool *there = y->refused; /* nothing is asked about any more */
+    number_batches(y);
+    for (int t = 0; t < tensors; t++) {
+        const stay *s = &y->stays[t + tensors];
+        there[t] = x->dropped[t] && !x->moved[t] && s->born >= 0 && s->born <= p->peak && p->peak <= s->died;
+    }
+    for (int t = 0; t < tensors; t++) {
+        bool first = there[t] && batches < KEPT_BATCHES;
+        double needs = there[t] ? needs_with(y, t) : 0;
+        for (int i = 0; i < batches; i++)
+            first &= y->batch_of[kept[i]] != y->batch_of[t];
+        if (first)
+            kept[batches++] = t;
+        if (there[t] && (best < 0 || needs < least)) {
+            least = needs;
+            best = t;
+        }
+    }
+    kept[batches] = best;
+    return batches;
+}
+
+/* Keeps `t`, or its batch, and climbs on from there; what is needed then. */
+static double climb_with(climbing *y, int t, bool batch)
+{
+    list_again(y, t, batch);
+    for (int i = 0; i < y->alike_count; i++)
+        y->x->dropped[y->alike[i]] = false;
+    recompute_order(y->x);
+    y->repeats = 0;
+    for (int n = 0; n < y->x->base.node_count; n++)
+        y->repeats += y->x->again[n] ? y->seconds[n] : 0;
+    for (int i = 0; i < y->alike_count; i++)
+        push(y, (again_rung){.tensor = y->alike[i], .kept = true, .update = -1});
+    return climb_all(y);
+}
+
+/* What is made again together is there together, and at last the device may need the most for that. So some of it is kept
+ * after all, as others may be of use then: that with which the least is needed in the end. False: nothing helps. */
+static bool climb_again(climbing *y, double *needs)
+{
+    const climbing before = *y;
+    int rungs = y->x->ladder.count, kept[KEPT_BATCHES + 1], batches = list_there(y, kept), best = -1;
+    for (int i = 0; i <= batches && batches; i++) {
+        double then = climb_with(y, kept[i], i < batches);
+        best = then < *needs ? i : best;
+        *needs = then < *needs ? then : *needs;
+        y->x->ladder.count = rungs;
+        recompute_drop(y->x, rungs);
+        y->repeats = before.repeats;
+        y->moves = before.moves;
+        y->filed = before.filed;
+    }
+    if (best >= 0)
+        climb_with(y, kept[best], best < batches);
+    return best >= 0;
 }
 
 bool recompute_ladder(recompute *x)
 {
     climbing y;
-    bool helped = climbing_begin(&y, x);
-    for (int round = 0; round < ROUNDS && helped; round++) {
-        helped = false;
-        memset(y.refused, 0, sizeof *y.refused * (size_t)x->base.tensors.count);
-        while (climb(&y, &helped))
-            ;
+    bool goes = climbing_begin(&y, x);
+    double needs = goes ? climb_all(&y) : 0;
+    for (int i = 0; i < KEPT_TIMES && goes && needs > 0 && y.effort < EFFORT_MAX; i++)
+        goes = climb_again(&y, &needs);
+    return !x->c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", x->c->graph->name) == WEIR_OK;
+}
+
+/* ---- states ---- */
+
+static double state_bytes(const recompute *x, int n)
+{
+    const ir_node *node = &x->base.node[n];
+    int states = node->updates < 0 || node->program || x->filed[n] ? 0 : offload_states(node);
+    uint64_t bytes = states ? shard_bytes(&x->base.tensors.item[node->updates], 0) : 0;
+    return bytes < group_own_bytes ? 0 : (double)bytes * states;
+}
+
+static int largest_state(const recompute *x)
+{
+    int largest = -1;
+    for (int n = 0; n < x->base.node_count; n++)
+        if (state_bytes(x, n) > (largest < 0 ? 0 : state_bytes(x, largest)))
+            largest = n;
+    return largest;
+}
+
+/* They are needed in the update alone, where there is little to compute meanwhile, so the step takes as much longer as
+ * the disk does. */
+bool recompute_states(recompute *x, int rungs)
+{
+    double seconds = rungs ? x->ladder.item[rungs - 1].seconds : 0;
+    x->ladder.count = rungs;
+    recompute_drop(x, rungs);
+    for (int n; (n = largest_state(x)) >= 0;) {
+        again_rung *r = POOL_PUSH(&x->c->pool, &x->ladder);
+        if (!r)
+            break;
+        seconds += 2 * disk_seconds((uint64_t)state_bytes(x, n));
+        x->filed[n] = true;
+        *r = (again_rung){.tensor = -1, .update = n, .seconds = seconds};
     }
-    if (x->c->offload)
-        enter_states(&y);
     return !x->c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", x->c->graph->name) == WEIR_OK;
 }

@@ -291,12 +291,28 @@ static outcome better_of(search *s, outcome best, int at)
     return (o.fits && (!best.fits || o.seconds < best.seconds)) || (!best.fits && o.bytes < best.bytes) ? o : best;
 }
 
-/* The best of the grid, and of what is found from there in ever smaller steps. */
+/* The rung of which the ladder counts the fewest bytes. */
+static int least_counted(const search *s)
+{
+    int least = 0;
+    for (int at = 1; at <= s->x.ladder.count; at++) {
+        double needs = s->x.ladder.item[at - 1].needs;
+        if (needs > 0 && (!least || needs < s->x.ladder.item[least - 1].needs))
+            least = at;
+    }
+    return least;
+}
+
+/* The best of the grid, of the rungs that lead to the one that counts the least, and of what is found from there in ever
+ * smaller steps. */
 static outcome best_of_grid(search *s)
 {
     outcome best = {.bytes = UINT64_MAX};
+    int least = least_counted(s);
     for (int i = 0; i < grid_of(s); i++)
         best = better_of(s, best, grid_rung(s, i));
+    for (int i = 0; i < limit_grid && i < least; i++)
+        best = better_of(s, best, least - i);
     for (int step = limit_grid > 1 ? s->x.ladder.count / (limit_grid - 1) / 2 : 0; step > 0; step /= 2) {
         int from = best.rung;
         best = better_of(s, best, from - step);
@@ -334,7 +350,13 @@ static outcome choose(search *s)
     outcome last = try_rung(s, s->x.ladder.count);
     if (last.fits)
         return cheaper(s, none.fits ? none : first_that(s, 0, last, does_fit), last);
-    return best_of_grid(s);
+    outcome best = best_of_grid(s);
+    if (best.fits || s->failed || !s->c->offload)
+        return best;
+    if (!recompute_states(&s->x, best.rung))
+        return s->failed = true, none;
+    last = try_rung(s, s->x.ladder.count);
+    return last.fits ? first_that(s, best.rung, last, does_fit) : best_of_grid(s);
 }
 
 /* The plan with the first `at` rungs; NULL: an error, or, with c->over, it does not fit when it is live. */

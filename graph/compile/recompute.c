@@ -609,7 +609,7 @@ static bool rewrite(rewriting *w)
     return !p->failed;
 }
 
-bool recompute_apply(recompute *x, int rungs)
+void recompute_drop(recompute *x, int rungs)
 {
     memset(x->dropped, 0, sizeof *x->dropped * (size_t)x->base.tensors.count);
     memset(x->moved, 0, sizeof *x->moved * (size_t)x->base.tensors.count);
@@ -619,10 +619,15 @@ bool recompute_apply(recompute *x, int rungs)
             x->filed[x->ladder.item[r].update] = true;
             continue;
         }
-        x->dropped[x->ladder.item[r].tensor] = true;
+        x->dropped[x->ladder.item[r].tensor] = !x->ladder.item[r].kept;
         x->moved[x->ladder.item[r].tensor] = x->ladder.item[r].moved;
     }
     recompute_order(x);
+}
+
+bool recompute_apply(recompute *x, int rungs)
+{
+    recompute_drop(x, rungs);
     rewriting w = {.x = x};
     if (!rewrite(&w))
         return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", x->c->graph->name) == WEIR_OK;

@@ -36,6 +36,7 @@ typedef struct again_event {       /* a node's place in the order of all */
 
 typedef struct again_rung {
     int tensor;                    /* dropped here, and from here on */
+    bool kept;                     /* or no longer */
     bool moved;                    /* to a disk */
     int update;                    /* or the state of that update is; -1 */
     double seconds;                /* that a step takes longer, so far */
@@ -83,6 +84,13 @@ bool recompute_reads_again(const recompute *x, const again_event *e, int tensor)
 
 /* Finds the ladder. False: no memory. */
 bool recompute_ladder(recompute *x);
+
+/* What follows the first `rungs` of the ladder: the states of updates go to the disk, the largest first. False: no
+ * memory, with an error. */
+bool recompute_states(recompute *x, int rungs);
+
+/* Brings dropped, moved, filed and what follows from them to what the first `rungs` of the ladder make of them. */
+void recompute_drop(recompute *x, int rungs);
 
 /* Sets c->ir to what it is with the first `rungs` of the ladder dropped. False: no memory. */
 bool recompute_apply(recompute *x, int rungs);

@@ -462,6 +462,27 @@ Test(limit, the_smallest_is_near_that_of_all_rungs, .timeout = 300)
         smallest_is_near(compile_chain, count, INT32_MAX);
 }
 
+/* Of three products of a layer one is made again. */
+static void says_how_much_longer(const void *model, int products, uint64_t bytes)
+{
+    weir_plan *plan = kept(compile_blocks, model, bytes);
+    double again = repeated(plan, "linear") / 3.0 / products, longer = plan->limits->longer;
+    cr_expect(longer > 0.7 * again && longer < 1.4 * again + 0.1, "within %ld bytes: %.3f longer, of the products %.3f are made again",
+              (long)bytes, longer, again);
+    weir_plan_free(plan);
+}
+
+Test(limit, a_plan_says_how_much_longer_a_step_takes, .timeout = 120)
+{
+    for (int count = 4; count <= EFFORT(16, 4, 4); count *= 4) {
+        weir_plan *loose = compile_blocks(&count, NULL);
+        uint64_t most = largest(loose), least = smallest(compile_blocks, &count);
+        for (int at = 0; at < LADDER; at++)
+            says_how_much_longer(&count, 2 * count, limit_at(least, most, at));
+        weir_plan_free(loose);
+    }
+}
+
 /* ---- the ladder's count and the layout ---- */
 
 enum { HEARD_MAX = 4096 };
@@ -500,9 +521,9 @@ static void ladder_is_near(compile_fn compile, int layers, double tensor)
 /* No rung changes what the ladder leaves out; and it knows nothing of how parts are packed. */
 Test(limit, the_layout_of_a_rung_takes_what_the_ladder_counts, .timeout = 300)
 {
-    for (int layers = 4; layers <= EFFORT(32, 16, 8); layers *= 2)
+    for (int layers = 4; layers <= EFFORT(16, 8, 8); layers *= 2)
         ladder_is_near(compile_blocks, layers, 4 * 1024 * 64 * sizeof(float));
-    for (int layers = 16; layers <= EFFORT(256, 64, 32); layers *= 2)
+    for (int layers = 16; layers <= EFFORT(128, 32, 32); layers *= 2)
         ladder_is_near(compile_chain, layers, 256 * 64 * sizeof(float));
 }
 
