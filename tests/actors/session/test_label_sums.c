@@ -172,6 +172,25 @@ Test(label_sums, each_label_of_a_step_weighs_the_same_in_every_layout)
     }
 }
 
+/* Where a value is computed changes no bit, nor does who keeps an optimizer's state. */
+Test(label_sums, stages_and_split_states_change_no_bit)
+{
+    static const struct layout pairs[][2] = {
+        {{.micros = 2, .dp = 1, .tp = 1}, {.micros = 2, .dp = 1, .tp = 1, .pipeline = true}},
+        {{.micros = 4, .dp = 2, .tp = 1}, {.micros = 4, .dp = 2, .tp = 1, .pipeline = true}},
+        {{.micros = 2, .dp = 2, .tp = 1, .clips = true}, {.micros = 2, .dp = 2, .tp = 1, .zero = true, .clips = true}},
+        {{.micros = 4, .dp = 2, .tp = 2}, {.micros = 4, .dp = 2, .tp = 2, .pipeline = true, .zero = true}},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        float w[2][WIDTH][CLASSES];
+        int skipped[2];
+        for (int j = 0; j < 2; j++)
+            learn(&pairs[i][j], w[j], &skipped[j]);
+        cr_expect(!memcmp(w[0], w[1], sizeof w[0]), "pair %d", (int)i);
+        cr_expect_eq(skipped[0], skipped[1]);
+    }
+}
+
 /* The mean of means, which is the default, weighs the one label of the first half as much as all of the second. */
 Test(label_sums, the_mean_of_means_weighs_labels_of_small_micro_batches_more)
 {
