@@ -68,14 +68,16 @@ weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const
                         const char *directory)
 {
     weir_status status = WEIR_OK;
+    memset(arenas, 0, plan->spaces_count * sizeof *arenas);
     for (uint32_t i = 0; !status && i < plan->spaces_count; i++)
         if (!elsewhere || !elsewhere[i])
             status = plugin_need(plan->spaces[i].kind);
-    for (uint32_t i = 0; !status && i < plan->spaces_count; i++) {
-        status = arena_open(&arenas[i], plan, i, bases ? bases[i] : NULL, elsewhere, directory);
-        if (status)
-            arenas_close(arenas, i);
-    }
+    for (int pinned = 0; pinned < 2; pinned++)
+        for (uint32_t i = 0; !status && i < plan->spaces_count; i++)
+            if ((plan->spaces[i].kind == WEIR_PINNED) == pinned)
+                status = arena_open(&arenas[i], plan, i, bases ? bases[i] : NULL, elsewhere, directory);
+    if (status)
+        arenas_close(arenas, plan->spaces_count);
     return status;
 }
 

@@ -39,6 +39,7 @@
 #include <weir/op.h>
 
 #include "kernels/cuda/listed.h"
+#include "kernels/cuda/shared.h"
 
 #ifdef WEIR_EMULATED
 #include "tests/cuda/emulate.h"
@@ -68,11 +69,21 @@
 #define ATOMIC_SWAP(at, from, to) atomicCAS((unsigned long long *)(at), (unsigned long long)(from), (unsigned long long)(to))
 #define ATOMIC_MIN(at, value) atomicMin((unsigned long long *)(at), (unsigned long long)(value))
 
+/* Bytes of a kernel's arrays; 0 when the driver does not tell, which the launch will say. */
+template <auto KERNEL_> inline size_t shared_arrays()
+{
+    static const size_t bytes = [] {
+        cudaFuncAttributes found;
+        return cudaFuncGetAttributes(&found, (const void *)KERNEL_) == cudaSuccess ? found.sharedSizeBytes : 0;
+    }();
+    return bytes;
+}
+
 #define LAUNCH_SHARED(kernel, grid, block, bytes, queue, ...)                                                     \
     do {                                                                                                          \
         (void)&kernel_is_listed<(kernel)>;                                                                        \
         if ((grid) > 0) {                                                                                         \
-            if ((bytes) > 48 << 10)                                                                               \
+            if (shared_asks(shared_arrays<(kernel)>(), (bytes)))                                                  \
                 cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes));          \
             (kernel)<<<(unsigned)(grid), (unsigned)(block), (bytes), (cudaStream_t)(queue)>>>(__VA_ARGS__);       \
         }                                                                                                         \

@@ -143,6 +143,8 @@ weir_status card_open(uint32_t index, int *card)
     weir_status status = card_of(index, card);
     if (!status)
         status = CALL(index, cudaSetDevice, *card);
+    if (!status)
+        atomic_store(&the.own, *card + 1);
     return status;
 }
 
@@ -169,6 +171,13 @@ weir_status card_load(uint32_t index)
 weir_status card_set(uint32_t index)
 {
     return the.card_count > 1 ? CALL(index, cudaSetDevice, card_at(index)) : WEIR_OK;
+}
+
+void card_set_own(void)
+{
+    int own = atomic_load(&the.own);
+    if (own && the.card_count > 1)
+        cudaSetDevice(own - 1);
 }
 
 weir_status cards_describe(uint32_t index, struct device_facts *facts)

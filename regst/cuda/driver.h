@@ -9,7 +9,7 @@
  *     kernels.cu what the driver itself runs on a device
  *
  * A stream takes work from any thread, but a thread has a *current* card, and launches go to it alone: whoever enqueues
- * calls card_set() first. Errors of CUDA's are sticky after a fault of a kernel: every later call returns them. What
+ * calls card_set() first, and every other entry card_set_own(). Errors of CUDA's are sticky after a fault of a kernel: every later call returns them. What
  * frees goes on all the same, and reports nothing.
  */
 #ifndef REGST_CUDA_DRIVER_H
@@ -40,6 +40,7 @@ struct driver {
     char why[TEXT_BYTES];
     write_value_fn write_value;   /* NULL: not there */
     pthread_mutex_t lock;         /* of cards */
+    _Atomic int own;              /* 1 + a card that this process works with; 0: none yet */
 };
 extern struct driver the;
 
@@ -56,6 +57,9 @@ const char *cards_link(uint32_t from, uint32_t to);
 weir_status card_of(uint32_t index, int *card);
 weir_status card_open(uint32_t index, int *card);
 weir_status card_set(uint32_t index);
+/* A card that this process works with becomes the calling thread's, for calls that are of none in particular: of a thread
+ * that has none they would open a context on the first card, some 500 MB that nobody uses. */
+void card_set_own(void);
 /* Whether a card hangs. Freeing waits for all cards, so what they have is left to them. */
 bool cards_hang(void);
 /* Loads all kernels, if it has not been done: no launch has to, later. It is the calling thread's card. */
@@ -109,6 +113,7 @@ struct queue {
     cudaEvent_t ends[MARKS], starts[MARKS]; /* owned; of ticket t at t % MARKS; `starts`: where the queue is timed */
     cudaEvent_t zero;           /* owned; recorded at zero_ns by the host's clock */
     int64_t zero_ns;
+    uint64_t zero_ticket;       /* whose start it was; 0: none's */
     _Atomic bool aborted;
     /* of a queue for collectives; under group_lock */
     struct deferred *first, **last;

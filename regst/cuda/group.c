@@ -148,6 +148,7 @@ weir_status group_new(struct device_queue *head, const struct device_group_id *i
 
 void group_free(struct device_group *head)
 {
+    card_set_own();
     pthread_mutex_lock(&group_lock);
     destroy((struct group *)head);
     pthread_mutex_unlock(&group_lock);
@@ -163,6 +164,7 @@ weir_status group_join(struct device_group *head, const unsigned char key[DEVICE
     struct hall *hall = ((struct group *)head)->hall;
     weir_status status = WEIR_OK;
     *whole = true;
+    card_set_own();
     pthread_mutex_lock(&group_lock);
     if (hall_spreads(hall))
         status = nccl_join(hall, key, whole);

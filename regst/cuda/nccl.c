@@ -483,6 +483,7 @@ static struct ending *ending_new(uint32_t count, bool well)
 static void *ending_run(void *data)
 {
     struct ending *ending = data;
+    card_set_own();
     bool grouped = nccl.GroupStart() == ncclSuccess;
     for (uint32_t i = 0; i < ending->count; i++)
         (ending->well ? nccl.CommDestroy : nccl.CommAbort)(ending->comm[i]);

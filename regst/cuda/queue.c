@@ -16,6 +16,7 @@
  * another than the last one's is preceded by a kernel that sets it: it has the values as arguments, so nothing on the host has
  * to outlive the launch.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@
 
 #include "regst/cuda/driver.h"
 
-enum { ABORT_MS = 10000, ABORT_LOOK_US = 50 };
+enum { ABORT_MS = 10000, ABORT_LOOK_US = 50, ZERO_MS = 1 };
 
 static int64_t now_ns(void)
 {
@@ -192,19 +193,34 @@ weir_status queue_put_start(struct queue *queue, uint64_t ticket)
     return CALL(queue->head.index, cudaEventRecord, queue->starts[ticket % MARKS], queue->stream);
 }
 
+/* A time is told as a float of milliseconds since an event, which after 1,000 s is off by 30 us. So the start of a ticket
+ * becomes the zero of later ones when it is ZERO_MS behind the last; it changes places with that in the ring. */
+static void move_zero(struct queue *queue, uint64_t ticket, int64_t start_ns)
+{
+    cudaEvent_t before = queue->zero;
+    queue->zero = queue->starts[ticket % MARKS];
+    queue->starts[ticket % MARKS] = before;
+    queue->zero_ns = start_ns;
+    queue->zero_ticket = ticket;
+}
+
 bool queue_times(struct device_queue *head, uint64_t ticket, int64_t *start_ns, int64_t *end_ns)
 {
     struct queue *queue = queue_of(head);
     float start_ms = 0, length_ms = 0;
     if (!queue->zero || !queue_passed(queue, ticket))
         return false;
-    cudaEvent_t start = queue->starts[ticket % MARKS], end = queue->ends[ticket % MARKS];
+    card_set_own();
+    const bool is_zero = ticket == queue->zero_ticket;
+    cudaEvent_t start = is_zero ? queue->zero : queue->starts[ticket % MARKS], end = queue->ends[ticket % MARKS];
     bool known = !cudaEventElapsedTime(&start_ms, queue->zero, start) && !cudaEventElapsedTime(&length_ms, start, end);
     cudaGetLastError();
     if (!known)
         return false;
-    *start_ns = queue->zero_ns + (int64_t)((double)start_ms * 1e6);
-    *end_ns = *start_ns + (int64_t)((double)length_ms * 1e6);
+    *start_ns = queue->zero_ns + llround((double)start_ms * 1e6);
+    *end_ns = *start_ns + llround((double)length_ms * 1e6);
+    if (!is_zero && start_ms > ZERO_MS)
+        move_zero(queue, ticket, *start_ns);
     return true;
 }
 
@@ -361,6 +377,7 @@ weir_status queue_await(struct device_queue *head, struct device_queue *other, u
 /* What the stream says, without a trace in the calling thread's last error. */
 static cudaError_t look(const struct queue *queue)
 {
+    card_set_own();
     bool clean = cudaPeekAtLastError() == cudaSuccess;
     cudaError_t error = cudaStreamQuery(queue->stream);
     if (clean)

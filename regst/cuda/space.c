@@ -45,6 +45,7 @@ void space_free(void *space, uint64_t bytes)
     (void)bytes;
     if (cards_hang())
         return;
+    card_set_own();
     cudaFree(space);
     cudaGetLastError();
 }
@@ -52,6 +53,7 @@ void space_free(void *space, uint64_t bytes)
 /* Which device it is follows from the address: there is one space of addresses for all. */
 static weir_status copy(void *to, const void *from, uint64_t bytes, const char *what)
 {
+    card_set_own();
     cudaError_t error = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
     if (!error)
         error = cudaStreamSynchronize(NULL);
@@ -83,6 +85,7 @@ weir_status pinned_new(const char *path, uint32_t index, uint64_t bytes, void **
     void *made = NULL;
     if (!is_known())
         return the.host->error_set(the.absent, "there is no cuda:%u: %s", index, the.why);
+    card_set_own();
     cudaError_t error = cudaHostAlloc(&made, bytes, cudaHostAllocPortable);
     if (error)
         return no_memory(index, "cudaHostAlloc", bytes, error);
@@ -96,6 +99,7 @@ void pinned_free(void *space, uint64_t bytes)
     (void)bytes;
     if (cards_hang())
         return;
+    card_set_own();
     cudaFreeHost(space);
     cudaGetLastError();
 }
@@ -103,6 +107,7 @@ void pinned_free(void *space, uint64_t bytes)
 weir_status pinned_adopt(void *space, uint64_t bytes)
 {
     char text[24];
+    card_set_own();
     cudaError_t error = is_known() ? cudaHostRegister(space, bytes, cudaHostRegisterPortable) : cudaSuccess;
     cudaGetLastError();
     return error ? the.host->error_set(WEIR_E_MEMORY, "cudaHostRegister of %s that processes share: %s",
@@ -115,6 +120,7 @@ void pinned_leave(void *space, uint64_t bytes)
     (void)bytes;
     if (!is_known() || cards_hang())
         return;
+    card_set_own();
     cudaHostUnregister(space);
     cudaGetLastError();
 }

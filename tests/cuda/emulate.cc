@@ -1,6 +1,7 @@
 /* emulate.cc: see the header. Compiled without ThreadSanitizer's instrumentation: what fibers share through the emulator
  * is no access of the kernel's. What orders them is told with __tsan_acquire and __tsan_release. */
 #include "tests/cuda/emulated.h"
+#include "kernels/cuda/shared.h"
 
 #include <cstdarg>
 #include <cstdio>
@@ -365,6 +366,15 @@ static size_t padded(size_t bytes)
     return (bytes + GUARD - 1) / GUARD * GUARD;
 }
 
+/* Of the arrays that a kernel declares, without the rest. */
+static size_t arrays_bytes(const machine *m)
+{
+    size_t bytes = 0;
+    for (const array &a : m->arrays)
+        bytes += a.file ? a.bytes : 0;
+    return bytes;
+}
+
 void *emulate_shared(const char *name, const char *file, int line, size_t bytes)
 {
     machine *m = here;
@@ -376,6 +386,12 @@ void *emulate_shared(const char *name, const char *file, int line, size_t bytes)
         used += padded(a.bytes);
     if (used - GUARD * (m->arrays.size() + 1) + bytes > shared_max) {
         fault(m, "more than %zu bytes of shared memory with %s", shared_max, name);
+        never_again(m);
+    }
+    const size_t rest = m->grid->rest, arrays = arrays_bytes(m) + (file ? bytes : 0);
+    if (arrays + rest > SHARED_UNASKED && !shared_asks(arrays, rest)) {
+        fault(m, "%zu bytes of shared arrays and %zu besides are more than 48 KiB, and the launch did not ask for them",
+              arrays, rest);
         never_again(m);
     }
     used += m->arrays.size() * GUARD;

@@ -12,6 +12,7 @@ struct standin standin = {.lock = PTHREAD_MUTEX_INITIALIZER,
                           .rest = PTHREAD_COND_INITIALIZER};
 _Thread_local cudaError_t standin_error, standin_last;
 _Thread_local int standin_card;
+static _Thread_local bool has_card; /* or else it is the first */
 
 /* ---- what it is ---- */
 
@@ -60,9 +61,26 @@ void standin_misuse(const char *what)
 
 /* ---- errors ---- */
 
+/* Calls that open no context. */
+static bool needs_card(const char *name)
+{
+    static const char *const not[] = {"cudaSetDevice", "cudaGetDevice", "cudaGetDeviceCount", "cudaGetDeviceProperties",
+                                      "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaDeviceCanAccessPeer",
+                                      "cudaDeviceGetP2PAttribute", "cudaGetDriverEntryPointByVersion"};
+    for (size_t i = 0; i < sizeof not / sizeof *not; i++)
+        if (!strcmp(name, not[i]))
+            return false;
+    return !strncmp(name, "cuda", 4);
+}
+
 bool standin_enter(const char *name)
 {
     pthread_mutex_lock(&standin.lock);
+    if (!has_card && cards() > 1 && needs_card(name)) {
+        char what[STANDIN_TEXT];
+        snprintf(what, sizeof what, "%s on a thread that has no card opens a context on the first", name);
+        standin_misuse(what);
+    }
     standin_error = standin.sticky;
     if (++standin.seen.calls == standin.is.fail_call) {
         standin_error = standin.is.fail_with ? (cudaError_t)standin.is.fail_with : cudaErrorUnknown;
@@ -197,6 +215,7 @@ cudaError_t cudaSetDevice(int card)
     if (card < 0 || card >= cards())
         return standin_leave(cudaErrorInvalidDevice);
     standin_card = card;
+    has_card = true;
     return standin_leave(cudaSuccess);
 }
 

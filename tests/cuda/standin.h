@@ -13,7 +13,7 @@
  *
  * It counts what no caller may do (`misuse`): a launch on a stream of a card that is not the thread's, one of a kernel that
  * was not loaded there before, memory that is
- * freed twice, an event that is destroyed while a stream is to wait for it, a copy outside of what was given.
+ * freed twice, a call on a thread that was given none of several cards, an event that is destroyed while a stream is to wait for it, a copy outside of what was given.
  *
  * A test finds these functions in the plugin with dlsym(). Set before the first call of the runtime; any thread. The
  * environment's STANDIN_CARDS and STANDIN_SEED are for programs that are run.
@@ -46,6 +46,7 @@ typedef struct standin_options {
     bool no_epilogues;  /* or for none with an epilogue but the bias */
     const char *no_blas; /* a call that cuBLASLt lacks; "": it is not there at all */
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */
+    int64_t record_ns;  /* an event is about so much later than the one before it, by the device's clock; 0: by the host's */
     int launch_ms;      /* so long a group of calls takes to be launched [some questions] */
     bool abort_hangs;   /* who aborts a communicator waits as long as this is so */
     int cudnn;          /* version of that library [what STANDIN_CUDNN says, or -1: it is not there] */
@@ -67,6 +68,7 @@ typedef struct standin_seen {
     int64_t cudnn_descriptors; /* that were not destroyed */
     uint64_t cudnn_plans; /* and so often a plan was made */
     uint64_t kernels, copies, waits;
+    int64_t clock_ns;   /* the device's, when the newest event passed; where record_ns is set */
     uint64_t loaded;    /* kernels, on some card */
     uint64_t spaces, pinned, registered, streams, events, comms; /* that were not given back */
     uint64_t bytes;     /* of device memory, now */

@@ -133,7 +133,9 @@ static void take_head(struct CUstream_st *stream)
         return;
     if (run->kind == RUN_RECORD) {
         run->event->passed = run->number > run->event->passed ? run->number : run->event->passed;
-        run->event->passed_ns = now_ns();
+        if (standin.is.record_ns)
+            standin.seen.clock_ns += standin.is.record_ns + (int64_t)(standin.seen.calls * 7919 % 1009);
+        run->event->passed_ns = standin.is.record_ns ? standin.seen.clock_ns : now_ns();
     }
     stream->first = run->next;
     if (!stream->first)

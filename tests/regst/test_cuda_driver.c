@@ -294,6 +294,27 @@ Test(cuda_driver, times_are_known_where_they_are_asked_for)
     rig_close(&r);
 }
 
+/* 1,000 seconds, in which each launch has two events. */
+Test(cuda_driver, times_are_exact_long_after_the_start)
+{
+    enum { LAUNCHES = 36000, RECORD_NS = 14000000 };
+    struct rig r = rig_open(&(standin_options){.record_ns = RECORD_NS}, 1, DEVICE_COMPUTE, DEVICE_COPY_IN);
+    struct device_queue *queue = r.queue[0][0];
+    int64_t start = 0, end = 0, again = 0, first = 0, clock = 0;
+    queue->timed = true;
+    for (int i = 0; i < LAUNCHES; i++) {
+        launch_add(queue, slot(&r, 0, 0), slot(&r, 0, 1), 1);
+        finish(queue);
+        cr_assert(r.device->times(queue, queue->marked, &start, &end));
+        cr_assert(r.device->times(queue, queue->marked, &again, &end) && again == start, "asked once more");
+        clock = card_look().clock_ns;
+        first = i ? first : end - clock;
+    }
+    cr_expect_gt(clock, INT64_C(1000000000000));
+    cr_expect(llabs(end - clock - first) < 2000, "off by %ld ns", (long)(end - clock - first));
+    rig_close(&r);
+}
+
 /* ---- kernels are loaded ---- */
 
 Test(cuda_driver, all_kernels_are_loaded_with_the_first_queue_of_a_card)

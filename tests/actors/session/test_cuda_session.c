@@ -3,6 +3,7 @@
  * compute, within rounding; and the same bits each time, whatever order streams are taken in.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,6 +185,109 @@ Test(cuda_session, parameters_are_written_read_and_traced)
     cr_expect_gt(fread(events, 1, sizeof events - 1, file), 0);
     cr_expect(strstr(events, "cuda:1"), "%s", events);
     fclose(file);
+    card_close();
+    weir_plan_free(plan);
+    folder_remove();
+}
+
+/* ---- threads of the program's ---- */
+
+struct call {
+    const weir_plan *plan;
+    weir_session *s;
+    weir_status status;
+    float weight[16 * 24], x[12 * 16], y[12 * 8];
+};
+
+static void opens(struct call *c)
+{
+    c->s = weir_session_open(c->plan, .trace = folder_path("trace"));
+    c->status = c->s ? WEIR_OK : WEIR_E_STATE;
+}
+
+static void writes(struct call *c)
+{
+    c->status = weir_session_write(c->s, "up/weight", &(weir_array){c->weight, WEIR_F32, {2, {16, 24}}});
+}
+
+static void reads(struct call *c)
+{
+    c->status = weir_session_read(c->s, "up/weight", &(weir_array){c->weight, WEIR_F32, {2, {16, 24}}});
+}
+
+static void begins(struct call *c)
+{
+    c->status = weir_session_start(c->s, 1);
+    if (!c->status)
+        c->status = weir_session_push(c->s, "x", &(weir_array){c->x, WEIR_F32, {2, {12, 16}}}, 20000);
+}
+
+static void ends(struct call *c)
+{
+    c->status = weir_session_pull(c->s, "y", &(weir_array){c->y, WEIR_F32, {2, {12, 8}}}, 20000);
+    if (!c->status)
+        c->status = weir_session_wait(c->s, 20000);
+}
+
+static void looks(struct call *c)
+{
+    weir_session_stats stats;
+    weir_session_get_stats(c->s, &stats);
+    c->status = stats.steps == 1 ? WEIR_OK : WEIR_E_STATE;
+}
+
+static void saves(struct call *c)
+{
+    c->status = weir_session_save(c->s, folder_path("kept"));
+    if (!c->status)
+        c->status = weir_session_save_wait(c->s, -1);
+}
+
+static void loads(struct call *c)
+{
+    c->status = weir_session_load(c->s, folder_path("kept"));
+}
+
+static void closes(struct call *c)
+{
+    c->status = weir_session_close(c->s);
+}
+
+static void (*const calls[])(struct call *c) = {opens, writes, reads, begins, ends, looks, saves, loads, reads, closes};
+
+static void *call_all(void *data)
+{
+    struct call *c = data;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls && !c->status; i++)
+        calls[i](c);
+    return NULL;
+}
+
+static void *call_one(void *data)
+{
+    void **both = data;
+    (*(void (*const *)(struct call *))both[0])(both[1]);
+    return NULL;
+}
+
+/* A plan that uses the second and third card leaves the first alone, whoever calls: a context there is 500 MB. */
+Test(cuda_session, threads_of_a_program_open_no_context_on_a_card_that_is_not_the_plan_s)
+{
+    unsetenv("WEIR_CUDA_LOGICAL");
+    folder_make();
+    weir_plan *plan = forward_on("cuda:1-2");
+    card_open(&(standin_options){.cards = 3});
+    struct call one = {.plan = plan}, each = {.plan = plan};
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, call_all, &one), 0);
+    pthread_join(thread, NULL);
+    cr_expect_eq(one.status, WEIR_OK, "%d", one.status);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        void *both[] = {(void *)&calls[i], &each};
+        cr_assert_eq(pthread_create(&thread, NULL, call_one, both), 0);
+        pthread_join(thread, NULL);
+        cr_expect_eq(each.status, WEIR_OK, "call %d: %d", (int)i, each.status);
+    }
     card_close();
     weir_plan_free(plan);
     folder_remove();

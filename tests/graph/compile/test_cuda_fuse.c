@@ -277,6 +277,33 @@ Test(cuda_fuse, residuals_and_norms_activations_and_biases_are_one_kernel)
     weir_plan_free(plan);
 }
 
+/* A row of 2,048 with three sums takes 48 KiB of shared memory for them, and a little besides. */
+static weir_plan *wide_plan(int64_t columns, bool fuses)
+{
+    weir_graph *g = weir_graph_new("wide");
+    weir_mesh_new(g, "cuda:0");
+    weir_tensor *x = weir_input(g, WEIR_F32, {4, 8}, .name = "x");
+    weir_tensor *h = weir_linear(x, columns, .name = "up");
+    weir_tensor *n = weir_gelu(weir_layernorm(h, .name = "norm"));
+    weir_tensor *loss = weir_mean(weir_mul(weir_cast(weir_add(h, n), WEIR_F32), weir_cast(h, WEIR_F32)), .name = "loss");
+    weir_train(loss, weir_sgd(.lr = 0.1));
+    weir_fetch(loss, .name = "loss");
+    weir_plan *plan = weir_compile(g, .precision = WEIR_BF16, .no_fusion = !fuses);
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(cuda_fuse, rows_that_take_all_of_a_block_s_shared_memory_keep_their_bits)
+{
+    for (int64_t columns = 1921; columns <= 2048; columns += 127) {
+        weir_plan *fused = wide_plan(columns, true), *apart = wide_plan(columns, false);
+        cr_expect(has_chain(fused, "mul, cast, mul, cast, gelu_grad, layernorm_grad, add_many, linear_db"));
+        same_bits(fused, apart, 2, "wide");
+        weir_plan_free(fused);
+        weir_plan_free(apart);
+    }
+}
+
 /* ---- what is between ---- */
 
 Test(cuda_fuse, what_is_between_is_nowhere_in_memory)
