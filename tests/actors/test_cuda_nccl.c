@@ -31,20 +31,11 @@ static enum ranks_kind kind(void)
     return card_real() ? RANKS_THREADS : EFFORT(RANKS_PROCESSES, RANKS_PROCESSES, RANKS_THREADS);
 }
 
-/* The real library takes one device per card. */
+/* The library takes one device per card. */
 static void with_cards(void)
 {
-    if (card_real())
-        unsetenv("WEIR_CUDA_LOGICAL");
-    else
-        setenv("WEIR_CUDA_LOGICAL", "16", 1);
-}
-
-static void need_cards(uint32_t count)
-{
-    uint32_t there = 0;
-    if (card_real() && (plugin_need(WEIR_CUDA) || device_find(WEIR_CUDA)->count(&there) || there < count))
-        cr_skip_test("here are not so many cards");
+    unsetenv("WEIR_CUDA_LOGICAL");
+    setenv("STANDIN_CARDS", "16", 1);
 }
 
 TestSuite(cuda_nccl, .init = with_cards, .timeout = 300);
@@ -112,7 +103,7 @@ static int launch_ms; /* of rank 1 */
 static void spread_is_the_same(struct learner_opts opts, int ranks, enum ranks_link link, double tolerance)
 {
     card_open(NULL);
-    need_cards((uint32_t)((opts.dp ? opts.dp : 1) * (opts.tp ? opts.tp : 1) * (opts.pp ? opts.pp : 1)));
+    card_need((uint32_t)((opts.dp ? opts.dp : 1) * (opts.tp ? opts.tp : 1) * (opts.pp ? opts.pp : 1)));
     struct job job = {.plan = plan_of(opts), .tolerance = tolerance, .steps = STEPS};
     struct learned want = learned_alone(job.plan, STEPS);
     card_close();
@@ -346,6 +337,24 @@ Test(cuda_nccl, a_library_that_is_not_there_is_one_sentence_on_all_ranks)
         }
         ranks_free(ranks);
     }
+    weir_plan_free(job.plan);
+}
+
+Test(cuda_nccl, two_ranks_on_one_card_are_refused)
+{
+    skip_without_processes();
+    setenv("WEIR_CUDA_LOGICAL", "2", 1);
+    setenv("STANDIN_CARDS", "1", 1);
+    card_open(NULL);
+    struct job job = {.plan = plan_of((struct learner_opts){.dp = 2}), .steps = 1};
+    struct ranks *ranks = lived(&job, 0);
+    for (int each = 0; each < 2; each++) {
+        const struct told *told = told_of(ranks, each);
+        cr_expect_not(told->opened);
+        cr_expect(strstr(told->error, "invalid usage: Duplicate GPU detected : rank 0 and rank 1 both on"), "rank %d: %s", each,
+                  told->error);
+    }
+    ranks_free(ranks);
     weir_plan_free(job.plan);
 }
 

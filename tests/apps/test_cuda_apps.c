@@ -39,6 +39,13 @@ static double last(const char *out, const char *word)
     return strtod(at + strlen(word), NULL);
 }
 
+/* What a device may take beside what is planned: the clocks of queues; of a real one the driver takes some 500 MB for its
+ * context and the code of kernels, and libraries take more. */
+static int64_t beside(void)
+{
+    return card_real() ? INT64_C(2) << 30 : 4096;
+}
+
 /* Both say the same number, to its last digit or the one before. */
 static void same(const char *arguments, const char *word, double tolerance)
 {
@@ -70,9 +77,10 @@ Test(cuda_apps, processes_train_alike)
                             "--sample 0";
     char launched[400];
     card_open(NULL);
+    card_need(2);
     snprintf(launched, sizeof launched, "weir launch -n 2 -- %s/%s", APPS_BIN, arguments);
-    const double one = last(say("WEIR_CUDA_LOGICAL=2", arguments, 0), "validation loss");
-    const double two = last(say("WEIR_CUDA_LOGICAL=2", launched, 0), "validation loss");
+    const double one = last(say("STANDIN_CARDS=2", arguments, 0), "validation loss");
+    const double two = last(say("STANDIN_CARDS=2", launched, 0), "validation loss");
     cr_expect_eq(one, two, "%g in one process, %g in two", one, two);
 }
 
@@ -113,7 +121,7 @@ Test(cuda_apps, a_step_of_a_gpt_is_measured)
     cr_expect_float_eq(json_number_value(json_object_get(all, "loss")), log(320), 0.5);
     const json_int_t used = json_integer_value(json_object_get(all, "used_bytes"));
     const json_int_t planned = json_integer_value(json_object_get(all, "planned_bytes"));
-    cr_expect(used >= planned && used <= planned + 4096, "the clocks of queues come to what is planned: %lld, %lld", (long long)used,
+    cr_expect(used >= planned && used <= planned + beside(), "beside what is planned: %lld, %lld", (long long)used,
               (long long)planned);
     json_decref(all);
     cr_expect(strstr(say("", "weir bench gpt --device gpu", 2), "--device is cuda"));
@@ -126,9 +134,10 @@ Test(cuda_apps, a_sum_over_cards_is_measured)
     const char *arguments = "weir bench allreduce --device cuda --quick --json --bytes 32768";
     char launched[200];
     card_open(NULL);
+    card_need(2);
     snprintf(launched, sizeof launched, "weir launch -n 2 -- %s/%s", APPS_BIN, arguments);
     for (int processes = 1; processes <= 2; processes++) {
-        const char *said = strchr(say("WEIR_CUDA_LOGICAL=2", processes == 1 ? arguments : launched, 0), '{');
+        const char *said = strchr(say("STANDIN_CARDS=2", processes == 1 ? arguments : launched, 0), '{');
         json_t *all = json_loads(said ? said : "", JSON_DISABLE_EOF_CHECK, NULL);
         const json_t *sums = json_object_get(all, "sums"), *most = json_array_get(sums, 0);
         cr_expect_eq(json_integer_value(json_object_get(all, "devices")), 2);

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { STANDIN_CARDS = 8, STANDIN_TEXT = 200 };
+enum { STANDIN_CARDS = 16, STANDIN_TEXT = 200 };
 
 typedef struct standin_options {
     uint64_t seed;

@@ -35,6 +35,7 @@ struct channel {
 
 struct board {
     _Atomic uint32_t joined, finalized;
+    _Atomic int card[STANDIN_CARDS]; /* 1 + that of each member */
     struct channel channel[];  /* [from * count + to] */
 };
 
@@ -84,6 +85,7 @@ struct op {
     struct sum *sums;
 };
 
+static char said_last[120]; /* what is wrong; "": nothing more is known */
 static _Thread_local int depth;
 static _Thread_local struct ncclComm *called;
 
@@ -274,7 +276,7 @@ static ncclResult_t init(ncclComm_t *made, int count, ncclUniqueId id, int place
 {
     ENTER();
     struct ncclComm *comm = calloc(1, sizeof *comm);
-    if (!comm || config->blocking || config->magic != 0xcafebeef || place >= count || !depth) {
+    if (!comm || config->blocking || config->magic != 0xcafebeef || place >= count || count > STANDIN_CARDS || !depth) {
         standin_misuse("a communicator is not made as it is to be");
         free(comm);
         return leave(ncclInvalidArgument);
@@ -296,6 +298,7 @@ static ncclResult_t init(ncclComm_t *made, int count, ncclUniqueId id, int place
     comm->met = calloc((size_t)count, sizeof *comm->met);
     if (!comm->met)
         abort();
+    atomic_store(&comm->board->card[place], comm->card + 1);
     atomic_fetch_add(&comm->board->joined, 1);
     standin.seen.comms++;
     *made = comm;
@@ -314,6 +317,19 @@ static void enqueue_pending(struct ncclComm *comm)
         standin_enqueue(op->stream, (struct run){.kind = RUN_MEET, .step = op_step, .call = op_over, .data = op});
 }
 
+/* Of members that have joined: whether no two are on one card, which NCCL takes for a mistake. */
+static bool apart(const struct ncclComm *comm)
+{
+    for (int a = 0; a < comm->count; a++)
+        for (int b = 0; b < a; b++)
+            if (atomic_load(&comm->board->card[a]) == atomic_load(&comm->board->card[b])) {
+                snprintf(said_last, sizeof said_last,
+                         "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x", b, a, 0x1000 * comm->card);
+                return false;
+            }
+    return true;
+}
+
 /* How often it is asked depends on time: only what it has not said before counts as a call. */
 static ncclResult_t async_error(ncclComm_t comm, ncclResult_t *is)
 {
@@ -330,6 +346,8 @@ static ncclResult_t async_error(ncclComm_t comm, ncclResult_t *is)
         enqueue_pending(comm);
     if (standin.is.nccl_error)
         *is = ncclRemoteError;
+    if (!comm->joins && !apart(comm))
+        *is = ncclInvalidUsage;
     well &= (comm->told && comm->said == *is) || counted(__func__);
     comm->told = true;
     comm->said = *is;
@@ -381,13 +399,14 @@ static const char *error_string(ncclResult_t result)
 {
     return result == ncclRemoteError ? "remote process exited or there was a network error"
            : result == ncclSystemError ? "unhandled system error"
+           : result == ncclInvalidUsage ? "invalid usage"
            : result ? "an error" : "no error";
 }
 
 static const char *last_error(ncclComm_t comm)
 {
     (void)comm;
-    return "";
+    return said_last;
 }
 
 static ncclResult_t group_start(void)

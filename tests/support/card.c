@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "regst/plugin.h"
+
 #ifndef EMULATED_PLUGIN
 #define EMULATED_PLUGIN ""
 #endif
@@ -52,6 +54,13 @@ void card_open(const standin_options *options)
     find(object, "standin_look", &look);
     find(object, "standin_call", &launch);
     set(options);
+}
+
+void card_need(uint32_t count)
+{
+    uint32_t there = 0;
+    if (card_real() && (plugin_need(WEIR_CUDA) || device_find(WEIR_CUDA)->count(&there) || there < count))
+        cr_skip_test("here are not so many cards");
 }
 
 void card_set(const standin_options *options)

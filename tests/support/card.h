@@ -22,6 +22,8 @@ bool card_real(void);
 /* Sets WEIR_CUDA_PLUGIN, and what the stand-in is; the plugin is loaded by who needs it. */
 void card_open(const standin_options *options);
 void card_close(void);
+/* Skips the test where so many devices would not be so many cards, which NCCL asks for. */
+void card_need(uint32_t count);
 /* What it is from now on; its calls are counted from 0 again. */
 void card_set(const standin_options *options);
 standin_seen card_look(void);
