@@ -331,11 +331,13 @@ static bool has_terms(const product_call *call)
     return call->count && call->m && call->n && call->k;
 }
 
-/* Whether the library is asked for the epilogue at all. */
+/* Whether the library is asked for the epilogue at all. How many digits its tanh has is not documented, and that of the
+ * processor has 11 bits: enough for a half, and not for f32. */
 static bool may_join(const product_call *call)
 {
     const bool aux = !call->aux || (call->n % AUX_COLUMNS == 0 && aligned(call->aux) == ALIGNED_MOST);
-    return has_terms(call) && call->count == 1 && !call->add && aux;
+    const bool exact = call->epilogue == PRODUCT_BIAS_GRAD || call->c_dtype != WEIR_F32;
+    return has_terms(call) && call->count == 1 && !call->add && aux && exact;
 }
 
 static problem problem_of(const product_call *call, int device, const rooms *room)
@@ -347,11 +349,13 @@ static problem problem_of(const product_call *call, int device, const rooms *roo
             {aligned(call->a), aligned(call->b), aligned(call->c), aligned(beside), aligned(call->aux)}};
 }
 
-/* Also tells whether someone had it before, and so has run it. */
-static cublasStatus_t choose(descriptors *d, const product_call *call, const problem *asked, choice **is, bool *ran)
+/* Also tells whether the library has a way, and whether someone had it before, and so has run it. */
+static cublasStatus_t choose(descriptors *d, const product_call *call, const problem *asked, choice **is, bool *ran,
+                             bool *way)
 {
     pthread_mutex_lock(&lock);
     const cublasStatus_t status = chosen(d, call, asked, is);
+    *way = !status && (*is)->way;
     *ran = !status && (*is)->ran;
     if (!status)
         (*is)->ran = true;
@@ -359,8 +363,21 @@ static cublasStatus_t choose(descriptors *d, const product_call *call, const pro
     return status;
 }
 
-static weir_status multiply(const weir_kernel_args *args, const product_call *call, descriptors *d, const choice *is,
-                            const rooms *room)
+/* The library may refuse what it said it has a way for. Of an epilogue that is no error, but found out when a session
+ * opens: the choice is that there is none. */
+static bool refused(const product_call *call, cublasStatus_t status, choice *is)
+{
+    if (call->epilogue == PRODUCT_PLAIN || (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE))
+        return false;
+    pthread_mutex_lock(&lock);
+    is->way = false;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+/* *way becomes false when the library refuses the epilogue. */
+static weir_status multiply(const weir_kernel_args *args, const product_call *call, descriptors *d, choice *is,
+                            const rooms *room, bool *way)
 {
     const float one = 1, beta = call->add ? 1 : 0;
     const void *const beside = call->sums ? call->sums : bias_of(args, call, room->bias);
@@ -370,6 +387,10 @@ static weir_status multiply(const weir_kernel_args *args, const product_call *ca
                                  d->c, call->c, d->c, &is->algo, room->rest, (size_t)room->bytes,
                                  (cudaStream_t)args->queue);
     const weir_status told = launched(args); /* what the driver says of it is clearer than the library's number */
+    if (status && !told && refused(call, status, is)) {
+        *way = false;
+        return WEIR_OK;
+    }
     return status && !told ? blas_failed(args, call, "does not start", status) : told;
 }
 
@@ -388,11 +409,10 @@ static weir_status described(const weir_kernel_args *args, const product_call *c
         status = layouts(d, call);
     if (status)
         return blas_failed(args, call, "takes no description", status);
-    status = choose(d, call, &asked, &is, &ran);
+    status = choose(d, call, &asked, &is, &ran, way);
     if (status)
         return blas_failed(args, call, "finds no way for", status);
-    *way = is->way;
-    return is->way && !(once && ran) ? multiply(args, call, d, is, &room) : WEIR_OK;
+    return *way && !(once && ran) ? multiply(args, call, d, is, &room, way) : WEIR_OK;
 }
 
 static weir_status by_library(const weir_kernel_args *args, const product_call *call, bool once, bool *way)

@@ -74,6 +74,7 @@ bool standin_refused(char *error, size_t error_bytes);
  * epilogue but a bias if `plain`. So many descriptors were made. */
 bool standin_blas_call(const char *name);
 bool standin_blas_has(bool plain);
+bool standin_blas_refuses(void);
 void standin_blas_made(int by);
 
 #ifdef __cplusplus

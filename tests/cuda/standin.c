@@ -116,6 +116,14 @@ bool standin_blas_has(bool plain)
     return has;
 }
 
+bool standin_blas_refuses(void)
+{
+    pthread_mutex_lock(&standin.lock);
+    bool refuses = standin.is.refuses_epilogues;
+    pthread_mutex_unlock(&standin.lock);
+    return refuses;
+}
+
 void standin_blas_made(int by)
 {
     pthread_mutex_lock(&standin.lock);
