@@ -629,7 +629,7 @@ static void list_again(climbing *y, int t, bool batch)
             y->alike[y->alike_count++] = i;
 }
 
-/* What is needed is known at the end of each batch. */
+/* A batch ends where it is known how much is needed. */
 static void number_batches(climbing *y)
 {
     const recompute *x = y->x;
@@ -640,7 +640,7 @@ static void number_batches(climbing *y)
     }
 }
 
-/* What the device needs if `t` is kept. */
+/* The bytes that the device needs if `t` is kept. */
 static double needs_with(climbing *y, int t)
 {
     y->x->dropped[t] = false;
@@ -694,8 +694,9 @@ static double climb_with(climbing *y, int t, bool batch)
     return climb_all(y);
 }
 
-/* What is made again together is there together, and at last the device may need the most for that. So some of it is kept
- * after all, as others may be of use then: that with which the least is needed in the end. False: nothing helps. */
+/* Values that are made again together are there together, and at last the device may need the most for them. So some are
+ * kept after all, as dropping others may be of use then: those with which the least is needed in the end. False: nothing
+ * helps. */
 static bool climb_again(climbing *y, double *needs)
 {
     const climbing before = *y;

@@ -85,7 +85,7 @@ bool recompute_reads_again(const recompute *x, const again_event *e, int tensor)
 /* Finds the ladder. False: no memory. */
 bool recompute_ladder(recompute *x);
 
-/* What follows the first `rungs` of the ladder: the states of updates go to the disk, the largest first. False: no
+/* Puts behind the first `rungs` of the ladder those that move the states of updates to the disk, the largest first. False: no
  * memory, with an error. */
 bool recompute_states(recompute *x, int rungs);
 

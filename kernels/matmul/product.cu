@@ -363,8 +363,8 @@ static cublasStatus_t choose(descriptors *d, const product_call *call, const pro
     return status;
 }
 
-/* The library may refuse what it said it has a way for. Of an epilogue that is no error, but found out when a session
- * opens: the choice is that there is none. */
+/* The library may refuse what it said it has a way for. An epilogue is then made by other kernels: the choice becomes that
+ * there is no way, when a session opens. */
 static bool refused(const product_call *call, cublasStatus_t status, choice *is)
 {
     if (call->epilogue == PRODUCT_PLAIN || (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE))

@@ -39,8 +39,8 @@ static double last(const char *out, const char *word)
     return strtod(at + strlen(word), NULL);
 }
 
-/* What a device may take beside what is planned: the clocks of queues; of a real one the driver takes some 500 MB for its
- * context and the code of kernels, and libraries take more. */
+/* Bytes that a device may take beside those that are planned: for the clocks of queues; on a real one the driver takes some
+ * 500 MB for its context and the code of kernels, and libraries take more. */
 static int64_t beside(void)
 {
     return card_real() ? INT64_C(2) << 30 : 4096;

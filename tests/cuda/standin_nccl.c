@@ -317,7 +317,7 @@ static void enqueue_pending(struct ncclComm *comm)
         standin_enqueue(op->stream, (struct run){.kind = RUN_MEET, .step = op_step, .call = op_over, .data = op});
 }
 
-/* Of members that have joined: whether no two are on one card, which NCCL takes for a mistake. */
+/* Whether no two members that have joined are on one card, which NCCL takes for a mistake. */
 static bool apart(const struct ncclComm *comm)
 {
     for (int a = 0; a < comm->count; a++)

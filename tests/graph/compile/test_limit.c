@@ -462,7 +462,7 @@ Test(limit, the_smallest_is_near_that_of_all_rungs, .timeout = 300)
         smallest_is_near(compile_chain, count, INT32_MAX);
 }
 
-/* Of three products of a layer one is made again. */
+/* A layer has three products, one of which is made again. */
 static void says_how_much_longer(const void *model, int products, uint64_t bytes)
 {
     weir_plan *plan = kept(compile_blocks, model, bytes);
