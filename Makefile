@@ -329,7 +329,7 @@ aarch64: | deps ## some suites for AArch64, cross-compiled and run by qemu; take
 
 # What wants a card: see tests/gpu/README.md.
 GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_cudnn test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps
-test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu, a folder with what wants a card; and run it, where one is
+test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu.tar.xz with what wants a card; and run it, where one is
 	$(if $(NVCC),,@echo "there is no nvcc here, which the plugin needs"; exit 1)
 	@tests/gpu/pack $(OUT) $(BIN) $(PLUGIN) build/gpu $(GPU_SUITES)
 	@build/gpu/tests/gpu/run || [ $$? = 77 ]
@@ -380,9 +380,9 @@ $(OUT)/apps/%.o $(OUT)/tests/%.o: INCLUDE += -DWEIR_SHORT_NAMES
 # In sanitizers' variants <criterion/criterion.h> is the stand-in.
 $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
 
-# These suites have CUDA devices that are emulated, where the toolkit's headers are.
+# These suites have CUDA devices that are emulated, where the toolkit's headers are; on a card they need no emulator.
 $(OUT)/tests/support/card.o: CPPFLAGS += $(if $(CUDA_H),-DEMULATED_PLUGIN='"$(abspath $(EMULATED))"')
-ifneq (,$(CUDA_H))
+ifneq (,$(if $(filter test-gpu,$(MAKECMDGOALS)),,$(CUDA_H)))
 $(patsubst %,$(OUT)/tests/%,$(filter test_cuda%,$(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))): | $(EMULATED)
 endif
 
