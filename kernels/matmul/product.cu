@@ -446,12 +446,37 @@ static weir_status in_two(const weir_kernel_args *args, const product_call *call
     return status ? status : call->apart(args);
 }
 
+static const char choice_name[] = "WEIR_CUDA_EPILOGUES";
+static const char *choice_is; /* NULL: the environment says nothing */
+static pthread_once_t choice_once = PTHREAD_ONCE_INIT;
+
+static void read_choice()
+{
+    const char *const is = getenv(choice_name);
+    choice_is = is && *is ? is : nullptr;
+}
+
+/* Whether every epilogue is left to kernels of its own, so that what one saves can be measured. */
+static weir_status choose_apart(const weir_kernel_args *args, bool *apart)
+{
+    pthread_once(&choice_once, read_choice);
+    *apart = choice_is && !strcmp(choice_is, "apart");
+    if (!choice_is || *apart)
+        return WEIR_OK;
+    if (args->error_bytes)
+        snprintf(args->error, args->error_bytes, "%s is \"%.40s\"; it may be apart", choice_name, choice_is);
+    return WEIR_E_ARGUMENT;
+}
+
 static weir_status make(const weir_kernel_args *args, const product_call *call, bool once)
 {
-    bool way = false;
+    bool way = false, apart = false;
     if (call->epilogue == PRODUCT_PLAIN)
         return plain(args, call, once);
-    const weir_status status = may_join(call) ? by_library(args, call, once, &way) : WEIR_OK;
+    weir_status status = choose_apart(args, &apart);
+    if (status)
+        return status;
+    status = may_join(call) && !apart ? by_library(args, call, once, &way) : WEIR_OK;
     return status || way ? status : in_two(args, call, once);
 }
 

@@ -124,6 +124,8 @@ Test(cuda_apps, a_step_of_a_gpt_is_measured)
     cr_expect(used >= planned && used <= planned + beside(), "beside what is planned: %lld, %lld", (long long)used,
               (long long)planned);
     json_decref(all);
+    cr_expect(strstr(say("", "weir bench gpt --device cuda --no-fusion --quick --json", 0), "\"tokens_per_s\""));
+    cr_expect(strstr(say("", "weir bench gpt --no-fusion", 2), "--no-fusion are of it"));
     cr_expect(strstr(say("", "weir bench gpt --device gpu", 2), "--device is cuda"));
     cr_expect(strstr(say("WEIR_CUDA_PLUGIN=/nowhere/plugin.so", "weir bench gpt --device cuda --quick", 1), "/nowhere"));
 }

@@ -135,10 +135,10 @@ static int run_device(const bench_gpt_device_opts *opts, const bench_allreduce_o
 {
     const bool gpt = name && !strcmp(name, "gpt"), actors = name && !strcmp(name, "actors");
     const bool sums = name && !strcmp(name, "allreduce");
-    if ((!gpt && !actors && !sums) || (!gpt && (opts->batch || opts->steps)))
-        return options_wrong(program, "--device is of gpt, actors and allreduce; --batch and --steps are of gpt");
+    if ((!gpt && !actors && !sums) || (!gpt && (opts->batch || opts->steps || opts->no_fusion)))
+        return options_wrong(program, "--device is of gpt, actors and allreduce; --batch, --steps and --no-fusion are of gpt");
     if (!opts->device || strcmp(opts->device, "cuda") != 0)
-        return options_wrong(program, "--device is cuda; --batch and --steps are of it");
+        return options_wrong(program, "--device is cuda; --batch, --steps and --no-fusion are of it");
     if (sum->over || (!sums && (sum->ranks || sum->bytes)))
         return options_wrong(program, "--ranks and --bytes are of allreduce, --shm and --tcp of CPUs");
     const weir_status status = gpt    ? bench_gpt_device(opts, json, quick, stdout)
@@ -170,6 +170,7 @@ int command_bench(int argc, char **argv)
                  " of allreduce: cards, those of all processes of weir launch"},
         {"--batch", OPTIONS_INT, &device.batch, .min = 1, .max = 1e6, .help = "of gpt --device: rows a step [64]"},
         {"--steps", OPTIONS_INT, &device.steps, .min = 1, .max = 1e6, .help = "of gpt --device: steps a round [10]"},
+        {"--no-fusion", OPTIONS_FLAG, &device.no_fusion, .help = "of gpt --device: each op in a kernel of its own"},
         {"--ranks", OPTIONS_INT, &sum.ranks, .min = 2, .max = BENCH_TEAM_MAX, .help = "of allreduce: so many alone [2 and 4]"},
         {"--bytes", OPTIONS_INT, &sum.bytes, .min = 4, .max = 1 << 30,
          .help = "of link, allreduce: of so many alone [64 B to 16 MiB; 4 B to 64 MiB]"},
@@ -193,7 +194,7 @@ int command_bench(int argc, char **argv)
     if (path)
         return options_wrong(program, "%s takes no file", name);
     sum.over = shm ? BENCH_OVER_SHM : tcp ? BENCH_OVER_TCP : BENCH_OVER_ALL;
-    if (device.device || device.batch || device.steps)
+    if (device.device || device.batch || device.steps || device.no_fusion)
         return run_device(&device, &sum, name, json, quick);
     if ((bf16 || micro) && (!name || strcmp(name, "gpt") != 0))
         return options_wrong(program, "%s is of gpt", bf16 ? "--bf16" : "--micro");

@@ -18,6 +18,7 @@ struct side {
     weir_session *session; /* owned */
     const char *fetch;     /* that is pulled once a step */
     int steps;             /* of a round */
+    bool apart;            /* each op is a kernel of its own */
     double seconds[ROUNDS], host[ROUNDS]; /* of a step */
     float value;           /* the last one pulled */
 };
@@ -31,7 +32,7 @@ static double host_seconds(void)
 
 static weir_status side_open(struct side *s, weir_graph *graph)
 {
-    s->plan = graph ? weir_compile(graph, .precision = WEIR_BF16) : NULL;
+    s->plan = graph ? weir_compile(graph, .precision = WEIR_BF16, .no_fusion = s->apart) : NULL;
     weir_graph_free(graph);
     s->session = s->plan ? weir_session_open(s->plan) : NULL;
     return s->session ? WEIR_OK : WEIR_E_STATE;
@@ -137,7 +138,7 @@ weir_status bench_gpt_device(const bench_gpt_device_opts *opts, bool json, bool 
     const int steps = opts->steps ? opts->steps : quick ? 1 : 10;
     text corpus = bench_gpt_corpus();
     const gpt_config config = config_of(opts, &corpus, quick);
-    struct side product = {.fetch = "max", .steps = steps}, step = {.fetch = "loss", .steps = steps};
+    struct side product = {.fetch = "max", .steps = steps}, step = {.fetch = "loss", .steps = steps, .apart = opts->no_fusion};
     weir_status status = corpus.bytes ? plugin_need(WEIR_CUDA) : WEIR_E_MEMORY;
     status = status ? status : side_open(&product, products(opts->device, side));
     status = status ? status : side_rounds(&product);

@@ -19,6 +19,7 @@
 typedef struct bench_gpt_device_opts {
     const char *device; /* kind: "cuda" */
     int batch, steps;   /* rows of a step [64], steps of a round [10]; 0: as said */
+    bool no_fusion;     /* each op a kernel of its own */
 } bench_gpt_device_opts;
 
 /* `quick`: a very small model, to try it out. Writes a JSON object or text to `to`. */

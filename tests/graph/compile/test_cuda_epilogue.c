@@ -211,6 +211,18 @@ Test(cuda_epilogue, what_the_library_has_no_way_for_is_made_in_two)
     card_close();
 }
 
+Test(cuda_epilogue, a_process_may_ask_for_kernels_of_their_own)
+{
+    setenv("WEIR_CUDA_EPILOGUES", "apart", 1);
+    open_device(NULL);
+    check_all(5, 12, 16);
+    const uint64_t ways = card_look().ways;
+    card_set(&(standin_options){.no_epilogues = true});
+    check_all(5, 12, 16);
+    cr_expect_eq(card_look().ways, 0, "no epilogue was asked for, and of %d products each was", (int)ways);
+    card_close();
+}
+
 Test(cuda_epilogue, of_no_terms_or_no_rows_there_is_what_is_left)
 {
     open_device(NULL);
@@ -345,6 +357,19 @@ Test(cuda_epilogue, a_model_trains_as_on_a_cpu)
         trains_as_on_a_cpu("cuda:0", 72, (weir_compile_opts){.precision = WEIR_BF16}, 2e-2);
     }
     card_close();
+}
+
+Test(cuda_epilogue, another_word_of_the_environment_is_refused)
+{
+    if (card_real())
+        cr_skip_test("a session on a card is tried in others");
+    setenv("WEIR_CUDA_EPILOGUES", "kernels", 1);
+    card_open(NULL);
+    weir_plan *plan = plan_of("cuda:0", 32, false, (weir_compile_opts){.precision = WEIR_BF16});
+    cr_expect_null(weir_session_open(plan));
+    cr_expect(strstr(weir_error(), "WEIR_CUDA_EPILOGUES is \"kernels\"; it may be apart"), "%s", weir_error());
+    card_close();
+    weir_plan_free(plan);
 }
 
 Test(cuda_epilogue, ways_are_asked_for_when_a_session_opens_and_never_later)
