@@ -39,13 +39,6 @@ static double last(const char *out, const char *word)
     return strtod(at + strlen(word), NULL);
 }
 
-/* Bytes that a device may take beside those that are planned: for the clocks of queues; on a real one the driver takes some
- * 500 MB for its context and the code of kernels, and libraries take more. */
-static int64_t beside(void)
-{
-    return card_real() ? INT64_C(2) << 30 : 4096;
-}
-
 /* Both say the same number, to its last digit or the one before. */
 static void same(const char *arguments, const char *word, double tolerance)
 {
@@ -108,6 +101,13 @@ Test(cuda_apps, a_kind_that_is_not_there_is_told)
 }
 
 #if EFFORT(1, 0, 0)
+/* Bytes that a device may take beside those that are planned: for the clocks of queues; on a real one the driver takes some
+ * 500 MB for its context and the code of kernels, and libraries take more. */
+static int64_t beside(void)
+{
+    return card_real() ? INT64_C(2) << 30 : 4096;
+}
+
 /* No figure is judged here, but that they are there. */
 Test(cuda_apps, a_step_of_a_gpt_is_measured)
 {

@@ -417,6 +417,8 @@ bool mutate_tighten(weir_plan *plan)
     for (uint32_t r = 0; r < plan->regsts_count; r++)
         if (plan_knows_space(plan, plan->regsts[r].space))
             plan->regsts[r].slot_bytes = plan_slot_end(plan, r);
+    for (uint32_t r = 0; r < plan->regsts_count; r++)
+        plan->regsts[r].offset *= plan->regsts[r].slot_bytes > 0; /* one that only says when is nowhere */
     for (uint32_t k = 0; k < plan->kernels_count; k++)
         plan->kernels[k].workspace_offset *= plan->kernels[k].workspace_bytes > 0; /* nothing lies anywhere */
     plan_workspace_ends(plan, end);
