@@ -13,7 +13,7 @@ struct launch {
     const char *kernel, *unit, *value;
 };
 
-/* What both runs have, then what the second one has besides. */
+/* Launches that both runs have, then those that the second one has besides. */
 static const struct launch both[] = {{"nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", "ns", "1,234,000"},
                                      {"void chain_rows<4, (program_way)1>(fused_program, chain_call)", "ns", "50,000"}};
 static const struct launch step[] = {{"nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", "us", "1,000"},
