@@ -9,8 +9,8 @@
  *     kernels.cu what the driver itself runs on a device
  *
  * A stream takes work from any thread, but a thread has a *current* card, and launches go to it alone: whoever enqueues
- * calls card_set() first, and every other entry card_set_own(). Errors of CUDA's are sticky after a fault of a kernel: every later call returns them. What
- * frees goes on all the same, and reports nothing.
+ * calls card_set() first, and every other entry card_set_own(). Errors of CUDA's are sticky after a fault of a kernel:
+ * every later call returns them. What frees goes on all the same, and reports nothing.
  */
 #ifndef REGST_CUDA_DRIVER_H
 #define REGST_CUDA_DRIVER_H

@@ -521,9 +521,9 @@ static void ladder_is_near(compile_fn compile, int layers, double tensor)
 /* No rung changes what the ladder leaves out; and it knows nothing of how parts are packed. */
 Test(limit, the_layout_of_a_rung_takes_what_the_ladder_counts, .timeout = 300)
 {
-    for (int layers = 4; layers <= EFFORT(16, 8, 8); layers *= 2)
+    for (int layers = 4; layers <= EFFORT(32, 16, 8); layers *= 2)
         ladder_is_near(compile_blocks, layers, 4 * 1024 * 64 * sizeof(float));
-    for (int layers = 16; layers <= EFFORT(128, 32, 32); layers *= 2)
+    for (int layers = 16; layers <= EFFORT(256, 64, 32); layers *= 2)
         ladder_is_near(compile_chain, layers, 256 * 64 * sizeof(float));
 }
 

@@ -340,8 +340,10 @@ static void is_in_corpus(const char *name, weir_plan *plan)
     snprintf(path, sizeof path, "tests/fuzz/corpus/plan/%s", name);
     cr_assert_eq(plan_encode(plan, (void **)&encoded, &count), WEIR_OK);
     FILE *file = getenv("WEIR_TEST_WRITE") ? fopen(path, "wb") : NULL;
-    if (file)
-        cr_assert_eq(fwrite(encoded, 1, count, file) + (size_t)fclose(file), count);
+    if (file) {
+        cr_assert_eq(fwrite(encoded, 1, count, file), count);
+        cr_assert_eq(fclose(file), 0);
+    }
     file = fopen(path, "rb");
     cr_assert(file, "%s is not there", path);
     bytes = fread(found, 1, sizeof found, file);
