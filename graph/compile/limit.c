@@ -1,14 +1,17 @@
 /* graph/compile/limit.c: see limit.h.
  *
- * The search goes along the ladder of recompute.h, whose rungs need ever fewer bytes and ever more seconds. A rung is
+ * The search goes along the ladder of recompute.h, whose rungs need ever fewer bytes and ever more seconds, until at its end
+ * some tensors are kept after all and it goes on from there. A rung is
  * tried by running the passes behind the box pass and taking slots away until it fits; no plan is kept of that. When
  * the last rung fits, the first that does is found by halving. Slots that a pipeline needs cost more than what crosses
  * between devices, and may cost more than repeating some nodes: so a rung further on, where they stay, is tried too,
  * and the cheaper one wins.
  *
  * Layouts are not monotone: a later rung may need more than one before. So when the last does not fit, limit_grid rungs are
- * tried, always the same, then those around the smallest, and the smallest of all is made a plan of, whose bytes are told
- * when they are too many. Asked for those, the search comes by the same rungs again and ends with the same plan.
+ * tried, always the same, then as many that lead to the one of which the ladder counts the fewest bytes, then those around
+ * the smallest. If none fits, the states of updates go to the disk from the smallest on, where there is one. The smallest of
+ * all is made a plan of, whose bytes are told when they are too many. Asked for those, the search comes by the same rungs
+ * again and ends with the same plan.
  *
  * Rungs are tried with a layout that is found quickly; the plan's is looked for longer, and never larger.
  */
