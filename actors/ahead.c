@@ -20,13 +20,19 @@ static uint64_t queue_done(const struct ahead_queue *queue)
     return atomic_load_explicit(queue->device->done, memory_order_acquire);
 }
 
+/* The newest mark that another queue may await. */
+static uint64_t queue_put(const struct ahead_queue *queue)
+{
+    /* acquire: pairs with the device's store; its event is there */
+    return queue->device->put ? atomic_load_explicit(queue->device->put, memory_order_acquire) : queue->device->marked;
+}
+
 /* ---- before a firing ---- */
 
 static weir_status await_ticket(struct ahead_queue *queue, const struct ahead_edge *edge, struct ahead_queue *other,
                                 uint64_t ticket)
 {
     uint64_t *known = &queue->known[other->number];
-    assert(other->device->kind != DEVICE_COLLECTIVE); /* which nobody awaits */
     if (ticket <= *known + (AHEAD_WITHOUT(SKIP) ? 1 : 0))
         return WEIR_OK;
     if (ticket > queue_done(other)) {
@@ -40,18 +46,23 @@ static weir_status await_ticket(struct ahead_queue *queue, const struct ahead_ed
     return WEIR_OK;
 }
 
+static bool awaits(enum ahead_told told)
+{
+    return told == AHEAD_AWAIT || told == AHEAD_PUT;
+}
+
 static weir_status await_all(const struct actor *actor)
 {
     const struct actor_ahead *ahead = actor->ahead;
     struct ahead_edge *const *edge = ahead->in;
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < actor->port_count; p++, edge++)
-        if ((*edge)->ready == AHEAD_AWAIT && !AHEAD_WITHOUT(WROTE))
+        if (awaits((*edge)->ready) && !AHEAD_WITHOUT(WROTE))
             status = await_ticket(ahead->queue, *edge, (*edge)->producer, (*edge)->wrote[actor->ports[p].reader.slot]);
     edge = ahead->out;
     for (uint32_t o = 0; o < actor->out_count; o++)
         for (uint32_t k = 0; !status && k < actor->outs[o].edge_count; k++, edge++)
-            if ((*edge)->free == AHEAD_AWAIT && !AHEAD_WITHOUT(READ))
+            if (awaits((*edge)->free) && !AHEAD_WITHOUT(READ))
                 status = await_ticket(ahead->queue, *edge, (*edge)->reader, (*edge)->read[actor->outs[o].regst.slot]);
     return status;
 }
@@ -191,35 +202,41 @@ static weir_status launch_kernels(struct actor *actor, struct actor_kernel **fai
     return status;
 }
 
-static void tell_late(struct ahead_queue *queue, struct ahead_late late)
+static void ring_add(struct ahead_ring *ring, struct ahead_message message)
 {
-    assert(queue->late_end - queue->late_first < queue->late_room);
-    queue->late[queue->late_end++ % queue->late_room] = late;
+    assert(ring->end - ring->first < ring->room);
+    ring->of[ring->end++ % ring->room] = message;
+}
+
+/* Sends one, or keeps it until its time. `ticket_at`: where the other end finds the ticket. */
+static void tell_or_keep(struct lane *lane, struct ahead_queue *queue, enum ahead_told told, struct ahead_message message,
+                         uint64_t *ticket_at)
+{
+    if (awaits(told))
+        *ticket_at = message.ticket;
+    if (told == AHEAD_LATE && !AHEAD_WITHOUT(LATE))
+        ring_add(&queue->late, message);
+    else if (told == AHEAD_PUT && !AHEAD_WITHOUT(PUT))
+        ring_add(&queue->put, message);
+    else if (message.edge)
+        edge_tell(lane, message.edge);
+    else
+        port_tell(lane, message.port);
 }
 
 static void tell_reader(struct lane *lane, struct ahead_queue *queue, const struct ahead_edge *ahead,
                         struct actor_edge *edge, uint32_t slot, uint64_t ticket)
 {
-    if (ahead->ready == AHEAD_LATE && !AHEAD_WITHOUT(LATE)) {
-        tell_late(queue, (struct ahead_late){.ticket = ticket, .edge = edge});
-        return;
-    }
-    if (ahead->ready == AHEAD_AWAIT)
-        ahead->wrote[slot] = ticket;
-    edge_tell(lane, edge);
+    tell_or_keep(lane, queue, ahead->ready, (struct ahead_message){.ticket = ticket, .edge = edge},
+                 ahead->wrote ? &ahead->wrote[slot] : NULL);
 }
 
 static void tell_producer(struct lane *lane, struct ahead_queue *queue, const struct ahead_edge *ahead,
                           struct actor_port *port, uint32_t slot, uint64_t ticket)
 {
-    bool late = ahead->free == AHEAD_LATE && !AHEAD_WITHOUT(LATE);
-    if (late && !AHEAD_WITHOUT(FREE)) {
-        tell_late(queue, (struct ahead_late){.ticket = ticket, .port = port});
-        return;
-    }
-    if (ahead->free == AHEAD_AWAIT)
-        ahead->read[slot] = ticket;
-    port_tell(lane, port);
+    enum ahead_told told = ahead->free == AHEAD_LATE && AHEAD_WITHOUT(FREE) ? AHEAD_NOW : ahead->free;
+    tell_or_keep(lane, queue, told, (struct ahead_message){.ticket = ticket, .port = port},
+                 ahead->read ? &ahead->read[slot] : NULL);
 }
 
 /* All of a firing but its kernels, and the ready bit. */
@@ -284,18 +301,26 @@ uint32_t ahead_fire(struct actor *actor, uint32_t count, weir_status *status, st
 
 /* ---- what has passed ---- */
 
-static void tell_passed(struct ahead_queue *queue, uint64_t done)
+/* Those whose mark is no newer. Returns whether there was one. */
+static bool ring_tell(struct ahead_ring *ring, uint64_t newest)
 {
-    while (queue->late_first < queue->late_end) {
-        const struct ahead_late *late = &queue->late[queue->late_first % queue->late_room];
-        if (late->ticket > done)
-            return;
-        queue->late_first++;
-        if (late->edge)
-            edge_tell(late->edge->out->actor->lane, late->edge);
+    uint64_t first = ring->first;
+    while (ring->first < ring->end) {
+        const struct ahead_message *message = &ring->of[ring->first % ring->room];
+        if (message->ticket > newest)
+            break;
+        ring->first++;
+        if (message->edge)
+            edge_tell(message->edge->out->actor->lane, message->edge);
         else
-            port_tell(late->port->actor->lane, late->port);
+            port_tell(message->port->actor->lane, message->port);
     }
+    return ring->first != first;
+}
+
+static bool ring_waits(const struct ahead_ring *ring, uint64_t newest)
+{
+    return ring->first < ring->end && ring->of[ring->first % ring->room].ticket <= newest;
 }
 
 /* By the device's own clock, or by when the host saw it. */
@@ -323,6 +348,7 @@ bool ahead_poll(const struct ahead_lane *ahead, struct trace *trace)
     for (uint32_t i = 0; i < ahead->count; i++) {
         struct ahead_queue *queue = ahead->queues[i];
         uint64_t done = queue_done(queue);
+        any |= ring_tell(&queue->put, queue_put(queue));
         if (done == queue->retired)
             continue;
         if (any_refused(ahead))
@@ -331,7 +357,7 @@ bool ahead_poll(const struct ahead_lane *ahead, struct trace *trace)
         any = true;
         while (queue->retired < done)
             retire(queue, ++queue->retired, now, trace);
-        tell_passed(queue, done);
+        ring_tell(&queue->late, done);
         uncrowd(queue);
     }
     return any;
@@ -339,10 +365,13 @@ bool ahead_poll(const struct ahead_lane *ahead, struct trace *trace)
 
 bool ahead_passed(const struct ahead_lane *ahead)
 {
-    for (uint32_t i = 0; i < ahead->count; i++)
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        const struct ahead_queue *queue = ahead->queues[i];
         /* relaxed: ahead_poll() looks again */
-        if (atomic_load_explicit(ahead->queues[i]->device->done, memory_order_relaxed) != ahead->queues[i]->retired)
+        if (atomic_load_explicit(queue->device->done, memory_order_relaxed) != queue->retired ||
+            ring_waits(&queue->put, queue_put(queue)))
             return true;
+    }
     return false;
 }
 
@@ -402,8 +431,18 @@ struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *st
     return found;
 }
 
+static void abort_queues(const struct ahead_lane *ahead, bool collective)
+{
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        struct device_queue *queue = ahead->queues[i]->device;
+        if ((queue->kind == DEVICE_COLLECTIVE) == collective)
+            queue->device->abort(queue);
+    }
+}
+
+/* Collectives first, as others await them. */
 void ahead_abort(const struct ahead_lane *ahead)
 {
-    for (uint32_t i = 0; i < ahead->count; i++)
-        ahead->queues[i]->device->device->abort(ahead->queues[i]->device);
+    abort_queues(ahead, true);
+    abort_queues(ahead, false);
 }

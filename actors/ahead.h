@@ -8,17 +8,21 @@
  *     NOW    the same queue           at launch                       nothing
  *     AWAIT  a queue that can await   at launch; the ticket of the    its queue awaits that ticket
  *                                     mark lies in `wrote` or `read`
+ *     PUT    the same, told by a      when the mark is enqueued; the  its queue awaits that ticket
+ *            queue for collectives    ticket lies there, too
  *     LATE   the host, or a process   when the mark has passed        nothing
  *
  * A reader awaits `wrote` of its slot, a producer `read` of the slot that it fills again. Both are words by slot, written
  * before the message leaves and read after it has come: the counters order them. An await is left out when the queue
  * awaited a later ticket of the other before (`known`), or the mark has passed anyway.
  *
- * What a queue for collectives tells is LATE to all: its head stands until the other members have come, and a queue that
- * awaits it would keep what these need from being launched.
+ * A queue that awaits a collective stands until all of its members have come, and so does what is enqueued behind that: it
+ * must be nothing that a member needs. Where the plan shows that it never is (graph/plan/await.h), queues of the device are
+ * told as soon as the device has taken the collective's mark (`put` in regst/device.h), and the host is not on the way from
+ * a collective to a kernel, and copies from the host await nothing; else what collectives do is told LATE.
  *
- * LATE messages wait in the queue's `late`, in the order of their tickets; what bounds them is that each holds a slot.
- * They are sent by the thread that launched, which looks at the queue's `done` word between rows of firings, and while it has
+ * PUT and LATE messages wait in rings of the queue, in the order of their tickets; what bounds them is that each holds a
+ * slot. They are sent by the thread that launched, which looks at the queue's words between rows of firings, and while it has
  * nothing to fire (actors/worker.c). So every counter keeps its one owner, and the host, the CPU's actors and other
  * processes need to know nothing of all this.
  *
@@ -52,7 +56,7 @@
 #include "actors/watch/trace.h"
 #include "regst/device.h"
 
-enum ahead_told { AHEAD_NOW, AHEAD_AWAIT, AHEAD_LATE };
+enum ahead_told { AHEAD_NOW, AHEAD_AWAIT, AHEAD_PUT, AHEAD_LATE };
 
 struct ahead_queue;
 
@@ -61,14 +65,20 @@ struct ahead_edge {
     enum ahead_told ready; /* how its reader is told that a slot is full */
     enum ahead_told free;  /* how its producer is told that one is free */
     struct ahead_queue *producer, *reader; /* borrowed; NULL: it does not run ahead here */
-    uint64_t *wrote, *read; /* borrowed; by slot: the ticket of the producer, the reader; only of those that AWAIT */
+    uint64_t *wrote, *read; /* borrowed; by slot: the ticket of the producer, the reader; only of AWAIT and PUT */
 };
 
-/* Told when the mark has passed: one of the two. */
-struct ahead_late {
+/* Told when the mark is enqueued, or has passed: one of the two. */
+struct ahead_message {
     uint64_t ticket;
     struct actor_edge *edge; /* a slot is full */
     struct actor_port *port; /* a slot is free */
+};
+
+/* Messages that wait, the oldest first. */
+struct ahead_ring {
+    struct ahead_message *of; /* borrowed */
+    uint64_t room, first, end;
 };
 
 struct ahead_launch {
@@ -97,13 +107,13 @@ struct ahead_queue {
     struct device_queue *device; /* owned by the session */
     uint32_t number;             /* of the session's queues that run ahead */
     uint64_t *known;             /* borrowed; by number: the newest ticket of that queue that has been awaited */
-    struct ahead_late *late;     /* borrowed ring */
-    uint64_t late_room, late_first, late_end;
+    struct ahead_ring put, late;
     struct ahead_launch *launched; /* borrowed; of ticket t at t % marks_max */
     struct ahead_await *awaits;  /* borrowed: the last AHEAD_AWAITS, as a ring */
     uint64_t await_count;
     uint64_t retired;            /* the newest ticket that is known to have passed */
     int64_t retired_ns;          /* when, as far as the host saw */
+    bool stands;                 /* its device's collectives are awaited, by this queue or others */
     struct actor *crowded;       /* the first of those that wait for room */
     struct ahead_turns *turns;   /* borrowed; by program; NULL: it is no queue for collectives */
 };

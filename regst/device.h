@@ -44,6 +44,8 @@ struct device_queue {
     enum device_queue_kind kind;
     const _Atomic uint64_t *done; /* the newest mark that has passed; read with acquire, which pairs with the device's
                                      release (or its own order of writes to host memory) */
+    const _Atomic uint64_t *put;  /* the newest mark that other queues may await: of a queue for collectives, which holds
+                                     marks back until a meeting is enqueued. Read as `done` is. NULL: all that were made */
     const weir_refusal *refusal;  /* what kernels have said; NULL: they cannot */
     uint64_t marked;              /* the newest ticket; owned by the thread that uses the queue */
     uint64_t marks_max;           /* so many marks may be on their way */
@@ -158,9 +160,9 @@ struct device_ops {
 
     /* Enqueues the next mark: its ticket is queue->marked afterwards. There must be room. */
     weir_status (*mark)(struct device_queue *queue);
-    /* What is enqueued on `queue` from now on begins after that mark of `other` has passed. It may have passed
-     * meanwhile, and newer marks may stand in its place: then nothing is awaited. `other` may be in use by another
-     * thread. */
+    /* What is enqueued on `queue` from now on begins after that mark of `other` has passed, which has been put (queue->put).
+     * It may have passed meanwhile, and newer marks may stand in its place: then nothing is awaited. `other` may be in use
+     * by another thread. */
     weir_status (*await)(struct device_queue *queue, struct device_queue *other, uint64_t ticket);
 
     /* ---- groups of devices; all NULL on kinds that do nothing together ---- */

@@ -9,16 +9,18 @@
 
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/plan/await.h"
 
 struct session_queues {
     struct ahead_queue *queue; /* owned array */
     uint32_t count;
     uint32_t *of;              /* owned; by plan queue: 1 + its place in `queue`; 0: it does not run ahead here */
     struct ahead_queue **list; /* owned; those of one worker beside each other */
+    bool *awaited;             /* owned; by actor: a member of a collective that queues of its device may await */
     struct ahead_edge *edges;  /* owned; by plan port */
     struct ahead_edge **in, **out; /* owned; parallel to the session's ports, its edges */
     struct actor_ahead *actors; /* owned; by actor */
-    struct ahead_late *late;   /* owned */
+    struct ahead_message *messages; /* owned: the queues' rings */
     struct ahead_launch *launched; /* owned */
     struct ahead_await *awaits; /* owned */
     uint64_t *tickets;         /* owned: known, wrote, read */
@@ -102,11 +104,12 @@ void session_close_queues(struct weir_session *s)
     free(queues->queue);
     free(queues->of);
     free(queues->list);
+    free(queues->awaited);
     free(queues->edges);
     free(queues->in);
     free(queues->out);
     free(queues->actors);
-    free(queues->late);
+    free(queues->messages);
     free(queues->launched);
     free(queues->awaits);
     free(queues->tickets);
@@ -166,24 +169,89 @@ weir_status session_prepare_kernels(const struct weir_session *s)
 
 /* ---- edges ---- */
 
+static struct ahead_queue *queue_of_actor(const struct weir_session *s, uint32_t actor)
+{
+    return session_runs(s, actor) ? queue_of(s->queues, s->plan->actors[actor].queue.i) : NULL;
+}
+
 static bool is_collective(const struct ahead_queue *queue)
 {
     return queue->device->kind == DEVICE_COLLECTIVE;
 }
 
-/* How an actor on `from` tells one on `to`. */
-static enum ahead_told told_from(const struct ahead_queue *from, const struct ahead_queue *to)
+static bool same_device(const struct ahead_queue *from, const struct ahead_queue *to)
+{
+    return from->device->device == to->device->device && from->device->index == to->device->index;
+}
+
+/* How actor `a` on `from` tells one on `to`. Where queues stand behind collectives, copies from the host do not. */
+static enum ahead_told told_from(const struct session_queues *queues, uint32_t a, const struct ahead_queue *from,
+                                 const struct ahead_queue *to)
 {
     if (!from || from == to)
         return AHEAD_NOW;
-    if (!to || is_collective(from) || from->device->device != to->device->device)
+    if (!to || from->device->device != to->device->device || (to->stands && to->device->kind == DEVICE_COPY_IN))
         return AHEAD_LATE;
-    return AHEAD_AWAIT;
+    if (!is_collective(from))
+        return AHEAD_AWAIT;
+    return queues->awaited[a] && same_device(from, to) ? AHEAD_PUT : AHEAD_LATE;
 }
 
-static struct ahead_queue *queue_of_actor(const struct weir_session *s, uint32_t actor)
+/* Whether queues of two devices await each other, none of them for collectives. */
+static bool devices_await(const struct weir_session *s)
 {
-    return session_runs(s, actor) ? queue_of(s->queues, s->plan->actors[actor].queue.i) : NULL;
+    for (uint32_t p = 0; p < s->plan->ports_count; p++) {
+        const struct ahead_queue *reader = queue_of_actor(s, s->plan->ports[p].actor.i);
+        uint32_t from = s->plan->regsts[s->plan->ports[p].regst.i].producer.i;
+        const struct ahead_queue *producer = from == PLAN_NONE ? NULL : queue_of_actor(s, from);
+        if (s->ends[p].port && reader && producer && !is_collective(reader) && !is_collective(producer) &&
+            !same_device(reader, producer))
+            return true;
+    }
+    return false;
+}
+
+static void set_standing(struct weir_session *s, const struct ahead_queue *collective)
+{
+    struct session_queues *queues = s->queues;
+    bool stands = false;
+    for (uint32_t a = 0; a < s->plan->actors_count; a++)
+        stands |= queues->awaited[a] && queue_of_actor(s, a) == collective;
+    for (uint32_t i = 0; i < queues->count; i++)
+        if (same_device(&queues->queue[i], collective))
+            queues->queue[i].stands = stands;
+}
+
+/* Which collectives other queues of their device await: graph/plan/await.h, which looks at one device at a time. */
+static weir_status find_awaited(struct weir_session *s)
+{
+    struct session_queues *queues = s->queues;
+    weir_status status = WEIR_OK;
+    bool across = s->plan->collectives_count && devices_await(s);
+    queues->awaited = calloc(s->plan->actors_count + (size_t)1, sizeof(*queues->awaited));
+    if (!queues->awaited)
+        return error_set(WEIR_E_MEMORY, "no memory for the queues of %u actors", s->plan->actors_count);
+    for (uint32_t q = 0; !status && !across && q < s->plan->queues_count; q++) {
+        const struct ahead_queue *queue = queue_of(queues, q);
+        if (!queue || !is_collective(queue))
+            continue;
+        status = plan_may_await(s->plan, s->plan->queues[q].space, queues->awaited);
+        set_standing(s, queue);
+    }
+    return status;
+}
+
+static bool has_tickets(enum ahead_told told)
+{
+    return told == AHEAD_AWAIT || told == AHEAD_PUT;
+}
+
+static void make_room(struct ahead_queue *teller, enum ahead_told told, uint32_t slots)
+{
+    if (told == AHEAD_PUT)
+        teller->put.room += slots;
+    else if (told == AHEAD_LATE)
+        teller->late.room += slots;
 }
 
 /* Port p's edge; and how much room its messages take. Returns the tickets that it needs. */
@@ -193,15 +261,13 @@ static uint64_t wire_edge(struct weir_session *s, uint32_t p)
     struct ahead_edge *edge = &s->queues->edges[p];
     edge->producer = queue_of_actor(s, regst->producer.i);
     edge->reader = queue_of_actor(s, s->plan->ports[p].actor.i);
-    edge->ready = told_from(edge->producer, edge->reader);
-    edge->free = told_from(edge->reader, edge->producer);
-    if (edge->ready == AHEAD_LATE)
-        edge->producer->late_room += regst->slots;
-    if (edge->free == AHEAD_LATE)
-        edge->reader->late_room += regst->slots;
+    edge->ready = told_from(s->queues, regst->producer.i, edge->producer, edge->reader);
+    edge->free = told_from(s->queues, s->plan->ports[p].actor.i, edge->reader, edge->producer);
+    make_room(edge->producer, edge->ready, regst->slots);
+    make_room(edge->reader, edge->free, regst->slots);
     s->queues->in[s->ends[p].port - s->ports] = edge;
     s->queues->out[s->ends[p].edge - s->edges] = edge;
-    return (edge->ready == AHEAD_AWAIT ? regst->slots : 0) + (edge->free == AHEAD_AWAIT ? regst->slots : 0);
+    return (has_tickets(edge->ready) ? regst->slots : 0) + (has_tickets(edge->free) ? regst->slots : 0);
 }
 
 /* ---- room for what is under way ---- */
@@ -220,43 +286,44 @@ static bool alloc_edges(struct weir_session *s)
 
 static bool alloc_rings(struct session_queues *queues, uint64_t tickets)
 {
-    uint64_t late = 0, launched = 0;
+    uint64_t messages = 0, launched = 0;
     for (uint32_t i = 0; i < queues->count; i++) {
-        late += queues->queue[i].late_room;
+        messages += queues->queue[i].put.room + queues->queue[i].late.room;
         launched += queues->queue[i].device->marks_max;
     }
-    queues->late = calloc(late + 1, sizeof(*queues->late));
+    queues->messages = calloc(messages + 1, sizeof(*queues->messages));
     queues->launched = calloc(launched + 1, sizeof(*queues->launched));
     queues->awaits = calloc((size_t)queues->count * AHEAD_AWAITS, sizeof(*queues->awaits));
     queues->tickets = calloc(tickets + (uint64_t)queues->count * queues->count, sizeof(*queues->tickets));
-    return queues->late && queues->launched && queues->awaits && queues->tickets;
+    return queues->messages && queues->launched && queues->awaits && queues->tickets;
 }
 
 /* Each queue and each edge gets its part. */
 static void place_rings(struct weir_session *s)
 {
     struct session_queues *queues = s->queues;
-    struct ahead_late *late = queues->late;
+    struct ahead_message *messages = queues->messages;
     struct ahead_launch *launched = queues->launched;
     uint64_t *tickets = queues->tickets;
     for (uint32_t i = 0; i < queues->count; i++) {
         struct ahead_queue *queue = &queues->queue[i];
-        queue->late = late;
+        queue->put.of = messages;
+        queue->late.of = messages + queue->put.room;
         queue->launched = launched;
         queue->awaits = queues->awaits + (size_t)i * AHEAD_AWAITS;
         queue->known = tickets;
-        late += queue->late_room;
+        messages += queue->put.room + queue->late.room;
         launched += queue->device->marks_max;
         tickets += queues->count;
     }
     for (uint32_t p = 0; p < s->plan->ports_count; p++) {
         struct ahead_edge *edge = &queues->edges[p];
         uint32_t slots = s->plan->regsts[s->plan->ports[p].regst.i].slots;
-        if (edge->ready == AHEAD_AWAIT) {
+        if (has_tickets(edge->ready)) {
             edge->wrote = tickets;
             tickets += slots;
         }
-        if (edge->free == AHEAD_AWAIT) {
+        if (has_tickets(edge->free)) {
             edge->read = tickets;
             tickets += slots;
         }
@@ -298,6 +365,9 @@ weir_status session_tie_queues(struct weir_session *s)
     uint64_t tickets = 0;
     if (!s->queues)
         return WEIR_OK;
+    weir_status status = find_awaited(s);
+    if (status)
+        return status;
     bool room = alloc_edges(s);
     for (uint32_t p = 0; room && p < s->plan->ports_count; p++)
         if (s->ends[p].port)

@@ -282,14 +282,15 @@ static void link_member(const struct waits *waits, uint32_t a, struct waits_acto
     actor->next = absent;
 }
 
-/* Who comes before it on its queue: whose turn it is, or what was launched there and stands. */
+/* Who comes before it on its queue: whose turn it is, or what was launched there and stands. An actor of an accelerator may
+ * lack something for its next firing, while its last one stands there, too. */
 static uint32_t find_before(const struct waits *waits, uint32_t a)
 {
     const struct waits_actor *actor = &waits->actors[a];
     uint32_t queue = waits->plan->actors[a].queue.i;
     if (actor->turn && waits->head[queue] != PLAN_NONE && waits->head[queue] != a)
         return waits->head[queue];
-    bool behind = waits->busy[queue] != a && (!actor->told || waits->meets[a] != PLAN_NONE);
+    bool behind = waits->busy[queue] != a && (!actor->told || runs_by_itself(waits->plan, queue));
     return behind ? waits->busy[queue] : PLAN_NONE;
 }
 

@@ -117,6 +117,7 @@ struct queue {
     _Atomic bool aborted;
     /* of a queue for collectives; under group_lock */
     struct deferred *first, **last;
+    _Atomic uint64_t put;       /* the newest mark that is in the stream; read by any thread */
     struct queue *next;         /* that is to go on */
     bool waits;                 /* to go on: it is in that list */
     weir_status status;         /* what is wrong, apart from the stream */

@@ -16,7 +16,7 @@
  * A meeting with members elsewhere may take its time to be launched; till then it stays the head of its members' lists.
  *
  * One lock for all: halls, the members' lists, and what is enqueued on streams of such queues. A mark that is held back
- * has its ticket already. Nobody awaits a mark of such a queue (actors/ahead.h).
+ * has its ticket already; others may await it from when it is put (`put` in regst/device.h).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -354,6 +354,15 @@ static bool all_came(struct hall *hall, const struct deferred *at)
     return true;
 }
 
+/* From now on other queues may await the mark: its event is recorded. */
+static weir_status put_mark(struct queue *queue, uint64_t ticket)
+{
+    weir_status status = queue_put_mark(queue, ticket);
+    if (!status)
+        atomic_store_explicit(&queue->put, ticket, memory_order_release); /* pairs with the host's loads of head.put */
+    return status;
+}
+
 /* Whether the queue's first is over, so that what is behind it comes; of a meeting all members' are. */
 static bool put_first(struct queue *queue, struct queue **going)
 {
@@ -361,7 +370,7 @@ static bool put_first(struct queue *queue, struct queue **going)
     weir_status status = card_set(queue->head.index);
     if (first->kind != DEFERRED_MEETING) {
         if (!status)
-            status = first->kind == DEFERRED_MARK ? queue_put_mark(queue, first->ticket)
+            status = first->kind == DEFERRED_MARK ? put_mark(queue, first->ticket)
                                                   : queue_put_await(queue, first->other, first->ticket);
         if (status)
             stop(queue, status);

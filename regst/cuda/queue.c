@@ -133,6 +133,7 @@ weir_status queue_new(uint32_t index, enum device_queue_kind kind, struct device
     pthread_mutex_init(&queue->lock, NULL);
     queue->head = (struct device_queue){.device = &cuda_ops, .index = index, .kind = kind, .marks_max = MARKS};
     queue->card = card;
+    queue->head.put = kind == DEVICE_COLLECTIVE ? &queue->put : NULL;
     queue->last = &queue->first;
     status = make_stream(queue);
     if (!status)
@@ -396,7 +397,8 @@ weir_status queue_health(struct device_queue *head, char *error, size_t error_by
     return WEIR_E_KERNEL;
 }
 
-/* A kernel cannot be ended. What is under way is waited for, for so long as is reasonable; then its memory is left to it. */
+/* A kernel cannot be ended. What is under way is waited for, for so long as is reasonable; then its memory is left to it.
+ * Where one hangs already, others of the card may await it: they are not waited for. */
 void queue_abort(struct device_queue *head)
 {
     struct queue *queue = queue_of(head);
@@ -404,7 +406,7 @@ void queue_abort(struct device_queue *head)
     atomic_store_explicit(&queue->aborted, true, memory_order_relaxed);
     group_abort(queue);
     while (look(queue) == cudaErrorNotReady) {
-        if (now_ns() > until_ns) {
+        if (the.cards[queue->card].hung || now_ns() > until_ns) {
             the.cards[queue->card].hung = true;
             return;
         }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <weir/session.h>
 
-enum rule { NONE, WROTE, READ, LATE, FREE, SKIP, ROOM, TURN };
+enum rule { NONE, WROTE, READ, LATE, FREE, SKIP, ROOM, TURN, PUT };
 static enum rule without;
 #define AHEAD_WITHOUT(rule) (without == (rule))
 #include "actors/ahead.c"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum rule { NONE, WROTE, READ, LATE, FREE, SKIP, ROOM, TURN };
+enum rule { NONE, WROTE, READ, LATE, FREE, SKIP, ROOM, TURN, PUT };
 static enum rule without;
 #define AHEAD_WITHOUT(rule) (without == (rule))
 #include "actors/ahead.c"

@@ -1,6 +1,7 @@
 /* tests/actors/test_meetings.c: what accelerators do together, on the fake ones (tests/support/fake.h): all kinds of
  * moves, turns that are kept whoever is ready first, runs that end early, programs, and how it is told that a member
- * does not come. actors/ahead.c is included here, with a variable that leaves the rule of turns out.
+ * does not come. actors/ahead.c is included here, with a variable that leaves one of its rules out, and so is
+ * actors/session/queues.c, with one that has collectives awaited which must not be.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -11,10 +12,22 @@
 #include <unistd.h>
 #include <weir/session.h>
 
-enum rule { NONE, WROTE, READ, LATE, FREE, SKIP, ROOM, TURN };
+enum rule { NONE, WROTE, READ, LATE, FREE, SKIP, ROOM, TURN, PUT };
 static enum rule without;
 #define AHEAD_WITHOUT(rule) (without == (rule))
 #include "actors/ahead.c"
+
+#include "graph/plan/await.h"
+static bool await_all_collectives;
+static weir_status may_await(const weir_plan *plan, plan_space_id space, bool *may)
+{
+    weir_status status = plan_may_await(plan, space, may);
+    for (uint32_t a = 0; a < plan->actors_count && await_all_collectives; a++)
+        may[a] = true;
+    return status;
+}
+#define plan_may_await may_await
+#include "actors/session/queues.c"
 
 #include "graph/base/error.h"
 #include "tests/support/effort.h"
@@ -191,6 +204,127 @@ Test(meetings, a_turn_that_is_not_kept_is_seen)
         without = NONE;
     }
     cr_expect_geq(seen, 1);
+    weir_plan_free(plan);
+}
+
+/* ---- awaits ---- */
+
+/* With how many seeds a rule that is left out is seen. */
+static int seen_without(enum rule rule)
+{
+    meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 3), meetings_of(PLAN_ALL_TO_ALL, 3)};
+    meetings m = {.lane = lanes, .lane_count = 2, .micro = 2};
+    weir_plan *plan = meetings_plan(&m, NULL, 0);
+    int seen = 0;
+    for (unsigned seed = 0; seed < 8; seed++) {
+        m.wrong = 0;
+        without = rule;
+        fake_open(&(fake_options){.seed = seed, .delay_us = 20});
+        weir_session *s = opened(plan, 1 + (int)seed % 3);
+        cr_expect_eq(weir_session_run(s, STEPS), WEIR_OK, "%s", weir_error());
+        cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+        without = NONE;
+        fake_seen saw = fake_close();
+        seen += m.wrong || saw.misuses || *saw.race;
+    }
+    weir_plan_free(plan);
+    return seen;
+}
+
+#if EFFORT(1, 0, 0) /* races of the test's own making */
+Test(meetings, a_kernel_that_does_not_await_its_collective_is_seen)
+{
+    cr_expect_eq(seen_without(NONE), 0);
+    cr_expect_geq(seen_without(WROTE), 4);
+    cr_expect_geq(seen_without(READ), 4);
+}
+#endif
+
+Test(meetings, an_await_of_a_collective_that_is_not_enqueued_is_seen)
+{
+    cr_expect_geq(seen_without(PUT), 4);
+}
+
+static weir_status give_late(void *ctx, const weir_view *to, int64_t step, int micro)
+{
+    (void)ctx, (void)micro;
+    sleep_us(2000);
+    for (int i = 0; i < MEETINGS_ITEMS; i++)
+        ((float *)to->data)[i] = (float)step;
+    return WEIR_OK;
+}
+
+static weir_status take_late(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    int *wrong = ctx;
+    (void)micro;
+    for (int i = 0; i < MEETINGS_ITEMS; i++)
+        *wrong += ((const float *)value->data)[i] != (float)step + 3; /* three sums, each adds 1 */
+    return WEIR_OK;
+}
+
+static uint32_t copy_of(sdf *s, uint32_t queue, uint32_t regst, uint32_t lies)
+{
+    uint32_t copy = sdf_actor(s, queue, "copy", .kernel = "copy");
+    sdf_port(s, copy, regst);
+    return sdf_regst(s, copy, .items = MEETINGS_ITEMS, .lies = lies);
+}
+
+static uint32_t sum_of(sdf *s, uint32_t queue, uint32_t regst)
+{
+    uint32_t sum = sdf_actor(s, queue, "sum", .kernel = "test_sum");
+    sdf_port(s, sum, regst);
+    return sdf_regst(s, sum, .items = MEETINGS_ITEMS);
+}
+
+/* fake:0 gives a value to fake:1 by way of the host, and gets it back in a collective. What reads it there is ready to be
+ * launched before the value is made. */
+static weir_plan *back_plan(int *wrong)
+{
+    sdf *s = sdf_new("back", 1);
+    uint32_t host[2], compute[2], in[2], out[2], members[2], regst;
+    host_binding *bindings = calloc(2, sizeof(*bindings));
+    for (uint32_t d = 0; d < 2; d++) {
+        host[d] = sdf_device_of(s, WEIR_PINNED, d, PLAN_COMPUTE);
+        compute[d] = sdf_device_of(s, WEIR_FAKE, d, PLAN_COMPUTE);
+        in[d] = sdf_queue(s, compute[d], PLAN_COPY_IN);
+        out[d] = sdf_queue(s, compute[d], PLAN_COPY_OUT);
+        members[d] = sdf_actor(s, sdf_queue(s, compute[d], PLAN_COLLECTIVE), "member", .kernel = "collective");
+    }
+    regst = sdf_regst(s, members[0], .items = MEETINGS_ITEMS);
+    regst = copy_of(s, out[0], sum_of(s, compute[0], regst), 1 + host[0]);
+    uint32_t sink = sdf_actor(s, host[0], "sink", .kernel = "sink", .host_kind = 1 + PLAN_SINK);
+    sdf_port(s, sink, regst);
+    uint32_t source = sdf_actor(s, host[0], "source", .kernel = "source", .host_kind = 1 + PLAN_SOURCE);
+    regst = copy_of(s, in[0], sdf_regst(s, source, .items = MEETINGS_ITEMS), 0);
+    regst = copy_of(s, out[0], sum_of(s, compute[0], regst), 1 + host[0]);
+    sdf_port(s, members[1], copy_of(s, in[1], sum_of(s, host[1], regst), 0));
+    sdf_collective(s, PLAN_SEND_RECV, members, 2, (sdf_move[]){{.from = 1, .to = 0}}, 1);
+    bindings[0].fn.sink = take_late;
+    bindings[0].ctx = wrong;
+    bindings[1].fn.source = give_late;
+    weir_plan *plan = sdf_plan_bound(s, bindings);
+    cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
+    return plan;
+}
+
+Test(meetings, a_collective_is_not_awaited_that_needs_what_is_launched_behind)
+{
+    int wrong = 0;
+    weir_plan *plan = back_plan(&wrong);
+    for (unsigned seed = 0; seed < 4; seed++)
+        for (int all = 0; all < 2; all++) {
+            fake_open(&(fake_options){.seed = seed, .delay_us = 20});
+            await_all_collectives = all;
+            weir_session *s = opened(plan, 1 + (int)seed % 3);
+            await_all_collectives = false;
+            cr_assert_eq(weir_session_start(s, 10), WEIR_OK);
+            cr_expect_eq(weir_session_wait(s, all ? 1000 : 20000), all ? WEIR_E_TIMEOUT : WEIR_OK);
+            cr_expect_eq(weir_session_close(s), WEIR_OK, "%s", weir_error());
+            fake_close_well();
+        }
+    cr_expect_eq(wrong, 0);
     weir_plan_free(plan);
 }
 
@@ -618,15 +752,14 @@ static void stuck_gives(meetings *m, uint32_t lane, uint32_t device, int64_t ste
         sleep_us(1000);
 }
 
-Test(meetings, who_waits_for_its_turn_says_behind_which_collective)
+Test(meetings, a_queue_that_stands_behind_a_collective_says_which_member_has_not_come)
 {
     meetings_lane lanes[] = {meetings_of(PLAN_ALL_GATHER, 2), meetings_of(PLAN_SEND_RECV, 2)};
     lanes[1].from = 1;
     meetings m = {.lane = lanes, .lane_count = 2, .micro = 1, .gives = stuck_gives};
     weir_plan *plan = meetings_plan(&m, (uint32_t[]){0, 1}, 2);
     expect_stall(&m, plan, &(fake_options){.seed = 1}, 2 * MEETINGS_DEVICES,
-                 (const char *[]){"member 1 of 1 (fake:1) waits for its turn, behind member 0 of 1 (fake:1)",
-                                  "member 0 of 1 (fake:1) has come to its collective, and waits for member 0 of 0 (fake:0), which has not come",
+                 (const char *[]){"waits for its turn, behind ", "member 0 of 1 (fake:1) has come to its collective, and waits for member 0 of 0 (fake:0), which has not come",
                                   "kernel of source 0 of 0 ", NULL},
                  "circle");
     weir_plan_free(plan);

@@ -48,6 +48,7 @@ static weir_status fake_queue_new(uint32_t index, enum device_queue_kind kind, s
         queue->head = (struct device_queue){.device = device_find(WEIR_FAKE), .index = index, .kind = kind,
                                             .done = done, .marks_max = told ? told : drawn};
         queue->done = done;
+        queue->head.put = kind == DEVICE_COLLECTIVE ? &queue->put : NULL;
         queue->id = fake_the->queue_count;
         queue->last = &queue->first;
         atomic_flag_clear(&queue->busy);
@@ -171,7 +172,8 @@ static weir_status fake_mark(struct device_queue *head)
     if (!fake_room(head))
         fake_misuse(fake_the, "queue %" PRIu32 " is given a mark that it has no room for", queue->id);
     fake_the->seen.marks++;
-    return fake_leave(queue, entry_new(FAKE_MARK, ++head->marked, 0));
+    queue->made = ++head->marked;
+    return fake_leave(queue, entry_new(FAKE_MARK, head->marked, 0));
 }
 
 static weir_status fake_await(struct device_queue *head, struct device_queue *other, uint64_t ticket)
@@ -183,6 +185,9 @@ static weir_status fake_await(struct device_queue *head, struct device_queue *ot
     if (of->freed || other == head || !ticket || ticket > other->marked)
         fake_misuse(fake_the, "queue %" PRIu32 " awaits mark %" PRIu64 " of queue %" PRIu32 ", which has made %" PRIu64,
                     queue->id, ticket, of->id, other->marked);
+    if (other->put && ticket > atomic_load_explicit(&of->put, memory_order_relaxed))
+        fake_misuse(fake_the, "queue %" PRIu32 " awaits mark %" PRIu64 " of queue %" PRIu32 ", which has not put it", queue->id,
+                    ticket, of->id);
     fake_the->seen.awaits++;
     struct fake_entry *entry = entry_new(FAKE_AWAIT, ticket, 0);
     entry->other = of;

@@ -1,7 +1,7 @@
 /* tests/support/fake_engine.c: the thread that plays the fake device. It takes, again and again, a queue at random
  * of those whose first entry can go on, and does one thing to it:
  *
- *     mark       passes: `done` is stored
+ *     mark       passes: `done` is stored; of a queue for collectives others may await it from some time before that
  *     await      passes, when the mark has
  *     launch     begins: what it will write is poisoned, and a time is drawn at which it is over
  *                then, no earlier than that: the CPU's kernel is called, without the lock
@@ -102,6 +102,24 @@ static struct fake_queue *pick(struct fake *fake, int64_t *wake_ns)
         if (can_go_on(fake, fake->queues[q], now_ns, wake_ns))
             able[count++] = fake->queues[q];
     return count ? able[fake_below(fake, count)] : NULL;
+}
+
+/* A queue for collectives puts a mark when it likes, and before it passes. */
+static void put(struct fake_queue *queue)
+{
+    /* Pairs with the host's loads of *head.put. */
+    atomic_store_explicit(&queue->put, queue->put + 1, memory_order_release);
+}
+
+/* Those with one that is not put, each or not; all when nothing else can go on. */
+static void put_some(struct fake *fake, bool all)
+{
+    for (uint32_t q = 0; q < fake->queue_count; q++) {
+        struct fake_queue *queue = fake->queues[q];
+        bool waits = queue->head.kind == DEVICE_COLLECTIVE && !queue->freed && queue->put < queue->made;
+        if (waits && (all || !fake_below(fake, 4)))
+            put(queue);
+    }
 }
 
 /* ---- launches ---- */
@@ -222,6 +240,8 @@ static void pass(struct fake *fake, struct fake_queue *queue, const struct fake_
     time->start_ns = queue->start_ns ? queue->start_ns : now_ns;
     time->end_ns = queue->start_ns ? queue->end_ns : now_ns;
     queue->start_ns = queue->end_ns = 0;
+    while (queue->head.kind == DEVICE_COLLECTIVE && queue->put < entry->ticket)
+        put(queue);
     if (fake->races)
         races_mark(fake->races, queue->id, entry->ticket);
     /* Pairs with the host's loads of *head.done. */
@@ -266,6 +286,7 @@ void *fake_engine(void *opaque)
     while (!fake->ending) {
         int64_t wake_ns;
         struct fake_queue *queue = pick(fake, &wake_ns);
+        put_some(fake, !queue);
         if (queue)
             advance(fake, queue);
         else

@@ -66,6 +66,8 @@ struct fake_time {
 struct fake_queue {
     struct device_queue head;
     _Atomic uint64_t *done;   /* owned */
+    _Atomic uint64_t put;     /* of a queue for collectives: the newest mark that others may await */
+    uint64_t made;            /* marks that were enqueued */
     uint32_t id;
     struct fake_entry *first, **last;
     bool running;             /* the engine is in its first entry, without the lock */

@@ -12,6 +12,7 @@
 struct fifo {
     uint32_t *actors;
     uint32_t head, count;    /* the first that has not run; those that were launched */
+    uint32_t room;           /* that may be launched and not have run */
     uint32_t *turns;         /* members, as they come in a step of the program */
     uint32_t turn_count, turn;
 };
@@ -19,6 +20,8 @@ struct fifo {
 struct together {
     const weir_plan *plan;
     struct together_order *orders; /* per queue */
+    const bool *awaited;     /* per actor: members whose device's queues are told at launch; or NULL */
+    bool *stands;            /* per space: one of them is there */
     uint32_t *collective;    /* per actor, PLAN_NONE: it is no member */
     uint32_t *first_port;    /* ports by register: those of r are from here, */
     uint32_t *ports;         /* in this list */
@@ -82,6 +85,7 @@ struct together *together_new(const weir_plan *plan)
     struct together *t = zeros(1, sizeof *t);
     *t = (struct together){.plan = plan,
                            .orders = zeros(plan->queues_count, sizeof *t->orders),
+                           .stands = zeros(plan->spaces_count, sizeof(bool)),
                            .collective = zeros(plan->actors_count, sizeof(uint32_t)),
                            .first_port = zeros(plan->regsts_count, sizeof(uint32_t)),
                            .ports = zeros(plan->ports_count, sizeof(uint32_t)),
@@ -119,7 +123,7 @@ void together_free(struct together *t)
     for (uint32_t q = 0; q < t->plan->queues_count; q++)
         free(t->orders[q].collectives);
     free_fifos(t);
-    void *all[] = {t->orders, t->collective, t->first_port, t->ports, t->launched, t->ran, t->goal, t->early, t->fifos, t};
+    void *all[] = {t->orders, t->stands, t->collective, t->first_port, t->ports, t->launched, t->ran, t->goal, t->early, t->fifos, t};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -127,6 +131,11 @@ void together_free(struct together *t)
 struct together_order *together_order(struct together *t, uint32_t queue)
 {
     return &t->orders[queue];
+}
+
+void together_await(struct together *t, const bool *members)
+{
+    t->awaited = members;
 }
 
 /* ---- what an actor may do ---- */
@@ -138,19 +147,33 @@ static bool on_accelerator(const struct together *t, uint32_t actor)
     return kind == WEIR_FAKE || kind == WEIR_CUDA;
 }
 
-/* Firings of an actor, as far as they are known to one who asks before he launches, or before he runs. */
-static uint32_t known(const struct together *t, uint32_t actor, bool launches)
+static uint32_t space_of(const struct together *t, uint32_t actor)
 {
-    return launches && t->early[actor] ? t->launched[actor] : t->ran[actor];
+    return t->plan->queues[t->plan->actors[actor].queue.i].space.i;
 }
 
-static bool readers_are_done(const struct together *t, uint32_t regst, uint32_t slot, bool launches)
+/* Whether an actor on this queue may stand behind an await. */
+static bool may_stand(const struct together *t, uint32_t actor)
+{
+    uint32_t queue = t->plan->actors[actor].queue.i;
+    return t->plan->queues[queue].kind != PLAN_COPY_IN || !t->stands[t->plan->queues[queue].space.i];
+}
+
+/* Firings of an actor, as far as they are known to one who asks before he runs, or (`launches`) before he is launched. */
+static uint32_t known(const struct together *t, uint32_t actor, uint32_t asks, bool launches)
+{
+    bool early = t->early[actor] && may_stand(t, asks) &&
+                 (t->collective[actor] == PLAN_NONE || space_of(t, actor) == space_of(t, asks));
+    return launches && early ? t->launched[actor] : t->ran[actor];
+}
+
+static bool readers_are_done(const struct together *t, uint32_t regst, uint32_t slot, uint32_t asks, bool launches)
 {
     const weir_plan *plan = t->plan;
     for (uint32_t i = t->first_port[regst]; i < t->first_port[regst + 1]; i++) {
         const plan_port *port = &plan->ports[t->ports[i]];
         if (plan_port_counts(plan, port) &&
-            known(t, port->actor.i, launches) / port->hold + plan->regsts[regst].slots <= slot)
+            known(t, port->actor.i, asks, launches) / port->hold + plan->regsts[regst].slots <= slot)
             return false;
     }
     return true;
@@ -165,11 +188,11 @@ static bool may_fire(const struct together *t, uint32_t actor, uint32_t f, bool 
         const plan_port *port = &plan->ports[p];
         const plan_regst *regst = &plan->regsts[port->regst.i];
         if (plan_port_counts(plan, port) &&
-            regst->initial + known(t, regst->producer.i, launches) / regst->fill <= f / port->hold)
+            regst->initial + known(t, regst->producer.i, actor, launches) / regst->fill <= f / port->hold)
             return false;
     }
     for (uint32_t r = of->regsts.first; r < of->regsts.first + of->regsts.count; r++)
-        if (!readers_are_done(t, r, plan->regsts[r].initial + f / plan->regsts[r].fill, launches))
+        if (!readers_are_done(t, r, plan->regsts[r].initial + f / plan->regsts[r].fill, actor, launches))
             return false;
     return true;
 }
@@ -187,7 +210,7 @@ static bool launch(struct together *t, uint32_t actor)
     struct fifo *fifo = &t->fifos[t->plan->actors[actor].queue.i];
     bool member = t->collective[actor] != PLAN_NONE;
     if (t->launched[actor] == t->goal[actor] || (member && !is_its_turn(t, actor)) ||
-        !may_fire(t, actor, t->launched[actor], on_accelerator(t, actor)))
+        fifo->count - fifo->head >= fifo->room || !may_fire(t, actor, t->launched[actor], on_accelerator(t, actor)))
         return false;
     t->launched[actor]++;
     fifo->actors[fifo->count++] = actor;
@@ -284,7 +307,8 @@ static void begin_queue(struct together *t, uint32_t queue)
 {
     const struct together_order *order = &t->orders[queue];
     struct fifo fifo = {.actors = zeros(t->fifos[queue].count, sizeof(uint32_t)),
-                        .turns = zeros(order->count, sizeof(uint32_t))};
+                        .turns = zeros(order->count, sizeof(uint32_t)),
+                        .room = draw(t, 2) ? UINT32_MAX : 2 + draw(t, 6)};
     for (uint32_t i = 0; i < order->count; i++) {
         uint32_t actor = member_on(t->plan, order->collectives[i], queue);
         if (t->plan->actors[actor].program.i == t->program)
@@ -297,12 +321,15 @@ static void begin(struct together *t, uint32_t program, uint32_t steps)
 {
     const weir_plan *plan = t->plan;
     free_fifos(t);
+    memset(t->stands, 0, plan->spaces_count * sizeof *t->stands);
     t->program = program;
     for (uint32_t a = 0; a < plan->actors_count; a++) {
         bool plays = plan->actors[a].program.i == program;
         t->goal[a] = plays ? steps * plan->actors[a].fires : 0;
         t->launched[a] = t->ran[a] = 0;
-        t->early[a] = on_accelerator(t, a) && t->collective[a] == PLAN_NONE && draw(t, 2);
+        bool awaited = t->collective[a] == PLAN_NONE || (t->awaited && t->awaited[a]);
+        t->stands[space_of(t, a)] |= awaited && t->collective[a] != PLAN_NONE;
+        t->early[a] = on_accelerator(t, a) && awaited && draw(t, 4);
         t->fifos[plan->actors[a].queue.i].count += t->goal[a];
     }
     for (uint32_t q = 0; q < plan->queues_count; q++)

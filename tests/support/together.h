@@ -8,7 +8,8 @@
  *               fake:1 collective   c0
  *
  * A launched kernel's tokens are told at once, so that others launch behind it, or when it has run; which of the two is
- * drawn for each actor on an accelerator. A collective's are told when it has run.
+ * drawn for each actor on an accelerator. A collective's are told when it has run; where its queue is awaited that is
+ * drawn, too, for what other queues of the device are told. Queues have room for so many launches, which is drawn.
  *
  * Nothing is taken from the token game or from the runtime, which are held against this.
  */
@@ -31,6 +32,10 @@ struct together;
 struct together *together_new(const weir_plan *plan);
 void together_free(struct together *together);
 struct together_order *together_order(struct together *together, uint32_t queue);
+
+/* By actor, borrowed: queues of a member's device may be told what it does when it is launched. Then copies from the host to
+ * there are told nothing before it has run. NULL: no member's. */
+void together_await(struct together *together, const bool *members);
 
 /* Plays so many steps of each program, and true; or false, and in `why` who waits. */
 bool together_play(struct together *together, uint32_t steps, uint64_t seed, char why[TOGETHER_TEXT_BYTES]);

@@ -1,10 +1,12 @@
 /* tests/graph/plan/test_together.c: the order of collectives: what the token game accepts comes to its end under the rule of
- * NCCL (tests/support/together.h) however hosts and queues are interleaved, and what it refuses never does. */
+ * NCCL (tests/support/together.h) however hosts and queues are interleaved, and what it refuses never does. And whether queues
+ * may await collectives (graph/plan/await.h): where it is said that they may, all comes to its end. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/plan/await.h"
 #include "tests/support/effort.h"
 #include "tests/support/fakes.h"
 #include "tests/support/ops.h"
@@ -34,11 +36,41 @@ static int stalls(struct together *t, uint32_t steps, char why[TOGETHER_TEXT_BYT
     return count == SEEDS ? ALWAYS : count ? SOMETIMES : NEVER;
 }
 
-static int plan_stalls(const weir_plan *plan, uint32_t steps, char why[TOGETHER_TEXT_BYTES])
+/* Which collectives are awaited by other queues of their devices. */
+enum awaited { NOWHERE, WHERE_IT_MAY, EVERYWHERE };
+
+/* By actor; how many members may not be, in *others. The caller frees it. */
+static bool *may_await(const weir_plan *plan, uint32_t *others)
+{
+    bool *may = calloc(plan->actors_count + 1, sizeof *may);
+    cr_assert_not_null(may);
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan->queues[q].kind == PLAN_COLLECTIVE)
+            cr_assert_eq(plan_may_await(plan, plan->queues[q].space, may), WEIR_OK, "%s", weir_error());
+    *others = 0;
+    for (uint32_t m = 0; m < plan->members_count; m++)
+        *others += !may[plan->members[m].i];
+    return may;
+}
+
+static uint32_t may_not(const weir_plan *plan)
+{
+    uint32_t others;
+    free(may_await(plan, &others));
+    return others;
+}
+
+static int plan_stalls(const weir_plan *plan, uint32_t steps, enum awaited awaited, char why[TOGETHER_TEXT_BYTES])
 {
     struct together *t = together_new(plan);
+    uint32_t others;
+    bool *may = may_await(plan, &others);
+    for (uint32_t a = 0; a < plan->actors_count && awaited == EVERYWHERE; a++)
+        may[a] = true;
+    together_await(t, awaited == NOWHERE ? NULL : may);
     int how_often = stalls(t, steps, why);
     together_free(t);
+    free(may);
     return how_often;
 }
 
@@ -50,10 +82,12 @@ static bool both_agree(const weir_plan *plan, const char *what)
     bool accepted = weir_plan_check(plan) == WEIR_OK;
     if (!accepted)
         snprintf(refused, sizeof refused, "%s", weir_error());
-    int how_often = plan_stalls(plan, STEPS, why);
+    int how_often = plan_stalls(plan, STEPS, NOWHERE, why);
     cr_assert_eq(how_often, accepted ? NEVER : ALWAYS, "%s: the game: %s; the model: %s, %s", what,
                  accepted ? "accepted" : refused, (const char *[]){"never stalls", "stalls at times", "stalls"}[how_often],
                  why);
+    if (accepted)
+        cr_assert_eq(plan_stalls(plan, STEPS, WHERE_IT_MAY, why), NEVER, "%s: with awaits: %s", what, why);
     return accepted;
 }
 
@@ -62,6 +96,7 @@ static bool both_agree(const weir_plan *plan, const char *what)
 struct hall {
     uint32_t count;
     uint32_t compute[DEVICES_MAX], queue[DEVICES_MAX];
+    uint32_t host[DEVICES_MAX], in[DEVICES_MAX], out[DEVICES_MAX]; /* the host beside it, and copies from and to there */
 };
 
 static struct hall add_devices(sdf *s, uint32_t count)
@@ -70,8 +105,28 @@ static struct hall add_devices(sdf *s, uint32_t count)
     for (uint32_t d = 0; d < count; d++) {
         h.compute[d] = sdf_device_of(s, WEIR_FAKE, d, PLAN_COMPUTE);
         h.queue[d] = sdf_queue(s, h.compute[d], PLAN_COLLECTIVE);
+        h.host[d] = sdf_device_of(s, WEIR_PINNED, d, PLAN_COMPUTE);
+        h.in[d] = sdf_queue(s, h.compute[d], PLAN_COPY_IN);
+        h.out[d] = sdf_queue(s, h.compute[d], PLAN_COPY_OUT);
     }
     return h;
+}
+
+/* The value of a device, as the host has it; and the host's value, as a device has it. */
+static uint32_t to_host(sdf *s, const struct hall *h, uint32_t device, uint32_t reads, uint32_t fires, uint32_t hold)
+{
+    uint32_t actor = sdf_actor(s, h->out[device], "out", .kernel = "copy", .fires = fires);
+    sdf_port(s, actor, reads, .hold = hold);
+    return sdf_regst(s, actor, .items = ITEMS, .lies = 1 + h->host[device]);
+}
+
+static uint32_t to_device(sdf *s, const struct hall *h, uint32_t device, uint32_t reads, uint32_t fires, uint32_t slots)
+{
+    uint32_t relay = sdf_actor(s, h->host[device], "relay", .kernel = "test_sum", .fires = fires);
+    sdf_port(s, relay, reads);
+    uint32_t actor = sdf_actor(s, h->in[device], "in", .kernel = "copy", .fires = fires);
+    sdf_port(s, actor, sdf_regst(s, relay, .items = ITEMS));
+    return sdf_regst(s, actor, .items = ITEMS, .slots = slots);
 }
 
 /* A kernel that reads nothing, or one thing, and writes one. */
@@ -205,6 +260,26 @@ Test(together, an_order_may_go_ahead_as_far_as_there_are_slots)
         }
 }
 
+/* The second device gives what a kernel of the first one makes, by way of the host. That kernel needs nothing of the
+ * collective, and may be launched behind one that does. */
+Test(together, a_queue_does_not_await_a_collective_that_needs_what_is_launched_behind)
+{
+    char why[TOGETHER_TEXT_BYTES];
+    sdf *s = sdf_new("back", 1);
+    struct hall h = add_devices(s, 2);
+    uint32_t regsts[2] = {compute(s, &h, 0, PLAN_NONE), PLAN_NONE};
+    uint32_t taken = sdf_actor(s, h.compute[0], "taken", .kernel = "test_sum"), behind = compute(s, &h, 0, PLAN_NONE);
+    regsts[1] = to_device(s, &h, 1, to_host(s, &h, 0, behind, 1, 1), 1, 1);
+    together(s, &h, 3, regsts, 1, 1, 1);
+    sdf_port(s, taken, regsts[0]);
+    sdf_regst(s, taken, .items = ITEMS);
+    weir_plan *plan = sdf_plan(s);
+    cr_expect(both_agree(plan, "round the back"));
+    cr_expect_eq(may_not(plan), 1, "nobody needs the second device's kernels");
+    cr_expect_eq(plan_stalls(plan, STEPS, EVERYWHERE, why), SOMETIMES);
+    weir_plan_free(plan);
+}
+
 /* ---- plans drawn at random ---- */
 
 struct value {
@@ -286,6 +361,22 @@ static void draw_collective(struct drawing *x)
     ring(x->s, actors, count);
 }
 
+/* A value of a device goes by way of the host to another one, or to several one after the other. */
+static void draw_relay(struct drawing *x)
+{
+    uint32_t from = draw(x, x->hall.count);
+    bool per_micro = draw(x, 2);
+    const struct value *value = draw_value(x, from, per_micro);
+    if (!value)
+        return;
+    uint32_t fires = fires_of(x, per_micro), hold = per_micro && !value->per_micro ? x->micro : 1;
+    uint32_t host = to_host(x->s, &x->hall, from, value->regst, fires, hold);
+    for (uint32_t i = draw(x, 2) + 1; i--;) {
+        uint32_t to = draw(x, x->hall.count);
+        add_value(x, to, to_device(x->s, &x->hall, to, host, fires, 1 + draw(x, 2)), per_micro);
+    }
+}
+
 /* Turns in which a step can be played, if there are any; or with two of them, or all, in other places. */
 static void draw_turns(struct drawing *x, weir_plan *plan)
 {
@@ -301,7 +392,7 @@ static void draw_turns(struct drawing *x, weir_plan *plan)
     }
 }
 
-static weir_plan *draw_plan(unsigned seed)
+static weir_plan *draw_plan(unsigned seed, bool relays)
 {
     struct drawing x = {.s = sdf_new("drawn", 1 + seed % 3), .seed = seed, .micro = 1 + seed % 3};
     x.hall = add_devices(x.s, 2 + draw(&x, DEVICES_MAX - 1));
@@ -310,6 +401,8 @@ static weir_plan *draw_plan(unsigned seed)
     for (uint32_t i = 3 + draw(&x, 12); i--;)
         if (draw(&x, 2))
             draw_compute(&x, draw(&x, x.hall.count));
+        else if (relays && draw(&x, 2))
+            draw_relay(&x);
         else
             draw_collective(&x);
     weir_plan *plan = sdf_plan(x.s);
@@ -323,7 +416,7 @@ Test(together, random_plans_end_exactly_when_the_game_accepts_them)
     int accepted = 0, refused = 0, groups = 0;
     for (unsigned seed = 1; seed <= PLANS; seed++) {
         char what[40];
-        weir_plan *plan = draw_plan(seed);
+        weir_plan *plan = draw_plan(seed, seed % 2);
         snprintf(what, sizeof what, "plan %u", seed);
         if (plan->turns_count > 1) {
             bool accepts = both_agree(plan, what);
@@ -341,6 +434,29 @@ Test(together, random_plans_end_exactly_when_the_game_accepts_them)
     cr_expect_gt(accepted, PLANS / 4);
     cr_expect_gt(refused, PLANS / 8);
     cr_expect_gt(groups, PLANS / 4);
+}
+
+/* That some of those stall which may not shows that the rule is one; that not all do, that it asks for more than it must. */
+Test(together, random_plans_end_with_awaits_where_they_may_and_stall_elsewhere)
+{
+    enum { PLANS = EFFORT(1500, 200, 100) };
+    int all = 0, not_all = 0, stalled = 0;
+    for (unsigned seed = 1; seed <= PLANS; seed++) {
+        char why[TOGETHER_TEXT_BYTES];
+        weir_plan *plan = draw_plan(1000 + seed, true);
+        if (plan->turns_count && weir_plan_check(plan) == WEIR_OK) {
+            bool safe = !may_not(plan);
+            int how_often = plan_stalls(plan, STEPS, EVERYWHERE, why);
+            cr_assert(!safe || how_often == NEVER, "plan %u: %s", seed, why);
+            all += safe;
+            not_all += !safe;
+            stalled += how_often != NEVER;
+        }
+        weir_plan_free(plan);
+    }
+    printf("in %d all may be awaited, in %d not; of these %d stall if they are\n", all, not_all, stalled);
+    cr_expect_gt(all, PLANS / 8);
+    cr_expect_gt(stalled, PLANS / 100);
 }
 
 /* ---- compiled plans ---- */
@@ -368,6 +484,7 @@ Test(together, compiled_plans_come_to_their_end)
     enum { MODELS = EFFORT(12, 4, 2), SWAPS = 4 };
     unsigned random = 1;
     int with_turns = 0, accepted = 0, refused = 0;
+    uint32_t members = 0, others = 0;
     mesh_takes_fakes = true;
     for (uint64_t seed = 0; seed < MODELS; seed++) {
         char what[40];
@@ -375,6 +492,8 @@ Test(together, compiled_plans_come_to_their_end)
         uint32_t turns = plan->turns_count;
         snprintf(what, sizeof what, "model %lu", (unsigned long)seed);
         cr_expect(both_agree(plan, what));
+        members += plan->members_count;
+        others += may_not(plan);
         with_turns += turns > 1;
         for (int i = 0; i < SWAPS && turns > 1; i++) {
             uint32_t a = (uint32_t)rand_r(&random) % turns, b = i % 2 ? (uint32_t)rand_r(&random) % turns : (a + 1) % turns;
@@ -387,7 +506,24 @@ Test(together, compiled_plans_come_to_their_end)
         weir_plan_free(plan);
     }
     printf("%d with turns; swapped: %d accepted, %d refused\n", with_turns, accepted, refused);
+    printf("of %u members %u may not be awaited\n", members, others);
+    cr_expect_lt(others, members / 5);
     cr_expect_gt(with_turns, MODELS / 3);
     cr_expect_gt(accepted, 0);
     cr_expect_gt(refused, MODELS / 3);
+}
+
+/* Every layout of up to four devices, with micro-batches, and with gathered weights. */
+Test(together, a_gpt_may_await_all_of_its_collectives)
+{
+    for (int d = 1; d <= 4; d++)
+        for (int t = 1; d * t <= 4; t++)
+            for (int p = 1; d * t * p <= 4; p++)
+                for (int zero = 0; zero <= (d > 1); zero++) {
+                    weir_plan *plan = fakes_gpt((layout){d, t, p, p > 1 ? 4 : 1 + zero, zero}, fakes_all, (weir_compile_opts){0});
+                    cr_assert_not_null(plan, "%d x %d x %d: %s", d, t, p, weir_error());
+                    cr_expect_eq(may_not(plan), 0, "%d x %d x %d: %u of %u members may not be awaited", d, t, p, may_not(plan),
+                                 plan->members_count);
+                    weir_plan_free(plan);
+                }
 }
