@@ -212,7 +212,8 @@ static void ring_add(struct ahead_ring *ring, struct ahead_message message)
 static void tell_or_keep(struct lane *lane, struct ahead_queue *queue, enum ahead_told told, struct ahead_message message,
                          uint64_t *ticket_at)
 {
-    if (awaits(told))
+    assert(ticket_at || !awaits(told));
+    if (ticket_at)
         *ticket_at = message.ticket;
     if (told == AHEAD_LATE && !AHEAD_WITHOUT(LATE))
         ring_add(&queue->late, message);
