@@ -7,13 +7,13 @@
  *   - a pop that reads from another device, or waits for something on one, starts a group, unless the open one waits for
  *     the same groups already; what is waited for ends one;
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
- *     a later phase, or in the update) when BUCKET bytes have come together, and so does a parameter on its way between
+ *     a later phase, or in the update) when a bucket of bytes has come together, and so does a parameter on its way between
  *     accelerators;
- *   - a conversion that is a level of a larger one (teams.h) is among its like, until BUCKET bytes have come together:
+ *   - a conversion that is a level of a larger one (teams.h) is among its like, until a bucket of bytes has come together:
  *     those of one level wait for the same devices (in the update they join what is open);
  *   - a chunk ends one, so that it is on its way while the next is made;
  *   - what an accelerator does with others is alone, so that it waits for nothing else; the members of a collective have
- *     one level. Collectives of the same devices that wait for the same groups become one, up to BUCKET bytes a device: those
+ *     one level. Collectives of the same devices that wait for the same groups become one, up to a bucket of bytes a device: those
  *     that move, and those that make one kind of sum;
  *   - host functions, and what else runs on a device's io queues, are alone, so that a slow one holds up nothing else; and
  *     so is what asks for it (weir_op.actor).
@@ -37,7 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKET = 1 << 22 };
+enum { BUCKET = 1 << 22, BUCKET_AMONG_CARDS = 1 << 25 };
 enum { MET_LOOKED_AT = 8 };         /* collectives that another may become a part of */
 uint64_t group_own_bytes = 1 << 16;
 enum { OWN_AWAY = 8 };             /* times as large must be what is read on another device */
@@ -45,6 +45,13 @@ enum { OWN_AWAY = 8 };             /* times as large must be what is read on ano
 static const ir_node *pop_node(const compile *c, const pop *op)
 {
     return &c->ir.node[op->node];
+}
+
+/* Bytes that are worth a conversion, or a message, of their own. A meeting of cards is some hundred calls of the driver, and
+ * their links take tens of MiB in a fraction of a millisecond. */
+static uint64_t bucket_of(const compile *c, const pop *op)
+{
+    return c->phys.device.item[op->device].kind == WEIR_CUDA ? BUCKET_AMONG_CARDS : BUCKET;
 }
 
 /* Queues whose pops are groups of their own. The rest of a device's are a stream each: its copies, and all else. */
@@ -315,7 +322,7 @@ static void maybe_end(grouping *x, const pop *op)
         end |= t->chunk;
         g->published += leaves ? t->bytes : 0;
     }
-    if (end || op->awaited || g->published >= BUCKET)
+    if (end || op->awaited || g->published >= bucket_of(x->c, op))
         close_group(x, op->group);
 }
 
@@ -356,7 +363,7 @@ static bool join_collective(grouping *x, int id)
     int of = op->collective - 1;
     int_list *met = &x->met[op->device];
     for (int i = met->count - 1; i >= 0 && i >= met->count - MET_LOOKED_AT; i--)
-        if (collectives_fit(x->c, met->item[i], of, BUCKET) &&
+        if (collectives_fit(x->c, met->item[i], of, bucket_of(x->c, op)) &&
             meets_already(x, &x->p->collective.item[of], &x->p->collective.item[met->item[i]])) {
             add_sources_of(x, &x->p->collective.item[of], &x->p->collective.item[met->item[i]]);
             collectives_merge(x->c, met->item[i], of);

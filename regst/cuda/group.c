@@ -4,14 +4,16 @@
  * A stream cannot wait for what nobody has enqueued yet. So what comes to a queue for collectives is held back from its
  * first meeting on: it is a list, whose head is a meeting that some member has not come to. Who brings the last member
  * enqueues the meeting on the streams of all, and then what was held back behind it, up to the next meeting. No host
- * waits, and the members' streams wait for each other by events:
+ * waits, and the members' streams wait for each other by events, by way of member 0, so that their number does not grow with
+ * the square of that of the members:
  *
- *     member 0:  record came 0   wait came 1   takes its part   record went 0   wait went 1
- *     member 1:  record came 1   wait came 0   takes its part   record went 1   wait went 0
+ *     member 0:  wait came 1, came 2   record all_came    takes its part   wait went 1, went 2   record all_went
+ *     member 1:  record came 1         wait all_came      takes its part   record went 1         wait all_went
+ *     member 2:  record came 2         wait all_came      takes its part   record went 2         wait all_went
  *
  * Each takes: it copies from where the others gave, or adds what they gave in the order of the members, so that the
- * bits do not depend on who was first. That what a member gave may be written again when its part is over is what
- * `went` is for.
+ * bits do not depend on who was first. Many parts are copied by one kernel, where the cards reach each other's memory. That
+ * what a member gave may be written again when its part is over is what `went` is for.
  *
  * A meeting with members elsewhere may take its time to be launched; till then it stays the head of its members' lists.
  *
@@ -110,10 +112,10 @@ static void destroy(struct group *group)
     if (hall && hall_spreads(hall))
         nccl_leave(hall);
     bool hung = cards_hang();
-    if (group->came && !hung)
-        cudaEventDestroy(group->came);
-    if (group->went && !hung)
-        cudaEventDestroy(group->went);
+    cudaEvent_t *const events[] = {&group->came, &group->went, &group->all_came, &group->all_went};
+    for (size_t i = 0; i < sizeof events / sizeof *events && !hung; i++)
+        if (*events[i])
+            cudaEventDestroy(*events[i]);
     if (hall) {
         hall->member[group->head.place] = NULL;
         hall->joined--;
@@ -125,17 +127,16 @@ static void destroy(struct group *group)
 weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t place, uint32_t count,
                       uint32_t here, struct device_group **made)
 {
-    struct group *group = calloc(1, sizeof *group);
+    struct group *group = calloc(1, sizeof *group + count * sizeof *group->next);
     if (!group)
         return the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a group", head->index);
     group->head = (struct device_group){.device = head->device, .place = place, .count = count};
     group->queue = queue_of(head);
     weir_status status = card_set(head->index);
     pthread_mutex_lock(&group_lock);
-    if (!status)
-        status = CALL(head->index, cudaEventCreateWithFlags, &group->came, cudaEventDisableTiming);
-    if (!status)
-        status = CALL(head->index, cudaEventCreateWithFlags, &group->went, cudaEventDisableTiming);
+    cudaEvent_t *const events[] = {&group->came, &group->went, &group->all_came, &group->all_went};
+    for (size_t i = 0; !status && i < (place ? 2 : sizeof events / sizeof *events); i++)
+        status = CALL(head->index, cudaEventCreateWithFlags, events[i], cudaEventDisableTiming);
     if (!status)
         status = join(group, id, here);
     if (status)
@@ -187,41 +188,61 @@ static weir_status differ(const struct deferred *at, uint32_t other)
                                group->queue->head.index, at->meeting.number, other, group->head.place);
 }
 
-/* The n-th of what `from` gives to `to`; NULL: there is none. */
-static const struct part *given(const struct deferred *from, uint32_t to, uint32_t n)
+/* What `from` gives to `to` from its move *next on, which moves on; NULL: there is no more. */
+static const struct part *given(const struct deferred *from, uint32_t to, uint32_t *next)
 {
-    for (uint32_t i = 0; i < from->meeting.give_count; i++)
-        if (from->meeting.gives[i].peer == to && !n--)
-            return &from->parts[from->meeting.gives[i].view];
+    while (*next < from->meeting.give_count) {
+        const struct device_move *give = &from->meeting.gives[(*next)++];
+        if (give->peer == to)
+            return &from->parts[give->view];
+    }
     return NULL;
 }
 
-static weir_status take_one(const struct queue *queue, const struct part *to, const struct queue *giver,
-                            const struct part *from)
+static weir_status copy_one(const struct queue *queue, const struct move_part *part, const struct queue *giver)
 {
-    if (!to->bytes)
-        return WEIR_OK;
     if (queue->card != giver->card)
-        return CALL(queue->head.index, cudaMemcpyPeerAsync, to->at, queue->card, from->at, giver->card, to->bytes,
+        return CALL(queue->head.index, cudaMemcpyPeerAsync, part->to, queue->card, part->from, giver->card, part->bytes,
                     queue->stream);
-    return CALL(queue->head.index, cudaMemcpyAsync, to->at, from->at, to->bytes, cudaMemcpyDeviceToDevice, queue->stream);
+    return CALL(queue->head.index, cudaMemcpyAsync, part->to, part->from, part->bytes, cudaMemcpyDeviceToDevice,
+                queue->stream);
 }
+
+static weir_status move_many(const struct queue *queue, struct move_parts *parts)
+{
+    char error[TEXT_BYTES] = "";
+    const weir_kernel_args args = {.queue = queue->stream, .error = error, .error_bytes = sizeof error};
+    weir_status status = kernels_move(&args, parts);
+    parts->count = 0;
+    parts->chunks = 0;
+    return status ? the.host->error_set(status, "cuda:%u: %s", queue->head.index, error) : WEIR_OK;
+}
+
+/* Few parts are copied one by one, without a kernel. */
+enum { MOVES_FEW = 2 };
 
 static weir_status take_moves(const struct hall *hall, const struct deferred *at)
 {
-    const struct group *group = (const struct group *)at->meeting.group;
+    struct group *group = (struct group *)at->meeting.group;
+    bool few = hall->apart || at->meeting.take_count <= MOVES_FEW;
+    struct move_parts parts = {.count = 0};
     weir_status status = WEIR_OK;
+    memset(group->next, 0, hall->count * sizeof *group->next);
     for (uint32_t i = 0; !status && i < at->meeting.take_count; i++) {
         const struct device_move *take = &at->meeting.takes[i];
-        uint32_t before = 0;
-        for (uint32_t k = 0; k < i; k++)
-            before += at->meeting.takes[k].peer == take->peer;
         const struct part *to = &at->parts[at->in_count + (int)take->view];
-        const struct part *from = given(part_of(hall, take->peer), group->head.place, before);
-        status = from && from->bytes == to->bytes ? take_one(group->queue, to, hall->member[take->peer]->queue, from)
-                                                  : differ(at, take->peer);
+        const struct part *from = given(part_of(hall, take->peer), group->head.place, &group->next[take->peer]);
+        if (!from || from->bytes != to->bytes)
+            return differ(at, take->peer);
+        if (!to->bytes)
+            continue;
+        move_parts_add(&parts, to->at, from->at, to->bytes);
+        if (few)
+            status = copy_one(group->queue, &parts.of[--parts.count], hall->member[take->peer]->queue);
+        else if (parts.count == MOVES_MAX)
+            status = move_many(group->queue, &parts);
     }
-    return status;
+    return status || !parts.count ? status : move_many(group->queue, &parts);
 }
 
 /* Output `i` from the inputs i of all. */
@@ -255,35 +276,55 @@ static weir_status take_sums(const struct hall *hall, const struct deferred *at)
 
 /* ---- a meeting; under the lock ---- */
 
-static weir_status await_all(const struct hall *hall, const struct group *group, bool went)
+static weir_status wait_for(const struct group *group, cudaEvent_t event)
 {
+    return CALL(group->queue->head.index, cudaStreamWaitEvent, group->queue->stream, event, 0);
+}
+
+static weir_status record(const struct group *group, cudaEvent_t event)
+{
+    return CALL(group->queue->head.index, cudaEventRecord, event, group->queue->stream);
+}
+
+/* What is enqueued for a member from now on begins when all streams have come here: to what follows a meeting (`went`), or to
+ * the meeting. */
+static weir_status meet_all(const struct hall *hall, bool went)
+{
+    const struct group *first = hall->member[0];
     weir_status status = WEIR_OK;
-    for (uint32_t m = 0; !status && m < hall->count; m++)
-        if (hall->member[m] != group)
-            status = CALL(group->queue->head.index, cudaStreamWaitEvent, group->queue->stream,
-                          went ? hall->member[m]->went : hall->member[m]->came, 0);
+    for (uint32_t m = 1; !status && m < hall->count; m++) {
+        const struct group *group = hall->member[m];
+        status = card_set(group->queue->head.index);
+        if (!status)
+            status = record(group, went ? group->went : group->came);
+    }
+    if (!status)
+        status = card_set(first->queue->head.index);
+    for (uint32_t m = 1; !status && m < hall->count; m++)
+        status = wait_for(first, went ? hall->member[m]->went : hall->member[m]->came);
+    if (!status && hall->count > 1)
+        status = record(first, went ? first->all_went : first->all_came);
+    for (uint32_t m = 1; !status && m < hall->count; m++) {
+        status = card_set(hall->member[m]->queue->head.index);
+        if (!status)
+            status = wait_for(hall->member[m], went ? first->all_went : first->all_came);
+    }
     return status;
 }
 
 static weir_status come(const struct group *group)
 {
-    struct queue *queue = group->queue;
-    weir_status status = card_set(queue->head.index);
-    if (!status)
-        status = queue_put_start(queue, queue->first->ticket);
-    return status ? status : CALL(queue->head.index, cudaEventRecord, group->came, queue->stream);
+    weir_status status = card_set(group->queue->head.index);
+    return status ? status : queue_put_start(group->queue, group->queue->first->ticket);
 }
 
 static weir_status take(const struct hall *hall, const struct group *group)
 {
-    const struct queue *queue = group->queue;
-    const struct deferred *at = queue->first;
-    weir_status status = card_set(queue->head.index);
-    if (!status)
-        status = await_all(hall, group, false);
-    if (!status)
-        status = at->meeting.kind == DEVICE_MOVES ? take_moves(hall, at) : take_sums(hall, at);
-    return status ? status : CALL(queue->head.index, cudaEventRecord, group->went, queue->stream);
+    const struct deferred *at = group->queue->first;
+    weir_status status = card_set(group->queue->head.index);
+    if (status)
+        return status;
+    return at->meeting.kind == DEVICE_MOVES ? take_moves(hall, at) : take_sums(hall, at);
 }
 
 static weir_status enqueue_spread(struct hall *hall, bool *over)
@@ -304,11 +345,11 @@ static weir_status enqueue_meeting(struct hall *hall, bool *over)
     *over = true;
     for (uint32_t m = 0; !status && m < hall->count; m++)
         status = come(hall->member[m]);
+    if (!status)
+        status = meet_all(hall, false);
     for (uint32_t m = 0; !status && m < hall->count; m++)
         status = take(hall, hall->member[m]);
-    for (uint32_t m = 0; !status && m < hall->count; m++)
-        status = await_all(hall, hall->member[m], true);
-    return status;
+    return status ? status : meet_all(hall, true);
 }
 
 /* The queue goes no further; health() says why. */

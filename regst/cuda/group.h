@@ -28,7 +28,9 @@ struct group {
     struct hall *hall;
     struct queue *queue;           /* borrowed */
     cudaEvent_t came, went;        /* owned */
+    cudaEvent_t all_came, all_went; /* owned: member 0's, behind those of all */
     struct ncclComm *comm;         /* owned, of a group with members elsewhere; NULL: there is none yet, or any more */
+    uint32_t next[];               /* by member, in a meeting: the first of what that gives that is not taken yet */
 };
 
 /* How far a group with members elsewhere has come. */

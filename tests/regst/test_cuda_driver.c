@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 TestSuite(cuda_driver, .timeout = 120);
 
-enum { ITEMS = 64, BYTES = ITEMS * sizeof(float), SLOTS = 16, SEEDS = EFFORT(12, 4, 4), DEVICES = 4 };
+enum { ITEMS = 64, BYTES = ITEMS * sizeof(float), SLOTS = 16, SEEDS = EFFORT(12, 4, 4), DEVICES = 8 };
 
 #define assert_ok(call) cr_assert_eq(call, WEIR_OK, "%s: %s", #call, weir_error())
 
@@ -593,6 +594,119 @@ Test(cuda_driver, cards_that_do_not_reach_each_other_do_not_add)
     cr_expect_eq(r.device->meet(r.queue[0][0], &meeting, &args), WEIR_E_UNSUPPORTED);
     cr_expect_str_eq(error, "two of the devices do not reach each other's memory");
     rig_close(&r);
+}
+
+/* ---- many parts ---- */
+
+enum { EACH = 10, MANY = 8 * EACH, AREA = 400000 };
+
+/* Bytes of part k from `from` to `to`; some are empty, and some are longer than what a block copies at once. */
+static uint32_t part_bytes(uint32_t from, uint32_t to, uint32_t k)
+{
+    return k == 3 ? 70001 + from : k == 4 ? 65536 : k == 5 ? 0 : 1 + 37 * (from + 3 * to + k) % 250;
+}
+
+static uint8_t part_value(uint32_t from, uint32_t to, uint32_t i)
+{
+    return (uint8_t)(17 * from + 5 * to + i * 3 + 1);
+}
+
+/* What each member gives to others and takes from them, itself too, in an area of its own; all at any address. */
+struct many {
+    uint8_t *area[8];
+    weir_view in[8][MANY], out[8][MANY];
+    struct device_move gives[8][MANY], takes[8][MANY];
+};
+
+static weir_view bytes_view(uint8_t **at, uint32_t bytes, uint32_t apart)
+{
+    weir_view view = {.data = *at, .dtype = WEIR_U8, .shape = {.rank = 1, .dim = {bytes}}};
+    *at += bytes + apart;
+    return view;
+}
+
+static uint32_t place_parts(struct many *x, uint32_t members)
+{
+    uint32_t all = 0;
+    for (uint32_t d = 0; d < members; d++) {
+        uint8_t *in = x->area[d], *out = in + AREA * (members - 1);
+        uint32_t count = 0;
+        for (uint32_t k = 0; k < EACH; k++)
+            for (uint32_t p = 0; p < members; p++, count++) {
+                x->in[d][count] = bytes_view(&in, part_bytes(d, p, k), k % 2 ? 0 : 4 * k);
+                x->out[d][count] = bytes_view(&out, part_bytes(p, d, k), k % 3);
+                x->gives[d][count] = x->takes[d][count] = (struct device_move){.peer = p, .view = count};
+            }
+        all = count;
+    }
+    return all;
+}
+
+static void fill_parts(const struct rig *r, const struct many *x, uint32_t d, uint32_t count)
+{
+    static uint8_t host[1 << 17];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes = (uint64_t)x->in[d][i].shape.dim[0];
+        for (uint32_t k = 0; k < bytes; k++)
+            host[k] = part_value(d, x->gives[d][i].peer, k);
+        if (bytes)
+            assert_ok(r->device->copy_in(x->in[d][i].data, host, bytes));
+    }
+}
+
+static void expect_parts(const struct rig *r, const struct many *x, uint32_t d, uint32_t count)
+{
+    static uint8_t host[1 << 17];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes = (uint64_t)x->out[d][i].shape.dim[0], wrong = 0;
+        if (bytes)
+            assert_ok(r->device->copy_out(host, x->out[d][i].data, bytes));
+        for (uint32_t k = 0; k < bytes; k++)
+            wrong += host[k] != part_value(x->takes[d][i].peer, d, k);
+        cr_expect_eq(wrong, 0, "part %u of member %u: %lu of %lu bytes", i, d, (unsigned long)wrong, (unsigned long)bytes);
+    }
+}
+
+/* Calls of the runtime that a meeting of so many members makes, with its marks. */
+static uint64_t calls_of_a_meeting(uint32_t members, bool no_peers)
+{
+    static struct many x;
+    struct rig r = rig_open(&(standin_options){.seed = members, .cards = 8, .no_peers = no_peers}, members, DEVICE_COLLECTIVE,
+                            DEVICE_COMPUTE);
+    join_all(&r);
+    for (uint32_t d = 0; d < members; d++)
+        assert_ok(r.device->space_new("", d, 2 * members * AREA, (void **)&x.area[d]));
+    uint32_t count = place_parts(&x, members);
+    for (uint32_t d = 0; d < members; d++)
+        fill_parts(&r, &x, d, count);
+    uint64_t before = card_look().calls;
+    for (uint32_t d = 0; d < members; d++) {
+        weir_kernel_args args = {.in = x.in[d], .in_count = (int)count, .out = x.out[d], .out_count = (int)count};
+        struct device_meeting meeting = {.group = r.group[d], .gives = x.gives[d], .give_count = count,
+                                         .takes = x.takes[d], .take_count = count};
+        assert_ok(r.device->meet(r.queue[d][0], &meeting, &args));
+        marked(r.queue[d][0]);
+    }
+    uint64_t calls = card_look().calls - before;
+    for (uint32_t d = 0; d < members; d++)
+        finish(r.queue[d][0]);
+    for (uint32_t d = 0; d < members; d++)
+        expect_parts(&r, &x, d, count);
+    for (uint32_t d = 0; d < members; d++)
+        r.device->space_free(x.area[d], 2 * members * AREA);
+    rig_close(&r);
+    return calls;
+}
+
+/* By events, 2 (3 n - 2) + the marks' 3 n and what sets cards; copies of n members' parts by themselves would be n n EACH. */
+Test(cuda_driver, a_meeting_with_many_parts_makes_few_calls)
+{
+    for (uint32_t members = 2; members <= 8; members *= 2) {
+        uint64_t calls = calls_of_a_meeting(members, false);
+        printf("%u members: %lu calls\n", members, (unsigned long)calls);
+        cr_expect_leq(calls, 20 * members, "%u members: %lu calls", members, (unsigned long)calls);
+    }
+    calls_of_a_meeting(4, true);
 }
 
 /* ---- the plugin ---- */

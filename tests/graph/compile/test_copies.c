@@ -439,6 +439,31 @@ Test(copies, those_of_parameters_come_together, .timeout = 60)
     weir_plan_free(plan);
 }
 
+/* Collectives of a step that trains twelve products of 4 MiB of weights on two devices. */
+static uint32_t collectives_of_training(const char *devices)
+{
+    weir_graph *g = weir_graph_new("deep");
+    weir_mesh_new(g, devices);
+    weir_tensor *x = weir_input(g, WEIR_F32, {1 << 16, 1024}, .name = "x", .sbp = {S(0)});
+    weir_tensor *labels = weir_input(g, WEIR_I32, {1 << 16}, .name = "labels", .sbp = {S(0)});
+    for (int i = 0; i < 12; i++)
+        x = weir_relu(weir_linear(x, 1024));
+    weir_train(weir_cross_entropy(x, labels), weir_sgd(.lr = 0.1));
+    weir_plan *plan = weir_compile(g, .seed = 0);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    uint32_t count = plan->collectives_count;
+    weir_plan_free(plan);
+    return count;
+}
+
+Test(copies, among_cards_gradients_travel_in_larger_buckets, .timeout = 60)
+{
+    uint32_t fakes = collectives_of_training("fake:0-1"), cards = collectives_of_training("cuda:0-1");
+    cr_expect_gt(fakes, 20, "%u: one for each 4 MiB, there and back", fakes);
+    cr_expect_leq(cards, fakes / 4, "%u, and %u on fakes", cards, fakes);
+}
+
 Test(copies, a_graph_without_accelerators_is_left_as_it_is, .timeout = 60)
 {
     for (uint64_t seed = 0; seed < 5; seed++) {
