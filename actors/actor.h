@@ -81,6 +81,7 @@ struct actor_kernel {
     const struct actor_out *accumulate; /* adds to what is in its slot when that has been fired into; NULL: never */
     weir_kernel_args args;
     uint32_t id; /* plan_kernel_id */
+    uint32_t joined; /* kernels from here on that one launch may make; 0: it alone */
     const struct poisoned *poisoned; /* of a debug run (actors/session/poison.c), or NULL; nobody else looks */
 };
 

@@ -187,15 +187,26 @@ static weir_status launch(struct device_queue *queue, const struct device_meetin
     return queue->device->launch ? queue->device->launch(queue, kernel->call, &kernel->args) : kernel->call(&kernel->args);
 }
 
+static weir_status launch_many(struct device_queue *queue, const struct actor_kernel *first)
+{
+    const weir_kernel_args *args[DEVICE_JOINED_MAX];
+    for (uint32_t i = 0; i < first->joined; i++)
+        args[i] = &first[i].args;
+    return queue->device->launch_many(queue, first->call, args, first->joined);
+}
+
 static weir_status launch_kernels(struct actor *actor, struct actor_kernel **failed)
 {
     struct device_queue *queue = actor->ahead->queue->device;
-    struct actor_kernel *kernel = actor->kernels;
     weir_status status = WEIR_OK;
-    for (uint32_t i = 0; i < actor->kernel_count && !status; i++, kernel++) {
-        kernel_prepare(kernel, actor);
-        kernel->args.call = call_of(queue, queue->marked + 1, i);
-        status = launch(queue, actor->ahead->meeting, kernel);
+    for (uint32_t i = 0, next; i < actor->kernel_count && !status; i = next) {
+        struct actor_kernel *kernel = &actor->kernels[i];
+        next = i + (kernel->joined ? kernel->joined : 1);
+        for (uint32_t k = i; k < next; k++) {
+            kernel_prepare(&actor->kernels[k], actor);
+            actor->kernels[k].args.call = call_of(queue, queue->marked + 1, k);
+        }
+        status = kernel->joined ? launch_many(queue, kernel) : launch(queue, actor->ahead->meeting, kernel);
         if (status)
             *failed = kernel;
     }

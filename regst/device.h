@@ -63,6 +63,9 @@ struct device_group {
     uint32_t rehearsal_count;
 };
 
+/* Calls that one launch may make. */
+enum { DEVICE_JOINED_MAX = 256 };
+
 /* Which group it is: for no other group of this or another session at the same time. Of kinds without group_join()
  * it is the same for all members, of others for those of one process. */
 struct device_group_id {
@@ -157,6 +160,13 @@ struct device_ops {
      * args->queue, and enqueues by itself. An error is one that the call itself had; later ones come through
      * health(). */
     weir_status (*launch)(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *args);
+
+    /* The same for several calls of one kernel, whose errors are the first one's: by fewer launches than calls. `joins` says
+     * whether it has a way for that; then up to DEVICE_JOINED_MAX calls may be given of which none touches what another
+     * writes. Both or none; absent: there is no such kernel. */
+    bool (*joins)(weir_kernel_fn call);
+    weir_status (*launch_many)(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *const *args,
+                               uint32_t count);
 
     /* Enqueues the next mark: its ticket is queue->marked afterwards. There must be room. */
     weir_status (*mark)(struct device_queue *queue);

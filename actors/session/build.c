@@ -502,6 +502,8 @@ static weir_status build_all(struct building *b)
     if (!status)
         status = session_tie_queues(s);
     if (!status)
+        session_join_kernels(s);
+    if (!status)
         status = session_open_groups(s);
     if (!status && s->checks_finite)
         status = session_check_finite(s);

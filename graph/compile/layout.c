@@ -92,6 +92,27 @@ static int block_new(finding *x, uint64_t bytes, int from, int to)
     return x->c->phys.temp.count - 1;
 }
 
+/* Whether the group has a pop of the same op there. */
+static bool is_alike(const finding *x, const pop *op, int at)
+{
+    const phys *p = &x->c->phys;
+    const group *g = &p->group.item[x->group];
+    return at >= 0 && at < g->pops.count &&
+           x->c->ir.node[p->op.item[g->pops.item[at]].node].op == x->c->ir.node[op->node].op;
+}
+
+/* Cards may make calls of one op, one behind the other, by one launch (actors/session/joined.c): each has its own scratch. */
+static void find_scratch(finding *x, pop *op, int at)
+{
+    int first = at, last = at;
+    bool joins = x->c->phys.device.item[op->device].kind == WEIR_CUDA;
+    while (joins && is_alike(x, op, first - 1))
+        first--;
+    while (joins && is_alike(x, op, last + 1))
+        last++;
+    op->scratch_block = block_new(x, op->scratch, first, last);
+}
+
 static void find_in_pop(finding *x, int id, int at)
 {
     phys *p = &x->c->phys;
@@ -109,7 +130,7 @@ static void find_in_pop(finding *x, int id, int at)
         p->temp.item[t->block].tensors++;
     }
     if (op->scratch)
-        op->scratch_block = block_new(x, op->scratch, at, at);
+        find_scratch(x, op, at);
 }
 
 static bool find_temps(compile *c)

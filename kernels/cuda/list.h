@@ -27,6 +27,11 @@
 /* By libraries, which are to be asked before the first of them: these have op_NAME_cuda_prepare besides. */
 #define CUDA_PREPARED(X) CUDA_PRODUCTS(X) CUDA_FUSED_ATTENTION(X)
 
+/* One launch may do many calls, of which none touches what another writes: these have op_NAME_cuda_many besides, for up to
+ * JOINED_MAX of them. */
+#define CUDA_JOINED(X) X(adamw) X(adamw_moved) X(square_sum) X(cast)
+enum { JOINED_MAX = 256 };
+
 #define CUDA_OPS(X)                                                                                            \
     CUDA_CORE(X) CUDA_FUSED(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_RANDOM(X) CUDA_MATMUL(X)  \
     CUDA_NORM(X) CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X)

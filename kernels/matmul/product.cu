@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { LISTS = 256, DEVICES = 64, FILL_THREADS = 256, ALIGNED_MOST = 16, AUX_COLUMNS = 8 };
+enum { LISTS = 256, DEVICES = 64, FILL_THREADS = 256, ALIGNED_MOST = 64, AUX_ALIGNED = 16, AUX_COLUMNS = 8 };
 
 /* What the choice depends on; compared as bytes, so it has no gaps. */
 struct problem {
@@ -335,7 +335,7 @@ static bool has_terms(const product_call *call)
  * processor has 11 bits: enough for a half, and not for f32. */
 static bool may_join(const product_call *call)
 {
-    const bool aux = !call->aux || (call->n % AUX_COLUMNS == 0 && aligned(call->aux) == ALIGNED_MOST);
+    const bool aux = !call->aux || (call->n % AUX_COLUMNS == 0 && aligned(call->aux) >= AUX_ALIGNED);
     const bool exact = call->epilogue == PRODUCT_BIAS_GRAD || call->c_dtype != WEIR_F32;
     return has_terms(call) && call->count == 1 && !call->add && aux && exact;
 }

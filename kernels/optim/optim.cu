@@ -2,19 +2,20 @@
  * their rules and say what they compute.
  *
  * The first thread of each block computes the constants of the step, in double, from the device's clock; then the block
- * takes elements four at a time, where all operands begin at a multiple of 16 bytes.
+ * takes elements four at a time, where all operands begin at a multiple of 16 bytes. AdamW and sums of squares are made for
+ * many parameters by one launch, with the bits of a launch for each: a model has hundreds of parameters, most of them small.
  */
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/many.h"
+#include "kernels/cuda/packs.h"
 #include "kernels/optim/formula.h"
 
-enum { UPDATE_THREADS = 256, UPDATE_BLOCKS = 1024 };
+enum { UPDATE_THREADS = 256, UPDATE_BLOCKS = 1024, UPDATE_CHUNK = 16384 /* elements */ };
 
-/* A call: states are read at from[], and written to to[], which may be the same. Borrowed. */
+/* A call of sgd: states are read at from[], and written to to[], which may be the same. Borrowed. */
 struct update_call {
     optim_attrs attrs;
     const weir_clock *clock;
     const float *g, *scale; /* `scale` may be NULL */
-    int32_t *updates;       /* adamw's count */
     float *p;
     const float *from[2];
     float *to[2];
@@ -22,31 +23,13 @@ struct update_call {
     int states;
 };
 
-/* The three rules; momentum and adamw have as many states as are used. */
+/* The two rules of sgd; momentum has as many states as are used. */
 struct sgd_rule {
     sgd_constants c;
 };
 struct momentum_rule {
     sgd_constants c;
 };
-struct adamw_rule {
-    adamw_constants c;
-};
-
-DEVICE void rule_begin(sgd_rule *rule, const update_call &call, float scale)
-{
-    rule->c = sgd_of(&call.attrs, call.clock->step, scale);
-}
-
-DEVICE void rule_begin(momentum_rule *rule, const update_call &call, float scale)
-{
-    rule->c = sgd_of(&call.attrs, call.clock->step, scale);
-}
-
-DEVICE void rule_begin(adamw_rule *rule, const update_call &call, float scale)
-{
-    rule->c = adamw_of(&call.attrs, call.clock->step, *call.updates, scale);
-}
 
 DEVICE void rule_step(const sgd_rule &rule, float g, float *p, float *, float *)
 {
@@ -56,11 +39,6 @@ DEVICE void rule_step(const sgd_rule &rule, float g, float *p, float *, float *)
 DEVICE void rule_step(const momentum_rule &rule, float g, float *p, float *v, float *)
 {
     sgd_momentum_update(&rule.c, g, p, v);
-}
-
-DEVICE void rule_step(const adamw_rule &rule, float g, float *p, float *m, float *v)
-{
-    adamw_update(&rule.c, g, p, m, v);
 }
 
 /* A parameter whose gradients' scale is NaN stays as it is; states only move. */
@@ -96,13 +74,6 @@ template <int STATES, class R, class F> DEVICE void update_some(const R &rule, c
         *(F *)(call.to[k] + i) = s[k].all;
 }
 
-/* Before the update, of which every block reads the number. */
-KERNEL(count_update)(update_call call)
-{
-    if (!call.scale || !isnan(*call.scale))
-        *call.updates = adamw_count(*call.updates);
-}
-
 template <class R, int STATES> KERNEL_OF(update, UPDATE_THREADS)(update_call call, int64_t quads)
 {
     SHARED(R, rules, 1);
@@ -112,7 +83,7 @@ template <class R, int STATES> KERNEL_OF(update, UPDATE_THREADS)(update_call cal
         return;
     }
     if (threadIdx.x == 0)
-        rule_begin(&rules[0], call, scale);
+        rules[0].c = sgd_of(&call.attrs, call.clock->step, scale);
     BARRIER();
     const R rule = rules[0];
     for (int64_t i = THREAD; i < quads; i += THREADS)
@@ -132,22 +103,6 @@ static int64_t blocks_for(int64_t items)
     return blocks < UPDATE_BLOCKS ? blocks : (int64_t)UPDATE_BLOCKS;
 }
 
-static weir_status update_run(const weir_kernel_args *args, const update_call *call, bool adamw)
-{
-    bool by_four = aligned(call->g) && aligned(call->p);
-    for (int s = 0; s < call->states; s++)
-        by_four = by_four && aligned(call->from[s]) && aligned(call->to[s]);
-    const int64_t quads = by_four ? call->count / 4 : 0, blocks = blocks_for(quads ? quads : call->count);
-    if (adamw) {
-        LAUNCH(count_update, 1, 1, args->queue, *call);
-        LAUNCH((update<adamw_rule, 2>), blocks, UPDATE_THREADS, args->queue, *call, quads);
-    } else if (call->attrs.momentum != 0)
-        LAUNCH((update<momentum_rule, 1>), blocks, UPDATE_THREADS, args->queue, *call, quads);
-    else
-        LAUNCH((update<sgd_rule, 0>), blocks, UPDATE_THREADS, args->queue, *call, quads);
-    return launched(args);
-}
-
 /* `scalars` inputs follow the gradient. */
 static update_call call_of(const weir_kernel_args *args, int scalars)
 {
@@ -161,82 +116,274 @@ static update_call call_of(const weir_kernel_args *args, int scalars)
     return call;
 }
 
-static weir_status update_in_place(const weir_kernel_args *args, bool adamw)
+static weir_status sgd_run(const weir_kernel_args *args, const update_call *call)
 {
-    update_call call = call_of(args, args->in_count - 1);
-    call.states = adamw ? 2 : args->state_count;
-    call.updates = adamw ? (int32_t *)args->state[2].data : nullptr;
-    for (int s = 0; s < call.states; s++)
-        call.from[s] = call.to[s] = view_f32(&args->state[s]);
-    return update_run(args, &call, adamw);
-}
-
-static weir_status update_moved(const weir_kernel_args *args, bool adamw)
-{
-    const int states = args->out_count - 1;
-    update_call call = call_of(args, args->in_count - states - 1);
-    call.states = states;
-    call.updates = adamw ? (int32_t *)args->state[0].data : nullptr;
-    for (int s = 0; s < states; s++) {
-        call.from[s] = view_f32(&args->in[args->in_count - states + s]);
-        call.to[s] = view_f32(&args->out[1 + s]);
-    }
-    if (!adamw && call.attrs.momentum == 0) /* a state that nothing is done with */
-        LAUNCH(move, blocks_for(call.count), UPDATE_THREADS, args->queue, call);
-    return update_run(args, &call, adamw);
+    bool by_four = aligned(call->g) && aligned(call->p);
+    for (int s = 0; s < call->states; s++)
+        by_four = by_four && aligned(call->from[s]) && aligned(call->to[s]);
+    const int64_t quads = by_four ? call->count / 4 : 0, blocks = blocks_for(quads ? quads : call->count);
+    if (call->attrs.momentum != 0)
+        LAUNCH((update<momentum_rule, 1>), blocks, UPDATE_THREADS, args->queue, *call, quads);
+    else
+        LAUNCH((update<sgd_rule, 0>), blocks, UPDATE_THREADS, args->queue, *call, quads);
+    return launched(args);
 }
 
 extern "C" weir_status op_sgd_cuda(const weir_kernel_args *args)
 {
-    return update_in_place(args, false);
-}
-
-extern "C" weir_status op_adamw_cuda(const weir_kernel_args *args)
-{
-    return update_in_place(args, true);
+    update_call call = call_of(args, args->in_count - 1);
+    call.states = args->state_count;
+    for (int s = 0; s < call.states; s++)
+        call.from[s] = call.to[s] = view_f32(&args->state[s]);
+    return sgd_run(args, &call);
 }
 
 extern "C" weir_status op_sgd_moved_cuda(const weir_kernel_args *args)
 {
-    return update_moved(args, false);
+    const int states = args->out_count - 1;
+    update_call call = call_of(args, args->in_count - states - 1);
+    call.states = states;
+    for (int s = 0; s < states; s++) {
+        call.from[s] = view_f32(&args->in[args->in_count - states + s]);
+        call.to[s] = view_f32(&args->out[1 + s]);
+    }
+    if (call.attrs.momentum == 0) /* a state that nothing is done with */
+        LAUNCH(move, blocks_for(call.count), UPDATE_THREADS, args->queue, call);
+    return sgd_run(args, &call);
+}
+
+/* ---- adamw, for many parameters ---- */
+
+/* m and v are read at from[], and written to to[], which may be the same. */
+struct adamw_parameter {
+    const float *g, *from[2];
+    float *p, *to[2];
+    int32_t *updates;
+    int64_t count; /* elements; below 0: so many, and the operands are not aligned */
+};
+
+/* The parameters have these in common. */
+struct adamw_call {
+    optim_attrs attrs;
+    const weir_clock *clock;
+    const float *scale; /* may be NULL */
+    many<adamw_parameter> all;
+};
+static_assert(sizeof(adamw_call) <= MANY_BYTES, "it is an argument of a kernel");
+
+/* Before the update, of which every block reads the numbers. */
+KERNEL_OF(count_updates, UPDATE_THREADS)(adamw_call call)
+{
+    const int i = (int)threadIdx.x;
+    if (i < call.all.count && (!call.scale || !isnan(*call.scale)))
+        *call.all.of[i].updates = adamw_count(*call.all.of[i].updates);
+}
+
+template <int N> DEVICE void adamw_some(const adamw_constants &c, const adamw_parameter &x, int64_t i)
+{
+    const pack<float, N> g = pack_load<N>(x.g + i);
+    pack<float, N> p = pack_load<N>(x.p + i), m = pack_load<N>(x.from[0] + i), v = pack_load<N>(x.from[1] + i);
+    UNROLL
+    for (int k = 0; k < N; k++)
+        adamw_update(&c, g.at[k], &p.at[k], &m.at[k], &v.at[k]);
+    pack_store(x.p + i, p);
+    pack_store(x.to[0] + i, m);
+    pack_store(x.to[1] + i, v);
+}
+
+/* A parameter whose gradients' scale is NaN stays as it is; states only move. */
+DEVICE void adamw_move(const adamw_parameter &x, int64_t first, int64_t end)
+{
+    for (int s = 0; s < 2; s++)
+        for (int64_t i = first + threadIdx.x; x.from[s] != x.to[s] && i < end; i += blockDim.x)
+            x.to[s][i] = x.from[s][i];
+}
+
+DEVICE void adamw_chunk(const adamw_constants &c, const adamw_parameter &x, int64_t first, int64_t end)
+{
+    const int64_t whole = x.count < 0 ? first : end / 4 * 4;
+    for (int64_t i = first + 4 * threadIdx.x; i < whole; i += 4 * blockDim.x)
+        adamw_some<4>(c, x, i);
+    for (int64_t i = whole + threadIdx.x; i < end; i += blockDim.x)
+        adamw_some<1>(c, x, i);
+}
+
+KERNEL_OF(adamw_all, UPDATE_THREADS)(adamw_call call)
+{
+    SHARED(adamw_constants, constants, 1);
+    const float scale = call.scale ? *call.scale : 1.0f;
+    int last = -1;
+    for (uint32_t chunk = blockIdx.x; chunk < call.all.first[call.all.count]; chunk += gridDim.x) {
+        const int t = call.all.tensor_of(chunk);
+        const adamw_parameter &x = call.all.of[t];
+        const int64_t count = x.count < 0 ? -x.count : x.count;
+        const int64_t first = (int64_t)(chunk - call.all.first[t]) * UPDATE_CHUNK;
+        const int64_t end = first + UPDATE_CHUNK < count ? first + UPDATE_CHUNK : count;
+        if (isnan(scale)) {
+            adamw_move(x, first, end);
+            continue;
+        }
+        if (t != last) {
+            BARRIER();
+            if (threadIdx.x == 0)
+                constants[0] = adamw_of(&call.attrs, call.clock->step, *x.updates, scale);
+            BARRIER();
+        }
+        last = t;
+        adamw_chunk(constants[0], x, first, end);
+    }
+}
+
+static void adamw_launch(const weir_kernel_args *args, adamw_call *call)
+{
+    const uint32_t chunks = call->all.chunks();
+    if (call->all.count) {
+        LAUNCH(count_updates, 1, UPDATE_THREADS, args->queue, *call);
+        LAUNCH(adamw_all, chunks < UPDATE_BLOCKS ? chunks : (uint32_t)UPDATE_BLOCKS, UPDATE_THREADS, args->queue, *call);
+    }
+    call->all.clear();
+}
+
+static int scalars_of(const weir_kernel_args *args, bool moved)
+{
+    return args->in_count - 1 - (moved ? args->out_count - 1 : 0);
+}
+
+static adamw_parameter parameter_of(const weir_kernel_args *args, bool moved)
+{
+    adamw_parameter x = {};
+    x.g = view_f32(&args->in[0]);
+    x.p = view_f32(&args->out[0]);
+    x.updates = (int32_t *)args->state[moved ? 0 : 2].data;
+    bool by_four = aligned(x.g) && aligned(x.p);
+    for (int s = 0; s < 2; s++) {
+        x.from[s] = view_f32(moved ? &args->in[args->in_count - 2 + s] : &args->state[s]);
+        x.to[s] = moved ? view_f32(&args->out[1 + s]) : view_f32(&args->state[s]);
+        by_four = by_four && aligned(x.from[s]) && aligned(x.to[s]);
+    }
+    x.count = count_of(&args->out[0].shape);
+    x.count = by_four ? x.count : -x.count;
+    return x;
+}
+
+static bool same_call(const weir_kernel_args *a, const weir_kernel_args *b, bool moved)
+{
+    const bool scaled = scalars_of(a, moved) > 0;
+    return !memcmp(a->attrs, b->attrs, sizeof(optim_attrs)) && scaled == (scalars_of(b, moved) > 0) &&
+           (!scaled || a->in[1].data == b->in[1].data);
+}
+
+/* Those that have the same in common as the call `of`, from there on. `done` is by call. */
+static void adamw_like(const weir_kernel_args *const *args, int count, int of, bool moved, bool *done)
+{
+    adamw_call call = {};
+    call.attrs = *(const optim_attrs *)args[of]->attrs;
+    call.clock = args[of]->clock;
+    call.scale = scalars_of(args[of], moved) > 0 ? view_f32(&args[of]->in[1]) : nullptr;
+    for (int i = of; i < count; i++) {
+        if (done[i] || !same_call(args[of], args[i], moved))
+            continue;
+        const int64_t elements = count_of(&args[i]->out[0].shape);
+        call.all.add(parameter_of(args[i], moved), (elements + UPDATE_CHUNK - 1) / UPDATE_CHUNK);
+        done[i] = true;
+        if (call.all.full())
+            adamw_launch(args[of], &call);
+    }
+    adamw_launch(args[of], &call);
+}
+
+static weir_status adamw_run(const weir_kernel_args *const *args, int count, bool moved)
+{
+    bool done[JOINED_MAX] = {};
+    for (int i = 0; i < count; i++)
+        if (!done[i])
+            adamw_like(args, count, i, moved, done);
+    return launched(args[0]);
+}
+
+extern "C" weir_status op_adamw_cuda_many(const weir_kernel_args *const *args, int count)
+{
+    return adamw_run(args, count, false);
+}
+
+extern "C" weir_status op_adamw_moved_cuda_many(const weir_kernel_args *const *args, int count)
+{
+    return adamw_run(args, count, true);
+}
+
+extern "C" weir_status op_adamw_cuda(const weir_kernel_args *args)
+{
+    return adamw_run(&args, 1, false);
 }
 
 extern "C" weir_status op_adamw_moved_cuda(const weir_kernel_args *args)
 {
-    return update_moved(args, true);
+    return adamw_run(&args, 1, true);
 }
 
 /* ---- clipping ---- */
 
-KERNEL_OF(square_part, SUM_THREADS)(const float *x, int64_t count, double *sums)
+/* A chunk is what one block sums up. */
+struct squared {
+    const float *x;
+    double *sums; /* by chunk */
+    float *out;
+    int64_t count;
+};
+typedef many<squared> squared_list;
+static_assert(sizeof(squared_list) <= MANY_BYTES, "it is an argument of a kernel");
+
+KERNEL_OF(square_part, SUM_THREADS)(squared_list all)
 {
     SHARED(double, part, WARP);
+    const int t = all.tensor_of(blockIdx.x);
+    const squared &of = all.of[t];
+    const int64_t block = blockIdx.x - all.first[t], threads = (int64_t)(all.first[t + 1] - all.first[t]) * blockDim.x;
     double sum = 0;
-    for (int64_t i = THREAD; i < count; i += THREADS)
-        sum += (double)x[i] * x[i];
+    for (int64_t i = block * blockDim.x + threadIdx.x; i < of.count; i += threads)
+        sum += (double)of.x[i] * of.x[i];
     sum = block_sum<double>(sum, part);
     if (threadIdx.x == 0)
-        sums[blockIdx.x] = sum;
+        of.sums[block] = sum;
 }
 
-KERNEL_OF(square_fold, SUM_THREADS)(const double *sums, int64_t count, float *out)
+KERNEL_OF(square_fold, SUM_THREADS)(squared_list all)
 {
     SHARED(double, part, WARP);
+    const squared &of = all.of[blockIdx.x];
+    const int64_t count = all.first[blockIdx.x + 1] - all.first[blockIdx.x];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x)
-        sum += sums[i];
+        sum += of.sums[i];
     sum = block_sum<double>(sum, part);
     if (threadIdx.x == 0)
-        squares_put(sum, out);
+        squares_put(sum, of.out);
+}
+
+static void square_launch(const weir_kernel_args *args, squared_list *all)
+{
+    LAUNCH(square_part, all->chunks(), SUM_THREADS, args->queue, *all);
+    LAUNCH(square_fold, all->count, SUM_THREADS, args->queue, *all);
+    all->clear();
+}
+
+extern "C" weir_status op_square_sum_cuda_many(const weir_kernel_args *const *args, int count)
+{
+    squared_list all = {};
+    for (int i = 0; i < count; i++) {
+        const int64_t elements = count_of(&args[i]->in[0].shape);
+        all.add({view_f32(&args[i]->in[0]), (double *)args[i]->workspace, view_f32(&args[i]->out[0]), elements},
+                sum_blocks(elements));
+        if (all.full())
+            square_launch(args[0], &all);
+    }
+    square_launch(args[0], &all);
+    return launched(args[0]);
 }
 
 extern "C" weir_status op_square_sum_cuda(const weir_kernel_args *args)
 {
-    const int64_t count = count_of(&args->in[0].shape), blocks = sum_blocks(count);
-    double *sums = (double *)args->workspace;
-    LAUNCH(square_part, blocks, SUM_THREADS, args->queue, view_f32(&args->in[0]), count, sums);
-    LAUNCH(square_fold, 1, SUM_THREADS, args->queue, sums, blocks, view_f32(&args->out[0]));
-    return launched(args);
+    return op_square_sum_cuda_many(&args, 1);
 }
 
 KERNEL(clip_scale)(clip_attrs attrs, const float *squares, const float *count, float *out, int32_t *skipped)

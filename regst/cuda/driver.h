@@ -135,6 +135,8 @@ void queue_free(struct device_queue *head);
 uint64_t view_bytes(const weir_view *view);
 weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args);
 weir_status queue_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args);
+weir_status queue_launch_many(struct device_queue *head, weir_status (*call)(const weir_kernel_args *const *args, int count),
+                              const weir_kernel_args *const *args, uint32_t count);
 weir_status queue_mark(struct device_queue *head);
 weir_status queue_await(struct device_queue *head, struct device_queue *other, uint64_t ticket);
 bool queue_times(struct device_queue *head, uint64_t ticket, int64_t *start_ns, int64_t *end_ns);

@@ -58,6 +58,36 @@ static weir_status prepare(struct device_queue *queue, weir_kernel_fn call, cons
     return WEIR_OK;
 }
 
+/* ---- several calls by one launch ---- */
+
+typedef weir_status (*many_fn)(const weir_kernel_args *const *args, int count);
+_Static_assert((int)JOINED_MAX == (int)DEVICE_JOINED_MAX, "kernels take what they may be given");
+
+#define X(name) extern weir_status op_##name##_cuda_many(const weir_kernel_args *const *args, int count) __attribute__((weak));
+CUDA_JOINED(X)
+#undef X
+
+static many_fn find_many(weir_kernel_fn call)
+{
+#define X(name)                   \
+    if (call == op_##name##_cuda) \
+        return op_##name##_cuda_many;
+    CUDA_JOINED(X)
+#undef X
+    return NULL;
+}
+
+static bool joins(weir_kernel_fn call)
+{
+    return find_many(call) != NULL;
+}
+
+static weir_status launch_many(struct device_queue *queue, weir_kernel_fn call, const weir_kernel_args *const *args,
+                               uint32_t count)
+{
+    return queue_launch_many(queue, find_many(call), args, count);
+}
+
 const struct device_ops cuda_ops = {
     .name = "cuda",
     .space_new = space_new,
@@ -73,6 +103,8 @@ const struct device_ops cuda_ops = {
     .kernel = find_kernel,
     .prepare = prepare,
     .launch = queue_launch,
+    .joins = joins,
+    .launch_many = launch_many,
     .mark = queue_mark,
     .await = queue_await,
     .group_new = group_new,

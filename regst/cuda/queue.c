@@ -281,13 +281,19 @@ static weir_status clear(const struct queue *queue, const weir_kernel_args *args
     return status ? status : CALL(index, cudaStreamSynchronize, NULL);
 }
 
-weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
+static weir_kernel_args own_args(const struct queue *queue, const weir_kernel_args *args)
 {
-    struct queue *queue = queue_of(head);
     weir_kernel_args own = *args;
     own.queue = queue->stream;
     own.clock = queue->clock;
     own.refusal = &queue->words->refusal;
+    return own;
+}
+
+weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
+{
+    struct queue *queue = queue_of(head);
+    weir_kernel_args own = own_args(queue, args);
     weir_status status = card_set(head->index), called = status ? WEIR_OK : call(&own);
     if (!status && !called)
         status = clear(queue, args);
@@ -296,21 +302,35 @@ weir_status queue_prepare(struct device_queue *head, weir_kernel_fn call, const 
     return status ? status : called;
 }
 
-weir_status queue_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
+/* Before a launch. */
+static weir_status begin_launch(struct queue *queue, const weir_kernel_args *args)
 {
-    struct queue *queue = queue_of(head);
-    weir_kernel_args own = *args;
-    own.queue = queue->stream;
-    own.clock = queue->clock;
-    own.refusal = &queue->words->refusal;
     weir_status status = check_open(queue);
     if (!status)
-        status = queue_put_start(queue, head->marked + 1);
+        status = queue_put_start(queue, queue->head.marked + 1);
     if (status && args->error_bytes)
         snprintf(args->error, args->error_bytes, "%s", the.host->error());
-    if (!status)
-        status = tell_clock(queue, &own);
+    return status ? status : tell_clock(queue, args);
+}
+
+weir_status queue_launch(struct device_queue *head, weir_kernel_fn call, const weir_kernel_args *args)
+{
+    const weir_kernel_args own = own_args(queue_of(head), args);
+    weir_status status = begin_launch(queue_of(head), &own);
     return status ? status : call(&own);
+}
+
+weir_status queue_launch_many(struct device_queue *head, weir_status (*call)(const weir_kernel_args *const *args, int count),
+                              const weir_kernel_args *const *args, uint32_t count)
+{
+    weir_kernel_args own[DEVICE_JOINED_MAX];
+    const weir_kernel_args *all[DEVICE_JOINED_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        own[i] = own_args(queue_of(head), args[i]);
+        all[i] = &own[i];
+    }
+    weir_status status = begin_launch(queue_of(head), all[0]);
+    return status ? status : call(all, (int)count);
 }
 
 /* ---- marks ---- */

@@ -10,6 +10,7 @@
 
 #include "graph/model/build.h"
 #include "graph/plan/plan.h"
+#include "regst/plugin.h"
 #include "tests/support/card.h"
 #include "tests/support/effort.h"
 #include "tests/support/fakes.h"
@@ -93,6 +94,80 @@ Test(cuda_session, devices_of_one_plan_may_be_on_several_cards)
     run_free(&want);
     weir_plan_free(plan);
     weir_plan_free(cpu);
+}
+
+/* ---- many kernels by one launch ---- */
+
+enum { DEEP = 30, DEEP_STEPS = 3 };
+
+static weir_status draw_x(void *ctx, const weir_view *to, int64_t step, int micro)
+{
+    (void)ctx, (void)micro;
+    for (int i = 0; i < 4 * 12; i++)
+        ((float *)to->data)[i] = (float)weir_random_uniform(5, (uint64_t)(step * 48 + i)) - 0.5f;
+    return WEIR_OK;
+}
+
+static weir_status draw_label(void *ctx, const weir_view *to, int64_t step, int micro)
+{
+    (void)ctx, (void)micro;
+    for (int i = 0; i < 4; i++)
+        ((int32_t *)to->data)[i] = (int32_t)((step + 3 * i) % 12);
+    return WEIR_OK;
+}
+
+/* 61 parameters, of which a gain and the biases do not decay; in halves there are casts of them, too. */
+static weir_plan *deep_plan(weir_dtype precision)
+{
+    weir_graph *g = weir_graph_new("deep");
+    weir_mesh_new(g, "cuda:0");
+    weir_tensor *x = weir_input(g, WEIR_F32, {4, 12}, .name = "x", .source = draw_x);
+    for (int i = 0; i < DEEP; i++)
+        x = weir_tanh(weir_linear(x, 12));
+    x = weir_mul(x, weir_param(g, WEIR_F32, {12}, .name = "gain", .init = WEIR_UNIFORM(0.9, 1.1)));
+    weir_tensor *loss = weir_cross_entropy(x, weir_input(g, WEIR_I32, {4}, .name = "labels", .source = draw_label));
+    weir_fetch(loss, .name = "loss");
+    weir_train(loss, weir_adamw(.lr = 0.01, .weight_decay = 0.1, .clip_norm = 1));
+    weir_plan *plan = weir_compile(g, .seed = 3, .precision = precision);
+    cr_assert_not_null(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+/* How many kernels are launched, sessions' first ones too. */
+static uint64_t launches_of(const weir_plan *plan, bool joined, run *got)
+{
+    card_open(&(standin_options){.seed = 2});
+    cr_assert_eq(plugin_need(WEIR_CUDA), WEIR_OK);
+    const struct device_ops *device = device_find(WEIR_CUDA);
+    struct device_ops alone = *device;
+    alone.joins = NULL;
+    alone.launch_many = NULL;
+    if (!joined)
+        device_register(WEIR_CUDA, &alone);
+    uint64_t before = card_look().kernels;
+    *got = run_plan(plan, DEEP_STEPS, 1);
+    device_register(WEIR_CUDA, device);
+    uint64_t kernels = card_look().kernels - before;
+    card_close();
+    return kernels;
+}
+
+Test(cuda_session, kernels_of_an_update_are_launched_together_and_compute_the_same_bits)
+{
+    for (int half = 0; half < 2; half++) {
+        weir_plan *plan = deep_plan(half ? WEIR_BF16 : WEIR_F32);
+        run joined, alone;
+        uint64_t few = launches_of(plan, true, &joined), many = launches_of(plan, false, &alone);
+        uint64_t updates = 2 * 2 * 61 + (half ? 30 : 0); /* adamw and square_sum of 61 parameters, two launches each */
+        run_near(&joined, &alone, 0, "joined");
+        printf("%s: %lu kernels in %d steps, %lu without\n", half ? "bf16" : "f32", (unsigned long)few, DEEP_STEPS,
+               (unsigned long)many);
+        cr_expect_gt(many - few, DEEP_STEPS * (updates - 20), "%lu and %lu", (unsigned long)few, (unsigned long)many);
+        run_free(&joined);
+        run_free(&alone);
+        weir_plan_free(plan);
+    }
 }
 
 /* ---- what is there ---- */
