@@ -30,7 +30,7 @@ struct attention_parts {
     int64_t batch, heads, bytes;
 };
 
-enum { FUSED_BYTES_MOST = 128 << 20, FUSED_BYTES_MORE = 4096, FUSED_ALIGNMENT = 256, FUSED_HEAD_MOST = 128 };
+enum { FUSED_BYTES_MOST = 256 << 20, FUSED_BYTES_MORE = 4096, FUSED_ALIGNMENT = 256, FUSED_HEAD_MOST = 128 };
 
 /* The most of `count` that divides it and takes no more than `most` of `each`. */
 FORMULA int64_t share_of(int64_t count, int64_t each, int64_t most)

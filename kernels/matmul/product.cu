@@ -331,13 +331,24 @@ static bool has_terms(const product_call *call)
     return call->count && call->m && call->n && call->k;
 }
 
+/* A product with few tiles and many terms leaves most of a card idle, unless the terms are split among its processors. The library
+ * does that, but not where it makes sums besides. So these are left to a kernel of their own, which reads b once more. */
+enum { TILE_SIDE = 128, TILES_FEW = 132 /* processors of an H100 */, TERMS_MANY = 4096 };
+
+static bool wants_split(const product_call *call)
+{
+    const int64_t tiles = (call->m + TILE_SIDE - 1) / TILE_SIDE * ((call->n + TILE_SIDE - 1) / TILE_SIDE);
+    return tiles < TILES_FEW && call->k >= TERMS_MANY;
+}
+
 /* Whether the library is asked for the epilogue at all. How many digits its tanh has is not documented, and that of the
  * processor has 11 bits: enough for a half, and not for f32. */
 static bool may_join(const product_call *call)
 {
     const bool aux = !call->aux || (call->n % AUX_COLUMNS == 0 && aligned(call->aux) >= AUX_ALIGNED);
     const bool exact = call->epilogue == PRODUCT_BIAS_GRAD || call->c_dtype != WEIR_F32;
-    return has_terms(call) && call->count == 1 && !call->add && aux && exact;
+    const bool split = call->epilogue == PRODUCT_BIAS_GRAD && wants_split(call);
+    return has_terms(call) && call->count == 1 && !call->add && aux && exact && !split;
 }
 
 static problem problem_of(const product_call *call, int device, const rooms *room)

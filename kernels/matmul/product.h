@@ -18,7 +18,7 @@
  *     PRODUCT_BIAS_GRAD   c = p, sums = the sums over the rows of b
  *
  * These are epilogues of the library's where it has a way for them: it wants rows of aux that are a multiple of 8 elements,
- * 16-byte aligned. Elsewhere the product is made without, and `apart` makes the rest of what it gave. Which of both is the
+ * 16-byte aligned. PRODUCT_BIAS_GRAD is none of a small product of many terms, which the library splits only without it. Elsewhere the product is made without, and `apart` makes the rest of what it gave. Which of both is the
  * same for each call, too. Any thread; enqueues and returns.
  */
 #ifndef KERNELS_MATMUL_PRODUCT_H

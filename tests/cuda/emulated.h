@@ -73,7 +73,7 @@ bool standin_refused(char *error, size_t error_bytes);
 /* Of the stand-in for cuBLASLt: a call begins; whether it does not fail. Whether it has a way for a product, with no
  * epilogue but a bias if `plain`. So many descriptors were made. */
 bool standin_blas_call(const char *name);
-bool standin_blas_has(bool plain);
+bool standin_blas_has(bool plain, bool sums);
 bool standin_blas_refuses(void);
 void standin_blas_made(int by);
 

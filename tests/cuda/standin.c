@@ -107,11 +107,12 @@ bool standin_blas_call(const char *name)
     return !fails;
 }
 
-bool standin_blas_has(bool plain)
+bool standin_blas_has(bool plain, bool sums)
 {
     pthread_mutex_lock(&standin.lock);
     bool has = !standin.is.no_products && (plain || !standin.is.no_epilogues);
     standin.seen.ways++;
+    standin.seen.sums += sums;
     pthread_mutex_unlock(&standin.lock);
     return has;
 }

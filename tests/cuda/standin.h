@@ -61,7 +61,7 @@ typedef struct standin_seen {
     uint64_t nccl_calls; /* of these NCCL's, */
     uint64_t blas_calls; /* beside those */
     uint64_t descriptors; /* of cuBLASLt's, that were not destroyed; */
-    uint64_t ways;      /* and so often it was asked for a way */
+    uint64_t ways, sums; /* and so often it was asked for a way, of these with a bias's gradient as epilogue */
     uint64_t gathers, sends; /* of these all_gathers, rehearsals too, and sends, */
     uint64_t runs;      /* things that streams did, */
     uint64_t cudnn_calls, cudnn_runs; /* that can fail; graphs that it was asked to compute */

@@ -389,7 +389,7 @@ static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cub
     if (!preferred || !product || !la || !lb || !lc || c != d || wanted < 1 || !sizes_meet(product, la, lb, lc) ||
         !epilogue_fits(product, lc))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!standin_blas_has(is_plain(product)))
+    if (!standin_blas_has(is_plain(product), product->epilogue == CUBLASLT_EPILOGUE_BGRADA))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     made.room = preferred->room;
     made.epilogue = (uint32_t)product->epilogue;

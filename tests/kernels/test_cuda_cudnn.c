@@ -332,7 +332,7 @@ Test(cuda_cudnn, a_card_of_the_tenth_generation_has_its_own_engine)
     only_a_stand_in();
     call c;
     choose("cudnn");
-    call_open(&c, (attention_case){8194, 2, 3, 1, 8, 1}, WEIR_F16, true);
+    call_open(&c, (attention_case){16388, 2, 3, 1, 8, 1}, WEIR_F16, true);
     card_set(&(standin_options){.cudnn = 91900, .arch = 100});
     call_well(&c);
     expect_runs(1, PINNED);
@@ -584,9 +584,9 @@ Test(cuda_cudnn, parts_divide_a_gradient_and_fit)
 {
     const int64_t most = FUSED_BYTES_MOST, gpt = 1024 * 1024 * 2;
     struct attention_parts p = parts_of(64, 12, 1024, 1024);
-    cr_expect(p.batch == 4 && p.heads == 12 && p.bytes == 48 * gpt);
+    cr_expect(p.batch == 8 && p.heads == 12 && p.bytes == 96 * gpt);
     p = parts_of(3, 12, 4096, 4096);
-    cr_expect(p.batch == 1 && p.heads == 4 && p.bytes == 4 * 16 * gpt);
+    cr_expect(p.batch == 1 && p.heads == 6 && p.bytes == 6 * 16 * gpt);
     p = parts_of(7, 5, 1, 1);
     cr_expect(p.batch == 7 && p.heads == 5 && p.bytes == 35 * 64 * 128 * 2);
     p = parts_of(2, 2, 16384, 16384);
@@ -635,11 +635,11 @@ static void expect_parts(attention_case at, uint64_t parts)
 
 Test(cuda_cudnn, a_gradient_is_made_in_parts_of_sequences)
 {
-    expect_parts((attention_case){8194, 2, 3, 1, 8, 1}, 2);
+    expect_parts((attention_case){16388, 2, 3, 1, 8, 1}, 2);
 }
 
 Test(cuda_cudnn, a_gradient_is_made_in_parts_of_heads)
 {
-    expect_parts((attention_case){2, 2, 3, 8194, 8, 0}, 4);
+    expect_parts((attention_case){2, 2, 3, 16388, 8, 0}, 4);
 }
 #endif
