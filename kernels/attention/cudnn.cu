@@ -21,6 +21,10 @@
  * configuration of one engine is, which takes no such room; it is asked for by its number, up to the version from which it
  * has another name.
  *
+ * A process may choose the fastest gradient all the same (WEIR_CUDA_ATTENTION=fast): dQ is added up in f32 in the workspace,
+ * which the library fills with zeros, and then rounded. That takes heads x queries x head_dim numbers for each sequence,
+ * and is made in parts of as many sequences as the plan's workspace has room for.
+ *
  * Who makes a call is decided once for each distinct problem of a card, when a session opens (cudnn_attention() with
  * `once`), and kept as long as the process: the library's plan, with all that it was made of, or why it has none. Then the
  * plan runs once, since its code is loaded by the first who runs it. Making a plan takes some tenths of a second, up to
@@ -221,7 +225,7 @@ static int64_t workspace_of(cudnn_builder *b, descriptor from, cudnnBackendAttri
 /* The plan of an engine; NULL where it does not fit. The configuration's workspace is asked first: a plan takes long. */
 static descriptor plan_of(cudnn_builder *b, cudnnHandle_t handle, const cudnn_problem *is, descriptor config)
 {
-    if (wavers(b, config) || workspace_of(b, config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE) > is->room)
+    if ((!is->fast && wavers(b, config)) || workspace_of(b, config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE) > is->room)
         return nullptr;
     const descriptor plan = cudnn_make(b, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     cudnn_set(b, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &handle);
@@ -256,7 +260,7 @@ static descriptor best_plan(cudnn_builder *b, cudnnHandle_t handle, const cudnn_
 {
     const descriptor graph = cudnn_graph_of(b, handle, is);
     descriptor configs[CONFIGS_MOST], plan = nullptr;
-    if (is->gradient && major == PINNED_MAJOR) {
+    if (is->gradient && !is->fast && major == PINNED_MAJOR) {
         configs[0] = pinned(b, graph);
         return first_fit(b, handle, is, configs, 1);
     }
@@ -362,6 +366,25 @@ static weir_status decide(const weir_kernel_args *args, const cudnn_calls *cudnn
 
 /* ---- a call ---- */
 
+/* The workspace: sums of the gradient's rows, those of dQ in a fast one, and what is left of it. */
+struct rooms {
+    char *sums, *dq, *rest;
+    int64_t bytes;
+};
+
+static char *up(char *at)
+{
+    const uintptr_t more = (uintptr_t)FUSED_ALIGNMENT - 1;
+    return (char *)(((uintptr_t)at + more) & ~more);
+}
+
+static rooms rooms_of(const weir_kernel_args *args, const attention_sizes &z, bool gradient)
+{
+    char *const first = up((char *)args->workspace);
+    char *const rest = gradient ? up(first + z.all * z.seq * (int64_t)sizeof(float)) : first;
+    return {first, rest, rest, (char *)args->workspace + args->workspace_bytes - rest};
+}
+
 /* Where the operands of a part begin. */
 struct operand {
     int64_t id;
@@ -375,7 +398,7 @@ static char *from(const weir_view *view, int64_t elements)
 
 /* Adds the operands of the part from sequence `batch` and head `head` on; how many there are then. */
 static int operands_of(const weir_kernel_args *args, const attention_sizes &z, const cudnn_problem *is, int64_t batch,
-                       int64_t head, float *delta, operand *to)
+                       int64_t head, const rooms *room, operand *to)
 {
     const int64_t q = (batch * z.seq * z.dim) + head * z.head_dim, k = (batch * z.keys * z.dim) + head * z.head_dim;
     const int64_t row = (batch * z.heads + head) * z.seq;
@@ -390,9 +413,12 @@ static int operands_of(const weir_kernel_args *args, const attention_sizes &z, c
     }
     const operand more[] = {{ID_OUT, from(&in[3], q)}, {ID_LSE, from(&in[4], row)}, {ID_DOUT, from(&in[5], q)},
                             {ID_DQ, from(&out[0], q)}, {ID_DK, from(&out[1], k)},   {ID_DV, from(&out[2], k)},
-                            {ID_DELTA, delta}};
+                            {ID_DELTA, room->sums}};
     memcpy(to + count, more, sizeof more);
-    return count + 7;
+    count += 7;
+    if (is->fast)
+        to[count++] = {ID_DQ_SUMS, room->dq};
+    return count;
 }
 
 /* Enqueues a part; the handle has a stream. */
@@ -427,25 +453,6 @@ static int numbers_of(const cudnn_problem *is, float *scale, operand *to)
     return count;
 }
 
-/* The workspace: sums of the gradient's rows, and what is left of it. */
-struct rooms {
-    char *sums, *rest;
-    int64_t bytes;
-};
-
-static char *up(char *at)
-{
-    const uintptr_t more = (uintptr_t)FUSED_ALIGNMENT - 1;
-    return (char *)(((uintptr_t)at + more) & ~more);
-}
-
-static rooms rooms_of(const weir_kernel_args *args, const attention_sizes &z, bool gradient)
-{
-    char *const first = up((char *)args->workspace);
-    char *const rest = gradient ? up(first + z.all * z.seq * (int64_t)sizeof(float)) : first;
-    return {first, rest, (char *)args->workspace + args->workspace_bytes - rest};
-}
-
 /* Enqueues all parts of the call. What is refused at the first time is weir's own from then on. */
 static weir_status run(const weir_kernel_args *args, const attention_sizes &z, const card *at, kept *by, const rooms *room)
 {
@@ -458,7 +465,7 @@ static weir_status run(const weir_kernel_args *args, const attention_sizes &z, c
     cudnn_fine(&b, b.cudnn->SetStream(at->handle, (cudaStream_t)args->queue), "the queue is not taken");
     for (int64_t batch = 0; batch < z.all / z.heads && !b.status; batch += is->batch)
         for (int64_t head = 0; head < z.heads && !b.status; head += is->heads) {
-            const int count = operands_of(args, z, is, batch, head, (float *)room->sums, operands + numbers);
+            const int count = operands_of(args, z, is, batch, head, room, operands + numbers);
             enqueue(&b, at->handle, by->plan, operands, numbers + count, room->rest);
         }
     const weir_status told = launched(args); /* what the driver says of it is clearer than the library's number */
@@ -472,12 +479,20 @@ static weir_status run(const weir_kernel_args *args, const attention_sizes &z, c
     return b.status && !told ? failed(args, is, &b) : told;
 }
 
+/* The sums of dQ of so many sequences. */
+static int64_t dq_bytes(const attention_sizes &z, int64_t batch)
+{
+    return batch * z.heads * z.seq * z.head_dim * (int64_t)sizeof(float);
+}
+
 /* *why: it is not for the library. */
 static weir_status made_by(const weir_kernel_args *args, const attention_sizes &z, const cudnn_calls *cudnn, card *at,
                            int major, const cudnn_problem *is, bool once, const char **why)
 {
-    const rooms room = rooms_of(args, z, is->gradient);
+    rooms room = rooms_of(args, z, is->gradient);
     weir_status status = WEIR_OK;
+    if (is->fast)
+        room.rest = up(room.dq + dq_bytes(z, is->batch));
     pthread_mutex_lock(&at->lock);
     kept *found = find_kept(at, is);
     if (!found)
@@ -517,7 +532,15 @@ static bool repeats(const cudnn_calls *cudnn, int major)
     return major == 8 || major == 9 || (major == PINNED_MAJOR && cudnn->GetVersion() < NEWER_KNOBS);
 }
 
-static weir_status attempt(const weir_kernel_args *args, const attention_sizes &z, bool gradient, bool once,
+/* Sequences of which a fast gradient's sums are made at a time; no heads: there is no room for one. */
+static attention_parts fast_part(const weir_kernel_args *args, const attention_sizes &z)
+{
+    const int64_t room = rooms_of(args, z, true).bytes - FUSED_BYTES_MORE - FUSED_ALIGNMENT;
+    const int64_t batch = room > 0 ? share_of(z.all / z.heads, dq_bytes(z, 1), room) : 0;
+    return {batch, batch ? z.heads : 0, FUSED_BYTES_MORE};
+}
+
+static weir_status attempt(const weir_kernel_args *args, const attention_sizes &z, bool gradient, bool fast, bool once,
                            const char **why)
 {
     int major = 0;
@@ -526,19 +549,19 @@ static weir_status attempt(const weir_kernel_args *args, const attention_sizes &
     const char *absent = nullptr;
     const cudnn_calls *cudnn = library(&absent);
     const int card = cudnn ? card_here(&major) : -1;
-    const attention_parts part = part_of(z, gradient, major);
+    const attention_parts part = fast ? fast_part(args, z) : part_of(z, gradient, major);
     if (!cudnn)
         *why = absent;
     else if (card < 0)
         *why = "no card is chosen that cuDNN could use";
-    else if (gradient && !repeats(cudnn, major))
+    else if (gradient && !fast && !repeats(cudnn, major))
         *why = "of this version of cuDNN it is not known how its gradient gives the same bits each time on this card";
     else if (!part.heads || rooms_of(args, z, gradient).bytes < part.bytes)
         *why = "scores of one head are more than the workspace of a gradient by cuDNN may be";
     if (*why)
         return WEIR_OK;
     const cudnn_problem is = {gradient, args->in[0].dtype, part.batch, part.heads, z.seq, z.keys, z.head_dim, z.dim,
-                              z.causal, part.bytes};
+                              z.causal, part.bytes, fast};
     return made_by(args, z, cudnn, &cards[card], major, &is, once, why);
 }
 
@@ -549,14 +572,17 @@ extern "C" void cudnn_told(char *text, size_t bytes)
     if (!strcmp(chosen(), "own"))
         snprintf(text, bytes, "attention by weir (%s=own)", choice_name);
     else if (cudnn)
-        version_text((int)cudnn->GetVersion(), "attention by cuDNN %d.%d.%d", text, bytes);
+        version_text((int)cudnn->GetVersion(),
+                     strcmp(chosen(), "fast") ? "attention by cuDNN %d.%d.%d"
+                                              : "attention by cuDNN %d.%d.%d, with gradients that differ from run to run",
+                     text, bytes);
     else
         snprintf(text, bytes, "attention by weir (%s)", strncmp(why, "cuDNN", 5) ? "there is no cuDNN" : why);
 }
 
 #else /* its headers were not found when this was built */
 
-static weir_status attempt(const weir_kernel_args *, const attention_sizes &, bool, bool, const char **why)
+static weir_status attempt(const weir_kernel_args *, const attention_sizes &, bool, bool, bool, const char **why)
 {
     *why = "weir was built without cuDNN's headers";
     return WEIR_OK;
@@ -574,10 +600,13 @@ weir_status cudnn_attention(const weir_kernel_args *args, const attention_sizes 
     *taken = false;
     if (!strcmp(by, "own"))
         return WEIR_OK;
-    if (*by && strcmp(by, "cudnn"))
-        return refused(args, WEIR_E_UNSUPPORTED, "%s is \"%s\"; it may be own or cudnn", choice_name, by);
-    const weir_status status = attempt(args, z, gradient, once, &why);
-    if (why && *by)
+    const bool fast = !strcmp(by, "fast");
+    if (*by && !fast && strcmp(by, "cudnn"))
+        return refused(args, WEIR_E_UNSUPPORTED, "%s is \"%s\"; it may be own, cudnn or fast", choice_name, by);
+    weir_status status = attempt(args, z, gradient, gradient && fast, once, &why);
+    if (!status && why && gradient && fast) /* what repeats will do */
+        status = attempt(args, z, gradient, false, once, &why);
+    if (why && *by && !fast)
         return refused(args, WEIR_E_UNSUPPORTED, "%s=cudnn, but %s", choice_name, why);
     *taken = !status && !why;
     return status;

@@ -41,6 +41,7 @@ struct cudnn_calls {
 /* What the graphs' tensors are called: of the call's operands, and what else is in memory or a number. */
 enum cudnn_id : int64_t {
     ID_NONE, ID_Q, ID_K, ID_V, ID_OUT, ID_LSE, ID_DOUT, ID_DQ, ID_DK, ID_DV, ID_DELTA, ID_SCALE, ID_UNSEEN, ID_ONE,
+    ID_DQ_SUMS,
     ID_VIRTUAL /* and above: what is never in memory */
 };
 #endif

@@ -256,7 +256,13 @@ static void gradient_ops(graph *g)
     const descriptor dp = each(g, CUDNN_POINTWISE_SUB, multiply(g, dout, v, scores(g)), delta, scores(g));
     const descriptor ds = each(g, CUDNN_POINTWISE_MUL, each(g, CUDNN_POINTWISE_MUL, dp, p, scores(g)), scale, scores(g));
     multiply(g, across(g, ds, tensor(g, OF_SCORES_ACROSS, g->half)), q, tensor(g, OF_K, g->half, ID_DK));
-    multiply(g, ds, across(g, k, tensor(g, OF_K, g->half)), tensor(g, OF_Q, g->half, ID_DQ));
+    const descriptor dq = tensor(g, OF_Q, g->half, ID_DQ), rows_of_k = across(g, k, tensor(g, OF_K, g->half));
+    if (!g->is->fast) {
+        multiply(g, ds, rows_of_k, dq);
+        return;
+    }
+    const descriptor sums = multiply(g, ds, rows_of_k, tensor(g, OF_Q_DENSE, CUDNN_DATA_FLOAT, ID_DQ_SUMS));
+    each(g, CUDNN_POINTWISE_IDENTITY, sums, nullptr, dq);
 }
 
 descriptor cudnn_graph_of(cudnn_builder *b, cudnnHandle_t handle, const cudnn_problem *is)

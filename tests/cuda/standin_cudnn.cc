@@ -249,6 +249,7 @@ static int operands_of(int mode)
     case CUDNN_POINTWISE_EXP:
     case CUDNN_POINTWISE_LOG:
     case CUDNN_POINTWISE_GEN_INDEX:
+    case CUDNN_POINTWISE_IDENTITY:
         return 1;
     case CUDNN_POINTWISE_BINARY_SELECT:
         return 3;
@@ -400,13 +401,15 @@ static cudnnStatus_t check_graph(thing *at)
 
 enum : int64_t { ENGINE_WAVERS = 1, ENGINE_LARGE, ENGINE_UNSUPPORTED, ENGINE_PINNED = 5, ENGINE_GOOD };
 
-/* dS of a gradient, which most need that are deterministic. */
+/* dS of a gradient, which most need that are deterministic; not where dQ is added up in memory. */
 static int64_t workspace_of(const net &graph, int64_t engine)
 {
     if (engine == ENGINE_LARGE)
         return INT64_C(1) << 40;
     if (engine == ENGINE_PINNED)
         return 0;
+    if (graph.tensors.count(ID_DQ_SUMS))
+        return 256;
     for (const auto &t : graph.tensors)
         if (t.first == ID_DQ) {
             const tensor &q = t.second, &k = graph.tensors.at(ID_DK);
@@ -587,6 +590,8 @@ static double function(const node &n, double x, double b, double t, const place 
         return exp(x);
     case CUDNN_POINTWISE_LOG:
         return log(x);
+    case CUDNN_POINTWISE_IDENTITY:
+        return x;
     case CUDNN_POINTWISE_CMP_GE:
         return x >= b;
     case CUDNN_POINTWISE_GEN_INDEX:

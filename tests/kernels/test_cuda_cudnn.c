@@ -21,7 +21,7 @@ TestSuite(cuda_cudnn, .timeout = 300);
 
 /* Statuses of the library's, of each category that is a refusal. */
 enum { LOADING_FAILED = 1008, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
-enum { SEED = 77, WAVERS_NOT = 6, PINNED = 5, ERROR_BYTES = 400, STRIDE = EFFORT(2, 5, 17) };
+enum { SEED = 77, WAVERS = 1, WAVERS_NOT = 6, PINNED = 5, ERROR_BYTES = 400, STRIDE = EFFORT(2, 5, 17) };
 
 typedef struct attention_case {
     int64_t batch, seq, keys, heads, head_dim, causal;
@@ -179,6 +179,26 @@ Test(cuda_cudnn, makes_what_the_cpu_s_kernels_make)
     cr_expect(card_real() || card_look().cudnn_plans == 4 * count, "one for each problem");
 }
 
+/* Its sums lie where dS of the other one would: in parts of as many sequences as there is room for, or not at all. */
+Test(cuda_cudnn, the_fastest_gradient_is_made_where_a_process_chooses_it)
+{
+    static const struct {
+        attention_case at;
+        uint64_t parts;
+        bool fast;
+    } table[] = {{{2, 5, 7, 3, 8, 0}, 1, true}, {{1, 70, 70, 2, 64, 1}, 1, true}, {{2, 64, 20, 1, 128, 1}, 2, true},
+                 {{1, 64, 20, 1, 128, 0}, 1, false}};
+    choose("fast");
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        card_set(NULL);
+        compare(table[i].at, WEIR_BF16);
+        expect_runs(2 * (1 + 2 * table[i].parts), table[i].fast ? WAVERS : WAVERS_NOT);
+    }
+    struct device_facts facts;
+    cr_assert_eq(device_find(WEIR_CUDA)->describe(0, &facts), WEIR_OK);
+    cr_expect(strstr(facts.more, "with gradients that differ from run to run"), "%s", facts.more);
+}
+
 /* ---- single calls ---- */
 
 /* A forward pass or gradient whose operands stay, and what the CPU makes of them. */
@@ -322,7 +342,7 @@ Test(cuda_cudnn, another_choice_is_an_error)
     choose("flash");
     call_open(&c, small, WEIR_BF16, false);
     cr_expect_eq(call_run(&c), WEIR_E_UNSUPPORTED);
-    cr_expect(strstr(c.error, "WEIR_CUDA_ATTENTION is \"flash\"; it may be own or cudnn"), "%s", c.error);
+    cr_expect(strstr(c.error, "WEIR_CUDA_ATTENTION is \"flash\"; it may be own, cudnn or fast"), "%s", c.error);
     call_close(&c);
 }
 
