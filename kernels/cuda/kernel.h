@@ -14,13 +14,15 @@
  *     LAUNCH((scale<T>), grid, block, args->queue, x, y, count, 0.5f);
  *     return launched(args);
  *
- *     KERNEL(name)            static __global__ void name; KERNEL_OF(name, threads): of so many threads a block at most
+ *     KERNEL(name)            static __global__ void name; KERNEL_OF(name, threads): of so many threads a block at most;
+ *                             KERNEL_OF(name, threads, blocks): so that a multiprocessor holds so many blocks of them
  *     SHARED(type, name, n)   n elements of one dimension; SHARED_REST(type, name): what LAUNCH_SHARED asked for, in bytes
  *     BARRIER()               __syncthreads; WARP_BARRIER(): __syncwarp
  *     SHUFFLE_XOR(x, mask)    also SHUFFLE_DOWN(x, by), SHUFFLE_FROM(x, lane), BALLOT(condition): always of the whole warp
  *     threadIdx.x, blockIdx.x, blockDim.x, gridDim.x   as in CUDA; grids and blocks have one dimension
  *     DEVICE                  before a function that kernels call; METHOD: of a structure; FORMULA: one that the host may call
  *     UNROLL                  before a loop
+ *     EXP2(x)                 2^x by the hardware: within 2 ulp, and 0 in the place of a subnormal result
  *     TRAP()                  ends the whole grid with an error, and with it the device's context
  *     refuse(say, at, value)  says that element `at` of an input is out of range (weir_refusal); say = refusing(args), an
  *                             argument of the kernel's, which goes on with something harmless
@@ -53,7 +55,7 @@
 #define DEVICE static __device__ __forceinline__
 #define METHOD __device__ __forceinline__
 #define KERNEL(name) static __global__ void name
-#define KERNEL_OF(name, threads) static __global__ void __launch_bounds__(threads) name
+#define KERNEL_OF(name, ...) static __global__ void __launch_bounds__(__VA_ARGS__) name
 #define SHARED(type, name, count) __shared__ type name[count]
 #define SHARED_REST(type, name)                                      \
     extern __shared__ __align__(16) unsigned char shared_rest_[];    \
@@ -65,9 +67,16 @@
 #define SHUFFLE_FROM(x, lane) __shfl_sync(0xffffffffu, x, lane)
 #define BALLOT(condition) __ballot_sync(0xffffffffu, condition)
 #define UNROLL _Pragma("unroll")
+#define EXP2(x) exp2_flushed(x)
 #define TRAP() __trap()
 #define ATOMIC_SWAP(at, from, to) atomicCAS((unsigned long long *)(at), (unsigned long long)(from), (unsigned long long)(to))
 #define ATOMIC_MIN(at, value) atomicMin((unsigned long long *)(at), (unsigned long long)(value))
+
+DEVICE float exp2_flushed(float x)
+{
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
 
 /* Bytes of a kernel's arrays; 0 when the driver does not tell, which the launch will say. */
 template <auto KERNEL_> inline size_t shared_arrays()

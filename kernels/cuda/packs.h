@@ -30,6 +30,32 @@ template <int N, class T> DEVICE void pack_store(T *to, const pack<T, N> &x)
     *(pack<T, N> *)to = x;
 }
 
+/* The same, 16 bytes, for memory that nobody reads again soon: the cache gives such lines up first. */
+template <int N, class T> DEVICE pack<T, N> pack_load_once(const T *from)
+{
+#ifdef WEIR_EMULATED
+    return pack_load<N>(from);
+#else
+    const uint4 words = __ldcs((const uint4 *)from);
+    pack<T, N> x;
+    static_assert(sizeof x == sizeof words);
+    memcpy(&x, &words, sizeof x);
+    return x;
+#endif
+}
+
+template <int N, class T> DEVICE void pack_store_once(T *to, const pack<T, N> &x)
+{
+#ifdef WEIR_EMULATED
+    pack_store(to, x);
+#else
+    uint4 words;
+    static_assert(sizeof x == sizeof words);
+    memcpy(&words, &x, sizeof x);
+    __stcs((uint4 *)to, words);
+#endif
+}
+
 /* Whether packs of so many bytes, 16 or a part of them, may be read there. */
 static inline bool packs_fit(const void *at, size_t bytes)
 {

@@ -1,6 +1,7 @@
 /* kernels/loss/classes.cu: the cross-entropy by groups of classes on a GPU; classes.c has the rules and says what they
  * compute. A block of threads does a group of a row; what is one number for each row is done by a thread for each.
  */
+#include "kernels/loss/gradient.h"
 #include "kernels/loss/lse.h"
 
 enum { ROW_THREADS = 128 };
@@ -10,13 +11,13 @@ static int64_t row_blocks(int64_t rows)
     return (rows + ROW_THREADS - 1) / ROW_THREADS;
 }
 
-template <class T>
-KERNEL_OF(group_lse, LOSS_THREADS)(const T *x, int64_t classes, int64_t groups, float *lse)
+template <class T, bool FIT>
+KERNEL_OF(group_lse, LOSS_THREADS, LOSS_BLOCKS)(const T *x, int64_t classes, int64_t groups, float *lse)
 {
     SHARED(float, part, WARP);
     const int64_t row = blockIdx.x / groups, g = blockIdx.x % groups;
     const int64_t first = group_first(classes, groups, g), end = group_first(classes, groups, g + 1);
-    const double total = block_lse(x + row * classes + first, end - first, part);
+    const double total = block_lse<FIT>(x + row * classes + first, end - first, part);
     if (threadIdx.x == 0)
         lse[blockIdx.x] = (float)total;
 }
@@ -45,15 +46,23 @@ static int64_t first_class(const weir_view *logits)
     return logits->offset[logits->shape.rank - 1];
 }
 
+/* Groups have the same number of classes, on all devices. */
+template <class T, bool FIT> static void groups_launch(const weir_kernel_args *args, int64_t rows, int64_t groups)
+{
+    const weir_view *x = &args->in[0];
+    const int64_t classes = shape_last(&x->shape);
+    LAUNCH((group_lse<T, FIT>), rows * groups, stream_threads(groups ? classes / groups : 0), args->queue,
+           data_of<T>(x), classes, groups, view_f32(&args->out[0]));
+}
+
 extern "C" weir_status op_class_lse_cuda(const weir_kernel_args *args)
 {
     const weir_view *x = &args->in[0], *labels = &args->in[1];
     const int64_t rows = count_of(&labels->shape), classes = shape_last(&x->shape);
     const int64_t groups = shape_last(&args->out[0].shape);
-    const int threads = threads_for(groups ? classes / groups : 0, LOSS_THREADS);
     WITH_REAL(x->dtype, T,
-              LAUNCH((group_lse<T>), rows * groups, threads, args->queue, data_of<T>(x), classes, groups,
-                     view_f32(&args->out[0]));
+              groups && stream_fits(x->data, classes / groups) ? groups_launch<T, true>(args, rows, groups)
+                                                                     : groups_launch<T, false>(args, rows, groups);
               LAUNCH((pick<T>), row_blocks(rows), ROW_THREADS, args->queue, refusing(args),
                      ((const class_attrs *)args->attrs)->label, data_of<T>(x), view_i32(labels), rows, first_class(x),
                      classes, shape_last(&x->global), view_f32(&args->out[1])));
@@ -70,19 +79,16 @@ struct class_grads {
 };
 
 /* A block has a group of a row; where there are no groups, a row. */
-template <class T> KERNEL_OF(group_grad, LOSS_THREADS)(label_attrs attrs, class_grads g)
+template <class T> KERNEL_OF(group_grad, LOSS_THREADS, LOSS_BLOCKS)(label_attrs attrs, class_grads g)
 {
     const int64_t groups = g.groups ? g.groups : 1, row = blockIdx.x / groups, group = blockIdx.x % groups;
     const int64_t first = group_first(g.classes, groups, group), end = group_first(g.classes, groups, group + 1);
-    const T *x = (const T *)g.x + row * g.classes;
-    T *dx = (T *)g.dx + row * g.classes;
-    const bool none = label_ignored(&attrs, g.labels[row]) || !g.groups;
-    const int64_t at = class_at(g.from, g.classes, g.labels[row]);
-    const float lse = none ? 0 : g.lse[blockIdx.x], dlse = none ? 0 : g.dlse[blockIdx.x];
-    for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x) {
-        const float share = none ? 0 : logit_grad(real_load(x + i), lse, dlse);
-        real_store(dx + i, !none && i == at ? share + g.dpicked[row] : share);
-    }
+    const T *x = (const T *)g.x + row * g.classes + first;
+    T *dx = (T *)g.dx + row * g.classes + first;
+    if (label_ignored(&attrs, g.labels[row]) || !g.groups)
+        return block_zero(dx, end - first);
+    const int64_t at = class_at(g.from + first, end - first, g.labels[row]);
+    block_grad(x, dx, end - first, {g.lse[blockIdx.x], g.dlse[blockIdx.x], at < 0 ? 0 : -g.dpicked[row], at});
 }
 
 extern "C" weir_status op_class_lse_grad_cuda(const weir_kernel_args *args)
@@ -93,7 +99,7 @@ extern "C" weir_status op_class_lse_grad_cuda(const weir_kernel_args *args)
     const class_grads g = {x->data, args->out[0].data, view_i32(&args->in[1]), view_f32(&args->in[2]),
                            view_f32(&args->in[3]), view_f32(&args->in[4]), first_class(x), classes, groups};
     WITH_REAL(x->dtype, T,
-              LAUNCH((group_grad<T>), rows * each, threads_for(classes / each, LOSS_THREADS), args->queue,
+              LAUNCH((group_grad<T>), rows * each, stream_threads(classes / each), args->queue,
                      ((const class_attrs *)args->attrs)->label, g));
     return launched(args);
 }

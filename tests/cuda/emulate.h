@@ -33,8 +33,9 @@
 #define DEVICE static inline
 #define METHOD inline
 #define KERNEL(name) static void name
-#define KERNEL_OF(name, threads) static void name
+#define KERNEL_OF(name, ...) static void name
 #define UNROLL
+#define EXP2(x) emulate_exp2(x)
 #define EMULATE_HERE __FILE__, __LINE__
 #define threadIdx (emulate_self()->thread)
 #define blockIdx (emulate_self()->block)
@@ -49,6 +50,12 @@
 #define TRAP() emulate_trap(EMULATE_HERE)
 #define ATOMIC_SWAP(at, from, to) emulate_swap(at, from, to)
 #define ATOMIC_MIN(at, value) emulate_min(at, value)
+
+static inline float emulate_exp2(float x)
+{
+    const float y = exp2f(x);
+    return y < 0x1p-126f ? 0 : y;
+}
 
 /* relaxed: as on a device, what others see of it hangs on the end of the kernel */
 static inline uint64_t emulate_swap(uint64_t *at, uint64_t from, uint64_t to)

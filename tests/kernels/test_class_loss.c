@@ -156,6 +156,103 @@ Test(class_lse, has_a_gradient_by_groups, .timeout = 120)
     check_lse_grad(SHAPE(3, 4), 6 * 67, (words){1, IGNORED, GROUPS});
 }
 
+/* ---- addresses ---- */
+
+enum { ALIKE = 16 };
+
+/* Input 0 has the same `classes` elements again and again, and all labels are `label`. */
+static void make_alike(kernel_check *c, weir_dtype dtype, int64_t classes, int64_t groups, int32_t label)
+{
+    weir_view *logits = kernel_check_in(c, dtype, SHAPE(ALIKE, classes * groups));
+    const size_t bytes = (size_t)classes * weir_dtype_bytes(dtype);
+    for (int64_t i = 1; i < ALIKE * groups; i++)
+        memcpy((char *)logits->data + (size_t)i * bytes, logits->data, bytes);
+    weir_view *labels = kernel_check_in(c, WEIR_I32, SHAPE(ALIKE));
+    for (int row = 0; row < ALIKE; row++)
+        ((int32_t *)labels->data)[row] = label;
+}
+
+/* Every part of output `out` has the bits of the first. */
+static void expect_alike(const kernel_check *c, int out, int64_t parts)
+{
+    const size_t bytes = (size_t)weir_shape_count(&c->out[out].shape) * weir_dtype_bytes(c->out[out].dtype);
+    for (int64_t i = 1; i < parts; i++)
+        cr_expect_eq(memcmp((char *)c->out[out].data + (size_t)i * (bytes / (size_t)parts), c->out[out].data,
+                            bytes / (size_t)parts), 0, "%s: part %ld of %zu bytes", c->op->name, (long)i, bytes);
+}
+
+/* 131: a thread has one pack at most. 9001: some have several loads of IN_FLIGHT packs (kernels/loss/stream.h). */
+static const int64_t odd_lengths[] = {1, 5, 13, 131, 9001};
+
+static void check_alike(weir_dtype dtype, int64_t classes, int32_t label)
+{
+    kernel_check c = kernel_check_new(&op_cross_entropy, &(words){0}, SEED);
+    make_alike(&c, dtype, classes, 1, label);
+    kernel_check_run(&c);
+    expect_alike(&c, 1, ALIKE);
+    const float lse = *(float *)c.out[1].data;
+    kernel_check_free(&c);
+
+    c = kernel_check_new(&op_cross_entropy_grad, &(words){0}, SEED);
+    make_alike(&c, dtype, classes, 1, label);
+    weir_view *shifts = kernel_check_in(&c, WEIR_F32, SHAPE(ALIKE));
+    for (int row = 0; row < ALIKE; row++)
+        ((float *)shifts->data)[row] = lse;
+    kernel_check_in(&c, WEIR_F32, SHAPE());
+    kernel_check_run(&c);
+    expect_alike(&c, 0, ALIKE);
+    kernel_check_free(&c);
+}
+
+Test(losses, of_equal_rows_have_the_same_bits_at_every_address, .timeout = 120)
+{
+    const weir_dtype dtypes[] = {WEIR_F32, WEIR_F16, WEIR_BF16};
+    for (int d = 0; d < 3; d++)
+        for (int i = 0; i < 5; i++) {
+            const int64_t classes = odd_lengths[i];
+            for (int64_t label = 0; label < classes; label += label + 1 < classes ? (classes + 3) / 4 : 1)
+                check_alike(dtypes[d], classes, (int32_t)label);
+            check_alike(dtypes[d], classes, (int32_t)classes - 1);
+            kernel_check c = kernel_check_new(&op_class_lse, &(words){0, 0, GROUPS}, SEED);
+            make_alike(&c, dtypes[d], classes, GROUPS, 0);
+            kernel_check_run(&c);
+            expect_alike(&c, 0, ALIKE * GROUPS);
+            kernel_check_free(&c);
+        }
+}
+
+static double lse_with(weir_dtype dtype, double everywhere, double at_200, double at_last)
+{
+    enum { CLASSES_HERE = 331 };
+    kernel_check c = kernel_check_new(&op_class_lse, &(words){0, 0, 1}, SEED);
+    make_alike(&c, dtype, CLASSES_HERE, 1, 0);
+    for (int64_t i = 0; i < ALIKE * CLASSES_HERE; i++)
+        kernel_set(&c.in[0], i, i % CLASSES_HERE == 200 ? at_200 : i % CLASSES_HERE == CLASSES_HERE - 1 ? at_last : everywhere);
+    kernel_check_run(&c);
+    for (int row = 1; row < ALIKE; row++)
+        cr_expect(kernel_near(kernel_at(&c.out[0], row), kernel_at(&c.out[0], 0), 0));
+    const double lse = kernel_at(&c.out[0], 0);
+    kernel_check_free(&c);
+    return lse;
+}
+
+Test(losses, of_rows_that_are_not_finite, .timeout = 120)
+{
+    const weir_dtype dtypes[] = {WEIR_F32, WEIR_F16, WEIR_BF16};
+    for (int d = 0; d < 3; d++) {
+        cr_expect(kernel_near(lse_with(dtypes[d], -INFINITY, 2, -INFINITY), 2, 1e-6));
+        cr_expect(kernel_near(lse_with(dtypes[d], -INFINITY, -INFINITY, 2), 2, 1e-6));
+        cr_expect(kernel_near(lse_with(dtypes[d], -60000, 60000, 0), kernel_round(dtypes[d], 60000), 1e-6));
+        cr_expect(kernel_near(lse_with(dtypes[d], 60000, -60000, 0), kernel_round(dtypes[d], 60000) + log(329), 1e-6));
+        cr_expect(isnan(lse_with(dtypes[d], 1, NAN, 2)));
+        cr_expect(isnan(lse_with(dtypes[d], 1, 0, NAN)));
+        cr_expect(isnan(lse_with(dtypes[d], NAN, NAN, NAN)));
+        cr_expect(isnan(lse_with(dtypes[d], 1, INFINITY, 2)));
+    }
+    cr_expect_eq(lse_with(WEIR_F32, -3e38f, 3e38f, 3e38f), 3e38f);
+    cr_expect_eq(lse_with(WEIR_F32, -3e38f, -3e38f, -3e38f), -3e38f);
+}
+
 /* ---- class_loss ---- */
 
 static double rows_counted(const kernel_check *c, int labels)

@@ -1,4 +1,4 @@
-/* Registers and shared memory of the CUDA kernels are those of a table, and none spills any. */
+/* Registers, shared memory and loops of the CUDA kernels are those of tables, and no kernel spills registers. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +25,37 @@ Test(cuda_used, kernels_take_the_registers_and_the_shared_memory_of_the_table, .
     if (status == CANNOT)
         cr_skip_test("%s", text);
     cr_expect_eq(status, 0, "%s", text);
+}
+
+Test(cuda_used, loops_are_those_of_the_table, .timeout = 60)
+{
+    static char text[8192];
+    const int status = run("tests/cuda/loops " BUILT " '" NVCC_USED "' --check 2>&1", text, sizeof text);
+    if (status == CANNOT)
+        cr_skip_test("%s", text);
+    cr_expect_eq(status, 0, "%s", text);
+}
+
+/* Rows that are not aligned (<..., false>) are read by overlapping loads, of which some use a part. */
+Test(cuda_used, losses_load_16_bytes_at_a_time_and_four_times_before_they_wait)
+{
+    char file[64], kernel[64], instance[64], line[256];
+    int kernels = 0, loads, widest, narrowest, flight, stores, widest_store, narrowest_store;
+    FILE *table = fopen("tests/cuda/loops.txt", "r");
+    cr_assert_not_null(table);
+    while (fgets(line, sizeof line, table)) {
+        if (strncmp(line, "loss/", 5))
+            continue;
+        cr_assert_eq(sscanf(line, "%63s %63s %*d %d %d %d %d %d %d %d %63s", file, kernel, &loads, &widest, &narrowest,
+                            &flight, &stores, &widest_store, &narrowest_store, instance), 10);
+        cr_expect_eq(widest, 16, "%s", line);
+        cr_expect_geq(narrowest, strstr(instance, "false") ? 8 : 16, "%s", line);
+        cr_expect_geq(flight, 4, "%s", line);
+        cr_expect(!stores || narrowest_store == 16, "%s", line);
+        kernels++;
+    }
+    fclose(table);
+    cr_expect_eq(kernels, 18);
 }
 
 Test(cuda_used, no_kernel_spills_registers)
