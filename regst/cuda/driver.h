@@ -115,7 +115,11 @@ struct queue {
     int64_t zero_ns;
     uint64_t zero_ticket;       /* whose start it was; 0: none's */
     _Atomic bool aborted;
-    /* of a queue for collectives; under group_lock */
+    /* of a queue for collectives: what its thread has brought, the newest first, until who has group_lock takes it */
+    struct deferred *_Atomic brought;
+    _Atomic bool stirred;       /* it is in the list of queues that have something there, */
+    struct queue *next_stirred; /* which goes on here */
+    /* under group_lock */
     struct deferred *first, **last;
     _Atomic uint64_t put;       /* the newest mark that is in the stream; read by any thread */
     struct queue *next;         /* that is to go on */

@@ -17,10 +17,14 @@
  *
  * A meeting with members elsewhere may take its time to be launched; till then it stays the head of its members' lists.
  *
- * One lock for all: halls, the members' lists, and what is enqueued on streams of such queues. A mark that is held back
+ * One lock is for all: halls, the members' lists, and what is enqueued on streams of such queues. Who enqueues a meeting has
+ * it for dozens of calls of the driver, which must not hold up the threads of other cards. So nobody waits for the lock to
+ * bring something: it is left with the queue (`brought`), and who has the lock takes it, at the latest when he gives the
+ * lock back. A mark that is held back
  * has its ticket already; others may await it from when it is put (`put` in regst/device.h).
  */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +34,38 @@
 
 static pthread_mutex_t group_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hall *halls;
+static struct queue *_Atomic stirred; /* queues for which something was brought */
+
+static void take_brought(void);
+
+static void enter(void)
+{
+    pthread_mutex_lock(&group_lock);
+    take_brought();
+}
+
+/* Does the work that has been brought, unless another thread is in: that one does it when it leaves. */
+static void work(void)
+{
+    while (atomic_load(&stirred) && !pthread_mutex_trylock(&group_lock)) {
+        take_brought();
+        pthread_mutex_unlock(&group_lock);
+        atomic_thread_fence(memory_order_seq_cst); /* pairs with defer()'s: one of both sees the other */
+    }
+}
+
+static void leave(void)
+{
+    pthread_mutex_unlock(&group_lock);
+    atomic_thread_fence(memory_order_seq_cst);
+    work();
+}
 
 void group_pause(long ns)
 {
-    pthread_mutex_unlock(&group_lock);
+    leave();
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
-    pthread_mutex_lock(&group_lock);
+    enter();
 }
 
 /* ---- groups ---- */
@@ -133,7 +163,7 @@ weir_status group_new(struct device_queue *head, const struct device_group_id *i
     group->head = (struct device_group){.device = head->device, .place = place, .count = count};
     group->queue = queue_of(head);
     weir_status status = card_set(head->index);
-    pthread_mutex_lock(&group_lock);
+    enter();
     cudaEvent_t *const events[] = {&group->came, &group->went, &group->all_came, &group->all_went};
     for (size_t i = 0; !status && i < (place ? 2 : sizeof events / sizeof *events); i++)
         status = CALL(head->index, cudaEventCreateWithFlags, events[i], cudaEventDisableTiming);
@@ -143,16 +173,16 @@ weir_status group_new(struct device_queue *head, const struct device_group_id *i
         destroy(group);
     else
         *made = &group->head;
-    pthread_mutex_unlock(&group_lock);
+    leave();
     return status;
 }
 
 void group_free(struct device_group *head)
 {
     card_set_own();
-    pthread_mutex_lock(&group_lock);
+    enter();
     destroy((struct group *)head);
-    pthread_mutex_unlock(&group_lock);
+    leave();
 }
 
 weir_status group_key(struct device_group *head, unsigned char key[DEVICE_KEY_BYTES])
@@ -166,10 +196,10 @@ weir_status group_join(struct device_group *head, const unsigned char key[DEVICE
     weir_status status = WEIR_OK;
     *whole = true;
     card_set_own();
-    pthread_mutex_lock(&group_lock);
+    enter();
     if (hall_spreads(hall))
         status = nccl_join(hall, key, whole);
-    pthread_mutex_unlock(&group_lock);
+    leave();
     return status;
 }
 
@@ -467,17 +497,51 @@ static void go_on(struct queue *queue)
 
 /* ---- enqueueing ---- */
 
-/* A thread that has brought the last member may have enqueued for others, whose cards are not its own. */
+/* Behind what is in the queue's list, in the order in which it was brought. */
+static void take_from(struct queue *queue)
+{
+    struct deferred *entry = atomic_exchange(&queue->brought, NULL), *oldest = NULL;
+    bool goes_on = !queue->first || launches(queue);
+    while (entry) {
+        struct deferred *next = entry->next;
+        entry->next = oldest;
+        oldest = entry;
+        entry = next;
+    }
+    *queue->last = oldest;
+    while (*queue->last)
+        queue->last = &(*queue->last)->next;
+    if (goes_on && queue->first)
+        go_on(queue);
+}
+
+/* A queue may be brought something again as soon as it says that it is not stirred. */
+static void take_brought(void)
+{
+    struct queue *queue = atomic_exchange(&stirred, NULL);
+    while (queue) {
+        struct queue *next = queue->next_stirred;
+        atomic_store(&queue->stirred, false);
+        take_from(queue);
+        queue = next;
+    }
+}
+
+/* By the queue's thread alone. It may enqueue for others, too, whose cards are not its own. */
 static weir_status defer(struct queue *queue, struct deferred *entry)
 {
     if (!entry)
         return the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a collective", queue->head.index);
-    pthread_mutex_lock(&group_lock);
-    *queue->last = entry;
-    queue->last = &entry->next;
-    if (queue->first == entry || launches(queue))
-        go_on(queue);
-    pthread_mutex_unlock(&group_lock);
+    entry->next = atomic_load(&queue->brought);
+    while (!atomic_compare_exchange_weak(&queue->brought, &entry->next, entry))
+        continue;
+    if (!atomic_exchange(&queue->stirred, true)) {
+        queue->next_stirred = atomic_load(&stirred);
+        while (!atomic_compare_exchange_weak(&stirred, &queue->next_stirred, queue))
+            continue;
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    work();
     return WEIR_OK;
 }
 
@@ -558,7 +622,7 @@ struct group *group_next(const struct queue *queue, const struct group *at)
 
 weir_status group_health(struct queue *queue, char *error, size_t error_bytes)
 {
-    pthread_mutex_lock(&group_lock);
+    enter();
     if (launches(queue))
         go_on(queue);
     weir_status status = queue->status;
@@ -566,17 +630,17 @@ weir_status group_health(struct queue *queue, char *error, size_t error_bytes)
         snprintf(error, error_bytes, "%s", queue->error);
     for (struct group *group = NULL; !status && (group = group_next(queue, group)) != NULL;)
         status = nccl_health(group, error, error_bytes);
-    pthread_mutex_unlock(&group_lock);
+    leave();
     return status;
 }
 
 void group_abort(struct queue *queue)
 {
-    pthread_mutex_lock(&group_lock);
+    enter();
     if (queue->first)
         queue->status = WEIR_E_STATE;
     while (queue->first)
         pop(queue);
     nccl_abort(queue);
-    pthread_mutex_unlock(&group_lock);
+    leave();
 }
