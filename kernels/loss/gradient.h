@@ -1,22 +1,23 @@
-/* kernels/loss/gradient.h: the gradient of a row of logits by a block of threads. Header-only; for nvcc and the emulator.
+/* kernels/loss/gradient.h: the gradient of a row of logits by a block of threads. Header-only; for nvcc and the
+ * emulator.
  *
- * Elements do not depend on each other, so packs begin at the first address that is a multiple of 16. The threads take the
- * elements before and behind the packs one by one. If x and dx do not lie alike, they take all elements one by one. dx may
- * be x: the thread that writes an element has read it before.
+ * Elements do not depend on each other, so packs begin at the first address that is a multiple of 16. The threads take
+ * the elements before and behind the packs one by one. If x and dx are not aligned alike, they take all elements one by
+ * one. dx may be x: the thread that writes an element has read it before.
  */
 #ifndef KERNELS_LOSS_GRADIENT_H
 #define KERNELS_LOSS_GRADIENT_H
 
 #include "kernels/loss/stream.h"
 
-/* dx = exp(x - lse) weight, and `label`, an index or -1, has `less` taken off. */
+/* dx = exp(x - lse) weight; `less` is taken off element `label`, unless that is -1. */
 struct logit_grads {
     float lse, weight, less;
     int64_t label;
     METHOD float of(float x) const { return near_exp(x - lse) * weight; }
 };
 
-/* Who has which element of a row. */
+/* The elements of a row, and the thread of each. */
 struct stream_split {
     int64_t head; /* elements before the packs */
     int packs, pack;
@@ -57,7 +58,8 @@ template <class T> DEVICE pack<T, PACK<T>> pack_grad(const pack<T, PACK<T>> &x, 
     return dx;
 }
 
-/* The label's thread writes the label's element again, after the others: no other element has to ask whether it is that. */
+/* The thread of the label's element writes it twice, the second time with `less` taken off: this needs no test in the
+ * loop. */
 template <class T> DEVICE void block_grad(const T *x, T *dx, int64_t count, const logit_grads &grad)
 {
     enum { N = PACK<T> };

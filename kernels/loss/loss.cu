@@ -1,15 +1,17 @@
 /* kernels/loss/loss.cu: the cross-entropy and its gradient on a GPU; cross_entropy.c has the rules and says what they
  * compute.
  *
- * A block of threads does a row and reads it once (lse.h, gradient.h). The rows' terms of the loss lie in the workspace, as
- * double, and are added by one block. A label that is no class is refused: its row's term and gradient are NaN.
+ * A block of threads does a row and reads it once (lse.h, gradient.h). The rows' terms of the loss lie in the
+ * workspace, as double, and are added by one block. A label that is no class is refused: its row's term and gradient
+ * are NaN.
  */
 #include "kernels/loss/gradient.h"
 #include "kernels/loss/lse.h"
 
 template <class T, bool FIT>
-KERNEL_OF(cross_entropy_row, LOSS_THREADS, LOSS_BLOCKS)(refusals say, label_attrs attrs, const T *x, const int32_t *labels,
-                                           int64_t classes, float *lse, double *terms)
+KERNEL_OF(cross_entropy_row, LOSS_THREADS, LOSS_BLOCKS)(refusals say, label_attrs attrs, const T *x,
+                                                        const int32_t *labels, int64_t classes, float *lse,
+                                                        double *terms)
 {
     SHARED(float, part, WARP);
     const int64_t row = blockIdx.x;
@@ -53,9 +55,10 @@ extern "C" weir_status op_cross_entropy_cuda(const weir_kernel_args *args)
 }
 
 template <class T>
-KERNEL_OF(cross_entropy_grad_row, LOSS_THREADS, LOSS_BLOCKS)(refusals say, label_attrs attrs, const T *x, const int32_t *labels,
-                                                const float *lse, const float *dloss, const float *count, double all,
-                                                int64_t classes, T *dx)
+KERNEL_OF(cross_entropy_grad_row, LOSS_THREADS, LOSS_BLOCKS)(refusals say, label_attrs attrs, const T *x,
+                                                             const int32_t *labels, const float *lse,
+                                                             const float *dloss, const float *count, double all,
+                                                             int64_t classes, T *dx)
 {
     const int64_t row = blockIdx.x;
     const int32_t label = labels[row];

@@ -1,10 +1,10 @@
-/* kernels/loss/lse.h: the log sum exp of a row by a block of threads, and the sum of the rows' terms. Header-only; for nvcc
- * and the emulator.
+/* kernels/loss/lse.h: the log sum exp of a row by a block of threads, and the sum of the rows' terms. Header-only; for
+ * nvcc and the emulator.
  *
- * Thread t of a block takes runs t, t + threads, t + 2 threads ... of the row, counted from the row's first element. The
- * row's address decides only how a thread reads a run: with loads of 16 bytes, out of such loads that overlap it, or element
- * by element. A row therefore has the same log sum exp, to the last bit, at every address. Where FIT is true, all rows of the
- * call begin at multiples of 16 bytes and are whole runs; other calls have kernels of their own.
+ * Thread t of a block takes runs t, t + threads, t + 2 threads ... of the row, counted from the row's first element.
+ * The row's address decides only how a thread reads a run: with loads of 16 bytes, out of such loads that overlap it, or
+ * element by element. A row therefore has the same log sum exp, to the last bit, at every address. If FIT is true, all
+ * rows of the call begin at multiples of 16 bytes and are whole runs; other calls have kernels of their own.
  */
 #ifndef KERNELS_LOSS_LSE_H
 #define KERNELS_LOSS_LSE_H
@@ -16,7 +16,8 @@
 
 enum { FOLD_THREADS = 256 };
 
-/* A thread's largest element so far, and its sum of exp(x - most) in double, so that a row of millions loses no digits. */
+/* A thread's largest element so far, and its sum of exp(x - most). Batches are added in double, so that a row of
+ * millions loses no digits. fma() leaves nvcc no choice, in each copy of this code, whether to contract. */
 struct lse_sum {
     float most = -FLT_MAX;
     double sum = 0;
@@ -30,7 +31,7 @@ struct lse_sum {
                 part[k % 2] += near_exp(two.x - now);
                 part[k % 2] += near_exp(two.y - now);
             }
-        sum = sum * (double)near_exp(most - now) + (double)(part[0] + part[1]);
+        sum = fma(sum, (double)near_exp(most - now), (double)(part[0] + part[1]));
         most = now;
     }
 };

@@ -1,6 +1,6 @@
-/* kernels/loss/stream.h: a block of threads goes over a row of logits, 16 bytes at a time. Each thread has IN_FLIGHT runs
- * of elements in flight: it issues their loads before it uses the first. The number of threads follows from the row's
- * length alone. Header-only; for nvcc and the emulator.
+/* kernels/loss/stream.h: a block of threads goes over a row of logits, 16 bytes at a time. Each thread has IN_FLIGHT
+ * runs of elements in flight: it issues their loads before it uses the first. The number of threads follows from the
+ * row's length alone. Header-only; for nvcc and the emulator.
  */
 #ifndef KERNELS_LOSS_STREAM_H
 #define KERNELS_LOSS_STREAM_H
@@ -13,11 +13,10 @@ enum { LOSS_THREADS = 128, LOSS_BLOCKS = 8, IN_FLIGHT = 4 };
 /* Elements of 16 bytes. */
 template <class T> constexpr int PACK = 16 / (int)sizeof(T);
 
-/* Elements of a run, of any type: a sum has the same order in f32 as in halves. */
+/* Elements of a run. The types share it, so a sum has the same order in f32 as in halves. */
 enum { RUN = 8 };
 
-/* Threads for a row: enough to have the same number of runs each, which is a multiple of IN_FLIGHT, in a whole number of
- * warps. */
+/* Threads for a row, a whole number of warps: the threads take equal numbers of batches of IN_FLIGHT runs. */
 static inline int stream_threads(int64_t count)
 {
     const int64_t batch = RUN * IN_FLIGHT, most = batch * LOSS_THREADS;
@@ -61,7 +60,7 @@ template <class T> DEVICE pack<T, RUN> run_from(const uint32_t *words)
     return x;
 }
 
-/* The run at x, which is a multiple of 16. */
+/* The run at x, an address that is a multiple of 16. */
 template <class T> DEVICE pack<T, RUN> run_load(const T *x)
 {
     pack<T, PACK<T>> part[RUN / PACK<T>];
@@ -72,7 +71,7 @@ template <class T> DEVICE pack<T, RUN> run_load(const T *x)
     return run_from<T>(words);
 }
 
-/* The run at x, `shift` bytes behind a multiple of 16, out of loads that overlap it. */
+/* The run at x, an address `shift` bytes behind a multiple of 16, out of loads that overlap it. */
 template <class T> DEVICE pack<T, RUN> run_shifted(const T *x, unsigned shift)
 {
     enum { PARTS = RUN / PACK<T> + 1, WORDS = 4 * PARTS };
@@ -90,8 +89,8 @@ template <class T> DEVICE pack<T, RUN> run_shifted(const T *x, unsigned shift)
     return run_from<T>(words);
 }
 
-/* A run of which `count` elements are at x, with `other` behind them. A row has three of them at most, so this takes few
- * registers rather than little time: elements come in at the run's end, one after the other. */
+/* A run of `count` elements at x, and `other` behind them. A row has three such runs at most, so this saves registers
+ * rather than time: it shifts in one element after the other, at the run's end. */
 template <class T> DEVICE pack<T, RUN> run_of(const T *x, int count, float other)
 {
     enum { WORDS = RUN * sizeof(T) / 4 };
@@ -130,7 +129,10 @@ template <class T, class TWO> DEVICE void two_store(T *to, const TWO &two)
 }
 
 DEVICE void two_store(__half *to, float first, float second) { two_store(to, __floats2half2_rn(first, second)); }
-DEVICE void two_store(__nv_bfloat16 *to, float first, float second) { two_store(to, __floats2bfloat162_rn(first, second)); }
+DEVICE void two_store(__nv_bfloat16 *to, float first, float second)
+{
+    two_store(to, __floats2bfloat162_rn(first, second));
+}
 DEVICE void two_store(float *to, float first, float second)
 {
     to[0] = first;

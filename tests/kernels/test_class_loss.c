@@ -160,11 +160,20 @@ Test(class_lse, has_a_gradient_by_groups, .timeout = 120)
 
 enum { ALIKE = 16 };
 
+/* Shifts `count` elements so that their log sum exp is near 0, where an f32 shows the last bits of the sum. */
+static void shift_to_zero(weir_view *x, int64_t count)
+{
+    const double lse = lse_of(x, 0, count);
+    for (int64_t i = 0; i < count; i++)
+        kernel_set(x, i, kernel_at(x, i) - lse);
+}
+
 /* Input 0 has the same `classes` elements again and again, and all labels are `label`. */
 static void make_alike(kernel_check *c, weir_dtype dtype, int64_t classes, int64_t groups, int32_t label)
 {
     weir_view *logits = kernel_check_in(c, dtype, SHAPE(ALIKE, classes * groups));
     const size_t bytes = (size_t)classes * weir_dtype_bytes(dtype);
+    shift_to_zero(logits, classes);
     for (int64_t i = 1; i < ALIKE * groups; i++)
         memcpy((char *)logits->data + (size_t)i * bytes, logits->data, bytes);
     weir_view *labels = kernel_check_in(c, WEIR_I32, SHAPE(ALIKE));
@@ -221,13 +230,46 @@ Test(losses, of_equal_rows_have_the_same_bits_at_every_address, .timeout = 120)
         }
 }
 
+/* The log sum exp of rows that begin `offset` elements behind a multiple of 16 bytes. */
+static float lse_at(weir_dtype dtype, int offset)
+{
+    enum { CLASSES_HERE = 4608 };
+    static _Alignas(16) char room[(2 * CLASSES_HERE + 8) * sizeof(float)];
+    uint64_t random = SEED;
+    int32_t labels[2] = {0};
+    float lse[2], picked[2];
+    weir_view in[2] = {{room + (size_t)offset * weir_dtype_bytes(dtype), dtype, SHAPE(2, CLASSES_HERE), {0},
+                        SHAPE(2, CLASSES_HERE), NULL},
+                       {labels, WEIR_I32, SHAPE(2), {0}, SHAPE(2), NULL}};
+    weir_view out[2] = {{lse, WEIR_F32, SHAPE(2, 1), {0}, SHAPE(2, 1), NULL},
+                        {picked, WEIR_F32, SHAPE(2), {0}, SHAPE(2), NULL}};
+    for (int i = 0; i < 2 * CLASSES_HERE; i++)
+        kernel_set(&in[0], i, kernel_random_normal(&random));
+    shift_to_zero(&in[0], CLASSES_HERE);
+    static float workspace[2 * CLASSES_HERE];
+    weir_kernel_args args = {.in = in, .in_count = 2, .out = out, .out_count = 2, .attrs = &(words){0, 0, 1},
+                             .workspace = workspace, .workspace_bytes = sizeof workspace};
+    cr_assert_eq(kernel_check_kernel(&op_class_lse)(&args), WEIR_OK);
+    return lse[0];
+}
+
+Test(losses, of_rows_of_whole_runs_have_the_same_bits_at_every_address, .timeout = 120)
+{
+    const weir_dtype dtypes[] = {WEIR_F32, WEIR_F16, WEIR_BF16};
+    for (int d = 0; d < 3; d++)
+        for (int offset = 1; offset < 8; offset++)
+            cr_expect_eq(lse_at(dtypes[d], offset), lse_at(dtypes[d], 0), "%d elements", offset);
+}
+
 static double lse_with(weir_dtype dtype, double everywhere, double at_200, double at_last)
 {
     enum { CLASSES_HERE = 331 };
     kernel_check c = kernel_check_new(&op_class_lse, &(words){0, 0, 1}, SEED);
     make_alike(&c, dtype, CLASSES_HERE, 1, 0);
     for (int64_t i = 0; i < ALIKE * CLASSES_HERE; i++)
-        kernel_set(&c.in[0], i, i % CLASSES_HERE == 200 ? at_200 : i % CLASSES_HERE == CLASSES_HERE - 1 ? at_last : everywhere);
+        kernel_set(&c.in[0], i, i % CLASSES_HERE == 200                ? at_200
+                                : i % CLASSES_HERE == CLASSES_HERE - 1 ? at_last
+                                                                       : everywhere);
     kernel_check_run(&c);
     for (int row = 1; row < ALIKE; row++)
         cr_expect(kernel_near(kernel_at(&c.out[0], row), kernel_at(&c.out[0], 0), 0));
