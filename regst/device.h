@@ -170,7 +170,7 @@ struct device_ops {
 
     /* Enqueues the next mark: its ticket is queue->marked afterwards. There must be room. */
     weir_status (*mark)(struct device_queue *queue);
-    /* What is enqueued on `queue` from now on begins after that mark of `other` has passed, which has been put (queue->put).
+    /* Work that is enqueued on `queue` from now on begins after that mark of `other` has passed, which has been put (queue->put).
      * It may have passed meanwhile, and newer marks may stand in its place: then nothing is awaited. `other` may be in use
      * by another thread. */
     weir_status (*await)(struct device_queue *queue, struct device_queue *other, uint64_t ticket);

@@ -7,7 +7,7 @@
  */
 #include "actors/session/session.h"
 
-/* Where an operand, or a kernel's scratch, lies. Of a register with several slots all of them. */
+/* Where an operand, or a kernel's scratch, lies; all slots of a register count. */
 struct extent {
     uint32_t space;
     uint64_t first, end;

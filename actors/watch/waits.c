@@ -282,7 +282,7 @@ static void link_member(const struct waits *waits, uint32_t a, struct waits_acto
     actor->next = absent;
 }
 
-/* Who comes before it on its queue: whose turn it is, or what was launched there and stands. An actor of an accelerator may
+/* The actor before it on its queue: the one whose turn it is, or one that was launched there and stands. An actor of an accelerator may
  * lack something for its next firing, while its last one stands there, too. */
 static uint32_t find_before(const struct waits *waits, uint32_t a)
 {

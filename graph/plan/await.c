@@ -1,7 +1,7 @@
 /* graph/plan/await.c: see the header.
  *
- * What is needed only grows from turn to turn, so `all` and `own` are counts: so many firings of each actor. To need one is
- * to need those before it. Steps are played until both have moved on by a step's firings in a step, which they do once all
+ * Needs only grow from turn to turn, so `all` and `own` are counts: so many firings of each actor. To need a firing is to
+ * need those before it. Steps are played until both have moved on by a step's firings in a step, which they do once all
  * slots that are free at first have been used.
  */
 #include "graph/plan/await.h"

@@ -24,8 +24,8 @@
  * over, so M is L or a later one, and it was enqueued after the device's own part in M. But F is in all(L), so in all(M), so
  * in own(M): it was launched before the device's part in M, hence before the await. That contradicts the first.
  *
- * What a firing needs is what it reads, free slots, and of a collective all its members: the rules of the token game
- * (graph/plan/game.h), followed backwards.
+ * A firing needs the slots that it reads, free slots to write, and, as a member of a collective, the other members. These are
+ * the rules of the token game (graph/plan/game.h), followed backwards.
  */
 #ifndef GRAPH_PLAN_AWAIT_H
 #define GRAPH_PLAN_AWAIT_H

@@ -9,10 +9,26 @@
 
 enum { CHUNKS_MAX = 512, CHUNK_ROWS = 16, SUM_THREADS = 256, SUM_EACH = 16 };
 
-/* Threads for a row of `count` elements: a whole number of warps, up to `most`; in what order a row is summed follows.
- * Of norms and softmax, which chains of ops have as members, there are up to ROW_THREADS_MAX. */
-enum { ROW_THREADS_MAX = 512 };
+/* Rows of norms and softmax, which chains of ops have as members: a thread has ROW_NEAR neighbours at a time
+ * (kernels/cuda/near.h), and rows of up to ROW_HELD elements lie in a block's registers. */
+enum { ROW_THREADS_MAX = 512, ROW_NEAR = 8, ROW_HELD = ROW_THREADS_MAX * ROW_NEAR };
 
+static inline int row_threads(int64_t count)
+{
+    const int64_t warps = (count + 32 * ROW_NEAR - 1) / (32 * ROW_NEAR);
+    return warps < 1 ? 32 : warps < ROW_THREADS_MAX / 32 ? (int)warps * 32 : (int)ROW_THREADS_MAX;
+}
+
+/* Rows that a block does one after the other where no sum says how many: a few, so that it can load the next one early, as
+ * long as there are many blocks. */
+static inline int64_t rows_of_block(int64_t rows)
+{
+    const int64_t each = rows / 2048;
+    return each < 1 ? 1 : each < 8 ? each : 8;
+}
+
+/* Threads for a row of `count` elements that they take in turn: a whole number of warps, up to `most`; in what order a row
+ * is summed follows. */
 static inline int threads_for(int64_t count, int most)
 {
     int threads = 32;

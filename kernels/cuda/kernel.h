@@ -15,13 +15,14 @@
  *     return launched(args);
  *
  *     KERNEL(name)            static __global__ void name; KERNEL_OF(name, threads): of so many threads a block at most;
- *                             KERNEL_OF(name, threads, blocks): so that a multiprocessor holds so many blocks of them
+ *                             KERNEL_OF(name, threads, blocks): so that a multiprocessor holds so many blocks of them;
+ *                             1: registers count for more than blocks
  *     SHARED(type, name, n)   n elements of one dimension; SHARED_REST(type, name): what LAUNCH_SHARED asked for, in bytes
  *     BARRIER()               __syncthreads; WARP_BARRIER(): __syncwarp
  *     SHUFFLE_XOR(x, mask)    also SHUFFLE_DOWN(x, by), SHUFFLE_FROM(x, lane), BALLOT(condition): always of the whole warp
  *     threadIdx.x, blockIdx.x, blockDim.x, gridDim.x   as in CUDA; grids and blocks have one dimension
  *     DEVICE                  before a function that kernels call; METHOD: of a structure; FORMULA: one that the host may call
- *     UNROLL                  before a loop
+ *     UNROLL                  before a loop; ROLLED: before one that stays a loop
  *     EXP2(x)                 2^x by the hardware: within 2 ulp, and 0 in the place of a subnormal result
  *     TRAP()                  ends the whole grid with an error, and with it the device's context
  *     refuse(say, at, value)  says that element `at` of an input is out of range (weir_refusal); say = refusing(args), an
@@ -67,6 +68,7 @@
 #define SHUFFLE_FROM(x, lane) __shfl_sync(0xffffffffu, x, lane)
 #define BALLOT(condition) __ballot_sync(0xffffffffu, condition)
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
 #define EXP2(x) exp2_flushed(x)
 #define TRAP() __trap()
 #define ATOMIC_SWAP(at, from, to) atomicCAS((unsigned long long *)(at), (unsigned long long)(from), (unsigned long long)(to))

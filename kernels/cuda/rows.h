@@ -3,9 +3,10 @@
  *
  * A block's threads take the elements of a row in turn (thread t has t, t + threads, ...), so what each of them sums up
  * follows from the size of the row and of the block alone; sums of threads are added in a tree of shuffles, and those of
- * warps in another. Sums over rows are made in two kernels: `chunks` blocks each sum up a run of rows (their number follows
- * from that of the rows), and columns_fold() adds those, in a fixed order as well. Both add in double, so that millions
- * of rows lose no digits. Header-only; for nvcc and the emulator.
+ * warps in another. Norms and softmax have neighbours instead (kernels/cuda/near.h). Sums over rows are made in two
+ * kernels: `chunks` blocks each sum up a run of rows (their number follows from that of the rows), and columns_fold() adds
+ * those, in a fixed order as well. Both add in double, so that millions of rows lose no digits. Header-only; for nvcc and
+ * the emulator.
  */
 #ifndef KERNELS_CUDA_ROWS_H
 #define KERNELS_CUDA_ROWS_H
@@ -106,7 +107,7 @@ DEVICE float block_max(float x, float *part)
 }
 
 /* A thread's sum over its elements of a row: runs of a few are added in double, so that a row of millions loses no digits.
- * One run is all that a thread has of shorter rows, and of those of chains. */
+ * One run is all that a thread has of shorter rows. */
 struct thread_sum {
     enum { RUN = 16 };
     float part = 0;

@@ -1,5 +1,6 @@
-/* program.c: see the header. Members come in their order, so a value is made before it is read. An input is loaded when
- * the first member reads it, which keeps few slots in use, and stays until the last one has. */
+/* program.c: see the header. Members come in their order, so a value is made before it is read. A program is made twice: in
+ * the first one an input is loaded when the first member reads it, which keeps few slots in use, and stays until the last one
+ * has. The second one begins with all of these loads. It is taken if it has enough slots. */
 #include "kernels/fused/program.h"
 
 #include "kernels/cuda/chunks.h"
@@ -462,7 +463,17 @@ static size_t shared_bytes(const fused_program *p)
     return (size_t)(p->sums * fused_program_threads(p) * fused_program_each(p)) * sizeof(double);
 }
 
-bool fused_program_make(const fused_types *types, fused_program *program)
+/* The leading loads, as far as they are to slots 0, 1, ... */
+static int leading_loads(const fused_program *p)
+{
+    int loads = 0;
+    while (loads < p->steps && p->step[loads].code == STEP_LOAD && p->step[loads].to == loads)
+        loads++;
+    return loads;
+}
+
+/* The program begins with the loads of `late`, if that is not NULL. */
+static bool make_program(const fused_types *types, const fused_program *late, fused_program *program)
 {
     making m = {.types = types, .p = program, .like = types->in[types->attrs->like].shape};
     fused_member members[FUSED_MEMBERS_MAX];
@@ -473,28 +484,39 @@ bool fused_program_make(const fused_types *types, fused_program *program)
     if (!read_members(&m, members, codes) || !choose_columns(&m, &members[0]))
         return false;
     program->rows = product(&m.like, m.like.rank - 1);
+    for (int s = 0; late && s < late->steps && !m.failed; s++)
+        if (late->step[s].code == STEP_LOAD)
+            read_value(&m, late->code[late->step[s].operand[0]]);
     for (int n = 0; n < types->attrs->members && !m.failed; n++)
         put_member(&m, &members[n], codes[n]);
-    if (m.failed || (program->way == PROGRAM_ROW && program->columns > ROW_THREADS_MAX * PROGRAM_ROW_EACH) ||
+    if (m.failed || (program->way == PROGRAM_ROW && program->columns > ROW_HELD) ||
         shared_bytes(program) > PROGRAM_SHARED_BYTES)
         return false;
+    program->loads = leading_loads(program);
     one_row(program);
+    return true;
+}
+
+bool fused_program_make(const fused_types *types, fused_program *program)
+{
+    fused_program late;
+    if (!make_program(types, NULL, &late))
+        return false;
+    if (!make_program(types, &late, program))
+        *program = late;
     return true;
 }
 
 int fused_program_threads(const fused_program *p)
 {
-    return p->way == PROGRAM_EACH ? PROGRAM_THREADS
-                                  : threads_for(p->columns, p->way == PROGRAM_ROW ? ROW_THREADS_MAX : PROGRAM_THREADS);
+    if (p->way == PROGRAM_ROW)
+        return row_threads(p->columns);
+    return p->way == PROGRAM_EACH ? PROGRAM_THREADS : threads_for(p->columns, PROGRAM_THREADS);
 }
 
 int fused_program_each(const fused_program *p)
 {
-    const int64_t threads = fused_program_threads(p);
-    int each = PROGRAM_NEAR;
-    while (p->way == PROGRAM_ROW && each * threads < p->columns && each < PROGRAM_ROW_EACH)
-        each *= 2;
-    return each;
+    return p->way == PROGRAM_ROW ? ROW_NEAR : PROGRAM_NEAR;
 }
 
 size_t fused_program_bytes(const fused_program *p)

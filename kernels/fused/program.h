@@ -4,10 +4,13 @@
  *     layernorm  y, mean, rstd of h       layernorm 1 -> 1      (mean and rstd of the row go to memory)
  *                                         store 1 -> y
  *
- * A *value* is what one thread has of a tensor: a few elements of a row, as f32, in a *slot* of its registers. Each step
+ * A *value* is what one thread has of a tensor: a few neighbours of a row, as f32, in a *slot* of its registers. Each step
  * takes values, computes what the member's own kernel computes of an element, by the same function, and rounds it to
  * the dtype of the member's output; so what later members read has the bits that would have been in memory. A slot is
  * free for another value when the last member that reads it has done so.
+ *
+ * Inputs are loaded by the first steps, all of them before the first is used, where there are slots for that; else each
+ * just before its first use.
  *
  * A program has one of three *ways* to go over the rows:
  *
@@ -49,8 +52,7 @@ enum {
     PROGRAM_DRAWS = 2,
     PROGRAM_SUMS = 4,
     PROGRAM_THREADS = 256,          /* of a block, at most, of EACH and TILE; of ROW see chunks.h */
-    PROGRAM_NEAR = 4,               /* neighbours that a thread has, of EACH and TILE */
-    PROGRAM_ROW_EACH = 8,           /* elements of a row that it has at most, of ROW */
+    PROGRAM_NEAR = 4,               /* neighbours that a thread has, of EACH and TILE; of ROW see chunks.h */
     PROGRAM_SHARED_BYTES = 96 << 10 /* for sums */
 };
 
@@ -90,6 +92,7 @@ typedef struct program_draw {
 typedef struct fused_program {
     int64_t rows, columns;
     program_way way;
+    int loads; /* the first steps: input l goes to slot l */
     int steps, operands, sums, draws;
     program_step step[PROGRAM_STEPS];
     program_operand operand[PROGRAM_OPERANDS];
@@ -109,7 +112,7 @@ typedef struct fused_types {
  * operands. */
 bool fused_program_make(const fused_types *types, fused_program *program);
 
-/* Threads of a block, and elements of a row that each of them has. */
+/* Threads of a block, and neighbours of a row that each of them has. */
 int fused_program_threads(const fused_program *program);
 int fused_program_each(const fused_program *program);
 

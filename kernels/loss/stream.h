@@ -95,7 +95,7 @@ template <class T> DEVICE pack<T, RUN> run_of(const T *x, int count, float other
 {
     enum { WORDS = RUN * sizeof(T) / 4 };
     uint32_t words[WORDS + 1] = {};
-    _Pragma("unroll 1") for (int j = 0; j < RUN; j++) {
+    ROLLED for (int j = 0; j < RUN; j++) {
         T next;
         if (j < count)
             next = x[j];

@@ -273,7 +273,7 @@ static bool same_call(const weir_kernel_args *a, const weir_kernel_args *b, bool
            (!scaled || a->in[1].data == b->in[1].data);
 }
 
-/* Those that have the same in common as the call `of`, from there on. `done` is by call. */
+/* The calls from `of` on that have the same in common as that one. `done` is by call. */
 static void adamw_like(const weir_kernel_args *const *args, int count, int of, bool moved, bool *done)
 {
     adamw_call call = {};

@@ -17,10 +17,10 @@
  *
  * A meeting with members elsewhere may take its time to be launched; till then it stays the head of its members' lists.
  *
- * One lock is for all: halls, the members' lists, and what is enqueued on streams of such queues. Who enqueues a meeting has
- * it for dozens of calls of the driver, which must not hold up the threads of other cards. So nobody waits for the lock to
- * bring something: it is left with the queue (`brought`), and who has the lock takes it, at the latest when he gives the
- * lock back. A mark that is held back
+ * One lock is for all: halls, the members' lists, and what is enqueued on streams of such queues. A thread that
+ * enqueues a meeting holds it for dozens of calls of the driver, which must not hold up the threads of other cards. So no
+ * thread waits for the lock to bring something: the thread leaves it with the queue (`brought`), and the holder of the lock
+ * takes it, at the latest when it gives the lock back. A mark that is held back
  * has its ticket already; others may await it from when it is put (`put` in regst/device.h).
  */
 #include <inttypes.h>
@@ -218,7 +218,7 @@ static weir_status differ(const struct deferred *at, uint32_t other)
                                group->queue->head.index, at->meeting.number, other, group->head.place);
 }
 
-/* What `from` gives to `to` from its move *next on, which moves on; NULL: there is no more. */
+/* The next part that `from` gives to `to`, from its move *next on, which moves on; NULL: there is no more. */
 static const struct part *given(const struct deferred *from, uint32_t to, uint32_t *next)
 {
     while (*next < from->meeting.give_count) {
@@ -316,8 +316,8 @@ static weir_status record(const struct group *group, cudaEvent_t event)
     return CALL(group->queue->head.index, cudaEventRecord, event, group->queue->stream);
 }
 
-/* What is enqueued for a member from now on begins when all streams have come here: to what follows a meeting (`went`), or to
- * the meeting. */
+/* Work that is enqueued for a member from now on begins when all streams have come here: to what follows a meeting (`went`),
+ * or to the meeting. */
 static weir_status meet_all(const struct hall *hall, bool went)
 {
     const struct group *first = hall->member[0];

@@ -417,7 +417,7 @@ weir_status queue_health(struct device_queue *head, char *error, size_t error_by
     return WEIR_E_KERNEL;
 }
 
-/* A kernel cannot be ended. What is under way is waited for, for so long as is reasonable; then its memory is left to it.
+/* A kernel cannot be ended. This waits for kernels under way for so long as is reasonable; then their memory is left to them.
  * Where one hangs already, others of the card may await it: they are not waited for. */
 void queue_abort(struct device_queue *head)
 {

@@ -277,8 +277,8 @@ static uint32_t sum_of(sdf *s, uint32_t queue, uint32_t regst)
     return sdf_regst(s, sum, .items = MEETINGS_ITEMS);
 }
 
-/* fake:0 gives a value to fake:1 by way of the host, and gets it back in a collective. What reads it there is ready to be
- * launched before the value is made. */
+/* fake:0 gives a value to fake:1 by way of the host, and gets it back in a collective. The kernel that reads it there is ready
+ * to be launched before the value is made. */
 static weir_plan *back_plan(int *wrong)
 {
     sdf *s = sdf_new("back", 1);

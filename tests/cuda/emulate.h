@@ -35,6 +35,7 @@
 #define KERNEL(name) static void name
 #define KERNEL_OF(name, ...) static void name
 #define UNROLL
+#define ROLLED
 #define EXP2(x) emulate_exp2(x)
 #define EMULATE_HERE __FILE__, __LINE__
 #define threadIdx (emulate_self()->thread)

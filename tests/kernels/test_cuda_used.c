@@ -58,6 +58,25 @@ Test(cuda_used, losses_load_16_bytes_at_a_time_and_four_times_before_they_wait)
     cr_expect_eq(kernels, 18);
 }
 
+/* A row's mean and rstd are loads of 4 bytes. */
+Test(cuda_used, known_chains_load_a_row_s_operands_16_bytes_at_a_time_before_they_use_any)
+{
+    char line[256];
+    int kernels = 0, loads, widest, flight;
+    FILE *table = fopen("tests/cuda/loops.txt", "r");
+    cr_assert_not_null(table);
+    while (fgets(line, sizeof line, table)) {
+        if (!strstr(line, " chain_known "))
+            continue;
+        cr_assert_eq(sscanf(line, "%*s %*s %*d %d %d %*d %d", &loads, &widest, &flight), 3);
+        cr_expect_eq(widest, 16, "%s", line);
+        cr_expect_geq(flight, loads, "%s", line);
+        kernels++;
+    }
+    fclose(table);
+    cr_expect_geq(kernels, 12);
+}
+
 Test(cuda_used, no_kernel_spills_registers)
 {
     char file[64], kernel[64], line[256];

@@ -419,7 +419,10 @@ Test(half, a_softmax_is_that_of_f32_rounded_once, .timeout = 60)
     CHECK_HALVES({&op_softmax, NULL, 1, {F32(2, 9, 131)}, 0}, {&op_softmax, NULL, 1, {F32(5, 1300)}, 0},
                  {&op_softmax, NULL, 1, {F32(0, 8)}, 0}, {&op_softmax, NULL, 1, {F32(8, 0)}, 0},
                  {&op_softmax_grad, NULL, 2, {F32(9, 131), F32(9, 131)}, 0},
-                 {&op_softmax_grad, NULL, 2, {F32(3, 1, 1100), F32(3, 1, 1100)}, 0});
+                 {&op_softmax_grad, NULL, 2, {F32(3, 1, 1100), F32(3, 1, 1100)}, 0},
+                 {&op_softmax, NULL, 1, {F32(3, 768)}, 0}, {&op_softmax, NULL, 1, {F32(2, 4104)}, 0},
+                 {&op_softmax_grad, NULL, 2, {F32(3, 264), F32(3, 264)}, 0},
+                 {&op_softmax_grad, NULL, 2, {F32(2, 4104), F32(2, 4104)}, 0});
 }
 
 /* Sizes beyond blocks of rows, of columns and of terms. */
@@ -470,7 +473,11 @@ Test(half, rows_are_normalised_as_in_f32, .timeout = 60)
                  {&op_layernorm, &eps, 3, {F32(0, 8), F32(8), F32(8)}, 0},
                  {&op_rmsnorm, &eps, 2, {F32(2, 9, 384), F32(384)}, 0},
                  {&op_layernorm_grad, NULL, 5, {F32(9, 131), F32(131), F32(9), F32(9), F32(9, 131)}, 0},
-                 {&op_rmsnorm_grad, NULL, 4, {F32(2, 9, 64), F32(64), F32(2, 9), F32(2, 9, 64)}, 0});
+                 {&op_rmsnorm_grad, NULL, 4, {F32(2, 9, 64), F32(64), F32(2, 9), F32(2, 9, 64)}, 0},
+                 {&op_layernorm, &eps, 3, {F32(2, 4104), F32(4104), F32(4104)}, 0},
+                 {&op_layernorm_grad, NULL, 5, {F32(35, 264), F32(264), F32(35), F32(35), F32(35, 264)}, 0},
+                 {&op_layernorm_grad, NULL, 5, {F32(3, 4104), F32(4104), F32(3), F32(3), F32(3, 4104)}, 0},
+                 {&op_rmsnorm_grad, NULL, 4, {F32(3, 4099), F32(4099), F32(3), F32(3, 4099)}, 0});
 }
 
 static void check_products_of_tensors(void)

@@ -373,6 +373,7 @@ Test(layernorm, centres_and_scales_each_row, .timeout = 120)
     for (int64_t count = 1; count < 40; count += 3)
         check_norm(&op_layernorm, SHAPE(3, count), 0);
     check_norm(&op_layernorm, SHAPE(2, 3, 384), 0);
+    check_norm(&op_layernorm, SHAPE(4101, 8), 0); /* on a GPU a block has two rows */
     check_norm(&op_layernorm, SHAPE(5), 0);
     check_norm(&op_layernorm, SHAPE(0, 8), 0);
 }

@@ -611,7 +611,7 @@ static uint8_t part_value(uint32_t from, uint32_t to, uint32_t i)
     return (uint8_t)(17 * from + 5 * to + i * 3 + 1);
 }
 
-/* What each member gives to others and takes from them, itself too, in an area of its own; all at any address. */
+/* Each member gives parts to all, itself too, and takes parts from all, in an area of its own; all at any address. */
 struct many {
     uint8_t *area[8];
     weir_view in[8][MANY], out[8][MANY];

@@ -10,7 +10,8 @@
  * Inputs are whole logical tensors, filled with N(0, 1) (f32, f16, bf16), 0..9 (i32) or 0..1 (u8); a test may change them between
  * kernel_check_in and kernel_check_run. Running also checks what every op promises:
  *   - outputs are wholly written (they are filled with garbage first) and nothing beside outputs and workspace is;
- *   - inputs are left alone; a second call with the same arguments gives the same bits;
+ *   - inputs are left alone; a second call with the same arguments gives the same bits, and so does one whose operands
+ *     lie at addresses that are multiples of an element's bytes alone (attention is exempt);
  *   - an op with .inplace gives the same bits when out[0] shares memory with that input;
  *   - an op with .accumulates adds to out[0] when asked to.
  * A fault fails the Criterion test. States start as zeros and keep what the first call left in them.

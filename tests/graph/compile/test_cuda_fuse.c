@@ -304,6 +304,27 @@ Test(cuda_fuse, rows_that_take_all_of_a_block_s_shared_memory_keep_their_bits)
     }
 }
 
+/* So many rows that a block has several, and the last block fewer; it loads the next one before it stores this one. */
+Test(cuda_fuse, rows_of_which_a_block_has_several_keep_their_bits)
+{
+    for (int half = 0; half < 2; half++) {
+        weir_graph *g = weir_graph_new("many");
+        weir_mesh_new(g, "cuda:0");
+        weir_tensor *x = weir_input(g, WEIR_F32, {6151, 8}, .name = "x"), *z = weir_input(g, WEIR_F32, {6151, 8}, .name = "z");
+        const weir_dtype dtype = half ? WEIR_BF16 : WEIR_F32;
+        weir_tensor *h = weir_add(weir_linear(as(x, dtype), 8, .name = "up"), weir_linear(as(z, dtype), 8, .name = "on"));
+        weir_tensor *n = weir_linear(weir_layernorm(h, .name = "norm"), 8, .name = "down");
+        weir_fetch(as(weir_add(weir_linear(h, 8, .name = "by"), n), WEIR_F32), .name = "y");
+        weir_plan *fused = weir_compile(g, .seed = SEED), *apart = weir_compile(g, .seed = SEED, .no_fusion = true);
+        cr_assert(fused && apart, "%s", weir_error());
+        cr_expect(has_chain(fused, "add, layernorm"));
+        same_bits(fused, apart, 1, half ? "many, bf16" : "many, f32");
+        weir_plan_free(fused);
+        weir_plan_free(apart);
+        weir_graph_free(g);
+    }
+}
+
 /* ---- what is between ---- */
 
 Test(cuda_fuse, what_is_between_is_nowhere_in_memory)
