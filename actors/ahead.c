@@ -67,10 +67,12 @@ static weir_status await_all(const struct actor *actor)
     return status;
 }
 
-/* What is remembered of a launch stays until it is retired. */
-static bool has_room(const struct ahead_queue *queue)
+/* For another firing. A launch is remembered until it is retired. */
+static bool has_room(const struct ahead_queue *queue, const struct actor *actor)
 {
-    return queue->device->marked - queue->retired < queue->device->marks_max || AHEAD_WITHOUT(ROOM);
+    const struct device_queue *device = queue->device;
+    bool kernels = !device->kernels_max || !queue->kernels || queue->kernels + actor->kernel_count <= device->kernels_max;
+    return (kernels && device->marked - queue->retired < device->marks_max) || AHEAD_WITHOUT(ROOM);
 }
 
 /* It goes on when a mark has passed. */
@@ -86,7 +88,7 @@ static void crowd(struct actor *actor)
 
 bool ahead_crowds(struct actor *actor)
 {
-    if (!actor->ahead || has_room(actor->ahead->queue))
+    if (!actor->ahead || has_room(actor->ahead->queue, actor))
         return false;
     crowd(actor);
     return true;
@@ -286,6 +288,7 @@ static weir_status fire_once(struct actor *actor, struct actor_kernel **failed)
     if (status)
         return status;
     uint64_t ticket = queue->device->marked;
+    queue->kernels += actor->kernel_count;
     queue->launched[ticket % queue->device->marks_max] = (struct ahead_launch){actor, actor->firing, park_now_ns()};
     tell_all(actor, ticket);
     return WEIR_OK;
@@ -297,7 +300,7 @@ uint32_t ahead_fire(struct actor *actor, uint32_t count, weir_status *status, st
     uint32_t done = 0;
     *status = WEIR_OK;
     while (done < count && !actor->unmet) {
-        if (!has_room(queue)) {
+        if (!has_room(queue, actor)) {
             crowd(actor);
             return done;
         }
@@ -341,6 +344,7 @@ static void retire(struct ahead_queue *queue, uint64_t ticket, int64_t now, stru
     const struct device_ops *device = queue->device->device;
     const struct ahead_launch *launch = &queue->launched[ticket % queue->device->marks_max];
     struct actor *actor = launch->actor;
+    queue->kernels -= actor->kernel_count;
     int64_t start = launch->ns > queue->retired_ns ? launch->ns : queue->retired_ns, end = now;
     if (!device->times || !device->times(queue->device, ticket, &start, &end))
         queue->retired_ns = now;

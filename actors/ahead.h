@@ -26,8 +26,9 @@
  * nothing to fire (actors/worker.c). So every counter keeps its one owner, and the host, the CPU's actors and other
  * processes need to know nothing of all this.
  *
- * A queue has room for so many marks. An actor that would need another one is *crowded*: a condition fails, which is met
- * when a mark has passed.
+ * A queue has room for so many marks, and kernels. An actor that would need more is *crowded*: a condition fails, which is met
+ * when a mark has passed. So the device never holds up the host: a lane that stood there, behind a collective, could not
+ * launch what another member needs.
  *
  * What devices do together (a collective: graph/plan/plan.h) is one actor of each, on its queue for collectives, whose
  * firing enqueues a *meeting* in the place of a kernel. Such a queue fires in the order of the plan's turns and in no
@@ -112,6 +113,7 @@ struct ahead_queue {
     struct ahead_await *awaits;  /* borrowed: the last AHEAD_AWAITS, as a ring */
     uint64_t await_count;
     uint64_t retired;            /* the newest ticket that is known to have passed */
+    uint64_t kernels;            /* of the firings behind that */
     int64_t retired_ns;          /* when, as far as the host saw */
     bool stands;                 /* its device's collectives are awaited, by this queue or others */
     struct actor *crowded;       /* the first of those that wait for room */
@@ -143,7 +145,7 @@ bool ahead_waits_turn(const struct actor *actor);
 /* Conditions that fail of those that actors on such queues alone have. */
 uint32_t ahead_unmet(const struct actor *actor);
 
-/* Whether there is no room for the actor's mark; then it waits, and is not ready. */
+/* Whether there is no room for the actor's firing; then it waits, and is not ready. */
 bool ahead_crowds(struct actor *actor);
 
 /* actor_fire() for such an actor. A kernel that fails does so at its launch; *failed NULL: an await or the mark did. */

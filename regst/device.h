@@ -48,7 +48,9 @@ struct device_queue {
                                      marks back until a meeting is enqueued. Read as `done` is. NULL: all that were made */
     const weir_refusal *refusal;  /* what kernels have said; NULL: they cannot */
     uint64_t marked;              /* the newest ticket; owned by the thread that uses the queue */
-    uint64_t marks_max;           /* so many marks may be on their way */
+    uint64_t marks_max;           /* so many marks may be on their way, */
+    uint32_t kernels_max;         /* and so many kernels, unless one firing has more: beyond some number the device would hold
+                                     up the host. 0: it never does */
     void *native;                 /* what kernels get as args->queue (a CUstream) */
     bool timed;                   /* times() will be asked; set before anything is enqueued */
 };

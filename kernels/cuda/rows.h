@@ -132,7 +132,7 @@ struct thread_sum {
 
 /* ---- sums over chunks ---- */
 
-enum { FOLD_COLUMNS = 32, FOLD_WAYS = 8 };
+enum { FOLD_COLUMNS = 8, FOLD_WAYS = 32 };
 
 /* out[c] (+)= the sum over `chunks` rows of `part`; thread (way, column) takes every FOLD_WAYS-th row. */
 KERNEL(columns_fold)(const double *part, int64_t chunks, int64_t columns, float *out, bool add)

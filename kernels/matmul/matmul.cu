@@ -5,7 +5,7 @@
  * element is summed up by WAYS threads, which take the terms in turn, and those sums are added in order.
  */
 #include "kernels/cuda/list.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/packs.h"
 #include "kernels/matmul/product.h"
 #include "kernels/matmul/sizes.h"
 
@@ -173,31 +173,54 @@ extern "C" weir_status op_linear_by_row_cuda(const weir_kernel_args *args)
 
 /* ---- linear_db ---- */
 
-enum { DB_COLUMNS = 128 };
+enum { DB_THREADS = 64, DB_NEAR = 4, DB_ROWS = 4 /* that are loaded before one is used */ };
 
-/* The sums over the rows of a chunk, of DB_COLUMNS columns: a thread has one. */
-template <class T>
-KERNEL_OF(column_sums, DB_COLUMNS)(const T *x, int64_t rows, int64_t columns, int64_t chunk, int64_t tiles, double *part)
+/* The sums over the rows of a chunk: a thread has N neighbouring columns, and adds their rows in order. */
+template <class T, int N>
+KERNEL_OF(column_sums, DB_THREADS)(const T *x, int64_t rows, int64_t columns, int64_t chunk, int64_t tiles, double *part)
 {
-    const int64_t column = blockIdx.x % tiles * DB_COLUMNS + threadIdx.x, at = blockIdx.x / tiles;
+    const int64_t column = (blockIdx.x % tiles * DB_THREADS + threadIdx.x) * N, at = blockIdx.x / tiles;
     const int64_t end = (at + 1) * chunk < rows ? (at + 1) * chunk : rows;
-    double sum = 0;
+    double sum[N] = {};
     if (column >= columns)
         return;
-    for (int64_t row = at * chunk; row < end; row++)
-        sum += real_load(x + row * columns + column);
-    part[at * columns + column] = sum;
+    int64_t row = at * chunk;
+    x += column;
+    for (; row + DB_ROWS <= end; row += DB_ROWS) {
+        pack<T, N> some[DB_ROWS];
+        UNROLL
+        for (int r = 0; r < DB_ROWS; r++)
+            some[r] = pack_load<N>(x + (row + r) * columns);
+        UNROLL
+        for (int r = 0; r < DB_ROWS; r++)
+            UNROLL
+            for (int k = 0; k < N; k++)
+                sum[k] += real_load(&some[r].at[k]);
+    }
+    for (; row < end; row++)
+        for (int k = 0; k < N; k++)
+            sum[k] += real_load(x + row * columns + k);
+    for (int k = 0; k < N; k++)
+        part[at * columns + column + k] = sum[k];
+}
+
+template <class T, int N>
+static void sums_launch(const weir_kernel_args *args, int64_t rows, int64_t columns, double *part)
+{
+    const int64_t tiles = (columns + DB_THREADS * N - 1) / (DB_THREADS * N);
+    LAUNCH((column_sums<T, N>), chunks_of(rows) * tiles, DB_THREADS, args->queue, data_of<T>(&args->in[0]), rows, columns,
+           chunk_rows(rows), tiles, part);
 }
 
 extern "C" weir_status op_linear_db_cuda(const weir_kernel_args *args)
 {
     const weir_view *x = &args->in[0];
     const int64_t rows = shape_rows(&x->shape), columns = shape_last(&x->shape), chunks = chunks_of(rows);
-    const int64_t tiles = (columns + DB_COLUMNS - 1) / DB_COLUMNS;
     double *part = (double *)args->workspace;
     WITH_REAL(x->dtype, T,
-              LAUNCH((column_sums<T>), chunks * tiles, DB_COLUMNS, args->queue, data_of<T>(x), rows, columns,
-                     chunk_rows(rows), tiles, part));
+              columns % DB_NEAR == 0 && packs_fit(x->data, DB_NEAR * sizeof(T))
+                  ? sums_launch<T, DB_NEAR>(args, rows, columns, part)
+                  : sums_launch<T, 1>(args, rows, columns, part));
     fold_columns(args, part, chunks, columns, view_f32(&args->out[0]), args->accumulate || args->continues);
     return launched(args);
 }

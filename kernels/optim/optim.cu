@@ -323,15 +323,25 @@ extern "C" weir_status op_adamw_moved_cuda(const weir_kernel_args *args)
 
 /* ---- clipping ---- */
 
-/* A chunk is what one block sums up. */
+/* A chunk is what one block sums up. Threads take four neighbours at a time, whatever the address. */
 struct squared {
     const float *x;
     double *sums; /* by chunk */
     float *out;
     int64_t count;
+    bool fit;     /* four are one load */
 };
 typedef many<squared> squared_list;
 static_assert(sizeof(squared_list) <= MANY_BYTES, "it is an argument of a kernel");
+
+DEVICE double quad_squares(const pack<float, 4> &x)
+{
+    double sum = 0;
+    UNROLL
+    for (int k = 0; k < 4; k++)
+        sum += (double)x.at[k] * x.at[k];
+    return sum;
+}
 
 KERNEL_OF(square_part, SUM_THREADS)(squared_list all)
 {
@@ -339,8 +349,15 @@ KERNEL_OF(square_part, SUM_THREADS)(squared_list all)
     const int t = all.tensor_of(blockIdx.x);
     const squared &of = all.of[t];
     const int64_t block = blockIdx.x - all.first[t], threads = (int64_t)(all.first[t + 1] - all.first[t]) * blockDim.x;
+    const int64_t thread = block * blockDim.x + threadIdx.x, quads = of.count / 4;
     double sum = 0;
-    for (int64_t i = block * blockDim.x + threadIdx.x; i < of.count; i += threads)
+    if (of.fit)
+        for (int64_t i = thread; i < quads; i += threads)
+            sum += quad_squares(pack_load<4>(of.x + 4 * i));
+    else
+        for (int64_t i = thread; i < quads; i += threads)
+            sum += quad_squares({of.x[4 * i], of.x[4 * i + 1], of.x[4 * i + 2], of.x[4 * i + 3]});
+    for (int64_t i = 4 * quads + thread; i < of.count; i += threads)
         sum += (double)of.x[i] * of.x[i];
     sum = block_sum<double>(sum, part);
     if (threadIdx.x == 0)
@@ -372,8 +389,8 @@ extern "C" weir_status op_square_sum_cuda_many(const weir_kernel_args *const *ar
     squared_list all = {};
     for (int i = 0; i < count; i++) {
         const int64_t elements = count_of(&args[i]->in[0].shape);
-        all.add({view_f32(&args[i]->in[0]), (double *)args[i]->workspace, view_f32(&args[i]->out[0]), elements},
-                sum_blocks(elements));
+        const float *const x = view_f32(&args[i]->in[0]);
+        all.add({x, (double *)args[i]->workspace, view_f32(&args[i]->out[0]), elements, aligned(x)}, sum_blocks(elements));
         if (all.full())
             square_launch(args[0], &all);
     }

@@ -22,7 +22,8 @@
 #include "regst/cuda/kernels.h"
 #include "regst/plugin.h"
 
-enum { CARDS_MAX = 64, MARKS = 256, TEXT_BYTES = 320 };
+/* A stream takes about a thousand calls before a launch waits; a kernel of an op is one to four of them. */
+enum { CARDS_MAX = 64, MARKS = 256, KERNELS = 256, TEXT_BYTES = 320 };
 
 struct card {
     struct cudaDeviceProp is;

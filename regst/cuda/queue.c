@@ -131,7 +131,8 @@ weir_status queue_new(uint32_t index, enum device_queue_kind kind, struct device
     if (!queue)
         return status ? status : the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a queue", index);
     pthread_mutex_init(&queue->lock, NULL);
-    queue->head = (struct device_queue){.device = &cuda_ops, .index = index, .kind = kind, .marks_max = MARKS};
+    queue->head = (struct device_queue){.device = &cuda_ops, .index = index, .kind = kind, .marks_max = MARKS,
+                                        .kernels_max = KERNELS};
     queue->card = card;
     queue->head.put = kind == DEVICE_COLLECTIVE ? &queue->put : NULL;
     queue->last = &queue->first;

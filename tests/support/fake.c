@@ -46,7 +46,8 @@ static weir_status fake_queue_new(uint32_t index, enum device_queue_kind kind, s
     if (done) {
         uint32_t drawn = 2 + (uint32_t)fake_below(fake_the, 15), told = fake_the->options.marks_max;
         queue->head = (struct device_queue){.device = device_find(WEIR_FAKE), .index = index, .kind = kind,
-                                            .done = done, .marks_max = told ? told : drawn};
+                                            .done = done, .marks_max = told ? told : drawn,
+                                            .kernels_max = told ? 0 : (uint32_t)fake_below(fake_the, 6)};
         queue->done = done;
         queue->head.put = kind == DEVICE_COLLECTIVE ? &queue->put : NULL;
         queue->id = fake_the->queue_count;
@@ -194,6 +195,17 @@ static weir_status fake_await(struct device_queue *head, struct device_queue *ot
     return fake_leave(queue, entry);
 }
 
+/* Whether another launch is one too many: more are under way than may be, of this firing and one before. */
+static bool is_too_many(const struct fake_queue *queue)
+{
+    uint64_t kernels = 1, before = 0;
+    for (const struct fake_entry *entry = queue->first; entry; entry = entry->next) {
+        kernels += entry->kind == FAKE_LAUNCH || entry->kind == FAKE_MEET;
+        before += entry->kind == FAKE_MARK;
+    }
+    return queue->head.kernels_max && before && kernels > queue->head.kernels_max;
+}
+
 /* ---- launching ---- */
 
 /* Host functions, and what lies in files, are no accelerator's. */
@@ -303,6 +315,8 @@ static weir_status fake_launch(struct device_queue *head, weir_kernel_fn call, c
     if (status)
         return status;
     fake_the->seen.launches++;
+    if (is_too_many(queue))
+        fake_misuse(fake_the, "queue %" PRIu32 " is given more than %" PRIu32 " kernels", queue->id, head->kernels_max);
     return fake_leave_with_call(queue, fake_copy_call(queue, call, args), args);
 }
 

@@ -12,12 +12,12 @@
  *     called without the bit.
  *   - What a kernel writes is NaNs from when it begins until it is done, and so is its workspace. What it adds to, or
  *     works on in place, is left alone.
- *   - Few marks fit: 2 to 16 a queue.
+ *   - Few marks fit: 2 to 16 a queue; and few kernels, 1 to 5, or any number.
  *   - Members of a group meet when the heads of all their queues are the same meeting. What they take is NaNs from then
  *     on until their own end, each of which comes when it likes; sums are in the order of the members. Where one
  *     fails, dies or hangs, the others wait until they are aborted, as in a real communicator.
  *   - It fails when it is told to (`faults`).
- * It counts what no caller may do: a mark without room, an await of a mark that was never made, two threads on one
+ * It counts what no caller may do: a mark or a kernel without room, an await of a mark that was never made, two threads on one
  * queue, memory of the host's in a call, copies while a queue is at work, members that come to different meetings or do not
  * agree on bytes (health() says these, too), what is left open. And it looks for races
  * (tests/support/races.h), so that an await which is left out is told whatever order was drawn.
