@@ -5,7 +5,7 @@
  * element is summed up by WAYS threads, which take the terms in turn, and those sums are added in order.
  */
 #include "kernels/cuda/list.h"
-#include "kernels/cuda/packs.h"
+#include "kernels/cuda/near.h"
 #include "kernels/matmul/product.h"
 #include "kernels/matmul/sizes.h"
 
@@ -173,35 +173,42 @@ extern "C" weir_status op_linear_by_row_cuda(const weir_kernel_args *args)
 
 /* ---- linear_db ---- */
 
-enum { DB_THREADS = 64, DB_NEAR = 4, DB_ROWS = 4 /* that are loaded before one is used */ };
+enum { DB_THREADS = 64, DB_NEAR = 4, DB_ROWS = 8 /* that are loaded before one is used */ };
+
+template <class T, int N> DEVICE void add_row(double (&sum)[N], const near_bits<T, N> &row)
+{
+    float values[N];
+    near_widen(row, values);
+    UNROLL
+    for (int k = 0; k < N; k++)
+        sum[k] += values[k];
+}
 
 /* The sums over the rows of a chunk: a thread has N neighbouring columns, and adds their rows in order. */
 template <class T, int N>
 KERNEL_OF(column_sums, DB_THREADS)(const T *x, int64_t rows, int64_t columns, int64_t chunk, int64_t tiles, double *part)
 {
-    const int64_t column = (blockIdx.x % tiles * DB_THREADS + threadIdx.x) * N, at = blockIdx.x / tiles;
-    const int64_t end = (at + 1) * chunk < rows ? (at + 1) * chunk : rows;
+    const cells<N, true> at = {0, (int64_t)(blockIdx.x % tiles * DB_THREADS + threadIdx.x) * N, columns};
+    const int64_t first = blockIdx.x / tiles * chunk, end = first + chunk < rows ? first + chunk : rows;
     double sum[N] = {};
-    if (column >= columns)
+    if (!at.any())
         return;
-    int64_t row = at * chunk;
-    x += column;
+    int64_t row = first;
+    ROLLED
     for (; row + DB_ROWS <= end; row += DB_ROWS) {
-        pack<T, N> some[DB_ROWS];
+        near_bits<T, N> some[DB_ROWS];
         UNROLL
         for (int r = 0; r < DB_ROWS; r++)
-            some[r] = pack_load<N>(x + (row + r) * columns);
+            some[r] = near_load(x + (row + r) * columns, at, true);
         UNROLL
         for (int r = 0; r < DB_ROWS; r++)
-            UNROLL
-            for (int k = 0; k < N; k++)
-                sum[k] += real_load(&some[r].at[k]);
+            add_row(sum, some[r]);
     }
+    ROLLED
     for (; row < end; row++)
-        for (int k = 0; k < N; k++)
-            sum[k] += real_load(x + row * columns + k);
+        add_row(sum, near_load(x + row * columns, at, true));
     for (int k = 0; k < N; k++)
-        part[at * columns + column + k] = sum[k];
+        part[blockIdx.x / tiles * columns + at.column(k)] = sum[k];
 }
 
 template <class T, int N>
