@@ -66,7 +66,7 @@ static fake_seen run_ahead(unsigned seed, struct ahead_result *result, int worke
     *result = (struct ahead_result){0};
     weir_plan *plan = ahead_plan(seed, true, result);
     cr_assert_not_null(plan, "seed %u: %s", seed, weir_error());
-    fake_open(&(fake_options){.seed = seed * 7919 + (unsigned)workers, .delay_us = delay_us});
+    fake_open(&(fake_options){.seed = seed * 7919 + (unsigned)workers, .delay_us = delay_us, .kernels_max = seed % 4});
     cr_assert_eq(run(plan, workers), WEIR_OK, "seed %u: %s", seed, weir_error());
     fake_seen seen = fake_close();
     weir_plan_free(plan);

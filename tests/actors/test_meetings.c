@@ -69,7 +69,7 @@ static void run_well(meetings *m, const weir_plan *plan, unsigned seed, int work
 {
     m->wrong = 0;
     memset(m->taken, 0, sizeof(m->taken));
-    fake_open(&(fake_options){.seed = seed, .delay_us = seed % 3 ? 5 : 0});
+    fake_open(&(fake_options){.seed = seed, .delay_us = seed % 3 ? 5 : 0, .kernels_max = seed % 4});
     weir_session *s = opened(plan, workers);
     cr_expect_eq(weir_session_run(s, STEPS - 3), WEIR_OK, "%s: %s", what, weir_error());
     cr_expect_eq(weir_session_run(s, 3), WEIR_OK, "%s: %s", what, weir_error());

@@ -167,7 +167,7 @@ static fake_seen fill_and_meet(uint64_t seed, bool awaits_fill, bool awaits_meet
     for (uint64_t i = 1; i <= 3; i++) {
         for (uint32_t d = 0; d < 2; d++) {
             if (awaits_given && i > 1)
-                h.device->await(h.compute[d], h.queue[d], i - 1);
+                bench_await(h.compute[d], h.queue[d], i - 1);
             bench_launch(h.compute[d], bench_fill, 10 * i + d, NULL, halls_slot(&h, d, 0));
             bench_mark(h.compute[d]);
             if (awaits_fill)
@@ -175,7 +175,7 @@ static fake_seen fill_and_meet(uint64_t seed, bool awaits_fill, bool awaits_meet
             halls_pass_on(&h, d, groups[d], 1, 1 - d, 1 - d, halls_slot(&h, d, 0), halls_slot(&h, d, (uint32_t)i));
             bench_mark(h.queue[d]);
             if (awaits_meeting)
-                h.device->await(h.compute[d], h.queue[d], i);
+                bench_await(h.compute[d], h.queue[d], i);
             bench_launch(h.compute[d], bench_copy, 0, halls_slot(&h, d, (uint32_t)i), halls_slot(&h, d, (uint32_t)i + 8));
             bench_mark(h.compute[d]);
         }
@@ -220,7 +220,7 @@ Test(fake_meet_faults, order_goes_through_a_meeting)
         bench_launch(h.compute[0], bench_fill, 3, NULL, halls_slot(&h, 0, 5));
         h.device->await(h.queue[0], h.compute[0], bench_mark(h.compute[0]));
         halls_ring(&h, groups, 1, 0, 1);
-        h.device->await(h.compute[1], h.queue[1], bench_mark(h.queue[1]));
+        bench_await(h.compute[1], h.queue[1], bench_mark(h.queue[1]));
         bench_launch(h.compute[1], bench_fill, 4, NULL, late ? halls_slot(&h, 0, 1) : halls_slot(&h, 0, 5));
         bench_finish(h.compute[1]);
         bench_finish(h.queue[0]);

@@ -47,7 +47,7 @@ static weir_status fake_queue_new(uint32_t index, enum device_queue_kind kind, s
         uint32_t drawn = 2 + (uint32_t)fake_below(fake_the, 15), told = fake_the->options.marks_max;
         queue->head = (struct device_queue){.device = device_find(WEIR_FAKE), .index = index, .kind = kind,
                                             .done = done, .marks_max = told ? told : drawn,
-                                            .kernels_max = told ? 0 : (uint32_t)fake_below(fake_the, 6)};
+                                            .kernels_max = fake_the->options.kernels_max};
         queue->done = done;
         queue->head.put = kind == DEVICE_COLLECTIVE ? &queue->put : NULL;
         queue->id = fake_the->queue_count;

@@ -12,7 +12,7 @@
  *     called without the bit.
  *   - What a kernel writes is NaNs from when it begins until it is done, and so is its workspace. What it adds to, or
  *     works on in place, is left alone.
- *   - Few marks fit: 2 to 16 a queue; and few kernels, 1 to 5, or any number.
+ *   - Few marks fit: 2 to 16 a queue.
  *   - Members of a group meet when the heads of all their queues are the same meeting. What they take is NaNs from then
  *     on until their own end, each of which comes when it likes; sums are in the order of the members. Where one
  *     fails, dies or hangs, the others wait until they are aborted, as in a real communicator.
@@ -58,6 +58,7 @@ typedef struct fake_options {
     uint64_t seed;
     uint32_t delay_us;  /* mean time that a kernel takes; 0: none */
     uint32_t marks_max; /* of every queue; 0: 2 to 16, drawn */
+    uint32_t kernels_max; /* of every queue; 0: any number */
     bool held;          /* nothing runs until fake_go() */
     bool no_races;      /* do not look for races */
     bool shared;        /* PINNED memory may be what processes share, which the kind did not make */

@@ -96,6 +96,13 @@ void bench_wait(const struct device_queue *queue, uint64_t ticket)
         sched_yield();
 }
 
+void bench_await(struct device_queue *queue, struct device_queue *other, uint64_t ticket)
+{
+    while (other->put && atomic_load_explicit(other->put, memory_order_acquire) < ticket)
+        sched_yield();
+    cr_assert_eq(queue->device->await(queue, other, ticket), WEIR_OK, "%s", weir_error());
+}
+
 void bench_finish(struct device_queue *queue)
 {
     bench_wait(queue, bench_mark(queue));

@@ -51,6 +51,8 @@ weir_status bench_launch(struct device_queue *queue, weir_kernel_fn call, uint64
 /* Enqueues a mark, for which there is room, and returns its ticket. */
 uint64_t bench_mark(struct device_queue *queue);
 uint64_t bench_done(const struct device_queue *queue);
+/* When the mark of `other` is put, which it will be. */
+void bench_await(struct device_queue *queue, struct device_queue *other, uint64_t ticket);
 void bench_wait(const struct device_queue *queue, uint64_t ticket);
 /* Both. */
 void bench_finish(struct device_queue *queue);
