@@ -28,16 +28,25 @@ struct awaits {
     uint32_t *member_of;      /* by actor: its collective; PLAN_NONE: it is in none */
     uint32_t *stack, stacked; /* actors whose needs are to be followed */
     uint32_t *on_stack;
+    uint32_t *stands;         /* by actor: it is on the device, on a queue that may stand */
+    uint32_t behind;          /* of these, those of which `all` has more firings than `own` */
     struct needs all, own;
 };
 
 /* ---- what a firing needs ---- */
 
+static uint32_t is_behind(const struct awaits *x, uint32_t actor)
+{
+    return x->stands[actor] && x->all.fired[actor] > x->own.fired[actor];
+}
+
 static void need(struct awaits *x, const struct needs *needs, uint32_t actor, uint64_t firings)
 {
     if (firings <= needs->fired[actor])
         return;
+    x->behind -= is_behind(x, actor);
     needs->fired[actor] = (uint32_t)firings;
+    x->behind += is_behind(x, actor);
     if (!x->on_stack[actor])
         x->stack[x->stacked++] = actor;
     x->on_stack[actor] = 1;
@@ -109,14 +118,6 @@ static bool may_stand(const struct awaits *x, uint32_t actor)
     return kind != PLAN_COLLECTIVE && kind != PLAN_COPY_IN;
 }
 
-static bool all_is_own(const struct awaits *x, plan_space_id space)
-{
-    for (uint32_t a = 0; a < x->plan->actors_count; a++)
-        if (is_on(x, a, space) && may_stand(x, a) && x->all.fired[a] > x->own.fired[a])
-            return false;
-    return true;
-}
-
 /* ---- steps ---- */
 
 /* Whether each actor that is needed at all has moved on by a step's firings, or is as it was for good. */
@@ -166,7 +167,7 @@ static void take_turn(struct awaits *x, uint32_t collective, plan_space_id space
         return;
     need(x, &x->own, own, (uint64_t)x->own.fired[own] + 1);
     follow(x, &x->own);
-    may[own] &= all_is_own(x, space);
+    may[own] &= !x->behind;
 }
 
 /* Whether the program settles. */
@@ -186,12 +187,14 @@ static bool play_program(struct awaits *x, uint32_t program, plan_space_id space
 
 /* ---- a plan ---- */
 
-static void awaits_begin(struct awaits *x)
+static void awaits_begin(struct awaits *x, plan_space_id space)
 {
     const weir_plan *plan = x->plan;
     plan_index_readers(plan, x->first, x->readers);
-    for (uint32_t a = 0; a < plan->actors_count; a++)
+    for (uint32_t a = 0; a < plan->actors_count; a++) {
         x->member_of[a] = PLAN_NONE;
+        x->stands[a] = is_on(x, a, space) && may_stand(x, a);
+    }
     for (uint32_t c = 0; c < plan->collectives_count; c++)
         for (uint32_t m = 0; m < plan->collectives[c].members.count; m++)
             x->member_of[plan->members[plan->collectives[c].members.first + m].i] = c;
@@ -213,16 +216,17 @@ weir_status plan_may_await(const weir_plan *plan, plan_space_id space, bool *may
     struct awaits x = {.plan = plan, .all.whole = true};
     uint64_t least = steps_to_fill(plan);
     bool settles = least < STEPS_MAX;
-    x.memory = calloc(7 * actors + regsts + plan->ports_count + 1, sizeof *x.memory);
+    x.memory = calloc(8 * actors + regsts + plan->ports_count + 1, sizeof *x.memory);
     if (!x.memory)
         return error_set(WEIR_E_MEMORY, "no memory to follow what collectives need");
     uint32_t *next = x.memory;
-    uint32_t **const by_actor[] = {&x.member_of, &x.stack, &x.on_stack, &x.all.fired, &x.all.before, &x.own.fired, &x.own.before};
+    uint32_t **const by_actor[] = {&x.member_of,  &x.stack,     &x.on_stack,  &x.stands,
+                                    &x.all.fired, &x.all.before, &x.own.fired, &x.own.before};
     for (size_t i = 0; i < sizeof by_actor / sizeof *by_actor; i++, next += actors)
         *by_actor[i] = next;
     x.first = next;
     x.readers = next + regsts;
-    awaits_begin(&x);
+    awaits_begin(&x, space);
     set_members(&x, space, true, may);
     for (uint32_t p = 0; settles && p < plan->programs_count; p++)
         settles = play_program(&x, p, space, least, may);
