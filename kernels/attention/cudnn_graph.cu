@@ -103,13 +103,14 @@ static extent extent_of(const cudnn_problem *is, form form)
     }
 }
 
-/* Halves begin at 16 bytes (cores_fit), f32 anywhere. */
+/* Halves begin at 16 bytes (cores_fit), and so do sums in the workspace; other f32 anywhere. */
 static descriptor tensor(graph *g, form form, cudnnDataType_t type, int64_t id = ID_NONE)
 {
     const descriptor made = cudnn_make(g->b, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const extent is = extent_of(g->is, form);
     const bool is_virtual = id == ID_NONE, by_value = form == OF_NUMBER;
-    const int64_t unique = is_virtual ? g->next++ : id, aligned = type == g->half ? 16 : 4;
+    const int64_t unique = is_virtual ? g->next++ : id;
+    const int64_t aligned = type == g->half || id == ID_DQ_SUMS ? 16 : 4;
     cudnn_set(g->b, made, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
     cudnn_set(g->b, made, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, is.dim, 4);
     cudnn_set(g->b, made, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, is.step, 4);
