@@ -456,7 +456,7 @@ Test(together, random_plans_end_with_awaits_where_they_may_and_stall_elsewhere)
     }
     printf("in %d all may be awaited, in %d not; of these %d stall if they are\n", all, not_all, stalled);
     cr_expect_gt(all, PLANS / 8);
-    cr_expect_gt(stalled, PLANS / 100);
+    cr_expect_gt(stalled, EFFORT(PLANS / 100, 1, 0));
 }
 
 /* ---- compiled plans ---- */
