@@ -46,23 +46,18 @@ static weir_status await_ticket(struct ahead_queue *queue, const struct ahead_ed
     return WEIR_OK;
 }
 
-static bool awaits(enum ahead_told told)
-{
-    return told == AHEAD_AWAIT || told == AHEAD_PUT;
-}
-
 static weir_status await_all(const struct actor *actor)
 {
     const struct actor_ahead *ahead = actor->ahead;
     struct ahead_edge *const *edge = ahead->in;
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < actor->port_count; p++, edge++)
-        if (awaits((*edge)->ready) && !AHEAD_WITHOUT(WROTE))
+        if (ahead_has_tickets((*edge)->ready) && !AHEAD_WITHOUT(WROTE))
             status = await_ticket(ahead->queue, *edge, (*edge)->producer, (*edge)->wrote[actor->ports[p].reader.slot]);
     edge = ahead->out;
     for (uint32_t o = 0; o < actor->out_count; o++)
         for (uint32_t k = 0; !status && k < actor->outs[o].edge_count; k++, edge++)
-            if (awaits((*edge)->free) && !AHEAD_WITHOUT(READ))
+            if (ahead_has_tickets((*edge)->free) && !AHEAD_WITHOUT(READ))
                 status = await_ticket(ahead->queue, *edge, (*edge)->reader, (*edge)->read[actor->outs[o].regst.slot]);
     return status;
 }
@@ -225,7 +220,7 @@ static void ring_add(struct ahead_ring *ring, struct ahead_message message)
 static void tell_or_keep(struct lane *lane, struct ahead_queue *queue, enum ahead_told told, struct ahead_message message,
                          uint64_t *ticket_at)
 {
-    assert(ticket_at || !awaits(told));
+    assert(ticket_at || !ahead_has_tickets(told));
     if (ticket_at)
         *ticket_at = message.ticket;
     if (told == AHEAD_LATE && !AHEAD_WITHOUT(LATE))

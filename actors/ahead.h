@@ -59,6 +59,12 @@
 
 enum ahead_told { AHEAD_NOW, AHEAD_AWAIT, AHEAD_PUT, AHEAD_LATE };
 
+/* Whether the other end awaits a ticket. */
+static inline bool ahead_has_tickets(enum ahead_told told)
+{
+    return told == AHEAD_AWAIT || told == AHEAD_PUT;
+}
+
 struct ahead_queue;
 
 /* An edge with such a queue at one end, or at both. */

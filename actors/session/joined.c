@@ -2,8 +2,8 @@
  * other, are of one op, and of which none touches what another writes. A model's update is hundreds of small kernels of a few
  * ops, one after the other in one actor.
  *
- * Bytes are compared, not tensors: a plan lets what is dead share its bytes with what comes next, and the next is no longer
- * next then.
+ * Bytes are compared, not tensors: a plan may place a kernel's output over an input that an earlier kernel has used up. Such
+ * kernels cannot run at once.
  */
 #include "actors/session/session.h"
 

@@ -241,11 +241,6 @@ static weir_status find_awaited(struct weir_session *s)
     return status;
 }
 
-static bool has_tickets(enum ahead_told told)
-{
-    return told == AHEAD_AWAIT || told == AHEAD_PUT;
-}
-
 static void make_room(struct ahead_queue *teller, enum ahead_told told, uint32_t slots)
 {
     if (told == AHEAD_PUT)
@@ -267,7 +262,7 @@ static uint64_t wire_edge(struct weir_session *s, uint32_t p)
     make_room(edge->reader, edge->free, regst->slots);
     s->queues->in[s->ends[p].port - s->ports] = edge;
     s->queues->out[s->ends[p].edge - s->edges] = edge;
-    return (has_tickets(edge->ready) ? regst->slots : 0) + (has_tickets(edge->free) ? regst->slots : 0);
+    return (ahead_has_tickets(edge->ready) ? regst->slots : 0) + (ahead_has_tickets(edge->free) ? regst->slots : 0);
 }
 
 /* ---- room for what is under way ---- */
@@ -319,11 +314,11 @@ static void place_rings(struct weir_session *s)
     for (uint32_t p = 0; p < s->plan->ports_count; p++) {
         struct ahead_edge *edge = &queues->edges[p];
         uint32_t slots = s->plan->regsts[s->plan->ports[p].regst.i].slots;
-        if (has_tickets(edge->ready)) {
+        if (ahead_has_tickets(edge->ready)) {
             edge->wrote = tickets;
             tickets += slots;
         }
-        if (has_tickets(edge->free)) {
+        if (ahead_has_tickets(edge->free)) {
             edge->read = tickets;
             tickets += slots;
         }

@@ -282,8 +282,8 @@ static void link_member(const struct waits *waits, uint32_t a, struct waits_acto
     actor->next = absent;
 }
 
-/* The actor before it on its queue: the one whose turn it is, or one that was launched there and stands. An actor of an accelerator may
- * lack something for its next firing, while its last one stands there, too. */
+/* The actor before it on its queue: the one whose turn it is, or one that was launched there and stands. An actor of an
+ * accelerator may lack something for its next firing, while its last one stands there, too. */
 static uint32_t find_before(const struct waits *waits, uint32_t a)
 {
     const struct waits_actor *actor = &waits->actors[a];

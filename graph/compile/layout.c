@@ -24,6 +24,8 @@
 #include "graph/compile/parts.h"
 #include "graph/compile/windows.h"
 #include "graph/plan/lives.h"
+#include "kernels/cuda/list.h"
+#include "kernels/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,11 +103,19 @@ static bool is_alike(const finding *x, const pop *op, int at)
            x->c->ir.node[p->op.item[g->pops.item[at]].node].op == x->c->ir.node[op->node].op;
 }
 
-/* Cards may make calls of one op, one behind the other, by one launch (actors/session/joined.c): each has its own scratch. */
+/* Whether calls of the op, one behind the other, may be one launch on cards (actors/session/joined.c). */
+static bool is_joined(const weir_op *op)
+{
+#define X(name) || op == &op_##name
+    return false CUDA_JOINED(X);
+#undef X
+}
+
+/* Calls that may be one launch have a scratch each. */
 static void find_scratch(finding *x, pop *op, int at)
 {
     int first = at, last = at;
-    bool joins = x->c->phys.device.item[op->device].kind == WEIR_CUDA;
+    bool joins = x->c->phys.device.item[op->device].kind == WEIR_CUDA && is_joined(x->c->ir.node[op->node].op);
     while (joins && is_alike(x, op, first - 1))
         first--;
     while (joins && is_alike(x, op, last + 1))

@@ -6,8 +6,8 @@
  *     chunks     0 | 1 | 2 | 3   4     5 | 6
  *     block 0    ^           ^             ^        of three
  *
- * X says what a kernel has to know of a tensor. A list is an argument of a kernel, so it has room for few tensors: many_launch()
- * is called with the next ones when it is full. Header-only; for nvcc and the emulator.
+ * X says what a kernel has to know of a tensor. A list is an argument of a kernel, so it has room for few tensors: when it is
+ * full, its user launches the kernel and begins the list anew. Header-only; for nvcc and the emulator.
  */
 #ifndef KERNELS_CUDA_MANY_H
 #define KERNELS_CUDA_MANY_H

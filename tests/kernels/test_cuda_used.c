@@ -18,22 +18,23 @@ static int run(const char *command, char *text, size_t bytes)
     return WEXITSTATUS(status);
 }
 
-Test(cuda_used, kernels_take_the_registers_and_the_shared_memory_of_the_table, .timeout = 60)
+static void compare_with_table(const char *command)
 {
     static char text[8192];
-    const int status = run("tests/cuda/used " BUILT " '" NVCC_USED "' --check 2>&1", text, sizeof text);
+    const int status = run(command, text, sizeof text);
     if (status == CANNOT)
         cr_skip_test("%s", text);
     cr_expect_eq(status, 0, "%s", text);
 }
 
+Test(cuda_used, kernels_take_the_registers_and_the_shared_memory_of_the_table, .timeout = 60)
+{
+    compare_with_table("tests/cuda/used " BUILT " '" NVCC_USED "' --check 2>&1");
+}
+
 Test(cuda_used, loops_are_those_of_the_table, .timeout = 60)
 {
-    static char text[8192];
-    const int status = run("tests/cuda/loops " BUILT " '" NVCC_USED "' --check 2>&1", text, sizeof text);
-    if (status == CANNOT)
-        cr_skip_test("%s", text);
-    cr_expect_eq(status, 0, "%s", text);
+    compare_with_table("tests/cuda/loops " BUILT " '" NVCC_USED "' --check 2>&1");
 }
 
 /* Rows that are not aligned (<..., false>) are read by overlapping loads, of which some use a part. */
