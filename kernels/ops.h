@@ -21,7 +21,7 @@
 #define OPS_RANDOM(X) X(dropout) X(dropout_grad)
 #define OPS_MATMUL(X)                                                                                          \
     X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db) X(linear_gelu) X(matmul_gelu_grad)          \
-    X(linear_dw_db)
+    X(linear_dw_db) X(linear_many) X(linear_dw_many)
 #define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define OPS_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
 #define OPS_EMBEDDING(X) X(embedding) X(embedding_grad)

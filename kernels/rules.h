@@ -10,6 +10,9 @@ bool rule_all_f32(const weir_op_args *args, char *error, size_t error_bytes);
 /* infer: inputs are f32, f16 or bf16, all of them the same. What is computed in between is f32 (kernels/real.h). */
 bool rule_all_real(const weir_op_args *args, char *error, size_t error_bytes);
 
+/* infer of an op that no graph has. */
+bool infer_never(weir_op_args *args, char *error, size_t error_bytes);
+
 /* infer: every input is like the first, and so is out[0]. _f32: and they are f32; _real:
  * or f16 or bf16. */
 bool infer_alike(weir_op_args *args, char *error, size_t error_bytes);

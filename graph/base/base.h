@@ -31,6 +31,11 @@ weir_device_kind device_kernels(weir_device_kind kind);
 /* Whether devices of the kind have a kernel for the op: op->kernel, or a plugin's. Nothing is loaded to tell. It is where
  * the ops are, as weir_op_find() (kernels/registry.c). */
 bool op_runs_on(const weir_op *op, weir_device_kind kind);
+static inline bool type_equal(const weir_type *a, const weir_type *b)
+{
+    return a->dtype == b->dtype && weir_shape_equal(&a->shape, &b->shape);
+}
+
 /* How often an op was registered, or was already. */
 uint64_t registry_accepted(void);
 

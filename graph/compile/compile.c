@@ -307,8 +307,8 @@ static bool run(compile *c, bool (*const *passes)(compile *))
 
 bool compile_devices(compile *c)
 {
-    static bool (*const passes[])(compile *) = {pass_copies, pass_lower, check_sums, pass_group, pass_sequence,
-                                                pass_epilogue, pass_fuse, pass_tie, pass_slots, check_sums, pass_order,
+    static bool (*const passes[])(compile *) = {pass_copies, pass_lower, check_sums, pass_families, pass_group, pass_sequence,
+                                                pass_batch, pass_epilogue, pass_fuse, pass_tie, pass_slots, check_sums, pass_order,
                                                 measure_snapshots, NULL};
     c->phys = (phys){.temps_found = false};
     return run(c, passes);

@@ -11,22 +11,12 @@
  * gelu sees its input before that is rounded to a half.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir.h"
+#include "graph/compile/unite.h"
 #include "kernels/ops.h"
 
 #include <string.h>
 
-enum { OPERANDS_MAX = 4 };
 bool epilogue_joins = true;
-
-/* The one call that two may become. */
-typedef struct union_call {
-    const weir_op *op;
-    int early, late;               /* pops: that which it becomes, and that which goes */
-    const pop *product;            /* the one of the two whose attributes it has */
-    int in[OPERANDS_MAX], out[OPERANDS_MAX], in_count, out_count; /* ptensors */
-    int inner;                     /* the ptensor that is no more, or -1 */
-} union_call;
 
 static pop *pop_of(const compile *c, int id)
 {
@@ -38,107 +28,12 @@ static ptensor *tensor_of(const compile *c, int id)
     return &c->phys.tensor.item[id];
 }
 
-/* ---- whether they may be one ---- */
-
-static bool calls(const compile *c, int id, const weir_op *op, int where)
+static bool try_join(compile *c, union_call *u, const int *position)
 {
-    const pop *p = pop_of(c, id);
-    return pop_op(c, p) == op && p->group == where && !p->dead && !p->accumulate && !p->waits.count && !p->awaited;
-}
-
-/* Whether what the later pop reads is there when the earlier one runs, or made by it. */
-static bool inputs_there(const compile *c, const union_call *u, const int *position)
-{
-    const pop *late = pop_of(c, u->late);
-    for (int i = 0; i < late->in_count; i++) {
-        const ptensor *t = tensor_of(c, late->in[i]);
-        const bool here = t->producer >= 0 && pop_of(c, t->producer)->group == late->group;
-        if (here && t->producer != u->early && (t->parameter || position[t->producer] >= position[u->early]))
-            return false;
-    }
-    return true;
-}
-
-/* Outputs are no parameters, and lie in no other tensor. */
-static bool outputs_plain(const compile *c, const union_call *u)
-{
-    for (int o = 0; o < u->out_count; o++)
-        if (tensor_of(c, u->out[o])->parameter || tensor_of(c, u->out[o])->within)
-            return false;
-    return true;
-}
-
-/* Whether the rules of the one op allow the call; its workspace is known then. */
-static bool fits(const compile *c, const union_call *u, uint64_t *workspace)
-{
-    pop call = *u->product;
-    weir_type types[2 * OPERANDS_MAX];
-    char error[256];
-    call.in = (int *)u->in;
-    call.in_count = u->in_count;
-    call.out = (int *)u->out;
-    call.out_count = u->out_count;
-    pop_types(c, &call, types);
-    const weir_op_args local = {u->op, types, u->in_count, types + u->in_count, u->out_count, call.attrs};
-    if (!u->op->fits(&local, error, sizeof error))
-        return false;
-    *workspace = round_up(u->op->workspace(&local, device_kernels(c->phys.device.item[call.device].kind)));
-    return true;
-}
-
-/* ---- one call ---- */
-
-/* In the list the one call stands for both, once; `reads`: it is there at all. */
-static void settle_readers(ptensor *t, const union_call *u, bool reads)
-{
-    int kept = 0;
-    for (int r = 0; r < t->readers.count; r++) {
-        const bool theirs = t->readers.item[r] == u->early || t->readers.item[r] == u->late;
-        if (!theirs || reads)
-            t->readers.item[kept++] = theirs ? u->early : t->readers.item[r];
-        reads &= !theirs;
-    }
-    t->readers.count = kept;
-}
-
-static void join(compile *c, const union_call *u, uint64_t workspace)
-{
-    pop *early = pop_of(c, u->early), *late = pop_of(c, u->late);
-    const ir_node *first = &c->ir.node[early->node], *second = &c->ir.node[late->node];
-    const char *name = pool_text(&c->pool, "fused(%s, %s) %s..%s", first->op->name, second->op->name, first->name,
-                                 second->name);
-    int *in = pool_copy(&c->pool, u->in, sizeof *in * (size_t)u->in_count);
-    int *out = pool_copy(&c->pool, u->out, sizeof *out * (size_t)u->out_count);
-    if (!name || !in || !out)
-        return;
-    for (int i = 0; i < u->in_count; i++)
-        settle_readers(tensor_of(c, in[i]), u, true);
-    for (int o = 0; o < u->out_count; o++) {
-        settle_readers(tensor_of(c, out[o]), u, false);
-        tensor_of(c, out[o])->producer = u->early;
-    }
-    if (u->inner >= 0) {
-        tensor_of(c, u->inner)->producer = -1;
-        tensor_of(c, u->inner)->readers.count = 0;
-    }
-    early->attrs = u->product->attrs;
-    early->fused = u->op;
-    early->fused_name = name;
-    early->in = in;
-    early->in_count = u->in_count;
-    early->out = out;
-    early->out_count = u->out_count;
-    early->scratch = workspace;
-    late->dead = true;
-}
-
-static bool try_join(compile *c, const union_call *u, const int *position)
-{
-    uint64_t workspace = 0;
-    if (!inputs_there(c, u, position) || !outputs_plain(c, u) || !fits(c, u, &workspace))
-        return false;
-    join(c, u, workspace);
-    return true;
+    const ir_node *first = &c->ir.node[pop_of(c, u->pop[0])->node], *second = &c->ir.node[pop_of(c, u->pop[1])->node];
+    u->says = pool_text(&c->pool, "fused(%s, %s)", first->op->name, second->op->name);
+    u->last = second->name;
+    return u->says && unite(c, u, position);
 }
 
 /* ---- the three kinds ---- */
@@ -148,7 +43,7 @@ static int reader_calling(const compile *c, int tensor, const weir_op *op, int w
 {
     const ptensor *t = tensor_of(c, tensor);
     for (int r = 0; r < t->readers.count; r++)
-        if (calls(c, t->readers.item[r], op, where))
+        if (unite_calls(c, t->readers.item[r], op, where))
             return t->readers.item[r];
     return -1;
 }
@@ -169,7 +64,7 @@ static bool with_gelu(compile *c, int where, int id, const int *position)
 {
     const pop *linear = pop_of(c, id);
     const int z = linear->out[0], gelu = reader_calling(c, z, &op_gelu, where);
-    union_call u = {.op = &op_linear_gelu, .early = id, .late = gelu, .product = linear, .inner = -1};
+    union_call u = {.op = &op_linear_gelu, .pop = {id, gelu}, .count = 2, .product = linear, .inner = -1};
     if (gelu < 0)
         return false;
     take_inputs(&u, linear);
@@ -185,7 +80,7 @@ static bool with_gelu_grad(compile *c, int where, int id, const int *position)
 {
     const pop *matmul = pop_of(c, id);
     const int dy = matmul->out[0], grad = reader_calling(c, dy, &op_gelu_grad, where);
-    union_call u = {.op = &op_matmul_gelu_grad, .early = id, .late = grad, .product = matmul, .inner = dy};
+    union_call u = {.op = &op_matmul_gelu_grad, .pop = {id, grad}, .count = 2, .product = matmul, .inner = dy};
     if (grad < 0 || !is_inner(c, dy) || pop_of(c, grad)->in[1] != dy || pop_of(c, grad)->in[0] == dy)
         return false;
     take_inputs(&u, matmul);
@@ -208,9 +103,7 @@ static bool with_db(compile *c, int where, int id, const int *position)
     if (db < 0 || made_by_rows(c, dw->in[1], where))
         return false;
     const bool first = position[id] < position[db];
-    union_call u = {.op = &op_linear_dw_db, .product = dw, .inner = -1};
-    u.early = first ? id : db;
-    u.late = first ? db : id;
+    union_call u = {.op = &op_linear_dw_db, .pop = {first ? id : db, first ? db : id}, .count = 2, .product = dw, .inner = -1};
     take_inputs(&u, dw);
     u.out[u.out_count++] = dw->out[0];
     u.out[u.out_count++] = pop_of(c, db)->out[0];
@@ -230,7 +123,7 @@ static void join_in_group(compile *c, int where, const int *position)
     for (int i = 0; i < c->phys.group.item[where].pops.count; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             const int id = c->phys.group.item[where].pops.item[i];
-            if (op_runs_on(kinds[k].both, device) && calls(c, id, kinds[k].product, where))
+            if (op_runs_on(kinds[k].both, device) && unite_calls(c, id, kinds[k].product, where))
                 kinds[k].join(c, where, id, position);
         }
 }

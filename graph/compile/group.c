@@ -472,10 +472,11 @@ static bool stands_alone(const compile *c, const ptensor *t, const int_list *rea
 static bool reg_fits(const reg *r, const reg *wanted, const int_list *readers)
 {
     return r->group == wanted->group && r->device == wanted->device && r->kind == wanted->kind &&
-           r->fill == wanted->fill && r->initial == wanted->initial && r->fixed == wanted->fixed && !r->alone &&
-           (!r->fixed || r->slots == wanted->slots) && r->readers.count == readers->count &&
-           (!readers->count ||
-            !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count));
+           r->fill == wanted->fill && r->initial == wanted->initial && r->fixed == wanted->fixed &&
+           r->family == wanted->family && (!r->fixed || r->slots == wanted->slots) &&
+           (r->family || (!r->alone && r->readers.count == readers->count &&
+                          (!readers->count ||
+                           !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count))));
 }
 
 /* Appends a value that is not there yet to a list of ints. */
@@ -486,6 +487,17 @@ static bool reg_fits(const reg *r, const reg *wanted, const int_list *readers)
             *at_ = (value);                  \
     } while (0)
 
+/* A family has one register, which is read by all that read one of its tensors. */
+static void add_readers(compile *c, int id, const int_list *readers)
+{
+    reg *r = &c->phys.reg.item[id];
+    for (int i = 0; i < readers->count; i++) {
+        LIST_ONCE(&c->pool, &r->readers, readers->item[i]);
+        LIST_ONCE(&c->pool, &c->phys.group.item[readers->item[i]].reads, id);
+    }
+    qsort(r->readers.item, (size_t)r->readers.count, sizeof *r->readers.item, number_order);
+}
+
 static int reg_for(compile *c, const ptensor *t, int maker, const int_list *readers)
 {
     phys *p = &c->phys;
@@ -493,12 +505,16 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
     int slots = t->slots ? t->slots : t->initial > 1 ? t->initial : 1;
     const reg wanted = {.group = maker, .device = t->device, .kind = reg_kind(c, t), .fill = t->fills ? c->micro : 1,
                         .slots = slots, .fixed = t->slots > 0, .initial = t->initial,
-                        .alone = stands_alone(c, t, readers)};
+                        .alone = stands_alone(c, t, readers), .family = t->family};
     const int *near = maker >= 0 ? p->group.item[maker].regs.item : p->group.item[readers->item[0]].reads.item;
     int near_count = maker >= 0 ? p->group.item[maker].regs.count : p->group.item[readers->item[0]].reads.count;
-    for (int i = near_count - 1; i >= 0 && !wanted.alone; i--)
-        if (reg_fits(&p->reg.item[near[i]], &wanted, readers))
-            return near[i];
+    for (int i = near_count - 1; i >= 0 && (!wanted.alone || wanted.family); i--)
+        if (reg_fits(&p->reg.item[near[i]], &wanted, readers)) {
+            const int found = near[i];
+            if (wanted.family)
+                add_readers(c, found, readers);
+            return found;
+        }
     reg *r = POOL_PUSH(&c->pool, &p->reg);
     if (!r)
         return -1;

@@ -111,6 +111,7 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     bool chunk;                    /* one of several of a shard */
     bool fills;                    /* M firings of its producer go into one slot */
     int slots;                     /* as the user fixed it; 0 */
+    int family, family_at;         /* 1 + the family that it is in, 0; and its place there */
     POOL_LIST(int) readers;        /* pops, each once */
     /* group and layout */
     int reg;                       /* register, or -1: a temp */
@@ -171,6 +172,18 @@ typedef struct pstate {            /* private memory of a kernel */
     uint64_t bytes, offset;
 } pstate;
 
+enum { BATCH_MAX = 4 /* PRODUCTS_MAX of kernels/matmul/sizes.h */ };
+
+typedef struct family {            /* tensors of one size that are to lie at equal distances, in this order; see batch.c */
+    int count, tensor[BATCH_MAX];  /* ptensors */
+    int block;                     /* layout's own: of those that are temporaries of one group; -1 */
+} family;
+
+typedef struct pbatch {            /* calls that may become one; see batch.c */
+    int kind;
+    int count, pop[BATCH_MAX];     /* by rising outputs */
+} pbatch;
+
 typedef struct reg {               /* a register */
     int group;                     /* producer, or -1: a constant */
     int device;
@@ -180,6 +193,7 @@ typedef struct reg {               /* a register */
     int ahead;                     /* of them, those that are there for a link between hosts (hosts.h) */
     bool fixed;                    /* by the user */
     bool alone;                    /* its one tensor is large: no other joins */
+    int family;                    /* 1 + the one that its tensors are of: no other joins; 0 */
     bool needed;                   /* fewer slots would stall */
     bool shares;                   /* layout's own: place() has put it */
     struct block *placed;          /* layout's own: then, as what; else NULL */
@@ -233,6 +247,8 @@ typedef struct phys {
     POOL_LIST(pmove) move;
     POOL_LIST(exchange) exchange;
     POOL_LIST(pcollective) collective;
+    POOL_LIST(family) family;
+    POOL_LIST(pbatch) batch;
     POOL_LIST(reg) reg;
     POOL_LIST(group) group;
     int *first;                    /* by ir tensor: its first ptensor, see ptensor_at() */
@@ -276,12 +292,14 @@ bool pass_lower(compile *c);
 /* Shards that conversions hand to conversions are cut into chunks of at most so many bytes, as far as there may be that
  * many chunks. Tests shrink it; nothing else changes it. */
 extern uint64_t lower_chunk_bytes;
+bool pass_families(compile *c);
 bool pass_group(compile *c);
 /* From how many bytes on a tensor gets a register of its own, and is worth an ordering edge (tie.c). Tests shrink it;
  * nothing else changes it. */
 extern uint64_t group_own_bytes;
 bool pass_sequence(compile *c);
 bool pass_tie(compile *c);
+bool pass_batch(compile *c);
 bool pass_epilogue(compile *c);
 /* Whether products take in what comes behind them, where a device can. Tests turn it off; nothing else does. */
 extern bool epilogue_joins;

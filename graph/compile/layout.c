@@ -77,11 +77,11 @@ static int block_in_place(const finding *x, const pop *op, int at, int out)
 {
     const phys *p = &x->c->phys;
     int k = pop_op(x->c, op)->inplace - 1;
-    if (out != 0 || k < 0 || k >= op->in_count || op->accumulate)
+    if (out != 0 || k < 0 || k >= op->in_count || op->accumulate || p->tensor.item[op->out[0]].family)
         return -1;
     int in = op->in[k];
     const ptensor *from = &p->tensor.item[in], *to = &p->tensor.item[op->out[0]];
-    if (!is_temp(p, in, op->group) || from->block < 0 || !same_elements(x->c, from, to))
+    if (!is_temp(p, in, op->group) || from->block < 0 || from->family || !same_elements(x->c, from, to))
         return -1;
     return p->temp.item[from->block].to == at && last_use(x, from) == at ? from->block : -1;
 }
@@ -92,6 +92,22 @@ static int block_new(finding *x, uint64_t bytes, int from, int to)
     if (b)
         *b = (block){.reg = -1, .group = x->group, .bytes = bytes, .from = from, .to = to, .tensors = 0};
     return x->c->phys.temp.count - 1;
+}
+
+/* The block of the temporaries of the group that are of one family, beside each other. */
+static int family_block(finding *x, const ptensor *t, int at)
+{
+    const phys *p = &x->c->phys;
+    family *f = &x->c->phys.family.item[t->family - 1];
+    int last = at;
+    if (f->block >= 0 && p->temp.item[f->block].group == x->group)
+        return f->block;
+    for (int i = 0; i < f->count; i++)
+        if (is_temp(p, f->tensor[i], x->group)) {
+            const int use = last_use(x, &p->tensor.item[f->tensor[i]]);
+            last = use > last ? use : last;
+        }
+    return f->block = block_new(x, t->bytes * (uint64_t)f->count, at, last);
 }
 
 /* Whether the group has a pop of the same op there. */
@@ -132,7 +148,7 @@ static void find_in_pop(finding *x, int id, int at)
             continue;
         ptensor *t = &p->tensor.item[op->out[o]];
         int last = last_use(x, t);
-        t->block = block_in_place(x, op, at, o);
+        t->block = t->family ? family_block(x, t, at) : block_in_place(x, op, at, o);
         if (t->block < 0)
             t->block = block_new(x, t->bytes, at, last);
         else if (last > p->temp.item[t->block].to)
@@ -153,6 +169,8 @@ static bool find_temps(compile *c)
         p->tensor.item[t].block = -1;
     for (int i = 0; i < p->op.count; i++)
         p->op.item[i].scratch_block = -1;
+    for (int f = 0; f < p->family.count; f++)
+        p->family.item[f].block = -1;
     for (x.group = 0; x.group < p->group.count; x.group++) {
         const group *g = &p->group.item[x.group];
         for (int i = 0; i < g->pops.count; i++)
@@ -465,7 +483,7 @@ static void enter_temps(phys *p)
         for (int o = 0; o < op->out_count; o++) {
             ptensor *t = &p->tensor.item[op->out[o]];
             if (t->block >= 0)
-                t->offset = t->bytes ? p->temp.item[t->block].offset - from : 0;
+                t->offset = t->bytes ? p->temp.item[t->block].offset + (t->family ? t->bytes * (uint64_t)t->family_at : 0) - from : 0;
         }
         if (op->scratch_block >= 0)
             op->scratch_offset = p->temp.item[op->scratch_block].offset - from;

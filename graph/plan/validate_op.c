@@ -45,11 +45,6 @@ static void operand_types(const weir_plan *plan, const plan_range *range, weir_t
     }
 }
 
-static bool type_equal(const weir_type *a, const weir_type *b)
-{
-    return a->dtype == b->dtype && weir_shape_equal(&a->shape, &b->shape);
-}
-
 /* For ops without a rule for shards: the one for whole tensors. */
 static bool fits_as_inferred(const weir_op_args *local, char *error, size_t error_bytes)
 {

@@ -415,12 +415,6 @@ const weir_op op_copy = {.name = "copy",
                          .signatures = identity_signatures,
                          .kernel = {[WEIR_CPU] = copy_kernel, [WEIR_DISK] = copy_filed}};
 
-static bool collective_infer(weir_op_args *args, char *error, size_t error_bytes)
-{
-    (void)args;
-    return REFUSE("the compiler alone makes collectives");
-}
-
 /* What is moved where is the plan's business (graph/plan/validate_collective.c). */
 static bool collective_fits(const weir_op_args *local, char *error, size_t error_bytes)
 {
@@ -431,7 +425,7 @@ const weir_op op_collective = {.name = "collective",
                                .in_max = WEIR_ARGS_MAX,
                                .out_count = WEIR_ARGS_MAX,
                                .out_fewer = true,
-                               .infer = collective_infer,
+                               .infer = infer_never,
                                .fits = collective_fits};
 
 const weir_op op_accumulate = {.name = "accumulate",

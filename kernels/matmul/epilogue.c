@@ -14,17 +14,6 @@
 #include "kernels/rules.h"
 #include "kernels/view.h"
 
-static bool never_infer(weir_op_args *args, char *error, size_t error_bytes)
-{
-    (void)args;
-    return REFUSE("the compiler alone makes this call");
-}
-
-static bool type_equal(const weir_type *a, const weir_type *b)
-{
-    return a->dtype == b->dtype && weir_shape_equal(&a->shape, &b->shape);
-}
-
 /* The call of the product within, with the first of its inputs, and one output. */
 static weir_op_args product_within(const weir_op_args *local, const weir_op *op, int in_count)
 {
@@ -60,7 +49,7 @@ const weir_op op_linear_gelu = {
     .in_max = 3,
     .out_count = 2,
     .out_fewer = true,
-    .infer = never_infer,
+    .infer = infer_never,
     .fits = linear_gelu_fits,
     .workspace = linear_gelu_workspace,
 };
@@ -88,7 +77,7 @@ const weir_op op_matmul_gelu_grad = {
     .in_min = 3,
     .in_max = 3,
     .out_count = 1,
-    .infer = never_infer,
+    .infer = infer_never,
     .fits = matmul_gelu_grad_fits,
     .workspace = matmul_gelu_grad_workspace,
 };
@@ -122,7 +111,7 @@ const weir_op op_linear_dw_db = {
     .in_min = 2,
     .in_max = 2,
     .out_count = 2,
-    .infer = never_infer,
+    .infer = infer_never,
     .fits = linear_dw_db_fits,
     .workspace = linear_dw_db_workspace,
 };

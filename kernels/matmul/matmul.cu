@@ -1,5 +1,5 @@
-/* kernels/matmul/matmul.cu: matmul, linear and linear_dw on a GPU, alone and with what comes behind them, on top of
- * product_run(); matmul.c, linear.c and epilogue.c have their rules. linear_by_row and linear_db have kernels of their own.
+/* kernels/matmul/matmul.cu: matmul, linear and linear_dw on a GPU, alone, with what comes behind them, and several at once, on
+ * top of product_run(); matmul.c, linear.c, epilogue.c and many.c have their rules. linear_by_row and linear_db have kernels of their own.
  *
  * linear_by_row gives a row the same bits whatever rows are beside it, which a library's product does not promise: each
  * element is summed up by WAYS threads, which take the terms in turn, and those sums are added in order.
@@ -16,6 +16,7 @@ static product_call factors_call(const weir_kernel_args *args, int64_t m, int64_
     call.m = m;
     call.n = n;
     call.k = k;
+    call.c_step = m * n;
     call.dtype = args->in[0].dtype;
     call.c_dtype = args->out[0].dtype;
     call.a = args->in[0].data;
@@ -118,6 +119,67 @@ static product_call linear_dw_db_call(const weir_kernel_args *args)
     call.sums = view_f32(&args->out[1]);
     call.apart = db_apart;
     return call;
+}
+
+/* ---- several of one tensor: as a batch where matrices lie at equal distances, else one by one ---- */
+
+/* Elements from one of the tensors to the next; 0: they do not lie so. */
+static int64_t step_of(const weir_view *views, int count)
+{
+    const int64_t bytes = count > 1 ? (const char *)views[1].data - (const char *)views[0].data : 0;
+    const int64_t one = views[0].dtype == WEIR_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(uint16_t);
+    for (int i = 1; i < count; i++)
+        if ((const char *)views[i].data - (const char *)views[0].data != i * bytes)
+            return 0;
+    return bytes > 0 && bytes % one == 0 ? bytes / one : 0;
+}
+
+/* A batch of none is made apart. */
+static product_call batch_call(const weir_kernel_args *args, product_call first, weir_status (*apart)(const weir_kernel_args *))
+{
+    const int count = args->out_count;
+    first.b_step = step_of(&args->in[1], count);
+    first.c_step = step_of(args->out, count);
+    first.bias_step = first.bias ? step_of(&args->in[1 + count], count) : 0;
+    first.apart = apart;
+    first.count = first.b_step && first.c_step >= first.m * first.n && (!first.bias || first.bias_step) ? count : 0;
+    return first;
+}
+
+static weir_status each_apart(const weir_kernel_args *args, weir_kernel_fn one)
+{
+    const int count = args->out_count;
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < count && !status; i++) {
+        const weir_view in[] = {args->in[0], args->in[1 + i], args->in[args->in_count > 1 + count ? 1 + count + i : 0]};
+        status = call_other(args, one, in, args->in_count > 1 + count ? 3 : 2, &args->out[i]);
+    }
+    return status;
+}
+
+extern "C" weir_status op_linear_cuda(const weir_kernel_args *args);
+extern "C" weir_status op_linear_dw_cuda(const weir_kernel_args *args);
+
+static weir_status linears_apart(const weir_kernel_args *args)
+{
+    return each_apart(args, op_linear_cuda);
+}
+
+static product_call linear_many_call(const weir_kernel_args *args)
+{
+    product_call first = linear_call(args);
+    first.bias = args->in_count > 1 + args->out_count ? view_f32(&args->in[1 + args->out_count]) : nullptr;
+    return batch_call(args, first, linears_apart);
+}
+
+static weir_status linear_dws_apart(const weir_kernel_args *args)
+{
+    return each_apart(args, op_linear_dw_cuda);
+}
+
+static product_call linear_dw_many_call(const weir_kernel_args *args)
+{
+    return batch_call(args, linear_dw_call(args), linear_dws_apart);
 }
 
 /* ---- the kernels, and what a session has done before the first of them ---- */

@@ -15,7 +15,7 @@ enum { LISTS = 256, DEVICES = 64, FILL_THREADS = 256, ALIGNED_MOST = 64, AUX_ALI
 
 /* What the choice depends on; compared as bytes, so it has no gaps. */
 struct problem {
-    int64_t device, trans_a, trans_b, biased, epilogue, count, m, n, k, a_step, b_step, dtype, c_dtype, room;
+    int64_t device, trans_a, trans_b, biased, epilogue, count, m, n, k, a_step, b_step, c_step, bias_step, dtype, c_dtype, room;
     int64_t aligned[5]; /* of a, b, c, the bias or its sums, and aux, in bytes; the last two 0: there is none */
 };
 
@@ -81,6 +81,12 @@ static int64_t aligned(const void *at)
     return least < ALIGNED_MOST ? least : (int64_t)ALIGNED_MOST;
 }
 
+/* As the library sees the biases: in the workspace, where they are narrowed. */
+static int64_t bias_step(const product_call *call)
+{
+    return call->c_dtype == WEIR_F32 ? call->bias_step : (int64_t)(product_bias_bytes(call->n) / sizeof(uint16_t));
+}
+
 /* ---- descriptors ---- */
 
 /* A matrix of so many rows of so many columns, row after row. */
@@ -140,6 +146,8 @@ static cublasStatus_t product_desc(descriptors *d, const product_call *call)
         status = set(d, CUBLASLT_MATMUL_DESC_TRANSB, call->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (!status && blas_epilogue(call) != CUBLASLT_EPILOGUE_DEFAULT)
         status = set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, blas_epilogue(call));
+    if (!status && call->bias && call->count > 1)
+        status = set(d, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, bias_step(call));
     return status;
 }
 
@@ -151,7 +159,7 @@ static cublasStatus_t layouts(descriptors *d, const product_call *call)
     if (!status)
         status = layout_of(d->blas, &d->b, call->dtype, tb ? n : k, tb ? k : n, call->count, call->b_step);
     if (!status)
-        status = layout_of(d->blas, &d->c, call->c_dtype, m, n, call->count, m * n);
+        status = layout_of(d->blas, &d->c, call->c_dtype, m, n, call->count, call->c_step);
     return status;
 }
 
@@ -265,16 +273,11 @@ static int device_here()
 
 /* ---- the call ---- */
 
-KERNEL(narrow_bias_f16)(const float *bias, int64_t count, __half *to)
+/* Rounds the biases of `count` products, [n] each. */
+template <class T> KERNEL(narrow_bias)(const float *bias, int64_t step, int64_t count, int64_t n, T *to, int64_t to_step)
 {
-    for (int64_t i = THREAD; i < count; i += THREADS)
-        real_store(to + i, bias[i]);
-}
-
-KERNEL(narrow_bias_bf16)(const float *bias, int64_t count, __nv_bfloat16 *to)
-{
-    for (int64_t i = THREAD; i < count; i += THREADS)
-        real_store(to + i, bias[i]);
+    for (int64_t i = THREAD; i < count * n; i += THREADS)
+        real_store(to + i / n * to_step + i % n, bias[i / n * step + i % n]);
 }
 
 /* A product of no terms. */
@@ -300,7 +303,7 @@ static rooms rooms_of(const weir_kernel_args *args, const product_call *call)
 {
     const uintptr_t up = (uintptr_t)PRODUCT_ALIGNMENT - 1;
     char *const first = (char *)(((uintptr_t)args->workspace + up) & ~up);
-    const size_t bias = call->bias ? ((size_t)call->n * sizeof(float) + up) & ~up : 0;
+    const size_t bias = call->bias ? (size_t)call->count * product_bias_bytes(call->n) : 0;
     return {first, first + bias, (int64_t)(args->workspace_bytes - PRODUCT_ALIGNMENT - bias)};
 }
 
@@ -308,11 +311,9 @@ static const void *bias_of(const weir_kernel_args *args, const product_call *cal
 {
     if (!call->bias || call->c_dtype == WEIR_F32)
         return call->bias;
-    if (call->c_dtype == WEIR_F16)
-        LAUNCH(narrow_bias_f16, fill_blocks(call->n), FILL_THREADS, args->queue, call->bias, call->n, (__half *)room);
-    else
-        LAUNCH(narrow_bias_bf16, fill_blocks(call->n), FILL_THREADS, args->queue, call->bias, call->n,
-               (__nv_bfloat16 *)room);
+    WITH_REAL(call->c_dtype, T,
+              LAUNCH((narrow_bias<T>), fill_blocks(call->count * call->n), FILL_THREADS, args->queue, call->bias, call->bias_step,
+                     call->count, call->n, (T *)room, bias_step(call)));
     return room;
 }
 
@@ -331,24 +332,15 @@ static bool has_terms(const product_call *call)
     return call->count && call->m && call->n && call->k;
 }
 
-/* A product with few tiles and many terms leaves most of a card idle, unless the terms are split among its processors. The library
- * does that, but not where it makes sums besides. So these are left to a kernel of their own, which reads b once more. */
-enum { TILE_SIDE = 128, TILES_FEW = 132 /* processors of an H100 */, TERMS_MANY = 4096 };
-
-static bool wants_split(const product_call *call)
-{
-    const int64_t tiles = (call->m + TILE_SIDE - 1) / TILE_SIDE * ((call->n + TILE_SIDE - 1) / TILE_SIDE);
-    return tiles < TILES_FEW && call->k >= TERMS_MANY;
-}
-
-/* Whether the library is asked for the epilogue at all. How many digits its tanh has is not documented, and that of the
+/* Whether the library is asked for all at once: not for sums that would keep it from splitting terms; the kernel that
+ * makes them reads b once more. How many digits its tanh has is not documented, and that of the
  * processor has 11 bits: enough for a half, and not for f32. */
 static bool may_join(const product_call *call)
 {
     const bool aux = !call->aux || (call->n % AUX_COLUMNS == 0 && aligned(call->aux) >= AUX_ALIGNED);
     const bool exact = call->epilogue == PRODUCT_BIAS_GRAD || call->c_dtype != WEIR_F32;
-    const bool split = call->epilogue == PRODUCT_BIAS_GRAD && wants_split(call);
-    return has_terms(call) && call->count == 1 && !call->add && aux && exact && !split;
+    const bool split = call->epilogue == PRODUCT_BIAS_GRAD && product_wants_split(call->m, call->n, call->k);
+    return has_terms(call) && (call->epilogue == PRODUCT_PLAIN || (call->count == 1 && !call->add && aux && exact && !split));
 }
 
 static problem problem_of(const product_call *call, int device, const rooms *room)
@@ -356,7 +348,7 @@ static problem problem_of(const product_call *call, int device, const rooms *roo
     const bool narrowed = call->bias && call->c_dtype != WEIR_F32;
     const void *const beside = narrowed ? (const void *)room->bias : call->sums ? call->sums : call->bias;
     return {device, call->trans_a, call->trans_b, call->bias != nullptr, call->epilogue, call->count, call->m,
-            call->n, call->k, call->a_step, call->b_step, call->dtype, call->c_dtype, room->bytes,
+            call->n, call->k, call->a_step, call->b_step, call->c_step, call->bias ? bias_step(call) : 0, call->dtype, call->c_dtype, room->bytes,
             {aligned(call->a), aligned(call->b), aligned(call->c), aligned(beside), aligned(call->aux)}};
 }
 
@@ -374,11 +366,11 @@ static cublasStatus_t choose(descriptors *d, const product_call *call, const pro
     return status;
 }
 
-/* The library may refuse what it said it has a way for. An epilogue is then made by other kernels: the choice becomes that
+/* The library may refuse what it said it has a way for. An epilogue, or a batch, is then made apart: the choice becomes that
  * there is no way, when a session opens. */
 static bool refused(const product_call *call, cublasStatus_t status, choice *is)
 {
-    if (call->epilogue == PRODUCT_PLAIN || (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE))
+    if (!call->apart || (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE))
         return false;
     pthread_mutex_lock(&lock);
     is->way = false;
@@ -386,7 +378,7 @@ static bool refused(const product_call *call, cublasStatus_t status, choice *is)
     return true;
 }
 
-/* *way becomes false when the library refuses the epilogue. */
+/* *way becomes false when the library refuses what may be made apart. */
 static weir_status multiply(const weir_kernel_args *args, const product_call *call, descriptors *d, choice *is,
                             const rooms *room, bool *way)
 {
@@ -445,11 +437,14 @@ static weir_status plain(const weir_kernel_args *args, const product_call *call,
     return status || way ? status : no_way(args, call, rooms_of(args, call).bytes);
 }
 
-/* The product, and then what its epilogue would have made. */
+/* The product, and then what its epilogue would have made; or each of a batch by itself. */
 static weir_status in_two(const weir_kernel_args *args, const product_call *call, bool once)
 {
     product_call first = *call;
+    if (call->epilogue == PRODUCT_PLAIN)
+        return call->apart(args);
     first.epilogue = PRODUCT_PLAIN;
+    first.apart = nullptr;
     first.c = call->epilogue == PRODUCT_GELU && call->aux ? call->aux : call->c;
     first.aux = nullptr;
     first.sums = nullptr;
@@ -467,7 +462,7 @@ static void read_choice()
     choice_is = is && *is ? is : nullptr;
 }
 
-/* Whether every epilogue is left to kernels of its own, so that what one saves can be measured. */
+/* Whether every epilogue is left to kernels of its own, and no products are a batch, so that what one saves can be measured. */
 static weir_status choose_apart(const weir_kernel_args *args, bool *apart)
 {
     pthread_once(&choice_once, read_choice);
@@ -482,7 +477,7 @@ static weir_status choose_apart(const weir_kernel_args *args, bool *apart)
 static weir_status make(const weir_kernel_args *args, const product_call *call, bool once)
 {
     bool way = false, apart = false;
-    if (call->epilogue == PRODUCT_PLAIN)
+    if (!call->apart)
         return plain(args, call, once);
     weir_status status = choose_apart(args, &apart);
     if (status)

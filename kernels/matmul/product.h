@@ -18,8 +18,9 @@
  *     PRODUCT_BIAS_GRAD   c = p, sums = the sums over the rows of b
  *
  * These are epilogues of the library's where it has a way for them: it wants rows of aux that are a multiple of 8 elements,
- * 16-byte aligned. PRODUCT_BIAS_GRAD is none of a small product of many terms, which the library splits only without it. Elsewhere the product is made without, and `apart` makes the rest of what it gave. Which of both is the
- * same for each call, too. Any thread; enqueues and returns.
+ * 16-byte aligned. PRODUCT_BIAS_GRAD is none of a small product of many terms, which the library splits only without it.
+ * Elsewhere the product is made without, and `apart` makes the rest. Which of both is the same for each call, too. Any
+ * thread; enqueues and returns.
  */
 #ifndef KERNELS_MATMUL_PRODUCT_H
 #define KERNELS_MATMUL_PRODUCT_H
@@ -32,16 +33,19 @@ typedef struct product_call {
     bool trans_a, trans_b;
     bool add;                           /* to what c is */
     int64_t count, m, n, k;
-    int64_t a_step, b_step;             /* elements from one product's factor to the next one's; of c: m n */
+    int64_t a_step, b_step, c_step;     /* elements from one product's matrix to the next one's */
     weir_dtype dtype, c_dtype;
     const void *a, *b;
     void *c;
-    const float *bias;                  /* [n]; or NULL */
+    const float *bias;                  /* [n] of the first product; or NULL */
+    int64_t bias_step;
+    /* Makes it by other calls where the library has no way for all at once; NULL: that is an error. With an epilogue, p is in
+     * aux then, if PRODUCT_GELU has it, else in c; else nothing was made. */
+    weir_status (*apart)(const weir_kernel_args *args);
     /* with an epilogue, of which there is one product, that does not add */
     product_epilogue epilogue;
     void *aux;                          /* [m, n], of c's dtype */
     float *sums;                        /* [n]; then c is f32 */
-    weir_status (*apart)(const weir_kernel_args *args); /* with p in aux, if PRODUCT_GELU has it, else in c */
 } product_call;
 
 weir_status product_run(const weir_kernel_args *args, const product_call *call);

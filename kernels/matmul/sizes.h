@@ -53,14 +53,26 @@ static inline gemms gemms_of(const weir_shape *a, const weir_shape *b, const str
     return g;
 }
 
-enum { PRODUCT_ALIGNMENT = 256, PRODUCT_WORKSPACE = 32 << 20 };
+enum { PRODUCT_ALIGNMENT = 256, PRODUCT_WORKSPACE = 32 << 20, PRODUCTS_MAX = 4 /* of a batch that is one call */ };
 
-/* workspace, on a GPU: none for a tiny product; with a bias, there is room for it in the dtype of the result. */
-static inline size_t product_bytes(double m, int64_t n, int64_t k, bool biased)
+static inline size_t product_bias_bytes(int64_t n)
+{
+    return ((size_t)n * sizeof(float) + PRODUCT_ALIGNMENT - 1) & -(size_t)PRODUCT_ALIGNMENT;
+}
+
+/* workspace, on a GPU: none for a tiny product; there is room for so many biases in the dtype of the result. */
+static inline size_t product_bytes(double m, int64_t n, int64_t k, int biases)
 {
     const bool tiny = m * (double)n * (double)k < 0x1p24;
-    const size_t bias = biased ? ((size_t)n * sizeof(float) + PRODUCT_ALIGNMENT - 1) & -(size_t)PRODUCT_ALIGNMENT : 0;
-    return PRODUCT_ALIGNMENT + bias + (tiny ? 0 : PRODUCT_WORKSPACE);
+    return PRODUCT_ALIGNMENT + (size_t)biases * product_bias_bytes(n) + (tiny ? 0 : PRODUCT_WORKSPACE);
+}
+
+/* Whether a product has few tiles and many terms: it leaves most of a card idle, unless the terms are split among its
+ * processors. The library does that, but not where it makes sums besides. */
+static inline bool product_wants_split(int64_t m, int64_t n, int64_t k)
+{
+    enum { TILE_SIDE = 128, TILES_FEW = 132 /* processors of an H100 */, TERMS_MANY = 4096 };
+    return (m + TILE_SIDE - 1) / TILE_SIDE * ((n + TILE_SIDE - 1) / TILE_SIDE) < TILES_FEW && k >= TERMS_MANY;
 }
 
 #endif

@@ -43,7 +43,7 @@ typedef struct standin_options {
     bool no_nccl;       /* its library is not there */
     uint64_t fail_blas; /* so does the call of cuBLASLt's with this number; 0: none */
     bool no_products;   /* it has no way for any product; */
-    bool no_epilogues;  /* or for none with an epilogue but the bias */
+    bool no_epilogues;  /* or for none with an epilogue but the bias of one product */
     bool refuses_epilogues; /* it says that it has a way for one, and refuses it when it is to be made */
     const char *no_blas; /* a call that cuBLASLt lacks; "": it is not there at all */
     bool nccl_error;    /* every communicator says that something is wrong elsewhere */

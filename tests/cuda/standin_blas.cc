@@ -26,7 +26,7 @@ struct product_desc : thing {
     cublasLtEpilogue_t epilogue;
     void *bias; /* or where its gradient goes */
     void *aux;
-    int64_t aux_ld;
+    int64_t aux_ld, bias_step;
 };
 struct preference : thing {
     uint64_t room;
@@ -127,6 +127,8 @@ static cublasStatus_t desc_set(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAt
         return TAKE(desc->aux);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
         return TAKE(desc->aux_ld);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+        return TAKE(desc->bias_step);
     default:
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -284,11 +286,11 @@ static double gelu_slope(double x)
 }
 
 /* The epilogue of one element, which is f32 until it is stored. */
-static double finish(const work &w, int64_t row, int64_t column, double sum)
+static double finish(const work &w, int64_t batch, int64_t row, int64_t column, double sum)
 {
     const int64_t at = column * w.desc.aux_ld + row;
     if (has(w.desc, CUBLASLT_EPILOGUE_BIAS))
-        sum += element(w.c.type, w.desc.bias, row);
+        sum += element(w.c.type, w.desc.bias, batch * w.desc.bias_step + row);
     if (has(w.desc, CUBLASLT_EPILOGUE_GELU_AUX))
         store(w.c.type, w.desc.aux, at, (float)sum);
     if (has(w.desc, CUBLASLT_EPILOGUE_GELU))
@@ -302,7 +304,7 @@ static void product_store(const work &w, int64_t batch, int64_t row, int64_t col
     sum *= w.alpha;
     if (w.beta != 0)
         sum += w.beta * element(w.c.type, w.from[2], at);
-    store(w.c.type, w.to, at, (float)finish(w, row, column, sum));
+    store(w.c.type, w.to, at, (float)finish(w, batch, row, column, sum));
 }
 
 /* The sums over the terms of the first factor: `a` has a row of rows for each. */
@@ -347,9 +349,15 @@ static bool sizes_meet(const product_desc *desc, const layout *a, const layout *
            (c->type == a->type || c->type == CUDA_R_32F);
 }
 
+/* A product that every library has: with a bias it is one of no batch. */
+static bool is_plain(const product_desc *product, const layout *c)
+{
+    return product->epilogue == CUBLASLT_EPILOGUE_DEFAULT || (product->epilogue == CUBLASLT_EPILOGUE_BIAS && c->count == 1);
+}
+
 /* Whether an epilogue has what it wants: the bias, or room for its gradient, of c's type; and aux, of c's type, whose
- * leading dimension is a multiple of 8 and not below c's rows, and whose address is aligned to 16 bytes. Strides of either
- * from one product to the next are given by nobody here. */
+ * leading dimension is a multiple of 8 and not below c's rows, and whose address is aligned to 16 bytes. A batch has a bias for
+ * each product, and none of the others. */
 static bool epilogue_fits(const product_desc *desc, const layout *c)
 {
     const cublasLtEpilogue_t is = desc->epilogue;
@@ -360,7 +368,7 @@ static bool epilogue_fits(const product_desc *desc, const layout *c)
                        is == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || is == CUBLASLT_EPILOGUE_DGELU ||
                        is == CUBLASLT_EPILOGUE_BGRADA;
     return known && bias == (desc->bias != nullptr) && aux == (desc->aux != nullptr) &&
-           (!bias || (uintptr_t)desc->bias % (uintptr_t)bytes_of(c->type) == 0) && (!(bias || aux) || c->count == 1) &&
+           (!bias || (uintptr_t)desc->bias % (uintptr_t)bytes_of(c->type) == 0) && (!aux || c->count == 1) && (!bias || c->count == 1 || (is == CUBLASLT_EPILOGUE_BIAS && desc->bias_step >= c->rows)) &&
            (!aux || ((uintptr_t)desc->aux % 16 == 0 && desc->aux_ld % 8 == 0 && desc->aux_ld >= c->rows));
 }
 
@@ -369,11 +377,6 @@ static uint16_t alignment(const void *at)
 {
     const uintptr_t least = (uintptr_t)at & -(uintptr_t)at;
     return (uint16_t)(!least ? 1 : least < 256 ? least : 256);
-}
-
-static bool is_plain(const product_desc *product)
-{
-    return product->epilogue == CUBLASLT_EPILOGUE_DEFAULT || product->epilogue == CUBLASLT_EPILOGUE_BIAS;
 }
 
 static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -389,7 +392,7 @@ static cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cub
     if (!preferred || !product || !la || !lb || !lc || c != d || wanted < 1 || !sizes_meet(product, la, lb, lc) ||
         !epilogue_fits(product, lc))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!standin_blas_has(is_plain(product), product->epilogue == CUBLASLT_EPILOGUE_BGRADA))
+    if (!standin_blas_has(is_plain(product, lc), product->epilogue == CUBLASLT_EPILOGUE_BGRADA))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     made.room = preferred->room;
     made.epilogue = (uint32_t)product->epilogue;
@@ -430,7 +433,7 @@ static cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const 
     if (!la || !lb || !lc || !product || d_layout != c_layout || c != d || !sizes_meet(product, la, lb, lc) ||
         !epilogue_fits(product, lc))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!is_plain(product) && standin_blas_refuses())
+    if (!is_plain(product, lc) && standin_blas_refuses())
         return CUBLAS_STATUS_NOT_SUPPORTED;
     const void *const at[] = {a, b, c, d, product->bias, product->aux};
     const layout *const of[] = {la, lb, lc, lc};

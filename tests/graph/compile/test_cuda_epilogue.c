@@ -11,12 +11,13 @@
 #include "kernels/matmul/sizes.h"
 #include "kernels/ops.h"
 #include "regst/plugin.h"
+#include "tests/support/calls.h"
 #include "tests/support/card.h"
 #include "tests/support/effort.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/run.h"
 
-enum { OPERANDS = 3, STRIDE = EFFORT(5, 17, 17) };
+enum { STRIDE = EFFORT(5, 17, 17) };
 
 static void with_cards(void)
 {
@@ -26,50 +27,6 @@ static void with_cards(void)
 TestSuite(cuda_epilogue, .init = with_cards, .timeout = 120);
 
 /* ---- single calls ---- */
-
-static void call_with(const weir_op *op, const void *attrs, weir_device_kind kind, weir_kernel_fn kernel,
-                      const weir_view *in, int in_count, const weir_view *out, int out_count)
-{
-    weir_type types[2 * OPERANDS];
-    char error[256] = "";
-    for (int i = 0; i < in_count + out_count; i++) {
-        const weir_view *view = i < in_count ? &in[i] : &out[i - in_count];
-        types[i] = (weir_type){view->dtype, view->shape};
-    }
-    const weir_op_args local = {op, types, in_count, types + in_count, out_count, attrs};
-    const size_t bytes = op->workspace ? op->workspace(&local, kind) : 0;
-    void *workspace = aligned_alloc(256, bytes / 256 * 256 + 256);
-    cr_assert(!op->fits || op->fits(&local, error, sizeof error), "%s: %s", op->name, error);
-    const weir_kernel_args args = {.in = in, .in_count = in_count, .out = out, .out_count = out_count, .attrs = attrs,
-                                   .workspace = workspace, .workspace_bytes = bytes, .error = error,
-                                   .error_bytes = sizeof error};
-    cr_assert_eq(kernel(&args), WEIR_OK, "%s: %s", op->name, error);
-    free(workspace);
-}
-
-static void on_cpu(const weir_op *op, const void *attrs, const weir_view *in, int in_count, const weir_view *out)
-{
-    call_with(op, attrs, WEIR_CPU, op->kernel[WEIR_CPU], in, in_count, out, 1);
-}
-
-static void on_card(const weir_op *op, const void *attrs, const weir_view *in, int in_count, const weir_view *out,
-                    int out_count)
-{
-    call_with(op, attrs, WEIR_CUDA, device_find(WEIR_CUDA)->kernel(op), in, in_count, out, out_count);
-}
-
-static weir_view blank(weir_dtype dtype, weir_shape shape)
-{
-    return kernel_view_new((weir_type){dtype, shape}, KERNEL_GARBAGE);
-}
-
-static weir_view drawn(weir_dtype dtype, weir_shape shape, uint64_t *random)
-{
-    weir_view view = blank(dtype, shape);
-    for (int64_t i = 0; i < weir_shape_count(&shape); i++)
-        kernel_set(&view, i, kernel_round(dtype, kernel_random_normal(random)));
-    return view;
-}
 
 /* Within what terms of `k` products lose, and, between the two ops, a rounding to a half; and besides, by element of a half,
  * as much as `loss`. */
@@ -111,16 +68,16 @@ static void views_free(weir_view *views, int count)
 static void check_linear_gelu(weir_dtype dtype, weir_dtype result, int64_t rows, int64_t k, int64_t n, int inputs, int outputs)
 {
     uint64_t random = 7;
-    weir_view in[] = {drawn(dtype, SHAPE(2, rows, k), &random), drawn(dtype, SHAPE(k, n), &random),
-                      drawn(WEIR_F32, SHAPE(n), &random)};
+    weir_view in[] = {view_drawn(dtype, SHAPE(2, rows, k), &random), view_drawn(dtype, SHAPE(k, n), &random),
+                      view_drawn(WEIR_F32, SHAPE(n), &random)};
     weir_view want[2], got[2];
     for (int o = 0; o < 2; o++) {
-        want[o] = blank(result, SHAPE(2, rows, n));
-        got[o] = blank(result, SHAPE(2, rows, n));
+        want[o] = view_blank(result, SHAPE(2, rows, n));
+        got[o] = view_blank(result, SHAPE(2, rows, n));
     }
-    on_cpu(&op_linear, NULL, in, inputs, &want[1]);
-    on_cpu(&op_gelu, NULL, &want[1], 1, &want[0]);
-    on_card(&op_linear_gelu, NULL, in, inputs, got, outputs);
+    call_on_cpu(&op_linear, NULL, in, inputs, &want[1]);
+    call_on_cpu(&op_gelu, NULL, &want[1], 1, &want[0]);
+    call_on_card(&op_linear_gelu, NULL, in, inputs, got, outputs);
     expect_gelu_near(&got[0], &want[0], &want[1], NULL, "gelu");
     if (outputs > 1)
         expect_near(&got[1], &want[1], "what gelu is computed of");
@@ -133,13 +90,13 @@ static void check_matmul_gelu_grad(weir_dtype dtype, int64_t rows, int64_t k, in
 {
     uint64_t random = 8;
     const struct matmul_attrs attrs = {.trans_b = transposed};
-    weir_view in[] = {drawn(dtype, SHAPE(rows, k), &random),
-                      drawn(dtype, transposed ? SHAPE(n, k) : SHAPE(k, n), &random),
-                      drawn(dtype, SHAPE(rows, n), &random)};
-    weir_view want = blank(dtype, SHAPE(rows, n)), got = blank(dtype, SHAPE(rows, n)), dy = blank(dtype, SHAPE(rows, n));
-    on_cpu(&op_matmul, &attrs, in, 2, &dy);
-    on_cpu(&op_gelu_grad, NULL, (weir_view[]){in[2], dy}, 2, &want);
-    on_card(&op_matmul_gelu_grad, &attrs, in, 3, &got, 1);
+    weir_view in[] = {view_drawn(dtype, SHAPE(rows, k), &random),
+                      view_drawn(dtype, transposed ? SHAPE(n, k) : SHAPE(k, n), &random),
+                      view_drawn(dtype, SHAPE(rows, n), &random)};
+    weir_view want = view_blank(dtype, SHAPE(rows, n)), got = view_blank(dtype, SHAPE(rows, n)), dy = view_blank(dtype, SHAPE(rows, n));
+    call_on_cpu(&op_matmul, &attrs, in, 2, &dy);
+    call_on_cpu(&op_gelu_grad, NULL, (weir_view[]){in[2], dy}, 2, &want);
+    call_on_card(&op_matmul_gelu_grad, &attrs, in, 3, &got, 1);
     expect_gelu_near(&got, &want, &in[2], &dy, "gelu's gradient");
     views_free(in, 3);
     views_free(&want, 1);
@@ -151,15 +108,15 @@ static void check_matmul_gelu_grad(weir_dtype dtype, int64_t rows, int64_t k, in
 static void check_dw_db(weir_dtype dtype, int64_t rows, int64_t k, int64_t n, bool exact)
 {
     uint64_t random = 9;
-    weir_view in[] = {drawn(dtype, SHAPE(rows, k), &random), drawn(dtype, SHAPE(rows, n), &random)};
+    weir_view in[] = {view_drawn(dtype, SHAPE(rows, k), &random), view_drawn(dtype, SHAPE(rows, n), &random)};
     for (int i = 0; exact && i < 2; i++)
         for (int64_t at = 0; at < weir_shape_count(&in[i].shape); at++)
             kernel_set(&in[i], at, (double)((at * 7 + i) % 5) - 2);
-    weir_view want[] = {blank(WEIR_F32, SHAPE(k, n)), blank(WEIR_F32, SHAPE(n))};
-    weir_view got[] = {blank(WEIR_F32, SHAPE(k, n)), blank(WEIR_F32, SHAPE(n))};
-    on_cpu(&op_linear_dw, NULL, in, 2, &want[0]);
-    on_cpu(&op_linear_db, NULL, &in[1], 1, &want[1]);
-    on_card(&op_linear_dw_db, NULL, in, 2, got, 2);
+    weir_view want[] = {view_blank(WEIR_F32, SHAPE(k, n)), view_blank(WEIR_F32, SHAPE(n))};
+    weir_view got[] = {view_blank(WEIR_F32, SHAPE(k, n)), view_blank(WEIR_F32, SHAPE(n))};
+    call_on_cpu(&op_linear_dw, NULL, in, 2, &want[0]);
+    call_on_cpu(&op_linear_db, NULL, &in[1], 1, &want[1]);
+    call_on_card(&op_linear_dw_db, NULL, in, 2, got, 2);
     expect_near(&got[0], &want[0], "dW");
     expect_near(&got[1], &want[1], "db");
     views_free(in, 2);
