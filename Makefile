@@ -4,7 +4,7 @@
 #     make test SUITES="test_plan test_session"  these only
 #     make test SAN=address,undefined            under sanitizers; or SAN=thread
 #     make all CC=clang OPT="-O2"                another compiler, other flags; what they change is built again
-#     make all PORTABLE=1                        for any x86-64, with kernels for newer ones (kernels/levels.c)
+#     make all PORTABLE=1                        for any x86-64, with kernels for newer ones (kernels/table/levels.c)
 #
 # One Makefile for all folders: a library module is a .c file below one of ROOMS, a suite is a test_<name>.c below
 # tests/, where it mirrors what it tests, a fuzz target is tests/fuzz/fuzz_<name>.c, an example is
@@ -57,7 +57,7 @@ SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults) $(if $(filter t
 AGAIN      := box class_loss dropout elementwise half kernels_b long_sums reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 
-LIB_SRC    := $(filter-out $(PLUGIN_C) kernels/cuda/%,$(wildcard $(ROOMS:%=%/*.c) $(ROOMS:%=%/*/*.c)))
+LIB_SRC    := $(filter-out $(PLUGIN_C) kernels/cuda/%,$(wildcard $(foreach depth,* */* */*/*,$(ROOMS:%=%/$(depth).c))))
 COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
 APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c apps/examples/*/*.c)
 AGAIN_SRC  := tests/cuda/again.c#        see there
@@ -119,7 +119,7 @@ all: $(LIB) $(SHARED) $(PROGRAMS) ## the library and the programs, in build/
 # loops of products; the model and the compiler, which are a caller's own and have no variables (tests/check_variables).
 ifeq ($(SAN),thread)
 UNWATCHED := $(patsubst %.c,$(OUT)/%.o,kernels/matmul/large.c kernels/matmul/half.c \
-                                       $(wildcard graph/compile/*.c graph/model/*.c graph/plan/*.c))
+                                       $(filter graph/compile/% graph/model/% graph/plan/%,$(LIB_SRC)))
 $(UNWATCHED): SANITIZE :=
 $(UNWATCHED): OPT := -O2 -march=native -fno-math-errno -fno-trapping-math
 endif
@@ -142,15 +142,15 @@ $(UCX_OBJ): CPPFLAGS += $(if $(UCX),,-DWEIR_NO_UCX)
 $(UCX_OBJ): $(OUT)/ucx
 
 # In a portable build the kernels, and what they call in their loops, once more for each level of x86-64: an object in
-# which nothing but its table of ops can be seen. See kernels/levels.c.
+# which nothing but its table of ops can be seen. See kernels/table/levels.c.
 LEVEL_V4      := -march=x86-64-v4 -mprefer-vector-width=512
 LEVEL_v3      := -march=x86-64-v3 -DWEIR_NO_AMX
 LEVEL_v4      := $(LEVEL_V4) -DWEIR_NO_AMX
 LEVEL_v4_bf16 := $(LEVEL_V4) -mavx512bf16 -DWEIR_NO_AMX
 LEVEL_v4_amx  := $(LEVEL_V4) -mavx512bf16
-LEVEL_SRC     := graph/base/half.c $(filter-out kernels/registry.c kernels/levels.c,$(filter kernels/%,$(LIB_SRC)))
+LEVEL_SRC     := graph/base/half.c $(filter-out kernels/table/registry.c kernels/table/levels.c,$(filter kernels/%,$(LIB_SRC)))
 LEVEL_OBJ     := $(LEVELS:%=$(OUT)/level_%.o)
-$(OUT)/kernels/levels.o: CPPFLAGS += $(if $(LEVELS),-DWEIR_LEVELS)
+$(OUT)/kernels/table/levels.o: CPPFLAGS += $(if $(LEVELS),-DWEIR_LEVELS)
 PARTIAL        = $(CC) $(OPT) $(CFLAGS) -r -nostdlib $(if $(findstring -flto,$(OPT) $(CFLAGS)),-flinker-output=nolto-rel)
 
 define level
@@ -247,7 +247,7 @@ endif
 .PHONY: say_no_cuda
 
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
-PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/kernels/nest.o $(OUT)/kernels/fused/program.o $(OUT)/graph/base/locale.o
+PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/kernels/common/nest.o $(OUT)/kernels/fused/program.o $(OUT)/graph/base/locale.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
 NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
@@ -430,7 +430,7 @@ net: $(BIN)/weir $(NET) ## three hosts as network namespaces: layouts, slow link
 
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
-FUZZ_CODE    := $(wildcard graph/plan/*.c kernels/*.c kernels/*/*.c actors/keep/*.c transport/net/*.c transport/meet/*.c) \
+FUZZ_CODE    := $(wildcard graph/plan/*/*.c kernels/*.c kernels/*/*.c actors/keep/*.c transport/net/*.c transport/meet/*.c) \
                 apps/common/tensors.c apps/common/npy.c apps/common/name_map.c
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 

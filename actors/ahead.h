@@ -17,7 +17,7 @@
  * awaited a later ticket of the other before (`known`), or the mark has passed anyway.
  *
  * A queue that awaits a collective stands until all of its members have come, and so does what is enqueued behind that: it
- * must be nothing that a member needs. Where the plan shows that it never is (graph/plan/await.h), queues of the device are
+ * must be nothing that a member needs. Where the plan shows that it never is (graph/plan/prove/await.h), queues of the device are
  * told as soon as the device has taken the collective's mark (`put` in regst/device.h), and the host is not on the way from
  * a collective to a kernel, and copies from the host await nothing; else what collectives do is told LATE.
  *
@@ -30,7 +30,7 @@
  * when a mark has passed. So the device never holds up the host: a lane that stood there, behind a collective, could not
  * launch what another member needs.
  *
- * What devices do together (a collective: graph/plan/plan.h) is one actor of each, on its queue for collectives, whose
+ * What devices do together (a collective: graph/plan/form/plan.h) is one actor of each, on its queue for collectives, whose
  * firing enqueues a *meeting* in the place of a kernel. Such a queue fires in the order of the plan's turns and in no
  * other. It has a list of them, for a step; whoever comes next there is its *head*, and it is one more condition of its
  * actors to be that. A firing passes the turn on, from the last in the list to the first again, of the next step. So the

@@ -7,7 +7,7 @@
 #ifndef REGST_ARENA_H
 #define REGST_ARENA_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "regst/device.h"
 
 struct arena {

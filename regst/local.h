@@ -15,7 +15,7 @@
 #ifndef REGST_LOCAL_H
 #define REGST_LOCAL_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 /* Of the device of a space. `elsewhere`: spaces of other processes, or NULL; `count`: how many devices of the kind there are
  * here; `rank`: which of its machine's ranks this is, or -1. */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "transport/mail/cores.h"
 #include "transport/net/carrier.h"
 

@@ -9,7 +9,7 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 
 /* ---- open ---- */
 

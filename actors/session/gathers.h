@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 /* An input that every member gives to all, itself too. */
 struct gather {

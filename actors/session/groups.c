@@ -21,7 +21,7 @@
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "graph/base/text.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "transport/mail/park.h"
 
 enum { JOIN_LOOK_NS = 200000 };

@@ -22,7 +22,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/opts.h"
-#include "graph/plan/text.h"
+#include "graph/plan/form/text.h"
 
 weir_status load_agree(struct loading *l, weir_status mine, char *word)
 {

@@ -8,7 +8,7 @@
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 
 _Static_assert(WATCH_TEXT_BYTES <= REPORT_BYTES, "a stall's report is kept whole");
 

@@ -9,7 +9,7 @@
 
 #include "actors/session/session.h"
 #include "graph/base/error.h"
-#include "graph/plan/await.h"
+#include "graph/plan/prove/await.h"
 
 struct session_queues {
     struct ahead_queue *queue; /* owned array */
@@ -222,7 +222,7 @@ static void set_standing(struct weir_session *s, const struct ahead_queue *colle
             queues->queue[i].stands = stands;
 }
 
-/* Which collectives other queues of their device await: graph/plan/await.h, which looks at one device at a time. */
+/* Which collectives other queues of their device await: graph/plan/prove/await.h, which looks at one device at a time. */
 static weir_status find_awaited(struct weir_session *s)
 {
     struct session_queues *queues = s->queues;

@@ -15,7 +15,7 @@
 #include "actors/session/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "transport/mail/park.h"
 
 struct ringer {

@@ -16,7 +16,7 @@
 #include "graph/base/filed.h"
 #include "graph/base/names.h"
 #include "graph/base/opts.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 

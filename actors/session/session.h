@@ -30,7 +30,7 @@
 #include "actors/session/cluster_owner.h"
 #include "actors/watch/watch.h"
 #include "actors/worker.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "regst/arena.h"
 #include "transport/mail/bus.h"
 #include "transport/meet/report.h"

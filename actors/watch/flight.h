@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 #define FLIGHT_FIRINGS 64
 

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 struct trace_event {
     int64_t start_ns; /* park_now_ns() */

@@ -11,7 +11,7 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 
 #define DEPTH_WALKED UINT32_MAX
 

@@ -37,7 +37,7 @@
 #include <stdint.h>
 #include <weir/base.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 /* As it goes over the wire, all little-endian. */
 struct wait_entry {

@@ -2,7 +2,7 @@
 #include "actors/watch/waits_inside.h"
 
 #include "graph/base/text.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 
 #define NS_PER_S 1e9
 #define LINKS_HEAD 8  /* of a longer chain so many are told from its beginning, */

@@ -23,7 +23,7 @@
 #include "apps/weir/run_port.h"
 #include "actors/keep/near.h"
 #include "graph/base/names.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 #include <errno.h>
 #include <pthread.h>

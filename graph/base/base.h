@@ -29,7 +29,7 @@ bool device_host_reaches(weir_device_kind kind);
 /* Which of an op's kernels and workspaces (weir_op.kernel, .workspace) are those of the kind. */
 weir_device_kind device_kernels(weir_device_kind kind);
 /* Whether devices of the kind have a kernel for the op: op->kernel, or a plugin's. Nothing is loaded to tell. It is where
- * the ops are, as weir_op_find() (kernels/registry.c). */
+ * the ops are, as weir_op_find() (kernels/table/registry.c). */
 bool op_runs_on(const weir_op *op, weir_device_kind kind);
 static inline bool type_equal(const weir_type *a, const weir_type *b)
 {
@@ -42,7 +42,7 @@ uint64_t registry_accepted(void);
 /* What is missing or wrong in an op that has a name: "has no rule infer"; NULL: nothing. There, too. */
 const char *op_fault(const weir_op *op);
 /* The kernel of an op for devices of the kind, from the copy of the kernels that is for this processor, where there are
- * several (kernels/levels.c); NULL: there is none. */
+ * several (kernels/table/levels.c); NULL: there is none. */
 weir_kernel_fn op_kernel(const weir_op *op, weir_device_kind kind);
 /* Which copy that is: "v3", or "native-v3" where there is but one. E_ARGUMENT: WEIR_CPU_LEVEL asks for one that is not
  * there, or that this processor cannot execute. The same for the whole life of the process. */

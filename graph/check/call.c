@@ -10,7 +10,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/locale.h"
-#include "graph/plan/validate.h"
+#include "graph/plan/prove/validate.h"
 #include "kernels/fused/fused.h"
 
 #include <inttypes.h>

@@ -11,8 +11,8 @@
 #include "graph/base/error.h"
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
-#include "graph/compile/ir.h"
-#include "kernels/ops.h"
+#include "graph/compile/ir/ir.h"
+#include "kernels/common/ops.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
 /* graph/check/split.c: see check.h. Devices are played one after the other. Parts are cut as slice_cut() in
- * graph/compile/ir.c cuts them: the first ones are one longer. Terms of a partial input are random, and their sum is the
+ * graph/compile/ir/ir.c cuts them: the first ones are one longer. Terms of a partial input are random, and their sum is the
  * whole; so an op that is no sum of what it makes of the terms is found out.
  */
 #include "graph/check/check.h"
 
 #include "graph/base/base.h"
-#include "graph/compile/ir.h"
+#include "graph/compile/ir/ir.h"
 
 #include <math.h>
 #include <stdio.h>

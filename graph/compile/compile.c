@@ -6,17 +6,17 @@
  * is given up for a limit is decided around that (limit.c).
  */
 #include "graph/base/base.h"
-#include "graph/plan/check.h"
+#include "graph/plan/prove/check.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/base/text.h"
-#include "graph/compile/hosts.h"
-#include "graph/compile/limit.h"
-#include "graph/plan/text.h"
-#include "graph/plan/validate.h"
-#include "kernels/ops.h"
+#include "graph/compile/actors/hosts.h"
+#include "graph/compile/budget/limit.h"
+#include "graph/plan/form/text.h"
+#include "graph/plan/prove/validate.h"
+#include "kernels/common/ops.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -238,12 +238,12 @@ static weir_plan *write(compile *c, check_result *result)
 {
     weir_plan *plan = emit_laid_out(c);
     if (plan && !check_spaces(c)) {
-        layout_forget(c);
+        offsets_forget(c);
         weir_plan_free(plan);
         return NULL;
     }
     weir_status status = plan_validate_knowing(plan, c->known);
-    layout_forget(c);
+    offsets_forget(c);
     if (!status)
         status = check_play(plan, result);
     if (!status)
@@ -339,7 +339,7 @@ weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *giv
     weir_plan *plan = options_ok(&c) ? run_passes(&c) : NULL;
     if (!plan && c.pool.failed)
         blame_call(&c, WEIR_E_MEMORY);
-    layout_forget(&c);
+    offsets_forget(&c);
     pool_free(&c.pool);
     return plan;
 }

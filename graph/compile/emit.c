@@ -1,16 +1,16 @@
 /* graph/compile/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the
- * flat arrays are filled in the order that graph/plan/plan.h asks for: what belongs to one owner lies together. Offsets
+ * flat arrays are filled in the order that graph/plan/form/plan.h asks for: what belongs to one owner lies together. Offsets
  * are found for a plan that has all else, and then entered there.
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/compile/emit_collective.h"
-#include "graph/compile/limit.h"
-#include "graph/compile/offload.h"
-#include "graph/plan/build.h"
-#include "graph/plan/text.h"
+#include "graph/compile/budget/limit.h"
+#include "graph/compile/budget/offload.h"
+#include "graph/plan/form/build.h"
+#include "graph/plan/form/text.h"
 #include "kernels/core/core.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #include <stdlib.h>
 #include <string.h>

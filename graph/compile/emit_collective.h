@@ -2,8 +2,8 @@
 #ifndef GRAPH_COMPILE_EMIT_COLLECTIVE_H
 #define GRAPH_COMPILE_EMIT_COLLECTIVE_H
 
-#include "graph/compile/ir.h"
-#include "graph/plan/build.h"
+#include "graph/compile/ir/ir.h"
+#include "graph/plan/form/build.h"
 
 /* Adds collectives and their order to a plan that has all else. False: no memory. */
 bool emit_collectives(compile *c, plan_builder *b);

@@ -16,7 +16,7 @@
  * the gradient in the dtype of what they made.
  */
 #include "graph/model/build.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #include <string.h>
 

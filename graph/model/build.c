@@ -12,7 +12,7 @@
 #include "graph/base/error.h"
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -15,7 +15,7 @@
 #ifndef GRAPH_MODEL_BUILD_H
 #define GRAPH_MODEL_BUILD_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "graph/base/pool.h"
 
 #include <weir/weir.h>
@@ -27,11 +27,11 @@ enum { MESH_AXES_MAX = 20 };
 
 struct weir_mesh {
     weir_graph *graph;
-    const weir_mesh *home;     /* of a mesh in levels (graph/compile/teams.h): the user's mesh, which has the same devices
+    const weir_mesh *home;     /* of a mesh in levels (graph/compile/sbp/teams.h): the user's mesh, which has the same devices
                                   in the same places; else NULL */
     unsigned char home_axis[MESH_AXES_MAX]; /* then: the axis of it that each is a level of, */
     unsigned char cut[MESH_AXES_MAX];       /* and in which order axes cut a dimension that several split */
-    const weir_mesh *whole;    /* of a core (graph/compile/teams.h): the mesh that lacks nothing; else NULL */
+    const weir_mesh *whole;    /* of a core (graph/compile/sbp/teams.h): the mesh that lacks nothing; else NULL */
     int core_axis, run, kept;  /* then: of each so many coordinates of that axis, it has the first so many */
     int axes;
     int shape[MESH_AXES_MAX];  /* a user's mesh has at most WEIR_AXES_MAX */

@@ -14,7 +14,7 @@
  * tokens, the token game first, need not know.
  */
 #include "graph/model/ends.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/names.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include "graph/model/build.h"
 #include "kernels/core/core.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 weir_tensor *weir_batch_at(weir_tensor *x, int64_t n, weir_src src)
 {

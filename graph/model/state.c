@@ -10,7 +10,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/model/build.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include "graph/base/base.h"
 #include "graph/model/build.h"
 #include "kernels/core/core.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/optim/optim.h"
 
 #include <math.h>

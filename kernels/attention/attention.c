@@ -31,8 +31,8 @@
 #include "kernels/attention/attention.h"
 
 #include "kernels/matmul/gemm.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
 
 #include <math.h>
 #include <string.h>

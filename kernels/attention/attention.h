@@ -6,8 +6,8 @@
 #define KERNELS_ATTENTION_ATTENTION_H
 
 #include "kernels/attention/formula.h"
-#include "kernels/lanes.h"
-#include "kernels/view.h"
+#include "kernels/common/lanes.h"
+#include "kernels/common/view.h"
 
 #define QUERIES 64 /* rows of a block */
 #define KEYS 256   /* columns of a block */

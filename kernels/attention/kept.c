@@ -20,12 +20,12 @@
  * The position is a value, so it is the kernel that refuses one at which the new rows would not fit.
  */
 #include "kernels/attention/formula.h"
-#include "kernels/lanes.h"
+#include "kernels/common/lanes.h"
 #include "kernels/matmul/rows.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/real.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/real.h"
+#include "kernels/common/view.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,10 +8,10 @@
 #include "graph/base/names.h"
 #include "kernels/cast/formula.h"
 #include "kernels/elementwise/fastmath.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 
 #include <weir/ops.h>
 

@@ -3,7 +3,7 @@
 #ifndef KERNELS_CAST_FORMULA_H
 #define KERNELS_CAST_FORMULA_H
 
-#include "kernels/formula.h"
+#include "kernels/common/formula.h"
 
 #include <stdint.h>
 

@@ -14,8 +14,8 @@
  */
 #include "kernels/core/core.h"
 #include "kernels/core/region.h"
-#include "kernels/ops.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/view.h"
 
 #include <string.h>
 

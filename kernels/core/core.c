@@ -2,9 +2,9 @@
 #include "kernels/core/core.h"
 #include "graph/base/binding.h"
 #include "graph/base/filed.h"
-#include "kernels/ops.h"
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -415,7 +415,7 @@ const weir_op op_copy = {.name = "copy",
                          .signatures = identity_signatures,
                          .kernel = {[WEIR_CPU] = copy_kernel, [WEIR_DISK] = copy_filed}};
 
-/* What is moved where is the plan's business (graph/plan/validate_collective.c). */
+/* What is moved where is the plan's business (graph/plan/prove/validate_collective.c). */
 static bool collective_fits(const weir_op_args *local, char *error, size_t error_bytes)
 {
     return local->in_count + local->out_count > 0 || REFUSE("nothing is given, and nothing taken");

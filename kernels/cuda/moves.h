@@ -1,6 +1,6 @@
 /* kernels/cuda/moves.h: elements from where they lie to where they belong, on a GPU.
  *
- * A move is a nest (kernels/nest.h) over what is moved, with two operands: where it comes from, and where it goes. It is
+ * A move is a nest (kernels/common/nest.h) over what is moved, with two operands: where it comes from, and where it goes. It is
  * copied in units as large as both sides allow. Where the two sides have different dimensions innermost, square tiles pass
  * through shared memory, so that neither is read or written a line per element. Enqueues and returns; any thread.
  */

@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/chunks.h"
 #include "kernels/cuda/kernel.h"
-#include "kernels/view.h"
+#include "kernels/common/view.h"
 
 DEVICE float real_load(const float *x) { return *x; }
 DEVICE float real_load(const __half *x) { return __half2float(*x); }

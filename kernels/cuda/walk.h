@@ -1,6 +1,6 @@
 /* kernels/cuda/walk.h: where the elements of strided operands are, for one thread at a time.
  *
- * A walk is a nest (kernels/nest.h) as a kernel gets it: `rank` dimensions, the last the innermost, and for each operand a
+ * A walk is a nest (kernels/common/nest.h) as a kernel gets it: `rank` dimensions, the last the innermost, and for each operand a
  * stride per dimension, in elements. walk_to() says where the operands' element `index` of the walk lies. I is uint32_t
  * where all that is counted fits in 31 bits, which divides faster. Header-only; for nvcc and the emulator.
  */
@@ -10,7 +10,7 @@
 #include "kernels/cuda/packs.h"
 
 extern "C" {
-#include "kernels/nest.h"
+#include "kernels/common/nest.h"
 }
 
 template <class I, int OPERANDS> struct walk {

@@ -10,7 +10,7 @@
 #ifndef KERNELS_ELEMENTWISE_FASTMATH_H
 #define KERNELS_ELEMENTWISE_FASTMATH_H
 
-#include "kernels/formula.h"
+#include "kernels/common/formula.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -15,12 +15,12 @@
  * otherwise the others are filled with zeros.
  */
 #include "kernels/embedding/formula.h"
-#include "kernels/lanes.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/param.h"
-#include "kernels/position.h"
-#include "kernels/real.h"
+#include "kernels/common/lanes.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/param.h"
+#include "kernels/common/position.h"
+#include "kernels/common/real.h"
 
 #include <string.h>
 #include <weir/ops.h>

@@ -10,8 +10,8 @@
 #include "kernels/fused/program.h"
 
 #include "graph/base/base.h"
-#include "kernels/ops.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/view.h"
 
 #include <string.h>
 

@@ -20,8 +20,8 @@
 #include "kernels/loss/loss.h"
 
 #include "graph/base/base.h"
-#include "kernels/ops.h"
-#include "kernels/rules.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/rules.h"
 
 #include <math.h>
 #include <string.h>

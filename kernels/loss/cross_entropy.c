@@ -18,9 +18,9 @@
 #include "kernels/loss/loss.h"
 
 #include "graph/base/base.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/position.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/position.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 #ifndef KERNELS_LOSS_LOSS_H
 #define KERNELS_LOSS_LOSS_H
 
-#include "kernels/lanes.h"
+#include "kernels/common/lanes.h"
 #include "kernels/loss/formula.h"
-#include "kernels/real.h"
+#include "kernels/common/real.h"
 
 /* 1 / number of rows that count, of the whole batch. */
 static inline double row_weight(const weir_view *labels, const weir_view *count)

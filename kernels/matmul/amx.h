@@ -26,7 +26,7 @@ bool amx_usable(void);
 /* Whether a small product of whole numbers is exact; executes the instructions, whether the processor has them or not. */
 bool amx_is_right(void);
 
-/* A copy of the kernels that is for processors without AMX does not ask (kernels/levels.c). */
+/* A copy of the kernels that is for processors without AMX does not ask (kernels/table/levels.c). */
 #ifdef WEIR_NO_AMX
 #define amx_used() false
 #else

@@ -1,5 +1,5 @@
 /* kernels/matmul/epilogue.c: products with what comes right behind them, which the compiler makes of two calls for
- * devices whose library does both in one (graph/compile/epilogue.c): there is none in a graph, and no CPU has them.
+ * devices whose library does both in one (graph/compile/actors/epilogue.c): there is none in a graph, and no CPU has them.
  *
  *     linear_gelu         x, W [, b] -> y = gelu(z), z = x W + b      z only where someone reads it
  *     matmul_gelu_grad    a, b, z    -> dz = gelu'(z) (a b)           attributes are matmul's
@@ -10,9 +10,9 @@
 #include "graph/base/base.h"
 #include "kernels/cuda/chunks.h"
 #include "kernels/matmul/sizes.h"
-#include "kernels/ops.h"
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 
 /* The call of the product within, with the first of its inputs, and one output. */
 static weir_op_args product_within(const weir_op_args *local, const weir_op *op, int in_count)

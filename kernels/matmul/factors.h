@@ -7,7 +7,7 @@
 
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/half.h"
-#include "kernels/view.h"
+#include "kernels/common/view.h"
 
 static inline bool factors_are_real(const weir_op_args *args, char *error, size_t error_bytes)
 {

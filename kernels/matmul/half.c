@@ -32,9 +32,9 @@
 #include "kernels/matmul/half.h"
 
 #include "graph/base/half.h"
-#include "kernels/lanes.h"
+#include "kernels/common/lanes.h"
 #include "kernels/matmul/amx.h"
-#include "kernels/unroll.h"
+#include "kernels/common/unroll.h"
 
 #ifdef __AVX512BF16__
 #include <immintrin.h>

@@ -23,7 +23,7 @@
  */
 #include "kernels/matmul/large.h"
 
-#include "kernels/unroll.h"
+#include "kernels/common/unroll.h"
 
 #include <string.h>
 

@@ -21,16 +21,16 @@
  * `in` are the two halves of tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
  */
 #include "kernels/cuda/chunks.h"
-#include "kernels/lanes.h"
+#include "kernels/common/lanes.h"
 #include "kernels/matmul/factors.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/rows.h"
 #include "kernels/matmul/sizes.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/param.h"
-#include "kernels/real.h"
-#include "kernels/rules.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/param.h"
+#include "kernels/common/real.h"
+#include "kernels/common/rules.h"
 
 #include <math.h>
 #include <string.h>

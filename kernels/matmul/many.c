@@ -1,5 +1,5 @@
 /* kernels/matmul/many.c: products of one tensor by one call, which the compiler makes of several for devices whose library makes
- * a batch of products as one (graph/compile/batch.c): there is none in a graph, and no CPU has them.
+ * a batch of products as one (graph/compile/actors/batch.c): there is none in a graph, and no CPU has them.
  *
  *     linear_many         x, W0, W1, ... [, b0, b1, ...] -> y0 = x W0 + b0, y1 = x W1 + b1, ...
  *     linear_dw_many      x, dy0, dy1, ...               -> dW0 = x^T dy0, dW1 = x^T dy1, ...     f32; none accumulates
@@ -8,9 +8,9 @@
  */
 #include "graph/base/base.h"
 #include "kernels/matmul/sizes.h"
-#include "kernels/ops.h"
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 
 /* The call of product i, whose inputs go to `in`. */
 static weir_op_args product_of_many(const weir_op_args *args, const weir_op *op, int i, weir_type in[3])

@@ -21,10 +21,10 @@
 #include "kernels/matmul/factors.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/sizes.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 
 #include <weir/ops.h>
 

@@ -3,7 +3,7 @@
  *     c[i, j] = (((start + a[i, 0] b[0, j]) + a[i, 1] b[1, j]) + ...) + a[i, k - 1] b[k - 1, j]
  *
  * How many rows and columns are done at a time is a matter of speed alone: a tile is some rows and some vectors
- * (kernels/lanes.h) of sums, and each lane of each sum is that same chain of multiply-adds, whatever lies beside it.
+ * (kernels/common/lanes.h) of sums, and each lane of each sum is that same chain of multiply-adds, whatever lies beside it.
  * With many rows a vector of B serves several of them. A single row takes as many vectors as hide the latency of an
  * addition, and is bound by how fast B can be read: it asks for it AHEAD rows before (a tenth less time for a model
  * whose weights lie in the third-level cache). DEPTH rows of B at a time stay in the second-level cache. The last
@@ -14,7 +14,7 @@
  */
 #include "kernels/matmul/rows.h"
 
-#include "kernels/lanes.h"
+#include "kernels/common/lanes.h"
 
 enum { DEPTH = 256, AHEAD = 8 };
 

@@ -5,7 +5,7 @@
  * A. With few rows, what this is for, that is once, and from half the bytes; gemm_half() would pack all of B first.
  */
 #include "kernels/matmul/rows.h"
-#include "kernels/real.h"
+#include "kernels/common/real.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* kernels/matmul/small.c: products that are over before it pays to pack them.
  *
  *                  columns j .. j + 15
- *     rows       [ sum of a[i, 0 .. k) b[0 .. k, j ..] ]   up to ROWS sums at a time, each a vector (kernels/lanes.h);
+ *     rows       [ sum of a[i, 0 .. k) b[0 .. k, j ..] ]   up to ROWS sums at a time, each a vector (kernels/common/lanes.h);
  *     i .. i + 7 [ .                                   ]   a row of b is loaded once for all of them
  *
  * B is read where it lies when its rows are whole vectors. Otherwise (it is stored transposed, or these are the last
@@ -14,7 +14,7 @@
  */
 #include "kernels/matmul/small.h"
 
-#include "kernels/lanes.h"
+#include "kernels/common/lanes.h"
 
 enum {
     ROWS = 8,

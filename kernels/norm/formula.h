@@ -4,7 +4,7 @@
 #ifndef KERNELS_NORM_FORMULA_H
 #define KERNELS_NORM_FORMULA_H
 
-#include "kernels/formula.h"
+#include "kernels/common/formula.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -21,12 +21,12 @@
  */
 #include "kernels/cuda/chunks.h"
 #include "kernels/elementwise/fastmath.h"
-#include "kernels/lanes.h"
+#include "kernels/common/lanes.h"
 #include "kernels/norm/formula.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/param.h"
-#include "kernels/real.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/param.h"
+#include "kernels/common/real.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #ifndef KERNELS_OPTIM_FORMULA_H
 #define KERNELS_OPTIM_FORMULA_H
 
-#include "kernels/formula.h"
+#include "kernels/common/formula.h"
 
 #include <math.h>
 #include <stdbool.h>

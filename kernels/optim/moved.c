@@ -8,8 +8,8 @@
  */
 #include "kernels/optim/optim.h"
 
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 #include <string.h>
 
 static int states_of(const weir_op *op)

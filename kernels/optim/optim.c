@@ -12,8 +12,8 @@
 #include "kernels/optim/optim.h"
 
 #include "kernels/cuda/chunks.h"
-#include "kernels/lanes.h"
-#include "kernels/view.h"
+#include "kernels/common/lanes.h"
+#include "kernels/common/view.h"
 #include <math.h>
 
 const weir_field optim_fields[OPTIM_FIELD_COUNT] = {

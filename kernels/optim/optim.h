@@ -23,7 +23,7 @@
 #ifndef KERNELS_OPTIM_OPTIM_H
 #define KERNELS_OPTIM_OPTIM_H
 
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/optim/formula.h"
 
 enum { OPTIM_FIELD_COUNT = 9 };

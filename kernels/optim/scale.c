@@ -12,7 +12,7 @@
  */
 #include "kernels/optim/optim.h"
 
-#include "kernels/view.h"
+#include "kernels/common/view.h"
 #include <math.h>
 
 static const weir_field scale_fields[] = {

@@ -9,13 +9,13 @@
  * application with another key and its own count of firings, so it could not draw the same numbers again.
  */
 #include "kernels/elementwise/fastmath.h"
-#include "kernels/nest.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
+#include "kernels/common/nest.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
 #include "kernels/random/dropout.h"
-#include "kernels/real.h"
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/real.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 
 #include <weir/ops.h>
 

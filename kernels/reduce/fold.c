@@ -6,9 +6,9 @@
  */
 #include "kernels/reduce/fold.h"
 
-#include "kernels/lanes.h"
-#include "kernels/nest.h"
-#include "kernels/real.h"
+#include "kernels/common/lanes.h"
+#include "kernels/common/nest.h"
+#include "kernels/common/real.h"
 
 #include <math.h>
 

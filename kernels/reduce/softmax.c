@@ -4,14 +4,14 @@
  * the scaling; three short passes that vectorise are faster than one that does not. The gradient needs the output
  * alone: dx = y (dy - sum(y dy)). Rows of f16 and bf16 lie as f32 in the workspace meanwhile, and are rounded once.
  */
-#include "kernels/lanes.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/real.h"
+#include "kernels/common/lanes.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/real.h"
 #include "kernels/reduce/fold.h"
 #include "kernels/reduce/softmax.h"
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 
 #include <weir/ops.h>
 

@@ -5,11 +5,11 @@
 
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/cuda/chunks.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/reduce/fold.h"
-#include "kernels/rules.h"
+#include "kernels/common/rules.h"
 #include "kernels/shape/shape.h"
-#include "kernels/view.h"
+#include "kernels/common/view.h"
 
 #include "graph/base/base.h"
 

@@ -8,9 +8,9 @@
  * The position is a value, so it is the kernel that refuses one at which the rows would not fit. Any dimension but that
  * of the rows may be split.
  */
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/view.h"
 
 #include <string.h>
 #include <weir/ops.h>

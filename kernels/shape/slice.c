@@ -7,12 +7,12 @@
  */
 #include "kernels/shape/shape.h"
 
-#include "kernels/ops.h"
-#include "kernels/rules.h"
-#include "kernels/view.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/rules.h"
+#include "kernels/common/view.h"
 
 #include "graph/base/base.h"
-#include "kernels/opts.h"
+#include "kernels/common/opts.h"
 
 #include <string.h>
 #include <weir/ops.h>

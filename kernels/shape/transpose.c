@@ -4,12 +4,12 @@
  * walk is a copy of rows. Otherwise one input dimension runs fastest where the output's does not: those two are walked
  * in square tiles that fit the cache, so that neither side is read or written a line per element.
  */
-#include "kernels/nest.h"
-#include "kernels/ops.h"
-#include "kernels/opts.h"
-#include "kernels/rules.h"
+#include "kernels/common/nest.h"
+#include "kernels/common/ops.h"
+#include "kernels/common/opts.h"
+#include "kernels/common/rules.h"
 #include "kernels/shape/shape.h"
-#include "kernels/view.h"
+#include "kernels/common/view.h"
 
 #include <string.h>
 #include <weir/ops.h>

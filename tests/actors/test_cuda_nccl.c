@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "regst/plugin.h"
 #include "tests/support/card.h"
 #include "tests/support/effort.h"

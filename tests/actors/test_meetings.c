@@ -17,7 +17,7 @@ static enum rule without;
 #define AHEAD_WITHOUT(rule) (without == (rule))
 #include "actors/ahead.c"
 
-#include "graph/plan/await.h"
+#include "graph/plan/prove/await.h"
 static bool await_all_collectives;
 static weir_status may_await(const weir_plan *plan, plan_space_id space, bool *may)
 {

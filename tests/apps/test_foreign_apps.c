@@ -1,7 +1,7 @@
 /* tests/apps/test_foreign_apps.c: names of strangers' files, as programs print them; and names of what is no file. */
 #define _GNU_SOURCE
 #include "graph/base/foreign.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/apps/shell.h"
 #include "tests/support/json.h"
 

@@ -5,7 +5,7 @@
  * that are right, raw bytes, records that are changed, repeated, left out or cut short. From the first record on that
  * is not as it was made nothing may be taken any more.
  */
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/fuzz/bytes.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/small_plans.h"

@@ -6,7 +6,7 @@
  * counters have to be those that follow from what was posted, every message has to be one that its receiver can take,
  * and every slot that a reader was told of has to be what it then was.
  */
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/fuzz/bytes.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/small_plans.h"

@@ -4,9 +4,9 @@
  * plan_validate() must survive everything that reads plans, and come back from its own encoding unchanged. Spread over
  * ranks and cut into parts it must stay valid, and live if it was.
  */
-#include "graph/plan/check.h"
-#include "graph/plan/file.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/prove/check.h"
+#include "graph/plan/form/file.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/sample_plan.h"
 

@@ -5,7 +5,7 @@
  * and would be stale with every change of the format; fuzz_plan.c takes those. What passes goes through the file
  * format and is then run, between guards and in a session.
  */
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/sample_plan.h"

@@ -6,10 +6,10 @@
  * Partial sums come in two kinds: those that a conversion makes (every element on one device, zeros on the others), and
  * real ones, of which every device has a term (a sum over a dimension that is split; of integers, so it is exact).
  */
-#include "graph/compile/ir.h"
-#include "graph/plan/plan.h"
+#include "graph/compile/ir/ir.h"
+#include "graph/plan/form/plan.h"
 #include "kernels/core/core.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/run.h"
 

@@ -1,9 +1,9 @@
 /* test_class_loss.c: the cross-entropy by groups of classes: each kernel against plain loops in double, every way to be
  * split, gradients against finite differences; and that a head that is split over the classes gathers no logits. */
-#include "graph/plan/plan.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/form/plan.h"
+#include "graph/plan/spread/spread.h"
 #include "kernels/loss/loss.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/run.h"
 #include "tests/support/shard_check.h"

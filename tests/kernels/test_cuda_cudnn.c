@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/attention/formula.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "regst/device.h"
 #include "tests/support/card.h"
 #include "tests/support/effort.h"

@@ -1,5 +1,5 @@
 /* Dropout: which elements go is a function of key, firing and logical index, and nothing else. */
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/random/philox.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/shard_check.h"

@@ -2,7 +2,7 @@
  * every signature on 2 and 3 devices, and the vector functions over all of f32. */
 #include "graph/base/half.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/shard_check.h"
 

@@ -2,7 +2,7 @@
  * row's bits are the same however many are computed with it, for every op that lies on the way from a token to its
  * logits. */
 #include "kernels/matmul/rows.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/op_check.h"
 #include "tests/support/shard_check.h"

@@ -10,7 +10,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/amx.h"
 #include "kernels/matmul/half.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/reduce/reduce.h"
 #include "tests/support/amx_machine.h"
 #include "tests/support/effort.h"

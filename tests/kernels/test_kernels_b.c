@@ -1,8 +1,8 @@
 /* test_kernels_b.c: products, norms, attention, embedding, losses and optimizers against plain loops in double. The
  * gradients are held against finite differences in test_gradients_b.c; here they are held against their formulas. */
-#include "kernels/lanes.h"
+#include "kernels/common/lanes.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/optim/optim.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/shard_check.h"

@@ -1,7 +1,7 @@
-/* tests/kernels/test_levels.c: which copy of the kernels is used (kernels/levels.c). In a portable build each level that
+/* tests/kernels/test_levels.c: which copy of the kernels is used (kernels/table/levels.c). In a portable build each level that
  * this processor has is tried; in any other there is one. The environment is read once, so each test is a process. */
 #include "graph/base/base.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "kernels/embedding/formula.h"
 #include "kernels/loss/formula.h"
 #include "kernels/norm/formula.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/shape/shape.h"
 #include "tests/support/effort.h"

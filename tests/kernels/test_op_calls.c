@@ -7,8 +7,8 @@
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/plan/plan.h"
-#include "kernels/ops.h"
+#include "graph/plan/form/plan.h"
+#include "kernels/common/ops.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/untrusted.h"
 

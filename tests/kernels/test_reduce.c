@@ -1,5 +1,5 @@
 /* Reductions, softmax and argmax against plain loops in double precision, and every signature on 2 and 3 devices. */
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/shape/shape.h"
 #include "tests/support/kernel_check.h"

@@ -1,6 +1,6 @@
 /* reshape, broadcast_to, transpose, slice, pad and concat against index arithmetic, and every signature on 2 and 3
  * devices. */
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/shape/shape.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/shard_check.h"

@@ -1,7 +1,7 @@
 /* Every op of the first families through compiler and runtime, on 2 and 3 devices, in every layout that it lists. Sizes
  * do not divide, and some are smaller than the number of devices. */
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/shape/shape.h"
 #include "tests/support/op_check.h"

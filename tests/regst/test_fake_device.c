@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/effort.h"
 #include "tests/support/fake_bench.h"
 #include "tests/support/sdf.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/effort.h"
 #include "tests/support/fake_bench.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "transport/net/share.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "regst/segment.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/small_plans.h"

@@ -10,7 +10,7 @@
 #ifndef TESTS_SUPPORT_AHEAD_PLANS_H
 #define TESTS_SUPPORT_AHEAD_PLANS_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 enum { AHEAD_ITEMS = 4, AHEAD_STEPS = 7, AHEAD_MICRO_MAX = 3, AHEAD_VALUES = AHEAD_STEPS * AHEAD_MICRO_MAX };
 

@@ -1,7 +1,7 @@
 /* tests/support/byte_game.c: see the header. Markers are a list that is searched through: plans of tests are small. */
 #include "tests/support/byte_game.h"
 #include "tests/support/mutate_plan.h"
-#include "graph/plan/window.h"
+#include "graph/plan/lives/window.h"
 
 #include <inttypes.h>
 #include <stdio.h>

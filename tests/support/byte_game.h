@@ -8,12 +8,12 @@
  * states and snapshots always. Two markers on one byte end the game: a plan had parts on the same bytes that some
  * order needs at once.
  *
- * Nothing is taken from graph/plan/lives.h, which this is held against.
+ * Nothing is taken from graph/plan/lives/lives.h, which this is held against.
  */
 #ifndef TESTS_SUPPORT_BYTE_GAME_H
 #define TESTS_SUPPORT_BYTE_GAME_H
 
-#include "graph/plan/arrivals.h"
+#include "graph/plan/lives/arrivals.h"
 
 typedef struct byte_run {
     uint32_t program, steps;

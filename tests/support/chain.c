@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "graph/plan/check.h"
+#include "graph/plan/prove/check.h"
 #include "tests/support/ops.h"
 #include "tests/support/sdf.h"
 

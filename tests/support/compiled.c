@@ -26,6 +26,6 @@ compile *compiled_to(compile_pass *last, uint64_t seed)
 void compiled_free(compile *c)
 {
     weir_graph_free((weir_graph *)(uintptr_t)c->graph);
-    layout_forget(c);
+    offsets_forget(c);
     pool_free(&c->pool);
 }

@@ -9,7 +9,7 @@
 #ifndef TESTS_SUPPORT_COMPILED_H
 #define TESTS_SUPPORT_COMPILED_H
 
-#include "graph/compile/ir.h"
+#include "graph/compile/ir/ir.h"
 
 typedef bool compile_pass(compile *c);
 

@@ -1,7 +1,7 @@
 /* tests/support/fakes.c: see the header. */
 #include "tests/support/fakes.h"
 
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 
 #include "tests/support/random_model.h"
 

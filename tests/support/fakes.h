@@ -12,7 +12,7 @@
 #define TESTS_SUPPORT_FAKES_H
 
 #include "graph/model/build.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/reference.h"
 
 /* Whether a mesh is to be one of fakes. */

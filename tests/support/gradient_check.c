@@ -3,7 +3,7 @@
 #include "tests/support/gradient_check.h"
 
 #include "graph/model/build.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/kernel_check.h"
 
 #include <criterion/criterion.h>

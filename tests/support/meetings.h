@@ -13,7 +13,7 @@
 
 #include <stdatomic.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/sdf.h"
 
 enum { MEETINGS_DEVICES = 4, MEETINGS_LANES = 6, MEETINGS_ITEMS = 5, MEETINGS_MOVES = 24 };

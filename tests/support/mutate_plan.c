@@ -3,10 +3,10 @@
 #include "tests/support/mutate_plan.h"
 
 #include "graph/base/error.h"
-#include "graph/plan/ends.h"
-#include "graph/plan/fields.h"
-#include "graph/plan/window.h"
-#include "kernels/ops.h"
+#include "graph/plan/prove/ends.h"
+#include "graph/plan/form/fields.h"
+#include "graph/plan/lives/window.h"
+#include "kernels/common/ops.h"
 #include "tests/support/sample_plan.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #ifndef TESTS_SUPPORT_MUTATE_PLAN_H
 #define TESTS_SUPPORT_MUTATE_PLAN_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 /* A copy with four times the memory for everything but scratch, so that tensors may grow where they lie, and with the
  * names of all built-in ops among its strings. Owned by the caller. */

@@ -1,7 +1,7 @@
 /* op_check.c: see the header. */
 #include "tests/support/op_check.h"
 
-#include "graph/compile/ir.h"
+#include "graph/compile/ir/ir.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* tests/support/ops.c: see the header. */
 #include "tests/support/ops.h"
 
-#include "kernels/view.h"
+#include "kernels/common/view.h"
 
 #define FAIL_STEP 17
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUPPORT_PACE_H
 #define TESTS_SUPPORT_PACE_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 /* When the last of so many steps of main is over. A firing takes 100 and the bytes that its kernels read and write
  * / 64; a push or pull takes no time. Fails the test when the plan stalls. */

@@ -2,7 +2,7 @@
  * plan's rules: what an actor owns is added between two actors. */
 #include "tests/support/sample_plan.h"
 
-#include "graph/plan/build.h"
+#include "graph/plan/form/build.h"
 
 #include <stdlib.h>
 #include <string.h>

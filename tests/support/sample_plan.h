@@ -13,7 +13,7 @@
 #ifndef TESTS_SUPPORT_SAMPLE_PLAN_H
 #define TESTS_SUPPORT_SAMPLE_PLAN_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 /* Makes the sample's ops known; may be called again. */
 void sample_ops_register(void);

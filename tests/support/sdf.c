@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "graph/base/base.h"
-#include "graph/plan/build.h"
-#include "graph/plan/text.h"
-#include "graph/plan/turns.h"
+#include "graph/plan/form/build.h"
+#include "graph/plan/form/text.h"
+#include "graph/plan/prove/turns.h"
 #include "kernels/core/core.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #define NAME_BYTES 48
 #define KEY 7919 /* of random initial values: register i has the stream KEY + i */

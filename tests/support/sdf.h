@@ -1,5 +1,5 @@
 /* tests/support/sdf.h: plans made by hand. Things are added in any order; sdf_plan() sorts them into the ranges that
- * graph/plan/plan.h asks for, lays out the arenas and returns the plan.
+ * graph/plan/form/plan.h asks for, lays out the arenas and returns the plan.
  *
  *     sdf *s = sdf_new("pair", 1);
  *     uint32_t q = sdf_device(s);
@@ -14,7 +14,7 @@
 #ifndef TESTS_SUPPORT_SDF_H
 #define TESTS_SUPPORT_SDF_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 #define SDF_NOBODY UINT32_MAX /* producer of a constant */
 
@@ -88,7 +88,7 @@ typedef struct sdf_move {
 uint32_t sdf_collective(sdf *s, plan_collective_kind kind, const uint32_t *members, uint32_t members_count,
                         const sdf_move *moves, uint32_t moves_count);
 
-/* The next in the list of turns. Without any they are worked out (graph/plan/turns.h). */
+/* The next in the list of turns. Without any they are worked out (graph/plan/prove/turns.h). */
 void sdf_turn(sdf *s, uint32_t collective);
 
 /* Frees the builder. Fails the test when there is no memory. `bindings` (malloc'ed, by the order in which actors with

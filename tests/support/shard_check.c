@@ -4,7 +4,7 @@
 #include "tests/support/shard_check.h"
 
 #include "graph/check/check.h"
-#include "graph/compile/ir.h"
+#include "graph/compile/ir/ir.h"
 
 #include <criterion/criterion.h>
 

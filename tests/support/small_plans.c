@@ -1,7 +1,7 @@
 /* tests/support/small_plans.c: see the header. */
 #include "tests/support/small_plans.h"
 
-#include "graph/compile/offload.h"
+#include "graph/compile/budget/offload.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #ifndef TESTS_SUPPORT_SMALL_PLANS_H
 #define TESTS_SUPPORT_SMALL_PLANS_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 enum { SMALL_PLANS = 8 };
 

@@ -16,7 +16,7 @@
 #ifndef TESTS_SUPPORT_TOGETHER_H
 #define TESTS_SUPPORT_TOGETHER_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 enum { TOGETHER_TEXT_BYTES = 256 };
 

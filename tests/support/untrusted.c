@@ -2,8 +2,8 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "tests/support/untrusted.h"
 
-#include "graph/plan/check.h"
-#include "kernels/ops.h"
+#include "graph/plan/prove/check.h"
+#include "kernels/common/ops.h"
 #include "tests/support/mutate_plan.h"
 
 #include <math.h>

@@ -16,7 +16,7 @@
 #ifndef TESTS_SUPPORT_UNTRUSTED_H
 #define TESTS_SUPPORT_UNTRUSTED_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 /* Is it small enough to be run thousands of times, and live? */
 bool untrusted_small(const weir_plan *plan);

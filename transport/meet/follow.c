@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "graph/base/error.h"
-#include "graph/plan/file.h"
+#include "graph/plan/form/file.h"
 #include "transport/meet/inside.h"
 #include "transport/meet/ops.h"
 #include "transport/mail/version.h"

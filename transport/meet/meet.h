@@ -20,7 +20,7 @@
 #ifndef TRANSPORT_MEET_MEET_H
 #define TRANSPORT_MEET_MEET_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "transport/meet/env.h"
 #include "transport/meet/keys.h"
 
@@ -61,7 +61,7 @@ weir_status meet_bind_address(const struct cluster_env *env, char *endpoint, siz
 /* What tells hosts apart: the machine's boot id, its network namespace and its pid namespace. */
 void meet_host(char *host, size_t bytes);
 
-/* For `weir run PLAN` under a launcher: rank 0 has the plan; every rank gets its own part (graph/plan/spread.h). On
+/* For `weir run PLAN` under a launcher: rank 0 has the plan; every rank gets its own part (graph/plan/spread/spread.h). On
  * rank 0 `whole` is given and *part is rank 0's part; on others `whole` is NULL. Owned by the caller. A meeting of its
  * own, before the one of the session, at the same address; `plan` and `members` are not used and may be NULL. Of a size
  * of 1 the part is the whole, copied. */

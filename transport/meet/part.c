@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "graph/base/error.h"
-#include "graph/plan/file.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/form/file.h"
+#include "graph/plan/spread/spread.h"
 #include "transport/meet/inside.h"
 
 struct encoded {

@@ -8,9 +8,9 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/plan/arrivals.h"
-#include "graph/plan/spread.h"
-#include "graph/plan/view.h"
+#include "graph/plan/lives/arrivals.h"
+#include "graph/plan/spread/spread.h"
+#include "graph/plan/form/view.h"
 #include "regst/device.h"
 
 #define DIRECT_BYTES 8192 /* a smaller piece is not worth a frame of its own */

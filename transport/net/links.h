@@ -19,7 +19,7 @@
  *
  * The receiver has a *receive slot* for each slot of the register, in memory of exactly links->receive_bytes, which is
  * there before the first step. What the next one brings is written there when by credit all readers have freed it. What is
- * gathered comes to where it is to lie, and has none, where that is proven (graph/plan/arrivals.h).
+ * gathered comes to where it is to lie, and has none, where that is proven (graph/plan/lives/arrivals.h).
  *
  * Made when the session opens; then what is sent or has arrived in a transfer belongs to whoever is at the network's
  * sockets (transport/net/net.h). A reader looks at the pointers of a slot only after the READY that came behind them.
@@ -27,7 +27,7 @@
 #ifndef TRANSPORT_NET_LINKS_H
 #define TRANSPORT_NET_LINKS_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "regst/arena.h"
 
 #define LINKS_NONE UINT32_MAX

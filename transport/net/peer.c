@@ -8,8 +8,8 @@
 
 #include "graph/base/error.h"
 #include "graph/base/locale.h"
-#include "graph/plan/spread.h"
-#include "graph/plan/text.h"
+#include "graph/plan/spread/spread.h"
+#include "graph/plan/form/text.h"
 
 #define NS_PER_S 1000000000
 #define CUT_NS 300000000      /* a BYE may be on its way on another connection when one ends */

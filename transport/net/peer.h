@@ -30,7 +30,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "transport/net/channel.h"
 #include "transport/net/measure.h"
 #include "transport/net/seal.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "transport/net/inside.h"
 
 static bool tables_make(struct net *net)

@@ -11,7 +11,7 @@
 #ifndef TRANSPORT_NET_SHARE_H
 #define TRANSPORT_NET_SHARE_H
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "regst/segment.h"
 #include "transport/mail/mailbox.h"
 

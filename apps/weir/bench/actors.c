@@ -14,7 +14,7 @@
 #include "apps/common/measure.h"
 #include "apps/weir/bench/hand.h"
 #include "apps/weir/bench/instant.h"
-#include "graph/plan/build.h"
+#include "graph/plan/form/build.h"
 
 #define ROUNDS 9
 #define ROUND_SECONDS 0.05

@@ -4,7 +4,7 @@
 #include "apps/common/gpt.h"
 #include "apps/common/measure.h"
 #include "apps/weir/bench/gpt.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "regst/plugin.h"
 
 #include <math.h>

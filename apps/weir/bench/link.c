@@ -6,7 +6,7 @@
 
 #include "apps/weir/bench/raw.h"
 #include "apps/common/measure.h"
-#include "graph/plan/build.h"
+#include "graph/plan/form/build.h"
 
 #define ROUNDS 5
 #define ROUND_SECONDS 0.1

@@ -6,7 +6,7 @@
 #include "apps/weir/bench/place.h"
 #include "apps/common/options.h"
 #include "graph/base/reading.h"
-#include "graph/compile/place.h"
+#include "graph/compile/memory/place.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/paths.h"
 #include "apps/weir/bench/gpt.h"
-#include "apps/weir/launch_snapshots.h"
+#include "apps/weir/launch/snapshots.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include "apps/weir/bench/scale.h"
 #include "apps/weir/bench/gpt.h"
 #include "apps/common/measure.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
 
 #include "graph/base/base.h"
 #include "graph/model/build.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "regst/arena.h"
 #include "tests/support/effort.h"
 #include "tests/support/fake.h"

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <weir/weir.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/ranks.h"
 
 enum { STEPS = 7, ITEMS = 6, PATIENCE_S = 10 };

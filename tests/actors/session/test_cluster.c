@@ -13,7 +13,7 @@
 #include "actors/session/session.h"
 #include "apps/common/gpt.h"
 #include "graph/base/base.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "kernels/matmul/amx.h"
 #include "tests/support/chain.h"
 #include "tests/support/ops.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "graph/model/build.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "regst/plugin.h"
 #include "tests/support/card.h"
 #include "tests/support/effort.h"

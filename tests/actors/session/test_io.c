@@ -17,7 +17,7 @@
 #include <weir/weir.h>
 
 #include "actors/session/session.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/json.h"
 #include "tests/support/random_model.h"
 #include "tests/support/run.h"

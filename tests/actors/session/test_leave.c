@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <weir/weir.h>
 
-#include "graph/plan/check.h"
+#include "graph/plan/prove/check.h"
 #include "tests/support/chain.h"
 #include "tests/support/effort.h"
 #include "tests/support/ops.h"

@@ -6,7 +6,7 @@
  * is refused.
  */
 #include "graph/model/build.h"
-#include "graph/plan/check.h"
+#include "graph/plan/prove/check.h"
 #include "tests/support/ranks.h"
 
 #include <criterion/criterion.h>

@@ -4,7 +4,7 @@
  * is in every rank of many, over shared memory and over sockets. One set of processes opens the sessions of all cases
  * of a layout one after the other.
  */
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/effort.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"

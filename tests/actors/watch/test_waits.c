@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "actors/watch/waits.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/ops.h"
 #include "tests/support/sdf.h"
 

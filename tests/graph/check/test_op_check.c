@@ -3,7 +3,7 @@
  * slope for each column, each with one fault.
  */
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/shape/shape.h"
 #include "kernels/random/dropout.h"

@@ -1,13 +1,13 @@
 /* tests/graph/compile/test_copies.c: what accelerators and the host hand to each other goes through copies, in plans for
  * devices that nobody has.
  *
- * Graphs are laid out over fakes, or over fakes and CPUs, and compiled. Each rule of graph/compile/copies.h is read off
+ * Graphs are laid out over fakes, or over fakes and CPUs, and compiled. Each rule of graph/compile/devices/copies.h is read off
  * the plan, which must be valid and live, alone and spread over ranks. What it computes is found by running the same
  * plan with CPUs in the fakes' place: that must be bit for bit what the graph computes on CPUs.
  */
-#include "graph/compile/ir.h"
-#include "graph/plan/spread.h"
-#include "graph/plan/text.h"
+#include "graph/compile/ir/ir.h"
+#include "graph/plan/spread/spread.h"
+#include "graph/plan/form/text.h"
 #include "tests/support/byte_game.h"
 #include "tests/support/compiled.h"
 #include "tests/support/effort.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/plan/plan.h"
-#include "kernels/ops.h"
+#include "graph/plan/form/plan.h"
+#include "kernels/common/ops.h"
 #include "regst/plugin.h"
 #include "tests/support/calls.h"
 #include "tests/support/card.h"

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "kernels/matmul/sizes.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "regst/plugin.h"
 #include "tests/support/calls.h"
 #include "tests/support/card.h"

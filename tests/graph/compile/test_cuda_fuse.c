@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/compile/ir.h"
-#include "graph/plan/plan.h"
+#include "graph/compile/ir/ir.h"
+#include "graph/plan/form/plan.h"
 #include "kernels/fused/program.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/card.h"
 #include "tests/support/effort.h"
 #include "tests/support/fakes.h"

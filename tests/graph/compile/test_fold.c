@@ -2,7 +2,7 @@
  *
  * What a program with chains of casts computes must be, bit for bit, what each cast by itself makes of the values.
  */
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>

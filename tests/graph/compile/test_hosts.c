@@ -1,7 +1,7 @@
 /* tests/graph/compile/test_hosts.c: how many slots a link between hosts asks for, of whom it does not, what a limit takes
  * away again, and that no bit changes. */
-#include "graph/compile/hosts.h"
-#include "graph/plan/plan.h"
+#include "graph/compile/actors/hosts.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/learner.h"
 
 #include <criterion/criterion.h>

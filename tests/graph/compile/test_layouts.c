@@ -5,7 +5,7 @@
  * first steps are run again, also with another number of workers. In bf16 and f16 each is within 1 % of one device's in f32, and of the
  * same bits with any number of workers.
  */
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/effort.h"
 #include "tests/support/reference.h"
 

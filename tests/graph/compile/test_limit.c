@@ -5,7 +5,7 @@
  * byte, to what it needs without one; each plan must keep within its limit on every device and compute the bits of the
  * unlimited plan.
  */
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/effort.h"
 #include "tests/support/learner.h"
 #include "tests/support/random_model.h"
@@ -20,7 +20,7 @@
 
 enum { LADDER = EFFORT(3, 1, 1), MODELS = EFFORT(8, 5, 3), STEPS = 3 };
 
-/* graph/compile/parts.h and limit.h, which know a type named as the functions here. */
+/* graph/compile/memory/parts.h and limit.h, which know a type named as the functions here. */
 extern int parts_max, parts_max_hasty, limit_grid;
 extern void (*limit_heard)(double counted, uint64_t bytes);
 

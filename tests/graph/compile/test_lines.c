@@ -6,10 +6,10 @@
  * begins with one of these.
  */
 #define _GNU_SOURCE
-#include "graph/compile/ir.h"
-#include "graph/compile/offload.h"
+#include "graph/compile/ir/ir.h"
+#include "graph/compile/budget/offload.h"
 #include "graph/model/build.h"
-#include "graph/plan/layouts.h"
+#include "graph/plan/show/layouts.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

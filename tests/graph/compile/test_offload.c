@@ -5,8 +5,8 @@
  * so what is worth moving, and how long a copy is thought to take, are shrunk for them.
  */
 #include "graph/base/filed.h"
-#include "graph/compile/offload.h"
-#include "graph/plan/plan.h"
+#include "graph/compile/budget/offload.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/byte_game.h"
 #include "tests/support/effort.h"
 #include "tests/support/folder.h"

@@ -6,8 +6,8 @@
  * and found by the game.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir.h"
-#include "graph/plan/lives.h"
+#include "graph/compile/ir/ir.h"
+#include "graph/plan/lives/lives.h"
 #include "tests/support/byte_game.h"
 #include "tests/support/effort.h"
 #include "tests/support/mutate_plan.h"
@@ -38,9 +38,9 @@ static weir_plan *plan_of(uint64_t model, uint64_t laid)
 
 static weir_plan *plan_apart(uint64_t model, uint64_t laid)
 {
-    layout_shares = false;
+    offsets_share = false;
     weir_plan *plan = plan_of(model, laid);
-    layout_shares = true;
+    offsets_share = true;
     return plan;
 }
 

@@ -4,8 +4,8 @@
  * held against the plan of the same model without them, and must be valid; and models around the real number must not
  * need more for each layer than those below it.
  */
-#include "graph/compile/parts.h"
-#include "graph/plan/plan.h"
+#include "graph/compile/memory/parts.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/effort.h"
 #include "tests/support/random_model.h"
 #include "tests/support/run.h"

@@ -1,5 +1,5 @@
 /* test_place.c: place(): what may not share bytes does not, and the height is what an exhaustive search finds. */
-#include "graph/compile/place_same.h"
+#include "graph/compile/memory/place_same.h"
 #include "tests/support/mutate_plan.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * stay f32; a weight is cast once a step, and gathered in half; what the user casts himself stays as he said; a
  * checkpoint loads in any precision; and a step of f16 that overflows changes nothing.
  */
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/folder.h"
 #include "tests/support/learner.h"
 #include "tests/support/reference.h"

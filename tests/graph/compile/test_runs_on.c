@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "graph/base/base.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "kernels/cuda/list.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/folder.h"
 
 #include <weir/weir.h>

@@ -7,7 +7,7 @@
  * device may be left without elements of a tensor that has enough of them, what is added up must be shared evenly, and
  * results must be those of one device.
  */
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "kernels/core/core.h"
 #include "tests/support/run.h"
 

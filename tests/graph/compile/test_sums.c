@@ -1,4 +1,4 @@
-/* tests/graph/compile/test_sums.c: plans in which accelerators add by themselves (graph/compile/sums.h): which conversions
+/* tests/graph/compile/test_sums.c: plans in which accelerators add by themselves (graph/compile/sbp/sums.h): which conversions
  * become such sums and which do not, how few they are, that their order is kept, what is said of them, and what of them a
  * plan may not have. Sessions run them in tests/actors/test_fast_reduce.c.
  */
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "graph/model/build.h"
-#include "graph/plan/text.h"
+#include "graph/plan/form/text.h"
 #include "tests/support/fake.h"
 #include "tests/support/fakes.h"
 #include "tests/support/run.h"

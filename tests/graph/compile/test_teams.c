@@ -3,9 +3,9 @@
  * What a conversion gives is held against what was pushed: sums of integers that f32 holds, so exact in any order, and
  * values that only move. Sums of fractions are held against the order that teams.h promises, to the bit.
  */
-#include "graph/compile/teams.h"
-#include "graph/plan/plan.h"
-#include "graph/plan/spread.h"
+#include "graph/compile/sbp/teams.h"
+#include "graph/plan/form/plan.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/effort.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"

@@ -84,7 +84,7 @@ Test(tie, no_circle_comes_of_it)
 /* The plan of what has been compiled so far. */
 static weir_plan *plan_from(compile *c)
 {
-    cr_assert(pass_slots(c) && pass_order(c) && pass_layout(c));
+    cr_assert(pass_slots(c) && pass_order(c) && pass_offsets(c));
     weir_plan *plan = pass_emit(c);
     cr_assert_not_null(plan);
     cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());

@@ -4,7 +4,7 @@
  * that place and says what is wrong; everything built on it must be poisoned, quiet and harmless.
  */
 #include "graph/model/build.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

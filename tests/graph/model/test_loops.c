@@ -5,7 +5,7 @@
  * against the same cell unrolled in one step, bit for bit; states over meshes against one device.
  */
 #include "graph/model/build.h"
-#include "graph/plan/check.h"
+#include "graph/plan/prove/check.h"
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>

@@ -7,7 +7,7 @@
  * whether what belongs to the optimizer is split or not.
  */
 #include "graph/base/base.h"
-#include "graph/plan/plan.h"
+#include "graph/plan/form/plan.h"
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* The token game: hand-made plans that are live and dead, what it says about the dead ones, and random plans against a
  * slow player that shares nothing with it. */
-#include "graph/plan/check.h"
+#include "graph/plan/prove/check.h"
 #include "graph/base/error.h"
-#include "graph/plan/build.h"
+#include "graph/plan/form/build.h"
 #include "tests/support/sample_plan.h"
 
 #include <criterion/criterion.h>

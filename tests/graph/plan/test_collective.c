@@ -2,11 +2,11 @@
  * they are called, and how they are shown. The plans are compiled, for accelerators that nobody has.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir.h"
+#include "graph/compile/ir/ir.h"
 #include "graph/model/build.h"
-#include "graph/plan/check.h"
-#include "graph/plan/fields.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/prove/check.h"
+#include "graph/plan/form/fields.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/effort.h"
 #include "tests/support/sample_plan.h"
 

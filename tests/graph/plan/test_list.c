@@ -1,7 +1,7 @@
 /* tests/graph/plan/test_list.c: logical tensors, layouts and stages are found in the shards of a plan, and what is asked for
  * is listed, and nothing else. */
 #define _GNU_SOURCE
-#include "graph/plan/layouts.h"
+#include "graph/plan/show/layouts.h"
 #include "tests/support/json.h"
 
 #include <criterion/criterion.h>

@@ -6,9 +6,9 @@
  * does not call apart is refused by plan_validate(), and most of them are found by a game.
  */
 #include "graph/base/error.h"
-#include "graph/plan/check.h"
-#include "graph/plan/ends.h"
-#include "graph/plan/lives.h"
+#include "graph/plan/prove/check.h"
+#include "graph/plan/prove/ends.h"
+#include "graph/plan/lives/lives.h"
 #include "tests/support/byte_game.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/sdf.h"

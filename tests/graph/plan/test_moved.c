@@ -1,5 +1,5 @@
 /* test_moved.c: what a step moves, counted by hand. */
-#include "graph/plan/moved.h"
+#include "graph/plan/show/moved.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

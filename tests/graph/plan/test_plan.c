@@ -1,11 +1,11 @@
 /* Plans as data: building, hashing, saving and loading, and that nothing but a valid plan is ever accepted. */
 #define _GNU_SOURCE
-#include "graph/plan/check.h"
+#include "graph/plan/prove/check.h"
 #include "graph/base/error.h"
-#include "graph/plan/build.h"
-#include "graph/plan/fields.h"
-#include "graph/plan/file.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/form/build.h"
+#include "graph/plan/form/fields.h"
+#include "graph/plan/form/file.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/sample_plan.h"
 
 #include <criterion/criterion.h>

@@ -6,7 +6,7 @@
  * live must come to its end.
  */
 #include "graph/base/error.h"
-#include "kernels/ops.h"
+#include "kernels/common/ops.h"
 #include "tests/support/effort.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/sample_plan.h"

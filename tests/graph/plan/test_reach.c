@@ -1,5 +1,5 @@
 /* tests/graph/plan/test_reach.c: walks of many columns find the paths that a search from each node finds. */
-#include "graph/plan/reach.h"
+#include "graph/plan/lives/reach.h"
 #include "tests/support/mutate_plan.h"
 
 #include <criterion/criterion.h>

@@ -1,10 +1,10 @@
 /* A plan on many ranks: spread, and in parts. Random models in random layouts are compiled and spread over one to five
  * ranks; what has to be the same is compared with the plan that they come from. */
 #define _GNU_SOURCE /* open_memstream */
-#include "graph/plan/check.h"
+#include "graph/plan/prove/check.h"
 #include "graph/base/error.h"
-#include "graph/plan/fields.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/form/fields.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/random_model.h"
 #include "tests/support/run.h"
 #include "tests/support/small_plans.h"

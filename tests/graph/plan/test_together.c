@@ -1,12 +1,12 @@
 /* tests/graph/plan/test_together.c: the order of collectives: what the token game accepts comes to its end under the rule of
  * NCCL (tests/support/together.h) however hosts and queues are interleaved, and what it refuses never does. And whether queues
- * may await collectives (graph/plan/await.h): where it is said that they may, all comes to its end. */
+ * may await collectives (graph/plan/prove/await.h): where it is said that they may, all comes to its end. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/plan/await.h"
+#include "graph/plan/prove/await.h"
 #include "tests/support/effort.h"
 #include "tests/support/fakes.h"
 #include "tests/support/ops.h"

@@ -5,9 +5,9 @@
  * tried on a map of the bytes. Then such plans are changed, a rule at a time, and none is let through.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir.h"
-#include "graph/plan/moved.h"
-#include "graph/plan/window.h"
+#include "graph/compile/ir/ir.h"
+#include "graph/plan/show/moved.h"
+#include "graph/plan/lives/window.h"
 #include "kernels/core/core.h"
 #include "tests/support/byte_game.h"
 #include "tests/support/effort.h"
@@ -40,10 +40,10 @@ static weir_plan *looped(int devices, bool shares)
     weir_tensor *mean = weir_shard(weir_mean(weir_mul(own, own)), .sbp = {WEIR_B});
     weir_state_set(last, mean);
     weir_fetch(mean, .name = "mean");
-    layout_shares = shares;
+    offsets_share = shares;
     group_own_bytes = 64;
     weir_plan *plan = weir_compile(g);
-    layout_shares = true;
+    offsets_share = true;
     cr_assert_not_null(plan, "%s", weir_error());
     weir_graph_free(g);
     return plan;

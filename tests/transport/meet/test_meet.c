@@ -12,7 +12,7 @@
 #include <weir/weir.h>
 #include <zmq.h>
 
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/party.h"
 #include "tests/support/small_plans.h"
 #include "transport/meet/frames.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <weir/weir.h>
 
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/count_alloc.h"
 #include "tests/support/ops.h"

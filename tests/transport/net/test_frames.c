@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "graph/base/error.h"
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/small_plans.h"
 #include "transport/mail/park.h"
 #include "transport/net/inside.h"

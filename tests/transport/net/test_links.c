@@ -6,8 +6,8 @@
 #include <string.h>
 #include <weir/weir.h>
 
-#include "graph/plan/spread.h"
-#include "kernels/ops.h"
+#include "graph/plan/spread/spread.h"
+#include "kernels/common/ops.h"
 #include "tests/support/effort.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/ops.h"

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <weir/weir.h>
 
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/ops.h"
 #include "tests/support/sdf.h"

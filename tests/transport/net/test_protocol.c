@@ -12,7 +12,7 @@
 #include <weir/weir.h>
 #include <zmq.h>
 
-#include "graph/plan/spread.h"
+#include "graph/plan/spread/spread.h"
 #include "tests/support/played.h"
 #include "tests/support/ranks.h"
 #include "transport/mail/message.h"

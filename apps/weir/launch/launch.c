@@ -1,0 +1,274 @@
+/* apps/weir/launch/launch.c: weir launch: starts a program many times, on this host or on several, and tells each of the
+ * processes which one it is (<weir/cluster.h> lists what they are told).
+ *
+ * Nothing here is needed at run time: ranks find each other by themselves, and any launcher that sets the same
+ * variables will do.
+ */
+#include "apps/common/options.h"
+#include "apps/weir/command.h"
+#include "apps/weir/launch/key.h"
+#include "apps/weir/launch/watch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PORT_FIRST 20000 /* below the numbers that systems give to outgoing connections */
+#define PORT_COUNT 10000
+#define PORT_TRIES 100
+#define SETTINGS_MAX 16
+#define VALUE_BYTES (LAUNCH_HOST_BYTES + 16)
+#define LIVENESS_DEFAULT 5.0 /* s, as <weir/cluster.h> has it */
+#define JOIN_DEFAULT 60.0    /* s, likewise */
+#define TOKEN_BEGIN "weir-launch-"
+#define GRACE_BEYOND 2.0     /* s, to tell of a lost rank after it has been noticed */
+
+static const char program[] = "weir launch";
+
+typedef struct launch_opts {
+    int ranks, devices, port, restarts, least;
+    const char *hosts, *address, *key_file, *ranks_file;
+    double liveness, stall, join; /* NAN: not given */
+    bool insecure, no_shm, no_prefix;
+} launch_opts;
+
+/* What all ranks are told. */
+typedef struct settings {
+    launch_setting list[SETTINGS_MAX + 1]; /* ends at name NULL */
+    char value[SETTINGS_MAX][VALUE_BYTES];
+    int count;
+    int lasting; /* of them: what holds for every generation */
+} settings;
+
+static void set_text(settings *s, const char *name, const char *value)
+{
+    snprintf(s->value[s->count], VALUE_BYTES, "%s", value);
+    s->list[s->count] = (launch_setting){name, s->value[s->count]};
+    s->count++;
+}
+
+static void set_number(settings *s, const char *name, double value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", value);
+    set_text(s, name, text);
+}
+
+static void set_number_given(settings *s, const char *name, double value)
+{
+    if (!isnan(value))
+        set_number(s, name, value);
+}
+
+/* ---- where rank 0 is ---- */
+
+static uint32_t draw(void)
+{
+    uint32_t number = 0;
+    while (getrandom(&number, sizeof number, 0) != sizeof number)
+        continue;
+    return number;
+}
+
+static bool is_free(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool free_now = fd >= 0 && !bind(fd, (struct sockaddr *)&address, sizeof address);
+    if (fd >= 0)
+        close(fd);
+    return free_now;
+}
+
+/* A port for rank 0, drawn; on this host it is free, on another that shows only there. */
+static int choose_port(bool remote)
+{
+    int port = PORT_FIRST + (int)(draw() % PORT_COUNT);
+    for (int i = 0; i < PORT_TRIES && !remote && !is_free(port); i++)
+        port = PORT_FIRST + (int)(draw() % PORT_COUNT);
+    return port;
+}
+
+/* What the others call rank 0's host: as the user does, unless that means something else elsewhere. */
+static const char *master_address(const launch_place *places, int ranks, char own[LAUNCH_HOST_BYTES])
+{
+    bool any_remote = false;
+    for (int i = 0; i < ranks; i++)
+        any_remote |= places[i].remote;
+    if (!any_remote)
+        return "127.0.0.1";
+    const char *name = launch_hosts_name(&places[0]);
+    bool own_name = places[0].remote || (strcmp(name, "localhost") && name[0] != '1' && name[0] != ':');
+    if (own_name || gethostname(own, LAUNCH_HOST_BYTES - 1))
+        return name;
+    return own;
+}
+
+/* The port is drawn anew each time: the last one may still be a dying process's. */
+static void set_meeting(settings *s, const launch_opts *opts, const launch_job *job)
+{
+    char own[LAUNCH_HOST_BYTES] = "";
+    set_text(s, "MASTER_ADDR", opts->address ? opts->address : master_address(job->places, job->ranks, own));
+    set_number(s, "MASTER_PORT", opts->port ? opts->port : choose_port(job->places[0].remote));
+}
+
+/* What one generation is told. */
+typedef struct teller {
+    settings s;
+    const launch_opts *opts;
+} teller;
+
+static void tell_generation(void *ctx, const launch_job *job)
+{
+    teller *t = ctx;
+    settings *s = &t->s;
+    s->count = s->lasting;
+    set_meeting(s, t->opts, job);
+    set_number(s, "WEIR_GENERATION", job->generation);
+    set_number(s, "WEIR_RESTARTS", job->restarts - job->restarted);
+    s->list[s->count].name = NULL;
+}
+
+/* ---- the rest of what ranks are told ---- */
+
+static void set_options(settings *s, const launch_opts *opts)
+{
+    set_number_given(s, "WEIR_LIVENESS", opts->liveness);
+    set_number_given(s, "WEIR_STALL", opts->stall);
+    set_number_given(s, "WEIR_JOIN", opts->join);
+    if (opts->devices)
+        set_number(s, "WEIR_DEVICES", opts->devices);
+    if (opts->insecure)
+        set_text(s, "WEIR_INSECURE", "1");
+    if (opts->no_shm)
+        set_text(s, "WEIR_SHM", "0");
+}
+
+/* The session's secret: of a file, else what the environment has, else a fresh one. Ranks get it itself, as other hosts
+ * need not have the file. Returns -1, or the exit status of what was reported. */
+static int set_key(settings *s, const launch_opts *opts)
+{
+    char secret[WEIR_KEY_BYTES] = "";
+    const char *path = opts->key_file ? opts->key_file : getenv("WEIR_KEY_FILE");
+    int status = -1;
+    if (!opts->key_file && (opts->insecure || getenv("WEIR_KEY")))
+        return -1;
+    if (path)
+        status = launch_key_read(program, path, secret);
+    else if (weir_key_new(secret)) {
+        options_wrong(program, "warning: %s; connections are plain", options_error(program));
+        return -1;
+    }
+    if (status < 0)
+        set_text(s, "WEIR_KEY", secret);
+    explicit_bzero(secret, sizeof secret);
+    return status;
+}
+
+/* How long a rank takes at most to notice that another is lost. */
+static double liveness(const launch_opts *opts)
+{
+    const char *text = getenv("WEIR_LIVENESS");
+    double value = isnan(opts->liveness) && text ? strtod(text, NULL) : opts->liveness;
+    return value > 0 && value < 1e6 ? value : LIVENESS_DEFAULT;
+}
+
+static void draw_token(char token[LAUNCH_TOKEN_BYTES])
+{
+    snprintf(token, LAUNCH_TOKEN_BYTES, TOKEN_BEGIN "%08x%08x", draw(), draw());
+}
+
+/* How long to wait for hosts that are gone when too few are left: as long as ranks would wait for each other. */
+static double patience(const launch_opts *opts)
+{
+    const char *text = getenv("WEIR_JOIN");
+    double value = isnan(opts->join) && text ? strtod(text, NULL) : opts->join;
+    return value > 0 && value < 1e9 ? value : JOIN_DEFAULT;
+}
+
+static int open_pool(launch_pool *pool, const launch_opts *opts, const char *shell)
+{
+    bool varies = opts->ranks_file || (opts->hosts && opts->least);
+    *pool = (launch_pool){.program = program, .shell = shell, .file = opts->ranks_file, .least = opts->least};
+    int status = launch_hosts_place(program, opts->hosts, opts->ranks, varies, &pool->places, &pool->room);
+    bool all = opts->hosts || !varies;
+    pool->wanted = opts->ranks ? opts->ranks : all ? pool->room : 0;
+    return status < 0 ? launch_pool_open(pool) : status;
+}
+
+static int launch(const launch_opts *opts, char **argv)
+{
+    const char *shell = getenv("WEIR_RSH");
+    launch_snapshots snapshots = {.keepers = NULL};
+    teller t = {.opts = opts};
+    launch_pool pool;
+    launch_job job = {.name = program, .argv = argv, .settings = t.s.list, .prefix = !opts->no_prefix,
+                      .grace_s = liveness(opts) + GRACE_BEYOND, .patience_s = patience(opts),
+                      .restarts = opts->restarts, .tell = tell_generation, .tell_ctx = &t, .snapshots = &snapshots,
+                      .shell = shell && *shell ? shell : "ssh -T -o BatchMode=yes"};
+    int status = open_pool(&pool, opts, job.shell);
+    if (status < 0) {
+        draw_token(job.token);
+        set_text(&t.s, "WEIR_LAUNCHER", job.token);
+        set_options(&t.s, opts);
+        status = set_key(&t.s, opts);
+        launch_snapshots_remove_stale();
+        if (opts->restarts || opts->ranks_file)
+            launch_snapshots_open(&snapshots, job.token + strlen(TOKEN_BEGIN));
+        t.s.lasting = t.s.count;
+    }
+    if (status < 0)
+        status = launch_watch(&job, &pool);
+    launch_pool_close(&pool);
+    launch_snapshots_close(&snapshots);
+    explicit_bzero(t.s.value, sizeof t.s.value); /* the key */
+    return status;
+}
+
+int command_launch(int argc, char **argv)
+{
+    launch_opts o = {.liveness = NAN, .stall = NAN, .join = NAN};
+    const options_entry table[] = {
+        {"-n", OPTIONS_INT, &o.ranks, .min = 1, .max = LAUNCH_RANKS_MAX, .help = "ranks: processes to start"},
+        {"--hosts", OPTIONS_TEXT, &o.hosts, .value = "A:2,B:2",
+         .help = "where, over ssh (or $WEIR_RSH), in this order; default: here"},
+        {"--restarts", OPTIONS_INT, &o.restarts, .min = 0, .max = 1e9,
+         .help = "how often to start all ranks anew when one is lost; snapshots in hosts' memory stay"},
+        {"--min-ranks", OPTIONS_INT, &o.least, .min = 1, .max = LAUNCH_RANKS_MAX,
+         .help = "go on with so many when hosts are gone; default: all"},
+        {"--ranks-file", OPTIONS_TEXT, &o.ranks_file, .value = "FILE", .file = OPTIONS_READS,
+         .help = "holds how many ranks are wanted; they change when it does"},
+        {"--devices", OPTIONS_INT, &o.devices, .min = 1, .max = 4096, .help = "of each rank; default: as needed"},
+        {"--liveness", OPTIONS_REAL, &o.liveness, .min = 0.1, .max = 86400,
+         .help = "seconds without a sign of life until a rank is lost"},
+        {"--stall", OPTIONS_REAL, &o.stall, .min = 0, .max = 86400,
+         .help = "seconds in which nothing fires until that is reported; 0: never"},
+        {"--join", OPTIONS_REAL, &o.join, .min = 0.1, .max = 86400, .help = "seconds to wait for all ranks to come"},
+        {"--key", OPTIONS_TEXT, &o.key_file, .value = "FILE", .file = OPTIONS_READS,
+         .help = "a secret by weir keygen; default: a fresh one"},
+        {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "make no secret; connections are plain, between hosts too"},
+        {"--address", OPTIONS_TEXT, &o.address, .value = "HOST", .help = "what other hosts call rank 0's"},
+        {"--port", OPTIONS_INT, &o.port, .min = 1, .max = 65535, .help = "where ranks meet; default: drawn"},
+        {"--no-shm", OPTIONS_FLAG, &o.no_shm, .help = "share no memory between the ranks of a host"},
+        {"--no-prefix", OPTIONS_FLAG, &o.no_prefix, .help = "do not begin lines with the rank that printed them"},
+        {.name = NULL},
+    };
+    const options_spec spec = {program,
+                               "Starts ranks of a program: weir launch -n 4 PROGRAM ARGS...\n"
+                               "The options of weir launch come before PROGRAM; all that follows it is PROGRAM's own. A \"--\" "
+                               "may stand\nbetween them.", table};
+    const int end = options_end(&spec, argc, argv), status = options_parse(&spec, end, argv);
+    const int first = end + (end < argc && !strcmp(argv[end], "--"));
+    if (status >= 0)
+        return status;
+    if (first >= argc)
+        return options_wrong(program, "needs a program to start: weir launch -n 4 PROGRAM ARGS...; --help tells more");
+    return launch(&o, argv + first);
+}

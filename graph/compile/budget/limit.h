@@ -1,0 +1,52 @@
+/* graph/compile/budget/limit.h: what a plan gives up to keep within a limit.
+ *
+ * A limit on the bytes of a device (weir_compile(.memory)) is an input like the graph: what is over it is traded for
+ * time. What there is to trade:
+ *
+ *     edges      gradients are reduced before the backward phase goes on (tie.c); first, as it costs next to nothing
+ *     slots      less is under way between hosts; what moves between devices no longer overlaps with its use; then
+ *                pipelines get less deep
+ *     recompute  what forward made is made again in the backward phase (recompute.h)
+ *     offload    or waits on a disk, where one is given (offload.h), and at last the states of updates do
+ *
+ * Every trade has a price in seconds a step, by the machine model of shard.c, and none changes what is computed: the
+ * same kernels get the same values. Whoever asks for a limit that cannot be kept is told the smallest that can, and
+ * that one is kept.
+ *
+ * Three files say for how long something is needed, each as exactly as its question asks:
+ *
+ *     ladder.c   estimates, in the order of events: a value is there from its event to its last reader; what several
+ *                slots hold is there always; parameters and packing are left out. It chooses the order of rungs alone.
+ *     lives.h    proves, for every order of firings that credits allow: it says more parts to meet than the ladder does,
+ *                as two actors that nothing orders may run in either order. Bytes are shared by its word alone.
+ *     limit.c    counts a register that loses a slot as if it shared no bytes, until it is laid out again; so it may take
+ *                fewer slots than are needed, and then asks again. Layout has the last word on every rung.
+ *
+ * So a wrong estimate costs seconds or bytes, and never a value.
+ */
+#ifndef GRAPH_COMPILE_BUDGET_LIMIT_H
+#define GRAPH_COMPILE_BUDGET_LIMIT_H
+
+#include "graph/compile/ir/ir.h"
+
+/* Rungs of the ladder that are tried when the last does not fit, before the best is refined. Tests try all. */
+extern int limit_grid;
+
+/* Hears of each rung that is tried what the ladder counts, and what it takes when it is laid out. For tests; NULL. */
+extern void (*limit_heard)(double counted, uint64_t bytes);
+
+/* The plan of a compilation with a limit, behind the box pass. NULL: an error, or nothing fits (E_MEMORY). */
+weir_plan *limit_plan(compile *c);
+
+/* Lays out with ever fewer slots, those whose loss costs the least first, until every device is within the limit.
+ * False: an error, or, with c->over, there are none left that may go. */
+bool limit_fit(compile *c);
+
+/* How many have been taken away. */
+int limit_slots_taken(const compile *c);
+
+/* compile.c: the passes from lower on, for c->ir; then the plan, within the limit and live. */
+bool compile_devices(compile *c);
+weir_plan *compile_plan(compile *c);
+
+#endif

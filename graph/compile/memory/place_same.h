@@ -1,0 +1,35 @@
+/* graph/compile/memory/place_same.h: problems that come again.
+ *
+ * Devices that do the same have the same parts with the same conflicts, and place() gives the same problem the same
+ * offsets. So problems are kept with their solutions, and one that is equal in every number, its matrix of conflicts
+ * included, takes the solution over. Problems of lives on a line, or with fixed blocks, are not kept.
+ *
+ * One owner thread. What is kept is bounded in bytes; what came first stays.
+ */
+#ifndef GRAPH_COMPILE_MEMORY_PLACE_SAME_H
+#define GRAPH_COMPILE_MEMORY_PLACE_SAME_H
+
+#include "graph/base/pool.h"
+#include "graph/compile/memory/place.h"
+
+typedef struct place_solved {
+    uint64_t hash;
+    int count;
+    uint64_t budget, bound;
+    place_block *block;            /* placed */
+    uint64_t *conflict;
+    uint64_t height, lower_bound;
+} place_solved;
+
+/* Zero is empty. */
+typedef struct place_same {
+    pool pool;                     /* owned */
+    POOL_LIST(place_solved) solved;
+    uint64_t bytes;
+} place_same;
+
+/* As place(), of a problem with a matrix and no fixed blocks. */
+bool place_same_as(place_same *known, place_problem *problem);
+void place_same_free(place_same *known);
+
+#endif

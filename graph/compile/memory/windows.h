@@ -1,0 +1,43 @@
+/* graph/compile/memory/windows.h: which registers could lie within what they are made of, or what is made of them
+ * (graph/plan/lives/window.h): a sum over a part of its own term, and a device's own share within what it gathers.
+ *
+ *     terms  [ ======= : ------- ]     host: the first that is needed
+ *     sum    [ ======= ]               guest, where its term was
+ *     whole  [ ======= : ======= ]     guest: the other shares come where terms were, which have been read
+ *
+ * Layout asks for all there are, once, and places the others as guests of one part. Guests that share bytes with each other
+ * or with their host may do so for one of these reasons, or because their lives are apart.
+ */
+#ifndef GRAPH_COMPILE_MEMORY_WINDOWS_H
+#define GRAPH_COMPILE_MEMORY_WINDOWS_H
+
+#include "graph/compile/ir/ir.h"
+#include "graph/plan/lives/lives.h"
+
+typedef struct window_wish {
+    int device, reg, tensor;       /* a register of one tensor, and the ptensor that it is to lie within */
+    bool onto;                     /* which is a term of it; else it is gathered from it */
+    uint64_t bytes, at;            /* of the register; from the start of the ptensor */
+    int next;                      /* 1 + the next of this register; 0: none */
+} window_wish;
+
+typedef struct window_list {
+    window_wish *item;             /* by device: sums first, then the largest first; the compilation's pool */
+    int *first;                    /* by device: its first; one more than there are devices */
+    int count;
+} window_list;
+
+/* Looks for all, in the plan that the compilation was written as without offsets. False: no memory. */
+bool windows_list(compile *c, window_list *list);
+
+/* Makes guests of parts of one device for which it is proven safe, as far as they were to be placed: `known` has entered
+ * the device. Returns how many. */
+int windows_enter(compile *c, const lives *known, const window_list *list, int device);
+
+/* Nothing on the device is within anything any more. */
+void windows_leave(block *const *part, int count);
+
+/* The life of a part, in the plan's terms. */
+life windows_life(const compile *c, const block *b);
+
+#endif

@@ -1,0 +1,393 @@
+/* graph/compile/sbp/shard.c: choose how everything lies.
+ *
+ * Each node picks, for each axis of its mesh, one of the signatures that its op lists. A choice is rated in seconds:
+ * compute, shared among the devices when the signature splits it, plus the conversions that it causes on its inputs
+ * and on its outputs' other readers. What the user fixed (weir_shard, .sbp, .weight) and what ZeRO needs restricts
+ * the choices.
+ *
+ * The search goes axis by axis: first greedily, in graph order, which is right for chains; then nodes are
+ * reconsidered one at a time, with what their neighbours have chosen, until none changes. It does not find every
+ * optimum (two nodes that would have to change together), but it is linear in the graph and the same on every
+ * machine. A tensor that several readers want in the same layout is converted once, and is rated so.
+ *
+ * Programs are laid out one after the other, main first, each as if it were alone but for the parameters, which lie as
+ * the first has settled: so another program changes nothing of how main runs.
+ *
+ * The machine is a model, not a measurement: ratios are all that matters, and equal plans on all ranks need equal
+ * numbers.
+ */
+#include "graph/compile/ir/ir.h"
+#include "graph/base/error.h"
+#include "kernels/common/ops.h"
+
+#define FLOPS_PER_S 1e11    /* one device */
+#define MEMORY_PER_S 1e10   /* bytes, one device */
+#define LINK_PER_S 5e9      /* bytes between two devices */
+#define LINK_S 1e-6         /* latency of one conversion */
+#define DISK_PER_S 1e9      /* bytes to a disk, or from it */
+#define DISK_S 20e-6        /* a call for it, and the thread that makes it woken */
+#define AGAINST_WISH 16     /* times worse: to read a parameter in another layout than the user gave it */
+#define EAGER 2             /* times worse: to convert a gradient before it is accumulated, also when M is 1 */
+#define PARTIAL_S 1e-7      /* a sum left open has to be closed some day */
+
+enum { SWEEPS_MAX = 10 };
+
+/* Seconds to turn one tensor of `bytes` from one SBP into another on an axis of `parts` devices, of which one holds the
+ * share `longest` of what is split: it is the last to be done. */
+static double convert_s(weir_sbp from, weir_sbp to, int parts, double longest, double bytes, bool same_mesh)
+{
+    double most = (parts - 1) * longest * bytes;
+    if (!same_mesh)
+        return LINK_S + bytes * (from == WEIR_P ? 2 : 1) * (WEIR_IS_S(to) ? longest : 1) / LINK_PER_S;
+    if (from == to || parts == 1)
+        return 0;
+    if (from == WEIR_B)
+        return bytes * (WEIR_IS_S(to) ? longest : 1.0 / parts) / MEMORY_PER_S;
+    if (to == WEIR_P)
+        return bytes / MEMORY_PER_S;
+    if (from == WEIR_P)
+        return (to == WEIR_B ? 2 : 1) * (LINK_S + most / LINK_PER_S);
+    if (to == WEIR_B)
+        return LINK_S + most / LINK_PER_S;
+    return LINK_S + most / parts / LINK_PER_S; /* S(i) -> S(j) */
+}
+
+static weir_sbp tensor_sbp(const ir_graph *ir, const ir_tensor *t, int axis)
+{
+    if (t->node < 0)
+        return t->sbp[axis];
+    const ir_node *node = &ir->node[t->node];
+    for (int o = 0; o < node->out_count; o++)
+        if (&ir->tensors.item[node->out[o]] == t)
+            return node_out_sbp(node, o, axis);
+    return WEIR_AUTO;
+}
+
+/* The longest part's share when what the axes before leave of dimension `dim` is cut once more on this one: `sbp` tells
+ * how it lies on them. One row is no way to share anything. */
+static double longest_share(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, int dim, int axis)
+{
+    int64_t left = t->type.shape.dim[dim], parts = mesh->shape[axis];
+    for (int a = 0; a < axis; a++)
+        if (sbp[a] == WEIR_S(dim))
+            left = (left + mesh->shape[a] - 1) / mesh->shape[a];
+    return left ? (double)((left + parts - 1) / parts) / (double)left : 1;
+}
+
+/* The share of operand i (of inputs, then outputs) that one device works on at most. */
+static double operand_share(const ir_graph *ir, const ir_node *node, int i, weir_sbp how, int axis)
+{
+    bool in = i < node->in_count;
+    weir_sbp sbp[WEIR_AXES_MAX];
+    for (int a = 0; a < axis; a++)
+        sbp[a] = in ? node_in_sbp(node, i, a) : node_out_sbp(node, i - node->in_count, a);
+    const ir_tensor *t = &ir->tensors.item[in ? node->in[i] : node->out[i - node->in_count]];
+    return WEIR_IS_S(how) ? longest_share(t, node->mesh, sbp, WEIR_S_DIM(how), axis) : 1;
+}
+
+/* The share of the node's work that one device does at most by this signature. */
+static double compute_share(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis)
+{
+    double share = 1;
+    for (int i = 0; i < node->in_count && share == 1; i++)
+        share = operand_share(ir, node, i, s->in[i], axis);
+    for (int o = 0; o < node->out_count && share == 1; o++)
+        share = operand_share(ir, node, node->in_count + o, s->out[o], axis);
+    return share;
+}
+
+/* Of the whole node on one device. */
+static double work_s(const ir_node *node)
+{
+    return node->cost.flops / FLOPS_PER_S + node->cost.bytes / MEMORY_PER_S;
+}
+
+static double compute_s(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis)
+{
+    double partial = 0;
+    for (int o = 0; o < node->out_count; o++)
+        partial += s->out[o] == WEIR_P ? PARTIAL_S : 0;
+    return compute_share(ir, node, s, axis) * work_s(node) + partial;
+}
+
+static double tensor_bytes(const ir_tensor *t)
+{
+    return (double)weir_shape_count(&t->type.shape) * (double)weir_dtype_bytes(t->type.dtype);
+}
+
+/* ---- wishes: in which layouts a tensor is read, and by how many ---- */
+
+static void wish_count(compile *c, int tensor, weir_sbp sbp, const ir_node *reader, int change)
+{
+    ir_tensor *t = &c->ir.tensors.item[tensor];
+    int w = 0;
+    while (w < t->wishes.count && (t->wishes.item[w].sbp != sbp || !mesh_equal(t->wishes.item[w].mesh, reader->mesh)))
+        w++;
+    if (w == t->wishes.count) {
+        ir_wish *made = POOL_PUSH(&c->pool, &t->wishes);
+        if (!made)
+            return;
+        *made = (ir_wish){.sbp = sbp, .mesh = reader->mesh};
+    }
+    t->wishes.item[w].readers += change;
+    t->wishes.item[w].fills += reader->origin->fills ? change : 0;
+}
+
+/* Enters (1) or takes back (-1) what the node wishes of its inputs by its choice. */
+static void node_wishes(compile *c, const ir_node *node, int axis, int change)
+{
+    bool chosen = axis >= node->mesh->axes || node->choice[axis] >= 0;
+    for (int i = 0; i < node->in_count && chosen; i++)
+        wish_count(c, node->in[i], axis < node->mesh->axes ? node_in_sbp(node, i, axis) : WEIR_B, node, change);
+}
+
+/* A parameter that the user split: that says how its readers should work, too. (ZeRO's split does not: it is there to
+ * be gathered.) */
+static bool is_placed_by_hand(const ir_tensor *t, int axis)
+{
+    return t->node < 0 && t->origin && WEIR_IS_S(t->origin->sbp[axis]) && !t->origin->zero[axis];
+}
+
+/* Seconds to give readers the tensor, which is `from` on this axis, as they wish it. */
+static double wish_s(const compile *c, const ir_tensor *t, weir_sbp from, const ir_wish *wish, int axis)
+{
+    weir_sbp before[WEIR_AXES_MAX];
+    bool there = axis < wish->mesh->axes;
+    int parts = there ? wish->mesh->shape[axis] : 1;
+    weir_sbp split = WEIR_IS_S(wish->sbp) ? wish->sbp : from;
+    for (int a = 0; a < axis; a++)
+        before[a] = tensor_sbp(&c->ir, t, a);
+    double longest = there && WEIR_IS_S(split) ? longest_share(t, wish->mesh, before, WEIR_S_DIM(split), axis) : 1.0 / parts;
+    return convert_s(from, wish->sbp, parts, longest, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
+}
+
+/* Seconds per step for the conversions of one tensor that its readers (those that have chosen) ask for. */
+static double tensor_s(const compile *c, int tensor, int axis)
+{
+    const ir_tensor *t = &c->ir.tensors.item[tensor];
+    double seconds = 0;
+    weir_sbp from = tensor_sbp(&c->ir, t, axis);
+    if (from == WEIR_AUTO)
+        from = WEIR_B;
+    for (int w = 0; w < t->wishes.count; w++) {
+        const ir_wish *wish = &t->wishes.item[w];
+        if (!wish->readers)
+            continue;
+        double once = wish_s(c, t, from, wish, axis);
+        seconds += wish->fills ? EAGER * once : once;
+    }
+    if (is_placed_by_hand(t, axis))
+        seconds *= AGAINST_WISH;
+    return seconds * (t->micro ? c->micro : 1);
+}
+
+/* Seconds that depend on this node's choice. */
+static double node_s(const compile *c, const ir_node *node, int axis)
+{
+    double seconds = compute_s(&c->ir, node, &node->signature[node->choice[axis]], axis) * (node->micro ? c->micro : 1);
+    for (int i = 0; i < node->in_count; i++)
+        if (i == 0 || node->in[i] != node->in[i - 1])
+            seconds += tensor_s(c, node->in[i], axis);
+    for (int o = 0; o < node->out_count; o++)
+        seconds += tensor_s(c, node->out[o], axis);
+    return seconds;
+}
+
+/* Whether units that must stay whole can be dealt out to the devices of this axis and those split before. */
+static bool granules_fit(const ir_node *node, const weir_signature *s, int axis)
+{
+    int64_t parts = node->mesh->shape[axis];
+    if (!s->granules)
+        return true;
+    for (int a = 0; a < node->mesh->axes; a++)
+        if (a != axis && node->choice[a] >= 0 && node->signature[node->choice[a]].granules)
+            parts *= node->mesh->shape[a];
+    return s->granules % parts == 0;
+}
+
+static bool is_narrow(weir_dtype dtype)
+{
+    return weir_dtype_bytes(dtype) < weir_dtype_bytes(WEIR_F32);
+}
+
+/* Terms of a sum are f32. A node that would have others must be one that can have them f32 (pass_casts() sees to it):
+ * one that follows what it reads, or can make them f32 of what is half. */
+static bool terms_full(const compile *c, const ir_node *node, const weir_signature *s)
+{
+    if (node->op->half == WEIR_HALF_FOLLOW || node->op->half == WEIR_HALF_BETWEEN)
+        return true;
+    for (int i = 0; i < node->in_count; i++)
+        if (s->in[i] == WEIR_P && is_narrow(node_reads(&c->ir, node, i)))
+            return false;
+    for (int o = 0; o < node->out_count; o++)
+        if (s->out[o] == WEIR_P && is_narrow(c->ir.tensors.item[node->out[o]].type.dtype) &&
+            !(o == 0 && node->op->either_out))
+            return false;
+    return true;
+}
+
+static bool allowed(const compile *c, const ir_node *node, const weir_signature *s, int axis)
+{
+    bool by_hand = node->origin && node->origin->by_hand;
+    if (!granules_fit(node, s, axis) || !terms_full(c, node, s) || (by_hand && s != &node->signature[1 + axis]))
+        return false;
+    for (int o = 0; o < node->out_count; o++) {
+        const ir_tensor *t = &c->ir.tensors.item[node->out[o]];
+        if (t->fixed && t->fixed[axis] != WEIR_AUTO && t->fixed[axis] != s->out[o])
+            return false;
+    }
+    for (int i = 0; i < node->in_count; i++) {
+        const ir_tensor *t = &c->ir.tensors.item[node->in[i]];
+        if (t->origin && t->origin->zero[axis] && s->in[i] != WEIR_B)
+            return false;
+    }
+    if (node->updates < 0)
+        return true;
+    weir_sbp parameter = c->ir.tensors.item[node->updates].sbp[axis];
+    return s->out[0] == (parameter == WEIR_AUTO ? WEIR_B : parameter);
+}
+
+/* Takes the best of the node's signatures; returns whether that is another one than before. */
+static bool choose(compile *c, ir_node *node, int axis)
+{
+    int before = node->choice[axis], best = -1;
+    double best_s = 0;
+    node_wishes(c, node, axis, -1);
+    for (int s = 0; s < node->signature_count; s++) {
+        node->choice[axis] = s;
+        if (!allowed(c, node, &node->signature[s], axis))
+            continue;
+        node_wishes(c, node, axis, 1);
+        double seconds = node_s(c, node, axis);
+        node_wishes(c, node, axis, -1);
+        if (best < 0 || seconds < best_s * (1 - 1e-9) || (s == before && seconds <= best_s * (1 + 1e-9))) {
+            best = s;
+            best_s = seconds;
+        }
+    }
+    node->choice[axis] = best;
+    node_wishes(c, node, axis, 1);
+    return best != before;
+}
+
+/* Parameters that the user left open lie as their first reader wants them. */
+static void settle_parameters(compile *c, const ir_node *node, int axis)
+{
+    for (int i = 0; i < node->in_count; i++) {
+        ir_tensor *t = &c->ir.tensors.item[node->in[i]];
+        if (t->node >= 0 || t->sbp[axis] != WEIR_AUTO || axis >= t->mesh->axes)
+            continue;
+        weir_sbp wish = mesh_equal(t->mesh, node->mesh) ? node_in_sbp(node, i, axis) : WEIR_B;
+        t->sbp[axis] = wish == WEIR_P ? WEIR_B : wish;
+    }
+}
+
+static bool refuse(const ir_node *node, int axis)
+{
+    error_set(WEIR_E_GRAPH, "%s:%d: %s: \"%s\" cannot be laid out as asked on mesh axis %d", node->src.file,
+              node->src.line, node->op->name, node->name, axis);
+    return false;
+}
+
+static bool concerns(const ir_node *node, int program, int axis)
+{
+    return node->program == program && axis < node->mesh->axes;
+}
+
+/* Meshes without this axis read everything whole. */
+static void axis_begin(compile *c, int program, int axis)
+{
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        c->ir.tensors.item[t].wishes.count = 0;
+    for (int n = 0; n < c->ir.node_count; n++)
+        if (c->ir.node[n].program == program && axis >= c->ir.node[n].mesh->axes)
+            node_wishes(c, &c->ir.node[n], axis, 1);
+}
+
+static bool axis_greedy(compile *c, int program, int axis)
+{
+    for (int n = 0; n < c->ir.node_count; n++) {
+        ir_node *node = &c->ir.node[n];
+        if (!concerns(node, program, axis))
+            continue;
+        choose(c, node, axis);
+        if (node->choice[axis] < 0)
+            return refuse(node, axis);
+        settle_parameters(c, node, axis);
+    }
+    return true;
+}
+
+static void axis_sweep(compile *c, int program, int axis)
+{
+    bool changed = true;
+    for (int sweep = 0; sweep < SWEEPS_MAX && changed; sweep++) {
+        changed = false;
+        for (int k = 0; k < c->ir.node_count; k++) {
+            int n = sweep % 2 ? k : c->ir.node_count - 1 - k; /* first against the flow: what readers want */
+            if (concerns(&c->ir.node[n], program, axis))
+                changed |= choose(c, &c->ir.node[n], axis);
+        }
+    }
+}
+
+static bool axis_choose(compile *c, int program, int axis)
+{
+    axis_begin(c, program, axis);
+    if (!axis_greedy(c, program, axis))
+        return false;
+    axis_sweep(c, program, axis);
+    for (int n = 0; n < c->ir.node_count; n++)
+        if (concerns(&c->ir.node[n], program, axis) && c->ir.node[n].choice[axis] < 0)
+            return refuse(&c->ir.node[n], axis);
+    return true;
+}
+
+/* Writes the choices into the tensors. */
+static void settle_tensors(compile *c)
+{
+    for (int n = 0; n < c->ir.node_count; n++)
+        for (int o = 0; o < c->ir.node[n].out_count; o++)
+            for (int a = 0; a < c->ir.node[n].mesh->axes; a++)
+                c->ir.tensors.item[c->ir.node[n].out[o]].sbp[a] = node_out_sbp(&c->ir.node[n], o, a);
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        for (int a = 0; a < c->ir.tensors.item[t].mesh->axes; a++)
+            if (c->ir.tensors.item[t].sbp[a] == WEIR_AUTO)
+                c->ir.tensors.item[t].sbp[a] = WEIR_B;
+}
+
+bool pass_shard(compile *c)
+{
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        if (c->ir.tensors.item[t].node < 0)
+            for (int a = 0; a < WEIR_AXES_MAX; a++)
+                c->ir.tensors.item[t].sbp[a] = c->ir.tensors.item[t].fixed[a];
+    for (int p = 0; p < c->graph->programs.count; p++)
+        for (int a = 0; a < WEIR_AXES_MAX; a++)
+            if (!axis_choose(c, p, a))
+                return false;
+    settle_tensors(c);
+    return true;
+}
+
+double node_seconds(const ir_graph *ir, const ir_node *node)
+{
+    double share = 1;
+    if (node->op == &op_box) {
+        const ir_tensor *to = &ir->tensors.item[node->out[0]];
+        return LINK_S + (double)shard_bytes(to, 0) / LINK_PER_S;
+    }
+    for (int a = 0; a < node->mesh->axes; a++)
+        share *= compute_share(ir, node, &node->signature[node->choice[a]], a);
+    return share * work_s(node);
+}
+
+double disk_seconds(uint64_t bytes)
+{
+    return DISK_S + (double)bytes / DISK_PER_S;
+}
+
+double transfer_seconds(uint64_t bytes)
+{
+    return LINK_S + (double)bytes / LINK_PER_S;
+}
