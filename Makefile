@@ -58,7 +58,7 @@ AGAIN      := box class_loss dropout elementwise half kernels_b long_sums reduce
                                         # whose tests run a second time, on emulated CUDA kernels
 
 LIB_SRC    := $(filter-out $(PLUGIN_C) kernels/cuda/%,$(wildcard $(foreach depth,* */* */*/*,$(ROOMS:%=%/$(depth).c))))
-COMMON_SRC := $(wildcard apps/common/*.c)# what programs share
+COMMON_SRC := $(wildcard apps/common/*.c apps/common/*/*.c)# what programs share
 APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c apps/examples/*/*.c)
 AGAIN_SRC  := tests/cuda/again.c#        see there
 HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
@@ -134,9 +134,9 @@ $(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
 	$(call say,cc   $<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
-# UCX is loaded when it is asked for (transport/net/ucx.h); built for where its headers are. `make UCX=` does without.
+# UCX is loaded when it is asked for (transport/line/ucx.h); built for where its headers are. `make UCX=` does without.
 UCX     ?= $(wildcard /usr/include/ucp/api/ucp.h)
-UCX_OBJ := $(OUT)/transport/net/ucx.o $(OUT)/transport/net/stream_ucx.o
+UCX_OBJ := $(OUT)/transport/line/ucx.o $(OUT)/transport/line/stream_ucx.o
 $(eval $(call said,$(OUT)/ucx,$(UCX)))
 $(UCX_OBJ): CPPFLAGS += $(if $(UCX),,-DWEIR_NO_UCX)
 $(UCX_OBJ): $(OUT)/ucx
@@ -430,7 +430,7 @@ net: $(BIN)/weir $(NET) ## three hosts as network namespaces: layouts, slow link
 
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
-FUZZ_CODE    := $(wildcard graph/plan/*/*.c kernels/*.c kernels/*/*.c actors/keep/*.c transport/net/*.c transport/meet/*.c) \
+FUZZ_CODE    := $(wildcard graph/plan/*/*.c kernels/*.c kernels/*/*.c actors/keep/*.c actors/keep/format/*.c transport/net/*.c transport/line/*.c transport/meet/*.c) \
                 apps/common/tensors.c apps/common/npy.c apps/common/name_map.c
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "actors/keep/own.h"
 #include "actors/keep/save.h"
-#include "actors/keep/single.h"
+#include "actors/keep/format/single.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/opts.h"

@@ -10,7 +10,7 @@
 #define _GNU_SOURCE
 #include "actors/keep/lock.h"
 
-#include "actors/keep/files.h"
+#include "actors/keep/format/files.h"
 #include "graph/base/error.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* actors/keep/near.c: see the header. A checkpoint is a folder with an index, or a .safetensors file. */
 #include "actors/keep/near.h"
 
-#include "actors/keep/index.h"
+#include "actors/keep/format/index.h"
 #include "graph/base/names.h"
 
 #include <dirent.h>

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "actors/keep/own.h"
 
-#include "actors/keep/index.h"
+#include "actors/keep/format/index.h"
 #include "graph/base/error.h"
 
 #include <dirent.h>

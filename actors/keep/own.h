@@ -19,7 +19,7 @@
 #ifndef ACTORS_KEEP_OWN_H
 #define ACTORS_KEEP_OWN_H
 
-#include "actors/keep/files.h"
+#include "actors/keep/format/files.h"
 
 #define KEEP_MARK_NAME ".weir-save"
 

@@ -1,6 +1,6 @@
 /* actors/keep/part.h: a checkpoint of which every host has a part, in a folder of its own.
  *
- * That is how snapshots lie in memory (actors/session/folders.h): a host's folder has what the ranks of the host hold,
+ * That is how snapshots lie in memory (actors/snapshot/folders.h): a host's folder has what the ranks of the host hold,
  * and so is whole where each host holds everything, else only together with the others'. In form it is a checkpoint
  * whose index lacks elements; parts of one save have its nonce. weir_checkpoint_open() refuses one that lacks any, so
  * nothing takes a part for the whole by mistake.
@@ -11,7 +11,7 @@
 #ifndef ACTORS_KEEP_PART_H
 #define ACTORS_KEEP_PART_H
 
-#include "actors/keep/files.h"
+#include "actors/keep/format/files.h"
 
 #include <weir/checkpoint.h>
 

@@ -13,7 +13,7 @@
 #define _GNU_SOURCE
 #include "actors/keep/root.h"
 
-#include "actors/keep/index.h"
+#include "actors/keep/format/index.h"
 #include "actors/keep/own.h"
 #include "actors/keep/part.h"
 #include "actors/keep/save.h"

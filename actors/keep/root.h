@@ -11,7 +11,7 @@
 #ifndef ACTORS_KEEP_ROOT_H
 #define ACTORS_KEEP_ROOT_H
 
-#include "actors/keep/files.h"
+#include "actors/keep/format/files.h"
 #include "graph/base/pool.h"
 
 /* Removes what crashed saves of `name` have left, and of all steps when `name` is one. The caller knows that no such

@@ -13,13 +13,13 @@
 #define _GNU_SOURCE
 #include "actors/keep/save.h"
 
-#include "actors/keep/box.h"
-#include "actors/keep/checksum.h"
-#include "actors/keep/index.h"
+#include "actors/keep/format/box.h"
+#include "actors/keep/format/checksum.h"
+#include "actors/keep/format/index.h"
 #include "actors/keep/lock.h"
 #include "actors/keep/own.h"
 #include "actors/keep/root.h"
-#include "actors/keep/safetensors.h"
+#include "actors/keep/format/safetensors.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/text.h"

@@ -31,7 +31,7 @@
 #ifndef ACTORS_KEEP_SAVE_H
 #define ACTORS_KEEP_SAVE_H
 
-#include "actors/keep/files.h"
+#include "actors/keep/format/files.h"
 
 #include <weir/checkpoint.h>
 

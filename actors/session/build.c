@@ -12,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actors/session/cluster.h"
-#include "actors/session/finite.h"
-#include "actors/session/poison.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"

@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "actors/session/cluster.h"
-#include "actors/session/gathers.h"
+#include "actors/cluster/cluster.h"
+#include "actors/cluster/gathers.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "graph/base/text.h"

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actors/session/finite.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "graph/base/names.h"

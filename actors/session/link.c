@@ -2,7 +2,7 @@
  * whole, so that they are the same in every locale. */
 #include <stdio.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread/spread.h"

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "transport/mail/cores.h"

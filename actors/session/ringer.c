@@ -12,7 +12,7 @@
  */
 #include <stdlib.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread/spread.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"

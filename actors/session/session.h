@@ -2,19 +2,18 @@
  *
  *     session.c   open, start, wait, close            build.c   plan -> actors, ports, registers, edges, kernels
  *     host.c      bindings, push, pull                params.c  initial values, read, write
- *     stats.c     what a run did                      state.c   what lives from step to step: list, visit
+ *     stats.c     what a run did                      failure.c how it fails, or is cancelled
  *     owner.c     what workers ask of it              observe.c what the watch and reports see of it
- *     save.c      checkpoints, their thread           load.c    and back
- *     folders.c   snapshots in hosts' memory          load_memory.c  and back
  *     announce.c  the descriptor, what would not block
  *     ringer.c    the same for what other processes post
  *     caller.c    who may not call                    stop.c    how a run begins, and ends, also before its time
- *     failure.c   how it fails, or is cancelled       poison.c  a debug run that spoils what is not needed
- *     finite.c    a run that ends at the first NaN    ending.c    the state of its end
- *     queues.c    queues that run ahead            groups.c    what devices do together
- *     ranks.c     what other ranks see of it          cluster_*.c what there is with other ranks
+ *     queues.c    queues that run ahead               groups.c  what devices do together
+ *     joined.c    several kernels by one launch       ranks.c   what other ranks see of it
  *
- * ending.h has the states that a session is in, and what makes it fail. A worker that hears of a failure fires no more;
+ *     actors/ending.c    the state of its end         actors/snapshot/  what lives from step to step, saved and loaded
+ *     actors/cluster/    what there is with others    actors/debug/     runs that look at values, or spoil bytes
+ *
+ * actors/ending.h has the states that a session is in, and what makes it fail. A worker that hears of a failure fires no more;
  * `firing` counts those that have not heard of it, so that a run that failed returns only when nobody calls a function of
  * the user's any more. Only the session's own thread starts a run.
  */
@@ -25,16 +24,16 @@
 #include <weir/session.h>
 
 #include "actors/actor.h"
+#include "actors/cluster/owner.h"
 #include "actors/crew.h"
 #include "actors/session/caller.h"
-#include "actors/session/cluster_owner.h"
 #include "actors/watch/watch.h"
 #include "actors/worker.h"
 #include "graph/plan/form/plan.h"
 #include "regst/arena.h"
 #include "transport/mail/bus.h"
 #include "transport/meet/report.h"
-#include "transport/net/wire.h"
+#include "transport/line/wire.h"
 
 enum session_closing { CLOSING_NOT, CLOSING_WAKES, CLOSING_ALONE }; /* who waits inside is to go; nobody does */
 
@@ -48,8 +47,8 @@ struct weir_session {
     struct cluster *cluster; /* owned; NULL: this process runs the whole plan */
     int64_t stall_ns;
     bool pin;                /* workers are bound to cores */
-    bool poisons;            /* it is a debug run (poison.h) */
-    bool checks_finite;      /* what kernels compute is looked at (finite.h) */
+    bool poisons;            /* it is a debug run (actors/debug/poison.c) */
+    bool checks_finite;      /* what kernels compute is looked at (actors/debug/finite.c) */
     const char *directory;   /* borrowed while it is opened: where disks' files are made; NULL: where the plan says */
     host_binding *bindings; /* owned; parallel to the plan's hosts */
     bool keeps;             /* some kernel has an `open` */
@@ -331,7 +330,7 @@ void session_close_calls(struct weir_session *session);
  * their run. At rest. */
 void session_drop_pulls(struct weir_session *session);
 
-/* ---- state.c ---- */
+/* ---- actors/snapshot/state.c ---- */
 
 /* For whoever looks at what lives from step to step: at rest, or failed, and then nothing fires any more. */
 weir_status session_check_still(const struct weir_session *session, const char *verb);
@@ -345,7 +344,7 @@ int64_t session_step(const struct weir_session *session);
 /* The main program goes on at step `step`, whatever it did before. At rest. */
 void session_set_step(struct weir_session *session, int64_t step);
 
-/* ---- save.c ---- */
+/* ---- actors/snapshot/save.c ---- */
 
 /* Has the system give the pages of the snapshots now, rather than in the first save. */
 void session_touch_snapshots(const struct weir_session *session);
@@ -377,5 +376,20 @@ const char *session_port_data(const struct weir_session *session, uint32_t port,
 
 /* Fills what has an initial value. */
 weir_status session_fill(struct weir_session *session);
+
+/* ---- actors/debug/finite.c, poison.c ---- */
+
+/* What stands in front of kernels in a session that checks what they compute, or that is a debug run: when kernels, ports and
+ * registers are built, and in this order, as the second spoils outputs that nobody reads. The others free what was made for it;
+ * without, it is NULL. */
+weir_status session_check_finite(struct weir_session *session);
+weir_status session_poison(struct weir_session *session);
+void session_unfinite(struct weir_session *session);
+void session_unpoison(struct weir_session *session);
+
+/* OK, or the error: of what is pushed, and of what is pulled where it was made by a device whose kernels are not looked at.
+ * Without .check_finite: OK. */
+weir_status finite_pushed(const struct weir_session *session, const char *name, const weir_array *value);
+weir_status finite_pulled(const struct weir_session *session, const char *name, const weir_array *value, int64_t step);
 
 #endif

@@ -2,7 +2,7 @@
  * it runs. */
 #include <string.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "transport/mail/cores.h"
 

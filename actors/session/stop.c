@@ -34,7 +34,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
 #include "transport/mail/park.h"

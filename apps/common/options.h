@@ -89,7 +89,7 @@ int options_end(const options_spec *spec, int argc, char **argv);
 /* "weir-gpt: " and the sentence, as one line on stderr; returns OPTIONS_WRONG. */
 int options_wrong(const char *program, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* weir_error() without the line of the program's own sources that it may begin with, "apps/common/trainer.c:63: ": who
+/* weir_error() without the line of the program's own sources that it may begin with, "apps/common/train/trainer.c:63: ": who
  * runs the program has no use for that. The line of another program, whose plan this one runs, stays. */
 const char *options_error(const char *program);
 

@@ -7,7 +7,7 @@
 #include "apps/common/options_files.h"
 #include "apps/common/paths.h"
 #include "apps/common/streams.h"
-#include "apps/common/trainer.h"
+#include "apps/common/train/trainer.h"
 #include "apps/weir-digits/model.h"
 
 #include <math.h>

@@ -3,12 +3,12 @@
  *     pixels [rows, 64] -> ln -> fc0 -> relu -> dropout -> fc1 -> ... -> out -> logits [rows, 10]
  *
  * The layer norm at the front takes out how hard a writer presses. Over TP, even layers are split by columns and odd
- * ones by rows, so that a pair needs one conversion. Placement is that of apps/common/layout.h.
+ * ones by rows, so that a pair needs one conversion. Placement is that of apps/common/train/layout.h.
  */
 #ifndef APPS_WEIR_DIGITS_MODEL_H
 #define APPS_WEIR_DIGITS_MODEL_H
 
-#include "apps/common/layout.h"
+#include "apps/common/train/layout.h"
 #include "apps/weir-digits/digits.h"
 
 #include <weir/weir.h>

@@ -4,15 +4,15 @@
  *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
  *     weir-gpt --load DIR --prompt "Once" --sample 500  no training: what a checkpoint's model writes
  */
-#include "apps/common/evaluate.h"
-#include "apps/common/gpt_checkpoint.h"
-#include "apps/common/interrupt.h"
+#include "apps/common/model/evaluate.h"
+#include "apps/common/model/gpt_checkpoint.h"
+#include "apps/common/train/interrupt.h"
 #include "apps/common/measure.h"
 #include "apps/common/options_files.h"
-#include "apps/common/params.h"
+#include "apps/common/train/params.h"
 #include "apps/common/paths.h"
 #include "apps/common/streams.h"
-#include "apps/common/trainer.h"
+#include "apps/common/train/trainer.h"
 #include "apps/weir-gpt/sample.h"
 
 #include <errno.h>

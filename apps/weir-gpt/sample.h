@@ -9,8 +9,8 @@
 #ifndef APPS_WEIR_GPT_SAMPLE_H
 #define APPS_WEIR_GPT_SAMPLE_H
 
-#include "apps/common/shown.h"
-#include "apps/common/writer.h"
+#include "apps/common/model/shown.h"
+#include "apps/common/model/writer.h"
 
 #include <stdio.h>
 

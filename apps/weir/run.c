@@ -14,11 +14,11 @@
  * In a cluster every rank does this with its part of the plan, which may lack some of the places: a sink prints where
  * it is, a pull, of which every rank gets the value, on the first rank.
  */
-#include "apps/common/interrupt.h"
+#include "apps/common/train/interrupt.h"
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/common/ranks.h"
-#include "apps/common/workers.h"
+#include "apps/common/train/workers.h"
 #include "apps/weir/command.h"
 #include "apps/weir/run_port.h"
 #include "actors/keep/near.h"

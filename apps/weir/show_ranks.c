@@ -6,7 +6,7 @@
 #include "apps/common/measure.h"
 #include "graph/base/error.h"
 #include "graph/plan/spread/spread.h"
-#include "transport/net/links.h"
+#include "transport/line/links.h"
 
 /* Of one rank. Slots and bytes of those that may be under way at once. */
 struct traffic {

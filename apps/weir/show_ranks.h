@@ -1,5 +1,5 @@
 /* apps/weir/show_ranks.h: `weir show PLAN --ranks N`: what goes between hosts when each of N ranks is on one of its own,
- * and the memory that it arrives in (transport/net/links.h). */
+ * and the memory that it arrives in (transport/line/links.h). */
 #ifndef APPS_WEIR_SHOW_RANKS_H
 #define APPS_WEIR_SHOW_RANKS_H
 

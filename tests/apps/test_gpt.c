@@ -1,11 +1,11 @@
 /* test_gpt.c: the GPT that evaluates and writes, with what it learned or what a checkpoint has. What it writes a row a
  * step is, bit for bit, what the whole window gives; its loss on held-out text is that of the logits, taken by
  * themselves. */
-#include "apps/common/evaluate.h"
-#include "apps/common/gpt_checkpoint.h"
-#include "apps/common/params.h"
-#include "apps/common/shown.h"
-#include "apps/common/writer.h"
+#include "apps/common/model/evaluate.h"
+#include "apps/common/model/gpt_checkpoint.h"
+#include "apps/common/train/params.h"
+#include "apps/common/model/shown.h"
+#include "apps/common/model/writer.h"
 #include "tests/support/reference.h"
 
 #include <criterion/criterion.h>
@@ -134,7 +134,7 @@ static void put_byte(void *ctx, int32_t byte)
     to->byte[to->put++] = byte;
 }
 
-/* Goes over what was written with whole windows, by the rule of apps/common/writer.h. */
+/* Goes over what was written with whole windows, by the rule of apps/common/model/writer.h. */
 static void expect_windows(window *w, const char *prompt, const written *got, int bytes)
 {
     const int seq = w->config.seq, half = seq / 2, before = (int)strlen(prompt);

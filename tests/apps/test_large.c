@@ -2,7 +2,7 @@
  * tensors of many shards, of a long position. Each of these takes a second or so; in proportion to the square it would
  * take minutes. */
 #define _GNU_SOURCE
-#include "actors/keep/index.h"
+#include "actors/keep/format/index.h"
 #include "tests/apps/shell.h"
 
 #include <inttypes.h>

@@ -10,7 +10,7 @@ TestSuite(options, .init = folder_make, .fini = folder_remove, .timeout = 120);
 Test(options, an_error_loses_the_line_of_the_program_s_own_source_and_no_other)
 {
     static const char *const cases[][3] = {
-        {"weir-gpt", "apps/common/trainer.c:63: compile: no", "compile: no"},
+        {"weir-gpt", "apps/common/train/trainer.c:63: compile: no", "compile: no"},
         {"weir-gpt", "apps/weir-gpt/main.c:7: no", "no"},
         {"weir run", "apps/weir/run.c:401: weir_session_open: no", "weir_session_open: no"},
         {"weir run", "model.c:12: relu: no", "model.c:12: relu: no"},

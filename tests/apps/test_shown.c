@@ -1,6 +1,6 @@
 /* tests/apps/test_shown.c: text that comes byte by byte, as from a model, reaches people as it is, and steers nothing. */
 #define _GNU_SOURCE
-#include "apps/common/shown.h"
+#include "apps/common/model/shown.h"
 #include "tests/apps/shell.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * A mutated text almost never has the right checksum, so it is read without that check too. What is then complete must
  * be so: every element of every slot is in one shard. And it must come back from its own encoding, byte for byte.
  */
-#include "actors/keep/index.h"
+#include "actors/keep/format/index.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "tests/fuzz/fuzz.h"
 #include "transport/meet/ops.h"
-#include "transport/net/wire.h"
+#include "transport/line/wire.h"
 
 #include <string.h>
 

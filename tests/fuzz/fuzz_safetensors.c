@@ -3,7 +3,7 @@
  * a file it is opened as a checkpoint, with what its texts say of kinds and slots, and every tensor is read.
  */
 #define _GNU_SOURCE
-#include "actors/keep/safetensors.h"
+#include "actors/keep/format/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

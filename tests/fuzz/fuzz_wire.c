@@ -2,7 +2,7 @@
  * back from its own encoding unchanged.
  */
 #include "tests/fuzz/fuzz.h"
-#include "transport/net/wire.h"
+#include "transport/line/wire.h"
 
 #include <string.h>
 

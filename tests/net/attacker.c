@@ -17,8 +17,8 @@
  *
  * The seed is printed. One thread.
  */
-#include "transport/net/door.h"
-#include "transport/net/wire.h"
+#include "transport/line/door.h"
+#include "transport/line/wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -124,7 +124,7 @@ static int say_bytes(struct target *t, bool greet)
     return 0;
 }
 
-/* What a rank says at a door (transport/net/door.h), but for what only the two ranks know. */
+/* What a rank says at a door (transport/line/door.h), but for what only the two ranks know. */
 static size_t draw_door_greeting(struct target *t, unsigned char *to)
 {
     struct door_greeting greeting = {.version = WIRE_VERSION, .rank = (uint32_t)(draw(t) % 4), .session = draw(t)};

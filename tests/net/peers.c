@@ -22,7 +22,7 @@
 #include "graph/base/base.h"
 #include "transport/meet/frames.h"
 #include "transport/meet/inside.h"
-#include "transport/net/wire.h"
+#include "transport/line/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>

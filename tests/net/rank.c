@@ -26,7 +26,7 @@
  * the last process of its rank ended), and SIGTERM stops it after the step: it saves, and exits with 143. With
  * --snapshot-every it does the same in the memory of its host. --kill-save, --kill-snapshot and --kill-load let a rank die while it does that: there is no other way to hit so short a time.
  */
-#include "apps/common/gpt.h"
+#include "apps/common/model/gpt.h"
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "tests/support/reference.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The GPT of apps/common/gpt.c in PyTorch and double precision: an oracle for weir's training.
+"""The GPT of apps/common/model/gpt.c in PyTorch and double precision: an oracle for weir's training.
 
 It draws the same initial values and the same batches as weir (Philox, graph/base/base.c), trains 20 steps and writes the
 losses to gpt_losses.csv beside this file, once for plain AdamW and once with everything that weir_adamw() takes:
@@ -52,7 +52,7 @@ def name_key(seed, name):
 
 
 def make_params():
-    """Names, shapes and initial values as in apps/common/gpt.c."""
+    """Names, shapes and initial values as in apps/common/model/gpt.c."""
     params = {}
 
     def add(name, shape, std=0.0, value=0.0):

@@ -17,11 +17,11 @@
 #include <stdbool.h>
 
 #include "transport/meet/meet.h"
-#include "transport/net/bulk_frame.h"
+#include "transport/line/bulk_frame.h"
 #include "transport/net/channel.h"
-#include "transport/net/door.h"
-#include "transport/net/seal.h"
-#include "transport/net/wire.h"
+#include "transport/line/door.h"
+#include "transport/line/seal.h"
+#include "transport/line/wire.h"
 
 enum { PLAYED_RANKS_MAX = 4, PLAYED_WAIT_MS = 20000 };
 

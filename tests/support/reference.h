@@ -13,7 +13,7 @@
 #ifndef TESTS_SUPPORT_REFERENCE_H
 #define TESTS_SUPPORT_REFERENCE_H
 
-#include "apps/common/gpt.h"
+#include "apps/common/model/gpt.h"
 
 #define REFERENCE_STEPS 20
 #define REFERENCE_SEED 1

@@ -10,7 +10,7 @@
 #define CLUSTER_LEVEL_BYTES 32 /* of a level's */
 #define CLUSTER_CARRIER_BYTES 16 /* of a carrier's */
 
-/* What lines between hosts go over (transport/net/stream.h). */
+/* What lines between hosts go over (transport/line/stream.h). */
 enum cluster_carrier { CLUSTER_TCP, CLUSTER_UCX, CLUSTER_CARRIERS };
 
 struct cluster_env {

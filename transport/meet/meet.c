@@ -265,7 +265,7 @@ weir_status meet_run(struct meeting *meeting)
 
 /* ---- the call ---- */
 
-/* Its lowest byte is the first of a routing id (transport/net/wire.h), and ZMTP keeps those that begin with 0 for
+/* Its lowest byte is the first of a routing id (transport/line/wire.h), and ZMTP keeps those that begin with 0 for
  * itself. */
 static uint64_t random_session(void)
 {

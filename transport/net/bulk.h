@@ -24,13 +24,13 @@
 #include <zmq.h>
 
 #include "transport/mail/message.h"
-#include "transport/net/bulk_frame.h"
-#include "transport/net/door.h"
-#include "transport/net/links.h"
-#include "transport/net/measure.h"
-#include "transport/net/seal.h"
-#include "transport/net/stream.h"
-#include "transport/net/wire.h"
+#include "transport/line/bulk_frame.h"
+#include "transport/line/door.h"
+#include "transport/line/links.h"
+#include "transport/line/measure.h"
+#include "transport/line/seal.h"
+#include "transport/line/stream.h"
+#include "transport/line/wire.h"
 
 #define BULK_RECORD_BYTES (32u << 10)  /* of a record, at most: a receiver opens one while the next is made */
 #define BULK_RECORDS 8                 /* made, or read, at once */

@@ -20,7 +20,7 @@
 #include <zmq.h>
 
 #include "transport/meet/keys.h"
-#include "transport/net/measure.h"
+#include "transport/line/measure.h"
 
 enum channel_number { CHANNEL_LIFE, CHANNEL_BULK, CHANNELS };
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <zmq.h>
 
-#include "transport/net/wire.h"
+#include "transport/line/wire.h"
 
 #define INCOMING_PARTS_MAX 3 /* of a message: who, header, payload */
 

@@ -12,7 +12,7 @@
  *
  * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
  * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does.
- * So nobody has to wake up for a message to go out. A READY for the leader of a transfer (transport/net/links.h) takes
+ * So nobody has to wake up for a message to go out. A READY for the leader of a transfer (transport/line/links.h) takes
  * the register's slot along, which is not written again before the reader's FREE, which comes after all bytes have
  * arrived. What is under way is bounded by the plan's slots.
  *
@@ -36,12 +36,12 @@
 
 #include "regst/arena.h"
 #include "transport/mail/bus.h"
-#include "transport/net/links.h"
-#include "transport/net/measure.h"
+#include "transport/line/links.h"
+#include "transport/line/measure.h"
 #include "transport/mail/mailbox.h"
 #include "transport/meet/meet.h"
 #include "transport/net/peer.h"
-#include "transport/net/wire.h"
+#include "transport/line/wire.h"
 
 #define NET_ALL UINT32_MAX              /* every other rank */
 #define NET_NEIGHBOURS (UINT32_MAX - 1)

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <zmq.h>
 
-#include "transport/net/links.h"
-#include "transport/net/wire.h"
+#include "transport/line/links.h"
+#include "transport/line/wire.h"
 
 struct request {
     struct request *next;

@@ -32,8 +32,8 @@
 
 #include "graph/plan/form/plan.h"
 #include "transport/net/channel.h"
-#include "transport/net/measure.h"
-#include "transport/net/seal.h"
+#include "transport/line/measure.h"
+#include "transport/line/seal.h"
 
 struct bulk_line;
 

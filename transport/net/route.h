@@ -16,7 +16,7 @@
 #include "regst/arena.h"
 #include "transport/mail/bus.h"
 #include "transport/mail/mailbox.h"
-#include "transport/net/links.h"
+#include "transport/line/links.h"
 
 struct route {
     struct links *links;        /* borrowed, as arenas and bus */

@@ -12,7 +12,7 @@
  */
 #include "apps/weir/bench/gpt.h"
 #include "apps/weir/bench/sgemm.h"
-#include "apps/common/gpt.h"
+#include "apps/common/model/gpt.h"
 #include "apps/common/measure.h"
 
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #ifndef APPS_WEIR_BENCH_GPT_H
 #define APPS_WEIR_BENCH_GPT_H
 
-#include "apps/common/gpt.h"
+#include "apps/common/model/gpt.h"
 
 #include <stdbool.h>
 #include <stdio.h>

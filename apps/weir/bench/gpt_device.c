@@ -1,7 +1,7 @@
 /* gpt_device.c: see the header. */
 #include "apps/weir/bench/gpt_device.h"
 
-#include "apps/common/gpt.h"
+#include "apps/common/model/gpt.h"
 #include "apps/common/measure.h"
 #include "apps/weir/bench/gpt.h"
 #include "graph/plan/form/plan.h"

@@ -1,6 +1,6 @@
 /* graph/compile/actors/hosts_arrive.c: what arrives from other hosts, in how many bytes: see hosts.h.
  *
- * A plan does not say it, since it depends on how ranks are spread (transport/net/links.h). Where hosts are known it is
+ * A plan does not say it, since it depends on how ranks are spread (transport/line/links.h). Where hosts are known it is
  * counted for each kernel that reads, though those of one rank that read the same get it once, and what is gathered may
  * come to where it is to lie (graph/plan/lives/arrivals.h). So it is this at most.
  */

@@ -5,7 +5,7 @@
  * was saved.
  */
 #define _GNU_SOURCE
-#include "actors/keep/index.h"
+#include "actors/keep/format/index.h"
 #include "actors/keep/save.h"
 #include "tests/support/folder.h"
 

@@ -5,7 +5,7 @@
  * here. Elsewhere these tests are skipped.
  */
 #define _GNU_SOURCE
-#include "actors/keep/safetensors.h"
+#include "actors/keep/format/safetensors.h"
 #include "actors/keep/save.h"
 #include "tests/support/folder.h"
 

@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <weir/weir.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
-#include "apps/common/gpt.h"
+#include "apps/common/model/gpt.h"
 #include "graph/base/base.h"
 #include "graph/plan/spread/spread.h"
 #include "kernels/matmul/amx.h"

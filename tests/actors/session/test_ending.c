@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "actors/session/ending.h"
+#include "actors/ending.h"
 #include "tests/support/effort.h"
 
 enum { EVENTS_MAX = 12, ROUNDS = EFFORT(20000, 100000, 100000), FAILERS = 4 };

@@ -1,4 +1,4 @@
-/* tests/actors/session/test_finite.c: .check_finite (actors/session/finite.h): which op is named when a NaN or an infinity
+/* tests/actors/session/test_finite.c: .check_finite (actors/debug/finite.c): which op is named when a NaN or an infinity
  * appears, and where in which of its outputs; that all dtypes of floats are looked at, and integers are not; and that nothing
  * is said of runs in which all is well, poisoned ones and those with a loss scale too.
  */

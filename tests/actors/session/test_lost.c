@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <weir/weir.h>
 
-#include "actors/session/cluster.h"
+#include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"

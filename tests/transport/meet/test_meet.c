@@ -17,7 +17,7 @@
 #include "tests/support/small_plans.h"
 #include "transport/meet/frames.h"
 #include "transport/meet/meet.h"
-#include "transport/net/wire.h"
+#include "transport/line/wire.h"
 
 TestSuite(meeting, .timeout = 60);
 

@@ -15,7 +15,7 @@
 #include "tests/support/sdf.h"
 #include "tests/support/small_plans.h"
 #include "regst/arena.h"
-#include "transport/net/links.h"
+#include "transport/line/links.h"
 
 enum { MODELS = EFFORT(100, 8, 8) };
 

@@ -1,6 +1,6 @@
 /* tests/transport/net/test_measure.c: what is said of a connection by what was sent over it: TCP on the loopback, where a
  * reader that is slow makes a link that is full, and a sender that waits for answers one that is not. */
-#include "transport/net/measure.h"
+#include "transport/line/measure.h"
 
 #include <criterion/criterion.h>
 #include <arpa/inet.h>

@@ -17,7 +17,7 @@
 #include "tests/support/ranks.h"
 #include "transport/mail/message.h"
 #include "transport/net/bulk.h"
-#include "transport/net/links.h"
+#include "transport/line/links.h"
 
 TestSuite(protocol, .timeout = 120);
 

@@ -6,7 +6,7 @@
 #include <weir/weir.h>
 
 #include "tests/support/mutate_plan.h"
-#include "transport/net/seal.h"
+#include "transport/line/seal.h"
 
 TestSuite(seal, .timeout = 120);
 

@@ -12,7 +12,7 @@
 
 #include "tests/support/mutate_plan.h"
 #include "tests/support/ranks.h"
-#include "transport/net/stream.h"
+#include "transport/line/stream.h"
 
 TestSuite(stream, .timeout = 120);
 

@@ -5,7 +5,7 @@
 #include <weir/weir.h>
 
 #include "tests/support/mutate_plan.h"
-#include "transport/net/wire.h"
+#include "transport/line/wire.h"
 
 #define ROUNDS 20000
 #define V WIRE_VERSION /* below 128, it is its own byte */

@@ -1,0 +1,440 @@
+/* apps/common/train/trainer.c: what every training program does with its graph.
+ *
+ * The losses are pulled by the program's own thread while weir's workers go on: nothing here runs inside the plan, so
+ * progress, logging and a slow disk cost the training nothing as long as they keep up. They need no lock either. Steps
+ * between which nothing needs the session at rest are one run, so that the pipeline stays full from one to the next.
+ */
+#include "apps/common/train/trainer.h"
+#include "apps/common/train/interrupt.h"
+#include "apps/common/measure.h"
+#include "apps/common/writable.h"
+#include "graph/base/foreign.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+#define PULL_MS 200 /* after which a loss that does not come is asked after */
+
+/* ---- before ---- */
+
+/* Finds out before the work, not after it, that a file cannot be written. */
+static int check_writable(const trainer *t, const char *option, const char *path, bool replaced)
+{
+    if (!path || writable(path, replaced))
+        return -1;
+    return options_wrong(t->program, "%s: cannot write %s: %s", option, path, strerror(errno));
+}
+
+static int open_files(trainer *t)
+{
+    int status = check_writable(t, "--trace", ranks_path(t->opts.trace, t->trace), false);
+    if (status < 0 && ranks_first())
+        status = check_writable(t, "--plan", t->opts.plan, true);
+    if (status >= 0 || !t->opts.log || !ranks_first())
+        return status;
+    if (log_open(&t->log, t->opts.log, saver_continues(&t->saver)))
+        return -1;
+    return options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(errno));
+}
+
+static weir_dtype precision(const trainer_opts *o)
+{
+    return o->bf16 ? WEIR_BF16 : o->f16 ? WEIR_F16 : WEIR_F32;
+}
+
+/* What the plan gave up for --memory. */
+static void tell_limit(const trainer *t)
+{
+    char text[200];
+    if (ranks_first() && weir_plan_limited(t->plan, text, sizeof text))
+        fprintf(stderr, "%s: %s\n", t->program, text);
+}
+
+static int compile(trainer *t, weir_graph *graph)
+{
+    if (graph)
+        t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory,
+                               .offload = t->opts.offload, .seed = t->opts.seed,
+                               .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
+                               .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host,
+                               .link = t->opts.link,
+                               .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS);
+    weir_graph_free(graph);
+    if (!graph)
+        return options_wrong(t->program, "out of memory"), 1;
+    if (!t->plan || (t->opts.plan && ranks_first() && weir_plan_save(t->plan, t->opts.plan)))
+        return options_failed(t->program);
+    tell_limit(t);
+    return -1;
+}
+
+/* ---- during ---- */
+
+static void log_number(FILE *to, const char *name, double value)
+{
+    fprintf(to, isfinite(value) ? "\"%s\": %.9g" : "\"%s\": null", name, value);
+}
+
+/* Ends a line of the log. The first that cannot be written is reported when that happens. */
+static void end_line(trainer *t)
+{
+    log_end(&t->log);
+    if (!t->log.error || t->log.told)
+        return;
+    t->log.told = true;
+    progress_pause(&t->progress);
+    options_wrong(t->program, "--log: cannot write %s: %s; the log ends here, training goes on", t->opts.log,
+                  strerror(t->log.error));
+}
+
+static void log_step(trainer *t, double seconds)
+{
+    FILE *to = log_begin(&t->log);
+    if (!to)
+        return;
+    fprintf(to, "{\"step\": %d, ", t->done - 1);
+    log_number(to, "loss", t->loss);
+    fprintf(to, ", \"seconds\": %.6f, \"%s_per_s\": %.1f}", seconds, t->items, t->items_per_step / seconds);
+    end_line(t);
+}
+
+static void show(trainer *t)
+{
+    weir_session_stats now;
+    if (!progress_is_due(&t->progress, t->done))
+        return;
+    weir_session_get_stats(t->session, &now);
+    progress_show(&t->progress, t->done, t->loss, now.skipped < 0 ? t->skipped : now.skipped);
+}
+
+/* The next loss. WEIR_E_END: the run was stopped before there was one. */
+static weir_status pull_value(trainer *t, float *value)
+{
+    weir_array array = {value, WEIR_F32, {0}};
+    for (bool over = false;;) {
+        weir_status status = weir_session_pull(t->session, "loss", &array, over ? 0 : PULL_MS);
+        bool none = status == WEIR_E_TIMEOUT || status == WEIR_E_STATE;
+        if (!none || over)
+            return none ? WEIR_E_END : status;
+        over = weir_session_wait(t->session, 0) != WEIR_E_TIMEOUT;
+        if (t->done > t->first)
+            show(t);
+        saver_watch(&t->saver, t->session);
+    }
+}
+
+/* The mean of the next step's losses to t->loss. */
+static weir_status pull_loss(trainer *t)
+{
+    double sum = 0;
+    for (int m = 0; m < t->micro; m++) {
+        float value = 0;
+        weir_status status = pull_value(t, &value);
+        if (status)
+            return status;
+        sum += value;
+    }
+    t->loss = sum / t->micro;
+    return WEIR_OK;
+}
+
+/* What comes after a loss that is no number is none either, so the run ends: on all ranks, which pull the same, after
+ * the same step. */
+static void watch_loss(trainer *t)
+{
+    if (isfinite(t->loss) || t->lost >= 0)
+        return;
+    t->lost = t->done - 1;
+    t->lost_loss = t->loss;
+    weir_session_stop(t->session);
+}
+
+/* Takes the losses of the steps up to `end` as they come. */
+static weir_status follow_steps(trainer *t, int end)
+{
+    weir_status status = WEIR_OK;
+    for (double last = measure_seconds(), now; t->done < end; last = now) {
+        if ((status = pull_loss(t)))
+            return status == WEIR_E_END ? WEIR_OK : status;
+        t->done++;
+        now = measure_seconds();
+        log_step(t, now - last);
+        watch_loss(t);
+        show(t);
+        saver_watch(&t->saver, t->session);
+    }
+    return status;
+}
+
+/* Steps that changed nothing, as the plan counts them; of all ranks, which call this together. */
+static int64_t read_skipped(const trainer *t)
+{
+    static const char *const counts[] = {"grad_norm/clip:clip_scale.skipped", "grad_seed:loss_scale:loss_scale.skipped"};
+    weir_param_info info;
+    for (int i = 0; i < weir_plan_param_count(t->plan); i++)
+        for (int k = 0; k < 2 && !weir_plan_param(t->plan, i, &info); k++) {
+            int32_t count = 0;
+            if (!strcmp(info.name, counts[k]) && !weir_session_read(t->session, counts[k], WEIR_ARRAY(&count, WEIR_I32)))
+                return count;
+        }
+    return 0;
+}
+
+/* Runs until `end` steps are done, or somebody, here or on another rank, stops it. */
+static weir_status run_steps(trainer *t, int end)
+{
+    double start = measure_seconds();
+    bool pulls = ranks_has_device(t->session);
+    if (interrupt_caught()) /* again, as the first may have stopped another run, as a judge's */
+        weir_session_stop(t->session);
+    weir_status status = weir_session_start(t->session, end - t->done);
+    if (!status && pulls)
+        status = follow_steps(t, end);
+    if (!status)
+        status = weir_session_wait(t->session, -1);
+    t->done = (int)weir_session_step(t->session);
+    t->seconds += measure_seconds() - start;
+    weir_session_get_stats(t->session, &t->stats); /* now, as the next run may be a judge's */
+    if (!status)
+        t->skipped = read_skipped(t);
+    return !status && t->lost >= 0 ? WEIR_E_KERNEL : status;
+}
+
+/* The step after which the session has to rest next. */
+static int next_rest(const trainer *t)
+{
+    int every = t->judge.name ? t->opts.eval_every : 0, steps = t->opts.steps;
+    int64_t next = every ? ((int64_t)t->done / every + 1) * every : steps;
+    return saver_next(&t->saver, t->done, next < steps ? (int)next : steps);
+}
+
+static weir_status judge(trainer *t)
+{
+    weir_status status = t->judge.ask(t->judge.ctx, t->session, &t->judged);
+    FILE *to = status ? NULL : log_begin(&t->log);
+    t->judged_at = t->done;
+    if (to) {
+        fprintf(to, "{\"steps\": %d, ", t->done);
+        log_number(to, t->judge.name, t->judged);
+        fputc('}', to);
+        end_line(t);
+    }
+    if (!status)
+        saver_best(&t->saver, t->session, t->judge.name, t->judged);
+    return status;
+}
+
+/* A rank was signalled where the others take the end of the run for a save that is due. That has been made by all, so
+ * nothing is lost when the next run is ended at once. */
+static weir_status tell_others(trainer *t)
+{
+    if (weir_world_size() == 1)
+        return WEIR_OK;
+    t->unsaved = weir_session_save_wait(t->session, -1) != WEIR_OK;
+    weir_session_cancel(t->session);
+    return WEIR_E_CANCELLED;
+}
+
+/* What there is to do after a run that was to end after `end` steps. */
+static weir_status rest(trainer *t, int end)
+{
+    int every = t->opts.eval_every;
+    bool early = t->done < end, last = t->done == t->opts.steps, due = saver_is_due(&t->saver, t->done, early);
+    weir_status status = WEIR_OK;
+    t->ended = early && !due;
+    if (!early && t->judge.name && (last || (every && t->done % every == 0)))
+        status = judge(t);
+    if (!status && due && !last)
+        saver_save(&t->saver, t->session, early);
+    if (!status && due && early && interrupt_caught())
+        status = tell_others(t);
+    return status;
+}
+
+/* Alone a signal that comes at rest is seen here; in a cluster the others have to hear of it, by a run that is stopped
+ * at once. */
+static bool goes_on(const trainer *t)
+{
+    return !t->ended && t->done < t->opts.steps && !(interrupt_caught() && weir_world_size() == 1);
+}
+
+static weir_status train(trainer *t)
+{
+    weir_status status = WEIR_OK;
+    progress_begin(&t->progress, ranks_first() ? stderr : NULL, t->first, t->opts.steps, t->items_per_step, t->items);
+    while (!status && goes_on(t)) {
+        int end = next_rest(t);
+        status = run_steps(t, end);
+        if (!status)
+            status = rest(t, end);
+    }
+    progress_pause(&t->progress);
+    if (status == WEIR_E_CANCELLED) { /* by another rank, see tell_others() */
+        t->ended = true;
+        return WEIR_OK;
+    }
+    t->unsaved = !status && !saver_last(&t->saver, t->session);
+    return status;
+}
+
+/* The link that takes the most to fill, of those over which this rank has sent registers. */
+static bool longest_link(const trainer *t, weir_link *longest)
+{
+    *longest = (weir_link){.bytes_per_s = 0};
+    for (int rank = 0; rank < weir_world_size(); rank++) {
+        weir_link link;
+        if (!weir_session_link(t->session, rank, &link) &&
+            link.bytes_per_s * link.round_trip_s > longest->bytes_per_s * longest->round_trip_s)
+            *longest = link;
+    }
+    return longest->bytes_per_s > 0;
+}
+
+static void print_link(const trainer *t)
+{
+    weir_link link;
+    if (longest_link(t, &link))
+        fprintf(stderr, "link: --link '%s' is what was measured%s\n", link.text,
+                link.full ? "" : "; it may carry more, as there was never more to send");
+}
+
+static void print_summary(const trainer *t)
+{
+    char time[32], planned[32], arenas[32], peak[32], base[32];
+    int steps = t->done - t->first;
+    if (trainer_interrupted(t))
+        fprintf(stderr, "%s: ended by %s after %d of %d steps\n", t->program,
+                trainer_interrupted(t) == SIGINT ? "SIGINT" : "SIGTERM", t->done, t->opts.steps);
+    fprintf(stderr, "%d steps in %s, %.1f ms each; %d worker%s; busy", steps, measure_time_text(t->seconds, time),
+            steps ? 1e3 * t->seconds / steps : 0, t->stats.workers, t->stats.workers == 1 ? "" : "s");
+    for (int q = 0; q < t->stats.queue_count; q++)
+        fprintf(stderr, "%s %s %.0f %%", q ? "," : "", t->stats.queue[q].name, 100 * t->stats.queue[q].busy);
+    fprintf(stderr, "\nmemory%s: planned %s, allocated %s; peak of the process %s, of which %s before the session\n",
+            weir_world_size() > 1 ? " of rank 0" : "", measure_bytes_text(t->stats.planned_bytes, planned),
+            measure_bytes_text(t->stats.arena_bytes, arenas), measure_bytes_text(t->peak_rss, peak),
+            measure_bytes_text(t->base_rss, base));
+    if (t->skipped)
+        fprintf(stderr, "%lld step%s skipped: the norm of the gradients was not finite, so nothing was updated\n",
+                (long long)t->skipped, t->skipped == 1 ? " was" : "s were");
+    print_link(t);
+}
+
+int trainer_begin(trainer *t)
+{
+    interrupt_catch(ranks_first() ? t->program : NULL);
+    t->loss = t->judged = NAN;
+    t->lost = -1;
+    int status = saver_check(&t->saver, t->program, &t->opts.saver, t->judge.most_is_best);
+    if (status < 0)
+        status = open_files(t);
+    if (status < 0 && t->saver.from && !t->opts.seed)
+        t->opts.seed = t->saver.seed;
+    return status;
+}
+
+/* Opens the session and loads what it goes on from; then a signal no longer ends the program at once. */
+static int open_session(trainer *t)
+{
+    t->base_rss = measure_rss();
+    t->session = weir_session_open(t->plan, .workers = t->opts.workers, .pin = t->opts.pin,
+                                   .check_finite = t->opts.check_finite,
+                                   .trace = t->opts.trace ? t->trace : NULL);
+    if (!t->session)
+        return options_failed(t->program);
+    if (!t->opts.workers)
+        workers_tell(t->program, t->session);
+    int status = saver_load(&t->saver, t->session, t->plan);
+    t->first = t->done = (int)weir_session_step(t->session);
+    if (status < 0)
+        interrupt_stops(t->session);
+    return status;
+}
+
+static int tell_lost(const trainer *t)
+{
+    if (ranks_first())
+        options_wrong(t->program,
+                      "the loss of step %d is %s; --check-finite names the op that first makes such a value", t->lost,
+                      isnan(t->lost_loss) ? "NaN" : "infinite");
+    return 1;
+}
+
+int trainer_train(trainer *t, weir_graph *graph, int micro)
+{
+    t->micro = micro;
+    int status = compile(t, graph);
+    if (status < 0)
+        status = open_session(t);
+    if (status >= 0)
+        return status;
+    weir_session_get_stats(t->session, &t->stats);
+    if (train(t))
+        return t->lost >= 0 ? tell_lost(t) : options_failed(t->program);
+    t->peak_rss = measure_peak_rss();
+    if (ranks_first())
+        print_summary(t);
+    return -1;
+}
+
+/* ---- after ---- */
+
+int trainer_interrupted(const trainer *t)
+{
+    int caught = interrupt_caught();
+    return caught || !t->ended ? caught : SIGTERM;
+}
+
+static void log_summary(trainer *t)
+{
+    FILE *to = log_begin(&t->log);
+    int steps = t->done - t->first;
+    if (!to)
+        return;
+    fprintf(to, "{\"summary\": true, \"steps\": %d, ", t->done);
+    log_number(to, "loss", t->loss);
+    fprintf(to, ", \"planned_bytes\": %llu, \"arena_bytes\": %llu, \"peak_rss_bytes\": %llu, ",
+            (unsigned long long)t->stats.planned_bytes, (unsigned long long)t->stats.arena_bytes,
+            (unsigned long long)t->peak_rss);
+    log_number(to, "seconds_per_step", steps ? t->seconds / steps : NAN);
+    fprintf(to, ", \"workers\": %d, \"utilisation\": {", t->stats.workers);
+    for (int q = 0; q < t->stats.queue_count; q++) {
+        fputs(q ? ", " : "", to);
+        foreign_put_json(to, t->stats.queue[q].name);
+        fprintf(to, ": %.4f", t->stats.queue[q].busy);
+    }
+    fputc('}', to);
+    if (t->judge.name) {
+        fputs(", ", to);
+        log_number(to, t->judge.name, t->judged);
+    }
+    if (trainer_interrupted(t))
+        fprintf(to, ", \"signal\": %d", trainer_interrupted(t));
+    fputc('}', to);
+    end_line(t);
+}
+
+int trainer_end(trainer *t, int status)
+{
+    if (status < 0)
+        log_summary(t);
+    if (status < 0)
+        status = t->unsaved ? 1 : trainer_interrupted(t) ? interrupt_status(trainer_interrupted(t)) : 0;
+    interrupt_stops(NULL);
+    if (weir_session_close(t->session)) {
+        int failed = options_failed(t->program);
+        status = status ? status : failed;
+    }
+    saver_end(&t->saver);
+    bool told = t->log.told;
+    int error = log_close(&t->log);
+    if (error && !told)
+        options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(error));
+    if (error && !status)
+        status = OPTIONS_WRONG;
+    weir_plan_free(t->plan);
+    t->session = NULL;
+    t->plan = NULL;
+    return status;
+}

@@ -1,0 +1,59 @@
+/* transport/line/ucx.h: UCX's libraries, which are loaded when somebody asks for them and not before.
+ *
+ * A program that wants nothing of UCX gets nothing of it: weir is not linked with it. Once loaded it stays for the life
+ * of the process, as a plugin does (regst/plugin.h). What it would do to the process is undone where that can be: signal
+ * handlers that its constructors install are taken away again, and what it would print goes nowhere but into the error
+ * of the call that failed (ucx_said()), as far as weir's own calls bring it about.
+ *
+ * Any thread.
+ */
+#ifndef TRANSPORT_LINE_UCX_H
+#define TRANSPORT_LINE_UCX_H
+
+#include <weir/base.h>
+
+/* Without its headers this is a build that says so when UCX is asked for. */
+#if __has_include(<ucp/api/ucp.h>) && __has_include(<ucs/debug/log_def.h>) && !defined(WEIR_NO_UCX)
+#define UCX_BUILT 1
+#include <ucp/api/ucp.h>
+
+/* Of libucp, and of libucs on which it rests. */
+#define UCX_FUNCTIONS(X)                                                                                                \
+    X(ucp_config_read)                                                                                                 \
+    X(ucp_config_release)                                                                                              \
+    X(ucp_init_version)                                                                                                \
+    X(ucp_cleanup)                                                                                                     \
+    X(ucp_worker_create)                                                                                               \
+    X(ucp_worker_destroy)                                                                                              \
+    X(ucp_worker_get_address)                                                                                          \
+    X(ucp_worker_release_address)                                                                                      \
+    X(ucp_worker_get_efd)                                                                                              \
+    X(ucp_worker_arm)                                                                                                  \
+    X(ucp_worker_signal)                                                                                               \
+    X(ucp_worker_progress)                                                                                             \
+    X(ucp_ep_create)                                                                                                   \
+    X(ucp_ep_close_nbx)                                                                                                \
+    X(ucp_stream_send_nbx)                                                                                             \
+    X(ucp_stream_recv_data_nb)                                                                                         \
+    X(ucp_stream_data_release)                                                                                         \
+    X(ucp_request_free)                                                                                                \
+    X(ucs_status_string)
+
+#define UCX_DECLARE(name) __typeof__(name) *name;
+struct ucx {
+    UCX_FUNCTIONS(UCX_DECLARE)
+};
+#undef UCX_DECLARE
+
+/* The functions. E_UNSUPPORTED: the libraries are not there, or lack some. */
+weir_status ucx_load(const struct ucx **ucx);
+
+/* Around calls into UCX: what it says meanwhile on this thread is not printed. ucx_quiet() begins; calls do not nest. */
+void ucx_quiet(void);
+void ucx_loud(void);
+
+/* What it last said that was an error, since ucx_quiet() of this thread; "": nothing. */
+const char *ucx_said(void);
+#endif
+
+#endif
