@@ -19,6 +19,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/compile/actors/hosts.h"
+#include "graph/compile/backend/backend.h"
 #include "graph/compile/budget/recompute.h"
 #include "graph/plan/form/text.h"
 
@@ -27,135 +28,6 @@
 
 int limit_grid = 8;
 void (*limit_heard)(double counted, uint64_t bytes);
-
-/* ---- slots ---- */
-
-/* Whether micro-batches are under way because of it: saved by forward for a later phase. */
-static bool feeds_pipeline(const compile *c, const reg *r)
-{
-    const phys *p = &c->phys;
-    if (c->micro == 1 || r->kind == PLAN_IO || p->group.item[r->group].phase != PLAN_FORWARD)
-        return false;
-    for (int i = 0; i < r->readers.count; i++)
-        if (p->group.item[r->readers.item[i]].phase != PLAN_FORWARD)
-            return true;
-    return false;
-}
-
-/* Whether taking a slot from `a` is better than from `b`: from those that a link between hosts
- * asks for, where these have the most bytes; from what costs a transfer's time rather than from what makes a pipeline; one
- * slot that is enough, and no larger than it must be, rather than several; else the larger. */
-static bool lowers_better(const compile *c, const reg *a, const reg *b, uint64_t over)
-{
-    if (!b)
-        return true;
-    if (a->ahead || b->ahead)
-        return (uint64_t)a->ahead * a->slot_bytes > (uint64_t)b->ahead * b->slot_bytes;
-    bool feeds = feeds_pipeline(c, a), enough = a->slot_bytes >= over && b->slot_bytes >= over;
-    if (feeds != feeds_pipeline(c, b))
-        return !feeds;
-    return enough ? a->slot_bytes < b->slot_bytes : a->slot_bytes > b->slot_bytes;
-}
-
-/* Bytes that the limit is about. */
-static uint64_t device_needs(const compile *c, int device)
-{
-    return c->phys.device.item[device].bytes + c->phys.device.item[device].arriving;
-}
-
-static bool is_over(const compile *c, int device)
-{
-    return device_is_limited(&c->phys.device.item[device]) && device_needs(c, device) > c->memory_max;
-}
-
-/* The register that the device, which is `over` bytes too large, takes a slot from; NULL when none can lose one. */
-static reg *reg_to_lower(compile *c, int device, uint64_t over)
-{
-    reg *best = NULL;
-    for (int i = 0; i < c->phys.reg.count; i++) {
-        reg *r = &c->phys.reg.item[i];
-        if (!r->fixed && !r->needed && r->slots > 1 && r->slots > r->initial && r->slot_bytes &&
-            (r->device == device || hosts_send(c, r, device)) && lowers_better(c, r, best, over))
-            best = r;
-    }
-    return best;
-}
-
-static void give(uint64_t *has, uint64_t bytes)
-{
-    *has -= bytes < *has ? bytes : *has;
-}
-
-/* What devices need less when the register loses that much, if it shares nothing; until they are laid out again. */
-static void bytes_lower(compile *c, const reg *r, uint64_t bytes)
-{
-    give(&c->phys.device.item[r->device].bytes, bytes);
-    for (int d = 0; c->link && d < c->phys.device.count; d++)
-        if (hosts_send(c, r, d))
-            give(&c->phys.device.item[d].arriving, bytes);
-}
-
-/* Takes one slot, or of those that a link asks for up to half, so that registers of one way lose alike. */
-static void reg_lower(compile *c, reg *r, uint64_t over)
-{
-    uint64_t most = r->ahead ? ((uint64_t)r->ahead + 1) / 2 : 1, wanted = over / r->slot_bytes + (over % r->slot_bytes > 0);
-    int taken = (int)(wanted < most ? wanted : most);
-    r->slots -= taken;
-    r->ahead -= r->ahead ? taken : 0;
-    bytes_lower(c, r, (uint64_t)taken * r->slot_bytes);
-}
-
-/* Takes slots away from a device until it is within the limit, or would be if its registers shared no bytes; false when
- * it has none to lose. */
-static bool lower_device(compile *c, int device)
-{
-    bool lowered = false;
-    for (reg *r; is_over(c, device); lowered = true) {
-        uint64_t over = device_needs(c, device) - c->memory_max;
-        if (!(r = reg_to_lower(c, device, over)))
-            return lowered;
-        reg_lower(c, r, over);
-    }
-    return lowered;
-}
-
-/* Takes all slots that may go, on all devices: what may share bytes on one depends on the slots of another, too. */
-static bool lower_all(compile *c)
-{
-    bool lowered = false;
-    for (int d = 0; d < c->phys.device.count; d++)
-        for (reg *r; device_is_limited(&c->phys.device.item[d]) && (r = reg_to_lower(c, d, UINT64_MAX)); lowered = true)
-            reg_lower(c, r, UINT64_MAX);
-    return lowered;
-}
-
-bool limit_fit(compile *c)
-{
-    for (bool lowered = true; lowered;) {
-        lowered = c->over = false;
-        if (!pass_offsets(c))
-            return false;
-        hosts_arriving(c);
-        for (int d = 0; d < c->phys.device.count; d++)
-            if (is_over(c, d)) {
-                c->over = true;
-                lowered |= lower_device(c, d);
-            }
-        if (!c->over)
-            return true;
-        lowered = lowered || lower_all(c);
-    }
-    return false;
-}
-
-int limit_slots_taken(const compile *c)
-{
-    int taken = 0;
-    for (int i = 0; i < c->phys.reg.count; i++)
-        if (c->phys.reg.item[i].wanted > c->phys.reg.item[i].slots)
-            taken += c->phys.reg.item[i].wanted - c->phys.reg.item[i].slots;
-    return taken;
-}
 
 /* Seconds that a step takes longer for want of slots. A pipeline in which `slots` of `wanted` micro-batches may be
  * under way takes wanted / slots times as long; what lost all but one is waited for, and what lost some of many in part. */
@@ -167,7 +39,7 @@ static double slots_seconds(const compile *c, double step)
         if (r->wanted <= r->slots)
             continue;
         double times = (double)r->wanted / r->slots - 1;
-        if (!feeds_pipeline(c, r))
+        if (!backend_feeds_pipeline(c, r))
             waits += transfer_seconds(r->slot_bytes) * reg_writes(c, r) * (r->wanted - r->slots) / (r->wanted - 1);
         else if (times > slower)
             slower = times;
@@ -192,17 +64,6 @@ typedef struct search {
     bool failed;                   /* an error is set */
 } search;
 
-static uint64_t largest(const compile *c, int *device)
-{
-    uint64_t most = 0;
-    for (int d = 0; d < c->phys.device.count; d++)
-        if (device_is_limited(&c->phys.device.item[d]) && device_needs(c, d) > most) {
-            most = device_needs(c, d);
-            *device = d;
-        }
-    return most;
-}
-
 static double rung_seconds(const search *s, int at)
 {
     return at ? s->x.ladder.item[at - 1].seconds : 0;
@@ -212,11 +73,11 @@ static double rung_seconds(const search *s, int at)
 static bool lay_out(search *s, int at, outcome *o)
 {
     int device;
-    if (!recompute_apply(&s->x, at) || !compile_devices(s->c))
+    if (!recompute_apply(&s->x, at) || !backend_devices(s->c))
         return false;
-    *o = (outcome){.rung = at, .fits = limit_fit(s->c)};
+    *o = (outcome){.rung = at, .fits = backend_fit(s->c)};
     double waits = slots_seconds(s->c, s->step);
-    o->bytes = largest(s->c, &device);
+    o->bytes = backend_largest(s->c, &device);
     o->slower = waits > 0;
     o->seconds = rung_seconds(s, at) + waits;
     return o->fits || s->c->over;
@@ -327,11 +188,11 @@ static outcome best_of_grid(search *s)
 /* Whether nothing has to be given up. */
 static bool fits_whole(search *s)
 {
-    if (!compile_devices(s->c) || !pass_offsets(s->c))
+    if (!backend_devices(s->c) || !pass_offsets(s->c))
         return s->failed = true, false;
     int device;
     hosts_arriving(s->c);
-    uint64_t bytes = largest(s->c, &device);
+    uint64_t bytes = backend_largest(s->c, &device);
     bool fits = bytes <= s->c->memory_max;
     s->c->whole = fits ? 0 : bytes;
     s->c->ir = s->x.base;
@@ -366,7 +227,7 @@ static outcome choose(search *s)
 static weir_plan *plan_of(search *s, int at)
 {
     s->c->over = false;
-    return recompute_apply(&s->x, at) && compile_devices(s->c) ? compile_plan(s->c) : NULL;
+    return recompute_apply(&s->x, at) && backend_devices(s->c) ? backend_plan(s->c) : NULL;
 }
 
 /* ---- when nothing fits ---- */
@@ -452,7 +313,7 @@ static void report(const compile *c, const weir_plan *plan, uint64_t asked)
 {
     char list[500] = "", help[300], needs[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
     int device = 0;
-    uint64_t bytes = largest(c, &device);
+    uint64_t bytes = backend_largest(c, &device);
     const pdevice *d = &c->phys.device.item[device];
     list_kinds(plan, device, list, sizeof list);
     list_arriving(d, list, sizeof list);
@@ -469,7 +330,7 @@ static void refuse(search *s, int at)
 {
     int device;
     uint64_t asked = s->c->memory_max;
-    s->c->memory_max = largest(s->c, &device);
+    s->c->memory_max = backend_largest(s->c, &device);
     weir_plan *plan = plan_of(s, at);
     if (plan)
         report(s->c, plan, asked);

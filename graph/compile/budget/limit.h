@@ -19,8 +19,8 @@
  *                slots hold is there always; parameters and packing are left out. It chooses the order of rungs alone.
  *     lives.h    proves, for every order of firings that credits allow: it says more parts to meet than the ladder does,
  *                as two actors that nothing orders may run in either order. Bytes are shared by its word alone.
- *     limit.c    counts a register that loses a slot as if it shared no bytes, until it is laid out again; so it may take
- *                fewer slots than are needed, and then asks again. Layout has the last word on every rung.
+ *     fit.c      counts a register that loses a slot as if it shared no bytes (backend/). Offsets have the last word on every
+ *                rung.
  *
  * So a wrong estimate costs seconds or bytes, and never a value.
  */
@@ -37,16 +37,5 @@ extern void (*limit_heard)(double counted, uint64_t bytes);
 
 /* The plan of a compilation with a limit, behind the box pass. NULL: an error, or nothing fits (E_MEMORY). */
 weir_plan *limit_plan(compile *c);
-
-/* Lays out with ever fewer slots, those whose loss costs the least first, until every device is within the limit.
- * False: an error, or, with c->over, there are none left that may go. */
-bool limit_fit(compile *c);
-
-/* How many have been taken away. */
-int limit_slots_taken(const compile *c);
-
-/* compile.c: the passes from lower on, for c->ir; then the plan, within the limit and live. */
-bool compile_devices(compile *c);
-weir_plan *compile_plan(compile *c);
 
 #endif

@@ -111,8 +111,3 @@ const weir_op *offload_update(const weir_op *op)
 {
     return op == &op_adamw ? &op_adamw_moved : op == &op_sgd ? &op_sgd_moved : NULL;
 }
-
-const char *offload_name(const weir_op *op)
-{
-    return op == &op_adamw_moved ? op_adamw.name : op == &op_sgd_moved ? op_sgd.name : op->name;
-}

@@ -61,7 +61,5 @@ bool offload_copy(compile *c, const ir_graph *ir, int t, const ir_node *of, int 
 enum { OFFLOAD_STATES = 2 };
 int offload_states(const ir_node *node);
 const weir_op *offload_update(const weir_op *op);
-/* The name of an op, or of the op that it was before. */
-const char *offload_name(const weir_op *op);
 
 #endif

@@ -1,6 +1,6 @@
 /* graph/compile/ir/ir.h: what the compiler's passes hand to each other. Three forms, each made from the one before:
  *
- *     weir_graph --ir_new--> ir (logical: nodes, tensors)      scale: the scale of the loss becomes a state (f16)
+ *     weir_graph --ir_new--> ir (logical.h)                    scale: the scale of the loss becomes a state (f16)
  *                                                              precision: every tensor gets a dtype, every input a wish
  *                                                              rules: signatures and costs asked of the ops
  *                                                              shard: every tensor gets an SBP, every input a wish
@@ -9,7 +9,7 @@
  *                                                              box:   conversions become nodes
  *                                                              copies: what an accelerator and the host hand to each
  *                                                              other goes through copy nodes; for each choice of limit.c
- *                --lower---> phys (per device: pops, ptensors)  group: pops -> groups; regs; slots; order; layout
+ *                --lower---> phys (devices.h)                   group: pops -> groups; regs; slots; order; offsets
  *                --emit----> weir_plan                          check
  *
  * One compilation owns one `compile`, with one pool; the graph is only read. Indexes refer to arrays of the same
@@ -18,246 +18,8 @@
 #ifndef GRAPH_COMPILE_IR_IR_H
 #define GRAPH_COMPILE_IR_IR_H
 
-#include "graph/base/base.h"
-#include "graph/model/build.h"
-
-typedef struct ir_wish {           /* a layout that a tensor is read in, on the axis that is being chosen */
-    weir_sbp sbp;
-    const weir_mesh *mesh;
-    int readers, fills;            /* how many ask for it; of those, how many fill */
-} ir_wish;
-
-typedef struct ir_tensor {
-    const char *name;
-    weir_src src;                  /* where the user made it, or the one that it is a copy of */
-    weir_type type;
-    const weir_mesh *mesh;
-    weir_sbp sbp[MESH_AXES_MAX];   /* AUTO until the shard pass has chosen */
-    const weir_sbp *fixed;         /* the user's wish: AUTO or what must be */
-    const weir_tensor *origin;     /* NULL: made by a pass */
-    int node;                      /* producer, -1 for a parameter */
-    int update;                    /* the node that updates it, or -1 */
-    bool micro;
-    POOL_LIST(ir_wish) wishes;     /* the shard pass's own */
-    const struct ir_node *state_of;      /* a state of that update's, which waits on a disk between steps; NULL */
-    int state;                     /* then: which */
-    bool parts;                    /* of another tensor's shards, on their way to other devices: see exchange.h */
-    int conversion, boxed;         /* the box pass's own: 1 + the first conversion of it, 1 + the one that made it */
-} ir_tensor;
-
-typedef struct ir_node {
-    const char *name;
-    weir_src src;
-    const weir_op *op;
-    const graph_node *origin;      /* NULL: a conversion or a cast */
-    const weir_mesh *mesh;
-    const void *attrs;
-    plan_phase phase;
-    int program;
-    bool micro;
-    bool again;                    /* a repetition of a forward node, see recompute.h */
-    bool moves;                    /* to a disk, or back: see offload.h */
-    plan_queue_kind copies;        /* COPY_IN, COPY_OUT: to an accelerator or from it, see copies.h; COLLECTIVE: between
-                                      them, see exchange.h; else COMPUTE */
-    int sum;                       /* of the last: 1 + the plan_collective_kind of what the devices add, see sums.h; 0 */
-    int after;                     /* of a repetition: a tensor that it is not computed before, or -1 */
-    int in_count, out_count;
-    int *in, *out;                 /* ir tensors */
-    weir_dtype *reads;             /* by input: the dtype in which it is read; NULL: in the tensor's own */
-    int updates;                   /* ir tensor of the parameter that out[0] is, or -1 */
-    const weir_signature *signature; /* candidates; the first is all B */
-    int signature_count;
-    int choice[WEIR_AXES_MAX];     /* one for each mesh axis; -1 until chosen */
-    weir_cost cost;                /* of the whole, on one device */
-} ir_node;
-
-typedef struct ir_wait {           /* an order that no tensor makes, on each device by itself: see offload.h */
-    int node, on;                  /* the node waits, on the other */
-} ir_wait;
-
-typedef struct ir_rules {          /* signatures that nodes share */
-    const weir_op *op;
-    int in_count, count;
-    weir_signature *item;
-} ir_rules;
-
-typedef struct ir_graph {
-    ir_node *node;
-    int node_count;
-    POOL_LIST(ir_tensor) tensors;
-    POOL_LIST(ir_rules) rules;
-    POOL_LIST(ir_wait) waits;
-} ir_graph;
-
-/* ---- per device ---- */
-
-typedef struct slice {
-    int64_t start[WEIR_DIMS_MAX], count[WEIR_DIMS_MAX];
-} slice;
-
-typedef struct ptensor {           /* the shard of a tensor on one device, or a chunk of it */
-    int tensor;                    /* ir tensor */
-    int device;                    /* index in phys->device */
-    slice part;
-    uint64_t bytes;                /* padded to PLAN_ALIGN */
-    int producer;                  /* pop, or -1 (parameter or state that nothing updates) */
-    int alias;                     /* the ptensor that it really is, or -1 */
-    int within;                    /* 1 + the ptensor of its device that it is a part of, in place; 0 */
-    uint64_t distance;             /* from that one's first byte */
-    bool moved;                    /* between devices; see exchange.h */
-    int listed;                    /* exchange.c's own: 1 + the last pop that has it among its operands */
-    bool parameter;                /* or state: what a step begins with */
-    int initial;                   /* values that are there before the first step */
-    bool chunk;                    /* one of several of a shard */
-    bool fills;                    /* M firings of its producer go into one slot */
-    int slots;                     /* as the user fixed it; 0 */
-    int family, family_at;         /* 1 + the family that it is in, 0; and its place there */
-    POOL_LIST(int) readers;        /* pops, each once */
-    /* group and layout */
-    int reg;                       /* register, or -1: a temp */
-    int block;                     /* of a temp; layout's own */
-    uint64_t offset;               /* in the slot or the workspace */
-    uint32_t plan_id;
-} ptensor;
-
-typedef struct pop {               /* one kernel call on one device */
-    int node;                      /* ir node */
-    int device;
-    int in_count, out_count;
-    int *in, *out;                 /* ptensors */
-    const void *attrs;
-    const weir_op *fused;          /* the op that several have become; NULL: the node's */
-    const char *fused_name;
-    plan_phase phase;
-    bool micro;
-    bool accumulate;               /* its kernel adds from the second firing on */
-    plan_queue_kind queue;         /* of its device; on an io or outside queue it is a group of its own */
-    int io;                        /* then, of io: which of them, see phys.io */
-    bool dead;                     /* merged into another, or of no use */
-    int level, group;
-    POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
-    bool awaited;                  /* by such a one */
-    bool kept;                     /* on its way between accelerators is what a step begins with; the group pass's own */
-    int exchange;                  /* 1 + the one that it takes part in; 0 */
-    int collective;                /* and 1 + the collective that it became a member of */
-    uint64_t bytes_in, bytes_out;  /* of its operands then */
-    uint64_t scratch, scratch_offset;
-    int scratch_block;             /* layout's own; -1: none */
-    POOL_LIST(int) states;         /* indexes in phys->state */
-} pop;
-
-typedef struct pmove {             /* between two pops of an exchange */
-    int give, take;                /* ptensors */
-    int from, to;                  /* pops */
-    bool used;
-} pmove;
-
-typedef struct exchange {          /* all that a conversion moves between accelerators; see exchange.h */
-    int first, count;              /* pops, */
-    int first_move, moves;         /* and moves */
-} exchange;
-
-typedef struct pcollective {       /* a part of one whose members wait for each other, or devices that add (sums.h) */
-    int sum;                       /* 1 + the plan_collective_kind of those; input i of each becomes output i. 0: moves */
-    POOL_LIST(int) members;        /* pops, by rising device */
-    POOL_LIST(int) moves;
-} pcollective;
-
-typedef struct pstate {            /* private memory of a kernel */
-    int pop;
-    int index;
-    weir_type type;
-    slice part;
-    weir_shape global;
-    uint64_t bytes, offset;
-} pstate;
-
-enum { BATCH_MAX = 4 /* PRODUCTS_MAX of kernels/matmul/sizes.h */ };
-
-typedef struct family {            /* tensors of one size that are to lie at equal distances, in this order; see batch.c */
-    int count, tensor[BATCH_MAX];  /* ptensors */
-    int block;                     /* layout's own: of those that are temporaries of one group; -1 */
-} family;
-
-typedef struct pbatch {            /* calls that may become one; see batch.c */
-    int kind;
-    int count, pop[BATCH_MAX];     /* by rising outputs */
-} pbatch;
-
-typedef struct reg {               /* a register */
-    int group;                     /* producer, or -1: a constant */
-    int device;
-    plan_mem kind;
-    int fill, slots, initial;
-    int wanted;                    /* slots, before any was taken away */
-    int ahead;                     /* of them, those that are there for a link between hosts (hosts.h) */
-    bool fixed;                    /* by the user */
-    bool alone;                    /* its one tensor is large: no other joins */
-    int family;                    /* 1 + the one that its tensors are of: no other joins; 0 */
-    bool needed;                   /* fewer slots would stall */
-    bool shares;                   /* layout's own: place() has put it */
-    struct block *placed;          /* layout's own: then, as what; else NULL */
-    int wish;                      /* layout's own: 1 + the first of those in windows.h for it; 0 */
-    uint64_t slot_bytes, offset;
-    POOL_LIST(int) tensors;        /* ptensors */
-    POOL_LIST(int) readers;        /* groups, each once */
-    uint32_t plan_id;
-} reg;
-
-typedef struct group {             /* an actor */
-    int device;
-    int program;
-    plan_phase phase;
-    bool micro;
-    plan_queue_kind queue;         /* only a compute queue has a workspace */
-    int io;                        /* which of its device's, as of a pop */
-    bool levels;                   /* of conversions that others go on with */
-    int level;
-    int priority;
-    POOL_LIST(int) pops;
-    POOL_LIST(int) reads;          /* registers, each once */
-    POOL_LIST(int) regs;           /* produced */
-    POOL_LIST(int) sources;        /* groups on other queues that it reads from, each once */
-    uint64_t published;            /* bytes that leave the queue, so far */
-} group;
-
-typedef struct block {             /* what is placed as one: a register, or temporaries of a group */
-    int reg;                       /* or -1: temporaries, which work in place of each other, or scratch */
-    int group, from, to;           /* then: whose, and the first and last pop, as positions in the group */
-    uint64_t bytes, offset;        /* in the arena */
-    bool shares;                   /* of temporaries: place() has put them */
-    int tensors;                   /* of temporaries: how many there are in it */
-    struct block *guest, *next;    /* what lies within it (windows.h): the first, and the next beside this one */
-    struct block *host;            /* what it lies within itself, which lies within nothing, */
-    uint64_t at;                   /* and where there */
-} block;
-
-typedef struct pdevice {
-    weir_device_kind kind;
-    int index;
-    uint64_t arriving;             /* from other hosts, beside its arena: see hosts.h */
-    uint64_t bytes, workspace, workspace_offset, snapshot, snapshot_offset;
-} pdevice;
-
-typedef struct phys {
-    POOL_LIST(pdevice) device;
-    POOL_LIST(ptensor) tensor;
-    POOL_LIST(pop) op;
-    POOL_LIST(pstate) state;
-    POOL_LIST(pmove) move;
-    POOL_LIST(exchange) exchange;
-    POOL_LIST(pcollective) collective;
-    POOL_LIST(family) family;
-    POOL_LIST(pbatch) batch;
-    POOL_LIST(reg) reg;
-    POOL_LIST(group) group;
-    int *first;                    /* by ir tensor: its first ptensor, see ptensor_at() */
-    int *chunks;                   /* by ir tensor: how many each of its shards is cut into; 1: they are whole */
-    int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
-    POOL_LIST(const char *) io;    /* names of io queues that the program gave; 0 of a pop is the one without, k the k-th */
-    POOL_LIST(block) temp;         /* layout's own: those of each group beside each other */
-    bool temps_found;
-} phys;
+#include "graph/compile/ir/devices.h"
+#include "graph/compile/ir/logical.h"
 
 typedef struct compile {
     pool pool;
@@ -277,6 +39,9 @@ typedef struct compile {
     ir_graph ir;
     phys phys;
 } compile;
+
+/* Until one returns false; the list ends with NULL. */
+bool passes_run(compile *c, bool (*const *passes)(compile *));
 
 /* The passes, in order; each in the file of its name. */
 bool ir_new(compile *c);

@@ -1,6 +1,6 @@
-/* graph/compile/emit_collective.h: what the emit pass leaves to others. */
-#ifndef GRAPH_COMPILE_EMIT_COLLECTIVE_H
-#define GRAPH_COMPILE_EMIT_COLLECTIVE_H
+/* graph/compile/backend/emit_collective.h: what the emit pass leaves to others. */
+#ifndef GRAPH_COMPILE_BACKEND_EMIT_COLLECTIVE_H
+#define GRAPH_COMPILE_BACKEND_EMIT_COLLECTIVE_H
 
 #include "graph/compile/ir/ir.h"
 #include "graph/plan/form/build.h"

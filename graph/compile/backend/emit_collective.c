@@ -1,6 +1,6 @@
-/* graph/compile/emit_collective.c: the plan's collectives, from those that the lower pass has found; their members' actors
+/* graph/compile/backend/emit_collective.c: the plan's collectives, from those that the lower pass has found; their members' actors
  * are written already. Groups are numbered by where they first come. */
-#include "graph/compile/emit_collective.h"
+#include "graph/compile/backend/emit_collective.h"
 #include "graph/compile/devices/exchange.h"
 
 #include "graph/plan/prove/turns.h"

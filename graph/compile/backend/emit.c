@@ -1,12 +1,11 @@
-/* graph/compile/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the
+/* graph/compile/backend/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the
  * flat arrays are filled in the order that graph/plan/form/plan.h asks for: what belongs to one owner lies together. Offsets
  * are found for a plan that has all else, and then entered there.
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/compile/emit_collective.h"
-#include "graph/compile/budget/limit.h"
-#include "graph/compile/budget/offload.h"
+#include "graph/compile/backend/backend.h"
+#include "graph/compile/backend/emit_collective.h"
 #include "graph/plan/form/build.h"
 #include "graph/plan/form/text.h"
 #include "kernels/core/core.h"
@@ -188,11 +187,17 @@ static plan_range emit_ports(emission *e, int g)
     return range;
 }
 
+/* An update whose states wait on a disk is another op (budget/offload.h); its states are named for the one that it was. */
+static const char *name_before(const weir_op *op)
+{
+    return op == &op_adamw_moved ? op_adamw.name : op == &op_sgd_moved ? op_sgd.name : op->name;
+}
+
 /* "h0/q/weight:adamw.m", after the parameter that the op updates or else after its application. */
 static const char *state_name(emission *e, const ir_node *node, int s)
 {
     const char *of = node->updates >= 0 ? e->c->ir.tensors.item[node->updates].name : node->name;
-    const char *op = offload_name(node->op);
+    const char *op = name_before(node->op);
     if (node->op->state_names[s])
         return pool_text(&e->c->pool, "%s:%s.%s", of, op, node->op->state_names[s]);
     return pool_text(&e->c->pool, "%s:%s.%d", of, op, s);
@@ -420,7 +425,7 @@ static void emit_kept_states(emission *e)
 static void emit_limit(emission *e)
 {
     plan_limit to = {.bytes = e->c->memory_max, .whole = e->c->whole, .longer = e->c->longer,
-                     .slots = (uint32_t)limit_slots_taken(e->c)};
+                     .slots = (uint32_t)backend_slots_taken(e->c)};
     for (int i = 0; i < e->p->op.count; i++) {
         const pop *op = &e->p->op.item[i];
         const ptensor *out = op->dead || !op->out_count ? NULL : &e->p->tensor.item[op->out[0]];
