@@ -4,12 +4,11 @@
 #ifndef KERNELS_CUDA_LIST_H
 #define KERNELS_CUDA_LIST_H
 
+#include "kernels/common/elements.h"
+
 #define CUDA_CORE(X) X(copy) X(shard) X(box) X(accumulate) X(grad_seed)
 #define CUDA_FUSED(X) X(fused_launch) X(fused_launch_over)
-#define CUDA_ELEMENTWISE(X)                                                                                    \
-    X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(sqrt_grad) X(tanh_grad)          \
-    X(sigmoid_grad) X(relu_grad) X(gelu_grad) X(silu_grad) X(add) X(sub) X(mul) X(div) X(add_many) X(affine)   \
-    X(cast)
+#define CUDA_ELEMENTWISE(X) ELEMENT_FUNCTIONS(X) ELEMENT_GRADIENTS(X) ELEMENT_PAIRS(X) X(add_many) X(affine) X(cast)
 #define CUDA_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
 #define CUDA_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define CUDA_LOSS(X)                                                                                           \

@@ -61,7 +61,4 @@ template <class F> static weir_status binary_run(const weir_kernel_args *args)
     {                                                                     \
         return binary_run<name##_function>(args);                         \
     }
-WRAP(add)
-WRAP(sub)
-WRAP(mul)
-WRAP(div)
+ELEMENT_PAIRS(WRAP)

@@ -54,21 +54,10 @@ template <class F, class T> static void gradient_launch(const weir_kernel_args *
         WITH_REAL(args->out[0].dtype, T, launch<name##_function, T>(args));                     \
         return launched(args);                                                                  \
     }
-WRAP(neg, function_launch)
-WRAP(exp, function_launch)
-WRAP(log, function_launch)
-WRAP(sqrt, function_launch)
-WRAP(tanh, function_launch)
-WRAP(sigmoid, function_launch)
-WRAP(relu, function_launch)
-WRAP(gelu, function_launch)
-WRAP(silu, function_launch)
-WRAP(sqrt_grad, gradient_launch)
-WRAP(tanh_grad, gradient_launch)
-WRAP(sigmoid_grad, gradient_launch)
-WRAP(relu_grad, gradient_launch)
-WRAP(gelu_grad, gradient_launch)
-WRAP(silu_grad, gradient_launch)
+#define FUNCTION(name) WRAP(name, function_launch)
+#define GRADIENT(name) WRAP(name, gradient_launch)
+ELEMENT_FUNCTIONS(FUNCTION)
+ELEMENT_GRADIENTS(GRADIENT)
 
 /* ---- affine ---- */
 

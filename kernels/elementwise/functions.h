@@ -3,38 +3,24 @@
 #ifndef KERNELS_ELEMENTWISE_FUNCTIONS_H
 #define KERNELS_ELEMENTWISE_FUNCTIONS_H
 
+#include "kernels/common/elements.h"
 #include "kernels/cuda/kernel.h"
 #include "kernels/elementwise/formula.h"
 
-#define FUNCTION(name, expression)                      \
-    struct name##_function {                            \
-        DEVICE float of(float x) { return expression; } \
+#define FUNCTION(X, name, f, ...)                 \
+    struct name##_function {                      \
+        DEVICE float of(float x) { return f(x); } \
     };
-FUNCTION(neg, neg_of(x))
-FUNCTION(exp, fast_exp(x))
-FUNCTION(log, fast_log(x))
-FUNCTION(sqrt, sqrtf(x))
-FUNCTION(tanh, fast_tanh(x))
-FUNCTION(sigmoid, fast_sigmoid(x))
-FUNCTION(relu, relu_of(x))
-FUNCTION(gelu, gelu_of(x))
-FUNCTION(silu, silu_of(x))
-FUNCTION(sqrt_grad, sqrt_slope(x))
-FUNCTION(tanh_grad, tanh_slope(x))
-FUNCTION(sigmoid_grad, sigmoid_slope(x))
-FUNCTION(relu_grad, relu_slope(x))
-FUNCTION(gelu_grad, gelu_slope(x))
-FUNCTION(silu_grad, silu_slope(x))
+#define SLOPE(X, name, f, operations, cheap, half, saved, slope, more) FUNCTION(X, name, f) FUNCTION(X, name##_grad, slope)
+#define PAIR(X, name, operator_)                                    \
+    struct name##_function {                                        \
+        DEVICE float of(float a, float b) { return a operator_ b; } \
+    };
+FUNCTION_ROWS(FUNCTION, )
+SLOPE_ROWS(SLOPE, )
+PAIR_ROWS(PAIR, )
 #undef FUNCTION
-
-#define PAIR(name, expression)                                   \
-    struct name##_function {                                     \
-        DEVICE float of(float a, float b) { return expression; } \
-    };
-PAIR(add, a + b)
-PAIR(sub, a - b)
-PAIR(mul, a *b)
-PAIR(div, a / b)
+#undef SLOPE
 #undef PAIR
 
 #endif

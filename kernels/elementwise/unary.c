@@ -1,11 +1,11 @@
-/* unary.c: y = f(x), and the gradients dx = g(saved, dy).
+/* unary.c: y = f(x), and the gradients dx = slope(saved) dy, from the rows of kernels/common/elements.h.
  *
- * A gradient reads what the forward pass keeps anyway: the output where the derivative can be told from it (tanh,
- * sigmoid, relu, sqrt), else the input (gelu, silu). exp and log need no gradient op: they are y dy and dy / x. Every
- * gradient is linear in dy, so a partial dy goes through (P -> P) without being summed first.
+ * A gradient reads what the forward pass keeps anyway: the output where the derivative can be told from it, else the input. neg, exp and
+ * log need no gradient op: they are -dy, y dy and dy / x. Every gradient is linear in dy, so a partial dy goes through
+ * (P -> P) without being summed first.
  *
- * The loops are written once, in the two macros UNARY and UNARY_GRAD; each makes a kernel and a definition from one
- * expression. fastmath.h says why the loops vectorise.
+ * The loops are written once, in the two macros UNARY and UNARY_GRAD; each makes a kernel and a definition of a row.
+ * fastmath.h says why the loops vectorise.
  */
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/formula.h"
@@ -123,31 +123,15 @@ static void log_backward(weir_grad_args *args)
     args->din[0] = weir_div_at(args->dout[0], args->in[0], WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
-UNARY_GRAD(sqrt_grad, sqrt_slope, 2, WEIR_HALF_NEVER)
-UNARY_GRAD(tanh_grad, tanh_slope, 3, WEIR_HALF_FOLLOW)
-UNARY_GRAD(sigmoid_grad, sigmoid_slope, 3, WEIR_HALF_FOLLOW)
-UNARY_GRAD(relu_grad, relu_slope, 1, WEIR_HALF_FOLLOW)
-UNARY_GRAD(gelu_grad, gelu_slope, 36, WEIR_HALF_FOLLOW)
-UNARY_GRAD(silu_grad, silu_slope, 26, WEIR_HALF_FOLLOW)
+/* Of the ops that have a gradient op: it reads what the forward pass keeps. */
+#define SLOPED(X, name, function, work, again, policy, saved, slope, slope_work) \
+    UNARY_GRAD(name##_grad, slope, slope_work, policy)                           \
+    static void name##_backward(weir_grad_args *args)                            \
+    {                                                                            \
+        backward_with(args, &op_##name##_grad, args->saved[0]);                  \
+    }                                                                            \
+    UNARY(name, function, work, sign_alike, again, policy)
 
-#define BACKWARD_WITH(opname, saved)                         \
-    static void opname##_backward(weir_grad_args *args)      \
-    {                                                        \
-        backward_with(args, &op_##opname##_grad, saved);     \
-    }
-BACKWARD_WITH(sqrt, args->out[0])
-BACKWARD_WITH(tanh, args->out[0])
-BACKWARD_WITH(sigmoid, args->out[0])
-BACKWARD_WITH(relu, args->out[0])
-BACKWARD_WITH(gelu, args->in[0])
-BACKWARD_WITH(silu, args->in[0])
-
-UNARY(neg, neg_of, 1, sign_alike_linear, false, WEIR_HALF_FOLLOW)
-UNARY(exp, fast_exp, 18, sign_alike, false, WEIR_HALF_NEVER)
-UNARY(log, fast_log, 22, sign_alike, false, WEIR_HALF_NEVER)
-UNARY(sqrt, sqrtf, 1, sign_alike, false, WEIR_HALF_NEVER)
-UNARY(tanh, fast_tanh, 32, sign_alike, false, WEIR_HALF_FOLLOW)
-UNARY(sigmoid, fast_sigmoid, 21, sign_alike, false, WEIR_HALF_FOLLOW)
-UNARY(relu, relu_of, 1, sign_alike, false, WEIR_HALF_FOLLOW)
-UNARY(gelu, gelu_of, 27, sign_alike, true, WEIR_HALF_FOLLOW)
-UNARY(silu, silu_of, 22, sign_alike, true, WEIR_HALF_FOLLOW)
+#define PLAIN(X, ...) UNARY(__VA_ARGS__)
+FUNCTION_ROWS(PLAIN, )
+SLOPE_ROWS(SLOPED, )

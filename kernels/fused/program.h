@@ -24,12 +24,13 @@
 #ifndef KERNELS_FUSED_PROGRAM_H
 #define KERNELS_FUSED_PROGRAM_H
 
+#include "kernels/common/elements.h"
 #include "kernels/fused/fused.h"
 
 /* Members that are one step each: of one value, of a saved one and a gradient, of two values. */
-#define STEP_FUNCTIONS(X) X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu)
-#define STEP_GRADIENTS(X) X(sqrt_grad) X(tanh_grad) X(sigmoid_grad) X(relu_grad) X(gelu_grad) X(silu_grad)
-#define STEP_PAIRS(X) X(add) X(sub) X(mul) X(div)
+#define STEP_FUNCTIONS(X) ELEMENT_FUNCTIONS(X)
+#define STEP_GRADIENTS(X) ELEMENT_GRADIENTS(X)
+#define STEP_PAIRS(X) ELEMENT_PAIRS(X)
 /* And those that take an attribute, or more than a value. */
 #define STEP_OTHERS(X)                                                                                         \
     X(affine) X(cast) X(add_many) X(dropout) X(dropout_grad) X(layernorm) X(rmsnorm) X(layernorm_grad)         \

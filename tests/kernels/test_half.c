@@ -320,9 +320,10 @@ static void check_halves(const half_case *cases, size_t count)
 
 Test(half, functions_of_one_element_are_those_of_f32_rounded_once, .timeout = 60)
 {
-    const weir_op *unary[] = {&op_neg, &op_exp, &op_log, &op_sqrt, &op_tanh, &op_sigmoid, &op_relu, &op_gelu, &op_silu};
-    const weir_op *grad[] = {&op_sqrt_grad, &op_tanh_grad, &op_sigmoid_grad, &op_relu_grad, &op_gelu_grad,
-                             &op_silu_grad};
+#define OP(name) &op_##name,
+    const weir_op *unary[] = {ELEMENT_FUNCTIONS(OP)};
+    const weir_op *grad[] = {ELEMENT_GRADIENTS(OP)};
+#undef OP
     for (size_t i = 0; i < sizeof unary / sizeof *unary; i++)
         CHECK_HALVES({unary[i], NULL, 1, {F32(5, 733)}, 0});
     for (size_t i = 0; i < sizeof grad / sizeof *grad; i++)
