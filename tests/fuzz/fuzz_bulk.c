@@ -160,7 +160,8 @@ static void line_make(struct fuzzed *f, bool sealed)
     struct bulk_line *line = f->line = calloc(1, sizeof *line);
     expect(net->bulk.lines && net->bulk.waiting && line);
     f->pipe.stream = (struct stream){&pipe_ops, -1};
-    *line = (struct bulk_line){.net = net, .rank = PEER, .connecting = -1, .stream = &f->pipe.stream};
+    net_own_lines(net);
+    *line = (struct bulk_line){.bulk = &net->bulk, .rank = PEER, .connecting = -1, .stream = &f->pipe.stream};
     net->bulk.lines[net->bulk.lines_count++] = net->peers.of[PEER].bulk = line;
     if (!sealed)
         return;
@@ -372,7 +373,7 @@ static void free_one(struct fuzzed *f, struct bytes *in)
         f->plan->regsts[transfer->regst].producer.i == PLAN_NONE)
         return;
     net_send_message(f->net, (struct message){.edge = edge, .kind = MESSAGE_FREE, .count = 1});
-    bulk_flush(f->net, SIZE_MAX);
+    bulk_flush(&f->net->bulk, SIZE_MAX);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

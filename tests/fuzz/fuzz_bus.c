@@ -220,7 +220,8 @@ static void net_make(struct fuzzed *f)
     net->bulk.epoll_fd = -1;
     expect(net_route(net, &f->links, NULL, &f->bus) == WEIR_OK);
     f->stream = (struct stream){&silent_ops, -1};
-    f->line = (struct bulk_line){.net = net, .rank = PEER, .stream = &f->stream, .connecting = -1};
+    net_own_lines(net);
+    f->line = (struct bulk_line){.bulk = &net->bulk, .rank = PEER, .stream = &f->stream, .connecting = -1};
 }
 
 static void fuzzed_open(struct fuzzed *f, int which)

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "graph/base/base.h"
-#include "transport/net/bulk.h"
+#include "transport/line/bulk.h"
 #include "transport/net/inside.h"
 
 /* ---- the meeting ---- */

@@ -72,7 +72,8 @@ void net_close(struct net *net)
     if (!net)
         return;
     net_stop(net, -1);
-    bulk_close(net);
+    net_lines_end(net);
+    bulk_close(&net->bulk);
     route_close(&net->route);
     inbox_close(&net->inbox);
     for (int c = 0; c < CHANNELS; c++)

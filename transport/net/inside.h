@@ -4,11 +4,11 @@
  *     open.c   sockets, the meeting, HELLO          in.c     what comes, held against what may come
  *     route.c  what crosses, and credits            out.c    frames that go
  *     life.c   beats, when what is looked at        net.c    the thread, the worker at the ROUTER
- *     close.c  BYE, and the end
+ *     close.c  BYE, and the end                      lines.c  connections for register contents
  *
  *     peer.h   the other ranks      channel.h  the ways out      outbox.h  requests of others
  *     route.h  what crosses         inbox.h    the way in        carrier.h what takes frames
- *     bulk.h   register contents and messages, with door.h, stream.h, seal.h
+ *     transport/line/bulk.h   register contents and messages, with door.h, stream.h, seal.h
  */
 #ifndef TRANSPORT_NET_INSIDE_H
 #define TRANSPORT_NET_INSIDE_H
@@ -17,8 +17,9 @@
 #include <stdatomic.h>
 #include <zmq.h>
 
+#include "transport/line/bulk.h"
+#include "transport/line/door.h"
 #include "transport/mail/mailbox.h"
-#include "transport/net/bulk.h"
 #include "transport/net/channel.h"
 #include "transport/net/inbox.h"
 #include "transport/net/net.h"
@@ -45,6 +46,13 @@ struct net_watcher {
     _Atomic bool watching; /* it has nothing else to do now: what comes is its */
 };
 
+/* Lines are made while a session opens. */
+struct net_lines {
+    struct bulk_owner owner;
+    struct door door; /* where other ranks bring theirs */
+    bool door_open;
+};
+
 struct net {
     const struct cluster_env *env; /* borrowed, as the plan, the report and the members */
     const struct report *report;
@@ -59,6 +67,7 @@ struct net {
     struct peers peers;
     struct channel channels[CHANNELS];
     struct bulk bulk;
+    struct net_lines lines;
     struct inbox inbox;
     struct outbox outbox; /* any thread */
     struct net_clock clock;
@@ -135,6 +144,14 @@ bool net_identify(struct net *net, const struct incoming *in, uint32_t *rank, en
 void net_connections_look(struct net *net, int64_t now); /* which have ended */
 void net_forgive(struct net *net, int64_t now);          /* all have been heard now */
 void net_time(struct net *net, bool drained);            /* what is due; drained: nothing waits to be taken in */
+
+/* lines.c */
+void net_own_lines(struct net *net); /* makes net->lines.owner */
+weir_status net_lines_open(struct net *net, const char *endpoint);
+weir_status net_lines_hello(struct net *net, uint32_t rank, struct wire_frame *hello); /* what the peer has to know to connect */
+weir_status net_lines_begin(struct net *net); /* connections with all ranks on the wire; turns until *missing is 0; and the end */
+weir_status net_lines_turn(struct net *net, uint32_t *missing);
+void net_lines_end(struct net *net);
 
 /* close.c */
 enum { STOP_NOW = 1, STOP_PARTED }; /* net->stop */

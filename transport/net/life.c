@@ -81,7 +81,7 @@ void net_time(struct net *net, bool drained)
         return;
     clock->next_beat_ns = now + clock->beat_ns;
     arriving_look(net, now);
-    bulk_look(net, now);
+    bulk_look(&net->bulk, now);
     beats_send(net);
     for (uint32_t i = 0; i < net->peers.neighbours_count; i++)
         peer_judge_silence(&net->peers, net->peers.neighbours[i], now);

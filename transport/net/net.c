@@ -161,18 +161,18 @@ static void net_loop(struct net *net)
         struct request *requests = outbox_take(&net->outbox);
         bool busy = net_take_messages(net) || requests;
         net_requests_send(net, requests);
-        bulk_release(net);
-        if (bulk_may_write(net)) { /* until the lines take no more; who watches sees when they do again */
-            bulk_flush(net, BULK_WRITE_TURN);
-            busy |= bulk_may_write(net);
+        bulk_release(&net->bulk);
+        if (bulk_may_write(&net->bulk)) { /* until the lines take no more; who watches sees when they do again */
+            bulk_flush(&net->bulk, BULK_WRITE_TURN);
+            busy |= bulk_may_write(&net->bulk);
         }
         busy |= frames_take(net, &drained);
         if (!watched(net) || stop) /* while a worker is busy what it has not written is, too */
-            busy |= bulk_turn(net, &drained);
+            busy |= bulk_turn(&net->bulk, &drained);
         net_time(net, drained);
         bool over = stop == STOP_NOW || (stop == STOP_PARTED && net_parted(net));
         bool lines = !watched(net);
-        bool idle = !over && !busy && (!lines || bulk_rest(net)) && mailbox_asleep(&net->route.mailbox);
+        bool idle = !over && !busy && (!lines || bulk_rest(&net->bulk)) && mailbox_asleep(&net->route.mailbox);
         long most_ms = sleep_ms(net);
         if (over) /* a failure that has just been heard of is passed on */
             net_requests_send(net, outbox_take(&net->outbox));
@@ -224,8 +224,8 @@ static bool watch_turn(struct net *net, struct mailbox *mailbox, bool *begun)
     bool drained;
     pthread_mutex_lock(&net->sockets);
     *begun = net->begun;
-    bool busy = net->begun && (frames_take(net, &drained) | bulk_turn(net, &drained));
-    bool idle = !busy && (!net->begun || bulk_rest(net)) && !mailbox_pending(mailbox) && mailbox_asleep(mailbox);
+    bool busy = net->begun && (frames_take(net, &drained) | bulk_turn(&net->bulk, &drained));
+    bool idle = !busy && (!net->begun || bulk_rest(&net->bulk)) && !mailbox_pending(mailbox) && mailbox_asleep(mailbox);
     pthread_mutex_unlock(&net->sockets);
     return idle;
 }
@@ -238,7 +238,7 @@ static void watch_spin(struct net *net, struct mailbox *mailbox)
     bool drained;
     while (end_ns && !mailbox_pending(mailbox) && park_now_ns() < end_ns) {
         if (!pthread_mutex_trylock(&net->sockets)) {
-            if (net->begun && bulk_turn(net, &drained))
+            if (net->begun && bulk_turn(&net->bulk, &drained))
                 end_ns = park_now_ns() + mailbox->spin_ns;
             pthread_mutex_unlock(&net->sockets);
         }
@@ -250,7 +250,7 @@ static void watch_spin(struct net *net, struct mailbox *mailbox)
 static void watch_release(struct net *net)
 {
     pthread_mutex_lock(&net->sockets);
-    bulk_release(net);
+    bulk_release(&net->bulk);
     pthread_mutex_unlock(&net->sockets);
 }
 

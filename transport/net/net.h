@@ -5,7 +5,7 @@
  *     workers' mailboxes <--- READY, FREE, checked -------------- +------------+ <--- lines; ROUTER: all else that comes
  *
  * Every rank has one ROUTER on which it only receives, and two on which it only sends (transport/net/channel.h), and a
- * line (transport/net/bulk.h) to each rank with which the plan has edges and no memory is shared: what is small and
+ * line (transport/line/bulk.h) to each rank with which the plan has edges and no memory is shared: what is small and
  * urgent never waits behind what is large. There are connections where there is an edge or a need: each rank gives
  * signs of life to its neighbours (transport/net/peer.h); to a rank that has no line there is a second connection from
  * when a value first has to go there.

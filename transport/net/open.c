@@ -78,7 +78,7 @@ static weir_status router_open(struct net *net, struct member *card)
     const struct carrier_here here = {.env = net->env, .router = router};
     if (!status)
         status = carriers_listen(&here, card);
-    return status ? status : bulk_open(net, card->tcp);
+    return status ? status : net_lines_open(net, card->tcp);
 }
 
 /* ZeroMQ's thread would inherit the mask of this one, which may have been bound. */
@@ -268,7 +268,7 @@ static weir_status lines_missing(const struct net *net, int64_t waited_ns)
     return error_set(WEIR_E_PEER, "rank %u met all others, but between it and rank %u there is no connection for "
                      "register contents after %.1f s (%s port %u)", net->env->rank, rank, (double)waited_ns * 1e-9,
                      rank < net->env->rank ? "that rank's" : "this rank's",
-                     rank < net->env->rank ? net->peers.of[rank].door_port : bulk->door.port);
+                     rank < net->env->rank ? net->peers.of[rank].door_port : net->lines.door.port);
 }
 
 static weir_status greet_wait(struct net *net)
@@ -295,7 +295,7 @@ static weir_status lines_wait(struct net *net)
 {
     int64_t start = park_now_ns();
     for (uint32_t missing, none = 0;;) {
-        weir_status status = bulk_meet_turn(net, &missing);
+        weir_status status = net_lines_turn(net, &missing);
         if (status || !missing)
             return status;
         int64_t now = park_now_ns();
@@ -308,7 +308,7 @@ static weir_status lines_wait(struct net *net)
             return status;
         zmq_pollitem_t items[] = {{.socket = net->inbox.router, .events = ZMQ_POLLIN},
                                   {.fd = net->bulk.epoll_fd, .events = ZMQ_POLLIN}};
-        zmq_poll(items, 2, bulk_rest(net) ? GREET_LOOK_MS : 0);
+        zmq_poll(items, 2, bulk_rest(&net->bulk) ? GREET_LOOK_MS : 0);
     }
 }
 
@@ -328,9 +328,9 @@ weir_status net_greet(struct net *net, const bool *mapped, bool *wired)
         wired[rank] = peer->wired = peer->edge && !(peer->maps && peer->hello);
     }
     if (!status)
-        status = bulk_meet_begin(net);
+        status = net_lines_begin(net);
     if (!status)
         status = lines_wait(net);
-    bulk_meet_end(net);
+    net_lines_end(net);
     return status;
 }

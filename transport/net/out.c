@@ -61,7 +61,7 @@ weir_status net_hello(struct net *net, uint32_t rank, enum channel_number number
 {
     struct peer *peer = &net->peers.of[rank];
     struct wire_frame hello = {.kind = WIRE_HELLO, .hello.shm = peer->maps};
-    weir_status status = number == CHANNEL_LIFE ? bulk_hello(net, rank, &hello) : WEIR_OK;
+    weir_status status = number == CHANNEL_LIFE ? net_lines_hello(net, rank, &hello) : WEIR_OK;
     peer->line[number].open = !status;
     if (!status && !header_send(net, rank, number, &hello, false))
         send_failed(net, rank);
@@ -283,7 +283,7 @@ static void end_flush(struct bus_end *end)
         return;
     }
     net_take_messages(net);
-    bool all = bulk_flush(net, FLUSH_BYTES);
+    bool all = bulk_flush(&net->bulk, FLUSH_BYTES);
     pthread_mutex_unlock(&net->sockets);
     if (!all)
         mailbox_call(&net->route.mailbox);

@@ -75,7 +75,8 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
     for (uint32_t a = 0; a < plan->actors_count; a++)
         if (net->peers.of[net->route.rank_of[a]].wired)
             bus_attach(bus, a, &net->route.mailbox.end);
-    return bulk_route(net);
+    weir_status status = links_receive_open(links, arenas);
+    return status ? status : bulk_route(&net->bulk, plan, links, arenas);
 }
 
 void route_close(struct route *route)

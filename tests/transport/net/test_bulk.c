@@ -249,7 +249,8 @@ static void end_open(struct scene *s, uint32_t rank, int fd, bool sealed)
     struct bulk_line *line = end->line = calloc(1, sizeof *line);
     cr_assert(net->bulk.lines && net->bulk.waiting && line);
     end->valve = valve_new(fd);
-    *line = (struct bulk_line){.net = net, .rank = other, .connecting = -1, .stream = &end->valve->stream};
+    net_own_lines(net);
+    *line = (struct bulk_line){.bulk = &net->bulk, .rank = other, .connecting = -1, .stream = &end->valve->stream};
     net->bulk.lines[net->bulk.lines_count++] = peer->bulk = line;
     for (uint32_t from = 0; sealed && from < RANKS; from++) {
         const unsigned char key[SEAL_SECRET_BYTES] = {(unsigned char)(1 + from)};
@@ -332,7 +333,7 @@ static void post_value(struct scene *s, uint64_t round, size_t bytes)
 
 static void write_some(struct scene *s, uint32_t rank)
 {
-    bulk_flush(s->end[rank].net, BULK_WRITE_TURN);
+    bulk_flush(&s->end[rank].net->bulk, BULK_WRITE_TURN);
 }
 
 static bool read_some(struct scene *s, uint32_t rank)

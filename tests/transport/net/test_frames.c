@@ -91,7 +91,8 @@ static struct scene *scene_open(void)
     cr_assert_eq(net_route(net, &s->links, NULL, &s->bus), WEIR_OK);
     net->bulk.epoll_fd = -1;
     s->stream = (struct stream){&(const struct stream_ops){.write = NULL}, -1};
-    s->line = (struct bulk_line){.net = net, .rank = PEER, .stream = &s->stream, .connecting = -1};
+    net_own_lines(net);
+    s->line = (struct bulk_line){.bulk = &net->bulk, .rank = PEER, .stream = &s->stream, .connecting = -1};
     return s;
 }
 

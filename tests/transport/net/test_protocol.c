@@ -16,7 +16,7 @@
 #include "tests/support/played.h"
 #include "tests/support/ranks.h"
 #include "transport/mail/message.h"
-#include "transport/net/bulk.h"
+#include "transport/line/bulk.h"
 #include "transport/line/links.h"
 
 TestSuite(protocol, .timeout = 120);

@@ -1,17 +1,16 @@
-/* transport/net/bulk_out.c: what goes over a line. See bulk.h. */
+/* transport/line/bulk_out.c: what goes over a line. See bulk.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/base/error.h"
-#include "transport/mail/park.h"
-#include "transport/net/inside.h"
+#include "transport/line/bulk.h"
 
 /* ---- the queue ---- */
 
 static void wait_to_write(struct bulk_line *line)
 {
-    struct bulk *bulk = &line->net->bulk;
+    struct bulk *bulk = line->bulk;
     if (line->out.listed)
         return;
     line->out.listed = true;
@@ -25,7 +24,7 @@ static struct bulk_entry *entry_add(struct bulk_line *line)
     if (out->queue_count == out->queue_room) {
         struct bulk_entry *grown = calloc(2 * (size_t)out->queue_room, sizeof(*grown));
         if (!grown) {
-            line->net->hooks.broken(line->net->hooks.ctx, "no memory for what is to be sent");
+            line->bulk->owner->broken(line->bulk->owner, "no memory for what is to be sent");
             return NULL;
         }
         for (uint32_t i = 0; i < out->queue_count; i++)
@@ -82,7 +81,7 @@ static bool word_joins(struct bulk_out *out, struct message message)
 
 static void hold_or_write(struct bulk_line *line, uint32_t hold)
 {
-    struct bulk *bulk = &line->net->bulk;
+    struct bulk *bulk = line->bulk;
     struct bulk_out *out = &line->out;
     uint32_t last = (out->words_first + out->words_count + out->words_room - 1) % out->words_room;
     if (message_unpack(out->words[last]).count > hold) {
@@ -93,14 +92,14 @@ static void hold_or_write(struct bulk_line *line, uint32_t hold)
     }
 }
 
-void bulk_release(struct net *net)
+void bulk_release(struct bulk *bulk)
 {
-    for (uint32_t i = 0; i < net->bulk.held_count; i++) {
-        net->bulk.held[i]->out.held = false;
-        if (net->bulk.held[i]->out.queue_count)
-            wait_to_write(net->bulk.held[i]);
+    for (uint32_t i = 0; i < bulk->held_count; i++) {
+        bulk->held[i]->out.held = false;
+        if (bulk->held[i]->out.queue_count)
+            wait_to_write(bulk->held[i]);
     }
-    net->bulk.held_count = 0;
+    bulk->held_count = 0;
 }
 
 void bulk_post_word(struct bulk_line *line, struct message message, uint32_t hold)
@@ -141,9 +140,8 @@ void bulk_post_frame(struct bulk_line *line, const struct wire_frame *frame, zmq
 
 static void said_free(struct bulk_line *line, struct bulk_said *said)
 {
-    struct peers *peers = &line->net->peers;
     if (said->bye)
-        peer_happens(peers, line->rank, PEER_WORD_GONE, 0);
+        line->bulk->owner->word_gone(line->bulk->owner, line->rank);
     if (said->has_payload)
         zmq_msg_close(&said->payload);
     free(said);
@@ -188,10 +186,10 @@ static void head_add(struct bulk_out *out, const struct bulk_head *head)
     bulk_head_encode(head, small_add(out, BULK_HEAD_BYTES));
 }
 
-static const char *slot_address(const struct net *net, const struct transfer *transfer, uint32_t slot)
+static const char *slot_address(const struct bulk *bulk, const struct transfer *transfer, uint32_t slot)
 {
-    const plan_regst *regst = &net->plan->regsts[transfer->regst];
-    return net->route.arenas[regst->space.i].base + regst->offset + slot * regst->slot_bytes;
+    const plan_regst *regst = &bulk->plan->regsts[transfer->regst];
+    return bulk->arenas[regst->space.i].base + regst->offset + slot * regst->slot_bytes;
 }
 
 /* A slot is not written again before its readers have freed it, so it may lie there until it is written. False: there
@@ -199,7 +197,7 @@ static const char *slot_address(const struct net *net, const struct transfer *tr
 static bool span_stage(struct bulk_line *line, const struct span *span, const char *slot)
 {
     struct bulk_out *out = &line->out;
-    const struct links *links = line->net->route.links;
+    const struct links *links = line->bulk->links;
     if (parts_full(out))
         return false;
     if (span->direct && span->bytes > BULK_COPY_BYTES) {
@@ -211,13 +209,13 @@ static bool span_stage(struct bulk_line *line, const struct span *span, const ch
         if (span->direct)
             memcpy(to, slot + span->slot_offset, span->bytes);
         else
-            links_pack(links, line->net->plan, span, slot, (char *)to);
+            links_pack(links, line->bulk->plan, span, slot, (char *)to);
         return true;
     }
     if (span->direct || span->bytes <= BULK_SMALL_BYTES || out->packed_used)
         return false;
     out->packed_used = true;
-    links_pack(links, line->net->plan, span, slot, out->packed);
+    links_pack(links, line->bulk->plan, span, slot, out->packed);
     part_add(out, out->packed, span->bytes);
     return true;
 }
@@ -226,8 +224,8 @@ static bool slot_stage(struct bulk_line *line, const struct bulk_entry *entry)
 {
     struct bulk_out *out = &line->out;
     const struct transfer *transfer = entry->transfer;
-    const struct span *spans = line->net->route.links->spans + transfer->spans.first;
-    const char *slot = slot_address(line->net, transfer, entry->slot);
+    const struct span *spans = line->bulk->links->spans + transfer->spans.first;
+    const char *slot = slot_address(line->bulk, transfer, entry->slot);
     if (!out->begun) {
         if (small_left(out) < BULK_HEAD_BYTES || parts_full(out))
             return false;
@@ -373,7 +371,7 @@ static void write_ended(struct bulk_line *line)
 {
     line->writes_over = true;
     bulk_queue_drop(line);
-    peer_happens(&line->net->peers, line->rank, PEER_CUT, park_now_ns());
+    line->bulk->owner->cut(line->bulk->owner, line->rank);
 }
 
 /* As many of the parts as have so many bytes, the last one cut, but not to leave a little; returns how many. */
@@ -398,7 +396,7 @@ static int next_parts(struct bulk_line *line, struct iovec *record, const struct
         return any ? out->parts_count : 0;
     }
     if (out->records_first == out->records_end && !records_make(line)) {
-        line->net->hooks.broken(line->net->hooks.ctx, "what is to be sent cannot be encrypted");
+        line->bulk->owner->broken(line->bulk->owner, "what is to be sent cannot be encrypted");
         return 0;
     }
     *record = (struct iovec){out->records + out->records_first, out->records_end - out->records_first};
@@ -443,7 +441,7 @@ static uint64_t entry_bytes(const struct bulk_line *line, const struct bulk_entr
     if (entry->said && entry->said->has_payload)
         bytes += zmq_msg_size(&entry->said->payload);
     for (uint32_t i = first_span; transfer && i < transfer->spans.count; i++)
-        bytes += line->net->route.links->spans[transfer->spans.first + i].bytes;
+        bytes += line->bulk->links->spans[transfer->spans.first + i].bytes;
     return bytes;
 }
 
@@ -474,25 +472,22 @@ void bulk_queue_drop(struct bulk_line *line)
 
 weir_status bulk_out_open(struct bulk_line *line)
 {
-    const struct net *net = line->net;
-    const weir_plan *plan = net->plan;
+    const struct links *links = line->bulk->links;
+    const weir_plan *plan = line->bulk->plan;
     struct bulk_out *out = &line->out;
     uint64_t packed = 0;
-    uint32_t slots = 0, words = 16;
-    for (uint32_t i = 0; i < net->route.links->transfers_count; i++) {
-        const struct transfer *transfer = &net->route.links->transfers[i];
+    uint32_t slots = 0;
+    for (uint32_t i = 0; i < links->transfers_count; i++) {
+        const struct transfer *transfer = &links->transfers[i];
         if (transfer->to != line->rank)
             continue;
         slots += plan->regsts[transfer->regst].slots;
         for (uint32_t k = transfer->spans.first; k < transfer->spans.first + transfer->spans.count; k++)
-            if (!net->route.links->spans[k].direct && net->route.links->spans[k].bytes > packed)
-                packed = net->route.links->spans[k].bytes;
+            if (!links->spans[k].direct && links->spans[k].bytes > packed)
+                packed = links->spans[k].bytes;
     }
-    for (uint32_t p = 0; p < plan->ports_count; p++)
-        if (net_edge_with(net, p, line->rank))
-            words += 2 * net_slots(net, p);
     out->queue_room = 2 * (2 * slots + 64);
-    out->words_room = words;
+    out->words_room = 16 + line->bulk->owner->words_most(line->bulk->owner, line->rank);
     out->queue = calloc(out->queue_room, sizeof(*out->queue));
     out->words = calloc(out->words_room, sizeof(*out->words));
     out->small = calloc(1, BULK_SMALL_BYTES); /* what lies between packed pieces is sent, too */

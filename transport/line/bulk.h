@@ -1,4 +1,4 @@
-/* transport/net/bulk.h: register contents and bus messages between this rank and those on the wire: one stream for each
+/* transport/line/bulk.h: register contents and bus messages between this rank and those on the wire: one stream for each
  * pair of ranks, beside ZeroMQ's connections.
  *
  *     queue: SLOT WORDS SLOT FRAME ...           in the order in which they were posted
@@ -18,14 +18,13 @@
  *
  * A line belongs to who holds the network's sockets.
  */
-#ifndef TRANSPORT_NET_BULK_H
-#define TRANSPORT_NET_BULK_H
+#ifndef TRANSPORT_LINE_BULK_H
+#define TRANSPORT_LINE_BULK_H
 
 #include <zmq.h>
 
 #include "transport/mail/message.h"
 #include "transport/line/bulk_frame.h"
-#include "transport/line/door.h"
 #include "transport/line/links.h"
 #include "transport/line/measure.h"
 #include "transport/line/seal.h"
@@ -41,7 +40,25 @@
 #define BULK_READ_TURN (1u << 20)      /* of one line, read before others get their turn, or it is written to */
 #define BULK_WRITE_TURN (512u << 10)   /* the other way round; of a sealed one as many as records are made of at once */
 
-struct net;
+struct bulk;
+
+/* What lines ask of who holds them, and tell it. All is called by who holds the network's sockets. */
+struct bulk_owner {
+    void (*cut)(struct bulk_owner *owner, uint32_t rank);       /* the stream has ended, or takes nothing any more */
+    void (*word_gone)(struct bulk_owner *owner, uint32_t rank); /* this rank's last word is written, or never will be */
+    void (*heard)(struct bulk_owner *owner, uint32_t rank);     /* bytes came */
+    void (*lose)(struct bulk_owner *owner, uint32_t rank, const char *how); /* it broke the protocol */
+    /* The line has taken nothing since, while so many bytes wait. */
+    void (*stuck)(struct bulk_owner *owner, uint32_t rank, int64_t taken_ns, uint64_t unsent, int64_t now);
+    bool (*over)(const struct bulk_owner *owner, uint32_t rank); /* nothing comes from it any more */
+    struct transfer *(*slot_due)(struct bulk_owner *owner, uint32_t rank, const struct bulk_head *head); /* NULL: it may not come */
+    void (*slot_came)(struct bulk_owner *owner, struct transfer *transfer, bool initial);
+    void (*words)(struct bulk_owner *owner, uint32_t rank, const unsigned char *words, uint32_t count);
+    void (*frame)(struct bulk_owner *owner, uint32_t rank, const void *header, size_t header_bytes, const void *payload,
+                  size_t payload_bytes); /* payload NULL: there is none */
+    void (*broken)(struct bulk_owner *owner, const char *what); /* this rank cannot go on */
+    uint32_t (*words_most)(const struct bulk_owner *owner, uint32_t rank); /* messages that can be under way to the rank */
+};
 
 /* What the session says itself; its payload is shared. */
 struct bulk_said {
@@ -100,7 +117,7 @@ struct bulk_in {
 };
 
 struct bulk_line {
-    struct net *net;       /* borrowed */
+    struct bulk *bulk;     /* borrowed */
     uint32_t rank;
     struct stream *stream; /* owned; NULL: not made yet, or over */
     bool stands;           /* the peer has been heard on it */
@@ -116,12 +133,15 @@ struct bulk_line {
 };
 
 struct bulk {
+    struct bulk_owner *owner;   /* borrowed, as the next three, which are there when bulk_route() has been called */
+    const weir_plan *plan;
+    const struct links *links;
+    const struct arena *arenas;
+    uint64_t frame_most;        /* bytes of a FRAME, at most */
     struct sealing *sealing;    /* owned */
     struct streams *streams;    /* owned; of a carrier other than sockets; NULL */
     int64_t linger_ns;          /* for what streams have taken to get away at the end */
     int epoll_fd;               /* owned; readable when a line is, or can be written to again; -1 */
-    bool door_open;
-    struct door door;
     struct bulk_line **lines;   /* owned, and they; of all ranks on the wire */
     uint32_t lines_count;
     struct bulk_line **waiting; /* owned; those with something to write */
@@ -132,38 +152,38 @@ struct bulk {
 
 /* ---- bulk.c: life ---- */
 
-weir_status bulk_open(struct net *net, const char *endpoint);
-void bulk_close(struct net *net);
+/* Of so many ranks. `streams`: makes those of a carrier other than sockets; NULL: sockets. */
+weir_status bulk_open(struct bulk *bulk, struct bulk_owner *owner, uint32_t ranks,
+                      weir_status (*streams)(struct streams **streams, int epoll_fd));
+void bulk_close(struct bulk *bulk);
 
-/* Fills in what the peer has to know to bring its connection. */
-weir_status bulk_hello(struct net *net, uint32_t rank, struct wire_frame *hello);
+/* The line of a rank on the wire: without a connection yet. NULL: no memory. */
+struct bulk_line *bulk_line_new(struct bulk *bulk, uint32_t rank);
 
-/* Makes the connections with all ranks on the wire; called again and again until *missing is 0. */
-weir_status bulk_meet_begin(struct net *net);
-weir_status bulk_meet_turn(struct net *net, uint32_t *missing);
-void bulk_meet_end(struct net *net);
+/* The connection stands, and is the peer's; the line's from here on. */
+weir_status bulk_line_stands(struct bulk_line *line, int fd);
 
-/* The lines get the room that the plan asks for. After links and route are there. */
-weir_status bulk_route(struct net *net);
+/* The lines get the room that the plan asks for. */
+weir_status bulk_route(struct bulk *bulk, const weir_plan *plan, const struct links *links, const struct arena *arenas);
 
 /* Writes what waits, of each line `most` bytes or a little more. False: there is more. */
-bool bulk_flush(struct net *net, size_t most);
+bool bulk_flush(struct bulk *bulk, size_t most);
 
 /* Looks what the lines are like by now, and whether one is stuck; once a beat. */
-void bulk_look(struct net *net, int64_t now);
+void bulk_look(struct bulk *bulk, int64_t now);
 
 /* What was held goes out with the next flush. */
-void bulk_release(struct net *net);
+void bulk_release(struct bulk *bulk);
 
 /* Something was read or written; or the stream of a line ended. *drained: nothing waits to be read. */
-bool bulk_turn(struct net *net, bool *drained);
+bool bulk_turn(struct bulk *bulk, bool *drained);
 
 /* Whether the lines may be slept on, at bulk->epoll_fd: there is nothing to be read or written that it would not tell. With
  * the sockets held; then they may be let go. */
-bool bulk_rest(struct net *net);
+bool bulk_rest(struct bulk *bulk);
 
 /* Whether something waits to be written that may be: nobody is woken for it, so who has posted it is to write it. */
-bool bulk_may_write(const struct net *net);
+bool bulk_may_write(const struct bulk *bulk);
 
 void bulk_end(struct bulk_line *line);        /* nothing comes or goes any more */
 void bulk_queue_drop(struct bulk_line *line); /* what waits goes nowhere */

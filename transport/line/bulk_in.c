@@ -1,11 +1,11 @@
-/* transport/net/bulk_in.c: what comes over a line. Nothing in it is believed: each head is held against what the peer may
+/* transport/line/bulk_in.c: what comes over a line. Nothing in it is believed: each head is held against what the peer may
  * send now before a byte of its payload is put anywhere. See bulk.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/base/error.h"
-#include "transport/mail/park.h"
-#include "transport/net/inside.h"
+#include "transport/line/bulk.h"
 
 #define RAW_SEALED_BYTES (BULK_RECORDS * (BULK_RECORD_BYTES + SEAL_OVER_BYTES))
 #define PLAIN_BYTES (2 * BULK_RECORD_BYTES)
@@ -15,7 +15,7 @@
 static const struct span *span_due(const struct bulk_line *line)
 {
     const struct bulk_in *in = &line->in;
-    return &line->net->route.links->spans[in->transfer->spans.first + in->span];
+    return &line->bulk->links->spans[in->transfer->spans.first + in->span];
 }
 
 /* The bytes of the slot that come next go there; *bytes: so many in a run. */
@@ -39,7 +39,14 @@ static void slot_came(struct bulk_line *line, uint64_t bytes)
     if (in->span < in->transfer->spans.count)
         return;
     in->due = BULK_DUE_HEAD;
-    net_slot_came(line->net, in->transfer, in->head.initial);
+    line->bulk->owner->slot_came(line->bulk->owner, in->transfer, in->head.initial);
+}
+
+static void lose(struct bulk_line *line, const char *wrong)
+{
+    char how[200];
+    snprintf(how, sizeof(how), "it broke the protocol: %s", wrong);
+    line->bulk->owner->lose(line->bulk->owner, line->rank, how);
 }
 
 static void head_take(struct bulk_line *line, const unsigned char *bytes)
@@ -49,15 +56,16 @@ static void head_take(struct bulk_line *line, const unsigned char *bytes)
     in->done = 0;
     in->span = 0;
     if (wrong) {
-        peer_lose(&line->net->peers, line->rank, "it broke the protocol: %s", wrong);
+        lose(line, wrong);
     } else if (in->head.kind == BULK_SLOT) {
-        in->transfer = net_slot_due(line->net, line->rank, &in->head);
+        in->transfer = line->bulk->owner->slot_due(line->bulk->owner, line->rank, &in->head);
         in->due = in->transfer && in->transfer->spans.count ? BULK_DUE_SLOT : BULK_DUE_HEAD;
         if (in->transfer && !in->transfer->spans.count)
-            net_slot_came(line->net, in->transfer, in->head.initial);
-    } else if (in->head.bytes > (in->head.kind == BULK_WORDS ? UINT32_MAX : net_frame_bound(line->net->plan))) {
-        peer_lose(&line->net->peers, line->rank, "it broke the protocol: a payload of %llu bytes",
-                 (unsigned long long)in->head.bytes);
+            line->bulk->owner->slot_came(line->bulk->owner, in->transfer, in->head.initial);
+    } else if (in->head.bytes > (in->head.kind == BULK_WORDS ? UINT32_MAX : line->bulk->frame_most)) {
+        char payload[60];
+        snprintf(payload, sizeof(payload), "a payload of %llu bytes", (unsigned long long)in->head.bytes);
+        lose(line, payload);
     } else {
         in->due = in->head.kind == BULK_WORDS ? BULK_DUE_WORDS : BULK_DUE_FRAME;
     }
@@ -80,7 +88,7 @@ static size_t take_words(struct bulk_line *line, const unsigned char *bytes, siz
     struct bulk_in *in = &line->in;
     size_t left = in->head.bytes - in->done;
     size_t words = (count < left ? count : left) / sizeof(uint64_t);
-    net_words(line->net, line->rank, bytes, (uint32_t)words);
+    line->bulk->owner->words(line->bulk->owner, line->rank, bytes, (uint32_t)words);
     in->done += words * sizeof(uint64_t);
     if (in->done == in->head.bytes)
         in->due = BULK_DUE_HEAD;
@@ -92,8 +100,7 @@ static void frame_take(struct bulk_line *line, const unsigned char *bytes)
     const struct bulk_head *head = &line->in.head;
     size_t left = head->bytes - head->count;
     line->in.due = BULK_DUE_HEAD;
-    net_frame(line->net, line->rank, CHANNEL_BULK, &(struct net_bytes){bytes, head->count},
-              &(struct net_bytes){left ? bytes + head->count : NULL, left});
+    line->bulk->owner->frame(line->bulk->owner, line->rank, bytes, head->count, left ? bytes + head->count : NULL, left);
 }
 
 /* One that has come whole is looked at where it lies. */
@@ -106,7 +113,7 @@ static size_t take_frame(struct bulk_line *line, const unsigned char *bytes, siz
         return taken;
     }
     if (!in->body && !(in->body = malloc(in->head.bytes))) {
-        line->net->hooks.broken(line->net->hooks.ctx, "no memory for what another rank says");
+        line->bulk->owner->broken(line->bulk->owner, "no memory for what another rank says");
         bulk_end(line);
         return 0;
     }
@@ -125,8 +132,7 @@ static size_t take_frame(struct bulk_line *line, const unsigned char *bytes, siz
 /* Whether the line is still read: until both last words have passed. */
 static bool listens(const struct bulk_line *line)
 {
-    const struct peer *peer = &line->net->peers.of[line->rank];
-    return line->stream && !peer_is_over(peer);
+    return line->stream && !line->bulk->owner->over(line->bulk->owner, line->rank);
 }
 
 size_t bulk_take(struct bulk_line *line, const unsigned char *bytes, size_t count)
@@ -154,11 +160,6 @@ size_t bulk_take(struct bulk_line *line, const unsigned char *bytes, size_t coun
 
 /* ---- records ---- */
 
-static void record_wrong(struct bulk_line *line, const char *what)
-{
-    peer_lose(&line->net->peers, line->rank, "it broke the protocol: %s", what);
-}
-
 /* A record whose bytes all belong to the slot that is coming is opened there; others pass through a buffer. */
 static void record_open(struct bulk_line *line, const unsigned char *record, size_t bytes)
 {
@@ -170,14 +171,14 @@ static void record_open(struct bulk_line *line, const unsigned char *record, siz
         if (seal_read(in->box, record, bytes, (unsigned char *)slot))
             slot_came(line, bytes);
         else
-            record_wrong(line, wrong);
+            lose(line, wrong);
         return;
     }
     memmove(in->plain, in->plain + in->plain_first, in->plain_end - in->plain_first);
     in->plain_end -= in->plain_first;
     in->plain_first = 0;
     if (!seal_read(in->box, record, bytes, in->plain + in->plain_end)) {
-        record_wrong(line, wrong);
+        lose(line, wrong);
         return;
     }
     in->plain_end += bytes;
@@ -191,7 +192,7 @@ static void records_take(struct bulk_line *line)
         const unsigned char *record = in->raw + in->raw_first;
         size_t bytes = seal_record_bytes(record);
         if (!bytes || bytes > BULK_RECORD_BYTES) {
-            record_wrong(line, "a record of a size that there is none of");
+            lose(line, "a record of a size that there is none of");
             return;
         }
         if (in->raw_end - in->raw_first < bytes + SEAL_OVER_BYTES)
@@ -265,11 +266,8 @@ bool bulk_read(struct bulk_line *line, bool *drained)
         *drained = false;
         break;
     }
-    if (any) {
-        struct peer *peer = &line->net->peers.of[line->rank];
-        int64_t now = peer->line[CHANNEL_BULK].heard_ns = park_now_ns();
-        atomic_store_explicit(&peer->heard_ns, now, memory_order_relaxed);
-    }
+    if (any)
+        line->bulk->owner->heard(line->bulk->owner, line->rank);
     if (!listens(line))
         bulk_end(line);
     return any;
