@@ -379,9 +379,9 @@ weir_status session_fill(struct weir_session *session);
 
 /* ---- actors/debug/finite.c, poison.c ---- */
 
-/* What stands in front of kernels in a session that checks what they compute, or that is a debug run: when kernels, ports and
- * registers are built, and in this order, as the second spoils outputs that nobody reads. The others free what was made for it;
- * without, it is NULL. */
+/* A session that checks values, or is a debug run, calls its kernels through a function in front of them. These put it there when
+ * kernels, ports and registers are built, in this order: the second spoils outputs that nobody reads. The others free what was
+ * made for it; without, it is NULL. */
 weir_status session_check_finite(struct weir_session *session);
 weir_status session_poison(struct weir_session *session);
 void session_unfinite(struct weir_session *session);

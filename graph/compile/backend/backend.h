@@ -4,7 +4,7 @@
  *     backend_fit()        offsets; takes slots away until each device is within its limit, if there is one
  *     backend_plan()       that; then the plan is written and played, and what is short of slots is given some
  *
- * What may be given up for a limit besides slots is not known here: budget/ changes the nodes and asks again.
+ * Besides slots nothing is given up here for a limit: budget/ changes the nodes and asks again.
  */
 #ifndef GRAPH_COMPILE_BACKEND_BACKEND_H
 #define GRAPH_COMPILE_BACKEND_BACKEND_H
