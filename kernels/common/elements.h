@@ -6,8 +6,8 @@
  *     PAIR_ROWS       name, operator                                                         y = a operator b
  *
  * operations: floating-point ones for an element, about. cheap: the backward pass may compute it once more. half: the policy of half
- * precision. saved: what the gradient NAME_grad reads, in or out, whichever the forward pass keeps anyway. What the gradients of the
- * first and the last kind are is said in unary.c and binary.c.
+ * precision. saved: the gradient NAME_grad reads it, in or out, whichever the forward pass keeps anyway. unary.c and binary.c have the
+ * gradients of the first and the last kind.
  *
  *     #define NAME(X, name, ...) X(name)
  *     SLOPE_ROWS(NAME, X)                    X(sqrt) X(tanh) ...       X goes through as it is

@@ -123,7 +123,7 @@ static void log_backward(weir_grad_args *args)
     args->din[0] = weir_div_at(args->dout[0], args->in[0], WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
-/* Of the ops that have a gradient op: it reads what the forward pass keeps. */
+/* A function whose gradient is an op of its own, which reads what the forward pass keeps. */
 #define SLOPED(X, name, function, work, again, policy, saved, slope, slope_work) \
     UNARY_GRAD(name##_grad, slope, slope_work, policy)                           \
     static void name##_backward(weir_grad_args *args)                            \

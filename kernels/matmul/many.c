@@ -59,7 +59,7 @@ static bool linear_dw_many_fits(const weir_op_args *args, char *error, size_t er
            many_fit(args, &op_linear_dw, error, error_bytes);
 }
 
-/* That of one product, and room for the biases of all. */
+/* The workspace of one product, and room for the biases of all. */
 static size_t many_workspace(const weir_op_args *args, const weir_op *op, weir_device_kind kind)
 {
     weir_type in[3];

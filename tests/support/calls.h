@@ -9,7 +9,7 @@
 void call_on_cpu(const weir_op *op, const void *attrs, const weir_view *in, int in_count, const weir_view *out);
 void call_on_card(const weir_op *op, const void *attrs, const weir_view *in, int in_count, const weir_view *out, int out_count);
 
-/* Of garbage, and of N(0, 1); freed with kernel_view_free(). */
+/* Views of garbage, and of N(0, 1); freed with kernel_view_free(). */
 weir_view view_blank(weir_dtype dtype, weir_shape shape);
 weir_view view_drawn(weir_dtype dtype, weir_shape shape, uint64_t *random);
 

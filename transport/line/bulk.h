@@ -42,7 +42,7 @@
 
 struct bulk;
 
-/* What lines ask of who holds them, and tell it. All is called by who holds the network's sockets. */
+/* Lines ask their holder by these, and tell it. The thread that holds the network's sockets calls them. */
 struct bulk_owner {
     void (*cut)(struct bulk_owner *owner, uint32_t rank);       /* the stream has ended, or takes nothing any more */
     void (*word_gone)(struct bulk_owner *owner, uint32_t rank); /* this rank's last word is written, or never will be */
@@ -152,7 +152,7 @@ struct bulk {
 
 /* ---- bulk.c: life ---- */
 
-/* Of so many ranks. `streams`: makes those of a carrier other than sockets; NULL: sockets. */
+/* Lines to at most so many ranks. `streams`: makes those of a carrier other than sockets; NULL: sockets. */
 weir_status bulk_open(struct bulk *bulk, struct bulk_owner *owner, uint32_t ranks,
                       weir_status (*streams)(struct streams **streams, int epoll_fd));
 void bulk_close(struct bulk *bulk);
