@@ -15,7 +15,7 @@
 /* Where no segment can be had the ranks of this host are reached like those of others. */
 weir_status cluster_share(struct cluster *c, const struct lane_size *sizes, uint32_t lanes, const uint32_t *ring_of)
 {
-    if (!c || !c->env.shm)
+    if (!c || !(c->env.carriers & CLUSTER_SHM))
         return WEIR_OK;
     uint64_t *capacities = calloc(lanes + (size_t)1, sizeof(*capacities));
     weir_status status = capacities ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u lanes", lanes);

@@ -35,13 +35,23 @@
  *                     one generation; an older process that comes late is refused, and ends [0]
  *     WEIR_LAUNCHER   a word of `weir launch`: a line on standard error that begins with it tells the launcher which rank
  *                     was declared lost, and is not shown. Only where that is a pipe
- *     WEIR_SHM        0: no memory is shared with the other processes of a host
- *     WEIR_CARRIER    what registers between hosts (or processes that share no memory) go over: tcp, or ucx, which uses
- *                     RDMA where there is some. Needs UCX on each host (Debian's libucx0), and a build that had its
- *                     headers: else E_UNSUPPORTED. Its own variables (UCX_TLS, UCX_NET_DEVICES, ...) count. UCX believes
- *                     whoever reaches its ports: a key keeps registers secret and as they were, but only a network
- *                     without strangers keeps them from ending the process, or worse. [tcp]
- *     WEIR_IPC        0: what is said to them goes over TCP, as to other hosts, rather than over Unix sockets
+ *     WEIR_CARRIER    the carriers that ranks may use, a list with commas and in any order, the same on all ranks; see
+ *                     below [shm,ipc,tcp]
+ *
+ * Two ranks with registers to exchange use the first of these carriers that WEIR_CARRIER lists and that reaches from one
+ * to the other:
+ *
+ *     shm    shared memory, between processes of one user on one host
+ *     ucx    UCX, which uses RDMA where there is some. A list with ucx needs UCX on each host (Debian's libucx0), and a
+ *            build that had its headers; else opening fails with WEIR_E_UNSUPPORTED. UCX's own variables (UCX_TLS,
+ *            UCX_NET_DEVICES, ...) count. UCX believes whoever reaches its ports: a key keeps registers secret and
+ *            as they were, but only a network without strangers keeps them from ending the process, or worse
+ *     ipc    Unix sockets, between processes of one host
+ *     tcp    TCP
+ *
+ * If none does, opening fails with WEIR_E_ARGUMENT and names the two ranks: between hosts the list needs tcp or ucx. All
+ * else that ranks say to each other goes over Unix sockets where the list has ipc and the two are on one host, and else
+ * over TCP, which needs no mention for that.
  *
  * The user's key is a file that only the user can read, $XDG_RUNTIME_DIR/weir.key, or weir-UID/weir.key in $TMPDIR
  * [/tmp] where that is no folder of the user's alone. The first session makes it; it stays, for all later ones of this

@@ -183,12 +183,12 @@ Test(launch, each_rank_is_told_who_it_is)
 Test(launch, options_reach_the_ranks)
 {
     const char tell[] = "-- sh -c 'echo $MASTER_PORT $WEIR_LIVENESS $WEIR_STALL $WEIR_JOIN $WEIR_DEVICES "
-                        "$WEIR_INSECURE $WEIR_SHM.'";
+                        "$WEIR_INSECURE $WEIR_CARRIER.'";
     char command[1024];
     snprintf(command, sizeof command,
-             LAUNCH "-n 1 --port 1234 --liveness 1.5 --stall 0 --join 7 --devices 4 --insecure --no-shm %s", tell);
+             LAUNCH "-n 1 --port 1234 --liveness 1.5 --stall 0 --join 7 --devices 4 --insecure --carrier ipc,tcp %s", tell);
     expect_status(command, 0);
-    expect_line(output, "[0] 1234 1.5 0 7 4 1 0.");
+    expect_line(output, "[0] 1234 1.5 0 7 4 1 ipc,tcp.");
     snprintf(command, sizeof command, LAUNCH "-n 1 %s", tell);
     expect_status(command, 0);
     int port = 0;

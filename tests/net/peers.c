@@ -105,7 +105,7 @@ static void join(struct crowd *c, struct peer *p)
     c->out.join.rank = p->rank;
     c->out.join.size = c->env.size;
     strcpy(c->out.join.level, c->env.level);
-    strcpy(c->out.join.carrier, cluster_carrier_name(c->env.carrier));
+    cluster_carriers_text(c->env.carriers, c->out.join.carriers);
     c->out.join.card = p->card;
     zmq_send(p->meeting, c->bytes, meet_encode(&c->out, c->bytes), ZMQ_DONTWAIT);
     p->join_at_ns = meet_now_ns() + AGAIN_MS * INT64_C(1000000);

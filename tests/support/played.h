@@ -1,6 +1,6 @@
 /* tests/support/played.h: a rank of a session that a test plays itself, towards rank 0, which is a real one: it meets the
  * others, hears rank 0's HELLO, and says what the test wants, over ZeroMQ's connections and over the one for register
- * contents (transport/line/bulk.h), encrypted when the session has a key. Rank 0 is to share no memory (WEIR_SHM=0).
+ * contents (transport/line/bulk.h), encrypted when the session has a key. Rank 0 is to share no memory (WEIR_CARRIER=ipc,tcp).
  *
  *     struct played p = {.rank = 1, .count = 2, .address = address, .name = "protocol"};
  *     played_meet(&p);                          any thread; p.error tells

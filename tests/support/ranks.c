@@ -252,9 +252,8 @@ static void processes_run(struct ranks *ranks, rank_fn fn, const struct ranks_op
 /* Registers of ranks that share no memory go over it. */
 static void use_carrier(enum ranks_link link)
 {
-    setenv("WEIR_CARRIER", link == RANKS_UCX ? "ucx" : "", 1);
-    setenv("WEIR_SHM", link == RANKS_SHM ? "1" : "0", 1);
-    setenv("WEIR_IPC", link == RANKS_TCP ? "0" : "1", 1);
+    static const char *const lists[] = {[RANKS_SHM] = "", [RANKS_WIRE] = "ipc", [RANKS_TCP] = "tcp", [RANKS_UCX] = "ipc,ucx"};
+    setenv("WEIR_CARRIER", lists[link], 1);
     if (link == RANKS_UCX)
         ranks_need_ucx();
 }

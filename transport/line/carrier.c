@@ -21,11 +21,6 @@ static weir_status router_bind(const struct carrier_here *here, const char *endp
 
 /* ---- shared memory: what the session itself says to the other goes as frames all the same ---- */
 
-static bool shm_allowed(const struct cluster_env *env)
-{
-    return env->shm;
-}
-
 static weir_status shm_listen(const struct carrier_here *here, struct member *card)
 {
     if (!here->share)
@@ -48,11 +43,6 @@ static weir_status shm_map(struct share *share, const weir_plan *plan, uint32_t 
 
 /* ---- a Unix socket. Its name is in the abstract namespace, so that it leaves no file; a process that sees the name is
  * kept out by its key ---- */
-
-static bool ipc_allowed(const struct cluster_env *env)
-{
-    return env->ipc;
-}
 
 static weir_status ipc_listen(const struct carrier_here *here, struct member *card)
 {
@@ -82,11 +72,6 @@ static const char *ipc_endpoint(const struct member *other)
 
 /* ---- TCP, which reaches everybody; so without it there is no session ---- */
 
-static bool tcp_allowed(const struct cluster_env *env)
-{
-    return env->size > 1;
-}
-
 static weir_status tcp_listen(const struct carrier_here *here, struct member *card)
 {
     char endpoint[320];
@@ -109,23 +94,29 @@ static const char *tcp_endpoint(const struct member *other)
 /* ---- the table ---- */
 
 const struct carrier carrier_shm = {
-    .name = "shared memory", .allowed = shm_allowed, .listen = shm_listen, .reaches = shm_reaches, .map = shm_map};
+    .name = "shared memory", .as = CLUSTER_SHM, .listen = shm_listen, .reaches = shm_reaches, .map = shm_map};
 const struct carrier carrier_ipc = {.name = "local socket",
-                                    .allowed = ipc_allowed,
+                                    .as = CLUSTER_IPC,
                                     .listen = ipc_listen,
                                     .reaches = ipc_reaches,
                                     .endpoint = ipc_endpoint};
 const struct carrier carrier_tcp = {
-    .name = "TCP", .allowed = tcp_allowed, .listen = tcp_listen, .reaches = tcp_reaches, .endpoint = tcp_endpoint};
+    .name = "TCP", .as = CLUSTER_TCP, .listen = tcp_listen, .reaches = tcp_reaches, .endpoint = tcp_endpoint};
 
 static const struct carrier *const carriers[] = {&carrier_shm, &carrier_ipc, &carrier_tcp};
 
 enum { CARRIERS = sizeof(carriers) / sizeof(carriers[0]) };
 
+/* TCP always is, for frames. */
+static bool allowed(const struct cluster_env *env, const struct carrier *carrier)
+{
+    return (env->carriers | CLUSTER_TCP) & carrier->as;
+}
+
 weir_status carriers_listen(const struct carrier_here *here, struct member *card)
 {
     for (int i = 0; i < CARRIERS; i++) {
-        weir_status status = carriers[i]->allowed(here->env) ? carriers[i]->listen(here, card) : WEIR_OK;
+        weir_status status = allowed(here->env, carriers[i]) ? carriers[i]->listen(here, card) : WEIR_OK;
         if (status && status != WEIR_E_UNSUPPORTED)
             return status;
     }
@@ -136,7 +127,7 @@ const struct carrier *carrier_of_frames(const struct cluster_env *env, const str
                                         const struct member *other)
 {
     for (int i = 0; i < CARRIERS; i++)
-        if (carriers[i]->endpoint && carriers[i]->allowed(env) && carriers[i]->reaches(me, other))
+        if (carriers[i]->endpoint && allowed(env, carriers[i]) && carriers[i]->reaches(me, other))
             return carriers[i];
     return &carrier_tcp;
 }
@@ -145,7 +136,7 @@ const struct carrier *carrier_of_registers(const struct cluster_env *env, const 
                                            const struct member *other)
 {
     for (int i = 0; i < CARRIERS; i++)
-        if (carriers[i]->map && carriers[i]->allowed(env) && carriers[i]->reaches(me, other))
+        if (carriers[i]->map && allowed(env, carriers[i]) && carriers[i]->reaches(me, other))
             return carriers[i];
     return NULL;
 }

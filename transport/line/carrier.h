@@ -5,9 +5,10 @@
  *     TCP              frames                                                  everywhere
  *
  * One table has them all, in the order of preference. Each carrier writes
- * into this rank's card how it can be reached, and tells from two cards whether it reaches the other. Registers take
- * the first carrier that maps memory, if there is one; all frames, also those of neighbours that share memory, the
- * first with an endpoint. A line for registers (bulk.h) goes the way of frames.
+ * into this rank's card how it can be reached, and tells from two cards whether it reaches the other. A rank uses only
+ * carriers that WEIR_CARRIER lists, and TCP, which is always there for frames. Registers take the first carrier that maps
+ * memory, if there is one; all frames, also those of neighbours that share memory, the first with an endpoint. The
+ * connection of a line for registers (bulk.h) goes the way of frames.
  *
  * Constant; any thread.
  */
@@ -26,7 +27,7 @@ struct carrier_here {
 
 struct carrier {
     const char *name;
-    bool (*allowed)(const struct cluster_env *env);
+    enum cluster_carrier as; /* TCP is allowed for frames when no list has it */
 
     /* Writes into the card where this rank can be reached. E_UNSUPPORTED: it cannot be had here, and others must do. */
     weir_status (*listen)(const struct carrier_here *here, struct member *card);

@@ -30,7 +30,7 @@
 weir_status streams_ucx(struct streams **streams, int epoll_fd)
 {
     (void)streams, (void)epoll_fd;
-    return error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER is ucx, and this build of weir is without UCX (libucx-dev)");
+    return error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER lists ucx, and this build of weir is without UCX (libucx-dev)");
 }
 
 #else
@@ -585,7 +585,7 @@ static void start(struct opening *opening)
         status = worker_open(streams);
     if (status || streams->address_bytes > UCX_ADDRESS_BYTES) {
         opening->status = WEIR_E_UNSUPPORTED;
-        snprintf(opening->why, sizeof opening->why, "WEIR_CARRIER is ucx, and UCX does not start: %s (%s)",
+        snprintf(opening->why, sizeof opening->why, "WEIR_CARRIER lists ucx, and UCX does not start: %s (%s)",
                  *ucx_said() ? ucx_said() : "its address is too long", streams->ucx->ucs_status_string(status));
     }
     ucx_loud();

@@ -98,7 +98,7 @@ weir_status ucx_load(const struct ucx **to)
 {
     pthread_once(&once, load);
     *to = &ucx;
-    return *trouble ? error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER is ucx, and UCX cannot be loaded: %s", trouble)
+    return *trouble ? error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER lists ucx, and UCX cannot be loaded: %s", trouble)
                     : WEIR_OK;
 }
 

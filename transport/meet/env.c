@@ -377,22 +377,57 @@ static weir_status read_generation(struct cluster_env *env)
     return status;
 }
 
-const char *cluster_carrier_name(enum cluster_carrier carrier)
+static const char carrier_names[][4] = {"shm", "ipc", "tcp", "ucx"}; /* in the order of their bits */
+
+enum { CARRIERS = sizeof carrier_names / sizeof *carrier_names };
+
+_Static_assert(CARRIERS * sizeof *carrier_names <= CLUSTER_CARRIERS_BYTES, "all names, with what is between them");
+
+const char *cluster_carriers_text(unsigned carriers, char text[CLUSTER_CARRIERS_BYTES])
 {
-    static const char *const names[CLUSTER_CARRIERS] = {[CLUSTER_TCP] = "tcp", [CLUSTER_UCX] = "ucx"};
-    return names[carrier];
+    *text = '\0';
+    for (int c = 0; c < CARRIERS; c++)
+        if (carriers & 1u << c)
+            strcat(strcat(text, *text ? "," : ""), carrier_names[c]);
+    return text;
 }
 
-static weir_status read_carrier(struct cluster_env *env)
+/* The carrier of this name; 0: there is none. */
+static unsigned carrier_of(const char *name, size_t letters)
+{
+    for (int c = 0; c < CARRIERS; c++)
+        if (strlen(carrier_names[c]) == letters && !strncmp(carrier_names[c], name, letters))
+            return 1u << c;
+    return 0;
+}
+
+static weir_status read_carriers(struct cluster_env *env)
 {
     const char *text = variable("WEIR_CARRIER");
-    for (int c = 0; text && c < CLUSTER_CARRIERS; c++) {
-        if (strcmp(text, cluster_carrier_name((enum cluster_carrier)c)) != 0)
-            continue;
-        env->carrier = (enum cluster_carrier)c;
-        return WEIR_OK;
+    unsigned carriers = 0;
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        size_t letters = strcspn(at, ",");
+        unsigned carrier = carrier_of(at, letters);
+        if (!carrier || carriers & carrier)
+            return WRONG("WEIR_CARRIER is '%.64s', where '%.*s' is %s: list the carriers that this rank may use, each of "
+                         "shm, ipc, tcp and ucx at most once, with a comma between two", text,
+                         letters > 64 ? 64 : (int)letters, at, !letters ? "empty" : carrier ? "repeated" : "no carrier");
+        carriers |= carrier;
     }
-    return text ? WRONG("WEIR_CARRIER is '%.64s'; it should be tcp or ucx", text) : WEIR_OK;
+    env->carriers = text ? carriers : env->carriers;
+    return WEIR_OK;
+}
+
+/* The lists of carriers that say what these variables said. */
+static weir_status refuse_removed(void)
+{
+    const char *shm = variable("WEIR_SHM"), *ipc = variable("WEIR_IPC"), *carrier = variable("WEIR_CARRIER");
+    if (!shm && !ipc)
+        return WEIR_OK;
+    return WRONG("%s%.8s%s%s%.8s %s no longer read: unset %s and set WEIR_CARRIER=%s%s%s", shm ? "WEIR_SHM=" : "",
+                 shm ? shm : "", shm && ipc ? " and " : "", ipc ? "WEIR_IPC=" : "", ipc ? ipc : "",
+                 shm && ipc ? "are" : "is", shm && ipc ? "them" : "it", shm && *shm == '0' ? "" : "shm,",
+                 ipc && *ipc == '0' ? "" : "ipc,", carrier && strstr(carrier, "ucx") ? "ucx" : "tcp");
 }
 
 static weir_status read_own(struct cluster_env *env)
@@ -404,11 +439,7 @@ static weir_status read_own(struct cluster_env *env)
     if (status == WEIR_OK)
         status = read_flag("WEIR_INSECURE", &env->insecure);
     if (status == WEIR_OK)
-        status = read_flag("WEIR_SHM", &env->shm);
-    if (status == WEIR_OK)
-        status = read_flag("WEIR_IPC", &env->ipc);
-    if (status == WEIR_OK)
-        status = read_carrier(env);
+        status = read_carriers(env);
     if (status == WEIR_OK)
         status = read_number("WEIR_DEVICES", 1, DEVICES_MAX, &devices);
     if (status == WEIR_OK)
@@ -439,16 +470,15 @@ static void read_launcher(struct cluster_env *env)
 weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env)
 {
     static const weir_cluster_opts none = {.alone = false};
-    weir_status status = WEIR_OK;
+    weir_status status = refuse_removed();
     opts = opts ? opts : &none;
     *env = (struct cluster_env){.size = 1,
                                 .from = "nobody",
-                                .shm = true,
-                                .ipc = true,
+                                .carriers = CLUSTER_SHM | CLUSTER_IPC | CLUSTER_TCP,
                                 .liveness_ns = LIVENESS_NS,
                                 .stall_ns = 10 * second_ns,
                                 .join_ns = 60 * second_ns};
-    if (!opts->alone)
+    if (status == WEIR_OK && !opts->alone)
         status = given_name(opts, env);
     if (status == WEIR_OK && !opts->alone)
         status = opts->world_size ? given_place(opts, env) : read_place(env);

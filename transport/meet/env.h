@@ -8,10 +8,10 @@
 #define CLUSTER_RANKS_MAX 4096
 #define CLUSTER_NAME_BYTES 64 /* of a session's name, with the 0 */
 #define CLUSTER_LEVEL_BYTES 32 /* of a level's */
-#define CLUSTER_CARRIER_BYTES 16 /* of a carrier's */
+#define CLUSTER_CARRIERS_BYTES 16 /* of a list of carriers, as text */
 
-/* What lines between hosts go over (transport/line/stream.h). */
-enum cluster_carrier { CLUSTER_TCP, CLUSTER_UCX, CLUSTER_CARRIERS };
+/* The carriers of WEIR_CARRIER, each a bit (transport/line/carrier.h, stream.h). */
+enum cluster_carrier { CLUSTER_SHM = 1, CLUSTER_IPC = 2, CLUSTER_TCP = 4, CLUSTER_UCX = 8 };
 
 struct cluster_env {
     uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns, pin,
@@ -24,9 +24,7 @@ struct cluster_env {
     const char *from;       /* who says so: "RANK", "Open MPI", "Slurm", "the program" */
     char secret[WEIR_KEY_BYTES]; /* "": no key */
     bool insecure;
-    bool shm;               /* memory may be shared */
-    bool ipc;               /* Unix sockets may be used between processes of a host */
-    enum cluster_carrier carrier;
+    unsigned carriers;      /* bits of enum cluster_carrier: those that this rank may use */
     bool pin;               /* workers are bound to cores */
     bool poison;            /* it is a debug run */
     const char *offload;    /* "disk:DIRECTORY", as the environment has it; NULL */
@@ -54,7 +52,7 @@ void cluster_secret_copy(char to[WEIR_KEY_BYTES], const char *from);
 /* Wipes the secret, which nobody needs once keys are open. To be called also when reading has failed. */
 void cluster_env_wipe(struct cluster_env *env);
 
-/* "tcp", "ucx". */
-const char *cluster_carrier_name(enum cluster_carrier carrier);
+/* "shm,ipc,tcp": the list as WEIR_CARRIER has it, always in this order. Returns `text`. */
+const char *cluster_carriers_text(unsigned carriers, char text[CLUSTER_CARRIERS_BYTES]);
 
 #endif

@@ -44,7 +44,7 @@ static void send_join(struct follower *f)
     meeting->out.join.size = env->size;
     meeting->out.join.generation = env->generation;
     snprintf(meeting->out.join.level, sizeof meeting->out.join.level, "%s", env->level ? env->level : "");
-    snprintf(meeting->out.join.carrier, sizeof meeting->out.join.carrier, "%s", cluster_carrier_name(env->carrier));
+    cluster_carriers_text(env->carriers, meeting->out.join.carriers);
     meeting->out.join.plan = meeting->plan;
     meeting->out.join.card = meeting->meet->members[env->rank];
     meet_send(meeting, NULL, 0, NULL, 0);

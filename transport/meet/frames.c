@@ -232,7 +232,7 @@ static void walk_join(struct walk *walk, struct meet_frame *frame)
     walk_u32(walk, "size", &frame->join.size, UINT32_MAX);
     walk_u32(walk, "generation", &frame->join.generation, UINT32_MAX);
     walk_text(walk, "level", frame->join.level, sizeof frame->join.level);
-    walk_text(walk, "carrier", frame->join.carrier, sizeof frame->join.carrier);
+    walk_text(walk, "carriers", frame->join.carriers, sizeof frame->join.carriers);
     walk_plan(walk, &frame->join.plan);
     walk_card(walk, &frame->join.card);
 }

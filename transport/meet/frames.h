@@ -2,7 +2,7 @@
  *
  *     frame = ["weir", version, kind, ...]          one ZeroMQ message each; PART has a second frame with raw bytes
  *
- *     JOIN     peer -> rank 0   plan version, purpose, name, rank, size, generation, level, carrier, plan, card: I am here.
+ *     JOIN     peer -> rank 0   plan version, purpose, name, rank, size, generation, level, carriers, plan, card: I am here.
  *                               Repeated until answered
  *     WAIT             <-       text: heard; who has not come yet
  *     ASK              <-       first: send your list of ops from there on
@@ -65,7 +65,7 @@ struct meet_frame {
             uint32_t plan_version, purpose, rank, size, generation;
             char name[CLUSTER_NAME_BYTES];   /* of the session */
             char level[CLUSTER_LEVEL_BYTES]; /* of the kernels; "": not said */
-            char carrier[CLUSTER_CARRIER_BYTES]; /* cluster_carrier_name() */
+            char carriers[CLUSTER_CARRIERS_BYTES]; /* cluster_carriers_text() */
             struct meet_plan plan;
             struct member card;
         } join;

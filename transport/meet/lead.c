@@ -267,17 +267,18 @@ static bool differs_in_level(struct leader *l)
     return true;
 }
 
-/* Whether its lines would go over something else. */
-static bool differs_in_carrier(struct leader *l)
+/* Whether it may use other carriers. */
+static bool differs_in_carriers(struct leader *l)
 {
     const struct meet_frame *in = &l->meeting->in;
     const struct member *here = &l->members[0], *card = &in->join.card;
-    const char *ours = cluster_carrier_name(l->env->carrier), *theirs = in->join.carrier;
-    if (l->meeting->purpose != MEET_FOR_SESSION || !strcmp(ours, theirs))
+    char ours[CLUSTER_CARRIERS_BYTES];
+    cluster_carriers_text(l->env->carriers, ours);
+    if (l->meeting->purpose != MEET_FOR_SESSION || !strcmp(ours, in->join.carriers))
         return false;
-    snprintf(l->why, sizeof l->why, "rank %u (%s, pid %u) brings register contents over %s, rank 0 (%s, pid %u) over %s: "
-             "WEIR_CARRIER must be the same on all ranks", in->join.rank, card->name, card->pid, theirs, here->name,
-             here->pid, ours);
+    snprintf(l->why, sizeof l->why, "rank %u (%s, pid %u) may use the carriers %s, rank 0 (%s, pid %u) %s: WEIR_CARRIER must "
+             "list the same on all ranks", in->join.rank, card->name, card->pid, in->join.carriers, here->name, here->pid,
+             ours);
     return true;
 }
 
@@ -298,7 +299,7 @@ static bool differs_plainly(struct leader *l)
     else if (in->join.plan.hash && !meeting->plan.hash)
         snprintf(l->why, bytes, "rank %u has a plan, rank 0 has none", rank);
     else
-        return differs_in_level(l) || differs_in_carrier(l);
+        return differs_in_level(l) || differs_in_carriers(l);
     return true;
 }
 

@@ -113,18 +113,15 @@ void net_own_lines(struct net *net)
 
 /* ---- making them ---- */
 
-/* By what makes streams; those of sockets are made one by one. */
-static weir_status (*const carriers[CLUSTER_CARRIERS])(struct streams **streams, int epoll_fd) = {
-    [CLUSTER_UCX] = streams_ucx};
-
 weir_status net_lines_open(struct net *net, const char *endpoint)
 {
     net_own_lines(net);
-    weir_status status = bulk_open(&net->bulk, &net->lines.owner, net->env->size, carriers[net->env->carrier]);
+    weir_status status = bulk_open(&net->bulk, &net->lines.owner, net->env->size,
+                                   net->env->carriers & CLUSTER_UCX ? streams_ucx : NULL);
     if (status)
         return status;
     net->lines.door_open = true;
-    return door_open(&net->lines.door, net->bulk.epoll_fd, endpoint, net->env->ipc);
+    return door_open(&net->lines.door, net->bulk.epoll_fd, endpoint, net->env->carriers & CLUSTER_IPC);
 }
 
 weir_status net_lines_hello(struct net *net, uint32_t rank, struct wire_frame *hello)
@@ -193,18 +190,36 @@ static weir_status line_meet(const struct net *net, struct bulk_line *line)
         return WEIR_OK;
     }
     weir_status status = streams->ops->meet(line->stream, line->out.box, line->in.box, &line->stands);
-    return status ? error_set(status, "rank %u cannot bring register contents to rank %u and back over %s: %s",
-                              net->env->rank, line->rank, cluster_carrier_name(net->env->carrier),
-                              weir_error())
+    return status ? error_set(status, "rank %u cannot bring register contents to rank %u and back over ucx: %s",
+                              net->env->rank, line->rank, weir_error())
                   : WEIR_OK;
+}
+
+/* Whether the two ranks' connection is a Unix socket; else it is TCP. */
+static bool is_local(const struct net *net, uint32_t rank)
+{
+    const struct member *me = &net->members[net->env->rank], *other = &net->members[rank];
+    return carrier_of_frames(net->env, me, other) == &carrier_ipc && net->peers.of[rank].door_name;
+}
+
+/* Whether one that is allowed carries register contents between the two. Over UCX their connection carries none. */
+static weir_status find_carrier(const struct net *net, uint32_t rank)
+{
+    char list[CLUSTER_CARRIERS_BYTES];
+    unsigned carrying = CLUSTER_UCX | CLUSTER_TCP | (is_local(net, rank) ? CLUSTER_IPC : 0);
+    if (net->env->carriers & carrying)
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "rank %u (%s) and rank %u (%s) share no memory, and WEIR_CARRIER=%s allows nothing else "
+                     "that carries register contents between them: add tcp or ucx, or on one host ipc, on all ranks",
+                     net->env->rank, net->members[net->env->rank].name, rank, net->members[rank].name,
+                     cluster_carriers_text(net->env->carriers, list));
 }
 
 static weir_status line_connect(const struct net *net, struct bulk_line *line)
 {
     const struct peer *peer = &net->peers.of[line->rank];
     const struct member *other = &net->members[line->rank];
-    const struct carrier *carrier = carrier_of_frames(net->env, &net->members[net->env->rank], other);
-    bool local = carrier == &carrier_ipc && peer->door_name;
+    bool local = is_local(net, line->rank);
     weir_status status = local ? door_connect_local(net->bulk.epoll_fd, peer->door_name, &line->connecting)
                                : door_connect_tcp(net->bulk.epoll_fd, other->tcp, peer->door_port, &line->connecting);
     if (status)
@@ -222,7 +237,8 @@ weir_status net_lines_begin(struct net *net)
         struct bulk_line *line = net->peers.of[r].bulk = bulk_line_new(&net->bulk, r);
         if (!line)
             return error_set(WEIR_E_MEMORY, "no memory for the connection to rank %u", r);
-        if (r < net->env->rank)
+        status = find_carrier(net, r);
+        if (!status && r < net->env->rank)
             status = line_connect(net, line);
     }
     return status;

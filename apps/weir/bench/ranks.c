@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "apps/common/measure.h"
@@ -21,8 +22,8 @@ static void choose_way(enum bench_way way)
     unsetenv("WEIR_KEY_FILE");
     setenv("WEIR_INSECURE", way == BENCH_TCP ? "1" : "0", 1);
     unsetenv("WEIR_DEVICES");
-    setenv("WEIR_SHM", way == BENCH_SHM ? "1" : "0", 1);
-    setenv("WEIR_IPC", way == BENCH_SHM ? "1" : "0", 1);
+    const char *carriers = getenv("WEIR_CARRIER"), *wire = carriers && strstr(carriers, "ucx") ? "ucx" : "tcp";
+    setenv("WEIR_CARRIER", way == BENCH_SHM ? "shm,ipc,tcp" : wire, 1);
 }
 
 static weir_status member_session(struct bench_team *team, uint32_t rank, void *ctx)

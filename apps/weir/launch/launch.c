@@ -34,9 +34,9 @@ static const char program[] = "weir launch";
 
 typedef struct launch_opts {
     int ranks, devices, port, restarts, least;
-    const char *hosts, *address, *key_file, *ranks_file;
+    const char *hosts, *address, *carriers, *key_file, *ranks_file;
     double liveness, stall, join; /* NAN: not given */
-    bool insecure, no_shm, no_prefix;
+    bool insecure, no_prefix;
 } launch_opts;
 
 /* What all ranks are told. */
@@ -147,8 +147,8 @@ static void set_options(settings *s, const launch_opts *opts)
         set_number(s, "WEIR_DEVICES", opts->devices);
     if (opts->insecure)
         set_text(s, "WEIR_INSECURE", "1");
-    if (opts->no_shm)
-        set_text(s, "WEIR_SHM", "0");
+    if (opts->carriers)
+        set_text(s, "WEIR_CARRIER", opts->carriers);
 }
 
 /* The session's secret: of a file, else what the environment has, else a fresh one. Ranks get it itself, as other hosts
@@ -256,7 +256,8 @@ int command_launch(int argc, char **argv)
         {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "make no secret; connections are plain, between hosts too"},
         {"--address", OPTIONS_TEXT, &o.address, .value = "HOST", .help = "what other hosts call rank 0's"},
         {"--port", OPTIONS_INT, &o.port, .min = 1, .max = 65535, .help = "where ranks meet; default: drawn"},
-        {"--no-shm", OPTIONS_FLAG, &o.no_shm, .help = "share no memory between the ranks of a host"},
+        {"--carrier", OPTIONS_TEXT, &o.carriers, .value = "LIST",
+         .help = "carriers to use for registers, of shm,ipc,tcp,ucx"},
         {"--no-prefix", OPTIONS_FLAG, &o.no_prefix, .help = "do not begin lines with the rank that printed them"},
         {.name = NULL},
     };

@@ -2,6 +2,7 @@
  * What the others see of one that fails, leaves, dies or stops: test_lost.c. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -684,17 +685,44 @@ Test(cluster, ranks_of_two_levels_do_not_compute_together_and_say_which_one_to_t
 static void open_with_another_carrier(struct rank *rank)
 {
     struct seen seen = {0};
-    setenv("WEIR_CARRIER", rank->number ? "ucx" : "tcp", 1);
+    setenv("WEIR_CARRIER", rank->number ? "ipc,tcp" : "tcp", 1);
     weir_session *s = chain_open(rank, rank->ctx, &seen);
-    RANK_IS(rank, !s && strstr(weir_error(), ": WEIR_CARRIER must be the same on all ranks"), "%s",
+    RANK_IS(rank, !s && strstr(weir_error(), ": WEIR_CARRIER must list the same on all ranks"), "%s",
             s ? "open" : weir_error());
 }
 
 Test(cluster, ranks_of_two_carriers_do_not_meet)
 {
-    ranks_need_ucx();
     weir_plan *plan = chain_plan("test_sum", true, STAGES);
     ranks_free(ranks_run(open_with_another_carrier, plan, .count = 3, .link = RANKS_WIRE));
+    weir_plan_free(plan);
+}
+
+/* No rank can have a file in memory as large as it would share, so none shares memory. A rank may notice first that the
+ * other one has failed. */
+static void open_without_a_carrier(struct rank *rank)
+{
+    struct seen seen = {0};
+    char error[64];
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){4096, RLIM_INFINITY});
+    setenv("WEIR_CARRIER", "shm", 1);
+    weir_session *s = chain_open(rank, rank->ctx, &seen);
+    snprintf(error, sizeof error, ") and rank %d (", 1 - rank->number);
+    *(bool *)rank->result =
+        strstr(weir_error(), error) &&
+        strstr(weir_error(), ") share no memory, and WEIR_CARRIER=shm allows nothing else that carries register contents "
+                             "between them: add tcp or ucx, or on one host ipc, on all ranks");
+    RANK_IS(rank, !s && (*(bool *)rank->result || strstr(weir_error(), " ended while the session opened")), "%s",
+            s ? "open" : weir_error());
+}
+
+Test(cluster, ranks_that_no_carrier_in_the_list_reaches_are_named)
+{
+    weir_plan *plan = chain_plan("test_sum", true, STAGES);
+    struct ranks *ranks = ranks_run(open_without_a_carrier, plan, .count = 2, .result_bytes = sizeof(bool));
+    cr_expect(*(bool *)ranks->rank[0].result || *(bool *)ranks->rank[1].result);
+    ranks_free(ranks);
     weir_plan_free(plan);
 }
 

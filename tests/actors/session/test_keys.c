@@ -124,10 +124,11 @@ Test(keys, are_wiped_when_ranks_do_not_come)
 static void a_setting_is_wrong(struct rank *rank)
 {
     weir_cluster_opts opts = ranks_cluster(rank);
-    setenv("WEIR_SHM", "perhaps", 1); /* is read after the key */
-    RANK_IS(rank, !weir_session_open(rank->ctx, .cluster = opts) && strstr(weir_error(), "WEIR_SHM"), "%s", weir_error());
+    setenv("WEIR_CARRIER", "perhaps", 1); /* is read after the key */
+    RANK_IS(rank, !weir_session_open(rank->ctx, .cluster = opts) && strstr(weir_error(), "WEIR_CARRIER"), "%s",
+            weir_error());
     expect_none(rank);
-    setenv("WEIR_SHM", "", 1);
+    setenv("WEIR_CARRIER", "", 1);
     setenv("WEIR_DEVICES", "1", 1);
     opts.world_size = 1 + rank->count, opts.rank = 0, setenv("WEIR_JOIN", "0.3", 1);
     RANK_IS(rank, !weir_session_open(rank->ctx, .cluster = opts), "it is opened");

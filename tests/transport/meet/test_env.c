@@ -155,10 +155,18 @@ static const struct { const char *text, *error; } wrong[] = {
     {"SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_TASKS is 2, but SLURM_PROCID is not set"},
     {PLAIN "WEIR_DEVICES=0", "WEIR_DEVICES is '0', which is no number from 1 to"},
     {PLAIN "WEIR_INSECURE=yes", "WEIR_INSECURE is 'yes'; it should be 0 or 1"},
-    {PLAIN "WEIR_SHM=2", "WEIR_SHM is '2'"},
-    {PLAIN "WEIR_IPC=no", "WEIR_IPC is 'no'"},
-    {PLAIN "WEIR_CARRIER=rdma", "WEIR_CARRIER is 'rdma'; it should be tcp or ucx"},
-    {PLAIN "WEIR_CARRIER=UCX", "WEIR_CARRIER is 'UCX'"},
+    {"WEIR_SHM=0", "WEIR_SHM=0 is no longer read: unset it and set WEIR_CARRIER=ipc,tcp"},
+    {"WEIR_SHM=1", "WEIR_SHM=1 is no longer read: unset it and set WEIR_CARRIER=shm,ipc,tcp"},
+    {PLAIN "WEIR_IPC=0", "WEIR_IPC=0 is no longer read: unset it and set WEIR_CARRIER=shm,tcp"},
+    {PLAIN "WEIR_SHM=0 WEIR_IPC=0", "WEIR_SHM=0 and WEIR_IPC=0 are no longer read: unset them and set WEIR_CARRIER=tcp"},
+    {PLAIN "WEIR_SHM=0 WEIR_CARRIER=ucx", "unset it and set WEIR_CARRIER=ipc,ucx"},
+    {PLAIN "WEIR_CARRIER=rdma", "WEIR_CARRIER is 'rdma', where 'rdma' is no carrier: list the carriers that this rank may "
+                                "use, each of shm, ipc, tcp and ucx at most once, with a comma between two"},
+    {PLAIN "WEIR_CARRIER=shm,UCX", "WEIR_CARRIER is 'shm,UCX', where 'UCX' is no carrier"},
+    {PLAIN "WEIR_CARRIER=shm, tcp", "WEIR_CARRIER is 'shm,', where '' is empty"},
+    {PLAIN "WEIR_CARRIER=,tcp", "where '' is empty"},
+    {PLAIN "WEIR_CARRIER=shm,,tcp", "where '' is empty"},
+    {PLAIN "WEIR_CARRIER=shm,tcp,shm", "WEIR_CARRIER is 'shm,tcp,shm', where 'shm' is repeated"},
     {PLAIN "WEIR_LIVENESS=0", "WEIR_LIVENESS is '0', which is no number of seconds above 0"},
     {PLAIN "WEIR_LIVENESS=-1", "WEIR_LIVENESS is '-1'"},
     {PLAIN "WEIR_JOIN=1e3", "WEIR_JOIN is '1e3'"},
@@ -193,12 +201,8 @@ Test(env, knows_what_ranks_agree_on)
     cr_assert_eq(env.liveness_ns, 5000000000);
     cr_assert_eq(env.stall_ns, 10000000000);
     cr_assert_eq(env.join_ns, 60000000000);
-    cr_assert(env.shm && env.ipc && !env.insecure && !env.secret[0]);
-    cr_assert_eq(env.carrier, CLUSTER_TCP);
-    cr_assert_eq(read_good(PLAIN "WEIR_CARRIER=").carrier, CLUSTER_TCP);
-    cr_assert_eq(read_good(PLAIN "WEIR_CARRIER=tcp").carrier, CLUSTER_TCP);
-    cr_assert_eq(read_good(PLAIN "WEIR_CARRIER=ucx").carrier, CLUSTER_UCX);
-    env = read_good(PLAIN "WEIR_DEVICES=3 WEIR_LIVENESS=.25 WEIR_STALL=0 WEIR_JOIN=2.000000001 WEIR_SHM=0 WEIR_IPC=0 "
+    cr_assert(!env.insecure && !env.secret[0]);
+    env = read_good(PLAIN "WEIR_DEVICES=3 WEIR_LIVENESS=.25 WEIR_STALL=0 WEIR_JOIN=2.000000001 "
                           "WEIR_INSECURE=1 WEIR_GENERATION=7 WEIR_KEY=" KEY);
     cr_assert_eq(env.generation, 7);
     cr_assert_eq(weir_generation(), 7);
@@ -206,8 +210,23 @@ Test(env, knows_what_ranks_agree_on)
     cr_assert_eq(env.liveness_ns, 250000000);
     cr_assert_eq(env.stall_ns, 0);
     cr_assert_eq(env.join_ns, 2000000001);
-    cr_assert(!env.shm && !env.ipc && env.insecure);
+    cr_assert(env.insecure);
     cr_assert_str_eq(env.secret, KEY);
+}
+
+Test(env, lists_the_carriers_that_a_rank_may_use)
+{
+    static const struct { const char *text, *list; } lists[] = {
+        {PLAIN, "shm,ipc,tcp"},
+        {PLAIN "WEIR_CARRIER=", "shm,ipc,tcp"},
+        {PLAIN "WEIR_CARRIER=ucx", "ucx"},
+        {PLAIN "WEIR_CARRIER=ucx,tcp,shm,ipc", "shm,ipc,tcp,ucx"},
+        {PLAIN "WEIR_CARRIER=tcp,ipc", "ipc,tcp"},
+    };
+    char list[CLUSTER_CARRIERS_BYTES];
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        cr_expect_str_eq(cluster_carriers_text(read_good(lists[i].text).carriers, list), lists[i].list, "%s: %s",
+                         lists[i].text, list);
 }
 
 Test(env, reports_stalls_also_of_a_process_that_is_alone)

@@ -308,10 +308,11 @@ Test(meeting, lets_ranks_of_one_level_meet)
 
 Test(meeting, names_the_ranks_whose_carriers_differ)
 {
-    static const char error[] = "rank 2 (node2, pid 1002) brings register contents over ucx, rank 0 (node0, pid 1000) over "
-                                "tcp: WEIR_CARRIER must be the same on all ranks";
+    static const char error[] = "rank 2 (node2, pid 1002) may use the carriers ipc,ucx, rank 0 (node0, pid 1000) ipc: "
+                                "WEIR_CARRIER must list the same on all ranks";
     struct party *party = party_new(3, 20);
-    party->ranks[2].env.carrier = CLUSTER_UCX;
+    for (uint32_t r = 0; r < party->size; r++)
+        party->ranks[r].env.carriers = r == 2 ? CLUSTER_IPC | CLUSTER_UCX : CLUSTER_IPC;
     party_start(party);
     party_wait(party);
     party_says(party, WEIR_E_PEER, error);

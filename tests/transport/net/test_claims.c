@@ -76,7 +76,7 @@ static void stage_open(struct stage *stage, const char *join_s)
     *stage = (struct stage){.scene.lock = PTHREAD_MUTEX_INITIALIZER};
     snprintf(stage->scene.address, sizeof stage->scene.address, "127.0.0.1:%d", ranks_port());
     setenv("WEIR_JOIN", join_s, 1);
-    setenv("WEIR_SHM", "0", 1);
+    setenv("WEIR_CARRIER", "ipc,tcp", 1);
     cr_assert_eq(pthread_create(&stage->session, NULL, session_run, &stage->scene), 0);
     for (uint32_t p = 0; p < RANKS - 1; p++) {
         stage->players[p] =

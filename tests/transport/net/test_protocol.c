@@ -84,7 +84,7 @@ static void scene_open(struct scene *scene)
 {
     *scene = (struct scene){.plan = plan_new()};
     snprintf(scene->address, sizeof scene->address, "127.0.0.1:%d", ranks_port());
-    setenv("WEIR_SHM", "0", 1);
+    setenv("WEIR_CARRIER", "ipc,tcp", 1);
     setenv("WEIR_JOIN", "20", 1);
     cr_assert_eq(pthread_create(&scene->session, NULL, session_run, scene), 0);
 }
