@@ -19,7 +19,7 @@
     X(checkpoint, "ls|verify|convert DIR ...", "look at what was saved, verify it, convert it")          \
     X(launch, "-n N [--hosts A:2,B:2] PROGRAM ...", "start a program on several processes or hosts") \
     X(devices, "[--json]", "list the devices of this machine")                                          \
-    X(keygen, "[FILE]", "make a secret for WEIR_KEY")                                                   \
+    X(keygen, "[FILE]", "make a secret, for WEIR_KEY_FILE")                                             \
     X(bench, "[NAME] [--json] [--quick]", "measure this machine")
 
 #define X(verb, arguments, text) int command_##verb(int argc, char **argv);

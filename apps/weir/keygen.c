@@ -1,5 +1,5 @@
-/* weir keygen: a new secret for a session, for WEIR_KEY or, in a file, WEIR_KEY_FILE. The file is the user's alone, and
- * never one that is there already: whoever holds the old secret would go on to trust it. */
+/* weir keygen: a new secret for a session, in a file that WEIR_KEY_FILE can name. The file is the user's alone, and never
+ * one that is there already: whoever holds the old secret would go on to trust it. */
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
 
@@ -60,7 +60,7 @@ int command_keygen(int argc, char **argv)
          .help = "a new file for it; default: standard output"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Makes a new secret for WEIR_KEY or WEIR_KEY_FILE.", table},
+    int status = options_parse(&(options_spec){program, "Makes a new secret, for a file that WEIR_KEY_FILE names.", table},
                                argc, argv);
     if (status >= 0)
         return status;

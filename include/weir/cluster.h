@@ -12,9 +12,10 @@
  * on:
  *
  *     WEIR_DEVICES    devices of each rank [as many as the plan needs, shared out evenly]
- *     WEIR_KEY        the session's secret, from weir_key_new(); WEIR_KEY_FILE: a file that holds it. All
- *                     connections are encrypted (CURVE), and a peer without it is refused. `weir launch` makes one
- *                     [when rank 0's address is a loopback one: the user's, see below; else there is no session]
+ *     WEIR_KEY_FILE   a file that holds the session's secret, from `weir keygen` or weir_key_new(), and that only its user
+ *                     can read. All connections are encrypted (CURVE), and a peer without the secret is refused. `weir
+ *                     launch` makes one [when rank 0's address is a loopback one: the user's, see below; else there is
+ *                     no session]
  *     WEIR_INSECURE   1: without a key, connections are plain: whoever reaches the ports takes part, or can fill
  *                     this process's memory
  *     WEIR_LIVENESS   seconds without a sign of life after which a rank counts as lost [5]
@@ -59,8 +60,8 @@
  * and see the same folder: those in containers with a /tmp each need WEIR_KEY_FILE. Where it cannot be written or
  * belongs to somebody else opening fails with WEIR_E_IO.
  *
- * A session wipes its copies of a key before it frees their memory. WEIR_KEY stays in the environment, which is the
- * program's: WEIR_KEY_FILE leaves nothing there. ZeroMQ, which does the encryption, frees its copies as they are.
+ * A session wipes its copies of a key before it frees their memory. ZeroMQ, which does the encryption, frees its copies
+ * as they are.
  *
  * In a session of several ranks all of them make the same calls in the same order: runs, read, write, push, pull.
  * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value (but

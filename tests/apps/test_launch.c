@@ -781,16 +781,16 @@ Test(launch, a_lost_connection_ends_the_program_there)
 Test(launch, the_secret_is_in_no_argument_list)
 {
     expect_status("WEIR_RSH=$T/rsh " LAUNCH "--hosts a,b,localhost -- sh -c 'sleep 0.2; case "
-                  "\"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr -d \"\\0\")\" in *\"$WEIR_KEY\"*) echo seen;; "
-                  "*weir*launch*) echo hidden ${#WEIR_KEY};; esac'", 0);
-    cr_expect(count_text(output, "] hidden 40\n") == 3, "%s%s", output, errors);
+                  "\"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr -d \"\\0\")\" in *\"$(cat $WEIR_KEY_FILE)\"*) echo seen;; "
+                  "*weir*launch*) echo hidden $(wc -c <$WEIR_KEY_FILE);; esac'", 0);
+    cr_expect(count_text(output, "] hidden 4") == 3, "%s%s", output, errors);
 }
 
 /* ---- folders in memory ---- */
 
 #define LEAVE "echo $WEIR_SNAPSHOTS >>$T/folders; [ $WEIR_GENERATION = 1 ] || touch $WEIR_SNAPSHOTS/left-$RANK; "
 
-/* So many different ones are named in the file "folders"; they are there, or are gone within `ms`. */
+/* So many different folders, or files, are named in the file "folders"; they are there, or are gone within `ms`. */
 static void expect_folders(int count, bool there, int ms)
 {
     static char folders[OUTPUT_BYTES], seen[OUTPUT_BYTES];
@@ -799,7 +799,7 @@ static void expect_folders(int count, bool there, int ms)
     seen[0] = '\0';
     read_file("folders", folders);
     for (char *path = strtok_r(folders, "\n", &rest); path; path = strtok_r(NULL, "\n", &rest)) {
-        cr_expect(!strncmp(path, "/dev/shm/weir-snapshots-", 24), "%s", path);
+        cr_expect(!strncmp(path, "/dev/shm/weir-", 14), "%s", path);
         for (; (access(path, F_OK) == 0) != there && ms > 0; ms -= 5)
             sleep_ms(5);
         cr_expect((access(path, F_OK) == 0) == there, "%s", path);
@@ -967,28 +967,43 @@ Test(launch, removes_only_folders_of_launches_on_other_hosts)
 
 /* ---- secrets ---- */
 
-#define TELL_KEY "-- sh -c 'echo key $WEIR_KEY.'"
+#define TELL_KEY "-- sh -c 'echo key $(stat -c %a $WEIR_KEY_FILE) $(cat $WEIR_KEY_FILE). $WEIR_KEY_FILE'"
 
-/* The secret that rank 0 printed. */
+/* The secret that rank 0 printed, of a file that only the user could read, and that is gone. */
 static void read_key(const char *command, char key[64])
 {
+    char path[64];
     expect_status(command, 0);
     const char *line = strstr(output, "[0] key ");
-    cr_assert(line && sscanf(line, "[0] key %60s", key) == 1, "%s%s", output, errors);
+    cr_assert(line && sscanf(line, "[0] key 600 %60s %60s", key, path) == 2, "%s%s", output, errors);
+    cr_expect(access(path, F_OK), "%s is still there", path);
 }
 
 Test(launch, every_job_has_its_own_secret)
 {
-    char key[2][64], line[160];
+    char key[2][64];
     for (int i = 0; i < 2; i++) {
         read_key(LAUNCH "-n 2 " TELL_KEY, key[i]);
         cr_expect_eq(strlen(key[i]), 41, "%s", key[i]);
-        snprintf(line, sizeof line, "[1] key %s", key[i]);
-        expect_line(output, line);
+        const char *line = strstr(output, "[1] key 600 ");
+        cr_expect(line && !strncmp(line + 12, key[i], 41), "%s", output);
     }
     cr_expect(strcmp(key[0], key[1]));
-    read_key(LAUNCH "-n 1 --insecure " TELL_KEY, key[0]);
-    cr_expect_str_eq(key[0], ".");
+    expect_status(LAUNCH "-n 1 --insecure -- sh -c 'echo file ${WEIR_KEY_FILE-none}'", 0);
+    expect_line(output, "[0] file none");
+}
+
+Test(launch, a_secret_goes_with_a_launcher_that_is_killed)
+{
+    if (!has_memory())
+        cr_skip_test("no /dev/shm");
+    pid_t id = start("WEIR_RSH=$T/rsh exec " LAUNCH "--hosts a,b,localhost -- sh -c 'echo $WEIR_KEY_FILE >>$T/folders; "
+                     "echo ready; sleep 300'");
+    wait_for("ready\n", 3);
+    expect_folders(3, true, 0);
+    kill(id, SIGKILL);
+    finish(id);
+    expect_folders(3, false, 10000);
 }
 
 Test(launch, a_secret_of_a_file_is_shared)
@@ -996,9 +1011,8 @@ Test(launch, a_secret_of_a_file_is_shared)
     char key[64];
     expect_status("$WEIR keygen $T/key", 0);
     const char *const ways[] = {LAUNCH "-n 1 --key $T/key " TELL_KEY, "WEIR_KEY_FILE=$T/key " LAUNCH "-n 1 " TELL_KEY,
-                                "WEIR_KEY=$(cat $T/key) " LAUNCH "-n 1 " TELL_KEY,
-                                "WEIR_RSH=$T/rsh WEIR_KEY=$(cat $T/key) " LAUNCH "--hosts a " TELL_KEY,
-                                "WEIR_KEY=other " LAUNCH "-n 1 --insecure --key $T/key " TELL_KEY};
+                                "WEIR_RSH=$T/rsh WEIR_KEY_FILE=$T/key " LAUNCH "--hosts a " TELL_KEY,
+                                "WEIR_KEY_FILE=/nowhere " LAUNCH "-n 1 --insecure --key $T/key " TELL_KEY};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         read_key(ways[i], key);
         read_file("key", output);
@@ -1021,9 +1035,9 @@ Test(launch, a_file_that_holds_no_secret_is_refused)
 
 /* ---- its key ---- */
 
-/* While ranks run, which it may have to start again, the launcher has one copy, in what they are told; none is left of the
- * file, of the settings and of the scripts for other hosts. */
-static void expect_one_copy(const char *options)
+/* While ranks run, which it may have to start again, the launcher's memory has no copy: of the file, of the settings or of
+ * the scripts for other hosts. */
+static void expect_no_copy(const char *options)
 {
     char command[512], path[64];
     snprintf(command, sizeof command, "%s keygen $T/key && WEIR_RSH=$T/rsh exec " LAUNCH
@@ -1032,7 +1046,7 @@ static void expect_one_copy(const char *options)
     wait_for("runs", 3);
     snprintf(path, sizeof path, "%s/key", folder);
     const struct secret secret = secret_read(path);
-    cr_expect_eq(secret_count(&secret, launcher), 1, "%s: %d", options, secret_count(&secret, launcher));
+    cr_expect_eq(secret_count(&secret, launcher), 0, "%s: %d", options, secret_count(&secret, launcher));
     write_script("done", "");
     cr_expect_eq(finish(launcher), 0, "%s", errors);
     unlink_file("done");
@@ -1040,10 +1054,10 @@ static void expect_one_copy(const char *options)
     unlink_file("out");
 }
 
-Test(launch, has_one_copy_of_the_key)
+Test(launch, has_no_copy_of_the_key)
 {
-    expect_one_copy("-n 3");
-    expect_one_copy("--hosts elsewhere:3");
+    expect_no_copy("-n 3");
+    expect_no_copy("--hosts elsewhere:3");
 }
 
 Test(launch, keygen_says_when_its_output_is_lost)

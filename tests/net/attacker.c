@@ -6,7 +6,8 @@
  *     greeting   the same, after a greeting as ZMTP (ZeroMQ's protocol, RFC 23) wants it
  *     frames     COUNT messages of a well-behaved ZeroMQ socket without a key: random frames, and headers of the bus
  *                whose numbers are random
- *     keys       COUNT sockets, each with a fresh key of its own; the session's public key is made from WEIR_KEY
+ *     keys       COUNT sockets, each with a fresh key of its own; the session's public key is made from
+ *                WEIR_KEY_FILE's
  *     door       COUNT connections to where register contents are to come: random bytes, half a greeting, a whole one with
  *                a random ticket, or nothing; the last 100 stay open
  *     silent     COUNT connections that say nothing; prints "open N", and holds them until it is killed
@@ -191,9 +192,12 @@ static void *open_socket(const struct target *t, void *context)
         snprintf(endpoint, sizeof endpoint, "ipc://%s", t->address);
     else
         snprintf(endpoint, sizeof endpoint, "tcp://%s:%d", t->address, t->port);
-    if (getenv("WEIR_KEY")) {
-        char session_public[41], own_public[41], own_secret[41];
-        zmq_curve_public(session_public, getenv("WEIR_KEY"));
+    FILE *key = getenv("WEIR_KEY_FILE") ? fopen(getenv("WEIR_KEY_FILE"), "r") : NULL;
+    if (key) {
+        char session_secret[41] = "", session_public[41], own_public[41], own_secret[41];
+        if (fread(session_secret, 1, 40, key) == 40)
+            zmq_curve_public(session_public, session_secret);
+        fclose(key);
         zmq_curve_keypair(own_public, own_secret);
         zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, session_public, 41);
         zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, own_public, 41);

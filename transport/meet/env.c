@@ -353,18 +353,13 @@ static weir_status read_key_file(const char *path, char *text, size_t bytes)
 static weir_status read_key(struct cluster_env *env)
 {
     char line[WEIR_KEY_BYTES + 64] = "";
-    const char *key = variable("WEIR_KEY"), *path = variable("WEIR_KEY_FILE");
-    const char *name = key ? "WEIR_KEY" : "WEIR_KEY_FILE";
-    weir_status status = WEIR_OK;
-    if (!key && path) {
-        status = read_key_file(path, line, sizeof line);
-        key = line;
-    }
-    if (status == WEIR_OK && key && strlen(key) != WEIR_KEY_BYTES - 1)
-        status = WRONG("%s holds %zu letters, a key has %d (weir keygen makes one)", name, strlen(key),
+    const char *path = variable("WEIR_KEY_FILE");
+    weir_status status = path ? read_key_file(path, line, sizeof line) : WEIR_OK;
+    if (status == WEIR_OK && path && strlen(line) != WEIR_KEY_BYTES - 1)
+        status = WRONG("WEIR_KEY_FILE holds %zu letters, a key has %d (weir keygen makes one)", strlen(line),
                        WEIR_KEY_BYTES - 1);
-    else if (status == WEIR_OK && key)
-        cluster_secret_copy(env->secret, key);
+    else if (status == WEIR_OK && path)
+        cluster_secret_copy(env->secret, line);
     explicit_bzero(line, sizeof line);
     return status;
 }
@@ -418,10 +413,13 @@ static weir_status read_carriers(struct cluster_env *env)
     return WEIR_OK;
 }
 
-/* The lists of carriers that say what these variables said. */
+/* Names what takes the place of a variable that is still set: a list of carriers says what two of them said. */
 static weir_status refuse_removed(void)
 {
     const char *shm = variable("WEIR_SHM"), *ipc = variable("WEIR_IPC"), *carrier = variable("WEIR_CARRIER");
+    if (variable("WEIR_KEY"))
+        return WRONG("WEIR_KEY is no longer read: unset it, keep the key in a file that only you can read (mode 600), and "
+                     "set WEIR_KEY_FILE to its path");
     if (!shm && !ipc)
         return WEIR_OK;
     return WRONG("%s%.8s%s%s%.8s %s no longer read: unset %s and set WEIR_CARRIER=%s%s%s", shm ? "WEIR_SHM=" : "",

@@ -116,7 +116,7 @@ weir_status keys_open(struct keys *keys, const struct cluster_env *env)
         return status;
     if (zmq_curve_public(keys->public_key, keys->secret))
         return error_set(WEIR_E_ARGUMENT, env->secret[0]
-                                              ? "WEIR_KEY or WEIR_KEY_FILE holds no key: weir keygen makes one"
+                                              ? "WEIR_KEY_FILE holds no key: weir keygen makes one"
                                               : "the file with this user's key holds none: remove it");
     if (zmq_curve_keypair(keys->own_public_key, keys->own_secret))
         return zmq_failed("this rank's own key cannot be made");

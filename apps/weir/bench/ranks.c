@@ -18,7 +18,6 @@ static bool play_steps(void *session, uint32_t rank, int64_t count)
 
 static void choose_way(enum bench_way way)
 {
-    unsetenv("WEIR_KEY");
     unsetenv("WEIR_KEY_FILE");
     setenv("WEIR_INSECURE", way == BENCH_TCP ? "1" : "0", 1);
     unsetenv("WEIR_DEVICES");

@@ -1,9 +1,10 @@
-/* apps/weir/launch/key.c: a session's secret from a file. */
+/* apps/weir/launch/key.c: a session's secret in a file. */
 #include "apps/weir/launch/key.h"
 #include "apps/common/options.h"
 #include "graph/base/reading.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,12 +33,27 @@ static int read_line(const char *program, const char *path, char line[LINE_BYTES
     return -1;
 }
 
+void launch_key_copy(char *to, const char *from, size_t bytes)
+{
+    volatile char *each = to;
+    for (size_t i = 0; i < bytes; i++)
+        each[i] = from[i];
+}
+
 int launch_key_read(const char *program, const char *path, char secret[WEIR_KEY_BYTES])
 {
     char line[LINE_BYTES] = "";
     int status = read_line(program, path, line);
     if (status < 0)
-        memcpy(secret, line, WEIR_KEY_BYTES);
+        launch_key_copy(secret, line, WEIR_KEY_BYTES);
     explicit_bzero(line, sizeof line);
     return status;
+}
+
+int launch_key_write(const char *program, const char *secret, const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0 && write(fd, secret, WEIR_KEY_BYTES - 1) == WEIR_KEY_BYTES - 1 && !close(fd))
+        return -1;
+    return options_wrong(program, "cannot write the session's key to %s: %s", path, strerror(errno));
 }

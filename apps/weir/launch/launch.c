@@ -151,14 +151,14 @@ static void set_options(settings *s, const launch_opts *opts)
         set_text(s, "WEIR_CARRIER", opts->carriers);
 }
 
-/* The session's secret: of a file, else what the environment has, else a fresh one. Ranks get it itself, as other hosts
- * need not have the file. Returns -1, or the exit status of what was reported. */
-static int set_key(settings *s, const launch_opts *opts)
+/* Writes the session's secret, the user's or else a fresh one, into a file of the launcher's own, `file`; "": there is to be
+ * no key. Returns -1, or the exit status of what was reported. */
+static int set_key(settings *s, const launch_opts *opts, const launch_snapshots *folder, char file[VALUE_BYTES])
 {
     char secret[WEIR_KEY_BYTES] = "";
     const char *path = opts->key_file ? opts->key_file : getenv("WEIR_KEY_FILE");
     int status = -1;
-    if (!opts->key_file && (opts->insecure || getenv("WEIR_KEY")))
+    if (!opts->key_file && opts->insecure)
         return -1;
     if (path)
         status = launch_key_read(program, path, secret);
@@ -166,9 +166,13 @@ static int set_key(settings *s, const launch_opts *opts)
         options_wrong(program, "warning: %s; connections are plain", options_error(program));
         return -1;
     }
+    if (status < 0 && !*folder->here)
+        status = options_wrong(program, "cannot make a folder for the session's key in /dev/shm or /tmp");
+    snprintf(file, VALUE_BYTES, "%s/.key", folder->here);
     if (status < 0)
-        set_text(s, "WEIR_KEY", secret);
+        status = launch_key_write(program, secret, file);
     explicit_bzero(secret, sizeof secret);
+    set_text(s, "WEIR_KEY_FILE", file);
     return status;
 }
 
@@ -207,28 +211,27 @@ static int launch(const launch_opts *opts, char **argv)
 {
     const char *shell = getenv("WEIR_RSH");
     launch_snapshots snapshots = {.keepers = NULL};
+    char key[VALUE_BYTES] = "";
     teller t = {.opts = opts};
     launch_pool pool;
     launch_job job = {.name = program, .argv = argv, .settings = t.s.list, .prefix = !opts->no_prefix,
                       .grace_s = liveness(opts) + GRACE_BEYOND, .patience_s = patience(opts),
                       .restarts = opts->restarts, .tell = tell_generation, .tell_ctx = &t, .snapshots = &snapshots,
-                      .shell = shell && *shell ? shell : "ssh -T -o BatchMode=yes"};
+                      .key = key, .shell = shell && *shell ? shell : "ssh -T -o BatchMode=yes"};
     int status = open_pool(&pool, opts, job.shell);
     if (status < 0) {
         draw_token(job.token);
         set_text(&t.s, "WEIR_LAUNCHER", job.token);
         set_options(&t.s, opts);
-        status = set_key(&t.s, opts);
         launch_snapshots_remove_stale();
-        if (opts->restarts || opts->ranks_file)
-            launch_snapshots_open(&snapshots, job.token + strlen(TOKEN_BEGIN));
+        launch_snapshots_open(&snapshots, opts->restarts || opts->ranks_file ? job.token + strlen(TOKEN_BEGIN) : NULL);
+        status = set_key(&t.s, opts, &snapshots, key);
         t.s.lasting = t.s.count;
     }
     if (status < 0)
         status = launch_watch(&job, &pool);
     launch_pool_close(&pool);
     launch_snapshots_close(&snapshots);
-    explicit_bzero(t.s.value, sizeof t.s.value); /* the key */
     return status;
 }
 

@@ -35,6 +35,7 @@ typedef struct launch_job {
     int restarted;
     const launch_setting *settings; /* ends at name NULL */
     launch_snapshots *snapshots; /* folders that ranks are told of */
+    const char *key;        /* the file with the session's secret; "": none */
     void (*tell)(void *ctx, const struct launch_job *job); /* brings them up to date for a generation */
     void *tell_ctx;
     bool prefix;            /* lines say whose they are */

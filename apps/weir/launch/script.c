@@ -10,6 +10,7 @@
  */
 #define _GNU_SOURCE
 #include "apps/weir/launch/script.h"
+#include "apps/weir/launch/key.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ static ssize_t grow(void *cookie, const char *bytes, size_t count)
         char *larger = malloc(room);
         if (!larger)
             return 0;
-        memcpy(larger, g->bytes, g->count);
+        launch_key_copy(larger, g->bytes, g->count);
         explicit_bzero(g->bytes, g->count);
         free(g->bytes);
         g->bytes = larger;
@@ -119,6 +120,19 @@ static void write_environment(FILE *to, const launch_job *job, int rank)
     export_number(to, "LOCAL_WORLD_SIZE", job->places[rank].local_size);
 }
 
+/* `echo` is the shell's own, so no list of processes shows the secret, in which it finds nothing to replace. */
+static void write_key(FILE *to, const launch_job *job)
+{
+    char secret[WEIR_KEY_BYTES] = "";
+    fputs("weir_key=\n", to);
+    if (*job->key && launch_key_read(job->name, job->key, secret) < 0) {
+        fputs("weir_key=$(mktemp /dev/shm/weir-key-XXXXXX 2>/dev/null || mktemp)\necho ", to);
+        quote(to, secret);
+        fputs(" >\"$weir_key\"\nexport WEIR_KEY_FILE=\"$weir_key\"\n", to);
+    }
+    explicit_bzero(secret, sizeof secret);
+}
+
 static void write_directory(FILE *to)
 {
     char *path = getcwd(NULL, 0);
@@ -138,6 +152,7 @@ static void write_program(FILE *to, const launch_job *job)
           "trap : " SIGNALS "\n"
           "( trap '' " SIGNALS "\n"
           "while read -r signal; do kill -s \"$signal\" 0; done\n"
+          "rm -f \"$weir_key\"\n"
           "kill -s KILL 0 ) <&3 >/dev/null 3<&- 4>&- &\n",
           to);
     fprintf(to, "( exec sh -c 'echo \"%s pid $$\" >&2; exec \"$@\"' sh", job->token);
@@ -146,7 +161,8 @@ static void write_program(FILE *to, const launch_job *job)
         quote(to, *argument);
     }
     fputs(" </dev/null 2>&4 3<&- 4>&- )\n"
-          "status=$?\n",
+          "status=$?\n"
+          "rm -f \"$weir_key\"\n",
           to);
     fprintf(to, "echo \"%s status $status\" >&4\nexit $status\n", job->token);
 }
@@ -163,6 +179,7 @@ char *launch_script_write(const launch_job *job, int rank, size_t *bytes)
     fputs("{\n", to);
     write_directory(to);
     write_environment(to, job, rank);
+    write_key(to, job);
     write_program(to, job);
     fputs("}\n", to);
     bool failed = ferror(to);

@@ -118,21 +118,26 @@ static bool make_here(launch_snapshots *s)
     launch_snapshots_remove(hidden);
     if (s->lock >= 0)
         close(s->lock);
+    s->lock = -1;
     s->here[0] = '\0';
     return false;
 }
 
 void launch_snapshots_open(launch_snapshots *s, const char *token)
 {
-    make_here(s);
-    snprintf(s->elsewhere, sizeof s->elsewhere, "%s/%s%.32s", MEMORY, NAME, token);
+    bool in_memory = make_here(s);
+    s->told = in_memory && token;
+    if (!in_memory && !mkdtemp(strcpy(s->here, "/tmp/" NAME "XXXXXX")))
+        s->here[0] = '\0';
+    if (token)
+        snprintf(s->elsewhere, sizeof s->elsewhere, "%s/%s%.32s", MEMORY, NAME, token);
 }
 
 const char *launch_snapshots_path(const launch_snapshots *s, const launch_place *place,
                                   char path[LAUNCH_SNAPSHOTS_BYTES])
 {
     if (!place->remote || !*s->elsewhere)
-        snprintf(path, LAUNCH_SNAPSHOTS_BYTES, "%s", s->here);
+        snprintf(path, LAUNCH_SNAPSHOTS_BYTES, "%s", s->told ? s->here : "");
     else
         snprintf(path, LAUNCH_SNAPSHOTS_BYTES, "%.70s-%d", s->elsewhere, place->number);
     return path;
@@ -272,7 +277,7 @@ void launch_snapshots_close(launch_snapshots *s)
             waitpid(s->keepers[i].id, NULL, 0);
         }
     launch_snapshots_remove(s->here);
-    if (*s->here)
+    if (*s->here && s->lock >= 0)
         close(s->lock);
     free(s->keepers);
     *s = (launch_snapshots){.keepers = NULL};

@@ -9,6 +9,9 @@
  *     elsewhere  /dev/shm/weir-snapshots-TOKEN-2 of the host of place 2, made and removed by a *keeper*: a shell behind a
  *                remote shell, which waits for the end of its standard input: the launcher's, or the connection's
  *
+ * The folder here is made for every launch: it also has the session's key (key.h), and is in /tmp where /dev/shm is no
+ * memory. Ranks are told only of folders in memory, and only when they may be started again.
+ *
  * A launcher, its guard and a keeper hold a lock on their folder (flock), shared, as long as they live. So one that can be
  * locked alone was left behind by processes that were killed. This user's next launch on the host removes it, whatever its
  * options; on another host the next keeper does. Links stay, and folders with another
@@ -33,7 +36,8 @@ typedef struct launch_keeper {
 
 typedef struct launch_snapshots {
     char here[LAUNCH_SNAPSHOTS_BYTES];      /* this host's folder; "": there is none */
-    int lock;                               /* on it */
+    int lock;                               /* on it; -1: none */
+    bool told;                              /* to ranks, which keep snapshots in it */
     char elsewhere[LAUNCH_SNAPSHOTS_BYTES]; /* without the number at its end; "": none is wanted */
     launch_keeper *keepers;                 /* owned */
     int keepers_count, keepers_room;
@@ -42,8 +46,8 @@ typedef struct launch_snapshots {
 /* Removes what launches of this user left on this host. */
 void launch_snapshots_remove_stale(void);
 
-/* Makes this host's folder, which only this user can look into, if there is a /dev/shm that is memory. `token` is what
- * folders elsewhere are named after. */
+/* Makes this host's folder, which only this user can look into. `token` is what folders elsewhere are named after; NULL:
+ * ranks keep no snapshots. */
 void launch_snapshots_open(launch_snapshots *snapshots, const char *token);
 
 /* Sees to it that there is a folder where each of these ranks will be. `shell`: the remote one. */

@@ -1,8 +1,8 @@
 /* tests/actors/session/test_keys.c: a session's key is nowhere in a rank's memory when the session is closed, or was not
  * opened.
  *
- * The key is in a file that another process wrote; in WEIR_KEY it would be in the environment, which is the program's own.
- * The 32 bytes that its letters stand for are ZeroMQ's too, which does not wipe them. */
+ * The key is in a file that another process wrote. The 32 bytes that its letters stand for are ZeroMQ's too, which does not
+ * wipe them. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <fcntl.h>

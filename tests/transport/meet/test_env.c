@@ -71,7 +71,7 @@ static const struct place {
     {"", 0, 1, "", 0, "nobody"},
     {"WORLD_SIZE=", 0, 1, "", 0, "nobody"},
     {"WORLD_SIZE=1", 0, 1, "", 0, "RANK"},
-    {"RANK=0 WORLD_SIZE=1 WEIR_KEY=short", 0, 1, "", 0, "RANK"},
+    {"RANK=0 WORLD_SIZE=1 WEIR_KEY_FILE=/nowhere/key", 0, 1, "", 0, "RANK"},
     {PLAIN, 1, 4, "127.0.0.1", 29500, "RANK"},
     {PLAIN MPI SLURM, 1, 4, "127.0.0.1", 29500, "RANK"},
     {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=[fd00::2] MASTER_PORT=1", 0, 2, "fd00::2", 1, "RANK"},
@@ -174,7 +174,8 @@ static const struct { const char *text, *error; } wrong[] = {
     {PLAIN "WEIR_JOIN=1000000000000", "WEIR_JOIN is '1000000000000'"},
     {"WEIR_STALL=soon", "WEIR_STALL is 'soon', which is no number of seconds"},
     {PLAIN "WEIR_GENERATION=-1", "WEIR_GENERATION is '-1', which is no number from 0 to 2147483647"},
-    {PLAIN "WEIR_KEY=tooshort", "WEIR_KEY holds 8 letters, a key has 40"},
+    {"WEIR_KEY=" KEY, "WEIR_KEY is no longer read: unset it, keep the key in a file that only you can read (mode 600), and "
+                      "set WEIR_KEY_FILE to its path"},
     {PLAIN "WEIR_KEY_FILE=/nowhere/key", "WEIR_KEY_FILE is '/nowhere/key', which cannot be opened: No such file"},
     {PLAIN "WEIR_KEY_FILE=/tmp", "WEIR_KEY_FILE is '/tmp', which cannot be opened: it is a folder, not a regular file"},
 };
@@ -203,7 +204,7 @@ Test(env, knows_what_ranks_agree_on)
     cr_assert_eq(env.join_ns, 60000000000);
     cr_assert(!env.insecure && !env.secret[0]);
     env = read_good(PLAIN "WEIR_DEVICES=3 WEIR_LIVENESS=.25 WEIR_STALL=0 WEIR_JOIN=2.000000001 "
-                          "WEIR_INSECURE=1 WEIR_GENERATION=7 WEIR_KEY=" KEY);
+                          "WEIR_INSECURE=1 WEIR_GENERATION=7");
     cr_assert_eq(env.generation, 7);
     cr_assert_eq(weir_generation(), 7);
     cr_assert_eq(env.devices, 3);
@@ -211,7 +212,6 @@ Test(env, knows_what_ranks_agree_on)
     cr_assert_eq(env.stall_ns, 0);
     cr_assert_eq(env.join_ns, 2000000001);
     cr_assert(env.insecure);
-    cr_assert_str_eq(env.secret, KEY);
 }
 
 Test(env, lists_the_carriers_that_a_rank_may_use)
