@@ -2,8 +2,8 @@
  *
  * The file is an instance of static memory allocation, a block per line, with the header `id,lower,upper,size`: the
  * block `id` takes `size` bytes and is alive on [lower, upper). place(), which gives temporaries and registers their
- * offsets, packs it with a budget of some seconds rather than a compilation's. Told is the height that it reached, and
- * the lower bound: the largest sum of what is alive at one time, or more where more has been proven.
+ * offsets, packs it as it packs an arena. The report gives the height, and a lower bound: the most bytes that are alive
+ * at one time.
  */
 #ifndef APPS_WEIR_BENCH_PLACE_H
 #define APPS_WEIR_BENCH_PLACE_H

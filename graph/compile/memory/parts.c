@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMBERS_MAX = 256, BUDGET_HASTY = 1000000, BUDGET_MEMBER = 1000 };
+enum { MEMBERS_MAX = 256 };
 
 int parts_max = 4096, parts_max_hasty = 2048;
 
@@ -295,8 +295,7 @@ static bool pack_members(bundling *b, bundle *x)
         for (int k = 0; k < i; k++)
             if (any_in_conflict(b, first[i], first[i + 1], first[k], first[k + 1]))
                 place_matrix_set(conflict, x->count, i, k);
-    place_problem problem = {.block = own, .count = x->count, .conflict = conflict,
-                             .budget = BUDGET_MEMBER * (uint64_t)x->count};
+    place_problem problem = {.block = own, .count = x->count, .conflict = conflict};
     if (!place(&problem))
         return false;
     for (int i = 0; i < x->count; i++)
@@ -322,7 +321,6 @@ static bool pack_all(bundling *b)
 static bool place_bundles(bundling *b)
 {
     parts *p = b->p;
-    uint64_t budget = p->c->hasty ? BUDGET_HASTY : PLACE_BUDGET_COMPILE;
     uint64_t *conflict = POOL_NEW(&b->pool, uint64_t, place_matrix_words(b->count) + 1);
     place_block *own = POOL_NEW(&b->pool, place_block, b->count + 1);
     if (!conflict || !own)
@@ -333,8 +331,7 @@ static bool place_bundles(bundling *b)
             if (bundles_meet(b, &b->bundle[i], &b->bundle[k]))
                 place_matrix_set(conflict, b->count, i, k);
     }
-    place_problem problem = {.block = own, .count = b->count, .conflict = conflict,
-                             .budget = budget / (uint64_t)p->c->phys.device.count};
+    place_problem problem = {.block = own, .count = b->count, .conflict = conflict};
     if (!place_same_as(p->same, &problem))
         return false;
     for (int i = 0; i < b->count; i++)

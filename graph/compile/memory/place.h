@@ -1,20 +1,19 @@
-/* graph/compile/memory/place.h: where blocks lie in one space, so that it is as small as can be found.
+/* graph/compile/memory/place.h: finds offsets for blocks in one space, so that the space is small.
  *
- *     offset                                 blocks with lives that meet may not share a byte; the others may.
- *       ^   +-------+                        Temporaries of a group, registers of a device and the lines of
- *       |   |   c   |  +-------+             `weir bench place` are all placed by this one function: it knows
- *       |   +---+---+  |       |             bytes and conflicts, and nothing of what they stand for.
+ *     offset                                 Two blocks in conflict may not share a byte; any others may. Temporaries of
+ *       ^   +-------+                        a group, registers of a device and the lines of `weir bench place` are all
+ *       |   |   c   |  +-------+             placed by this one function. It knows bytes and conflicts, and nothing of
+ *       |   +---+---+  |       |             what the blocks stand for.
  *       |   | a |      |   d   |
- *       |   |   +------+       |             Which blocks are in conflict is given as lives on a line, [from, until),
- *       |   |   |  b   |       |             or, where lives are no intervals (those of registers are decided pair
- *       +---+---+------+-------+--> time     by pair), as a matrix of bits.
+ *       |   |   +------+       |             Conflicts are a matrix of bits, because the lives of registers are no
+ *       |   |   |  b   |       |             intervals: the compiler decides each pair.
+ *       +---+---+------+-------+--> time
  *
- * To place with least height is NP-hard (dynamic storage allocation). So: a lower bound; greedy orders; then a search
- * that ends when the height is the bound, or has been proven least, or the budget is spent. The budget is counted in
- * steps of work and never a time, because ranks compile for themselves and compare what they got: the same problem
- * gives the same offsets on every machine.
+ * The least height is NP-hard to find (dynamic storage allocation). place() takes the lowest of a few placements. It
+ * counts in whole numbers and looks at no clock, because ranks compile for themselves and compare their plans: the same
+ * problem gives the same offsets on every machine.
  *
- * place() keeps nothing between calls and may be called by any thread.
+ * place() keeps nothing between calls, and any thread may call it.
  */
 #ifndef GRAPH_COMPILE_MEMORY_PLACE_H
 #define GRAPH_COMPILE_MEMORY_PLACE_H
@@ -23,31 +22,22 @@
 #include <stdint.h>
 
 typedef struct place_block {
-    uint64_t bytes;          /* 0 takes no place, is in conflict with nothing and comes to lie at 0 */
+    uint64_t bytes;          /* a block of 0 bytes takes no space and gets offset 0 */
     uint64_t align;          /* its offset is a multiple of this; 0 is 1 */
-    int64_t from, until;     /* alive on [from, until); read where the problem has no matrix */
-    bool fixed;              /* `offset` is given and stays; two fixed blocks are not held against each other */
-    uint64_t offset;         /* set by place() unless fixed */
+    uint64_t offset;         /* set by place() */
 } place_block;
 
 typedef struct place_problem {
-    place_block *block;      /* borrowed */
+    place_block *block;       /* borrowed */
     int count;
-    const uint64_t *conflict; /* borrowed; place_matrix_words(count) words, symmetric; NULL: made from the lives */
-    uint64_t bound;          /* a height that is known to be needed, or 0 */
-    uint64_t budget;         /* steps of work after the greedy orders; see below */
-    uint64_t height;         /* set: the least offset that is above all blocks, fixed ones too */
-    uint64_t lower_bound;    /* set: no placement is lower than this; `height` where that has been proven least */
+    const uint64_t *conflict; /* borrowed; place_matrix_words(count) words, symmetric */
+    uint64_t height;          /* set: the least offset that is above all blocks */
 } place_problem;
 
-/* A step is about a nanosecond or two. Of a compilation all spaces together; of the benchmark, some seconds. */
-#define PLACE_BUDGET_COMPILE UINT64_C(40000000)
-#define PLACE_BUDGET_BENCH UINT64_C(2500000000)
-
-/* Sets every offset that is not fixed, `height` and `lower_bound`. False where memory is short; then nothing is set. */
+/* Sets every offset and `height`. Returns false where memory is short; then it sets nothing. */
 bool place(place_problem *problem);
 
-/* The matrix of conflicts: a row of bits per block. It is the caller's, and zero before the first conflict is set. */
+/* The matrix of conflicts has a row of bits for each block. The caller owns it and zeroes it first. */
 static inline uint64_t place_matrix_words(int count)
 {
     return (uint64_t)count * (((uint64_t)count + 63) / 64);

@@ -15,7 +15,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 
 static uint64_t problem_hash(const place_problem *p)
 {
-    uint64_t hash = mix(mix((uint64_t)p->count, p->budget), p->bound);
+    uint64_t hash = (uint64_t)p->count;
     for (int v = 0; v < p->count; v++)
         hash = mix(mix(hash, p->block[v].bytes), p->block[v].align);
     for (size_t w = 0; w < place_matrix_words(p->count); w++)
@@ -25,7 +25,7 @@ static uint64_t problem_hash(const place_problem *p)
 
 static bool is_same(const place_solved *s, const place_problem *p, uint64_t hash)
 {
-    if (s->hash != hash || s->count != p->count || s->budget != p->budget || s->bound != p->bound)
+    if (s->hash != hash || s->count != p->count)
         return false;
     for (int v = 0; v < p->count; v++)
         if (s->block[v].bytes != p->block[v].bytes || s->block[v].align != p->block[v].align)
@@ -44,8 +44,8 @@ static void keep(place_same *known, const place_problem *p, uint64_t hash)
     uint64_t *conflict = pool_copy(&known->pool, p->conflict, words);
     place_solved *to = block && conflict ? POOL_PUSH(&known->pool, &known->solved) : NULL;
     if (to)
-        *to = (place_solved){.hash = hash, .count = p->count, .budget = p->budget, .bound = p->bound, .block = block,
-                             .conflict = conflict, .height = p->height, .lower_bound = p->lower_bound};
+        *to = (place_solved){.hash = hash, .count = p->count, .block = block, .conflict = conflict,
+                             .height = p->height};
 }
 
 bool place_same_as(place_same *known, place_problem *problem)
@@ -59,7 +59,6 @@ bool place_same_as(place_same *known, place_problem *problem)
         for (int v = 0; v < problem->count; v++)
             problem->block[v].offset = s->block[v].offset;
         problem->height = s->height;
-        problem->lower_bound = s->lower_bound;
         return true;
     }
     if (!place(problem))

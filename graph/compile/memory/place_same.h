@@ -2,7 +2,7 @@
  *
  * Devices that do the same have the same parts with the same conflicts, and place() gives the same problem the same
  * offsets. So problems are kept with their solutions, and one that is equal in every number, its matrix of conflicts
- * included, takes the solution over. Problems of lives on a line, or with fixed blocks, are not kept.
+ * included, takes the solution over.
  *
  * One owner thread. What is kept is bounded in bytes; what came first stays.
  */
@@ -15,10 +15,9 @@
 typedef struct place_solved {
     uint64_t hash;
     int count;
-    uint64_t budget, bound;
     place_block *block;            /* placed */
     uint64_t *conflict;
-    uint64_t height, lower_bound;
+    uint64_t height;
 } place_solved;
 
 /* Zero is empty. */
@@ -28,7 +27,7 @@ typedef struct place_same {
     uint64_t bytes;
 } place_same;
 
-/* As place(), of a problem with a matrix and no fixed blocks. */
+/* As place(). */
 bool place_same_as(place_same *known, place_problem *problem);
 void place_same_free(place_same *known);
 
