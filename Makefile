@@ -3,6 +3,7 @@
 #     make test                                  all suites; what is missing is installed first
 #     make test SUITES="test_plan test_session"  these only
 #     make test SAN=address,undefined            under sanitizers; or SAN=thread
+#     make test FULL=1                           all of each kind of thing, which takes several times as long
 #     make all CC=clang OPT="-O2"                another compiler, other flags; what they change is built again
 #     make all PORTABLE=1                        for any x86-64, with kernels for newer ones (kernels/table/levels.c)
 #
@@ -15,6 +16,7 @@
 comma    := ,
 SAN      ?=
 PORTABLE ?=
+FULL     ?=
 VARIANT  := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(if $(PORTABLE),portable,release))
 OUT      := build/$(VARIANT)
 BIN      := $(if $(SAN)$(PORTABLE),$(OUT)/bin,build/bin)
@@ -321,7 +323,7 @@ deb: | deps ## Debian packages of the portable build, in build/deb, and what lin
 
 tests: $(SUITES:%=$(OUT)/tests/%)
 
-test: all tests ## build everything and run every suite; SUITES="..." for some, SAN=... under sanitizers
+test: all tests ## build and run every suite; SUITES="..." for some, SAN=... under sanitizers, FULL=1 with all of each kind
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
 aarch64: | deps ## some suites for AArch64, cross-compiled and run by qemu; takes minutes
@@ -376,6 +378,12 @@ $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT
 
 # Programs and suites ask for the short names.
 $(OUT)/apps/%.o $(OUT)/tests/%.o: INCLUDE += -DWEIR_SHORT_NAMES
+
+# FULL=1 changes how much these do (tests/support/effort.h).
+$(eval $(call said,$(OUT)/tests/effort,$(FULL)))
+EFFORT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(shell grep -l 'tests/support/effort.h' $(SUITE_SRC)))
+$(EFFORT_OBJ): INCLUDE += $(if $(FULL),-DWEIR_TEST_FULL)
+$(EFFORT_OBJ): $(OUT)/tests/effort
 
 # In sanitizers' variants <criterion/criterion.h> is the stand-in.
 $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)

@@ -19,7 +19,7 @@ static enum rule without;
 #include "tests/support/ranks.h"
 #include "tests/support/run.h"
 
-enum { STEPS = 2, SEEDS = EFFORT(20, 2, 2), MODELS = EFFORT(24, 3, 3), RANK_SEEDS = EFFORT(6, 1, 2) };
+enum { STEPS = 2, SEEDS = EFFORT(FULL(20, 6), 2, 2), MODELS = EFFORT(FULL(24, 8), 3, 3), RANK_SEEDS = EFFORT(FULL(6, 3), 1, 2) };
 enum { CREDIT_STEPS = 4, CREDIT_SEEDS = 6 };
 
 static void with_fakes(void)
@@ -87,7 +87,7 @@ GPT(2, 2, 1)
 GPT(2, 1, 2)
 GPT(1, 2, 2)
 #endif
-#if EFFORT(1, 0, 0)
+#if EFFORT(FULL(1, 0), 0, 0)
 GPT(4, 1, 1)
 GPT(1, 4, 1)
 GPT(1, 1, 4)

@@ -13,7 +13,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/run.h"
 
-enum { STEPS = 3, SEEDS = EFFORT(4, 2, 2), MODELS = EFFORT(24, 4, 4), RANK_SEEDS = EFFORT(4, 1, 2) };
+enum { STEPS = 3, SEEDS = EFFORT(FULL(4, 3), 2, 2), MODELS = EFFORT(FULL(24, 8), 4, 4), RANK_SEEDS = EFFORT(FULL(4, 2), 1, 2) };
 
 static const double NEAR = 1e-4; /* of another order of sums */
 static const weir_compile_opts fast = {.reduce = WEIR_FAST};
@@ -86,7 +86,7 @@ GPT(dp2_micro4_zero, 2, 1, 1, 4, true)
 GPT(dp2_tp2, 2, 2, 1, 1, false)
 GPT(dp2_pp2_micro4, 2, 1, 2, 4, false)
 #endif
-#if EFFORT(1, 0, 0)
+#if EFFORT(FULL(1, 0), 0, 0)
 GPT(dp4, 4, 1, 1, 1, false)
 GPT(dp2_micro4, 2, 1, 1, 4, false)
 GPT(dp2_tp2_micro2_zero, 2, 2, 1, 2, true)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = EFFORT(5, 2, 2) };
+enum { STEPS = EFFORT(FULL(5, 3), 2, 2) };
 
 enum { MICRO_MAX = 4, CASES = 6, TIMEOUT_MS = 60000 };
 
@@ -141,13 +141,15 @@ LAYOUT(2, 1, 1)
 LAYOUT(1, 2, 1)
 LAYOUT(1, 1, 2)
 LAYOUT(2, 1, 2)
-#if EFFORT(1, 0, 0) /* the rest is the same code, for minutes */
+#if EFFORT(1, 0, 0)
+LAYOUT(2, 2, 2)
+#endif
+#if EFFORT(FULL(1, 0), 0, 0) /* the rest is the same code, for minutes */
 LAYOUT(4, 1, 1)
 LAYOUT(1, 4, 1)
 LAYOUT(1, 1, 4)
 LAYOUT(2, 2, 1)
 LAYOUT(1, 2, 2)
-LAYOUT(2, 2, 2)
 #endif
 
 Test(ranks, dp2_pp2_has_the_same_bits_over_ucx, .timeout = 600)

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 2, LIMITS = 2 };
+enum { STEPS = EFFORT(3, 2, 2), LIMITS = 2 };
 
 static void small_models(void)
 {
@@ -112,12 +112,14 @@ static void loses_the_same(layout l)
         loses_the_same((layout){d, t, p, m, z});                                   \
     }
 GPT(1, 1, 2, 4, false)
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* the rest is the same code, for minutes */
-GPT(1, 1, 1, 1, false)
-GPT(1, 1, 1, 4, false)
+#if EFFORT(1, 0, 0) /* the rest is the same code, for minutes */
 GPT(2, 1, 1, 1, true)
 GPT(1, 2, 1, 1, false)
+#if FULL(1, 0)
+GPT(1, 1, 1, 1, false)
+GPT(1, 1, 1, 4, false)
 GPT(2, 1, 2, 2, true)
+#endif
 #endif
 
 /* ---- what lives from step to step ---- */

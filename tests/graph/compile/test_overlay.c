@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEED = 20261122, MODELS = EFFORT(12, 6, 6), GAMES = 4, STEPS = 3 };
+enum { SEED = 20261122, MODELS = EFFORT(FULL(12, 8), 6, 6), GAMES = 4, STEPS = 3 };
 
 /* Models of tests are small; what is done with large tensors is to be done with theirs. */
 static weir_plan *plan_of(uint64_t model, uint64_t laid)

@@ -356,7 +356,7 @@ static void pairs_of(const char *from, const int *from_shape, const char *to, co
 {
     pairs_are_right(from, from_shape, to, to_shape, 64, 48, every, per_host);
     pairs_are_right(from, from_shape, to, to_shape, 7, 5, every, per_host);
-    pairs_are_right(from, from_shape, to, to_shape, 67, 71, EFFORT(1, 2, 4) * every, per_host);
+    pairs_are_right(from, from_shape, to, to_shape, 67, 71, EFFORT(FULL(1, 2), 2, 4) * every, per_host);
 }
 
 Test(teams, every_pair_of_layouts_converts, .timeout = 200)
@@ -365,7 +365,7 @@ Test(teams, every_pair_of_layouts_converts, .timeout = 200)
     pairs_of("cpu:0-10", (int[2]){11}, "cpu:0-10", (int[2]){11}, 1, 0);
     pairs_of("cpu:0-22", (int[2]){23}, "cpu:0-22", (int[2]){23}, 1, 0);
     pairs_of("cpu:0-29", (int[2]){30}, "cpu:0-29", (int[2]){30}, 1, 0);
-    pairs_of("cpu:0-63", (int[2]){64}, "cpu:0-63", (int[2]){64}, EFFORT(1, 3, 3), 0);
+    pairs_of("cpu:0-63", (int[2]){64}, "cpu:0-63", (int[2]){64}, EFFORT(FULL(1, 3), 3, 3), 0);
     pairs_of("cpu:0-15", (int[2]){16}, "cpu:15,3,2,1,0,4-14", (int[2]){16}, 1, 0);
 }
 
@@ -376,7 +376,7 @@ Test(teams, every_pair_of_layouts_converts_on_two_axes, .timeout = 200)
     pairs_of("cpu:0-15", (int[2]){4, 4}, "cpu:0-15", (int[2]){4, 4}, 3, 0);
     pairs_of("cpu:0-21", (int[2]){11, 2}, "cpu:0-21", (int[2]){11, 2}, 3, 0);
     pairs_of("cpu:0-21", (int[2]){2, 11}, "cpu:0-21", (int[2]){2, 11}, 3, 0);
-    pairs_of("cpu:0-142", (int[2]){13, 11}, "cpu:0-142", (int[2]){13, 11}, EFFORT(9, 27, 27), 0);
+    pairs_of("cpu:0-142", (int[2]){13, 11}, "cpu:0-142", (int[2]){13, 11}, EFFORT(FULL(9, 27), 27, 27), 0);
 }
 
 Test(teams, every_pair_of_layouts_converts_between_meshes, .timeout = 200)
@@ -452,7 +452,7 @@ Test(teams, a_device_has_as_many_neighbours_as_a_team, .timeout = 200)
 /* Also of a number that has no levels: its core has. Rows do not divide, so parts may lie on two. */
 Test(teams, numbers_with_large_factors_have_as_few_neighbours, .timeout = 200)
 {
-    static const int counts[] = {11, 13, 22, 127, EFFORT(521, 131, 131), EFFORT(1021, 137, 137)};
+    static const int counts[] = {11, 13, 22, 127, EFFORT(521, 131, 131), EFFORT(FULL(1021, 137), 137, 137)};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         weir_plan *plan = conversions_of(counts[i]), *read;
         cr_expect_leq(neighbours_most(plan), 2 * TEAM_MAX, "of %d devices one has %d neighbours", counts[i],
@@ -486,7 +486,7 @@ Test(teams, plans_grow_with_devices_and_levels, .timeout = 200)
 
 /* ---- training ---- */
 
-enum { STEPS = EFFORT(6, 2, 2) };
+enum { STEPS = EFFORT(FULL(6, 3), 2, 2) };
 
 typedef struct losses {
     float value[STEPS];
@@ -560,7 +560,7 @@ static void learns(layout l, int per_host, unsigned long long percent)
 
 Test(teams, sixteen_devices_learn_what_one_does, .timeout = 200)
 {
-#if EFFORT(1, 0, 0)
+#if EFFORT(FULL(1, 0), 0, 0)
     learns((layout){16, 1, 1, 1, false}, 0, 99);
 #endif
     learns((layout){16, 1, 1, 1, true}, 0, 90);

@@ -412,7 +412,7 @@ static weir_plan *draw_plan(unsigned seed, bool relays)
 
 Test(together, random_plans_end_exactly_when_the_game_accepts_them)
 {
-    enum { PLANS = EFFORT(1500, 200, 100) };
+    enum { PLANS = EFFORT(FULL(1500, 500), 200, 100) };
     int accepted = 0, refused = 0, groups = 0;
     for (unsigned seed = 1; seed <= PLANS; seed++) {
         char what[40];
@@ -439,7 +439,7 @@ Test(together, random_plans_end_exactly_when_the_game_accepts_them)
 /* That some of those stall which may not shows that the rule is one; that not all do, that it asks for more than it must. */
 Test(together, random_plans_end_with_awaits_where_they_may_and_stall_elsewhere)
 {
-    enum { PLANS = EFFORT(1500, 200, 100) };
+    enum { PLANS = EFFORT(FULL(1500, 500), 200, 100) };
     int all = 0, not_all = 0, stalled = 0;
     for (unsigned seed = 1; seed <= PLANS; seed++) {
         char why[TOGETHER_TEXT_BYTES];
