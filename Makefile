@@ -235,12 +235,17 @@ CUDART     := $(if $(CUDA),$(firstword $(wildcard $(CUDA)/lib64/libcudart_static
 CUDA_H     := $(if $(CUDA),$(wildcard $(CUDA)/include/cuda_runtime_api.h))
 CUDA_ARCHS ?= 80 90 100
 CU_SRC     := $(wildcard regst/cuda/*.cu kernels/*/*.cu)
-PLUGIN     := $(OUT)/libweir-cuda.so
+# `make test` runs no kernel that nvcc makes: it looks at what these use (tests/cuda/used), and links a plugin of them. So it
+# makes them for one architecture, in a folder of their own, unless `make all` has made those for all.
+ONE_ARCH   := $(if $(SAN)$(filter-out test tests deps,$(or $(MAKECMDGOALS),all))$(filter-out file,$(origin CUDA_ARCHS))$(wildcard $(OUT)/libweir-cuda.so),,90)
+CUDA_OUT   := $(OUT)$(ONE_ARCH:%=/sm_%)
+$(eval $(call said,$(OUT)/cuda_out,$(CUDA_OUT)))
+PLUGIN     := $(CUDA_OUT)/libweir-cuda.so
 EMULATED   := $(OUT)/tests/libweir-cuda.so#  the same sources with the stand-ins of tests/cuda in the place of CUDA
 EMULATE_CC := $(wildcard tests/cuda/*.cc)
 
 ifneq (,$(and $(NVCC),$(CUDART),$(if $(SAN),,yes)))
-all: $(PLUGIN) $(BIN)/libweir-cuda.so
+all: $(PLUGIN) $(if $(ONE_ARCH),,$(BIN)/libweir-cuda.so)
 else ifeq (,$(SAN))
 all: say_no_cuda
 say_no_cuda:
@@ -251,18 +256,18 @@ endif
 $(PLUGIN_C:%.c=$(OUT)/%.o) $(STANDIN_C:%.c=$(OUT)/%.o): INCLUDE += -isystem $(CUDA)/include -DCUDA_ARCHS='"$(CUDA_ARCHS)"'
 PLUGIN_OBJ  := $(PLUGIN_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/kernels/common/nest.o $(OUT)/kernels/fused/program.o $(OUT)/graph/base/locale.o
 STANDIN_OBJ := $(STANDIN_C:%.c=$(OUT)/%.o)
-NVCC_OBJ    := $(CU_SRC:%.cu=$(OUT)/%.cu.o)
+NVCC_OBJ    := $(CU_SRC:%.cu=$(CUDA_OUT)/%.cu.o)
 EMULATED_OBJ := $(CU_SRC:%.cu=$(OUT)/%.emulated.o) $(EMULATE_CC:%.cc=$(OUT)/%.emulated.o)
 FAULTS_CU   := tests/cuda/faults.cu#       kernels with faults that the emulator has to find
 FAULTS      := $(OUT)/tests/libfaults.so
 
 comma_of_arch = $(subst $() ,$(comma),$(patsubst %,sm_%,$(1)))
 NVCC_FLAGS := -std=c++17 -O3 -Werror all-warnings -Xptxas -warn-spills,-v -Xcompiler -fPIC,-fvisibility=hidden,-pthread \
-              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
+              $(foreach a,$(or $(ONE_ARCH),$(CUDA_ARCHS)),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
 # An op gives the same bits by itself and in a chain: whether nvcc contracts a product with a sum depends on the code around.
 EXACT_CU   := fused/fused norm/norm reduce/softmax elementwise/elementwise elementwise/binary random/dropout
-$(EXACT_CU:%=$(OUT)/kernels/%.cu.o): NVCC_FLAGS += -fmad=false
-$(NVCC_OBJ): $(OUT)/%.cu.o: %.cu $(OUT)/flags
+$(EXACT_CU:%=$(CUDA_OUT)/kernels/%.cu.o): NVCC_FLAGS += -fmad=false
+$(NVCC_OBJ): $(CUDA_OUT)/%.cu.o: %.cu $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,nvcc $<)
 	$(Q)$(NVCC) $(NVCC_FLAGS) $(INCLUDE) -MMD -MP -c $< -o $@ 2>$@.used || { cat $@.used >&2; false; }
@@ -399,7 +404,8 @@ $(OUT)/tests/test_emulate.o: CPPFLAGS += $(if $(CUDA_H),-DFAULTS_OBJECT='"$(absp
 $(OUT)/tests/test_emulate: | $(if $(CUDA_H),$(FAULTS))
 
 # This one compares with a table what nvcc said of the kernels.
-$(OUT)/tests/kernels/test_cuda_used.o: CPPFLAGS += -DBUILT='"$(OUT)"' -DNVCC_USED='"$(NVCC)"'
+$(OUT)/tests/kernels/test_cuda_used.o: CPPFLAGS += -DBUILT='"$(CUDA_OUT)"' -DNVCC_USED='"$(NVCC)"'
+$(OUT)/tests/kernels/test_cuda_used.o: $(OUT)/cuda_out
 $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 
 # These suites run the programs.
