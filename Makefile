@@ -32,6 +32,8 @@ INCLUDE  := -Iinclude -I.
 PIC      := -fPIC
 COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
+# Suites are many, and each has the library in it: they are linked by a faster linker, where there is one.
+FAST_LD  ?= $(if $(SAN)$(findstring -flto,$(OPT) $(CFLAGS) $(LDFLAGS))$(findstring -fuse-ld,$(LDFLAGS)),,$(patsubst %,-fuse-ld=%,$(firstword $(foreach l,lld gold,$(if $(shell command -v ld.$(l)),$(l))))))
 LIBS     := -lzmq -lcrypto -lmsgpackc -ljansson -lm -ldl
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
@@ -273,7 +275,7 @@ $(NVCC_OBJ): $(CUDA_OUT)/%.cu.o: %.cu $(OUT)/flags
 	$(Q)$(NVCC) $(NVCC_FLAGS) $(INCLUDE) -MMD -MP -c $< -o $@ 2>$@.used || { cat $@.used >&2; false; }
 
 # Kernels as the host's own code.
-EMULATE = $(CXX) -std=gnu++17 -x c++ -Wall -Wextra -Werror -Wno-unknown-pragmas -g $(if $(SAN),-O1,-O2) $(SANITIZE) -fPIC -fvisibility=hidden -pthread \
+EMULATE = $(CXX) -std=gnu++17 -x c++ -Wall -Wextra -Werror -Wno-unknown-pragmas $(if $(SAN),-g -O1,-O2) $(SANITIZE) -fPIC -fvisibility=hidden -pthread \
           -ffp-contract=off $(INCLUDE) -isystem $(CUDA)/include -DWEIR_EMULATED
 $(patsubst %.cu,$(OUT)/%.emulated.o,$(CU_SRC) $(FAULTS_CU)): $(OUT)/%.emulated.o: %.cu $(OUT)/flags
 	@mkdir -p $(@D)
@@ -344,6 +346,7 @@ test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu.tar.xz with what wants
 # This one calls kernels as the suites of AGAIN do.
 WITH_test_cuda_cudnn := $(AGAIN_SRC)
 
+$(OUT)/tests/test_%: private LINK += $(FAST_LD)
 define suite
 $(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(WITH_$(notdir $(1:.c=)):%.c=$(OUT)/%.o) $(OUT)/libsupport.a $(INSIDE)
 	$$(call link,$(if $(SAN),,-lcriterion))
@@ -383,6 +386,12 @@ $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT
 
 # Programs and suites ask for the short names.
 $(OUT)/apps/%.o $(OUT)/tests/%.o: INCLUDE += -DWEIR_SHORT_NAMES
+
+# Most of a suite is code that runs once: it is compiled for that. What suites share has the references that kernels are
+# held against (tests/support), and is optimised.
+ifeq (,$(SAN))
+$(SUITE_SRC:%.c=$(OUT)/%.o): OPT := -O1 $(filter-out -O%,$(OPT))
+endif
 
 # FULL=1 changes how much these do (tests/support/effort.h).
 $(eval $(call said,$(OUT)/tests/effort,$(FULL)))
