@@ -57,8 +57,8 @@ static int64_t terms_of(int i, int most, uint64_t *random)
     return i ? (int64_t)exp2((double)most * kernel_random(random)) : INT64_C(1) << most;
 }
 
-/* A case of some terms to each of some results: 2^22 numbers at most; on emulated devices 2^16. Without FULL=1 one case,
- * of equal numbers, has so many, and the others have 2^20. */
+/* A case of some terms to each of some results: 2^22 numbers at most; on emulated devices 2^16. Without FULL=1 one case, of equal
+ * numbers, has so many, and the others have a quarter of that. */
 typedef struct sum_case {
     int64_t terms, width;
     numbers kind;
@@ -67,7 +67,7 @@ typedef struct sum_case {
 
 static sum_case case_of(int i, uint64_t *random)
 {
-    const int most = kernel_check_kind() == WEIR_CPU ? EFFORT(FULL(22, i ? 20 : 22), 18, 16) : 16;
+    const int most = kernel_check_kind() == WEIR_CPU ? EFFORT(FULL(22, i ? 20 : 22), 18, 16) : EFFORT(FULL(16, i ? 14 : 16), 16, 16);
     sum_case c = {.kind = (numbers)(i % NUMBERS), .dtype = i % 5 == 3 ? WEIR_BF16 : WEIR_F32};
     c.terms = terms_of(i / NUMBERS, most, random);
     c.width = 1 + below((INT64_C(1) << most) / c.terms < 300 ? (INT64_C(1) << most) / c.terms : 300, random);
