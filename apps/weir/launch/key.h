@@ -2,8 +2,8 @@
  *
  * The launcher writes the secret, the user's or a fresh one, into a file in its own folder in memory (snapshots.h), and
  * tells the ranks of this host its path (WEIR_KEY_FILE). The file goes with the folder, also when the launcher is killed.
- * On another host the rank's script writes such a file, and removes it when the program or the connection ends
- * (script.h). */
+ * On another host the rank's script writes such a file, into the keeper's folder if there is one, and removes it when the
+ * program or the connection ends (script.h). */
 #ifndef APPS_WEIR_LAUNCH_KEY_H
 #define APPS_WEIR_LAUNCH_KEY_H
 

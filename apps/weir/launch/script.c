@@ -120,13 +120,14 @@ static void write_environment(FILE *to, const launch_job *job, int rank)
     export_number(to, "LOCAL_WORLD_SIZE", job->places[rank].local_size);
 }
 
-/* `echo` is the shell's own, so no list of processes shows the secret, in which it finds nothing to replace. */
+/* `echo` is the shell's own, so no list of processes shows the secret, in which it finds nothing to replace. The file lies in the
+ * folder of a keeper, where there is one to be: it goes with that also when all that the script has started is killed. */
 static void write_key(FILE *to, const launch_job *job)
 {
     char secret[WEIR_KEY_BYTES] = "";
     fputs("weir_key=\n", to);
     if (*job->key && launch_key_read(job->name, job->key, secret) < 0) {
-        fputs("weir_key=$(mktemp /dev/shm/weir-key-XXXXXX 2>/dev/null || mktemp)\necho ", to);
+        fputs("weir_key=$(mktemp \"${WEIR_SNAPSHOTS:-/dev/shm}/weir-key-XXXXXX\" 2>/dev/null || mktemp)\necho ", to);
         quote(to, secret);
         fputs(" >\"$weir_key\"\nexport WEIR_KEY_FILE=\"$weir_key\"\n", to);
     }

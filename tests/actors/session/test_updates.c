@@ -1,4 +1,5 @@
-/* tests/actors/session/test_updates.c: what an update counts, over loads and steps that are left out: AdamW corrects its bias
+/* tests/actors/session/test_updates.c: gradients that updates get from several micro-batches; and the updates that are counted, over
+ * loads and steps that are left out: AdamW corrects its bias
  * by the updates that are in its state, and a step whose gradients have no finite norm changes nothing. */
 #include "tests/support/folder.h"
 
@@ -69,6 +70,56 @@ static void hear(void *ctx, const char *text)
     (void)ctx;
     strncat(reports, text, sizeof reports - strlen(reports) - 1);
 }
+
+/* ---- micro-batches ---- */
+
+static weir_status draw_micro(void *ctx, const weir_view *dst, int64_t step, int micro)
+{
+    (void)ctx, (void)step;
+    for (int i = 0; i < WIDTH; i++)
+        ((float *)dst->data)[i] = (float)(micro + 1);
+    return WEIR_OK;
+}
+
+static void read_all(weir_session *s, float p[WIDTH], float w[WIDTH])
+{
+    assert_ok(weir_session_read(s, "p", &(weir_array){p, WEIR_F32, {1, {WIDTH}}}));
+    assert_ok(weir_session_read(s, "w/weight", &(weir_array){w, WEIR_F32, {2, {WIDTH, 1}}}));
+}
+
+/* The m-th micro-batch has gradients of m; those of p are added up by an op, those of w by the product that makes them. */
+static void check_mean(int count)
+{
+    float p[2][WIDTH], w[2][WIDTH], mean = (float)(count + 1) / 2;
+    weir_graph *g = weir_graph_new("means");
+    weir_mesh_new(g, "cpu:0");
+    weir_tensor *x = weir_input(g, WEIR_F32, {1, WIDTH}, .name = "x", .micro = true, .source = draw_micro);
+    weir_tensor *sum = weir_sum(weir_mul(x, weir_param(g, WEIR_F32, {WIDTH}, .name = "p", .init = WEIR_VALUE(0))));
+    weir_train(weir_add(sum, weir_sum(weir_linear(x, 1, .name = "w", .no_bias = true))), weir_sgd(.lr = 1));
+    weir_plan *plan = weir_compile(g, .micro_batches = count);
+    cr_assert(plan, "%s", weir_error());
+    weir_graph_free(g);
+    weir_session *s = weir_session_open(plan, .workers = 1, .cluster = {.alone = true});
+    cr_assert(s, "%s", weir_error());
+    read_all(s, p[0], w[0]);
+    assert_ok(weir_session_run(s, 1));
+    read_all(s, p[1], w[1]);
+    for (int i = 0; i < WIDTH; i++) {
+        cr_expect_eq(p[0][i] - p[1][i], mean, "%d micro-batches: p lost %g", count, p[0][i] - p[1][i]);
+        cr_expect_float_eq(w[0][i] - w[1][i], mean, 1e-5, "%d micro-batches: w lost %g", count, w[0][i] - w[1][i]);
+    }
+    weir_session_close(s);
+    weir_plan_free(plan);
+}
+
+Test(updates, gradients_are_the_means_over_micro_batches)
+{
+    check_mean(1);
+    check_mean(2);
+    check_mean(5);
+}
+
+/* ---- counts ---- */
 
 Test(updates, parameter_that_a_loaded_checkpoint_lacks_starts_its_count_at_0)
 {
