@@ -94,20 +94,19 @@ static int block_new(finding *x, uint64_t bytes, int from, int to)
     return x->c->phys.temp.count - 1;
 }
 
-/* The block of the temporaries of the group that are of one family, beside each other. */
+/* The block of a family, beside each other; its own, where not all of the family are temporaries of the group. */
 static int family_block(finding *x, const ptensor *t, int at)
 {
     const phys *p = &x->c->phys;
     family *f = &x->c->phys.family.item[t->family - 1];
     int last = at;
-    if (f->block >= 0 && p->temp.item[f->block].group == x->group)
-        return f->block;
-    for (int i = 0; i < f->count; i++)
-        if (is_temp(p, f->tensor[i], x->group)) {
-            const int use = last_use(x, &p->tensor.item[f->tensor[i]]);
-            last = use > last ? use : last;
-        }
-    return f->block = block_new(x, t->bytes * (uint64_t)f->count, at, last);
+    for (int i = 0; i < f->count && f->block < 0; i++) {
+        if (!is_temp(p, f->tensor[i], x->group))
+            return block_new(x, t->bytes, at, last_use(x, t));
+        const int use = last_use(x, &p->tensor.item[f->tensor[i]]);
+        last = use > last ? use : last;
+    }
+    return f->block < 0 ? f->block = block_new(x, t->bytes * (uint64_t)f->count, at, last) : f->block;
 }
 
 /* Whether the group has a pop of the same op there. */
@@ -482,8 +481,9 @@ static void enter_temps(phys *p)
         uint64_t from = p->device.item[op->device].workspace_offset;
         for (int o = 0; o < op->out_count; o++) {
             ptensor *t = &p->tensor.item[op->out[o]];
+            const bool beside = t->family && p->family.item[t->family - 1].block == t->block;
             if (t->block >= 0)
-                t->offset = t->bytes ? p->temp.item[t->block].offset + (t->family ? t->bytes * (uint64_t)t->family_at : 0) - from : 0;
+                t->offset = t->bytes ? p->temp.item[t->block].offset - from + (beside ? t->bytes * (uint64_t)t->family_at : 0) : 0;
         }
         if (op->scratch_block >= 0)
             op->scratch_offset = p->temp.item[op->scratch_block].offset - from;
