@@ -32,7 +32,7 @@
 
 #include "actors/lane.h"
 #include "actors/cluster/owner.h"
-#include "transport/line/share.h"
+#include "transport/net/share.h"
 #include "transport/line/links.h"
 #include "transport/net/net.h"
 

@@ -10,7 +10,7 @@
 #include "graph/base/error.h"
 #include "graph/plan/spread/spread.h"
 #include "transport/mail/cores.h"
-#include "transport/line/carrier.h"
+#include "transport/net/carrier.h"
 
 /* Where no segment can be had the ranks of this host are reached like those of others. */
 weir_status cluster_share(struct cluster *c, const struct lane_size *sizes, uint32_t lanes, const uint32_t *ring_of)

@@ -1,5 +1,5 @@
 /* tests/regst/test_segment.c: memory that processes share (regst/segment.h), and what a session puts in it
- * (transport/line/share.h): who gives it another size, cookie or process gets nothing, and tables of nonsense are
+ * (transport/net/share.h): who gives it another size, cookie or process gets nothing, and tables of nonsense are
  * refused. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "transport/line/share.h"
+#include "transport/net/share.h"
 #include "graph/plan/spread/spread.h"
 #include "regst/segment.h"
 #include "tests/support/mutate_plan.h"

@@ -10,7 +10,7 @@
 #define CLUSTER_LEVEL_BYTES 32 /* of a level's */
 #define CLUSTER_CARRIERS_BYTES 16 /* of a list of carriers, as text */
 
-/* The carriers of WEIR_CARRIER, each a bit (transport/line/carrier.h, stream.h). */
+/* The carriers of WEIR_CARRIER, each a bit (transport/net/carrier.h, stream.h). */
 enum cluster_carrier { CLUSTER_SHM = 1, CLUSTER_IPC = 2, CLUSTER_TCP = 4, CLUSTER_UCX = 8 };
 
 struct cluster_env {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "graph/base/error.h"
-#include "transport/line/carrier.h"
+#include "transport/net/carrier.h"
 #include "transport/mail/park.h"
 #include "transport/net/inside.h"
 

@@ -1,4 +1,4 @@
-/* transport/line/carrier.h: what takes frames, or registers themselves, from one rank to another.
+/* transport/net/carrier.h: what takes frames, or registers themselves, from one rank to another.
  *
  *     shared memory    registers and messages lie in memory that both see      same host, one user
  *     local socket     frames over a Unix socket                               same host
@@ -12,11 +12,11 @@
  *
  * Constant; any thread.
  */
-#ifndef TRANSPORT_LINE_CARRIER_H
-#define TRANSPORT_LINE_CARRIER_H
+#ifndef TRANSPORT_NET_CARRIER_H
+#define TRANSPORT_NET_CARRIER_H
 
 #include "transport/meet/meet.h"
-#include "transport/line/share.h"
+#include "transport/net/share.h"
 
 /* What a rank has to be reached by; each carrier takes what it needs, and does nothing where that is NULL. */
 struct carrier_here {

@@ -1,4 +1,4 @@
-/* transport/line/share.h: what a rank's session puts in shared memory: its arenas and the rings of its mailboxes, so
+/* transport/net/share.h: what a rank's session puts in shared memory: its arenas and the rings of its mailboxes, so
  * that the ranks of the same host read its registers where they lie and post to its lanes as its own threads do.
  *
  *     segment   [ head | arena offset by space | ring by actor | rings: offset, capacity | rings ... | arenas ... ]
@@ -8,8 +8,8 @@
  *
  * Owner: the session. Filled before any peer is told of it.
  */
-#ifndef TRANSPORT_LINE_SHARE_H
-#define TRANSPORT_LINE_SHARE_H
+#ifndef TRANSPORT_NET_SHARE_H
+#define TRANSPORT_NET_SHARE_H
 
 #include "graph/plan/form/plan.h"
 #include "regst/segment.h"

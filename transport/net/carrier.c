@@ -1,5 +1,5 @@
-/* transport/line/carrier.c: see the header. */
-#include "transport/line/carrier.h"
+/* transport/net/carrier.c: see the header. */
+#include "transport/net/carrier.h"
 
 #include <stdio.h>
 #include <string.h>

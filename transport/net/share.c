@@ -1,5 +1,5 @@
-/* transport/line/share.c: see the header. */
-#include "transport/line/share.h"
+/* transport/net/share.c: see the header. */
+#include "transport/net/share.h"
 
 #include <stdlib.h>
 #include <string.h>
