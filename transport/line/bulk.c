@@ -102,7 +102,7 @@ weir_status bulk_route(struct bulk *bulk, const weir_plan *plan, const struct li
 
 /* ---- turns ---- */
 
-/* What another carrier could not take it takes when it moves. */
+/* Another carrier takes the rest when it moves. */
 static void line_watch(struct bulk_line *line)
 {
     if (line->bulk->streams || !line->stream || line->watches_writing == line->out.blocked)
@@ -127,7 +127,7 @@ bool bulk_flush(struct bulk *bulk, size_t most)
     return kept == 0;
 }
 
-/* Those that can be read; few are simply tried, and all of them where no descriptor tells. */
+/* Reads the lines that can be read; few are simply tried, and all of them where no descriptor tells. */
 static bool lines_read(struct bulk *bulk, bool *drained)
 {
     struct epoll_event events[EVENTS];
@@ -190,7 +190,7 @@ bool bulk_turn(struct bulk *bulk, bool *drained)
 }
 
 /* Connections beside which another carrier's streams go say nothing any more but that they end: with that of a peer that
- * has gone. What it had sent still comes. */
+ * has gone. Its last bytes still come. */
 static bool ends_look(struct bulk *bulk)
 {
     struct epoll_event events[EVENTS];

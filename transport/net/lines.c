@@ -1,7 +1,7 @@
 /* transport/net/lines.c: lines (transport/line/bulk.h) between this rank and those on the wire: how they are made while a session opens,
  * and what they ask and tell.
  *
- * Of two ranks the higher one connects, to the door of which the other's HELLO told. All connections are made at the
+ * The higher one of two ranks connects, to the door of which the other's HELLO told. All connections are made at the
  * same time and none is waited for alone; so it does not matter in which order ranks come to this.
  */
 #include <errno.h>
@@ -137,7 +137,7 @@ weir_status net_lines_hello(struct net *net, uint32_t rank, struct wire_frame *h
     return WEIR_OK;
 }
 
-/* What only the two ranks know, made for one purpose; the lower rank's secret first. */
+/* Makes a key that only the two ranks know, for one purpose; the lower rank's secret first. */
 static weir_status derive(const struct net *net, uint32_t rank, const char *label, bool outwards,
                           unsigned char key[SEAL_SECRET_BYTES])
 {

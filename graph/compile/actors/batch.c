@@ -21,16 +21,6 @@ static const struct {
 enum { KINDS = sizeof kinds / sizeof *kinds };
 _Static_assert((int)BATCH_MAX == (int)PRODUCTS_MAX, "an op takes a whole batch");
 
-static pop *pop_of(const compile *c, int id)
-{
-    return &c->phys.op.item[id];
-}
-
-static ptensor *tensor_of(const compile *c, int id)
-{
-    return &c->phys.tensor.item[id];
-}
-
 /* ---- families ---- */
 
 static bool feeds_gelu(const compile *c, const pop *p)

@@ -18,16 +18,6 @@
 
 bool epilogue_joins = true;
 
-static pop *pop_of(const compile *c, int id)
-{
-    return &c->phys.op.item[id];
-}
-
-static ptensor *tensor_of(const compile *c, int id)
-{
-    return &c->phys.tensor.item[id];
-}
-
 static bool try_join(compile *c, union_call *u, const int *position)
 {
     const ir_node *first = &c->ir.node[pop_of(c, u->pop[0])->node], *second = &c->ir.node[pop_of(c, u->pop[1])->node];

@@ -1,16 +1,6 @@
 /* graph/compile/actors/unite.c: see the header. */
 #include "graph/compile/actors/unite.h"
 
-static pop *pop_of(const compile *c, int id)
-{
-    return &c->phys.op.item[id];
-}
-
-static ptensor *tensor_of(const compile *c, int id)
-{
-    return &c->phys.tensor.item[id];
-}
-
 bool unite_calls(const compile *c, int id, const weir_op *op, int where)
 {
     const pop *p = pop_of(c, id);

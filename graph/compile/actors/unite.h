@@ -6,6 +6,16 @@
 
 #include "graph/compile/ir/ir.h"
 
+static inline pop *pop_of(const compile *c, int id)
+{
+    return &c->phys.op.item[id];
+}
+
+static inline ptensor *tensor_of(const compile *c, int id)
+{
+    return &c->phys.tensor.item[id];
+}
+
 enum { UNITED_MAX = BATCH_MAX, UNITED_OPERANDS = 1 + 2 * UNITED_MAX };
 
 typedef struct union_call {

@@ -30,9 +30,9 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     int slots;                     /* as the user fixed it; 0 */
     int family, family_at;         /* 1 + the family that it is in, 0; and its place there */
     POOL_LIST(int) readers;        /* pops, each once */
-    /* group and layout */
+    /* group.c and offsets.c */
     int reg;                       /* register, or -1: a temp */
-    int block;                     /* of a temp; layout's own */
+    int block;                     /* of a temp; offsets.c's own */
     uint64_t offset;               /* in the slot or the workspace */
     uint32_t plan_id;
 } ptensor;
@@ -59,7 +59,7 @@ typedef struct pop {               /* one kernel call on one device */
     int collective;                /* and 1 + the collective that it became a member of */
     uint64_t bytes_in, bytes_out;  /* of its operands then */
     uint64_t scratch, scratch_offset;
-    int scratch_block;             /* layout's own; -1: none */
+    int scratch_block;             /* offsets.c's own; -1: none */
     POOL_LIST(int) states;         /* indexes in phys->state */
 } pop;
 
@@ -93,7 +93,7 @@ enum { BATCH_MAX = 4 /* PRODUCTS_MAX of kernels/matmul/sizes.h */ };
 
 typedef struct family {            /* tensors of one size that are to lie at equal distances, in this order; see batch.c */
     int count, tensor[BATCH_MAX];  /* ptensors */
-    int block;                     /* layout's own: of those that are temporaries of one group; -1 */
+    int block;                     /* offsets.c's own: of those that are temporaries of one group; -1 */
 } family;
 
 typedef struct pbatch {            /* calls that may become one; see batch.c */
@@ -112,9 +112,9 @@ typedef struct reg {               /* a register */
     bool alone;                    /* its one tensor is large: no other joins */
     int family;                    /* 1 + the one that its tensors are of: no other joins; 0 */
     bool needed;                   /* fewer slots would stall */
-    bool shares;                   /* layout's own: place() has put it */
-    struct block *placed;          /* layout's own: then, as what; else NULL */
-    int wish;                      /* layout's own: 1 + the first of those in windows.h for it; 0 */
+    bool shares;                   /* offsets.c's own: place() has put it */
+    struct block *placed;          /* offsets.c's own: then, as what; else NULL */
+    int wish;                      /* offsets.c's own: 1 + the first of those in windows.h for it; 0 */
     uint64_t slot_bytes, offset;
     POOL_LIST(int) tensors;        /* ptensors */
     POOL_LIST(int) readers;        /* groups, each once */
@@ -172,7 +172,7 @@ typedef struct phys {
     int *chunks;                   /* by ir tensor: how many each of its shards is cut into; 1: they are whole */
     int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
     POOL_LIST(const char *) io;    /* names of io queues that the program gave; 0 of a pop is the one without, k the k-th */
-    POOL_LIST(block) temp;         /* layout's own: those of each group beside each other */
+    POOL_LIST(block) temp;         /* offsets.c's own: those of each group beside each other */
     bool temps_found;
 } phys;
 

@@ -32,9 +32,9 @@ typedef struct compile {
     double link;                   /* bytes that are under way between two hosts when their link is full; 0: not asked for */
     const char *offload;           /* the directory on a disk that what there is no room for may go to; NULL: none */
     bool tight;                    /* a limit asks for something: tie.c ties gradients, too */
-    bool hasty;                    /* the layout is to be found quickly, rather than as low as can be */
+    bool hasty;                    /* offsets are to be found quickly, rather than as low as can be */
     bool over;                     /* the plan was given up as too large, rather than for an error */
-    struct lives *known;           /* owned: lives of the plan that the last layout was made for, */
+    struct lives *known;           /* owned: lives of the plan that the last offsets were found for, */
     weir_plan *known_of;           /* owned, until it is written: that plan, which lacks its offsets; or both NULL */
     ir_graph ir;
     phys phys;
@@ -105,7 +105,7 @@ static inline weir_dtype node_reads(const ir_graph *ir, const ir_node *node, int
 void ir_renumber(compile *c, ir_node *order, int count);
 /* Whether the compile's pool is whole; sets the error when it is not. */
 bool ir_had_memory(const compile *c);
-/* Of the random numbers that a node draws. */
+/* The key of the random numbers that a node draws. */
 static inline uint64_t node_key(const compile *c, const ir_node *node)
 {
     return name_key(c->opts.seed, node->origin ? graph_short_name(node->origin) : node->name);
@@ -162,7 +162,7 @@ static inline int reg_writes(const compile *c, const reg *r)
 }
 /* Fills behind[node] with the pipeline stages behind each forward node (slots.c). */
 void stages_behind(const compile *c, int *behind);
-/* What input i, output o of a node must be on `axis` by its choice. */
+/* The SBP that input i, output o of a node must have on `axis` by its choice. */
 weir_sbp node_in_sbp(const ir_node *node, int i, int axis);
 weir_sbp node_out_sbp(const ir_node *node, int o, int axis);
 /* Whether the two are the same layout: on an axis of one device everything is. */
