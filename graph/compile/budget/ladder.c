@@ -15,48 +15,23 @@
  * When nothing helps any more, the device may need the most for what is made again together. So some of that is kept after
  * all, one tensor or a batch, that with which the least is needed after another climb; and so on while it helps.
  *
- * What a device needs is estimated here, because it is asked hundreds of times: every tensor is there from the event
- * that makes it to the last that reads it, in the order of events, and their sum is largest somewhere. The real layout
- * is the judge (limit.c), and rates every rung that is considered. What the estimate leaves out, parameters, states and
- * whatever else no rung changes, does not matter to a difference. There all the time are registers of several slots,
- * and with several micro-batches what is made once a step.
- *
- * Devices that hold the same tensors need the same, so one of them is asked for all.
+ * How much a device needs is an estimate (estimate.h).
  */
-#include "graph/compile/budget/recompute.h"
+#include "graph/compile/budget/estimate.h"
 #include "graph/base/error.h"
 #include "kernels/common/ops.h"
 
 #include <string.h>
 
-enum { ROUNDS = 3, KEPT_TIMES = 16, KEPT_BATCHES = 16, PLACES_MAX = 64 };
+enum { ROUNDS = 3, KEPT_TIMES = 16, KEPT_BATCHES = 16 };
 
 #define EFFORT_MAX 3e7 /* events counted: then nothing more is kept after all */
 #define ABOUT_AS_MUCH 0.03 /* of what is cheapest: so much more is no reason to drop one before another */
 
-typedef struct stay {              /* a value in memory: of a tensor, or of its repetition */
-    int born, died;                /* events */
-    bool crosses;                  /* from one phase to another: through a register */
-    bool always;                   /* is there all the time */
-} stay;
-
-typedef struct place {             /* a device, for all that hold the same tensors */
-    weir_device_kind kind;
-    int index;
-    uint64_t meshes;               /* on which it is, a bit each */
-    double *bytes;                 /* by tensor */
-    double needs;
-    int peak;                      /* the event at which it needs that */
-} place;
-
 typedef struct climbing {
     recompute *x;
-    POOL_LIST(const weir_mesh *) meshes;
-    POOL_LIST(place) places;
+    estimate e;
     double *seconds;               /* by node, a step */
-    int *slots;                    /* by tensor, if it crosses */
-    stay *stays;                   /* by tensor, then by repetition */
-    double *change;                /* by event: of the bytes that are there */
     bool *refused;                 /* by tensor: did not help */
     int *alike, alike_count;       /* tensors that are asked together */
     double *rate;                  /* by tensor that is a candidate: seconds for each byte */
@@ -69,7 +44,6 @@ typedef struct climbing {
     int *touched, batch;           /* by node: the number of the batch that has it, or the segment that it stands for */
     double repeats, moves;         /* seconds, so far, of what is made again, and of what is moved */
     double step;                   /* seconds of a step, on one device */
-    double effort;                 /* events that were counted */
     double filed;                  /* bytes that go to the disk and back, a step, so far */
     double *most_bytes;            /* by tensor: of the device that holds the most of it */
     double *most;                  /* by tensor that is movable: bytes a step of the device that holds the most of it */
@@ -79,87 +53,17 @@ typedef struct climbing {
     int question;
 } climbing;
 
-/* ---- what there is ---- */
-
-static uint64_t mesh_bit(climbing *y, const weir_mesh *mesh)
-{
-    int m = 0;
-    while (m < y->meshes.count && !mesh_equal(y->meshes.item[m], mesh))
-        m++;
-    if (m == y->meshes.count) {
-        const weir_mesh **at = POOL_PUSH(&y->x->c->pool, &y->meshes);
-        if (at)
-            *at = mesh;
-    }
-    return UINT64_C(1) << (m < PLACES_MAX ? m : PLACES_MAX - 1);
-}
-
-static int position(const weir_mesh *mesh, weir_device_kind kind, int index)
-{
-    for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
-        if (mesh->device[at] == index)
-            return at;
-    return -1;
-}
-
-static void place_enter(climbing *y, weir_device_kind kind, int index)
-{
-    uint64_t meshes = 0;
-    for (int m = 0; m < y->meshes.count; m++)
-        if (position(y->meshes.item[m], kind, index) >= 0)
-            meshes |= mesh_bit(y, y->meshes.item[m]);
-    for (int p = 0; p < y->places.count; p++)
-        if (y->places.item[p].meshes == meshes)
-            return;
-    place *to = y->places.count < PLACES_MAX ? POOL_PUSH(&y->x->c->pool, &y->places) : NULL;
-    if (to)
-        *to = (place){.kind = kind, .index = index, .meshes = meshes};
-}
-
-/* What a parameter's bytes are changes nothing, and an input's register is there whoever reads it. */
-static bool counts(const ir_graph *base, const ir_tensor *t)
-{
-    return t->node >= 0 && base->node[t->node].updates < 0 && base->node[t->node].op != &op_source;
-}
-
-static void place_bytes(climbing *y, place *p)
-{
-    const ir_graph *base = &y->x->base;
-    p->bytes = POOL_NEW(&y->x->c->pool, double, base->tensors.count + 1);
-    for (int t = 0; p->bytes && t < base->tensors.count; t++) {
-        const ir_tensor *from = &base->tensors.item[t];
-        int at = position(from->mesh, p->kind, p->index);
-        if (at >= 0 && y->x->root[t] == t && counts(base, from))
-            p->bytes[t] = (double)shard_bytes(from, at);
-    }
-}
-
-static void find_places(climbing *y)
-{
-    const ir_graph *base = &y->x->base;
-    for (int t = 0; t < base->tensors.count; t++)
-        mesh_bit(y, mesh_user(base->tensors.item[t].mesh));
-    for (int m = 0; m < y->meshes.count; m++)
-        for (int at = 0; at < y->meshes.item[m]->count; at++)
-            place_enter(y, y->meshes.item[m]->kind, y->meshes.item[m]->device[at]);
-    for (int p = 0; p < y->places.count; p++)
-        place_bytes(y, &y->places.item[p]);
-}
-
 /* What may wait on a disk: large enough, and made as often as it is read. */
 static void find_movable(climbing *y)
 {
     const recompute *x = y->x;
     for (int t = 0; t < x->base.tensors.count && x->c->offload; t++) {
-        const ir_tensor *from = &x->base.tensors.item[t];
-        if (!x->saved[t] || x->root[t] != t || !counts(&x->base, from))
+        if (!x->saved[t] || y->most_bytes[t] <= 0)
             continue;
-        const ir_node *maker = &x->base.node[from->node];
-        for (int p = 0; p < y->places.count; p++)
-            y->most[t] = y->places.item[p].bytes[t] > y->most[t] ? y->places.item[p].bytes[t] : y->most[t];
-        y->movable[t] = y->most[t] >= (double)group_own_bytes && maker->micro == x->micro &&
+        const ir_node *maker = &x->base.node[x->base.tensors.item[t].node];
+        y->movable[t] = y->most_bytes[t] >= (double)group_own_bytes && maker->micro == x->micro &&
                         !(maker->origin && (maker->origin->fills || maker->origin->host));
-        y->most[t] *= maker->micro ? x->c->micro : 1;
+        y->most[t] = y->most_bytes[t] * (maker->micro ? x->c->micro : 1);
     }
 }
 
@@ -167,12 +71,8 @@ static bool climbing_begin(climbing *y, recompute *x)
 {
     pool *p = &x->c->pool;
     int nodes = x->base.node_count + 1, tensors = x->base.tensors.count + 1;
-    int *behind = POOL_NEW(p, int, nodes);
     *y = (climbing){.x = x};
     y->seconds = POOL_NEW(p, double, nodes);
-    y->slots = POOL_NEW(p, int, tensors);
-    y->stays = POOL_NEW(p, stay, 2 * tensors);
-    y->change = POOL_NEW(p, double, 2 * nodes);
     y->refused = POOL_NEW(p, bool, tensors);
     y->alike = POOL_NEW(p, int, tensors);
     y->rate = POOL_NEW(p, double, tensors);
@@ -188,124 +88,19 @@ static bool climbing_begin(climbing *y, recompute *x)
     y->movable = POOL_NEW(p, bool, tensors);
     y->walk = POOL_NEW(p, int, nodes);
     y->seen = POOL_NEW(p, int, nodes);
-    find_places(y);
-    if (p->failed)
+    if (!estimate_begin(&y->e, x) || p->failed)
         return false;
-    stages_behind(x->c, behind);
     for (int n = 0; n < x->base.node_count; n++) {
         const ir_node *node = &x->base.node[n];
-        int ahead = node->phase == PLAN_FORWARD ? behind[n] + 1 : 1;
         y->seconds[n] = node_seconds(&x->base, node) * (node->micro ? x->c->micro : 1);
         y->step += y->seconds[n];
-        for (int o = 0; o < node->out_count; o++)
-            y->slots[node->out[o]] = !node->micro ? 1 : ahead < x->c->micro ? ahead : x->c->micro;
     }
     for (int t = 0; t < x->base.tensors.count; t++)
-        for (int i = 0; i < y->places.count; i++)
-            if (y->places.item[i].bytes[t] > y->most_bytes[t])
-                y->most_bytes[t] = y->places.item[i].bytes[t];
+        for (int i = 0; i < y->e.places.count; i++)
+            if (y->e.places.item[i].bytes[t] > y->most_bytes[t])
+                y->most_bytes[t] = y->e.places.item[i].bytes[t];
     find_movable(y);
     return true;
-}
-
-/* ---- what a device needs ---- */
-
-/* The stay of what the event reads or makes. */
-static stay *stay_of(const climbing *y, int t, bool again)
-{
-    return &y->stays[y->x->root[t] + (again ? y->x->base.tensors.count : 0)];
-}
-
-static plan_phase phase_of(const recompute *x, const again_event *e)
-{
-    return e->again || e->move == MOVE_FETCH ? PLAN_BACKWARD : x->base.node[e->node].phase;
-}
-
-static void find_stays(climbing *y)
-{
-    const recompute *x = y->x;
-    for (int s = 0; s < 2 * x->base.tensors.count; s++)
-        y->stays[s] = (stay){.born = -1, .died = -1};
-    for (int k = 0; k < x->event_count; k++) {
-        const again_event *e = &x->event[k];
-        const ir_node *node = &x->base.node[e->node];
-        if (e->move > MOVE_FETCH)
-            continue;
-        if (e->move) {
-            stay *s = stay_of(y, e->tensor, e->move == MOVE_FETCH);
-            *s = (stay){.born = e->move == MOVE_FETCH ? k : s->born, .died = k};
-            continue;
-        }
-        bool once = x->c->micro > 1 && (!node->micro || (node->origin && node->origin->fills));
-        for (int i = 0; i < node->in_count; i++) {
-            stay *s = stay_of(y, node->in[i], recompute_reads_again(x, e, node->in[i]));
-            s->died = k;
-            s->crosses |= s->born >= 0 && phase_of(x, &x->event[s->born]) != phase_of(x, e);
-        }
-        for (int o = 0; o < node->out_count && node->op != &op_shard; o++)
-            *stay_of(y, node->out[o], e->again) = (stay){.born = k, .died = k, .always = once};
-    }
-    for (int t = 0; t < x->base.tensors.count; t++)
-        y->stays[t].always |= y->stays[t].crosses && y->slots[t] > 1;
-}
-
-/* A kernel that works in place takes over the bytes of an input that dies with it. */
-static void share_in_place(climbing *y)
-{
-    for (int k = 0; k < y->x->event_count; k++) {
-        const again_event *e = &y->x->event[k];
-        if (e->move)
-            continue;
-        const ir_node *node = &y->x->base.node[e->node];
-        int in = node->op->inplace - 1;
-        if (in < 0 || in >= node->in_count)
-            continue;
-        stay *s = stay_of(y, node->in[in], recompute_reads_again(y->x, e, node->in[in]));
-        if (s->died == k && !s->crosses && s->born >= 0 && s->born < k)
-            s->died = k - 1;
-    }
-}
-
-static void place_count(climbing *y, place *p)
-{
-    int tensors = y->x->base.tensors.count, events = y->x->event_count;
-    double always = 0, now = 0, most = -1;
-    memset(y->change, 0, sizeof *y->change * (size_t)(events + 1));
-    for (int s = 0; s < 2 * tensors; s++) {
-        double bytes = p->bytes[s % tensors];
-        if (!bytes || y->stays[s].born < 0)
-            continue;
-        if (y->stays[s].always) {
-            always += bytes * y->slots[s % tensors];
-            continue;
-        }
-        y->change[y->stays[s].born] += bytes;
-        y->change[y->stays[s].died + 1] -= bytes;
-    }
-    for (int k = 0; k < events; k++) {
-        now += y->change[k];
-        if (now > most) {
-            most = now;
-            p->peak = k;
-        }
-    }
-    p->needs = always + most;
-}
-
-/* Counts for what is dropped now; the place that needs the most. */
-static place *count(climbing *y)
-{
-    place *worst = NULL;
-    recompute_order(y->x);
-    y->effort += y->x->event_count;
-    find_stays(y);
-    share_in_place(y);
-    for (int p = 0; p < y->places.count; p++) {
-        place_count(y, &y->places.item[p]);
-        if (!worst || y->places.item[p].needs > worst->needs)
-            worst = &y->places.item[p];
-    }
-    return worst;
 }
 
 /* ---- what is dropped next ---- */
@@ -372,21 +167,10 @@ static drop_cost cost_more(climbing *y, int t, bool touch)
     return cost;
 }
 
-/* Seconds that a step takes longer when the tensor is dropped besides. */
-static double seconds_more(climbing *y, int t)
-{
-    return cost_more(y, t, false).seconds;
-}
-
-/* And when it is moved. */
-static double seconds_moved(const climbing *y, int t)
-{
-    return offload_seconds(y->step, y->filed, y->most[t]);
-}
-
+/* Seconds that a step takes longer when the tensor is dropped besides: made again, or moved to a disk. */
 static double seconds_dropped(climbing *y, int t, bool moved)
 {
-    return moved ? seconds_moved(y, t) : seconds_more(y, t);
+    return moved ? offload_seconds(y->step, y->filed, y->most[t]) : cost_more(y, t, false).seconds;
 }
 
 /* Whether moving it is possible, and cheaper than making it again. */
@@ -395,12 +179,12 @@ static bool better_moved(climbing *y, int t)
     const recompute *x = y->x;
     if (!y->movable[t] || !x->repeatable[x->base.tensors.item[t].node])
         return y->movable[t];
-    return seconds_moved(y, t) < seconds_more(y, t);
+    return seconds_dropped(y, t, true) < seconds_dropped(y, t, false);
 }
 
 static bool is_there(const climbing *y, int t, const place *p)
 {
-    const stay *s = &y->stays[t];
+    const stay *s = &y->e.stays[t];
     return s->always || (s->born <= p->peak && p->peak <= s->died);
 }
 
@@ -450,7 +234,7 @@ static int cheapest(climbing *y, const place *p)
         if (!is_candidate(y, t, p))
             continue;
         y->by_move[t] = better_moved(y, t);
-        y->rate[t] = seconds_dropped(y, t, y->by_move[t]) / (p->bytes[t] * y->slots[t]);
+        y->rate[t] = seconds_dropped(y, t, y->by_move[t]) / (p->bytes[t] * y->e.slots[t]);
         if (best < 0 || y->rate[t] < y->rate[best])
             best = t;
     }
@@ -508,7 +292,7 @@ static double drop_alike(climbing *y, int keep, bool drop, bool moved)
     for (int i = 0; i < y->alike_count; i++)
         if (!keep || i % keep != keep - 1)
             drop_one(y, y->alike[i], drop, moved);
-    return count(y)->needs;
+    return estimate_count(&y->e)->needs;
 }
 
 /* Those of them that are kept part the network into segments. Every how many of them to keep for the least bytes, or
@@ -558,12 +342,6 @@ static bool enter_all(climbing *y, int keep, bool moved)
     return true;
 }
 
-static void refuse_all(climbing *y)
-{
-    for (int i = 0; i < y->alike_count; i++)
-        y->refused[y->alike[i]] = true;
-}
-
 /* Whether the device needs less without those that are listed. */
 static bool helps(climbing *y, double needs, bool moved)
 {
@@ -576,7 +354,7 @@ static bool helps(climbing *y, double needs, bool moved)
  * nothing is left to be asked. */
 static bool climb(climbing *y, bool *helped)
 {
-    const place *p = count(y);
+    const place *p = estimate_count(&y->e);
     double needs = p ? p->needs : 0;
     int rungs = y->x->ladder.count;
     *(rungs ? &y->x->ladder.item[rungs - 1].needs : &y->x->needs) = needs;
@@ -597,7 +375,8 @@ static bool climb(climbing *y, bool *helped)
         *helped = true;
         return enter_all(y, keep, moved);
     }
-    refuse_all(y);
+    for (int i = 0; i < y->alike_count; i++)
+        y->refused[y->alike[i]] = true;
     for (int i = 0; i < y->x->base.tensors.count; i++)
         y->refused[i] |= y->in_batch[i] == y->batch;
     return true;
@@ -613,7 +392,7 @@ static double climb_all(climbing *y)
         while (climb(y, &helped))
             ;
     }
-    const place *p = count(y);
+    const place *p = estimate_count(&y->e);
     return p ? p->needs : 0;
 }
 
@@ -644,7 +423,7 @@ static void number_batches(climbing *y)
 static double needs_with(climbing *y, int t)
 {
     y->x->dropped[t] = false;
-    double needs = count(y)->needs;
+    double needs = estimate_count(&y->e)->needs;
     y->x->dropped[t] = true;
     return needs;
 }
@@ -654,13 +433,13 @@ static double needs_with(climbing *y, int t)
 static int list_there(climbing *y, int *kept)
 {
     const recompute *x = y->x;
-    const place *p = count(y);
+    const place *p = estimate_count(&y->e);
     int tensors = x->base.tensors.count, batches = 0, best = -1;
     double least = 0;
     bool *there = y->refused; /* nothing is asked about any more */
     number_batches(y);
     for (int t = 0; t < tensors; t++) {
-        const stay *s = &y->stays[t + tensors];
+        const stay *s = &y->e.stays[t + tensors];
         there[t] = x->dropped[t] && !x->moved[t] && s->born >= 0 && s->born <= p->peak && p->peak <= s->died;
     }
     for (int t = 0; t < tensors; t++) {
@@ -721,7 +500,7 @@ bool recompute_ladder(recompute *x)
     climbing y;
     bool goes = climbing_begin(&y, x);
     double needs = goes ? climb_all(&y) : 0;
-    for (int i = 0; i < KEPT_TIMES && goes && needs > 0 && y.effort < EFFORT_MAX; i++)
+    for (int i = 0; i < KEPT_TIMES && goes && needs > 0 && y.e.effort < EFFORT_MAX; i++)
         goes = climb_again(&y, &needs);
     return !x->c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", x->c->graph->name) == WEIR_OK;
 }

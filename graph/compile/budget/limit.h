@@ -15,9 +15,9 @@
  *
  * Three files say for how long something is needed, each as exactly as its question asks:
  *
- *     ladder.c   estimates, in the order of events: a value is there from its event to its last reader; what several
+ *     estimate.h estimates, in the order of events: a value is there from its event to its last reader; what several
  *                slots hold is there always; parameters and packing are left out. It chooses the order of rungs alone.
- *     lives.h    proves, for every order of firings that credits allow: it says more parts to meet than the ladder does,
+ *     lives.h    proves, for every order of firings that credits allow: it says more parts to meet than the estimate does,
  *                as two actors that nothing orders may run in either order. Bytes are shared by its word alone.
  *     fit.c      counts a register that loses a slot as if it shared no bytes (backend/). Offsets have the last word on every
  *                rung.

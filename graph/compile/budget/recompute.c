@@ -132,7 +132,8 @@ bool recompute_begin(recompute *x, compile *c)
     x->asker = POOL_NEW(&c->pool, int, nodes);
     x->head = POOL_NEW(&c->pool, int, nodes);
     x->next = POOL_NEW(&c->pool, int, nodes);
-    x->event = POOL_NEW(&c->pool, again_event, 2 * (nodes + tensors + OFFLOAD_STATES * nodes));
+    x->event_max = 2 * (nodes + tensors + OFFLOAD_STATES * nodes);
+    x->event = POOL_NEW(&c->pool, again_event, x->event_max);
     if (c->pool.failed)
         return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
     find_roots(x);

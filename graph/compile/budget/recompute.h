@@ -65,7 +65,7 @@ typedef struct recompute {         /* lives in the compilation's pool; one threa
     int *stores, *fetches;         /* by node: 1 + the tensor that is stored before it, fetched behind it, first */
     int *next_store, *next_fetch;  /* by tensor: 1 + the one after it */
     again_event *event;
-    int event_count;
+    int event_count, event_max;
     POOL_LIST(again_rung) ladder;
     double needs;                  /* as of a rung, before the first */
 } recompute;
