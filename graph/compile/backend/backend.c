@@ -35,22 +35,10 @@ static double slots_of(const compile *c, const ptensor *t)
     return t->reg >= 0 && t->reg < c->phys.reg.count ? (double)c->phys.reg.item[t->reg].slots : 1;
 }
 
-/* Bytes of all tensors and states of a device, as if none shared memory: in a double, as 64 bits may be too few. *largest:
- * the ptensor that has most of them. */
-static double bytes_in_all(const compile *c, int device, const ptensor **largest)
+/* The bytes of all its slots; of what lies in another tensor none. */
+static double bytes_of(const compile *c, const ptensor *t)
 {
-    double bytes = 0, most = -1;
-    for (int i = 0; i < c->phys.tensor.count; i++) {
-        const ptensor *t = &c->phys.tensor.item[i];
-        double own = t->device == device && t->alias < 0 && !t->within ? (double)t->bytes * slots_of(c, t) : 0;
-        bytes += own;
-        *largest = own > most ? t : *largest;
-        most = own > most ? own : most;
-    }
-    for (int i = 0; i < c->phys.state.count; i++)
-        if (c->phys.op.item[c->phys.state.item[i].pop].device == device)
-            bytes += (double)c->phys.state.item[i].bytes;
-    return bytes;
+    return t->alias < 0 && !t->within ? (double)t->bytes * slots_of(c, t) : 0;
 }
 
 static const char *large_text(double bytes, char text[PLAN_TEXT_BYTES])
@@ -66,7 +54,11 @@ static bool too_large(const compile *c, int device, double bytes)
     const pdevice *d = &c->phys.device.item[device];
     const ptensor *largest = NULL;
     char needs[PLAN_TEXT_BYTES], most[PLAN_TEXT_BYTES], can[PLAN_TEXT_BYTES];
-    bytes_in_all(c, device, &largest);
+    for (int i = 0; i < c->phys.tensor.count; i++) {
+        const ptensor *t = &c->phys.tensor.item[i];
+        if (t->device == device && (!largest || bytes_of(c, t) > bytes_of(c, largest)))
+            largest = t;
+    }
     if (!largest) /* it has nothing */
         return true;
     const ir_tensor *of = &c->ir.tensors.item[largest->tensor];
@@ -78,15 +70,20 @@ static bool too_large(const compile *c, int device, double bytes)
     return false;
 }
 
-/* When there are shards, and when registers have slots: what follows adds up sizes. */
+/* When there are shards, and when registers have slots: what follows adds up sizes. All tensors and states of a device are
+ * counted as if none shared memory: in a double, as 64 bits may be too few. */
 static bool check_sums(compile *c)
 {
-    const ptensor *largest = NULL;
-    for (int d = 0; d < c->phys.device.count; d++) {
-        double bytes = bytes_in_all(c, d, &largest);
-        if (bytes >= SUM_MAX)
-            return too_large(c, d, bytes);
-    }
+    double *bytes = POOL_NEW(&c->pool, double, c->phys.device.count + 1);
+    if (!bytes)
+        return false;
+    for (int i = 0; i < c->phys.tensor.count; i++)
+        bytes[c->phys.tensor.item[i].device] += bytes_of(c, &c->phys.tensor.item[i]);
+    for (int i = 0; i < c->phys.state.count; i++)
+        bytes[c->phys.op.item[c->phys.state.item[i].pop].device] += (double)c->phys.state.item[i].bytes;
+    for (int d = 0; d < c->phys.device.count; d++)
+        if (bytes[d] >= SUM_MAX)
+            return too_large(c, d, bytes[d]);
     return true;
 }
 
